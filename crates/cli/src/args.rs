@@ -7,22 +7,22 @@ use clap::{Parser, Subcommand};
 use crate::commands;
 use crate::config::SettingFlags;
 
-const EXAMPLES: &str = "Examples · 보기:
-  doran demo                            a few questions, answered · 질문 몇 개와 답
+const EXAMPLES: &str = "Examples · 예시:
+  doran demo                            sample questions with answers · 예시 질문과 답
   doran ask 육아휴직은 얼마나 쓸 수 있나요?   one answer · 답 하나
-  doran chat                            talk in the terminal · 터미널에서 대화
+  doran chat                            chat in the terminal · 터미널에서 대화
   echo '연차휴가는 며칠인가요?' | doran chat
-  doran serve --port 8080               the HTTP server · HTTP 서버
-  doran ingest 규정/                    read files, then ask about them · 파일을 읽어 두고 묻기
-  doran search 육아휴직                 find passages, no model · 모델 없이 문단 찾기
-  doran documents list                  what was taken in · 넣은 문서
-  doran reindex                         after another encoder was chosen · 인코더를 바꾼 뒤
-  doran models                          what can answer · 답할 수 있는 모델
-  doran keys new laptop                 let another machine in · 다른 컴퓨터를 들인다
-  doran doctor                          check this machine · 이 컴퓨터를 살핀다
-  doran config                          every setting and its origin · 모든 설정과 그 출처";
+  doran serve --port 8080               start the HTTP server · HTTP 서버 시작
+  doran ingest 규정/                    add documents · 문서 추가
+  doran search 육아휴직                 search without a model · 모델 없이 검색
+  doran documents list                  list documents · 문서 목록
+  doran reindex                         after changing the encoder · 인코더를 바꾼 뒤
+  doran models                          list models · 모델 목록
+  doran keys new laptop                 create an API key · API 키 만들기
+  doran doctor                          check this machine · 이 컴퓨터 점검
+  doran config                          show all settings · 모든 설정 보기";
 
-/// Durable chat agents in one program · 꺼져도 이어지는 대화 에이전트
+/// Durable chat agents in one program · 중간에 꺼져도 이어지는 대화 에이전트
 #[derive(Debug, Parser)]
 #[command(name = "doran", version, after_help = EXAMPLES, after_long_help = long_help(), arg_required_else_help = true)]
 pub(crate) struct CommandLineArgs {
@@ -45,28 +45,28 @@ fn long_help() -> String {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Settings · 설정")]
 pub(crate) struct SettingArgs {
-    /// Directory for the database and the lock · 데이터베이스와 잠금을 둘 곳
+    /// Data directory · 데이터 디렉터리
     #[arg(long, global = true, value_name = "DIR")]
     data_dir: Option<String>,
-    /// sqlite, sqlite:PATH or postgres://… · 대화를 둘 곳
+    /// Database: sqlite, sqlite:PATH or postgres://… · 데이터베이스: sqlite, sqlite:경로, postgres://…
     #[arg(long, global = true, value_name = "PLACE")]
     database: Option<String>,
     /// Address of the HTTP server · HTTP 서버 주소
     #[arg(long, global = true, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Language of messages: auto, ko, en · 메시지 언어
+    /// Language of messages and help: auto, ko, en · 메시지와 도움말의 언어: auto, ko, en
     #[arg(long, global = true, value_name = "LANG")]
     pub(crate) lang: Option<String>,
-    /// Log filter, such as info · 로그 필터
+    /// Log filter, for example info · 로그 필터. 예: info
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
     /// Model that answers · 답하는 모델
     #[arg(long, global = true, value_name = "MODEL")]
     model: Option<String>,
-    /// Where documents are searched: local, memory, opensearch · 문서를 찾는 곳
+    /// Search index: local, memory, opensearch · 검색 색인: local, memory, opensearch
     #[arg(long, global = true, value_name = "STORE")]
     store: Option<String>,
-    /// Encoder that finds by meaning: none, use-multilingual, a folder · 뜻으로 찾는 인코더
+    /// Encoder for semantic search: none, use-multilingual or a directory · 의미 검색 인코더: none, use-multilingual, 디렉터리
     #[arg(long, global = true, value_name = "ENCODER")]
     encoder: Option<String>,
     /// Address of OpenSearch · OpenSearch 주소
@@ -77,51 +77,51 @@ pub(crate) struct SettingArgs {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Ask a few questions and print what happened · 질문 몇 개를 하고 일어난 일을 보여 준다
+    /// Answer a few sample questions and start the page · 예시 질문에 답하고 웹 화면을 시작합니다
     Demo(commands::demo::DemoArgs),
-    /// Ask one question · 질문 하나를 한다
+    /// Ask one question · 질문 하나에 답합니다
     Ask(commands::ask::AskArgs),
-    /// Talk in the terminal · 터미널에서 대화한다
+    /// Chat in the terminal · 터미널에서 대화합니다
     Chat(commands::chat::ChatArgs),
-    /// Serve HTTP with server-sent events · HTTP 서버를 연다
+    /// Start the HTTP server and the page · HTTP 서버와 웹 화면을 시작합니다
     Serve(commands::serve::ServeArgs),
-    /// Take files into the library · 파일을 문서 보관함에 넣는다
+    /// Add files to the document library · 파일을 문서로 추가합니다
     Ingest(commands::ingest::IngestArgs),
-    /// Look through all documents · 모든 문서에서 찾는다
+    /// Search the documents · 문서를 검색합니다
     Search(commands::search::SearchArgs),
-    /// List, remove, pause and retry documents · 문서를 나열하고 지우고 멈추고 다시 읽는다
+    /// List, remove, pause and retry documents · 문서 목록을 보고 삭제, 일시 중지, 재시도합니다
     Documents(commands::documents::DocumentsArgs),
-    /// Make the index of the documents anew · 문서의 색인을 다시 만든다
-    #[command(after_help = "Examples · 보기:
+    /// Rebuild the search index · 검색 색인을 다시 만듭니다
+    #[command(after_help = "Examples · 예시:
   doran reindex
-  doran models install use-multilingual && doran reindex     to find by meaning · 뜻으로도 찾으려면")]
+  doran models install use-multilingual && doran reindex     enable semantic search · 의미 검색 사용")]
     Reindex,
-    /// List conversations · 대화를 나열한다
+    /// List threads · 스레드 목록을 보여 줍니다
     Threads(commands::threads::ThreadsArgs),
-    /// List runs · 실행을 나열한다
+    /// List runs · 실행 목록을 보여 줍니다
     Runs(commands::runs::RunsArgs),
-    /// List and forget what agents remember · 에이전트가 기억하는 것을 나열하고 잊는다
+    /// List and delete memories · 메모리 목록을 보고 삭제합니다
     Memory(commands::memory::MemoryArgs),
-    /// List agents and tools · 에이전트와 도구를 나열한다
+    /// List agents and tools · 에이전트와 도구 목록을 보여 줍니다
     Agents(commands::agents::AgentsArgs),
-    /// List models, and choose one · 모델을 나열하고 고른다
+    /// List models and choose one · 모델 목록을 보고 선택합니다
     Models(commands::models::ModelsArgs),
-    /// Make, list and revoke keys of the server · 서버의 키를 만들고 나열하고 없앤다
+    /// Create, list and revoke API keys · API 키를 만들고 목록을 보고 폐기합니다
     Keys(commands::keys::KeysArgs),
-    /// Check this machine and the settings · 이 컴퓨터와 설정을 살핀다
+    /// Check this machine and the settings · 이 컴퓨터와 설정을 점검합니다
     Doctor(commands::doctor::DoctorArgs),
-    /// Draw an agent · 에이전트를 그린다
+    /// Draw an agent's graph · 에이전트의 그래프를 그립니다
     Graph(commands::graph::GraphArgs),
-    /// Measure how well passages are found and questions answered · 단락을 얼마나 잘 찾고 얼마나 잘 답하는지 잰다
+    /// Evaluate search and answers · 검색과 답변을 평가합니다
     Eval(commands::eval::EvalArgs),
-    /// Copy the database to a file · 데이터베이스를 파일로 복사한다
+    /// Copy the database to a file · 데이터베이스를 파일로 복사합니다
     Backup(commands::backup::BackupArgs),
-    /// Remove what need not be kept any more · 더 둘 필요가 없는 것을 지운다
-    #[command(after_help = "Examples · 보기:
+    /// Delete old data that is no longer needed · 더 필요하지 않은 오래된 데이터를 삭제합니다
+    #[command(after_help = "Examples · 예시:
   doran gc
   DORAN_RETENTION_DAYS=90 doran gc")]
     Gc,
-    /// Show every setting, its value and origin · 모든 설정과 값, 출처를 보여 준다
+    /// Show all settings with their values and origins · 모든 설정의 값과 출처를 보여 줍니다
     Config(commands::config::ConfigArgs),
 }
 
@@ -203,7 +203,7 @@ mod tests {
         for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
             let name = sub.get_name();
             let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
-            let examples = help.strip_prefix("Examples · 보기:\n");
+            let examples = help.strip_prefix("Examples · 예시:\n");
             assert!(examples.is_some_and(|text| text.contains(&format!("doran {name}"))), "{name}: {help}");
             for inner in sub.get_subcommands().filter(|inner| inner.get_name() != "help") {
                 let call = format!("doran {name} {}", inner.get_name());

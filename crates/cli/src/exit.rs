@@ -10,11 +10,11 @@ use crate::output::{BilingualMessage, bilingual};
 
 /// What each code means, for the help.
 pub(crate) const EXIT_CODES_HELP: &str = "Exit codes · 종료 코드:
-  0   all went well · 잘 끝남
-  1   an error, told on stderr · 오류. 표준 오류에 설명
-  2   a command line that does not fit · 명령줄이 맞지 않음
-  75  it is not known whether a write happened: start again · 기록되었는지 알 수 없음. 다시 시작할 것
-  78  the store is of a newer doran · 더 새로운 doran의 저장소";
+  0   success · 성공
+  1   error; the message is on stderr · 오류. 설명은 표준 오류에 출력
+  2   invalid command line · 잘못된 명령줄
+  75  unknown whether a write succeeded; start Doran again · 쓰기 성공 여부를 알 수 없음. 다시 시작 필요
+  78  the database was written by a newer version · 더 새로운 버전이 만든 데이터베이스";
 
 /// A write with an unknown outcome. What is on disk is settled by starting again.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ mod data_dir;
 mod document_client;
 mod environment;
 mod exit;
+mod help_language;
 mod log;
 mod output;
 mod secret;
@@ -22,7 +23,7 @@ mod test_directory;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use doran_agents::tools::python;
 use doran_retrieval::ingest;
 
@@ -38,9 +39,10 @@ fn main() -> ExitCode {
     if let Some(ended) = run_as_worker(std::env::args_os().nth(1).as_deref()) {
         return ended;
     }
-    let args = match CommandLineArgs::try_parse() {
+    let language = help_language();
+    let args = match parse_command_line(language) {
         Ok(args) => args,
-        Err(error) => return report_parse_error(&error),
+        Err(error) => return report_parse_error(&error, language),
     };
     let environment = match Environment::from_process() {
         Ok(environment) => environment,
@@ -60,13 +62,29 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help and versions are no mistakes. A mistake is told in English by the parser, and in Korean before it where that is
-/// the language of the system.
-fn report_parse_error(error: &clap::Error) -> ExitCode {
+/// The language of help: `--lang`, then `DORAN_LANGUAGE`, then the locale.
+fn help_language() -> OutputLanguage {
+    let requested = help_language::requested_language(
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()),
+    );
+    match Environment::from_process() {
+        Ok(environment) => config::early_language(requested.as_deref(), &environment),
+        // The same error is reported in English, once the command line is parsed.
+        Err(_) => OutputLanguage::English,
+    }
+}
+
+fn parse_command_line(language: OutputLanguage) -> Result<CommandLineArgs, clap::Error> {
+    let command = help_language::localize_help(CommandLineArgs::command(), language);
+    CommandLineArgs::from_arg_matches(&command.try_get_matches()?)
+}
+
+/// Prints help, the version, or what is wrong with the command line, in one language.
+fn report_parse_error(error: &clap::Error, language: OutputLanguage) -> ExitCode {
     use clap::error::{ContextKind, ErrorKind};
-    let korean = Environment::from_process()
-        .is_ok_and(|environment| config::early_language(None, &environment) == OutputLanguage::Korean);
-    if korean && error.use_stderr() {
+    let is_help =
+        matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand) || !error.use_stderr();
+    if language == OutputLanguage::Korean && !is_help {
         let named = |kind| error.get(kind).map(|value| format!(" `{value}`")).unwrap_or_default();
         let what = match error.kind() {
             ErrorKind::UnknownArgument => format!("그런 옵션은 없습니다:{}", named(ContextKind::InvalidArg)),
@@ -79,17 +97,22 @@ fn report_parse_error(error: &clap::Error) -> ExitCode {
                 named(ContextKind::InvalidValue)
             ),
             ErrorKind::MissingRequiredArgument => {
-                format!("빠진 것이 있습니다:{}", named(ContextKind::InvalidArg))
+                format!("필요한 값이 없습니다:{}", named(ContextKind::InvalidArg))
             }
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-                "무엇을 할지 적어 주세요".to_owned()
-            }
-            _ => "명령을 알아듣지 못했습니다".to_owned(),
+            ErrorKind::MissingSubcommand => "명령을 적어 주세요".to_owned(),
+            _ => "잘못된 명령줄입니다".to_owned(),
         };
+        let suggestion =
+            [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
+                .into_iter()
+                .find_map(|kind| error.get(kind))
+                .map(|suggested| format!(". 비슷한 것: `{suggested}`"))
+                .unwrap_or_default();
         TerminalOutput::new(OutputLanguage::Korean, None)
-            .print_note(&format!("오류: {what}. 쓰는 법은 `doran --help`로 볼 수 있습니다"));
+            .print_note(&format!("오류: {what}{suggestion}. 사용법은 `doran --help`로 볼 수 있습니다"));
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
-    // Where nobody reads what is printed, the code still tells.
+    // If nobody reads the output, the exit code still tells what happened.
     drop(error.print());
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -1,4 +1,4 @@
-//! Quotes that can be checked: where the words stand, and whether they really stand there.
+//! Citations: quotes with their position in a document, and the check that the document still contains them.
 
 use std::ops::Range;
 
@@ -6,44 +6,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::passage::{ArticleNumber, Document, DocumentId, Passage, PassageId};
 
-/// Words of a document with their place, to be shown beside an answer.
+/// A quote from a document with its position, shown beside an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Citation {
-    /// The passage they were found in.
+    /// The passage that contains the quote.
     pub passage: PassageId,
     /// Its document.
     pub document: DocumentId,
     /// The version of the document.
     #[serde(default)]
     pub version: String,
-    /// The page they start on, from 1.
+    /// The page on which the quote starts, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<u32>,
-    /// The article they belong to.
+    /// The article that the quote belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub article: Option<ArticleNumber>,
-    /// Where they stand in the text of the document, in bytes.
+    /// The byte range of the quote in the text of the document.
     pub range: Range<usize>,
-    /// The words, exactly as they stand there.
+    /// The quote, exactly as the document has it.
     pub quote: String,
 }
 
 /// Why a citation must not be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CitationError {
-    /// It is of another document.
+    /// The citation refers to another document.
     #[error("the quote is of another document")]
     OtherDocument,
-    /// The document has changed since.
+    /// The document has changed since the citation was made.
     #[error("the document has changed since the quote was taken")]
     OtherVersion,
-    /// The words are not in that place.
+    /// The document has other text at that position.
     #[error("the words are not in that place of the document")]
     NotThere,
 }
 
 impl Citation {
-    /// Cites words of a passage of a document as they stand there, if they do. Other spacing than there is forgiven.
+    /// Makes a citation of `quote`. Returns `None` if the passage does not contain it. Differences in whitespace are
+    /// ignored; the citation holds the text as the document has it.
     pub fn from_quote(document: &Document, passage: &Passage, quote: &str) -> Option<Self> {
         let within = find_quote(&passage.text, quote)?;
         let start = passage.range.start + within.start;
@@ -58,7 +59,7 @@ impl Citation {
         })
     }
 
-    /// Checks the citation against the document as it is stored: same document, same version, same words in place.
+    /// Checks the citation against the stored document: same document, same version, same text at the same position.
     pub fn verify(&self, document: &Document) -> Result<(), CitationError> {
         if self.document != document.id {
             return Err(CitationError::OtherDocument);
@@ -73,9 +74,9 @@ impl Citation {
     }
 }
 
-/// Where words stand in a text: exactly, or else with other spaces and line breaks between the same letters.
+/// Returns the byte range of `quote` in `text`. An exact match is tried first, then a match that ignores whitespace.
 ///
-/// Time grows with the length of the text. An empty quote stands nowhere.
+/// The time is linear in the length of the text. An empty quote is never found.
 pub fn find_quote(text: &str, quote: &str) -> Option<Range<usize>> {
     let quote = quote.trim();
     if quote.is_empty() {

@@ -1,5 +1,5 @@
-//! What indexes with vectors ask of an embedder, checked: a vector of the wrong size, or with a number that is none,
-//! never reaches an index.
+//! Calls an embedder for the vector indexes and checks its vectors. A vector of the wrong size, or one with a value
+//! that is not finite, is an error and never reaches an index.
 
 use doran_llm::{Embedder, EmbedderInfo, EmbeddingSide, ModelError};
 
@@ -8,12 +8,12 @@ use crate::retriever::RetrieveError;
 use crate::text_analysis;
 use crate::vector::VectorRows;
 
-/// So many texts are embedded in one call.
+/// The number of texts that are embedded in one call.
 const EMBEDDING_BATCH_TEXTS: usize = 64;
-/// No question is embedded beyond so many bytes.
+/// A query is cut to this many bytes before it is embedded.
 const MAX_EMBEDDED_QUERY_BYTES: usize = 8 * 1024;
 
-/// Whether a text has words at all. One without is not looked for: every vector would be as near as any other.
+/// Returns whether a text contains any words. A text without words is not searched for: its vector says nothing.
 pub(crate) fn has_terms(text: &str) -> bool {
     let mut some = false;
     text_analysis::for_each_term(&text[..text.floor_char_boundary(MAX_EMBEDDED_QUERY_BYTES)], |_, _, _| {
@@ -22,7 +22,7 @@ pub(crate) fn has_terms(text: &str) -> bool {
     some
 }
 
-/// An embedder as an error names it.
+/// Describes an embedder for an error message.
 pub(crate) fn describe_embedder(about: Option<&EmbedderInfo>) -> String {
     match about {
         Some(about) => format!("`{}` ({} numbers)", about.id, about.dimension),
@@ -30,14 +30,14 @@ pub(crate) fn describe_embedder(about: Option<&EmbedderInfo>) -> String {
     }
 }
 
-/// The vector of a question.
+/// Embeds a query.
 pub(crate) async fn embed_query(embedder: &dyn Embedder, text: &str) -> Result<Vec<f32>, RetrieveError> {
     let text = text[..text.floor_char_boundary(MAX_EMBEDDED_QUERY_BYTES)].to_owned();
     let mut vectors = embed_checked(embedder, &[text], EmbeddingSide::Query).await?;
     vectors.pop().ok_or_else(|| invalid_embedding_error("no vector"))
 }
 
-/// The vectors of passages, each with its title.
+/// Embeds passages, each together with its title.
 pub(crate) async fn embed_passages(
     embedder: &dyn Embedder,
     passages: &[&Passage],
@@ -51,7 +51,7 @@ pub(crate) async fn embed_passages(
     Ok(vectors)
 }
 
-/// The vectors of passages as the bytes of rows.
+/// Embeds passages and returns the vectors as the bytes of index rows.
 pub(crate) async fn embed_passages_as_rows(
     embedder: &dyn Embedder,
     passages: &[&Passage],

@@ -1,4 +1,4 @@
-//! What an error of search is called where it is kept, and what people are told about it.
+//! Stable codes for search errors, and the advice that is shown for each code.
 
 use doran_llm::{ModelError, ModelErrorAdvice};
 
@@ -9,7 +9,8 @@ const OTHER_EMBEDDER: &str = "index_other_embedder";
 const STALE: &str = "index_stale";
 
 impl RetrieveError {
-    /// The code of a run that failed by it. When an embedder failed underneath it is the embedder's.
+    /// Returns the code that is stored with a failed run. If the embedder caused the failure, this is the embedder's
+    /// code.
     pub fn failure_code(&self) -> &'static str {
         match self {
             Self::Unavailable { source, .. } => source
@@ -21,7 +22,8 @@ impl RetrieveError {
         }
     }
 
-    /// What a person can do about a run that failed with this code; none if it is no code of search.
+    /// Returns what a person can do about a run that failed with this code, or `None` if the code is not a search
+    /// error.
     pub fn advice(code: &str) -> Option<ModelErrorAdvice> {
         let (ko, en) = match code {
             UNAVAILABLE => (

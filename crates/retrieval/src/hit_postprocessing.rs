@@ -1,4 +1,4 @@
-//! What is done to hits before they are read: copies leave, neighbours come along.
+//! Changes a list of hits before it is used: removes duplicates and adds neighbouring passages.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -6,12 +6,12 @@ use crate::passage::{DocumentId, Passage, PassageId};
 use crate::retriever::Hit;
 use crate::text_analysis::normalization::{is_letter_or_digit, normalize};
 
-/// What a neighbour keeps of the score of the hit beside it.
+/// The score of a neighbour is that of the hit, multiplied by this once for each place between them.
 const NEIGHBOUR_SCORE_FACTOR: f64 = 0.5;
 
-/// Leaves out hits that say letter for letter what a better one of the same kind of document says already. Blanks and
-/// marks do not count; a word or a number does: one of them is all that tells two contracts of one form apart, or this
-/// year's rule from last year's.
+/// Removes hits whose article and text equal those of a better hit from the same kind of document. Whitespace and
+/// punctuation are ignored. Words and numbers are not: a single one may be all that distinguishes two contracts of one
+/// form, or this year's rule from last year's.
 pub fn remove_duplicate_hits(hits: Vec<Hit>) -> Vec<Hit> {
     let mut said = HashSet::new();
     let mut kept = hits;
@@ -22,8 +22,9 @@ pub fn remove_duplicate_hits(hits: Vec<Hit>) -> Vec<Hit> {
     kept
 }
 
-/// Adds to each hit the passages up to `reach` before and after it in its document, best hits first, while all fit
-/// into `room` bytes of text. `passages` holds those of each document, in order. No passage comes twice.
+/// Adds to each hit the passages up to `reach` places before and after it in its document, best hits first, while all
+/// of them fit into `room` bytes of text. `passages` holds the passages of each document in order. No passage is
+/// returned twice.
 pub fn add_neighbouring_passages(
     hits: &[Hit],
     passages: &BTreeMap<DocumentId, Vec<Passage>>,
@@ -52,7 +53,7 @@ pub fn add_neighbouring_passages(
     all
 }
 
-/// The letters and digits of a text, and what stands between two digits: 1.2 is not 12.
+/// Returns the letters and digits of a text, and the punctuation between two digits, so that 1.2 differs from 12.
 fn comparable_text(text: &str) -> String {
     let letters = normalize(text);
     let digit = |at: Option<usize>| {

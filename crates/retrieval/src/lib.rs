@@ -1,11 +1,10 @@
-//! Documents in, passages out.
+//! Reads documents, splits them into passages and searches the passages.
 //!
-//! A [`Document`] is split into [`Passage`]s small enough to quote; a [`Retriever`] finds those that bear on a
-//! question. The [`Library`] takes files in ([`ingest`] reads them, [`contract`] knows their articles) and keeps an
-//! [`Index`] in step. [`RamKeyword`] finds by shared words, in the process, with nothing to install;
-//! [`LocalIndex`] keeps a directory and finds by meaning too;
-//! [`OpenSearchIndex`] does so in a cluster. This crate does not know
-//! agents or models: what becomes of a passage is decided elsewhere.
+//! A [`Document`] is split into [`Passage`]s small enough to quote. A [`Retriever`] returns the passages that are
+//! relevant to a query. The [`Library`] accepts files ([`ingest`] reads them, [`contract`] parses their articles) and
+//! keeps a [`DocumentIndex`] up to date. [`RamKeywordIndex`] searches by keywords in memory. [`LocalIndex`] stores its
+//! data in a directory and searches by keywords and by vectors. [`OpenSearchIndex`] does the same in a cluster. This
+//! crate does not depend on agents or chat models; callers decide what to do with a passage.
 
 pub mod citation;
 pub mod conformance;

@@ -1,94 +1,94 @@
-//! What was ingested, and the pieces of it that can be quoted.
+//! Documents, the passages they are split into, and their identifiers.
 
 use std::fmt;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of a document, such as its path.
+/// The identifier of a document, such as its path.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DocumentId(String);
 
-/// The name of a passage: its document and where it starts there.
+/// The identifier of a passage, made of its document and its start offset.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PassageId(String);
 
-/// Whose documents these are. Nothing of one tenant is ever found by another.
+/// The owner of documents. A search for one tenant never returns documents of another.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DocumentTenant(String);
 
-/// The most letters of the name of a collection.
+/// The maximum length of a collection name, in characters.
 const MAX_COLLECTION_NAME_CHARS: usize = 100;
 
-/// Whether a collection may be called this: letters and digits of any script, spaces, and `-`, `_`, `.`, `·`, `(` and `)`,
-/// no more than a hundred. The common collection has the empty name.
+/// Returns whether `name` is a valid collection name: letters and digits of any script, spaces, and `-`, `_`, `.`, `·`,
+/// `(` and `)`, at most a hundred characters. The default collection has the empty name.
 pub fn is_collection_name(name: &str) -> bool {
     let fits = |char: char| char.is_alphanumeric() || " -_.·()".contains(char);
     name.chars().all(fits) && name.chars().nth(MAX_COLLECTION_NAME_CHARS).is_none()
 }
 
-/// A text to be asked about: plain or Markdown, with what its source knew beyond the words.
+/// A document: plain text or Markdown, with the metadata that its source had.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
-    /// Its name; ingesting the same name again replaces it.
+    /// Its identifier. A document with the same identifier replaces this one.
     pub id: DocumentId,
-    /// What a person calls it.
+    /// The title that is shown to people.
     pub title: String,
-    /// The group of documents it belongs to; empty is the common one.
+    /// The collection it belongs to. The empty name is the default collection.
     #[serde(default)]
     pub collection: String,
-    /// What it is.
+    /// The kind of document.
     #[serde(default)]
     pub kind: DocumentKind,
-    /// Changes with every change of the words: a hash of them.
+    /// A hash of the text, which changes whenever the text changes.
     #[serde(default)]
     pub version: String,
-    /// All of it.
+    /// The whole text.
     pub text: String,
-    /// Where each page starts in `text`, in bytes, for sources that have pages: the first entry is page 1.
+    /// The byte offset in `text` at which each page starts, for sources that have pages. The first entry is page 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages: Vec<usize>,
 }
 
-/// What a document is.
+/// The kind of a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DocumentKind {
-    /// Anything.
+    /// Any document that is not a contract.
     #[default]
     General,
     /// A contract of the user.
     Contract,
-    /// The standard form of a kind of contract, such as `용역`.
+    /// The standard contract of one type, such as `용역`.
     Standard(String),
 }
 
-/// A piece of a document, word for word.
+/// A part of a document, word for word.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passage {
-    /// Its name.
+    /// Its identifier.
     pub id: PassageId,
-    /// Whose piece it is.
+    /// The document it belongs to.
     pub document: DocumentId,
-    /// The version of the document it was cut from.
+    /// The version of the document it was split from.
     #[serde(default)]
     pub version: String,
-    /// What the document is.
+    /// The kind of the document.
     #[serde(default)]
     pub kind: DocumentKind,
-    /// What a person calls the place: the title of the document and the headings above, joined by ` › `.
+    /// The title of the document and the headings above the passage, joined by ` › `.
     pub title: String,
-    /// The words, exactly those of the document at `range`.
+    /// The text of the document at `range`.
     pub text: String,
-    /// Where they stand in the text of the document, in bytes.
+    /// The byte range of the passage in the text of the document.
     pub range: Range<usize>,
-    /// The page they start on, from 1, for sources that have pages.
+    /// The page on which the passage starts, from 1, for sources that have pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<u32>,
-    /// The article they belong to, in a contract or a statute.
+    /// The article it belongs to, in a contract or a statute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub article: Option<ArticleNumber>,
 }
@@ -96,20 +96,20 @@ pub struct Passage {
 /// The number of an article: 제5조 is `5`, 제10조의2 is `10` with branch `2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ArticleNumber {
-    /// The number.
+    /// The number before 조.
     pub number: u32,
-    /// What follows 의, or 0.
+    /// The number after 의, or 0.
     #[serde(default)]
     pub branch: u32,
 }
 
 impl Document {
-    /// A document from its parts.
+    /// Creates a general document in the default collection.
     pub fn new(id: impl Into<String>, title: impl Into<String>, text: impl Into<String>) -> Self {
         Self { id: DocumentId(id.into()), title: title.into(), text: text.into(), ..Self::default() }
     }
 
-    /// The page that this byte of the text is on, from 1, where the document has pages.
+    /// Returns the page that contains this byte of the text, from 1, if the document has pages.
     pub fn page_at(&self, at: usize) -> Option<u32> {
         let page = self.pages.iter().take_while(|first| **first <= at).count();
         u32::try_from(page).ok().filter(|page| *page > 0)
@@ -117,7 +117,7 @@ impl Document {
 }
 
 impl DocumentTenant {
-    /// The tenant with this name.
+    /// Creates the tenant with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
@@ -129,7 +129,7 @@ impl DocumentTenant {
 }
 
 impl DocumentId {
-    /// The document with this name.
+    /// Creates an identifier from a name.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
@@ -141,15 +141,15 @@ impl DocumentId {
 }
 
 impl PassageId {
-    /// The name of the passage of a document that starts at this byte.
+    /// Returns the identifier of the passage of `document` that starts at byte `start`.
     pub fn from_start(document: &DocumentId, start: usize) -> Self {
         Self(format!("{document}#{start}"))
     }
 
-    /// Whether it is the name of the passage of a document that starts at this byte.
+    /// Returns whether this identifies the passage of `document` that starts at byte `start`.
     pub(crate) fn is_for_start(&self, document: &DocumentId, start: usize) -> bool {
         let place = self.0.strip_prefix(&document.0).and_then(|rest| rest.strip_prefix('#'));
-        // Only one way to write the number counts.
+        // Only the canonical form of the number is accepted: no leading zeros.
         place.is_some_and(|digits| {
             digits.parse() == Ok(start)
                 && !digits.starts_with('+')

@@ -1,7 +1,7 @@
-//! Searches with a question and with other wordings of it, as a model may put them: one list of both.
+//! Searches with a question and with other wordings of it, usually written by a model, and merges the hits.
 //!
-//! What the person's own words found stays ahead: the better half of the places is theirs, whatever the wordings are.
-//! A wording is words, as any question is; nothing in it is query syntax.
+//! The hits of the original question keep their priority: the better half of the results is theirs, whatever the other
+//! wordings find. A wording is plain text, like any question; nothing in it is query syntax.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use crate::hit_postprocessing::remove_duplicate_hits;
 use crate::passage::PassageId;
 use crate::retriever::{Hit, RetrieveError, Retriever, SearchQuery};
 
-/// So many other wordings are looked for; further ones are left out.
+/// The maximum number of other wordings that are searched. Further ones are ignored.
 pub const MAX_REWORDINGS: usize = 3;
-/// What the best hit of the wordings counts beside the best hit of the question.
+/// The best hit of a wording counts this much beside the best hit of the question.
 const REWORDING_SCORE_SHARE: f64 = 0.9;
 
-/// The hits of a question and of other wordings of it. Without a wording that says something else, those of the
-/// question alone.
+/// Returns the merged hits of a question and of other wordings of it. If no wording differs from the question, returns
+/// the hits of the question alone.
 pub async fn retrieve_with_rewordings(
     retriever: &dyn Retriever,
     question: &SearchQuery,
@@ -38,7 +38,8 @@ pub async fn retrieve_with_rewordings(
     Ok(merge_hits(own, lists, question.limit))
 }
 
-/// One list: scores as shares of the best of each list, added up where several found the same.
+/// Merges hit lists. Scores are scaled to the best of each list, and added where several lists contain the same
+/// passage.
 fn merge_hits(own: Vec<Hit>, lists: Vec<Vec<Hit>>, limit: usize) -> Vec<Hit> {
     let kept = own.len().min(limit.div_ceil(2));
     let ahead: Vec<PassageId> = own[..kept].iter().map(|hit| hit.passage.id.clone()).collect();
@@ -61,7 +62,7 @@ fn merge_hits(own: Vec<Hit>, lists: Vec<Vec<Hit>>, limit: usize) -> Vec<Hit> {
             None => all.push(Hit { score, ..hit }),
         }
     }
-    // The sort keeps equal ones in their order: the person's own words first, then by name.
+    // The sort is stable. Equal scores keep their order: hits of the original question first, then by identifier.
     all.sort_by(|left, right| right.score.total_cmp(&left.score));
     let mut all = remove_duplicate_hits(all);
     let mut room = limit - kept;

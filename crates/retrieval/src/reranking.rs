@@ -1,7 +1,7 @@
-//! What is done around a search: near copies left out, the best ranked again.
+//! Wraps an index: removes duplicate hits and ranks the best hits again.
 //!
-//! [`Refined`] wraps any index. Without a [`Reranker`] it only leaves out copies. That is a seam to whoever can do it,
-//! such as a model; when it fails the search goes on without it, since a worse order is better than no answer.
+//! [`RerankingIndex`] wraps any index. Without a [`Reranker`] it only removes duplicates. A reranker may be a model. If
+//! it fails, the search returns the original order, because a worse order is better than no answer.
 
 use std::sync::Arc;
 
@@ -13,31 +13,31 @@ use crate::retriever::{
     DocumentFilter, DocumentIndex, DocumentSummary, Hit, RetrieveError, Retriever, SearchQuery,
 };
 
-/// Ranks a short list again, with more care than a search over everything can take.
+/// Ranks a short list of passages again, more carefully than a search over all documents can.
 #[async_trait]
 pub trait Reranker: Send + Sync + 'static {
-    /// How well each passage answers the question, one number each, in order; larger is better.
+    /// Returns one score for each passage, in the order given. A larger score means a better answer to the question.
     async fn scores(&self, question: &str, passages: &[&Passage]) -> Result<Vec<f64>, RetrieveError>;
 }
 
-/// So many times the wanted hits are asked for, so that enough are left without copies.
+/// This many times the requested number of hits are fetched, so that enough remain after duplicates are removed.
 const OVERFETCH_FACTOR: usize = 2;
-/// So many of the best are ranked again.
+/// At most this many of the best hits are ranked again.
 const MAX_RERANKED_HITS: usize = 30;
 
-/// An index with what is done around a search.
+/// An index that removes duplicate hits and can rank the best hits again.
 pub struct RerankingIndex {
     index: Arc<dyn DocumentIndex>,
     reranker: Option<Arc<dyn Reranker>>,
 }
 
 impl RerankingIndex {
-    /// An index whose hits are no copies of each other.
+    /// Wraps `index`. Its hits are returned without duplicates.
     pub fn new(index: Arc<dyn DocumentIndex>) -> Self {
         Self { index, reranker: None }
     }
 
-    /// Lets this one rank the best again.
+    /// Sets the reranker for the best hits.
     pub fn with_reranker(self, reranker: Arc<dyn Reranker>) -> Self {
         Self { reranker: Some(reranker), ..self }
     }
@@ -50,7 +50,7 @@ impl RerankingIndex {
             Ok(scores) if scores.len() == count && scores.iter().all(|score| score.is_finite()) => {
                 let mut order: Vec<usize> = (0..count).collect();
                 order.sort_by(|left, right| scores[*right].total_cmp(&scores[*left]));
-                // A place keeps its score: what was ranked again stands above the rest as before.
+                // Scores stay with their positions, so that the reranked hits still score above the rest.
                 let places: Vec<f64> = hits[..count].iter().map(|hit| hit.score).collect();
                 let moved =
                     order.into_iter().zip(places).map(|(at, score)| Hit { score, ..hits[at].clone() });
@@ -136,7 +136,7 @@ mod tests {
     use crate::conformance;
     use crate::keyword::RamKeywordIndex;
 
-    /// Prefers passages that hold a word.
+    /// Scores passages that contain a word higher.
     struct PreferredWordReranker(&'static str, bool);
 
     #[async_trait]

@@ -1,38 +1,39 @@
-//! The seam to whoever finds passages.
+//! The traits of search: [`Retriever`] for queries, [`DocumentIndex`] for indexes that also store documents.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::passage::{Document, DocumentId, DocumentKind, DocumentTenant, Passage};
 
-/// Finds passages for a question.
+/// Finds passages for a query.
 ///
-/// The best come first, no passage twice, never more than asked for; the same question on the same documents gives
-/// the same hits. Nothing found is an empty list, not an error. The text of a question is never query syntax.
+/// Hits are sorted best first, contain no passage twice and never exceed the limit of the query. The same query on the
+/// same documents returns the same hits. A search without results returns an empty list, not an error. The text of a
+/// query is never parsed as query syntax.
 #[async_trait]
 pub trait Retriever: Send + Sync + 'static {
-    /// Finds the passages that bear on the question, within what its tenant may see.
+    /// Returns the passages that are relevant to the query, from documents of its tenant only.
     async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError>;
 }
 
-/// What is looked for, and where.
+/// A search query: the text, the tenant and the filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchQuery {
-    /// Whose documents are searched.
+    /// The tenant whose documents are searched.
     pub tenant: DocumentTenant,
-    /// The words of the person.
+    /// The text of the query.
     pub text: String,
-    /// The most passages wanted.
+    /// The maximum number of hits.
     pub limit: usize,
-    /// Which documents compete.
+    /// Restricts which documents are searched.
     #[serde(default)]
     pub filter: DocumentFilter,
 }
 
-/// Which documents compete. Nothing set means all of the tenant.
+/// Restricts which documents are searched. The default allows all documents of the tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentFilter {
-    /// Only this collection.
+    /// Only documents of this collection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection: Option<String>,
     /// Only these documents; empty means any.
@@ -44,7 +45,7 @@ pub struct DocumentFilter {
 }
 
 impl DocumentFilter {
-    /// Whether a document competes.
+    /// Returns whether a document passes the filter.
     pub fn admits(&self, document: &Document) -> bool {
         self.collection.as_ref().is_none_or(|wanted| *wanted == document.collection)
             && (self.documents.is_empty() || self.documents.contains(&document.id))
@@ -53,19 +54,19 @@ impl DocumentFilter {
 }
 
 impl SearchQuery {
-    /// Looks through all documents of a tenant.
+    /// Creates a query over all documents of a tenant.
     pub fn new(tenant: DocumentTenant, text: impl Into<String>, limit: usize) -> Self {
         Self { tenant, text: text.into(), limit, filter: DocumentFilter::default() }
     }
 }
 
-/// A searchable home of documents: what is put in can be found, read and removed again.
+/// An index of documents: documents can be stored, searched, read and removed.
 ///
-/// `put` replaces a document of the same name at once: a search sees the old passages or the new ones, never both or
-/// a part. What `put` and `remove` acknowledged survives a crash in every index that survives at all.
+/// `put` replaces a document of the same identifier atomically: a search sees either the old passages or the new ones.
+/// In a persistent index, whatever `put` and `remove` have acknowledged survives a crash.
 #[async_trait]
 pub trait DocumentIndex: Retriever {
-    /// Puts a document and its passages in place of any older version.
+    /// Stores a document and its passages, and replaces any older version.
     async fn put(
         &self,
         tenant: &DocumentTenant,
@@ -73,8 +74,9 @@ pub trait DocumentIndex: Retriever {
         passages: &[Passage],
     ) -> Result<(), RetrieveError>;
 
-    /// Puts many documents. Each is replaced at once, as by `put`; of two with the same name the later stays. An error
-    /// may leave some of them in place. An index for which one large write is cheaper than many small ones does that.
+    /// Stores many documents. Each one is replaced atomically, as by `put`. Of two with the same identifier the later
+    /// one is kept. After an error some of them may be stored. An index overrides this if one large write is cheaper
+    /// than many small ones.
     async fn put_all(
         &self,
         tenant: &DocumentTenant,
@@ -86,25 +88,25 @@ pub trait DocumentIndex: Retriever {
         Ok(())
     }
 
-    /// Removes a document with all its passages. Gives whether there was one.
+    /// Removes a document with all its passages. Returns whether it existed.
     async fn remove(&self, tenant: &DocumentTenant, document: &DocumentId) -> Result<bool, RetrieveError>;
 
-    /// Forgets the words of versions that were replaced, where an index keeps them for a while.
+    /// Deletes the text of replaced versions, if the index still keeps it.
     async fn expunge_deleted(&self) -> Result<(), RetrieveError> {
         Ok(())
     }
 
-    /// Whose documents are in it.
+    /// Returns the tenants that have documents in the index.
     async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError>;
 
-    /// What is in it, by name, without the texts.
+    /// Lists the documents of a tenant by identifier, without their texts.
     async fn list(
         &self,
         tenant: &DocumentTenant,
         filter: &DocumentFilter,
     ) -> Result<Vec<DocumentSummary>, RetrieveError>;
 
-    /// A document whole, to show a quote in its place and to check it.
+    /// Returns a whole document, to show a quote in its context and to verify it.
     async fn document(
         &self,
         tenant: &DocumentTenant,
@@ -112,16 +114,16 @@ pub trait DocumentIndex: Retriever {
     ) -> Result<Option<Document>, RetrieveError>;
 }
 
-/// A document as a list shows it.
+/// The metadata of a document in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentSummary {
-    /// Its name.
+    /// Its identifier.
     pub id: DocumentId,
-    /// What a person calls it.
+    /// The title that is shown to people.
     pub title: String,
     /// Its collection.
     pub collection: String,
-    /// What it is.
+    /// Its kind.
     pub kind: DocumentKind,
     /// Its version.
     pub version: String,
@@ -130,46 +132,47 @@ pub struct DocumentSummary {
 }
 
 impl DocumentSummary {
-    /// A document with so many passages.
+    /// Summarises a document that has `passages` passages.
     pub fn from_document(document: &Document, passages: usize) -> Self {
         let Document { id, title, collection, kind, version, .. } = document.clone();
         Self { id, title, collection, kind, version, passages }
     }
 }
 
-/// A passage found.
+/// A passage that a search found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hit {
-    /// What was found.
+    /// The passage.
     pub passage: Passage,
-    /// How well it fits; comparable only within one answer of one retriever. Always above zero.
+    /// The relevance score. It is always above zero, and comparable only within one result list of one retriever.
     pub score: f64,
 }
 
-/// Why nothing could be looked up, by remedy.
+/// Why a search or a write to the index failed. The variants are sorted by remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum RetrieveError {
-    /// Ask again later.
+    /// The index cannot be reached now. Retry later.
     #[error("the index cannot be asked now: {reason}")]
     Unavailable {
-        /// What was seen.
+        /// What went wrong.
         reason: String,
-        /// What lies beneath.
+        /// The underlying error.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
-    /// Open the index with the embedder it was made with, or build it again: vectors of two cannot be compared.
+    /// The index was built with another embedder. Open it with that embedder or rebuild it: vectors of two embedders
+    /// cannot be compared.
     #[error("the index was made with {made} and is opened with {wanted}")]
     OtherEmbedder {
-        /// What it was made with.
+        /// The embedder it was built with.
         made: String,
-        /// What it is opened with.
+        /// The embedder it was opened with.
         wanted: String,
     },
-    /// Build the index again: it is damaged or from another version.
+    /// The index is damaged or from another version. Rebuild it.
     #[error("the index must be built again: {reason}")]
     Stale {
-        /// What was seen.
+        /// What went wrong.
         reason: String,
     },
 }

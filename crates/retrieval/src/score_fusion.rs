@@ -1,8 +1,8 @@
-//! Joins what was found by words with what was found by meaning: a weighted sum of scores, each scaled to its list.
+//! Merges keyword hits and vector hits: a weighted sum of the scores, each scaled to its own list.
 //!
-//! Ranks are not fused: with an embedder weaker than the words, reciprocal ranks lose on every set of one language.
-//! How much the vector counts is decided by the languages of the question and of the passage. A question that says the
-//! heading of what its words find first names what it wants, and within a language is not led away from it by meaning.
+//! Ranks are not fused. With an embedder that is weaker than keyword search, reciprocal rank fusion gives worse results
+//! on every set of a single language. The weight of the vector score depends on the languages of the query and of the
+//! passage. If the query contains the heading of the best keyword hit, vector scores do not count within one language.
 
 use std::collections::BTreeMap;
 
@@ -12,41 +12,41 @@ use crate::keyword::{find_article_numbers, letters_and_digits};
 use crate::passage::{Passage, PassageId};
 use crate::retriever::Hit;
 
-/// The language most letters of a text belong to.
+/// The language that most letters of a text belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DominantLanguage {
     /// Hangul.
     Korean,
     /// Latin letters.
     English,
-    /// Neither: numbers, marks, other scripts.
+    /// Neither: numbers, punctuation or other scripts.
     Other,
 }
 
-/// How much of a score comes from the vector; the rest comes from words.
+/// The weight of the vector score; the rest of a score comes from keywords.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FusionWeights {
-    /// When question and passage are both Korean, or one of them is neither language.
+    /// The weight if query and passage are both Korean, or if one of them is neither Korean nor English.
     pub korean: f64,
-    /// When both are English.
+    /// The weight if both are English.
     pub english: f64,
-    /// When one is Korean and the other English.
+    /// The weight if one is Korean and the other English.
     pub cross_language: f64,
 }
 
-/// Words always count at least so much, so that an exact name is never lost.
+/// Keywords always have at least this weight, so that an exact name is never lost.
 pub const MIN_KEYWORD_WEIGHT: f64 = 0.1;
 
 impl Default for FusionWeights {
-    /// For a multilingual embedder that is weaker than words within one language.
+    /// The weights for a multilingual embedder that is weaker than keyword search within one language.
     fn default() -> Self {
         Self { korean: 0.15, english: 0.3, cross_language: 0.9 }
     }
 }
 
 impl FusionWeights {
-    /// For an encoder of this sort. One of a single language is taken to be for English, and better at it than one of
-    /// many; what it makes of other languages says nothing.
+    /// Returns the weights for an embedder. An embedder of a single language is assumed to be for English, and to be
+    /// better at it than a multilingual one; its vectors for other languages are ignored.
     pub fn for_embedder(about: &EmbedderInfo) -> Self {
         if about.multilingual {
             Self::default()
@@ -55,7 +55,7 @@ impl FusionWeights {
         }
     }
 
-    /// How much the vector counts for a passage of this language under a question of that.
+    /// Returns the weight of the vector score for a query and a passage of these languages.
     pub fn vector_weight(&self, question: DominantLanguage, passage: DominantLanguage) -> f64 {
         let weight = match (question, passage) {
             (question, passage) if is_cross_language(question, passage) => self.cross_language,
@@ -66,7 +66,8 @@ impl FusionWeights {
     }
 }
 
-/// The language of a text. A Korean text may quote English names; a tenth of Hangul makes it Korean.
+/// Detects the language of a text. A text counts as Korean if a tenth of its letters are Hangul, because Korean texts
+/// often quote English names.
 pub fn dominant_language(text: &str) -> DominantLanguage {
     let (mut hangul, mut latin) = (0_usize, 0_usize);
     for char in text.chars().take(2000) {
@@ -80,7 +81,7 @@ pub fn dominant_language(text: &str) -> DominantLanguage {
     }
 }
 
-/// One list of the hits of both, best first; equal ones by the name of the passage.
+/// Merges both hit lists, best first. Equal scores are ordered by the identifier of the passage.
 pub fn fuse_hits(
     question: &str,
     keyword: &[Hit],
@@ -118,14 +119,14 @@ fn is_cross_language(question: DominantLanguage, passage: DominantLanguage) -> b
     )
 }
 
-/// Whether a question says the last heading above a passage, whatever stands between its letters.
+/// Returns whether a query contains the last heading above a passage, ignoring whitespace and punctuation.
 fn contains_heading(question: &str, title: &str) -> bool {
     let heading = letters_and_digits(last_heading_text(title));
     heading.chars().nth(1).is_some() && letters_and_digits(question).contains(&heading)
 }
 
-/// What the last heading of a title says beside the number of an article: 연차휴가 of 취업규칙 › 제15조(연차휴가). A
-/// document without headings has none.
+/// Returns the text of the last heading of a title without its article number: 연차휴가 for 취업규칙 › 제15조(연차휴가).
+/// Returns the empty string for a document without headings.
 fn last_heading_text(title: &str) -> &str {
     let (above, last) = title.rsplit_once(" › ").map_or((false, title), |(_, last)| (true, last));
     match find_article_numbers(last).last() {
@@ -135,7 +136,7 @@ fn last_heading_text(title: &str) -> &str {
     }
 }
 
-/// The scores of a list, its best at 1 and its last just above 0.
+/// Scales the scores of a list: the best becomes 1 and the last is just above 0.
 fn scaled_scores(hits: &[Hit]) -> Vec<f64> {
     const MIN_SCALED_SCORE: f64 = 1e-6;
     let sane = |score: f64| if score.is_finite() { score } else { 0.0 };
@@ -206,7 +207,7 @@ mod tests {
             let order: Vec<&str> = fused.iter().map(|hit| hit.passage.text.as_str()).collect();
             assert_eq!(order.join(" "), expected, "{title}: {question}");
         }
-        // A question in another language cannot say the heading of what it wants.
+        // A query in another language cannot contain the heading of the passage.
         let english = hits(&[("leave", 9.0), ("나", 1.0)]);
         let fused = fuse_hits(
             "휴가",

@@ -15,10 +15,10 @@ use crate::output::{BilingualMessage, bilingual};
 /// A file of answers: written, or read instead of asking anybody.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct RecordReplay {
-    /// Write every answer of a model to this file · 모델의 답을 모두 이 파일에 적는다
+    /// Record all model replies in this file · 모델의 모든 응답을 이 파일에 기록합니다
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub(crate) record: Option<PathBuf>,
-    /// Answer from this file, and ask no model · 모델에 묻지 않고 이 파일에서 답한다
+    /// Replay model replies from this file · 모델을 호출하지 않고 이 파일의 응답을 사용합니다
     #[arg(long, value_name = "FILE")]
     pub(crate) replay: Option<PathBuf>,
 }

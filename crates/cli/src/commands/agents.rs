@@ -13,7 +13,7 @@ use crate::output::{OutputLanguage, TerminalOutput, bilingual, display_width, pa
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran agents
   doran agents --tools
   doran agents export docqa > my-agent.toml")]
@@ -21,10 +21,10 @@ use crate::output::{OutputLanguage, TerminalOutput, bilingual, display_width, pa
 pub(crate) struct AgentsArgs {
     #[command(subcommand)]
     what: Option<AgentsCommand>,
-    /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
+    /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
     #[arg(long)]
     json: bool,
-    /// List tools instead, with their policies · 대신 도구와 정책을 나열한다
+    /// List tools and their policies instead · 대신 도구와 정책 목록을 보여 줍니다
     #[arg(long)]
     tools: bool,
 }
@@ -32,16 +32,16 @@ pub(crate) struct AgentsArgs {
 /// What else to do with them.
 #[derive(Debug, clap::Subcommand)]
 enum AgentsCommand {
-    /// Write an agent's graph as a file in agents/ describes it · 에이전트의 그래프를 agents/의 파일과 같은 꼴로 쓴다
+    /// Print an agent as a file for agents/ · 에이전트를 agents/용 파일 형식으로 출력합니다
     Export(ExportAgentArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct ExportAgentArgs {
-    /// Agent to write down · 적을 에이전트
+    /// Agent to print · 출력할 에이전트
     #[arg(value_name = "AGENT")]
     agent: String,
-    /// How to write it · 적는 방법
+    /// Output format · 출력 형식
     #[arg(long, value_enum, default_value_t = AgentExportFormat::Toml)]
     format: AgentExportFormat,
 }

@@ -20,27 +20,27 @@ const MAX_QUESTION_BYTES: u64 = 512 * 1024;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran ask 육아휴직은 얼마나 쓸 수 있나요?
   doran ask --agent react --json '15 * 4 + 3'
   cat question.txt | doran ask -
   cat contract.txt | doran ask 위약금이 나오는 문장만 알려 줘 -")]
 pub(crate) struct AskArgs {
-    /// Who is asked · 물어볼 에이전트
+    /// Agent · 에이전트
     #[arg(long, value_name = "AGENT", default_value = "assistant")]
     agent: String,
-    /// Conversation to go on with; a new one without it · 이어 갈 대화. 없으면 새 대화
+    /// Thread to continue; default: a new one · 이어 갈 스레드. 기본값: 새 스레드
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
-    /// Document id of the contract that is asked about · 물어볼 계약서의 문서 ID
+    /// Document id of the contract · 계약서의 문서 ID
     #[arg(long, value_name = "ID")]
     contract: Option<String>,
-    /// Print exactly one JSON object · JSON 하나만 출력한다
+    /// Print exactly one JSON object · JSON 하나만 출력합니다
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     tape: RecordReplay,
-    /// The question; `-` stands for stdin: alone the question, beside words the text they are about · 질문. `-`는 표준 입력: 혼자면 질문, 말 곁이면 그 말이 묻는 글
+    /// The question. `-` reads stdin: alone it is the question, with a question it is the text to ask about · 질문. `-`는 표준 입력입니다. 혼자 쓰면 질문, 질문과 함께 쓰면 질문의 대상이 되는 글입니다
     #[arg(value_name = "TEXT")]
     text: Vec<String>,
 }

@@ -7,10 +7,10 @@ use crate::output::{TerminalOutput, bilingual};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran backup doran-backup.db")]
 pub(crate) struct BackupArgs {
-    /// File to write; it must not exist · 쓸 파일. 이미 있으면 안 된다
+    /// File to write; it must not exist yet · 저장할 파일. 이미 있으면 안 됩니다
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }

@@ -21,24 +21,24 @@ use crate::streamed_answer::StreamedAnswer;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran chat
   doran chat --agent contract --thread lease
   echo '연차휴가는 며칠인가요?' | doran chat --quiet
 
-Inside · 대화 안에서:
-  /agent NAME   ask another agent · 다른 에이전트에게 묻는다
-  /help         what may be typed · 쓸 수 있는 것
-  /quit         end, as Ctrl-D does · 마친다. Ctrl-D와 같다
-  Ctrl-C        stop the run, also one that asks you something; where there is none, end · 실행을 멈춘다. 내게 묻고 있어도 그렇다. 실행이 없으면 마친다")]
+Commands in a chat · 대화 중 명령:
+  /agent NAME   switch to another agent · 다른 에이전트로 바꿉니다
+  /help         show the commands · 명령을 보여 줍니다
+  /quit         quit, like Ctrl-D · 종료합니다. Ctrl-D와 같습니다
+  Ctrl-C        cancel the run; quit if there is none · 실행을 취소합니다. 실행이 없으면 종료합니다")]
 pub(crate) struct ChatArgs {
-    /// Conversation to go on with · 이어 갈 대화
+    /// Thread to continue · 이어 갈 스레드
     #[arg(long, value_name = "NAME", default_value = "main")]
     thread: String,
-    /// Who is asked; `/agent NAME` changes it · 물어볼 에이전트. `/agent 이름`으로 바꾼다
+    /// Agent; `/agent NAME` switches it · 에이전트. `/agent 이름`으로 바꿉니다
     #[arg(long, value_name = "AGENT", default_value = "assistant")]
     agent: String,
-    /// Show no steps · 단계를 보이지 않는다
+    /// Do not show steps · 단계를 표시하지 않습니다
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]

@@ -7,12 +7,12 @@ use crate::output::{OutputLanguage, TerminalOutput, bilingual, display_width, pa
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran config
   doran config --json
-  DORAN_LISTEN=127.0.0.1:8080 doran config     where a value comes from · 값이 어디서 왔는지")]
+  DORAN_LISTEN=127.0.0.1:8080 doran config     show where a value comes from · 값의 출처 확인")]
 pub(crate) struct ConfigArgs {
-    /// Print JSON · JSON으로 출력
+    /// Print JSON · JSON으로 출력합니다
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -44,12 +44,12 @@ const DEMO_QUESTIONS: [(&str, &str, &str); 4] = [
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran demo
   doran demo --once --lang ko
-  doran demo --data-dir /tmp/doran-demo     without a trace in your own data · 내 데이터에 남기지 않고")]
+  doran demo --data-dir /tmp/doran-demo     in a separate data directory · 별도의 데이터 디렉터리에서")]
 pub(crate) struct DemoArgs {
-    /// End after the questions; so it does when stdout is no terminal · 질문이 끝나면 마친다. 표준 출력이 터미널이 아니어도 그렇다
+    /// Exit after the questions; the default when stdout is not a terminal · 질문이 끝나면 종료합니다. 표준 출력이 터미널이 아니면 기본값입니다
     #[arg(long)]
     once: bool,
     #[command(flatten)]

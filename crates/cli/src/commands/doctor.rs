@@ -19,11 +19,11 @@ const MIB: u64 = 1 << 20;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran doctor
   doran doctor --json")]
 pub(crate) struct DoctorArgs {
-    /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
+    /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
     #[arg(long)]
     json: bool,
 }

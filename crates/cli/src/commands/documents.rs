@@ -9,7 +9,7 @@ use crate::output::{BilingualMessage, OutputLanguage, TerminalOutput, bilingual,
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran documents list
   doran documents delete 규정.md
   doran documents retry 3f9c01d2ab77e05512f3c8a90b4d6e71
@@ -23,33 +23,33 @@ pub(crate) struct DocumentsArgs {
 /// What to do with them.
 #[derive(Debug, clap::Subcommand)]
 enum DocumentsCommand {
-    /// List them, the newest change first · 바뀐 지 얼마 안 된 것부터 나열한다
+    /// List documents, last changed first · 문서 목록을 최근 변경순으로 보여 줍니다
     List {
-        /// Only in this collection · 이 모음에서만
+        /// Only in this collection · 이 컬렉션에서만
         #[arg(long, value_name = "NAME")]
         collection: Option<String>,
-        /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
+        /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
         #[arg(long)]
         json: bool,
     },
-    /// Remove them: the file kept, its text and what is found of it · 보관한 파일과 글, 찾을 수 있는 것을 모두 지운다
+    /// Remove documents: file, text and index entries · 문서의 파일, 텍스트, 색인을 모두 삭제합니다
     Delete(DocumentSelection),
-    /// Read again what failed or was cancelled · 실패했거나 그만둔 것을 다시 읽는다
+    /// Retry failed or cancelled documents · 실패했거나 취소한 문서를 다시 읽습니다
     Retry(DocumentSelection),
-    /// Keep from being read until resumed · 다시 이을 때까지 읽지 않는다
+    /// Pause documents until they are resumed · 재개할 때까지 읽지 않습니다
     Pause(DocumentSelection),
-    /// Let go on what was paused · 멈춘 것을 이어서 읽는다
+    /// Resume paused documents · 일시 중지한 문서를 재개합니다
     Resume(DocumentSelection),
-    /// Give up on what was not read yet · 아직 읽지 않은 것을 그만둔다
+    /// Cancel documents that were not read yet · 아직 읽지 않은 문서를 취소합니다
     Cancel(DocumentSelection),
-    /// Read what still waits · 아직 기다리는 것을 읽는다
+    /// Read queued documents now · 대기 중인 문서를 지금 읽습니다
     Read,
 }
 
 /// Which of them.
 #[derive(Debug, clap::Args)]
 struct DocumentSelection {
-    /// Ids, or names that one document alone has · ID, 또는 한 문서만 쓰는 이름
+    /// Document ids, or unique names · 문서 ID, 또는 겹치지 않는 이름
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
 }

@@ -14,7 +14,7 @@ use crate::output::{TerminalOutput, bilingual};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran eval agent questions.toml
   doran eval retrieval --passages passages.jsonl --queries queries.jsonl")]
 pub(crate) struct EvalArgs {
@@ -25,21 +25,21 @@ pub(crate) struct EvalArgs {
 /// What to measure.
 #[derive(Debug, clap::Subcommand)]
 enum EvalCommand {
-    /// How well passages are found · 단락을 얼마나 잘 찾는지
+    /// Evaluate search · 검색을 평가합니다
     Retrieval(EvalRetrievalArgs),
-    /// How well agents keep what is expected of them · 에이전트가 기대대로 답하는지
+    /// Evaluate the answers of agents · 에이전트의 답변을 평가합니다
     Agent(eval_agent::EvalAgentArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct EvalRetrievalArgs {
-    /// Passages, one JSON object a line: id, title, text, doc, article · 단락, 한 줄에 하나
+    /// Passages, one JSON object per line: id, title, text, doc, article · 문단, 한 줄에 JSON 하나: id, title, text, doc, article
     #[arg(long, value_name = "FILE")]
     passages: PathBuf,
-    /// Questions, one JSON object a line: id, text, relevant, scope, type · 질문, 한 줄에 하나
+    /// Questions, one JSON object per line: id, text, relevant, scope, type · 질문, 한 줄에 JSON 하나: id, text, relevant, scope, type
     #[arg(long, value_name = "FILE")]
     queries: PathBuf,
-    /// Print JSON · JSON으로 출력한다
+    /// Print JSON · JSON으로 출력합니다
     #[arg(long)]
     json: bool,
 }

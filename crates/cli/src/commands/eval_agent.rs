@@ -23,13 +23,13 @@ use crate::output::{
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EvalAgentArgs {
-    /// Questions with what is expected of them, in TOML · 기대하는 답이 적힌 질문 파일 (TOML)
+    /// Test cases with expected answers, in TOML · 기대하는 답이 있는 평가 파일 (TOML)
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Only the cases whose id begins so · 이름이 이렇게 시작하는 것만
+    /// Only cases whose id starts with this · ID가 이 글자로 시작하는 사례만
     #[arg(long, value_name = "PREFIX", default_value = "")]
     only: String,
-    /// Print one JSON object a line: each case, then each change, then the sum · 한 줄에 JSON 하나씩 출력
+    /// Print one JSON object per line: cases, changes, totals · 한 줄에 JSON 하나씩 출력합니다: 사례, 변경, 합계
     #[arg(long)]
     json: bool,
 }

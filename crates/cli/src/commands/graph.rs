@@ -10,14 +10,14 @@ use crate::output::{TerminalOutput, bilingual};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran graph assistant
   doran graph contract --format svg > contract.svg")]
 pub(crate) struct GraphArgs {
     /// Agent to draw · 그릴 에이전트
     #[arg(value_name = "AGENT")]
     agent: String,
-    /// How to draw it · 그리는 방법
+    /// Output format · 출력 형식
     #[arg(long, value_enum, default_value_t = GraphOutputFormat::Mermaid)]
     format: GraphOutputFormat,
 }

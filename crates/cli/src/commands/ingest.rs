@@ -19,24 +19,24 @@ use crate::output::{
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran ingest 규정/
   doran ingest --kind contract 용역계약서.hwpx
   doran ingest --kind standard:용역 --collection 표준 표준용역계약서.pdf
   doran ingest 규정/ --json | grep '\"state\":\"failed\"'
 
-What cannot be read is named, and the exit code is 1 then · 읽지 못한 파일은 이름을 알리고 종료 코드는 1이다")]
+Files that cannot be read are listed, and the exit code is 1 · 읽지 못한 파일을 알려 주고 종료 코드 1로 끝납니다")]
 pub(crate) struct IngestArgs {
     /// Files and directories · 파일과 디렉터리
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// Collection they belong to · 넣을 모음
+    /// Collection to add them to · 추가할 컬렉션
     #[arg(long, value_name = "NAME", default_value = "")]
     collection: String,
-    /// What they are: general, contract or standard:KIND · 종류: general, contract, standard:용역
+    /// Kind of document: general, contract or standard:KIND · 문서 종류: general, contract, standard:용역
     #[arg(long, value_name = "KIND", default_value = "general", value_parser = parse_document_kind)]
     kind: DocumentKind,
-    /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
+    /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
     #[arg(long)]
     json: bool,
 }

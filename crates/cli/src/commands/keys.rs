@@ -10,7 +10,7 @@ use crate::output::{TerminalOutput, bilingual, display_width, pad_to_width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran keys new laptop
   doran keys new team --tenant sales
   doran keys list
@@ -24,24 +24,24 @@ pub(crate) struct KeysArgs {
 /// What to do with keys.
 #[derive(Debug, clap::Subcommand)]
 enum KeysCommand {
-    /// Make a key and print it, once · 키를 만들어 한 번만 보여 준다
+    /// Create a key and print it once · 키를 만들어 한 번만 출력합니다
     New {
-        /// What to call it · 키의 이름
+        /// Name of the key · 키의 이름
         #[arg(value_name = "NAME")]
         name: String,
-        /// Whose threads and documents it opens · 키가 여는 대화와 문서의 주인
+        /// Tenant the key gives access to · 키로 접근할 테넌트
         #[arg(long, value_name = "TENANT", default_value = "local")]
         tenant: String,
     },
-    /// List the names of all keys · 키의 이름을 나열한다
+    /// List the names of all keys · 키 목록을 보여 줍니다
     List {
-        /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
+        /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
         #[arg(long)]
         json: bool,
     },
-    /// Take a key away; a running server follows at once · 키를 없앤다. 돌고 있는 서버도 곧 따른다
+    /// Revoke a key; a running server applies it at once · 키를 폐기합니다. 실행 중인 서버에도 바로 적용됩니다
     Revoke {
-        /// Which one · 없앨 키의 이름
+        /// Name of the key to revoke · 폐기할 키의 이름
         #[arg(value_name = "NAME")]
         name: String,
     },

@@ -12,7 +12,7 @@ use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran memory list
   doran memory list 생일
   doran memory forget 3f9c01d2ab77")]
@@ -24,18 +24,18 @@ pub(crate) struct MemoryArgs {
 /// What to do with it.
 #[derive(Debug, clap::Subcommand)]
 enum MemoryCommand {
-    /// List what is remembered, the newest first · 기억한 것을 새것부터 나열한다
+    /// List memories, newest first · 메모리 목록을 최신순으로 보여 줍니다
     List {
-        /// Only what shares words with this, the best first · 이 말과 통하는 것만, 잘 맞는 것부터
+        /// Only memories that match these words, best first · 이 단어와 맞는 메모리만, 관련도순
         #[arg(value_name = "WORDS")]
         words: Vec<String>,
-        /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
+        /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
         #[arg(long)]
         json: bool,
     },
-    /// Forget what the list shows under these ids · 목록에 이 번호로 나온 것을 잊는다
+    /// Delete memories by id · ID로 메모리를 삭제합니다
     Forget {
-        /// The ids · 잊을 것의 번호
+        /// Ids from the list · 목록에 나온 ID
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
     },

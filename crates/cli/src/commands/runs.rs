@@ -13,17 +13,17 @@ use crate::output::{TerminalOutput, pad_to_width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran runs
   doran runs --thread main --json")]
 pub(crate) struct RunsArgs {
-    /// Only of this conversation · 이 대화의 것만
+    /// Only of this thread · 이 스레드의 실행만
     #[arg(long, value_name = "NAME")]
     thread: Option<ThreadId>,
-    /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
+    /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
     #[arg(long)]
     json: bool,
-    /// Most to list · 보여 줄 최대 수
+    /// Maximum number to list · 최대 개수
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 }

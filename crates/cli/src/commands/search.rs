@@ -17,27 +17,27 @@ use crate::streamed_answer::localize_article_numbers;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran search 육아휴직
   doran search --limit 10 --collection 표준 손해배상
   doran search --kind contract --json 위약금")]
 pub(crate) struct SearchArgs {
-    /// What to look for · 찾을 말
+    /// Search query · 검색어
     #[arg(value_name = "WORDS", required = true)]
     words: Vec<String>,
-    /// Most to show · 보여 줄 최대 수
+    /// Maximum number of results · 최대 결과 수
     #[arg(long, value_name = "N", default_value_t = 5)]
     limit: usize,
-    /// Only in this collection · 이 모음에서만
+    /// Only in this collection · 이 컬렉션에서만
     #[arg(long, value_name = "NAME")]
     collection: Option<String>,
-    /// Only in this document; may be given more than once · 이 문서에서만. 여러 번 쓸 수 있다
+    /// Only in this document; can be repeated · 이 문서에서만. 여러 번 지정할 수 있습니다
     #[arg(long, value_name = "ID")]
     document: Vec<String>,
-    /// Only in documents of this kind: general, contract or standard:KIND · 이 종류의 문서에서만
+    /// Only documents of this kind: general, contract or standard:KIND · 이 종류의 문서만: general, contract, standard:종류
     #[arg(long, value_name = "KIND", value_parser = parse_document_kind)]
     kind: Vec<DocumentKind>,
-    /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
+    /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
     #[arg(long)]
     json: bool,
 }

@@ -24,14 +24,14 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran serve
   doran serve --port 8080
   doran keys new laptop && DORAN_ALLOWED_HOSTS=192.168.0.5 doran serve --listen 0.0.0.0:7979
-                            for other machines too, which call it by that name · 다른 컴퓨터에도. 그 이름으로 부른다
+                            reachable from other machines under that name · 다른 컴퓨터에서 그 이름으로 접속
   curl http://127.0.0.1:7979/api/agents")]
 pub(crate) struct ServeArgs {
-    /// Port, instead of that of `listen` · 포트. `listen`의 포트 대신 쓴다
+    /// Port; replaces the port of `listen` · 포트. `listen`의 포트를 대신합니다
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
     #[command(flatten)]

@@ -125,7 +125,9 @@ fn a_mistake_in_the_command_line_is_told_in_korean_too() {
         assert!(utf8(&english.stderr).starts_with("error: "), "{english:?}");
     }
     let help = run_with_environment(&here, &korean, &["--help"]);
-    assert!(help.status.success() && help.stderr.is_empty() && utf8(&help.stdout).contains("serve"));
+    assert!(help.status.success() && help.stderr.is_empty() && utf8(&help.stdout).contains("사용법: doran"));
+    let english = run_with_environment(&here, &korean, &["--lang", "en", "--help"]);
+    assert!(utf8(&english.stdout).contains("Usage: doran") && !utf8(&english.stdout).contains("사용법"));
 }
 
 #[test]

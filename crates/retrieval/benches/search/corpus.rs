@@ -1,4 +1,4 @@
-//! Passages, questions and vectors that look like real ones to an index and are the same every time.
+//! Reproducible synthetic passages, queries and vectors that resemble real ones.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -8,17 +8,17 @@ use doran_retrieval::{Document, Passage, split_into_passages};
 const VOCABULARY_SIZE: usize = 30_000;
 const WORDS_PER_DOCUMENT: usize = 60;
 const QUESTION_COUNT: usize = 200;
-/// Vectors of real texts vary in far fewer directions than they have numbers.
+/// Vectors of real texts vary in far fewer directions than they have dimensions.
 const DIRECTION_COUNT: usize = 24;
 const NOISE: f32 = 0.3;
 
-/// Texts, and what is asked of them.
+/// Texts and queries.
 pub struct SyntheticCorpus {
     pub documents: Vec<(Document, Vec<Passage>)>,
     pub questions: Vec<String>,
 }
 
-/// Vectors, and those that are looked for.
+/// Vectors and query vectors.
 pub struct SyntheticVectors {
     pub dimension: usize,
     pub rows: Vec<Vec<f32>>,
@@ -37,19 +37,19 @@ impl CorpusRandom {
         ((self.next_unit() * end as f64) as usize).min(end - 1)
     }
 
-    /// A rank of Zipf's law: small ones often, large ones seldom.
+    /// Returns a rank by Zipf's law: small ones often, large ones rarely.
     fn zipf_rank(&mut self) -> usize {
         ((VOCABULARY_SIZE as f64).powf(self.next_unit()) as usize).min(VOCABULARY_SIZE) - 1
     }
 
-    /// Numbers around zero, most of them small.
+    /// Returns numbers around zero, most of them small.
     fn next_numbers(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| (self.next_unit() + self.next_unit() + self.next_unit() - 1.5) as f32).collect()
     }
 }
 
 impl SyntheticCorpus {
-    /// So many passages, each a document of its own.
+    /// Generates passages, each in its own document.
     pub fn generate(size: usize) -> Self {
         let mut dice = CorpusRandom(7);
         let words: Vec<String> = (0..VOCABULARY_SIZE)
@@ -78,12 +78,12 @@ impl SyntheticCorpus {
         Self { documents, questions }
     }
 
-    /// The bytes of all texts, in millions.
+    /// The size of all texts in MB.
     pub fn megabytes(&self) -> f64 {
         self.documents.iter().map(|(document, _)| document.text.len() as f64).sum::<f64>() / 1e6
     }
 
-    /// Files for the peers, a text a line.
+    /// Writes files for the peers, one text on each line.
     pub fn write(&self, folder: &Path) -> std::io::Result<()> {
         let passages = self.documents.iter().map(|(document, _)| &document.text);
         write_lines(&folder.join("passages.txt"), passages)?;
@@ -92,7 +92,7 @@ impl SyntheticCorpus {
 }
 
 impl SyntheticVectors {
-    /// So many vectors of length 1.
+    /// Generates vectors of length 1.
     pub fn generate(size: usize, dimension: usize) -> Self {
         let mut dice = CorpusRandom(11);
         let directions: Vec<Vec<f32>> = (0..DIRECTION_COUNT).map(|_| dice.next_numbers(dimension)).collect();
@@ -111,7 +111,7 @@ impl SyntheticVectors {
         Self { dimension, rows, query_vectors: asked }
     }
 
-    /// Files for the peers, numbers of four bytes.
+    /// Writes files for the peers, as f32 values.
     pub fn write(&self, folder: &Path) -> std::io::Result<()> {
         for (name, rows) in [("vectors.f32", &self.rows), ("asked.f32", &self.query_vectors)] {
             let mut file = BufWriter::new(std::fs::File::create(folder.join(name))?);

@@ -1,7 +1,8 @@
-//! `./x bench search [--quick] [--json] [CASES]`: what searching costs, beside bm25s, Whoosh and faiss on the same passages.
+//! `./x bench search [--quick] [--json] [CASES]`: the cost of searching, beside bm25s, Whoosh and faiss on the same
+//! passages.
 //!
-//! Passages are made up, with words as frequent as in real text; vectors are made up too and vary in few directions, as
-//! those of real texts do. The peers are asked by `bench/peer/search.py`, which reads the same files.
+//! Passages are synthetic, with realistic word frequencies. Vectors are synthetic too and vary in few directions, as
+//! those of real texts do. The peers are measured by `bench/peer/search.py`, which reads the same files.
 
 #![allow(clippy::expect_used, reason = "a measurement that cannot go on has nothing to say")]
 
@@ -25,18 +26,18 @@ use crate::corpus::{SyntheticCorpus, SyntheticVectors};
 use crate::shared::{asked, machine, peer, table, times};
 use crate::table::{Report, Row, Target};
 
-/// How many hits are asked for.
+/// The number of hits for each query.
 const HITS_PER_QUERY: usize = 10;
-/// Numbers in a vector: as many as the built-in encoder gives, and fewer for the largest set, which would take longer
-/// to build than all else together.
+/// The dimension of vectors: that of the built-in encoder, and a smaller one for the largest set, which would otherwise
+/// take longer to build than everything else together.
 const WIDE_DIMENSION: usize = 512;
 const NARROW_DIMENSION: usize = 64;
-/// So many bytes of text are put in at a time, as the library does.
+/// The size of text that is stored in one call, as in the library.
 const BATCH_BYTES: usize = 4 << 20;
-/// Whoosh is asked up to so many passages: more it does not take in within minutes.
+/// Whoosh is measured up to this many passages. It takes minutes to index more.
 const MAX_WHOOSH_PASSAGES: usize = 10_000;
 
-/// What a peer measured, by its name.
+/// The measurements of peers, by name.
 type PeerFigures = [(String, Value)];
 
 struct SearchBench {
@@ -47,7 +48,7 @@ struct SearchBench {
 
 fn main() -> ExitCode {
     arguments::start("search", &["--tiny"], async |asked: BenchArguments| {
-        // What is asked here waits for a runtime of its own, which it may not do on one.
+        // The benches block on their own runtime, which is not allowed inside another one.
         tokio::task::spawn_blocking(move || run_benches(&asked)).await?;
         Ok(())
     })
@@ -59,7 +60,7 @@ fn run_benches(asked: &BenchArguments) {
     let lasting = Duration::from_millis(if asked.quick { 700 } else { 3000 });
     let report = Report::begin("search", asked.json, &machine::about(&[]));
     let mut bench = SearchBench { duration: lasting, folder, report };
-    // Small enough to try the program itself without optimisation.
+    // Small enough to run the program itself without optimisation.
     let tiny = asked.has("--tiny");
     let sizes: &[usize] = match (tiny, asked.quick) {
         (true, _) => &[500],
@@ -82,7 +83,7 @@ fn run_benches(asked: &BenchArguments) {
 }
 
 impl SearchBench {
-    /// A row for each peer that has the figure `key`, or one alone.
+    /// Adds a row for each peer that has the figure `key`, or one without a peer.
     fn push_rows(
         &mut self,
         row: &Row,
@@ -102,7 +103,7 @@ impl SearchBench {
         }
     }
 
-    /// Words, in a directory.
+    /// Keyword search in a directory.
     fn bench_keyword_search(&mut self, size: usize) {
         let texts = SyntheticCorpus::generate(size);
         texts.write(&self.folder).expect("files for the peers");
@@ -114,7 +115,7 @@ impl SearchBench {
         let before = resident_megabytes();
         let index = runtime.block_on(LocalIndex::open(&directory, None)).expect("an index");
         let (started, used) = (Instant::now(), cpu_seconds());
-        // Two at once, as the library does.
+        // Two calls at once, as in the library.
         runtime.block_on(async {
             let (front, back) = texts.documents.split_at(size / 2);
             let fill = async |some: &[(Document, Vec<Passage>)]| {
@@ -164,7 +165,7 @@ impl SearchBench {
         std::fs::remove_dir_all(&directory).ok();
     }
 
-    /// Vectors alone, looked at all and along a graph.
+    /// Vector search alone, as an exact scan and with a graph.
     fn bench_vector_search(&mut self, size: usize, dimension: usize) {
         let vectors = SyntheticVectors::generate(size, dimension);
         vectors.write(&self.folder).expect("files for the peers");
@@ -228,7 +229,7 @@ impl SearchBench {
         }
     }
 
-    /// What peers measured, each in a process of its own. Those that are missing are left out, and that is said.
+    /// Runs the peers, each in its own process. Missing ones are left out, with a message.
     fn run_peers(&self, names: &[&str]) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         for name in names {
@@ -255,7 +256,7 @@ impl SearchBench {
     }
 }
 
-/// The rows that exact arithmetic finds.
+/// Returns the exact nearest rows.
 fn exact_nearest(rows: &VectorRows, asked: &[f32]) -> Vec<usize> {
     let mut all: Vec<(f32, usize)> = (0..rows.len()).map(|row| (rows.dot(row, asked), row)).collect();
     all.select_nth_unstable_by(HITS_PER_QUERY - 1, |left, right| right.0.total_cmp(&left.0));
@@ -263,8 +264,8 @@ fn exact_nearest(rows: &VectorRows, asked: &[f32]) -> Vec<usize> {
     all.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Asks from several threads for a while. Gives questions a second, the milliseconds all but a hundredth stay below, and
-/// the microseconds of processor time a question took.
+/// Runs queries from several threads for a while. Returns queries per second, the 99th percentile of the latency in
+/// milliseconds, and the CPU time of a query in microseconds.
 fn measure_queries(
     threads: usize,
     lasting: Duration,
@@ -294,7 +295,7 @@ fn measure_queries(
     (qps, times::at(&times, 0.99), cpu)
 }
 
-/// The processor time of this process so far, in seconds; 0 where the system does not tell.
+/// Returns the CPU time of this process in seconds, or 0 if the system does not report it.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after = stat.rsplit(") ").next().unwrap_or_default();
@@ -302,7 +303,7 @@ fn cpu_seconds() -> f64 {
     after.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-/// The memory of this process, in MB; 0 where the system does not tell.
+/// Returns the resident memory of this process in MB, or 0 if the system does not report it.
 fn resident_megabytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,5 @@
-//! The laws of an [`Index`]: what is put in is found, listed and read, whole or not at all, by its tenant alone.
+//! The contract of a [`DocumentIndex`]: stored documents are found, listed and read, atomically and by their tenant
+//! only.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use crate::split::split_into_passages;
 
 use super::tenant;
 
-/// Checks every law of an index that is made empty by `fresh`.
+/// Checks the whole contract on indexes that `fresh` creates empty.
 pub async fn check_index<I: DocumentIndex>(fresh: impl AsyncFn() -> I) {
     what_was_put_is_found_listed_and_read(&fresh().await).await;
     a_new_version_takes_the_place_of_the_old(&fresh().await).await;
@@ -23,7 +24,7 @@ pub async fn check_index<I: DocumentIndex>(fresh: impl AsyncFn() -> I) {
     many_at_once_are_as_one_by_one(&fresh().await, &fresh().await).await;
 }
 
-/// Checks what an index promises that outlives its process. `reopen` closes it and opens it again.
+/// Checks the contract of a persistent index. `reopen` closes the index and opens it again.
 pub async fn check_durable_index<I: DocumentIndex>(index: I, reopen: impl AsyncFn(I) -> I) {
     let rival = DocumentTenant::new("rival");
     for at in 0..30 {
@@ -50,7 +51,7 @@ pub async fn check_durable_index<I: DocumentIndex>(index: I, reopen: impl AsyncF
     assert_eq!(before, index_snapshot(&index).await, "a_reopened_index_can_be_changed");
 }
 
-/// All that can be seen of an index.
+/// Collects everything that can be observed of an index.
 async fn index_snapshot(
     index: &impl DocumentIndex,
 ) -> (Vec<DocumentSummary>, Vec<Hit>, Vec<Hit>, Option<Document>, Vec<DocumentSummary>) {

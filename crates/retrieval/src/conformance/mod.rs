@@ -1,6 +1,8 @@
-//! The contracts of [`Retriever`](crate::Retriever) and [`Index`](crate::Index) as suites. A retriever calls [`check`]
-//! in its tests with a way to make itself from documents, an index calls [`check_index`] with a way to make itself
-//! empty, and one that outlives its process calls [`check_lasting`] too; a broken law panics with its name.
+//! Test suites for the contracts of [`Retriever`](crate::Retriever) and [`DocumentIndex`](crate::DocumentIndex).
+//!
+//! A retriever calls [`check_retriever`] in its tests with a function that builds it from documents. An index calls
+//! [`check_index`] with a function that creates it empty, and a persistent index also calls [`check_durable_index`]. A
+//! broken rule panics with its name.
 
 mod index;
 
@@ -11,7 +13,7 @@ use crate::retriever::{Hit, Retriever, SearchQuery};
 
 pub use index::{check_durable_index, check_index};
 
-/// Checks every law that any retriever must keep, however it searches.
+/// Checks the contract that every retriever must keep, however it searches.
 pub async fn check_retriever<R: Retriever>(make: impl AsyncFn(Vec<Document>) -> R) {
     let documents = sample_documents();
     let full = make(documents.clone()).await;
@@ -23,7 +25,7 @@ pub async fn check_retriever<R: Retriever>(make: impl AsyncFn(Vec<Document>) -> 
     nothing_to_find_is_no_error(&full, &make(Vec::new()).await).await;
 }
 
-/// Whose documents the suite searches.
+/// The tenant whose documents the suite searches.
 pub fn tenant() -> DocumentTenant {
     DocumentTenant::new("conformance")
 }
@@ -99,7 +101,7 @@ mod tests {
     use crate::keyword::RamKeywordIndex;
     use crate::retriever::RetrieveError;
 
-    /// A sound retriever with one fault put in after it.
+    /// A correct retriever whose hits are then damaged in one way.
     struct FaultyRetriever(RamKeywordIndex, fn(&mut Vec<Hit>));
 
     #[async_trait]

@@ -1,9 +1,9 @@
-//! The marks that begin clauses and items: `①`, `1.`, `(1)`, `가.`, `(a)`, `5.2`.
+//! Parses the markers that begin clauses and items: `①`, `1.`, `(1)`, `가.`, `(a)`, `5.2`.
 
 use super::line_heading::heading_text_start;
 use super::numeral::{parse_circled_number, parse_digits, parse_ganada_letter};
 
-/// A marker at the start of a line inside an article, its number and the bytes it takes.
+/// Parses a marker at the start of a line inside an article. Returns the marker, its number and its length in bytes.
 pub(super) fn parse_clause_marker(line: &str) -> Option<(ClauseMarker, u32, usize)> {
     let start = heading_text_start(line);
     let words = line[start..].trim_start_matches("- ");
@@ -30,7 +30,7 @@ pub(super) fn parse_clause_marker(line: &str) -> Option<(ClauseMarker, u32, usiz
         && end == '.'
         && let Some((clause, more)) = parse_digits(&after[1..])
     {
-        // `5.2 Renewal`: the clause of an English contract.
+        // `5.2 Renewal` is a clause of an English contract.
         let spaced =
             after[1 + more..].starts_with(char::is_whitespace) || after[1 + more..].starts_with(". ");
         return spaced.then_some((
@@ -51,7 +51,7 @@ pub(super) fn parse_clause_marker(line: &str) -> Option<(ClauseMarker, u32, usiz
     free.then(|| (kind, number, line.len() - tail.len()))
 }
 
-/// How a clause or an item is marked.
+/// The kind of marker of a clause or an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClauseMarker {
     /// ①

@@ -1,4 +1,4 @@
-//! Lays a contract beside its standard form: which article answers to which, what is missing, what was added.
+//! Compares a contract with its standard contract: which articles correspond, which are missing, which were added.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,40 +6,40 @@ use super::similarity::{NormalizedTitle, TextVectors};
 use super::{Contract, ContractArticle};
 use crate::passage::{ArticleNumber, Document};
 
-/// Articles less alike than this are not the same matter.
+/// Articles with a lower similarity do not correspond.
 const MIN_ARTICLE_SIMILARITY: f64 = 0.34;
 
-/// The most articles of one side that are compared; beyond it the rest is missing or extra.
+/// The maximum number of articles of one side that are compared. The rest counts as missing or extra.
 const MAX_COMPARED_ARTICLES: usize = 1000;
 
-/// What answers to what.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContractComparison {
-    /// Articles of the standard with those of the contract that answer to them, in the order of the standard.
+    /// Articles of the standard with the corresponding articles of the contract, in the order of the standard.
     pub matched: Vec<ArticleMatch>,
-    /// Articles of the standard that nothing answers to.
+    /// Articles of the standard without a corresponding article.
     pub missing: Vec<ArticleNumber>,
     /// Articles of the contract that the standard does not have.
     pub extra: Vec<ArticleNumber>,
 }
 
-/// Two articles on the same matter.
+/// Two articles that correspond.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArticleMatch {
     /// The article of the standard.
     pub standard: ArticleNumber,
     /// The article of the contract.
     pub own: ArticleNumber,
-    /// How alike they are, from 0 to 1.
+    /// Their similarity, from 0 to 1.
     pub score: f64,
-    /// How alike their titles are.
+    /// The similarity of their titles.
     pub title: f64,
-    /// How alike their texts are.
+    /// The similarity of their texts.
     pub text: f64,
 }
 
-/// Compares a contract with a standard, each with the document it was read from. Each article answers to one at most;
-/// the most alike are paired first.
+/// Compares a contract with a standard contract, each with the document it was parsed from. Each article corresponds to
+/// at most one; the most similar ones are paired first.
 pub fn compare_contracts(
     standard: (&Contract, &Document),
     own: (&Contract, &Document),
@@ -69,7 +69,7 @@ pub fn compare_contracts(
             }
         }
     }
-    // Equal scores keep the order of the standard, so the same contracts always compare alike.
+    // Equal scores keep the order of the standard, so the result is deterministic.
     pairs.sort_by(|(_, _, left), (_, _, right)| right.score.total_cmp(&left.score));
     let (mut taken, mut used) = (vec![false; standards.len()], vec![false; owns.len()]);
     let mut matched = Vec::new();

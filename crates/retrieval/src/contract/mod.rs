@@ -1,9 +1,10 @@
-//! The structure of contracts and rule books: chapters, articles, clauses, items and appendices, each with its place
-//! in the text.
+//! The structure of contracts and rules: chapters, articles, clauses, items and appendices, each with its range in the
+//! text.
 //!
-//! [`Contract::parse`] reads a document whose articles are headed `제5조(손해배상)`, `Article 5`, `Section 5` or
-//! `5. Term`. Articles are looked up by number in any spelling ([`Reference::parse`]) or by title, exact before alike;
-//! [`compare`] lays a contract beside its standard form. What an article means is left to others.
+//! [`Contract::parse`] parses a document whose articles are headed `제5조(손해배상)`, `Article 5`, `Section 5` or
+//! `5. Term`. Articles are looked up by number in any spelling ([`ArticleReference::parse`]) or by title, exact matches
+//! before similar ones. [`compare_contracts`] compares a contract with its standard contract. This module does not
+//! interpret what an article means.
 
 mod clause_marker;
 mod compare;
@@ -23,23 +24,23 @@ pub use compare::{ArticleMatch, ContractComparison, compare_contracts};
 pub(crate) use numeral::parse_circled_number;
 pub use reference::{ArticleReference, find_article_references};
 
-/// Titles less alike than this are not offered.
+/// Titles with a lower similarity are not returned.
 const MIN_TITLE_SIMILARITY: f64 = 0.45;
 
-/// A contract, as places in the text of its document.
+/// A contract, as ranges in the text of its document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contract {
-    /// What stands before the first chapter or article.
+    /// The text before the first chapter or article.
     pub preamble: Range<usize>,
     /// Its chapters (장).
     pub chapters: Vec<Chapter>,
     /// Its articles (조), in order.
     pub articles: Vec<ContractArticle>,
-    /// The words before the signatures, and the signatures.
+    /// The closing statement and the signatures.
     pub closing: Option<Range<usize>>,
-    /// What follows: 부칙, 별지, Exhibit.
+    /// The appendices: 부칙, 별지, Exhibit.
     pub appendices: Vec<Appendix>,
-    /// Whether the articles call themselves so (`제5조`, `Article 5`), and are not just numbered headings.
+    /// Whether the articles are named (`제5조`, `Article 5`), and are not just numbered headings.
     pub named: bool,
 }
 
@@ -48,9 +49,9 @@ pub struct Contract {
 pub struct Chapter {
     /// Its number.
     pub number: u32,
-    /// Its title; may be empty.
+    /// Its title, which may be empty.
     pub title: String,
-    /// From its heading to the next chapter.
+    /// Its range, from its heading to the next chapter.
     pub range: Range<usize>,
 }
 
@@ -59,56 +60,56 @@ pub struct Chapter {
 pub struct ContractArticle {
     /// Its number.
     pub number: ArticleNumber,
-    /// Its title; may be empty.
+    /// Its title, which may be empty.
     pub title: String,
-    /// All of it, heading included.
+    /// Its range, including the heading.
     pub range: Range<usize>,
-    /// What stands under the heading.
+    /// The range below the heading.
     pub body: Range<usize>,
-    /// Which of the chapters it is in.
+    /// The index of its chapter.
     pub chapter: Option<usize>,
     /// Its clauses (항).
     pub clauses: Vec<Clause>,
 }
 
-/// A clause or, where there are no circled numbers, a numbered part of an article.
+/// A clause or, in an article without circled numbers, a numbered part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clause {
     /// Its number.
     pub number: u32,
-    /// How the text marks it: `①`, `1.`.
+    /// Its marker in the text: `①`, `1.`.
     pub label: String,
-    /// All of it, mark included.
+    /// Its range, including the marker.
     pub range: Range<usize>,
     /// Its items (호, 목).
     pub items: Vec<Clause>,
 }
 
-/// What is attached to a contract.
+/// An appendix of a contract.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Appendix {
-    /// What it is called: `별지 1`, `부칙`, `Exhibit A`.
+    /// Its label: `별지 1`, `부칙`, `Exhibit A`.
     pub label: String,
-    /// Its title; may be empty.
+    /// Its title, which may be empty.
     pub title: String,
-    /// All of it, heading included.
+    /// Its range, including the heading.
     pub range: Range<usize>,
-    /// Articles with numbers of their own, as in 부칙.
+    /// Its own articles, as in 부칙.
     pub articles: Vec<ContractArticle>,
 }
 
 impl Contract {
-    /// Reads the structure of a document. A text without articles gives a contract without articles.
+    /// Parses the structure of a document. A text without articles gives a contract without articles.
     pub fn parse(document: &Document) -> Self {
         parse::parse_contract(&document.text)
     }
 
-    /// The article of a number.
+    /// Returns the article with a number.
     pub fn article(&self, number: ArticleNumber) -> Option<&ContractArticle> {
         self.articles.iter().find(|article| article.number == number)
     }
 
-    /// The article of a number in what is attached under a label.
+    /// Returns the article with a number in the appendix with a label.
     fn appendix_article(&self, label: &str, number: ArticleNumber) -> Option<&ContractArticle> {
         let called =
             |appendix: &&Appendix| appendix.label.split_whitespace().flat_map(str::chars).eq(label.chars());
@@ -116,7 +117,8 @@ impl Contract {
         articles.into_iter().find(|article| article.number == number)
     }
 
-    /// The place that a reference names, as narrow as the contract has it: the item, else the clause, else the article.
+    /// Returns the range that a reference names, as narrow as the contract has it: the item, else the clause, else the
+    /// article.
     pub fn locate(&self, reference: &ArticleReference) -> Option<(&ContractArticle, Range<usize>)> {
         let article = match &reference.appendix {
             None => self.article(reference.article)?,
@@ -130,8 +132,8 @@ impl Contract {
         Some((article, range.clone()))
     }
 
-    /// The articles with this title, best first, with how alike the titles are (1 is the same). Articles whose title
-    /// is exactly the one asked for shut out the rest.
+    /// Returns the articles with this title, best first, with the similarity of the titles (1 is equal). If any title
+    /// is equal, only those are returned.
     pub fn articles_by_title(&self, title: &str) -> Vec<(&ContractArticle, f64)> {
         let wanted = similarity::NormalizedTitle::new(title);
         if wanted.is_empty() {
@@ -150,7 +152,7 @@ impl Contract {
         found
     }
 
-    /// The headings above an article, chapter first: `제2장 용역의 수행`, `제5조(손해배상)`.
+    /// Returns the headings above an article, chapter first: `제2장 용역의 수행`, `제5조(손해배상)`.
     pub fn headings(&self, article: &ContractArticle) -> Vec<String> {
         let chapter = article.chapter.and_then(|at| self.chapters.get(at));
         let chapter =
@@ -160,7 +162,7 @@ impl Contract {
 }
 
 impl ContractArticle {
-    /// What a person calls it: `제5조(손해배상)`.
+    /// Returns the heading as people write it: `제5조(손해배상)`.
     pub fn heading(&self) -> String {
         if self.title.is_empty() {
             return self.number.to_string();

@@ -1,9 +1,9 @@
-//! Numbers as contracts write them: digits of any width, Hangul and Hanja numerals, circled and Roman numbers.
+//! Parses numbers as contracts write them: digits of any width, Hangul and Hanja numerals, circled and Roman numbers.
 
-/// The largest number of an article, clause or item that is believed.
+/// The largest accepted number of an article, clause or item.
 const MAX_NUMERAL: u32 = 99_999;
 
-/// The number a text starts with in digits, and how many bytes it takes.
+/// Parses the digits at the start of a text. Returns the number and its length in bytes.
 pub(super) fn parse_digits(text: &str) -> Option<(u32, usize)> {
     let mut value = 0u32;
     let mut length = 0;
@@ -18,19 +18,19 @@ pub(super) fn parse_digits(text: &str) -> Option<(u32, usize)> {
     (length > 0).then_some((value, length))
 }
 
-/// The number a text starts with in digits, Hanja (`十二`) or Hangul (`십이`).
+/// Parses a number at the start of a text in digits, Hanja (`十二`) or Hangul (`십이`).
 pub(super) fn parse_numeral(text: &str) -> Option<(u32, usize)> {
     parse_digits(text)
         .or_else(|| parse_spelled_numeral(text, hanja_numeral_sign, true))
         .or_else(|| parse_spelled_numeral(text, hangul_numeral_sign, false))
 }
 
-/// The number a text starts with in digits or Hanja: for places where a Hangul numeral could be the start of a word.
+/// Parses a number at the start of a text in digits or Hanja, where a Hangul numeral could be the start of a word.
 pub(super) fn parse_digits_or_hanja(text: &str) -> Option<(u32, usize)> {
     parse_digits(text).or_else(|| parse_spelled_numeral(text, hanja_numeral_sign, true))
 }
 
-/// The number inside a circle, up to 50.
+/// Returns the number of a circled number character, up to 50.
 pub(crate) fn parse_circled_number(char: char) -> Option<u32> {
     let code = char as u32;
     match code {
@@ -41,7 +41,7 @@ pub(crate) fn parse_circled_number(char: char) -> Option<u32> {
     }
 }
 
-/// The Roman number that is the whole text, in capitals.
+/// Parses a text that is a Roman numeral in capitals.
 pub(super) fn parse_roman_numeral(text: &str) -> Option<u32> {
     const TABLE: [(&str, u32); 9] =
         [("C", 100), ("XC", 90), ("L", 50), ("XL", 40), ("X", 10), ("IX", 9), ("V", 5), ("IV", 4), ("I", 1)];
@@ -63,7 +63,7 @@ pub(super) fn parse_roman_numeral(text: &str) -> Option<u32> {
     rest.is_empty().then_some(value)
 }
 
-/// The place of a syllable in 가, 나, 다, …, 하, from 1.
+/// Returns the position of a syllable in 가, 나, 다, …, 하, from 1.
 pub(super) fn parse_ganada_letter(char: char) -> Option<u32> {
     "가나다라마바사아자차카타파하".chars().position(|known| known == char).map(|at| at as u32 + 1)
 }
@@ -118,8 +118,8 @@ fn hanja_numeral_sign(char: char) -> Option<NumeralSign> {
     })
 }
 
-/// Reads `이십삼`: a digit multiplies the unit after it, units fall. Two digits stand side by side only where they count by
-/// place, as in `二三`.
+/// Parses `이십삼`: a digit multiplies the unit after it, and units decrease. Digits are adjacent only in positional
+/// notation, as in `二三`.
 fn parse_spelled_numeral(
     text: &str,
     sign: fn(char) -> Option<NumeralSign>,

@@ -1,11 +1,10 @@
-//! How alike two titles or two texts are, by shared pieces: letters of syllables for titles, pairs of characters for
-//! texts.
+//! The similarity of two titles, by shared jamo pairs, and of two texts, by shared character pairs.
 
 use std::collections::HashMap;
 
 use unicode_normalization::UnicodeNormalization;
 
-/// A title made ready for comparing: bare of blanks and brackets, taken apart into letters.
+/// A title prepared for comparison: without blanks and brackets, decomposed into jamo.
 #[derive(Clone, Debug)]
 pub(super) struct NormalizedTitle {
     normalized: String,
@@ -16,7 +15,7 @@ impl NormalizedTitle {
     pub(super) fn new(title: &str) -> Self {
         let bare: String =
             title.nfkc().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect();
-        // Letters rather than syllables, so that 손해배상 and 손해배샹 are close.
+        // Jamo instead of syllables, so that 손해배상 and 손해배샹 are similar.
         let letters: Vec<char> = bare.nfd().collect();
         let mut pairs: Vec<(char, char)> = letters.windows(2).map(|pair| (pair[0], pair[1])).collect();
         pairs.sort_unstable();
@@ -27,7 +26,8 @@ impl NormalizedTitle {
         self.normalized.is_empty()
     }
 
-    /// From 0 to 1; 1 only for the same title. A title inside the other counts for more than its share of letters.
+    /// Returns the similarity from 0 to 1; 1 only for equal titles. A title inside the other counts for more than its
+    /// share of letters.
     pub(super) fn similarity(&self, other: &Self) -> f64 {
         if self.is_empty() || other.is_empty() {
             return 0.0;
@@ -60,7 +60,8 @@ fn count_shared_pairs(left: &[(char, char)], right: &[(char, char)]) -> usize {
     count
 }
 
-/// Texts as weighted pairs of characters. A pair that every text has weighs little: all contracts say 갑 and 을.
+/// Texts as vectors of weighted character pairs. A pair that every text has weighs little, such as 갑 and 을 in
+/// contracts.
 #[derive(Debug)]
 pub(super) struct TextVectors {
     vectors: Vec<Vec<(u64, f64)>>,
@@ -90,7 +91,7 @@ impl TextVectors {
         Self { vectors: vectors.collect() }
     }
 
-    /// The cosine of two of the texts, from 0 to 1.
+    /// Returns the cosine similarity of two of the texts, from 0 to 1.
     pub(super) fn similarity(&self, left: usize, right: usize) -> f64 {
         let (Some(left), Some(right)) = (self.vectors.get(left), self.vectors.get(right)) else { return 0.0 };
         let (mut i, mut j, mut sum) = (0, 0, 0.0);

@@ -1,4 +1,4 @@
-//! A set of passages and questions, read from two files of JSON lines, and what a retriever makes of it.
+//! An evaluation set of passages and queries, read from two JSON Lines files, and the evaluation of a retriever on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
@@ -12,9 +12,9 @@ use crate::retriever::{DocumentFilter, DocumentIndex, RetrieveError, Retriever, 
 
 use super::ranking_metrics::{RankingMetrics, compute_ranking_metrics};
 
-/// So many passages are asked for: what MRR looks at.
+/// The number of hits that are retrieved for each query: the depth of MRR.
 const RETRIEVED_PASSAGES: usize = 100;
-/// So many documents are put in at once.
+/// The number of documents that are stored in one call.
 const DOCUMENTS_PER_BATCH: usize = 256;
 
 /// Why a set could not be read.
@@ -25,36 +25,36 @@ pub enum RetrievalEvalSetError {
     Unreadable {
         /// Which file.
         path: String,
-        /// What lies beneath.
+        /// The underlying error.
         #[source]
         source: std::io::Error,
     },
-    /// A line is not what it should be.
+    /// A line is not valid.
     #[error("line {line} of `{path}` is not a line of such a file")]
     Malformed {
         /// Which file.
         path: String,
         /// Which line, from 1.
         line: usize,
-        /// What lies beneath.
+        /// The underlying error.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// A question with the passages that answer it.
+/// A query with the passages that answer it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetrievalEvalQuery {
-    /// Its name.
+    /// Its identifier.
     pub id: String,
-    /// The words.
+    /// The text of the query.
     pub text: String,
-    /// The names of the passages that answer it.
+    /// The names of the relevant passages.
     pub relevant: BTreeSet<String>,
-    /// Only passages of this document compete.
+    /// If set, only passages of this document are searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// What sort of question it is.
+    /// The type of the query, by which results are grouped.
     #[serde(default, rename = "type")]
     pub sort: String,
 }
@@ -78,19 +78,19 @@ pub struct RetrievalEvalSet {
     pub documents: Vec<(Document, Vec<Passage>)>,
     /// The questions.
     pub queries: Vec<RetrievalEvalQuery>,
-    /// What the set calls each passage.
+    /// The name of each passage in the set.
     passage_names: BTreeMap<PassageId, String>,
 }
 
-/// What a retriever made of a set.
+/// The results of a retriever on a set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RetrievalEvalReport {
-    /// How many questions were asked.
+    /// The number of queries.
     pub queries: usize,
-    /// Over all of them.
+    /// The metrics over all queries.
     #[serde(flatten)]
     pub all: RankingMetrics,
-    /// By sort of question.
+    /// The metrics by type of query.
     pub types: BTreeMap<String, RankingMetrics>,
 }
 
@@ -133,7 +133,7 @@ impl RetrievalEvalSet {
         self.documents.push((document, passages));
     }
 
-    /// Puts all documents into an index.
+    /// Stores all documents in an index.
     pub async fn fill_index(
         &self,
         index: &dyn DocumentIndex,
@@ -145,7 +145,7 @@ impl RetrievalEvalSet {
         Ok(())
     }
 
-    /// What the set calls the passages a retriever finds for a question, best first.
+    /// Returns the names of the passages that a retriever finds for a query, best first.
     pub async fn retrieve_passage_names(
         &self,
         retriever: &dyn Retriever,
@@ -165,7 +165,7 @@ impl RetrievalEvalSet {
             .collect())
     }
 
-    /// Asks every question and measures the answers.
+    /// Runs every query and computes the metrics.
     pub async fn evaluate(
         &self,
         retriever: &dyn Retriever,
@@ -185,7 +185,7 @@ impl RetrievalEvalSet {
     }
 }
 
-/// What the titles of all passages of a document begin with, up to the number of the article.
+/// Returns the common start of the titles of all passages of a document, up to the article number.
 fn common_title(lines: &[EvalPassageRecord]) -> String {
     let Some(first) = lines.first() else { return String::new() };
     let mut end = first.title.len();
@@ -201,7 +201,7 @@ fn common_title(lines: &[EvalPassageRecord]) -> String {
     common[..common.floor_char_boundary(cut)].trim().trim_end_matches('제').trim().to_owned()
 }
 
-/// `5`, `76_2`, `제5조` or `제76조의2`.
+/// Parses `5`, `76_2`, `제5조` or `제76조의2`.
 fn parse_article_number(text: &str) -> Option<ArticleNumber> {
     if let Some((number, _)) = find_article_numbers(text).first() {
         return Some(*number);

@@ -1,4 +1,4 @@
-//! How well a retriever finds what should be found: questions with known passages, and the usual measures.
+//! Evaluates retrieval quality: queries with known relevant passages, and the usual metrics.
 
 mod eval_set;
 mod ranking_metrics;

@@ -1,23 +1,23 @@
-//! nDCG@10, recall@5 and MRR of one ranking, with relevance yes or no.
+//! nDCG@10, recall@5 and MRR of one ranking, with binary relevance.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// How good a ranking is, or how good many are on average. All lie between 0 and 1.
+/// The metrics of one ranking, or their averages over many. All are between 0 and 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RankingMetrics {
-    /// How high the relevant ones stand among the first ten.
+    /// nDCG@10.
     #[serde(rename = "ndcg@10")]
     pub ndcg: f64,
-    /// How many of the relevant ones are among the first five.
+    /// Recall@5.
     #[serde(rename = "recall@5")]
     pub recall: f64,
-    /// One over the place of the first relevant one, among the first hundred.
+    /// The reciprocal rank of the first relevant passage among the first hundred.
     pub mrr: f64,
 }
 
-/// Measures one ranking against what is relevant.
+/// Computes the metrics of one ranking.
 pub fn compute_ranking_metrics(ranked: &[&str], relevant: &BTreeSet<String>) -> RankingMetrics {
     if relevant.is_empty() {
         return RankingMetrics::default();
@@ -42,7 +42,7 @@ pub fn compute_ranking_metrics(ranked: &[&str], relevant: &BTreeSet<String>) -> 
 }
 
 impl RankingMetrics {
-    /// The average of many.
+    /// Returns the averages.
     pub fn mean(all: &[Self]) -> Self {
         let over = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / all.len().max(1) as f64;
         Self { ndcg: over(|m| m.ndcg), recall: over(|m| m.recall), mrr: over(|m| m.mrr) }

@@ -1,4 +1,4 @@
-//! The floors of quality, on development sets that are not part of the repository.
+//! Minimum retrieval quality on development sets that are not part of the repository.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use crate::LocalIndex;
 use crate::keyword::RamKeywordIndex;
 use crate::passage::DocumentTenant;
 
-/// A set, and what nDCG@10 must not fall below by words, over all questions and for one sort of them. A little under what
-/// was measured, and never under what is promised. Those that are small enough for a build without optimisation come first.
+/// A set, and the minimum nDCG@10 of keyword search over all queries and over one type of them. The values are a little
+/// below what was measured, and never below what is promised. The sets small enough for an unoptimised build come
+/// first.
 const KEYWORD_NDCG_FLOORS: &[(&str, f64, &[(&str, f64)])] = &[
     ("ko-contract", 0.846, &[("lookup", 0.98)]),
     ("ko-docs", 0.93, &[]),
@@ -22,7 +23,7 @@ const KEYWORD_NDCG_FLOORS: &[(&str, f64, &[(&str, f64)])] = &[
 ];
 const SMALL_SET_COUNT: usize = 4;
 
-/// The folder of the evaluation sets.
+/// The directory of the evaluation sets.
 fn eval_data_directory() -> Option<PathBuf> {
     let data = std::env::var_os("DORAN_EVAL_DATA").map(PathBuf::from).filter(|data| data.is_dir());
     if data.is_none() {
@@ -33,7 +34,7 @@ fn eval_data_directory() -> Option<PathBuf> {
     data
 }
 
-/// The sentence encoder of many languages, from the wheel that `./x test` fetches.
+/// The multilingual sentence encoder, from the wheel that `./x test` downloads.
 fn universal_encoder() -> Option<Arc<UniversalEmbedder>> {
     let given = std::env::var_os("DORAN_TEST_UNIVERSAL").map(PathBuf::from);
     let usual = std::env::home_dir().map(|home| home.join(".cache/doran/parts").join(UNIVERSAL_WHEEL));
@@ -48,7 +49,7 @@ fn universal_encoder() -> Option<Arc<UniversalEmbedder>> {
     Some(Arc::new(UniversalEmbedder::open(folder.path()).expect("it opens")))
 }
 
-/// Without optimisation the larger sets take too long for a test; a build with it measures all of them.
+/// The larger sets take too long in an unoptimised build. An optimised build evaluates all of them.
 fn sets_for_this_build<T>(sets: &[T], small: usize) -> &[T] {
     let whole = !cfg!(debug_assertions) || std::env::var_os("DORAN_EVAL_ALL").is_some();
     if whole { sets } else { &sets[..small] }
@@ -78,7 +79,7 @@ async fn search_by_words_keeps_its_quality() {
     }
 }
 
-/// Sets on which meaning is added to words, and what nDCG@10 must not fall below with both; the small ones first.
+/// Sets on which vectors are added to keywords, and the minimum nDCG@10 with both. The small sets come first.
 const HYBRID_NDCG_FLOORS: &[(&str, f64)] = &[
     ("ko-contract", 0.846),
     ("xl-k8s", 0.77),

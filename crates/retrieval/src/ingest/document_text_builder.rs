@@ -1,18 +1,18 @@
-//! The manuscript of a word processor's document: paragraphs, and tables inside tables.
+//! Builds the text of a word-processor document: paragraphs and nested tables.
 
 use super::markdown_writer::MarkdownWriter;
 use super::{ExtractedText, FileFormat, IngestFailure, IngestFailureKind, ReadLimits};
 
-/// How deep tables may stand in tables.
+/// The maximum nesting depth of tables.
 const MAX_TABLE_DEPTH: usize = 16;
 
-/// The most cells that one cell may span; what lies beyond is not believed.
+/// The maximum column span of a cell. Larger values are cut.
 const MAX_COLUMN_SPAN: usize = 200;
 
-/// The most rows that one cell may span.
+/// The maximum row span of a cell.
 const MAX_ROW_SPAN: usize = 2000;
 
-/// What a paragraph is.
+/// The role of a paragraph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParagraphRole {
     Body,
@@ -20,7 +20,7 @@ pub(super) enum ParagraphRole {
     Item,
 }
 
-/// Where paragraphs go: to the text, or to the cell that is open.
+/// Collects paragraphs, either into the text or into the open cell.
 #[derive(Debug)]
 pub(super) struct DocumentTextBuilder {
     pub(super) writer: MarkdownWriter,
@@ -31,9 +31,9 @@ pub(super) struct DocumentTextBuilder {
 struct TableBuilder {
     rows: Vec<Vec<String>>,
     cell: Option<String>,
-    /// How many columns and rows the open cell spans.
+    /// The column span and row span of the open cell.
     span: (usize, usize),
-    /// For each column, how many rows below the current one a cell above reaches into.
+    /// For each column, the number of further rows that a cell above still covers.
     remaining_row_spans: Vec<usize>,
     /// The columns of the current row that a cell above covers.
     covered_columns: Vec<bool>,
@@ -87,7 +87,7 @@ impl DocumentTextBuilder {
         }
     }
 
-    /// Opens a cell, at a column where the source says so.
+    /// Opens a cell, at the given column if the source names one.
     pub(super) fn open_cell(&mut self, column: Option<usize>) {
         let Some(table) = self.tables.last_mut() else { return };
         if table.rows.is_empty() {
@@ -107,15 +107,15 @@ impl DocumentTextBuilder {
         table.cell = Some(String::new());
     }
 
-    /// Says how many columns and rows the open cell spans.
+    /// Sets the column span and row span of the open cell.
     pub(super) fn set_cell_span(&mut self, columns: usize, rows: usize) {
         if let Some(table) = self.tables.last_mut() {
             table.span = (columns.clamp(1, MAX_COLUMN_SPAN), rows.clamp(1, MAX_ROW_SPAN));
         }
     }
 
-    /// Closes the cell that is open. A wide one is followed by empty ones, and a tall one leaves empty ones below it, so
-    /// that columns stay straight.
+    /// Closes the open cell. Empty cells follow a wide cell and are left below a tall one, so that columns stay
+    /// aligned.
     pub(super) fn close_cell(&mut self, span: usize) {
         let Some(table) = self.tables.last_mut() else { return };
         if let (Some(cell), Some(row)) = (table.cell.take(), table.rows.last_mut()) {
@@ -135,7 +135,7 @@ impl DocumentTextBuilder {
         let Some(table) = self.tables.pop() else { return Ok(()) };
         let used = table.rows.iter().flatten().filter(|cell| !cell.is_empty()).count();
         let width = table.rows.iter().map(Vec::len).max().unwrap_or(0);
-        // A table of one cell or column is a frame around paragraphs, and inside a cell there is room for words only.
+        // A table with one cell or column is a frame around paragraphs. A table inside a cell is written as plain text.
         if used <= 1 || width <= 1 || !self.tables.is_empty() {
             for words in table.rows.iter().flatten().flat_map(|cell| cell.lines()) {
                 self.add_paragraph(ParagraphRole::Body, words)?;

@@ -1,7 +1,7 @@
-//! Reads a file in a child process that can reach nothing.
+//! Extracts text from a file in a sandboxed child process.
 //!
-//! The message in is a line of JSON (name and limits), then the bytes of the file. The message out is JSON: what was
-//! read, or why not. A child that dies, hangs or grows too large is a failure of that file alone.
+//! The input is a line of JSON (name and limits) followed by the bytes of the file. The output is JSON: the extracted
+//! text or the failure. A child that dies, hangs or uses too much memory is a failure of that file alone.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{ExtractedText, IngestFailure, IngestFailureKind, ReadLimits, extract_text};
 
-/// The hidden first argument that makes the program a reader.
+/// The hidden first argument that starts the program as an extract worker.
 pub const EXTRACT_WORKER_ARG: &str = "__extract";
 
-/// The most bytes of a name that are handed on: only its end matters.
+/// The maximum length of a name that is passed on. The end is kept, because the extension matters.
 const MAX_NAME_BYTES: usize = 255;
 
-/// Reads files, each in a child of its own.
+/// Extracts text from files, each in its own child process.
 #[derive(Clone, Debug)]
 pub struct JailedFileReader {
     jail: Jail,
@@ -31,14 +31,15 @@ struct ExtractTask {
 }
 
 impl JailedFileReader {
-    /// The limits of a child: a minute of time, 512 MiB of memory.
+    /// The limits of a child: 60 seconds of CPU time, 120 seconds of wall-clock time, 512 MiB of memory.
     pub fn jail_limits(limits: &ReadLimits, at_once: usize) -> JailLimits {
         JailLimits {
             wall: Duration::from_secs(120),
             cpu: Duration::from_secs(60),
             memory: 512 << 20,
             input: limits.input + (64 << 10),
-            // JSON writes a control character as six bytes, and every other one as itself.
+            // JSON escapes some characters, such as quotes and line ends as two bytes, so the output may be larger than
+            // the text.
             output: limits.text * 2 + (1 << 20),
             threads: ThreadPermission::None,
             at_once: at_once.max(1),
@@ -46,27 +47,27 @@ impl JailedFileReader {
         }
     }
 
-    /// A reader whose children are this same program.
+    /// Creates a reader whose child processes run this same program.
     pub fn new(limits: ReadLimits, at_once: usize) -> Self {
         Self { jail: Jail::new(Self::jail_limits(&limits, at_once)), limits }
     }
 
-    /// A reader whose children are this other program.
+    /// Creates a reader whose child processes run another program.
     pub fn with_program(program: impl Into<std::path::PathBuf>, limits: ReadLimits, at_once: usize) -> Self {
         Self { jail: Jail::new(Self::jail_limits(&limits, at_once)).with_program(program), limits }
     }
 
-    /// A reader with a jail of its own, for another program or other limits.
+    /// Creates a reader with its own jail, for another program or other limits.
     pub fn with_jail(jail: Jail, limits: ReadLimits) -> Self {
         Self { jail, limits }
     }
 
-    /// The limits on a file.
+    /// Returns the limits on a file.
     pub fn limits(&self) -> &ReadLimits {
         &self.limits
     }
 
-    /// Reads a file. Dropping the future ends the child.
+    /// Extracts the text of a file. Dropping the future kills the child process.
     pub async fn read(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, IngestFailure> {
         if bytes.is_empty() {
             return Err(IngestFailure::new(IngestFailureKind::Empty, "0 bytes"));
@@ -85,7 +86,7 @@ impl JailedFileReader {
             .run(WorkerCall { argument: EXTRACT_WORKER_ARG, input: &input })
             .await
             .map_err(|error| failure_from_jail(&error))?;
-        // The child has read a hostile file: its answer is believed no more than the file.
+        // The child has parsed an untrusted file, so its output is not trusted either.
         let found: Result<ExtractedText, IngestFailure> = serde_json::from_slice(&output)
             .map_err(|error| IngestFailure::new(IngestFailureKind::Crashed, error.to_string()))?;
         let found =
@@ -102,7 +103,7 @@ impl JailedFileReader {
     }
 }
 
-/// The whole life of a child that reads. Called first thing in `main` when the first argument is [`WORKER`].
+/// The entry point of the child process. Call it first in `main` if the first argument is [`EXTRACT_WORKER_ARG`].
 pub fn extract_worker_main() -> ExitCode {
     doran_jail::serve(|input| {
         let answer = extract_in_worker(&input);
@@ -114,7 +115,7 @@ fn extract_in_worker(input: &[u8]) -> Result<ExtractedText, IngestFailure> {
     let line =
         input.iter().position(|byte| *byte == b'\n').ok_or_else(|| IngestFailure::corrupt("no task"))?;
     let task: ExtractTask = serde_json::from_slice(&input[..line]).map_err(IngestFailure::corrupt)?;
-    // A reader that panics has met a file that its authors did not expect.
+    // A parser that panics has met a file that its authors did not expect.
     let read = std::panic::catch_unwind(|| extract_text(&task.name, &input[line + 1..], &task.limits));
     read.unwrap_or_else(|_| Err(IngestFailure::corrupt("the reader gave up")))
 }

@@ -1,17 +1,17 @@
-//! What a file is, by its bytes. The name decides only among texts, whose bytes look alike.
+//! Detects the format of a file from its bytes. The name decides only among text formats, whose bytes look alike.
 
 use std::io::Cursor;
 
 use super::format_readers::looks_like_utf16;
 use super::{FileFormat, IngestFailure, IngestFailureKind};
 
-/// The mark of a PDF.
+/// The magic bytes of a PDF.
 const PDF_MAGIC: &[u8] = b"%PDF-";
 
-/// The endings of files that are never plain text in an older encoding.
+/// The extensions of files that are never plain text in a legacy encoding.
 const OFFICE_EXTENSIONS: [&str; 9] = ["hwp", "hwpx", "pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx"];
 
-/// What the file is, or why it is not read.
+/// Returns the format of a file, or why it cannot be read.
 pub(super) fn detect_format(name: &str, bytes: &[u8]) -> Result<FileFormat, IngestFailure> {
     let unsupported = |what: &str| Err(IngestFailure::new(IngestFailureKind::Unsupported, what));
     let head = &bytes[..bytes.len().min(1024)];
@@ -27,7 +27,7 @@ pub(super) fn detect_format(name: &str, bytes: &[u8]) -> Result<FileFormat, Inge
     if head.starts_with(b"HWP Document File V") {
         return unsupported("HWP 3");
     }
-    // Some programs put a few bytes before the mark of a PDF; readers allow for it.
+    // Some programs write a few bytes before the magic of a PDF, and readers accept that.
     if head.windows(PDF_MAGIC.len()).any(|window| window == PDF_MAGIC)
         && (has_control_bytes(bytes) || ends_with_pdf_eof(bytes))
     {
@@ -74,7 +74,7 @@ pub(super) fn detect_format(name: &str, bytes: &[u8]) -> Result<FileFormat, Inge
     let marked = [&b"\xFF\xFE"[..], b"\xFE\xFF", b"\xEF\xBB\xBF"].iter().any(|mark| head.starts_with(mark));
     let plain = marked || std::str::from_utf8(bytes).is_ok_and(|text| !text.contains('\0'));
     if !plain && OFFICE_EXTENSIONS.contains(&extension.as_str()) {
-        // What is left of a file that was cut or overwritten would pass for Chinese.
+        // The rest of a truncated or overwritten file would otherwise be read as Chinese text.
         return Err(IngestFailure::corrupt(format!("no {} file, and no text", extension.to_uppercase())));
     }
     Ok(match extension.as_str() {
@@ -85,17 +85,17 @@ pub(super) fn detect_format(name: &str, bytes: &[u8]) -> Result<FileFormat, Inge
     })
 }
 
-/// What comes after the mark of UTF-8 and blanks.
+/// Skips a UTF-8 byte order mark and whitespace.
 fn skip_bom_and_blanks(head: &[u8]) -> &[u8] {
     head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head).trim_ascii_start()
 }
 
-/// Whether the last words are those of a PDF. A page about PDF quotes them and goes on.
+/// Returns whether the file ends with the end marker of a PDF. A text about PDF may quote it but goes on after it.
 fn ends_with_pdf_eof(bytes: &[u8]) -> bool {
     bytes.trim_ascii_end().ends_with(b"%%EOF")
 }
 
-/// The end of a name, in small letters.
+/// Returns the extension of a name in lower case.
 fn extension(name: &str) -> String {
     name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase()).unwrap_or_default()
 }
@@ -131,13 +131,13 @@ fn detect_ole_format(bytes: &[u8]) -> Result<FileFormat, IngestFailure> {
     Err(IngestFailure::new(IngestFailureKind::Unsupported, what))
 }
 
-/// Whether there is a byte that no text has, in whatever encoding of Korean. Every program, picture and archive has some
-/// near its start: a size, a version, a length.
+/// Returns whether there is a byte that no Korean text encoding uses. Every program, image and archive has some near
+/// its start, in a size, a version or a length.
 fn has_control_bytes(bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| *byte < 9)
 }
 
-/// Bytes that no text has, unless it is UTF-16.
+/// Returns whether there are bytes that occur in no text except UTF-16.
 fn looks_binary(head: &[u8]) -> bool {
     if head.starts_with(b"\xFF\xFE") || head.starts_with(b"\xFE\xFF") || looks_like_utf16(head) {
         return false;

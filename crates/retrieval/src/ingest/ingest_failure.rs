@@ -1,37 +1,37 @@
-//! Why a file could not be read, by what a person can do about it.
+//! Why a file could not be ingested, sorted by what a person can do about it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The most bytes of what was seen. Some of it is quoted from the file, which may go on for megabytes.
+/// The maximum size of the detail. Part of it is quoted from the file, which may be very long.
 const MAX_DETAIL_BYTES: usize = 1 << 10;
 
-/// Why a file could not be read.
+/// Why a file could not be ingested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IngestFailure {
-    /// By what can be done about it.
+    /// The kind of failure.
     pub kind: IngestFailureKind,
-    /// What was seen, for a log; may be empty.
+    /// Details for the log; may be empty.
     #[serde(default)]
     pub detail: String,
 }
 
-/// Why a file could not be read, by what can be done about it.
+/// The kinds of failure, by remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IngestFailureKind {
     /// It needs a password.
     Encrypted,
-    /// It is a 배포용 document: for looking at, not for reading out.
+    /// It is a distribution document (배포용), which can be viewed but not extracted.
     Locked,
-    /// It is damaged, or not what it says it is.
+    /// It is damaged, or not of the format it claims.
     Corrupt,
-    /// It has no text: scanned pages, pictures.
+    /// It has no text, only scanned pages or pictures.
     NoText,
-    /// It is larger than allowed, itself or unpacked.
+    /// It is too large, either itself or decompressed.
     TooLarge,
-    /// Its format is not read here.
+    /// Its format is not supported.
     Unsupported,
     /// Reading it took too long.
     TimedOut,
@@ -39,13 +39,13 @@ pub enum IngestFailureKind {
     OutOfMemory,
     /// It has no bytes.
     Empty,
-    /// Its reader died.
+    /// The child process that read it died.
     Crashed,
-    /// Files of strangers cannot be read safely on this machine.
+    /// This machine has no sandbox, so untrusted files cannot be read safely.
     NoJail,
-    /// It was read, but the index did not take it.
+    /// It was read, but the index rejected it.
     NotIndexed,
-    /// The disk did not take it or give it back.
+    /// The disk reported an error.
     Disk,
 }
 
@@ -86,7 +86,7 @@ impl IngestFailureKind {
         }
     }
 
-    /// What happened and what to do, in Korean.
+    /// Returns what happened and what to do, in Korean.
     pub fn message_ko(self) -> &'static str {
         match self {
             Self::Encrypted => "암호가 걸린 문서입니다. 암호를 풀어 저장한 뒤 다시 올리세요",
@@ -115,7 +115,7 @@ impl IngestFailureKind {
         }
     }
 
-    /// What happened and what to do, in English.
+    /// Returns what happened and what to do, in English.
     pub fn message_en(self) -> &'static str {
         match self {
             Self::Encrypted => "the file needs a password; save it without one and add it again",
@@ -150,7 +150,7 @@ impl IngestFailureKind {
 }
 
 impl IngestFailure {
-    /// A failure, with what was seen; of that no more than a thousand bytes are kept.
+    /// Creates a failure. At most a thousand bytes of the detail are kept.
     pub fn new(kind: IngestFailureKind, detail: impl Into<String>) -> Self {
         let mut detail = detail.into();
         detail.truncate(detail.floor_char_boundary(MAX_DETAIL_BYTES));

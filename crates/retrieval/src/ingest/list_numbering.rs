@@ -1,12 +1,12 @@
-//! Numbers that a word processor writes by itself: `제1조`, `①`, `가.`. They are not in the text of the paragraph, yet
-//! a contract without them has no articles.
+//! Automatic numbers of a word processor: `제1조`, `①`, `가.`. They are not stored in the text of a paragraph, but without
+//! them a contract has no articles.
 
 use std::collections::HashMap;
 
-/// The levels a list may have.
+/// The maximum number of levels in a list.
 pub(super) const MAX_LIST_LEVELS: usize = 10;
 
-/// How a number is shown.
+/// The format of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ListNumberFormat {
     #[default]
@@ -39,7 +39,7 @@ impl Default for ListLevel {
     }
 }
 
-/// The lists of a document and how far each has counted.
+/// The lists of a document and their counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NumberedLists {
     pub(super) levels: HashMap<String, Vec<ListLevel>>,
@@ -47,7 +47,7 @@ pub(super) struct NumberedLists {
 }
 
 impl NumberedLists {
-    /// The mark of the next paragraph of a list; empty where the list shows none.
+    /// Returns the marker of the next paragraph of a list; empty if the list shows none.
     pub(super) fn next_marker(&mut self, list: &str, level: usize) -> String {
         let Some(levels) = self.levels.get(list) else { return String::new() };
         let Some(own) = levels.get(level.min(MAX_LIST_LEVELS - 1)) else { return String::new() };
@@ -72,7 +72,7 @@ impl NumberedLists {
     }
 }
 
-/// A number in a shape.
+/// Formats a number.
 pub(super) fn format_number(shape: ListNumberFormat, number: u32) -> String {
     let nth = |letters: &str| {
         let letters: Vec<char> = letters.chars().collect();

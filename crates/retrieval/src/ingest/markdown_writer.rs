@@ -1,12 +1,12 @@
-//! Puts down what a reader finds as Markdown: headings, paragraphs, lists, tables, pages.
+//! Writes extracted content as Markdown: headings, paragraphs, lists, tables, pages.
 
 use super::text_cleaning::{clean_text, to_single_line};
 use super::{ExtractedText, FileFormat, IngestFailure, IngestFailureKind, MAX_TITLE_CHARS, ReadLimits};
 
-/// The most columns of a table. A sheet has 16,384; nobody reads them.
+/// The maximum number of columns of a table; further ones are dropped. A sheet can have 16,384.
 const MAX_TABLE_COLUMNS: usize = 200;
 
-/// The text so far.
+/// The text written so far.
 #[derive(Debug)]
 pub(super) struct MarkdownWriter {
     text: String,
@@ -38,7 +38,7 @@ impl MarkdownWriter {
         }
     }
 
-    /// The title the file gives itself; the first one counts.
+    /// Sets the title that the file declares. Only the first call has an effect.
     pub(super) fn set_title(&mut self, title: &str) {
         let title = to_single_line(&clean_text(title).0);
         if self.title.is_none() && !title.is_empty() {
@@ -60,13 +60,13 @@ impl MarkdownWriter {
         if words.is_empty() { Ok(()) } else { self.write_block(words, LastBlock::Block) }
     }
 
-    /// A line of a list. Lines of a list stay together.
+    /// Writes a list item. Consecutive items form one list.
     pub(super) fn write_list_item(&mut self, words: &str) -> Result<(), IngestFailure> {
         let words = words.trim_end();
         if words.trim().is_empty() { Ok(()) } else { self.write_block(words, LastBlock::Item) }
     }
 
-    /// A table; the first row is its head. Empty rows are left out.
+    /// Writes a table whose first row is its head. Empty rows are left out.
     pub(super) fn write_table(&mut self, rows: &[Vec<String>]) -> Result<(), IngestFailure> {
         let rows: Vec<&Vec<String>> =
             rows.iter().filter(|row| row.iter().any(|cell| !cell.trim().is_empty())).collect();
@@ -95,7 +95,7 @@ impl MarkdownWriter {
         Ok(())
     }
 
-    /// The next block starts a page.
+    /// Starts a page at the next block.
     pub(super) fn start_page(&mut self) -> Result<(), IngestFailure> {
         if self.pages.len() >= self.max_pages {
             return Err(IngestFailure::new(

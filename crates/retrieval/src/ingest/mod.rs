@@ -1,9 +1,9 @@
-//! Files in, text out: HWPX, HWP 5, PDF, DOCX, XLSX, CSV, HTML, Markdown and plain text.
+//! Extracts text from files: HWPX, HWP 5, PDF, DOCX, XLSX, CSV, HTML, Markdown and plain text.
 //!
-//! [`extract`] reads bytes in this process. Files of strangers are read by a [`Reader`], which does the same in a child
-//! that can reach nothing, with limits on time, memory and output; the program gives the child its life by calling
-//! [`worker_main`] first thing when its first argument is [`WORKER`]. What a file is is told by its bytes, not by its
-//! name. What becomes of the text is left to the [`Library`](crate::Library).
+//! [`extract_text`] reads a file in this process. Untrusted files are read by a [`JailedFileReader`], which does the
+//! same in a sandboxed child process with limits on time, memory and output. For that the program calls
+//! [`extract_worker_main`] first in `main` if its first argument is [`EXTRACT_WORKER_ARG`]. The format is detected from
+//! the bytes; the name decides only among text formats. The [`Library`](crate::Library) stores the text.
 
 mod document_text_builder;
 mod extract_worker;
@@ -23,14 +23,14 @@ pub use ingest_failure::{IngestFailure, IngestFailureKind};
 
 use format_detection::detect_format;
 
-/// The most letters of a title.
+/// The maximum length of a title in characters.
 pub(crate) const MAX_TITLE_CHARS: usize = 200;
 
-/// What a file was.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileFormat {
-    /// 한글, the open format: a zip of XML.
+    /// 한글 in the open format, a zip of XML.
     Hwpx,
     /// 한글 5.
     Hwp,
@@ -40,7 +40,7 @@ pub enum FileFormat {
     Docx,
     /// Excel.
     Xlsx,
-    /// Values with commas, semicolons or tabs between them.
+    /// Values separated by commas, semicolons or tabs.
     Csv,
     /// A web page.
     Html,
@@ -50,24 +50,24 @@ pub enum FileFormat {
     Text,
 }
 
-/// What was read from a file.
+/// The text extracted from a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtractedText {
-    /// What the file was.
+    /// The format of the file.
     pub format: FileFormat,
-    /// The title it gives itself.
+    /// The title that the file declares.
     pub title: Option<String>,
-    /// Its words: headings, lists and tables as in Markdown.
+    /// The text, with headings, lists and tables as Markdown.
     pub text: String,
-    /// Where each page starts in `text`, in bytes, for files that have pages.
+    /// The byte offset in `text` at which each page starts, for files that have pages.
     pub pages: Vec<usize>,
-    /// How many invisible characters were left out: marks of direction, zero-width and tag characters, in which
-    /// orders to a model can hide.
+    /// The number of invisible characters that were removed: direction marks, zero-width and tag characters, which can
+    /// hide instructions to a model.
     pub hidden: usize,
 }
 
 impl ExtractedText {
-    /// The same with a title that a list can show: a heading may go on for megabytes.
+    /// Truncates the title for lists. A heading in a file may be very long.
     pub(crate) fn with_short_title(mut self) -> Self {
         if let Some(title) = &mut self.title
             && let Some((end, _)) = title.char_indices().nth(MAX_TITLE_CHARS)
@@ -78,20 +78,20 @@ impl ExtractedText {
     }
 }
 
-/// How much a reader takes on.
+/// Limits on reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadLimits {
-    /// The most bytes of a file.
+    /// The maximum size of a file in bytes.
     pub input: usize,
-    /// The most bytes of its text.
+    /// The maximum size of its text in bytes.
     pub text: usize,
-    /// The most bytes inside a compressed file, unpacked.
+    /// The maximum decompressed size of a compressed file in bytes.
     pub unpacked: u64,
-    /// The most parts of a compressed file.
+    /// The maximum number of parts in a compressed file.
     pub entries: usize,
-    /// The most bytes of one part for each byte it takes packed, beyond the first megabyte.
+    /// The maximum compression ratio of one part, beyond the first megabyte.
     pub ratio: u64,
-    /// The most pages.
+    /// The maximum number of pages.
     pub pages: usize,
 }
 
@@ -108,7 +108,7 @@ impl Default for ReadLimits {
     }
 }
 
-/// Reads a file in this process. For files that can be trusted to be what they seem; others go through a [`Reader`].
+/// Extracts text in this process. Use it for trusted files only; a [`JailedFileReader`] reads the others.
 pub fn extract_text(name: &str, bytes: &[u8], limits: &ReadLimits) -> Result<ExtractedText, IngestFailure> {
     if bytes.is_empty() {
         return Err(IngestFailure::new(IngestFailureKind::Empty, "0 bytes"));

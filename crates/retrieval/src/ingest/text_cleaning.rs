@@ -1,14 +1,14 @@
-//! Text as it may be kept: composed syllables, plain line ends, nothing invisible.
+//! Cleans text before it is stored: composed syllables, plain line ends, no invisible characters.
 
 use std::borrow::Cow;
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
-/// The text without invisible characters, with composed syllables and `\n` for every line end, and how many
-/// invisible ones there were.
+/// Returns the text without invisible characters, in NFC and with `\n` for every line end, and the number of invisible
+/// characters.
 pub(super) fn clean_text(text: &str) -> (Cow<'_, str>, usize) {
     let (seen, hidden) = remove_invisible_characters(text);
-    // macOS hands out 한 as three letters; people type it as one.
+    // macOS stores 한 as three jamo; people type it as one syllable.
     match is_nfc_quick(seen.chars()) {
         IsNormalized::Yes => (seen, hidden),
         IsNormalized::No | IsNormalized::Maybe => (seen.nfc().collect::<String>().into(), hidden),
@@ -62,7 +62,7 @@ fn character_treatment(char: char) -> CharacterTreatment {
     }
 }
 
-/// Words on one line, with single blanks.
+/// Returns the text on one line, with single spaces.
 pub(super) fn to_single_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,5 @@
-//! XML as documents use it: elements and text. Document types and entities of one's own are refused, so nothing can
-//! expand and nothing outside is asked for.
+//! Reads the XML that documents use: elements and text. Document types and custom entities are rejected, so nothing
+//! expands and nothing external is loaded.
 
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesStart, Event};
@@ -8,10 +8,10 @@ use quick_xml::{Reader, XmlVersion};
 use super::IngestFailure;
 use super::format_readers::decode_text;
 
-/// How deep elements may stand in elements. Real documents stay below a hundred.
+/// The maximum nesting depth of elements. Real documents stay below a hundred.
 const MAX_XML_DEPTH: usize = 400;
 
-/// A piece of XML. Names come without their prefix.
+/// An XML event. Names have no prefix.
 #[derive(Debug)]
 pub(super) enum XmlEvent<'a> {
     Start(XmlElement<'a>),
@@ -28,7 +28,7 @@ impl XmlElement<'_> {
         self.0.local_name().into_inner()
     }
 
-    /// An attribute by its name without prefix.
+    /// Returns an attribute by its name without prefix.
     pub(super) fn attribute(&self, name: &str) -> Option<String> {
         let mut attributes = self.0.attributes();
         attributes.with_checks(false);
@@ -40,7 +40,7 @@ impl XmlElement<'_> {
         })
     }
 
-    /// An attribute as a number.
+    /// Returns an attribute as a number.
     pub(super) fn number_attribute(&self, name: &str) -> Option<usize> {
         self.attribute(name)?.trim().parse().ok()
     }
@@ -52,7 +52,7 @@ pub(super) struct XmlReader<'a> {
     depth: usize,
 }
 
-/// The text of an XML file, whatever it is encoded in.
+/// Decodes an XML file, whatever its encoding.
 pub(super) fn decode_xml(bytes: &[u8]) -> Result<String, IngestFailure> {
     decode_text(bytes, None).ok_or_else(|| IngestFailure::corrupt("XML in an unknown encoding"))
 }
@@ -65,7 +65,7 @@ impl<'a> XmlReader<'a> {
         Self { reader, depth: 0 }
     }
 
-    /// The next piece, or none at the end.
+    /// Returns the next event, or `None` at the end.
     pub(super) fn next_event(&mut self) -> Result<Option<XmlEvent<'a>>, IngestFailure> {
         loop {
             let piece = match self.reader.read_event().map_err(IngestFailure::corrupt)? {
@@ -101,7 +101,7 @@ impl<'a> XmlReader<'a> {
         }
     }
 
-    /// Passes over the rest of the element that was just started.
+    /// Skips the rest of the element that was just started.
     pub(super) fn skip_element(&mut self) -> Result<(), IngestFailure> {
         let outside = self.depth.saturating_sub(1);
         while self.depth > outside {
@@ -112,7 +112,7 @@ impl<'a> XmlReader<'a> {
         Ok(())
     }
 
-    /// The text inside the element that was just started, elements in it included.
+    /// Returns the text inside the element that was just started, including nested elements.
     pub(super) fn inner_text(&mut self) -> Result<String, IngestFailure> {
         let outside = self.depth.saturating_sub(1);
         let mut text = String::new();

@@ -1,5 +1,5 @@
-//! A zip, read in memory under limits. Sizes are counted as bytes come out, never believed from a header; nothing is
-//! ever written to a disk, and nothing inside is unpacked a second time.
+//! Reads a zip in memory under limits. Decompressed sizes are counted while reading and not taken from a header.
+//! Nothing is written to disk, and nested archives are not unpacked.
 
 use std::io::{Cursor, Read};
 
@@ -8,7 +8,7 @@ use zip::result::ZipError;
 
 use super::{IngestFailure, IngestFailureKind, ReadLimits};
 
-/// A part may unpack to this many bytes whatever it takes packed: small texts pack very well.
+/// A part may always decompress to this many bytes, because small texts compress very well.
 const MIN_UNPACK_ALLOWANCE_BYTES: u64 = 1 << 20;
 
 /// An open zip.
@@ -32,7 +32,7 @@ impl<'a> LimitedZipArchive<'a> {
         for at in 0..zip.len() {
             let part = zip.by_index_raw(at).map_err(zip_failure)?;
             let name = part.name().map_err(zip_failure)?.into_owned();
-            // Nothing is written, so these names could do no harm. A document that has them is no honest one.
+            // Nothing is written, so these names are harmless here. An honest document does not have them.
             let outside = name.starts_with('/')
                 || name.contains(['\\', ':', '\0'])
                 || name.split('/').any(|step| step == "..");
@@ -47,7 +47,7 @@ impl<'a> LimitedZipArchive<'a> {
         Ok(Self { zip, names, bytes_left: limits.unpacked, ratio: limits.ratio })
     }
 
-    /// The names of its parts, in the order of the file.
+    /// Returns the names of its parts, in the order of the file.
     pub(super) fn part_names(&self) -> &[String] {
         &self.names
     }
@@ -56,7 +56,7 @@ impl<'a> LimitedZipArchive<'a> {
         self.names.iter().any(|known| known == name)
     }
 
-    /// A part, unpacked.
+    /// Returns a decompressed part.
     pub(super) fn read_part(&mut self, name: &str) -> Result<Vec<u8>, IngestFailure> {
         let Some(at) = self.names.iter().position(|known| known == name) else {
             return Err(IngestFailure::corrupt(format!("no part {name:?}")));
@@ -76,12 +76,12 @@ impl<'a> LimitedZipArchive<'a> {
         Ok(bytes)
     }
 
-    /// A part as the text of an XML file.
+    /// Returns a part as the text of an XML file.
     pub(super) fn read_xml(&mut self, name: &str) -> Result<String, IngestFailure> {
         super::xml_reader::decode_xml(&self.read_part(name)?)
     }
 
-    /// A part as the text of an XML file, where a document may do without it.
+    /// Returns an optional part as the text of an XML file, or `None` if it does not exist.
     pub(super) fn read_optional_xml(&mut self, name: &str) -> Result<Option<String>, IngestFailure> {
         if self.has_part(name) { self.read_xml(name).map(Some) } else { Ok(None) }
     }

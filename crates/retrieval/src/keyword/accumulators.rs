@@ -1,29 +1,31 @@
-//! Sums for slots. A thread keeps the room for them. While few slots have one they are listed, and only those are looked
-//! at and cleared; once many do, all slots are gone through in order, which is faster for each.
+//! Score accumulators, one for each slot. The memory is reused by the searches of one thread. While few slots have a
+//! sum, they are listed, and only those are read and cleared. Once many have one, all slots are scanned in order, which
+//! is faster for each slot.
 
 use std::cell::RefCell;
 
 use super::postings::SLOTS_PER_BLOCK;
 use super::segment::LAYER_COUNT;
 
-/// A sum for each slot and layer.
+/// The accumulated score of each slot in each layer.
 #[derive(Debug, Default)]
 pub(super) struct ScoreAccumulators {
     sums_by_layer: [Vec<f32>; LAYER_COUNT],
-    /// The slots that have a sum, while they are few.
+    /// The slots that have a sum, while there are few of them.
     touched_slots: Vec<u32>,
     slot_count: usize,
     is_dense: bool,
 }
 
-/// When one slot in so many has a sum, they are many.
+/// If one slot in this many has a sum, all slots are scanned.
 const DENSE_SHARE_DIVISOR: usize = 8;
-/// Of slots so few that all are gone through at once, these are many.
+/// An index with at most this many slots is always scanned whole. Tests use a small value, so that their small indexes
+/// run both code paths.
 const SMALL_INDEX_MAX_SLOTS: usize = if cfg!(test) { 256 } else { 1 << 14 };
 const SMALL_INDEX_MAX_SPARSE_SLOTS: usize = if cfg!(test) { 16 } else { 256 };
-/// So many slots are gone through in the time that one takes that is listed.
+/// This many slots are scanned in the time that one listed slot takes.
 const DENSE_SCAN_SPEEDUP: usize = 4;
-/// So many slots are compared at a time.
+/// The number of slots that are compared at a time.
 const LANES: usize = 16;
 
 thread_local! {
@@ -31,9 +33,9 @@ thread_local! {
 }
 
 impl ScoreAccumulators {
-    /// Works with sums for so many slots, all zero.
+    /// Calls `work` with accumulators for `slots` slots, all of them zero.
     pub(super) fn with_cleared<T>(slots: usize, work: impl FnOnce(&mut Self) -> T) -> T {
-        // Taken out while it is used: a panic leaves nothing uncleared behind.
+        // Taken out while in use: after a panic no uncleared sums are reused.
         let mut sums = THREAD_ACCUMULATORS.take();
         for cells in &mut sums.sums_by_layer {
             if cells.len() < slots {
@@ -58,7 +60,7 @@ impl ScoreAccumulators {
         self.touched_slots.clear();
     }
 
-    /// Adds to slots from `base` on.
+    /// Adds scores to slots. The slot numbers are relative to `base`.
     #[inline]
     pub(super) fn add(&mut self, base: usize, slots: &[u32], layer: usize, more: &[f32; SLOTS_PER_BLOCK]) {
         if !self.is_dense {
@@ -78,22 +80,22 @@ impl ScoreAccumulators {
         }
     }
 
-    /// Some of the slots that had a sum first.
+    /// Returns up to `count` of the slots that got a sum first.
     pub(super) fn first_touched_slots(&self, count: usize) -> &[u32] {
         &self.touched_slots[..self.touched_slots.len().min(count)]
     }
 
-    /// How long it takes to look at every slot that has a sum, in slots that are listed.
+    /// The cost of scanning every slot that has a sum, counted in listed slots.
     pub(super) fn scan_cost(&self) -> usize {
         if self.is_dense { self.slot_count / DENSE_SCAN_SPEEDUP } else { self.touched_slots.len() }
     }
 
-    /// The sums of a slot.
+    /// Returns the sums of a slot.
     pub(super) fn sums_of_slot(&self, slot: usize) -> [f32; LAYER_COUNT] {
         std::array::from_fn(|layer| self.sums_by_layer[layer][slot])
     }
 
-    /// The highest sum of each layer.
+    /// Returns the highest sum of each layer.
     pub(super) fn max_sum_per_layer(&self) -> [f32; LAYER_COUNT] {
         let higher = |left: f32, right: f32| if right > left { right } else { left };
         std::array::from_fn(|layer| {
@@ -110,8 +112,8 @@ impl ScoreAccumulators {
         })
     }
 
-    /// Gives every slot whose sums, each multiplied by its scale, come to `bar` or more, with what they come to. The bar
-    /// is above zero, and `each` says where it is from then on, or that it has seen enough.
+    /// Calls `each` for every slot whose scaled sums add up to `bar` or more, with that total. The bar is above zero.
+    /// `each` returns the bar from then on, or stops the scan.
     #[inline]
     pub(super) fn for_each_slot_above(
         &self,

@@ -1,5 +1,5 @@
-//! The numbers of articles in what people write, as they are compared: whatever the width of digits or the form of
-//! syllables. The spellings are those of [`references`].
+//! Finds article numbers in text, whatever the width of the digits or the Unicode form of the syllables. The accepted
+//! spellings are those of [`find_article_references`].
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use crate::contract::{find_article_references, parse_circled_number};
 use crate::passage::{ArticleNumber, Passage};
 use crate::text_analysis::normalization::normalize;
 
-/// The articles a text names, with their places.
+/// Returns the article numbers in a text with their byte ranges.
 pub fn find_article_numbers(text: &str) -> Vec<(ArticleNumber, Range<usize>)> {
     let mut folded = String::with_capacity(text.len());
-    // Where what each letter came from stands, by the byte it has in the folded text.
+    // For each byte offset in the folded text: the range of the original character.
     let mut places: Vec<(usize, Range<usize>)> = Vec::new();
     for letter in normalize(text) {
         let from = letter.start as usize..letter.end as usize;
         places.push((folded.len(), from.clone()));
-        // ① is a clause and not the digit it is folded to.
+        // ① is a clause number, not the digit that it is folded to.
         folded.push(
             text[from]
                 .chars()
@@ -34,17 +34,17 @@ pub fn find_article_numbers(text: &str) -> Vec<(ArticleNumber, Range<usize>)> {
     named.map(|reference| (reference.article, place(reference.range))).collect()
 }
 
-/// The article a passage is, from what its source knew or from the last heading above it.
+/// Returns the article of a passage, either from its metadata or from the last heading above it.
 pub(crate) fn article_of_passage(passage: &Passage) -> Option<ArticleNumber> {
     passage.article.or_else(|| last_article_in_title(&passage.title))
 }
 
-/// The last article a title names.
+/// Returns the last article number in a title.
 pub(crate) fn last_article_in_title(title: &str) -> Option<ArticleNumber> {
     find_article_numbers(title).last().map(|(number, _)| *number)
 }
 
-/// The term under which an article is found.
+/// Returns the term under which an article is indexed.
 pub(super) fn article_term_key(number: ArticleNumber) -> Vec<u8> {
     format!("a{}_{}", number.number, number.branch).into_bytes()
 }

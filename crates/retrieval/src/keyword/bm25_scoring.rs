@@ -1,9 +1,9 @@
-//! The slots with the highest scores, without looking at every slot that holds a term.
+//! Finds the slots with the highest BM25 scores without scoring every slot that contains a term.
 //!
-//! Terms that few passages hold weigh most and have short lists, so they come first. What the terms that are left could
-//! still add to any passage is known beforehand; once that is too little for a passage outside the best to come in, the
-//! long lists are only asked about the few passages that are left. The scores are, to the last bit, those of a look at
-//! everything.
+//! Rare terms weigh most and have short posting lists, so they are read first. The most that the remaining terms can
+//! add to any passage is known beforehand. Once that is too little to bring another passage into the best, the long
+//! lists are only looked up for the few candidates that are left. The scores are bit for bit those of an exhaustive
+//! search.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,41 +17,42 @@ use super::ranking::RankingParameters;
 use super::search::SegmentTermNumbers;
 use super::segment::LAYER_COUNT;
 
-/// A term that is looked for.
+/// A query term with its weight.
 #[derive(Debug)]
 pub(super) struct WeightedQueryTerm {
     pub(super) layer: TermLayer,
-    /// Where it is in each part.
+    /// Its term number in each segment.
     pub(super) term_numbers: SegmentTermNumbers,
-    /// How much it weighs, its rarity included.
+    /// Its weight, which includes the inverse document frequency.
     pub(super) weight: f32,
 }
 
-/// When so few slots are left to read, they are read.
+/// With fewer postings left than this, they are read instead of pruned. In tests this and the two limits below are
+/// lower, so that small indexes run the pruning code.
 const MIN_REMAINING_POSTINGS_FOR_PRUNING: usize = if cfg!(test) { 64 } else { 4096 };
-/// To ask the lists about one slot takes as long as to read so many slots of them: two or three have to be asked until
-/// the slot is no longer wanted.
+/// Looking up one slot in the posting lists costs as much as reading this many postings: two or three lists are
+/// searched until the slot is ruled out.
 const LOOKUP_COST_IN_POSTINGS: usize = 256;
-/// To look at all slots takes as long as to read so many times as many slots of lists, and often it is in vain.
+/// Scanning all slots costs as much as reading this many times as many postings, and often rules nothing out.
 const PRUNING_CHECK_COST_FACTOR: usize = if cfg!(test) { 1 } else { 4 };
-/// While the terms that are left can add more than this share of a score, no candidate is ruled out.
+/// While the remaining terms can add more than this share of a score, no candidate is ruled out.
 const MAX_REMAINING_SCORE_SHARE: f32 = if cfg!(test) { 2.0 } else { 0.5 };
-/// So many of the slots that hold the rarest terms are looked at before all others.
+/// The number of slots with the rarest terms that are scored before all others.
 const RARE_TERM_SAMPLE_SLOTS: usize = 1024;
-/// So many slots may seem to be among the best before the list of them is looked through.
+/// The list of candidates is pruned when it reaches this length.
 const CANDIDATE_PRUNING_THRESHOLD: usize = 1024;
-/// What is added or multiplied in another order differs by less than this share.
+/// Sums and products in another order differ by less than this share.
 const RELATIVE_ROUNDING_TOLERANCE: f32 = 1e-4;
 
-/// What is scored.
+/// Computes the best slots over all segments.
 pub(super) struct TopSlotScorer<'a> {
     segments: &'a [LiveSegment],
     masks: &'a [SlotMask],
-    /// The first slot of each part.
+    /// The first slot of each segment.
     first_slots: Vec<usize>,
     slot_count: usize,
     terms: Vec<WeightedQueryTerm>,
-    /// What is added to some slots beyond their terms, sorted by slot.
+    /// Scores that are added to some slots beyond their terms, sorted by slot.
     slot_boosts: Vec<(usize, f32)>,
     stem_layer_weight: f32,
     length_norm_constant: f32,
@@ -88,14 +89,14 @@ impl<'a> TopSlotScorer<'a> {
         }
     }
 
-    /// The slots with the highest scores above zero: the best `limit` are among them, with their scores.
+    /// Returns slots with scores above zero. The best `limit` slots are among them.
     pub(super) fn top_slots(&self, limit: usize) -> Vec<(f32, usize)> {
         ScoreAccumulators::with_cleared(self.slot_count, |sums| {
             let lengths: Vec<usize> = self.terms.iter().map(|term| self.posting_count(term)).collect();
             let mut left: usize = lengths.iter().sum();
             let bounds: Vec<f32> = self.terms.iter().map(|term| self.term_score_bound(term)).collect();
             for (done, term) in self.terms.iter().enumerate() {
-                // A check looks at all sums, so it must be worth it.
+                // A check scans all sums, so it runs only when it is likely to pay off.
                 if done > 0
                     && left > MIN_REMAINING_POSTINGS_FOR_PRUNING
                     && left > sums.scan_cost() * PRUNING_CHECK_COST_FACTOR
@@ -113,7 +114,7 @@ impl<'a> TopSlotScorer<'a> {
         })
     }
 
-    /// What the terms that are not `done` can add to any slot, in each layer.
+    /// Returns the most that the terms after the first `done` can add to any slot, in each layer.
     fn remaining_score_bounds(&self, bounds: &[f32], done: usize) -> [f32; LAYER_COUNT] {
         let mut most = [0.0_f32; LAYER_COUNT];
         for (term, bound) in self.terms[done..].iter().zip(&bounds[done..]) {
@@ -122,8 +123,8 @@ impl<'a> TopSlotScorer<'a> {
         most
     }
 
-    /// The best, if the terms that are not `done` cannot bring in passages that were not seen and leave no more than
-    /// `few` candidates.
+    /// Returns the best slots, if the terms after the first `done` cannot bring in other passages and at most `few`
+    /// candidates are left. Returns `None` otherwise.
     fn try_finish_early(
         &self,
         sums: &ScoreAccumulators,
@@ -138,7 +139,7 @@ impl<'a> TopSlotScorer<'a> {
         }) {
             return None;
         }
-        // About what it will be: most that fail fail here, before any list is asked.
+        // An estimate. Most attempts fail here, before any list is searched.
         if self.score_from_sums(&most, sure) > MAX_REMAINING_SCORE_SHARE {
             return None;
         }
@@ -181,7 +182,7 @@ impl<'a> TopSlotScorer<'a> {
         Some(self.final_scores(near, highest))
     }
 
-    /// The slots that can be among the best, sorted, if they are few and no other slot can.
+    /// Returns the slots that can be among the best, sorted, if they are few and no other slot can be.
     fn find_candidates(
         &self,
         sums: &ScoreAccumulators,
@@ -191,14 +192,14 @@ impl<'a> TopSlotScorer<'a> {
         few: usize,
     ) -> Option<Vec<CandidateSlot>> {
         let more = self.score_from_sums(&most, highest) * (1.0 + RELATIVE_ROUNDING_TOLERANCE);
-        // Slots that hold the rarest terms are likely among the best: they say where the bar is at least.
+        // Slots with the rarest terms are likely to be among the best. They give a lower bound for the bar.
         let first = sums
             .first_touched_slots(RARE_TERM_SAMPLE_SLOTS)
             .iter()
             .map(|slot| self.score_from_sums(&sums.sums_of_slot(*slot as usize), highest));
         let floor = top_scores_threshold(first, limit);
         let mut best = TopScores::new(limit);
-        // What a slot needs to be among the best rises on the way; those that had enough before are looked at again.
+        // The bar rises during the scan, so slots that passed it earlier are checked again.
         let bar = |best: &TopScores| {
             let least = best.threshold().max(floor) * (1.0 - RELATIVE_ROUNDING_TOLERANCE);
             (least - more).max(f32::MIN_POSITIVE) * (1.0 - RELATIVE_ROUNDING_TOLERANCE)
@@ -216,7 +217,7 @@ impl<'a> TopSlotScorer<'a> {
             }
             (near.len() <= enough).then(|| bar(&best))
         })?;
-        // Below the bar lie none of the best, so those that were offered are all that count.
+        // None of the best are below the bar, so the offered slots are complete.
         let least = best.threshold().max(floor) * (1.0 - RELATIVE_ROUNDING_TOLERANCE);
         if more > 0.0 && more >= least {
             return None;
@@ -231,20 +232,20 @@ impl<'a> TopSlotScorer<'a> {
         Some(near)
     }
 
-    /// The score of a slot from its sums.
+    /// Returns the score of a slot from its sums.
     #[inline]
     fn score_from_sums(&self, cell: &[f32; LAYER_COUNT], highest: [f32; LAYER_COUNT]) -> f32 {
         let [pairs, stems] = self.layer_scales(highest);
         cell[0] * pairs + cell[1] * stems
     }
 
-    /// What the sums of the layers are multiplied by.
+    /// Returns the factors that the sums of the layers are multiplied by.
     fn layer_scales(&self, highest: [f32; LAYER_COUNT]) -> [f32; LAYER_COUNT] {
         let scale = |high: f32, weight: f32| if high > 0.0 { weight / high } else { 0.0 };
         [scale(highest[0], 1.0), scale(highest[1], self.stem_layer_weight)]
     }
 
-    /// The scores of slots, sorted, from their sums.
+    /// Returns the scores of slots from their sums. The slots are sorted.
     fn final_scores(&self, slots: Vec<CandidateSlot>, highest: [f32; LAYER_COUNT]) -> Vec<(f32, usize)> {
         let mut found: Vec<(f32, usize)> =
             slots.into_iter().map(|(at, cell)| (self.score_from_sums(&cell, highest), at)).collect();
@@ -258,13 +259,13 @@ impl<'a> TopSlotScorer<'a> {
         found
     }
 
-    /// How many slots hold a term, removed ones included.
+    /// Returns the number of slots that contain a term, including removed ones.
     fn posting_count(&self, term: &WeightedQueryTerm) -> usize {
         let places = self.segments.iter().zip(&term.term_numbers);
         places.filter_map(|(part, place)| Some(part.segment.document_frequency((*place)?) as usize)).sum()
     }
 
-    /// The most a term adds to any slot.
+    /// Returns the most that a term can add to any slot.
     fn term_score_bound(&self, term: &WeightedQueryTerm) -> f32 {
         let layer = term.layer as usize;
         let places = self.segments.iter().zip(&term.term_numbers);
@@ -280,7 +281,7 @@ impl<'a> TopSlotScorer<'a> {
         term.weight * shares.fold(0.0, f32::max) * (1.0 + RELATIVE_ROUNDING_TOLERANCE)
     }
 
-    /// Adds what a term gives to every slot that holds it.
+    /// Adds the score of a term to every slot that contains it.
     fn accumulate_term(&self, term: &WeightedQueryTerm, sums: &mut ScoreAccumulators) {
         let layer = term.layer as usize;
         let mut block = PostingsBlock::new();
@@ -310,14 +311,14 @@ impl<'a> TopSlotScorer<'a> {
         }
     }
 
-    /// What is added to the sum of a slot: the same operations in the same order wherever a score is made.
+    /// The score of one term in one slot. Every code path uses the same operations in the same order.
     #[inline]
     fn bm25_term_score(&self, weight: f32, layer: usize, count: f32, length: f32) -> f32 {
         weight * count / (count + self.length_norm_constant + self.length_norm_slopes[layer] * length)
     }
 
-    /// Adds what the terms that are not `done` give to some slots, sorted; of one layer or of all. After each term
-    /// `narrow` takes out those that are no longer wanted; it is told how many terms are done.
+    /// Adds the scores of the terms after the first `done` to some slots, sorted, in one layer or in all. After each
+    /// term `narrow` removes the slots that are no longer candidates; it gets the number of terms that are done.
     fn add_remaining_terms(
         &self,
         slots: &mut Vec<CandidateSlot>,
@@ -355,10 +356,10 @@ impl<'a> TopSlotScorer<'a> {
 /// A slot and its sums.
 type CandidateSlot = (usize, [f32; LAYER_COUNT]);
 
-/// The highest so many of scores above zero.
+/// The highest scores above zero, up to a fixed number.
 struct TopScores {
     limit: usize,
-    /// The bits of numbers above zero are ordered as the numbers are.
+    /// The bits of positive floats are ordered as the floats are.
     heap: BinaryHeap<Reverse<u32>>,
 }
 
@@ -380,7 +381,7 @@ impl TopScores {
         }
     }
 
-    /// What the last of them has; the smallest number above zero where there are fewer.
+    /// Returns the lowest of the kept scores, or the smallest positive number if fewer were offered than are kept.
     fn threshold(&self) -> f32 {
         match self.heap.peek() {
             Some(Reverse(bits)) if self.heap.len() >= self.limit => f32::from_bits(*bits),
@@ -389,7 +390,7 @@ impl TopScores {
     }
 }
 
-/// What the last of the best so many has; the smallest number above zero where there are fewer.
+/// Returns the lowest of the best `limit` scores, or the smallest positive number if there are fewer.
 fn top_scores_threshold(scores: impl Iterator<Item = f32>, limit: usize) -> f32 {
     let mut best = TopScores::new(limit);
     scores.for_each(|score| best.offer(score));
@@ -398,7 +399,7 @@ fn top_scores_threshold(scores: impl Iterator<Item = f32>, limit: usize) -> f32 
 
 #[cfg(test)]
 impl TopSlotScorer<'_> {
-    /// The best by a look at everything: every term added in order, every slot scored.
+    /// The reference for tests: adds every term in order and scores every slot.
     pub(super) fn score_all_slots(&self) -> Vec<(f32, usize)> {
         let mut cells = vec![[0.0_f32; LAYER_COUNT]; self.slot_count];
         for term in &self.terms {

@@ -1,12 +1,12 @@
-//! Whether a text holds the words that a person remembers of it.
+//! Checks whether a text contains all words of a query.
 
 use std::collections::BTreeSet;
 
 use crate::text_analysis::normalization::{is_letter_or_digit, normalize};
 use crate::text_analysis::{self, TermLayer};
 
-/// Whether a text holds every word of a query, in any order. Blanks, marks and case do not count, and a word may have
-/// other particles or endings than in the text. A query without a letter stands as it is in the text.
+/// Returns whether a text contains every word of a query, in any order. Whitespace, punctuation and case are ignored,
+/// and a word may have other particles or endings in the text. A query without letters must occur literally.
 pub fn contains_all_words(text: &str, query: &str) -> bool {
     let words: Vec<String> =
         query.split_whitespace().map(letters_and_digits).filter(|word| !word.is_empty()).collect();
@@ -21,13 +21,13 @@ pub fn contains_all_words(text: &str, query: &str) -> bool {
     let here = stem_set(text);
     missing.iter().all(|word| {
         let wanted = stem_set(word);
-        // Of a number with a unit the stem is the number alone, which may count anything.
+        // The stem of a number with a unit is the number alone, which could count anything.
         let has_number = word.chars().any(char::is_numeric);
         !has_number && !wanted.is_empty() && wanted.is_subset(&here)
     })
 }
 
-/// The letters alone.
+/// Returns the letters and digits of a text.
 fn letters_and_digits(text: &str) -> String {
     normalize(text).iter().map(|letter| letter.char).filter(|char| is_letter_or_digit(*char)).collect()
 }

@@ -1,4 +1,4 @@
-//! What is skipped was not needed: the short way finds what a look at everything finds, to the last bit.
+//! Pruned search returns the same hits as an exhaustive search, bit for bit.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::query::KeywordQuery;
 use super::search::search_with_scorer;
 use super::*;
 
-/// Numbers that look random and are the same every time.
+/// A generator of reproducible pseudo-random text.
 struct RandomSentences(u64);
 
 impl RandomSentences {
@@ -16,7 +16,7 @@ impl RandomSentences {
         (self.0 >> 33) as usize % end
     }
 
-    /// Small numbers often, large ones seldom.
+    /// Returns small numbers often and large ones rarely.
     fn skewed_below(&mut self, end: usize) -> usize {
         let end = self.below(end) + 1;
         let end = self.below(end) + 1;
@@ -75,7 +75,7 @@ const VOCABULARY: &[&str] = &[
     "하자",
 ];
 
-/// Parts of very different sizes, some documents of which are gone.
+/// Builds segments of very different sizes, with some of their documents removed.
 fn random_segments(dice: &mut RandomSentences, sizes: &[usize]) -> Vec<LiveSegment> {
     let mut number = 0;
     let mut part = |size: &usize| {

@@ -1,7 +1,7 @@
-//! Sixty hard questions over a small corpus of ours: particles, spacing, compounds, numbers in words, clauses, typing slips,
-//! everyday words, English names with Korean endings, and contracts of one form that differ in a few words. The texts go
-//! the way of every document: cut, put into an index on the disk, searched there. The passage that answers must be among
-//! the first three, and the first when its article is named.
+//! Sixty hard questions over a small corpus: particles, spacing, compounds, numbers in words, clauses, typos, everyday
+//! words, English names with Korean endings, and contracts of one form that differ in a few words. The texts are split
+//! and indexed on disk like any document. The passage that answers must be among the first three hits, and the first if
+//! its article is named.
 
 use super::*;
 use crate::local::LocalIndex;
@@ -287,7 +287,7 @@ const GOLDEN_PASSAGES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What is asked, and the name of the passage that answers.
+/// The questions, each with the name of the passage that answers it.
 const GOLDEN_QUESTIONS: &[(&str, &str)] = &[
     // Particles and endings.
     ("휴가는 며칠인가요", "취업규칙 8"),
@@ -324,7 +324,7 @@ const GOLDEN_QUESTIONS: &[(&str, &str)] = &[
     ("디자인 제작 용역계약서 Article 15", "디자인 15"),
     ("소프트웨어 개발 용역계약서 제십이조의2", "용역 12의2"),
     ("디자인 제작 용역계약서 art. 13(1)", "디자인 13"),
-    // Of contracts of one form, the one that is meant.
+    // Contracts of one form: the one that is meant must be found.
     ("디자인 계약이 해지된 경우 배상액 한도", "디자인 13"),
     ("디자인 대금을 늦게 주면 이자가 몇 퍼센트", "디자인 5"),
     ("디자인 용역 소송은 어느 법원", "디자인 15"),
@@ -334,7 +334,7 @@ const GOLDEN_QUESTIONS: &[(&str, &str)] = &[
     ("옛 취업규칙에서 임금은 며칠에 지급했나", "옛규칙 15"),
     ("2019년 취업규칙의 유급휴가 일수", "옛규칙 8"),
     ("소프트웨어 개발 용역계약 기간이 끝나기 며칠 전에 통지", "용역 3"),
-    // Slips of the finger.
+    // Typos.
     ("손헤배상", "용역 13"),
     ("게약 해지", "용역 12"),
     ("비밀번오 변경", "보안 1"),
@@ -360,7 +360,7 @@ const GOLDEN_QUESTIONS: &[(&str, &str)] = &[
     ("외국 서버에 고객 정보를 올려도 되나", "개인 3"),
 ];
 
-/// The documents, as a person would hand them in: articles one below the other, other texts under headings.
+/// The documents as a user would upload them: articles one after another, other texts under headings.
 fn golden_documents() -> Vec<Document> {
     let mut documents: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
     for (name, title, text) in GOLDEN_PASSAGES {

@@ -1,4 +1,4 @@
-//! Which words of a question a passage holds, and where.
+//! Finds the words of a query in a passage, to highlight them and to explain a hit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -10,18 +10,18 @@ use crate::text_analysis::{self, TermLayer};
 
 use super::{article_numbers, synonyms};
 
-/// A word of the question in a passage.
+/// A query word that occurs in a passage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Highlight {
-    /// The stem that was looked for: of a word of the question, or of one that means the same. An English word is shown as
-    /// the passage has it: its stem is no word.
+    /// The stem that was searched: of a word of the query or of a synonym. An English word is given as the passage has
+    /// it, because its stem may not be a word.
     pub term: String,
-    /// Where it stands in the text of the passage, in bytes.
+    /// Its byte ranges in the text of the passage.
     pub ranges: Vec<Range<usize>>,
 }
 
-/// The words of a question that a text holds, in the order of the question. Pairs of syllables are shown only where
-/// no whole word fits.
+/// Returns the words of a query that occur in a text, in the order of the query. Pairs of syllables are returned only
+/// where no whole word matches.
 pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
     let mut stems = Vec::new();
     let mut pairs = Vec::new();
@@ -45,10 +45,10 @@ pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
     if found.is_empty() { highlight_terms(text, TermLayer::Bigrams, &pairs) } else { found }
 }
 
-/// A syllable of a longer word that was taken for a word: what stands before and after it in the question.
+/// Syllables of a longer word that were taken for a word, with the characters before and after them in the query.
 type SplitSyllables = HashMap<String, Vec<(Option<char>, Option<char>)>>;
 
-/// The words of one syllable that were torn out of a longer one: 방 of 방문객.
+/// Returns the one-syllable words that were split from a longer word, such as 방 from 방문객.
 fn find_split_syllables(question: &str, parts: &[(String, Range<usize>)]) -> SplitSyllables {
     let mut torn = SplitSyllables::new();
     for (term, range) in parts.iter().filter(|(term, _)| term.chars().count() == 1) {
@@ -58,13 +58,13 @@ fn find_split_syllables(question: &str, parts: &[(String, Range<usize>)]) -> Spl
         let after = question[range.end..].chars().next().filter(|_| after);
         torn.entry(term.clone()).or_default().push((before, after));
     }
-    // One that stands alone somewhere is a word of its own.
+    // A syllable that also occurs alone is a word of its own.
     torn.retain(|_, beside| beside.iter().all(|beside| *beside != (None, None)));
     torn
 }
 
-/// Leaves out torn syllables that stand beside something else than in the question, and joins the others to the word
-/// that they are a part of.
+/// Removes split syllables whose neighbours differ from those in the query, and joins the others to the word that they
+/// are a part of.
 fn join_split_syllables(mut found: Vec<Highlight>, text: &str, torn: &SplitSyllables) -> Vec<Highlight> {
     let mut joined: Vec<Range<usize>> = Vec::new();
     for Highlight { term, ranges } in &mut found {
@@ -95,9 +95,9 @@ fn join_split_syllables(mut found: Vec<Highlight>, text: &str, torn: &SplitSylla
     found
 }
 
-/// Why a passage was found, for people: the article that the question names by number, then the words of its text that the
-/// question has too, whole and as they are written; those of its title where the text has none. Nothing for what was found by
-/// meaning alone.
+/// Explains why a passage was found: the article that the query names by number, then the words of the passage that
+/// match the query, whole and as they are written. Words of the title are used if the text has none. Returns nothing
+/// for a passage that only the vector search found.
 pub fn match_reasons(question: &str, passage: &Passage) -> Vec<String> {
     let named = article_numbers::find_article_numbers(question);
     let mine = article_numbers::article_of_passage(passage)
@@ -115,7 +115,7 @@ pub fn match_reasons(question: &str, passage: &Passage) -> Vec<String> {
     reasons
 }
 
-/// The words of a text, as they stand there, that hold one of the question; the first place of each.
+/// Returns the words of a text that match a word of the query, as they are written, each once.
 fn matching_words<'a>(question: &str, text: &'a str) -> Vec<&'a str> {
     let found = highlights(question, text);
     let whole = |range: &Range<usize>| {

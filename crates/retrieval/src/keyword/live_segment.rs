@@ -1,4 +1,4 @@
-//! A segment with the documents whose passages are its slots, and which of them compete.
+//! A segment together with its documents and the marks of those that were removed.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use crate::retriever::DocumentFilter;
 use super::segment::Segment;
 use super::stored_document::StoredDocument;
 
-/// A segment with the documents its slots stand for. `None` stands for a document that was removed.
+/// A segment and the documents that its slots belong to. `None` marks a removed document.
 #[derive(Debug)]
 pub(crate) struct LiveSegment {
     pub(crate) segment: Arc<Segment>,
     documents: Vec<Option<Arc<StoredDocument>>>,
-    /// How many were removed.
+    /// The number of removed documents.
     removed_count: usize,
 }
 
@@ -27,33 +27,33 @@ impl LiveSegment {
         &self.documents
     }
 
-    /// How many of its documents are there.
+    /// Returns the number of documents that are not removed.
     pub(crate) fn live_document_count(&self) -> usize {
         self.documents.len() - self.removed_count
     }
 
-    /// Takes a document out of sight, by its place.
+    /// Marks a document as removed, by its position.
     pub(crate) fn remove_document(&mut self, place: usize) {
         if self.documents.get_mut(place).is_some_and(|held| held.take().is_some()) {
             self.removed_count += 1;
         }
     }
 
-    /// The document of a slot and the place of the passage there, unless the document was removed.
+    /// Returns the document of a slot and the position of the passage in it, unless the document was removed.
     pub(crate) fn document_at_slot(&self, slot: usize) -> Option<(&StoredDocument, usize)> {
         let document = self.segment.document_of_slot(slot);
         let within = slot - self.segment.slots_of_document(document).start;
         Some((self.documents[document].as_deref()?, within))
     }
 
-    /// The passage in a slot, unless its document was removed.
+    /// Returns the passage of a slot, unless its document was removed.
     pub(crate) fn passage_at_slot(&self, slot: usize) -> Option<Passage> {
         let (held, within) = self.document_at_slot(slot)?;
         held.passage(within)
     }
 }
 
-/// Which slots of a part compete. `None` means all of them.
+/// Which slots of a segment are searched. `None` means all of them.
 pub(crate) type SlotMask = Option<Vec<bool>>;
 
 pub(crate) fn slot_mask(part: &LiveSegment, filter: &DocumentFilter) -> SlotMask {

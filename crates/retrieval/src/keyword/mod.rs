@@ -1,8 +1,8 @@
-//! Finds passages by shared words, in the memory of the process.
+//! Keyword search in memory.
 //!
-//! Each tenant has a shelf of its own: immutable [`Segment`]s, one for each document at first, joined as they grow in
-//! number. A search looks at all of them and ranks as if they were one, so the same documents give the same hits
-//! whatever the order they came in.
+//! Each tenant has its own list of immutable [`Segment`]s: one for each document at first, merged as their number
+//! grows. A search reads all segments and ranks as if they were one. The same documents therefore give the same hits,
+//! whatever the order in which they were added.
 
 mod accumulators;
 pub(crate) mod article_numbers;
@@ -44,17 +44,17 @@ pub(crate) use stored_document::{SharedBytes, StoredDocument, StoredDocumentReco
 use live_segment::LiveSegment;
 use query::KeywordQuery;
 
-/// Segments of about the same size are joined when there are so many.
+/// This many segments of about the same size are merged into one.
 const SEGMENT_MERGE_FACTOR: usize = 8;
 
-/// An index of shared words. It finds words, not meanings, and forgets with the process.
+/// A keyword index in memory. It does not search by vectors, and its content is lost when the process ends.
 #[derive(Debug, Default)]
 pub struct RamKeywordIndex {
     tenant_indexes: RwLock<HashMap<DocumentTenant, Arc<RamTenantIndex>>>,
     ranking: RankingParameters,
 }
 
-/// The documents of one tenant. Writers take turns; readers wait only for the moment a change is put in place.
+/// The documents of one tenant. Writes are serialised. Readers wait only while a change is put in place.
 #[derive(Debug, Default)]
 struct RamTenantIndex {
     write_lock: Mutex<()>,
@@ -68,12 +68,12 @@ struct RamTenantContent {
 }
 
 impl RamKeywordIndex {
-    /// An empty index that ranks like this.
+    /// Creates an empty index with these ranking parameters.
     pub fn with_ranking(ranking: RankingParameters) -> Self {
         Self { ranking, ..Self::default() }
     }
 
-    /// An index of these documents of one tenant.
+    /// Creates an index of these documents of one tenant.
     pub fn from_documents<'a>(
         tenant: &DocumentTenant,
         documents: impl IntoIterator<Item = &'a Document>,
@@ -89,7 +89,7 @@ impl RamKeywordIndex {
         self.insert_all(tenant, vec![Arc::new(StoredDocument::new(document, passages))]);
     }
 
-    /// Puts documents of different names in, as one segment.
+    /// Adds documents with different identifiers as one segment.
     fn insert_all(&self, tenant: &DocumentTenant, held: Vec<Arc<StoredDocument>>) {
         let shelf = self.tenant_index_or_create(tenant);
         let segment = Segment::from_stored_documents(held.iter().map(|held| &**held));
@@ -140,7 +140,7 @@ impl RamKeywordIndex {
 }
 
 impl RamTenantContent {
-    /// Takes a document out of sight. Its slots stay until the segment is written anew.
+    /// Marks a document as removed. Its slots stay until the segment is rewritten.
     fn remove_document(&mut self, id: &DocumentId) -> bool {
         let Some(gone) = self.documents.remove(id) else { return false };
         for part in &mut self.segments {
@@ -156,8 +156,8 @@ impl RamTenantContent {
 }
 
 impl RamTenantIndex {
-    /// Joins segments where there are many of a size, and writes anew those that are mostly removed. Called by the
-    /// writer whose turn it is, so nothing else changes meanwhile; readers go on with the old segments.
+    /// Merges segments where there are many of one size, and rewrites those in which most documents are removed. The
+    /// caller holds the write lock, so nothing else changes meanwhile. Readers keep using the old segments.
     fn merge_segments(&self) {
         loop {
             let chosen = self.content.read().unwrap_or_else(PoisonError::into_inner).segments_to_merge();

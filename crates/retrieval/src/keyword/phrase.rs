@@ -1,23 +1,23 @@
-//! What single words do not show: whether a passage says the words of a question side by side, and whether its heading
-//! is what was asked.
+//! Scores phrases and headings: whether a passage contains the words of a query side by side, and whether its heading
+//! matches the query.
 
 use std::collections::HashSet;
 
 use crate::text_analysis::normalization::{NormalizedChar, is_letter_or_digit, normalize};
 use crate::text_analysis::{self, TermLayer};
 
-/// The words of a text as they are compared.
+/// Returns the normalised words of a text.
 pub(super) fn normalized_words(text: &str) -> Vec<String> {
     let mut all = Vec::new();
     for_each_word(text.as_bytes(), |word| all.push(String::from_utf8_lossy(word).into_owned()));
     all
 }
 
-/// A word of a question.
+/// A word of a query.
 #[derive(Clone, Copy)]
 pub(super) struct PhraseWord<'a> {
     bytes: &'a [u8],
-    /// Its first bytes, and which bits of them count.
+    /// Its first bytes, and a mask of the bits that are compared.
     prefix: u64,
     prefix_mask: u64,
 }
@@ -28,7 +28,7 @@ impl<'a> PhraseWord<'a> {
         Self { bytes: word.as_bytes(), prefix: first_eight_bytes(word.as_bytes()), prefix_mask: counts }
     }
 
-    /// Whether a word with these first bytes begins with it.
+    /// Returns whether a word with these first bytes starts with this one.
     #[inline]
     fn is_prefix_of(&self, word: &[u8], first: u64) -> bool {
         (self.prefix ^ first) & self.prefix_mask == 0 && word.starts_with(self.bytes)
@@ -43,10 +43,11 @@ fn first_eight_bytes(word: &[u8]) -> u64 {
     }
 }
 
-/// What texts say of the words of a question.
+/// Searches texts for the words of a query.
 pub(super) struct PhraseMatcher<'a> {
     query_words: &'a [PhraseWord<'a>],
-    /// How many words up to each of the question were said up to the word before, and are up to this one.
+    /// For each word of the query: the length of the run that ended with it at the previous word of the text, and at
+    /// this one.
     previous_runs: Vec<usize>,
     current_runs: Vec<usize>,
 }
@@ -60,8 +61,8 @@ impl<'a> PhraseMatcher<'a> {
         }
     }
 
-    /// The longest run of words of the question that a text says side by side, as a share of the question; 0 for a single
-    /// word, which says nothing that its score does not. The last word of a run may go on: 휴가 is said by 휴가는.
+    /// Returns the longest run of query words that occur side by side in a text, as a share of the query. A single word
+    /// gives 0, because its own score already counts it. The last word of a run may be a prefix: 휴가 matches 휴가는.
     pub(super) fn longest_phrase_share(&mut self, text: &[u8]) -> f32 {
         let Self { query_words: question, previous_runs: before, current_runs: now } = self;
         if question.len() < 2 {
@@ -69,7 +70,7 @@ impl<'a> PhraseMatcher<'a> {
         }
         let mut longest = 0;
         before.fill(0);
-        // Whether any word of the question was said last: most words of a text are none of them.
+        // Whether the previous word matched any word of the query. Most words of a text match none.
         let mut running = false;
         for_each_word(text, |word| {
             let first = first_eight_bytes(word);
@@ -97,12 +98,12 @@ impl<'a> PhraseMatcher<'a> {
     }
 }
 
-/// Gives the words of a text as they are compared.
+/// Calls `each` for every normalised word of a text.
 #[inline]
 fn for_each_word(text: &[u8], mut each: impl FnMut(&[u8])) {
     let (mut at, mut start) = (0, 0);
     let mut lower = Vec::new();
-    // ASCII and whole Korean syllables are compared as they stand, but for capitals.
+    // ASCII and whole Korean syllables are compared as they are, apart from capitals.
     if is_ascii_or_hangul(text) {
         let mut give = |word: &[u8], capitals: bool| {
             if word.is_empty() {
@@ -138,7 +139,7 @@ fn for_each_word(text: &[u8], mut each: impl FnMut(&[u8])) {
     lower.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).for_each(each);
 }
 
-/// Whether a text is of ASCII and whole Korean syllables alone.
+/// Returns whether a text consists of ASCII and whole Korean syllables.
 fn is_ascii_or_hangul(text: &[u8]) -> bool {
     let mut rest = text;
     loop {
@@ -151,7 +152,7 @@ fn is_ascii_or_hangul(text: &[u8]) -> bool {
     }
 }
 
-/// Whether three bytes are a whole Korean syllable.
+/// Returns whether three bytes encode a whole Korean syllable.
 #[inline]
 fn is_hangul_syllable_utf8(first: u8, second: u8, third: u8) -> bool {
     let low = |byte: u8| u32::from(byte & 0x3f);
@@ -159,7 +160,7 @@ fn is_hangul_syllable_utf8(first: u8, second: u8, third: u8) -> bool {
     first >> 4 == 0xe && ('가' as u32..='힣' as u32).contains(&code)
 }
 
-/// How much of the last heading above a passage was asked for.
+/// Returns how much of the last heading above a passage occurs in the query.
 pub(super) fn heading_overlap(asked: &HashSet<String>, title: &str) -> f32 {
     let heading = title.rsplit(" › ").next().unwrap_or(title);
     let (mut all, mut known) = (0_u32, 0_u32);
@@ -180,7 +181,7 @@ mod tests {
         let question_words = normalized_words(question);
         let asked: Vec<PhraseWord<'_>> = question_words.iter().map(|word| PhraseWord::new(word)).collect();
         let mut said = PhraseMatcher::new(&asked);
-        // The second text knows nothing of the first.
+        // The matcher keeps no state from one text to the next.
         for _ in 0..2 {
             let share = said.longest_phrase_share(text.as_bytes());
             assert!((share - expected).abs() < 1e-6, "{question} | {text}");

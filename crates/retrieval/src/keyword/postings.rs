@@ -1,32 +1,32 @@
-//! The list of a term: which slots hold it, and how often.
+//! The posting list of a term: which slots contain it, and how often.
 //!
-//! A list is cut into blocks of 64 slots. A slot is written as its distance from the one before, in as many bytes as the
-//! largest of the block needs; then a bit for each slot says whether it holds the term more than once, and how often
-//! follows as varints. A long list has a table before it that says with which slot each block ends and where, so that a
-//! slot can be looked up without reading all before it.
+//! A list is split into blocks of 64 slots. A slot is stored as its distance from the previous one, in as many bytes as
+//! the largest distance of the block needs. One bit for each slot then says whether it contains the term more than
+//! once; the counts follow as varints. A list of several blocks starts with a skip table: the last slot and the end
+//! offset of each block. A slot can then be looked up without reading everything before it.
 //!
 //! ```text
 //! last slot, end 2 × u32 for each block, if there is more than one
 //! for each block: width of distances and 8 if any count is above 1, u8 · distances · bits, counts if any is above 1
 //! ```
 
-/// So many slots make a block.
+/// The number of slots in a block.
 pub(super) const SLOTS_PER_BLOCK: usize = 64;
 const SKIP_ENTRY_BYTES: usize = 8;
-/// The mark in the head of a block some of whose slots hold the term more than once.
+/// The flag in the head of a block in which some slots contain the term more than once.
 const HAS_COUNTS_FLAG: u8 = 8;
 
-/// The list of one term, as bytes.
+/// The posting list of one term, as bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Postings<'a> {
     skip_table: &'a [u8],
     blocks: &'a [u8],
     document_frequency: usize,
-    /// How many slots there are: none of a list is beyond.
+    /// The number of slots in the segment. Slots in a list are below it.
     slot_count: u32,
 }
 
-/// Some slots of a list.
+/// The decoded slots of one block.
 pub(super) struct PostingsBlock {
     slots: [u32; SLOTS_PER_BLOCK],
     counts: [u32; SLOTS_PER_BLOCK],
@@ -39,25 +39,26 @@ impl PostingsBlock {
         Self { slots: [0; SLOTS_PER_BLOCK], counts: [1; SLOTS_PER_BLOCK], length: 0, has_counts: false }
     }
 
-    /// The slots, in order.
+    /// Returns the slots, in order.
     #[inline]
     pub(super) fn slots(&self) -> &[u32] {
         &self.slots[..self.length]
     }
 
-    /// How often each holds the term; `None` if all hold it once.
+    /// Returns how often each slot contains the term, or `None` if all contain it once.
     #[inline]
     pub(super) fn counts(&self) -> Option<&[u32]> {
         self.has_counts.then(|| &self.counts[..self.length])
     }
 
-    /// Reads so many slots from `next` on, and gives what follows. `None` if these are no slots below `slots`.
+    /// Decodes `length` slots, starting at `next`, and returns the bytes that follow. Returns `None` if the bytes are
+    /// not a valid block of slots below `slots`.
     #[inline]
     fn decode<'a>(&mut self, bytes: &'a [u8], length: usize, next: u32, slots: u32) -> Option<&'a [u8]> {
         let (head, rest) = bytes.split_first()?;
         let width = usize::from(head & !HAS_COUNTS_FLAG);
         let (distances, mut rest) = rest.split_at_checked(width * length)?;
-        // Wide enough for any sum, so that slots are in order and the last is the highest.
+        // Wide enough for any sum, so the slots stay in order and the last one is the highest.
         let mut after = u64::from(next);
         let mut put = |at: usize, distance: u32| {
             after += u64::from(distance) + 1;
@@ -100,14 +101,14 @@ impl PostingsBlock {
 }
 
 impl<'a> Postings<'a> {
-    /// The list in these bytes, of so many holders among so many slots.
+    /// Creates a view of these bytes: a list of `holders` postings in a segment of `slots` slots.
     pub(super) fn new(bytes: &'a [u8], holders: u32, slots: u32) -> Self {
         let holders = holders as usize;
         let (table, body) = bytes.split_at_checked(skip_table_bytes(holders)).unwrap_or((&[], &[]));
         Self { skip_table: table, blocks: body, document_frequency: holders, slot_count: slots }
     }
 
-    /// Gives the list block by block.
+    /// Calls `each` for every block of the list.
     #[inline]
     pub(super) fn for_each_block(&self, block: &mut PostingsBlock, mut each: impl FnMut(&PostingsBlock)) {
         let (mut rest, mut left, mut next) = (self.blocks, self.document_frequency, 0);
@@ -120,7 +121,7 @@ impl<'a> Postings<'a> {
         }
     }
 
-    /// Gives every slot, and how often it holds the term.
+    /// Calls `each` for every slot with its count.
     #[inline]
     pub(super) fn for_each_posting(&self, mut each: impl FnMut(u32, u32)) {
         self.for_each_block(&mut PostingsBlock::new(), |block| {
@@ -128,7 +129,8 @@ impl<'a> Postings<'a> {
         });
     }
 
-    /// Gives those of some slots, sorted, that hold the term: the place among them, and how often.
+    /// Calls `each` for those of the given slots, sorted, that contain the term, with the position in `slots` and the
+    /// count.
     pub(super) fn lookup_slots(&self, slots: &[u32], mut each: impl FnMut(usize, u32)) {
         let blocks = self.document_frequency.div_ceil(SLOTS_PER_BLOCK);
         let mut read = PostingsBlock::new();
@@ -165,9 +167,9 @@ impl<'a> Postings<'a> {
         }
     }
 
-    /// How many blocks from this one on end before a slot.
+    /// Returns how many blocks from this one on end before a slot.
     fn blocks_before_slot(&self, block: usize, blocks: usize, slot: u32) -> usize {
-        // Most often it is near, so steps double.
+        // The block is usually near, so this is a galloping search.
         let before = |at: usize| self.skip_entry(at).0 < slot;
         let mut step = 1;
         while block + step <= blocks && before(block + step - 1) {
@@ -185,7 +187,7 @@ impl<'a> Postings<'a> {
         low
     }
 
-    /// The last slot of a block, and where it ends.
+    /// Returns the last slot of a block and its end offset.
     fn skip_entry(&self, block: usize) -> (u32, u32) {
         let long = |at: usize| {
             let bytes = self.skip_table.get(at..at + 4).unwrap_or(&[0xff; 4]);
@@ -195,12 +197,12 @@ impl<'a> Postings<'a> {
     }
 }
 
-/// The bytes of the table of a list.
+/// Returns the size of the skip table of a list.
 fn skip_table_bytes(holders: usize) -> usize {
     if holders > SLOTS_PER_BLOCK { holders.div_ceil(SLOTS_PER_BLOCK) * SKIP_ENTRY_BYTES } else { 0 }
 }
 
-/// Writes a list of slots, sorted, with how often each holds the term.
+/// Writes a posting list: sorted slots with their counts.
 pub(super) fn write_postings(list: &[(u32, u32)], bytes: &mut Vec<u8>) {
     let start = bytes.len();
     bytes.resize(start + skip_table_bytes(list.len()), 0);

@@ -1,4 +1,4 @@
-//! What a question looks for: its own terms, words that mean the same, and articles asked for by number.
+//! Parses a query: its own terms, their synonyms, and the articles that it names by number.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -11,40 +11,40 @@ use super::segment::term_key;
 use super::stored_document::letters_and_digits;
 use super::{phrase, synonyms};
 
-/// No question is longer than this, in bytes; the rest is not looked at.
+/// A query is cut to this many bytes.
 const MAX_QUERY_BYTES: usize = 16 * 1024;
-/// The most terms of a question.
+/// The maximum number of terms in a query.
 const MAX_QUERY_TERMS: usize = 768;
-/// The most words of a question that are looked for side by side.
+/// The maximum number of words that are searched as a phrase.
 const MAX_PHRASE_WORDS: usize = 32;
 
-/// A term that is looked for.
+/// A term of a query.
 #[derive(Clone, Debug)]
 pub(crate) struct QueryTerm {
     pub(crate) key: Vec<u8>,
     pub(crate) layer: TermLayer,
     pub(crate) weight: f32,
-    /// For a word that was not asked: the keys of those it stands for.
+    /// For a synonym: the keys of the query terms that it stands for.
     pub(crate) synonym_of_keys: Vec<Vec<u8>>,
-    /// Whether it is part of the number of an article, which is never a slip for another word.
+    /// Whether it is part of an article number. Article numbers are not corrected as typos.
     pub(crate) is_article_number: bool,
 }
 
-/// A question as the index sees it.
+/// A parsed query.
 #[derive(Debug, Default)]
 pub(crate) struct KeywordQuery {
     pub(crate) terms: Vec<QueryTerm>,
     pub(crate) articles: Vec<ArticleNumber>,
-    /// The letters without spaces, to find the name of a document in.
+    /// The letters and digits without spaces, in which titles of documents are searched.
     pub(crate) letters_and_digits: String,
-    /// The words in their order.
+    /// The words, in order.
     pub(crate) words: Vec<String>,
-    /// The stems that were asked for.
+    /// The stems of the query, without synonyms.
     pub(crate) stems: HashSet<String>,
 }
 
 impl KeywordQuery {
-    /// Reads a question. Words that mean the same as asked ones weigh `meant`.
+    /// Parses a query. Synonyms get the weight `meant`.
     pub(crate) fn parse(text: &str, meant: f32) -> Self {
         let text = &text[..text.floor_char_boundary(MAX_QUERY_BYTES)];
         let mut query = Self {
@@ -96,7 +96,7 @@ impl KeywordQuery {
         }
     }
 
-    /// Looks for a term that stands for others, unless it was asked for or is looked for already.
+    /// Adds a synonym, unless it is already a term of the query.
     fn add_synonym(
         &mut self,
         places: &mut HashMap<Vec<u8>, usize>,

@@ -1,23 +1,23 @@
-//! The few numbers that decide how passages are ranked.
+//! The parameters of the ranking.
 
-/// How passages are ranked. The defaults were chosen on the development sets and are meant to stay.
+/// The parameters of the ranking. The defaults were tuned on the development sets and are not meant to be changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankingParameters {
-    /// How fast repeats of a term stop counting, in BM25.
+    /// How soon repetitions of a term stop counting, in BM25.
     pub k1: f32,
-    /// How much long passages are held back, in BM25.
+    /// How much long passages are penalised, in BM25.
     pub b: f32,
-    /// How much stems count beside pairs, which count 1.
+    /// The weight of the stem layer. The layer of syllable pairs has the weight 1.
     pub stem_layer_weight: f32,
-    /// How much a word that was not asked but means the same counts beside one that was.
+    /// The weight of a synonym beside a word of the query.
     pub synonym_weight: f32,
-    /// What is added when the passage is the article that was asked for by number: more than words and a heading give.
+    /// Added if the passage is the article that the query names by number. It exceeds what words and a heading give.
     pub article_number_boost: f32,
-    /// How much the likeliest meaning of a mistyped word counts beside a word that is right.
+    /// The weight of the likeliest correction of a typo beside a correct word.
     pub typo_weight: f32,
-    /// What is added at most when the passage says the words of the question side by side.
+    /// The maximum that is added if the passage contains the words of the query side by side.
     pub phrase_boost: f32,
-    /// What is added at most when the heading of the passage is what was asked.
+    /// The maximum that is added if the heading of the passage matches the query.
     pub heading_boost: f32,
 }
 

@@ -1,4 +1,4 @@
-//! Finds what fits a question best: BM25 in each layer, each layer scaled to its best passage, the two added.
+//! Keyword search over segments: BM25 in each layer, each layer scaled to its best passage, both added.
 
 use crate::retriever::DocumentFilter;
 use crate::text_analysis::TermLayer;
@@ -12,7 +12,7 @@ use super::ranking::RankingParameters;
 use super::segment::LAYER_COUNT;
 use super::typo_tolerance;
 
-/// Where a passage was found, and how well it fits.
+/// The position of a hit and its score.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeywordHit {
     pub(crate) score: f32,
@@ -20,14 +20,14 @@ pub(crate) struct KeywordHit {
     pub(crate) slot: usize,
 }
 
-/// So many terms that nothing holds are taken for slips; the rest are left.
+/// At most this many terms that occur in no passage are corrected as typos.
 const MAX_TYPO_TERMS: usize = 6;
-/// Only questions of so few stems are searched for slips: a longer one has enough words that are right.
+/// Typos are only corrected in queries with at most this many stems. A longer query has enough correct words.
 const MAX_STEMS_FOR_TYPO_TOLERANCE: usize = 8;
-/// So many likely meanings of a slip are looked for.
+/// The maximum number of corrections for one typo.
 const MAX_TYPO_CORRECTIONS: usize = 2;
 
-/// The best passages, best first; equal ones in the order of documents.
+/// Returns the best hits, best first. Equal scores are in the order of the documents.
 pub(crate) fn search(
     parts: &[LiveSegment],
     query: &KeywordQuery,
@@ -38,7 +38,7 @@ pub(crate) fn search(
     search_with_scorer(parts, query, ranking, filter, limit, |scoring, limit| scoring.top_slots(limit))
 }
 
-/// The same, with another way to find the slots with the highest scores.
+/// Like [`search`], with another function to find the slots with the highest scores.
 pub(super) fn search_with_scorer(
     parts: &[LiveSegment],
     query: &KeywordQuery,
@@ -62,7 +62,7 @@ pub(super) fn search_with_scorer(
     found
 }
 
-/// What BM25 needs to know of all that competes.
+/// The statistics that BM25 needs of all passages that are searched.
 struct CollectionStatistics {
     passage_count: usize,
     average_lengths: [f32; LAYER_COUNT],
@@ -89,8 +89,8 @@ impl CollectionStatistics {
     }
 }
 
-/// The terms to look for, with how much each weighs: those that fewest passages hold first, else in the order of the
-/// question.
+/// Returns the terms of a query with their weights. The terms with the lowest document frequency come first; equal ones
+/// are in the order of the query.
 fn weighted_query_terms(
     parts: &[LiveSegment],
     masks: &[SlotMask],
@@ -115,7 +115,7 @@ fn weighted_query_terms(
         let layer = wanted.layer;
         let mut weight = wanted.weight;
         if !wanted.synonym_of_keys.is_empty() {
-            // The more the documents themselves speak as the question does, the less it needs to be put otherwise.
+            // The more terms of the query the documents contain, the less the synonyms weigh.
             let said = wanted
                 .synonym_of_keys
                 .iter()
@@ -139,14 +139,14 @@ fn weighted_query_terms(
     terms.into_iter().map(|(_, term)| term).collect()
 }
 
-/// Where a term is in each part.
+/// The number of a term in each segment, `None` where the segment does not contain it.
 pub(super) type SegmentTermNumbers = Vec<Option<usize>>;
 
 fn find_in_segments(parts: &[LiveSegment], key: &[u8]) -> SegmentTermNumbers {
     parts.iter().map(|part| part.segment.find_term(key)).collect()
 }
 
-/// How many of the passages that compete hold a term.
+/// Returns how many of the searched passages contain a term.
 fn document_frequency(parts: &[LiveSegment], masks: &[SlotMask], places: &SegmentTermNumbers) -> u32 {
     let mut holders = 0;
     for ((part, mask), place) in parts.iter().zip(masks).zip(places) {
@@ -161,7 +161,8 @@ fn document_frequency(parts: &[LiveSegment], masks: &[SlotMask], places: &Segmen
     holders
 }
 
-/// The likeliest terms one slip away from a term that nothing holds: those most passages hold.
+/// Returns the likeliest corrections of a term that occurs nowhere: the terms one edit away with the highest document
+/// frequency.
 fn typo_corrections(parts: &[LiveSegment], masks: &[SlotMask], key: &[u8]) -> Vec<(SegmentTermNumbers, u32)> {
     let Some((layer, term)) = key.split_first() else { return Vec::new() };
     let mut found: Vec<(SegmentTermNumbers, u32)> = Vec::new();
@@ -182,8 +183,8 @@ fn typo_corrections(parts: &[LiveSegment], masks: &[SlotMask], key: &[u8]) -> Ve
     found
 }
 
-/// What is added for the articles that were asked for by number, in the document that was named, if one was: slots, over
-/// all parts, sorted.
+/// Returns the boosts for articles that the query names by number: slots over all segments, sorted. If the query names
+/// a document, only its articles are boosted.
 fn article_boosts(
     parts: &[LiveSegment],
     query: &KeywordQuery,
@@ -221,7 +222,7 @@ fn article_boosts(
     lifted
 }
 
-/// The best so many of the slots that were found, best first; equal ones in the order of documents.
+/// Returns the best `limit` slots as hits, best first. Equal scores are in the order of the documents.
 fn top_hits_in_order(parts: &[LiveSegment], mut found: Vec<(f32, usize)>, limit: usize) -> Vec<KeywordHit> {
     let mut starts = vec![0];
     for part in parts {
@@ -253,13 +254,13 @@ fn top_hits_in_order(parts: &[LiveSegment], mut found: Vec<(f32, usize)>, limit:
         .collect()
 }
 
-/// Sums of scores differ by less than this from what they should be.
+/// Rounding changes a sum of scores by less than this.
 const ABSOLUTE_ROUNDING_TOLERANCE: f32 = 1e-4;
-/// So many of the best are looked at again, for what single words do not show.
+/// The number of best hits that are checked for phrases and headings.
 const MAX_RESCORED_HITS: usize = 20;
 
-/// Lifts passages that say the words of the question side by side, and those whose heading is what was asked. Those that
-/// cannot come among the best `limit` that way are left as they are.
+/// Boosts passages that contain the words of the query side by side, and those whose heading matches the query.
+/// Passages that cannot reach the best `limit` that way keep their score.
 fn boost_phrases_and_headings(
     parts: &[LiveSegment],
     query: &KeywordQuery,
@@ -276,7 +277,8 @@ fn boost_phrases_and_headings(
         query.words.iter().map(|word| phrase::PhraseWord::new(word)).collect();
     let mut said = phrase::PhraseMatcher::new(&words);
     let at = |found: &KeywordHit| parts[found.segment].document_at_slot(found.slot);
-    // What a passage has at least, by its score and its heading: whoever stays below the last that is wanted is left out.
+    // A lower bound for each score, from the score and the heading. Passages that cannot exceed the last one are
+    // skipped.
     let mut sure: Vec<f32> = found.iter().map(|found| found.score).collect();
     let mut bar = score_threshold(&sure, limit);
     let mut headed = vec![None; count];
@@ -301,11 +303,11 @@ fn boost_phrases_and_headings(
                 ranking.phrase_boost * said.longest_phrase_share(text) + ranking.heading_boost * headed;
         }
     }
-    // The sort is stable: equals stay in the order of documents.
+    // The sort is stable: equal scores stay in the order of the documents.
     found.sort_by(|left, right| right.score.total_cmp(&left.score));
 }
 
-/// What the last of the best so many has, or a little less: sums are not exact. Nothing where there are fewer.
+/// Returns the lowest of the best `limit` scores, less the rounding tolerance, or `f32::MIN` if there are fewer.
 fn score_threshold(scores: &[f32], limit: usize) -> f32 {
     let mut scores = scores.to_vec();
     scores.sort_unstable_by(|left, right| right.total_cmp(left));

@@ -1,8 +1,8 @@
-//! An immutable piece of the index: for each term, which passages hold it and how often.
+//! An immutable segment of the index: for each term, which passages contain it and how often.
 //!
-//! A segment is one run of bytes that can be kept in memory, written to a file and mapped back. It holds no texts: its
-//! slots are the passages of the documents it lists, in order, and whoever keeps it keeps those. It is checksummed when
-//! it is saved alone; a file with more in it has a checksum of its own.
+//! A segment is one byte string that can be kept in memory, written to a file and memory-mapped. It holds no texts: its
+//! slots are the passages of the documents it lists, in order, and the owner stores those. A segment that is saved
+//! alone has a checksum. A file that contains more than a segment has a checksum of its own.
 //!
 //! ```text
 //! magic 8 · checksum 8 · seed u64 · slots, terms, places, bytes of documents, of terms, of postings 6 × u32
@@ -26,31 +26,31 @@ use super::stored_document::StoredDocument;
 
 const MAGIC: &[u8; 8] = b"DORANKW3";
 const HEADER_BYTES: usize = 48;
-/// The layers whose lengths are kept.
+/// The number of term layers: syllable pairs and stems.
 pub(super) const LAYER_COUNT: usize = 2;
 
-/// A document as a segment lists it.
+/// The entry of a document in a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentDocument {
-    /// Its name.
+    /// Its identifier.
     pub id: DocumentId,
     /// Its version.
     pub version: String,
-    /// How many passages it has: so many slots are its.
+    /// The number of its passages, each of which has one slot.
     pub passages: u32,
 }
 
-/// An immutable piece of the index over the passages of some documents.
+/// An immutable segment of the index over the passages of some documents.
 pub struct Segment {
     bytes: Box<dyn AsRef<[u8]> + Send + Sync>,
     documents: Vec<SegmentDocument>,
-    /// The first slot of each document, and one past the last.
+    /// The first slot of each document, and the total number of slots at the end.
     first_slots: Vec<u32>,
     seed: u64,
     slot_count: usize,
     term_count: usize,
     hash_table_len: usize,
-    /// Where each part begins.
+    /// The byte offsets of the sections.
     lengths_offset: usize,
     term_ends_offset: usize,
     posting_ends_offset: usize,
@@ -60,12 +60,12 @@ pub struct Segment {
     term_bytes_offset: usize,
     postings_offset: usize,
     total_lengths: [u64; LAYER_COUNT],
-    /// The least length of a passage.
+    /// The shortest passage length in each layer.
     min_lengths: [u32; LAYER_COUNT],
 }
 
 impl Segment {
-    /// Makes a segment of documents with their passages.
+    /// Builds a segment from documents and their passages.
     pub fn build<'a>(documents: impl IntoIterator<Item = (SegmentDocument, &'a [Passage])>) -> Self {
         let mut gather = SegmentBuilder::default();
         for (document, passages) in documents {
@@ -77,7 +77,7 @@ impl Segment {
         gather.finish()
     }
 
-    /// Makes a segment of documents that are held.
+    /// Builds a segment from stored documents.
     pub(crate) fn from_stored_documents<'a>(all: impl IntoIterator<Item = &'a StoredDocument>) -> Self {
         let mut gather = SegmentBuilder::default();
         for held in all {
@@ -90,7 +90,7 @@ impl Segment {
         gather.finish()
     }
 
-    /// Joins segments, leaving out the documents for which `keep` (segment, document) is false.
+    /// Merges segments. Documents for which `keep(segment, document)` is false are left out.
     pub fn merge(segments: &[&Segment], keep: impl Fn(usize, usize) -> bool) -> Self {
         const REMOVED_SLOT: u32 = u32::MAX;
         let mut documents = Vec::new();
@@ -109,7 +109,7 @@ impl Segment {
             }
             moved.push(slots);
         }
-        // Where each term of the new segment is in each of the old ones.
+        // The number of each new term in each of the old segments.
         let mut words = ByteStringInterner::with_seed(segments.first().map_or(0, |first| first.seed));
         let mut places: Vec<u32> = Vec::new();
         for (number, segment) in segments.iter().enumerate() {
@@ -142,7 +142,7 @@ impl Segment {
         })
     }
 
-    /// Reads a segment that was saved, checking every byte.
+    /// Opens a saved segment and verifies its checksum.
     pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, RetrieveError> {
         let all = bytes.as_ref();
         if all.len() >= HEADER_BYTES && all[..8] == MAGIC[..] && checksum(&all[16..])[..] != all[8..16] {
@@ -151,7 +151,7 @@ impl Segment {
         Self::open_checked(bytes)
     }
 
-    /// Reads a segment whose bytes were checked by whoever keeps them.
+    /// Opens a segment whose bytes the caller has verified.
     pub(crate) fn open_checked(
         bytes: impl AsRef<[u8]> + Send + Sync + 'static,
     ) -> Result<Self, RetrieveError> {
@@ -162,7 +162,7 @@ impl Segment {
         Self::parse(Box::new(bytes), None).ok_or_else(|| stale_segment_error("contradicts itself"))
     }
 
-    /// The bytes to save, with a checksum.
+    /// Returns the bytes to save, with a checksum.
     pub fn to_checksummed_bytes(&self) -> Vec<u8> {
         let mut bytes = self.bytes().to_vec();
         let sum = checksum(&bytes[16..]);
@@ -170,12 +170,12 @@ impl Segment {
         bytes
     }
 
-    /// The bytes for whoever checks them himself.
+    /// Returns the bytes without a checksum, for a caller that adds its own.
     pub(crate) fn bytes(&self) -> &[u8] {
         (*self.bytes).as_ref()
     }
 
-    /// The same, with the same bytes elsewhere.
+    /// Returns the same segment over an identical copy of its bytes, such as a mapped file.
     pub(crate) fn with_bytes_at(self, bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         if bytes.as_ref().len() == self.bytes().len() {
             Self { bytes: Box::new(bytes), ..self }
@@ -184,50 +184,50 @@ impl Segment {
         }
     }
 
-    /// The documents whose passages it covers.
+    /// Returns the documents whose passages it covers.
     pub fn documents(&self) -> &[SegmentDocument] {
         &self.documents
     }
 
-    /// How many passages it covers, removed ones included.
+    /// Returns the number of passages it covers, including removed ones.
     pub fn slot_count(&self) -> usize {
         self.slot_count
     }
 
-    /// The slots of a document.
+    /// Returns the slots of a document.
     pub(crate) fn slots_of_document(&self, document: usize) -> std::ops::Range<usize> {
         self.first_slots[document] as usize..self.first_slots[document + 1] as usize
     }
 
-    /// The document a slot belongs to.
+    /// Returns the document that a slot belongs to.
     pub(crate) fn document_of_slot(&self, slot: usize) -> usize {
         self.first_slots.partition_point(|first| *first as usize <= slot) - 1
     }
 
-    /// How many terms of each layer the passage in a slot has.
+    /// Returns the number of terms in each layer of the passage in a slot.
     pub(super) fn lengths_of_slot(&self, slot: u32) -> [u32; LAYER_COUNT] {
         let at = self.lengths_offset + slot as usize * 4 * LAYER_COUNT;
         [self.read_u32(at), self.read_u32(at + 4)]
     }
 
-    /// The lengths of every slot, one for each layer, as bytes of u32.
+    /// Returns the lengths of every slot, one for each layer, as little-endian u32 bytes.
     pub(super) fn lengths(&self) -> &[[[u8; 4]; LAYER_COUNT]] {
         let bytes =
             &self.bytes()[self.lengths_offset..self.lengths_offset + self.slot_count * 4 * LAYER_COUNT];
         bytes.as_chunks::<4>().0.as_chunks::<LAYER_COUNT>().0
     }
 
-    /// The lengths of all slots together, removed ones included.
+    /// Returns the sum of the lengths of all slots, including removed ones.
     pub(super) fn total_lengths(&self) -> [u64; LAYER_COUNT] {
         self.total_lengths
     }
 
-    /// The least length of any slot, for each layer.
+    /// Returns the shortest length of any slot, for each layer.
     pub(super) fn min_lengths(&self) -> [u32; LAYER_COUNT] {
         self.min_lengths
     }
 
-    /// The number of a term, if any passage holds it.
+    /// Returns the number of a term, if any passage contains it.
     pub(super) fn find_term(&self, term: &[u8]) -> Option<usize> {
         let all = self.bytes();
         let long = |at: usize| all[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
@@ -246,17 +246,17 @@ impl Segment {
             .map(|number| number as usize)
     }
 
-    /// How many passages hold a term, removed ones included.
+    /// Returns how many passages contain a term, including removed ones.
     pub(super) fn document_frequency(&self, term: usize) -> u32 {
         self.read_u32(self.document_frequencies_offset + term * 4)
     }
 
-    /// How often a passage holds a term at most; 255 stands for more.
+    /// Returns the highest count of a term in one passage; 255 means 255 or more.
     pub(super) fn max_term_count(&self, term: usize) -> u8 {
         self.bytes()[self.max_term_counts_offset + term]
     }
 
-    /// The slots that hold a term.
+    /// Returns the posting list of a term.
     #[inline]
     pub(super) fn postings(&self, term: usize) -> Postings<'_> {
         let (start, end) = self.range_from_ends(self.posting_ends_offset, term);
@@ -265,7 +265,7 @@ impl Segment {
         Postings::new(bytes, self.document_frequency(term), self.slot_count as u32)
     }
 
-    /// Gives every slot that holds a term, and how often.
+    /// Calls `each` for every slot that contains a term, with the count.
     #[inline]
     pub(super) fn for_each_posting(&self, term: usize, each: impl FnMut(u32, u32)) {
         self.postings(term).for_each_posting(each);
@@ -276,7 +276,7 @@ impl Segment {
         self.bytes().get(self.term_bytes_offset + start..self.term_bytes_offset + end).unwrap_or_default()
     }
 
-    /// From where to where a table of ends says that an item reaches.
+    /// Returns the byte range of an item from a table of end offsets.
     fn range_from_ends(&self, ends: usize, at: usize) -> (usize, usize) {
         let start = at.checked_sub(1).map_or(0, |before| self.read_u32(ends + before * 4));
         (start as usize, self.read_u32(ends + at * 4) as usize)
@@ -287,7 +287,7 @@ impl Segment {
         u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
     }
 
-    /// Reads a segment; its documents too, unless they are known.
+    /// Parses a segment. The list of documents is parsed too, unless the caller passes it.
     fn parse(
         bytes: Box<dyn AsRef<[u8]> + Send + Sync>,
         documents: Option<Vec<SegmentDocument>>,
@@ -349,7 +349,7 @@ impl Segment {
         })
     }
 
-    /// Writes a segment. `list` gives the slots that hold a term, sorted, and how often.
+    /// Writes a segment. `list` returns the slots that contain a term, sorted, with their counts.
     pub(super) fn write(
         documents: Vec<SegmentDocument>,
         lengths: &[[u32; LAYER_COUNT]],
@@ -408,7 +408,7 @@ impl fmt::Debug for Segment {
     }
 }
 
-/// The key of a term in the dictionary: its layer, then its letters.
+/// Writes the key of a term in the dictionary: its layer, then its letters.
 pub(super) fn write_term_key(layer: TermLayer, term: &str, key: &mut Vec<u8>) {
     key.clear();
     key.push(match layer {
@@ -418,7 +418,7 @@ pub(super) fn write_term_key(layer: TermLayer, term: &str, key: &mut Vec<u8>) {
     key.extend_from_slice(term.as_bytes());
 }
 
-/// The key of a term, alone.
+/// Returns the key of a term as a new byte string.
 pub(super) fn term_key(layer: TermLayer, term: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(term.len() + 1);
     write_term_key(layer, term, &mut bytes);

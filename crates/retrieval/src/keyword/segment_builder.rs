@@ -1,4 +1,4 @@
-//! Gathers the terms of passages, slot after slot, for a segment.
+//! Collects the terms of passages, slot by slot, and builds a segment.
 
 use crate::passage::ArticleNumber;
 
@@ -6,7 +6,7 @@ use super::article_numbers;
 use super::segment::{LAYER_COUNT, Segment, SegmentDocument};
 use super::term_interner::{TermCounter, TermInterner};
 
-/// The terms of passages.
+/// Collects the terms of passages for one segment.
 pub(super) struct SegmentBuilder {
     documents: Vec<SegmentDocument>,
     lengths: Vec<[u32; LAYER_COUNT]>,
@@ -15,20 +15,20 @@ pub(super) struct SegmentBuilder {
     heading: CachedHeadingTerms,
 }
 
-/// The terms of slots by their numbers in the memory.
+/// The terms of slots, by their numbers in the [`TermInterner`].
 #[derive(Default)]
 struct SlotTermCounts {
-    /// Those that any slot holds, in the order they came.
+    /// The terms that any slot contains, in the order in which they were seen first.
     distinct_terms: Vec<u32>,
-    /// The terms of each slot, each once, and how often.
+    /// The terms of each slot, each once, with their counts.
     counts: Vec<(u32, u32)>,
-    /// Where the terms of each slot end.
+    /// The end of each slot's terms in `counts`.
     ends: Vec<usize>,
-    /// Where the terms of the slot at hand start.
+    /// The start of the current slot's terms in `counts`.
     start: u32,
 }
 
-/// The terms of a heading, remembered while the passages below it come by.
+/// The terms of a heading, reused for all passages below it.
 #[derive(Default)]
 struct CachedHeadingTerms {
     text: String,
@@ -49,7 +49,7 @@ impl Default for SegmentBuilder {
 }
 
 impl SegmentBuilder {
-    /// Takes in the next passage.
+    /// Adds the next passage.
     pub(super) fn add_passage(&mut self, title: &str, text: &str, article: Option<ArticleNumber>) {
         let (memory, tally) = (&mut self.interner, &mut self.term_counts);
         tally.start = tally.counts.len() as u32;
@@ -66,23 +66,23 @@ impl SegmentBuilder {
         memory.for_each_term(text, |states, term| tally.count(states, term, &mut lengths));
         if let Some(number) = article.or(self.heading.article) {
             let term = memory.intern_key(&article_numbers::article_term_key(number));
-            // Articles belong to no layer and lengthen none.
+            // Article numbers belong to no layer and do not count towards a length.
             tally.count(&mut memory.counters, term << 1, &mut [0; LAYER_COUNT]);
         }
         self.lengths.push(lengths);
         tally.ends.push(tally.counts.len());
     }
 
-    /// The passages since the last document were those of this one.
+    /// Ends a document. The passages added since the previous document belong to it.
     pub(super) fn end_document(&mut self, document: SegmentDocument) {
         self.documents.push(document);
     }
 
-    /// The segment of all that came.
+    /// Builds the segment.
     pub(super) fn finish(self) -> Segment {
         let Self { documents, lengths, interner: mut memory, term_counts: tally, .. } = self;
         let SlotTermCounts { distinct_terms: used, counts, ends, .. } = tally;
-        // From here on a state says where the next slot of a term goes.
+        // From here on the counter of a term holds the position of its next posting.
         let mut starts = Vec::with_capacity(used.len() + 1);
         let mut start = 0;
         for term in &used {

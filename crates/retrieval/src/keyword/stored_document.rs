@@ -1,4 +1,4 @@
-//! A document with its passages, as small as it can be kept: the words of a passage are those of the document.
+//! A document with its passages in a compact form: passages share the text of the document.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::text_analysis::normalization::{is_letter_or_digit, normalize};
 
 use super::SegmentDocument;
 
-/// Bytes that somebody keeps, such as a mapped file.
+/// Shared bytes, such as those of a mapped file.
 pub(crate) type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 /// A document with its passages.
@@ -25,39 +25,40 @@ pub(crate) struct StoredDocument {
 
 #[derive(Debug)]
 struct StoredDocumentMetadata {
-    /// Without its text.
+    /// The metadata. Its `text` is empty.
     document: Document,
-    /// The title as a question would name it.
+    /// The title in the normalised form in which queries are compared with it.
     normalized_title: String,
     passages: Vec<StoredPassage>,
 }
 
-/// A passage less what its document says.
+/// A passage without what its document already stores.
 #[derive(Debug)]
 enum StoredPassage {
-    /// Its words stand in the document, and it is named after where.
+    /// The text is a range of the document, and the identifier follows from that range.
     InDocument { title: Arc<str>, range: Range<u32>, page: Option<u32>, article: Option<ArticleNumber> },
-    /// Any other.
+    /// Any other passage, stored whole.
     Standalone(Box<Passage>),
 }
 
 #[derive(Clone)]
 enum StoredText {
     Owned(Arc<str>),
-    /// In what somebody keeps; known to be text.
+    /// A range of shared bytes that is known to be UTF-8.
     Shared(SharedBytes, Range<usize>),
 }
 
-/// A document as it is written down, without its text.
+/// The serialised form of a document without its text.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct StoredDocumentRecord<'a> {
     document: Cow<'a, Document>,
-    /// The bytes of its text.
+    /// The length of its text in bytes.
     pub(crate) length: usize,
     passages: Vec<StoredPassageRecord<'a>>,
 }
 
-/// A passage as it is written down. One without a title has that of the one before it, the first that of the document.
+/// The serialised form of a passage. A missing title means that of the previous passage, or for the first that of the
+/// document.
 #[derive(Default, Serialize, Deserialize)]
 struct StoredPassageRecord<'a> {
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +96,7 @@ impl StoredDocument {
         }
     }
 
-    /// Documents of different names: of two with the same name the later.
+    /// Converts documents. Of two with the same identifier the later one is kept.
     pub(crate) fn latest_by_id(documents: &[(Document, Vec<Passage>)]) -> Vec<Arc<Self>> {
         let mut held: Vec<Arc<Self>> = Vec::with_capacity(documents.len());
         let mut places: HashMap<&DocumentId, usize> = HashMap::with_capacity(documents.len());
@@ -112,12 +113,12 @@ impl StoredDocument {
         held
     }
 
-    /// The same with its text elsewhere: the bytes there are those of the text.
+    /// Returns the same document with its text in other bytes, which must be equal.
     pub(crate) fn with_text_at(&self, kept: SharedBytes, range: Range<usize>) -> Self {
         Self { metadata: Arc::clone(&self.metadata), text: StoredText::Shared(kept, range) }
     }
 
-    /// Reads what [`line`](Self::line) wrote. `None` if the bytes are no text.
+    /// Reads what [`to_record`](Self::to_record) returned. Returns `None` if the bytes are not UTF-8.
     pub(crate) fn from_record(
         line: StoredDocumentRecord<'_>,
         kept: SharedBytes,
@@ -144,7 +145,7 @@ impl StoredDocument {
         })
     }
 
-    /// How it is written down, less its text.
+    /// Returns the serialised form without the text.
     pub(crate) fn to_record(&self) -> StoredDocumentRecord<'_> {
         let StoredDocumentMetadata { document, passages, .. } = &*self.metadata;
         let mut above = document.title.as_str();
@@ -171,23 +172,23 @@ impl StoredDocument {
         }
     }
 
-    /// How a segment lists it.
+    /// Returns the entry for the list of a segment.
     pub(crate) fn to_segment_document(&self) -> SegmentDocument {
         let Document { id, version, .. } = &self.metadata.document;
         SegmentDocument { id: id.clone(), version: version.clone(), passages: self.len() as u32 }
     }
 
-    /// What is known of the document, without its text.
+    /// Returns the document without its text.
     pub(crate) fn metadata(&self) -> &Document {
         &self.metadata.document
     }
 
-    /// The title as a question would name it.
+    /// Returns the title in the normalised form in which queries are compared with it.
     pub(crate) fn normalized_title(&self) -> &str {
         &self.metadata.normalized_title
     }
 
-    /// The whole document.
+    /// Returns the whole document.
     pub(crate) fn to_document(&self) -> Document {
         Document {
             text: String::from_utf8_lossy(self.text_bytes()).into_owned(),
@@ -195,7 +196,7 @@ impl StoredDocument {
         }
     }
 
-    /// The bytes of its text.
+    /// Returns the bytes of its text.
     pub(crate) fn text_bytes(&self) -> &[u8] {
         match &self.text {
             StoredText::Owned(text) => text.as_bytes(),
@@ -203,12 +204,12 @@ impl StoredDocument {
         }
     }
 
-    /// How many passages it has.
+    /// Returns the number of passages.
     pub(crate) fn len(&self) -> usize {
         self.metadata.passages.len()
     }
 
-    /// The title and the words of a passage, and the article its source knew it to be.
+    /// Returns the title and the text of a passage, and its article if the source had one.
     pub(crate) fn passage_title_and_text(&self, at: usize) -> Option<(&str, &str, Option<ArticleNumber>)> {
         Some(match self.metadata.passages.get(at)? {
             StoredPassage::Standalone(passage) => (&passage.title, &passage.text, passage.article),
@@ -223,7 +224,7 @@ impl StoredDocument {
         })
     }
 
-    /// The title of a passage, and the bytes of its words.
+    /// Returns the title of a passage and the bytes of its text.
     pub(crate) fn passage_title_and_bytes(&self, at: usize) -> Option<(&str, &[u8])> {
         Some(match self.metadata.passages.get(at)? {
             StoredPassage::Standalone(passage) => (&passage.title, passage.text.as_bytes()),
@@ -233,7 +234,7 @@ impl StoredDocument {
         })
     }
 
-    /// A passage.
+    /// Returns a passage by its position.
     pub(crate) fn passage(&self, at: usize) -> Option<Passage> {
         let (title, range, page) = match self.metadata.passages.get(at)? {
             StoredPassage::Standalone(passage) => return Some((**passage).clone()),
@@ -254,7 +255,7 @@ impl StoredDocument {
         })
     }
 
-    /// All passages, in order.
+    /// Returns all passages in order.
     pub(crate) fn passages(&self) -> impl Iterator<Item = Passage> {
         (0..self.len()).filter_map(|at| self.passage(at))
     }
@@ -267,7 +268,7 @@ impl StoredDocumentMetadata {
 }
 
 impl StoredPassage {
-    /// Passages in a row with one title share it.
+    /// Consecutive passages with the same title share it.
     fn from_passage(passage: &Passage, document: &Document, above: &mut Arc<str>) -> Self {
         let range = u32::try_from(passage.range.start)
             .and_then(|start| u32::try_from(passage.range.end).map(|end| start..end));
@@ -298,7 +299,7 @@ impl fmt::Debug for StoredText {
     }
 }
 
-/// The letters and digits of a text, as they are compared, without what stands between them.
+/// Returns the normalised letters and digits of a text, without anything between them.
 pub(crate) fn letters_and_digits(text: &str) -> String {
     normalize(text).iter().map(|letter| letter.char).filter(|char| is_letter_or_digit(*char)).collect()
 }

@@ -1,6 +1,7 @@
-//! Everyday words and what laws, contracts and offices call the same thing: 월급 is 임금, 그만두다 is 퇴직.
+//! Synonyms: everyday words and the terms that laws, contracts and offices use for them, such as 월급 and 임금, or 그만두다
+//! and 퇴직.
 //!
-//! The table `synonyms.tsv` is written by hand, one meaning a line: words of the street, a tab, words of the page.
+//! The table `synonyms.tsv` is written by hand, one meaning a line: everyday words, a tab, formal terms.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,11 +12,11 @@ static SYNONYM_TABLE_TSV: &str = include_str!("synonyms.tsv");
 static SYNONYMS: LazyLock<SynonymTable> = LazyLock::new(SynonymTable::parse);
 
 struct SynonymTable {
-    /// By the first stem of what is said: the stems that must follow, and what is meant.
+    /// By the first stem of an everyday phrase: the stems that must follow it, and the formal terms.
     by_first_stem: HashMap<String, Vec<(Vec<String>, Vec<String>)>>,
 }
 
-/// What is meant by a question with these stems: a word of the page, and the stems of the question that mean it.
+/// Returns the formal terms for a query with these stems, each with the stems of the query that it stands for.
 pub(super) fn find_synonyms(stems: &[String]) -> Vec<(String, Vec<String>)> {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     for (at, stem) in stems.iter().enumerate() {

@@ -1,7 +1,8 @@
-//! The terms of words as numbers, remembered from one batch of passages to the next.
+//! Assigns numbers to terms and caches the terms of words from one batch of passages to the next.
 //!
-//! What stands between two spaces is cut without regard to what stands around it, so its terms are made once and found
-//! again by its bytes. Whoever makes segments borrows a memory and gives it back; there are no more than processors.
+//! The text between two spaces is analysed without regard to its surroundings, so its terms are computed once and found
+//! again by its bytes. A segment builder acquires an interner and releases it. At most one idle
+//! interner for each processor is kept.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -13,23 +14,24 @@ use crate::text_analysis::{self, TermLayer};
 
 use super::segment::write_term_key;
 
-/// So many words are remembered; the next one makes room by forgetting all.
+/// The maximum number of cached words. When it is reached the cache is cleared. Tests use small values here and below,
+/// so that a short text already causes both kinds of reset.
 const MAX_CACHED_WORDS: usize = if cfg!(test) { 64 } else { 3 << 16 };
-/// A memory with more terms than this starts anew with the next batch.
+/// An interner with more terms than this is cleared when it is released.
 const MAX_INTERNED_TERMS: usize = if cfg!(test) { 256 } else { 1 << 19 };
 
 static IDLE_INTERNERS: Mutex<Vec<TermInterner>> = Mutex::new(Vec::new());
 
-/// Terms by number, and the terms of words that were read before.
+/// Terms by number, and a cache of the terms of words.
 pub(super) struct TermInterner {
     /// The keys of the terms.
     pub(super) terms: ByteStringInterner,
-    /// A number for each term that whoever has the memory counts with. All are zero when it is given back.
+    /// One counter for each term, for the segment builder. All are zero when the interner is released.
     pub(super) counters: Vec<TermCounter>,
     short_words: ShortWordCache,
     letters: Vec<NormalizedChar>,
     scratch: Vec<u8>,
-    /// The words of the text at hand, and their terms.
+    /// The words of the current text and their terms.
     word_spans: Vec<WordSpan>,
     pending_terms: Vec<u32>,
 }
@@ -41,17 +43,17 @@ struct WordSpan {
     range: Range<usize>,
 }
 
-/// What is counted of a term.
+/// What a segment builder counts for a term.
 #[derive(Clone, Copy, Default)]
 pub(super) struct TermCounter {
-    /// Where it was counted last, and one.
+    /// The index of its last count plus one, or zero.
     pub(super) last_count_index_plus_one: u32,
-    /// How many slots hold it.
+    /// The number of slots that contain it.
     pub(super) document_frequency: u32,
 }
 
 impl TermInterner {
-    /// One that nobody uses, or a new one.
+    /// Returns an idle interner, or a new one.
     pub(super) fn acquire_idle() -> Self {
         let idle = IDLE_INTERNERS.lock().unwrap_or_else(PoisonError::into_inner).pop();
         idle.unwrap_or_else(|| Self {
@@ -65,7 +67,7 @@ impl TermInterner {
         })
     }
 
-    /// Keeps it for whoever comes next.
+    /// Returns the interner to the pool.
     pub(super) fn release(mut self) {
         if self.terms.len() > MAX_INTERNED_TERMS {
             self.terms = ByteStringInterner::default();
@@ -79,17 +81,17 @@ impl TermInterner {
         }
     }
 
-    /// The number of a key that is no word.
+    /// Returns the number of a key that is not a word.
     pub(super) fn intern_key(&mut self, key: &[u8]) -> u32 {
         let (number, _) = self.terms.intern(key);
         self.grow_counters();
         number
     }
 
-    /// Gives the terms of a text: twice the number of each, and one more in the layer of stems.
+    /// Calls `each` for the terms of a text: twice the number of each term, plus one in the stem layer.
     ///
-    /// First all words are marked and the places looked at where they may be known, so that the memory of the machine is
-    /// asked for many at a time and not for one after another.
+    /// All words are found and their cache slots touched first, so that the processor loads many cache lines at a time
+    /// instead of one after another.
     #[inline]
     pub(super) fn for_each_term(&mut self, text: &str, mut each: impl FnMut(&mut [TermCounter], u32)) {
         let bytes = &text.as_bytes()[..text.floor_char_boundary(MAX_TEXT_BYTES)];
@@ -118,7 +120,7 @@ impl TermInterner {
         (self.word_spans, self.pending_terms) = (marked, all);
     }
 
-    /// Cuts a word, and remembers it if it is short.
+    /// Analyses a word, and caches the result if the word is short.
     #[cold]
     fn analyze_word(&mut self, word: &[u8], short: Option<ShortWordKey>) -> Range<usize> {
         if self.short_words.count >= MAX_CACHED_WORDS {
@@ -126,7 +128,7 @@ impl TermInterner {
         }
         let start = self.short_words.cached_terms_end;
         self.short_words.terms.truncate(start);
-        // Spaces and marks are bytes of their own, so what lies between them is text.
+        // Spaces and punctuation are single bytes, so what lies between them is valid UTF-8.
         normalize_into(std::str::from_utf8(word).unwrap_or_default(), &mut self.letters);
         let (terms, scratch) = (&mut self.terms, &mut self.scratch);
         let mut number = |layer: TermLayer, term: &str, _| {
@@ -135,7 +137,7 @@ impl TermInterner {
         };
         text_analysis::script_runs(&self.letters).for_each(|run| run.for_each_term(&mut number));
         let found = start..self.short_words.terms.len();
-        // Those of a word that is not kept lie there until the next new word.
+        // The terms of an uncached word stay here until the next new word.
         if let Some(short) = short {
             self.short_words.insert(short, word.len(), found.clone());
         }
@@ -148,7 +150,8 @@ impl TermInterner {
     }
 }
 
-/// A word without the marks around it; `None` if nothing is left. Other scripts have marks too: those are left to the cut.
+/// Removes ASCII punctuation around a word. Returns `None` if nothing is left. Punctuation of other scripts is left to
+/// the analyser.
 #[inline]
 fn trim_ascii_punctuation(word: &[u8]) -> Option<&[u8]> {
     let is_mark = |byte: &u8| byte.is_ascii() && !byte.is_ascii_alphanumeric();
@@ -157,7 +160,7 @@ fn trim_ascii_punctuation(word: &[u8]) -> Option<&[u8]> {
     Some(&word[start..=end])
 }
 
-/// The bytes of a short word: with its length they tell it from every other.
+/// The bytes of a short word. Together with its length they identify it.
 type ShortWordKey = [u64; 3];
 
 #[inline]
@@ -180,13 +183,13 @@ fn short_word_key(word: &[u8]) -> Option<ShortWordKey> {
     }
 }
 
-/// Short words and their terms.
+/// A cache of short words and their terms.
 struct ShortWordCache {
     seed: u64,
     table: Vec<ShortWordCacheEntry>,
     count: usize,
     terms: Vec<u32>,
-    /// Where the terms of remembered words end.
+    /// The end of the terms of cached words.
     cached_terms_end: usize,
 }
 
@@ -195,7 +198,7 @@ struct ShortWordCacheEntry {
     word: ShortWordKey,
     start: u32,
     terms: u16,
-    /// The bytes of the word, or 0.
+    /// The length of the word in bytes; 0 marks an empty slot.
     length: u16,
 }
 
@@ -235,7 +238,7 @@ impl ShortWordCache {
         fold(fold(fold(self.seed ^ length as u64, word[0]), word[1]), word[2] ^ self.seed)
     }
 
-    /// Where a word is, or would be.
+    /// Returns the index where a word is, or would be inserted.
     #[inline]
     fn probe_index(&self, word: ShortWordKey, length: usize, hash: u64) -> usize {
         let mask = self.table.len() - 1;
@@ -272,7 +275,7 @@ impl ShortWordCache {
 mod tests {
     use super::*;
 
-    /// The terms of a text, with and without a memory.
+    /// Compares the terms of a text with and without the cache.
     fn check(memory: &mut TermInterner, text: &str) {
         let mut found = Vec::new();
         memory.for_each_term(text, |_, term| found.push(term));

@@ -1,4 +1,4 @@
-//! Laws of the index in memory.
+//! Tests of the keyword index in memory.
 
 use super::*;
 use crate::conformance;
@@ -47,7 +47,7 @@ fn the_order_documents_came_in_does_not_matter() {
     let documents = numbered_documents(90);
     let forth = RamKeywordIndex::from_documents(&tenant, &documents);
     let back = RamKeywordIndex::from_documents(&tenant, documents.iter().rev());
-    // One that came, changed, went and came again.
+    // Documents that were added, changed, removed and added again.
     for document in documents.iter().step_by(3) {
         assert!(back.delete(&tenant, &document.id));
         back.insert(&tenant, &Document::new(document.id.as_str(), "x", "다른 휴가 글"), &[]);

@@ -1,4 +1,4 @@
-//! What a word that no passage holds may have been meant to be: one jamo, one letter off.
+//! Typo tolerance: candidates for a word that no passage contains, one jamo or one letter away.
 
 use crate::text_analysis::normalization::is_hangul_syllable;
 
@@ -6,12 +6,12 @@ const HANGUL_BASE: u32 = '가' as u32;
 const VOWEL_COUNT: u32 = 21;
 const FINAL_COUNT: u32 = 28;
 const INITIAL_COUNT: u32 = 19;
-/// English words shorter than this have too many neighbours.
+/// Shorter English words have too many neighbours to be corrected.
 const MIN_ENGLISH_LETTERS: usize = 4;
-/// Longer terms are names or noise.
+/// Longer terms are names or noise and are not corrected.
 const MAX_ENGLISH_LETTERS: usize = 24;
 
-/// Gives everything one slip away from a term, for terms that are wholly Korean or wholly English.
+/// Calls `each` for every term that is one edit away, for terms that are wholly Korean or wholly English.
 pub(super) fn for_each_typo_candidate(term: &str, each: &mut dyn FnMut(&[u8])) {
     let letters = term.chars().count();
     if (2..=6).contains(&letters) && term.chars().all(is_hangul_syllable) {

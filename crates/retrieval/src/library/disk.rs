@@ -1,5 +1,5 @@
-//! The directory of the library. A file appears whole or not at all: it is written beside its place, forced to the
-//! disk and renamed; then the directory is forced too.
+//! The directory of the library. Files are written atomically: to a temporary file that is synced and renamed, after
+//! which the directory is synced.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,13 +14,13 @@ use super::record::{DocumentKey, DocumentRecord, IngestState, RECORD_LAYOUT_VERS
 use crate::ingest::ExtractedText;
 use crate::passage::{Document, DocumentKind};
 
-/// The most bytes of a record that are read.
+/// The maximum size of a record file.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 
-/// Tells drafts apart. Those of a process that died are removed when the library is opened.
+/// Makes the names of temporary files unique. Those of a process that died are removed when the library is opened.
 static NEXT_DRAFT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Does work on the disk without holding up others.
+/// Runs blocking disk work on the blocking thread pool.
 pub(super) async fn run_blocking<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -29,7 +29,7 @@ pub(super) async fn run_blocking<T: Send + 'static>(
     done.map_err(|source| LibraryError::Disk { path: path.to_owned(), source })
 }
 
-/// The directory of a document.
+/// Returns the directory of a document.
 pub(super) fn document_directory(root: &Path, key: &DocumentKey) -> PathBuf {
     root.join(encode_path_component(key.tenant.as_str()))
         .join(encode_path_component(&key.collection))
@@ -48,7 +48,8 @@ pub(super) fn text_path(directory: &Path, hash: &str) -> PathBuf {
     directory.join(format!("text-{hash}.json"))
 }
 
-/// A name as one step of a path on any file system: small letters, digits and `%xx`. One too long becomes its hash.
+/// Encodes a name as one path component for any file system: lower-case letters, digits and `%xx`. A name that is too
+/// long is replaced by its hash.
 fn encode_path_component(name: &str) -> String {
     let mut text = String::from("_");
     for byte in name.bytes() {
@@ -60,21 +61,21 @@ fn encode_path_component(name: &str) -> String {
     if text.len() > 120 { format!("~{}", sha256_hex(name.as_bytes())) } else { text }
 }
 
-/// The hash of bytes, in hexadecimal.
+/// Returns the SHA-256 of bytes in hexadecimal.
 pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes a file whole, so that it survives a loss of power.
+/// Writes a file atomically. The content survives a power loss.
 pub(crate) fn write_file_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_pieces_atomically(path, &[bytes])
 }
 
-/// Writes a file of several pieces whole, so that it survives a loss of power.
+/// Writes a file from several pieces atomically. The content survives a power loss.
 pub(crate) fn write_pieces_atomically(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(path);
     create_directory(directory)?;
-    // Several may write the same file at once; each has its own draft.
+    // Several tasks may write the same file at once, each through its own temporary file.
     let draft = NEXT_DRAFT_NUMBER.fetch_add(1, Ordering::Relaxed);
     let beside = path.with_extension(format!("{draft}.new"));
     let mut options = fs::OpenOptions::new();
@@ -98,7 +99,7 @@ fn create_directory(directory: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(directory)?;
-    // The new directories are entries of those above, up to the root.
+    // New directories are entries of their parents, which are synced too, up to the root.
     directory.ancestors().skip(1).take(3).try_for_each(sync_directory)
 }
 
@@ -106,7 +107,7 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Removes the directory of a document, its record last: a crash in between leaves a record that says what to do.
+/// Removes the directory of a document, its record last. After a crash the record says that the removal must continue.
 pub(super) fn remove_document_directory(directory: &Path) -> io::Result<()> {
     let last = record_path(directory);
     match fs::read_dir(directory) {
@@ -139,7 +140,7 @@ pub(super) fn remove_version_files(directory: &Path, hash: &str) -> io::Result<(
     ignore_not_found(fs::remove_file(text_path(directory, hash)))
 }
 
-/// Removes the files of a document that its record does not name.
+/// Removes the files of a document that its record does not refer to.
 fn remove_unreferenced_files(directory: &Path, kept: &DocumentRecord) -> io::Result<()> {
     let hashes = kept.incoming.iter().map(|new| &new.hash).chain(kept.ready.iter().map(|ready| &ready.hash));
     let mut named: Vec<PathBuf> =
@@ -154,7 +155,8 @@ fn remove_unreferenced_files(directory: &Path, kept: &DocumentRecord) -> io::Res
     Ok(())
 }
 
-/// Takes the library for this process. The lock is the operating system's: a killed process leaves none behind.
+/// Locks the library for this process. The operating system releases the lock when the process ends, even if it is
+/// killed.
 pub(crate) fn lock_library_directory(root: &Path) -> io::Result<File> {
     create_directory(root)?;
     let mut options = fs::OpenOptions::new();
@@ -162,8 +164,8 @@ pub(crate) fn lock_library_directory(root: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(root.join("lock"))?;
-    // A child that is just being started shares every open file until it becomes another program, and with it a lock
-    // that was given up meanwhile. That takes moments.
+    // A child process that is just being started shares every open file until it executes its program, and with it a
+    // lock that was released meanwhile. That takes only moments, so the lock is retried.
     let mut patience = 40;
     loop {
         match file.try_lock() {
@@ -180,7 +182,7 @@ pub(crate) fn lock_library_directory(root: &Path) -> io::Result<File> {
     }
 }
 
-/// Every record below the root. What a crash left half made is removed: it was never acknowledged.
+/// Loads every record below the root. Files that a crash left incomplete are removed: they were never acknowledged.
 pub(super) fn load_records(root: &Path) -> io::Result<Vec<DocumentRecord>> {
     create_directory(root)?;
     let mut records = Vec::new();
@@ -198,7 +200,7 @@ pub(super) fn load_records(root: &Path) -> io::Result<Vec<DocumentRecord>> {
                         tracing::warn!(path = %document.display(), id = %found.id, "a record in the wrong place is left alone");
                     }
                     Ok(None) => remove_document_directory(&document)?,
-                    // One that says nothing must not take all others with it.
+                    // One unreadable record must not prevent the others from being loaded.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                         tracing::warn!(path = %document.display(), %error, "a record that cannot be read is left alone");
                     }
@@ -211,8 +213,8 @@ pub(super) fn load_records(root: &Path) -> io::Result<Vec<DocumentRecord>> {
     Ok(records)
 }
 
-/// Every record below the root, only looked at, so another process may have the library. What comes or goes in between
-/// is not there.
+/// Reads every record below the root without a lock, so another process may have the library open. Documents that
+/// appear or disappear meanwhile are skipped.
 pub(super) fn read_records_without_lock(root: &Path) -> io::Result<Vec<DocumentRecord>> {
     let mut found = Vec::new();
     let inside = |path: &Path| match subdirectories(path) {
@@ -224,7 +226,7 @@ pub(super) fn read_records_without_lock(root: &Path) -> io::Result<Vec<DocumentR
             for document in inside(&collection)? {
                 match read_record(&record_path(&document)) {
                     Ok(record) => found.extend(record),
-                    // Whoever opens the library tells of it.
+                    // The process that opens the library reports it.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
                     Err(error) => return Err(error),
                 }
@@ -246,13 +248,14 @@ fn subdirectories(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What is known of a record of any layout.
+/// The part of a record that every layout has.
 #[derive(serde::Deserialize)]
 struct RecordLayout {
     layout: u32,
 }
 
-/// The record in a file, if there is one. One that is none is invalid data; one of a newer layout is an error of its own.
+/// Reads a record, if the file exists. A file that is not a record is `InvalidData`; a record with a newer layout is an
+/// error of its own.
 fn read_record(path: &Path) -> io::Result<Option<DocumentRecord>> {
     let bytes = match File::open(path) {
         Ok(file) => {
@@ -273,7 +276,7 @@ fn read_record(path: &Path) -> io::Result<Option<DocumentRecord>> {
     serde_json::from_slice(&bytes).map(Some).map_err(odd)
 }
 
-/// The text that was read from a document.
+/// Reads the extracted text of a document.
 pub(super) fn read_extracted_text(path: &Path) -> io::Result<Option<ExtractedText>> {
     match fs::read(path) {
         Ok(bytes) => {
@@ -285,7 +288,7 @@ pub(super) fn read_extracted_text(path: &Path) -> io::Result<Option<ExtractedTex
     }
 }
 
-/// A document from its text and its record.
+/// Builds a document from its text and its record.
 pub(super) fn read_document(path: &Path, record: &DocumentRecord) -> io::Result<Document> {
     let extracted = read_extracted_text(path)?
         .ok_or_else(|| io::Error::other(format!("{} is missing", path.display())))?;
@@ -293,7 +296,7 @@ pub(super) fn read_document(path: &Path, record: &DocumentRecord) -> io::Result<
     Ok(document_from_extracted(record, kind, extracted))
 }
 
-/// A document of this kind.
+/// Builds a document of this kind from extracted text.
 pub(super) fn document_from_extracted(
     record: &DocumentRecord,
     kind: &DocumentKind,

@@ -1,58 +1,58 @@
-//! Why the library did not do what it was asked.
+//! The errors of the library.
 
 use std::path::PathBuf;
 
 use crate::passage::DocumentId;
 use crate::retriever::RetrieveError;
 
-/// Why a document was not taken or not found, by remedy.
+/// Why the library rejected a request. The variants are sorted by remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
-    /// Hand in a file that has bytes.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// Hand in a smaller file.
+    /// The file is too large.
     #[error("the file has {bytes} bytes, the most is {most}")]
     TooLarge {
-        /// What it has.
+        /// The size of the file.
         bytes: usize,
-        /// What it may have.
+        /// The maximum size.
         most: usize,
     },
-    /// Use a shorter name.
+    /// The name is too long or empty.
     #[error("the name of a tenant or file is empty or too long")]
     BadName,
-    /// Call the collection otherwise.
+    /// The collection name is not valid.
     #[error("the name of a collection has letters, digits, spaces and - _ . · ( ), no more than a hundred")]
     BadCollection,
-    /// Wait until some have been read.
+    /// Too many documents are queued. Retry when some have been processed.
     #[error("{0} documents are waiting already")]
     QueueFull(usize),
-    /// Remove something first.
+    /// The storage quota is used up. Remove a document first.
     #[error("there is no room for more than {0} bytes")]
     StorageFull(u64),
-    /// Wait until the document of this name is gone.
+    /// A document of this name is still being removed. Retry later.
     #[error("a document of this name is being removed; try again in a moment")]
     BeingRemoved,
-    /// There is no such document.
+    /// The document does not exist.
     #[error("there is no document `{0}`")]
     Unknown(DocumentId),
-    /// Look at the disk.
+    /// The disk reported an error.
     #[error("the library cannot use its directory `{}`", path.display())]
     Disk {
-        /// Where.
+        /// The affected path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// The index did not do its part.
+    /// The index reported an error.
     #[error("the index did not follow")]
     Index(#[from] RetrieveError),
 }
 
 impl LibraryError {
-    /// What happened and what to do, in Korean.
+    /// Returns the error with its remedy in Korean.
     pub fn message_ko(&self) -> String {
         match self {
             Self::Empty => "빈 파일입니다. 내용이 있는 파일을 올리세요".into(),

@@ -1,4 +1,4 @@
-//! From the library to an index: everything anew, or what is missing.
+//! Copies the documents of the library into an index: all of them, or those that are missing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,11 +11,11 @@ use crate::passage::{Document, DocumentId, DocumentTenant, Passage};
 use crate::retriever::{DocumentFilter, DocumentIndex, DocumentSummary};
 use crate::split::{SPLIT_RULES_VERSION, split_within_memory_limit};
 
-/// About so many bytes of text are put into an index at once.
+/// Documents are stored in batches of about this many bytes of text.
 const MAX_BATCH_BYTES: usize = 4 << 20;
 
 impl Library {
-    /// Puts every document that is ready into an index. Gives how many there were.
+    /// Stores every ready document in an index. Returns their number.
     pub async fn rebuild_index(&self, index: &dyn DocumentIndex) -> Result<usize, LibraryError> {
         let records = self.inner.catalog().ready_records();
         let mut done = 0;
@@ -28,10 +28,11 @@ impl Library {
         Ok(done)
     }
 
-    /// Brings an index in step: puts into it what is ready and is not there, or is there in another version or cut by other rules, and removes
-    /// from it what the library does not know or does not have ready, but for what is set aside. Gives how many documents
-    /// that were. For an index that forgets, or was begun anew, or missed something while another was in use; one that is
-    /// in step costs a list.
+    /// Synchronises an index with the library. Stores each ready document that the index lacks, has in another version
+    /// or has split by other rules. Removes documents that the library does not have or that are not ready, except
+    /// those for which `aside` returns true. Returns how many documents changed. This is for an index that is not
+    /// persistent, was reset, or missed changes while another one was in use. If nothing differs, it only lists the
+    /// index.
     pub async fn sync_index(
         &self,
         index: &dyn DocumentIndex,
@@ -83,8 +84,8 @@ impl Library {
         Ok(done)
     }
 
-    /// Removes a document from an index that the library does not know or does not have ready: whoever put it there was
-    /// killed before he could say so, or it was removed while another index was in use. Gives whether there was one.
+    /// Removes a document that the library does not have, or that is not ready: the process was killed before it wrote
+    /// the record, or the document was removed while another index was in use. Returns whether it existed.
     async fn remove_stray(
         &self,
         index: &dyn DocumentIndex,
@@ -95,15 +96,15 @@ impl Library {
         let turn = self.inner.catalog().work_lock(&key);
         let held = turn.map(tokio::sync::Mutex::try_lock_owned);
         if matches!(held, Some(Err(_))) {
-            // Whoever has it in hand puts it in.
+            // A worker is processing this document and will store it.
             return Ok(false);
         }
         let is_ready = self.inner.catalog().record(&key).is_some_and(|record| record.ready.is_some());
         Ok(!is_ready && index.remove(tenant, id).await?)
     }
 
-    /// A document that is ready, as it stands once nobody else has it in hand, and the right to put it into an index:
-    /// whoever has read a newer version waits.
+    /// Locks a document and returns its record if it is still ready. A worker that has read a newer version waits for
+    /// the lock.
     async fn lock_ready_document(&self, key: &DocumentKey) -> Option<(DocumentRecord, OwnedMutexGuard<()>)> {
         let turn = self.inner.catalog().work_lock(key)?;
         let turn = turn.lock_owned().await;
@@ -111,7 +112,7 @@ impl Library {
         (record.ready.is_some() && record.state != IngestState::Removing).then_some((record, turn))
     }
 
-    /// A document with its passages; none where they are too many, which its record then says.
+    /// Returns a document with its passages. If there are too many, marks it as failed and returns `None`.
     async fn split_ready_document(
         &self,
         record: &DocumentRecord,
@@ -129,7 +130,7 @@ impl Library {
         Ok(cut)
     }
 
-    /// Puts documents into an index, and notes that they were cut by the rules that hold now.
+    /// Stores documents in an index, and records that they were split by the current rules.
     async fn put_batch(
         &self,
         index: &dyn DocumentIndex,
@@ -151,11 +152,11 @@ impl Library {
     }
 }
 
-/// Documents that are put at once.
+/// Documents that are stored in one call.
 #[derive(Default)]
 struct IndexBatch {
     documents: Vec<(Document, Vec<Passage>)>,
     bytes: usize,
-    /// Held until they are there.
+    /// Held until the documents are stored.
     work_locks: Vec<OwnedMutexGuard<()>>,
 }

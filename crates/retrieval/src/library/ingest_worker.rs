@@ -1,4 +1,4 @@
-//! What a worker of the library does: one document after another, from its original to the index.
+//! The ingest worker: processes documents one after another, from the original to the index.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::ingest::{ExtractedText, IngestFailure, IngestFailureKind};
 use crate::passage::{Document, Passage};
 use crate::split::{SPLIT_RULES_VERSION, split_within_memory_limit};
 
-/// How long a removal that failed waits before it is tried again, at first and at most.
+/// The delay before a failed removal is retried: the first one, and the longest.
 const FIRST_REMOVAL_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_REMOVAL_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// Works until the library is dropped.
+/// Processes documents until the library is dropped.
 pub(super) async fn run_ingest_worker(inner: Arc<LibraryInner>) {
     loop {
         let next = inner.catalog().next_job();
@@ -25,7 +25,7 @@ pub(super) async fn run_ingest_worker(inner: Arc<LibraryInner>) {
             inner.wake_worker.notified().await;
             continue;
         };
-        // Whoever sleeps may have been woken for a document that is still there.
+        // Another idle worker may be needed for a document that is still queued.
         inner.wake_worker.notify_one();
         inner.notify_changed();
         let key = job.record.key();
@@ -47,8 +47,8 @@ pub(super) async fn run_ingest_worker(inner: Arc<LibraryInner>) {
     }
 }
 
-/// Lets the index forget the words of versions that were replaced, once there is nothing else to do: to write its files
-/// anew for each of a thousand changed documents would cost far more.
+/// Expunges the text of replaced versions from the index when no other work is left. Rewriting its files for each of a
+/// thousand changed documents would cost far more.
 async fn clean_up_index(inner: &LibraryInner) {
     if !inner.catalog().begin_cleanup() {
         return;
@@ -60,7 +60,7 @@ async fn clean_up_index(inner: &LibraryInner) {
     inner.notify_changed();
 }
 
-/// Takes a document away, and tries again for as long as that fails. The first outcome is told.
+/// Removes a document and retries until that succeeds. Sends the result of the first attempt to the caller.
 pub(super) async fn remove_with_retries(
     inner: Arc<LibraryInner>,
     key: DocumentKey,
@@ -80,7 +80,7 @@ pub(super) async fn remove_with_retries(
             }
         };
         if let Some(tell) = tell.take() {
-            // Whoever asked may be gone.
+            // The caller may have gone away.
             tell.send(done).ok();
         }
         if !failed {
@@ -94,12 +94,12 @@ pub(super) async fn remove_with_retries(
 async fn process_ingest_job(inner: &Arc<LibraryInner>, job: IngestJob) -> Result<(), IngestFailure> {
     let IngestJob { record, incoming, generation: wanted, work_lock: turn, cancel: stop } = job;
     let key = record.key();
-    // The worker before may still be letting go of an older version.
+    // The previous worker may still be processing an older version.
     let _turn = turn.lock().await;
     if !inner.catalog().is_current_generation(&key, wanted) {
         return Ok(());
     }
-    // The attempt is on disk before the file is touched, so that one that kills the process is not read for ever.
+    // The attempt is recorded before the file is read, so that a file that kills the process is not retried forever.
     inner.save_record(&key).await.map_err(|error| disk_failure(&error))?;
     let directory = disk::document_directory(&inner.root, &key);
     let text = disk::text_path(&directory, &incoming.hash);
@@ -189,7 +189,7 @@ async fn index_document(
     Ok(())
 }
 
-/// What is said of a text that falls into more passages than one file may have.
+/// The failure for a text that splits into more passages than one file may have.
 pub(super) fn too_many_passages() -> IngestFailure {
     IngestFailure::new(IngestFailureKind::TooLarge, "too many passages")
 }

@@ -1,13 +1,13 @@
-//! The library: documents that were handed in, on their way to the index and afterwards.
+//! The library stores uploaded documents, ingests them and keeps an index up to date.
 //!
-//! Each document has a directory of its own with the original, the text that was read from it and a small record of
-//! where it stands. What [`Library::add`] acknowledged is on disk: a killed process goes on where it was at the next
-//! [`Library::open`]. The same file again changes nothing; a changed file of the same name takes the place of the old
-//! one in the index at once, and only when it has been read. An index can be built again from the texts
-//! ([`Library::rebuild`]) without reading a single original.
+//! Each document has its own directory with the original, the extracted text and a small record of its state. What
+//! [`Library::add`] has acknowledged is on disk: after a crash, the next [`Library::open`] continues where the process
+//! stopped. Adding the same file again changes nothing. A changed file of the same name replaces the old version in the
+//! index atomically, once it has been read. [`Library::rebuild_index`] fills an index from the extracted texts without
+//! reading an original again.
 //!
 //! ```text
-//! queued ─▶ reading ─▶ indexing ─▶ ready        pause, cancel: from queued and reading
+//! queued ─▶ reading ─▶ indexing ─▶ ready        pause, cancel: from queued and reading; cancel also from paused
 //!   ▲          │           │                    resume, retry: from paused, cancelled, failed
 //!   └──────────┴───────────┴─▶ failed
 //! ```
@@ -38,31 +38,31 @@ pub use record::{DocumentStatus, IngestState};
 use catalog::{Catalog, RemovalProgress};
 use record::{DocumentKey, DocumentRecord, IncomingVersion};
 
-/// The most bytes of the name of a tenant.
+/// The maximum length of a tenant name in bytes.
 const MAX_TENANT_NAME_BYTES: usize = 256;
 
-/// So long a new document waits for an older one of its name to go away.
+/// How long a new document waits for an older one of the same name to be removed.
 const REMOVAL_WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most bytes of the name of a file.
+/// The maximum length of a file name in bytes.
 const MAX_FILE_NAME_BYTES: usize = 16 << 10;
 
-/// How the library works.
+/// The options of a library.
 #[derive(Clone, Debug)]
 pub struct LibraryOptions {
-    /// Who reads the files.
+    /// The reader that extracts text from files.
     pub reader: JailedFileReader,
-    /// How many documents are worked on at once. With 0 nothing is read: what waits goes on waiting, and no attempt at it
-    /// is counted.
+    /// The number of documents that are processed at once. With 0 nothing is read: documents stay queued, and no read
+    /// attempt is counted.
     pub workers: usize,
-    /// The most documents of a tenant that wait or are worked on.
+    /// The maximum number of documents of a tenant that are queued or being processed.
     pub max_pending_documents: usize,
-    /// The most bytes of all originals of a tenant.
+    /// The maximum size of all originals of a tenant in bytes.
     pub max_stored_bytes: u64,
 }
 
 impl Default for LibraryOptions {
-    /// One worker less than there are processors, at least one; 10,000 documents waiting and 10 GiB for each tenant.
+    /// One worker less than there are processors, at least one; 10,000 queued documents and 10 GiB for each tenant.
     fn default() -> Self {
         let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1);
         let reader = JailedFileReader::new(ReadLimits::default(), workers);
@@ -70,22 +70,22 @@ impl Default for LibraryOptions {
     }
 }
 
-/// What is handed in.
+/// A document to add.
 #[derive(Clone, Debug)]
 pub struct NewDocument {
-    /// Whose it is.
+    /// The tenant it belongs to.
     pub tenant: DocumentTenant,
-    /// The name of the file. It is kept as it is and never used as a path.
+    /// The name of the file. It is stored unchanged and never used as a path.
     pub name: String,
-    /// The group it belongs to; empty is the common one.
+    /// The collection it belongs to. The empty name is the default collection.
     pub collection: String,
-    /// What it is.
+    /// The kind of document.
     pub kind: DocumentKind,
-    /// All of it.
+    /// The content of the file.
     pub bytes: Vec<u8>,
 }
 
-/// The library. Clones are the same library; the last one to go stops the work.
+/// The library. Clones share one library; dropping the last one stops the workers.
 #[derive(Clone, Debug)]
 pub struct Library {
     inner: Arc<LibraryInner>,
@@ -130,26 +130,26 @@ impl std::fmt::Debug for LibraryInner {
 }
 
 impl Library {
-    /// Where the files of a library were taken from, by document. The library stays with the process that has it.
+    /// Returns the path each document was added from. This takes no lock, so another process may have the library open.
     pub fn origins(root: &Path) -> std::io::Result<HashMap<DocumentId, String>> {
         let records = disk::read_records_without_lock(root)?;
         Ok(records.into_iter().filter_map(|record| Some((record.id, record.origin?))).collect())
     }
 
-    /// Stops the work and lets go of the directory, so that it can be opened again at once. Other clones of this library
-    /// keep it open.
+    /// Stops the workers and unlocks the directory, so that it can be opened again at once. Other clones of this
+    /// library keep it open.
     pub async fn close(self) {
         if Arc::strong_count(&self.workers) == 1 {
             self.stop_workers().await;
         }
     }
 
-    /// Stops the work for good, in all clones. What was being read waits for the next start, and having been stopped does
-    /// not count against it.
+    /// Stops the workers permanently, for all clones. Documents that were being read stay queued until the next start,
+    /// and the interruption is not counted as a failed attempt.
     pub async fn stop_workers(&self) {
         for worker in self.workers.take() {
             worker.abort();
-            // What was aborted has nothing to say.
+            // An aborted task has no result.
             worker.await.ok();
         }
         let begun = self.inner.catalog().requeue_active();
@@ -161,17 +161,17 @@ impl Library {
         self.inner.notify_changed();
     }
 
-    /// The most bytes a file may have.
+    /// Returns the maximum size of a file in bytes.
     pub fn max_file_bytes(&self) -> usize {
         self.inner.options.reader.limits().input
     }
 
-    /// How many documents of a tenant wait or are worked on.
+    /// Returns how many documents of a tenant are queued or being processed.
     pub fn pending_count(&self, tenant: &DocumentTenant) -> usize {
         self.inner.catalog().pending_count(tenant)
     }
 
-    /// Ends when there is room for one more document of a tenant to wait.
+    /// Waits until the queue of a tenant has room for one more document.
     pub async fn wait_for_room(&self, tenant: &DocumentTenant) {
         let mut changes = self.watch();
         while self.pending_count(tenant) >= self.inner.options.max_pending_documents {
@@ -181,13 +181,13 @@ impl Library {
         }
     }
 
-    /// Takes a document in. When this returns it is on disk and will be read, now or after a restart. The same bytes
-    /// under the same name change nothing.
+    /// Adds a document. When this returns, it is on disk and will be ingested, now or after a restart. Adding the same
+    /// bytes under the same name changes nothing.
     pub async fn add(&self, new: NewDocument) -> Result<DocumentStatus, LibraryError> {
         self.add_from(new, None).await
     }
 
-    /// The same for a file of this machine, whose place is remembered.
+    /// Like [`add`](Self::add) for a file of this machine. Its path is stored too.
     pub async fn add_from(
         &self,
         new: NewDocument,
@@ -236,7 +236,7 @@ impl Library {
         Ok(status)
     }
 
-    /// Whether another file was handed in under this name before, whose place this one takes.
+    /// Returns whether a different file was added under this name before, which this one would replace.
     pub fn would_replace(&self, new: &NewDocument) -> bool {
         let key = DocumentKey::for_file(&new.tenant, &new.collection, &new.name);
         let Some(record) = self.inner.catalog().record(&key) else { return false };
@@ -244,12 +244,12 @@ impl Library {
         known.is_some_and(|known| known != disk::sha256_hex(&new.bytes))
     }
 
-    /// The documents of a tenant, newest change first.
+    /// Lists the documents of a tenant, the most recently changed first.
     pub fn list(&self, tenant: &DocumentTenant) -> Vec<DocumentStatus> {
         self.inner.catalog().list(tenant)
     }
 
-    /// Whose documents are here.
+    /// Lists the tenants that have documents.
     pub fn tenants(&self) -> Vec<DocumentTenant> {
         let mut tenants: Vec<DocumentTenant> =
             self.inner.catalog().ready_records().into_iter().map(|record| record.tenant).collect();
@@ -258,17 +258,17 @@ impl Library {
         tenants
     }
 
-    /// Where a document stands.
+    /// Returns the status of a document.
     pub fn status(&self, tenant: &DocumentTenant, id: &DocumentId) -> Option<DocumentStatus> {
         self.inner.catalog().status(&DocumentKey::for_id(tenant, id))
     }
 
-    /// Counts every change. Whoever watches looks at the list again when the number has risen.
+    /// Returns a counter that increases with every change. A caller reads the list again when it has changed.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.inner.change_count.subscribe()
     }
 
-    /// Ends when nothing of any tenant waits or is worked on.
+    /// Waits until no document of any tenant is queued or being processed.
     pub async fn wait_until_idle(&self) {
         let mut changes = self.watch();
         while !self.inner.catalog().is_idle() {
@@ -278,7 +278,7 @@ impl Library {
         }
     }
 
-    /// Keeps a document from being read until it is resumed. One that is ready stays ready.
+    /// Pauses the ingestion of a document until it is resumed. A ready document stays ready.
     pub async fn pause(
         &self,
         tenant: &DocumentTenant,
@@ -287,7 +287,7 @@ impl Library {
         self.change_state(tenant, id, |shelf, key| shelf.pause_or_cancel(key, IngestState::Paused)).await
     }
 
-    /// Gives up on a document that was not read yet. An older version of it stays.
+    /// Cancels the ingestion of a document. An older version stays searchable.
     pub async fn cancel(
         &self,
         tenant: &DocumentTenant,
@@ -296,7 +296,7 @@ impl Library {
         self.change_state(tenant, id, |shelf, key| shelf.pause_or_cancel(key, IngestState::Cancelled)).await
     }
 
-    /// Lets a paused document go on.
+    /// Resumes a paused document.
     pub async fn resume(
         &self,
         tenant: &DocumentTenant,
@@ -305,7 +305,7 @@ impl Library {
         self.change_state(tenant, id, |shelf, key| shelf.requeue(key, &[IngestState::Paused])).await
     }
 
-    /// Reads a document again that failed or was cancelled.
+    /// Queues a document again that failed or was cancelled.
     pub async fn retry(
         &self,
         tenant: &DocumentTenant,
@@ -317,8 +317,8 @@ impl Library {
         .await
     }
 
-    /// Removes a document whole: from the index, its text and its original. Where that fails it is tried again in the
-    /// background, the document is shown meanwhile, and whoever asks again learns how it stands.
+    /// Removes a document completely: from the index, its text and its original. If that fails, it is retried in the
+    /// background. The document is listed meanwhile, and calling this again returns the current result.
     pub async fn remove(&self, tenant: &DocumentTenant, id: &DocumentId) -> Result<(), LibraryError> {
         let inner = &self.inner;
         let marked = inner.catalog().mark_removing(&DocumentKey::for_id(tenant, id));
@@ -326,13 +326,13 @@ impl Library {
         if again {
             return inner.remove_document(&key).await;
         }
-        // In a task of its own, so that a caller who leaves does not leave the document half removed.
+        // In a separate task, so that a caller that is dropped does not leave the document half removed.
         let (tell, told) = oneshot::channel();
         self.workers.push(tokio::spawn(ingest_worker::remove_with_retries(inner.clone(), key, tell)));
         told.await.unwrap_or(Err(LibraryError::BeingRemoved))
     }
 
-    /// A document that is ready, with its text.
+    /// Returns a ready document with its text.
     pub async fn document(
         &self,
         tenant: &DocumentTenant,
@@ -344,7 +344,7 @@ impl Library {
         self.inner.load_document(&record).await
     }
 
-    /// The bytes that were handed in: of the version that is ready, else of the one on its way.
+    /// Returns the original bytes: those of the ready version, or else of the one being processed.
     pub async fn original(
         &self,
         tenant: &DocumentTenant,
@@ -385,22 +385,22 @@ impl LibraryInner {
         self.change_count.send_modify(|count| *count += 1);
     }
 
-    /// Writes the record of a document as it stands now. Two writers of one document take turns, and the later one
-    /// writes what holds then.
+    /// Writes the current record of a document. Writers of one document take turns, and each writes the state at that
+    /// moment.
     async fn save_record(&self, key: &DocumentKey) -> Result<(), LibraryError> {
         let writing = self.catalog().write_lock(key);
         let _writing = writing.lock().await;
         self.write_record_locked(key).await
     }
 
-    /// The same for one who has the lock.
+    /// Like [`save_record`](Self::save_record), for a caller that holds the write lock.
     async fn write_record_locked(&self, key: &DocumentKey) -> Result<(), LibraryError> {
         let Some(record) = self.catalog().record(key) else { return Ok(()) };
         let path = disk::record_path(&disk::document_directory(&self.root, &record.key()));
         disk::run_blocking(&self.root, move || disk::write_file_atomically(&path, &record.to_bytes()?)).await
     }
 
-    /// Waits until a document of this name that is going away is gone, and takes the lock on its files.
+    /// Waits until a document of this name is no longer being removed, and locks its files.
     async fn lock_for_write(&self, key: &DocumentKey) -> Result<OwnedMutexGuard<()>, LibraryError> {
         let mut changes = self.change_count.subscribe();
         let patience = tokio::time::Instant::now() + REMOVAL_WAIT_TIMEOUT;
@@ -422,18 +422,18 @@ impl LibraryInner {
         }
     }
 
-    /// Takes a document that is marked as going away out of everything.
+    /// Removes a document that is marked as being removed from the index and the disk.
     async fn remove_document(&self, key: &DocumentKey) -> Result<(), LibraryError> {
         let unknown = || LibraryError::Unknown(key.id.clone());
         let turn = self.catalog().work_lock(key).ok_or_else(unknown)?;
-        // A worker that has this document lets go of it first, so that it cannot put it back.
+        // A worker that processes this document finishes first, so that it cannot store it again.
         let _turn = turn.lock().await;
         let writing = self.catalog().write_lock(key);
         let _writing = writing.lock().await;
         if self.catalog().removal_progress(key).is_none() {
             return Err(unknown());
         }
-        // From here on a crash finishes the removal at the next start.
+        // After a crash from here on, the next start finishes the removal.
         self.write_record_locked(key).await?;
         self.index.remove(&key.tenant, &key.id).await?;
         let path = disk::document_directory(&self.root, key);
@@ -443,7 +443,7 @@ impl LibraryInner {
         Ok(())
     }
 
-    /// Removes the files of a version, if no record names it. The caller has the lock on the document's files.
+    /// Removes the files of a version if no record refers to it. The caller holds the lock on the document's files.
     async fn remove_version(&self, key: &DocumentKey, hash: &str) {
         if !self.catalog().is_unreferenced_version(key, hash) {
             return;
@@ -452,7 +452,7 @@ impl LibraryInner {
         let dropped =
             disk::run_blocking(&self.root, move || disk::remove_version_files(&directory, &hash)).await;
         if let Err(error) = dropped {
-            // The next start removes what no record names.
+            // The next start removes files that no record refers to.
             tracing::warn!(id = %key.id, %error, "an old version could not be removed");
         }
     }

@@ -1,4 +1,4 @@
-//! Opens a library: its directory is taken first, then what the disk knows is read, then the work goes on.
+//! Opens a library: locks its directory, loads the records, then starts the workers.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::{Library, LibraryError, LibraryInner, LibraryOptions, LibraryWorkers,
 use crate::passage::DocumentId;
 use crate::retriever::DocumentIndex;
 
-/// The directory of a library, taken for this process before anything is done to it or to its index.
+/// The directory of a library, locked for this process before anything in it or in its index is changed.
 #[derive(Debug)]
 pub struct LockedLibrary {
     root: PathBuf,
@@ -20,15 +20,15 @@ pub struct LockedLibrary {
 }
 
 impl Library {
-    /// Takes the directory of a library, and makes it if need be. One process at a time may have it.
+    /// Locks the directory of a library and creates it if it does not exist. Only one process at a time can hold it.
     pub async fn lock_directory(root: &Path) -> Result<LockedLibrary, LibraryError> {
         let path = root.to_owned();
         let lock = disk::run_blocking(root, move || disk::lock_library_directory(&path)).await?;
         Ok(LockedLibrary { root: root.to_owned(), lock })
     }
 
-    /// Opens the library in a directory, makes it if need be, and goes on with what was left undone. One process at a
-    /// time may have it open.
+    /// Opens the library in a directory and continues unfinished work. Creates the directory if it does not exist. Only
+    /// one process at a time can have it open.
     pub async fn open(
         root: &Path,
         index: Arc<dyn DocumentIndex>,
@@ -39,7 +39,8 @@ impl Library {
         Ok(library)
     }
 
-    /// The same with an index that is brought in step first ([`Library::sync`]), while nobody reads and puts into it.
+    /// Like [`Library::open`], but synchronises the index first ([`Library::sync_index`]), before any worker writes to
+    /// it.
     pub async fn open_synced(
         taken: LockedLibrary,
         index: Arc<dyn DocumentIndex>,
@@ -52,7 +53,7 @@ impl Library {
         Ok(library)
     }
 
-    /// The library without anybody who works.
+    /// Opens the library without starting workers.
     async fn open_without_workers(
         taken: LockedLibrary,
         index: Arc<dyn DocumentIndex>,
@@ -70,7 +71,7 @@ impl Library {
             }
         }
         if options.workers > 0 {
-            // A process that was killed may have left some.
+            // A process that was killed may have left replaced versions in the index.
             shelf.mark_cleanup_needed();
         }
         for key in removing {

@@ -1,4 +1,4 @@
-//! What is kept about a document: who it is, where it stands, what is ready of it.
+//! The stored record of a document: its identity, its state and its ready version.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,28 +8,28 @@ use sha2::{Digest, Sha256};
 use crate::ingest::{FileFormat, IngestFailure};
 use crate::passage::{DocumentId, DocumentKind, DocumentTenant};
 
-/// How often reading may be cut short by the end of the process before the file is held to be the cause.
+/// How often the process may end while reading a file before the file is considered the cause.
 const MAX_READ_ATTEMPTS: u32 = 5;
 
-/// Where a document stands.
+/// The ingestion state of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IngestState {
-    /// It waits for its turn.
+    /// It waits in the queue.
     Queued,
-    /// Its text is being read.
+    /// Its text is being extracted.
     Reading,
-    /// Its passages are being put into the index.
+    /// Its passages are being stored in the index.
     Indexing,
-    /// It can be found.
+    /// It is searchable.
     Ready,
-    /// It could not be read; the failure says why.
+    /// Ingestion failed; the failure says why.
     Failed,
-    /// It waits until somebody resumes it.
+    /// It waits until it is resumed.
     Paused,
-    /// Somebody gave up on it.
+    /// Its ingestion was cancelled.
     Cancelled,
-    /// It is going away.
+    /// It is being removed.
     Removing,
 }
 
@@ -48,12 +48,12 @@ impl IngestState {
         }
     }
 
-    /// Whether it waits or is worked on.
+    /// Returns whether it is queued or being processed.
     pub fn is_pending(self) -> bool {
         matches!(self, Self::Queued | Self::Reading | Self::Indexing)
     }
 
-    /// How far it has come, from 0 to 1.
+    /// Returns the progress from 0 to 1.
     pub fn progress(self) -> f32 {
         match self {
             Self::Queued | Self::Paused | Self::Cancelled => 0.0,
@@ -64,47 +64,47 @@ impl IngestState {
     }
 }
 
-/// A document as a list shows it.
+/// The status of a document in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DocumentStatus {
-    /// Its id: a name of letters and digits that says nothing.
+    /// Its opaque identifier.
     pub id: DocumentId,
     /// The name of the file.
     pub name: String,
-    /// Its title: that of the file once it was read, else its name.
+    /// The title from the file once it has been read, otherwise the file name.
     pub title: String,
     /// Its collection.
     pub collection: String,
-    /// What it is.
+    /// Its kind.
     pub kind: DocumentKind,
-    /// Where it stands.
+    /// Its ingestion state.
     pub state: IngestState,
-    /// How far it has come, from 0 to 1.
+    /// The progress from 0 to 1.
     pub progress: f32,
     /// Why it failed.
     pub failure: Option<IngestFailure>,
-    /// What the file is, once it was read.
+    /// The format of the file, once it has been read.
     pub format: Option<FileFormat>,
-    /// How many passages of it can be found.
+    /// The number of searchable passages.
     pub passages: usize,
-    /// How many pages it has; 0 for files without pages.
+    /// The number of pages; 0 for files without pages.
     pub pages: usize,
-    /// The bytes of the file.
+    /// The size of the file in bytes.
     pub bytes: u64,
-    /// The version that can be found; empty before the first.
+    /// The searchable version; empty before the first one is ready.
     pub version: String,
-    /// How many invisible characters were left out of its text.
+    /// The number of invisible characters that were removed from its text.
     pub hidden: usize,
-    /// Where the file lies on this machine, for one that was taken from there. Not for strangers, so it is never sent.
+    /// The path it was added from, if it is a file of this machine. It is private and never sent to a client.
     #[serde(skip)]
     pub origin: Option<String>,
-    /// When it was handed in, in seconds since 1970.
+    /// When it was added, in seconds since 1970.
     pub added_at: u64,
     /// When it last changed, in seconds since 1970.
     pub changed_at: u64,
 }
 
-/// Which document. The id alone is enough within a tenant; the collection is part of the path.
+/// The key of a document. The identifier is unique within a tenant; the collection is part of the path on disk.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct DocumentKey {
     pub(super) tenant: DocumentTenant,
@@ -113,7 +113,7 @@ pub(super) struct DocumentKey {
 }
 
 impl DocumentKey {
-    /// The key of a file: the same name in the same collection of the same tenant is the same document.
+    /// Returns the key of a file. The same name in the same collection of the same tenant is the same document.
     pub(super) fn for_file(tenant: &DocumentTenant, collection: &str, name: &str) -> Self {
         let mut hash = Sha256::new();
         for part in [tenant.as_str(), collection, name] {
@@ -124,20 +124,20 @@ impl DocumentKey {
         Self { tenant: tenant.clone(), id: DocumentId::new(id), collection: collection.to_owned() }
     }
 
-    /// The key of a document whose collection is not at hand. Good for looking up, not for paths.
+    /// Returns a key without the collection. It is valid for lookups, not for paths.
     pub(super) fn for_id(tenant: &DocumentTenant, id: &DocumentId) -> Self {
         Self { tenant: tenant.clone(), id: id.clone(), collection: String::new() }
     }
 }
 
-/// Bytes that were handed in and are not ready yet.
+/// An uploaded version that is not ready yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IncomingVersion {
     pub(super) hash: String,
     pub(super) bytes: u64,
 }
 
-/// What can be found of a document.
+/// The searchable version of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReadyVersion {
     pub(super) hash: String,
@@ -149,15 +149,15 @@ pub(super) struct ReadyVersion {
     pub(super) pages: usize,
     pub(super) hidden: usize,
     pub(super) kind: DocumentKind,
-    /// By which rules it was cut into passages.
+    /// The version of the split rules that were used.
     #[serde(default)]
     pub(super) cut: u32,
 }
 
-/// What stands in the file of a document.
+/// The content of a record file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct DocumentRecord {
-    /// Of this layout.
+    /// The version of the record format.
     pub(super) layout: u32,
     pub(super) tenant: DocumentTenant,
     pub(super) id: DocumentId,
@@ -169,14 +169,14 @@ pub(super) struct DocumentRecord {
     pub(super) ready: Option<ReadyVersion>,
     pub(super) failure: Option<IngestFailure>,
     pub(super) attempts: u32,
-    /// Where the file was taken from.
+    /// The path that the file was added from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) origin: Option<String>,
     pub(super) added_at: u64,
     pub(super) changed_at: u64,
 }
 
-/// The layout this program writes.
+/// The record format that this program writes.
 pub(super) const RECORD_LAYOUT_VERSION: u32 = 1;
 
 impl DocumentRecord {
@@ -209,13 +209,13 @@ impl DocumentRecord {
         DocumentKey { tenant: self.tenant.clone(), id: self.id.clone(), collection: self.collection.clone() }
     }
 
-    /// Whether it speaks of a version.
+    /// Returns whether the record refers to a version.
     pub(super) fn has_version(&self, hash: &str) -> bool {
         self.incoming.as_ref().is_some_and(|new| new.hash == hash)
             || self.ready.as_ref().is_some_and(|ready| ready.hash == hash)
     }
 
-    /// The record as it stands after the process that worked on it was killed.
+    /// Returns the record as it is to be loaded after the process that worked on it was killed.
     pub(super) fn after_interruption(mut self) -> Self {
         if self.state.is_pending() {
             self.state = IngestState::Queued;
@@ -259,7 +259,7 @@ impl DocumentRecord {
     }
 }
 
-/// The name of a file without its directories and its ending, for a title.
+/// Makes a title from a file name, without directories and extension.
 pub(super) fn title_from_file_name(name: &str) -> String {
     use unicode_normalization::UnicodeNormalization;
     let file = name.rsplit(['/', '\\']).find(|part| !part.trim().is_empty()).unwrap_or(name);

@@ -1,5 +1,5 @@
-//! Graphs over the vectors of large files: made in the background, kept beside the files, and no loss when they are not
-//! there. Until one is ready all rows are looked at, which is slower and finds the same or more.
+//! HNSW graphs over the vectors of large index files. They are built in the background and stored beside the files.
+//! Until a graph is ready, a search scans all rows, which is slower but exact.
 //!
 //! ```text
 //! magic 8 · checksum 8 · checksum of the file whose vectors these are 8 · the graph
@@ -18,10 +18,10 @@ use super::index_file::{self, MappedSlice};
 const MAGIC: &[u8; 8] = b"DORANGR1";
 const HEADER_BYTES: usize = 24;
 
-/// From so many rows on a file gets a graph. Below, looking at all rows takes less than a millisecond, and is exact.
+/// A file with at least this many rows gets a graph. Below that an exact scan takes less than a millisecond.
 pub(super) const MIN_GRAPH_ROWS: usize = 10_000;
 
-/// The vectors of a file, and the graph over them once there is one.
+/// The vectors of a file, and the graph over them once it is built.
 #[derive(Debug)]
 pub(super) struct FileVectors {
     rows: VectorRows,
@@ -42,16 +42,16 @@ impl FileVectors {
         self.graph.get()
     }
 
-    /// Nobody searches these any more: a graph over them need not be finished.
+    /// Stops building the graph, because these vectors are no longer searched.
     pub(super) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Sees to it that there is a graph: reads the one beside the file, or makes one in the background.
+    /// Loads the graph stored beside the file, or builds one in the background.
     pub(super) fn ensure_graph(self: &Arc<Self>, part: &Path) {
         let (place, part) = (graph_path(part), part.to_owned());
         if let Some(graph) = open_graph(&place, &part, self.rows.len()) {
-            // Somebody else may have been quicker, which is as good.
+            // Another thread may have set the same graph first.
             drop(self.graph.set(graph));
             return;
         }
@@ -63,7 +63,7 @@ impl FileVectors {
     }
 
     fn build_graph(&self, place: &Path, part: &Path) {
-        // Half of the processors: searches and writes go on meanwhile.
+        // Half of the processors, so that searches and writes continue meanwhile.
         let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
         let Some(graph) = HnswGraph::write(&self.rows, threads, &self.abandoned) else { return };
         let Some(sum) = index_file::stored_checksum(part) else { return };
@@ -88,12 +88,12 @@ impl FileVectors {
     }
 }
 
-/// Where the graph of a file is kept.
+/// Returns the path of the graph of a file.
 pub(super) fn graph_path(part: &Path) -> PathBuf {
     part.with_extension("graph")
 }
 
-/// Reads the graph of a file. `None` where there is none, or one of other vectors, or a damaged one.
+/// Reads the graph of a file. Returns `None` if it is missing, damaged or made for other vectors.
 fn open_graph(place: &Path, part: &Path, rows: usize) -> Option<HnswGraph> {
     let map = index_file::map_file(&File::open(place).ok()?).ok()?;
     let sound = map.len() >= HEADER_BYTES

@@ -1,6 +1,6 @@
-//! One file of the index: some documents of one tenant, the words of their passages, and their vectors.
+//! One file of the index: some documents of one tenant, a keyword segment over their passages, and their vectors.
 //!
-//! A file is written once, whole, and never changed, so it can be mapped for as long as anybody reads it.
+//! A file is written once and never changed, so it can stay memory-mapped while it is read.
 //!
 //! ```text
 //! magic 8 · checksum 8 · bytes of documents, of texts, of words, of vectors 4 × u64
@@ -25,10 +25,10 @@ use super::io_error;
 
 const MAGIC: &[u8; 8] = b"DORANLS2";
 const HEADER_BYTES: usize = 48;
-/// So much of a file is read at a time to be checked: what is read so takes no memory afterwards, unlike what is mapped.
+/// Checksums are computed in pieces of this size. Reading does not keep the pages in memory, unlike mapping.
 const CHECKSUM_BUFFER_BYTES: usize = 1 << 20;
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug)]
 pub(super) struct IndexFileContent {
     pub(super) documents: Vec<Arc<StoredDocument>>,
@@ -36,7 +36,7 @@ pub(super) struct IndexFileContent {
     pub(super) rows: Option<VectorRows>,
 }
 
-/// Writes a file and gives what it holds. `rows` are the bytes of the vectors, one row for each slot of the segment.
+/// Writes a file and returns its content. `rows` are the bytes of the vectors, one row for each slot of the segment.
 pub(super) fn write_index_file(
     path: &Path,
     held: &[Arc<StoredDocument>],
@@ -73,12 +73,12 @@ pub(super) fn write_index_file(
     let kept: SharedBytes = map.clone();
     let moved =
         held.iter().zip(places).map(|(held, place)| Arc::new(held.with_text_at(Arc::clone(&kept), place)));
-    // What was built has its twin in the file from here on.
+    // From here on the segment uses the mapped file instead of its own memory.
     let segment = segment.with_bytes_at(MappedSlice::new(Arc::clone(&map), words));
     check_content(path, map, moved.collect(), segment, rows)
 }
 
-/// Opens a file, checking every byte.
+/// Opens a file and verifies its checksum.
 pub(super) fn open_index_file(path: &Path) -> Result<IndexFileContent, RetrieveError> {
     let (map, [documents, texts, words, rows]) = map_checked(path)?;
     let held = parse_documents(path, &map, documents, texts)?;
@@ -113,7 +113,7 @@ fn check_content(
     }
 }
 
-/// The documents of a file, whatever its words and vectors were made by.
+/// Reads the documents of a file, whatever analyser and embedder it was made with.
 pub(super) fn read_documents(path: &Path) -> Result<Vec<Arc<StoredDocument>>, RetrieveError> {
     let (map, [documents, texts, _, _]) = map_checked(path)?;
     parse_documents(path, &map, documents, texts)
@@ -139,22 +139,22 @@ fn parse_documents(
     if start == texts.end { Ok(all) } else { Err(odd()) }
 }
 
-/// Maps a file of the index.
+/// Maps a file of the index into memory.
 #[allow(unsafe_code, reason = "mapping a file has no safe form")]
 pub(super) fn map_file(file: &File) -> io::Result<Mmap> {
-    // SAFETY: nobody changes the file while it is mapped. It is written beside its place and renamed, then only read
-    // and at last unlinked; the index holds the lock of its directory, so no other process of ours has it open.
+    // SAFETY: the file does not change while it is mapped. It is written elsewhere and renamed, then only read and at
+    // last unlinked. The index holds the lock of its directory, so no other process of this program writes to it.
     unsafe { Mmap::map(file) }
 }
 
-/// The checksum a file carries.
+/// Reads the checksum in the header of a file.
 pub(super) fn stored_checksum(path: &Path) -> Option<[u8; 8]> {
     let mut head = [0; 16];
     File::open(path).ok()?.read_exact(&mut head).ok()?;
     Some(std::array::from_fn(|at| head[8 + at]))
 }
 
-/// Maps a file whose every byte was checked.
+/// Maps a file after its checksum was verified.
 fn map_checked(path: &Path) -> Result<(Arc<Mmap>, [Range<usize>; 4]), RetrieveError> {
     let (mut file, map) = map_path(path)?;
     let ranges = section_ranges(path, &map)?;
@@ -178,7 +178,7 @@ fn map_checked(path: &Path) -> Result<(Arc<Mmap>, [Range<usize>; 4]), RetrieveEr
 fn map_path(path: &Path) -> Result<(File, Arc<Mmap>), RetrieveError> {
     let unreadable = |source| io_error(format!("`{}` cannot be read", path.display()), source);
     let file = File::open(path).map_err(|error| match error.kind() {
-        // What is gone comes back by making the index anew, as what is damaged does.
+        // A missing file, like a damaged one, is repaired by rebuilding the index.
         io::ErrorKind::NotFound => stale_file_error(path, "is missing"),
         _ => unreadable(error),
     })?;
@@ -186,7 +186,7 @@ fn map_path(path: &Path) -> Result<(File, Arc<Mmap>), RetrieveError> {
     Ok((file, Arc::new(map)))
 }
 
-/// Where the parts of a file lie.
+/// Returns the byte ranges of the sections of a file.
 fn section_ranges(path: &Path, map: &Mmap) -> Result<[Range<usize>; 4], RetrieveError> {
     if map.len() < HEADER_BYTES || map[..8] != MAGIC[..] {
         return Err(stale_file_error(path, "has another format"));
@@ -197,7 +197,7 @@ fn section_ranges(path: &Path, map: &Mmap) -> Result<[Range<usize>; 4], Retrieve
         let end = usize::try_from(size).ok().and_then(|size| start.checked_add(size)).unwrap_or(usize::MAX);
         std::mem::replace(&mut start, end)..end
     });
-    // A size that is too large makes all that follow end beyond the file.
+    // A size that is too large makes the last section end beyond the file.
     if start != map.len() { Err(stale_file_error(path, "contradicts itself")) } else { Ok(ranges) }
 }
 
@@ -205,7 +205,7 @@ fn stale_file_error(path: &Path, what: &str) -> RetrieveError {
     RetrieveError::Stale { reason: format!("`{}` {what}", path.display()) }
 }
 
-/// The checksum of bytes that lie in several pieces.
+/// Returns the checksum of several pieces.
 pub(super) fn checksum(pieces: &[&[u8]]) -> [u8; 8] {
     let mut hasher = Sha256::new();
     pieces.iter().for_each(|piece| hasher.update(piece));
@@ -213,7 +213,7 @@ pub(super) fn checksum(pieces: &[&[u8]]) -> [u8; 8] {
     std::array::from_fn(|at| digest[at])
 }
 
-/// Some bytes of a mapped file.
+/// A range of a mapped file.
 pub(super) struct MappedSlice {
     map: Arc<Mmap>,
     range: Range<usize>,

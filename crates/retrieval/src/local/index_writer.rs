@@ -1,4 +1,4 @@
-//! Changes of the index on the disk: first the files, then the manifest, then what searches see.
+//! Changes the index on disk: writes the files first, then the manifest, then updates what searches see.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,8 @@ use super::tenant_index::{FileMergeOutput, TenantIndex};
 use super::{LocalIndexInner, index_file, io_error};
 
 impl LocalIndexInner {
-    /// Puts documents of different names in the place of older ones. `rows` are the vectors of all their passages.
+    /// Stores documents with different identifiers and replaces older ones. `rows` are the vectors of all their
+    /// passages.
     pub(super) fn put(
         &self,
         tenant: &DocumentTenant,
@@ -23,7 +24,7 @@ impl LocalIndexInner {
     ) -> Result<(), RetrieveError> {
         let segment = Segment::from_stored_documents(held.iter().map(|held| &**held));
         let shelf = self.tenant_index_or_create(tenant);
-        // Files are written side by side; only the change of the manifest waits its turn.
+        // Files are written in parallel. Only the change of the manifest is serialised.
         let number = self.next_file_number();
         let content = self.write_file(number, held, segment, rows)?;
         let vectors = {
@@ -40,7 +41,7 @@ impl LocalIndexInner {
             shelf.write().unwrap_or_else(PoisonError::into_inner).add_file(number, content, &[])
         };
         let tidied = self.merge_files(tenant, &shelf, false);
-        // One that was joined with others at once needs no graph of its own.
+        // If the new file was merged at once, it needs no graph of its own.
         let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         if manifest.parts.iter().any(|entry| entry.file == number) {
             self.ensure_graph(number, vectors);
@@ -48,7 +49,7 @@ impl LocalIndexInner {
         tidied
     }
 
-    /// Removes a document. Gives whether there was one.
+    /// Removes a document. Returns whether it existed.
     pub(super) fn remove(&self, tenant: &DocumentTenant, id: &DocumentId) -> Result<bool, RetrieveError> {
         let Some(shelf) = self.tenant_index(tenant) else { return Ok(false) };
         {
@@ -65,7 +66,7 @@ impl LocalIndexInner {
         Ok(true)
     }
 
-    /// Writes every file anew that still has words of what was replaced or removed.
+    /// Rewrites every file that still contains text of replaced or removed documents.
     pub(super) fn expunge_deleted(&self) -> Result<(), RetrieveError> {
         let shelves: Vec<(DocumentTenant, Arc<RwLock<TenantIndex>>)> = {
             let shelves = self.tenant_indexes.read().unwrap_or_else(PoisonError::into_inner);
@@ -80,10 +81,10 @@ impl LocalIndexInner {
             .try_for_each(|(tenant, shelf)| self.merge_files(tenant, shelf, true))
     }
 
-    /// Joins files of a tenant where there are many, and writes anew those that are mostly gone. Others go on writing
-    /// meanwhile; what they take out is taken out of the new file too. One joins at a time, and whoever finds another at
-    /// it leaves it to him. To `clean`, though, waits its turn and writes every file anew that still has words of what is
-    /// gone.
+    /// Merges files of a tenant where there are many, and rewrites those in which most documents are deleted. Writes
+    /// continue meanwhile; what they delete is also deleted in the new file. Only one merge runs at a time: if another
+    /// one is running, this returns without waiting. With `clean` it waits for its turn and also rewrites every file
+    /// that contains any deleted document.
     fn merge_files(
         &self,
         tenant: &DocumentTenant,
@@ -134,25 +135,25 @@ impl LocalIndexInner {
                 }
             }
             for number in old {
-                // Nothing names it any more: if it stays, it goes when the index is opened next.
+                // The manifest no longer refers to it. If this fails, the next open removes it.
                 let old = part_path(&self.directory, *number);
                 if let Err(error) = std::fs::remove_file(&old) {
                     tracing::debug!(%error, number, "a joined file stays for now");
                 }
-                // Most files have none.
+                // Most files have no graph.
                 std::fs::remove_file(background_graph::graph_path(&old)).ok();
             }
         }
     }
 
-    /// Sees to it that many vectors get a graph.
+    /// Makes sure that a file with many vectors gets a graph.
     pub(super) fn ensure_graph(&self, number: u64, vectors: Option<Arc<FileVectors>>) {
         if let Some(vectors) = vectors.filter(|vectors| vectors.rows().len() >= self.min_graph_rows) {
             vectors.ensure_graph(&part_path(&self.directory, number));
         }
     }
 
-    /// The number of the next file.
+    /// Returns the number of the next file.
     fn next_file_number(&self) -> u64 {
         let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         manifest.next += 1;
@@ -169,7 +170,7 @@ impl LocalIndexInner {
         index_file::write_index_file(&part_path(&self.directory, number), held, segment, rows)
     }
 
-    /// From here on the change survives everything.
+    /// Saves the manifest. From here on the change is durable.
     fn commit_manifest(
         &self,
         manifest: &mut IndexManifest,
@@ -182,12 +183,12 @@ impl LocalIndexInner {
 }
 
 impl IndexManifest {
-    /// Names a file of a tenant, some of whose documents are gone.
+    /// Adds a file of a tenant, of which some documents are deleted.
     fn add_file(&mut self, tenant: &DocumentTenant, file: u64, dead: Vec<u32>) {
         self.parts.push(IndexFileEntry { tenant: tenant.as_str().to_owned(), file, dead });
     }
 
-    /// Marks a document as gone.
+    /// Marks a document as deleted.
     fn mark_deleted(&mut self, (file, place): (u64, u32)) {
         if let Some(entry) = self.parts.iter_mut().find(|entry| entry.file == file) {
             entry.dead.push(place);
@@ -195,7 +196,7 @@ impl IndexManifest {
     }
 }
 
-/// The documents of an index, by tenant, whatever made it.
+/// Reads the documents of an index by tenant, whatever analyser and embedder it was made with.
 pub(super) fn read_all_documents(
     directory: &Path,
 ) -> Result<BTreeMap<DocumentTenant, Vec<Arc<StoredDocument>>>, RetrieveError> {

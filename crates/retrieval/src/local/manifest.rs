@@ -1,15 +1,15 @@
-//! What the directory of an index holds, and which of the indexes in it is the current one.
+//! The directory layout of an index, and which generation in it is the current one.
 //!
 //! ```text
 //! lock                held by the process that has the index open
-//! current             the name of the index that counts
-//! g1/manifest         which files make the index, and which documents in them are gone
-//! g1/00000001.part    documents, words, vectors
-//! g1/00000001.graph   a graph over the vectors, if they are many; made again when it is missing
+//! current             the name of the current generation
+//! g1/manifest         the files of the index, and the deleted documents in them
+//! g1/00000001.part    documents, keyword segment, vectors
+//! g1/00000001.graph   a graph over the vectors, if there are many; rebuilt when it is missing
 //! ```
 //!
-//! The manifest is what counts: it is replaced as a whole, after the files it names are on the disk. What it does not
-//! name was never acknowledged, or is no longer needed, and goes when the index is opened.
+//! The manifest is the source of truth. It is replaced atomically, after the files it lists are on disk. Files that it
+//! does not list were never acknowledged or are no longer needed, and are removed when the index is opened.
 
 use std::collections::HashSet;
 use std::fs;
@@ -26,10 +26,10 @@ use crate::text_analysis::ANALYSIS_VERSION;
 
 use super::{background_graph, index_file, io_error};
 
-/// The format of the directory.
+/// The version of the directory layout.
 const LAYOUT_VERSION: u32 = 3;
 
-/// What made an index. Words cut otherwise, or vectors of another embedder, cannot be compared with those in it.
+/// Identifies the analyser and the embedder that made an index. Terms and vectors of others cannot be compared with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IndexFingerprint {
     layout: u32,
@@ -42,7 +42,7 @@ impl IndexFingerprint {
         Self { layout: LAYOUT_VERSION, analysis: ANALYSIS_VERSION, embedder }
     }
 
-    /// Refuses an index made by this to whoever wants that.
+    /// Returns an error if an index with this fingerprint cannot be used as `wanted`.
     fn check_compatible(&self, wanted: &Self, root: &Path) -> Result<(), RetrieveError> {
         let stale = |why: String| RetrieveError::Stale { reason: format!("`{}`: {why}", root.display()) };
         if self.layout != wanted.layout {
@@ -70,7 +70,7 @@ impl IndexFingerprint {
     }
 }
 
-/// Which files make an index.
+/// The files of an index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct IndexManifest {
     pub(super) about: IndexFingerprint,
@@ -84,7 +84,7 @@ pub(super) struct IndexManifest {
 pub(super) struct IndexFileEntry {
     pub(super) tenant: String,
     pub(super) file: u64,
-    /// Which of its documents are gone, by place.
+    /// The positions of its deleted documents.
     pub(super) dead: Vec<u32>,
 }
 
@@ -93,7 +93,7 @@ impl IndexManifest {
         Self { about, next: 1, parts: Vec::new() }
     }
 
-    /// Puts the manifest in the place of the older one, for good.
+    /// Replaces the manifest atomically and durably.
     pub(super) fn save(&self, directory: &Path) -> io::Result<()> {
         let json = serde_json::to_vec(self)?;
         let sum: String = index_file::checksum(&[&json]).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -118,7 +118,7 @@ impl IndexManifest {
         serde_json::from_slice(json).map_err(|_| damaged("has another format"))
     }
 
-    /// Refuses an index that was made by something else.
+    /// Returns an error if the index was made by another analyser or embedder.
     pub(super) fn check_compatible(
         &self,
         wanted: &IndexFingerprint,
@@ -127,7 +127,7 @@ impl IndexManifest {
         self.about.check_compatible(wanted, root)
     }
 
-    /// Removes the files that the manifest does not name.
+    /// Removes files that the manifest does not list.
     pub(super) fn remove_unreferenced_files(&self, directory: &Path) -> io::Result<()> {
         let parts = self.parts.iter().map(|entry| part_path(directory, entry.file));
         let named: HashSet<PathBuf> =
@@ -143,12 +143,12 @@ impl IndexManifest {
     }
 }
 
-/// The path of a file of the index.
+/// Returns the path of a file of the index.
 pub(super) fn part_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:08}.part"))
 }
 
-/// The number of the current index below a root, if there is one.
+/// Returns the number of the current generation below a root, if there is one.
 pub(super) fn current_generation(root: &Path) -> Result<Option<u64>, RetrieveError> {
     let path = root.join("current");
     match fs::read_to_string(&path) {
@@ -161,13 +161,13 @@ pub(super) fn current_generation(root: &Path) -> Result<Option<u64>, RetrieveErr
     }
 }
 
-/// Makes an index the current one, and removes all others.
+/// Makes a generation the current one, and removes all others.
 pub(super) fn switch_generation(root: &Path, number: u64) -> io::Result<()> {
     disk::write_file_atomically(&root.join("current"), format!("g{number}\n").as_bytes())?;
     remove_other_generations(root, number)
 }
 
-/// Removes all indexes but one.
+/// Removes all generations but one.
 pub(super) fn remove_other_generations(root: &Path, number: u64) -> io::Result<()> {
     for other in generation_numbers(root)?.into_iter().filter(|other| *other != number) {
         fs::remove_dir_all(generation_directory(root, other))?;
@@ -175,7 +175,7 @@ pub(super) fn remove_other_generations(root: &Path, number: u64) -> io::Result<(
     Ok(())
 }
 
-/// The highest number of an index below a root; 0 if there is none.
+/// Returns the highest generation number below a root, or 0.
 pub(super) fn highest_generation(root: &Path) -> io::Result<u64> {
     Ok(generation_numbers(root)?.into_iter().max().unwrap_or(0))
 }
@@ -193,7 +193,7 @@ fn generation_numbers(root: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// The directory of an index below a root.
+/// Returns the directory of a generation below a root.
 pub(super) fn generation_directory(root: &Path, number: u64) -> PathBuf {
     root.join(format!("g{number}"))
 }

@@ -1,9 +1,9 @@
-//! Passages by words and by meaning, in a directory of the local disk.
+//! Keyword and vector search in a directory on the local disk.
 //!
-//! What `put` and `remove` acknowledged survives a loss of power: a file with the documents, their words and vectors
-//! is forced to the disk, then a manifest that names it takes the place of the older one. Searches look at mapped
-//! files and never wait for the disk to be written. The directory knows what made it; with another embedder, or after
-//! words are cut otherwise, it is refused and must be built anew, which [`LocalIndex::rebuild`] does beside the old one.
+//! What `put` and `remove` have acknowledged survives a power loss: a file with the documents, their terms and vectors
+//! is synced, then the manifest is replaced by one that lists it. Searches read memory-mapped files and never wait for
+//! disk writes. The directory records which analyser and which embedder made it. With another one it is rejected and
+//! must be rebuilt; [`LocalIndex::rebuild`] does that beside the old index.
 
 mod background_graph;
 mod index_file;
@@ -33,15 +33,15 @@ use crate::score_fusion::{FusionWeights, fuse_hits};
 use manifest::{IndexFingerprint, IndexManifest};
 use tenant_index::TenantIndex;
 
-/// So many passages of each way of searching are fused, however few are wanted: the scores of a list are scaled to
-/// it, so a shorter list would rank otherwise.
+/// The number of hits of each search that are fused, however few are requested. Scores are scaled to their list, so a
+/// shorter list would give another ranking.
 const FUSION_DEPTH: usize = 100;
-/// Among so few passages words are found within a fraction of a millisecond.
+/// A keyword search over at most this many passages takes a fraction of a millisecond and runs on the calling thread.
 const MAX_INLINE_SEARCH_SLOTS: usize = 20_000;
-/// So many documents are written at once when an index is built anew.
+/// The number of documents that are written in one call when an index is rebuilt.
 const REBUILD_BATCH_DOCUMENTS: usize = 256;
 
-/// An index in a directory. With an embedder it finds by meaning as well as by words.
+/// An index in a directory. With an embedder it searches by vectors as well as by keywords.
 pub struct LocalIndex {
     inner: Arc<LocalIndexInner>,
     embedder: Option<Arc<dyn Embedder>>,
@@ -51,10 +51,10 @@ pub struct LocalIndex {
 struct LocalIndexInner {
     directory: PathBuf,
     tenant_indexes: RwLock<HashMap<DocumentTenant, Arc<RwLock<TenantIndex>>>>,
-    /// What is on the disk. Whoever changes it holds this.
+    /// The manifest on disk. Writers hold this lock while they change it.
     manifest: Mutex<IndexManifest>,
     ranking: RankingParameters,
-    /// From so many vectors on a file gets a graph.
+    /// A file with at least this many vectors gets a graph.
     min_graph_rows: usize,
     _lock: fs::File,
 }
@@ -68,7 +68,8 @@ impl Drop for LocalIndexInner {
 }
 
 impl LocalIndex {
-    /// Opens the index of a directory, or makes one. An index that something else made is refused as stale.
+    /// Opens the index in a directory, or creates one. An index made by another analyser or embedder is rejected as
+    /// stale.
     pub async fn open(
         root: impl Into<PathBuf>,
         embedder: Option<Arc<dyn Embedder>>,
@@ -91,7 +92,7 @@ impl LocalIndex {
             let directory = manifest::generation_directory(&root, number);
             let mut manifest = IndexManifest::load(&directory)?;
             if manifest.parts.is_empty() && manifest.about != about {
-                // Nothing is in it that could be compared wrongly.
+                // The index is empty, so it holds nothing that could be compared wrongly.
                 manifest.about = about.clone();
                 manifest.save(&directory).map_err(|error| io_error("the index cannot be written", error))?;
             }
@@ -106,8 +107,8 @@ impl LocalIndex {
         Ok(Self::from_inner(inside, embedder))
     }
 
-    /// Builds an index anew from the documents of the one that is there, beside it, and then takes its place. A crash
-    /// leaves the old one as it was.
+    /// Rebuilds an index from its own documents beside the old one, and then switches to it. After a crash the old
+    /// index is unchanged.
     pub async fn rebuild(
         root: impl Into<PathBuf>,
         embedder: Option<Arc<dyn Embedder>>,
@@ -152,8 +153,8 @@ impl LocalIndex {
         Ok(index)
     }
 
-    /// Begins an empty index in the place of whatever is there, for when that is damaged: whoever keeps the documents
-    /// puts them in again.
+    /// Replaces whatever is there with an empty index, for when it is damaged. The caller has the documents and must
+    /// store them again.
     pub async fn reset(
         root: impl Into<PathBuf>,
         embedder: Option<Arc<dyn Embedder>>,
@@ -171,13 +172,13 @@ impl LocalIndex {
         Self::open(root, embedder).await
     }
 
-    /// Counts vectors like this beside words.
+    /// Sets how much vectors count beside keywords.
     pub fn with_weights(mut self, weights: FusionWeights) -> Self {
         self.weights = weights;
         self
     }
 
-    /// The embedder whose vectors are in it.
+    /// Returns the embedder whose vectors the index contains.
     pub fn embedder(&self) -> Option<EmbedderInfo> {
         self.embedder.as_ref().map(|embedder| embedder.info())
     }
@@ -259,10 +260,10 @@ impl LocalIndexInner {
         fuse_hits(&question.text, &shelf.to_hits(&found), &near, weights, question.limit)
     }
 
-    /// Whether to look for words takes less than to hand the work to another thread and wait for it.
+    /// Returns whether a keyword search is faster than handing it to another thread.
     fn is_small_tenant(&self, tenant: &DocumentTenant) -> bool {
         let Some(shelf) = self.tenant_index(tenant) else { return true };
-        // Whoever writes holds it for long.
+        // A writer may hold the lock for long, so this does not wait for it.
         shelf.try_read().is_ok_and(|shelf| shelf.slot_count() <= MAX_INLINE_SEARCH_SLOTS)
     }
 
@@ -356,7 +357,7 @@ fn lock_directory(root: &Path) -> Result<fs::File, RetrieveError> {
         .map_err(|error| io_error(format!("`{}` cannot be opened", root.display()), error))
 }
 
-/// Makes an empty index and lets it be the current one.
+/// Creates an empty generation and makes it the current one.
 fn create_empty_generation(root: &Path, number: u64, about: &IndexFingerprint) -> Result<u64, RetrieveError> {
     let made = IndexManifest::new(about.clone()).save(&manifest::generation_directory(root, number));
     let made = made.and_then(|()| manifest::switch_generation(root, number));

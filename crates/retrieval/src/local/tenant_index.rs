@@ -1,4 +1,4 @@
-//! The documents of one tenant as they are searched: immutable parts, each a mapped file.
+//! The searchable documents of one tenant: immutable segments, each in a mapped file.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -14,29 +14,29 @@ use crate::vector::{VectorRows, VectorSearchTarget, nearest_rows};
 use super::background_graph::FileVectors;
 use super::index_file;
 
-/// Files of about the same size are joined when there are so many.
+/// This many files of about the same size are merged into one.
 const FILE_MERGE_FACTOR: usize = 8;
 
-/// The documents of one tenant.
+/// The searchable documents of one tenant.
 #[derive(Debug, Default)]
 pub(super) struct TenantIndex {
     document_locations: BTreeMap<DocumentId, DocumentLocation>,
     segments: Vec<LiveSegment>,
-    /// The vectors of each part.
+    /// The vectors of each segment.
     segment_vectors: Vec<Option<Arc<FileVectors>>>,
-    /// The number of the file of each part.
+    /// The file number of each segment.
     file_numbers: Vec<u64>,
-    /// Held by whoever joins files.
+    /// Held while files are merged.
     merge_lock: Arc<Mutex<()>>,
 }
 
-/// Files that are to be joined, as they were at one moment.
+/// Files to merge, as they were at one moment.
 pub(super) struct FileMergeInput {
     file_numbers: Vec<u64>,
     segments: Vec<(Arc<Segment>, Vec<Option<Arc<StoredDocument>>>, Option<Arc<FileVectors>>)>,
 }
 
-/// What such files hold that was not gone.
+/// The result of a merge: what the files contain without deleted documents.
 pub(super) struct FileMergeOutput {
     pub(super) documents: Vec<Arc<StoredDocument>>,
     pub(super) segment: Segment,
@@ -44,7 +44,7 @@ pub(super) struct FileMergeOutput {
     pub(super) vector_bytes: Vec<u8>,
 }
 
-/// A document, and where it lies: the number of its file, and its place there.
+/// A document and its location: the number of its file and its position there.
 #[derive(Debug)]
 struct DocumentLocation {
     document: Arc<StoredDocument>,
@@ -53,22 +53,22 @@ struct DocumentLocation {
 }
 
 impl TenantIndex {
-    /// The documents, by name.
+    /// Returns the documents by identifier.
     pub(super) fn documents(&self) -> impl Iterator<Item = &StoredDocument> {
         self.document_locations.values().map(|spot| &*spot.document)
     }
 
-    /// The document of this name.
+    /// Returns a document by its identifier.
     pub(super) fn document(&self, id: &DocumentId) -> Option<&StoredDocument> {
         self.document_locations.get(id).map(|spot| &*spot.document)
     }
 
-    /// How many passages there are, removed ones included.
+    /// Returns the number of passages, including removed ones.
     pub(super) fn slot_count(&self) -> usize {
         self.segments.iter().map(|part| part.segment.slot_count()).sum()
     }
 
-    /// Adds a file, less the documents in it that are gone, and gives its vectors.
+    /// Adds a file without its deleted documents, and returns its vectors.
     pub(super) fn add_file(
         &mut self,
         number: u64,
@@ -82,7 +82,7 @@ impl TenantIndex {
         self.push_segment(number, LiveSegment::new(content.segment, held), content.rows)
     }
 
-    /// Notes where the documents of a file lie. Older ones of the same names go out of sight.
+    /// Records the locations of the documents of a file. Older documents with the same identifiers are hidden.
     fn record_locations(&mut self, number: u64, all: &[Option<Arc<StoredDocument>>]) {
         for (place, held) in (0..).zip(all) {
             let Some(held) = held else { continue };
@@ -98,7 +98,7 @@ impl TenantIndex {
         }
     }
 
-    /// Gives the vectors, for a graph to be made over them.
+    /// Adds a segment and returns its vectors, so that a graph can be built over them.
     fn push_segment(
         &mut self,
         number: u64,
@@ -112,26 +112,26 @@ impl TenantIndex {
         vectors
     }
 
-    /// Where a document lies: the number of its file, and its place there.
+    /// Returns the location of a document: the number of its file and its position there.
     pub(super) fn location(&self, id: &DocumentId) -> Option<(u64, u32)> {
         self.document_locations.get(id).map(|spot| (spot.file, spot.position))
     }
 
-    /// Takes a document out of sight.
+    /// Removes a document from searches.
     pub(super) fn remove_document(&mut self, id: &DocumentId) {
         if let Some(DocumentLocation { file, position: place, .. }) = self.document_locations.remove(id) {
             self.hide_document(file, place);
         }
     }
 
-    /// Takes what lies somewhere out of sight.
+    /// Removes the document at a location from searches.
     fn hide_document(&mut self, file: u64, place: u32) {
         if let Some(at) = self.file_numbers.iter().position(|number| *number == file) {
             self.segments[at].remove_document(place as usize);
         }
     }
 
-    /// Puts one file in the place of others that hold the same documents, less those that are gone by now.
+    /// Replaces files by one that contains the same documents, without those deleted since.
     pub(super) fn replace_files(
         &mut self,
         old: &[u64],
@@ -150,18 +150,18 @@ impl TenantIndex {
         self.add_file(number, content, &dead)
     }
 
-    /// Tells whoever makes graphs over these vectors that nobody waits for them any more.
+    /// Stops building graphs over these vectors.
     pub(super) fn abandon_graphs(&self) {
         self.segment_vectors.iter().flatten().for_each(|vectors| vectors.abandon());
     }
 
-    /// Whether every graph there should be is there.
+    /// For each file with vectors, whether its graph is ready.
     #[cfg(test)]
     pub(super) fn graphs_ready(&self) -> Vec<bool> {
         self.segment_vectors.iter().flatten().map(|vectors| vectors.graph().is_some()).collect()
     }
 
-    /// The files that are worth joining: many of a size, or one that is mostly gone.
+    /// Returns the files that should be merged: many of one size, or one in which most documents are deleted.
     pub(super) fn files_to_merge(&self) -> Vec<u64> {
         let mut by_size: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for (part, file) in self.segments.iter().zip(&self.file_numbers) {
@@ -174,18 +174,18 @@ impl TenantIndex {
         by_size.into_values().find(|files| files.len() >= FILE_MERGE_FACTOR).unwrap_or_default()
     }
 
-    /// A file that still has words of documents that are gone.
+    /// Returns a file that still contains deleted documents.
     pub(super) fn file_with_deleted_documents(&self) -> Option<u64> {
         let mut parts = self.segments.iter().zip(&self.file_numbers);
         parts.find(|(part, _)| part.live_document_count() < part.documents().len()).map(|(_, file)| *file)
     }
 
-    /// Whose turn it is to join files.
+    /// Returns the lock for merging files.
     pub(super) fn merge_lock(&self) -> Arc<Mutex<()>> {
         Arc::clone(&self.merge_lock)
     }
 
-    /// Some files as they are now.
+    /// Returns the current state of some files.
     pub(super) fn merge_input(&self, files: Vec<u64>) -> FileMergeInput {
         let chosen = (0..self.file_numbers.len()).filter(|at| files.contains(&self.file_numbers[*at]));
         let parts = chosen.map(|at| {
@@ -195,7 +195,7 @@ impl TenantIndex {
         FileMergeInput { segments: parts.collect(), file_numbers: files }
     }
 
-    /// The places, among the documents that were joined, of those that went out of sight since.
+    /// Returns the positions, among the merged documents, of those that were deleted since.
     pub(super) fn deleted_since(&self, joining: &FileMergeInput) -> Vec<u32> {
         let chosen =
             (0..self.file_numbers.len()).filter(|at| joining.file_numbers.contains(&self.file_numbers[*at]));
@@ -205,7 +205,7 @@ impl TenantIndex {
         (0..).zip(kept).filter(|(_, (_, now))| now.is_none()).map(|(place, _)| place).collect()
     }
 
-    /// The best passages by their words.
+    /// Returns the best hits of a keyword search.
     pub(super) fn search_keywords(
         &self,
         query: &KeywordQuery,
@@ -216,12 +216,12 @@ impl TenantIndex {
         search::search(&self.segments, query, ranking, filter, limit)
     }
 
-    /// The hits of what was found by words.
+    /// Converts the hits of a keyword search.
     pub(super) fn to_hits(&self, found: &[KeywordHit]) -> Vec<Hit> {
         found.iter().filter_map(|found| self.to_hit(found.segment, found.slot, found.score)).collect()
     }
 
-    /// The nearest passages to a vector, and how near those are that were found by words.
+    /// Returns the passages nearest to a vector, and the vector scores of the passages that the keyword search found.
     pub(super) fn search_vectors(
         &self,
         vector: &[f32],
@@ -241,7 +241,7 @@ impl TenantIndex {
             })
             .collect();
         let admits = |part: usize, row: usize| masks[part].as_ref().is_none_or(|mask| mask[row]);
-        // Twice as many, so that of equally near ones the names decide and not the order they came in.
+        // Twice as many, so that equal scores are ordered by identifier and not by insertion order.
         let mut near: Vec<Hit> = nearest_rows(&fields, vector, limit.saturating_mul(2), &admits)
             .iter()
             .filter_map(|near| self.to_hit(near.target, near.row, near.score))
@@ -272,12 +272,12 @@ impl TenantIndex {
 }
 
 impl FileMergeInput {
-    /// The numbers of the files.
+    /// Returns the numbers of the files.
     pub(super) fn file_numbers(&self) -> &[u64] {
         &self.file_numbers
     }
 
-    /// Joins them. `None` if everything was gone.
+    /// Merges the files. Returns `None` if every document was deleted.
     pub(super) fn merge(&self) -> Option<FileMergeOutput> {
         let held: Vec<Arc<StoredDocument>> =
             self.segments.iter().flat_map(|(_, held, _)| held.iter().flatten()).cloned().collect();

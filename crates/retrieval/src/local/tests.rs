@@ -1,4 +1,4 @@
-//! Laws of the index in a directory.
+//! Tests of the index in a directory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::conformance;
 use crate::split::split_into_passages;
 
-/// Knows a few words in two languages and nothing else: texts with the same meaning point the same way.
+/// Knows a few words in two languages. Texts with the same meaning get the same vector.
 #[derive(Debug)]
 struct DictionaryEmbedder(&'static str, usize);
 
@@ -39,7 +39,7 @@ fn dictionary_embedder() -> Option<Arc<dyn Embedder>> {
     Some(Arc::new(DictionaryEmbedder("test:dictionary", 8)))
 }
 
-/// An empty directory that goes with the test.
+/// A temporary directory that is removed after the test.
 fn temporary_directory() -> tempfile::TempDir {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let prefix = format!("doran-local-{}-", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -349,7 +349,7 @@ async fn what_goes_while_files_are_joined_stays_gone() {
     let tenant = conformance::tenant();
     let index = open(root.path(), None).await;
     let (tenant_of, index_of) = (&tenant, &index);
-    // Each writer has names of its own: puts all, puts every third anew, removes every fourth.
+    // Each writer uses its own identifiers: stores all documents, replaces every third, removes every fourth.
     let writer = |own: usize| async move {
         for n in 0..32 {
             let name = format!("{own}-{n}");
@@ -402,7 +402,7 @@ async fn what_is_removed_leaves_no_words_on_the_disk() {
     let root = temporary_directory();
     let index = open(root.path(), None).await;
     let tenant = conformance::tenant();
-    // Many at once lie in one file, of which one document is a small part.
+    // Documents stored in one call share a file, of which one document is a small part.
     let documents: Vec<(Document, Vec<Passage>)> = (0..20)
         .map(|n| Document::new(n.to_string(), "글", format!("영수증 qzx{n}w 한 장")))
         .map(|document| {

@@ -1,4 +1,4 @@
-//! Talks to a cluster: JSON over HTTP, tried again while the cluster is busy or away for a moment.
+//! The HTTP client for a cluster: JSON over HTTP, retried while the cluster is busy or unreachable for a moment.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::retriever::RetrieveError;
 
-/// So often a request is tried, each time after a longer wait.
+/// The maximum number of attempts for one request. The delay grows with each one.
 const MAX_REQUEST_ATTEMPTS: u32 = 6;
 const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(100);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The most bytes of an answer that are read.
+/// The maximum size of a response body.
 const MAX_RESPONSE_BYTES: usize = 256 << 20;
 
 /// A client for one cluster.
@@ -22,7 +22,7 @@ pub(super) struct OpenSearchClient {
     base: Url,
 }
 
-/// An answer: its status, and its body where there is one.
+/// A response: its status, and its body if it has one.
 #[derive(Debug)]
 pub(super) struct OpenSearchResponse {
     pub(super) status: StatusCode,
@@ -30,7 +30,7 @@ pub(super) struct OpenSearchResponse {
 }
 
 impl OpenSearchClient {
-    /// A client for the cluster at an address such as `https://name:password@host:9200`.
+    /// Creates a client for the cluster at an address such as `https://name:password@host:9200`.
     pub(super) fn new(address: &str) -> Result<Self, RetrieveError> {
         let odd = || unavailable_error("the address of OpenSearch is none; write it as `https://host:9200`");
         let base = Url::parse(address).map_err(|_| odd())?;
@@ -38,7 +38,7 @@ impl OpenSearchClient {
             return Err(odd());
         }
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Somebody else may have been quicker, which is as good.
+            // The provider may be installed already.
             drop(rustls::crypto::ring::default_provider().install_default());
         }
         let mut builder = Client::builder()
@@ -53,7 +53,7 @@ impl OpenSearchClient {
         Ok(Self { client, base })
     }
 
-    /// Sends JSON and reads JSON, again while that may help.
+    /// Sends and receives JSON. Retries transient errors.
     pub(super) async fn send_json(
         &self,
         method: Method,
@@ -68,7 +68,7 @@ impl OpenSearchClient {
         .await
     }
 
-    /// Sends lines of JSON.
+    /// Sends newline-delimited JSON.
     pub(super) async fn send_ndjson(
         &self,
         path: &str,
@@ -77,7 +77,7 @@ impl OpenSearchClient {
         self.send_with_retries(Method::POST, path, Some((lines, "application/x-ndjson"))).await
     }
 
-    /// Sends JSON and takes anything but success for a failure.
+    /// Sends JSON and returns an error unless the response is a success.
     pub(super) async fn send_json_expecting_success(
         &self,
         method: Method,
@@ -119,7 +119,7 @@ impl OpenSearchClient {
 }
 
 impl OpenSearchResponse {
-    /// The body of a success.
+    /// Returns the body of a successful response.
     pub(super) fn into_success_body(self) -> Result<Value, RetrieveError> {
         if self.status.is_success() {
             return Ok(self.body);
@@ -131,7 +131,7 @@ impl OpenSearchResponse {
     }
 }
 
-/// Whether the same request may do better in a moment.
+/// Returns whether a retry of the same request may succeed.
 fn is_transient(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502 | 503 | 504)
 }

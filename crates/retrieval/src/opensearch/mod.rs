@@ -1,12 +1,12 @@
-//! Passages in an OpenSearch cluster, by words and, with an embedder and the k-NN plugin, by meaning.
+//! Keyword search in an OpenSearch cluster, and vector search if there is an embedder and the k-NN plugin.
 //!
-//! The terms are ours: each passage is indexed as the pairs and stems that every other index uses, cut here, so no
-//! plugin for Korean is needed. A document is replaced at once although its passages are many entries: they carry a
-//! generation, and a *head* entry says which generation counts. New passages are written and made searchable first,
-//! then the head is flipped, then old ones go; a search keeps only what the heads say. A crash in between leaves
-//! entries that nobody sees and that the next `put` of the document removes.
+//! Terms are computed here: each passage is indexed with the same syllable pairs and stems as in every other index, so
+//! no Korean analysis plugin is needed. A document is replaced atomically although each of its passages is a separate
+//! entry. Passages carry a generation, and a *head* entry says which generation is current. New passages are written
+//! and made searchable first, then the head is updated, then the old passages are deleted. A search keeps only passages
+//! of current generations. A crash in between leaves invisible entries, which the next `put` of the document removes.
 //!
-//! Mistyped words are not guessed here as the other indexes do, since that asks for the terms of the index.
+//! Typos are not corrected here, unlike in the other indexes, because that needs the list of terms of the index.
 
 mod http_client;
 mod rebuild;
@@ -32,27 +32,27 @@ use crate::score_fusion::FusionWeights;
 
 use http_client::{OpenSearchClient, OpenSearchResponse, unavailable_error};
 
-/// The most bytes and entries of one bulk request.
+/// The maximum size and number of entries of one bulk request.
 const MAX_BULK_BYTES: usize = 4 << 20;
 const MAX_BULK_ENTRIES: usize = 500;
-/// So often entries of a bulk request that the cluster was too busy for are sent again.
+/// How often bulk entries that the cluster was too busy for are sent.
 const MAX_BULK_ATTEMPTS: usize = 6;
-/// So many entries are read at once when all are wanted.
+/// The page size for reading all entries.
 const ENTRIES_PER_PAGE: usize = 500;
 
 /// An index in a cluster. `name` is an alias; the index behind it may change while it is in use.
 pub struct OpenSearchIndex {
     http: OpenSearchClient,
-    /// The alias.
+    /// The alias that callers use.
     alias: String,
-    /// What is asked: the alias, or an index that is being built behind it.
+    /// The name in requests: the alias, or an index that is being built behind it.
     target: String,
     embedder: Option<Arc<dyn Embedder>>,
     weights: FusionWeights,
     ranking: RankingParameters,
 }
 
-/// A head, as it is kept.
+/// A head entry as it is stored.
 #[derive(Deserialize)]
 struct DocumentHeadEntry {
     tenant: DocumentTenant,
@@ -61,8 +61,8 @@ struct DocumentHeadEntry {
 }
 
 impl OpenSearchIndex {
-    /// Opens the index of this name in the cluster at an address such as `https://name:password@host:9200`, or makes
-    /// one. An index that something else made is refused as stale.
+    /// Opens the index of this name in the cluster at an address such as `https://name:password@host:9200`, or creates
+    /// it. An index made by another analyser or embedder is rejected as stale.
     pub async fn open(
         address: &str,
         name: &str,
@@ -97,7 +97,7 @@ impl OpenSearchIndex {
         Ok(index)
     }
 
-    /// Makes an index that is not there yet. One of this name is refused: what is in it is another's.
+    /// Creates an index that must not exist yet. An existing index of this name is an error: its content is not ours.
     pub async fn create_new(
         address: &str,
         name: &str,
@@ -119,7 +119,7 @@ impl OpenSearchIndex {
         self.http.send_json(Method::DELETE, &format!("/_index_template/{}", self.alias), None).await.map(drop)
     }
 
-    /// Counts vectors like this beside words.
+    /// Sets how much vectors count beside keywords.
     pub fn with_weights(mut self, weights: FusionWeights) -> Self {
         self.weights = weights;
         self
@@ -141,7 +141,7 @@ impl OpenSearchIndex {
         Ok(Self { http, alias: name.to_owned(), target: name.to_owned(), embedder, weights, ranking })
     }
 
-    /// The index behind the alias, if there is one.
+    /// Returns the index behind the alias, if there is one.
     async fn index_behind_alias(&self) -> Result<Option<String>, RetrieveError> {
         let answer = self.http.send_json(Method::GET, &format!("/_alias/{}", self.alias), None).await?;
         if answer.status == StatusCode::NOT_FOUND {
@@ -153,14 +153,14 @@ impl OpenSearchIndex {
             .and_then(|indexes| indexes.keys().max_by_key(|name| (name.len(), *name)).cloned()))
     }
 
-    /// Makes an index by a template, which an administrator can see and which makes later indexes alike.
+    /// Creates an index through a template. Administrators can see it, and later indexes get the same settings.
     async fn create(&self, index: &str, alias: Option<&str>) -> Result<(), RetrieveError> {
         let made = request_body::index_definition(
             self.embedder.as_ref().map(|embedder| embedder.info()).as_ref(),
             &self.ranking,
         );
         let name = &self.alias;
-        // The pattern of a longer name may lie within that of a shorter one, and must then come first.
+        // The pattern of a longer name may be covered by that of a shorter one, so the longer one gets priority.
         let template = json!({
             "index_patterns": [format!("{name}-*")], "priority": 200 + name.len(), "template": made,
         });
@@ -177,7 +177,7 @@ impl OpenSearchIndex {
 
     fn check_created(&self, answer: OpenSearchResponse) -> Result<(), RetrieveError> {
         let kind = answer.body.pointer("/error/type").and_then(Value::as_str).unwrap_or_default().to_owned();
-        // Another process may have made it in the same moment.
+        // Another process may have created it at the same moment.
         if kind == "resource_already_exists_exception" {
             return Ok(());
         }
@@ -189,8 +189,8 @@ impl OpenSearchIndex {
         answer.into_success_body().map(drop)
     }
 
-    /// Writes entries, each with what the cluster is to do with it, and makes them searchable. What the cluster was too
-    /// busy for is sent again.
+    /// Writes entries, each with its bulk action, and makes them searchable. Entries that the cluster was too busy for
+    /// are sent again.
     async fn bulk(&self, entries: Vec<(Value, Value)>) -> Result<(), RetrieveError> {
         let lines: Vec<Vec<u8>> =
             entries.into_iter().map(|(action, entry)| format!("{action}\n{entry}\n").into_bytes()).collect();
@@ -228,7 +228,7 @@ impl OpenSearchIndex {
             let mut again = Vec::new();
             for (line, item) in left.into_iter().zip(&items) {
                 match item["index"]["status"].as_u64().unwrap_or(0) {
-                    // A conflict is a head of a later version: ours is out of date and nobody misses it.
+                    // A conflict means that a later version has a head. This write is out of date and can be dropped.
                     200..=299 | 409 => {}
                     429 | 503 => again.push(line),
                     _ => {
@@ -247,7 +247,7 @@ impl OpenSearchIndex {
         Err(unavailable_error("OpenSearch is too busy to take the passages"))
     }
 
-    /// Every entry that a query admits, in the order of their keys.
+    /// Returns every entry that matches a query, ordered by key.
     async fn search_all_entries(
         &self,
         index: &str,
@@ -279,8 +279,8 @@ impl OpenSearchIndex {
         }
     }
 
-    /// Puts documents, none of them twice, as a generation that is asked for when all is ready to be written. It counts
-    /// unless a later one is there.
+    /// Stores documents with different identifiers as a new generation. The generation is chosen when everything is
+    /// ready to be written. It becomes current unless a later one exists.
     async fn put_generation(
         &self,
         tenant: &DocumentTenant,
@@ -304,7 +304,7 @@ impl OpenSearchIndex {
                 slot += 1;
             }
             let entry = request_body::head_entry(tenant, document, &generation, passages.len());
-            // Of two processes that put the same document, the later one wins, whoever is slower.
+            // If two processes store the same document, the later generation wins, whichever finishes first.
             let action = json!({ "index": { "_id": head, "version": time, "version_type": "external_gte" } });
             heads.push((action, entry));
         }
@@ -314,7 +314,7 @@ impl OpenSearchIndex {
         self.delete_older_passages(tenant, &ids, &generation).await
     }
 
-    /// Removes the passages of documents that are older than a generation.
+    /// Deletes the passages of documents that are older than a generation.
     async fn delete_older_passages(
         &self,
         tenant: &DocumentTenant,
@@ -328,7 +328,7 @@ impl OpenSearchIndex {
                 { "terms": { "document": keys } }, { "range": { "generation": { "lt": before } } },
             ],
         } } });
-        // Nobody sees these entries any more, so nobody waits for them to be gone.
+        // These entries are no longer visible, so the request does not wait for the deletion.
         let path = format!("/{}/_delete_by_query?conflicts=proceed", self.target);
         self.http.send_json_expecting_success(Method::POST, &path, Some(&query)).await.map(drop)
     }
@@ -366,7 +366,7 @@ impl DocumentIndex for OpenSearchIndex {
         if was_there {
             answer.into_success_body()?;
         }
-        // An earlier attempt may have ended after the head was gone and before its passages were.
+        // An earlier attempt may have ended after the head was deleted and before the passages were.
         self.delete_older_passages(tenant, &[document], &next_generation().1).await?;
         Ok(was_there)
     }
@@ -413,7 +413,7 @@ impl DocumentIndex for OpenSearchIndex {
     }
 }
 
-/// A time in microseconds, and a name that begins with it and that no other write has: later ones come later by name.
+/// Returns a time in microseconds and a unique name that starts with it. Names of later generations sort later.
 fn next_generation() -> (u64, String) {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());

@@ -1,4 +1,4 @@
-//! Builds an index anew beside the old one, which others may go on writing to until the alias is switched.
+//! Rebuilds an index beside the old one, which other processes may write to until the alias is switched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{DocumentHeadEntry, OpenSearchIndex, parse_entry, request_body};
 use crate::passage::{DocumentId, DocumentTenant, Passage};
 use crate::retriever::RetrieveError;
 
-/// A document that was copied.
+/// A document that has been copied.
 struct CopiedDocument {
     tenant: DocumentTenant,
     document: DocumentId,
@@ -20,8 +20,8 @@ struct CopiedDocument {
 }
 
 impl OpenSearchIndex {
-    /// Builds the index anew from its own documents, beside the old one, and switches the alias. What others put and
-    /// removed meanwhile is followed after that.
+    /// Rebuilds the index from its own documents beside the old one, and switches the alias. Changes that others made
+    /// meanwhile are copied after that.
     pub async fn rebuild(
         address: &str,
         name: &str,
@@ -49,14 +49,15 @@ impl OpenSearchIndex {
         Ok(index)
     }
 
-    /// Copies from another index what was not copied in this generation, and removes what was copied and is gone there.
-    /// Copies keep their generation: what is put here meanwhile is later, and stays. `copied` goes by the keys of heads.
+    /// Copies documents from another index that were not copied in their current generation, and removes copies of
+    /// those that were deleted there. A copy keeps its generation, so documents stored here meanwhile are later and
+    /// win. The keys of `copied` are those of the heads.
     async fn copy_changes(
         &self,
         old: &str,
         copied: &mut BTreeMap<String, CopiedDocument>,
     ) -> Result<(), RetrieveError> {
-        // What was written a moment ago may not be searchable yet.
+        // Recent writes may not be searchable yet.
         self.http.send_json_expecting_success(Method::POST, &format!("/{old}/_refresh"), None).await?;
         let heads = json!({ "term": { "what": "head" } });
         let mut there = BTreeSet::new();
@@ -103,7 +104,7 @@ impl OpenSearchIndex {
         Ok(CopiedDocument { tenant, document: id, generation })
     }
 
-    /// Removes a copy, unless something later took its place.
+    /// Removes a copied document, unless a later generation has replaced it.
     async fn remove_copied_document(&self, key: &str, copy: &CopiedDocument) -> Result<(), RetrieveError> {
         let CopiedDocument { tenant, document, generation: (time, generation) } = copy;
         let path =
@@ -112,7 +113,7 @@ impl OpenSearchIndex {
         if !matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::CONFLICT) {
             answer.into_success_body()?;
         }
-        // Its own passages too: no other generation has a name between these two.
+        // This also deletes the copy's own passages: no other generation sorts between the two names.
         self.delete_older_passages(tenant, &[document], &format!("{generation}0")).await
     }
 }

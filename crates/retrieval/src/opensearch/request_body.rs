@@ -1,5 +1,5 @@
-//! What is sent to the cluster. Names are hashed before they are compared, and of a text only our own terms are
-//! sent, so nothing a person writes is ever query syntax.
+//! Request bodies for the cluster. Names are hashed, and of a text only the computed terms are sent, so nothing that a
+//! user writes is ever query syntax.
 
 use doran_llm::EmbedderInfo;
 use serde_json::{Value, json};
@@ -11,21 +11,21 @@ use crate::passage::{Document, DocumentId, DocumentKind, DocumentTenant, Passage
 use crate::retriever::DocumentFilter;
 use crate::text_analysis::{self, ANALYSIS_VERSION, TermLayer};
 
-/// The format of the index.
+/// The version of the index format.
 const LAYOUT_VERSION: u32 = 1;
-/// The most weighted terms that are sent in one question; a cluster takes 1,024 by default.
+/// The maximum number of weighted terms in one query. A cluster accepts 1,024 by default.
 const MAX_TERMS_PER_QUERY: usize = 768;
 
-/// The two layers of terms, as fields.
+/// The fields of the two term layers.
 pub(super) const LAYER_FIELDS: [(TermLayer, &str); 2] =
     [(TermLayer::Bigrams, "pairs"), (TermLayer::Stems, "stems")];
 
-/// What made an index.
+/// Identifies the analyser and the embedder that made an index.
 pub(super) fn index_fingerprint(embedder: Option<&EmbedderInfo>) -> Value {
     json!({ "layout": LAYOUT_VERSION, "analysis": ANALYSIS_VERSION, "embedder": embedder })
 }
 
-/// Settings and fields of a new index.
+/// Returns the settings and mappings of a new index.
 pub(super) fn index_definition(embedder: Option<&EmbedderInfo>, ranking: &RankingParameters) -> Value {
     let words =
         json!({ "type": "text", "analyzer": "whitespace", "similarity": "words", "index_options": "freqs" });
@@ -52,7 +52,7 @@ pub(super) fn index_definition(embedder: Option<&EmbedderInfo>, ranking: &Rankin
     })
 }
 
-/// A name as it is compared.
+/// Returns a hash of names, for exact comparison.
 pub(super) fn hashed_key(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -62,7 +62,7 @@ pub(super) fn hashed_key(parts: &[&str]) -> String {
     hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The name of the entry that says which generation of a document counts.
+/// Returns the key of the head entry of a document.
 pub(super) fn head_key(tenant: &DocumentTenant, document: &DocumentId) -> String {
     hashed_key(&["head", tenant.as_str(), document.as_str()])
 }
@@ -75,7 +75,7 @@ fn kind_key(kind: &DocumentKind) -> String {
     }
 }
 
-/// What is compared of a document.
+/// Returns the fields of a document that filters compare.
 fn document_keys(tenant: &DocumentTenant, document: &Document, generation: &str) -> Value {
     json!({
         "tenant": hashed_key(&[tenant.as_str()]), "document": hashed_key(&[document.id.as_str()]),
@@ -83,7 +83,7 @@ fn document_keys(tenant: &DocumentTenant, document: &Document, generation: &str)
     })
 }
 
-/// The entry that makes a generation of a document count.
+/// Returns the head entry that makes a generation of a document current.
 pub(super) fn head_entry(
     tenant: &DocumentTenant,
     document: &Document,
@@ -97,7 +97,7 @@ pub(super) fn head_entry(
     entry
 }
 
-/// The entry of a passage.
+/// Returns the entry of a passage.
 pub(super) fn passage_entry(
     tenant: &DocumentTenant,
     document: &Document,
@@ -133,7 +133,7 @@ pub(super) fn passage_entry(
     entry
 }
 
-/// Which entries of a tenant compete.
+/// Returns the filter clauses for entries of a tenant.
 pub(super) fn filter_clauses(what: &str, tenant: &DocumentTenant, filter: &DocumentFilter) -> Vec<Value> {
     let mut all = vec![
         json!({ "term": { "what": what } }),
@@ -153,7 +153,7 @@ pub(super) fn filter_clauses(what: &str, tenant: &DocumentTenant, filter: &Docum
     all
 }
 
-/// Looks for the terms of one layer.
+/// Returns the query for the terms of one layer.
 pub(super) fn layer_query(
     query: &KeywordQuery,
     layer: TermLayer,
@@ -177,7 +177,7 @@ pub(super) fn layer_query(
     search_body(&json!({ "bool": { "filter": filter, "should": terms, "minimum_should_match": 1 } }), size)
 }
 
-/// Looks for articles by number.
+/// Returns the query for articles by number.
 pub(super) fn article_query(query: &KeywordQuery, filter: &[Value], size: usize) -> Value {
     let numbers: Vec<String> = query.articles.iter().map(ToString::to_string).collect();
     let mut all = filter.to_vec();
@@ -185,7 +185,7 @@ pub(super) fn article_query(query: &KeywordQuery, filter: &[Value], size: usize)
     search_body(&json!({ "bool": { "filter": all } }), size)
 }
 
-/// Looks for the nearest vectors among those that compete.
+/// Returns the query for the nearest vectors that pass the filter.
 pub(super) fn vector_query(vector: &[f32], filter: &[Value], size: usize) -> Value {
     let knn = json!({ "vector": vector, "k": size, "filter": { "bool": { "filter": filter } } });
     search_body(&json!({ "knn": { "vector": knn } }), size)

@@ -1,4 +1,4 @@
-//! Searches the cluster: one request for each layer of words, for articles and for vectors, ranked together here.
+//! Searches the cluster: one query for each term layer, for articles and for vectors. The results are ranked here.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,23 +15,23 @@ use crate::score_fusion::fuse_hits;
 use super::http_client::unavailable_error;
 use super::{OpenSearchIndex, parse_entry, request_body};
 
-/// So many passages of each way of searching are fused, however few are wanted.
+/// The number of hits of each search that are fused, however few are requested.
 const FUSION_DEPTH: usize = 100;
-/// So many are asked for beyond those, since some may be of a generation that does not count.
+/// This many more are fetched, because some may belong to an outdated generation.
 const EXTRA_PASSAGES: usize = 100;
-/// The most a cluster gives at once by default.
+/// The maximum number of hits that a cluster returns at once by default.
 const MAX_RESULT_WINDOW: usize = 10_000;
-/// So often a search is repeated when a document changed under it.
+/// How often a search is repeated if a document changed during it.
 const MAX_SEARCH_ATTEMPTS: usize = 4;
 
-/// What was found of a passage.
+/// A passage that one of the queries found.
 struct OpenSearchCandidate {
     entry_id: String,
     passage: Passage,
     head_key: String,
     normalized_title: String,
     generation: String,
-    /// The scores in the two layers, as an article, as a vector.
+    /// The scores of the two layers, of the article query and of the vector query.
     scores: [f64; 4],
 }
 
@@ -57,7 +57,7 @@ impl Retriever for OpenSearchIndex {
             let current = |seen: &OpenSearchCandidate| counts.get(&seen.head_key) == Some(&seen.generation);
             let known: HashSet<&str> =
                 seen.iter().filter(|seen| current(seen)).map(|seen| seen.head_key.as_str()).collect();
-            // Its new passages were searchable before its head was flipped: the next look sees them.
+            // Its new passages were searchable before its head was updated, so the next attempt sees them.
             let changed = seen
                 .iter()
                 .any(|seen| counts.contains_key(&seen.head_key) && !known.contains(seen.head_key.as_str()));
@@ -75,7 +75,7 @@ impl Retriever for OpenSearchIndex {
 }
 
 impl OpenSearchIndex {
-    /// All that any way of searching finds, and whether there may be more.
+    /// Runs all queries and returns what they found, and whether there may be more.
     async fn multi_search(
         &self,
         question: &SearchQuery,
@@ -116,7 +116,7 @@ impl OpenSearchIndex {
         Ok((seen.into_values().collect(), full))
     }
 
-    /// Which generation of each document counts now.
+    /// Returns the current generation of each document.
     async fn current_generations(
         &self,
         seen: &[OpenSearchCandidate],
@@ -138,7 +138,7 @@ impl OpenSearchIndex {
         Ok(found.map(|head| (text(&head["_id"]), text(&head["_source"]["generation"]))).collect())
     }
 
-    /// Ranks as every index does: each layer scaled to its best, articles lifted, vectors fused.
+    /// Ranks like every index: each layer scaled to its best hit, articles boosted, vectors fused.
     async fn rank(
         &self,
         question: &SearchQuery,
@@ -203,7 +203,7 @@ impl OpenSearchIndex {
         Ok(fuse_hits(&question.text, &keyword, &near, &self.weights, question.limit))
     }
 
-    /// How near some passages are that were found by words alone.
+    /// Returns the vector scores of passages that only the keyword queries found.
     async fn vector_scores<'a>(
         &self,
         vector: &[f32],
@@ -230,7 +230,7 @@ impl OpenSearchIndex {
     }
 }
 
-/// The product behind a score: a cluster gives 1 + product, or 1 / (1 − product) below zero.
+/// Returns the dot product behind a score: a cluster returns 1 + product, or 1 / (1 − product) below zero.
 fn dot_product_from_score(score: f64) -> f64 {
     if score >= 1.0 { score - 1.0 } else { 1.0 - 1.0 / score.max(1e-9) }
 }

@@ -1,4 +1,4 @@
-//! The parts of a document that is written in articles.
+//! Splits a document that is written in articles into sections.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use super::{DocumentSection, truncate_heading};
 use crate::contract::{Contract, ContractArticle};
 use crate::passage::{Document, DocumentKind};
 
-/// The articles of a document with what stands between them, in order; none if it is not written in articles.
+/// Returns the articles of a document and the text between them, in order, or `None` if it is not written in articles.
 pub(super) fn article_sections(document: &Document) -> Option<Vec<DocumentSection>> {
     let contract = Contract::parse(document);
     if contract.articles.is_empty()
@@ -34,8 +34,8 @@ pub(super) fn article_sections(document: &Document) -> Option<Vec<DocumentSectio
     Some(fill_gaps(parts, &contract, text))
 }
 
-/// Whether an ordinary document is written in articles, and does not just quote one: they count from the first, or make
-/// up most of it. Numbered headings are articles in a contract only: in other texts they are any list.
+/// Returns whether an ordinary document is written in articles and does not just quote one: they are numbered from the
+/// first, or make up most of it. Numbered headings are articles only in a contract; elsewhere they may be any list.
 fn is_written_in_articles(contract: &Contract, document: &Document) -> bool {
     let Document { text, .. } = document;
     let articles = &contract.articles;
@@ -75,16 +75,17 @@ fn appendix_section(range: Range<usize>, heading: &Rc<str>) -> DocumentSection {
     }
 }
 
-/// Adds what no part holds, so that no word is lost: the preamble, chapters' headings with text, signatures.
+/// Adds sections for text that no other section covers, so that no word is lost: the preamble, chapter headings with
+/// text, signatures.
 fn fill_gaps(parts: Vec<DocumentSection>, contract: &Contract, text: &str) -> Vec<DocumentSection> {
     let mut all = Vec::new();
     let mut at = 0;
     let mut headings = MarkdownHeadingPath::default();
-    // Asked for in order, as they stand in the text.
+    // Chapters are in the order of the text, and so are the gaps.
     let mut chapters = contract.chapters.iter().peekable();
     let mut rest = |range: Range<usize>| {
         while chapters.next_if(|chapter| chapter.range.start < range.start).is_some() {}
-        // The heading of a chapter is in the titles of its articles already.
+        // The heading of a chapter is already in the titles of its articles.
         let chapter = chapters.peek().filter(|chapter| chapter.range.start < range.end);
         let line = chapter.map(|chapter| {
             text[chapter.range.start..].find('\n').map_or(text.len(), |end| chapter.range.start + end)
@@ -95,7 +96,7 @@ fn fill_gaps(parts: Vec<DocumentSection>, contract: &Contract, text: &str) -> Ve
             }
             _ => vec![range],
         };
-        // The marks before the next heading belong to it.
+        // Markdown marks before the next heading belong to that heading.
         let is_mark = |char: char| char.is_whitespace() || "#*_>".contains(char);
         cuts.into_iter()
             .map(|range| range.start..range.start + text[range.clone()].trim_end_matches(is_mark).len())
@@ -122,7 +123,7 @@ fn fill_gaps(parts: Vec<DocumentSection>, contract: &Contract, text: &str) -> Ve
     all
 }
 
-/// The Markdown headings above places of a text that are asked for in order.
+/// Returns the Markdown headings above positions of a text. The positions must be requested in order.
 #[derive(Default)]
 struct MarkdownHeadingPath {
     bytes_read: usize,
@@ -130,7 +131,7 @@ struct MarkdownHeadingPath {
 }
 
 impl MarkdownHeadingPath {
-    /// Those above a heading that stands at a place; none where no heading stands.
+    /// Returns the headings above the heading at a position, or none if there is no heading.
     fn headings_above(&mut self, text: &str, place: usize) -> Vec<Rc<str>> {
         let heading = |line: &str| {
             super::markdown_blocks::parse_heading_line(line.trim())

@@ -1,10 +1,10 @@
-//! Cuts what is too long for one passage, at the best place that fits.
+//! Splits text that is too long for one passage, at the best position that fits.
 
 use std::ops::Range;
 
 use super::{MAX_PASSAGE_BYTES, MAX_WHOLE_TABLE_BYTES};
 
-/// A paragraph whole if it is short, else cut after the last sentence, space or character that fits.
+/// Returns a paragraph whole if it is short, otherwise splits it after the last sentence, space or character that fits.
 pub(super) fn cut_between_sentences(text: &str, block: Range<usize>) -> Vec<Range<usize>> {
     const ENDS: [&str; 6] = [". ", "! ", "? ", ".\n", "다.", "。"];
     cut_to_passage_size(text, block, |window| {
@@ -14,14 +14,14 @@ pub(super) fn cut_between_sentences(text: &str, block: Range<usize>) -> Vec<Rang
     })
 }
 
-/// Code, cut between lines.
+/// Splits code between lines.
 pub(super) fn cut_between_lines(text: &str, block: Range<usize>) -> Vec<Range<usize>> {
     cut_to_passage_size(text, block, |window| {
         window.rfind('\n').or_else(|| window.rfind(char::is_whitespace))
     })
 }
 
-/// A table cut between rows, with the words of its head. The first piece holds the head itself.
+/// Splits a table between rows, and returns the text of its head. The first piece contains the head itself.
 pub(super) fn cut_between_rows(text: &str, table: Range<usize>) -> (Option<String>, Vec<Range<usize>>) {
     let mut lines = text[table.clone()].lines();
     let head = lines.next().filter(|_| lines.next().is_some_and(is_table_separator)).map(table_head_text);
@@ -36,7 +36,7 @@ pub(super) fn cut_between_rows(text: &str, table: Range<usize>) -> (Option<Strin
         }
         start += line.len();
     }
-    // A single row can be as long as it likes.
+    // A single row has no length limit, so it may have to be split again.
     (
         head,
         found
@@ -46,7 +46,7 @@ pub(super) fn cut_between_rows(text: &str, table: Range<usize>) -> (Option<Strin
     )
 }
 
-/// A range cut at the given places where that suffices, else between sentences.
+/// Splits a range at the given positions, and between sentences where a piece is still too long.
 pub(super) fn cut_at_points(text: &str, range: Range<usize>, seams: &[usize]) -> Vec<Range<usize>> {
     let edges = seams.iter().copied().filter(|at| range.start < *at && *at < range.end).chain([range.end]);
     let mut found: Vec<Range<usize>> = Vec::new();
@@ -88,12 +88,12 @@ fn trim_range(text: &str, range: Range<usize>) -> Range<usize> {
     start..start + words.trim().len()
 }
 
-/// The line between the head and the rows of a Markdown table.
+/// Returns whether a line is the separator between the head and the rows of a Markdown table.
 fn is_table_separator(line: &str) -> bool {
     line.contains("---") && line.chars().all(|char| "|-: ".contains(char))
 }
 
-/// The words of a row, short enough for a title.
+/// Returns the text of a row, short enough for a title.
 fn table_head_text(row: &str) -> String {
     let words = row.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(" | ");
     words[..words.floor_char_boundary(200)].to_owned()

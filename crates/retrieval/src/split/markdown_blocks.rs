@@ -1,10 +1,10 @@
-//! The blocks of a Markdown text: headings, paragraphs, tables, fenced code.
+//! Parses the blocks of a Markdown text: headings, paragraphs, tables, fenced code.
 
 use std::ops::Range;
 
 use super::truncate_heading;
 
-/// A block, as bytes of the text.
+/// A block, as a byte range of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MarkdownBlock {
     Heading { level: usize, words: Range<usize> },
@@ -13,7 +13,8 @@ pub(super) enum MarkdownBlock {
     Code(Range<usize>),
 }
 
-/// The blocks within a range: a heading line stands alone, lines with bars are a table, empty lines part the rest.
+/// Returns the blocks within a range. A heading line is a block, lines with bars are a table, and empty lines separate
+/// paragraphs.
 pub(super) fn parse_markdown_blocks(text: &str, within: Range<usize>) -> Vec<MarkdownBlock> {
     let mut found = MarkdownBlockCollector { blocks: Vec::new(), open: None };
     let mut start = within.start;
@@ -41,7 +42,7 @@ pub(super) fn parse_markdown_blocks(text: &str, within: Range<usize>) -> Vec<Mar
             let words = whole.start..whole.start + truncate_heading(heading).len();
             let cut = words != whole;
             found.blocks.push(MarkdownBlock::Heading { level, words });
-            // No word is lost: what does not fit into a title is a passage.
+            // A heading that does not fit into a title is also a passage, so that no word is lost.
             found.blocks.extend(cut.then_some(MarkdownBlock::Paragraph(whole)));
         } else if words.starts_with('|') {
             found.extend_or_open(MarkdownBlockKind::Table, range);
@@ -86,7 +87,7 @@ impl MarkdownBlockCollector {
     }
 }
 
-/// The level and the words of a heading line.
+/// Returns the level and the text of a heading line.
 pub(super) fn parse_heading_line(line: &str) -> Option<(usize, &str)> {
     let words = line.trim_start_matches('#');
     let level = line.len() - words.len();

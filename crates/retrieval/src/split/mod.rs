@@ -1,9 +1,9 @@
-//! Cuts a document into passages: by its structure first, by size only where the structure is too coarse.
+//! Splits a document into passages: by its structure first, and by size only where a part is still too long.
 //!
-//! Headings name the passages below them. An article is a passage; one too long is cut between its clauses. A table
-//! stays whole unless it is huge; then it is cut between rows, and its head goes into the title of every piece. Of the
-//! rest a paragraph is a passage, cut between sentences when it is long. Every passage is exactly the words of the
-//! document at its range.
+//! Headings go into the titles of the passages below them. An article is a passage; a long one is split between its
+//! clauses. A table stays whole unless it is huge; then it is split between rows, and its head goes into the title of
+//! every piece. Otherwise a paragraph is a passage, split between sentences if it is long. The text of a passage is
+//! exactly that of the document at its range.
 
 mod articles;
 mod long_blocks;
@@ -16,35 +16,37 @@ use crate::ingest;
 use crate::passage::{ArticleNumber, Document, Passage, PassageId};
 use markdown_blocks::{MarkdownBlock, parse_markdown_blocks};
 
-/// The number of the rules by which documents are cut. Whoever changes them so that passages come out otherwise raises it,
-/// and what was cut before is cut again.
+/// The version of the split rules. Any change that gives other passages must raise it, and documents split by older
+/// rules are split again.
 pub(crate) const SPLIT_RULES_VERSION: u32 = 1;
 
-/// The most bytes of a passage, about 400 Korean syllables: a few sentences, so that a citation points somewhere.
+/// The maximum size of a passage, about 400 Korean syllables: a few sentences, so that a citation is specific.
 const MAX_PASSAGE_BYTES: usize = 1200;
 
-/// The most bytes of a table that stays whole: a table torn apart says little.
+/// The maximum size of a table that stays whole. Rows without the rest of their table say little.
 const MAX_WHOLE_TABLE_BYTES: usize = 4 * MAX_PASSAGE_BYTES;
 
-/// The most letters of a heading in a title, as many as the title of a file has.
+/// The maximum length of a heading in a title, in characters: that of a document title.
 const MAX_HEADING_CHARS: usize = ingest::MAX_TITLE_CHARS;
 
-/// The most bytes of a title: that of the document, the nearest heading and the head of a table always fit.
+/// The maximum size of a title. The document title, the nearest heading and the head of a table always fit.
 const MAX_PASSAGE_TITLE_BYTES: usize = 2 << 10;
 
-/// What parts the headings of a title.
+/// Separates the headings in a title.
 const HEADING_SEPARATOR: &str = " › ";
 
-/// About the most bytes that the passages of one file may take. A text of 32 MiB in lines of twenty syllables stays below it.
+/// The approximate maximum size of all passages of one file. A text of 32 MiB in lines of twenty syllables stays below
+/// it.
 const MAX_DOCUMENT_PASSAGES_BYTES: usize = 256 << 20;
 
-/// The passages of a document, in order. Headings name the passages below them and are not passages themselves, but for
-/// the words of one that is too long for a title.
+/// Returns the passages of a document, in order. Headings become titles and are not passages themselves, except the
+/// heading of an appendix and a heading that is too long for a title.
 pub fn split_into_passages(document: &Document) -> Vec<Passage> {
     split_within_bytes(document, usize::MAX).unwrap_or_default()
 }
 
-/// The same for the document of a stranger; none where its passages would take more memory than one file may.
+/// Like [`split_into_passages`] for untrusted documents. Returns `None` if the passages would take more memory than one
+/// file may.
 pub(crate) fn split_within_memory_limit(document: &Document) -> Option<Vec<Passage>> {
     split_within_bytes(document, MAX_DOCUMENT_PASSAGES_BYTES)
 }
@@ -62,15 +64,15 @@ fn split_within_bytes(document: &Document, most: usize) -> Option<Vec<Passage>> 
     cutting.bytes_left.map(|_| cutting.passages)
 }
 
-/// The words of a heading, as far as they fit into a title. Every passage below has a copy of them.
+/// Truncates a heading for a title. Every passage below it has a copy of the title.
 fn truncate_heading(heading: &str) -> &str {
     heading.char_indices().nth(MAX_HEADING_CHARS).map_or(heading, |(end, _)| &heading[..end])
 }
 
-/// What a person calls a place. Where the headings are too long together, the nearest say most.
+/// Joins the document title and the headings. If they are too long together, the nearest headings are kept.
 fn passage_title(document: &str, headings: &[&str]) -> String {
     let name = truncate_heading(document);
-    // Many documents repeat their title as their first heading.
+    // Many documents repeat their title as the first heading.
     let headings: Vec<&str> = headings.iter().copied().filter(|heading| *heading != name).collect();
     let mut bytes =
         name.len() + headings.iter().map(|heading| HEADING_SEPARATOR.len() + heading.len()).sum::<usize>();
@@ -83,22 +85,22 @@ fn passage_title(document: &str, headings: &[&str]) -> String {
     [&[name][..], &headings[left_out..]].concat().join(HEADING_SEPARATOR)
 }
 
-/// A stretch of the document under headings of its own.
+/// A part of the document under its own headings.
 struct DocumentSection {
     range: Range<usize>,
-    /// What of it is passages: a heading that stands alone is in the titles already.
+    /// The range that becomes passages. A heading without text is already in the titles.
     body: Range<usize>,
     headings: Vec<Rc<str>>,
     article: Option<ArticleNumber>,
-    /// Where it may be cut when it is too long, in order.
+    /// The positions where it may be split if it is too long, in order.
     cut_points: Vec<usize>,
 }
 
 struct PassageSplitter<'a> {
     document: &'a Document,
-    /// How many pages began before the place we are at.
+    /// The number of pages that began before the current position.
     page: usize,
-    /// How many bytes the next passages may take; none when they took too many.
+    /// The memory left for further passages; `None` once they took too much.
     bytes_left: Option<usize>,
     passages: Vec<Passage>,
 }

@@ -1,4 +1,4 @@
-//! What splitting promises, on small texts.
+//! Tests of splitting, on small texts.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ fn check(text: &str, expected: &[&str]) {
     assert_eq!(shown, expected);
 }
 
-/// Splits and checks what holds for every document.
+/// Splits a document and checks what holds for every document.
 fn split_and_check(document: &Document) -> Vec<Passage> {
     let passages = split_into_passages(document);
     let mut end = 0;
@@ -77,7 +77,7 @@ fn a_quoted_article_does_not_take_over_an_ordinary_document() {
             "규정 › 주차 | 지하 2층에 세운다.",
         ],
     );
-    // A part of rules that is written in articles ends with its heading.
+    // A section written in articles ends at the next heading.
     check(
         "# 안내\n\n## 발췌\n\n제1조(목적) 정한다.\n\n제2조(휴가) 쉰다.\n\n## 주차\n\n지하 2층에 세운다.",
         &[
@@ -86,7 +86,7 @@ fn a_quoted_article_does_not_take_over_an_ordinary_document() {
             "규정 › 안내 › 주차 | 지하 2층에 세운다.",
         ],
     );
-    // An article that is all of a document is one.
+    // A single article that makes up the whole document is an article.
     check("# 규정\n제60조(휴가) 사용자는 준다.", &["규정 › 제60조(휴가) | 제60조(휴가) 사용자는 준다."]);
 }
 
@@ -162,7 +162,7 @@ fn a_heading_without_end_names_passages_shortly_and_loses_no_word() {
             .iter()
             .all(|p| p.title.len() <= MAX_PASSAGE_TITLE_BYTES)
     );
-    // Many files have their first heading for a title, which is as short.
+    // Many files use their first heading as a title, which is truncated in the same way.
     let title: String = heading.chars().take(ingest::MAX_TITLE_CHARS).collect();
     assert_eq!(split_and_check(&Document::new("d", &title, format!("# {heading}\n\n글.")))[0].title, title);
 }
@@ -184,7 +184,7 @@ fn passages_that_take_too_much_memory_are_refused() {
     assert_eq!(split_within_memory_limit(&document), Some(split_into_passages(&document)));
 }
 
-/// The shortest of three times that it takes to cut a text of this size.
+/// The fastest of three measurements of splitting a text of this size.
 fn fastest_split(text: impl Fn(usize) -> String, size: usize) -> Duration {
     let document = Document::new("d", "t", text(size));
     let once = |_: usize| {
@@ -214,7 +214,7 @@ fn a_text_of_eight_times_the_size_takes_about_eight_times_as_long() {
     ];
     for (name, text) in texts {
         let (small, large) = (fastest_split(text, 2_000), fastest_split(text, 16_000));
-        // Work that grows with the square would take 64 times as long.
+        // Quadratic work would take 64 times as long.
         assert!(large < small * 28, "{name}: {small:?}, then {large:?}");
     }
 }

@@ -1,43 +1,42 @@
-//! Numbers for runs of bytes: the first that comes is 0, the next new one 1.
+//! Assigns numbers to byte strings: 0 to the first, 1 to the next new one, and so on.
 //!
-//! The numbers are found by a hash with a seed that nobody outside can know, so that nobody can write a text whose words
-//! all fall on one place.
+//! Numbers are found by a hash with a random seed, so that nobody can write a text whose words all collide.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Runs of bytes and their numbers.
+/// Byte strings and their numbers.
 #[derive(Debug)]
 pub(crate) struct ByteStringInterner {
     seed: u64,
     bytes: Vec<u8>,
-    /// Where each run ends in `bytes`.
+    /// The end of each byte string in `bytes`.
     ends: Vec<u32>,
     table: Vec<InternerTableEntry>,
 }
 
-/// Runs of bytes as they are written down, the first with the number 0.
+/// The serialised form of byte strings, numbered from 0.
 #[derive(Debug, Default)]
 pub(crate) struct SerializedInterner {
     /// The seed of the hash.
     pub(crate) seed: u64,
-    /// All of them, one after another.
+    /// All byte strings, concatenated.
     pub(crate) bytes: Vec<u8>,
-    /// Where each ends in `bytes`.
+    /// The end of each byte string in `bytes`.
     pub(crate) ends: Vec<u32>,
-    /// The places by hash, for [`find`]: the number of a run and one, or 0.
+    /// The hash table for [`find_in_table`]: the number of a byte string plus one, or 0.
     pub(crate) table: Vec<u32>,
 }
 
-/// The fewest places of a table.
+/// The minimum number of entries in a table.
 const MIN_HASH_TABLE_LEN: usize = 64;
 
-/// A place by hash.
+/// An entry of the hash table.
 #[derive(Clone, Copy, Debug, Default)]
 struct InternerTableEntry {
-    /// How the run begins: most need no other look.
+    /// The first bytes of the byte string. They decide most comparisons.
     prefix: [u64; 2],
     hash: u32,
-    /// The number of the run and one, or 0.
+    /// The number of the byte string plus one, or 0.
     number_plus_one: u32,
 }
 
@@ -48,7 +47,7 @@ impl Default for ByteStringInterner {
 }
 
 impl ByteStringInterner {
-    /// None yet, hashed with this seed.
+    /// Creates an empty interner with this hash seed.
     pub(crate) fn with_seed(seed: u64) -> Self {
         Self {
             seed,
@@ -58,17 +57,17 @@ impl ByteStringInterner {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of byte strings.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// All of them as they are written down.
+    /// Returns the serialised form of all of them.
     pub(crate) fn to_serialized(&self) -> SerializedInterner {
         self.to_serialized_subset(0..self.len() as u32)
     }
 
-    /// Some of them, in this order, as they are written down.
+    /// Returns the serialised form of some of them, in this order.
     pub(crate) fn to_serialized_subset(
         &self,
         numbers: impl ExactSizeIterator<Item = u32>,
@@ -90,7 +89,7 @@ impl ByteStringInterner {
         SerializedInterner { seed: self.seed, bytes, ends, table }
     }
 
-    /// The number of a run, and whether it is new.
+    /// Returns the number of a byte string, and whether it is new.
     pub(crate) fn intern(&mut self, run: &[u8]) -> (u32, bool) {
         let mask = self.table.len() - 1;
         let hash = hash(self.seed, run);
@@ -116,13 +115,13 @@ impl ByteStringInterner {
         (number, true)
     }
 
-    /// The run with a number.
+    /// Returns the byte string with a number.
     pub(crate) fn bytes_of(&self, number: u32) -> &[u8] {
         let start = (number as usize).checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start as usize..self.ends[number as usize] as usize]
     }
 
-    /// Forgets all.
+    /// Removes all byte strings.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -143,10 +142,10 @@ impl ByteStringInterner {
     }
 }
 
-/// Runs of so few bytes are told apart by their [`start`] alone.
+/// Byte strings of up to this length are identified by their [`inline_prefix`] alone.
 const MAX_INLINE_BYTES: usize = 15;
 
-/// The first bytes of a run, and its length if that is all of it.
+/// Returns the first bytes of a byte string, and its length if they are all of it.
 #[inline]
 fn inline_prefix(run: &[u8]) -> [u64; 2] {
     let long = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
@@ -154,7 +153,7 @@ fn inline_prefix(run: &[u8]) -> [u64; 2] {
     match (run.first_chunk(), run.last_chunk()) {
         (Some(first), Some(_)) if run.len() > MAX_INLINE_BYTES => [long(first), u64::MAX],
         (Some(first), Some(last)) => {
-            // Of the last eight those that are not among the first.
+            // From the last eight bytes, those that are not among the first eight.
             let rest = if run.len() == 8 { 0 } else { long(last) >> (8 * (16 - run.len())) };
             [long(first), rest | (run.len() as u64) << 56]
         }
@@ -168,8 +167,8 @@ fn inline_prefix(run: &[u8]) -> [u64; 2] {
     }
 }
 
-/// Looks for a run in the table of [`Words`] that were written down. `entry` reads the table, which has `places`, a
-/// power of two; `same` says whether a number is that of the run.
+/// Looks up a byte string in the table of a [`SerializedInterner`]. `entry` reads the table, whose length `places` is a
+/// power of two; `same` returns whether a number is that of the byte string.
 pub(crate) fn find_in_table(
     seed: u64,
     places: usize,
@@ -223,7 +222,7 @@ mod tests {
                 assert_eq!(words.intern(run.as_bytes()), (n, round == 0), "{run}");
             }
         }
-        // Of every length, alike at both ends.
+        // Strings of every length that are equal at both ends.
         let mut longer = ByteStringInterner::default();
         let runs: Vec<Vec<u8>> = (0..40)
             .flat_map(|length| (1..4).map(move |step| (length, step)))

@@ -1,6 +1,6 @@
-//! Stems of English words, by the rules of the Porter2 (Snowball English) stemmer.
+//! English stems, by the rules of the Porter2 (Snowball English) stemmer.
 
-/// Words that say nothing alone.
+/// Words without meaning for a search.
 const STOP_WORDS: &[&str] = &[
     "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "being", "but",
     "by", "can", "could", "did", "do", "does", "for", "from", "had", "has", "have", "he", "her", "his",
@@ -10,12 +10,12 @@ const STOP_WORDS: &[&str] = &[
     "will", "with", "would", "you", "your",
 ];
 
-/// Whether a word says nothing alone, such as `the`.
+/// Returns whether a word has no meaning for a search, such as `the`.
 pub(crate) fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// The stem of a word in lower case. Words with other letters than a–z come back as they are.
+/// Returns the stem of a lower-case word. Words with other letters than a–z are returned unchanged.
 pub(crate) fn stem(word: &str) -> String {
     let word = word.strip_suffix("'s").unwrap_or(word).trim_matches('\'');
     if word.len() <= 2 || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
@@ -61,7 +61,7 @@ const STEM_EXCEPTIONS: &[(&str, &str)] = &[
     ("ugly", "ugli"),
 ];
 
-/// A word being cut. A `Y` is a consonant, `y` a vowel.
+/// A word being stemmed. `Y` is a consonant, `y` a vowel.
 struct PorterWord {
     letters: Vec<u8>,
     r1_start: usize,
@@ -89,7 +89,7 @@ impl PorterWord {
         self.letters.ends_with(suffix.as_bytes())
     }
 
-    /// Whether the suffix stands wholly in the region that starts here.
+    /// Returns whether the suffix is wholly inside the region that starts here.
     fn suffix_is_in_region(&self, suffix: &str, region: usize) -> bool {
         self.letters.len() >= region + suffix.len()
     }
@@ -272,7 +272,7 @@ fn is_vowel(letter: u8) -> bool {
     matches!(letter, b'a' | b'e' | b'i' | b'o' | b'u' | b'y')
 }
 
-/// Where the part after the first consonant that follows a vowel starts.
+/// Returns the start of the region after the first consonant that follows a vowel.
 fn region_start(letters: &[u8], from: usize) -> usize {
     let mut at = from + 1;
     while at < letters.len() {

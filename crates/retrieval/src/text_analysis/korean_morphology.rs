@@ -1,7 +1,8 @@
-//! What a Korean word says, freed of its particles and endings: the cheapest way to read it as known pieces.
+//! Korean morphological analysis: finds the nouns and stems of a word, without particles and endings, by the cheapest
+//! sequence of known morphemes.
 //!
-//! A word is the syllables between two spaces. Pieces come from the [`Lexicon`]; what it does not know may be a name.
-//! The way is found by dynamic programming over a window, so time grows with the length of the text and no faster.
+//! A word is the run of syllables between two spaces. Morphemes come from the [`Lexicon`]; an unknown one may be a
+//! name. The sequence is found by dynamic programming over a window, so the time is linear in the length of the text.
 
 use std::cell::RefCell;
 use std::sync::{LazyLock, Mutex};
@@ -9,34 +10,33 @@ use std::sync::{LazyLock, Mutex};
 use super::byte_string_interner::ByteStringInterner;
 use super::lexicon::{IndexedForm, Lexicon, LexiconMorpheme};
 
-/// Longer words are read in windows of so many syllables.
+/// Longer words are analysed in windows of this many syllables.
 pub(super) const MAX_WINDOW_SYLLABLES: usize = 48;
-/// The longest unknown piece.
+/// The maximum length of an unknown morpheme.
 const MAX_UNKNOWN_SYLLABLES: usize = 6;
-/// How dear an unknown piece is, and each of its syllables.
+/// The cost of an unknown morpheme, and of each of its syllables.
 const UNKNOWN_MORPHEME_COST: i32 = 5200;
 const UNKNOWN_SYLLABLE_COST: i32 = 1100;
-/// How dear it is to start a word with a particle or an ending.
+/// The cost of starting a word with a particle or an ending.
 const BOUND_MORPHEME_AT_START_COST: i32 = 6000;
-/// Words remembered by the process; the same ones come again and again. They lie on shelves, so that threads seldom wait
-/// for each other.
+/// The cache of analysed words has this many shards, so that threads rarely wait for each other.
 const CACHE_SHARDS: usize = 16;
 const MAX_CACHED_WORDS_PER_SHARD: usize = 16_000;
 
 static MORPHEME_CACHE: LazyLock<[Mutex<MorphemeCacheShard>; CACHE_SHARDS]> = LazyLock::new(Default::default);
 
 thread_local! {
-    /// Room for the pieces of a word.
+    /// A reusable buffer for the morphemes of a word.
     static MORPHEME_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static LATTICE_BUFFER: RefCell<Vec<Vec<LatticeStep>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Words and their pieces, as bytes: where each starts and ends in the word, the length of its stem, its stem.
+/// Words and their morphemes, as bytes: start and end in the word, the length of the stem, the stem.
 #[derive(Default)]
 struct MorphemeCacheShard {
     words: ByteStringInterner,
     morphemes: Vec<u8>,
-    /// Where the pieces of each word end.
+    /// The end of each word's morphemes.
     ends: Vec<u32>,
 }
 
@@ -70,17 +70,17 @@ impl MorphemeCacheShard {
     }
 }
 
-/// Whether something without a space stands before a word, as in `VPN을`.
+/// Whether other letters precede a word without a space, as in `VPN을`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PrecededBy {
-    /// A space, a mark or nothing.
+    /// A space, punctuation or the start of the text.
     Space,
     /// A number or letters of another script.
     Letters,
 }
 
-/// Gives what the pieces of a word say, in order: the noun, stem or name, and its first syllable and the one past its
-/// last.
+/// Calls `each` for the meaningful morphemes of a word, in order: the noun, stem or name, the index of its first
+/// syllable and the index after its last.
 pub(crate) fn for_each_morpheme(word: &[char], before: PrecededBy, mut each: impl FnMut(&str, usize, usize)) {
     if before == PrecededBy::Letters || word.len() > MAX_WINDOW_SYLLABLES {
         segment_word(word, before, &mut each);
@@ -91,11 +91,11 @@ pub(crate) fn for_each_morpheme(word: &[char], before: PrecededBy, mut each: imp
     word.iter().for_each(|syllable| end += syllable.encode_utf8(&mut bytes[end..]).len());
     let text = &bytes[..end];
     let shelf = MorphemeCacheShard::shard_of_word(text);
-    // Taken out while it is used: whoever is given a piece may ask for those of another word.
+    // Taken out while in use, because `each` may analyse another word.
     let mut known = MORPHEME_BUFFER.take();
     known.clear();
     let mut open = shelf.lock().unwrap_or_else(|broken| {
-        // Whoever held it left in the middle of a word.
+        // A thread panicked in the middle of a word, so the shard is cleared.
         shelf.clear_poison();
         let mut whole = broken.into_inner();
         whole.clear();
@@ -134,13 +134,13 @@ fn segment_word(word: &[char], before: PrecededBy, each: &mut dyn FnMut(&str, us
     }
 }
 
-/// A piece on the cheapest way to where it ends.
+/// A morpheme on the cheapest path to its end.
 #[derive(Clone, Copy)]
 struct LatticeStep {
     cost: i32,
     right_context: u8,
     start: u8,
-    /// Which step at `start` it follows.
+    /// The index of the previous step, among those that end at `start`.
     previous_step: u8,
     indexed_form: IndexedForm,
 }
@@ -150,7 +150,7 @@ fn for_each_on_cheapest_path(
     before: PrecededBy,
     each: &mut dyn FnMut(usize, usize, IndexedForm),
 ) {
-    // Taken out while it is used: a panic leaves nothing half made behind.
+    // Taken out while in use: after a panic no half-built lattice is reused.
     let mut steps = LATTICE_BUFFER.take();
     steps.iter_mut().for_each(Vec::clear);
     steps.resize_with(MAX_WINDOW_SYLLABLES + 1, Vec::new);
@@ -226,8 +226,8 @@ fn find_cheapest_path(
     }
 }
 
-/// The places of common nouns in the tables of the lexicon, which an unknown piece is taken for. On the right those
-/// that end in a consonant come first, then those that end in a vowel.
+/// The contexts of common nouns in the cost tables, which are used for unknown morphemes. The right context depends on
+/// whether the noun ends in a consonant (first) or in a vowel (second).
 const NOUN_LEFT_CONTEXT: u8 = 0;
 const NOUN_RIGHT_CONTEXT: u8 = 0;
 
@@ -264,7 +264,7 @@ fn add_lattice_step(
         indexed_form: reading.indexed_form,
     };
     let there = &mut steps[end];
-    // One step for each way to go on is enough.
+    // One step for each right context is enough.
     match there.iter().position(|other| other.right_context == step.right_context) {
         Some(at) if there[at].cost <= step.cost => {}
         Some(at) => there[at] = step,
@@ -272,7 +272,7 @@ fn add_lattice_step(
     }
 }
 
-/// Stems that say nothing alone: what is done, what is, that there is.
+/// Returns whether a stem has no meaning for a search, such as the verbs for doing and being.
 fn is_stop_stem(stem: &str) -> bool {
     matches!(
         stem,

@@ -1,8 +1,8 @@
-//! The word list behind [`korean`](super::korean): nouns, stems, endings and particles with how dear each is, and how
-//! dear it is that one follows another.
+//! The lexicon of [`korean_morphology`](super::korean_morphology): nouns, stems, endings and particles with their
+//! costs, and the costs of one following another.
 //!
-//! `lexicon.bin` was made from mecab-ko-dic (Apache-2.0) by `lexicon/build.py`, which says what was kept. It is read
-//! once, on first use.
+//! `lexicon.bin` was made from mecab-ko-dic (Apache-2.0) by `lexicon/build.py`, which documents what was kept. It is
+//! parsed once, on first use.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -10,33 +10,33 @@ use std::sync::LazyLock;
 static LEXICON_BYTES: &[u8] = include_bytes!("lexicon.bin");
 static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| Lexicon::parse(LEXICON_BYTES).unwrap_or_default());
 
-/// One way to read a piece of a word.
+/// One reading of a part of a word.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LexiconMorpheme {
-    /// What it is to the piece before it.
+    /// Its context class towards the previous morpheme.
     pub(super) left_context: u8,
-    /// What it is to the piece after it.
+    /// Its context class towards the next morpheme.
     pub(super) right_context: u8,
-    /// What it says.
+    /// What is indexed for it.
     pub(super) indexed_form: IndexedForm,
-    /// Whether it never starts a word: particles, endings, suffixes.
+    /// Whether it cannot start a word: particles, endings, suffixes.
     pub(super) is_bound: bool,
-    /// How dear it is; the cheapest reading of a word is taken.
+    /// Its cost. The reading of a word with the lowest total cost is chosen.
     pub(super) cost: i32,
 }
 
-/// What a piece of a word says to a search.
+/// What is indexed for a morpheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IndexedForm {
-    /// Nothing: a particle, an ending.
+    /// Nothing, for a particle or an ending.
     Nothing,
-    /// Itself.
+    /// The morpheme itself.
     Itself,
-    /// The first syllables of the piece, as many as `kept`, and one more: 도와 is 돕.
+    /// The first `kept` syllables of the morpheme and one more: 도와 is indexed as 돕.
     Stem {
-        /// How many syllables of the piece are kept.
+        /// The number of syllables that are kept.
         kept: u8,
-        /// The syllable that follows them.
+        /// The syllable after them.
         last: Option<char>,
     },
 }
@@ -47,16 +47,16 @@ pub(super) struct Lexicon {
     left_context_count: usize,
     connection_costs: Vec<i8>,
     syllables: Vec<u16>,
-    /// Where each word starts in `syllables`, and one past the last.
+    /// The start of each word in `syllables`, and the end of the last.
     word_starts: Vec<u32>,
     morphemes: Vec<LexiconMorpheme>,
-    /// Where the readings of each word start, and one past the last.
+    /// The start of each word's readings, and the end of the last.
     morpheme_starts: Vec<u32>,
-    /// The words that start with each syllable.
+    /// The first word for each first syllable.
     first_word_by_syllable: Vec<u32>,
 }
 
-/// Words that begin alike, while syllables are added one by one.
+/// The words with a common prefix, which is extended syllable by syllable.
 #[derive(Clone, Debug)]
 pub(super) struct LexiconPrefix {
     words: Range<usize>,
@@ -65,22 +65,22 @@ pub(super) struct LexiconPrefix {
 
 const HANGUL_SYLLABLE_COUNT: usize = 11172;
 const HANGUL_BASE: u32 = '가' as u32;
-/// What one step in the table of costs stands for.
+/// The unit of the cost table.
 const COST_STEP: i32 = 32;
 
 impl Lexicon {
-    /// The list that is built in.
+    /// Returns the built-in lexicon.
     pub(super) fn built_in() -> &'static Self {
         &LEXICON
     }
 
-    /// How dear it is that `left` follows `right`.
+    /// Returns the cost of `left` following `right`.
     pub(super) fn connection_cost(&self, right: u8, left: u8) -> i32 {
         let at = usize::from(right) * (self.left_context_count + 1) + usize::from(left);
         i32::from(self.connection_costs.get(at).copied().unwrap_or(0)) * COST_STEP
     }
 
-    /// How dear it is to start a word with this.
+    /// Returns the cost of starting a word with this context.
     pub(super) fn word_start_cost(&self, left: u8) -> i32 {
         let begin = self.connection_costs.len() / (self.left_context_count + 1);
         i32::from(
@@ -91,12 +91,12 @@ impl Lexicon {
         ) * COST_STEP
     }
 
-    /// How dear it is to end a word with this.
+    /// Returns the cost of ending a word with this context.
     pub(super) fn word_end_cost(&self, right: u8) -> i32 {
         self.connection_cost(right, self.left_context_count as u8)
     }
 
-    /// All words that start with this syllable.
+    /// Returns all words that start with this syllable.
     pub(super) fn words_starting_with(&self, syllable: char) -> Option<LexiconPrefix> {
         let at = syllable_index(syllable)?;
         let words = *self.first_word_by_syllable.get(usize::from(at))? as usize
@@ -104,7 +104,7 @@ impl Lexicon {
         (!words.is_empty()).then_some(LexiconPrefix { words, depth: 1 })
     }
 
-    /// Those of them that go on with this syllable.
+    /// Returns the words of a prefix that continue with this syllable.
     pub(super) fn extend_prefix(&self, prefix: &LexiconPrefix, syllable: char) -> Option<LexiconPrefix> {
         let wanted = syllable_index(syllable)?;
         let depth = prefix.depth;
@@ -116,7 +116,7 @@ impl Lexicon {
         (low < high).then_some(LexiconPrefix { words: low..high, depth: depth + 1 })
     }
 
-    /// The readings of the word that is the prefix itself.
+    /// Returns the readings of the word that equals the prefix.
     pub(super) fn morphemes_of(&self, prefix: &LexiconPrefix) -> &[LexiconMorpheme] {
         let word = prefix.words.start;
         if self.word_syllables(word).len() != prefix.depth {

@@ -1,8 +1,8 @@
-//! Terms of Korean and English text, the same for passages and questions.
+//! Text analysis: the terms of Korean and English text, the same for passages and queries.
 //!
-//! Every text gives two layers of terms. *Pairs* are neighbouring syllables and whole words of other scripts: they
-//! know no grammar and miss little. *Stems* are nouns and stems without particles and endings, and English stems:
-//! they tell words apart. Neither is query syntax; whatever a person types is words.
+//! Every text gives two layers of terms. *Bigrams* are pairs of neighbouring syllables and whole words of other
+//! scripts: they need no grammar and miss little. *Stems* are nouns and stems without particles and endings, and
+//! English stems: they distinguish words. Neither is query syntax; everything a user types is plain text.
 
 pub(crate) mod byte_string_interner;
 pub(crate) mod english_stemmer;
@@ -16,52 +16,52 @@ use std::ops::Range;
 pub(crate) use korean_morphology::PrecededBy;
 use normalization::{NormalizedChar, is_han_character, is_hangul_syllable, normalize_into};
 
-/// The rules by which texts are cut. An index made by other rules must be built anew: raise this with every change of
-/// the terms of any text.
+/// The version of the analysis rules. Every change to the terms of any text must raise it, because an index made by
+/// other rules must be rebuilt.
 pub(crate) const ANALYSIS_VERSION: u32 = 2;
 
-/// Which of the two ways of cutting a text a term comes from.
+/// The layer of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum TermLayer {
-    /// Neighbouring syllables, and words of other scripts as they are.
+    /// Pairs of neighbouring syllables, and whole words of other scripts.
     Bigrams,
     /// Nouns and stems.
     Stems,
 }
 
-/// The scripts that are cut differently.
+/// The scripts that are analysed differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WritingScript {
     /// Korean syllables.
     Hangul,
     /// Chinese and Japanese characters.
     Han,
-    /// Letters with spaces between words, and digits.
+    /// Scripts with spaces between words, and digits.
     Latin,
 }
 
-/// Letters of one script that stand together.
+/// Consecutive letters of one script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScriptRun<'a> {
     /// The letters.
     pub(crate) letters: &'a [NormalizedChar],
     /// Their script.
     pub(crate) script: WritingScript,
-    /// What stands before them.
+    /// What precedes them.
     pub(crate) preceded_by: PrecededBy,
 }
 
 thread_local! {
-    /// Room for the letters of a text, kept by a thread.
+    /// A reusable buffer for the letters of a text.
     static CHAR_BUFFER: RefCell<Vec<NormalizedChar>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A thread keeps room for the letters of texts up to so many bytes.
+/// The buffer is kept for texts of up to this many bytes.
 const MAX_REUSED_TEXT_BYTES: usize = 1 << 16;
 
-/// Gives every term of a text with its layer and its place, in order.
+/// Calls `each` for every term of a text with its layer and byte range, in order.
 pub(crate) fn for_each_term(text: &str, mut each: impl FnMut(TermLayer, &str, Range<usize>)) {
-    // Taken out while it is used: whoever is given a term may ask for those of another text.
+    // Taken out while in use, because `each` may analyse another text.
     let mut letters = CHAR_BUFFER.take();
     normalize_into(text, &mut letters);
     for run in script_runs(&letters) {
@@ -72,7 +72,7 @@ pub(crate) fn for_each_term(text: &str, mut each: impl FnMut(TermLayer, &str, Ra
     }
 }
 
-/// The runs of a text, in order.
+/// Returns the script runs of a text, in order.
 pub(crate) fn script_runs(letters: &[NormalizedChar]) -> impl Iterator<Item = ScriptRun<'_>> {
     let mut at = 0;
     let mut before = PrecededBy::Space;
@@ -94,7 +94,7 @@ pub(crate) fn script_runs(letters: &[NormalizedChar]) -> impl Iterator<Item = Sc
 }
 
 impl ScriptRun<'_> {
-    /// Gives every term of the run with its layer and its place, in order.
+    /// Calls `each` for every term of the run with its layer and byte range, in order.
     pub(crate) fn for_each_term(&self, each: &mut impl FnMut(TermLayer, &str, Range<usize>)) {
         match self.script {
             WritingScript::Hangul => hangul_terms(self.letters, self.preceded_by, each),
@@ -129,7 +129,7 @@ fn run_end(letters: &[NormalizedChar], start: usize, script: WritingScript) -> u
     end
 }
 
-/// An apostrophe between letters or a comma between digits is part of a word: `don't`, `1,000`.
+/// Returns whether an apostrophe between letters or a comma between digits is part of a word: `don't`, `1,000`.
 fn is_inner_mark(letters: &[NormalizedChar], at: usize) -> bool {
     let (Some(before), Some(after)) = (letters.get(at.wrapping_sub(1)), letters.get(at + 1)) else {
         return false;

@@ -1,30 +1,30 @@
-//! Letters as they are compared: one form for one sound (NFKC), lower case, each with its place in the text.
+//! Normalises characters for comparison: NFKC and lower case, each with its position in the text.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::canonical_combining_class;
 
-/// A letter, digit or mark of a text, in the form that is compared.
+/// A normalised character of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NormalizedChar {
-    /// The form that is compared.
+    /// The normalised character.
     pub(crate) char: char,
-    /// Where what it came from starts, in bytes.
+    /// The start of the original character, in bytes.
     pub(crate) start: u32,
-    /// Where that ends.
+    /// The end of the original character.
     pub(crate) end: u32,
 }
 
-/// What can be searched of one text; the rest of a longer one is not looked at.
+/// A longer text is searchable only up to this size.
 pub(crate) const MAX_TEXT_BYTES: usize = u32::MAX as usize;
 
-/// The letters of a text, in order. Jamo that belong together become one syllable.
+/// Returns the normalised characters of a text, in order. Decomposed jamo become one syllable.
 pub(crate) fn normalize(text: &str) -> Vec<NormalizedChar> {
     let mut letters = Vec::with_capacity(text.len());
     normalize_into(text, &mut letters);
     letters
 }
 
-/// The letters of a text, in the place of others.
+/// Like [`normalize`], but replaces the content of `letters`.
 pub(crate) fn normalize_into(text: &str, letters: &mut Vec<NormalizedChar>) {
     letters.clear();
     let text = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
@@ -47,23 +47,23 @@ pub(crate) fn normalize_into(text: &str, letters: &mut Vec<NormalizedChar>) {
     }
 }
 
-/// Whether a character is a whole Korean syllable.
+/// Returns whether a character is a whole Korean syllable.
 pub(crate) fn is_hangul_syllable(char: char) -> bool {
     ('가'..='힣').contains(&char)
 }
 
-/// Whether a character is a letter or a digit of any script.
+/// Returns whether a character is a letter or a digit of any script.
 pub(crate) fn is_letter_or_digit(char: char) -> bool {
-    // Most are syllables, and the table of all letters is large.
+    // Most characters are syllables, and the Unicode table for all letters is large.
     is_hangul_syllable(char) || char.is_alphanumeric()
 }
 
-/// Whether a character is a Chinese one.
+/// Returns whether a character is a Chinese character.
 pub(crate) fn is_han_character(char: char) -> bool {
     matches!(char, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Whether a character joins the one before it: an accent, or a vowel or final of a Korean syllable in pieces.
+/// Returns whether a character combines with the one before it: an accent, or a medial or final jamo.
 fn is_combining(char: char) -> bool {
     !char.is_ascii()
         && !is_hangul_syllable(char)

@@ -1,17 +1,17 @@
-//! Products of rows. The loops are plain and the compiler makes vector instructions of them; where the machine has AVX2
-//! or the byte products of AVX-512, products of bytes are written with its instructions, which multiply more at a time.
+//! Dot products of rows. The portable loops are vectorised by the compiler. On machines with AVX2 or AVX-512 VNNI, the
+//! int8 product uses their instructions directly, which multiply more values at a time.
 
 use std::sync::LazyLock;
 
-/// The two products, chosen for this machine.
+/// The two dot products for this machine.
 pub(super) struct DotProductKernel {
-    /// Of two rows of signed bytes.
+    /// The product of two rows of signed bytes.
     pub(super) int8_dot: fn(&[u8], &[u8]) -> i32,
-    /// Of the bytes of numbers, little end first, with numbers.
+    /// The product of little-endian f32 bytes with numbers.
     pub(super) f32_dot: fn(&[u8], &[f32]) -> f32,
 }
 
-/// What this machine uses.
+/// The functions for this machine.
 pub(super) static DOT_PRODUCT_KERNEL: LazyLock<DotProductKernel> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx512vnni")
@@ -38,12 +38,12 @@ mod avx2 {
     const LANES: usize = 32;
 
     pub(super) fn int8_dot(left: &[u8], right: &[u8]) -> i32 {
-        // SAFETY: this function is chosen only after the machine was seen to have AVX2.
+        // SAFETY: this function is chosen only if the machine has AVX2.
         unsafe { int8_dot_avx2(left, right) }
     }
 
-    /// The instruction that multiplies bytes wants one side without signs: they are moved to the other side. Bytes lie
-    /// between −127 and 127, so two products fit into 16 bits.
+    /// The multiply instruction needs one unsigned side, so the signs are moved to the other side. Values are between
+    /// −127 and 127, so two products fit into 16 bits.
     #[target_feature(enable = "avx2")]
     fn int8_dot_avx2(left: &[u8], right: &[u8]) -> i32 {
         let ((lefts, left_rest), (rights, right_rest)) =
@@ -51,7 +51,7 @@ mod avx2 {
         let ones = _mm256_set1_epi16(1);
         let mut sums = _mm256_setzero_si256();
         for (left, right) in lefts.iter().zip(rights) {
-            // SAFETY: both arrays are 32 bytes long, and no alignment is asked for.
+            // SAFETY: both arrays are 32 bytes long, and the load needs no alignment.
             let (left, right) = unsafe {
                 (
                     _mm256_loadu_si256(left.as_ptr().cast::<__m256i>()),
@@ -62,7 +62,7 @@ mod avx2 {
             sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, ones));
         }
         let mut lanes = [0_i32; 8];
-        // SAFETY: the array is 32 bytes long, and no alignment is asked for.
+        // SAFETY: the array is 32 bytes long, and the store needs no alignment.
         unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast::<__m256i>(), sums) };
         lanes.into_iter().fold(super::int8_dot(left_rest, right_rest), i32::wrapping_add)
     }
@@ -72,7 +72,7 @@ mod avx2 {
         fn inside(bytes: &[u8], numbers: &[f32]) -> f32 {
             super::f32_dot(bytes, numbers)
         }
-        // SAFETY: this function is chosen only after the machine was seen to have AVX2.
+        // SAFETY: this function is chosen only if the machine has AVX2.
         unsafe { inside(bytes, numbers) }
     }
 }
@@ -88,12 +88,12 @@ mod avx512_vnni {
     const LANES: usize = 64;
 
     pub(super) fn int8_dot(left: &[u8], right: &[u8]) -> i32 {
-        // SAFETY: this function is chosen only after the machine was seen to have these instructions.
+        // SAFETY: this function is chosen only if the machine has these instructions.
         unsafe { int8_dot_avx512(left, right) }
     }
 
-    /// The instruction wants the left side without signs: 128 is added to it, and 128 times the right side taken away
-    /// from the sum.
+    /// The instruction needs an unsigned left side: 128 is added to it, and 128 times the right side is subtracted from
+    /// the sum.
     #[target_feature(enable = "avx512f,avx512vnni")]
     fn int8_dot_avx512(left: &[u8], right: &[u8]) -> i32 {
         let ((lefts, left_rest), (rights, right_rest)) =
@@ -101,7 +101,7 @@ mod avx512_vnni {
         let (shift, ones) = (_mm512_set1_epi8(i8::MIN), _mm512_set1_epi8(1));
         let (mut sums, mut extra) = (_mm512_setzero_si512(), _mm512_setzero_si512());
         for (left, right) in lefts.iter().zip(rights) {
-            // SAFETY: both arrays are 64 bytes long, and no alignment is asked for.
+            // SAFETY: both arrays are 64 bytes long, and the load needs no alignment.
             let (left, right) = unsafe {
                 (
                     _mm512_loadu_si512(left.as_ptr().cast::<__m512i>()),
@@ -116,13 +116,13 @@ mod avx512_vnni {
     }
 }
 
-/// Says that bytes will be looked at soon, so that they are near by then.
+/// Prefetches bytes that will be read soon.
 #[inline]
 pub(super) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code, reason = "the hint has no safe call")]
     for line in bytes.chunks(64) {
-        // SAFETY: the address is that of a byte that is there, and nothing is read or written by the hint.
+        // SAFETY: the address is that of an existing byte, and a prefetch neither reads nor writes it.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast());
         }
@@ -131,8 +131,8 @@ pub(super) fn prefetch(bytes: &[u8]) {
     let _ = bytes;
 }
 
-/// Sums wrap instead of being checked: rows of bytes would need 130,000 numbers to overflow, and a check in the loop
-/// keeps the compiler from using vector instructions.
+/// Sums wrap instead of being checked. Overflow would need rows of 130,000 values, and a check in the loop would
+/// prevent vectorisation.
 #[inline(always)]
 fn int8_dot(left: &[u8], right: &[u8]) -> i32 {
     const LANES: usize = 32;

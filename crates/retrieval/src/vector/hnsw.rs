@@ -1,8 +1,8 @@
-//! A graph over rows, for when there are too many to look at all: each row knows rows near it, and a search walks from
-//! neighbour to neighbour towards the vector. What it finds is nearly, not surely, the nearest.
+//! An HNSW graph over rows, for approximate nearest-neighbour search when there are too many rows to scan. Each row has
+//! edges to near rows, and a search walks along them towards the query vector.
 //!
-//! This is the hierarchical navigable small world of Malkov and Yashunin. A graph is made from rows and nothing else, so
-//! it can be made again at any time; as bytes it can be written to a file and mapped back.
+//! HNSW is the hierarchical navigable small world graph of Malkov and Yashunin. A graph is made from the rows alone, so
+//! it can be rebuilt at any time. As bytes it can be written to a file and memory-mapped.
 //!
 //! ```text
 //! rows, entry, layers, words above 4 × u32 · ground rows × (1 + 32) × u32 · starts above (rows + 1) × u32
@@ -20,16 +20,16 @@ use super::VectorRows;
 use super::nearest_search::{BestScannedRows, ScannedRow};
 use search_layer::{ScoredRow, VisitedRows, search_layer};
 
-/// The most neighbours of a row on the ground, and on each layer above.
+/// The maximum number of neighbours of a row in layer zero, and in each upper layer.
 const MAX_NEIGHBOURS_LAYER_ZERO: usize = 32;
 const MAX_NEIGHBOURS_UPPER_LAYER: usize = 16;
-/// The words of a list on the ground and above: how many there are, then they.
+/// The size of a neighbour list in layer zero and above, in u32 words: the count, then the neighbours.
 const LAYER_ZERO_LIST_WORDS: usize = MAX_NEIGHBOURS_LAYER_ZERO + 1;
 const UPPER_LAYER_LIST_WORDS: usize = MAX_NEIGHBOURS_UPPER_LAYER + 1;
-/// The most layers above the ground; a sixteenth of the rows of one is on the next.
+/// The maximum number of upper layers. Each contains a sixteenth of the rows of the one below.
 const MAX_UPPER_LAYERS: usize = 12;
 const HEADER_BYTES: usize = 16;
-/// At least so many rows are kept in sight on the way.
+/// The minimum number of candidates that a search keeps.
 const MIN_EF_SEARCH: usize = 40;
 
 /// A graph over the rows it was made from.
@@ -45,12 +45,13 @@ thread_local! {
 }
 
 impl HnswGraph {
-    /// The bytes of a graph over rows, made by so many threads. `None` if there are no rows or `stop` was raised.
+    /// Builds a graph with `threads` threads and returns its bytes. Returns `None` if there are no rows or `stop` was
+    /// set.
     pub fn write(rows: &VectorRows, threads: usize, stop: &AtomicBool) -> Option<Vec<u8>> {
         build::build_graph(rows, threads, stop)
     }
 
-    /// Reads a graph that was written for so many rows. `None` if it is no such graph.
+    /// Opens a graph that was written for `rows` rows. Returns `None` if the bytes are not such a graph.
     pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static, rows: usize) -> Option<Self> {
         let all = bytes.as_ref();
         let word = |at: usize| {
@@ -73,7 +74,7 @@ impl HnswGraph {
         graph.view().is_sound(above).then_some(graph)
     }
 
-    /// Offers rows near a vector of bytes, of those that are admitted; `wanted` of them if there are as many.
+    /// Finds rows near a quantised vector among the admitted ones; `wanted` of them if there are as many.
     pub(super) fn search(
         &self,
         rows: &VectorRows,
@@ -117,9 +118,9 @@ impl HnswGraph {
         });
     }
 
-    /// How many rows are kept in sight: of many, more have to be, to find as large a share of the nearest. With 512 numbers
-    /// a row, 48 in sight of 10,000 found 0.977 of the ten nearest; of 100,000 48 found 0.924, 60 0.947, 71 0.958
-    /// and 80 0.972.
+    /// The number of candidates that a search keeps. It grows with the number of rows, to keep the recall. With 512
+    /// values a row and 10,000 rows, 48 candidates found 0.977 of the ten nearest. With 100,000 rows 48 found 0.924, 60
+    /// 0.947, 71 0.958 and 80 0.972.
     fn ef_search(&self) -> usize {
         MIN_EF_SEARCH.max(((self.rows as f64).powf(0.25) * 4.0) as usize)
     }
@@ -129,7 +130,7 @@ impl HnswGraph {
     }
 }
 
-/// The bytes of a graph, at hand for many looks.
+/// A view of the bytes of a graph.
 #[derive(Clone, Copy)]
 struct HnswGraphView<'a> {
     bytes: &'a [u8],
@@ -137,7 +138,7 @@ struct HnswGraphView<'a> {
 }
 
 impl<'a> HnswGraphView<'a> {
-    /// Whether every list lies within and names rows that there are.
+    /// Returns whether every list is inside the bytes and refers to existing rows.
     fn is_sound(&self, above: usize) -> bool {
         let fits = |count: u32, most: usize| count as usize <= most;
         let mut before = 0;
@@ -165,7 +166,7 @@ impl<'a> HnswGraphView<'a> {
         before == above
     }
 
-    /// The neighbours of a row on a layer; none where the row does not reach that high.
+    /// Returns the neighbours of a row in a layer, or none if the row is not in that layer.
     fn neighbours(&self, row: u32, layer: usize, near: &mut Vec<u32>) {
         near.clear();
         if layer == 0 {
@@ -184,14 +185,14 @@ impl<'a> HnswGraphView<'a> {
         }
     }
 
-    /// Where the lists of a row above the ground begin and end, in words.
+    /// Returns the range of a row's upper-layer lists, in words.
     fn upper_lists_range(&self, row: u32) -> (usize, usize) {
         let at = HEADER_BYTES / 4 + self.rows * LAYER_ZERO_LIST_WORDS + row as usize;
         let pair = self.word_bytes(at, 2);
         (first_word(pair) as usize, first_word(&pair[4..]) as usize)
     }
 
-    /// The first word of the lists above the ground.
+    /// Returns the first word of the upper-layer lists.
     fn upper_lists_start(&self) -> usize {
         HEADER_BYTES / 4 + self.rows * LAYER_ZERO_LIST_WORDS + self.rows + 1
     }
@@ -205,7 +206,7 @@ fn first_word(words: &[u8]) -> u32 {
     u32::from_le_bytes([words[0], words[1], words[2], words[3]])
 }
 
-/// The rows a list names.
+/// Returns the rows in a list.
 fn listed_rows(list: &[u8]) -> impl Iterator<Item = u32> {
     list[4..].chunks_exact(4).take(first_word(list) as usize).map(first_word)
 }

@@ -1,8 +1,8 @@
-//! Rows of numbers, and the nearest of them: by an exact look at all, or, where there are many, along a [`Graph`].
+//! Vectors in rows, and nearest-neighbour search: an exact scan, or an [`HnswGraph`] where there are many rows.
 //!
-//! Each row is kept twice: as bytes with a scale of its own, which is what a search looks at, and as the numbers that
-//! were given, by which the best of the first look are ranked again. A row's place says what it stands for; who keeps
-//! the rows knows. All of it is one run of bytes that can be written to a file and mapped back.
+//! Each row is stored twice: as int8 with its own scale, which a search reads first, and as the original f32 values, by
+//! which the best candidates are ranked again. The owner of the rows knows which passage a row number stands for. All
+//! rows are one byte string that can be written to a file and memory-mapped.
 //!
 //! ```text
 //! dimension u32 · rows u32 · scales rows × f32 · bytes rows × dimension × i8 · numbers rows × dimension × f32
@@ -29,7 +29,7 @@ pub struct VectorRows {
 }
 
 impl VectorRows {
-    /// The bytes of rows that all have this dimension. `None` if one has another, or a number that is none.
+    /// Encodes rows of one dimension. Returns `None` if a row has another dimension or a value that is not finite.
     pub fn write<'a>(dimension: usize, rows: impl IntoIterator<Item = &'a [f32]>) -> Option<Vec<u8>> {
         let (mut scales, mut small, mut whole, mut count) = (Vec::new(), Vec::new(), Vec::new(), 0_u32);
         for row in rows {
@@ -51,7 +51,7 @@ impl VectorRows {
         Some(bytes)
     }
 
-    /// Reads rows that were written. `None` if they are not such.
+    /// Opens encoded rows. Returns `None` if the bytes are not valid.
     pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Option<Self> {
         let all = bytes.as_ref();
         let long =
@@ -62,27 +62,27 @@ impl VectorRows {
         (size == all.len()).then_some(Self { bytes: Box::new(bytes), dimension, row_count: rows })
     }
 
-    /// No rows at all.
+    /// Returns an empty set of rows.
     pub fn empty() -> Self {
         Self { bytes: Box::new([0_u8; HEADER_BYTES]), dimension: 0, row_count: 0 }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.row_count
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.row_count == 0
     }
 
-    /// How many numbers a row has.
+    /// Returns the number of values in a row.
     pub fn dimension(&self) -> usize {
         self.dimension
     }
 
-    /// The numbers of a row as they were given.
+    /// Returns the original values of a row.
     pub fn row_numbers(&self, row: usize) -> Vec<f32> {
         self.row_f32_bytes(row)
             .chunks_exact(4)
@@ -90,12 +90,12 @@ impl VectorRows {
             .collect()
     }
 
-    /// The exact product of a row with a vector.
+    /// Returns the exact dot product of a row with a vector.
     pub fn dot(&self, row: usize, vector: &[f32]) -> f32 {
         (DOT_PRODUCT_KERNEL.f32_dot)(self.row_f32_bytes(row), &vector[..vector.len().min(self.dimension)])
     }
 
-    /// The bytes of all rows, at hand for many looks.
+    /// Returns a view of the int8 rows.
     fn quantized_view(&self) -> QuantizedRowsView<'_> {
         let scales = HEADER_BYTES..HEADER_BYTES + self.row_count * 4;
         let small = scales.end..scales.end + self.row_count * self.dimension;
@@ -118,7 +118,7 @@ impl VectorRows {
     }
 }
 
-/// The rows as bytes.
+/// A view of the int8 rows.
 #[derive(Clone, Copy)]
 struct QuantizedRowsView<'a> {
     scales: &'a [u8],
@@ -128,17 +128,17 @@ struct QuantizedRowsView<'a> {
 }
 
 impl<'a> QuantizedRowsView<'a> {
-    /// How near a row is to a vector of bytes, short of the scale of that vector.
+    /// Returns the similarity of a row and a quantised vector, without the scale of that vector.
     fn similarity(&self, row: usize, query: &[u8]) -> f32 {
         (self.int8_dot)(self.quantized_row(row), query) as f32 * self.row_scale(row)
     }
 
-    /// How near two rows are to each other.
+    /// Returns the similarity of two rows.
     fn row_similarity(&self, left: usize, right: usize) -> f32 {
         self.similarity(left, self.quantized_row(right)) * self.row_scale(right)
     }
 
-    /// Says that a row will be looked at soon.
+    /// Prefetches a row that will be read soon.
     fn prefetch_row(&self, row: usize) {
         dot_product::prefetch(self.quantized_row(row));
     }
@@ -159,7 +159,7 @@ impl fmt::Debug for VectorRows {
     }
 }
 
-/// A vector as bytes, and what to multiply them by.
+/// Quantises a vector to int8. Returns its scale and the bytes.
 fn quantize(vector: &[f32]) -> (f32, Vec<u8>) {
     let largest = vector.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
     if largest == 0.0 {

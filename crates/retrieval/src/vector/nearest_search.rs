@@ -1,17 +1,18 @@
-//! The look at rows: products of bytes first, along a graph or of all, then of the numbers themselves for the best.
+//! Nearest-neighbour search: int8 products first, with a graph or over all rows, then exact products for the best rows.
 
 use std::collections::BinaryHeap;
 
 use super::{HnswGraph, VectorRows, quantize};
 
-/// So many of the first look are looked at again, at least, and so many times the number wanted.
+/// The minimum number of candidates that are scored exactly, and the factor by which they exceed the requested number.
 const MIN_RESCORED_ROWS: usize = 32;
 const RESCORED_ROWS_FACTOR: usize = 2;
-/// From so many products on, several threads share the look: below, starting them costs more than it saves.
+/// Each thread of a scan gets at least this many multiplications; below that, starting it costs more than it saves. The
+/// value is lower in tests, so that a small set of rows is scanned by several threads.
 const PRODUCTS_PER_THREAD: usize = if cfg!(test) { 1 << 14 } else { 1 << 23 };
-/// The most threads of one look; other searches want some too.
+/// The maximum number of threads of one scan, so that other searches get some too.
 const MAX_SCAN_THREADS: usize = 8;
-/// A graph is used when at least one row in so many competes: else the walk passes too many that do not.
+/// A graph is used if at least one row in this many is admitted. With fewer, a walk passes too many rows in vain.
 const GRAPH_MAX_ROWS_PER_ADMITTED_ROW: usize = 4;
 
 /// Rows, with a graph over them where there is one.
@@ -23,19 +24,20 @@ pub struct VectorSearchTarget<'a> {
     pub graph: Option<&'a HnswGraph>,
 }
 
-/// A row found: which of the given rows, where in it, and the product.
+/// A row that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NearestRow {
-    /// Which of the parts that were searched.
+    /// The index of the search target.
     pub target: usize,
-    /// The row there.
+    /// The row in that target.
     pub row: usize,
-    /// Its product with the vector.
+    /// Its dot product with the query vector.
     pub score: f32,
 }
 
-/// The rows with the largest products, largest first; of equal ones the earlier. `admits` says which rows compete.
-/// Without graphs these are surely the largest. Where few rows of a graph compete, all of those are looked at.
+/// Returns the rows with the largest dot products, largest first; of equal ones, the earlier first. `admits` selects
+/// the rows that are searched. Without graphs the result is exact. If few rows of a graph are admitted, those are
+/// scanned.
 pub fn nearest_rows(
     fields: &[VectorSearchTarget<'_>],
     vector: &[f32],
@@ -101,7 +103,7 @@ pub fn nearest_rows(
     found
 }
 
-/// Whether so many rows compete that a walk meets them soon. Some are asked, evenly spread.
+/// Estimates from an even sample whether enough rows are admitted to use a graph.
 fn enough_rows_admitted(rows: usize, admits: &dyn Fn(usize) -> bool) -> bool {
     const SAMPLED_ROWS: usize = 200;
     let step = (rows / SAMPLED_ROWS).max(1);
@@ -110,7 +112,7 @@ fn enough_rows_admitted(rows: usize, admits: &dyn Fn(usize) -> bool) -> bool {
     admitted * GRAPH_MAX_ROWS_PER_ADMITTED_ROW >= asked.count()
 }
 
-/// Rows that one thread looks at: from a row of a part, so many, into the next parts.
+/// The rows that one thread scans: a number of rows from a position, across targets.
 struct ScanRange {
     part: usize,
     row: usize,
@@ -170,7 +172,7 @@ pub(super) struct ScannedRow {
 impl Eq for ScannedRow {}
 
 impl Ord for ScannedRow {
-    /// The worst is the greatest, so that a heap gives it up first.
+    /// The worst is the greatest, so that a heap pops it first.
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         other
             .score
@@ -185,7 +187,7 @@ impl PartialOrd for ScannedRow {
     }
 }
 
-/// The best so many.
+/// The best rows so far, up to a fixed number.
 pub(super) struct BestScannedRows {
     wanted: usize,
     heap: BinaryHeap<ScannedRow>,

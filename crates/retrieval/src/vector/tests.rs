@@ -1,10 +1,10 @@
-//! The scan beside the plain truth.
+//! Compares searches with an exact reference.
 
 use std::sync::atomic::AtomicBool;
 
 use super::*;
 
-/// Numbers that look random and are the same every time.
+/// A generator of reproducible pseudo-random vectors.
 struct RandomUnitVectors(u64);
 
 impl RandomUnitVectors {
@@ -30,7 +30,7 @@ fn without_graph(rows: &VectorRows) -> VectorSearchTarget<'_> {
     VectorSearchTarget { rows, graph: None }
 }
 
-/// The truth, row numbers counted through all parts.
+/// The exact result, with row numbers counted across all targets.
 fn exact_nearest(
     vectors: &[Vec<f32>],
     vector: &[f32],
@@ -69,7 +69,7 @@ fn the_scan_finds_what_exact_arithmetic_finds() {
 
 #[test]
 fn many_threads_find_what_one_finds() {
-    // More products than one thread looks at.
+    // More products than one thread takes.
     check(1100, 64, 300, |row| row % 2 == 0);
 }
 
@@ -96,7 +96,7 @@ fn equal_rows_come_in_order_and_a_wrong_size_finds_nothing() {
     assert_eq!(nearest_rows(&[], &[1.0, 1.0], 3, &|_, _| true), []);
 }
 
-/// How many of the ten nearest a graph finds, and whether it finds only what is admitted.
+/// Returns the recall at ten of a graph, and checks that only admitted rows are found.
 fn recall(vectors: &[Vec<f32>], threads: usize, admits: fn(usize) -> bool) -> f64 {
     let rows = rows(vectors);
     let bytes = HnswGraph::write(&rows, threads, &AtomicBool::new(false)).expect("a graph");
@@ -144,7 +144,7 @@ fn a_graph_of_other_rows_or_a_damaged_one_is_refused() {
         let mut bytes = good.clone();
         bytes[at] = 0xff;
         if let Some(graph) = HnswGraph::open(bytes, 300) {
-            // Whatever is accepted can be walked without leaving the rows.
+            // A graph that is accepted can be searched without leaving the rows.
             let field = VectorSearchTarget { rows: &rows, graph: Some(&graph) };
             assert!(nearest_rows(&[field], &dice.next_unit_vector(8), 10, &|_, _| true).len() <= 10);
         }

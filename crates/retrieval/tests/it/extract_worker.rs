@@ -1,5 +1,5 @@
-//! Reads one file inside the jail as `doran __extract` does; or takes files into a library, or documents into an index,
-//! until it is killed.
+//! The helper program of the tests: extracts one file in the jail like `doran __extract`, or adds files to a library or
+//! documents to an index until it is killed.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Puts documents into an index and removes every fifth, and says what was acknowledged, until somebody ends this.
+/// Stores documents in an index, removes every fifth and prints what was acknowledged, until the process is killed.
 fn index(root: &Path, first: usize) -> ExitCode {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return ExitCode::FAILURE;
@@ -59,7 +59,7 @@ fn index(root: &Path, first: usize) -> ExitCode {
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Takes every file of a directory into the library, again and again, until somebody ends this.
+/// Adds every file of a directory to the library, again and again, until the process is killed.
 fn library(root: &Path, search: &Path, files: &Path) -> ExitCode {
     let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
     else {

@@ -1,4 +1,4 @@
-//! Every format, read from a real file, and its broken twins.
+//! Reads a real file of every format, and damaged copies of it.
 
 use doran_retrieval::ingest::{ExtractedText, FileFormat, IngestFailureKind, ReadLimits, extract_text};
 
@@ -85,7 +85,7 @@ fn a_pdf_is_read_page_by_page() {
     }
 }
 
-/// A PDF of pages with this content each; the second is turned.
+/// Builds a PDF with one page for each content; the second page is rotated.
 #[cfg(feature = "pdf")]
 fn pdf_of_pages(contents: &[&[u8]], filter: &str) -> Vec<u8> {
     let kids: String = (0..contents.len()).map(|at| format!("{} 0 R ", 4 + 2 * at)).collect();
@@ -190,7 +190,7 @@ fn broken_twins_fail_or_are_read_but_never_panic() {
             Err(IngestFailureKind::Corrupt),
             "{name} cut"
         );
-        // Bytes turned over all along the file: whatever comes of it, it is an answer.
+        // Bytes are flipped all along the file. Any result is fine, as long as there is one.
         for step in 0..64 {
             let mut bytes = whole.clone();
             let at = bytes.len() * step / 64;

@@ -1,4 +1,4 @@
-//! Files made to do harm, each with what must come of it. The numbers are those of the book of hostile inputs.
+//! Hostile files, each with the expected result. The numbers are those of the list of hostile inputs in the book.
 
 use std::io::{Cursor, Write};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ type ExpectedRead = Result<&'static str, &'static [IngestFailureKind]>;
 const TOO_LARGE: ExpectedRead = Err(&[IngestFailureKind::TooLarge]);
 const CORRUPT: ExpectedRead = Err(&[IngestFailureKind::Corrupt]);
 
-/// Reads in the jail and compares: the words that must be there, or the failures that are right.
+/// Reads a file in the jail and checks the result: words that must be in the text, or the allowed failures.
 async fn check(case: &str, name: &str, bytes: &[u8], expected: ExpectedRead) {
     let Some(found) = read_in_jail(&jailed_reader(ReadLimits::default()), name, bytes).await else { return };
     match (found, expected) {
@@ -170,7 +170,7 @@ mod pdf {
         let rows: String = places.iter().map(|place| format!("{place:010} 00000 n \n")).collect();
         bytes.extend_from_slice(format!("xref\n0 5\n0000000000 65535 f \n{rows}trailer\n<< /Size 5 /Root 1 0 R >>\nstartxref\n{start}\n%%EOF").as_bytes());
         check("700 MB of blanks", "a.pdf", &bytes, ANY_READ_FAILURE).await;
-        // A row of a predictor that is larger than any memory.
+        // A predictor row that is larger than any memory.
         for columns in ["2147483647", "9223372036854775807"] {
             let parts = format!("/DecodeParms << /Predictor 12 /Columns {columns} >> /Length ");
             let at = bytes.windows(8).position(|window| window == b"/Length ").expect("there");
@@ -229,7 +229,7 @@ async fn a_hwpx_that_lacks_a_section_it_names_is_broken() {
 #[tokio::test]
 async fn c117_parts_that_point_outside_are_refused() {
     for name in ["../../x", "/etc/xx", "a/../../x", "a\\..\\x", "C:/x"] {
-        // Whoever writes a zip honestly cannot write such a name, so another of its length is written and replaced.
+        // A zip writer rejects such a name, so another of the same length is written and then replaced.
         let stand_in = "z".repeat(name.len());
         let mut bytes = zip_of_parts(&[("word/document.xml", b"<w:document/>"), (&stand_in, b"x")]);
         let places: Vec<usize> = (0..bytes.len() - name.len())
@@ -274,7 +274,7 @@ async fn c120_many_lines_and_one_endless_word_take_time_in_proportion() {
             );
             times.push(began.elapsed());
         }
-        // Work that grows with the square would take 64 times as long; beside this other tests run.
+        // Quadratic work would take 64 times as long. Other tests run at the same time.
         assert!(times[1] < times[0] * 28 + Duration::from_secs(1), "{case}: {times:?}");
     }
 }
@@ -321,7 +321,7 @@ fn cfb_with(stream: &str) -> Vec<u8> {
     file.into_inner().into_inner()
 }
 
-/// A HWP whose header has these flags.
+/// Builds an HWP file whose header has these flags.
 fn hwp_with_flags(flags: u32, section: &[u8]) -> Vec<u8> {
     let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).expect("a file");
     let mut header = vec![0; 256];

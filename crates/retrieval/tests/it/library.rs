@@ -1,4 +1,4 @@
-//! The library: what is taken in is found, what is taken out is gone, and nobody sees what is another's.
+//! Tests of the library: added documents are found, removed ones are not, and tenants are separate.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) async fn search_texts(index: &dyn DocumentIndex, tenant: &str, words:
     hits.into_iter().map(|hit| hit.passage.text).collect()
 }
 
-/// Every file below a directory.
+/// Returns every file below a directory.
 pub(crate) fn all_files(root: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(root).into_iter().flatten() {
@@ -47,7 +47,7 @@ pub(crate) fn all_files(root: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Whether the machine has a jail; without one nothing is read, and that is said.
+/// Returns whether the machine has a jail. Without one nothing can be read, and the tests print that they are skipped.
 pub(crate) async fn has_jail() -> bool {
     crate::read_in_jail(&jailed_reader(ReadLimits::default()), "a.txt", b"x").await.is_some()
 }
@@ -254,7 +254,7 @@ async fn a_paused_document_waits_and_a_cancelled_one_is_left() {
         .expect("a library");
     let tenant = DocumentTenant::new("t");
     let first = library.add(new_document("t", "1.txt", "하나")).await.expect("added");
-    // The only worker is now held up by the index, so the others wait.
+    // The only worker is blocked by the index now, so the others stay queued.
     while library.status(&tenant, &first.id).is_none_or(|status| status.state != IngestState::Indexing) {
         tokio::task::yield_now().await;
     }
@@ -294,7 +294,7 @@ async fn a_paused_document_waits_and_a_cancelled_one_is_left() {
     ));
 }
 
-/// The attempts that the record of the only document counts.
+/// Returns the number of attempts in the record of the only document.
 fn recorded_attempts(root: &Path) -> u64 {
     let record =
         all_files(root).into_iter().find(|path| path.file_name().is_some_and(|name| name == "record.json"));
@@ -425,14 +425,14 @@ async fn a_removal_that_failed_can_be_repeated_and_locks_no_name() {
     let status = library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
     library.wait_until_idle().await;
     assert!(matches!(library.remove(&tenant, &status.id).await, Err(LibraryError::Index(_))));
-    // It is still found, so it is still shown, and nothing else can take its name.
+    // It is still searchable, so it is still listed, and no other document can use its name.
     assert_eq!(search_texts(&*index, "t", "사과").await.len(), 1);
     assert_eq!(library.list(&tenant)[0].state, IngestState::Removing);
     assert!(matches!(
         library.add(new_document("t", "a.txt", "배 둘.")).await,
         Err(LibraryError::BeingRemoved)
     ));
-    // Whoever asks again hears the truth, be it an error or that somebody was faster in the background.
+    // A second call returns either an error or success, if the background retry was faster.
     loop {
         match library.remove(&tenant, &status.id).await {
             Ok(()) | Err(LibraryError::Unknown(_)) => break,
@@ -476,7 +476,7 @@ async fn what_was_overtaken_or_replaced_does_not_stay_on_the_disk() {
     let (root, place) = (fresh_directory("overtaken"), fresh_directory("overtaken-search"));
     let index: Arc<LocalIndex> = Arc::new(LocalIndex::open(&place, None).await.expect("an index"));
     let library = Library::open(&root, index.clone(), options()).await.expect("a library");
-    // Enough to be joined into one file.
+    // Enough for the files to be merged.
     for at in 0..12 {
         library
             .add(new_document("t", &format!("{at}.txt"), &format!("비밀번호qq{at}qq 하나.")))
@@ -568,21 +568,21 @@ async fn what_was_removed_while_another_index_was_in_use_does_not_come_back() {
     );
 }
 
-/// An index that takes nothing until it is opened.
+/// An index that blocks writes until it is opened.
 #[derive(Default)]
 struct BlockedIndex {
     open: AtomicBool,
     wake: tokio::sync::Notify,
 }
 
-/// An index that fails so many times to put, and so many to remove.
+/// An index that fails a number of puts and a number of removals.
 struct FailingIndex {
     inner: RamKeywordIndex,
     failing_puts: AtomicUsize,
     failing_removals: AtomicUsize,
 }
 
-/// Counts down; gives whether there was something left.
+/// Counts down, and returns whether a failure was left.
 fn take_failure(left: &AtomicUsize) -> bool {
     left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }

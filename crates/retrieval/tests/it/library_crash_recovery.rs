@@ -1,4 +1,4 @@
-//! The library, killed again and again while it takes files in.
+//! Kills the library again and again while it ingests files.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,7 +23,7 @@ async fn open_library_with_workers(root: &Path, index: &Arc<LocalIndex>, workers
     Library::open_synced(taken, index.clone(), options, |_| false).await.expect("a library")
 }
 
-/// The documents in the index, with how many passages each has.
+/// Returns the documents in the index with their numbers of passages.
 async fn indexed_documents(index: &LocalIndex) -> Vec<(String, usize)> {
     let listed = index.list(&DocumentTenant::new("t"), &DocumentFilter::default()).await.expect("a list");
     let mut all: Vec<_> = listed.iter().map(|one| (one.id.as_str().to_owned(), one.passages)).collect();
@@ -31,7 +31,7 @@ async fn indexed_documents(index: &LocalIndex) -> Vec<(String, usize)> {
     all
 }
 
-/// The same as the library has it.
+/// Returns the same from the library.
 fn ready_documents(library: &Library) -> Vec<(String, usize)> {
     let listed = library
         .list(&DocumentTenant::new("t"))
@@ -59,7 +59,7 @@ async fn c122_killed_fifty_times_every_document_is_there_once() {
             .stdin(Stdio::null())
             .spawn()
             .expect("a library");
-        // Sooner and later, in no order that a start could adapt to.
+        // At varying times, so that the kill hits different points of a start.
         std::thread::sleep(Duration::from_millis(5 + kill * 37 % 120));
         assert!(child.try_wait().expect("asked").is_none(), "it ended by itself after kill {kill}");
         child.kill().expect("killed");
@@ -81,7 +81,7 @@ async fn c122_killed_fifty_times_every_document_is_there_once() {
     let library = open_library_with_workers(&root, &index, 2).await;
     library.wait_until_idle().await;
     for status in library.list(&tenant).into_iter().filter(|status| status.state != IngestState::Ready) {
-        // Given up above, or killed each time it was read: held to be the cause until a person says otherwise.
+        // Cancelled above, or considered the cause of the crashes because each kill hit while it was read.
         library.retry(&tenant, &status.id).await.expect("tried");
     }
     library.wait_until_idle().await;

@@ -1,4 +1,5 @@
-//! How a library starts: whatever lies in its directory, and in step with its index before anything else.
+//! Tests of opening a library: with damaged files in its directory, and synchronised with its index before anything
+//! else.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,7 +20,7 @@ use crate::library::{
 };
 use crate::{fresh_directory, jailed_reader, read_in_jail};
 
-/// A name of more than a megabyte that does not pack well.
+/// Returns a name of more than a megabyte that does not compress well.
 fn endless_name() -> String {
     let mut name = String::from("x");
     for at in 0..250_000 {
@@ -63,7 +64,7 @@ async fn no_file_keeps_the_library_from_opening_again() {
         .expect("added");
     let broken = docx_with_body(&format!("<w:p><w:{}></w:p>", endless_name()));
     library.add(NewDocument { bytes: broken, ..new_document("t", "b.docx", "") }).await.expect("added");
-    // Many paragraphs below headings that are as long as headings get.
+    // Many paragraphs below headings of the maximum length.
     let [apples, pears] = ["\u{1F34E}", "\u{1F350}"].map(|one| one.repeat(200));
     let heavy = format!("# {apples}\n\n## {pears}\n\n{}", "a\n\n".repeat(200_000));
     library.add(new_document("t", "c.md", &heavy)).await.expect("added");
@@ -107,7 +108,7 @@ async fn a_record_that_cannot_be_read_is_left_alone_and_the_rest_is_there() {
     );
     assert_eq!(search_texts(&*index, "u", "배").await, ["배 하나."]);
     assert_eq!(all_files(torn.parent().expect("a directory")).len(), 3, "it is left as it was");
-    // The file handed in again makes it whole.
+    // Adding the file again repairs it.
     library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
     assert_eq!(list_when_idle(&library, "t").await[0].state, IngestState::Ready);
     library.close().await;
@@ -131,7 +132,7 @@ async fn who_has_taken_a_library_keeps_others_out() {
     open_library(&root, &index).await;
 }
 
-/// A library in which one version is ready and another waits.
+/// Makes a library in which one version is ready and another is queued.
 async fn make_replaced_version(root: &Path) {
     let library = open_library(root, &Arc::new(RamKeywordIndex::default())).await;
     library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
@@ -168,7 +169,7 @@ async fn an_old_version_never_takes_the_place_of_one_that_was_read_meanwhile() {
     let library = Library::open(&root, index.clone(), options()).await.expect("a library");
     let (done, ()) = tokio::join!(library.sync_index(&*index, nothing_aside), async {
         library.wait_until_idle().await;
-        // Only now it learns what was in the index before.
+        // Only now does the library learn what the index contained before.
         index.lists.add_permits(1);
     });
     done.expect("in step");
@@ -193,7 +194,7 @@ async fn what_a_killed_process_put_and_nobody_has_ready_is_not_found() {
     assert_eq!(search_texts(&*index, "t", "사과").await, Vec::<String>::new());
 }
 
-/// An index that notes what is put into it, and lists what was there only when it may.
+/// An index that records what is stored in it, and lists its content only when permitted.
 struct PutRecordingIndex {
     inner: RamKeywordIndex,
     puts: Mutex<Vec<String>>,

@@ -1,4 +1,4 @@
-//! The index in a directory, killed again and again while documents are put in and removed, and failed by its encoder.
+//! Kills the index in a directory again and again during writes, and lets its embedder fail.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -30,7 +30,7 @@ async fn killed_again_and_again_it_keeps_what_it_acknowledged() {
             .spawn()
             .expect("an index");
         let mut lines = BufReader::new(child.stdout.take().expect("words")).lines();
-        // It says what it has acknowledged, and dies at a different place each time.
+        // The worker prints what it has acknowledged, and is killed at a different point each time.
         for _ in 0..1 + kill * 7 % 23 {
             let line = lines.next().expect("it ended by itself").expect("a line");
             note_acknowledgement(&line, &mut acknowledged, &mut removed);
@@ -46,7 +46,7 @@ async fn killed_again_and_again_it_keeps_what_it_acknowledged() {
     let listed = index.list(&tenant, &DocumentFilter::default()).await.expect("list");
     let names: BTreeSet<String> = listed.iter().map(|listed| listed.id.as_str().to_owned()).collect();
     let lost: Vec<_> = acknowledged.difference(&names).filter(|name| !removed.contains(*name)).collect();
-    // A removal that was under way when the process died may be done without having been acknowledged.
+    // A removal that was running at the kill may be done without having been acknowledged.
     let was_going = |name: &str| name.parse::<usize>().is_ok_and(|at| at % 5 == 2);
     assert!(lost.len() <= KILLS && lost.iter().all(|name| was_going(name)), "{lost:?}");
     let back: Vec<_> = removed.intersection(&names).collect();
@@ -59,7 +59,7 @@ async fn killed_again_and_again_it_keeps_what_it_acknowledged() {
     }
 }
 
-/// Fails once it has embedded half of a long document, until it is told to go on.
+/// Fails after embedding half of a long document, until it is told to continue.
 struct FailingEmbedder {
     embedded: AtomicUsize,
     recovered: AtomicBool,
@@ -111,7 +111,7 @@ fn note_acknowledgement(line: &str, acknowledged: &mut BTreeSet<String>, removed
     }
 }
 
-/// As the worker makes them.
+/// Returns a document like those of the worker.
 fn document(name: &str) -> Document {
     Document::new(name, "t", format!("문서의 글 {name}.\n\n").repeat(3))
 }

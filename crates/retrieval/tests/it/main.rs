@@ -1,4 +1,4 @@
-//! What the crate promises from outside.
+//! Integration tests of the public API.
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
@@ -17,16 +17,16 @@ use doran_retrieval::ingest::{
     ExtractedText, IngestFailure, IngestFailureKind, JailedFileReader, ReadLimits,
 };
 
-/// The program whose child reads the files of these tests.
+/// The program that the reader of these tests runs as its child process.
 const EXTRACT_WORKER: &str = env!("CARGO_BIN_EXE_extract-worker");
 
-/// A fixture, by name.
+/// Returns a fixture by name.
 fn read_fixture(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// An empty directory for one test.
+/// Returns an empty directory for one test.
 fn fresh_directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     std::fs::remove_dir_all(&path).ok();
@@ -34,7 +34,7 @@ fn fresh_directory(name: &str) -> PathBuf {
     path
 }
 
-/// A reader in a jail, as the program has it.
+/// Returns a reader in a jail, like that of the program.
 fn jailed_reader(limits: ReadLimits) -> JailedFileReader {
     JailedFileReader::with_jail(
         Jail::new(JailedFileReader::jail_limits(&limits, 2)).with_program(EXTRACT_WORKER),
@@ -42,7 +42,7 @@ fn jailed_reader(limits: ReadLimits) -> JailedFileReader {
     )
 }
 
-/// Reads a file in the jail. On a machine without one there is nothing to test, and that is said.
+/// Reads a file in the jail. On a machine without one the test prints that it is skipped.
 async fn read_in_jail(
     reader: &JailedFileReader,
     name: &str,

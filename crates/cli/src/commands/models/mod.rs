@@ -20,17 +20,17 @@ const MAX_LISTED_MODELS: usize = 20;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples · 보기:
+#[command(after_help = "Examples · 예시:
   doran models
   doran models --at http://127.0.0.1:9000
   doran models use ollama:qwen3:8b
   doran models use offline-extractive-1
   doran models install use-multilingual")]
 pub(crate) struct ModelsArgs {
-    /// Print one JSON object · JSON 하나로 출력
+    /// Print one JSON object · JSON 하나를 출력합니다
     #[arg(long)]
     json: bool,
-    /// Look for a model server at this address too; may be repeated · 이 주소의 모델 서버도 찾는다
+    /// Also look for a model server at this address; can be repeated · 이 주소의 모델 서버도 찾습니다. 여러 번 지정할 수 있습니다
     #[arg(long, value_name = "URL")]
     at: Vec<String>,
     #[command(subcommand)]
@@ -40,16 +40,16 @@ pub(crate) struct ModelsArgs {
 /// What to do about models.
 #[derive(Debug, clap::Subcommand)]
 enum ModelsCommand {
-    /// Choose the model that answers · 답할 모델을 고른다
+    /// Choose the model that answers · 답변할 모델을 선택합니다
     Use {
-        /// `provider:model`, a name of `[models]`, or offline-extractive-1 · 모델의 이름
+        /// `provider:model`, a name from `[models]`, or offline-extractive-1 · `제공자:모델`, `[models]`의 이름, 또는 offline-extractive-1
         #[arg(value_name = "ID")]
         id: String,
-        /// Choose the model for quick decisions instead · 대신 빠른 판단을 할 모델을 고른다
+        /// Choose the small model instead · 대신 작은 모델을 선택합니다
         #[arg(long)]
         small: bool,
     },
-    /// Install the sentence encoder for search by meaning · 뜻으로 찾기 위한 문장 인코더를 설치한다
+    /// Install an encoder for semantic search · 의미 검색용 인코더를 설치합니다
     Install(install_encoder::InstallEncoderArgs),
 }
 

@@ -1,4 +1,4 @@
-//! What a line of a contract begins: a chapter, an article, a clause, an item, an appendix, or nothing.
+//! Classifies a line of a contract: whether it begins a chapter, an article, an appendix or the closing statement.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use super::numeral::{
 };
 use crate::passage::ArticleNumber;
 
-/// The most bytes of a title or of a line that is only a heading.
+/// The maximum size of a title, or of a line that is only a heading.
 const MAX_HEADING_BYTES: usize = 160;
 
-/// What a line begins. Ranges are bytes of the line.
+/// The kind of a line. Ranges are byte ranges of the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ContractLine {
     Chapter { number: u32, title: Range<usize> },
@@ -20,7 +20,7 @@ pub(super) enum ContractLine {
     Other,
 }
 
-/// Which way a contract counts its articles.
+/// How a contract numbers its articles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ArticleNumberingStyle {
     /// 제1조
@@ -33,13 +33,13 @@ pub(super) enum ArticleNumberingStyle {
     Numbered,
 }
 
-/// Where the words of a line begin, behind blanks and the marks of headings, lists, quotes and stress.
+/// Returns where the text of a line begins, after whitespace and the marks of headings, lists, quotes and emphasis.
 pub(super) fn heading_text_start(line: &str) -> usize {
     let rest = line.trim_start_matches(|char: char| char.is_whitespace() || "#*>_\u{feff}".contains(char));
     line.len() - rest.len()
 }
 
-/// Reads a line in a contract of a style.
+/// Classifies a line of a contract with this numbering style.
 pub(super) fn classify_line(line: &str, style: ArticleNumberingStyle) -> ContractLine {
     let start = heading_text_start(line);
     let words = &line[start..];
@@ -88,7 +88,7 @@ fn parse_chapter_heading(words: &str) -> Option<ContractLine> {
     Some(ContractLine::Chapter { number, title: subslice_range(words, title) })
 }
 
-/// `제 5 `, before the unit.
+/// Parses `제 5 `, up to the unit.
 fn parse_ordinal(words: &str, at: &mut usize) -> Option<u32> {
     let after = words.strip_prefix('제').or_else(|| words.strip_prefix('第'))?;
     let after = after.trim_start_matches([' ', '\u{a0}', '\u{3000}']);
@@ -121,7 +121,7 @@ fn parse_korean_article_heading(words: &str) -> Option<ContractLine> {
         }
         let body = words.len()
             - after.trim_start_matches(|char: char| char.is_whitespace() || "*_:.".contains(char)).len();
-        // `제5조(목적) 제2항에 따른` is a mention unless this article is the next one.
+        // `제5조(목적) 제2항에 따른` is a reference, unless this article is the next one.
         let sure = !is_followed_by_clause_reference(after);
         return Some(ContractLine::Article {
             number,
@@ -133,7 +133,7 @@ fn parse_korean_article_heading(words: &str) -> Option<ContractLine> {
     if tail.is_empty() {
         return Some(ContractLine::Article { number, title: None, body: words.len(), is_certain: true });
     }
-    // `제5조에 따라` goes on with a particle; a heading leaves a blank, a dot or a circled number.
+    // `제5조에 따라` continues with a particle; a heading is followed by a space, a dot or a circled number.
     let parted = !tight
         || tail.starts_with(|char: char| ".:-–·".contains(char) || parse_circled_number(char).is_some());
     if !parted
@@ -159,8 +159,8 @@ fn parse_korean_article_heading(words: &str) -> Option<ContractLine> {
     Some(ContractLine::Article { number, title: None, body: words.len() - tail.len(), is_certain: false })
 }
 
-/// Whether what stands close behind an article's title makes it a mention: `제5조(목적)에 따라`. A text may begin there too,
-/// with a word whose first syllable is a particle: `제5조(의무)을은`, `제6조(대금)가격은`.
+/// Returns whether the text right after an article's title makes it a reference: `제5조(목적)에 따라`. The text of the
+/// article may begin there too, with a word whose first syllable is a particle: `제5조(의무)을은`, `제6조(대금)가격은`.
 fn continues_with_particle(after: &str) -> bool {
     const PARTICLES: [&str; 14] =
         ["의", "을", "를", "와", "과", "은", "는", "가", "이", "로", "와의", "과의", "만", "도"];
@@ -170,14 +170,14 @@ fn continues_with_particle(after: &str) -> bool {
     PARTICLES.contains(&word) || PARTICLE_PREFIXES.iter().any(|start| word.starts_with(start))
 }
 
-/// Whether what follows an article makes it one of several that are named: `제5조 및 제6조`, `제5조 의 규정`.
+/// Returns whether the text after an article makes it part of a list of references: `제5조 및 제6조`, `제5조 의 규정`.
 fn is_followed_by_list_word(after: &str) -> bool {
     const WORDS: [&str; 9] = ["및 ", "또는 ", "내지 ", "부터 ", "에 ", "의 ", "를 ", "는 ", "~"];
     let rest = after.trim_start();
     rest.starts_with(',') || WORDS.iter().any(|word| rest.starts_with(word))
 }
 
-/// Whether what follows an article names a part of it: `제2항에 따른`, `각 호의`.
+/// Returns whether the text after an article names a part of it: `제2항에 따른`, `각 호의`.
 fn is_followed_by_clause_reference(after: &str) -> bool {
     let rest = after.trim_start();
     strip_ordinal(rest).is_some_and(|rest| rest.starts_with(['항', '호']))
@@ -185,7 +185,7 @@ fn is_followed_by_clause_reference(after: &str) -> bool {
         || rest.starts_with("각호")
 }
 
-/// What stands behind `제2` at the beginning of a text.
+/// Returns the text after `제2` at the start of a text.
 fn strip_ordinal(text: &str) -> Option<&str> {
     let rest = text.strip_prefix('제')?.trim_start();
     parse_digits_or_hanja(rest).map(|(_, length)| rest[length..].trim_start())
@@ -205,7 +205,7 @@ fn parse_english_article_heading(words: &str, word: &str) -> Option<ContractLine
         parse_roman_numeral(&after[..length]).map(|value| (value, length))
     })?;
     let tail = &after[length..];
-    // `Section 5.2` is a clause, `Article 5 of the Act` a mention.
+    // `Section 5.2` is a clause, `Article 5 of the Act` a reference.
     if tail.strip_prefix('.').is_some_and(|tail| tail.starts_with(|char: char| char.is_ascii_digit())) {
         return None;
     }
@@ -304,7 +304,7 @@ fn parse_appendix_heading(words: &str) -> Option<ContractLine> {
     free.then(|| appendix_line(words, inner, length, after))
 }
 
-/// How much of ` 제1호 서식` behind 별지 belongs to its label.
+/// Returns how much of ` 제1호 서식` after 별지 belongs to its label.
 fn korean_appendix_label_len(rest: &str) -> usize {
     let mut tail = rest.trim_start_matches([' ', '\u{a0}']);
     tail = tail.strip_prefix('제').unwrap_or(tail).trim_start();
@@ -326,7 +326,7 @@ fn appendix_line(words: &str, inner: &str, length: usize, after: &str) -> Contra
     ContractLine::Appendix { label, title: subslice_range(words, title) }
 }
 
-/// The words after the last article, before the signatures.
+/// Returns whether a line is the closing statement after the last article, before the signatures.
 fn is_closing_statement(words: &str) -> bool {
     const WORDS: [&str; 9] = [
         "이 계약을 증명하기",
@@ -389,7 +389,7 @@ fn ends_sentence(words: &str) -> bool {
     words.ends_with("다.") || words.ends_with("다") && words.len() > 60 || words.ends_with(';')
 }
 
-/// A line of a table of contents: dots or a tab, then the page.
+/// Returns whether a line belongs to a table of contents: dots or a tab, then the page number.
 fn is_table_of_contents_line(words: &str) -> bool {
     let bare = words.trim_end().trim_end_matches(|char: char| char.is_ascii_digit());
     let numbered = bare.len() < words.trim_end().len();

@@ -1,4 +1,4 @@
-//! What lines are taken for.
+//! Tests of the classification of lines.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Cuts the text of a contract at its headings, and the articles at their clauses and items.
+//! Splits the text of a contract at its headings, and the articles at their clauses and items.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use super::numeral::parse_circled_number;
 use super::{Appendix, Chapter, Clause, Contract, ContractArticle};
 use crate::passage::ArticleNumber;
 
-/// How deep clauses, items and their items go.
+/// The maximum nesting depth of clauses and items.
 const MAX_CLAUSE_DEPTH: usize = 3;
 
-/// Reads the structure of a text.
+/// Parses the structure of a text.
 pub(super) fn parse_contract(text: &str) -> Contract {
     let Some(style) = detect_numbering_style(text) else {
         return Contract { preamble: 0..text.len(), ..Contract::default() };
@@ -39,7 +39,7 @@ pub(super) fn parse_contract(text: &str) -> Contract {
     reading.into_contract()
 }
 
-/// The way this text counts articles, if it has at least two, or one in Korean.
+/// Detects the numbering style of a text, if it has at least two articles, or one in Korean.
 fn detect_numbering_style(text: &str) -> Option<ArticleNumberingStyle> {
     let count = |style: ArticleNumberingStyle, least: usize| {
         let mut next = 1;
@@ -71,13 +71,13 @@ fn detect_numbering_style(text: &str) -> Option<ArticleNumberingStyle> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ContractSection {
     Preamble,
-    /// Under the heading of a chapter, before its first article.
+    /// Below the heading of a chapter, before its first article.
     Chapter,
     Article,
     Appendix,
     AppendixArticle,
     Closing,
-    /// Under a heading that begins nothing of a contract.
+    /// Below a heading that is not part of a contract.
     OutsideContract,
 }
 
@@ -85,13 +85,13 @@ struct ContractParser<'a> {
     text: &'a str,
     section: ContractSection,
     contract: Contract,
-    /// Where the last words so far end.
+    /// The end of the last text so far.
     last_text_end: usize,
-    /// The level of the Markdown heading that the open article is, or that it stands under.
+    /// The level of the open article's Markdown heading, or of the Markdown heading above it.
     markdown_level: Option<usize>,
-    /// The first Markdown heading inside the open article, if no article follows: where the words before it end.
+    /// The end of the text before the first Markdown heading inside the open article. It applies if no article follows.
     end_before_heading: Option<usize>,
-    /// Whether an article that is closed has words under its heading.
+    /// Whether any closed article has text below its heading.
     has_words: bool,
 }
 
@@ -116,7 +116,7 @@ impl ContractParser<'_> {
             }
             ContractLine::Article { number, title, body, is_certain: sure } => {
                 let Some(place) = self.section_for_article(number, sure) else { return };
-                // What stood under a heading before it was part of the article after all.
+                // The text below an earlier heading was part of the article after all.
                 self.end_before_heading = None;
                 self.close_section();
                 self.markdown_level = level.or(self.markdown_level);
@@ -158,7 +158,7 @@ impl ContractParser<'_> {
         }
     }
 
-    /// Where an article of this number would go; none when it is more likely a mention of one.
+    /// Returns the section that an article with this number would start, or `None` if it is more likely a reference.
     fn section_for_article(&mut self, number: ArticleNumber, sure: bool) -> Option<ContractSection> {
         let in_appendix =
             matches!(self.section, ContractSection::Appendix | ContractSection::AppendixArticle);
@@ -177,7 +177,7 @@ impl ContractParser<'_> {
             && number.branch == 0
             && self.has_only_headings()
         {
-            // All so far was a table of contents.
+            // Everything so far was a table of contents.
             self.contract.articles.clear();
             self.has_words = false;
             self.contract.chapters.truncate(1);
@@ -186,8 +186,8 @@ impl ContractParser<'_> {
         (is_next_article_number(last, number) || sure && number > last).then_some(place)
     }
 
-    /// A Markdown heading that begins nothing of a contract ends an article that stands under one as high. A lower one ends
-    /// the last article only: within others it is a part of them.
+    /// Handles a Markdown heading that is not part of a contract. It ends an article below a heading of the same level.
+    /// A lower heading ends only the last article; inside others it is a part of them.
     fn read_markdown_heading(&mut self, level: Option<usize>) {
         let inside = matches!(self.section, ContractSection::Article | ContractSection::AppendixArticle);
         if inside && self.markdown_level.is_some() && level <= self.markdown_level {
@@ -203,8 +203,8 @@ impl ContractParser<'_> {
         }
     }
 
-    /// Whether no article so far has words. Of the open one only the line of its heading counts, which ends in words if
-    /// there are any.
+    /// Returns whether no article so far has text. Of the open article only the heading line counts, which ends in text
+    /// if there is any.
     fn has_only_headings(&self) -> bool {
         let [_, .., last] = &self.contract.articles[..] else { return false };
         !self.has_words && self.text[last.body.clone()].trim_end().is_empty()
@@ -223,7 +223,7 @@ impl ContractParser<'_> {
         }
     }
 
-    /// Ends what is open where the words so far end.
+    /// Closes the open section at the end of the text so far.
     fn close_section(&mut self) {
         let end = self.end_before_heading.take().unwrap_or(self.last_text_end);
         let text = self.text;
@@ -281,20 +281,20 @@ fn end_article(article: &mut ContractArticle, text: &str, end: usize) {
     article.clauses = parse_clauses(text, article.body.clone());
 }
 
-/// The level of a line that is a Markdown heading.
+/// Returns the level of a line that is a Markdown heading.
 fn heading_level(line: &str) -> Option<usize> {
     let words = line.trim_start().trim_start_matches('#');
     let level = line.trim_start().len() - words.len();
     ((1..=6).contains(&level) && words.starts_with(' ')).then_some(level)
 }
 
-/// Whether a number is the next one: 5 → 6, 5 → 5의2, 5의2 → 5의3, 5의3 → 6.
+/// Returns whether a number is the next one: 5 → 6, 5 → 5의2, 5의2 → 5의3, 5의3 → 6.
 fn is_next_article_number(last: ArticleNumber, next: ArticleNumber) -> bool {
     let branch = next.number == last.number && next.branch == last.branch.max(1) + 1;
     branch || next.number == last.number + 1 && next.branch == 0
 }
 
-/// The clauses of an article: at circled numbers wherever they stand, else at numbers that begin a line.
+/// Returns the clauses of an article: at circled numbers anywhere, or else at numbers that begin a line.
 fn parse_clauses(text: &str, body: Range<usize>) -> Vec<Clause> {
     let starts = find_circled_markers(&text[body.clone()]);
     if starts.is_empty() {
@@ -315,7 +315,7 @@ fn parse_clauses(text: &str, body: Range<usize>) -> Vec<Clause> {
     .collect()
 }
 
-/// Where ①, ②, … stand in order, with their lengths. `제1항의 ①` in a sentence is out of order or has no blank before.
+/// Returns the positions and lengths of ①, ②, … in order. In `제1항의 ①` the number is out of order or follows no space.
 fn find_circled_markers(body: &str) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = Vec::new();
     let mut before = '\n';
@@ -329,7 +329,7 @@ fn find_circled_markers(body: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// The parts of a range that begin a line with marks of one kind: the kind of the first mark that counts from 1.
+/// Returns the parts of a range that begin a line with markers of one kind: the kind of the first marker numbered 1.
 fn parse_items(text: &str, range: Range<usize>, kinds: &[ClauseMarker], depth: usize) -> Vec<Clause> {
     let mut marks: Vec<(usize, usize)> = Vec::new();
     let mut kind: Option<ClauseMarker> = None;

@@ -1,8 +1,8 @@
-//! How texts are taken apart.
+//! Tests of parsing contracts.
 
 use super::*;
 
-/// Prints the structure, one line a part, with the first and last words of its range.
+/// Prints the structure, one line for each part, with the first and last words of its range.
 fn render_structure(text: &str) -> String {
     let contract = parse_contract(text);
     let mut lines = Vec::new();
@@ -83,7 +83,7 @@ fn no_article_is_lost_to_the_one_before() {
     assert_eq!(parse_contract(text).articles.len(), 9, "{:?}", article_texts(text));
     let text = "제3조(해지) 해지한다.\n제4조(손해배상) 제3조에 따라 해지된 경우 배상한다.\n제5조(준용) 제1항은 준용한다.";
     assert_eq!(parse_contract(text).articles.len(), 3, "{:?}", article_texts(text));
-    // A line that is torn after a mention of a later one is none.
+    // A line that starts with a reference to a later article is not a heading.
     let text = "제3조(해지) 그때에는\n제9조(위약금) 제2항에 따른다.\n제4조(끝) 끝.";
     assert_eq!(article_texts(text).len(), 2, "{:?}", article_texts(text));
 }
@@ -93,7 +93,7 @@ fn a_heading_ends_an_article_that_stands_no_lower() {
     let text =
         "# 안내\n## 규정\n제1조(휴가) 쉰다.\n제2조(출장) 간다.\n## 주차\n지하에 세운다.\n# 끝\n끝이다.";
     assert_eq!(article_texts(text), ["제1조: 제1조(휴가) 쉰다.", "제2조: 제2조(출장) 간다."]);
-    // Within an article a lower one is a part of it; behind the last one it is not known to be.
+    // Inside an article a lower heading is part of it; after the last article it is not.
     let text = "# 계약서\n제1조(대금) 다음과 같다.\n### 표\n1원\n제2조(끝) 끝.\n## 덧붙임\n따로.";
     assert_eq!(article_texts(text), ["제1조: 제1조(대금) 다음과 같다./### 표/1원", "제2조: 제2조(끝) 끝."]);
     let text = "## 제1조(대금)\n낸다.\n### 표\n1원\n## 제2조(끝)\n끝.\n\n특약사항\n고양이는 된다.";
@@ -107,7 +107,7 @@ fn a_table_of_contents_is_not_the_contract() {
     let contract = parse_contract(text);
     assert_eq!(contract.articles.len(), 2);
     assert!(text[contract.articles[0].range.clone()].ends_with("정한다."));
-    // Neither are two of them; but articles with words are, whatever is listed behind them.
+    // Two of them are not a contract either. Articles with text are, whatever list follows them.
     let list = "제1조(목적)\n제2조(정의)\n";
     let text = format!("{list}\n{list}\n제1조(목적) 정한다.\n제2조(정의)\n뜻이다.\n{list}");
     assert_eq!(

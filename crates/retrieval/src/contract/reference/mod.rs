@@ -1,4 +1,4 @@
-//! Article numbers in running text: how people and contracts refer to an article, its clause and its item.
+//! Finds references in text: how people and contracts refer to an article, its clause and its item.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,13 +10,13 @@ use super::numeral::{
 };
 use crate::passage::ArticleNumber;
 
-/// The most articles that `제3조부터 제9조까지` stands for.
+/// The maximum number of articles in a range such as `제3조부터 제9조까지`.
 const MAX_ARTICLE_RANGE: u32 = 50;
 
-/// What is attached to rules and counts its articles from 1 again.
+/// The appendix of rules whose articles are numbered from 1 again.
 const SUPPLEMENTARY_PROVISIONS: &str = "부칙";
 
-/// A place in a contract as a text names it: `제5조 제2항 제1호`, `Section 5.2`.
+/// A reference to a part of a contract: `제5조 제2항 제1호`, `Section 5.2`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArticleReference {
     /// The article.
@@ -25,18 +25,18 @@ pub struct ArticleReference {
     pub clause: Option<u32>,
     /// The item (호).
     pub item: Option<u32>,
-    /// What is attached to the text and counts its articles anew, when it is one of those: `부칙 제1조`.
+    /// The appendix with its own article numbers, if the article belongs to one: `부칙 제1조`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub appendix: Option<String>,
-    /// The statute it belongs to, when it is not an article of the text at hand: `「민법」 제750조`.
+    /// The statute it belongs to, if it is not an article of this text: `「민법」 제750조`.
     pub law: Option<String>,
-    /// Where it stands in the text, in bytes.
+    /// Its byte range in the text.
     pub range: Range<usize>,
 }
 
 impl ArticleReference {
-    /// Reads a text that is nothing but a reference, in any spelling: `제 5 조`, `제십조의2`, `5조`, `第五條`,
-    /// `제5조제2항`, `Article V`, `Section 5.2`, `5`.
+    /// Parses a text that is nothing but a reference, in any spelling: `제 5 조`, `제십조의2`, `5조`, `第五條`, `제5조제2항`,
+    /// `Article V`, `Section 5.2`, `5`.
     pub fn parse(text: &str) -> Option<Self> {
         let trimmed = text.trim().trim_matches(|char: char| "\"'“”‘’[]()<>".contains(char)).trim();
         if let Some(inner) = trimmed
@@ -63,7 +63,7 @@ impl ArticleReference {
 }
 
 impl ArticleNumber {
-    /// Reads the number of an article in any usual spelling; what follows about clauses and items is passed over.
+    /// Parses an article number in any usual spelling. A clause and an item after it are ignored.
     pub fn parse(text: &str) -> Option<Self> {
         ArticleReference::parse(text).map(|reference| reference.article)
     }
@@ -85,8 +85,8 @@ impl fmt::Display for ArticleReference {
     }
 }
 
-/// The articles that a text refers to, in order. Amounts such as `5조 원` are none; articles of named statutes carry
-/// the name.
+/// Returns the articles that a text refers to, in order. Amounts such as `5조 원` are skipped. References to articles of
+/// a named statute carry its name.
 pub fn find_article_references(text: &str) -> Vec<ArticleReference> {
     let mut found: Vec<ArticleReference> = Vec::new();
     let mut at = 0;
@@ -122,14 +122,14 @@ pub fn find_article_references(text: &str) -> Vec<ArticleReference> {
     found
 }
 
-/// Whether a reference is all of a text or part of a sentence.
+/// Whether a reference must be the whole text or may be part of a sentence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReferenceContext {
     WholeText,
     InSentence,
 }
 
-/// Reads `제5조의2 제3항 제1호` at a place, and where it ends.
+/// Parses `제5조의2 제3항 제1호` at a position. Returns the reference and its end.
 fn parse_korean_reference(
     text: &str,
     start: usize,
@@ -166,7 +166,8 @@ fn parse_korean_reference(
     Some((ArticleReference { article, clause, item, appendix: None, law: None, range: start..at }, at))
 }
 
-/// `의2`. In a sentence `제5조의 이행` is no branch, so Hangul numerals count only where nothing else can follow.
+/// Parses `의2`. In a sentence `제5조의 이행` has no branch number, so Hangul numerals count only where nothing else can
+/// follow.
 fn parse_branch_number(text: &str, at: &mut usize, spelling: ReferenceContext) -> u32 {
     let mut after = *at;
     skip_blanks(text, &mut after);
@@ -178,7 +179,7 @@ fn parse_branch_number(text: &str, at: &mut usize, spelling: ReferenceContext) -
     let found = match spelling {
         ReferenceContext::WholeText => parse_numeral(&text[after..]),
         ReferenceContext::InSentence => parse_digits_or_hanja(&text[after..]).or_else(|| {
-            // `제10조의이 알려줘`: close by, and the end of its word.
+            // `제10조의이 알려줘`: no space before it, and the end of its word.
             let ends = |length: usize| {
                 !text[after + length..].starts_with(|char: char| ('가'..='힣').contains(&char))
             };
@@ -188,11 +189,11 @@ fn parse_branch_number(text: &str, at: &mut usize, spelling: ReferenceContext) -
     let Some((branch, length)) = found else { return 0 };
     let next = text[after + length..].trim_start();
     if next.starts_with(['항', '호', '項', '號']) {
-        // `제5조의 2항` names a clause.
+        // `제5조의 2항` refers to a clause.
         *at = close;
         return 0;
     }
-    // `제5조의 3개월` counts months.
+    // `제5조의 3개월` is a number of months.
     if next.starts_with("가지")
         || text[after + length..].starts_with(|char| "개년월일회명인원차배분".contains(char))
     {
@@ -202,7 +203,7 @@ fn parse_branch_number(text: &str, at: &mut usize, spelling: ReferenceContext) -
     branch
 }
 
-/// `-2` or `의2` between the number and 조, as in 제10-2조 and 10의2조; 0 where there is none.
+/// Parses `-2` or `의2` between the number and 조, as in 제10-2조 and 10의2조. Returns 0 if there is none.
 fn parse_inner_branch_number(text: &str, at: &mut usize) -> u32 {
     let mut after = *at;
     if !consume_any(text, &mut after, &["-", "‐", "–", "의", "之"]) {
@@ -220,7 +221,7 @@ fn parse_inner_branch_number(text: &str, at: &mut usize) -> u32 {
     branch
 }
 
-/// Reads `제3~5조` at a place: the articles from one number to another, and where they end.
+/// Parses a range such as `제3~5조` at a position. Returns its articles and its end.
 fn parse_article_range(text: &str, start: usize) -> Option<(Vec<ArticleReference>, usize)> {
     let mut at = start;
     let ordinal = consume_any(text, &mut at, &["제", "第"]);
@@ -253,7 +254,7 @@ fn parse_article_range(text: &str, start: usize) -> Option<(Vec<ArticleReference
     Some(((from..=to).map(one).collect(), at))
 }
 
-/// ` 제2항`, with or without 제 and blanks.
+/// Parses ` 제2항`, with or without 제 and spaces.
 fn parse_numbered_part(text: &str, at: &mut usize, units: &[&str]) -> Option<u32> {
     let mut after = *at;
     skip_blanks(text, &mut after);
@@ -279,7 +280,7 @@ fn parse_circled_clause(text: &str, at: &mut usize) -> Option<u32> {
     Some(number)
 }
 
-/// Reads `Article V`, `Section 5.2`, `§ 5`, `Clause 5.2(a)` at a place.
+/// Parses `Article V`, `Section 5.2`, `§ 5` or `Clause 5.2(a)` at a position.
 fn parse_english_reference(text: &str, start: usize) -> Option<(ArticleReference, usize)> {
     const WORDS: [&str; 8] =
         ["articles", "article", "art.", "sections", "section", "sec.", "clauses", "clause"];
@@ -320,7 +321,7 @@ fn parse_english_reference(text: &str, start: usize) -> Option<(ArticleReference
     Some((ArticleReference { article, clause, item: None, appendix: None, law: None, range: start..at }, at))
 }
 
-/// Reads `5` or `5.2`, which is a reference only when nothing else is said.
+/// Parses `5` or `5.2`, which is a reference only if it is the whole text.
 fn parse_bare_number(text: &str) -> Option<(ArticleReference, usize)> {
     let (number, mut at) = parse_digits(text)?;
     let clause = text[at..].strip_prefix('.').and_then(parse_digits).map(|(clause, length)| {
@@ -331,7 +332,7 @@ fn parse_bare_number(text: &str) -> Option<(ArticleReference, usize)> {
     Some((ArticleReference { article, clause, item: None, appendix: None, law: None, range: 0..at }, at))
 }
 
-/// Adds what lies between the last reference and this one when the text says `부터`, `내지` or `to`.
+/// Adds the articles between the last reference and this one if the text says `부터`, `내지` or `to`.
 fn fill_article_range(text: &str, found: &mut Vec<ArticleReference>, next: &ArticleReference) {
     let Some(last) = found.last().cloned() else { return };
     let between = text[last.range.end..next.range.start].trim();
@@ -347,7 +348,7 @@ fn fill_article_range(text: &str, found: &mut Vec<ArticleReference>, next: &Arti
     }
 }
 
-/// Adds ` 및 제3항` as further clauses of the article just found, and gives where reading goes on.
+/// Adds ` 및 제3항` as further clauses of the article just found. Returns where parsing continues.
 fn parse_more_clauses(text: &str, mut at: usize, found: &mut Vec<ArticleReference>) -> usize {
     while let Some(last) = found.last().filter(|last| last.clause.is_some()).cloned() {
         let mut after = at;
@@ -362,10 +363,10 @@ fn parse_more_clauses(text: &str, mut at: usize, found: &mut Vec<ArticleReferenc
     at
 }
 
-/// No name of a statute is longer than this, in bytes.
+/// The maximum length of a statute name, in bytes.
 const MAX_STATUTE_NAME_BYTES: usize = 256;
 
-/// The statute named right before a reference.
+/// Returns the statute named right before a reference.
 fn statute_name_before(before: &str) -> Option<String> {
     let before =
         before[before.ceil_char_boundary(before.len().saturating_sub(MAX_STATUTE_NAME_BYTES))..].trim_end();
@@ -378,7 +379,7 @@ fn statute_name_before(before: &str) -> Option<String> {
     (is_law && !is_common).then(|| word.to_owned())
 }
 
-/// Whether `조` after a bare number means 10¹²: `5조 원`, `3조 5천억`, `2조 5`; or a team, as in `4조 3교대`.
+/// Returns whether `조` after a number means 10¹², as in `5조 원`, `3조 5천억`, `2조 5`, or a team, as in `4조 3교대`.
 fn is_money_amount(after: &str) -> bool {
     const UNITS: [&str; 9] = ["원", "달러", "엔", "유로", "위안", "여", "억", "천", "교대"];
     let counts = |text: &str| UNITS.iter().any(|unit| text.starts_with(unit));
@@ -386,13 +387,13 @@ fn is_money_amount(after: &str) -> bool {
     let Some((_, length)) = parse_digits(rest) else { return counts(rest) };
     let next = &rest[length..];
     match next.chars().next() {
-        // `10조 2항` goes on with a clause and `60조 1년 미만` with a time.
+        // `10조 2항` continues with a clause and `60조 1년 미만` with a period of time.
         Some(char) if char.is_alphabetic() => counts(next) || matches!(char, '만' | '백' | '십'),
         Some(_) | None => !next.trim_start().starts_with(['항', '호', '목', '項', '號']),
     }
 }
 
-/// Whether what stands close behind `5조` leaves it an article: `3조각` and `5조별` are other words.
+/// Returns whether the text right after `5조` allows it to be an article: `3조각` and `5조별` are other words.
 fn can_follow_article(after: &str) -> bool {
     const PARTICLES: &str = "의는은이가를을에와과도만로까부및란나라제";
     const WORDS: [&str; 14] = [
@@ -403,7 +404,7 @@ fn can_follow_article(after: &str) -> bool {
     PARTICLES.contains(next) || WORDS.iter().any(|word| after.starts_with(word))
 }
 
-/// Whether `조` begins another word, as in `제 이 조건`. After a numeral in words only a particle is believed.
+/// Returns whether `조` begins another word, as in `제 이 조건`. After a spelled numeral only a particle may follow.
 fn begins_other_word(after: &str, spelled: bool) -> bool {
     const PARTICLES: &str = "의에를을은는가이와과로및제까부만도";
     const WORDS: &str = "직건합정치율항";
@@ -411,7 +412,7 @@ fn begins_other_word(after: &str, spelled: bool) -> bool {
     if spelled { !PARTICLES.contains(next) } else { WORDS.contains(next) }
 }
 
-/// Whether a number goes on from what stands before it: `1.5조`, `A5조`, and the last one of `10-2조`.
+/// Returns whether a number continues what precedes it: `1.5조`, `A5조`, and the last number of `10-2조`.
 fn continues_number(before: &str) -> bool {
     let mut back = before.chars().rev();
     match back.next() {
@@ -434,7 +435,7 @@ fn consume_any(text: &str, at: &mut usize, words: &[&str]) -> bool {
     found.is_some()
 }
 
-/// Steps over at most a few blanks: a number on the next page is another matter.
+/// Skips at most a few blanks: a number on the next page does not belong to the reference.
 fn skip_blanks(text: &str, at: &mut usize) {
     let blanks =
         text[*at..].chars().take(3).take_while(|char| matches!(char, ' ' | '\u{a0}' | '\u{3000}' | '\t'));

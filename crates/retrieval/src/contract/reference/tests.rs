@@ -1,4 +1,4 @@
-//! How references are read, spelling by spelling.
+//! Tests of references, by spelling.
 
 use super::*;
 

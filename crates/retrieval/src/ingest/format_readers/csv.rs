@@ -1,10 +1,10 @@
-//! Comma-separated values, as a table.
+//! Reads comma-separated values as a table.
 
 use super::super::markdown_writer::MarkdownWriter;
 use super::super::{ExtractedText, FileFormat, IngestFailure, IngestFailureKind, ReadLimits};
 use super::decode_text;
 
-/// Reads values parted by whichever of comma, tab, semicolon and bar the first lines use most.
+/// Reads values separated by comma, tab, semicolon or bar, whichever the first lines use most.
 pub(in super::super) fn read_csv(bytes: &[u8], limits: &ReadLimits) -> Result<ExtractedText, IngestFailure> {
     let text = decode_text(bytes, None)
         .ok_or_else(|| IngestFailure::new(IngestFailureKind::Unsupported, "text in an unknown encoding"))?;

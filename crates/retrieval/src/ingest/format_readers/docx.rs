@@ -1,4 +1,4 @@
-//! Word documents: paragraphs with their styles and automatic numbers, tables, pages where Word noted them.
+//! Reads Word documents: paragraphs with styles and automatic numbers, tables, and the page breaks that Word recorded.
 
 use std::collections::HashMap;
 
@@ -50,7 +50,7 @@ fn read_title(text: &str, out: &mut DocumentTextBuilder) -> Result<(), IngestFai
     Ok(())
 }
 
-/// The words of the notes, each under its kind and id.
+/// The texts of footnotes and endnotes, by kind and id.
 type DocxNotes = HashMap<(&'static str, String), String>;
 
 fn read_notes(text: &str, kind: &'static str, notes: &mut DocxNotes) -> Result<(), IngestFailure> {
@@ -59,7 +59,7 @@ fn read_notes(text: &str, kind: &'static str, notes: &mut DocxNotes) -> Result<(
     while let Some(piece) = xml.next_event()? {
         match piece {
             XmlEvent::Start(element) if element.name() == kind => {
-                // Notes with a type are the lines between text and notes.
+                // Notes with a type are separator lines between text and notes.
                 let is_note = element.attribute("type").is_none_or(|kind| kind == "normal");
                 open = element.attribute("id").filter(|_| is_note).map(|id| (id, String::new()));
             }
@@ -219,11 +219,11 @@ struct DocxBodyReader {
     out: DocumentTextBuilder,
     styles: HashMap<String, DocxStyle>,
     lists: NumberedLists,
-    /// Notes that were not put down yet.
+    /// Notes that have not been written yet.
     notes: DocxNotes,
-    /// The paragraphs open: text boxes stand inside paragraphs.
+    /// The open paragraphs. There are several because text boxes are inside paragraphs.
     paragraphs: Vec<DocxParagraph>,
-    /// How many columns the open cells span.
+    /// The column spans of the open cells.
     spans: Vec<usize>,
 }
 
@@ -247,7 +247,8 @@ impl DocxBodyReader {
     ) -> Result<(), IngestFailure> {
         let value = || element.attribute("val");
         match element.name() {
-            // Word writes text boxes twice, the second time for readers of its past; deleted text is deleted.
+            // Word writes text boxes twice, the second time as a fallback for older readers. Deleted text is skipped
+            // too.
             "Fallback" | "del" | "moveFrom" | "instrText" | "pPrChange" | "rPrChange" => {
                 return xml.skip_element();
             }
@@ -340,14 +341,14 @@ impl DocxBodyReader {
         let words = if mark.is_empty() { words } else { format!("{mark} {}", words.trim_start()) };
         let role = match (heading, mark.is_empty()) {
             (Some(level), _) => ParagraphRole::Heading(level),
-            // 제1조 is no line of a list but the head of an article.
+            // 제1조 is the heading of an article, not a list item.
             (None, false) if !mark.starts_with('제') => ParagraphRole::Item,
             (None, _) => ParagraphRole::Body,
         };
         self.out.add_paragraph(role, &words)
     }
 
-    /// What a style says, with what it takes from the styles it is based on.
+    /// Returns a style merged with the styles it is based on.
     fn resolve_style(&self, id: Option<&str>) -> DocxStyle {
         let mut found = DocxStyle::default();
         let mut next = id.map(str::to_owned);

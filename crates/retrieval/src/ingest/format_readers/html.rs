@@ -1,6 +1,6 @@
-//! Web pages. Tokens are read in order, with no tree to grow deep: headings, paragraphs, lists and tables are kept,
-//! scripts, styles, comments and what stands in the head are not. What a tag hides is kept: tabs and folds hide theirs
-//! until somebody opens them.
+//! Reads web pages. Tokens are read in order, without building a tree that could grow deep. Headings, paragraphs, lists
+//! and tables are kept; scripts, styles, comments and the head are not. Hidden elements are kept, because tabs and
+//! folds hide their content until they are opened.
 
 use std::cell::RefCell;
 
@@ -42,7 +42,7 @@ pub(in super::super) fn read_html(bytes: &[u8], limits: &ReadLimits) -> Result<E
     }
 }
 
-/// The encoding a page says it is in.
+/// Returns the encoding that a page declares.
 fn declared_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(2048)]).to_ascii_lowercase();
     let after = head.split("charset=").nth(1)?.trim_start_matches(['"', '\'']);
@@ -57,9 +57,9 @@ struct HtmlPageReader {
     out: DocumentTextBuilder,
     words: String,
     role: ParagraphRole,
-    /// The elements open that are not read, outermost first.
+    /// The open elements that are skipped, outermost first.
     skipped: Vec<String>,
-    /// The lists open: none for bullets, else the next number.
+    /// The open lists: `None` for bullets, otherwise the next number.
     lists: Vec<Option<u32>>,
     in_title: bool,
     pre: usize,
@@ -95,7 +95,7 @@ impl HtmlPageReader {
         if self.in_title {
             self.words.push_str(words);
         } else if !self.skipped.is_empty() {
-            // Not read.
+            // Skipped.
         } else if self.pre > 0 {
             self.words.push_str(words);
         } else {
@@ -200,14 +200,14 @@ impl HtmlPageReader {
         TokenSinkResult::Continue
     }
 
-    /// Ends the head where the page goes on with what cannot stand in it: `</head>` and `<body>` may be left out.
+    /// Ends the head at the first element that cannot be inside it: `</head>` and `<body>` are optional.
     fn leave_head(&mut self) {
         if self.skipped.last().is_some_and(|skipped| skipped == "head") {
             self.skipped.pop();
         }
     }
 
-    /// Puts down the words so far and begins a block.
+    /// Writes the text so far and starts a block.
     fn start_block(&mut self, next: ParagraphRole) -> Result<(), IngestFailure> {
         let words = std::mem::take(&mut self.words);
         let role = std::mem::replace(&mut self.role, next);
@@ -233,13 +233,13 @@ impl HtmlPageReader {
     }
 }
 
-/// A number that a tag says; 1 where it says none.
+/// Returns a numeric attribute of a tag, or 1.
 fn number_attribute(tag: &Tag, name: &str) -> usize {
     let said = tag.attrs.iter().find(|attribute| &*attribute.name.local == name);
     said.and_then(|attribute| attribute.value.trim().parse().ok()).unwrap_or(1)
 }
 
-/// Whether an element is about the page and none of its words.
+/// Returns whether an element is metadata of the page and not part of its text.
 fn is_head_element(name: &str) -> bool {
     const HEAD_ELEMENTS: [&str; 13] = [
         "base", "basefont", "bgsound", "head", "html", "link", "meta", "noframes", "noscript", "script",

@@ -1,4 +1,4 @@
-//! 한글 5 documents: records in the streams of a compound file, after the format that Hancom published.
+//! Reads 한글 (HWP 5) documents: records in the streams of a compound file, as specified by Hancom.
 
 use std::io::{Cursor, Read};
 
@@ -9,7 +9,7 @@ use super::super::document_text_builder::{DocumentTextBuilder, ParagraphRole};
 use super::super::list_numbering::{ListLevel, ListNumberFormat, NumberedLists};
 use super::super::{ExtractedText, FileFormat, IngestFailure, IngestFailureKind, ReadLimits};
 
-/// The marks of records that are read.
+/// The tags of the records that are read.
 const TAG_DOCUMENT_PROPERTIES: u32 = 16;
 const TAG_NUMBERING: u32 = 23;
 const TAG_PARA_SHAPE: u32 = 25;
@@ -18,10 +18,10 @@ const TAG_PARA_TEXT: u32 = 67;
 const TAG_CTRL_HEADER: u32 = 71;
 const TAG_LIST_HEADER: u32 = 72;
 
-/// How deep lists of paragraphs may stand in each other.
+/// The maximum nesting depth of paragraph lists.
 const MAX_PARAGRAPH_LIST_DEPTH: usize = 32;
 
-/// The most sections of a document.
+/// The maximum number of sections of a document.
 const MAX_SECTIONS: usize = 1000;
 
 /// Reads a HWP 5 document.
@@ -66,7 +66,7 @@ pub(in super::super) fn read_hwp(bytes: &[u8], limits: &ReadLimits) -> Result<Ex
     body.out.finish(FileFormat::Hwp)
 }
 
-/// How many sections there are to read: as many as the document says it has, and all that are there.
+/// Returns the number of sections to read: at least as many as the document declares, and all that exist.
 fn section_count(file: &CompoundFile<Cursor<&[u8]>>, said: usize) -> Result<usize, IngestFailure> {
     let parts = file.read_storage("/BodyText").map_err(IngestFailure::corrupt)?;
     let numbers = parts.filter_map(|part| part.name().strip_prefix("Section")?.parse::<usize>().ok());
@@ -140,7 +140,7 @@ fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().ok().map(u16::from_le_bytes)
 }
 
-/// What stands before the paragraphs of a shape: 1 outline, 2 number, 3 bullet.
+/// The head of paragraphs with a shape: 1 outline, 2 number, 3 bullet.
 #[derive(Clone, Copy, Debug, Default)]
 struct HwpParagraphHead {
     kind: u32,
@@ -155,7 +155,7 @@ struct HwpBodyReader {
 }
 
 impl HwpBodyReader {
-    /// Reads what holds for all sections, and how many the document says it has.
+    /// Reads the document information. Returns the number of sections that the document declares.
     fn read_info(&mut self, records: &[HwpRecord<'_>]) -> usize {
         let (mut numberings, mut sections) = (0, 0);
         for record in records {
@@ -180,7 +180,7 @@ impl HwpBodyReader {
         sections
     }
 
-    /// Reads a list of paragraphs: those on the level of the first one. What hangs below belongs to them.
+    /// Reads a list of paragraphs: the records on the level of the first one. Deeper records belong to them.
     fn read_paragraph_list(&mut self, records: &[HwpRecord<'_>], depth: usize) -> Result<(), IngestFailure> {
         if depth > MAX_PARAGRAPH_LIST_DEPTH {
             return Err(IngestFailure::corrupt("paragraphs nested too deep"));
@@ -215,7 +215,7 @@ impl HwpBodyReader {
                 read_u16(header.bytes, 8).and_then(|shape| self.heads.get(usize::from(shape)).copied());
             let head = head.unwrap_or_default();
             let mark = match head.kind {
-                // An outline counts with the first numbering, where the shape names none.
+                // An outline uses the first numbering if the shape names none.
                 1 => self.lists.next_marker(&head.list.max(1).to_string(), head.level),
                 2 => self.lists.next_marker(&head.list.to_string(), head.level),
                 3 => "-".to_owned(),
@@ -249,10 +249,10 @@ impl HwpBodyReader {
         let id: Vec<u8> = header.bytes.iter().take(4).rev().copied().collect();
         match id.as_slice() {
             b"tbl " => self.read_table(below, header.level + 1, depth),
-            // Running heads and feet would stand in the middle of sentences.
+            // Page headers and footers would end up in the middle of sentences.
             b"head" | b"foot" | b"secd" | b"cold" => Ok(()),
             _ => {
-                // Text boxes and notes: lists of paragraphs somewhere below.
+                // Text boxes and notes contain a list of paragraphs at some deeper level.
                 let first = below.iter().position(|record| record.tag == TAG_LIST_HEADER);
                 match first {
                     Some(first) => self.read_paragraph_list(&below[first + 1..], depth + 1),
@@ -271,7 +271,7 @@ impl HwpBodyReader {
         for (nth, at) in cells.iter().enumerate() {
             let end = cells.get(nth + 1).copied().unwrap_or(below.len());
             let head = below[*at].bytes;
-            // A caption is a list without the address of a cell.
+            // A caption is a list without a cell address.
             let address = read_u16(head, 8).zip(read_u16(head, 10)).filter(|_| head.len() >= 24);
             if let Some((column, at_row)) = address {
                 if row != Some(at_row) {
@@ -290,13 +290,13 @@ impl HwpBodyReader {
     }
 }
 
-/// The next record on this level or above.
+/// Returns the next record on this level or above.
 fn next_sibling(records: &[HwpRecord<'_>], at: usize, level: u32) -> usize {
     let after = records[at + 1..].iter().position(|record| record.level <= level);
     after.map_or(records.len(), |more| at + 1 + more)
 }
 
-/// The words of a paragraph. Controls take one place or eight.
+/// Returns the text of a paragraph. Control characters take one or eight code units.
 fn paragraph_text(bytes: &[u8]) -> String {
     let units: Vec<u16> = bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
     let mut kept = Vec::new();
@@ -317,7 +317,7 @@ fn paragraph_text(bytes: &[u8]) -> String {
     String::from_utf16_lossy(&kept)
 }
 
-/// The seven levels of a numbering: twelve bytes about its looks, then the pattern with `^1` for the number.
+/// Parses the seven levels of a numbering: twelve bytes of layout, then the pattern with `^1` for the number.
 fn parse_numbering_levels(bytes: &[u8]) -> Vec<ListLevel> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -360,7 +360,7 @@ mod tests {
         [&head.to_le_bytes()[..], bytes].concat()
     }
 
-    /// What is read of a HWP that says it has so many sections and has these.
+    /// Reads an HWP file that declares `said` sections and contains these.
     fn read(said: u16, sections: &[usize]) -> Result<String, IngestFailureKind> {
         let mut file = CompoundFile::create(Cursor::new(Vec::new())).expect("a file");
         file.create_storage("/BodyText").expect("a storage");

@@ -1,5 +1,5 @@
-//! 한글 documents in the open format (KS X 6101): sections of paragraphs, with outline levels, automatic numbers and
-//! tables.
+//! Reads 한글 documents in the open format (HWPX, KS X 6101): sections of paragraphs with outline levels, automatic
+//! numbers and tables.
 
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ pub(in super::super) fn read_hwpx(bytes: &[u8], limits: &ReadLimits) -> Result<E
     body.out.finish(FileFormat::Hwpx)
 }
 
-/// The sections in their order: section10 comes after section9.
+/// Returns the sections in order: section10 comes after section9.
 fn section_names(names: &[String]) -> Vec<String> {
     let mut found: Vec<(u32, String)> = names
         .iter()
@@ -50,7 +50,7 @@ fn section_names(names: &[String]) -> Vec<String> {
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Reads the title, and sees to it that no section is missing that the document says it has.
+/// Reads the title, and checks that no section is missing that the document declares.
 fn read_package_manifest(
     text: &str,
     out: &mut DocumentTextBuilder,
@@ -76,7 +76,7 @@ fn read_package_manifest(
     Ok(())
 }
 
-/// What stands before the paragraphs of a shape.
+/// The head of paragraphs with a shape.
 #[derive(Clone, Debug)]
 struct HwpxParagraphHead {
     kind: String,
@@ -87,7 +87,7 @@ struct HwpxParagraphHead {
 #[derive(Debug, Default)]
 struct HwpxParagraphHeads {
     shapes: HashMap<String, HwpxParagraphHead>,
-    /// The shape of each style, for paragraphs that name only a style.
+    /// The shape of each style, for paragraphs that only name a style.
     styles: HashMap<String, String>,
 }
 
@@ -165,7 +165,7 @@ struct HwpxBodyReader {
     heads: HwpxParagraphHeads,
     lists: NumberedLists,
     paragraphs: Vec<HwpxParagraph>,
-    /// How many columns each open cell spans. Its place comes after its words, so only the span is used.
+    /// The column span of each open cell. The address of a cell comes after its text, so only the span is used.
     open_cell_spans: Vec<usize>,
 }
 
@@ -200,7 +200,7 @@ impl HwpxBodyReader {
         xml: &mut XmlReader<'_>,
     ) -> Result<(), IngestFailure> {
         match element.name() {
-            // Running heads and feet would stand in the middle of sentences.
+            // Page headers and footers would end up in the middle of sentences.
             "header" | "footer" | "secPr" | "linesegarray" | "shapeComment" | "fieldBegin"
             | "deleteBegin" => return xml.skip_element(),
             "p" => self.paragraphs.push(HwpxParagraph {
@@ -209,7 +209,7 @@ impl HwpxBodyReader {
                 style: element.attribute("styleIDRef").unwrap_or_default(),
             }),
             "tbl" => {
-                // The words before a table come before it.
+                // The text before a table is written first.
                 self.flush_paragraph()?;
                 self.out.open_table()?;
             }
@@ -262,7 +262,7 @@ impl HwpxBodyReader {
         }
     }
 
-    /// Puts down the words of the innermost paragraph so far.
+    /// Writes the text so far of the innermost paragraph.
     fn flush_paragraph(&mut self) -> Result<(), IngestFailure> {
         let Some(paragraph) = self.paragraphs.last_mut() else { return Ok(()) };
         let words = std::mem::take(&mut paragraph.words);
@@ -279,7 +279,7 @@ impl HwpxBodyReader {
         };
         let mark = match head.kind.as_str() {
             "NUMBER" => self.lists.next_marker(&head.list, head.level),
-            // An outline counts with the first numbering, where the section names none.
+            // An outline uses the first numbering if the section names none.
             "OUTLINE" if self.lists.levels.contains_key(&head.list) => {
                 self.lists.next_marker(&head.list, head.level)
             }

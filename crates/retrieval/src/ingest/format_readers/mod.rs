@@ -1,4 +1,4 @@
-//! One reader a format.
+//! The readers, one for each file format.
 
 mod csv;
 mod docx;
@@ -20,7 +20,7 @@ pub(super) use pdf::read_pdf;
 pub(super) use plain_text::{decode_text, looks_like_utf16, read_plain_text};
 pub(super) use xlsx::read_xlsx;
 
-/// An office file of these parts.
+/// Builds an office file from these parts.
 #[cfg(test)]
 fn zip_of_parts(parts: &[(&str, &str)]) -> Vec<u8> {
     let mut file = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));

@@ -1,4 +1,4 @@
-//! Plain text and Markdown, in whatever encoding they were written.
+//! Reads plain text and Markdown in any of the supported encodings.
 
 use std::ops::Range;
 
@@ -7,7 +7,8 @@ use encoding_rs::{EUC_KR, Encoding, UTF_8, UTF_16BE, UTF_16LE};
 use super::super::text_cleaning::clean_text;
 use super::super::{ExtractedText, FileFormat, IngestFailure, IngestFailureKind, ReadLimits};
 
-/// Reads text. The first Markdown heading is the title, or the `title` above the text; form feeds begin pages.
+/// Reads text. The title is the Markdown heading at the start, or else the `title` of the front matter. Form feeds
+/// start pages.
 pub(in super::super) fn read_plain_text(
     format: FileFormat,
     bytes: &[u8],
@@ -32,21 +33,22 @@ pub(in super::super) fn read_plain_text(
         let heading = first.and_then(|line| line.strip_prefix("# ")).map(|title| title.trim().to_owned());
         title = heading.or(title);
         if let Some(fields) = fields {
-            // The fences would make the last field a heading.
+            // With its fences the last field would be parsed as a heading.
             text.replace_range(fields.end..fields.end + FRONT_MATTER_FENCE.len(), "   ");
             text.replace_range(..FRONT_MATTER_FENCE.len(), "   ");
         }
     }
-    // A form feed is a blank line to whoever splits the text, and takes as many bytes.
+    // A form feed becomes a line end, which has the same size.
     Ok(ExtractedText { format, title, text: text.replace('\u{c}', "\n"), pages, hidden })
 }
 
-/// What stands before and after the fields above a Markdown text.
+/// The line before and after the front matter of a Markdown text.
 const FRONT_MATTER_FENCE: &str = "---";
-/// More lines than this are no fields above a text.
+/// Front matter with more lines than this is treated as text.
 const MAX_FRONT_MATTER_LINES: usize = 100;
 
-/// Where the fields above a Markdown text are, between their fences; `None` if it begins otherwise, with a rule for one.
+/// Returns the range of the front matter between its fences, or `None` if the text starts otherwise, such as with a
+/// horizontal rule.
 fn front_matter_range(text: &str) -> Option<Range<usize>> {
     let mut lines = text.split_inclusive('\n');
     let mut at = lines.next().filter(|line| line.trim_end() == FRONT_MATTER_FENCE)?.len();
@@ -70,8 +72,8 @@ fn front_matter_title(fields: &str) -> Option<String> {
     (!title.is_empty()).then(|| title.to_owned())
 }
 
-/// The text of bytes in UTF-8, UTF-16, CP949 or the encoding they were declared in. UTF-8 that was cut, or has a stray byte
-/// here and there, is read with U+FFFD in those places and never taken for CP949, in which some of it would fit.
+/// Decodes UTF-8, UTF-16, CP949 or the declared encoding. UTF-8 that is truncated or has a few invalid bytes is decoded
+/// with U+FFFD in those places and never taken for CP949, although parts of it would be valid there.
 pub(in super::super) fn decode_text(bytes: &[u8], declared: Option<&'static Encoding>) -> Option<String> {
     if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
         return decode_strictly(encoding, &bytes[mark..]);
@@ -89,16 +91,16 @@ pub(in super::super) fn decode_text(bytes: &[u8], declared: Option<&'static Enco
         })
 }
 
-/// How far bytes are UTF-8.
+/// How much of a byte string is valid UTF-8.
 struct Utf8Damage {
     total_bytes: usize,
     /// Bytes that belong to no character.
     invalid_bytes: usize,
-    /// Bytes of characters of three bytes or more, as Hangul is.
+    /// Bytes of characters that are encoded in three bytes or more, such as Hangul.
     wide_char_bytes: usize,
-    /// Whether such a character stands before the first bad byte: CP949 hardly ever begins like that.
+    /// Whether such a character precedes the first invalid byte. Text in CP949 hardly ever starts like that.
     starts_with_wide_char: bool,
-    /// Whether all that is wrong is that the last character was cut.
+    /// Whether the only error is a truncated last character.
     is_cut: bool,
 }
 
@@ -123,12 +125,12 @@ impl Utf8Damage {
         }
     }
 
-    /// Whether this is UTF-8 beyond doubt.
+    /// Returns whether this is certainly UTF-8.
     fn is_certainly_utf8(&self) -> bool {
         self.starts_with_wide_char && self.is_cut || self.wide_char_bytes > self.invalid_bytes * 8
     }
 
-    /// Whether hardly a byte is wrong, whatever the rest is.
+    /// Returns whether hardly any byte is invalid.
     fn is_negligible(&self) -> bool {
         self.invalid_bytes * 100 <= self.total_bytes
     }
@@ -138,7 +140,7 @@ fn decode_strictly(encoding: &'static Encoding, bytes: &[u8]) -> Option<String> 
     encoding.decode_without_bom_handling_and_without_replacement(bytes).map(std::borrow::Cow::into_owned)
 }
 
-/// UTF-16 without a mark: spaces and digits have a zero byte beside them, always on the same side.
+/// Detects UTF-16 without a byte order mark: spaces and digits have a zero byte, always on the same side.
 fn detect_utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     let head = &bytes[..bytes.len().min(4096) & !1];
     let zeros = |side: usize| head.iter().skip(side).step_by(2).filter(|byte| **byte == 0).count();
@@ -146,14 +148,14 @@ fn detect_utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     let enough = head.len() / 20;
     match () {
         () if bytes.len() % 2 == 1 || head.len() < 4 => None,
-        // 가 and its kin end in a zero byte too, so a few on the other side prove nothing.
+        // 가 and some other syllables also end in a zero byte, so a few on the other side prove nothing.
         () if odd > enough && even * 2 < odd => Some(UTF_16LE),
         () if even > enough && odd * 2 < even => Some(UTF_16BE),
         () => None,
     }
 }
 
-/// Whether bytes are the beginning of a text in UTF-16 without a mark, and not of something else with many zeros.
+/// Returns whether bytes are the start of a UTF-16 text without a byte order mark, and not other data with many zeros.
 pub(in super::super) fn looks_like_utf16(head: &[u8]) -> bool {
     let Some(encoding) = detect_utf16(head) else { return false };
     let (text, _) = encoding.decode_without_bom_handling(&head[..head.len() & !1]);
@@ -211,7 +213,7 @@ mod tests {
         let mut english = "Receipts are kept for five years. ".repeat(10).into_bytes();
         english[40] = 0x80;
         assert!(decode_text(&english, None).expect("text").contains("five years"));
-        // Korean in CP949 stays Korean, however much English stands around it.
+        // Korean in CP949 is recognised however much English surrounds it.
         for korean in ["연차휴가", "출장 여비를 정산한다.", "漢字와 한글", "뷁"] {
             let text = format!("{} {korean} {}", "rules ".repeat(100), "rules ".repeat(100));
             assert_eq!(decode_text(&EUC_KR.encode(&text).0, None), Some(text));

@@ -1,4 +1,5 @@
-//! What the process knows of every document, and who is next. Decides; the disk and the index are touched elsewhere.
+//! The state of every document in memory, and the queue of those to ingest. The catalog only decides; it does not touch
+//! the disk or the index.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::ingest::IngestFailure;
 use crate::passage::{DocumentId, DocumentKind, DocumentTenant};
 use crate::split::SPLIT_RULES_VERSION;
 
-/// All documents of the library.
+/// The documents of all tenants and their queues.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     entries: BTreeMap<(DocumentTenant, DocumentId), CatalogEntry>,
@@ -24,13 +25,13 @@ pub(super) struct Catalog {
     cleanup: IndexCleanup,
 }
 
-/// Whether the index may hold words of versions that were replaced.
+/// Whether the index may still contain text of replaced versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum IndexCleanup {
     #[default]
     NotNeeded,
     Needed,
-    /// Somebody sees to them.
+    /// A worker is removing it.
     Running,
 }
 
@@ -38,32 +39,32 @@ enum IndexCleanup {
 struct CatalogEntry {
     record: DocumentRecord,
     queue_position: u64,
-    /// Rises with every change of what is wanted: a worker whose number is older has been overtaken.
+    /// Incremented whenever the wanted state changes. A worker with an older number is out of date.
     generation: u64,
-    /// Held by the worker that has the document in hand.
+    /// Held by the worker that processes the document.
     work_lock: Arc<Mutex<()>>,
     cancel: Arc<Notify>,
-    /// Its removal failed and is tried again.
+    /// Whether its removal failed and will be retried.
     removal_failed: bool,
 }
 
-/// How far a document is on its way out.
+/// The progress of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RemovalProgress {
-    /// It goes now.
+    /// The document is being removed.
     InProgress,
-    /// It could not be removed; that is tried again.
+    /// The removal failed and will be retried.
     Failed,
 }
 
 impl CatalogEntry {
-    /// Whether it is on its way out, and nothing speaks against it.
+    /// Returns whether it is being removed and the removal has not failed.
     fn is_being_removed(&self) -> bool {
         self.record.state == IngestState::Removing && !self.removal_failed
     }
 }
 
-/// A document to be worked on.
+/// A document for a worker to ingest.
 #[derive(Debug)]
 pub(super) struct IngestJob {
     pub(super) record: DocumentRecord,
@@ -78,7 +79,7 @@ fn catalog_key(key: &DocumentKey) -> (DocumentTenant, DocumentId) {
 }
 
 impl Catalog {
-    /// Takes a record that was on disk.
+    /// Adds a record that was loaded from disk.
     pub(super) fn insert_loaded(&mut self, record: DocumentRecord) {
         let key = record.key();
         let queued = record.state == IngestState::Queued;
@@ -97,13 +98,13 @@ impl Catalog {
         }
     }
 
-    /// Takes a new document, or a new version of one. Gives the hash of a version that it overtook before that was ready.
+    /// Adds a document or a new version of one. Returns the hash of a version that it replaced before that was ready.
     pub(super) fn insert_version(&mut self, record: DocumentRecord) -> (DocumentStatus, Option<String>) {
         let key = record.key();
         let mut overtaken = None;
         match self.entries.get_mut(&catalog_key(&key)) {
             Some(held) => {
-                // What is on its way into the index will be named as ready.
+                // A version that is being indexed will become the ready one.
                 let goes_in = held.record.state == IngestState::Indexing;
                 overtaken = held.record.incoming.take().map(|old| old.hash).filter(|_| !goes_in);
                 held.record = DocumentRecord {
@@ -120,7 +121,7 @@ impl Catalog {
         (record.status(), overtaken.filter(|hash| !record.has_version(hash)))
     }
 
-    /// The status of a document for which these bytes are nothing new.
+    /// Returns the status of a document if these bytes are already known.
     pub(super) fn status_if_unchanged(
         &self,
         key: &DocumentKey,
@@ -140,7 +141,7 @@ impl Catalog {
         (same && record.kind == *kind).then(|| record.status())
     }
 
-    /// Notes where a known document lies now. Gives its status, if that was news.
+    /// Records the current path of the source file. Returns the status if the path changed.
     pub(super) fn update_origin(&mut self, key: &DocumentKey, origin: &str) -> Option<DocumentStatus> {
         let held = self.entries.get_mut(&catalog_key(key))?;
         let news = held.record.origin.as_deref() != Some(origin);
@@ -148,14 +149,14 @@ impl Catalog {
         news.then(|| held.record.status())
     }
 
-    /// How many documents of a tenant wait or are worked on.
+    /// Returns how many documents of a tenant are queued or being processed.
     pub(super) fn pending_count(&self, tenant: &DocumentTenant) -> usize {
         let own = self.entries.iter().filter(|((whose, _), _)| whose == tenant);
         own.filter(|(_, held)| held.record.state.is_pending()).count()
     }
 
-    /// Puts what is worked on back into the queue as if nobody had begun: its worker was told to stop, so the file is not
-    /// to blame. Gives what that concerned.
+    /// Puts documents that are being processed back into the queue as if nobody had started: their worker was told to
+    /// stop, so the file is not to blame. Returns their keys.
     pub(super) fn requeue_active(&mut self) -> Vec<DocumentKey> {
         let begun =
             |record: &DocumentRecord| matches!(record.state, IngestState::Reading | IngestState::Indexing);
@@ -166,13 +167,13 @@ impl Catalog {
             keys.push(held.record.key());
         }
         self.active_jobs.clear();
-        // Nobody is left to see to them before the next start.
+        // No worker is left to clean up before the next start.
         self.cleanup = IndexCleanup::NotNeeded;
         keys.iter().for_each(|key| self.enqueue(key));
         keys
     }
 
-    /// Whether there is room for a document.
+    /// Checks that the quotas leave room for a document.
     pub(super) fn check_quota(
         &self,
         key: &DocumentKey,
@@ -218,31 +219,31 @@ impl Catalog {
         self.entries.get(&catalog_key(key)).map(|held| held.record.clone())
     }
 
-    /// How far a document is on its way out; none when it stays.
+    /// Returns the progress of a removal, or `None` if the document is not being removed.
     pub(super) fn removal_progress(&self, key: &DocumentKey) -> Option<RemovalProgress> {
         let held =
             self.entries.get(&catalog_key(key)).filter(|held| held.record.state == IngestState::Removing)?;
         Some(if held.removal_failed { RemovalProgress::Failed } else { RemovalProgress::InProgress })
     }
 
-    /// The removal of a document did not succeed for now: it is shown again.
+    /// Records that the removal of a document failed. The document is listed again.
     pub(super) fn mark_removal_failed(&mut self, key: &DocumentKey) {
         if let Some(held) = self.entries.get_mut(&catalog_key(key)) {
             held.removal_failed = true;
         }
     }
 
-    /// Whether files of a version are of no use any more.
+    /// Returns whether no record refers to this version any more.
     pub(super) fn is_unreferenced_version(&self, key: &DocumentKey, hash: &str) -> bool {
         self.entries.get(&catalog_key(key)).is_none_or(|held| !held.record.has_version(hash))
     }
 
-    /// The index may hold words of versions that were replaced.
+    /// Records that the index may contain text of replaced versions.
     pub(super) fn mark_cleanup_needed(&mut self) {
         self.cleanup = IndexCleanup::Needed;
     }
 
-    /// Whether somebody should see to such words now: there are some, and nothing else is to be done.
+    /// Starts a cleanup of the index and returns true, if one is needed and no other work is left.
     pub(super) fn begin_cleanup(&mut self) -> bool {
         let due = self.cleanup == IndexCleanup::Needed
             && self.active_jobs.is_empty()
@@ -253,14 +254,14 @@ impl Catalog {
         due
     }
 
-    /// That was done, or is left to the next start.
+    /// Ends the cleanup. If it failed, the next start repeats it.
     pub(super) fn finish_cleanup(&mut self) {
         if self.cleanup == IndexCleanup::Running {
             self.cleanup = IndexCleanup::NotNeeded;
         }
     }
 
-    /// The records of what can be found.
+    /// Returns the records of documents that are ready.
     pub(super) fn ready_records(&self) -> Vec<DocumentRecord> {
         let ready = self
             .entries
@@ -275,7 +276,7 @@ impl Catalog {
             && self.entries.values().all(|held| !held.record.state.is_pending())
     }
 
-    /// Keeps a document from being read. What is on its way into the index cannot be called back.
+    /// Pauses or cancels a document. A version that is already being indexed cannot be stopped.
     pub(super) fn pause_or_cancel(
         &mut self,
         key: &DocumentKey,
@@ -292,7 +293,7 @@ impl Catalog {
         self.status(key)
     }
 
-    /// Lets a document be read that stands in one of these states.
+    /// Puts a document back into the queue if it is in one of these states.
     pub(super) fn requeue(&mut self, key: &DocumentKey, from: &[IngestState]) -> Option<DocumentStatus> {
         self.status(key)?;
         let held = self.entries.get_mut(&catalog_key(key))?;
@@ -306,7 +307,7 @@ impl Catalog {
         self.status(key)
     }
 
-    /// Marks a document as going away. Gives its key, and whether it was going already.
+    /// Marks a document as being removed. Returns its key, and whether it was being removed already.
     pub(super) fn mark_removing(&mut self, key: &DocumentKey) -> Option<(DocumentKey, bool)> {
         let held = self.entries.get_mut(&catalog_key(key))?;
         let again = held.record.state == IngestState::Removing;
@@ -319,7 +320,7 @@ impl Catalog {
         Some((key, again))
     }
 
-    /// What the worker of a document holds.
+    /// Returns the lock that the worker of a document holds.
     pub(super) fn work_lock(&self, key: &DocumentKey) -> Option<Arc<Mutex<()>>> {
         self.entries.get(&catalog_key(key)).map(|held| held.work_lock.clone())
     }
@@ -329,12 +330,12 @@ impl Catalog {
         self.write_locks.remove(&catalog_key(key));
     }
 
-    /// The lock that writers of a document's files share.
+    /// Returns the lock for writing a document's files.
     pub(super) fn write_lock(&mut self, key: &DocumentKey) -> Arc<Mutex<()>> {
         self.write_locks.entry(catalog_key(key)).or_default().clone()
     }
 
-    /// The next document: of the tenant with the fewest in work, the one that waits longest.
+    /// Returns the next document: the oldest in the queue of the tenant with the fewest active jobs.
     pub(super) fn next_job(&mut self) -> Option<IngestJob> {
         let waiting = self.queues.iter().filter(|(_, queue)| !queue.is_empty());
         let least = waiting.min_by_key(|(tenant, queue)| {
@@ -358,7 +359,7 @@ impl Catalog {
         })
     }
 
-    /// A worker has let go of a document.
+    /// Records that a worker has finished with a document.
     pub(super) fn finish_job(&mut self, tenant: &DocumentTenant) {
         if let Some(count) = self.active_jobs.get_mut(tenant) {
             *count = count.saturating_sub(1);
@@ -368,12 +369,12 @@ impl Catalog {
         }
     }
 
-    /// Whether a worker still does what is wanted.
+    /// Returns whether the work of a worker is still wanted.
     pub(super) fn is_current_generation(&self, key: &DocumentKey, wanted: u64) -> bool {
         self.entries.get(&catalog_key(key)).is_some_and(|held| held.generation == wanted)
     }
 
-    /// Goes from reading to indexing, if that is still wanted.
+    /// Moves a document from reading to indexing, if that is still wanted.
     pub(super) fn mark_indexing(&mut self, key: &DocumentKey, wanted: u64) -> bool {
         let held = self.entries.get_mut(&catalog_key(key)).filter(|held| held.generation == wanted);
         held.is_some_and(|held| {
@@ -382,7 +383,7 @@ impl Catalog {
         })
     }
 
-    /// A version can be found. Gives the hash of the one it took the place of.
+    /// Records that a version is searchable. Returns the hash of the version it replaced.
     pub(super) fn mark_ready(
         &mut self,
         key: &DocumentKey,
@@ -406,7 +407,7 @@ impl Catalog {
         old.map(|old| old.hash).filter(|old| *old != hash && Some(old) != coming.as_ref())
     }
 
-    /// A version was cut into passages by the rules that hold now. Gives the key of its record, if that is news.
+    /// Records that a version was split by the current rules. Returns the key of its record if that changed it.
     pub(super) fn mark_split(
         &mut self,
         key: &DocumentKey,
@@ -420,7 +421,7 @@ impl Catalog {
         news.then(|| record.key())
     }
 
-    /// What was ready cannot be found any more. It is kept, and can be tried again.
+    /// Records that a ready document is no longer searchable. Its original is kept and can be retried.
     pub(super) fn mark_not_ready(&mut self, key: &DocumentKey, failure: IngestFailure) {
         let Some(record) = self.entries.get_mut(&catalog_key(key)).map(|held| &mut held.record) else {
             return;

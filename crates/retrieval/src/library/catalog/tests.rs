@@ -1,4 +1,4 @@
-//! What the shelf decides.
+//! Tests of the decisions of the catalog.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Makes a graph: rows are put in one after another, by several threads at once, each joined with the rows found near it.
+//! Builds a graph: several threads insert rows in parallel, each row linked to the near rows that a search finds.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -10,17 +10,17 @@ use super::{
 };
 use crate::vector::{QuantizedRowsView, VectorRows};
 
-/// So many rows are kept in sight while a row looks for its neighbours. More makes a better graph, more slowly.
+/// The number of candidates when the neighbours of a new row are searched. More gives a better graph, more slowly.
 const EF_CONSTRUCTION: usize = 100;
 
-/// The neighbours of a row, on the ground first.
+/// The neighbours of a row, layer zero first.
 type NeighbourLists = Vec<Vec<u32>>;
 
 struct HnswGraphBuilder<'a> {
     rows: QuantizedRowsView<'a>,
     count: usize,
     neighbour_lists: Vec<Mutex<NeighbourLists>>,
-    /// The row from which every walk starts, and the highest layer, which is its own.
+    /// The row where every search starts, and the highest layer, which that row is in.
     entry: RwLock<(u32, usize)>,
 }
 
@@ -56,13 +56,13 @@ pub(super) fn build_graph(rows: &VectorRows, threads: usize, stop: &AtomicBool) 
     (!stop.load(Ordering::Relaxed)).then(|| builder.into_bytes())
 }
 
-/// How many layers above the ground a row is on: by chance, yet the same every time.
+/// Returns the number of upper layers that a row is in: pseudo-random, but the same every time.
 fn upper_layers_of_row(row: u32) -> usize {
     let mut mixed = u64::from(row).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^= mixed >> 31;
-    // Four bits of zeros for each layer: one in sixteen goes higher.
+    // Four zero bits for each layer: one row in sixteen is in the next one.
     (mixed.trailing_zeros() as usize / 4).min(MAX_UPPER_LAYERS)
 }
 
@@ -108,7 +108,7 @@ impl HnswGraphBuilder<'_> {
         }
     }
 
-    /// Lets a row know a new neighbour, and forget the least useful one where it knows too many.
+    /// Adds a neighbour to a row, and drops the least useful one if there are too many.
     fn add_neighbour(&self, row: u32, new: u32, layer: usize) {
         let most = if layer == 0 { MAX_NEIGHBOURS_LAYER_ZERO } else { MAX_NEIGHBOURS_UPPER_LAYER };
         let mut lists = self.lock_neighbour_lists(row);
@@ -126,7 +126,7 @@ impl HnswGraphBuilder<'_> {
         }
     }
 
-    /// Neighbours in different directions: one that is nearer to a chosen one than to the row itself adds little.
+    /// Selects neighbours in different directions. A row that is nearer to a selected one than to this row adds little.
     fn select_neighbours(&self, near: &[ScoredRow], most: usize) -> Vec<u32> {
         let mut chosen: Vec<u32> = Vec::with_capacity(most);
         let mut left_out: Vec<u32> = Vec::new();

@@ -1,9 +1,9 @@
-//! The walk from neighbour to neighbour, the same while a graph is made and when it is searched.
+//! The search in one layer, used both to build a graph and to query it.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// A row with its nearness. The nearer is the greater; of equally near ones the earlier.
+/// A row with its similarity. The more similar row is greater; of equal ones, the one with the lower number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ScoredRow {
     pub(super) score: f32,
@@ -24,7 +24,7 @@ impl PartialOrd for ScoredRow {
     }
 }
 
-/// Which rows were seen on this walk. Kept between walks so that nothing has to be cleared.
+/// The rows that were visited in a search. Reused between searches without clearing.
 #[derive(Debug, Default)]
 pub(super) struct VisitedRows {
     last_visit: Vec<u32>,
@@ -32,7 +32,7 @@ pub(super) struct VisitedRows {
 }
 
 impl VisitedRows {
-    /// Forgets the walk before.
+    /// Starts a new search.
     pub(super) fn start_walk(&mut self, rows: usize) -> &mut Self {
         self.current_walk = self.current_walk.wrapping_add(1);
         if self.current_walk == 0 || self.last_visit.len() < rows {
@@ -43,7 +43,7 @@ impl VisitedRows {
         self
     }
 
-    /// Whether a row is seen for the first time.
+    /// Marks a row as visited and returns whether that is new.
     fn mark_visited(&mut self, row: u32) -> bool {
         let seen = &mut self.last_visit[row as usize];
         let new = *seen != self.current_walk;
@@ -52,9 +52,9 @@ impl VisitedRows {
     }
 }
 
-/// The rows nearest to something, best first, found from `starts` with `sight` rows in sight: the walk goes on while
-/// an unvisited row is nearer than the worst in sight. Only admitted rows are found; all are walked through. `marks` are
-/// fresh, and `soon` is told the rows that are scored next.
+/// Returns the nearest rows, best first, found from `starts` with `sight` candidates. The search continues while an
+/// unvisited row is nearer than the worst candidate. Only admitted rows are returned; all are walked through. `marks`
+/// must be fresh, and `soon` is called with the rows that are scored next.
 pub(super) fn search_layer(
     marks: &mut VisitedRows,
     starts: &[ScoredRow],

@@ -1,4 +1,4 @@
-//! From characters with places to lines, and from lines to headings, paragraphs and tables.
+//! Layout analysis: groups positioned characters into lines, and lines into headings, paragraphs and tables.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ pub(super) struct PdfGlyph {
     pub(super) size: f32,
 }
 
-/// A line: pieces of text with wide gaps between them.
+/// A line: pieces of text separated by wide gaps.
 #[derive(Clone, Debug)]
 pub(super) struct PdfLine {
     y: f32,
     size: f32,
     pieces: Vec<String>,
-    /// Where it ends, and whether a blank stands there.
+    /// Where the line ends, and whether a blank follows.
     right_end: (f32, bool),
-    /// The same of its first piece.
+    /// The same for its first piece.
     first_piece_end: (f32, bool),
     /// Whether it reaches the margin of its column.
     reaches_margin: bool,
 }
 
-/// What lines make together.
+/// A block of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PdfBlock {
     Heading(usize, String),
@@ -36,7 +36,7 @@ pub(super) enum PdfBlock {
     Table(Vec<Vec<String>>),
 }
 
-/// How much text of each size a document has, in tenths of a point.
+/// The amount of text of each font size, in tenths of a point.
 #[derive(Debug, Default)]
 pub(super) struct FontSizes(BTreeMap<u32, usize>);
 
@@ -45,12 +45,12 @@ impl FontSizes {
         *self.0.entry(size_in_tenths(line.size)).or_default() += line.len();
     }
 
-    /// The size most of the text has.
+    /// Returns the most frequent size.
     fn body_size(&self) -> u32 {
         self.0.iter().max_by_key(|(_, length)| **length).map_or(100, |(size, _)| *size)
     }
 
-    /// The level of a heading of this size; none for the body and what is hardly larger.
+    /// Returns the heading level of a size, or `None` for the body size and sizes that are hardly larger.
     fn heading_level(&self, size: f32) -> Option<usize> {
         let least = self.body_size() * 112 / 100;
         let size = size_in_tenths(size);
@@ -60,7 +60,7 @@ impl FontSizes {
 }
 
 fn size_in_tenths(size: f32) -> u32 {
-    // Halves of a point: programs that scale pages leave 9.98 and 10.02 behind.
+    // Rounded to half points: programs that scale pages leave 9.98 and 10.02.
     ((size * 2.0).round() * 5.0).clamp(0.0, 10_000.0) as u32
 }
 
@@ -69,20 +69,21 @@ impl PdfLine {
         self.pieces.iter().map(String::len).sum()
     }
 
-    /// The words of a line that is not a row of a table.
+    /// Returns the text of a line that is not a table row.
     pub(super) fn single_text(&self) -> Option<&str> {
         let [words] = self.pieces.as_slice() else { return None };
         Some(words)
     }
 }
 
-/// The lines of a page, from top to bottom; two columns one after the other.
+/// Returns the lines of a page from top to bottom. Two columns come one after the other.
 pub(super) fn group_into_lines(mut glyphs: Vec<PdfGlyph>) -> Vec<PdfLine> {
     glyphs.sort_by(|left, right| right.y.total_cmp(&left.y));
     let mut rows: Vec<Vec<PdfGlyph>> = Vec::new();
     for glyph in glyphs {
         match rows.last_mut() {
-            // Measured from the first of the row, so that a slope of small steps does not make one row of a page.
+            // Measured from the first character of the row, so that small steps do not add up to one row for the whole
+            // page.
             Some(row)
                 if row.first().is_some_and(|first| first.y - glyph.y < 0.4 * first.size.max(glyph.size)) =>
             {
@@ -108,7 +109,7 @@ fn line_from_glyphs(mut row: Vec<PdfGlyph>) -> Option<PdfLine> {
             blank = true;
             continue;
         }
-        // The same character at the same place is bold made by printing twice.
+        // The same character at the same position is bold type made by printing twice.
         if last.is_some_and(|last| {
             last.char == glyph.char
                 && (last.x - glyph.x).abs() < 0.2 * glyph.size
@@ -117,7 +118,7 @@ fn line_from_glyphs(mut row: Vec<PdfGlyph>) -> Option<PdfLine> {
             continue;
         }
         let gap = end.map_or(0.0, |end| glyph.x - end) / glyph.size;
-        // Cells of a table stand apart with nothing between them; justified text has a blank in every gap.
+        // Table cells are separated by empty gaps; justified text has a blank in every gap.
         if end.is_some() && gap > if blank { 1.6 } else { 0.9 } {
             first = first.or(end.map(|end| (end, blank)));
             pieces.push(std::mem::take(&mut words));
@@ -143,7 +144,7 @@ fn line_from_glyphs(mut row: Vec<PdfGlyph>) -> Option<PdfLine> {
     })
 }
 
-/// Leaves out a page number that stands alone above or below the text.
+/// Removes a page number that stands alone above or below the text.
 fn without_page_numbers(mut lines: Vec<PdfLine>) -> Vec<PdfLine> {
     let is_number = |line: &PdfLine| {
         let words = line.pieces.join(" ");
@@ -164,7 +165,7 @@ fn without_page_numbers(mut lines: Vec<PdfLine>) -> Vec<PdfLine> {
     lines
 }
 
-/// Text in two columns looks like a table of two long cells on almost every line.
+/// Separates two columns, which look like a table of two long cells on almost every line.
 fn separate_columns(mut lines: Vec<PdfLine>) -> Vec<PdfLine> {
     let pairs = lines.iter().filter(|line| line.pieces.len() == 2);
     let long = pairs.filter(|line| line.pieces.iter().all(|piece| piece.chars().count() >= 15)).count();
@@ -188,7 +189,7 @@ fn separate_columns(mut lines: Vec<PdfLine>) -> Vec<PdfLine> {
     rest.into_iter().chain(left).chain(right).collect()
 }
 
-/// Notes which lines reach the margin: where the longest of them ends.
+/// Marks the lines that reach the margin, which is the end of the longest line.
 fn mark_full_lines(lines: &mut [PdfLine]) {
     let single = lines.iter().filter(|line| line.pieces.len() == 1);
     let margin = single.map(|line| line.right_end.0).fold(f32::MIN, f32::max);
@@ -197,7 +198,7 @@ fn mark_full_lines(lines: &mut [PdfLine]) {
     }
 }
 
-/// Headings by their size, tables by their gaps, paragraphs by the space between lines.
+/// Groups lines into headings by size, tables by gaps, and paragraphs by line spacing.
 pub(super) fn group_into_blocks(
     lines: Vec<PdfLine>,
     sizes: &FontSizes,
@@ -237,7 +238,7 @@ pub(super) fn group_into_blocks(
         }
         above = Some((y, width));
     }
-    // One row is no table.
+    // One row is not a table.
     blocks
         .into_iter()
         .map(|block| match block {
@@ -247,16 +248,16 @@ pub(super) fn group_into_blocks(
         .collect()
 }
 
-/// The usual distance between lines.
+/// Returns the usual distance between lines.
 fn line_pitch(lines: &[PdfLine]) -> f32 {
     let mut gaps: Vec<f32> =
         lines.windows(2).map(|pair| pair[0].y - pair[1].y).filter(|gap| *gap > 1.0).collect();
     gaps.sort_by(f32::total_cmp);
-    // The lower quarter: headings and paragraphs only widen gaps.
+    // The lower quartile, because headings and paragraph breaks only widen gaps.
     gaps.get(gaps.len() / 4).copied().unwrap_or(f32::MAX)
 }
 
-/// Whether a line begins an article, a clause or an item, whatever the space above.
+/// Returns whether a line begins an article, a clause or an item, whatever the space above it.
 fn begins_numbered_block(words: &str) -> bool {
     let mut chars = words.chars();
     let first = chars.next().unwrap_or(' ');
@@ -276,7 +277,7 @@ fn begins_numbered_block(words: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Glyphs of a text at a place, each as wide as it is high.
+    /// Returns the glyphs of a text at a position, each as wide as it is high.
     fn glyphs_at(x: f32, y: f32, size: f32, words: &str) -> Vec<PdfGlyph> {
         words
             .chars()

@@ -1,5 +1,5 @@
-//! PDF, page by page. The parser gives characters and where they stand; lines, headings, paragraphs and tables are
-//! made from that here, because Korean words stick together when lines are joined by guesses about Latin ones.
+//! Reads PDF, page by page. The parser returns characters with positions. Lines, headings, paragraphs and tables are
+//! found here, because heuristics made for Latin text join Korean words wrongly.
 
 mod layout;
 mod word_breaks;
@@ -11,7 +11,7 @@ use super::super::{ExtractedText, FileFormat, IngestFailure, IngestFailureKind, 
 use layout::{FontSizes, PdfBlock, PdfGlyph, PdfLine};
 use word_breaks::WordBreaks;
 
-/// Reads the text of every page.
+/// Extracts the text of every page.
 pub(in super::super) fn read_pdf(bytes: &[u8], limits: &ReadLimits) -> Result<ExtractedText, IngestFailure> {
     let document = PdfDocument::from_bytes(bytes.to_vec()).map_err(|error| pdf_failure(bytes, &error))?;
     if document.is_encrypted() && !document.authenticate(b"").unwrap_or(false) {
@@ -24,7 +24,7 @@ pub(in super::super) fn read_pdf(bytes: &[u8], limits: &ReadLimits) -> Result<Ex
     if pages > limits.pages {
         return Err(IngestFailure::new(IngestFailureKind::TooLarge, format!("{pages} pages")));
     }
-    // A reader that finds its way in half a file would pass off the half as the whole.
+    // The parser also accepts half a file, and the half would be taken for the whole document.
     let tail = &bytes[bytes.len().saturating_sub(64 << 10)..];
     if !tail.windows(5).any(|window| window == b"%%EOF") {
         return Err(IngestFailure::corrupt("a PDF without its end"));
@@ -64,8 +64,8 @@ pub(in super::super) fn read_pdf(bytes: &[u8], limits: &ReadLimits) -> Result<Ex
     Ok(writer.finish(FileFormat::Pdf))
 }
 
-/// The lines of a page. One that cannot be unpacked is an error: the parser would take it for empty, and the rest of the
-/// file would be passed off as the whole.
+/// Returns the lines of a page. A page that cannot be decompressed is an error: the parser would return an empty page,
+/// and the rest of the file would be taken for the whole document.
 fn page_lines(document: &PdfDocument, page: usize) -> Result<Vec<PdfLine>, pdf_oxide::Error> {
     document.get_page_content_data(page)?;
     let mut turned: [Vec<PdfGlyph>; 4] = Default::default();
@@ -73,7 +73,7 @@ fn page_lines(document: &PdfDocument, page: usize) -> Result<Vec<PdfLine>, pdf_o
         let Some(turns) = quarter_turns(char.rotation_degrees) else { continue };
         let (x, y) = (char.origin_x, char.origin_y);
         let (x, y) = [(x, y), (y, -x), (-x, -y), (-y, x)][turns];
-        // The parser measures along the page, where a character on its side has no width.
+        // The parser measures along the page, where a rotated character has no width.
         let width =
             if turns % 2 == 0 { char.advance_width } else { typical_char_width(char.char) * char.font_size };
         let glyph = PdfGlyph { char: char.char, x, y, width, size: char.font_size };
@@ -82,13 +82,13 @@ fn page_lines(document: &PdfDocument, page: usize) -> Result<Vec<PdfLine>, pdf_o
         }
     }
     let all: usize = turned.iter().map(Vec::len).sum();
-    // A stamp along the edge is no text of the page; a page that lies on its side, or a table on it, is.
+    // A stamp along the edge is not part of the text, but a rotated page or table is.
     let mut turned: Vec<Vec<PdfGlyph>> = turned.into_iter().filter(|some| some.len() * 5 >= all).collect();
     turned.sort_by_key(|some| std::cmp::Reverse(some.len()));
     Ok(turned.into_iter().flat_map(layout::group_into_lines).collect())
 }
 
-/// How wide a character usually is, in parts of its height.
+/// Returns the typical width of a character, relative to its height.
 fn typical_char_width(char: char) -> f32 {
     match char {
         'i' | 'j' | 'l' | 'f' | 't' | 'r' | 'I' | '.' | ',' | ':' | ';' | '\'' | '!' | '|' | '(' | ')' => 0.3,
@@ -99,7 +99,7 @@ fn typical_char_width(char: char) -> f32 {
     }
 }
 
-/// How many quarter turns to the left a character stands at; none for one that is askew, as watermarks are.
+/// Returns the rotation of a character in quarter turns to the left, or `None` for other angles, such as watermarks.
 fn quarter_turns(degrees: f32) -> Option<usize> {
     let turns = (degrees / 90.0).round();
     let straight = (degrees - turns * 90.0).abs() < 5.0;

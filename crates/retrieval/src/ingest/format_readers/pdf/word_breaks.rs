@@ -1,34 +1,34 @@
-//! Whether a Korean word goes on in the next line. Korean text is broken after any syllable, and a page holds no mark
-//! that tells the end of a word from its middle: some programs leave a blank at the end of a line, most do not. What the
-//! document writes elsewhere decides then; where that says nothing, the lines stay apart.
+//! Decides whether a Korean word continues on the next line. Korean lines break after any syllable, and a page does not
+//! mark where a word ends: some programs leave a blank at the end of a line, most do not. In that case the other words
+//! of the document decide. If they do not, the lines stay separate.
 
 use std::collections::HashSet;
 
 /// How a line ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LineEnd {
-    /// It reaches the margin: another syllable would not have fitted.
+    /// Whether it reaches the margin, so that another syllable would not have fitted.
     pub(super) reaches_margin: bool,
-    /// A blank stands behind its last word.
+    /// Whether a blank follows its last word.
     pub(super) has_trailing_blank: bool,
 }
 
-/// The words of a document, without those at the ends of lines.
+/// The vocabulary of a document, without words at the ends of lines.
 #[derive(Debug, Default)]
 pub(super) struct WordBreaks {
     words: HashSet<String>,
-    /// The beginnings of those words, from two syllables on.
+    /// The prefixes of those words, from two syllables on.
     prefixes: HashSet<String>,
     bytes: usize,
 }
 
-/// So many bytes of words are enough to judge by.
+/// The maximum size of the vocabulary.
 const MAX_VOCABULARY_BYTES: usize = 4 << 20;
 
-/// So many syllables of a beginning are looked at.
+/// The maximum length of a prefix in syllables.
 const MAX_PREFIX_SYLLABLES: usize = 8;
 
-/// What stands behind a noun and never alone. Some follow only a closed syllable, some only an open one.
+/// Particles, which follow a noun and never stand alone. Some only follow a closed syllable, some only an open one.
 const PARTICLES: &[(&str, Option<bool>)] = &[
     ("은", Some(true)),
     ("는", Some(false)),
@@ -54,17 +54,17 @@ const PARTICLES: &[(&str, Option<bool>)] = &[
     ("이라고", Some(true)),
 ];
 
-/// How the second party of a contract is written, which looks like a particle.
+/// Forms of the second party of a contract, which look like particles.
 const CONTRACT_PARTY_WORDS: &[&str] =
     &["갑", "갑은", "갑이", "갑의", "갑과", "을은", "을이", "을의", "을에게"];
 
-/// Words of one syllable that stand alone in rules, contracts and reports, units among them.
+/// One-syllable words that stand alone in rules, contracts and reports, including units.
 const ONE_SYLLABLE_WORDS: &str = "가각간갑개건것곳과권그급끝나날내너네년단달당대더데돈된될동두들등때또뜻만말매면명목몇못및바밖번법\
 별병본분뿐상새서세수시쓴쓸안앞약양어억여열옆온외원월위을의이인일있잘장저전절점정제조좀주준줄중즉지집쪽채천첫총\
 층큰타통팀편표하한할함항해호회후";
 
 impl WordBreaks {
-    /// Takes in the words of a line.
+    /// Adds the words of a line to the vocabulary.
     pub(super) fn learn_words(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [_, inner @ .., _] = words.as_slice() else { return };
@@ -83,7 +83,7 @@ impl WordBreaks {
         }
     }
 
-    /// Whether the last word of `above`, a line that ended so, goes on with the first of `below`.
+    /// Returns whether the last word of `above`, a line with this end, continues with the first word of `below`.
     pub(super) fn word_continues(&self, above: &str, end: LineEnd, below: &str) -> bool {
         if !end.reaches_margin || end.has_trailing_blank {
             return false;
@@ -98,12 +98,12 @@ impl WordBreaks {
             return false;
         };
         let tail = &last[at..];
-        // `제2항`, `3개`: what stands behind a number is a word of its own.
+        // `제2항`, `3개`: the text after a number is a word of its own.
         let unit = last[..at].ends_with(|char: char| char.is_ascii_digit());
         let short = tail.chars().count() == 1 && ONE_SYLLABLE_WORDS.contains(tail);
         let start: String = head.chars().take(2).collect();
         let apart = self.words.contains(tail) || self.words.contains(&head) || self.prefixes.contains(&start);
-        // Where both could be words of their own, more is asked for to take them for one.
+        // If both could be separate words, more evidence is needed to join them.
         let more = if unit || short || apart { 2 } else { 1 };
         let joined: String = tail.chars().chain(head.chars().take(more)).collect();
         head.chars().count() >= more && self.prefixes.contains(&joined)
@@ -149,7 +149,7 @@ mod tests {
         check("", "비밀번호는 12자", "은 부족하다", false);
         check("", "정한다.", "은 값이 올랐다", false);
         check("", "대금", "을 지급한다", true);
-        // The second party of a contract is called so.
+        // The second party of a contract is called 을.
         check("이때 갑은 을에게 통지하고", "갑 또는", "을 가운데", false);
         check("이때 대금을 갑은 을에게", "대금", "을 지급한다", true);
     }
@@ -169,7 +169,7 @@ mod tests {
         check(document, "퇴사하면 장비를 반", "납한다", true);
         check(document, "모든 비", "용은 회사가", true);
         check(document, "출장 비용", "정산은", false);
-        // `계약은` is a word of its own, and `은행` is another.
+        // `계약은` is one word, and `은행` is another.
         check(document, "우리 계약", "은행과 맺은", false);
     }
 

@@ -1,5 +1,5 @@
-//! Excel workbooks: the cells that are there, a table for each block of rows. What a sheet declares about its size is
-//! not believed.
+//! Reads Excel workbooks: the cells that exist, as one table for each block of rows. The declared size of a sheet is
+//! ignored.
 
 mod number_format;
 
@@ -11,7 +11,7 @@ use super::super::zip_archive::LimitedZipArchive;
 use super::super::{ExtractedText, FileFormat, IngestFailure, IngestFailureKind, ReadLimits};
 use number_format::{CellNumberFormat, DateSystem, format_cell_number};
 
-/// The most cells of a workbook.
+/// The maximum number of cells of a workbook.
 const MAX_WORKBOOK_CELLS: usize = 2_000_000;
 
 /// Reads a workbook.
@@ -35,7 +35,7 @@ pub(in super::super) fn read_xlsx(bytes: &[u8], limits: &ReadLimits) -> Result<E
     let mut left = MAX_WORKBOOK_CELLS;
     for WorkbookSheet { number, name, id } in sheets {
         let path = targets.get(&id).cloned().unwrap_or_else(|| format!("xl/worksheets/sheet{number}.xml"));
-        // The names of parts are the same in capitals and in small letters.
+        // Part names are case-insensitive.
         let part = archive.part_names().iter().find(|part| part.eq_ignore_ascii_case(&path)).cloned();
         let part =
             part.ok_or_else(|| IngestFailure::corrupt(format!("a workbook without its sheet {number}")))?;
@@ -52,18 +52,18 @@ pub(in super::super) fn read_xlsx(bytes: &[u8], limits: &ReadLimits) -> Result<E
     Ok(writer.finish(FileFormat::Xlsx))
 }
 
-/// What a workbook says of itself.
+/// The content list of a workbook.
 struct WorkbookContents {
-    /// Those that can be seen.
+    /// The visible sheets.
     sheets: Vec<WorkbookSheet>,
     calendar: DateSystem,
 }
 
 struct WorkbookSheet {
-    /// Its place among all sheets, from 1.
+    /// Its position among all sheets, from 1.
     number: usize,
     name: String,
-    /// The relation that leads to its part.
+    /// The id of the relationship to its part.
     id: String,
 }
 
@@ -107,7 +107,7 @@ fn read_relationships(text: &str) -> Result<HashMap<String, String>, IngestFailu
     Ok(found)
 }
 
-/// Where a part is that the workbook names, which lies in `xl`.
+/// Resolves the path of a part that the workbook refers to, relative to `xl`.
 fn resolve_part_path(target: &str) -> String {
     let whole = target.strip_prefix('/').map_or_else(|| format!("xl/{target}"), str::to_owned);
     let mut steps = Vec::new();
@@ -132,7 +132,7 @@ fn read_shared_strings(text: &str) -> Result<Vec<String>, IngestFailure> {
             XmlEvent::Start(element) => match element.name() {
                 "si" => open.clear(),
                 "t" => open.push_str(&xml.inner_text()?),
-                // How to pronounce a word is no part of it.
+                // Phonetic guides are not part of the text.
                 "rPh" => xml.skip_element()?,
                 _ => {}
             },
@@ -174,7 +174,7 @@ fn read_cell_formats(text: &str) -> Result<Vec<CellNumberFormat>, IngestFailure>
 
 type SheetRow = (usize, Vec<(usize, String)>);
 
-/// What the cells of all sheets point at.
+/// The shared strings and styles that the cells of all sheets refer to.
 struct WorkbookContext {
     strings: Vec<String>,
     cell_formats: Vec<CellNumberFormat>,
@@ -249,14 +249,14 @@ impl WorkbookContext {
     }
 }
 
-/// The column of `BC12`, from 1.
+/// Returns the column of a reference such as `BC12`, from 1.
 fn column_number(at: &str) -> Option<usize> {
     let letters = at.bytes().take_while(u8::is_ascii_uppercase);
     let number = letters.take(4).fold(0, |sum, letter| sum * 26 + usize::from(letter - b'A') + 1);
     (number > 0).then_some(number)
 }
 
-/// Blocks of rows without a gap, each with the columns it uses.
+/// Returns the blocks of consecutive rows, each with the columns it uses.
 fn split_into_tables(rows: Vec<SheetRow>) -> Vec<Vec<Vec<String>>> {
     let mut blocks: Vec<Vec<SheetRow>> = Vec::new();
     for row in rows {
@@ -292,7 +292,7 @@ mod tests {
     use super::super::zip_of_parts;
     use super::*;
 
-    /// What is read of a workbook that says this of itself and has these parts.
+    /// Reads a workbook with this `workbook.xml` and these parts.
     fn read(said: &str, parts: &[(&str, &str)]) -> Result<String, IngestFailureKind> {
         let workbook = format!("<workbook>{said}</workbook>");
         let parts = [&[("xl/workbook.xml", workbook.as_str())][..], parts].concat();

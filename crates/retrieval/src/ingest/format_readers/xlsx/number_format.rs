@@ -1,4 +1,5 @@
-//! Numbers as a workbook shows them: days are kept as numbers, and only the look of a cell tells them from the rest.
+//! Formats numbers as a workbook shows them. Dates are stored as numbers, and only the format of a cell tells them
+//! apart.
 
 /// How the numbers of a style are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -6,21 +7,22 @@ pub(super) enum CellNumberFormat {
     Plain,
     Percent,
     Date,
-    /// A time of day, or how long something took.
+    /// A time of day or a duration.
     Time,
 }
 
-/// The day from which a workbook counts.
+/// The day from which a workbook counts dates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum DateSystem {
     #[default]
     From1900,
-    /// As Excel on old Macintoshes did.
+    /// Counted from 1904, as old versions of Excel for Macintosh did.
     From1904,
 }
 
 impl CellNumberFormat {
-    /// The look of a format: its own code where it has one, else what its number stands for, in Korean where that differs.
+    /// Returns the kind of a format: from its code if it has one, else from its built-in id, with the Korean meaning
+    /// where that differs.
     pub(super) fn new(id: usize, code: Option<&str>) -> Self {
         match (id, code) {
             (_, Some(code)) => Self::from_format_code(code),
@@ -38,12 +40,12 @@ impl CellNumberFormat {
         let parts: String = runs.filter(|run| run.chars().all(|char| "ymdhsaegbp".contains(char))).collect();
         let has = |char: char| parts.contains(char);
         let (clock, day) = (elapsed || has('h') || has('s'), has('y') || has('d'));
-        // Where digits have places of their own, a letter is a unit that nobody put in quotes.
+        // In a format with digit placeholders a letter is an unquoted unit.
         let counts = code.contains(['0', '#', '?']);
         match (clock, day) {
             (true, true) => Self::Date,
             (true, false) => Self::Time,
-            // `m` is a minute beside hours or seconds and a month by itself.
+            // `m` means minutes beside hours or seconds, and a month otherwise.
             (false, day) if (day || has('m')) && !counts => Self::Date,
             (false, _) if code.contains('%') => Self::Percent,
             (false, _) => Self::Plain,
@@ -51,11 +53,11 @@ impl CellNumberFormat {
     }
 }
 
-/// A code in small letters, without what is not about the number: words in quotes, marks that stand for themselves or
-/// make room, colours and languages in brackets.
+/// A format code in lower case without what does not concern the number: quoted words, literal and padding characters,
+/// colours and languages in brackets.
 struct StrippedFormatCode {
     code: String,
-    /// Whether it counts hours, minutes or seconds on past a day, as `[h]` does.
+    /// Whether it counts hours, minutes or seconds past a day, as `[h]` does.
     elapsed: bool,
 }
 
@@ -85,11 +87,11 @@ impl StrippedFormatCode {
     }
 }
 
-/// A number as a person sees it in its cell, near enough to be found.
+/// Formats a number approximately as its cell shows it, so that it can be searched.
 pub(super) fn format_cell_number(words: &str, look: CellNumberFormat, calendar: DateSystem) -> String {
     let shown = match (look, words.trim().parse::<f64>()) {
         (CellNumberFormat::Date, Ok(days)) => format_date(days, calendar),
-        // A day of which only the hour is shown is told whole.
+        // A date of which only the hour is shown is written whole.
         (CellNumberFormat::Time, Ok(days)) => format_time(days).or_else(|| format_date(days, calendar)),
         (CellNumberFormat::Percent, Ok(share)) => Some(format!("{}%", format_rounded(share * 100.0))),
         (CellNumberFormat::Plain, Ok(number)) if words.len() > 15 => Some(format_rounded(number)),
@@ -98,13 +100,13 @@ pub(super) fn format_cell_number(words: &str, look: CellNumberFormat, calendar: 
     shown.unwrap_or_else(|| words.to_owned())
 }
 
-/// A number as a person wrote it, without the dust of binary fractions.
+/// Formats a number without binary rounding noise.
 fn format_rounded(number: f64) -> String {
     let text = format!("{number:.10}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The time that a share of a day stands for. More than a day is how long something took.
+/// Formats a fraction of a day as a time. More than a day is a duration.
 fn format_time(days: f64) -> Option<String> {
     if !(0.0..1000.0).contains(&days) {
         return None;
@@ -114,8 +116,8 @@ fn format_time(days: f64) -> Option<String> {
     Some(if seconds.is_multiple_of(60) { minutes } else { format!("{minutes}:{:02}", seconds % 60) })
 }
 
-/// The day that a number stands for. From 1900 on the last day of 1899 is 0, and 1900 is believed to be a leap year;
-/// from 1904 on its first day is 0.
+/// Formats a day number as a date. In the 1900 system day 0 is the last day of 1899 and 1900 counts as a leap year; in
+/// the 1904 system day 0 is its first day.
 fn format_date(days: f64, calendar: DateSystem) -> Option<String> {
     let days = match calendar {
         DateSystem::From1900 => days,
