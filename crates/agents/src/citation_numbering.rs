@@ -3,8 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use crate::source::AnswerSource;
 
 /// The longest list of numbers between brackets.
@@ -34,15 +32,6 @@ impl CitationNumbering {
     /// These numbers are sources.
     pub fn add_source_numbers(&mut self, numbers: impl IntoIterator<Item = u32>) {
         self.source_numbers.extend(numbers);
-    }
-
-    /// What the update of a node found are sources.
-    pub fn add_sources_of_update(&mut self, update: &Value) {
-        let lists = ["context", "documents", "collected_info"]
-            .iter()
-            .filter_map(|name| update.get(*name)?.as_array());
-        let numbers = lists.flatten().filter_map(|found| found.get("number")?.as_u64());
-        self.add_source_numbers(numbers.filter_map(|number| u32::try_from(number).ok()));
     }
 
     /// The sources under the numbers by which people know them, in their order. One that was not named keeps its own.

@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use doran_engine::state::{ItemChange, ItemChanges};
 use doran_engine::store::{Seq, StoreError};
 use doran_engine::{EngineError, EntryBody, Runtime, ThreadEntry, ThreadKey};
-use doran_llm::{Message, MessageId, MessagePart, Role};
+use doran_llm::{Message, MessageId, MessagePart};
 use serde::{Deserialize, Serialize};
 
+use crate::agents::Agent;
 use crate::citation_numbering::CitationNumbering;
 use crate::source::AnswerSource;
 
@@ -47,7 +48,8 @@ impl HistoryMessage {
     }
 }
 
-/// What an update of any agent says: the part that all of them share.
+/// What an update of any agent says: the part that all of them share. `sources` is only read where the agent is not
+/// there any more, or became another under the same name, and cannot say what its update means.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct SharedAgentUpdate {
@@ -55,37 +57,29 @@ struct SharedAgentUpdate {
     sources: Vec<AnswerSource>,
 }
 
-/// The messages and sources that the update of a node, or the input of a run, brings.
-pub fn messages_in_update(
-    update: &serde_json::Value,
-) -> Result<Vec<(Message, Vec<AnswerSource>)>, serde_json::Error> {
-    let SharedAgentUpdate { messages, sources } = SharedAgentUpdate::deserialize(update)?;
-    let put = messages.into_iter().flat_map(|changes| changes.0).filter_map(|change| match change {
+/// The messages that the update of a node, or the input of a run, brings.
+pub fn messages_in_update(update: &serde_json::Value) -> Result<Vec<Message>, serde_json::Error> {
+    let changes = SharedAgentUpdate::deserialize(update)?.messages;
+    let put = changes.into_iter().flat_map(|changes| changes.0).filter_map(|change| match change {
         ItemChange::Put(message) => Some(message),
         ItemChange::Remove(_) | ItemChange::Clear => None,
     });
-    let mut said: Vec<(Message, Vec<AnswerSource>)> = put.map(|message| (message, Vec::new())).collect();
-    if let Some((_, last)) = said.last_mut() {
-        *last = sources;
-    }
-    Ok(said)
+    Ok(put.collect())
 }
 
-/// The words that the agent says in the update of a node, one reply after the other.
-pub fn assistant_text_in_update(update: &serde_json::Value) -> Result<String, serde_json::Error> {
-    let said = messages_in_update(update)?;
-    let replies = said.iter().map(|(message, _)| message).filter(|message| message.role == Role::Assistant);
-    Ok(replies.map(Message::text).collect())
-}
-
-/// All that was said on a thread, along the branch that leads to its newest entry.
-pub async fn read_history(runtime: &Runtime, thread: &ThreadKey) -> Result<Vec<HistoryMessage>, EngineError> {
+/// All that was said on a thread, along the branch that leads to its newest entry. The agents say what their answers
+/// rest on.
+pub async fn read_history(
+    runtime: &Runtime,
+    thread: &ThreadKey,
+    agents: &[Agent],
+) -> Result<Vec<HistoryMessage>, EngineError> {
     let mut entries = Vec::new();
     loop {
         let after = entries.last().map_or(0, |last: &ThreadEntry| last.seq);
         let page = runtime.entries(thread, after, ENTRIES_PER_PAGE).await?;
         if page.is_empty() {
-            return Ok(messages_from_entries(&entries)?);
+            return Ok(messages_from_entries(&entries, agents)?);
         }
         entries.extend(page);
     }
@@ -95,8 +89,11 @@ pub async fn read_history(runtime: &Runtime, thread: &ThreadKey) -> Result<Vec<H
 ///
 /// Nodes change the working messages: they shorten and remove. None of that unsays a word. Only a person who edits the
 /// thread does.
-pub fn messages_from_entries(entries: &[ThreadEntry]) -> Result<Vec<HistoryMessage>, StoreError> {
-    let mut said = HistoryBuilder::default();
+pub fn messages_from_entries(
+    entries: &[ThreadEntry],
+    agents: &[Agent],
+) -> Result<Vec<HistoryMessage>, StoreError> {
+    let mut said = HistoryBuilder { agents, agent: None, messages: Vec::new(), index_by_id: HashMap::new() };
     for entry in newest_branch(entries) {
         said.apply_entry(entry)
             .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
@@ -124,16 +121,19 @@ enum ChangeAuthor {
     Person,
 }
 
-#[derive(Default)]
-struct HistoryBuilder {
+struct HistoryBuilder<'a> {
+    agents: &'a [Agent],
+    /// Whose run the entries belong to.
+    agent: Option<&'a Agent>,
     messages: Vec<HistoryMessage>,
     index_by_id: HashMap<MessageId, usize>,
 }
 
-impl HistoryBuilder {
+impl HistoryBuilder<'_> {
     fn apply_entry(&mut self, entry: &ThreadEntry) -> Result<(), serde_json::Error> {
         match &entry.body {
-            EntryBody::Started { input, .. } => {
+            EntryBody::Started { graph, input, .. } => {
+                self.agent = self.agents.iter().find(|agent| agent.name == *graph);
                 if let Some(update) = input {
                     self.apply_update(entry, update.get(), ChangeAuthor::Node)?;
                 }
@@ -174,14 +174,25 @@ impl HistoryBuilder {
             match change {
                 ItemChange::Put(message) => newest = self.put(entry, message, by).or(newest),
                 ItemChange::Remove(id) if by == ChangeAuthor::Person => self.remove(&MessageId::new(id)),
-                ItemChange::Clear if by == ChangeAuthor::Person => *self = Self::default(),
+                ItemChange::Clear if by == ChangeAuthor::Person => {
+                    self.messages.clear();
+                    self.index_by_id.clear();
+                }
                 ItemChange::Remove(_) | ItemChange::Clear => {}
             }
         }
-        if let Some(place) = newest
-            && !sources.is_empty()
-        {
-            self.messages[place].sources = sources;
+        if let Some(place) = newest {
+            let sources = match self.agent.map(|agent| agent.read_update(update)) {
+                Some(Ok(turn)) => turn.sources,
+                Some(Err(error)) => {
+                    tracing::warn!(%error, seq = entry.seq, "an update does not fit the agent of its name");
+                    sources
+                }
+                None => sources,
+            };
+            if !sources.is_empty() {
+                self.messages[place].sources = sources;
+            }
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Where engine, models and retrieval meet: nodes, tools, prompts and ready-made agents.
 //!
-//! [`all`] builds every agent from its [`Parts`], [`build`] does so with [`Settings`]. An [`Agent`] is used without
-//! knowing its state: its input is made by [`Agent::input`], what came of it is read by [`Agent::view`], and the whole
-//! conversation by [`history`]. This crate does not know HTTP, SQL or where settings are kept: who asks, and where
+//! [`build_default_agents`] builds every agent from its [`AgentParts`], [`build_agents`] does so with [`Settings`]. An
+//! [`Agent`] is used without knowing its state: its input is made by [`Agent::input`], what came of it is read by
+//! [`Agent::read_turn`], and the whole conversation by [`history`]. What it shows and asks meanwhile is [`protocol`]. This crate does not know HTTP, SQL or where settings are kept: who asks, and where
 //! threads are kept, is decided elsewhere.
 
 pub mod agents;
@@ -15,6 +15,7 @@ pub mod language;
 pub mod memory;
 mod nodes;
 mod prompt;
+pub mod protocol;
 mod request_purpose;
 pub mod samples;
 pub mod settings;
@@ -22,9 +23,10 @@ mod source;
 mod state;
 mod summaries;
 pub mod tools;
+pub mod transcript;
 
 pub use agents::{
-    Agent, AgentError, AgentParts, AgentTurn, AskOptions, EarlierMessage, StarterQuestions,
+    Agent, AgentError, AgentParts, AgentTurn, AskOptions, EarlierMessage, StarterQuestions, TurnUpdate,
     build_default_agents,
 };
 pub use citation_numbering::CitationNumbering;

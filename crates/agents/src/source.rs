@@ -7,7 +7,7 @@ use doran_retrieval::{ArticleNumber, DocumentKind, Hit};
 use serde::{Deserialize, Serialize};
 
 /// A place in a document under the number by which an answer cites it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AnswerSource {
     /// `[1]` in an answer means the source numbered 1.
     pub number: u32,
@@ -44,7 +44,7 @@ pub struct AnswerSource {
 }
 
 /// Whose document a source is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerSourceKind {
     /// Anything that is not a contract.

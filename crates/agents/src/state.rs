@@ -35,7 +35,7 @@ impl Reduce<Vec<Message>> for ByMessageId {
 }
 
 /// How far the turn has come. The question of a new turn starts it anew.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct TurnProgress {
     /// The language the person is answered in.
@@ -63,6 +63,16 @@ impl TurnProgress {
         next.path.push(node.to_owned());
         next.model_calls += model_calls;
         next
+    }
+
+    /// What a turn's way is called, by the first node of the list that ran.
+    pub(crate) fn first_node_route(
+        &self,
+        routes: &[(&'static str, &'static str)],
+        otherwise: &'static str,
+    ) -> &'static str {
+        let found = self.path.iter().find_map(|ran| routes.iter().find(|(node, _)| node == ran));
+        found.map_or(otherwise, |(_, route)| *route)
     }
 
     /// With these tools run.

@@ -221,8 +221,9 @@ async fn watch_run(
 ) -> anyhow::Result<()> {
     let row = house.runtime.run_row(run).await?;
     let mut watch = house.runtime.watch(run, after, WatchUntil::RunEndedOrPaused).await?;
+    let agent = house.agents.iter().find(|agent| agent.name == row.graph);
     while let Some(event) = watch.try_next().await? {
-        each(&RunEvent::from_engine(row.thread.thread.as_str(), &event)?)?;
+        each(&RunEvent::from_engine(row.thread.thread.as_str(), agent, &event)?)?;
     }
     Ok(())
 }

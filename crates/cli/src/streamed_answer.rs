@@ -1,9 +1,11 @@
 //! What a person sees of a run, gathered from its events: the words, the steps, the sources.
 
-use std::collections::HashSet;
-
-use doran_agents::{AnswerSource, CitationNumbering, TurnProgress, UserLanguage as Spoken, history};
-use doran_llm::{MessageId, Role};
+use doran_agents::protocol::{AgentActivity, StepNotes};
+use doran_agents::transcript::{TranscriptChange, TranscriptReducer};
+use doran_agents::{
+    AnswerSource, CitationNumbering, TurnProgress, TurnUpdate, UserLanguage as Spoken, history,
+};
+use doran_llm::Role;
 use doran_server::api::{ModelErrorAdvice, QuestionInfo, RunEvent, RunEventBody, StepTask, advice};
 use serde_json::{Value, json};
 
@@ -41,52 +43,52 @@ pub(crate) struct StreamedAnswer {
     pub(crate) text_is_error_reply: bool,
     /// The numbers by which people know the sources.
     pub(crate) cited: CitationNumbering,
-    /// What was shown of the reply in progress. A turn may have several, with tools between them.
-    shown_reply: String,
-    /// Whether a reply of this turn stands above it.
-    has_earlier_reply: bool,
-    /// The messages that were said.
-    seen_message_ids: HashSet<MessageId>,
+    /// The words that were shown.
+    reducer: TranscriptReducer,
 }
 
 impl StreamedAnswer {
     /// Takes an event in and gives the words that came with it, their sources numbered as people count. Words of a try
     /// that was given up are void: what follows then starts anew.
     pub(crate) fn apply_event(&mut self, event: &RunEvent) -> anyhow::Result<String> {
-        let words = self.reduce_event(event)?;
-        let mut words = self.cited.push_text(&words);
+        self.last_event_number = event.n.unwrap_or(self.last_event_number);
+        if let RunEventBody::Step { tasks, .. } = &event.body {
+            tasks.iter().try_for_each(|task| self.apply_task(task))?;
+        }
+        let mut changes = event.transcript(&mut self.reducer)?;
+        if matches!(event.body, RunEventBody::Finished) && !self.text.is_empty() {
+            changes.extend(self.reducer.finish(&self.text));
+        }
+        let mut words: String = changes.into_iter().map(|change| self.shown_words(change)).collect();
         if matches!(
             event.body,
             RunEventBody::Step { .. } | RunEventBody::Finished | RunEventBody::Paused { .. }
         ) {
             words.push_str(&self.cited.take_pending());
         }
+        self.apply_status(&event.body);
         Ok(words)
     }
 
-    fn reduce_event(&mut self, event: &RunEvent) -> anyhow::Result<String> {
-        self.last_event_number = event.n.unwrap_or(self.last_event_number);
-        match &event.body {
-            RunEventBody::Started { run, .. } => self.run.clone_from(run),
-            RunEventBody::Delta { text: Some(words), .. } => {
-                return Ok(self.append_reply_text(words));
-            }
-            RunEventBody::Delta { restarted: Some(_), .. } | RunEventBody::Restarted { .. }
-                if !self.shown_reply.is_empty() =>
-            {
+    /// The words to print for a change. What is printed cannot be taken back, so what is void is left behind on its line.
+    fn shown_words(&mut self, change: TranscriptChange) -> String {
+        match change {
+            TranscriptChange::Text(words) => self.cited.push_text(&words),
+            TranscriptChange::Reset { kept } => {
                 self.cited.reset();
-                self.shown_reply.clear();
-                // What follows a reply keeps its distance anyway.
-                return Ok(if self.has_earlier_reply { String::new() } else { "\n".into() });
+                self.cited.push_text(&kept);
+                // After a reply that stands, the next one keeps its distance by itself.
+                let is_new_line = kept.is_empty() || kept.ends_with(char::is_whitespace);
+                if is_new_line { "\n".to_owned() } else { String::new() }
             }
-            // A node that calls its tools itself has several replies in one step, the last of which is put on record.
-            RunEventBody::Delta { data: Some(data), .. } if data["type"] == "tool_call" => {
-                self.finish_reply()
-            }
-            RunEventBody::Step { tasks, .. } => {
-                let told: Result<Vec<String>, _> = tasks.iter().map(|task| self.apply_task(task)).collect();
-                return Ok(told?.concat());
-            }
+            TranscriptChange::Activity(_) => String::new(),
+        }
+    }
+
+    /// Takes in how the run stands.
+    fn apply_status(&mut self, body: &RunEventBody) {
+        match body {
+            RunEventBody::Started { run, .. } => self.run.clone_from(run),
             RunEventBody::Failed { code, message, en, ko, .. } => {
                 self.error_code = Some(code.clone());
                 self.failure = Some(bilingual!(
@@ -107,65 +109,47 @@ impl StreamedAnswer {
                     "the server is stopping; the run goes on at its next start"
                 ));
             }
-            RunEventBody::Restarted { .. } | RunEventBody::Finished | RunEventBody::Delta { .. } => {}
+            RunEventBody::Step { .. }
+            | RunEventBody::Restarted { .. }
+            | RunEventBody::Finished
+            | RunEventBody::Delta { .. } => {}
         }
-        Ok(String::new())
     }
 
-    /// Takes in what a node did, and gives the words of its replies that were not shown yet.
-    fn apply_task(&mut self, task: &StepTask) -> anyhow::Result<String> {
-        if let Some(progress) = task.update.get("progress") {
-            self.progress = serde_json::from_value(progress.clone())?;
+    /// Takes in what a node did.
+    fn apply_task(&mut self, task: &StepTask) -> anyhow::Result<()> {
+        let Some(turn) = &task.turn else {
+            return Err(bilingual!(
+                "이 실행의 에이전트를 서버가 모르거나, 서버가 이 프로그램보다 오래되었습니다. 서버를 다시 시작하세요",
+                "the server does not know the agent of this run, or is older than this program; restart it"
+            )
+            .into());
+        };
+        if let Some(progress) = &turn.progress {
+            self.progress = progress.clone();
         }
-        self.cited.add_sources_of_update(&task.update);
-        let calls = describe_tool_calls(task, self.progress.language);
-        self.steps.push(describe_step(task, &calls));
+        self.cited.add_source_numbers(turn.found.iter().copied());
+        let calls = describe_tool_calls(&StepNotes::from_notes(&task.notes)?.events, self.progress.language);
+        self.steps.push(describe_step(task, turn, &calls));
         self.calls.extend(calls);
         self.tokens += task.input_tokens + task.output_tokens;
-        // Agents have the names of their designs.
-        let code = ["errorCode", "error_code"].iter().find_map(|name| task.update.get(*name)?.as_str());
-        if let Some(code) = code {
+        if let Some(code) = &turn.error_code {
             let ModelErrorAdvice { ko, en } = advice(code);
-            self.error_code = Some(code.to_owned());
+            self.error_code = Some(code.clone());
             self.failure =
                 Some(bilingual!("답하지 못했습니다. {ko} ({code})", "there is no answer. {en} ({code})"));
             self.text_is_error_reply = true;
         }
-        let mut told = String::new();
-        for (message, sources) in history::messages_in_update(&task.update)? {
-            // What is said stays said: a node that shortens the working messages afterwards takes no word back.
-            let is_new = self.seen_message_ids.insert(message.id.clone());
-            if is_new && message.role == Role::Assistant && !message.text().is_empty() {
+        // What is said stays said: a node that shortens the working messages afterwards takes no word back.
+        let said =
+            if turn.rewrites_messages { Vec::new() } else { history::messages_in_update(&task.update)? };
+        for message in said.iter().filter(|message| message.role == Role::Assistant) {
+            if !message.text().is_empty() {
                 self.text = message.text();
-                self.sources = sources;
-                told.push_str(&self.unshown_reply_text());
-                self.finish_reply();
+                self.sources.clone_from(&turn.sources);
             }
         }
-        Ok(told)
-    }
-
-    /// Shows words of the reply in progress. Two replies do not run into one another.
-    fn append_reply_text(&mut self, words: &str) -> String {
-        let begins = self.shown_reply.is_empty() && !words.is_empty();
-        self.shown_reply.push_str(words);
-        if begins && self.has_earlier_reply { format!("\n\n{words}") } else { words.to_owned() }
-    }
-
-    /// What of the reply on record was not shown yet: all of it when the words came before anybody looked.
-    fn unshown_reply_text(&mut self) -> String {
-        let rest = match self.text.strip_prefix(&self.shown_reply) {
-            Some(rest) => rest.to_owned(),
-            None if self.text.trim() == self.shown_reply.trim() => String::new(),
-            None => format!("\n{}", self.text),
-        };
-        self.append_reply_text(&rest)
-    }
-
-    /// The reply in progress is whole; what comes after it is another.
-    fn finish_reply(&mut self) {
-        self.has_earlier_reply |= !self.shown_reply.is_empty();
-        self.shown_reply.clear();
+        Ok(())
     }
 
     /// The nodes in order.
@@ -237,9 +221,8 @@ impl StreamedAnswer {
 }
 
 /// What a node did, on a line.
-fn describe_step(task: &StepTask, calls: &[String]) -> BilingualMessage {
-    let (node, ms) = (&task.node, task.ms);
-    let found = task.update.get("context").and_then(|found| found.as_array()).map_or(0, Vec::len);
+fn describe_step(task: &StepTask, turn: &TurnUpdate, calls: &[String]) -> BilingualMessage {
+    let (node, ms, found) = (&task.node, task.ms, turn.found.len());
     let called = calls.iter().map(|call| format!(" {call}")).collect::<String>();
     match found {
         0 => bilingual!("{node}{called} {ms}밀리초", "{node}{called} {ms} ms"),
@@ -250,21 +233,24 @@ fn describe_step(task: &StepTask, calls: &[String]) -> BilingualMessage {
 }
 
 /// The tool calls of a node, as it noted them, for a person who asked in this language.
-fn describe_tool_calls(task: &StepTask, language: Spoken) -> Vec<String> {
-    let events = task.notes.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let field = |event: &Value, name: &str| event.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
-    let results = events.iter().filter(|event| event["type"] == "tool_result");
-    let told = results.map(|result| {
-        let id = field(result, "call");
-        let asked = |event: &&Value| event["type"] == "tool_call" && event["call"] == id.as_str();
-        let arguments =
-            events.iter().find(asked).map(|event| format_arguments(&event["arguments"], language));
-        let (name, text) =
-            (field(result, "name"), truncate_to_line(&localize_place_label(&field(result, "text"))));
-        let sign = if result["failed"] == true { "✗" } else { "=" };
-        format!("{name}({}) {sign} {text}", arguments.unwrap_or_default())
+fn describe_tool_calls(shown: &[AgentActivity], language: Spoken) -> Vec<String> {
+    let arguments_of = |id: &str| {
+        shown.iter().find_map(|activity| match activity {
+            AgentActivity::ToolCall { call, arguments, .. } if call == id => {
+                Some(format_arguments(arguments, language))
+            }
+            _ => None,
+        })
+    };
+    let described = shown.iter().filter_map(|activity| match activity {
+        AgentActivity::ToolResult { call, name, text, failed, .. } => {
+            let text = truncate_to_line(&localize_place_label(text));
+            let sign = if *failed { "✗" } else { "=" };
+            Some(format!("{name}({}) {sign} {text}", arguments_of(call).unwrap_or_default()))
+        }
+        _ => None,
     });
-    told.collect()
+    described.collect()
 }
 
 /// What was found begins with its place in brackets, which is named in the language of its document.
@@ -354,22 +340,22 @@ mod tests {
         .into()
     }
 
-    fn task_with(update: Value, notes: Value) -> StepTask {
-        StepTask {
+    fn step_event(update: Value, turn: TurnUpdate) -> RunEvent {
+        let task = StepTask {
             node: "call_model".into(),
             ms: 1,
             attempts: 1,
             input_tokens: 2,
             output_tokens: 3,
             update,
-            notes: serde_json::from_value(notes).expect("notes"),
-        }
+            notes: Default::default(),
+            turn: Some(turn),
+        };
+        RunEventBody::Step { step: 2, path: String::new(), tasks: vec![task], next: Vec::new() }.into()
     }
 
-    fn step_event(text: &str) -> RunEvent {
-        let update = json!({ "messages": [{ "put": Message::assistant("m", text) }] });
-        let tasks = vec![task_with(update, json!({}))];
-        RunEventBody::Step { step: 2, path: String::new(), tasks, next: Vec::new() }.into()
+    fn reply_update(id: &str, text: &str) -> Value {
+        json!({ "messages": [{ "put": Message::assistant(id, text) }] })
     }
 
     #[test]
@@ -380,73 +366,57 @@ mod tests {
             for words in before {
                 seen.push_str(&answer.apply_event(&delta_event(words)).expect("taken"));
             }
-            seen.push_str(&answer.apply_event(&step_event("하나 둘")).expect("taken"));
+            let step = step_event(reply_update("m", "하나 둘"), TurnUpdate::default());
+            seen.push_str(&answer.apply_event(&step).expect("taken"));
+            seen.push_str(&answer.apply_event(&RunEventBody::Finished.into()).expect("taken"));
             assert_eq!((seen.as_str(), answer.text.as_str(), answer.tokens), ("하나 둘", "하나 둘", 5));
         }
     }
 
-    fn reply_event(id: &str, text: &str) -> RunEvent {
-        let update = json!({ "messages": [{ "put": Message::assistant(id, text) }] });
-        let tasks = vec![task_with(update, json!({}))];
-        RunEventBody::Step { step: 2, path: String::new(), tasks, next: Vec::new() }.into()
-    }
-
-    fn collect_words(events: &[RunEvent]) -> String {
-        let mut answer = StreamedAnswer::default();
-        events.iter().map(|event| answer.apply_event(event).expect("taken")).collect()
-    }
-
     #[test]
-    fn what_is_said_before_a_tool_and_after_it_is_shown_once_whoever_looked_when() {
-        let (first, second) = ("확인해 볼게요.", "세 시입니다. 늦지 마세요.");
-        let tools = RunEventBody::Step {
-            step: 3,
-            path: String::new(),
-            tasks: vec![task_with(json!({}), json!({}))],
-            next: Vec::new(),
-        };
-        for seen in [&[][..], &["확인해 "], &["확인해 ", "볼게요."]] {
-            for heard in [&[][..], &["세 시"], &["세 시", "입니다. 늦지 마세요."]] {
-                let mut events: Vec<RunEvent> = seen.iter().map(|words| delta_event(words)).collect();
-                events.extend([reply_event("a", first), tools.clone().into()]);
-                events.extend(heard.iter().map(|words| delta_event(words)));
-                // A step of somebody else in between tells nothing again.
-                events.extend([tools.clone().into(), reply_event("b", second)]);
-                assert_eq!(collect_words(&events), format!("{first}\n\n{second}"), "{seen:?} {heard:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn replies_of_one_step_are_told_apart_by_the_tools_between_them() {
-        let data = Some(json!({ "type": "tool_call", "name": "clock" }));
-        let call: RunEvent = RunEventBody::Delta {
-            node: "agent".into(),
-            attempt: 1,
-            index: 1,
+    fn words_that_are_void_stay_on_a_line_of_their_own() {
+        let restarted: RunEvent = RunEventBody::Delta {
+            node: "call_model".into(),
+            attempt: 2,
+            index: 0,
             text: None,
-            data,
-            restarted: None,
+            data: None,
+            restarted: Some("the model broke off".into()),
         }
         .into();
-        let events =
-            [delta_event("확인해 볼게요."), call, delta_event("세 "), reply_event("a", "세 시입니다.")];
-        assert_eq!(collect_words(&events), "확인해 볼게요.\n\n세 시입니다.");
+        let mut answer = StreamedAnswer::default();
+        let mut seen = String::new();
+        let first = step_event(reply_update("a", "확인해 볼게요."), TurnUpdate::default());
+        for event in [
+            delta_event("확인"),
+            restarted.clone(),
+            delta_event("확인해 볼게요."),
+            first,
+            delta_event("세 시"),
+            restarted,
+            delta_event("네 시"),
+        ] {
+            seen.push_str(&answer.apply_event(&event).expect("taken"));
+        }
+        assert_eq!(seen, "확인\n확인해 볼게요.\n\n세 시\n\n네 시");
     }
 
     #[test]
     fn an_answer_that_is_shortened_for_later_turns_is_still_told_whole() {
-        let source = json!({ "number": 1, "document": "d", "title": "t", "kind": "general", "passage": "d#0",
-            "version": "", "quote": "q", "start": 0, "end": 1 });
-        let said = json!({ "messages": [{ "put": Message::assistant("m", "아주 긴 답 [1]") }], "sources": [source] });
-        let shortened =
-            json!({ "messages": [{ "remove": "q" }, { "put": Message::assistant("m", "아주 […]") }] });
+        let source = AnswerSource {
+            number: 1,
+            document: "d".into(),
+            title: "t".into(),
+            quote: "q".into(),
+            ..AnswerSource::default()
+        };
+        let said = TurnUpdate { found: vec![1], sources: vec![source], ..TurnUpdate::default() };
+        let shortened = TurnUpdate { rewrites_messages: true, ..TurnUpdate::default() };
         let mut answer = StreamedAnswer::default();
         let mut seen = String::new();
-        for update in [said, shortened] {
-            let tasks = vec![task_with(update, json!({}))];
-            let step = RunEventBody::Step { step: 1, path: String::new(), tasks, next: Vec::new() };
-            seen.push_str(&answer.apply_event(&step.into()).expect("taken"));
+        for (text, turn) in [("아주 긴 답 [1]", said), ("아주 […]", shortened)] {
+            let step = step_event(reply_update("m", text), turn);
+            seen.push_str(&answer.apply_event(&step).expect("taken"));
         }
         assert_eq!(
             (seen.as_str(), answer.text_with_numbered_sources().as_str()),
@@ -456,33 +426,32 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_without_an_answer_is_a_failure_whatever_its_agent_calls_the_code() {
-        for name in ["errorCode", "error_code"] {
-            let mut answer = StreamedAnswer::default();
-            let said = json!([{ "put": Message::assistant("m", "지금은 답할 수 없습니다.") }]);
-            let update = json!({ name: "model_unavailable", "messages": said });
-            let tasks = vec![task_with(update, json!({}))];
-            answer
-                .apply_event(
-                    &RunEventBody::Step { step: 1, path: String::new(), tasks, next: Vec::new() }.into(),
-                )
-                .expect("taken");
-            let shown = answer.to_json("t", 0.1, OutputLanguage::English);
-            assert_eq!(
-                (&shown["error"], &shown["errorCode"], &shown["response"]),
-                (&json!(true), &json!("model_unavailable"), &json!("지금은 답할 수 없습니다."))
-            );
-            assert!(answer.failure.is_some_and(|failure| failure.en.contains("(model_unavailable)")));
-        }
+    fn a_turn_without_an_answer_is_a_failure() {
         let mut answer = StreamedAnswer::default();
-        let tasks = vec![task_with(json!({ "errorCode": null }), json!({}))];
-        answer
-            .apply_event(&RunEventBody::Step { step: 1, path: String::new(), tasks, next: Vec::new() }.into())
-            .expect("taken");
+        let turn = TurnUpdate { error_code: Some("model_unavailable".into()), ..TurnUpdate::default() };
+        let step = step_event(reply_update("m", "지금은 답할 수 없습니다."), turn);
+        answer.apply_event(&step).expect("taken");
+        let shown = answer.to_json("t", 0.1, OutputLanguage::English);
+        assert_eq!(
+            (&shown["error"], &shown["errorCode"], &shown["response"]),
+            (&json!(true), &json!("model_unavailable"), &json!("지금은 답할 수 없습니다."))
+        );
+        assert!(answer.failure.is_some_and(|failure| failure.en.contains("(model_unavailable)")));
+        let mut answer = StreamedAnswer::default();
+        answer.apply_event(&step_event(json!({}), TurnUpdate::default())).expect("taken");
         assert!(
             answer.failure.is_none()
                 && answer.to_json("t", 0.1, OutputLanguage::English).get("error").is_none()
         );
+    }
+
+    #[test]
+    fn a_step_that_says_nothing_about_the_turn_is_an_error_and_no_empty_answer() {
+        let mut step = step_event(json!({}), TurnUpdate::default());
+        if let RunEventBody::Step { tasks, .. } = &mut step.body {
+            tasks[0].turn = None;
+        }
+        assert!(StreamedAnswer::default().apply_event(&step).is_err());
     }
 
     #[test]
@@ -498,27 +467,28 @@ mod tests {
         check("제도 안내", "제도 안내", "제도 안내");
     }
 
+    fn activities(shown: &Value) -> Vec<AgentActivity> {
+        shown.as_array().expect("a list").iter().map(AgentActivity::from_json).collect()
+    }
+
     #[test]
     fn a_tool_call_is_told_with_what_it_gave() {
-        let events = json!({ "events": [
+        let events = activities(&json!([
             { "type": "tool_call", "call": "a", "name": "calculator", "arguments": { "expression": "15-6.5" } },
             { "type": "tool_result", "call": "a", "name": "calculator", "text": "8.5\n", "failed": false, "ms": 0 },
             { "type": "tool_result", "call": "b", "name": "x", "text": "y", "failed": true, "ms": 0 },
-        ]});
-        assert_eq!(
-            describe_tool_calls(&task_with(json!({}), events), Spoken::Ko),
-            ["calculator(15-6.5) = 8.5", "x() ✗ y"]
-        );
+        ]));
+        assert_eq!(describe_tool_calls(&events, Spoken::Ko), ["calculator(15-6.5) = 8.5", "x() ✗ y"]);
     }
 
     #[test]
     fn an_article_is_counted_in_the_language_of_whoever_asked_and_of_its_document() {
         let called = |article: &str, place: &str, language: Spoken| {
-            let events = json!({ "events": [
+            let events = activities(&json!([
                 { "type": "tool_call", "call": "a", "name": "read", "arguments": { "article": article } },
                 { "type": "tool_result", "call": "a", "name": "read", "text": format!("[{place}]\n30 days."), "failed": false },
-            ]});
-            describe_tool_calls(&task_with(json!({}), events), language).concat()
+            ]));
+            describe_tool_calls(&events, language).concat()
         };
         assert_eq!(
             called("제2조", "Agreement › 제2조(Fees)", Spoken::En),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A short name for what a request is for, such as `answer`. It is shown in traces and recordings. This crate knows
 /// [`RequestLabel::ANSWER`] alone; what other labels mean is agreed between the sender and a model that reads them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct RequestLabel(Cow<'static, str>);
 

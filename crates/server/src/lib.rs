@@ -21,7 +21,6 @@ mod request_body;
 mod routes;
 mod sse;
 mod trace;
-mod transcript;
 mod transcript_stream;
 mod ui;
 mod write_timeout;

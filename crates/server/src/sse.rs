@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use doran_agents::Agent;
 use doran_engine::store::StoreError;
 use doran_engine::{EngineError, RunWatch};
 use futures_util::Stream;
@@ -33,14 +34,15 @@ pub(crate) fn stream_run_events(
     app: &ServerApp,
     caller: ApiCaller,
     thread: &str,
+    agent: &str,
     watch: RunWatch,
 ) -> Result<Response, ApiError> {
-    let (app, thread) = (app.clone(), thread.to_owned());
+    let (app, thread, agent) = (app.clone(), thread.to_owned(), agent.to_owned());
     sse_response(&app.clone(), caller, move |frames| async move {
         // After a restart not everybody should come back at the same moment.
         let retry = format!("retry: {}\n\n", MIN_RETRY_MS + uuid::Uuid::new_v4().as_u128() % MIN_RETRY_MS);
         if frames.send(retry.into()).await.is_ok() {
-            send_run_events(app, thread, watch, frames).await;
+            send_run_events(app, &thread, &agent, watch, frames).await;
         }
     })
 }
@@ -179,7 +181,13 @@ impl SseFrame {
 }
 
 /// Moves events from the log to the client, as it reads. Ending it ends nothing but the stream.
-async fn send_run_events(app: ServerApp, thread: String, mut watch: RunWatch, frames: Sender<Bytes>) {
+async fn send_run_events(
+    app: ServerApp,
+    thread: &str,
+    agent: &str,
+    mut watch: RunWatch,
+    frames: Sender<Bytes>,
+) {
     let mut beat = heartbeat_timer(app.limits.heartbeat_interval);
     loop {
         let next = watch.try_next();
@@ -188,7 +196,7 @@ async fn send_run_events(app: ServerApp, thread: String, mut watch: RunWatch, fr
             tokio::select! {
                 biased;
                 () = app.draining.cancelled() => break Some(api::RunEventBody::Draining.into()),
-                event = &mut next => break to_run_event(&thread, event),
+                event = &mut next => break to_run_event(thread, app.find_agent(agent), event),
                 _ = beat.tick() => send_heartbeat(&frames),
             }
         };
@@ -201,11 +209,15 @@ async fn send_run_events(app: ServerApp, thread: String, mut watch: RunWatch, fr
     }
 }
 
-fn to_run_event(thread: &str, event: Result<Option<doran_engine::Event>, EngineError>) -> Option<RunEvent> {
+fn to_run_event(
+    thread: &str,
+    agent: Option<&Agent>,
+    event: Result<Option<doran_engine::Event>, EngineError>,
+) -> Option<RunEvent> {
     let told = match event {
         Ok(None) => return None,
         Ok(Some(event)) => {
-            RunEvent::from_engine(thread, &event).map_err(|error: StoreError| EngineError::from(error))
+            RunEvent::from_engine(thread, agent, &event).map_err(|error: StoreError| EngineError::from(error))
         }
         Err(error) => Err(error),
     };

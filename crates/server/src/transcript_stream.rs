@@ -2,39 +2,75 @@
 
 use std::collections::VecDeque;
 
-use doran_agents::{AnswerSource, CitationNumbering};
+use doran_agents::protocol::AgentActivity;
+use doran_agents::transcript::{TranscriptChange, TranscriptReducer};
+use doran_agents::{AgentTurn, AnswerSource, CitationNumbering};
 use doran_engine::{EngineError, RunHandle, RunKey, RunWatch, ThreadKey, WatchUntil};
-use serde_json::{Value, json};
 
 use crate::ServerApp;
 use crate::agent_request;
-use crate::api::{RunEvent, RunEventBody};
-use crate::error::ApiError;
-use crate::transcript::{TranscriptEnd, TranscriptEvent, TranscriptReducer};
+use crate::api::{QuestionInfo, RunEvent, RunEventBody};
+use crate::error::{ApiError, ApiErrorCode};
 
-/// The news of a run that rests, in order: thoughts, tool calls and results, sources.
-pub(crate) async fn load_activity(
-    app: &ServerApp,
-    run: &RunKey,
-    thread: &str,
-) -> Result<Vec<Value>, ApiError> {
-    let mut watch = app.runtime.watch(run, 0, WatchUntil::RunEndedOrPaused).await?;
-    let (mut fold, mut news) = (TranscriptReducer::default(), Vec::new());
-    while let Some(event) = watch.try_next().await? {
-        let event = RunEvent::from_engine(thread, &event).map_err(EngineError::from)?;
-        news.extend(fold.apply_event(event).into_iter().filter_map(|told| match told {
-            TranscriptEvent::Activity(one) => Some(one),
-            TranscriptEvent::Text(_)
-            | TranscriptEvent::Reset
-            | TranscriptEvent::Questions(_)
-            | TranscriptEvent::End(_) => None,
-        }));
-    }
-    Ok(news)
+/// The next thing to tell.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TranscriptEvent {
+    /// The next words of the answer.
+    Text(String),
+    /// What was told of the answer is void; it begins anew.
+    Reset,
+    /// Something beside the words: a thought, a tool call, a result, sources.
+    Activity(AgentActivity),
+    /// The run waits for answers.
+    Questions(Vec<QuestionInfo>),
+    /// The run is over.
+    End(TranscriptEnd),
 }
 
-/// A run as it is told. The last thing is [`Told::Over`] or [`Told::Asks`]. Sources are counted as people count them, and
-/// told once all words were.
+/// How a run ended, or why nothing more comes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TranscriptEnd {
+    Finished,
+    /// It finished, and its answer only says that there is none.
+    Unanswered {
+        code: String,
+        text: String,
+    },
+    Failed {
+        code: String,
+        message: String,
+    },
+    Cancelled,
+    /// The server stops, or the log cannot be read on. The run itself goes on.
+    Disconnected,
+}
+
+/// The activities of a run that rests, in order: thoughts, tool calls and results, sources.
+pub(crate) async fn load_activities(
+    app: &ServerApp,
+    agent: &str,
+    run: &RunKey,
+    thread: &str,
+) -> Result<Vec<AgentActivity>, ApiError> {
+    let mut watch = app.runtime.watch(run, 0, WatchUntil::RunEndedOrPaused).await?;
+    let (mut reducer, mut activities) = (TranscriptReducer::default(), Vec::new());
+    while let Some(event) = watch.try_next().await? {
+        let event =
+            RunEvent::from_engine(thread, app.find_agent(agent), &event).map_err(EngineError::from)?;
+        let changes = event.transcript(&mut reducer).map_err(|error| {
+            tracing::error!(%error, "a step cannot be read");
+            ApiError::from(ApiErrorCode::Internal)
+        })?;
+        activities.extend(changes.into_iter().filter_map(|change| match change {
+            TranscriptChange::Activity(activity) => Some(activity),
+            TranscriptChange::Text(_) | TranscriptChange::Reset { .. } => None,
+        }));
+    }
+    Ok(activities)
+}
+
+/// A run as it is told. The last thing is [`TranscriptEvent::End`] or [`TranscriptEvent::Questions`]. Sources are counted
+/// as people count them, and told once all words were.
 pub(crate) struct TranscriptStream {
     app: ServerApp,
     agent: String,
@@ -43,8 +79,8 @@ pub(crate) struct TranscriptStream {
     watch: RunWatch,
     reducer: TranscriptReducer,
     citations: CitationNumbering,
-    /// What the answer rests on, until its words were told.
-    pending_sources: Option<Value>,
+    /// Whether the agent tells what the answer rests on; that waits until its words were told.
+    has_pending_sources: bool,
     /// What the turn rests on, once it is over.
     cited_sources: Vec<AnswerSource>,
     queue: VecDeque<TranscriptEvent>,
@@ -66,7 +102,7 @@ impl TranscriptStream {
             watch,
             reducer: TranscriptReducer::default(),
             citations: CitationNumbering::default(),
-            pending_sources: None,
+            has_pending_sources: false,
             cited_sources: Vec::new(),
             queue: VecDeque::new(),
             has_started: false,
@@ -105,56 +141,87 @@ impl TranscriptStream {
         };
         self.has_started = true;
         let event = match event {
-            Ok(Some(event)) => RunEvent::from_engine(self.thread.thread.as_str(), &event),
+            Ok(Some(event)) => {
+                let (thread, agent) = (self.thread.thread.as_str(), self.app.find_agent(&self.agent));
+                RunEvent::from_engine(thread, agent, &event).map_err(EngineError::from)
+            }
             Ok(None) => {
                 self.is_over = true;
                 return;
             }
+            Err(error) => Err(error),
+        };
+        match event {
+            Ok(event) => self.tell_event(event).await,
             Err(error) => {
                 tracing::error!(%error, "a run cannot be watched on");
+                self.push_end(TranscriptEnd::Disconnected);
+            }
+        }
+    }
+
+    async fn tell_event(&mut self, event: RunEvent) {
+        if let RunEventBody::Step { tasks, .. } = &event.body {
+            let turns = tasks.iter().filter_map(|task| task.turn.as_ref());
+            turns.for_each(|turn| self.citations.add_source_numbers(turn.found.iter().copied()));
+        }
+        let changes = match event.transcript(&mut self.reducer) {
+            Ok(changes) => changes,
+            Err(error) => {
+                tracing::error!(%error, "a step cannot be read");
                 return self.push_end(TranscriptEnd::Disconnected);
             }
         };
-        let Ok(event) = event else { return self.push_end(TranscriptEnd::Disconnected) };
         // Between steps nothing of a number can be on its way.
         let is_piece = matches!(event.body, RunEventBody::Delta { .. });
-        if let RunEventBody::Step { tasks, .. } = &event.body {
-            tasks.iter().for_each(|task| self.citations.add_sources_of_update(&task.update));
-        }
-        for told in self.reducer.apply_event(event) {
-            if !is_piece && !matches!(told, TranscriptEvent::Text(_)) {
+        for change in changes {
+            if !is_piece && !matches!(change, TranscriptChange::Text(_)) {
                 self.flush_text();
             }
-            match told {
-                TranscriptEvent::End(TranscriptEnd::Finished) => {
-                    let end = self.finish_answer().await;
-                    self.push_end(end);
-                }
-                TranscriptEvent::End(end) => self.push_end(end),
-                other => self.queue_event(other),
-            }
+            self.queue_change(change);
         }
         if !is_piece {
             self.flush_text();
         }
+        match event.body {
+            RunEventBody::Paused { questions } => self.queue.push_back(TranscriptEvent::Questions(questions)),
+            RunEventBody::Finished => {
+                let end = self.finish_answer().await;
+                self.push_end(end);
+            }
+            RunEventBody::Failed { code, message, .. } => {
+                self.push_end(TranscriptEnd::Failed { code, message });
+            }
+            RunEventBody::Cancelled { .. } => self.push_end(TranscriptEnd::Cancelled),
+            RunEventBody::Draining | RunEventBody::Error { .. } => self.push_end(TranscriptEnd::Disconnected),
+            RunEventBody::Started { .. }
+            | RunEventBody::Resumed { .. }
+            | RunEventBody::Restarted { .. }
+            | RunEventBody::Step { .. }
+            | RunEventBody::Delta { .. } => {}
+        }
     }
 
-    /// Tells a thing, its sources counted.
-    fn queue_event(&mut self, told: TranscriptEvent) {
-        let told = match told {
-            TranscriptEvent::Text(words) => TranscriptEvent::Text(self.citations.push_text(&words)),
-            TranscriptEvent::Reset => {
+    /// Tells a change, its sources counted. A listener knows only how to begin anew, so what stands is told again.
+    fn queue_change(&mut self, change: TranscriptChange) {
+        match change {
+            TranscriptChange::Text(words) => self.queue_text(&words),
+            TranscriptChange::Reset { kept } => {
                 self.citations.reset();
-                TranscriptEvent::Reset
+                self.queue.push_back(TranscriptEvent::Reset);
+                self.queue_text(&kept);
             }
-            TranscriptEvent::Activity(news) if news["type"] == "sources" => {
-                self.pending_sources = Some(news);
-                return;
+            TranscriptChange::Activity(AgentActivity::Sources { .. }) => self.has_pending_sources = true,
+            TranscriptChange::Activity(activity) => {
+                self.queue.push_back(TranscriptEvent::Activity(activity));
             }
-            other => other,
-        };
-        if !matches!(&told, TranscriptEvent::Text(words) if words.is_empty()) {
-            self.queue.push_back(told);
+        }
+    }
+
+    fn queue_text(&mut self, words: &str) {
+        let words = self.citations.push_text(words);
+        if !words.is_empty() {
+            self.queue.push_back(TranscriptEvent::Text(words));
         }
     }
 
@@ -168,11 +235,13 @@ impl TranscriptStream {
 
     /// Tells what the turn holds and nobody was told, and how it ended.
     async fn finish_answer(&mut self) -> TranscriptEnd {
-        let turn = match self.app.runtime.run_row(&self.run).await {
-            Ok(row) => agent_request::load_turn(&self.app, &self.agent, &row).await.ok(),
-            Err(_) => None,
+        let turn = match self.load_turn().await {
+            Ok(turn) => turn,
+            Err(error) => {
+                tracing::error!(?error, "the turn of a run that finished cannot be read");
+                return TranscriptEnd::Disconnected;
+            }
         };
-        let Some(turn) = turn else { return TranscriptEnd::Finished };
         if turn.error {
             return TranscriptEnd::Unanswered {
                 code: turn.error_code.unwrap_or_default(),
@@ -180,16 +249,21 @@ impl TranscriptStream {
             };
         }
         self.citations.add_source_numbers(turn.sources.iter().map(|source| source.number));
-        for told in self.reducer.finish(&turn.response) {
-            self.queue_event(told);
+        for change in self.reducer.finish(&turn.response) {
+            self.queue_change(change);
         }
         self.flush_text();
         self.cited_sources = self.citations.renumber_sources(&turn.sources);
-        if let Some(mut news) = self.pending_sources.take() {
-            news["sources"] = json!(self.cited_sources);
-            self.queue.push_back(TranscriptEvent::Activity(news));
+        if std::mem::take(&mut self.has_pending_sources) {
+            let sources = self.cited_sources.clone();
+            self.queue.push_back(TranscriptEvent::Activity(AgentActivity::Sources { sources }));
         }
         TranscriptEnd::Finished
+    }
+
+    async fn load_turn(&mut self) -> Result<AgentTurn, ApiError> {
+        let row = self.app.runtime.run_row(&self.run).await?;
+        agent_request::load_turn(&self.app, &self.agent, &row).await
     }
 
     fn push_end(&mut self, end: TranscriptEnd) {

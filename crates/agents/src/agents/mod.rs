@@ -1,8 +1,10 @@
-//! The ready-made agents. One folder each; [`build`] makes them from settings and parts.
+//! The ready-made agents. One folder each; [`crate::build_agents`] makes them from settings and parts.
 
 pub mod assistant;
 pub mod contract;
 pub mod docqa;
+#[cfg(test)]
+mod other_field_names_tests;
 pub mod react;
 mod turn;
 
@@ -21,7 +23,7 @@ use crate::prompt::PromptError;
 use crate::settings::{AgentSettings, PersistenceMode};
 use crate::tools::Toolbox;
 
-pub use turn::{AgentTurn, AskOptions, EarlierMessage};
+pub use turn::{AgentTurn, AskOptions, EarlierMessage, TurnUpdate};
 
 /// What agents are made of.
 #[derive(Clone)]
@@ -142,6 +144,10 @@ pub(crate) trait ConversationState: State {
 
     /// What a person sees of the newest turn.
     fn turn(&self) -> AgentTurn;
+
+    /// What an update says about the turn. Whoever shows a run goes by this, never by names of fields; only `messages`
+    /// has to have that name, because the history of a thread is read without its agent.
+    fn turn_update(update: Self::Update) -> TurnUpdate;
 }
 
 /// What a node would ask a model, for people who look into a step.
@@ -152,6 +158,7 @@ trait ErasedAgentGraph: Send + Sync {
     fn topology(&self) -> GraphTopology;
     fn input(&self, message: &str, options: &AskOptions) -> Value;
     fn read_turn(&self, state: &Value) -> Result<AgentTurn, serde_json::Error>;
+    fn read_update(&self, update: &str) -> Result<TurnUpdate, serde_json::Error>;
     fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error>;
 }
 
@@ -169,13 +176,17 @@ impl<S: ConversationState> ErasedAgentGraph for TypedAgentGraph<S> {
         self.graph.topology()
     }
 
+    #[allow(clippy::expect_used, reason = "updates have text keys only, so writing one cannot fail")]
     fn input(&self, message: &str, options: &AskOptions) -> Value {
-        // Updates have text keys only, so writing one cannot fail.
-        serde_json::to_value(S::new_turn_update(message, options)).unwrap_or_default()
+        serde_json::to_value(S::new_turn_update(message, options)).expect("an update is JSON")
     }
 
     fn read_turn(&self, state: &Value) -> Result<AgentTurn, serde_json::Error> {
         Ok(serde_json::from_value::<S>(state.clone())?.turn())
+    }
+
+    fn read_update(&self, update: &str) -> Result<TurnUpdate, serde_json::Error> {
+        Ok(S::turn_update(serde_json::from_str(update)?))
     }
 
     fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error> {
@@ -231,6 +242,11 @@ impl Agent {
     /// What a person sees of the newest turn, by the state after it.
     pub fn read_turn(&self, state: &Value) -> Result<AgentTurn, serde_json::Error> {
         self.graph.read_turn(state)
+    }
+
+    /// What an update of one of its nodes, as it stands in the log, says about the turn.
+    pub fn read_update(&self, update: &str) -> Result<TurnUpdate, serde_json::Error> {
+        self.graph.read_update(update)
     }
 
     /// What `node` would ask models in this state, for people who look into a step. Nothing is asked.

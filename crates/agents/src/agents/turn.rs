@@ -34,6 +34,9 @@ pub struct AgentTurn {
     /// Seconds from question to answer, where the agent counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_time: Option<f64>,
+    /// The way the question took, in the words of the agent's description; for evaluations, not for clients.
+    #[serde(skip)]
+    pub route: String,
 }
 
 impl AgentTurn {
@@ -44,6 +47,7 @@ impl AgentTurn {
             model_calls: progress.model_calls,
             path: progress.path.clone(),
             language: progress.language,
+            route: progress.path.join(">"),
             ..Self::default()
         }
     }
@@ -54,6 +58,35 @@ impl AgentTurn {
         let (cited, response) =
             CitationNumbering::renumber_text(&self.response, self.sources.iter().map(|source| source.number));
         Self { sources: cited.renumber_sources(&self.sources), response, ..self }
+    }
+}
+
+/// What the update of a node says about the turn, whatever its agent calls its fields. Only `messages` has the same name
+/// in all agents, and is not repeated here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct TurnUpdate {
+    /// Numbers of sources that were found, and that the answer may cite.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub found: Vec<u32>,
+    /// What the answer in this update rests on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<AnswerSource>,
+    /// How far the turn has come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<TurnProgress>,
+    /// Why the answer only says that there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    /// Whether the messages in this update were said before, and are only shortened or put in place again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rewrites_messages: bool,
+}
+
+impl TurnUpdate {
+    /// The update found these sources.
+    pub(crate) fn with_found(self, sources: &[AnswerSource]) -> Self {
+        Self { found: sources.iter().map(|source| source.number).collect(), ..self }
     }
 }
 

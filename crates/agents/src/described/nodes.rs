@@ -18,10 +18,11 @@ use super::state::{DescribedState, DescribedStateUpdate};
 use crate::agents::AgentParts;
 use crate::nodes::{
     BYTES_PER_TOKEN, DEFAULT_CONTEXT_TOKENS, DEFAULT_NEIGHBOURS, DocumentFinder, MAX_DECISION_TOKENS, Models,
-    NodeWork, ReplyVisibility, ThinkingStep, ToolCaller, call_tools, final_reply, fit_messages, fit_request,
+    NodeWork, ReplyVisibility, ToolCaller, call_tools, final_reply, fit_messages, fit_request,
     sources_message, transcript, verify_sources,
 };
 use crate::prompt::{PromptError, Prompts};
+use crate::protocol::{InterruptQuestion, ThinkingStep};
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
 use crate::state::{conversation_language, newest_question, older_messages_end, typed_text};
@@ -206,7 +207,8 @@ pub(super) async fn run_ready_node(
             evaluate(&shop, &work, &state, prompt, *rounds, into).await?
         }
         ReadyNode::Interrupt { ask, into } => {
-            let asked: Value = work.cx.ask(json!({ "type": "question", "ko": ask.ko, "en": ask.en })).await?;
+            let question = InterruptQuestion::Question { ko: ask.ko.clone(), en: ask.en.clone() };
+            let asked: Value = work.cx.ask(question).await?;
             DescribedState::update().values([(into.clone(), asked)])
         }
         ReadyNode::Respond { prompt } => {
@@ -238,7 +240,7 @@ async fn ask_structured_value(
     };
     let reply =
         work.ask(&shop.models, repair_request(request, &reply, &misfit), ReplyVisibility::Hidden).await?;
-    Ok(parse_reply_json(&reply, &schema).ok())
+    Ok(parse_reply_json(&reply, &schema).inspect_err(|misfit| work.note_misfit(misfit)).ok())
 }
 
 /// A reply that does not fit twice takes the last choice: by custom the one for everything else.

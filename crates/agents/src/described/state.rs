@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use doran_engine::State;
+use doran_engine::state::ItemChange;
 use doran_llm::{Message, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agents::{AgentTurn, AskOptions, ConversationState};
+use crate::agents::{AgentTurn, AskOptions, ConversationState, TurnUpdate};
 use crate::source::AnswerSource;
 use crate::state::{ByMessageId, TurnProgress, question_messages, taint_of_attachments};
 use crate::summaries::Summaries;
@@ -96,5 +97,17 @@ impl ConversationState for DescribedState {
             summary: self.summary.joined_text(),
             ..AgentTurn::from_progress(&self.progress)
         }
+    }
+
+    fn turn_update(update: DescribedStateUpdate) -> TurnUpdate {
+        // A subgraph hands back all messages in place of those before it; what is new was said in its own steps.
+        let is_clear = |change: &ItemChange<Message>| matches!(change, ItemChange::Clear);
+        TurnUpdate {
+            sources: update.sources.unwrap_or_default(),
+            progress: update.progress,
+            rewrites_messages: update.messages.is_some_and(|changes| changes.0.iter().any(is_clear)),
+            ..TurnUpdate::default()
+        }
+        .with_found(&update.context.flatten().unwrap_or_default())
     }
 }

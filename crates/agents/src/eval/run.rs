@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use doran_engine::store::{RamStore, RunRow, RunStatus};
 use doran_engine::{EngineError, Runtime, StartOptions, ThreadKey};
-use serde_json::Value;
 
 use super::report::{AgentEvalReport, EvalCaseOutcome, FailedExpectation, ObservedTurn};
 use super::{AgentEvalCase, AgentEvalSet, AgentEvalSetError};
 use crate::agents::{Agent, AgentTurn};
+use crate::protocol::InterruptQuestion;
 
 /// Why a set cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -95,22 +95,16 @@ async fn run_case(case: &AgentEvalCase, agent: &Agent) -> Result<ObservedTurn, E
     let turn = agent.read_turn(&state).map_err(unread)?;
     let asks = runtime.open_questions(&thread).await.map_err(failed)?;
     let asks = asks.first().map(|(_, question)| {
-        let name = question.question.get("name").and_then(Value::as_str);
-        name.unwrap_or("question").to_owned()
+        let asked = InterruptQuestion::from_json(&question.question);
+        asked.tool().map_or("question", |(name, _)| name).to_owned()
     });
-    Ok(observed_turn(agent, &state, turn, row, asks))
+    Ok(observed_turn(turn, row, asks))
 }
 
-fn observed_turn(
-    agent: &Agent,
-    state: &Value,
-    turn: AgentTurn,
-    row: Option<RunRow>,
-    asks: Option<String>,
-) -> ObservedTurn {
+fn observed_turn(turn: AgentTurn, row: Option<RunRow>, asks: Option<String>) -> ObservedTurn {
     let broken = row.as_ref().and_then(|row| row.error.as_ref()).map(|error| error.code.clone());
     ObservedTurn {
-        route: route_taken(&agent.kind, state, &turn),
+        route: turn.route,
         sources: turn.sources.iter().map(|source| source.title.clone()).collect(),
         tools: turn.tools_used,
         response: turn.response,
@@ -120,25 +114,5 @@ fn observed_turn(
         path: turn.path,
         asks,
         ms: 0,
-    }
-}
-
-/// The way a question went, in the words of the agent's description.
-fn route_taken(kind: &str, state: &Value, turn: &AgentTurn) -> String {
-    let went = |node: &str| turn.path.iter().any(|one| one == node);
-    let first = |nodes: &[(&str, &str)], otherwise: &str| -> String {
-        let found = turn.path.iter().find_map(|one| nodes.iter().find(|(node, _)| node == one));
-        found.map_or(otherwise, |(_, route)| *route).to_owned()
-    };
-    match kind {
-        "assistant" => if went("rag") { "rag" } else { "agent" }.to_owned(),
-        "contract" if !went("planner") => "out_of_scope".to_owned(),
-        "contract" => first(
-            &[("executor", "execute_sequential"), ("parallel_executor", "execute_parallel")],
-            "no_tools",
-        ),
-        "react" => first(&[("tool", "tool"), ("error", "error")], "response"),
-        "docqa" => state.get("queryType").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        _ => turn.path.join(">"),
     }
 }

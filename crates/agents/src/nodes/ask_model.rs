@@ -12,11 +12,11 @@ use doran_llm::{
 };
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::context_window::halve_request;
-use super::node_work::{NodeWork, ReplyOrigin};
+use super::node_work::NodeWork;
+use crate::protocol::{CachedReplyNote, ModelCallNote, ModelRequestNote};
 
 /// A model that says nothing for so long will not say anything. Longer than the five minutes that a local one gets for
 /// its first word.
@@ -115,20 +115,19 @@ impl NodeWork {
         reply: &ModelReply,
         ms: u64,
     ) -> Result<(), NodeError> {
-        let note = json!({
-            "name": about.name,
-            "kind": about.kind,
-            "purpose": purpose,
-            "role": role,
-            "finish": reply.finish,
-            "input_tokens": reply.usage.input_tokens,
-            "output_tokens": reply.usage.output_tokens,
-            "cached_tokens": reply.usage.cached_tokens,
-            "cost_micros": reply.usage.cost_micros,
-            "counted": reply.usage.counted,
-            "ms": ms,
-        });
-        self.note_model_call(note, ReplyOrigin::Model);
+        self.note_model_call(ModelCallNote::Asked(ModelRequestNote {
+            name: about.name.clone(),
+            kind: about.kind,
+            purpose: purpose.clone(),
+            role,
+            finish: reply.finish,
+            input_tokens: reply.usage.input_tokens,
+            output_tokens: reply.usage.output_tokens,
+            cached_tokens: reply.usage.cached_tokens,
+            cost_micros: reply.usage.cost_micros,
+            counted: reply.usage.counted,
+            ms,
+        }));
         self.cx.spend(RunUsage {
             input_tokens: reply.usage.input_tokens,
             output_tokens: reply.usage.output_tokens,
@@ -216,7 +215,7 @@ impl ReplyCache {
         Self { lifetime, replies: Mutex::default() }
     }
 
-    /// As [`Work::ask`] without words, unless the same was asked before. What is worth keeping is for the caller to
+    /// As [`NodeWork::ask`] without words, unless the same was asked before. What is worth keeping is for the caller to
     /// say, with the key that comes along.
     pub(crate) async fn ask_cached(
         cache: Option<&Self>,
@@ -224,9 +223,11 @@ impl ReplyCache {
         models: &Models,
         request: ChatRequest,
     ) -> Result<(ModelReply, Option<CacheKey>), NodeError> {
-        let tenant = work.cx.tenant().map_or("", |tenant| tenant.as_str()).to_owned();
-        let key = match cache {
-            Some(_) if request.temperature == Some(0.0) => reply_cache_key(&tenant, &request, models),
+        // Replies are kept per tenant, so a run of nobody has none.
+        let key = match (cache, work.cx.tenant()) {
+            (Some(_), Some(tenant)) if request.temperature == Some(0.0) => {
+                reply_cache_key(tenant.as_str(), &request, models)
+            }
             _ => None,
         };
         let (Some(cache), Some(key)) = (cache, key) else {
@@ -237,9 +238,9 @@ impl ReplyCache {
         let known: Option<ModelReply> = work.cx.effect("cached", known).await?;
         if let Some(reply) = known {
             let name = models.for_role(request.role).info().name;
-            let note =
-                json!({ "name": name, "purpose": request.purpose, "finish": reply.finish, "cached": true });
-            work.note_model_call(note, ReplyOrigin::Cache);
+            let (purpose, finish) = (request.purpose, reply.finish);
+            let note = CachedReplyNote { name, purpose, finish, cached: true };
+            work.note_model_call(ModelCallNote::FromCache(note));
             return Ok((reply, None));
         }
         Ok((work.ask(models, request, ReplyVisibility::Hidden).await?, Some(key)))

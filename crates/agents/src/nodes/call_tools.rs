@@ -10,9 +10,10 @@ use doran_engine::NodeError;
 use doran_llm::{Message, TextOrigin, ToolCall, ToolResult};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::node_work::NodeWork;
+use crate::protocol::AgentActivity;
 use crate::tools::{
     CompletedToolCall, RunExposure, Taint, ToolAdmission, ToolCallContext, ToolError, ToolPermit,
     ToolSideEffect, Toolbox, truncate_with_note,
@@ -72,23 +73,25 @@ pub(crate) async fn call_tools(
     calls: &[ToolCall],
 ) -> Result<ToolCallResults, NodeError> {
     for call in calls {
-        work.show_event(
-            json!({ "type": "tool_call", "call": call.id, "name": call.name, "arguments": call.arguments }),
-        );
+        let ToolCall { id: call, name, arguments, .. } = call.clone();
+        work.show_activity(AgentActivity::ToolCall { call, name, arguments });
     }
     let mut outcomes: Vec<Option<ToolCallRecord>> = calls.iter().map(|_| None).collect();
     let mut groups: Vec<Vec<(usize, ToolPermit)>> = Vec::new();
     let mut names = Vec::new();
+    let refused = |result: ToolResult| {
+        let refused = refused_record(result);
+        work.cx.emit(tool_result_activity(&refused).to_json());
+        Some(refused)
+    };
     for (place, admission) in admit_calls(work, caller, calls).await?.into_iter().enumerate() {
         match admission {
             ToolAdmission::Run(permit) => {
                 names.push(permit.info().spec.name.clone());
                 group_by_tool(&mut groups, place, permit);
             }
-            ToolAdmission::Refuse(result) => outcomes[place] = Some(refused_record(result)),
-            ToolAdmission::Ask(ask) => {
-                outcomes[place] = Some(refused_record(ask.unanswered_result(work.language)))
-            }
+            ToolAdmission::Refuse(result) => outcomes[place] = refused(result),
+            ToolAdmission::Ask(ask) => outcomes[place] = refused(ask.unanswered_result(work.language)),
         }
     }
     let now_ms = work.cx.now()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
@@ -101,7 +104,7 @@ pub(crate) async fn call_tools(
     }
     let mut called = ToolCallResults { taint: caller.taint, tools_run: names, ..ToolCallResults::default() };
     let outcomes: Vec<ToolCallRecord> = outcomes.into_iter().flatten().collect();
-    work.note_events(outcomes.iter().map(tool_result_event));
+    work.note_activities(outcomes.iter().map(tool_result_activity));
     for ran in outcomes {
         if let Some(session) = ran.session {
             called.sessions.insert(ran.result.name.clone(), session);
@@ -126,7 +129,7 @@ async fn admit_calls(
     let first = caller.toolbox.admit_all(calls, &seen, &approvals, work.language);
     for admission in &first {
         let ToolAdmission::Ask(ask) = admission else { continue };
-        match work.cx.ask::<Value, Value>(ask.question()).await {
+        match work.cx.ask::<Value, _>(ask.question()).await {
             Ok(answer) => approvals.push(ask.approval_from_answer(&answer)),
             Err(error) => waits = Some(error),
         }
@@ -181,7 +184,7 @@ async fn run_group(
                 ms: 0,
             },
         };
-        work.cx.emit(tool_result_event(&ran));
+        work.cx.emit(tool_result_activity(&ran).to_json());
         session = ran.session.clone().or(session);
         done.push((place, ran));
     }
@@ -195,11 +198,15 @@ async fn run_call(
     session: Option<&str>,
     now_ms: i64,
 ) -> Result<ToolCallOutcome, NodeError> {
-    let tenant = work.cx.tenant().map_or("local", |tenant| tenant.as_str()).to_owned();
-    let thread = work.cx.thread().map_or("", |thread| thread.as_str()).to_owned();
+    let (Some(tenant), Some(thread)) = (work.cx.tenant(), work.cx.thread()) else {
+        return Err(NodeError::permanent("a tool was called in a run without a tenant and a thread"));
+    };
+    let (tenant, thread) = (tenant.as_str().to_owned(), thread.as_str().to_owned());
     let language = work.language;
     let class = permit.info().class;
-    let unknown = permit.unknown_outcome_question();
+    let Value::Object(unknown) = permit.unknown_outcome_question().to_json() else {
+        return Err(NodeError::permanent("the question about a tool is not a JSON object"));
+    };
     // Named by the place of the call, so that calls side by side find their own record again in any order.
     let name = format!("tool-{place}");
     let made = |key: String| async move {
@@ -233,8 +240,8 @@ fn refused_record(result: ToolResult) -> ToolCallRecord {
     ToolCallRecord { result, data: Value::Null, session: None, ms: 0 }
 }
 
-fn tool_result_event(ran: &ToolCallRecord) -> Value {
-    let ToolResult { call, name, text, failed, .. } = &ran.result;
-    let text = truncate_with_note(text.clone(), MAX_SHOWN_RESULT_BYTES);
-    json!({ "type": "tool_result", "call": call, "name": name, "text": text, "failed": failed, "ms": ran.ms })
+fn tool_result_activity(ran: &ToolCallRecord) -> AgentActivity {
+    let ToolResult { call, name, text, failed, .. } = ran.result.clone();
+    let text = truncate_with_note(text, MAX_SHOWN_RESULT_BYTES);
+    AgentActivity::ToolResult { call, name, text, failed, ms: ran.ms }
 }

@@ -24,7 +24,7 @@ pub(crate) use context_window::{
     BYTES_PER_TOKEN, DEFAULT_CONTEXT_TOKENS, MAX_DECISION_TOKENS, fit_messages, fit_request,
     remaining_tokens, share_bytes, truncate_at_sentence,
 };
-pub(crate) use node_work::{NodeWork, ThinkingStep};
+pub(crate) use node_work::NodeWork;
 pub use query_rewriting::QueryRewriting;
 pub(crate) use retrieve::{
     DEFAULT_NEIGHBOURS, DocumentFinder, MAX_NEIGHBOURS, retrieval_tenant, retrieve_node_error,

@@ -3,35 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use doran_engine::Cx;
-use serde_json::{Value, json};
+use doran_llm::ReplyFormatError;
 
 use crate::language::UserLanguage;
-
-/// What a node is thinking about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ThinkingStep {
-    Routing,
-    Searching,
-    Summarizing,
-    Planning,
-    ToolSelected,
-    EvaluationResult,
-    Generating,
-}
-
-impl ThinkingStep {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Routing => "routing",
-            Self::Searching => "searching",
-            Self::Summarizing => "summarizing",
-            Self::Planning => "planning",
-            Self::ToolSelected => "tool_selected",
-            Self::EvaluationResult => "evaluation_result",
-            Self::Generating => "generating",
-        }
-    }
-}
+use crate::protocol::{AgentActivity, ModelCallNote, StepNotes, ThinkingStep};
 
 /// A node at work.
 pub(crate) struct NodeWork {
@@ -42,8 +17,7 @@ pub(crate) struct NodeWork {
 
 #[derive(Default)]
 struct PendingNotes {
-    events: Vec<Value>,
-    models: Vec<Value>,
+    step: StepNotes,
     calls: u32,
 }
 
@@ -52,19 +26,17 @@ impl NodeWork {
         Self { cx, language, notes: Mutex::default() }
     }
 
-    /// Shows an event and notes it.
-    pub(crate) fn show_event(&self, event: Value) {
-        self.cx.emit(event.clone());
-        let mut noted = self.lock_notes();
-        noted.events.push(event);
-        self.cx.note("events", &noted.events);
+    /// Shows an activity and notes it.
+    pub(crate) fn show_activity(&self, activity: AgentActivity) {
+        self.cx.emit(activity.to_json());
+        self.note_activities([activity]);
     }
 
-    /// Notes events that were shown already, in an order of their own.
-    pub(crate) fn note_events(&self, events: impl IntoIterator<Item = Value>) {
+    /// Notes activities that were shown already, in an order of their own.
+    pub(crate) fn note_activities(&self, shown: impl IntoIterator<Item = AgentActivity>) {
         let mut noted = self.lock_notes();
-        noted.events.extend(events);
-        self.cx.note("events", &noted.events);
+        noted.step.events.extend(shown);
+        self.cx.note(StepNotes::EVENTS, &noted.step.events);
     }
 
     /// Tells what the node is at, in the person's language.
@@ -73,15 +45,21 @@ impl NodeWork {
             UserLanguage::Ko => ko.into(),
             UserLanguage::En => en.into(),
         };
-        self.show_event(json!({ "type": "thinking", "step": step.as_str(), "content": content }));
+        self.show_activity(AgentActivity::Thinking { step, content });
     }
 
     /// Notes a reply of a model. One that came from a cache cost nothing and is no call.
-    pub(crate) fn note_model_call(&self, note: Value, asked: ReplyOrigin) {
+    pub(crate) fn note_model_call(&self, note: ModelCallNote) {
         let mut noted = self.lock_notes();
-        noted.models.push(note);
-        noted.calls += u32::from(asked == ReplyOrigin::Model);
-        self.cx.note("models", &noted.models);
+        noted.calls += u32::from(matches!(note, ModelCallNote::Asked(_)));
+        noted.step.models.push(note);
+        self.cx.note(StepNotes::MODELS, &noted.step.models);
+    }
+
+    /// Notes that the reply of a model did not fit its schema twice, so that the node goes on without it.
+    pub(crate) fn note_misfit(&self, misfit: &ReplyFormatError) {
+        tracing::warn!(%misfit, "a reply did not fit its schema twice");
+        self.cx.note("misfit", misfit.to_string());
     }
 
     /// Counts calls of a model whose replies came to nothing.
@@ -97,13 +75,4 @@ impl NodeWork {
     fn lock_notes(&self) -> MutexGuard<'_, PendingNotes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Where a reply came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReplyOrigin {
-    /// The model was asked.
-    Model,
-    /// It had answered the same before.
-    Cache,
 }

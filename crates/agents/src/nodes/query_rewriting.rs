@@ -14,9 +14,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ask_model::{Models, duration_millis};
-use super::node_work::{NodeWork, ThinkingStep};
+use super::node_work::NodeWork;
 use crate::language::UserLanguage;
 use crate::prompt::Prompts;
+use crate::protocol::ThinkingStep;
 use crate::request_purpose::RequestPurpose;
 use crate::state::typed_text;
 

@@ -62,7 +62,7 @@ impl DocumentFinder {
             Some(rewording) => rewording.rewrite_question(work, said).await?,
             None => Vec::new(),
         };
-        let question = SearchQuery { filter, ..SearchQuery::new(retrieval_tenant(work), asked, limit) };
+        let question = SearchQuery { filter, ..SearchQuery::new(retrieval_tenant(work)?, asked, limit) };
         let search = async {
             let hits = retrieve_with_rewordings(&*self.index, &question, &wordings)
                 .await
@@ -127,7 +127,7 @@ pub(crate) async fn verify_sources(
     verify_sources_with(work, index, sources, |_, source| source).await
 }
 
-/// As [`verified`], each as `told` tells it with its document at hand.
+/// As [`verify_sources`], each as `told` tells it with its document at hand.
 pub(crate) async fn verify_sources_with(
     work: &NodeWork,
     index: &dyn DocumentIndex,
@@ -137,7 +137,7 @@ pub(crate) async fn verify_sources_with(
     if sources.is_empty() {
         return Ok(sources);
     }
-    let tenant = retrieval_tenant(work);
+    let tenant = retrieval_tenant(work)?;
     let check = async {
         let mut kept = Vec::new();
         for source in sources {
@@ -145,12 +145,18 @@ pub(crate) async fn verify_sources_with(
                 .document(&tenant, &DocumentId::new(&source.document))
                 .await
                 .map_err(retrieve_node_error)?;
-            if let Some(document) = document.filter(|document| source.has_quote_at_its_place(&document.text))
-            {
-                // The words that are quoted may start on a later page than the passage they stand in.
-                let page = document.page_at(source.start).or(source.page);
-                kept.push(told(&document, AnswerSource { page, ..source }));
-            }
+            let Some(document) = document.filter(|document| source.has_quote_at_its_place(&document.text))
+            else {
+                tracing::warn!(
+                    document = source.document,
+                    number = source.number,
+                    "a source is left out: its quote does not stand in its document"
+                );
+                continue;
+            };
+            // The words that are quoted may start on a later page than the passage they stand in.
+            let page = document.page_at(source.start).or(source.page);
+            kept.push(told(&document, AnswerSource { page, ..source }));
         }
         Ok::<_, NodeError>(kept)
     };
@@ -158,8 +164,10 @@ pub(crate) async fn verify_sources_with(
 }
 
 /// Whose documents are searched.
-pub(crate) fn retrieval_tenant(work: &NodeWork) -> DocumentTenant {
-    DocumentTenant::new(work.cx.tenant().map_or("local", |tenant| tenant.as_str()))
+pub(crate) fn retrieval_tenant(work: &NodeWork) -> Result<DocumentTenant, NodeError> {
+    let tenant = work.cx.tenant();
+    let tenant = tenant.ok_or_else(|| NodeError::permanent("a run without a tenant has no documents"))?;
+    Ok(DocumentTenant::new(tenant.as_str()))
 }
 
 pub(crate) fn retrieve_node_error(error: RetrieveError) -> NodeError {

@@ -27,5 +27,9 @@ pub(crate) async fn ask_structured<T: DeserializeOwned + JsonSchema>(
         Err(misfit) => misfit,
     };
     let reply = work.ask(models, repair_request(request, &reply, &misfit), ReplyVisibility::Hidden).await?;
-    Ok(parse_reply(&reply))
+    let read = parse_reply(&reply);
+    if let Err(misfit) = &read {
+        work.note_misfit(misfit);
+    }
+    Ok(read)
 }

@@ -153,7 +153,7 @@ pub enum ToolCallDecision {
 }
 
 /// Why a call is not simply made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolCallReason {
     /// The tool's policy says so.

@@ -111,7 +111,7 @@ pub struct ToolCallContext<'a> {
 }
 
 /// A language of the people who use the program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UserLanguage {
     /// Korean.

@@ -6,14 +6,16 @@ use std::time::Instant;
 
 use doran_llm::{TextOrigin, ToolCall, ToolResult};
 use futures_util::FutureExt;
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tracing::Instrument;
 
 use super::call_decision::{ToolApproval, ToolCallReason};
 use super::text_cleaning::{strip_invisible, truncate_with_note};
 use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, UserLanguage};
+use crate::protocol::{InterruptQuestion, ToolApprovalAnswer};
 
-/// The most bytes of [`Output::data`] that are kept.
+/// The most bytes of [`ToolOutput::data`] that are kept.
 const MAX_DATA_BYTES: usize = 1024 * 1024;
 
 /// A call that may be run, once, as it is.
@@ -70,21 +72,16 @@ impl ToolPermit {
     }
 
     /// What a person is asked when the call must not be repeated and was cut off.
-    pub(crate) fn unknown_outcome_question(&self) -> Map<String, Value> {
-        let name = &self.info().spec.name;
+    pub(crate) fn unknown_outcome_question(&self) -> InterruptQuestion {
+        let name = self.info().spec.name.clone();
         let ko = format!(
             "`{name}` 도구의 호출이 끊겨, 실제로 실행되었는지 알 수 없습니다. 두 번 하면 안 되는 일이라 다시 부르지 않았습니다. 실행되었나요?"
         );
         let en = format!(
             "The call of `{name}` was cut off, and whether it happened is not known. It must not happen twice, so it was not made again. Did it happen?"
         );
-        Map::from_iter([
-            ("type".into(), "tool_unknown".into()),
-            ("name".into(), name.as_str().into()),
-            ("arguments".into(), self.arguments.clone()),
-            ("ko".into(), ko.into()),
-            ("en".into(), en.into()),
-        ])
+        let arguments = self.arguments.clone();
+        InterruptQuestion::ToolUnknown { name, arguments, ko, en, call: None, key: None }
     }
 
     /// Makes the call. Ends within the tool's time limit; a tool that is late is dropped, one that panics has failed.
@@ -110,7 +107,7 @@ impl ToolPermit {
 
 impl std::fmt::Debug for ToolPermit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Permit")
+        f.debug_struct("ToolPermit")
             .field("id", &self.id)
             .field("tool", &self.info().spec.name)
             .finish_non_exhaustive()
@@ -146,8 +143,8 @@ impl CompletedToolCall {
 
 impl ApprovalRequest {
     /// The question as it is stored and shown.
-    pub fn question(&self) -> Value {
-        let name = &self.call.name;
+    pub fn question(&self) -> InterruptQuestion {
+        let ToolCall { id: call, name, arguments, .. } = self.call.clone();
         let (ko, en) = match self.why {
             ToolCallReason::Policy | ToolCallReason::Refused => (
                 format!("`{name}` 도구를 이 인자로 실행할까요?"),
@@ -162,15 +159,13 @@ impl ApprovalRequest {
                 ),
             ),
         };
-        json!({
-            "type": "approve_tool", "call": self.call.id, "name": name, "arguments": self.call.arguments,
-            "why": self.why, "approval": self.key, "ko": ko, "en": en,
-        })
+        let (why, approval) = (self.why, self.key.clone());
+        InterruptQuestion::ApproveTool { call, name, arguments, why, approval, ko, en }
     }
 
     /// What `answer` (`{"approve": true}`) says to this question. Anything that is not a clear yes is a no.
     pub fn approval_from_answer(&self, answer: &Value) -> ToolApproval {
-        let approved = answer.get("approve") == Some(&Value::Bool(true));
+        let approved = ToolApprovalAnswer::deserialize(answer).is_ok_and(|answer| answer.approve);
         ToolApproval { call: self.call.id.clone(), key: self.key.clone(), approved }
     }
 

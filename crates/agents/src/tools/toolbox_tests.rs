@@ -203,8 +203,8 @@ async fn a_person_is_asked_and_the_answer_counts_for_that_call_alone() {
             .remove(0)
     };
     let ToolAdmission::Ask(ask) = admit(&wanted, &[]) else { panic!("not asked") };
-    assert_eq!(ask.question()["why"], "policy");
-    assert_eq!(ask.question()["arguments"], json!({ "do": "well" }));
+    assert_eq!(ask.question().to_json()["why"], "policy");
+    assert_eq!(ask.question().to_json()["arguments"], json!({ "do": "well" }));
     for unclear in
         [json!(null), json!({ "approve": "true" }), json!({ "approve": 1 }), json!("yes"), json!(true)]
     {

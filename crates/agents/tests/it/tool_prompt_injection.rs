@@ -92,8 +92,10 @@ async fn run_obedient_model(
                     messages.push(Message::tool_output(id, [done.result]));
                 }
                 ToolAdmission::Ask(ask) => {
-                    happened
-                        .push(format!("{name}: asked ({})", ask.question()["why"].as_str().expect("why")));
+                    happened.push(format!(
+                        "{name}: asked ({})",
+                        ask.question().to_json()["why"].as_str().expect("why")
+                    ));
                 }
                 ToolAdmission::Refuse(result) => happened.push(format!("{name}: {}", result.text)),
             }

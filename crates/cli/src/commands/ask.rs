@@ -120,7 +120,7 @@ async fn ask_question(
         let (asked, thread, agent) = (asked.join("\n"), thread.as_str(), &args.agent);
         answer.error_code = Some("waits_for_approval".into());
         // A tool is approved; what the node of a described agent asks is answered.
-        let approval = answer.questions.iter().all(|asked| asked.question["type"] == "approve_tool");
+        let approval = answer.questions.iter().all(|asked| asked.interrupt().is_tool_approval());
         let (ko, en) = if approval {
             ("승인을", "an approval")
         } else {

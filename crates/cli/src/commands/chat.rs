@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
 
+use doran_agents::UserLanguage;
+use doran_agents::protocol::{EffectOutcomeAnswer, ToolApprovalAnswer};
 use doran_engine::QuestionKind;
 use doran_engine::ThreadId;
 use doran_llm::ModelKind;
 use doran_server::api::{QuestionInfo, RunEvent, StartRun};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::agent_client::{self, AgentClient};
@@ -301,11 +303,11 @@ impl ChatSession<'_> {
     ) -> anyhow::Result<Option<BTreeMap<String, Value>>> {
         let mut answers = BTreeMap::new();
         for asked in questions {
-            let is_approval = asked.question["type"] == "approve_tool";
+            let is_approval = asked.interrupt().is_tool_approval();
             self.output.print_note(&format_question(asked, self.output.language));
             if asked.kind == QuestionKind::EffectUnknown {
                 let Some(settled) = self.ask_effect_outcome().await? else { return Ok(None) };
-                answers.insert(asked.id.clone(), settled);
+                answers.insert(asked.id.clone(), settled.to_json());
                 continue;
             }
             let hint = match (is_approval, self.output.language) {
@@ -315,15 +317,17 @@ impl ChatSession<'_> {
             };
             let Some(line) = self.read_line(hint).await? else { return Ok(None) };
             let line = line.trim();
-            let yes = is_yes(&line.to_lowercase());
-            answers
-                .insert(asked.id.clone(), if is_approval { json!({ "approve": yes }) } else { json!(line) });
+            let answer = match is_approval {
+                true => ToolApprovalAnswer { approve: is_yes(&line.to_lowercase()), note: None }.to_json(),
+                false => line.into(),
+            };
+            answers.insert(asked.id.clone(), answer);
         }
         Ok(Some(answers))
     }
 
     /// What became of a call that must not be repeated. Nothing is taken for an answer that is not clearly one.
-    async fn ask_effect_outcome(&mut self) -> anyhow::Result<Option<Value>> {
+    async fn ask_effect_outcome(&mut self) -> anyhow::Result<Option<EffectOutcomeAnswer>> {
         self.output.print_message(&bilingual!(
             "  `예`, 또는 `예 결과`: 실행되었다 · `아니요`: 실행되지 않았다. 지금 실행한다",
             "  `y`, or `y RESULT`: it happened · `n`: it did not, and is made now"
@@ -342,12 +346,14 @@ impl ChatSession<'_> {
 }
 
 /// The answer in a line that begins with a yes, with what the call gave behind it, or is a no.
-fn parse_effect_outcome(line: &str) -> Option<Value> {
+fn parse_effect_outcome(line: &str) -> Option<EffectOutcomeAnswer> {
     let (first, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
     match (first.to_lowercase().as_str(), rest.trim()) {
-        (word, "") if is_yes(word) => Some(json!({ "result": null })),
-        (word, result) if is_yes(word) => Some(json!({ "result": result })),
-        ("n" | "no" | "아니요" | "아니오" | "아니" | "ㄴ", "") => Some(json!({ "retry": true })),
+        (word, "") if is_yes(word) => Some(EffectOutcomeAnswer::Result(Value::Null)),
+        (word, result) if is_yes(word) => Some(EffectOutcomeAnswer::Result(result.into())),
+        ("n" | "no" | "아니요" | "아니오" | "아니" | "ㄴ", "") => {
+            Some(EffectOutcomeAnswer::Retry(true))
+        }
         _ => None,
     }
 }
@@ -358,14 +364,13 @@ fn is_yes(word: &str) -> bool {
 
 /// What a run asks, in the language of the person.
 pub(crate) fn format_question(asked: &QuestionInfo, language: OutputLanguage) -> String {
-    let question = &asked.question;
-    let words = match language {
-        OutputLanguage::Korean => question["ko"].as_str(),
-        OutputLanguage::English => question["en"].as_str(),
+    let question = asked.interrupt();
+    let spoken = match language {
+        OutputLanguage::Korean => UserLanguage::Ko,
+        OutputLanguage::English => UserLanguage::En,
     };
-    let words = words.map_or_else(|| question.to_string(), str::to_owned);
-    let mut text = format!("? {words}");
-    if let (Some(name), Some(arguments)) = (question["name"].as_str(), question.get("arguments")) {
+    let mut text = format!("? {}", question.text(spoken));
+    if let Some((name, arguments)) = question.tool() {
         text.push_str(&format!("\n  {name} {arguments}"));
     }
     if let Some(problem) = &asked.problem {
@@ -442,6 +447,8 @@ fn read_stdin_lines() -> Receiver<std::io::Result<String>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -456,7 +463,7 @@ mod tests {
             ("", None),
             ("yesterday", None),
         ] {
-            assert_eq!(parse_effect_outcome(line), expected, "{line}");
+            assert_eq!(parse_effect_outcome(line).map(|outcome| outcome.to_json()), expected, "{line}");
         }
     }
 }

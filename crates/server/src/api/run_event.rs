@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use doran_agents::protocol::{AgentActivity, EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
+use doran_agents::transcript::{TaskTranscript, TranscriptChange, TranscriptReducer};
+use doran_agents::{Agent, TurnUpdate};
 use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::{RunFailure, RunUsage, StoreError};
 use doran_engine::{EntryBody, PendingQuestion, QuestionKind, RunId, RunKey, TaskResult, ThreadEntry};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{ModelErrorAdvice, advice};
 
@@ -133,6 +136,10 @@ pub struct StepTask {
     /// What it noted for people.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub notes: BTreeMap<String, Value>,
+    /// What the change says about the turn, as its agent reads it; absent where the agent is not
+    /// there any more, or became another under the same name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnUpdate>,
 }
 
 /// What a run asks of a person.
@@ -155,6 +162,11 @@ pub struct QuestionInfo {
 }
 
 impl QuestionInfo {
+    /// The question, read.
+    pub fn interrupt(&self) -> InterruptQuestion {
+        InterruptQuestion::from_json(&self.question)
+    }
+
     /// The open questions of a thread.
     pub(crate) fn from_log_all(asked: &[(RunKey, PendingQuestion)]) -> Vec<Self> {
         asked.iter().map(|(run, ask)| Self::from_log(run.run, ask)).collect()
@@ -164,8 +176,10 @@ impl QuestionInfo {
         let PendingQuestion { id, node, kind, mut question, problem } = ask.clone();
         // An example, for whoever answers without having read about it.
         let example = match kind {
-            QuestionKind::EffectUnknown => Some(json!({ "result": "…" })),
-            _ if question["type"] == "approve_tool" => Some(json!({ "approve": true })),
+            QuestionKind::EffectUnknown => Some(EffectOutcomeAnswer::Result("…".into()).to_json()),
+            _ if InterruptQuestion::from_json(&question).is_tool_approval() => {
+                Some(ToolApprovalAnswer { approve: true, note: None }.to_json())
+            }
             _ => None,
         };
         if let (Some(example), Some(question)) = (example, question.as_object_mut()) {
@@ -176,11 +190,15 @@ impl QuestionInfo {
 }
 
 impl RunEvent {
-    /// An event of the engine as clients see it; `thread` is the one it belongs to.
-    pub fn from_engine(thread: &str, event: &doran_engine::Event) -> Result<Self, StoreError> {
+    /// An event of the engine as clients see it; `thread` and `agent` are those of its run.
+    pub fn from_engine(
+        thread: &str,
+        agent: Option<&Agent>,
+        event: &doran_engine::Event,
+    ) -> Result<Self, StoreError> {
         match event {
             doran_engine::Event::Entry(n, entry) => {
-                Ok(Self { n: Some(*n), at: Some(entry.at), body: body_from_entry(thread, entry)? })
+                Ok(Self { n: Some(*n), at: Some(entry.at), body: body_from_entry(thread, agent, entry)? })
             }
             doran_engine::Event::Delta(delta) => {
                 let (mut text, mut data, mut restarted) = (None, None, None);
@@ -193,6 +211,41 @@ impl RunEvent {
                 Ok(RunEventBody::Delta { node, attempt, index, text, data, restarted }.into())
             }
         }
+    }
+
+    /// What the event tells, by a reducer that was told those before it.
+    pub fn transcript(
+        &self,
+        reducer: &mut TranscriptReducer,
+    ) -> Result<Vec<TranscriptChange>, serde_json::Error> {
+        Ok(match &self.body {
+            RunEventBody::Delta { node, text, data, restarted, .. } => {
+                let mut told = Vec::new();
+                if restarted.is_some() {
+                    told.extend(reducer.restart_node(node));
+                }
+                if let Some(words) = text {
+                    told.extend(reducer.add_text(node, words));
+                }
+                if let Some(shown) = data {
+                    told.extend(reducer.add_activity(node, AgentActivity::from_json(shown)));
+                }
+                told
+            }
+            RunEventBody::Step { path, tasks, .. } => {
+                let tasks = tasks.iter().map(StepTask::transcript).collect::<Result<_, _>>()?;
+                reducer.add_step(tasks, !path.is_empty())
+            }
+            RunEventBody::Restarted { .. } => reducer.restart_run(),
+            RunEventBody::Started { .. }
+            | RunEventBody::Resumed { .. }
+            | RunEventBody::Paused { .. }
+            | RunEventBody::Finished
+            | RunEventBody::Failed { .. }
+            | RunEventBody::Cancelled { .. }
+            | RunEventBody::Draining
+            | RunEventBody::Error { .. } => Vec::new(),
+        })
     }
 
     /// The name of its frame. Never text of a client.
@@ -213,13 +266,24 @@ impl RunEvent {
     }
 }
 
+impl StepTask {
+    fn transcript(&self) -> Result<TaskTranscript, serde_json::Error> {
+        let turn = self.turn.clone().unwrap_or_default();
+        TaskTranscript::new(&self.node, &self.update, &self.notes, &turn)
+    }
+}
+
 impl From<RunEventBody> for RunEvent {
     fn from(body: RunEventBody) -> Self {
         Self { n: None, at: None, body }
     }
 }
 
-fn body_from_entry(thread: &str, entry: &ThreadEntry) -> Result<RunEventBody, StoreError> {
+fn body_from_entry(
+    thread: &str,
+    agent: Option<&Agent>,
+    entry: &ThreadEntry,
+) -> Result<RunEventBody, StoreError> {
     let damaged = |what: &str| StoreError::Damaged(format!("entry {} {what}", entry.seq));
     Ok(match &entry.body {
         EntryBody::Started { graph, .. } => {
@@ -232,7 +296,9 @@ fn body_from_entry(thread: &str, entry: &ThreadEntry) -> Result<RunEventBody, St
             tasks: step
                 .tasks
                 .iter()
-                .map(|task| step_task(task).map_err(|error| damaged(&format!("has an update: {error}"))))
+                .map(|task| {
+                    step_task(entry, agent, task).map_err(|error| damaged(&format!("has an update: {error}")))
+                })
                 .collect::<Result<_, _>>()?,
             next: step.next.clone(),
         },
@@ -255,8 +321,16 @@ fn body_from_entry(thread: &str, entry: &ThreadEntry) -> Result<RunEventBody, St
     })
 }
 
-fn step_task(task: &TaskResult) -> Result<StepTask, serde_json::Error> {
+fn step_task(
+    entry: &ThreadEntry,
+    agent: Option<&Agent>,
+    task: &TaskResult,
+) -> Result<StepTask, serde_json::Error> {
     let RunUsage { input_tokens, output_tokens, .. } = task.usage;
+    let unfit = |error: &serde_json::Error| {
+        tracing::warn!(%error, seq = entry.seq, "an update does not fit the agent of its name");
+    };
+    let turn = agent.and_then(|agent| agent.read_update(task.update.get()).inspect_err(unfit).ok());
     Ok(StepTask {
         node: task.node.clone(),
         ms: task.ms,
@@ -265,6 +339,7 @@ fn step_task(task: &TaskResult) -> Result<StepTask, serde_json::Error> {
         output_tokens,
         update: serde_json::from_str(task.update.get())?,
         notes: task.notes.clone(),
+        turn,
     })
 }
 
@@ -279,7 +354,7 @@ mod tests {
         let failure = serde_json::from_value(body).expect("a failure");
         let body = EntryBody::Failed { failure, node: None };
         let entry = ThreadEntry { seq: 2, parent: 1, run: Some(RunId::random()), at: 0, body };
-        match body_from_entry("t", &entry).expect("an event") {
+        match body_from_entry("t", None, &entry).expect("an event") {
             RunEventBody::Failed { code, en, ko, .. } => (code, en, ko),
             other => panic!("{other:?}"),
         }

@@ -4,6 +4,7 @@
 use axum::extract::{Request, State};
 use axum::response::Response;
 use doran_agents::UserLanguage;
+use doran_agents::protocol::AgentActivity;
 use doran_engine::store::IfBusy;
 use serde_json::{Value, json};
 
@@ -16,8 +17,7 @@ use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency;
 use crate::request_body;
 use crate::sse::{self, SseFrame};
-use crate::transcript::{TranscriptEnd, TranscriptEvent};
-use crate::transcript_stream::TranscriptStream;
+use crate::transcript_stream::{TranscriptEnd, TranscriptEvent, TranscriptStream};
 
 /// Who answers.
 const CONTRACT_AGENT: &str = "contract";
@@ -86,8 +86,7 @@ fn start_frame(about: &Value) -> SseFrame {
 }
 
 fn interrupt_data(questions: &[QuestionInfo], language: UserLanguage) -> Value {
-    let spoken = language.pick("ko", "en");
-    let asked = questions.iter().map(|asked| asked.question[spoken].as_str().unwrap_or_default());
+    let asked = questions.iter().map(|asked| asked.interrupt().text(language));
     let content = asked.collect::<Vec<_>>().join("\n");
     typed_data("interrupt", content.into(), json!({ "questions": questions }))
 }
@@ -103,13 +102,23 @@ fn contract_frames(told: TranscriptEvent, about: &Value, language: UserLanguage)
     let (name, data) = match told {
         TranscriptEvent::Text(words) => ("token", typed_data("token", words.into(), json!({}))),
         TranscriptEvent::Reset => ("restart", typed_data("restart", "".into(), json!({}))),
-        TranscriptEvent::Activity(news) => match news["type"].as_str() {
-            Some("thinking") => ("thinking", news),
-            Some("sources") => ("sources", typed_data("sources", news["sources"].clone(), news)),
-            Some("tool_call") => ("tool_call", typed_data("tool_call", news["name"].clone(), news)),
-            Some("tool_result") => ("tool_result", typed_data("tool_result", news["text"].clone(), news)),
-            Some(_) | None => return Vec::new(),
-        },
+        TranscriptEvent::Activity(activity) => {
+            let data = activity.to_json();
+            match activity {
+                AgentActivity::Thinking { .. } => ("thinking", data),
+                AgentActivity::Sources { sources } => {
+                    ("sources", typed_data("sources", json!(sources), data))
+                }
+                AgentActivity::ToolCall { name, .. } => {
+                    ("tool_call", typed_data("tool_call", name.into(), data))
+                }
+                AgentActivity::ToolResult { text, .. } => {
+                    ("tool_result", typed_data("tool_result", text.into(), data))
+                }
+                // This dialect has no name for it.
+                AgentActivity::Unknown(_) => return Vec::new(),
+            }
+        }
         TranscriptEvent::Questions(questions) => ("interrupt", interrupt_data(&questions, language)),
         TranscriptEvent::End(TranscriptEnd::Finished) => {
             ("done", typed_data("done", "".into(), about.clone()))

@@ -7,6 +7,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use doran_agents::protocol::{EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
 use doran_engine::QuestionKind;
 use doran_engine::store::{IfBusy, RunFilter, RunRow, RunStatus, StoreError};
 use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey, WatchUntil};
@@ -73,7 +74,7 @@ pub(super) async fn start_run(
         run_outcome_response(&app, &asked.agent, &run).await
     } else {
         match app.runtime.watch(&run.key(), 0, WatchUntil::RunEndedOrPaused).await {
-            Ok(watch) => sse::stream_run_events(&app, caller, name, watch),
+            Ok(watch) => sse::stream_run_events(&app, caller, name, &asked.agent, watch),
             Err(error) => Err(error.into()),
         }
     };
@@ -91,7 +92,7 @@ async fn run_outcome_response(app: &ServerApp, agent: &str, run: &RunHandle) -> 
     let came = agent_request::wait_for_run(app, agent, run).await?;
     let mut shown = json!(api::RunInfo::from_row(&came.row));
     if let (Some(turn), Some(shown)) = (came.turn, shown.as_object_mut())
-        && let Ok(Value::Object(turn)) = serde_json::to_value(turn)
+        && let Value::Object(turn) = json!(turn)
     {
         shown.extend(turn);
     }
@@ -183,7 +184,7 @@ pub(super) async fn run_events(
     }
     let (key, row) = load_run(&app, &caller, &path_value(names)?).await?;
     let watch = app.runtime.watch(&key, after, WatchUntil::RunEndedOrPaused).await?;
-    sse::stream_run_events(&app, caller, row.thread.thread.as_str(), watch)
+    sse::stream_run_events(&app, caller, row.thread.thread.as_str(), &row.graph, watch)
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/resume`
@@ -236,19 +237,10 @@ async fn validate_answers(
             check_effect_answer(&asked.id, answer)?;
             continue;
         }
-        if asked.question["type"] != "approve_tool" {
+        if !InterruptQuestion::from_json(&asked.question).is_tool_approval() {
             continue;
         }
-        let approves = match answer {
-            Value::Bool(approves) => Some(*approves),
-            Value::Object(fields)
-                if fields.iter().all(|(name, value)| name == "approve" || is_answer_note(name, value)) =>
-            {
-                fields.get("approve").and_then(Value::as_bool)
-            }
-            _ => None,
-        };
-        let Some(approves) = approves else {
+        let Some(approval) = read_approval(answer) else {
             return Err(ApiError::with_message(
                 ApiErrorCode::BadInput,
                 format!(
@@ -262,22 +254,16 @@ async fn validate_answers(
             ));
         };
         // What the person noted stays in the log.
-        let note = answer.get("note").filter(|note| note.as_str() != Some("")).cloned();
-        *answer = json!({ "approve": approves });
-        if let Some(note) = note {
-            answer["note"] = note;
-        }
+        *answer = approval.to_json();
     }
     Ok(answers)
 }
 
 /// Whether it says what became of a call.
 fn check_effect_answer(id: &str, answer: &Value) -> Result<(), ApiError> {
-    let fields = answer.as_object().filter(|fields| fields.len() == 1);
-    let clear = fields.is_some_and(|fields| {
-        fields.contains_key("result") || fields.get("retry") == Some(&Value::Bool(true))
-    });
-    if clear {
+    if let Ok(EffectOutcomeAnswer::Result(_) | EffectOutcomeAnswer::Retry(true)) =
+        EffectOutcomeAnswer::deserialize(answer)
+    {
         return Ok(());
     }
     Err(ApiError::with_message(
@@ -291,9 +277,15 @@ fn check_effect_answer(id: &str, answer: &Value) -> Result<(), ApiError> {
     ))
 }
 
-/// Whether this field of an answer is what a person wrote beside it, as the page lets them.
-fn is_answer_note(name: &str, value: &Value) -> bool {
-    name == "note" && value.as_str().is_some_and(|note| note.len() <= MAX_NOTE_BYTES)
+/// A clear yes or no, with what the person wrote beside it, as the page lets them; or `true` or `false` alone.
+fn read_approval(answer: &Value) -> Option<ToolApprovalAnswer> {
+    if let Value::Bool(approve) = answer {
+        return Some(ToolApprovalAnswer { approve: *approve, note: None });
+    }
+    let ToolApprovalAnswer { approve, note } = ToolApprovalAnswer::deserialize(answer).ok()?;
+    let note = note.filter(|note| !note.is_empty());
+    let fits = note.as_ref().is_none_or(|note| note.len() <= MAX_NOTE_BYTES);
+    fits.then_some(ToolApprovalAnswer { approve, note })
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/cancel`: ends the run. Durable when answered.

@@ -137,7 +137,7 @@ async fn thread_contains_words(
     title: &str,
     wanted: &str,
 ) -> Result<bool, ApiError> {
-    let said = match doran_agents::history::read_history(&app.runtime, &row.key).await {
+    let said = match doran_agents::history::read_history(&app.runtime, &row.key, &app.agents).await {
         Ok(said) => said,
         // Removed in between.
         Err(EngineError::Store(StoreError::NotFound { .. })) => Vec::new(),
@@ -204,7 +204,7 @@ pub(super) async fn list_messages(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let found = load_thread_row(&app, &caller, &path_value(name)?).await?;
-    let said = doran_agents::history::read_history(&app.runtime, &found.key).await?;
+    let said = doran_agents::history::read_history(&app.runtime, &found.key, &app.agents).await?;
     let said: Vec<api::MessageInfo> = said.into_iter().map(api::MessageInfo::from_history).collect();
     Ok(json_response(json!({ "messages": said })))
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Response;
+use doran_agents::protocol::{ModelCallNote, StepNotes};
 use doran_engine::store::{RunFilter, RunUsage};
 use doran_engine::{EntryBody, ThreadKey};
 use serde::Deserialize;
@@ -14,11 +15,13 @@ use super::{json_response, query_value};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::authentication::ApiCaller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiErrorCode};
 
 /// Runs or steps read in one go, and how often.
 const PAGE_SIZE: usize = 500;
 const MAX_PAGES: usize = 40;
+/// The name under which calls are summed whose notes cannot be read.
+const UNKNOWN_MODEL: &str = "unknown";
 
 /// What may follow the path.
 #[derive(Debug, Default, Deserialize)]
@@ -87,13 +90,12 @@ impl Default for ModelUsage {
 }
 
 impl ModelUsage {
-    /// Adds a call, as the node that made it noted it.
-    fn add_call(&mut self, call: &Value) {
-        let number = |name: &str| call.get(name).and_then(Value::as_u64);
+    /// Adds a call of which this much is known.
+    fn add_call(&mut self, input_tokens: u64, output_tokens: u64, cost_micros: Option<u64>) {
         self.calls += 1;
-        self.input_tokens += number("input_tokens").unwrap_or(0);
-        self.output_tokens += number("output_tokens").unwrap_or(0);
-        self.cost_micros = self.cost_micros.zip(number("cost_micros")).map(|(sum, cost)| sum + cost);
+        self.input_tokens += input_tokens;
+        self.output_tokens += output_tokens;
+        self.cost_micros = self.cost_micros.zip(cost_micros).map(|(sum, cost)| sum + cost);
     }
 }
 
@@ -104,10 +106,12 @@ async fn usage_by_model(app: &ServerApp, thread: &ThreadKey) -> Result<Value, Ap
         let page = app.runtime.entries(thread, after, PAGE_SIZE).await?;
         for entry in &page {
             let (EntryBody::Step(step) | EntryBody::InnerStep(step)) = &entry.body else { continue };
-            let calls = step.tasks.iter().filter_map(|task| task.notes.get("models")?.as_array());
-            for call in calls.flatten() {
-                let name = call.get("name").and_then(Value::as_str).unwrap_or_default();
-                took.entry(name.to_owned()).or_default().add_call(call);
+            for task in &step.tasks {
+                let notes = StepNotes::from_notes(&task.notes).map_err(|error| {
+                    tracing::error!(%error, seq = entry.seq, "the notes of a step cannot be read");
+                    ApiError::from(ApiErrorCode::Internal)
+                })?;
+                notes.models.into_iter().for_each(|note| add_note(&mut took, note));
             }
         }
         match page.last() {
@@ -128,17 +132,48 @@ async fn usage_by_model(app: &ServerApp, thread: &ThreadKey) -> Result<Value, Ap
     Ok(rows.collect())
 }
 
+/// Adds a call as the node that made it noted it. A reply from the cache took nothing; of a note of another version
+/// only that there was a call is known.
+fn add_note(took: &mut BTreeMap<String, ModelUsage>, note: ModelCallNote) {
+    match note {
+        ModelCallNote::Asked(call) => took.entry(call.name).or_default().add_call(
+            call.input_tokens,
+            call.output_tokens,
+            call.cost_micros,
+        ),
+        ModelCallNote::FromCache(_) => {}
+        ModelCallNote::Unknown(_) => {
+            took.entry(UNKNOWN_MODEL.to_owned()).or_default().add_call(0, 0, None);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn a_reply_from_the_cache_neither_counts_nor_hides_what_the_others_cost() {
+        let mut took = BTreeMap::new();
+        let asked = json!({ "name": "m", "kind": "language", "purpose": "answer", "role": "main", "finish": "stop",
+            "input_tokens": 7, "output_tokens": 3, "cached_tokens": 0, "cost_micros": 20, "counted": "reported",
+            "ms": 1 });
+        let cached = json!({ "name": "m", "purpose": "answer", "finish": "stop", "cached": true });
+        for note in [asked, cached, json!({ "of": "a later version" })] {
+            add_note(&mut took, serde_json::from_value(note).expect("a note"));
+        }
+        let sum = ModelUsage { calls: 1, input_tokens: 7, output_tokens: 3, cost_micros: Some(20) };
+        let unknown = ModelUsage { calls: 1, input_tokens: 0, output_tokens: 0, cost_micros: None };
+        assert_eq!(took, [("m".to_owned(), sum), (UNKNOWN_MODEL.to_owned(), unknown)].into());
+    }
+
+    #[test]
     fn a_call_without_a_known_price_makes_the_sum_unknown_and_not_smaller() {
         let mut took = ModelUsage::default();
-        took.add_call(&json!({ "input_tokens": 7, "output_tokens": 3, "cost_micros": 20 }));
+        took.add_call(7, 3, Some(20));
         assert_eq!(took, ModelUsage { calls: 1, input_tokens: 7, output_tokens: 3, cost_micros: Some(20) });
-        took.add_call(&json!({ "input_tokens": 7, "output_tokens": 3, "cost_micros": null }));
-        took.add_call(&json!({ "input_tokens": 7, "output_tokens": 3, "cost_micros": 20 }));
+        took.add_call(7, 3, None);
+        took.add_call(7, 3, Some(20));
         assert_eq!(took, ModelUsage { calls: 3, input_tokens: 21, output_tokens: 9, cost_micros: None });
     }
 }

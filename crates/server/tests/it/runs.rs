@@ -34,6 +34,8 @@ fn numbered_events(frames: &str) -> String {
             if let Some(notes) = notes {
                 task["notes"] = serde_json::json!(notes);
             }
+            let turn = task["turn"].as_object().expect("what it says about the turn").keys();
+            task["turn"] = serde_json::json!(turn.collect::<Vec<_>>());
         }
         lines.push_str(&format!("{head}\ndata: {data}\n\n"));
     }
@@ -64,19 +66,19 @@ async fn a_run_is_a_stream_of_numbered_frames() {
 
         id: 2
         event: step
-        data: {"at":0,"n":2,"next":["rag"],"step":1,"tasks":[{"attempts":1,"input_tokens":127,"ms":0,"node":"router","notes":["events","models"],"output_tokens":22,"update":["next_action","progress","route_reason"]}],"type":"step"}
+        data: {"at":0,"n":2,"next":["rag"],"step":1,"tasks":[{"attempts":1,"input_tokens":127,"ms":0,"node":"router","notes":["events","models"],"output_tokens":22,"turn":["progress"],"update":["next_action","progress","route_reason"]}],"type":"step"}
 
         id: 3
         event: step
-        data: {"at":0,"n":3,"next":["memory"],"step":2,"tasks":[{"attempts":1,"input_tokens":0,"ms":0,"node":"rag","notes":["events"],"output_tokens":0,"update":["context","progress","taint"]}],"type":"step"}
+        data: {"at":0,"n":3,"next":["memory"],"step":2,"tasks":[{"attempts":1,"input_tokens":0,"ms":0,"node":"rag","notes":["events"],"output_tokens":0,"turn":["found","progress"],"update":["context","progress","taint"]}],"type":"step"}
 
         id: 4
         event: step
-        data: {"at":0,"n":4,"next":["agent"],"step":3,"tasks":[{"attempts":1,"input_tokens":0,"ms":0,"node":"memory","output_tokens":0,"update":["progress"]}],"type":"step"}
+        data: {"at":0,"n":4,"next":["agent"],"step":3,"tasks":[{"attempts":1,"input_tokens":0,"ms":0,"node":"memory","output_tokens":0,"turn":["progress"],"update":["progress"]}],"type":"step"}
 
         id: 5
         event: step
-        data: {"at":0,"n":5,"next":[],"step":4,"tasks":[{"attempts":1,"input_tokens":478,"ms":0,"node":"agent","notes":["models"],"output_tokens":25,"update":["messages","next_action","progress","sources"]}],"type":"step"}
+        data: {"at":0,"n":5,"next":[],"step":4,"tasks":[{"attempts":1,"input_tokens":478,"ms":0,"node":"agent","notes":["models"],"output_tokens":25,"turn":["progress","sources"],"update":["messages","next_action","progress","sources"]}],"type":"step"}
 
         id: 6
         event: finished

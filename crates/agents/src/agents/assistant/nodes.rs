@@ -14,10 +14,11 @@ use serde::Deserialize;
 use super::AssistantAgent;
 use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use crate::nodes::{
-    BYTES_PER_TOKEN, MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ThinkingStep, ToolCaller,
-    ask_structured, call_tools, final_reply, fit_messages, fit_request, remaining_tokens, sources_message,
-    transcript, truncate_at_sentence as cut_text, verify_sources,
+    BYTES_PER_TOKEN, MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools,
+    final_reply, fit_messages, fit_request, remaining_tokens, sources_message, transcript,
+    truncate_at_sentence as cut_text, verify_sources,
 };
+use crate::protocol::ThinkingStep;
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
 use crate::state::{conversation_language, older_messages_end};

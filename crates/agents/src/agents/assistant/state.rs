@@ -6,7 +6,7 @@ use doran_engine::State;
 use doran_llm::{Message, Role, ToolCall};
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{AgentTurn, AskOptions, ConversationState};
+use crate::agents::{AgentTurn, AskOptions, ConversationState, TurnUpdate};
 use crate::source::AnswerSource;
 use crate::state::{ByMessageId, TurnProgress, question_messages, taint_of_attachments};
 use crate::summaries::Summaries;
@@ -86,7 +86,17 @@ impl ConversationState for AssistantState {
             response: answer.map(Message::text).unwrap_or_default(),
             sources: self.sources.clone(),
             summary: self.summary.joined_text(),
+            route: self.progress.first_node_route(&[("rag", "rag")], "agent").to_owned(),
             ..AgentTurn::from_progress(&self.progress)
         }
+    }
+
+    fn turn_update(update: AssistantStateUpdate) -> TurnUpdate {
+        TurnUpdate {
+            sources: update.sources.unwrap_or_default(),
+            progress: update.progress,
+            ..TurnUpdate::default()
+        }
+        .with_found(&update.context.flatten().unwrap_or_default())
     }
 }

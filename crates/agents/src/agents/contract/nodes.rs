@@ -6,7 +6,7 @@ use std::sync::Arc;
 use doran_engine::state::ItemChanges;
 use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{Message, TextOrigin, ToolCall, ToolResult};
-use serde_json::json;
+use serde_json::Value;
 
 use super::ContractAgent;
 use super::call_planning::{new_calls_only, propose_calls};
@@ -17,11 +17,13 @@ use super::scope::{ScopeVerdict, is_about_memory, refers_to_previous_turn, scope
 use super::state::{
     ContractState, ContractStateUpdate, SufficiencyAction, SufficiencyDecision, ToolRun, call_signature,
 };
+use super::tools::CONTRACT_TOOL_NAMES;
 use crate::language::UserLanguage;
 use crate::nodes::{
-    NodeWork, ReplyVisibility, ThinkingStep, ToolCaller, ask_structured, call_tools, retrieval_tenant,
-    retrieve_node_error, verify_sources_with,
+    NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools, retrieval_tenant, retrieve_node_error,
+    verify_sources_with,
 };
+use crate::protocol::{AgentActivity, ThinkingStep};
 use crate::source::{AnswerSource, AnswerSourceKind};
 use crate::state::{conversation_language, is_standing_instruction};
 use crate::tools::Taint;
@@ -107,7 +109,7 @@ pub(super) async fn planner(
     let work = NodeWork::new(cx, state.progress.language);
     work.show_thinking(ThinkingStep::Planning, "무엇을 찾아볼지 정하고 있습니다", "deciding what to look up");
     let desk = own.documents(&state);
-    let whose = retrieval_tenant(&work);
+    let whose = retrieval_tenant(&work)?;
     let titles = async { desk.planner_titles(&whose).await.map_err(retrieve_node_error) };
     let (documents, titles): (Vec<String>, Vec<String>) = work.cx.effect("titles", titles).await?;
     let first = state.iteration_count == 0 && state.tool_history.is_empty();
@@ -181,7 +183,7 @@ async fn execute_calls(
         changed.extend(called.sessions);
         ran.extend(called.tools_run);
         for ((call, result), data) in calls.iter().zip(called.results).zip(called.data) {
-            let findings: ContractFindings = serde_json::from_value(data).unwrap_or_default();
+            let findings = findings_of(call, &result, data)?;
             for source in findings.found {
                 explored.extend(source.article.as_ref().map(|article| article_label(article, source.kind)));
                 collect_source(&mut collected, source);
@@ -205,6 +207,16 @@ async fn execute_calls(
         .next_tools(Vec::new())
         .taint(taint)
         .progress(state.progress.after_node(node, 0).after_tool_round(ran.iter().map(String::as_str))))
+}
+
+/// What one of the agent's own tools found. Any other tool, and a call that failed, found no places.
+fn findings_of(call: &ToolCall, result: &ToolResult, data: Value) -> Result<ContractFindings, NodeError> {
+    if result.failed || !CONTRACT_TOOL_NAMES.contains(&call.name.as_str()) {
+        return Ok(ContractFindings::default());
+    }
+    serde_json::from_value(data).map_err(|error| {
+        NodeError::permanent(format!("what the tool `{}` found cannot be read: {error}", call.name))
+    })
 }
 
 /// An answer, and what of the messages before it stays.
@@ -343,7 +355,7 @@ pub(super) async fn respond(
     reply.tool_calls.clear();
     let sources = cited_sources(&reply.text, &state.collected_info);
     let sources = verify_sources_with(&work, &*own.index, sources, with_clause).await?;
-    work.show_event(json!({ "type": "sources", "sources": sources }));
+    work.show_activity(AgentActivity::Sources { sources: sources.clone() });
     let text = reply.text.clone();
     let message = reply.into_message(work.cx.new_id());
     Ok(ContractState::update()

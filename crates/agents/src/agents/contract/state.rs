@@ -7,7 +7,7 @@ use doran_llm::{Message, Role, TextOrigin, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agents::{AgentTurn, AskOptions, ConversationState};
+use crate::agents::{AgentTurn, AskOptions, ConversationState, TurnUpdate};
 use crate::source::{AnswerSource, without_citation_marks};
 use crate::state::{
     ByMessageId, TurnProgress, is_standing_instruction, question_messages, taint_of_attachments,
@@ -132,6 +132,14 @@ impl ContractState {
         self.messages.iter().rev().find(|message| is_standing_instruction(message))
     }
 
+    fn route(&self) -> &'static str {
+        if !self.progress.path.iter().any(|node| node == "planner") {
+            return "out_of_scope";
+        }
+        let executors = [("executor", "execute_sequential"), ("parallel_executor", "execute_parallel")];
+        self.progress.first_node_route(&executors, "no_tools")
+    }
+
     /// Whether a call with the same tool and arguments was run.
     pub(crate) fn has_run(&self, call: &ToolCall) -> bool {
         self.tool_history.iter().any(|run| call_signature(&run.call) == call_signature(call))
@@ -184,8 +192,18 @@ impl ConversationState for ContractState {
         AgentTurn {
             response: self.final_response.clone().unwrap_or_default(),
             sources: self.sources.clone(),
+            route: self.route().to_owned(),
             ..AgentTurn::from_progress(&self.progress)
         }
+    }
+
+    fn turn_update(update: ContractStateUpdate) -> TurnUpdate {
+        TurnUpdate {
+            sources: update.sources.unwrap_or_default(),
+            progress: update.progress,
+            ..TurnUpdate::default()
+        }
+        .with_found(&update.collected_info.unwrap_or_default())
     }
 }
 

@@ -16,10 +16,11 @@ use super::compression::{
 };
 use super::state::{CompressionResult, DocqaState, DocqaStateUpdate, QueryType};
 use crate::nodes::{
-    MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ThinkingStep, ToolCaller, ask_structured, call_tools,
-    final_reply, fit_messages, fit_request, remaining_tokens, sources_message, transcript,
-    truncate_at_sentence, verify_sources,
+    MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools, final_reply,
+    fit_messages, fit_request, remaining_tokens, sources_message, transcript, truncate_at_sentence,
+    verify_sources,
 };
+use crate::protocol::ThinkingStep;
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
 use crate::state::{conversation_language, newest_question};

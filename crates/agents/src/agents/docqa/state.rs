@@ -6,7 +6,7 @@ use doran_engine::State;
 use doran_llm::{Message, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{AgentTurn, AskOptions, ConversationState};
+use crate::agents::{AgentTurn, AskOptions, ConversationState, TurnUpdate};
 use crate::source::AnswerSource;
 use crate::state::{ByMessageId, TurnProgress, question_messages, taint_of_attachments};
 use crate::summaries::Summaries;
@@ -109,7 +109,19 @@ impl ConversationState for DocqaState {
             response: self.full_answer.clone().or(answer.map(Message::text)).unwrap_or_default(),
             sources: self.sources.clone(),
             summary: self.summary.joined_text(),
+            route: self.query_type.map_or("", QueryType::as_str).to_owned(),
             ..AgentTurn::from_progress(&self.progress)
         }
+    }
+
+    fn turn_update(update: DocqaStateUpdate) -> TurnUpdate {
+        TurnUpdate {
+            sources: update.sources.unwrap_or_default(),
+            progress: update.progress,
+            // A compression puts messages again, shortened.
+            rewrites_messages: update.compressed.flatten().is_some(),
+            ..TurnUpdate::default()
+        }
+        .with_found(&update.documents.unwrap_or_default())
     }
 }

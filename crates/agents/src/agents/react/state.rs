@@ -6,7 +6,7 @@ use doran_engine::State;
 use doran_llm::{Message, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{AgentTurn, AskOptions, ConversationState};
+use crate::agents::{AgentTurn, AskOptions, ConversationState, TurnUpdate};
 use crate::state::{ByMessageId, TurnProgress, earlier_messages, taint_of_attachments};
 use crate::tools::Taint;
 
@@ -123,7 +123,19 @@ impl ConversationState for ReactState {
             error: self.error_code.is_some(),
             error_code: self.error_code.map(|code| code.as_str().to_owned()),
             execution_time: self.execution_time,
+            route: self
+                .progress
+                .first_node_route(&[("tool", "tool"), ("error", "error")], "response")
+                .to_owned(),
             ..AgentTurn::from_progress(&self.progress)
+        }
+    }
+
+    fn turn_update(update: ReactStateUpdate) -> TurnUpdate {
+        TurnUpdate {
+            progress: update.progress,
+            error_code: update.error_code.flatten().map(|code| code.as_str().to_owned()),
+            ..TurnUpdate::default()
         }
     }
 }

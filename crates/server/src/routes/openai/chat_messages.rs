@@ -82,7 +82,7 @@ pub(super) fn is_korean(text: &str) -> bool {
 /// What a person is told when the run waits for one: what it asks, and where to answer.
 pub(super) fn waiting_text(questions: &[QuestionInfo], thread: &str, language: UserLanguage) -> String {
     let place = format!("/t/{}", percent_encode(thread));
-    let approval = questions.iter().all(|asked| asked.question["type"] == "approve_tool");
+    let approval = questions.iter().all(|asked| asked.interrupt().is_tool_approval());
     let mut text = match (language, approval) {
         (UserLanguage::Ko, true) => {
             format!("이 실행은 승인을 기다립니다. 이 서버의 {place} 화면에서 답해 주세요.")
@@ -98,15 +98,9 @@ pub(super) fn waiting_text(questions: &[QuestionInfo], thread: &str, language: U
         }
     };
     for asked in questions {
-        let words = match language {
-            UserLanguage::Ko => asked.question["ko"].as_str(),
-            UserLanguage::En => asked.question["en"].as_str(),
-        };
-        let words = words.map_or_else(|| asked.question.to_string(), str::to_owned);
-        text.push_str(&format!("\n\n- {words}"));
-        if let (Some(name), Some(arguments)) =
-            (asked.question["name"].as_str(), asked.question.get("arguments"))
-        {
+        let question = asked.interrupt();
+        text.push_str(&format!("\n\n- {}", question.text(language)));
+        if let Some((name, arguments)) = question.tool() {
             text.push_str(&format!(" `{name} {arguments}`"));
         }
     }
@@ -131,7 +125,10 @@ mod tests {
 
     #[test]
     fn a_tool_waits_for_an_approval_and_a_question_for_an_answer() {
-        let tool = json!({ "type": "approve_tool", "name": "calculator", "arguments": {}, "ko": "쓸까요?", "en": "use it?" });
+        let tool = json!({
+            "type": "approve_tool", "call": "a", "name": "calculator", "arguments": {}, "why": "policy",
+            "approval": "", "ko": "쓸까요?", "en": "use it?",
+        });
         check(tool, "승인을 기다립니다", "waits for an approval");
         check(json!({ "ko": "며칠?", "en": "which days?" }), "답을 기다립니다", "waits for an answer");
         check(json!("며칠?"), "며칠?", "waits for an answer");

@@ -41,8 +41,7 @@ use crate::error_detail::ErrorDetail;
 use crate::idempotency;
 use crate::request_body;
 use crate::sse::{self, SseFrame};
-use crate::transcript::{TranscriptEnd, TranscriptEvent};
-use crate::transcript_stream::{self, TranscriptStream};
+use crate::transcript_stream::{self, TranscriptEnd, TranscriptEvent, TranscriptStream};
 
 /// `POST /v1/chat/completions`. What is not listed is accepted and not used, as clients send much that an agent
 /// decides for itself.
@@ -206,7 +205,7 @@ async fn completion_response(
     // A run that stands in line has done nothing yet.
     let news = match came.blocked_by {
         Some(_) => Vec::new(),
-        None => transcript_stream::load_activity(app, &run.key(), thread).await?,
+        None => transcript_stream::load_activities(app, &head.model, &run.key(), thread).await?,
     };
     let reasoning: String = news.iter().filter_map(reasoning::reasoning_line).collect();
     let mut message = json!({ "role": "assistant", "content": words, "refusal": null });
@@ -401,10 +400,11 @@ async fn final_frames(
     }
     let delta = if annotations.is_empty() { json!({}) } else { json!({ "annotations": annotations }) };
     last.push(head.delta_chunk(&delta, Some("stop")));
-    if with.usage
-        && let Ok(row) = app.runtime.run_row(run).await
-    {
-        last.push(head.usage_chunk(&row.usage));
+    if with.usage {
+        match app.runtime.run_row(run).await {
+            Ok(row) => last.push(head.usage_chunk(&row.usage)),
+            Err(error) => tracing::error!(%error, "what a run spent cannot be read, and is left out"),
+        }
     }
     last.push(SseFrame::openai_done());
     last

@@ -1,22 +1,25 @@
 //! What an agent does on the way to its answer, as reasoning.
 
+use doran_agents::protocol::{AgentActivity, ThinkingStep};
 use serde_json::{Value, json};
 
 /// The most characters of a tool's arguments that are told.
 const MAX_ARGUMENT_CHARS: usize = 300;
 
-/// A line of reasoning, if the news are any: a thought, or a tool that is used. What a tool gave back is long and stands
+/// A line of reasoning, if the activity is any: a thought, or a tool that is used. What a tool gave back is long and stands
 /// in the answer as far as it matters.
-pub(super) fn reasoning_line(news: &Value) -> Option<String> {
-    let said = match news["type"].as_str()? {
+pub(super) fn reasoning_line(activity: &AgentActivity) -> Option<String> {
+    let said = match activity {
         // The call itself follows, and says more.
-        "thinking" if news["step"] == "tool_selected" => return None,
-        "thinking" => news["content"].as_str()?.trim().to_owned(),
-        "tool_call" => {
-            let arguments: String = news["arguments"].to_string().chars().take(MAX_ARGUMENT_CHARS).collect();
-            format!("{} {arguments}", news["name"].as_str()?)
+        AgentActivity::Thinking { step: ThinkingStep::ToolSelected, .. } => return None,
+        AgentActivity::Thinking { content, .. } => content.trim().to_owned(),
+        AgentActivity::ToolCall { name, arguments, .. } => {
+            let arguments: String = arguments.to_string().chars().take(MAX_ARGUMENT_CHARS).collect();
+            format!("{name} {arguments}")
         }
-        _ => return None,
+        AgentActivity::ToolResult { .. } | AgentActivity::Sources { .. } | AgentActivity::Unknown(_) => {
+            return None;
+        }
     };
     (!said.is_empty()).then(|| format!("{said}\n"))
 }
@@ -32,17 +35,17 @@ mod tests {
 
     #[test]
     fn thoughts_and_tools_are_reasoning_and_nothing_else_is() {
-        let told = |news: Value| reasoning_line(&news);
+        let told = |shown: Value| reasoning_line(&AgentActivity::from_json(&shown));
         let thought = json!({ "type": "thinking", "step": "planning", "content": " 계획합니다 " });
         assert_eq!(told(thought).as_deref(), Some("계획합니다\n"));
-        let call = json!({ "type": "tool_call", "name": "calculator", "arguments": { "expression": "1+1" } });
+        let call = json!({ "type": "tool_call", "call": "a", "name": "calculator", "arguments": { "expression": "1+1" } });
         assert_eq!(told(call).as_deref(), Some("calculator {\"expression\":\"1+1\"}\n"));
-        let long = json!({ "type": "tool_call", "name": "f", "arguments": "가".repeat(9000) });
+        let long = json!({ "type": "tool_call", "call": "a", "name": "f", "arguments": "가".repeat(9000) });
         assert!(told(long).is_some_and(|line| line.chars().count() <= MAX_ARGUMENT_CHARS + 3));
         for other in [
-            json!({ "type": "tool_result", "text": "2" }),
+            json!({ "type": "tool_result", "call": "a", "name": "f", "text": "2", "failed": false, "ms": 1 }),
             json!({ "type": "sources", "sources": [] }),
-            json!({ "type": "thinking", "content": " " }),
+            json!({ "type": "thinking", "step": "planning", "content": " " }),
             json!({ "type": "thinking", "step": "tool_selected", "content": "calculator({})" }),
             json!({ "type": "thinking" }),
             json!("thinking"),

@@ -1,0 +1,183 @@
+//! What a run asks a person, and how it is answered.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::language::UserLanguage;
+use crate::tools::ToolCallReason;
+
+/// A question of a run that waits for a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum InterruptQuestion {
+    /// May this tool be called? Answered by a [`ToolApprovalAnswer`].
+    ApproveTool {
+        /// The id of the call.
+        call: String,
+        /// The tool.
+        name: String,
+        /// What the tool would be given.
+        arguments: Value,
+        /// Why it is asked.
+        why: ToolCallReason,
+        /// The exact call that the answer is bound to.
+        approval: String,
+        /// The question in Korean.
+        ko: String,
+        /// The question in English.
+        en: String,
+    },
+    /// Did this call happen? It was cut off and must not be repeated. Answered by an [`EffectOutcomeAnswer`].
+    ToolUnknown {
+        /// The tool.
+        name: String,
+        /// What the tool was given.
+        arguments: Value,
+        /// The question in Korean.
+        ko: String,
+        /// The question in English.
+        en: String,
+        /// The name of the recorded effect. The engine adds it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<String>,
+        /// The idempotency key of the call. The engine adds it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    },
+    /// What the node of a described agent asks. Answered by any JSON.
+    Question {
+        /// The question in Korean.
+        ko: String,
+        /// The question in English.
+        en: String,
+    },
+    /// A pause of the engine, or a question of another version. Answered by any JSON.
+    #[serde(untagged)]
+    #[schemars(skip)]
+    Unknown(Value),
+}
+
+impl InterruptQuestion {
+    /// Reads what was stored or sent.
+    pub fn from_json(asked: &Value) -> Self {
+        Self::deserialize(asked).unwrap_or_else(|_| Self::Unknown(asked.clone()))
+    }
+
+    /// As it is stored and sent.
+    pub fn to_json(&self) -> Value {
+        super::to_json(self)
+    }
+
+    /// Whether it asks if a tool may be called.
+    pub fn is_tool_approval(&self) -> bool {
+        matches!(self, Self::ApproveTool { .. })
+    }
+
+    /// The question in words; its JSON where it has none.
+    pub fn text(&self, language: UserLanguage) -> String {
+        match self {
+            Self::ApproveTool { ko, en, .. }
+            | Self::ToolUnknown { ko, en, .. }
+            | Self::Question { ko, en } => language.pick(ko, en).clone(),
+            Self::Unknown(asked) => {
+                let words = asked.get(language.pick("ko", "en")).and_then(Value::as_str);
+                words.map_or_else(|| asked.to_string(), str::to_owned)
+            }
+        }
+    }
+
+    /// The tool it is about, with the arguments of the call.
+    pub fn tool(&self) -> Option<(&str, &Value)> {
+        match self {
+            Self::ApproveTool { name, arguments, .. } | Self::ToolUnknown { name, arguments, .. } => {
+                Some((name, arguments))
+            }
+            Self::Question { .. } | Self::Unknown(_) => None,
+        }
+    }
+}
+
+/// The answer to [`InterruptQuestion::ApproveTool`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolApprovalAnswer {
+    /// Whether the call may be made.
+    pub approve: bool,
+    /// What the person wrote beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl ToolApprovalAnswer {
+    /// As it is stored and sent.
+    pub fn to_json(&self) -> Value {
+        super::to_json(self)
+    }
+}
+
+/// The answer to [`InterruptQuestion::ToolUnknown`], and to any effect whose outcome is not known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectOutcomeAnswer {
+    /// It happened, and gave this.
+    Result(Value),
+    /// With `true`: it did not happen, and may be made now.
+    Retry(bool),
+}
+
+impl EffectOutcomeAnswer {
+    /// As it is stored and sent.
+    pub fn to_json(&self) -> Value {
+        super::to_json(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_json_of_a_question_is_the_one_in_stored_logs() {
+        let stored = [
+            json!({ "type": "approve_tool", "call": "a", "name": "f", "arguments": {}, "why": "policy",
+                "approval": "0f", "ko": "쓸까요?", "en": "use it?" }),
+            json!({ "type": "tool_unknown", "name": "f", "arguments": {}, "ko": "했나요?", "en": "done?" }),
+            json!({ "type": "tool_unknown", "name": "f", "arguments": {}, "ko": "했나요?", "en": "done?",
+                "call": "tool-0", "key": "k" }),
+            json!({ "type": "question", "ko": "며칠?", "en": "which days?" }),
+        ];
+        for asked in stored {
+            let read = InterruptQuestion::from_json(&asked);
+            assert!(!matches!(read, InterruptQuestion::Unknown(_)), "{asked}");
+            assert_eq!(read.to_json().to_string(), asked.to_string());
+        }
+        assert_eq!(
+            ToolApprovalAnswer { approve: true, note: None }.to_json().to_string(),
+            r#"{"approve":true}"#
+        );
+        assert_eq!(EffectOutcomeAnswer::Retry(true).to_json().to_string(), r#"{"retry":true}"#);
+        assert_eq!(EffectOutcomeAnswer::Result(Value::Null).to_json().to_string(), r#"{"result":null}"#);
+    }
+
+    #[test]
+    fn a_question_of_another_version_is_shown_in_its_words_or_as_it_came() {
+        let check = |asked: Value, ko: &str| {
+            let read = InterruptQuestion::from_json(&asked);
+            assert_eq!(read, InterruptQuestion::Unknown(asked.clone()));
+            assert_eq!(read.text(UserLanguage::Ko), ko);
+            assert_eq!(read.to_json(), asked);
+        };
+        check(json!({ "type": "choose", "ko": "무엇?", "en": "what?" }), "무엇?");
+        check(json!({ "pause": "before", "due": ["a"] }), r#"{"due":["a"],"pause":"before"}"#);
+        check(json!("며칠?"), r#""며칠?""#);
+    }
+
+    #[test]
+    fn what_the_server_adds_to_a_question_does_not_hide_its_kind() {
+        let asked = json!({ "type": "question", "ko": "며칠?", "en": "which days?", "answer": "3" });
+        assert!(matches!(InterruptQuestion::from_json(&asked), InterruptQuestion::Question { .. }));
+    }
+}
