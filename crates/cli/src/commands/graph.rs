@@ -1,4 +1,4 @@
-//! `doran graph`: draws an agent. No store is opened.
+//! `doran graph`: draws an agent. Does not open the store.
 
 use std::sync::Arc;
 
