@@ -182,7 +182,7 @@ impl SseFrame {
 async fn send_run_events(app: ServerApp, thread: String, mut watch: RunWatch, frames: Sender<Bytes>) {
     let mut beat = heartbeat_timer(app.limits.heartbeat_interval);
     loop {
-        let next = watch.next();
+        let next = watch.try_next();
         tokio::pin!(next);
         let event = loop {
             tokio::select! {

@@ -20,7 +20,7 @@ pub(crate) async fn load_activity(
 ) -> Result<Vec<Value>, ApiError> {
     let mut watch = app.runtime.watch(run, 0, WatchUntil::RunEndedOrPaused).await?;
     let (mut fold, mut news) = (TranscriptReducer::default(), Vec::new());
-    while let Some(event) = watch.next().await? {
+    while let Some(event) = watch.try_next().await? {
         let event = RunEvent::from_engine(thread, &event).map_err(EngineError::from)?;
         news.extend(fold.apply_event(event).into_iter().filter_map(|told| match told {
             TranscriptEvent::Activity(one) => Some(one),
@@ -96,7 +96,7 @@ impl TranscriptStream {
         let event = tokio::select! {
             biased;
             () = self.app.draining.cancelled() => return self.push_end(TranscriptEnd::Disconnected),
-            event = self.watch.next() => event,
+            event = self.watch.try_next() => event,
             waits = agent_request::wait_until_blocked(&self.app, &self.run, &self.thread), if !self.has_started => {
                 self.is_over = true;
                 self.queue.push_back(TranscriptEvent::Questions(waits.questions));
@@ -168,7 +168,7 @@ impl TranscriptStream {
 
     /// Tells what the turn holds and nobody was told, and how it ended.
     async fn finish_answer(&mut self) -> TranscriptEnd {
-        let turn = match self.app.runtime.store().run(&self.run).await {
+        let turn = match self.app.runtime.run_row(&self.run).await {
             Ok(row) => agent_request::load_turn(&self.app, &self.agent, &row).await.ok(),
             Err(_) => None,
         };

@@ -1,6 +1,6 @@
 //! Links to files of this repository lead somewhere. Links to the rest of the world are not followed.
 
-use super::{RepositoryFile, TidyFinding};
+use super::{RepositoryFile, TidyFinding, prose};
 
 /// Checks the local links of every page; `exists` answers for a path from the root.
 pub fn check(pages: &[RepositoryFile], exists: impl Fn(&str) -> bool) -> Vec<TidyFinding> {
@@ -30,27 +30,17 @@ fn is_external(target: &str) -> bool {
 /// Link targets of a Markdown page with their lines; code is not read.
 fn link_targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    let mut in_code = false;
-    for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            in_code = !in_code;
-            continue;
-        }
-        if in_code {
-            continue;
-        }
-        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("·");
-        let mut rest = prose.as_str();
+    for (number, line) in prose(text) {
+        let mut rest = line.as_str();
         while let Some((_, after)) = rest.split_once("](") {
             let Some((target, after)) = after.split_once(')') else { break };
             let target = target.split_whitespace().next().unwrap_or_default();
-            found.push((index + 1, target.trim_matches(['<', '>']).to_string()));
+            found.push((number, target.trim_matches(['<', '>']).to_string()));
             rest = after;
         }
-        if let Some((_, target)) =
-            prose.trim_start().strip_prefix('[').and_then(|line| line.split_once("]: "))
+        if let Some((_, target)) = line.trim_start().strip_prefix('[').and_then(|line| line.split_once("]: "))
         {
-            found.push((index + 1, target.trim().to_string()));
+            found.push((number, target.trim().to_string()));
         }
     }
     found

@@ -1,13 +1,14 @@
 //! The rules of the repository: which crate may depend on which, how files and types are named, that every module has a
 //! doc comment, that links and paths in the documents exist, that shown code is real, that both languages have the same
-//! pages, and which licences the dependencies have.
+//! pages and the Korean ones use the words of the glossary, and which licences the dependencies have.
 //!
-//! Each rule is a file with plain functions from text to [`Finding`]s; this one finds the files and prints.
+//! Each rule is a file with plain functions from text to [`TidyFinding`]s; this one finds the files and prints.
 
 mod code_excerpts;
 mod crate_dependencies;
 mod documented_paths;
 mod file_sizes;
+mod glossary;
 mod licences;
 mod links;
 mod module_docs;
@@ -57,6 +58,7 @@ pub fn run() -> XtaskResult {
     let manifests = read_all(&root, |path| path.ends_with("Cargo.toml"))?;
     let code = read_all(&root, |path| path.ends_with(".rs"))?;
     let pages = read_all(&root, |path| path.ends_with(".md"))?;
+    let korean = read_all(&root, glossary::is_korean)?;
     let deny = fs::read_to_string(root.join("deny.toml")).map_err(|why| format!("deny.toml: {why}"))?;
     let tree = read_cargo(&[
         "tree",
@@ -78,6 +80,7 @@ pub fn run() -> XtaskResult {
     findings.extend(documented_paths::check(&pages, |path| root.join(path).exists()));
     findings.extend(code_excerpts::check(&pages, |path| fs::read_to_string(root.join(path)).ok()));
     findings.extend(translations::check(&pages));
+    findings.extend(glossary::check(&korean));
     findings.extend(licences::check(&deny, &tree, &lock));
 
     for line in file_sizes::report(&code) {
@@ -107,6 +110,20 @@ fn read_all(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<Repository
     }
     files.sort_by(|left, right| left.path.cmp(&right.path));
     Ok(files)
+}
+
+/// The lines of a Markdown page with their numbers; code blocks are left out, and `·` stands for code between back-ticks.
+fn prose(text: &str) -> Vec<(usize, String)> {
+    let mut lines = Vec::new();
+    let mut in_code = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code {
+            lines.push((index + 1, line.split('`').step_by(2).collect::<Vec<_>>().join("·")));
+        }
+    }
+    lines
 }
 
 /// Directories that hold nothing of ours.

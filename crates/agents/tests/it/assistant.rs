@@ -397,7 +397,7 @@ async fn the_window_of_summaries_slides_and_nothing_said_is_lost() {
     }
     assert_eq!(windows, ["", "요약1", "요약1 | 요약2", "요약1 | 요약2 | 요약3", "요약2 | 요약3 | 요약4"]);
     assert_eq!(model.remaining_replies(), 0);
-    let said = history::read_history(&*store, &test_thread()).await.expect("a history");
+    let said = history::read_history(&stage.runtime, &test_thread()).await.expect("a history");
     assert_eq!(said.len(), turn * 2, "the history keeps every message");
     assert_eq!(said[0].message.text(), "질문 1");
     assert_eq!(said[1].message.text(), "대답 1");

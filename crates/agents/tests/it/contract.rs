@@ -6,7 +6,7 @@ use doran_agents::tools::{ToolPolicy, ToolSideEffect, Toolbox};
 use doran_agents::{AgentParts, AnswerSourceKind, AskOptions, Settings};
 use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::RamStore;
-use doran_engine::{Event, WatchUntil};
+use doran_engine::{EntryBody, Event, WatchUntil};
 use doran_llm::{
     ChatModel, ChatRequest, MessagePart, OfflineModel, RequestPurpose, Role, ScriptedModel, ScriptedReply,
     TextOrigin, ToolChoice,
@@ -763,7 +763,7 @@ async fn events_come_in_order_and_words_before_the_sources() {
     let mut watch = stage.runtime.watch(&run.key(), 0, WatchUntil::RunEndedOrPaused).await.expect("watch");
     let mut seen: Vec<String> = Vec::new();
     let mut words = String::new();
-    while let Some(event) = watch.next().await.expect("event") {
+    while let Some(event) = watch.try_next().await.expect("event") {
         // Late watchers see the same in the notes of the steps.
         let entry = match event {
             Event::Entry(_, entry) => entry,
@@ -779,7 +779,7 @@ async fn events_come_in_order_and_words_before_the_sources() {
                 continue;
             }
         };
-        let Ok(doran_engine::log::EntryBody::Step(step)) = entry.parse_body() else { continue };
+        let EntryBody::Step(step) = &entry.body else { continue };
         for task in &step.tasks {
             for event in task.notes.get("events").and_then(Value::as_array).into_iter().flatten() {
                 let step = event["step"].as_str().map(|step| format!(" {step}")).unwrap_or_default();

@@ -196,7 +196,7 @@ async fn tc_cb_010_above_seventy_percent_the_conversation_is_condensed_to_ten() 
     // The person sees the whole answer, and the history keeps every word.
     let answer = format!("4 {}", "대답 ".repeat(60));
     assert_eq!(stage.turn().await.response, answer);
-    let said = history::read_history(&*store, &test_thread()).await.expect("a history");
+    let said = history::read_history(&stage.runtime, &test_thread()).await.expect("a history");
     assert_eq!((said.len(), said[7].message.text()), (8, answer));
 }
 

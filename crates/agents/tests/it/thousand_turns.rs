@@ -113,7 +113,7 @@ async fn check_thousand_turns(agent: &str, settings: &str, most_tokens: u64) {
     };
     let (first, last) = (median(&times[..100]), median(&times[TURNS - 100..]));
     println!("{agent}: {first:?} a turn at first, {last:?} at last");
-    let said = history::read_history(&*store, &test_thread()).await.expect("a history");
+    let said = history::read_history(&stage.runtime, &test_thread()).await.expect("a history");
     assert_eq!(said.len(), TURNS * 2, "{agent}: the history keeps every message");
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
 
+use doran_engine::QuestionKind;
 use doran_engine::ThreadId;
-use doran_engine::log::QuestionKind;
 use doran_llm::ModelKind;
 use doran_server::api::{QuestionInfo, RunEvent, StartRun};
 use serde_json::{Value, json};

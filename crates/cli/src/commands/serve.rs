@@ -165,7 +165,7 @@ const GC_INTERVAL: Duration = Duration::from_secs(3600);
 /// Clears what the settings no longer want kept, as long as the server runs.
 async fn run_gc_periodically(runtime: Runtime, retention: Retention, stop: CancellationToken) {
     loop {
-        if let Err(error) = runtime.store().gc(&retention).await {
+        if let Err(error) = runtime.collect_garbage(&retention).await {
             tracing::warn!(%error, "could not clear old things");
         }
         tokio::select! {

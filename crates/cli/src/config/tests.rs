@@ -91,6 +91,19 @@ fn the_first_settings_file_in_the_search_order_is_used() {
 }
 
 #[test]
+fn the_settings_file_in_the_data_directory_is_read_if_there_is_no_other() {
+    let scratch = TestDirectory::new();
+    let here = scratch.path().join("here");
+    fs::create_dir_all(&here).expect("folder");
+    fs::create_dir_all(scratch.path().join("data")).expect("folder");
+    fs::write(scratch.path().join("data/doran.toml"), "log = \"error\"\n").expect("write");
+    let variables = [("DORAN_DATA_DIR", "../data")];
+    assert!(shown_setting(&load_config(&[], &variables, &here), "log").starts_with("error (file "));
+    fs::write(here.join("doran.toml"), "").expect("write");
+    assert_eq!(shown_setting(&load_config(&[], &variables, &here), "log"), "warn (default)");
+}
+
+#[test]
 fn a_named_settings_file_must_exist() {
     assert_eq!(
         load_error(&[], &[("DORAN_CONFIG", "gone.toml")]),
@@ -164,24 +177,95 @@ fn settings_are_few_named_alike_and_documented_twice() {
     }
 }
 
+/// How the page begins, in English and in Korean.
+const ENGLISH_HEAD: &str = r#"# Settings
+
+```toml
+# doran.toml
+model = "ollama:qwen3:8b"
+listen = "127.0.0.1:8080"
+```
+
+The same as environment variables or as flags:
+
+```sh
+DORAN_MODEL=ollama:qwen3:8b DORAN_LISTEN=127.0.0.1:8080 doran serve
+doran serve --model ollama:qwen3:8b --listen 127.0.0.1:8080
+```
+
+For each setting, Doran uses the first of these that is present:
+
+1. the flag
+2. the environment variable (an empty one counts as not set)
+3. the settings file
+4. the default
+
+`doran config` shows each value and where it comes from.
+
+Doran reads one settings file, the first of these:
+
+1. `--config FILE`
+2. the file named by `DORAN_CONFIG`
+3. `./doran.toml`
+4. `$XDG_CONFIG_HOME/doran/doran.toml`, or `~/.config/doran/doran.toml` if that variable is not set
+5. `doran.toml` in the data directory
+
+`doran models use ID` writes the model into the settings file in use. If there is none, it creates `doran.toml` in the data
+directory. That file is not read once one of the other four exists.
+
+A file named by `--config` or `DORAN_CONFIG` must exist. An unknown key is an error. A relative path in the file starts at the
+directory of the file. Tools, MCP servers, models and agents have [tables](tables.md) in the same file.
+"#;
+const KOREAN_HEAD: &str = r#"# 설정
+
+```toml
+# doran.toml
+model = "ollama:qwen3:8b"
+listen = "127.0.0.1:8080"
+```
+
+같은 내용을 환경 변수나 플래그로 쓰면 다음과 같습니다.
+
+```sh
+DORAN_MODEL=ollama:qwen3:8b DORAN_LISTEN=127.0.0.1:8080 doran serve
+doran serve --model ollama:qwen3:8b --listen 127.0.0.1:8080
+```
+
+설정마다 다음 순서로 가장 먼저 있는 값을 사용합니다.
+
+1. 플래그
+2. 환경 변수(빈 값은 없는 것으로 봅니다)
+3. 설정 파일
+4. 기본값
+
+`doran config`는 모든 값과 그 출처를 보여 줍니다.
+
+설정 파일은 다음 가운데 먼저 있는 하나만 읽습니다.
+
+1. `--config 파일`
+2. `DORAN_CONFIG`가 가리키는 파일
+3. `./doran.toml`
+4. `$XDG_CONFIG_HOME/doran/doran.toml`. 이 변수가 없으면 `~/.config/doran/doran.toml`
+5. 데이터 디렉터리의 `doran.toml`
+
+`doran models use ID`는 사용 중인 설정 파일에 모델을 기록합니다. 설정 파일이 없으면 데이터 디렉터리에 `doran.toml`을 만듭니다.
+앞의 네 가지 가운데 하나라도 있으면 이 파일은 읽지 않습니다.
+
+`--config`나 `DORAN_CONFIG`로 지정한 파일은 반드시 있어야 합니다. 알 수 없는 키는 오류입니다. 설정 파일 안의 상대 경로는 그 파일이 있는
+디렉터리를 기준으로 합니다. 도구, MCP 서버, 모델, 에이전트는 같은 파일의 [테이블](tables.md)에 적습니다.
+"#;
+
 #[test]
 fn the_book_lists_every_setting() {
     expect_file!["../../../../docs/src/en/settings.md"].assert_eq(&settings_page(
         OutputLanguage::English,
-        "# Settings\n\nEvery setting can stand in `doran.toml`, in the environment, and some as a flag. A flag beats the \
-         environment, the environment beats the file, the file beats the default. `doran config` shows each value and \
-         where it came from.\n\nThe settings file is the first of: `--config FILE`, `DORAN_CONFIG`, `./doran.toml`, \
-         `$XDG_CONFIG_HOME/doran/doran.toml` (else `~/.config/doran/doran.toml`). An unknown key is an error. A relative \
-         path in the file starts at the directory of the file.\n",
-        ["in `doran.toml`", "environment", "flag", "default", "takes"],
+        ENGLISH_HEAD,
+        ["in `doran.toml`", "environment", "flag", "default", "value"],
     ));
     expect_file!["../../../../docs/src/ko/settings.md"].assert_eq(&settings_page(
         OutputLanguage::Korean,
-        "# 설정\n\n모든 설정은 `doran.toml`과 환경 변수에 적을 수 있고, 일부는 플래그로도 줄 수 있다. 플래그가 환경 변수보다, \
-         환경 변수가 파일보다, 파일이 기본값보다 앞선다. `doran config`는 값마다 어디에서 왔는지 보여 준다.\n\n설정 파일은 다음 \
-         가운데 처음 있는 것이다: `--config 파일`, `DORAN_CONFIG`, `./doran.toml`, `$XDG_CONFIG_HOME/doran/doran.toml`(없으면 \
-         `~/.config/doran/doran.toml`). 모르는 키는 오류이다. 파일 안의 상대 경로는 그 파일이 있는 디렉터리에서 시작한다.\n",
-        ["`doran.toml`에서", "환경 변수", "플래그", "기본값", "값"],
+        KOREAN_HEAD,
+        ["`doran.toml`", "환경 변수", "플래그", "기본값", "값"],
     ));
 }
 

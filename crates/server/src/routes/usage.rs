@@ -6,7 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use doran_engine::store::{RunFilter, RunUsage};
-use doran_engine::{EngineError, ThreadKey, log};
+use doran_engine::{EntryBody, ThreadKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use super::{json_response, query_value};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::authentication::ApiCaller;
-use crate::error::{ApiError, ApiErrorCode};
+use crate::error::ApiError;
 
 /// Runs or steps read in one go, and how often.
 const PAGE_SIZE: usize = 500;
@@ -33,10 +33,9 @@ pub(super) async fn get_usage(
     caller: ApiCaller,
     of: Result<Query<UsageQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let store = app.runtime.store();
     let thread = query_value(of)?.thread.map(|name| agent_request::thread_key(&caller, &name)).transpose()?;
     if let Some(thread) = &thread {
-        store.thread(thread).await.map_err(EngineError::from)?;
+        app.runtime.thread_row(thread).await?;
     }
     let (mut total, mut runs, mut before, mut all) = (RunUsage::default(), 0, None, false);
     for _ in 0..MAX_PAGES {
@@ -46,7 +45,7 @@ pub(super) async fn get_usage(
             limit: PAGE_SIZE,
             ..RunFilter::default()
         };
-        let page = store.runs(&caller.tenant, &filter).await.map_err(EngineError::from)?;
+        let page = app.runtime.list_runs(&caller.tenant, &filter).await?;
         for run in &page {
             total += run.usage;
             runs += 1;
@@ -102,13 +101,9 @@ impl ModelUsage {
 async fn usage_by_model(app: &ServerApp, thread: &ThreadKey) -> Result<Value, ApiError> {
     let (mut took, mut after) = (BTreeMap::<String, ModelUsage>::new(), 0);
     for _ in 0..MAX_PAGES {
-        let page = app.runtime.store().entries(thread, after, PAGE_SIZE).await.map_err(EngineError::from)?;
+        let page = app.runtime.entries(thread, after, PAGE_SIZE).await?;
         for entry in &page {
-            let body = entry.parse_body().map_err(|error| {
-                tracing::error!(%error, seq = entry.seq, "an entry cannot be read");
-                ApiError::from(ApiErrorCode::Internal)
-            })?;
-            let (log::EntryBody::Step(step) | log::EntryBody::Inner(step)) = body else { continue };
+            let (EntryBody::Step(step) | EntryBody::InnerStep(step)) = &entry.body else { continue };
             let calls = step.tasks.iter().filter_map(|task| task.notes.get("models")?.as_array());
             for call in calls.flatten() {
                 let name = call.get("name").and_then(Value::as_str).unwrap_or_default();

@@ -402,7 +402,7 @@ async fn final_frames(
     let delta = if annotations.is_empty() { json!({}) } else { json!({ "annotations": annotations }) };
     last.push(head.delta_chunk(&delta, Some("stop")));
     if with.usage
-        && let Ok(row) = app.runtime.store().run(run).await
+        && let Ok(row) = app.runtime.run_row(run).await
     {
         last.push(head.usage_chunk(&row.usage));
     }

@@ -1,11 +1,12 @@
 //! Mermaid flowcharts. Nodes are numbered, and names appear only as quoted labels, so that no name is syntax.
 
-use crate::graph::Drawing;
-use crate::graph::draw::{DrawnBoxKind, index_by_id};
+use doran_engine::graph::GraphTopology;
 
-pub(super) fn render_mermaid(drawing: &Drawing) -> String {
+use crate::{DrawnBoxKind, drawn_boxes, index_by_id};
+
+pub(super) fn render_mermaid(topology: &GraphTopology) -> String {
     let mut chart = MermaidChart { text: String::from("flowchart TD\n"), next: 0, deferred: Vec::new() };
-    chart.graph(drawing, 1);
+    chart.graph(topology, 1);
     if !chart.deferred.is_empty() {
         chart.line(1, "classDef deferred stroke-dasharray:3 3");
         let deferred = chart.deferred.join(",");
@@ -22,8 +23,8 @@ struct MermaidChart {
 }
 
 impl MermaidChart {
-    fn graph(&mut self, drawing: &Drawing, depth: usize) {
-        let shown = drawing.drawn_boxes();
+    fn graph(&mut self, topology: &GraphTopology, depth: usize) {
+        let shown = drawn_boxes(topology);
         let mut names = Vec::new();
         for shown in &shown {
             let name = format!("n{}", self.next);
@@ -47,7 +48,7 @@ impl MermaidChart {
             names.push(name);
         }
         let places = index_by_id(&shown);
-        for edge in &drawing.edges {
+        for edge in &topology.edges {
             let [source, target] = [&edge.source, &edge.target].map(|id| &names[places[id.as_str()]]);
             let arrow = if edge.conditional { "-.->" } else { "-->" };
             self.line(depth, &format!("{source} {arrow} {target}"));

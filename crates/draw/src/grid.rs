@@ -1,7 +1,7 @@
 //! Boxes and the bends of long edges in layers: their order, and their places from left to right.
 
-use crate::graph::draw::layout::{LayoutLink, LinkDirection, PlacedBox};
-use crate::graph::draw::route;
+use crate::layout::{LayoutLink, LinkDirection, PlacedBox};
+use crate::route;
 
 /// Between two boxes side by side.
 const BOX_GAP: i32 = 28;

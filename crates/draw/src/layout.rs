@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::graph::Drawing;
-use crate::graph::draw::grid::LayerGrid;
-use crate::graph::draw::route::{self, EdgeRoute};
-use crate::graph::draw::{DrawnBox, DrawnBoxKind, index_by_id};
+use doran_engine::graph::GraphTopology;
+
+use crate::grid::LayerGrid;
+use crate::route::{self, EdgeRoute};
+use crate::{DrawnBox, DrawnBoxKind, drawn_boxes, index_by_id};
 
 /// Width of one column of text in pixels, for a monospaced font of 13 pixels. Wide characters take two.
 const TEXT_COLUMN_WIDTH: i32 = 8;
@@ -16,7 +17,7 @@ const MAX_LABEL_COLUMNS: usize = 40;
 /// Around the graph in a subgraph's box.
 pub(super) const SUBGRAPH_PADDING: i32 = 16;
 
-/// A drawing with places. Boxes are in the order of [`Drawing::shown`].
+/// A drawing with places. Boxes are in the order of `drawn_boxes`.
 pub(super) struct DrawingLayout<'a> {
     pub width: i32,
     pub height: i32,
@@ -55,9 +56,9 @@ pub(super) enum LinkDirection {
     SelfLoop,
 }
 
-pub(super) fn layout(drawing: &Drawing) -> DrawingLayout<'_> {
-    let shown = drawing.drawn_boxes();
-    let mut links = layout_links(drawing, &shown);
+pub(super) fn layout(topology: &GraphTopology) -> DrawingLayout<'_> {
+    let shown = drawn_boxes(topology);
+    let mut links = layout_links(topology, &shown);
     mark_back_links(&mut links, shown.len());
     let layers = assign_layers(&shown, &links);
     let mut boxes: Vec<PlacedBox<'_>> =
@@ -73,11 +74,11 @@ pub(super) fn layout(drawing: &Drawing) -> DrawingLayout<'_> {
     DrawingLayout { width, height, boxes, routes }
 }
 
-fn layout_links(drawing: &Drawing, shown: &[DrawnBox<'_>]) -> Vec<LayoutLink> {
+fn layout_links(topology: &GraphTopology, shown: &[DrawnBox<'_>]) -> Vec<LayoutLink> {
     let places = index_by_id(shown);
     let mut seen: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let mut links: Vec<LayoutLink> = Vec::new();
-    for edge in &drawing.edges {
+    for edge in &topology.edges {
         let (source, target) = (places[edge.source.as_str()], places[edge.target.as_str()]);
         match seen.get(&(source, target)) {
             Some(at) => links[*at].conditional &= edge.conditional,

@@ -1,4 +1,4 @@
-//! Prints a graph: `cargo run -p doran-engine --example draw -- mermaid`, or `svg`, or `json`.
+//! Prints a graph: `cargo run -p doran-draw --example draw -- mermaid`, or `svg`, or `json`.
 
 use doran_engine::{Graph, NodeError, Nodes, Snap, State, To, node, subgraph};
 use serde::{Deserialize, Serialize};
@@ -51,11 +51,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .start(Step::Plan)
         .build()?;
 
-    let drawing = graph.drawing();
+    let topology = graph.topology();
     match std::env::args().nth(1).as_deref() {
-        Some("svg") => print!("{}", drawing.svg()),
-        Some("json") => println!("{:#}", drawing.json()),
-        Some("mermaid") | None => print!("{}", drawing.mermaid()),
+        Some("svg") => print!("{}", doran_draw::draw_svg(&topology)),
+        Some("json") => println!("{:#}", doran_draw::draw_json(&topology)),
+        Some("mermaid") | None => print!("{}", doran_draw::draw_mermaid(&topology)),
         Some(other) => return Err(format!("`{other}` is none of mermaid, svg, json").into()),
     }
     Ok(())

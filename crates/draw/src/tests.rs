@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::graph::draw::layout::{DrawingLayout, LinkDirection, PlacedBox, layout};
-use crate::graph::draw::route::{DrawingPoint, EdgeRoute, PathSegment};
-use crate::graph::{Drawing, DrawnEdge, DrawnNode};
+use doran_engine::graph::{GraphTopology, TopologyEdge, TopologyNode};
+
+use crate::layout::{DrawingLayout, LinkDirection, PlacedBox, layout};
+use crate::route::{DrawingPoint, EdgeRoute, PathSegment};
+use crate::{draw_json, draw_mermaid, draw_svg};
 
 #[test]
 fn mermaid_shows_branches_dotted_and_deferred_nodes_marked() {
@@ -28,7 +30,7 @@ flowchart TD
   classDef deferred stroke-dasharray:3 3
   class n3 deferred
 ";
-    assert_eq!(drawing.mermaid(), expected);
+    assert_eq!(draw_mermaid(&drawing), expected);
 }
 
 #[test]
@@ -47,13 +49,13 @@ flowchart TD
   n0 --> n1
   n1 --> n5
 ";
-    assert_eq!(small_nested_drawing().mermaid(), expected);
+    assert_eq!(draw_mermaid(&small_nested_drawing()), expected);
 }
 
 #[test]
 fn no_name_is_mermaid_syntax() {
     let line =
-        |name: &str| drawing_with_node(name).mermaid().lines().nth(1).expect("a node").trim().to_owned();
+        |name: &str| draw_mermaid(&drawing_with_node(name)).lines().nth(1).expect("a node").trim().to_owned();
     assert_eq!(line("a\"]; b[\"`x`"), "n0[\"a#34;#93;#59; b#91;#34;#96;x#96;\"]");
     assert_eq!(line("%%{init}%% #1;"), "n0[\"#37;#37;#123;init#125;#37;#37; #35;1#59;\"]");
     assert_eq!(line("<b>&\\n</b>"), "n0[\"#60;b#62;#38;#92;n#60;/b#62;\"]");
@@ -81,8 +83,8 @@ fn json_is_what_clients_read() {
         ],
         "edges": [{ "source": "__start__", "target": "조사" }, { "source": "조사", "target": "__end__" }],
     });
-    assert_eq!(small_nested_drawing().json(), expected);
-    let branch = parse_drawing("start > a\na ? b!\nb > end").json();
+    assert_eq!(draw_json(&small_nested_drawing()), expected);
+    let branch = draw_json(&parse_drawing("start > a\na ? b!\nb > end"));
     assert_eq!(branch["edges"][1], json!({ "source": "a", "target": "b", "conditional": true }));
     assert_eq!(branch["nodes"][2]["deferred"], json!(true));
 }
@@ -100,7 +102,7 @@ fn layouts_keep_the_laws() {
 #[test]
 fn pictures_are_well_formed_and_their_ids_differ() {
     for (name, drawing) in sample_drawings() {
-        let svg = drawing.svg();
+        let svg = draw_svg(&drawing);
         let tags = check_xml(name, &svg);
         assert_eq!(tags.iter().filter(|tag| *tag == "style").count(), 1, "{name}");
         assert!(!tags.iter().any(|tag| tag == "script"), "{name}");
@@ -127,22 +129,22 @@ fn hostile_names_stay_names() {
         " ",
         "x\ty",
     ] {
-        check_xml(name, &drawing_with_node(name).svg());
+        check_xml(name, &draw_svg(&drawing_with_node(name)));
     }
-    let svg = drawing_with_node("\"><script>").svg();
+    let svg = draw_svg(&drawing_with_node("\"><script>"));
     assert!(
         svg.contains("id=\"node-.22..3e..3c.script.3e.\" data-node=\"&quot;&gt;&lt;script&gt;\""),
         "{svg}"
     );
     assert!(
-        drawing_with_node("두\n줄").svg().contains("data-node=\"두&#10;줄\""),
+        draw_svg(&drawing_with_node("두\n줄")).contains("data-node=\"두&#10;줄\""),
         "a page reads the name as it is"
     );
 }
 
 #[test]
 fn a_page_finds_nodes_and_edges() {
-    let svg = parse_drawing("start > 계획\n계획 ? 실행!\n실행 > 계획\n계획 ? end").svg();
+    let svg = draw_svg(&parse_drawing("start > 계획\n계획 ? 실행!\n실행 > 계획\n계획 ? end"));
     for part in [
         "<g class=\"node\" id=\"node-계획\" data-node=\"계획\"><title>계획</title>",
         "<g class=\"node deferred\" id=\"node-실행\" data-node=\"실행\"><title>실행 (deferred)</title>",
@@ -154,7 +156,8 @@ fn a_page_finds_nodes_and_edges() {
         assert!(svg.contains(part), "{part} is not in {svg}");
     }
     assert!(
-        small_nested_drawing().svg().contains("id=\"node-조사/찾기\" data-node=\"찾기\" data-in=\"조사\"")
+        draw_svg(&small_nested_drawing())
+            .contains("id=\"node-조사/찾기\" data-node=\"찾기\" data-in=\"조사\"")
     );
 }
 
@@ -186,15 +189,15 @@ fn the_end_is_in_the_last_layer_and_cycles_are_cut_where_they_close() {
 #[test]
 fn the_same_drawing_gives_the_same_bytes() {
     let drawing = random_drawing(7, 40);
-    assert_eq!(drawing.svg(), drawing.clone().svg());
-    assert_eq!(drawing.mermaid(), drawing.clone().mermaid());
+    assert_eq!(draw_svg(&drawing), draw_svg(&drawing.clone()));
+    assert_eq!(draw_mermaid(&drawing), draw_mermaid(&drawing.clone()));
 }
 
 #[test]
 fn five_hundred_nodes_are_drawn() {
     for (name, drawing) in [("tangle", random_drawing(1, 500)), ("chain", chain_drawing(500))] {
         let began = Instant::now();
-        let svg = drawing.svg();
+        let svg = draw_svg(&drawing);
         // A hundred times what it takes without optimization would still be a mistake in the order of growth.
         assert!(began.elapsed() < Duration::from_secs(20), "{name} took {:?}", began.elapsed());
         assert!(svg.len() < 1_000 * drawing.edges.len(), "{name}: {} bytes", svg.len());
@@ -329,24 +332,24 @@ fn check_xml(name: &str, xml: &str) -> Vec<String> {
     tags
 }
 
-fn drawing_with_node(name: &str) -> Drawing {
-    let node = DrawnNode { id: name.to_owned(), deferred: false, inner: None };
-    Drawing { nodes: vec![node], edges: Vec::new() }
+fn drawing_with_node(name: &str) -> GraphTopology {
+    let node = TopologyNode { id: name.to_owned(), deferred: false, inner: None };
+    GraphTopology { nodes: vec![node], edges: Vec::new() }
 }
 
-fn small_nested_drawing() -> Drawing {
+fn small_nested_drawing() -> GraphTopology {
     let mut drawing = parse_drawing("start > 조사\n조사 > end");
     drawing.nodes[0].inner = Some(Box::new(parse_drawing("start > 찾기\n찾기 > end")));
     drawing
 }
 
-fn chain_drawing(count: usize) -> Drawing {
+fn chain_drawing(count: usize) -> GraphTopology {
     let steps: String = (1..count).map(|at| format!("n{} > n{at}\nn{at} ? end\n", at - 1)).collect();
     parse_drawing(&format!("start > n0\n{steps}"))
 }
 
 /// A graph with about three edges a node, in any direction.
-fn random_drawing(seed: u64, count: usize) -> Drawing {
+fn random_drawing(seed: u64, count: usize) -> GraphTopology {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
     let mut next = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -365,8 +368,8 @@ fn random_drawing(seed: u64, count: usize) -> Drawing {
 }
 
 /// Reads `a > b` as an edge and `a ? b` as one of a branch; `start` and `end` are the ends, and `name!` is deferred.
-fn parse_drawing(text: &str) -> Drawing {
-    let mut drawing = Drawing::default();
+fn parse_drawing(text: &str) -> GraphTopology {
+    let mut drawing = GraphTopology::default();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (source, target, conditional) = match (line.split_once(" > "), line.split_once(" ? ")) {
             (Some((source, target)), _) => (source, target, false),
@@ -380,18 +383,18 @@ fn parse_drawing(text: &str) -> Drawing {
                 let id = name.trim_end_matches('!').to_owned();
                 if !drawing.nodes.iter().any(|node| node.id == id) {
                     let deferred = name.ends_with('!');
-                    drawing.nodes.push(DrawnNode { id: id.clone(), deferred, inner: None });
+                    drawing.nodes.push(TopologyNode { id: id.clone(), deferred, inner: None });
                 }
                 id
             }
         };
-        let edge = DrawnEdge { source: end(source), target: end(target), conditional };
+        let edge = TopologyEdge { source: end(source), target: end(target), conditional };
         drawing.edges.push(edge);
     }
     drawing
 }
 
-fn sample_drawings() -> Vec<(&'static str, Drawing)> {
+fn sample_drawings() -> Vec<(&'static str, GraphTopology)> {
     let contract = parse_drawing(
         "start > scope_validator
          scope_validator ? check_previous_context
@@ -454,11 +457,11 @@ fn sample_drawings() -> Vec<(&'static str, Drawing)> {
                 (0..29).map(|at| format!("n{at} > n{}\nn{at} ? end\n", at + 1)).collect::<String>()
             )),
         ),
-        ("empty", Drawing::default()),
+        ("empty", GraphTopology::default()),
         (
             "lonely",
-            Drawing {
-                nodes: vec![DrawnNode { id: "alone".into(), deferred: false, inner: None }],
+            GraphTopology {
+                nodes: vec![TopologyNode { id: "alone".into(), deferred: false, inner: None }],
                 edges: vec![],
             },
         ),

@@ -3,10 +3,11 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::graph::Drawing;
-use crate::graph::draw::DrawnBoxKind;
-use crate::graph::draw::layout::{DrawingLayout, LinkDirection, PlacedBox, SUBGRAPH_PADDING, layout};
-use crate::graph::draw::route::{ARROW_HEAD_LENGTH, ArrowHeading, EdgeRoute, PathSegment};
+use doran_engine::graph::GraphTopology;
+
+use crate::DrawnBoxKind;
+use crate::layout::{DrawingLayout, LinkDirection, PlacedBox, SUBGRAPH_PADDING, layout};
+use crate::route::{ARROW_HEAD_LENGTH, ArrowHeading, EdgeRoute, PathSegment};
 
 /// Selectors in `:where` weigh nothing, so that any rule of the page wins.
 const SVG_STYLE: &str = "\
@@ -20,8 +21,8 @@ const SVG_STYLE: &str = "\
 /// Around the whole picture.
 const PICTURE_MARGIN: i32 = 12;
 
-pub(super) fn render_svg(drawing: &Drawing) -> String {
-    SvgPicture(layout(drawing)).to_string()
+pub(super) fn render_svg(topology: &GraphTopology) -> String {
+    SvgPicture(layout(topology)).to_string()
 }
 
 struct SvgPicture<'a>(DrawingLayout<'a>);

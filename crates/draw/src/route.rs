@@ -1,8 +1,8 @@
 //! How lines run between placed boxes. Lines bend only in the gaps between layers and pass a layer straight, in room
 //! that was kept for them or beyond its boxes, so that none runs over a box.
 
-use crate::graph::draw::grid::LayerGrid;
-use crate::graph::draw::layout::{LayoutLink, LinkDirection, PlacedBox};
+use crate::grid::LayerGrid;
+use crate::layout::{LayoutLink, LinkDirection, PlacedBox};
 
 /// How far an edge from a box to itself reaches out.
 pub(super) const SELF_LOOP_REACH: i32 = 28;
