@@ -12,12 +12,14 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "doran-engine",
             "doran-jail",
             "doran-llm",
+            "doran-offline",
             "doran-retrieval",
             "doran-server",
             "doran-store",
         ],
     ),
     ("doran-server", &["doran-agents", "doran-draw", "doran-engine"]),
+    ("doran-offline", &["doran-agents", "doran-llm", "doran-retrieval"]),
     ("doran-agents", &["doran-engine", "doran-jail", "doran-llm", "doran-retrieval"]),
     ("doran-retrieval", &["doran-jail", "doran-llm"]),
     ("doran-store", &["doran-engine"]),
@@ -40,6 +42,9 @@ const ALLOWED_DEV_DEPENDENCIES: &[(&str, &str)] = &[
     // Agents and routes are tested on a store that survives, and on a scripted model.
     ("doran-agents", "doran-store"),
     ("doran-server", "doran-llm"),
+    // Both are tested with the built-in model, too.
+    ("doran-agents", "doran-offline"),
+    ("doran-server", "doran-offline"),
     ("doran-server", "doran-retrieval"),
     ("doran-server", "doran-store"),
 ];

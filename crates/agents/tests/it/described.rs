@@ -366,9 +366,11 @@ use = "respond"
 prompt = "Answer."
 then = "end"
 "#;
-    let model = crate::agent_fixture::RequestDrivenModel::new(|request| match request.purpose {
-        doran_llm::RequestPurpose::Summarize => ScriptedReply::text("요약"),
-        _ => ScriptedReply::text("네."),
+    let model = crate::agent_fixture::RequestDrivenModel::new(|request| {
+        match doran_agents::RequestPurpose::of(request).expect("a purpose of agents") {
+            doran_agents::RequestPurpose::Summarize => ScriptedReply::text("요약"),
+            _ => ScriptedReply::text("네."),
+        }
     });
     let inner = AgentDescription::from_toml(inner).expect("a description");
     let stage = described_fixture(outer, &[inner], &agent_parts(Arc::new(model), counting_tools().toolbox));

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use doran_llm::{
-    ChatModel, ModelApiKey, ModelConfig, ModelId, OFFLINE_MODEL, OfflineModel, PriceList, PricedModel,
-    RecordingModel, ReplayingModel, StreamingMode, find_vendor,
+    ChatModel, ModelApiKey, ModelConfig, ModelId, ModelPrice, PriceList, PricedModel, RecordingModel,
+    ReplayingModel, StreamingMode, find_vendor,
 };
+use doran_offline::{OFFLINE_MODEL, OfflineModel};
 
 use crate::config::Config;
 use crate::output::{BilingualMessage, bilingual};
@@ -77,7 +78,8 @@ pub(crate) fn load_prices(config: &Config) -> Result<PriceList, BilingualMessage
         bilingual!("내장된 가격표를 읽을 수 없습니다", "the built-in prices cannot be read").with_cause(error)
     })?;
     let own = &config.tables.prices;
-    Ok(own.iter().fold(built_in, |prices, (name, price)| prices.with_price(name, *price)))
+    let prices = own.iter().fold(built_in, |prices, (name, price)| prices.with_price(name, *price));
+    Ok(prices.with_price(OFFLINE_MODEL, ModelPrice::FREE))
 }
 
 /// A limit on money is kept only where every model has a price.

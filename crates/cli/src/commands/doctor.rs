@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use doran_jail::Jail;
-use doran_llm::{OFFLINE_MODEL, embed};
+use doran_llm::embed;
+use doran_offline::OFFLINE_MODEL;
 use doran_retrieval::ingest::{self, JailedFileReader, ReadLimits};
 use serde_json::json;
 

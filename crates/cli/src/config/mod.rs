@@ -183,7 +183,7 @@ pub(crate) fn early_language(flag: Option<&str>, environment: &Environment) -> O
 impl Config {
     /// Whether this is a model: the built-in one, one of the tables, or `provider:model`.
     pub(crate) fn is_known_model(&self, name: &str) -> bool {
-        name == doran_llm::OFFLINE_MODEL
+        name == doran_offline::OFFLINE_MODEL
             || self.tables.models.contains_key(name)
             || name.parse::<doran_llm::ModelId>().is_ok()
     }

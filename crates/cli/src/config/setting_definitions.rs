@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use doran_llm::OFFLINE_MODEL;
+use doran_offline::OFFLINE_MODEL;
 
 use super::SettingOrigin;
 use crate::output::{BilingualMessage, bilingual};

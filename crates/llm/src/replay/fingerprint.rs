@@ -27,8 +27,9 @@ pub(super) fn request_fingerprint(scope: &[&str], request: &ChatRequest) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RequestLabel;
     use crate::message::Message;
-    use crate::model::{ModelRole, RequestPurpose};
+    use crate::model::ModelRole;
 
     #[test]
     fn only_what_can_change_the_answer_counts() {
@@ -40,7 +41,7 @@ mod tests {
         assert_ne!(request_fingerprint(&["tm", ""], &request("a", "질문")), base);
         for changed in [
             ChatRequest { temperature: Some(0.5), ..request("a", "질문") },
-            ChatRequest { purpose: RequestPurpose::Plan, ..request("a", "질문") },
+            ChatRequest { purpose: RequestLabel::new("plan"), ..request("a", "질문") },
             ChatRequest { role: ModelRole::Small, ..request("a", "질문") },
             ChatRequest { max_output_tokens: Some(5), ..request("a", "질문") },
         ] {

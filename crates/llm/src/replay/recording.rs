@@ -127,7 +127,7 @@ impl ReplayingModel {
         let key = request_fingerprint(&[], request);
         let Some(answers) = self.answers.get(&key) else {
             let question: String = request.question().unwrap_or_default().chars().take(60).collect();
-            let reason = format!("{:?} for `{question}` (key {})", request.purpose, &key[..12]);
+            let reason = format!("{} for `{question}` (key {})", request.purpose, &key[..12]);
             return Err(ModelError::NotRecorded { reason });
         };
         let mut given = self.times_given.lock().unwrap_or_else(PoisonError::into_inner);

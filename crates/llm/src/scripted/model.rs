@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use crate::message::ToolCall;
 use crate::model::{
-    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelError, ModelInfo, ModelKind,
-    RequestPurpose, Usage,
+    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelError, ModelInfo, ModelKind, Usage,
 };
+use crate::request_label::RequestLabel;
 use crate::token_estimate;
 
 /// One reply of a script.
@@ -147,7 +147,7 @@ pub struct ScriptedModel {
 #[derive(Debug, Default)]
 struct ScriptedModelState {
     replies: VecDeque<ScriptedReply>,
-    by_purpose: HashMap<RequestPurpose, VecDeque<ScriptedReply>>,
+    by_purpose: HashMap<RequestLabel, VecDeque<ScriptedReply>>,
     requests: Vec<ChatRequest>,
 }
 
@@ -168,8 +168,8 @@ impl ScriptedModel {
 
     /// Adds a reply for the next request with this purpose.
     #[must_use]
-    pub fn with_reply_for_purpose(self, purpose: RequestPurpose, reply: ScriptedReply) -> Self {
-        self.lock().by_purpose.entry(purpose).or_default().push_back(reply);
+    pub fn with_reply_for_purpose(self, purpose: impl Into<RequestLabel>, reply: ScriptedReply) -> Self {
+        self.lock().by_purpose.entry(purpose.into()).or_default().push_back(reply);
         self
     }
 
@@ -184,8 +184,8 @@ impl ScriptedModel {
     }
 
     /// Returns the purposes of the requests so far, to check which model calls a turn made.
-    pub fn purposes(&self) -> Vec<RequestPurpose> {
-        self.lock().requests.iter().map(|request| request.purpose).collect()
+    pub fn purposes(&self) -> Vec<RequestLabel> {
+        self.lock().requests.iter().map(|request| request.purpose.clone()).collect()
     }
 
     /// Returns the number of replies that were not used yet.
@@ -220,7 +220,7 @@ impl ChatModel for ScriptedModel {
             Some(reply) => reply.into_stream(&request),
             None => {
                 let reason =
-                    format!("the script has no reply left for request {number} ({:?})", request.purpose);
+                    format!("the script has no reply left for request {number} ({})", request.purpose);
                 stream::iter([Err(ModelError::Rejected { reason })]).boxed()
             }
         }
@@ -235,7 +235,7 @@ mod tests {
     use crate::collect_reply;
     use crate::message::Message;
 
-    fn ask(purpose: RequestPurpose) -> ChatRequest {
+    fn ask(purpose: RequestLabel) -> ChatRequest {
         ChatRequest { purpose, ..ChatRequest::new(vec![Message::user("m1", "안녕?")]) }
     }
 
@@ -245,27 +245,28 @@ mod tests {
             ScriptedReply::text("하나 둘"),
             ScriptedReply::call("calculator", json!({"x": 1})),
         ])
-        .with_reply_for_purpose(RequestPurpose::Route, ScriptedReply::json(&json!({"route": "agent"})));
-        let first = collect_reply(model.stream(ask(RequestPurpose::Answer))).await.expect("reply");
-        let route = collect_reply(model.stream(ask(RequestPurpose::Route))).await.expect("reply");
-        let second = collect_reply(model.stream(ask(RequestPurpose::Answer))).await.expect("reply");
+        .with_reply_for_purpose(RequestLabel::new("route"), ScriptedReply::json(&json!({"route": "agent"})));
+        let first = collect_reply(model.stream(ask(RequestLabel::ANSWER))).await.expect("reply");
+        let route = collect_reply(model.stream(ask(RequestLabel::new("route")))).await.expect("reply");
+        let second = collect_reply(model.stream(ask(RequestLabel::ANSWER))).await.expect("reply");
         assert_eq!((first.text.as_str(), first.finish), ("하나 둘", FinishReason::Stop));
         assert_eq!(route.text, r#"{"route":"agent"}"#);
         assert_eq!((second.tool_calls[0].id.as_str(), second.finish), ("call-1", FinishReason::ToolCalls));
         assert_eq!(
             model.requests(),
-            [ask(RequestPurpose::Answer), ask(RequestPurpose::Route), ask(RequestPurpose::Answer)]
+            [ask(RequestLabel::ANSWER), ask(RequestLabel::new("route")), ask(RequestLabel::ANSWER)]
         );
         assert_eq!(model.remaining_replies(), 0);
     }
 
     #[tokio::test]
     async fn a_script_that_has_run_out_says_so() {
-        let error =
-            collect_reply(ScriptedModel::new([]).stream(ask(RequestPurpose::Plan))).await.expect_err("empty");
+        let error = collect_reply(ScriptedModel::new([]).stream(ask(RequestLabel::new("plan"))))
+            .await
+            .expect_err("empty");
         assert_eq!(
             error.to_string(),
-            "the model does not take the request: the script has no reply left for request 1 (Plan)"
+            "the model does not take the request: the script has no reply left for request 1 (plan)"
         );
     }
 
@@ -276,11 +277,11 @@ mod tests {
             ScriptedReply::text("반쯤 온 ").then_fails(broken),
             ScriptedReply::text("반").then_stops_short(),
         ]);
-        let mut stream = model.stream(ask(RequestPurpose::Answer));
+        let mut stream = model.stream(ask(RequestLabel::ANSWER));
         assert!(matches!(stream.next().await, Some(Ok(Delta::Text { text })) if text == "반쯤 "));
         assert!(stream.next().await.is_some_and(|delta| delta.is_ok()));
         assert!(matches!(stream.next().await, Some(Err(ModelError::Broken { .. }))));
-        let error = collect_reply(model.stream(ask(RequestPurpose::Answer))).await.expect_err("no end");
+        let error = collect_reply(model.stream(ask(RequestLabel::ANSWER))).await.expect_err("no end");
         assert_eq!(error.code(), "truncated");
     }
 }

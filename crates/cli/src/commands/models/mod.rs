@@ -6,7 +6,8 @@ pub(crate) mod install_encoder;
 use std::path::{Path, PathBuf};
 
 use doran_llm::embed;
-use doran_llm::{DiscoveredServer, KeyRequirement, ModelLocation, OFFLINE_MODEL, VENDORS, Vendor};
+use doran_llm::{DiscoveredServer, KeyRequirement, ModelLocation, VENDORS, Vendor};
+use doran_offline::OFFLINE_MODEL;
 use serde_json::json;
 
 use crate::assemble::model;

@@ -1,11 +1,13 @@
 //! Tools: who is called with what, that nothing is called twice, and how results are told.
 
+use doran_agents::RequestPurpose;
+use doran_llm::{
+    ChatRequest, Message, ModelError, NumberedPassage, TextOrigin, ToolCall, ToolChoice, ToolResult,
+};
 use serde_json::json;
 
 use super::{answer_text, call_text, calling, contract_tools, output_text, result_of, tool, tools};
-use crate::message::{Message, NumberedPassage, TextOrigin, ToolCall, ToolResult};
-use crate::model::{ChatRequest, ModelError, RequestPurpose, ToolChoice};
-use crate::offline::{OfflineOutput, run_rules};
+use crate::{OfflineOutput, run_rules};
 
 fn asked(question: &str) -> ChatRequest {
     ChatRequest { tools: tools(), ..ChatRequest::new(vec![Message::user("u1", question)]) }
@@ -14,7 +16,7 @@ fn asked(question: &str) -> ChatRequest {
 fn planned(question: &str) -> ChatRequest {
     ChatRequest {
         tools: contract_tools(),
-        purpose: RequestPurpose::Plan,
+        purpose: RequestPurpose::Plan.label(),
         ..ChatRequest::new(vec![Message::user("u1", question)])
     }
 }
@@ -239,7 +241,7 @@ fn a_plan_goes_from_articles_to_search_and_ends() {
 fn sufficiency_wants_a_sentence_for_everything_asked() {
     let mut request = planned("제5조와 제7조 비교해줘");
     let both = calls(&request);
-    request.purpose = RequestPurpose::Sufficiency;
+    request.purpose = RequestPurpose::Sufficiency.label();
     request.messages.push(calling(&both[..1]));
     request.messages.push(Message::tool_output(
         "t",

@@ -15,7 +15,7 @@ use super::small_talk;
 use super::summarize;
 use super::text::{OfflineLanguage, content_words, sentences};
 use super::turn::{OfflineTurn, USER_LINE_PREFIXES};
-use crate::message::{Message, NumberedPassage};
+use doran_llm::{Message, NumberedPassage};
 
 /// The most sentences that one answer quotes.
 const MAX_QUOTES: usize = 8;

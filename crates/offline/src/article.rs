@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn every_reader_of_articles_reads_the_same_spellings() {
-        for line in include_str!("../../../retrieval/src/contract/article_number_spellings.tsv").lines() {
+        for line in include_str!("../../retrieval/src/contract/article_number_spellings.tsv").lines() {
             let (text, expected) = line.split_once('\t').expect("two columns");
             check(text, expected);
         }

@@ -1,6 +1,7 @@
 //! Tool calls by grammar: what a question wishes, put into the arguments that the tools on offer name. Nothing is
 //! guessed: a call whose required arguments the question does not hold is not made, and no call is made twice.
 
+use doran_llm::{ChatRequest, ModelError, ToolCall, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -16,8 +17,6 @@ use super::schema::{has_type, resolved};
 use super::small_talk;
 use super::text::{content_words, sentences};
 use super::turn::OfflineTurn;
-use crate::message::ToolCall;
-use crate::model::{ChatRequest, ModelError, ToolChoice, ToolSpec};
 
 /// The calls that a request wants next; none when it is time to answer.
 pub(super) fn next_tool_calls(

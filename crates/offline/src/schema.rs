@@ -1,10 +1,10 @@
 //! Fills the JSON that a request asks for: looks each property of the schema up by its name, so that `reason` and
 //! `reasoning` mean the same. A required property that no rule knows is refused, not invented.
 
+use doran_llm::{ModelError, ResponseSchema};
 use serde_json::{Map, Value, json};
 
 use super::text::{contains_any_cue, question_features, sentence_features};
-use crate::model::{ModelError, ResponseSchema};
 
 /// What the rules decided, whatever the properties are called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! A shorter text made of sentences of the conversation, as they stand: facts, decisions, names and numbers first.
 //! Never longer than the budget, and an older summary is carried on line by line.
 
+use doran_llm::{Message, MessagePart, Role, TextOrigin, strip_citation_marks};
 use std::collections::BTreeSet;
 
 use super::decisions::is_small_talk;
@@ -9,8 +10,6 @@ use super::small_talk;
 use super::text::{OfflineLanguage, contains_any_cue, language, sentences};
 use super::turn::{ANSWER_LINE_PREFIXES, USER_LINE_PREFIXES, summary_lines};
 use super::{BYTES_PER_TOKEN, phrasing::FixedPhrase};
-use crate::citation_marks::strip_citation_marks;
-use crate::message::{Message, MessagePart, Role, TextOrigin};
 
 /// The budget when none is given, in tokens.
 const DEFAULT_SUMMARY_TOKENS: u64 = 500;

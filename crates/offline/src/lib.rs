@@ -30,16 +30,16 @@ mod text;
 mod turn;
 mod weather_and_time;
 
+use doran_agents::RequestPurpose;
+use doran_llm::{
+    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, Message, MessagePart, ModelError, ModelInfo,
+    ModelKind, ResponseSchema, ToolCall, Usage,
+};
 use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value};
 
 use self::phrasing::FixedPhrase;
 use self::turn::OfflineTurn;
-use crate::message::{Message, MessagePart};
-use crate::model::{
-    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelError, ModelInfo, ModelKind,
-    RequestPurpose, ResponseSchema, Usage,
-};
 
 /// The name of the built-in model.
 pub const OFFLINE_MODEL: &str = "offline-extractive-1";
@@ -75,7 +75,7 @@ impl ChatModel for OfflineModel {
 /// What the rules give for a request.
 enum OfflineOutput {
     Text(String),
-    Calls(Vec<crate::message::ToolCall>),
+    Calls(Vec<ToolCall>),
 }
 
 fn deltas(request: &ChatRequest) -> Vec<Result<Delta, ModelError>> {
@@ -117,12 +117,15 @@ fn word_deltas(text: &str, request: &ChatRequest) -> (Vec<Result<Delta, ModelErr
 }
 
 fn run_rules(request: &ChatRequest) -> Result<OfflineOutput, ModelError> {
-    if request.purpose == RequestPurpose::Summarize {
+    let purpose = RequestPurpose::of(request).ok_or_else(|| ModelError::Rejected {
+        reason: format!("the offline model does not know requests for `{}`", request.purpose),
+    })?;
+    if purpose == RequestPurpose::Summarize {
         return Ok(OfflineOutput::Text(summarize::summarize(&request.messages, request.max_output_tokens)));
     }
     let turn = OfflineTurn::from_request(request)
         .ok_or_else(|| ModelError::Rejected { reason: "there is no message of the user to answer".into() })?;
-    let decision = match request.purpose {
+    let decision = match purpose {
         RequestPurpose::Route => decisions::route(&turn),
         RequestPurpose::Scope => decisions::scope(&turn),
         RequestPurpose::PreviousContext => decisions::previous(&turn),

@@ -5,7 +5,7 @@ use super::phrasing::FixedPhrase;
 use super::quotes::{self, QuotableSource, QuotableSourceKind, SourceCitation};
 use super::text::content_words;
 use super::turn::OfflineTurn;
-use crate::message::{TextOrigin, ToolResult};
+use doran_llm::{TextOrigin, ToolResult};
 
 /// The most lines of a result that are shown.
 const MAX_RESULT_LINES: usize = 20;

@@ -4,10 +4,9 @@
 use super::super::phrasing::FixedPhrase;
 use super::super::text::OfflineLanguage;
 use super::{result_of, tools};
-use crate::citation_marks::strip_citation_marks;
-use crate::message::{Message, MessagePart, NumberedPassage, ToolCall};
-use crate::model::{ChatRequest, RequestPurpose};
-use crate::offline::{OfflineOutput, run_rules};
+use crate::{OfflineOutput, run_rules};
+use doran_agents::RequestPurpose;
+use doran_llm::{ChatRequest, Message, MessagePart, NumberedPassage, ToolCall, strip_citation_marks};
 
 const QUESTIONS: &[&str] = &[
     "연차는 며칠인가요?",
@@ -251,7 +250,7 @@ fn the_same_request_gives_the_same_bytes() {
             RequestPurpose::Summarize,
             RequestPurpose::Sufficiency,
         ] {
-            let request = ChatRequest { purpose, ..request.clone() };
+            let request = ChatRequest { purpose: purpose.label(), ..request.clone() };
             let told = |request: &ChatRequest| match run_rules(request).expect("given") {
                 OfflineOutput::Text(text) => text,
                 OfflineOutput::Calls(calls) => format!("{calls:?}"),

@@ -2,9 +2,9 @@
 //! in the document agent, whether the contract agent takes it, whether it points back, and which tools are called.
 
 use super::{answer_text, call_text, tools};
-use crate::message::Message;
-use crate::model::{ChatRequest, RequestPurpose};
-use crate::offline::{OfflineOutput, run_rules};
+use crate::{OfflineOutput, run_rules};
+use doran_agents::RequestPurpose;
+use doran_llm::{ChatRequest, Message};
 
 /// sentence | route | type | in scope | points back | tool calls
 const TABLE: &str = "
@@ -119,7 +119,10 @@ Who approves the Songdo site? | rag | question | in | - | -
 ";
 
 fn decided(sentence: &str) -> String {
-    let request = |purpose| ChatRequest { purpose, ..ChatRequest::new(vec![Message::user("u", sentence)]) };
+    let request = |purpose: RequestPurpose| ChatRequest {
+        purpose: purpose.label(),
+        ..ChatRequest::new(vec![Message::user("u", sentence)])
+    };
     let field = |purpose, name: &str| {
         let json: serde_json::Value = serde_json::from_str(&answer_text(&request(purpose))).expect("json");
         json[name].clone()

@@ -1,12 +1,13 @@
 //! What a request holds, sorted by whose words they are: the person's, the documents', the tools', the program's.
 
+use doran_llm::{
+    ChatRequest, Message, MessagePart, NumberedPassage, Role, TextOrigin, ToolCall, ToolResult,
+    strip_citation_marks,
+};
 use std::borrow::Cow;
 
 use super::results;
 use super::text::{OfflineLanguage, language};
-use crate::citation_marks::strip_citation_marks;
-use crate::message::{Message, MessagePart, NumberedPassage, Role, TextOrigin, ToolCall, ToolResult};
-use crate::model::ChatRequest;
 
 /// The most bytes of a message that rules look at; of a longer one the first and the last half of this.
 const MAX_READ_BYTES: usize = 16 * 1024;
@@ -25,7 +26,7 @@ pub(super) const ANSWER_LINE_PREFIXES: [&str; 2] = ["답변: ", "Answer: "];
 
 /// A request, sorted.
 pub(super) struct OfflineTurn<'a> {
-    /// What the person typed last; at most [`MOST_READ`] bytes of it.
+    /// What the person typed last; at most [`MAX_READ_BYTES`] bytes of it.
     pub(super) question: String,
     /// What the person typed before that, oldest first.
     pub(super) said: Vec<String>,

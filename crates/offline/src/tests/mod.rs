@@ -6,12 +6,14 @@ mod hostile;
 mod sentences;
 mod tooling;
 
+use doran_agents::RequestPurpose;
+use doran_llm::{
+    ChatModel, ChatRequest, Message, MessagePart, ModelError, ModelKind, TextOrigin, ToolCall, ToolResult,
+    ToolSpec, collect_reply, conformance,
+};
 use serde_json::{Value, json};
 
 use super::{OFFLINE_MODEL, OfflineModel, OfflineOutput, run_rules};
-use crate::message::{Message, MessagePart, TextOrigin, ToolCall, ToolResult};
-use crate::model::{ChatModel, ChatRequest, ModelError, ModelKind, RequestPurpose, ToolSpec};
-use crate::{collect_reply, conformance};
 
 /// The words that a request gets.
 fn answer_text(request: &ChatRequest) -> String {
@@ -114,8 +116,8 @@ fn it_does_not_claim_to_be_a_language_model() {
 
 #[test]
 fn a_decision_fits_the_schema_of_its_request() {
-    let request = |purpose| ChatRequest {
-        purpose,
+    let request = |purpose: RequestPurpose| ChatRequest {
+        purpose: purpose.label(),
         ..ChatRequest::new(vec![Message::user("u", "회사 휴가 정책이 뭐야?")])
     };
     for (purpose, expected) in [
