@@ -457,7 +457,7 @@ mod tests {
     #[test]
     fn articles_are_counted_in_the_language_of_their_document() {
         let check = |label: &str, title: &str, expected: &str| {
-            assert_eq!(localize_article_numbers(label, title), expected)
+            assert_eq!(localize_article_numbers(label, title), expected);
         };
         let english = "Services Agreement › 제2조(Fees)";
         check(english, english, "Services Agreement › Article 2 (Fees)");

@@ -42,7 +42,7 @@ impl MermaidChart {
                 }
                 (None, DrawnBoxKind::Node) => self.line(depth, &format!("{name}[\"{label}\"]")),
                 (None, DrawnBoxKind::Start | DrawnBoxKind::End) => {
-                    self.line(depth, &format!("{name}([\"{label}\"])"))
+                    self.line(depth, &format!("{name}([\"{label}\"])"));
                 }
             }
             names.push(name);

@@ -145,7 +145,7 @@ fn write_edge(out: &mut fmt::Formatter<'_>, layout: &DrawingLayout<'_>, route: &
         match step {
             PathSegment::Line((x, y)) => write!(out, "L{x} {y}")?,
             PathSegment::Curve(a, b, to) => {
-                write!(out, "C{} {} {} {} {} {}", a.0, a.1, b.0, b.1, to.0, to.1)?
+                write!(out, "C{} {} {} {} {} {}", a.0, a.1, b.0, b.1, to.0, to.1)?;
             }
         }
     }

@@ -101,7 +101,11 @@ fn lines(messages: &[Message]) -> Vec<SummaryCandidateLine> {
             for sentence in sentences(&text) {
                 match by_user {
                     true => {
-                        add(mark(USER_LINE_PREFIXES), unmarked(sentence, USER_LINE_PREFIXES), &weight_of_user)
+                        add(
+                            mark(USER_LINE_PREFIXES),
+                            unmarked(sentence, USER_LINE_PREFIXES),
+                            &weight_of_user,
+                        );
                     }
                     false => add(
                         mark(ANSWER_LINE_PREFIXES),

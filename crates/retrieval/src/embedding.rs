@@ -17,7 +17,7 @@ const MAX_EMBEDDED_QUERY_BYTES: usize = 8 * 1024;
 pub(crate) fn has_terms(text: &str) -> bool {
     let mut some = false;
     text_analysis::for_each_term(&text[..text.floor_char_boundary(MAX_EMBEDDED_QUERY_BYTES)], |_, _, _| {
-        some = true
+        some = true;
     });
     some
 }

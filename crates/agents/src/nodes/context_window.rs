@@ -73,7 +73,7 @@ fn shorten_system_messages(
         let most = allowed.next().unwrap_or(0);
         match part {
             MessagePart::Text { text, .. } if text.len() > most => {
-                *text = keep_both_ends(text, most, pointer)
+                *text = keep_both_ends(text, most, pointer);
             }
             MessagePart::Passage(passage) if passage.title.len() + passage.text.len() > most => {
                 let most = most.saturating_sub(passage.title.len());

@@ -220,7 +220,7 @@ fn add_to_topology<S: State, N>(
     match &def.edge {
         EdgeDefinition::End => edge(END_NODE_ID.into(), false),
         EdgeDefinition::Then(targets) => {
-            targets.iter().for_each(|node| edge(name_of(node).to_owned(), false))
+            targets.iter().for_each(|node| edge(name_of(node).to_owned(), false));
         }
         EdgeDefinition::Branch { targets, may_end, .. } => {
             targets.iter().for_each(|node| edge(name_of(node).to_owned(), true));

@@ -165,7 +165,7 @@ fn memory_is_used_where_it_is_on_offer() {
         request
     };
     let check = |question: &str, expected: &str| {
-        assert_eq!(output_text(&with_memory(question)), expected, "{question}")
+        assert_eq!(output_text(&with_memory(question)), expected, "{question}");
     };
     check("내 생일은 5월 3일이라고 기억해줘", "remember(내 생일은 5월 3일)");
     check("내 생일이 언제야?", "recall(생일)");

@@ -7,7 +7,6 @@ use super::*;
 use crate::local::LocalIndex;
 use crate::passage::DocumentKind;
 use crate::retriever::DocumentIndex;
-use crate::split;
 
 /// Name, title and text of each passage. A name such as `용역 12의2` is an article of that document.
 const GOLDEN_PASSAGES: &[(&str, &str, &str)] = &[

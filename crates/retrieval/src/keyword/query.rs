@@ -66,7 +66,7 @@ impl KeywordQuery {
             for (word, said) in synonyms::find_synonyms(&stems) {
                 let said: Vec<Vec<u8>> = said.iter().map(|stem| term_key(TermLayer::Stems, stem)).collect();
                 text_analysis::for_each_term(&word, |layer, term, _| {
-                    query.add_synonym(&mut places, layer, term, meant, &said)
+                    query.add_synonym(&mut places, layer, term, meant, &said);
                 });
             }
         }

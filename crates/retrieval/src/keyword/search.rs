@@ -154,7 +154,7 @@ fn document_frequency(parts: &[LiveSegment], masks: &[SlotMask], places: &Segmen
         match mask {
             None => holders += part.segment.document_frequency(*term),
             Some(mask) => {
-                part.segment.for_each_posting(*term, |slot, _| holders += u32::from(mask[slot as usize]))
+                part.segment.for_each_posting(*term, |slot, _| holders += u32::from(mask[slot as usize]));
             }
         }
     }

@@ -118,7 +118,7 @@ impl Segment {
                 let living = || {
                     let mut found = false;
                     segment.for_each_posting(term, |slot, _| {
-                        found |= moved[number][slot as usize] != REMOVED_SLOT
+                        found |= moved[number][slot as usize] != REMOVED_SLOT;
                     });
                     found
                 };

@@ -141,7 +141,7 @@ impl PassageSplitter<'_> {
                     }
                 }
                 MarkdownBlock::Table(range) if range.len() <= MAX_WHOLE_TABLE_BYTES => {
-                    self.push_passage(&titles, article, range)
+                    self.push_passage(&titles, article, range);
                 }
                 MarkdownBlock::Table(range) => {
                     let (head, rows) = long_blocks::cut_between_rows(text, range);

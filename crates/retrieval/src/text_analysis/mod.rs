@@ -171,7 +171,7 @@ fn hangul_terms(
         }
     };
     korean_morphology::for_each_morpheme(word, before, |stem, start, end| {
-        each(TermLayer::Stems, stem, byte_range(&run[start..end]))
+        each(TermLayer::Stems, stem, byte_range(&run[start..end]));
     });
 }
 

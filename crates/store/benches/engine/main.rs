@@ -180,7 +180,7 @@ impl EngineBench {
             .peer(&langgraph, peer.map(|peer| peer.cpu));
         match home {
             EngineBenchStoreKind::None | EngineBenchStoreKind::Ram => {
-                wall = wall.target(Target::RatioAtLeast(200.0))
+                wall = wall.target(Target::RatioAtLeast(200.0));
             }
             EngineBenchStoreKind::Sqlite => cpu = cpu.target(Target::RatioAtLeast(10.0)),
             EngineBenchStoreKind::Postgres => {}

@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn a_choice_changes_one_line_and_nothing_else() {
         let check = |text: &str, expected: &str| {
-            assert_eq!(replace_setting_line(text, "model", "ollama:x"), expected)
+            assert_eq!(replace_setting_line(text, "model", "ollama:x"), expected);
         };
         check("", "model = \"ollama:x\"\n");
         check("# note\nlog = \"info\"\n", "model = \"ollama:x\"\n# note\nlog = \"info\"\n");

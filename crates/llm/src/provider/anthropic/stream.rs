@@ -167,7 +167,7 @@ impl AnswerDecoder for AnthropicDecoder {
         let wire: AnthropicStreamEvent = parse_vendor_json(&event.data)?;
         match wire.kind.as_str() {
             "message_start" => {
-                self.record_usage(wire.message.as_ref().and_then(|message| message.get("usage")))
+                self.record_usage(wire.message.as_ref().and_then(|message| message.get("usage")));
             }
             "content_block_start" => self.start_block(&wire.content_block.unwrap_or_default(), out)?,
             "content_block_delta" => self.apply_delta(wire.delta.unwrap_or_default(), out)?,

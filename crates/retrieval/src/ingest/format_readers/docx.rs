@@ -154,7 +154,7 @@ fn read_numbering(text: &str) -> Result<NumberedLists, IngestFailure> {
             }
             "num" => list = element.attribute("numId"),
             "lvl" | "lvlOverride" => {
-                level = element.number_attribute("ilvl").unwrap_or(0).min(MAX_LIST_LEVELS - 1)
+                level = element.number_attribute("ilvl").unwrap_or(0).min(MAX_LIST_LEVELS - 1);
             }
             "abstractNumId" => {
                 if let (Some(list), Some(levels)) =
