@@ -1,23 +1,23 @@
-//! What the command line asks of a benchmark, and how it starts and ends.
+//! Command-line arguments of a benchmark, and its start and exit.
 
 use std::process::ExitCode;
 
 pub(crate) type BenchError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The words after `./x bench NAME`.
+/// The arguments after `./x bench NAME`.
 #[derive(Debug, Default)]
 pub(crate) struct BenchArguments {
-    /// A minute of measuring instead of as long as it takes.
+    /// Measure for about a minute only.
     pub(crate) quick: bool,
-    /// One JSON object a line instead of a table.
+    /// Print one JSON object per line instead of a table.
     pub(crate) json: bool,
-    /// Words with two dashes that only this benchmark knows.
+    /// `--flags` that only this benchmark has.
     pub(crate) flags: Vec<String>,
-    /// Only cases whose name begins with one of these; empty: all.
+    /// Run only cases whose name starts with one of these. Empty means all.
     pub(crate) cases: Vec<String>,
 }
 
-/// Runs a benchmark. `flags` are the words with two dashes that only this one knows.
+/// Runs a benchmark. `flags` are the `--flags` that only this benchmark has.
 pub(crate) fn start<F>(bench: &str, flags: &[&str], run: impl FnOnce(BenchArguments) -> F) -> ExitCode
 where
     F: Future<Output = Result<(), BenchError>>,
@@ -40,14 +40,14 @@ where
 }
 
 impl BenchArguments {
-    /// The error is what to tell the person.
+    /// Parses the arguments. The error is a message for the user.
     fn read(bench: &str, flags: &[&str]) -> Result<Self, String> {
         let mut asked = Self::default();
         for word in std::env::args().skip(1) {
             match word.as_str() {
                 "--quick" => asked.quick = true,
                 "--json" => asked.json = true,
-                // Cargo says so to every benchmark.
+                // Cargo passes this to every benchmark.
                 "--bench" => {}
                 flag if flags.contains(&flag) => asked.flags.push(word),
                 option if option.starts_with('-') => {

@@ -1,8 +1,8 @@
-//! What ran where and when, for the head of a table.
+//! Describes the machine and the time of a benchmark, for the head of its table.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The time, the machine and how busy it was, and what is measured besides Doran.
+/// The time, the machine, its load, and the other programs that are measured.
 pub(crate) fn about(besides: &[String]) -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let doran = format!("doran {}", env!("CARGO_PKG_VERSION"));
@@ -24,13 +24,13 @@ fn cpu_model() -> String {
     model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, model)| model.to_owned())
 }
 
-/// How busy the machine was just before.
+/// The load of the machine before the benchmark.
 fn load() -> String {
     let known = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     known.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").to_owned()
 }
 
-/// The date and time in UTC.
+/// The current date and time in UTC.
 fn now() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (mut days, mut year) = (seconds / 86_400, 1970);

@@ -1,4 +1,4 @@
-//! What the benchmarks share. Each includes this file as a module of its own.
+//! Code that the benchmarks share. Each benchmark includes this file as a module.
 
 pub(crate) mod arguments;
 pub(crate) mod machine;
@@ -6,6 +6,6 @@ pub(crate) mod peer;
 pub(crate) mod table;
 pub(crate) mod times;
 
-/// The allocator of the program.
+/// The same allocator as the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,4 +1,4 @@
-//! Other programs that are measured beside Doran.
+//! Other programs that are measured next to Doran, called peers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use serde_json::Value;
 
 use super::arguments::BenchError;
 
-/// Where the programs of the peers lie.
+/// The directory of the peer programs.
 pub(crate) fn place() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/peer")
 }
 
-/// The interpreter that `./x bench NAME` names, or else the one it left behind; `None`: it never ran.
+/// The Python interpreter that `./x bench NAME` passes, or the one it installed earlier. `None` if it never ran.
 pub(crate) fn python(bench: &str) -> Option<PathBuf> {
     let named = std::env::var_os("DORAN_BENCH_PYTHON").filter(|path| !path.is_empty());
     let left = place().join(format!("../../.parts/bench-{bench}-venv/bin/python"));
     named.map(PathBuf::from).or_else(|| left.exists().then_some(left))
 }
 
-/// `bench/peer/NAME.py`.
+/// The command that runs `bench/peer/NAME.py`.
 pub(crate) fn script(bench: &str) -> Result<Command, BenchError> {
     let python = python(bench).ok_or_else(|| format!("there is no Python for it; try ./x bench {bench}"))?;
     let mut command = Command::new(python);
@@ -29,8 +29,8 @@ pub(crate) fn script(bench: &str) -> Result<Command, BenchError> {
     Ok(command)
 }
 
-/// A program that is asked for one measurement at a time: a line of JSON in, a line of JSON out. It ends with its
-/// input, which ends when this is dropped.
+/// A program that measures on request: one line of JSON in, one line of JSON out. It exits when its input ends, which
+/// happens when this value is dropped.
 pub(crate) struct Program {
     child: Child,
     requests: Option<ChildStdin>,
@@ -38,7 +38,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts it and reads the line it says first.
+    /// Starts the program and reads its first line.
     pub(crate) fn start(mut command: Command) -> Result<(Self, String), BenchError> {
         let name = command.get_program().to_string_lossy().into_owned();
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -51,13 +51,13 @@ impl Program {
         Ok((program, first))
     }
 
-    /// The same, for a program whose first line is JSON.
+    /// Like [`Program::start`], for a program whose first line is JSON.
     pub(crate) fn ready<T: DeserializeOwned>(command: Command) -> Result<(Self, T), BenchError> {
         let (program, first) = Self::start(command)?;
         Ok((program, read(&first)?))
     }
 
-    /// Asks for a measurement.
+    /// Requests one measurement.
     pub(crate) fn ask<T: DeserializeOwned>(&mut self, request: &Value) -> Result<T, BenchError> {
         let requests = self.requests.as_mut().ok_or("the peer is gone")?;
         writeln!(requests, "{request}")?;
@@ -85,7 +85,7 @@ fn read<T: DeserializeOwned>(line: &str) -> Result<T, BenchError> {
 impl Drop for Program {
     fn drop(&mut self) {
         drop(self.requests.take());
-        // It has nothing to keep; how it ends does not matter.
+        // The program has no data to save, so its exit status does not matter.
         drop(self.child.wait());
     }
 }

@@ -1,8 +1,8 @@
-//! What is printed: a table for people, or one JSON object a line.
+//! Prints results as a table, or as one JSON object per line.
 
 use serde_json::{Value, json};
 
-/// One finding.
+/// One result.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     case: String,
@@ -15,14 +15,14 @@ pub(crate) struct Row {
     target: Option<Target>,
 }
 
-/// Which way is better.
+/// Whether a higher or a lower value is better.
 #[derive(Clone, Copy, Debug)]
 enum Better {
     More,
     Less,
 }
 
-/// What was asked for.
+/// The target of a result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
     RatioAtLeast(f64),
@@ -32,19 +32,19 @@ pub(crate) enum Target {
 }
 
 impl Row {
-    /// A figure of which more is better.
+    /// A value where more is better.
     pub(crate) fn more(case: impl Into<String>, unit: &'static str, doran: f64) -> Self {
         let case = case.into();
         Self { case, unit, doran, better: Better::More, beside: None, ratio: None, best: None, target: None }
     }
 
-    /// A figure of which less is better.
+    /// A value where less is better.
     pub(crate) fn less(case: impl Into<String>, unit: &'static str, doran: f64) -> Self {
         Self { better: Better::Less, ..Self::more(case, unit, doran) }
     }
 
-    /// Beside somebody who does the same work, unless that was not measured. The ratio says how many times better Doran
-    /// is; below 1 it is worse.
+    /// Adds a peer that does the same work, if it was measured. The ratio says how many times better Doran is. Below
+    /// 1, Doran is worse.
     pub(crate) fn peer(mut self, name: &str, value: Option<f64>) -> Self {
         if let Some(value) = value {
             let (better, worse) = match self.better {
@@ -57,14 +57,15 @@ impl Row {
         self
     }
 
-    /// Beside what cannot be beaten. The ratio says how many times as much Doran takes; 1 would be perfect.
+    /// Adds a lower bound that cannot be beaten. The ratio says how many times as much Doran takes. 1 would be
+    /// perfect.
     pub(crate) fn floor(mut self, name: &str, value: f64) -> Self {
         self.ratio = (value > 0.0).then(|| self.doran / value);
         self.beside = Some((name.to_owned(), value));
         self
     }
 
-    /// The best of all runs, Doran's and the other's.
+    /// Adds the best run of Doran and of the peer.
     pub(crate) fn best(mut self, doran: f64, other: Option<f64>) -> Self {
         self.best = Some((doran, other));
         self
@@ -75,7 +76,7 @@ impl Row {
         self
     }
 
-    /// `None` when there is no target or nothing to compare with.
+    /// Whether the target was met. `None` if there is no target or nothing to compare with.
     pub(crate) fn met(&self) -> Option<bool> {
         match self.target? {
             Target::RatioAtLeast(least) => Some(self.ratio? >= least),
@@ -136,7 +137,7 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// What a benchmark found, printed as it was asked for.
+/// The results of a benchmark, printed in the requested format.
 pub(crate) struct Report {
     bench: &'static str,
     json: bool,
@@ -144,7 +145,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Says first what is measured and where.
+    /// Starts a report and prints what is measured and where.
     pub(crate) fn begin(bench: &'static str, json: bool, about: &str) -> Self {
         if json {
             eprintln!("{about}");
@@ -154,7 +155,7 @@ impl Report {
         Self { bench, json, rows: Vec::new() }
     }
 
-    /// A finding; as JSON it is printed at once.
+    /// Adds a result. In JSON format it is printed at once.
     pub(crate) fn push(&mut self, row: Row) {
         if self.json {
             println!("{}", row.json(self.bench));
@@ -162,7 +163,7 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// The table, and which targets were met.
+    /// Prints the table and the targets that were met.
     pub(crate) fn end(&self) {
         let verdict = verdict(&self.rows);
         if self.json {
@@ -178,7 +179,8 @@ const HEAD: [&str; COLUMNS] =
     ["case", "Doran", "beside", "unit", "beside what", "ratio", "target", "met", "best"];
 const IS_NUMBER: [bool; COLUMNS] = [false, true, true, false, false, true, false, false, false];
 
-/// A table that reads well as it is and as Markdown. The last column is there only when somebody has something in it.
+/// Formats a table that is readable as text and valid as Markdown. The last column is printed only if a row has a
+/// value in it.
 pub(crate) fn table(rows: &[Row]) -> String {
     let columns = if rows.iter().any(|row| row.best.is_some()) { COLUMNS } else { COLUMNS - 1 };
     let mut lines = vec![HEAD.map(str::to_owned)];
@@ -206,7 +208,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// How many targets were met, and which were not.
+/// How many targets were met, and which were missed.
 pub(crate) fn verdict(rows: &[Row]) -> String {
     let targets = rows.iter().filter(|row| row.target.is_some()).count();
     let missed: Vec<&str> =
@@ -222,7 +224,7 @@ pub(crate) fn verdict(rows: &[Row]) -> String {
     text
 }
 
-/// Three digits that matter, whole numbers with commas.
+/// Formats a number with three significant digits, or as a whole number with commas.
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => with_commas(value.round()),
@@ -244,7 +246,7 @@ fn with_commas(whole: f64) -> String {
     text
 }
 
-/// As exact as it was measured: four digits.
+/// Rounds to four significant digits.
 fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;

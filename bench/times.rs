@@ -1,6 +1,6 @@
-//! What many measurements come to.
+//! Statistics over measurements.
 
-/// The value that this share of all values does not exceed; 0 when there are none.
+/// The quantile of the values at `share`. 0 if there are no values.
 pub(crate) fn at(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -8,7 +8,7 @@ pub(crate) fn at(values: &[f64], share: f64) -> f64 {
     sorted.get(place.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or_default()
 }
 
-/// The middle, or the mean of the two in the middle.
+/// The median: the middle value, or the mean of the two middle values.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;

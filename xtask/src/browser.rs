@@ -1,4 +1,4 @@
-//! The page in a real browser, against the real program. Says loudly when the parts for that are not there.
+//! Tests the web page in a real browser against the real program. Prints a notice if something it needs is missing.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::XtaskResult;
 use crate::command::{root, run_cargo};
 use crate::test::{TestRun, TestTally};
 
-/// Builds the program and runs the tests of the page against it.
+/// Builds the program and runs the browser tests against it.
 pub fn run() -> XtaskResult {
     if missing_requirement().is_none() {
         run_cargo(&["build", "--locked", "--package", "doran"])?;
@@ -16,8 +16,8 @@ pub fn run() -> XtaskResult {
     check().outcome
 }
 
-/// Runs the tests of the page against the program as the tests before have built it. Pictures of what was seen are
-/// kept in `target/browser`.
+/// Runs the browser tests against the program that earlier tests have built. Screenshots are stored in
+/// `target/browser`.
 pub fn check() -> TestRun {
     let mut tally = TestTally::default();
     if let Some(why) = missing_requirement() {
@@ -52,7 +52,7 @@ fn run_page_tests(tally: &mut TestTally) -> XtaskResult {
     if status.success() { Ok(()) } else { Err("a test of the page failed".to_string()) }
 }
 
-/// Reads `31 passed, 0 failed, 0 skipped`.
+/// Parses `31 passed, 0 failed, 0 skipped`.
 fn parse_summary_line(line: &str) -> Option<TestTally> {
     let mut tally = TestTally::default();
     let mut parts = line.split(", ");
@@ -76,7 +76,7 @@ fn skip(why: &str) -> TestRun {
     TestRun { tally, outcome: Ok(()) }
 }
 
-/// What is missing, if anything.
+/// What is missing to run the tests, if anything.
 fn missing_requirement() -> Option<&'static str> {
     let runs = |program: &str| {
         let tried =

@@ -1,13 +1,13 @@
-//! Format and lints. A warning is an error here.
+//! Formatting and lints. Warnings are errors here.
 
 use crate::XtaskResult;
 use crate::command::run_cargo;
 use crate::test::SHIPPED_FEATURES;
 
-/// Checks both, whatever the first says, so that one run tells all.
+/// Runs both checks even if the first fails, so that one run shows all findings.
 pub fn run() -> XtaskResult {
     let format = run_cargo(&["fmt", "--all", "--check"]);
-    // A feature that costs nothing to build is looked at too.
+    // This feature adds no build time, so it is checked too.
     let features = format!("{SHIPPED_FEATURES},doran/sentence-transformer");
     let all = [
         "clippy",

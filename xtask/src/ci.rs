@@ -1,14 +1,14 @@
-//! All that CI runs, in order. A chore that fails does not hide what the next ones would say.
+//! Everything CI runs, in order. A task that fails does not stop the following ones.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::{XtaskResult, browser, check, deny, test, tidy, torture, ui};
 
-/// Runs every chore and ends with one line: `N passed, N failed, N skipped (M.M min)`.
+/// Runs every task and ends with one line: `N passed, N failed, N skipped (M.M min)`.
 ///
-/// The numbers are those of the tests. A chore that fails counts as one failed, so that a line with `0 failed` is only
-/// printed when everything held.
+/// The numbers count tests. A failed task counts as one failed test, so `0 failed` is printed only if everything
+/// passed.
 pub fn run() -> ExitCode {
     let began = Instant::now();
     let mut failed = Vec::new();
@@ -17,11 +17,11 @@ pub fn run() -> ExitCode {
     note_failure("deny", deny::run(), &mut failed);
     let test::TestRun { mut tally, outcome } = test::run_and_count(&[]);
     if tally.failed == 0 {
-        // Without a failed test this means that one did not build or died.
+        // An error without a failed test means that a test did not build or crashed.
         note_failure("test", outcome, &mut failed);
     }
     note_failure("ui", ui::check(), &mut failed);
-    // After the page was checked: that also fetches what drives the browser.
+    // This runs after the check of the page, which also installs the browser driver.
     let seen = browser::check();
     tally.add(&seen.tally);
     if seen.tally.failed == 0 {

@@ -1,4 +1,4 @@
-//! Starting other programs from the root of the repository. Leaves their output alone unless asked for it.
+//! Runs other programs from the root of the repository. Their output is passed through unless it is captured.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ pub fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// The cargo that runs this chore, in the root, ready for more arguments.
+/// A cargo command that runs in the root of the repository, to which more arguments can be added.
 pub fn cargo(args: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -26,7 +26,7 @@ pub fn run_cargo(args: &[&str]) -> XtaskResult {
     if status.success() { Ok(()) } else { Err(format!("`cargo {}` failed", args.join(" "))) }
 }
 
-/// Runs cargo and gives what it printed on stdout.
+/// Runs cargo and returns what it printed on stdout.
 pub fn read_cargo(args: &[&str]) -> Result<String, String> {
     let output = cargo(args)
         .stderr(Stdio::inherit())

@@ -1,14 +1,14 @@
-//! Licences, sources, bans and advisories, as `deny.toml` states them.
+//! Licences, sources, bans and advisories, as configured in `deny.toml`.
 //!
-//! `cargo-deny` is not part of a toolchain and takes minutes to build, so it is used when it is there. The licence and
-//! source rules are also kept by `tidy`, which needs nothing; only advisories depend on this chore.
+//! `cargo-deny` is not part of a toolchain and takes minutes to build, so it is used only if it is installed. `tidy`
+//! also checks the licence and source rules and needs no other tool. Only the advisories depend on this task.
 
 use std::process::Stdio;
 
 use crate::XtaskResult;
 use crate::command::{cargo, run_cargo};
 
-/// Runs `cargo deny check`, or says loudly that it did not.
+/// Runs `cargo deny check`, or prints a notice that it did not.
 pub fn run() -> XtaskResult {
     if is_missing() {
         eprintln!("deny: SKIPPED, advisories were not checked: cargo-deny is not installed");

@@ -1,6 +1,6 @@
-//! Chores of this repository, in plain std Rust: `cargo xtask check|tidy|deny|test|torture|ui|browser|ci`.
+//! Tasks of this repository, in plain std Rust: `cargo xtask check|tidy|deny|test|torture|ui|browser|ci`.
 //!
-//! One file a chore. Each says what it does on stderr and ends with an [`Outcome`].
+//! Each task is one file. It prints what it does on stderr and returns an [`XtaskResult`].
 
 mod browser;
 mod check;
@@ -14,7 +14,7 @@ mod ui;
 
 use std::process::ExitCode;
 
-/// How a chore ended; the error is a sentence for the person who ran it.
+/// The result of a task. The error is a message for the user.
 type XtaskResult = Result<(), String>;
 
 const USAGE: &str = "\

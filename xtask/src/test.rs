@@ -1,7 +1,7 @@
-//! `cargo test` with the results of all test programs summed into one line.
+//! `cargo test`, with the results of all test programs summed up in one line.
 //!
-//! A test that cannot run because a part is missing prints a line that starts with `SKIPPED:` and returns. The test
-//! program counts it as passed; here it is counted as what it is.
+//! A test that cannot run because something is missing prints a line that starts with `SKIPPED:` and returns. The
+//! test program counts it as passed; this task counts it as skipped.
 
 use std::io::{BufRead, BufReader};
 use std::process::{ExitCode, Stdio};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use crate::XtaskResult;
 use crate::command::{cargo, root};
 
-/// Results of many test programs.
+/// The summed results of test programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TestTally {
-    /// Tests that ran and held.
+    /// Tests that passed.
     pub passed: u64,
-    /// Tests that ran and did not hold.
+    /// Tests that failed.
     pub failed: u64,
     /// Tests that did not run.
     pub skipped: u64,
@@ -29,22 +29,22 @@ impl TestTally {
         self.skipped += more.skipped;
     }
 
-    /// The line a run ends with.
+    /// The last line of a run.
     pub fn closing_line(&self, took: Duration) -> String {
         let minutes = took.as_secs_f64() / 60.0;
         format!("{} passed, {} failed, {} skipped ({minutes:.1} min)", self.passed, self.failed, self.skipped)
     }
 }
 
-/// What a run of the tests led to.
+/// The result of a test run.
 pub struct TestRun {
-    /// The sum.
+    /// The summed results.
     pub tally: TestTally,
-    /// Whether cargo was content. It is not when a test program does not build, which no tally shows.
+    /// Whether cargo succeeded. It fails if a test program does not build, which the tally does not show.
     pub outcome: XtaskResult,
 }
 
-/// Runs the tests and ends with the sum. `args` go to `cargo test`.
+/// Runs the tests and prints the sum. `args` are passed to `cargo test`.
 pub fn run(args: &[String]) -> ExitCode {
     let began = Instant::now();
     let TestRun { tally, outcome } = run_and_count(args);
@@ -55,7 +55,7 @@ pub fn run(args: &[String]) -> ExitCode {
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs the tests and sums what they print.
+/// Runs the tests and sums up what they print.
 pub fn run_and_count(args: &[String]) -> TestRun {
     let mut sum = TestOutputCounter::default();
     let outcome = run_and_read_lines(&cargo_test_arguments(args), |line| {
@@ -66,10 +66,10 @@ pub fn run_and_count(args: &[String]) -> TestRun {
     TestRun { tally: sum.tally, outcome }
 }
 
-/// What the program that people get is built with, and a plain `cargo build` is not, because it is about a hundred crates.
+/// Features of the released program. A plain `cargo build` leaves them out because they add about a hundred crates.
 pub const SHIPPED_FEATURES: &str = "doran/python,doran-agents/python";
 
-/// All packages unless some are named; everything runs even when an early program fails.
+/// Tests all packages unless some are named. Continues after a test program fails.
 fn cargo_test_arguments(args: &[String]) -> Vec<String> {
     let (own, theirs) = match args.iter().position(|arg| arg == "--") {
         Some(at) => (&args[..at], &args[at + 1..]),
@@ -86,7 +86,8 @@ fn cargo_test_arguments(args: &[String]) -> Vec<String> {
     all
 }
 
-/// Where the evaluation sets are, which are not part of the repository: beside it, unless told otherwise.
+/// The directory of the evaluation sets, which are not part of the repository. By default it is next to the
+/// repository.
 fn eval_data() -> Option<(&'static str, std::path::PathBuf)> {
     let beside = root().parent()?.join("shared").join("data");
     (std::env::var_os("DORAN_EVAL_DATA").is_none() && beside.is_dir()).then_some(("DORAN_EVAL_DATA", beside))
@@ -110,20 +111,20 @@ fn run_and_read_lines(args: &[String], mut see: impl FnMut(&str)) -> XtaskResult
     if status.success() { Ok(()) } else { Err("a test failed, died or did not build".to_string()) }
 }
 
-/// Whether a line is worth a reader's time.
+/// Whether a line of output is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineVisibility {
     Shown,
     Hidden,
 }
 
-/// Reads the output of test programs line by line.
+/// Parses the output of test programs line by line.
 #[derive(Debug, Default)]
 struct TestOutputCounter {
     tally: TestTally,
-    /// Inside the output of tests that passed, which is asked for only to find skipped ones.
+    /// Inside the output of passed tests, which is requested only to find skipped ones.
     in_successes: bool,
-    /// Tests of the current program that said they were skipped.
+    /// Tests of the current program that printed that they were skipped.
     announced_skips: u64,
 }
 
@@ -158,7 +159,7 @@ impl TestOutputCounter {
     }
 }
 
-/// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.01s`.
+/// Parses `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.01s`.
 fn parse_result_line(line: &str) -> Option<TestTally> {
     let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
     let mut tally = TestTally::default();

@@ -1,9 +1,9 @@
-//! The short version of the tortures, for every change. The long ones are `./x torture NAME`.
+//! The short version of the torture tests, for every change. The long ones are run with `./x torture NAME`.
 
 use crate::XtaskResult;
 use crate::command::run_cargo;
 
-/// Every torture, kept short.
+/// Runs every torture test in its short version.
 pub fn run() -> XtaskResult {
     run_cargo(&[
         "run",

@@ -1,7 +1,8 @@
-//! The web page: built from `crates/server/ui`, kept as `dist` beside it, and built again to see that the two agree.
+//! The web page. Its sources are in `crates/server/ui`, and the built bundle is committed next to them in `dist`.
+//! This task builds the bundle again and checks that it matches.
 //!
-//! Building doran needs none of this. Whoever changes the page does, and so does CI: a bundle that nobody can make
-//! again from its sources cannot be reviewed.
+//! Building Doran does not need this. It is for changes to the page and for CI: a bundle that cannot be reproduced
+//! from its sources cannot be reviewed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,7 @@ use std::process::{Command, Stdio};
 use crate::XtaskResult;
 use crate::command::root;
 
-/// The oldest Node.js that the build tools run on.
+/// The oldest Node.js version that the build tools support.
 const MIN_NODE_VERSION: (u32, u32) = (20, 19);
 
 /// Builds the page into `dist`.
@@ -24,7 +25,7 @@ pub fn build() -> XtaskResult {
     run_npm(&["run", "build"])
 }
 
-/// Type-checks and tests the page, builds it elsewhere and compares, or says loudly that it did not.
+/// Type-checks and tests the page, builds it into another directory and compares. Prints a notice if it cannot.
 pub fn check() -> XtaskResult {
     if let Some(why) = missing_requirement() {
         return skip(&why);
@@ -60,7 +61,7 @@ fn skip(why: &str) -> XtaskResult {
     Ok(())
 }
 
-/// What stands in the way of building, if anything.
+/// What is missing to build the page, if anything.
 fn missing_requirement() -> Option<String> {
     let Ok(output) = Command::new("node").arg("--version").stderr(Stdio::null()).output() else {
         return Some("Node.js is not installed".to_string());
@@ -75,7 +76,7 @@ fn missing_requirement() -> Option<String> {
     }
 }
 
-/// Whether a version, as `node --version` says it, is new enough.
+/// Whether a version, as printed by `node --version`, is new enough.
 fn is_new_enough(version: &str) -> bool {
     let mut parts = version.trim_start_matches('v').split('.').map(str::parse::<u32>);
     match (parts.next(), parts.next()) {
@@ -99,7 +100,7 @@ fn run_npm(args: &[&str]) -> XtaskResult {
     if status.success() { Ok(()) } else { Err(format!("`npm {}` failed", args.join(" "))) }
 }
 
-/// The files of a directory by name.
+/// The files of a directory, by name.
 fn read_directory(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let wrong = |why: std::io::Error| format!("{}: {why}", directory.display());
     let mut files = BTreeMap::new();
@@ -111,7 +112,7 @@ fn read_directory(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, String>
     Ok(files)
 }
 
-/// Names of files that only one has, or that differ.
+/// The names of files that differ or exist on one side only.
 fn differing_files(left: &BTreeMap<String, Vec<u8>>, right: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
     let mut names: Vec<String> = left.keys().chain(right.keys()).cloned().collect();
     names.sort();

@@ -3,10 +3,9 @@
 
 use std::collections::HashMap;
 
-use doran_engine::ThreadKey;
-use doran_engine::log::{EntryBody, StoredTaskResult};
 use doran_engine::state::{ItemChange, ItemChanges};
-use doran_engine::store::{LogEntry, Seq, Store, StoreError};
+use doran_engine::store::{Seq, StoreError};
+use doran_engine::{EngineError, EntryBody, Runtime, ThreadEntry, ThreadKey};
 use doran_llm::{Message, MessageId, MessagePart};
 use serde::{Deserialize, Serialize};
 
@@ -71,16 +70,16 @@ pub fn messages_in_update(update: &serde_json::Value) -> Result<Vec<Message>, se
 /// All that was said on a thread, along the branch that leads to its newest entry. The agents say what their answers
 /// rest on.
 pub async fn read_history(
-    store: &dyn Store,
+    runtime: &Runtime,
     thread: &ThreadKey,
     agents: &[Agent],
-) -> Result<Vec<HistoryMessage>, StoreError> {
+) -> Result<Vec<HistoryMessage>, EngineError> {
     let mut entries = Vec::new();
     loop {
-        let after = entries.last().map_or(0, |last: &LogEntry| last.seq);
-        let page = store.entries(thread, after, ENTRIES_PER_PAGE).await?;
+        let after = entries.last().map_or(0, |last: &ThreadEntry| last.seq);
+        let page = runtime.entries(thread, after, ENTRIES_PER_PAGE).await?;
         if page.is_empty() {
-            return messages_from_entries(&entries, agents);
+            return Ok(messages_from_entries(&entries, agents)?);
         }
         entries.extend(page);
     }
@@ -91,7 +90,7 @@ pub async fn read_history(
 /// Nodes change the working messages: they shorten and remove. None of that unsays a word. Only a person who edits the
 /// thread does.
 pub fn messages_from_entries(
-    entries: &[LogEntry],
+    entries: &[ThreadEntry],
     agents: &[Agent],
 ) -> Result<Vec<HistoryMessage>, StoreError> {
     let mut said = HistoryBuilder { agents, agent: None, messages: Vec::new(), index_by_id: HashMap::new() };
@@ -103,8 +102,8 @@ pub fn messages_from_entries(
 }
 
 /// The entries that lead to the newest one.
-fn newest_branch(entries: &[LogEntry]) -> Vec<&LogEntry> {
-    let by_seq: HashMap<Seq, &LogEntry> = entries.iter().map(|entry| (entry.seq, entry)).collect();
+fn newest_branch(entries: &[ThreadEntry]) -> Vec<&ThreadEntry> {
+    let by_seq: HashMap<Seq, &ThreadEntry> = entries.iter().map(|entry| (entry.seq, entry)).collect();
     let mut branch = Vec::new();
     let mut next = entries.last();
     while let Some(entry) = next {
@@ -131,41 +130,41 @@ struct HistoryBuilder<'a> {
 }
 
 impl HistoryBuilder<'_> {
-    fn apply_entry(&mut self, entry: &LogEntry) -> Result<(), serde_json::Error> {
-        match entry.parse_body()? {
-            EntryBody::Started(started) => {
-                self.agent = self.agents.iter().find(|agent| agent.name == started.graph);
-                if let Some(update) = &started.update {
+    fn apply_entry(&mut self, entry: &ThreadEntry) -> Result<(), serde_json::Error> {
+        match &entry.body {
+            EntryBody::Started { graph, input, .. } => {
+                self.agent = self.agents.iter().find(|agent| agent.name == *graph);
+                if let Some(update) = input {
                     self.apply_update(entry, update.get(), ChangeAuthor::Node)?;
                 }
             }
             EntryBody::Step(step) => {
-                for StoredTaskResult { update, .. } in &step.tasks {
-                    self.apply_update(entry, update.get(), ChangeAuthor::Node)?;
+                for task in &step.tasks {
+                    self.apply_update(entry, task.update.get(), ChangeAuthor::Node)?;
                 }
             }
-            EntryBody::Edited(edited) => {
-                if let Some(update) = &edited.update {
+            EntryBody::Edited { state, update } => {
+                if let Some(update) = update {
                     self.apply_update(entry, update.get(), ChangeAuthor::Person)?;
                 }
-                if let Some(state) = &edited.state {
+                if let Some(state) = state {
                     self.apply_state(entry, state.get())?;
                 }
             }
-            EntryBody::Inner(_)
-            | EntryBody::Paused(_)
-            | EntryBody::Resumed(_)
-            | EntryBody::Restarted(_)
+            EntryBody::InnerStep(_)
+            | EntryBody::Paused { .. }
+            | EntryBody::Resumed { .. }
+            | EntryBody::Restarted { .. }
             | EntryBody::Finished
-            | EntryBody::Failed(_)
-            | EntryBody::Cancelled(_) => {}
+            | EntryBody::Failed { .. }
+            | EntryBody::Cancelled { .. } => {}
         }
         Ok(())
     }
 
     fn apply_update(
         &mut self,
-        entry: &LogEntry,
+        entry: &ThreadEntry,
         update: &str,
         by: ChangeAuthor,
     ) -> Result<(), serde_json::Error> {
@@ -200,7 +199,7 @@ impl HistoryBuilder<'_> {
 
     /// The messages of a state that somebody wrote: new wordings count, and nothing that it lacks is unsaid, because
     /// a state never holds all of a long conversation.
-    fn apply_state(&mut self, entry: &LogEntry, state: &str) -> Result<(), serde_json::Error> {
+    fn apply_state(&mut self, entry: &ThreadEntry, state: &str) -> Result<(), serde_json::Error> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct StateMessages {
@@ -212,7 +211,7 @@ impl HistoryBuilder<'_> {
         Ok(())
     }
 
-    fn put(&mut self, entry: &LogEntry, message: Message, by: ChangeAuthor) -> Option<usize> {
+    fn put(&mut self, entry: &ThreadEntry, message: Message, by: ChangeAuthor) -> Option<usize> {
         match self.index_by_id.get(&message.id).copied() {
             Some(place) => {
                 if by == ChangeAuthor::Person {

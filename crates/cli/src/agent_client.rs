@@ -104,13 +104,8 @@ impl AgentClient {
     pub(crate) async fn wait_for_active_run(&self, thread: &ThreadId) -> anyhow::Result<()> {
         let Self::Local(house) = self else { return Ok(()) };
         let key = ThreadKey { tenant: house.tenant.clone(), thread: thread.clone() };
-        let active = match house.runtime.store().thread(&key).await {
-            Ok(row) => row.active,
-            Err(StoreError::NotFound { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
-        if let Some(run) = active {
-            house.runtime.run_handle(&key.run(run)).await?.wait().await?;
+        if let Some(run) = house.runtime.active_run(&key).await? {
+            run.wait().await?;
         }
         Ok(())
     }
@@ -186,13 +181,12 @@ async fn start_run(house: &App, thread: &ThreadKey, run: &StartRun) -> anyhow::R
             unknown_agent_error(&run.agent, house.agents.iter().map(|agent| agent.name.as_str())).into()
         );
     };
-    let store = house.runtime.store();
-    if let Err(StoreError::NotFound { .. }) = store.thread(thread).await {
+    if house.runtime.find_thread_row(thread).await?.is_none() {
         let title: String = run.message.lines().next().unwrap_or_default().chars().take(60).collect();
         let about = [("title", json!(title)), ("agent", json!(run.agent))];
         let about: Map<String, Value> =
             about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        store.put_thread(thread, &about).await?;
+        house.runtime.put_thread(thread, &about).await?;
     }
     let input = agent.input(&run.message, &run.options());
     let started = house.runtime.start(&run.agent, thread, Some(&input), StartOptions::default()).await;
@@ -225,10 +219,10 @@ async fn watch_run(
     after: u64,
     mut each: impl FnMut(&RunEvent) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let row = house.runtime.store().run(run).await?;
+    let row = house.runtime.run_row(run).await?;
     let mut watch = house.runtime.watch(run, after, WatchUntil::RunEndedOrPaused).await?;
     let agent = house.agents.iter().find(|agent| agent.name == row.graph);
-    while let Some(event) = watch.next().await? {
+    while let Some(event) = watch.try_next().await? {
         each(&RunEvent::from_engine(row.thread.thread.as_str(), agent, &event)?)?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::id::{InvalidId, RunId};
+use crate::id::{InvalidId, ThreadId};
 use crate::store::{BoxError, RunFailure, StoreError};
 
 /// What a node answers when it has no update. Any error turns into a permanent one by `?`.
@@ -44,10 +44,11 @@ impl NodeError {
         Self::with_kind(NodeErrorKind::Permanent, source)
     }
 
-    /// A permanent error that also says: what was to be done **did not happen**. Only this lets [`Cx::once`] believe
+    /// A permanent error that also says: what was to be done **did not happen**. Only this lets
+    /// [`Cx::effect_at_most_once`] believe
     /// that; any other error leaves it open.
     ///
-    /// [`Cx::once`]: crate::Cx::once
+    /// [`Cx::effect_at_most_once`]: crate::Cx::effect_at_most_once
     pub fn not_done(source: impl Into<BoxError>) -> Self {
         Self::with_kind(NodeErrorKind::NotDone, source)
     }
@@ -166,17 +167,53 @@ pub enum BuildError {
         /// The join.
         join: String,
     },
+    /// A retry policy whose factor is negative or not a finite number.
+    #[error("node `{node}` has a retry policy with the factor {factor}")]
+    BadRetryFactor {
+        /// The node.
+        node: String,
+        /// The factor, as text.
+        factor: String,
+    },
     /// More nodes than a graph can have.
     #[error("a graph has at most 65535 nodes")]
     TooMany,
 }
 
-/// Why a call to the engine failed.
+/// Why a call to the engine failed: the store, the call itself, or the run it waited for.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The store said no.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The call was wrong. Trying it again will not help.
+    #[error(transparent)]
+    Misuse(#[from] MisuseError),
+    /// The call was right, and the run did not end well.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// What is stored does not fit the state type any more.
+    #[error("entry {seq} does not fit the graph and its state: {message}")]
+    StateMismatch {
+        /// The entry.
+        seq: u64,
+        /// Where and why.
+        message: String,
+    },
+    /// The runtime takes no more runs: it is shutting down.
+    #[error("the runtime stopped: {0}")]
+    Stopped(String),
+}
+
+impl From<InvalidId> for EngineError {
+    fn from(error: InvalidId) -> Self {
+        MisuseError::BadId(error).into()
+    }
+}
+
+/// What is wrong with a call.
+#[derive(Debug, thiserror::Error)]
+pub enum MisuseError {
     /// A name breaks the rules.
     #[error(transparent)]
     BadId(#[from] InvalidId),
@@ -186,15 +223,13 @@ pub enum EngineError {
     /// Two graphs of one name.
     #[error("a graph called `{0}` is registered already")]
     GraphExists(String),
-    /// The thread or run was made by another graph.
-    #[error("run `{run}` belongs to graph `{theirs}`, not to `{ours}`")]
-    OtherGraph {
-        /// The run.
-        run: RunId,
-        /// Its graph.
-        theirs: String,
-        /// The graph that was asked.
-        ours: String,
+    /// A node that is not in the graph.
+    #[error("graph `{graph}` has no node `{node}`")]
+    UnknownNode {
+        /// The graph.
+        graph: String,
+        /// The node.
+        node: String,
     },
     /// The input does not fit the state.
     #[error("the input does not fit the state of `{graph}`: {source}")]
@@ -204,35 +239,38 @@ pub enum EngineError {
         /// Where and why.
         source: serde_json::Error,
     },
-    /// What is stored does not fit the state type any more.
-    #[error("entry {seq} does not fit the graph and its state: {message}")]
-    StateMismatch {
-        /// The entry.
-        seq: u64,
-        /// Where and why.
-        message: String,
+    /// An answer for a thread that asks nothing.
+    #[error("thread `{0}` waits for no answer")]
+    NoOpenQuestion(ThreadId),
+    /// One answer for a thread that asks several things.
+    #[error("thread `{thread}` has {count} open questions: answer them by id")]
+    SeveralOpenQuestions {
+        /// The thread.
+        thread: ThreadId,
+        /// How many.
+        count: usize,
     },
-    /// The thread is not paused, or has several open questions and none was named.
-    #[error("{0}")]
-    NotPaused(String),
-    /// A node that is not in the graph.
-    #[error("graph `{graph}` has no node `{node}`")]
-    UnknownNode {
-        /// The graph.
-        graph: String,
+    /// No question has such an id.
+    #[error("`{0}` is not the id of a question")]
+    BadQuestionId(String),
+}
+
+/// Why a run gave no state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// It failed.
+    #[error("run failed ({}): {}", .0.code, .0.message)]
+    Failed(RunFailure),
+    /// It was cancelled.
+    #[error("the run was cancelled")]
+    Cancelled,
+    /// It went to another worker, or this process is shutting down.
+    #[error("the run left this process: {0}")]
+    Left(String),
+    /// A node asked a question in a run without a store.
+    #[error("node `{node}` asks a question, and there is no store to wait in")]
+    AskedWithoutStore {
         /// The node.
         node: String,
     },
-    /// The run failed.
-    #[error("run failed ({}): {}", .0.code, .0.message)]
-    Failed(RunFailure),
-    /// The run was cancelled.
-    #[error("the run was cancelled")]
-    Cancelled,
-    /// The run went to another worker, or this process is shutting down.
-    #[error("the run left this process: {0}")]
-    Left(String),
-    /// The runtime stopped after a write with unknown outcome.
-    #[error("the runtime stopped: {0}")]
-    Stopped(String),
 }

@@ -16,15 +16,23 @@ pub fn hit(name: &'static str) {
     static ARMED: OnceLock<Option<(String, u64)>> = OnceLock::new();
     static PASSED: AtomicU64 = AtomicU64::new(0);
     let armed = ARMED.get_or_init(|| {
-        let spec = std::env::var("DORAN_FAILPOINT").ok()?;
-        let (point, nth) = spec.rsplit_once(':')?;
-        Some((point.to_owned(), nth.parse().ok()?))
+        let spec = std::env::var_os("DORAN_FAILPOINT")?;
+        Some(parse_failpoint(&spec.to_string_lossy()))
     });
     if let Some((point, nth)) = armed
         && point == name
         && PASSED.fetch_add(1, Ordering::SeqCst) + 1 == *nth
     {
         std::process::abort();
+    }
+}
+
+/// Reads `name:k`. A test that armed nothing would prove nothing, so anything else ends the process.
+#[cfg(any(test, feature = "failpoints"))]
+fn parse_failpoint(spec: &str) -> (String, u64) {
+    match spec.rsplit_once(':').map(|(point, nth)| (point, nth.parse())) {
+        Some((point, Ok(nth))) if !point.is_empty() && nth > 0 => (point.to_owned(), nth),
+        _ => panic!("DORAN_FAILPOINT is `{spec}`, and should be `name:k` with k from 1"),
     }
 }
 
@@ -81,5 +89,18 @@ pub(crate) fn unwritten_entries_after(run: crate::id::RunId, after: u64) -> Vec<
     {
         let _ = (run, after);
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_failpoint;
+
+    #[test]
+    fn a_failpoint_that_arms_nothing_is_refused() {
+        assert_eq!(parse_failpoint("commit.before:3"), ("commit.before".to_owned(), 3));
+        for spec in ["", "commit.before", "commit.before:", "commit.before:x", "commit.before:0", ":3"] {
+            assert!(std::panic::catch_unwind(|| parse_failpoint(spec)).is_err(), "{spec}");
+        }
     }
 }

@@ -5,7 +5,8 @@
 //! transaction. What a node does to the world goes through its [`Cx`], which records it. So a process can be killed
 //! at any time: the next one goes on at the step, and at the call, where the last one was.
 //!
-//! This crate knows no language models, no HTTP and no SQL. Stores for SQLite and PostgreSQL are in `doran-store`;
+//! This crate knows no language models, no HTTP and no SQL. It counts tokens and cost that nodes report, and does not know
+//! where they come from. Stores for SQLite and PostgreSQL are in `doran-store`;
 //! [`store::RamStore`] keeps everything in memory.
 //!
 //! # A letter that waits for a yes
@@ -17,6 +18,12 @@
 #![doc = include_str!("../examples/approve.rs")]
 //! ```
 //!
+//! # More examples
+//!
+//! Each is a file in `examples/` and runs with `cargo run -p doran-engine --example NAME`: `hello`, `branch_and_loop`,
+//! `fan_out`, `subgraph`, `retry_and_timeout`, `at_most_once`, `watch`, `time_travel`, `kill_and_resume`,
+//! `custom_reducer`.
+//!
 //! # Where to look
 //!
 //! | to | see |
@@ -24,7 +31,8 @@
 //! | define a state, and how its fields take changes | [`State`], [`state::reduce`] |
 //! | define a graph | [`Graph::define`], [`node`], [`To`], [`subgraph`] |
 //! | call the world from a node, ask a person, show text | [`Cx`] |
-//! | start, answer, cancel, retry, rewind, watch | [`Runtime`], [`Bot`], [`Watch`] |
+//! | start, answer, cancel, retry, rewind, watch | [`Runtime`], [`GraphHandle`], [`RunWatch`] |
+//! | read what happened | [`Event`], [`ThreadEntry`] |
 //! | write a store | [`store`] and its conformance suite |
 
 // The derives write `::doran_engine`, in this crate as in any other; outside of tests nothing here may derive.
@@ -32,31 +40,40 @@
 extern crate self as doran_engine;
 
 mod drive;
+pub mod entry;
 pub mod error;
+#[doc(hidden)]
 pub mod failpoint;
 pub mod failure;
 pub mod graph;
 pub mod id;
+/// The stored form of entries. No part of the public interface: [`entry`] has what they say.
+#[doc(hidden)]
 pub mod log;
 mod node_context;
 mod plan;
+pub mod question;
 pub mod runtime;
 pub mod state;
 pub mod store;
+mod task_path;
 
 pub use doran_macros::{Nodes, State};
 pub use drive::RunLimits;
-pub use error::{BuildError, EngineError, NodeError};
+pub use entry::{EntryBody, StepResult, TaskResult, ThreadEntry};
+pub use error::{BuildError, EngineError, MisuseError, NodeError, RunError};
 pub use graph::{
     Graph, Node, NodeCachePolicy, NodeDefinition, NodeFuture, NodeTimeout, Nodes, RetryPolicy, To, node,
     subgraph,
 };
 pub use id::{RunId, RunKey, TenantId, ThreadId, ThreadKey};
 pub use node_context::Cx;
+pub use question::{PendingQuestion, QuestionKind};
 pub use runtime::{
     Event, GraphHandle, Outcome, RunHandle, RunWatch, Runtime, RuntimeOptions, StartOptions, WatchUntil,
 };
 pub use state::{ItemChanges, Keyed, Snap, State};
+pub use task_path::{InvalidTaskPath, TaskPath};
 
 /// What the derives write against. No part of the public interface.
 #[doc(hidden)]

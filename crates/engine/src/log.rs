@@ -9,8 +9,9 @@ use serde_json::value::RawValue;
 
 use crate::graph::BuiltGraph;
 use crate::plan::{PlanPosition, PlannedTask};
+use crate::question::PendingQuestion;
 use crate::state::State;
-use crate::store::{EntryKind, LogEntry, RunFailure, RunUsage};
+use crate::store::{RunFailure, RunUsage};
 
 /// Version of this format, written with every start.
 pub const LOG_FORMAT_VERSION: u32 = 1;
@@ -109,35 +110,6 @@ pub struct RunPausedEntry {
     pub asks: Vec<PendingQuestion>,
 }
 
-/// Something a run asks of a person.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PendingQuestion {
-    /// Names the question in an answer. Unique in its run.
-    pub id: String,
-    /// Who asks.
-    pub node: String,
-    /// Why.
-    pub kind: QuestionKind,
-    /// What.
-    pub question: Value,
-    /// Why the last answer was not taken.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-}
-
-/// Why a run waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QuestionKind {
-    /// A node asked.
-    Ask,
-    /// A breakpoint. Any answer goes on.
-    Breakpoint,
-    /// A call that must not be repeated may or may not have happened. Answer `{"result": …}` when it did,
-    /// `{"retry": true}` when it did not.
-    EffectUnknown,
-}
-
 /// Answers came.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunResumedEntry {
@@ -205,50 +177,6 @@ pub struct StateSnapshot<S> {
     pub finished: Vec<String>,
 }
 
-/// What stands in an entry, by its kind.
-#[derive(Debug)]
-pub enum EntryBody {
-    /// A run began.
-    Started(RunStartedEntry),
-    /// A superstep of the graph.
-    Step(StepEntry),
-    /// A superstep of a subgraph.
-    Inner(StepEntry),
-    /// The run waits.
-    Paused(RunPausedEntry),
-    /// Answers came.
-    Resumed(RunResumedEntry),
-    /// The run goes on after something that was not planned.
-    Restarted(RunRestartedEntry),
-    /// The run ended well.
-    Finished,
-    /// The run failed.
-    Failed(RunFailedEntry),
-    /// The run was cancelled.
-    Cancelled(RunCancelledEntry),
-    /// Somebody changed the state.
-    Edited(StateEditedEntry),
-}
-
-impl LogEntry {
-    /// What stands in it.
-    pub fn parse_body(&self) -> Result<EntryBody, serde_json::Error> {
-        let body = self.body.as_slice();
-        Ok(match self.kind {
-            EntryKind::Started => EntryBody::Started(serde_json::from_slice(body)?),
-            EntryKind::Step => EntryBody::Step(serde_json::from_slice(body)?),
-            EntryKind::Inner => EntryBody::Inner(serde_json::from_slice(body)?),
-            EntryKind::Paused => EntryBody::Paused(serde_json::from_slice(body)?),
-            EntryKind::Resumed => EntryBody::Resumed(serde_json::from_slice(body)?),
-            EntryKind::Restarted => EntryBody::Restarted(serde_json::from_slice(body)?),
-            EntryKind::Finished => EntryBody::Finished,
-            EntryKind::Failed => EntryBody::Failed(serde_json::from_slice(body)?),
-            EntryKind::Cancelled => EntryBody::Cancelled(serde_json::from_slice(body)?),
-            EntryKind::Edited => EntryBody::Edited(serde_json::from_slice(body)?),
-        })
-    }
-}
-
 impl StoredPosition {
     pub(crate) fn from_position<S: State>(position: &PlanPosition, graph: &BuiltGraph<S>) -> Self {
         let name = |ix: &u16| graph.node(*ix).name.to_string();
@@ -302,8 +230,9 @@ impl StoredPosition {
 
 /// JSON bytes of a stored form of this module. They have text keys only, so writing them cannot fail; what somebody
 /// else's type may refuse to write goes through `serde_json` itself.
+#[allow(clippy::expect_used, reason = "an empty body in the log would be worse than the end of one run")]
 pub(crate) fn to_json_bytes(body: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(body).unwrap_or_default()
+    serde_json::to_vec(body).expect("a stored form has text keys only")
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -17,8 +17,10 @@ use crate::drive::{RunContext, UnfinishedTaskUsage, can_read_back};
 use crate::error::{NodeError, NodeErrorKind};
 use crate::failpoint;
 use crate::failure;
-use crate::log::{self, PendingQuestion, QuestionKind};
+use crate::log;
+use crate::question::{PendingQuestion, QuestionKind};
 use crate::store::{Record, RecordStage, RunUsage};
+use crate::task_path::{CallKey, QuestionId, RecordKey, TaskPath};
 
 /// What a node is given besides the state. Cheap to clone.
 #[derive(Clone)]
@@ -26,8 +28,7 @@ pub struct Cx(pub(crate) Arc<TaskContext>);
 
 pub(crate) struct TaskContext {
     pub run: Arc<RunContext>,
-    /// `3.0`, or `3.0/1.2` inside a subgraph.
-    pub path: String,
+    pub path: TaskPath,
     pub node: Arc<str>,
     pub input: Option<Value>,
     pub scratch: Mutex<TaskScratch>,
@@ -40,7 +41,7 @@ pub(crate) struct TaskScratch {
     /// How often each name was used in this attempt.
     name_uses: HashMap<String, u32>,
     /// Recorded calls, by key: from an earlier life of this task, and from this one.
-    pub recorded: HashMap<String, (RecordStage, Vec<u8>)>,
+    pub recorded: HashMap<CallKey, (RecordStage, Vec<u8>)>,
     /// Records that go out with the next write.
     buffered: Vec<Record>,
     /// One of them tells of a call, so no other call is made before they are out.
@@ -52,6 +53,8 @@ pub(crate) struct TaskScratch {
     pub usage: RunUsage,
     booked_usage: RunUsage,
     pub notes: BTreeMap<String, Value>,
+    /// Why the first note that could not be kept was refused.
+    pub note_error: Option<String>,
     pub last_heartbeat: Option<Instant>,
     deltas: u64,
     /// Amounts counted so far, and how many of them this attempt has passed.
@@ -171,7 +174,7 @@ impl Cx {
     /// Makes a call that may be made again, or gives what was recorded of it.
     async fn make_recorded_call<T, E, F>(
         self,
-        key: String,
+        key: CallKey,
         when: RecordTiming,
         call: impl FnOnce(String) -> F,
     ) -> Result<T, NodeError>
@@ -196,7 +199,7 @@ impl Cx {
 
     /// Makes a call that must never happen twice. That it is about to be made is on disk before it is made; when a
     /// crash, a timeout or an error leaves open whether it happened, the run pauses and asks
-    /// ([`AskKind::EffectUnknown`]) instead of repeating it. Only [`NodeError::not_done`] says that it did not happen:
+    /// ([`QuestionKind::EffectUnknown`]) instead of repeating it. Only [`NodeError::not_done`] says that it did not happen:
     /// the node then fails with it, and a later try may make the call.
     ///
     /// A person may have to say what the call gave, so let `T` be something a person can write. What is said and is no
@@ -214,7 +217,7 @@ impl Cx {
         self.effect_at_most_once_with_details(name, Map::new(), call)
     }
 
-    /// [`once`](Cx::once), with what a person has to know to say whether it happened: these fields stand in the question,
+    /// [`Cx::effect_at_most_once`], with what a person has to know to say whether it happened: these fields stand in the question,
     /// beside `call` and `key`.
     pub fn effect_at_most_once_with_details<T, E, F>(
         &self,
@@ -237,7 +240,7 @@ impl Cx {
                     break;
                 }
                 if cx.was_not_done(&key) {
-                    key.push('+');
+                    key.repeats += 1;
                     continue;
                 }
                 match cx.unknown_effect_answer(&key) {
@@ -248,7 +251,7 @@ impl Cx {
                         }
                         cx.write_record(&key, RecordStage::Done, log::to_json_bytes(&result)).await?;
                     }
-                    Some(UnknownEffectAnswer { retry: true, .. }) => key.push('+'),
+                    Some(UnknownEffectAnswer { retry: true, .. }) => key.repeats += 1,
                     _ => return Err(cx.ask_unknown_effect_outcome(&key, about, None)),
                 }
             }
@@ -305,7 +308,7 @@ impl Cx {
                     Ok(answer) => return Ok(answer),
                     Err(error) => {
                         problem = Some(format!("the answer does not fit: {error}"));
-                        key.push('+');
+                        key.repeats += 1;
                     }
                 },
                 _ => {
@@ -316,21 +319,23 @@ impl Cx {
         }
     }
 
-    /// The time, the same again after a crash.
-    pub fn now(&self) -> SystemTime {
+    /// The time, the same again after a crash. An error says that the recorded time cannot be read: pass it on.
+    pub fn now(&self) -> Result<SystemTime, NodeError> {
         let key = self.next_call_key("now");
         let mut scratch = self.scratch();
-        if let Some((RecordStage::Done, body)) = scratch.recorded.get(&key)
-            && let Ok(millis) = serde_json::from_slice::<u64>(body)
-        {
-            return UNIX_EPOCH + Duration::from_millis(millis);
+        if let Some((RecordStage::Done, body)) = scratch.recorded.get(&key) {
+            let millis = serde_json::from_slice::<u64>(body).map_err(|error| {
+                NodeError::permanent(format!("the recorded time `{key}` cannot be read: {error}"))
+                    .with_code(failure::STATE_MISMATCH)
+            })?;
+            return Ok(UNIX_EPOCH + Duration::from_millis(millis));
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let body = log::to_json_bytes(&millis);
         scratch.recorded.insert(key.clone(), (RecordStage::Done, body.clone()));
-        scratch.buffered.push(Record { path: self.0.path.clone(), key, stage: RecordStage::Done, body });
-        UNIX_EPOCH + Duration::from_millis(millis)
+        scratch.buffered.push(self.record(&key, RecordStage::Done, body));
+        Ok(UNIX_EPOCH + Duration::from_millis(millis))
     }
 
     /// A random number, the same again after a crash.
@@ -402,10 +407,19 @@ impl Cx {
         self.0.run.spend(usage).map_err(|limit| NodeError::with_kind(NodeErrorKind::Limit, limit.to_string()))
     }
 
-    /// Keeps something beside the step for people who look into it.
+    /// Keeps something beside the step for people who look into it. A value that cannot be written as JSON fails the
+    /// node with [`NOT_STORABLE`](failure::NOT_STORABLE) when it ends.
     pub fn note(&self, name: &str, value: impl Serialize) {
-        let value = serde_json::to_value(value).unwrap_or(Value::Null);
-        self.scratch().notes.insert(name.to_owned(), value);
+        let value = serde_json::to_value(value);
+        let mut scratch = self.scratch();
+        match value {
+            Ok(value) => {
+                scratch.notes.insert(name.to_owned(), value);
+            }
+            Err(error) => {
+                scratch.note_error.get_or_insert(format!("its note `{name}` cannot be stored: {error}"));
+            }
+        }
     }
 
     /// Which try of the node this is, from 1.
@@ -440,18 +454,19 @@ impl Cx {
         scratch.name_uses.clear();
         scratch.questions.clear();
         scratch.notes.clear();
+        scratch.note_error = None;
         scratch.deltas = 0;
         scratch.amounts_passed = 0;
     }
 
     pub(crate) fn pause_with_question(
         &self,
-        key: &str,
+        key: &CallKey,
         kind: QuestionKind,
         question: Value,
         problem: Option<String>,
     ) -> NodeError {
-        let id = format!("{}:{key}", self.0.path);
+        let id = QuestionId { path: self.0.path.clone(), key: RecordKey::Call(key.clone()) }.to_string();
         self.scratch().questions.push(PendingQuestion {
             id,
             node: self.0.node.to_string(),
@@ -462,33 +477,38 @@ impl Cx {
         NodeError::with_kind(NodeErrorKind::Paused, "waits for an answer")
     }
 
-    /// `name#n`: the n-th use of this name in this attempt. Taken when the call is written down, not when it is
-    /// polled, so that calls made side by side keep their keys.
-    fn next_call_key(&self, name: &str) -> String {
+    /// The n-th use of this name in this attempt. Taken when the call is written down, not when it is polled, so that
+    /// calls made side by side keep their keys.
+    fn next_call_key(&self, name: &str) -> CallKey {
         let mut scratch = self.scratch();
         let nth = scratch.name_uses.entry(name.to_owned()).or_default();
-        let key = format!("{name}#{nth}");
+        let key = CallKey::new(name, *nth);
         *nth += 1;
         key
     }
 
-    fn has_record(&self, key: &str) -> bool {
+    /// The stored record of a call.
+    fn record(&self, key: &CallKey, stage: RecordStage, body: Vec<u8>) -> Record {
+        Record { path: self.0.path.to_string(), key: key.to_string(), stage, body }
+    }
+
+    fn has_record(&self, key: &CallKey) -> bool {
         self.scratch().recorded.contains_key(key)
     }
 
-    fn replay_result<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, NodeError> {
+    fn replay_result<T: DeserializeOwned>(&self, key: &CallKey) -> Result<Option<T>, NodeError> {
         match self.scratch().recorded.get(key) {
             Some((RecordStage::Done, body)) => Ok(Some(serde_json::from_slice(body)?)),
             _ => Ok(None),
         }
     }
 
-    fn was_not_done(&self, key: &str) -> bool {
+    fn was_not_done(&self, key: &CallKey) -> bool {
         matches!(self.scratch().recorded.get(key), Some((RecordStage::Failed, _)))
     }
 
-    fn unknown_effect_answer(&self, key: &str) -> Option<UnknownEffectAnswer> {
-        match self.scratch().recorded.get(&effect_outcome_key(key)) {
+    fn unknown_effect_answer(&self, key: &CallKey) -> Option<UnknownEffectAnswer> {
+        match self.scratch().recorded.get(&key.outcome_question()) {
             Some((RecordStage::Done, body)) => serde_json::from_slice(body).ok(),
             _ => None,
         }
@@ -496,32 +516,32 @@ impl Cx {
 
     fn ask_unknown_effect_outcome(
         &self,
-        key: &str,
+        key: &CallKey,
         mut question: Map<String, Value>,
         misfit: Option<&serde_json::Error>,
     ) -> NodeError {
-        question.insert("call".into(), key.split('#').next().unwrap_or(key).into());
+        question.insert("call".into(), key.name.as_str().into());
         question.insert("key".into(), self.idempotency_key(key).into());
         let problem = match misfit {
             Some(error) => Some(format!("the result does not fit: {error}")),
-            None => self.has_record(&effect_outcome_key(key)).then(|| {
+            None => self.has_record(&key.outcome_question()).then(|| {
                 "answer {\"result\": …} when the call happened, {\"retry\": true} when it did not".to_owned()
             }),
         };
-        self.scratch().recorded.remove(&effect_outcome_key(key));
+        self.scratch().recorded.remove(&key.outcome_question());
         self.pause_with_question(
-            &effect_outcome_key(key),
+            &key.outcome_question(),
             QuestionKind::EffectUnknown,
             Value::Object(question),
             problem,
         )
     }
 
-    async fn write_record(&self, key: &str, stage: RecordStage, body: Vec<u8>) -> Result<(), NodeError> {
-        let record = Record { path: self.0.path.clone(), key: key.to_owned(), stage, body: body.clone() };
+    async fn write_record(&self, key: &CallKey, stage: RecordStage, body: Vec<u8>) -> Result<(), NodeError> {
+        let record = self.record(key, stage, body.clone());
         let mut records = {
             let mut scratch = self.scratch();
-            scratch.recorded.insert(key.to_owned(), (stage, body));
+            scratch.recorded.insert(key.clone(), (stage, body));
             scratch.last_heartbeat = Some(Instant::now());
             scratch.take_buffered_records()
         };
@@ -535,12 +555,13 @@ impl Cx {
     }
 
     /// Keeps the record of a call for the write that ends the node.
-    fn buffer_call_record(&self, key: String, body: Vec<u8>) {
+    fn buffer_call_record(&self, key: CallKey, body: Vec<u8>) {
+        let record = self.record(&key, RecordStage::Done, body.clone());
         let mut scratch = self.scratch();
-        scratch.recorded.insert(key.clone(), (RecordStage::Done, body.clone()));
+        scratch.recorded.insert(key, (RecordStage::Done, body));
         scratch.last_heartbeat = Some(Instant::now());
         scratch.call_record_buffered = true;
-        scratch.buffered.push(Record { path: self.0.path.clone(), key, stage: RecordStage::Done, body });
+        scratch.buffered.push(record);
         drop(scratch);
         self.0.run.heartbeat_outer_tasks(&self.0.path);
     }
@@ -562,16 +583,16 @@ impl Cx {
     }
 
     /// What the outside knows this call by, in every attempt.
-    fn idempotency_key(&self, key: &str) -> String {
+    fn idempotency_key(&self, key: &CallKey) -> String {
         hex_string(&self.call_digest(key)[..16])
     }
 
-    fn call_digest(&self, key: &str) -> [u8; 32] {
+    fn call_digest(&self, key: &CallKey) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(self.0.run.seed);
-        hash.update(self.0.path.as_bytes());
+        hash.update(self.0.path.as_str().as_bytes());
         hash.update([0]);
-        hash.update(key.as_bytes());
+        hash.update(key.to_string().as_bytes());
         hash.finalize().into()
     }
 }
@@ -592,10 +613,6 @@ fn serialize_result<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8
         return Ok(body);
     }
     Err(refused("it does not read back: is there a number that is none (NaN)?".into()))
-}
-
-fn effect_outcome_key(key: &str) -> String {
-    format!("{key}?")
 }
 
 fn hex_string(bytes: &[u8]) -> String {

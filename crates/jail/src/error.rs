@@ -1,32 +1,32 @@
-//! Why a worker gave no answer.
+//! Errors of a call to a worker.
 
 use std::time::Duration;
 
-/// Why a worker gave no answer, by what can be done about it.
+/// Why a worker returned no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JailError {
-    /// It worked too long, by the clock or on the processor.
+    /// The worker exceeded its wall-clock or CPU time.
     #[error("it was stopped after {} seconds", format_seconds(.0))]
     TimedOut(Duration),
-    /// It wanted more memory than it may have.
+    /// The worker exceeded its memory limit.
     #[error("it wanted more than {} MiB of memory", .0 >> 20)]
     OutOfMemory(u64),
-    /// Its answer was too long.
+    /// The result was too long.
     #[error("its answer is longer than {0} bytes")]
     TooMuchOutput(usize),
-    /// What it was to work on is too long; nothing was started.
+    /// The input is too long. No worker was started.
     #[error("the input is longer than {0} bytes")]
     TooMuchInput(usize),
-    /// It died.
+    /// The worker died.
     #[error("it died ({how})")]
     Crashed {
-        /// How: a signal, an exit code.
+        /// The signal or exit code.
         how: String,
     },
     /// Too many calls are waiting already.
     #[error("{0} calls are waiting already, try again later")]
     Busy(usize),
-    /// This machine offers no walls that would hold, or the worker could not be started. Nothing was run.
+    /// This machine has no sufficient isolation, or the worker could not be started. Nothing was run.
     #[error(
         "hostile input is only worked on in a jail, and there is none here: {why}. Linux 5.13 or newer with seccomp \
          is needed; inside a container, allow the system calls `seccomp` and `landlock_*`"
@@ -38,7 +38,7 @@ pub enum JailError {
 }
 
 impl JailError {
-    /// The same in Korean.
+    /// The message in Korean.
     pub fn ko(&self) -> String {
         match self {
             Self::TimedOut(limit) => format!("{}초가 지나 중단했습니다", format_seconds(limit)),

@@ -1,4 +1,4 @@
-//! Messages between parent and child: four bytes of length, little end first, then the bytes.
+//! Messages between parent and child: a length of four bytes, little-endian, then the bytes.
 
 use std::io::{self, Read, Write};
 
@@ -7,29 +7,29 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::IsolationLayer;
 
-/// The first message of a child, before it has seen any input.
+/// The first message of a child, sent before it reads any input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WorkerHandshake {
-    /// These walls stand.
+    /// These isolation layers are active.
     Held(Vec<IsolationLayer>),
-    /// It will not work here.
+    /// The child refuses to work, for this reason.
     Refused(String),
 }
 
-/// The longest [`Hello`].
+/// The longest [`WorkerHandshake`].
 pub(crate) const MAX_HANDSHAKE_BYTES: usize = 4096;
 
-/// Why a message did not arrive.
+/// Why a message was not received.
 #[derive(Debug)]
 pub(crate) enum FrameError {
-    /// It is longer than allowed.
+    /// The message is longer than allowed.
     TooLong,
-    /// The other side is gone.
+    /// The other side closed the stream.
     Gone,
 }
 
-/// Reads one message, and no byte of one that is too long.
+/// Reads one message. If it is too long, none of its bytes are read.
 pub(crate) async fn read_frame(
     from: &mut (impl AsyncRead + Unpin),
     most: usize,
@@ -37,13 +37,13 @@ pub(crate) async fn read_frame(
     let mut length = [0; 4];
     from.read_exact(&mut length).await.map_err(|_| FrameError::Gone)?;
     let length = check_length(length, most)?;
-    // The length is a claim. Room is taken as bytes arrive.
+    // The length is not trusted: memory is allocated as bytes arrive.
     let mut bytes = Vec::new();
     let read = from.take(length as u64).read_to_end(&mut bytes).await.map_err(|_| FrameError::Gone)?;
     if read == length { Ok(bytes) } else { Err(FrameError::Gone) }
 }
 
-/// The same in the child, which has no runtime.
+/// Like [`read_frame`], for the child, which has no async runtime.
 pub(crate) fn read_frame_blocking(from: &mut impl Read, most: usize) -> Result<Vec<u8>, FrameError> {
     let mut length = [0; 4];
     from.read_exact(&mut length).map_err(|_| FrameError::Gone)?;
@@ -53,14 +53,14 @@ pub(crate) fn read_frame_blocking(from: &mut impl Read, most: usize) -> Result<V
     if read == length { Ok(bytes) } else { Err(FrameError::Gone) }
 }
 
-/// The length and the bytes.
+/// Writes the length and the bytes.
 pub(crate) fn write_frame_blocking(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     to.write_all(&length_prefix(bytes)?)?;
     to.write_all(bytes)?;
     to.flush()
 }
 
-/// The length of `bytes`, as it is written.
+/// The length of `bytes` in wire format.
 pub(crate) fn length_prefix(bytes: &[u8]) -> io::Result<[u8; 4]> {
     let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
     Ok(length.to_le_bytes())

@@ -1,4 +1,4 @@
-//! The side of the parent: start a child, hand it its input, take its answer, and be rid of it.
+//! The parent side: start a child, send its input, read its result, and end it.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use crate::error::JailError;
 use crate::frame::{self, FrameError, WorkerHandshake};
 use crate::limits::{IsolationLayer, JailLimits, JailRules};
 
-/// How much of what a dying child says is looked at, to tell why it died.
+/// How much of a child's standard error is kept to explain why it died.
 const MAX_STDERR_BYTES: usize = 4096;
 
-/// A place where workers work, one child for each call. Clones share its limits on calls at once.
+/// Runs workers, one child process per call. Clones share the limits on concurrent and waiting calls.
 #[derive(Clone, Debug)]
 pub struct Jail {
     limits: JailLimits,
@@ -27,17 +27,17 @@ pub struct Jail {
     call_queue: Arc<CallQueue>,
 }
 
-/// One piece of work.
+/// One call of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerCall<'a> {
     /// The hidden first argument that makes the program a worker.
     pub argument: &'a str,
-    /// What it works on.
+    /// The bytes to work on.
     pub input: &'a [u8],
 }
 
 impl Jail {
-    /// A jail whose workers are this same program.
+    /// Creates a jail whose workers are the current program.
     pub fn new(limits: JailLimits) -> Self {
         let turns = CallQueue {
             free: Semaphore::new(limits.at_once.max(1)),
@@ -53,21 +53,21 @@ impl Jail {
         }
     }
 
-    /// Takes the workers from another program, which calls [`serve`](crate::serve) for their argument.
+    /// Starts workers from another program, which must call [`serve`](crate::serve) for their argument.
     #[must_use]
     pub fn with_program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = program.into();
         self
     }
 
-    /// Lets workers read these files and directories. Landlock is a must then.
+    /// Lets workers read these files and directories. Workers then require Landlock.
     #[must_use]
     pub fn with_readable(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.read.extend(paths);
         self
     }
 
-    /// Leaves walls out, to see in a test that the others hold by themselves. Too few are still refused.
+    /// Leaves layers out, to test that the others are sufficient alone. A call still fails if too few are left.
     #[must_use]
     pub fn without_layers(mut self, layers: &[IsolationLayer]) -> Self {
         self.leave_out.extend_from_slice(layers);
@@ -79,7 +79,7 @@ impl Jail {
         &self.limits
     }
 
-    /// Which walls really stand on this machine. Starts a worker that gets no input.
+    /// Which isolation layers work on this machine. Starts a worker that gets no input.
     pub async fn layers(&self, argument: &str) -> Result<Vec<IsolationLayer>, JailError> {
         let _turn = self.call_queue.acquire().await?;
         let mut started = self.start(argument)?;
@@ -91,7 +91,7 @@ impl Jail {
         }
     }
 
-    /// Has one piece of work done. Dropping the future kills the child.
+    /// Runs one call and returns its result. Dropping the future kills the child.
     pub async fn run(&self, worker: WorkerCall<'_>) -> Result<Vec<u8>, JailError> {
         if worker.input.len() > self.limits.input {
             return Err(JailError::TooMuchInput(self.limits.input));
@@ -123,7 +123,8 @@ impl Jail {
             .arg(argument)
             .arg(rules)
             .env_clear()
-            // Address space that an allocator sets aside would count as the worker's own and widen its limit.
+            // Address space that an allocator reserves would count as part of the program and raise the worker's
+            // limit.
             .env("MIMALLOC_ARENA_RESERVE", "0")
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -150,7 +151,7 @@ impl Jail {
         let WorkerProcess { mut child, input: mut stdin, mut output, stderr: words } = started;
         let talk = async {
             let head = frame::length_prefix(input).map_err(|_| FrameError::TooLong)?;
-            // A child that dies before it has read all is told apart below, by how it ended.
+            // If the child dies before it has read everything, its exit status tells why, below.
             let sent = async { stdin.write_all(&head).await.and(stdin.write_all(input).await) }.await;
             drop(stdin);
             if let Err(error) = sent {
@@ -158,7 +159,8 @@ impl Jail {
             }
             frame::read_frame(&mut output, self.limits.output).await
         };
-        // Words end when the child ends, so they are read beside: they must not hold up an answer that has come.
+        // Standard error ends when the child ends. It is read by a separate task so that it does not delay the
+        // result.
         let words = tokio::spawn(read_stderr(words));
         match talk.await {
             Ok(answer) => {
@@ -176,7 +178,7 @@ impl Jail {
         }
     }
 
-    /// Why a child ended without an answer.
+    /// Explains why a child ended without a result.
     fn crash_error(&self, status: ExitStatus, words: &str) -> JailError {
         if words.contains("memory allocation of") {
             return JailError::OutOfMemory(self.limits.memory);
@@ -189,7 +191,7 @@ impl Jail {
     }
 }
 
-/// What the kernel sends at the limit of processor time, on every Linux we know.
+/// The signal at the CPU time limit. It has this number on every supported Linux.
 const SIGXCPU: i32 = 24;
 
 #[derive(Debug)]
@@ -201,7 +203,7 @@ struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Hears which walls stand, and refuses when they are too few.
+    /// Reads which layers are active, and returns an error if they are not sufficient.
     async fn read_handshake(&mut self, rules: &JailRules) -> Result<Vec<IsolationLayer>, JailError> {
         let Ok(words) = frame::read_frame(&mut self.output, frame::MAX_HANDSHAKE_BYTES).await else {
             kill_worker(&mut self.child).await;
@@ -224,7 +226,7 @@ async fn kill_worker(child: &mut Child) {
     }
 }
 
-/// The beginning of what a child says on standard error. The rest is read and dropped, so that it does not block.
+/// Reads the beginning of the child's standard error. The rest is read and dropped, so that the child does not block.
 async fn read_stderr(mut from: ChildStderr) -> String {
     let mut kept = Vec::new();
     let mut piece = [0; 1024];
@@ -235,7 +237,7 @@ async fn read_stderr(mut from: ChildStderr) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// Who may work now, and who may wait.
+/// Limits concurrent and waiting calls.
 #[derive(Debug)]
 struct CallQueue {
     free: Semaphore,
@@ -253,7 +255,7 @@ impl CallQueue {
     }
 }
 
-/// A place in the queue, given back when its holder has its turn or leaves.
+/// A place in the queue. It is released when the call starts or is dropped.
 struct WaitingSlot<'a>(&'a AtomicUsize);
 
 impl<'a> WaitingSlot<'a> {

@@ -1,9 +1,9 @@
-//! Runs one piece of work on hostile input in a child process that can reach nothing.
+//! Processes hostile input in an isolated child process.
 //!
-//! The child is this same program, started again with a hidden first argument. Before it looks at its input it locks
-//! itself in: namespaces, Landlock, a list of allowed system calls, resource limits. Then it reads one message,
-//! writes one message, and is gone. The parent waits no longer than it was told, takes no more bytes than it was
-//! told, and kills the child when the caller loses interest.
+//! The child is the current program, started again with a hidden first argument. Before it reads its input it isolates
+//! itself with namespaces, Landlock, a system call filter and resource limits. Then it reads one message, writes one
+//! message, and exits. The parent enforces limits on time and output, and kills the child when the caller drops the
+//! future.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), doran_jail::JailError> {
@@ -14,7 +14,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The program's `main` begins with
+//! The program's `main` begins with:
 //!
 //! ```no_run
 //! # use std::process::ExitCode;
@@ -27,7 +27,7 @@
 //! }
 //! ```
 //!
-//! What the bytes mean is the caller's business. This crate knows no documents, no Python and no agents.
+//! The bytes are opaque to this crate. It does not depend on documents, Python or agents.
 
 mod error;
 mod frame;

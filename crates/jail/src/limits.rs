@@ -1,28 +1,28 @@
-//! What a worker may use, and which walls stand around it.
+//! Resource limits of a worker, and its isolation layers.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How much a worker may use. It is ended when it wants more.
+/// How much a worker may use. A worker that exceeds a limit is killed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JailLimits {
-    /// From the start of the child to its answer.
+    /// Wall-clock time from the start of the child to its result.
     pub wall: Duration,
-    /// Time on a processor, counted in whole seconds, rounded up.
+    /// CPU time, rounded up to whole seconds.
     pub cpu: Duration,
-    /// Bytes of address space beyond what the program itself takes.
+    /// Bytes of address space, in addition to those of the program itself.
     pub memory: u64,
-    /// Bytes of the input.
+    /// The longest input, in bytes.
     pub input: usize,
-    /// Bytes of the answer.
+    /// The longest result, in bytes.
     pub output: usize,
-    /// Whether the worker may start threads. Each reserves address space for its stack and its heap.
+    /// Whether the worker may start threads. Each thread reserves address space for its stack and heap.
     pub threads: ThreadPermission,
-    /// How many children work at once. More wait.
+    /// How many children run at once. Further calls wait.
     pub at_once: usize,
-    /// How many calls may wait for their turn. More are turned away.
+    /// How many calls may wait. Further calls fail with `Busy`.
     pub waiting: usize,
 }
 
@@ -30,14 +30,14 @@ pub struct JailLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadPermission {
-    /// It works alone.
+    /// No threads.
     None,
-    /// It may start some.
+    /// Threads are allowed.
     Some,
 }
 
 impl Default for JailLimits {
-    /// Five seconds, 128 MiB, a megabyte in, 64 KiB out, two at once.
+    /// Five seconds, 128 MiB of memory, 1 MB of input, 64 KiB of output, two children at once.
     fn default() -> Self {
         Self {
             wall: Duration::from_secs(5),
@@ -52,51 +52,51 @@ impl Default for JailLimits {
     }
 }
 
-/// What the child is told about its own jail.
+/// The rules that the parent sends to a child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JailRules {
-    /// What it may use.
+    /// The resource limits.
     pub limits: JailLimits,
-    /// Files and directories it may read. Normally none.
+    /// Files and directories the worker may read. Normally none.
     pub read: Vec<PathBuf>,
-    /// Walls that are not put up, so that a test can see the others hold by themselves. The parent still refuses a
-    /// child whose walls are too few.
+    /// Layers that are not activated, so that a test can check that the others are sufficient alone. The parent still
+    /// rejects a child with too few layers.
     pub leave_out: Vec<IsolationLayer>,
-    /// The process that started it. A child whose parent is another one has been orphaned and leaves.
+    /// The process id of the parent. A child that has another parent is orphaned and exits.
     pub parent: u32,
 }
 
 impl JailRules {
-    /// Whether these walls are enough to let input in.
+    /// Whether these layers are sufficient to process input.
     ///
-    /// The list of allowed system calls alone keeps a worker from files, sockets and processes, because it can open
-    /// nothing at all. A worker that may read some files must be able to open, so then Landlock must hold too.
+    /// The system call filter alone keeps a worker from files, sockets and processes, because the worker cannot open
+    /// anything. A worker that may read files must be able to open them, so it also needs Landlock.
     pub(crate) fn is_satisfied_by(&self, layers: &[IsolationLayer]) -> bool {
         layers.contains(&IsolationLayer::SystemCalls)
             && (self.read.is_empty() || layers.contains(&IsolationLayer::Landlock))
     }
 }
 
-/// A wall around a worker.
+/// An isolation layer around a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IsolationLayer {
-    /// Own user, network, mount, IPC and host-name namespaces. Often refused inside containers.
+    /// Separate user, network, mount, IPC and host-name namespaces. Often not permitted inside containers.
     Namespaces,
-    /// No file can be opened, made or run, no TCP port used, no outside process signalled.
+    /// No file can be opened, created or executed, no TCP port used, no outside process signalled.
     Landlock,
     /// Only listed system calls: no sockets, no new processes or programs, no tracing, no new executable memory.
     SystemCalls,
-    /// Processor time, address space, file size, open files, processes, core dumps.
+    /// Limits on CPU time, address space, file size, open files, processes and core dumps.
     ResourceLimits,
-    /// No capability is left, and none can be gained.
+    /// No capabilities, and no way to gain any.
     NoPrivileges,
-    /// The kernel ends the child when its parent ends.
+    /// The kernel kills the child when its parent ends.
     DiesWithParent,
 }
 
 impl IsolationLayer {
-    /// Every wall there is.
+    /// All layers.
     pub const ALL: [Self; 6] = [
         Self::Namespaces,
         Self::Landlock,

@@ -1,8 +1,8 @@
 //! Messages, and models that answer them.
 //!
 //! A [`ChatModel`] takes a [`ChatRequest`] and gives a stream of [`Delta`]s that ends with [`Delta::Done`].
-//! [`OfflineModel`] is built in and needs no key: it quotes, recalls and says what it is. This crate does not know
-//! graphs, documents or HTTP routes; who calls a model, and with which passages, is decided elsewhere.
+//! This crate does not know graphs, agents, documents or HTTP routes; who calls a model, and with which passages, is
+//! decided elsewhere.
 
 mod citation_marks;
 pub mod conformance;
@@ -11,11 +11,11 @@ mod error;
 mod http;
 mod message;
 mod model;
-mod offline;
 mod priced_model;
 mod pricing;
 mod provider;
 mod replay;
+mod request_label;
 mod retry;
 mod scripted;
 mod structured_output;
@@ -30,10 +30,8 @@ pub use message::{
 };
 pub use model::{
     ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, ModelKind, ModelReply, ModelRole,
-    ReplyCollector, RequestPurpose, ResponseSchema, TokenCountSource, ToolChoice, ToolSpec, Usage,
-    collect_reply,
+    ReplyCollector, ResponseSchema, TokenCountSource, ToolChoice, ToolSpec, Usage, collect_reply,
 };
-pub use offline::{OFFLINE_MODEL, OfflineModel};
 pub use priced_model::PricedModel;
 pub use pricing::{LongPromptPrice, ModelPrice, PriceList, PriceListError};
 pub use provider::{
@@ -42,6 +40,7 @@ pub use provider::{
     discover_server_at, find_vendor, list_models, open_model, set_mark_key,
 };
 pub use replay::{CachedModel, ModelResponseCache, RecordingModel, ReplayingModel};
+pub use request_label::RequestLabel;
 pub use retry::{ModelRetryPolicy, RetryingModel};
 #[cfg(feature = "scripted")]
 pub use scripted::{

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::error::ModelError;
 use crate::message::{Message, MessageId, MessagePart, Role, TextOrigin, ToolCall};
+use crate::request_label::RequestLabel;
 
 /// A model that answers a conversation, piece by piece.
 ///
@@ -57,8 +58,8 @@ pub enum ModelKind {
 pub struct ChatRequest {
     /// The conversation, oldest first. The newest message of the user is what is to be answered.
     pub messages: Vec<Message>,
-    /// What the answer is for. It shows in traces and costs, and rules decide by it.
-    pub purpose: RequestPurpose,
+    /// What the answer is for. It shows in traces and recordings.
+    pub purpose: RequestLabel,
     /// Which of the configured models is meant.
     pub role: ModelRole,
     /// What the model may want to be run.
@@ -92,33 +93,6 @@ impl ChatRequest {
         };
         self.messages.iter().rev().find(asked).map(Message::text)
     }
-}
-
-/// What an answer is for. A language model reads the prompt; the built-in rules go by this, the messages and the
-/// schema, and fill the properties that the schema names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RequestPurpose {
-    /// Words for the person, or tool calls on the way there. Passages and tool results are the material.
-    #[default]
-    Answer,
-    /// `{route: "rag"|"agent", reason}` for the question.
-    Route,
-    /// `{in_scope, need_previous_context, reason}`: is the question about contracts at all?
-    Scope,
-    /// `{need_previous_context, reason}`: does the question lean on the turn before it? That turn is in the messages.
-    PreviousContext,
-    /// Tool calls that would bring what is missing, or none. What was collected is there as tool results.
-    Plan,
-    /// `{is_sufficient, reasoning, missing_info}`: do the tool results hold an answer to the question?
-    Sufficiency,
-    /// `{type: "question"|"summary"|"chitchat"}` for the question.
-    Classify,
-    /// A shorter text that keeps what matters of the messages, within `max_output_tokens`. An older summary to be
-    /// carried on is the first message.
-    Summarize,
-    /// `{queries: […]}`: other wordings of the question to search with.
-    Rewrite,
 }
 
 /// Which of the configured models is meant.

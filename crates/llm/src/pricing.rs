@@ -47,6 +47,9 @@ pub struct LongPromptPrice {
 }
 
 impl ModelPrice {
+    /// The price of a model that costs nothing.
+    pub const FREE: Self = Self { input: 0.0, cached: None, cache_write: None, output: 0.0, long: None };
+
     /// Whether every number of it can be a price.
     pub fn is_valid(&self) -> bool {
         let long = self.long.map(|long| [Some(long.input), long.cached, long.cache_write, Some(long.output)]);
@@ -143,15 +146,14 @@ impl PriceList {
     }
 }
 
-/// Whether a model runs on one's own machine: the built-in one, or a local server at its usual address.
+/// Whether a model runs on one's own machine: on a local server at its usual address.
 fn runs_on_own_machine(model: &str) -> bool {
     let local = |id: &str| {
         crate::provider::find_vendor(id).is_some_and(|vendor| {
             vendor.place == crate::provider::ModelLocation::Local && id != "openai-compatible"
         })
     };
-    model == crate::OFFLINE_MODEL
-        || model.split_once(':').is_some_and(|(id, rest)| local(id) && !rest.contains('#'))
+    model.split_once(':').is_some_and(|(id, rest)| local(id) && !rest.contains('#'))
 }
 
 /// The name without a date at its end: `-2026-04-01` or `-20260401`.
@@ -212,7 +214,8 @@ mod tests {
         assert_eq!(prices().cost_micros("v:unknown", &usage(1, 0, 0, 1)), None);
         assert_eq!(prices().cost_micros("openai-compatible:http://x/v1#m", &usage(1, 0, 0, 1)), None);
         assert_eq!(prices().cost_micros("ollama:qwen3:8b", &usage(1, 0, 0, 1)), Some(0));
-        assert_eq!(prices().cost_micros(crate::OFFLINE_MODEL, &usage(1, 0, 0, 1)), Some(0));
+        let free = prices().with_price("rules", ModelPrice::FREE);
+        assert_eq!(free.cost_micros("rules", &usage(1, 0, 0, 1)), Some(0));
     }
 
     #[test]

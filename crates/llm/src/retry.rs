@@ -120,9 +120,9 @@ async fn stream_with_retries<M: ChatModel>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collect_reply;
     use crate::message::Message;
     use crate::scripted::{ScriptedModel, ScriptedReply};
-    use crate::{RequestPurpose, collect_reply};
 
     fn unavailable() -> ScriptedReply {
         ScriptedReply::failure(ModelError::Unavailable {
@@ -146,10 +146,7 @@ mod tests {
         let model = ScriptedModel::new(scripts);
         let began = Instant::now();
         let retrying = RetryingModel::new(model.clone(), ModelRetryPolicy::default());
-        let request = ChatRequest {
-            purpose: RequestPurpose::Answer,
-            ..ChatRequest::new(vec![Message::user("m", "?")])
-        };
+        let request = ChatRequest { ..ChatRequest::new(vec![Message::user("m", "?")]) };
         let told = match collect_reply(retrying.stream(request)).await {
             Ok(reply) => reply.text,
             Err(error) => error.code().to_owned(),

@@ -1,4 +1,4 @@
-//! What the attributes of a state and its fields say: `#[reduce(…)]`, and those for serde as far as an update heeds them.
+//! Parses the attributes of a state and its fields: `#[reduce(…)]`, and the serde attributes that an update supports.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -8,7 +8,7 @@ use syn::{Attribute, Error, Expr, ExprLit, Ident, Lit, Meta, Path, Result, Token
 const KNOWN_RULES: &str =
     "known are `last`, `append`, `by_id` (or `messages`), `merge`, `add`, `with = path` and `rule = Type`";
 
-/// How a field takes a change.
+/// How a field is reduced.
 pub(crate) enum ReduceRule {
     /// The name of a type in `doran_engine::state::reduce`.
     BuiltIn(&'static str),
@@ -19,7 +19,7 @@ pub(crate) enum ReduceRule {
 }
 
 impl ReduceRule {
-    /// The rule that `#[reduce(…)]` names; without one, the last write wins.
+    /// The rule that `#[reduce(…)]` names. Without one, the last write wins.
     pub(crate) fn from_attributes(state: &Ident, attrs: &[Attribute]) -> Result<Self> {
         let mut found: Option<Self> = None;
         for attr in attrs.iter().filter(|attr| attr.path().is_ident("reduce")) {
@@ -54,14 +54,14 @@ impl ReduceRule {
     }
 }
 
-/// What the attributes for serde on a field mean to its update.
+/// The serde attributes of a field that apply to its update.
 #[derive(Default)]
 pub(crate) struct FieldSerde {
-    /// What is handed on as it stands.
+    /// Attributes that are copied unchanged.
     pub(crate) passed_through: Vec<Meta>,
-    /// The function that writes the field's type.
+    /// The function that serializes the field's type.
     pub(crate) write: Option<Path>,
-    /// The function that reads the field's type.
+    /// The function that deserializes the field's type.
     pub(crate) read: Option<Path>,
 }
 
@@ -92,7 +92,7 @@ impl FieldSerde {
     }
 }
 
-/// The `rename_all` of a struct, as it stands.
+/// The `rename_all` attribute of a struct, unchanged.
 pub(crate) fn rename_all(attrs: &[Attribute]) -> Result<TokenStream> {
     let passed = serde_metas(attrs)?.into_iter().filter(|meta| meta.path().is_ident("rename_all"));
     Ok(quote!(#(#passed,)*))
@@ -113,7 +113,7 @@ fn parse_quoted_path(meta: &Meta) -> Result<Path> {
     }
 }
 
-/// A path that starts with `Self`, as seen from outside of the state.
+/// Replaces a leading `Self` in a path with the name of the state.
 fn replace_self(state: &Ident, mut path: Path) -> Path {
     if let Some(first) = path.segments.first_mut()
         && first.ident == "Self"

@@ -1,4 +1,4 @@
-//! `#[derive(Nodes)]`: names and numbers for the variants of an enum.
+//! `#[derive(Nodes)]`: names and indexes for the variants of an enum.
 
 use std::collections::HashMap;
 
@@ -69,7 +69,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// What `#[node(name = "…")]` says, else the variant in snake case.
+/// The name in `#[node(name = "…")]`, or the variant in snake case.
 fn node_name(variant: &Variant) -> Result<String> {
     let mut given: Option<LitStr> = None;
     for attr in variant.attrs.iter().filter(|attr| attr.path().is_ident("node")) {
@@ -95,7 +95,7 @@ fn node_name(variant: &Variant) -> Result<String> {
     Ok(given.map_or_else(|| snake_case(&variant.ident.unraw().to_string()), |name| name.value()))
 }
 
-/// `CallModel` is `call_model`, `HTTPCall` is `http_call`, `Step2` is `step2`.
+/// Converts to snake case: `CallModel` is `call_model`, `HTTPCall` is `http_call`, `Step2` is `step2`.
 fn snake_case(name: &str) -> String {
     let chars: Vec<char> = name.chars().collect();
     let mut snake = String::with_capacity(name.len() + 4);

@@ -1,4 +1,4 @@
-//! `#[derive(State)]`: the update type of a struct, its setters, and the fold.
+//! `#[derive(State)]`: generates the update type of a struct, its setters, and the reducer.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -39,7 +39,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
             #(#declared,)*
         }
 
-        // A block of its own, so that the rules written here cannot be named or clash outside.
+        // A separate block, so that the rules generated here are not visible outside and cannot clash.
         const _: () = {
             #(#local_rules)*
 
@@ -100,7 +100,7 @@ fn state_fields(input: &DeriveInput) -> Result<Vec<StateField<'_>>> {
     Ok(fields)
 }
 
-/// One field of a state, as far as its update is concerned.
+/// A field of a state, with what its update needs.
 struct StateField<'a> {
     state: &'a Ident,
     ident: &'a Ident,
@@ -133,7 +133,8 @@ impl<'a> StateField<'a> {
         Ok(Self { state, ident, vis: &field.vis, ty: &field.ty, docs, rule, serde })
     }
 
-    /// The type that folds this field. It stands where the field's type stands, so that an ill-fitting rule is told there.
+    /// The type that reduces this field. It has the span of the field's type, so that a rule that does not fit is
+    /// reported there.
     fn rule_type(&self) -> TokenStream {
         let span = self.ty.span();
         match &self.rule {
@@ -149,8 +150,8 @@ impl<'a> StateField<'a> {
         }
     }
 
-    /// What an update carries for this field. It is spelt out where the rule is known, so that an ill-fitting rule is
-    /// told once, by the fold, and not by everything that is derived for the update as well.
+    /// The type of a change to this field. It is written out if the rule is known, so that a rule that does not fit
+    /// is reported once, by the reducer, and not by every derive of the update.
     fn change_type(&self) -> TokenStream {
         let ty = self.ty;
         match &self.rule {
@@ -192,7 +193,7 @@ impl<'a> StateField<'a> {
         }
     }
 
-    /// The type behind `#[reduce(with = path)]`.
+    /// The generated rule type for `#[reduce(with = path)]`.
     fn local_rule(&self) -> Option<TokenStream> {
         let ReduceRule::WithFunction(path) = &self.rule else { return None };
         let (name, ty) = (self.hidden_ident("Rule"), self.ty);
@@ -221,7 +222,7 @@ impl<'a> StateField<'a> {
     fn setter(&self) -> TokenStream {
         let Self { ident, ty, .. } = self;
         let (rule, change) = (self.rule_type(), self.change_type());
-        // A bare `1` is an `i32` to `impl Into<u64>`, and does not fit.
+        // A bare `1` is an `i32`, which does not fit `impl Into<u64>`.
         let (takes, into) = match is_primitive_number(ty)
             && matches!(self.rule, ReduceRule::BuiltIn(_) | ReduceRule::WithFunction(_))
         {
@@ -261,7 +262,7 @@ impl<'a> StateField<'a> {
         }
     }
 
-    /// The field's own way to and from its serialised form, around an option.
+    /// Functions that serialize and deserialize the field inside an `Option`.
     fn serde_functions(&self) -> TokenStream {
         let change = self.change_type();
         let serde = quote!(::doran_engine::__private::serde);
@@ -295,7 +296,7 @@ impl<'a> StateField<'a> {
     }
 }
 
-/// The `T` of a `Vec<T>` that is written as such.
+/// The `T` of a type written as `Vec<T>`.
 fn vec_item_type(ty: &Type) -> Option<&Type> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last().filter(|last| last.ident == "Vec")?;

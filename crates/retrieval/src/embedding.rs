@@ -13,7 +13,7 @@ const EMBEDDING_BATCH_TEXTS: usize = 64;
 /// A query is cut to this many bytes before it is embedded.
 const MAX_EMBEDDED_QUERY_BYTES: usize = 8 * 1024;
 
-/// Returns whether a text contains any words. A text without words is not searched for: its vector says nothing.
+/// Returns whether a text contains any words. A text without words is not searched for, because its vector has no meaning.
 pub(crate) fn has_terms(text: &str) -> bool {
     let mut some = false;
     text_analysis::for_each_term(&text[..text.floor_char_boundary(MAX_EMBEDDED_QUERY_BYTES)], |_, _, _| {

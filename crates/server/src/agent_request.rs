@@ -74,7 +74,7 @@ pub(crate) async fn start_unless_waiting(
 pub(crate) async fn wait_until_blocked(app: &ServerApp, run: &RunKey, thread: &ThreadKey) -> WaitingRun {
     loop {
         tokio::time::sleep(QUEUE_POLL_INTERVAL).await;
-        match app.runtime.store().run(run).await {
+        match app.runtime.run_row(run).await {
             Ok(row) if row.status == RunStatus::Queued => {}
             Ok(_) | Err(_) => return std::future::pending().await,
         }
@@ -150,13 +150,13 @@ pub(crate) async fn wait_for_run(
         () = app.draining.cancelled() => return Err(ApiErrorCode::Stopping.into()),
         waited = tokio::time::timeout(app.limits.answer_timeout, run.wait()) => waited,
         waits = wait_until_blocked(app, &key, run.thread()) => {
-            let row = app.runtime.store().run(&key).await.map_err(EngineError::from)?;
+            let row = app.runtime.run_row(&key).await?;
             return Ok(RunWaitOutcome { row, turn: None, blocked_by: Some(waits) });
         }
     };
     let row = match waited {
         Ok(row) => row?,
-        Err(_) => app.runtime.store().run(&key).await.map_err(EngineError::from)?,
+        Err(_) => app.runtime.run_row(&key).await?,
     };
     let turn = match row.status {
         RunStatus::Finished => Some(match run.final_state(agent) {
@@ -218,11 +218,7 @@ pub(crate) fn thread_key_from_field(
 
 /// Whether nothing was asked on a thread so far.
 pub(crate) async fn is_new_thread(app: &ServerApp, thread: &ThreadKey) -> Result<bool, ApiError> {
-    match app.runtime.store().thread(thread).await {
-        Ok(row) => Ok(row.head == 0),
-        Err(StoreError::NotFound { .. }) => Ok(true),
-        Err(error) => Err(EngineError::from(error).into()),
-    }
+    Ok(app.runtime.find_thread_row(thread).await?.is_none_or(|row| row.head == 0))
 }
 
 /// The thread of a request that names none: one nobody has used before, or, for a request that may be sent again, the
@@ -244,13 +240,12 @@ pub(crate) async fn find_created_thread(
     asked: &str,
 ) -> Result<Option<ThreadRow>, ApiError> {
     let Some(key) = key else { return Ok(None) };
-    match app.runtime.store().thread(thread).await {
-        Ok(row) if row.metadata.get(REQUEST_HASH_METADATA).and_then(Value::as_str) == Some(asked) => {
+    match app.runtime.find_thread_row(thread).await? {
+        Some(row) if row.metadata.get(REQUEST_HASH_METADATA).and_then(Value::as_str) == Some(asked) => {
             Ok(Some(row))
         }
-        Ok(_) => Err(EngineError::from(StoreError::KeyReused(key.to_owned())).into()),
-        Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(EngineError::from(error).into()),
+        Some(_) => Err(EngineError::from(StoreError::KeyReused(key.to_owned())).into()),
+        None => Ok(None),
     }
 }
 

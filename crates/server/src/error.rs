@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use doran_engine::EngineError;
 use doran_engine::store::StoreError;
+use doran_engine::{EngineError, MisuseError, RunError};
 use serde_json::json;
 
 use crate::error_detail::ErrorDetail;
@@ -148,18 +148,26 @@ impl From<EngineError> for ApiError {
             EngineError::Store(store) => {
                 return Self::with_detail(store_error_code(store), ErrorDetail::from_store_error(store));
             }
-            EngineError::BadId(_) => ApiErrorCode::BadPath,
-            EngineError::UnknownGraph(_) => ApiErrorCode::UnknownAgent,
-            EngineError::BadInput { .. } | EngineError::UnknownNode { .. } => ApiErrorCode::BadInput,
-            EngineError::NotPaused(_) | EngineError::OtherGraph { .. } | EngineError::Cancelled => {
+            EngineError::Misuse(misuse) => match misuse {
+                MisuseError::BadId(_) => ApiErrorCode::BadPath,
+                MisuseError::UnknownGraph(_) => ApiErrorCode::UnknownAgent,
+                MisuseError::BadInput { .. } | MisuseError::UnknownNode { .. } => ApiErrorCode::BadInput,
+                MisuseError::NoOpenQuestion(_)
+                | MisuseError::SeveralOpenQuestions { .. }
+                | MisuseError::BadQuestionId(_) => ApiErrorCode::Conflict,
+                MisuseError::GraphExists(_) => ApiErrorCode::Internal,
+            },
+            EngineError::Run(RunError::Cancelled | RunError::AskedWithoutStore { .. }) => {
                 ApiErrorCode::Conflict
             }
-            EngineError::Left(_) | EngineError::Stopped(_) => ApiErrorCode::Stopping,
-            EngineError::GraphExists(_) | EngineError::StateMismatch { .. } | EngineError::Failed(_) => {
-                tracing::error!(%error, "a request failed");
+            EngineError::Run(RunError::Left(_)) | EngineError::Stopped(_) => ApiErrorCode::Stopping,
+            EngineError::Run(RunError::Failed(_)) | EngineError::StateMismatch { .. } => {
                 ApiErrorCode::Internal
             }
         };
+        if code == ApiErrorCode::Internal {
+            tracing::error!(%error, "a request failed");
+        }
         Self::with_detail(code, ErrorDetail::from_engine_error(&error))
     }
 }

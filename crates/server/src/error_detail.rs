@@ -1,8 +1,8 @@
 //! What is special about a problem this time, in both languages: the errors of the parts underneath, told to people.
 //! What only the log should hear is not told.
 
-use doran_engine::EngineError;
 use doran_engine::store::StoreError;
+use doran_engine::{EngineError, MisuseError, RunError};
 
 use crate::api::{ModelErrorAdvice, advice};
 
@@ -33,28 +33,21 @@ impl ErrorDetail {
     pub(crate) fn from_engine_error(error: &EngineError) -> Option<Self> {
         let ko = match error {
             EngineError::Store(store) => return Self::from_store_error(store),
-            EngineError::BadId(bad) => format!("이름이 규칙에 맞지 않습니다 ({bad})"),
-            EngineError::UnknownGraph(name) => format!("`{name}`: 그런 에이전트가 없습니다"),
-            EngineError::GraphExists(name) => format!("`{name}`: 그런 에이전트가 이미 있습니다"),
-            EngineError::OtherGraph { run, theirs, ours } => {
-                format!("실행 `{run}`은 에이전트 `{theirs}`의 것이고 `{ours}`의 것이 아닙니다")
-            }
-            EngineError::BadInput { graph, source } => {
-                format!("입력이 에이전트 `{graph}`의 상태에 맞지 않습니다 ({source})")
-            }
+            EngineError::Misuse(misuse) => misuse_message_ko(misuse),
+            EngineError::Run(run) => match run {
+                RunError::Failed(failure) => {
+                    let ModelErrorAdvice { ko, .. } = advice(&failure.code);
+                    format!("{ko} ({}: {})", failure.code, failure.message)
+                }
+                RunError::Cancelled => "실행이 취소되었습니다".to_owned(),
+                RunError::Left(_) => "실행이 이 프로세스를 떠났습니다. 다른 곳에서 이어집니다".to_owned(),
+                RunError::AskedWithoutStore { node } => {
+                    format!("`{node}` 노드가 질문했지만 답을 기다릴 저장소가 없습니다")
+                }
+            },
             EngineError::StateMismatch { seq, .. } => {
                 format!("대화의 {seq}번 기록이 이 에이전트의 상태에 맞지 않습니다")
             }
-            EngineError::NotPaused(said) => format!("그 답을 기다리는 물음이 없습니다 ({said})"),
-            EngineError::UnknownNode { graph, node } => {
-                format!("에이전트 `{graph}`에는 `{node}` 노드가 없습니다")
-            }
-            EngineError::Failed(failure) => {
-                let ModelErrorAdvice { ko, .. } = advice(&failure.code);
-                format!("{ko} ({}: {})", failure.code, failure.message)
-            }
-            EngineError::Cancelled => "실행이 취소되었습니다".to_owned(),
-            EngineError::Left(_) => "실행이 이 프로세스를 떠났습니다. 다른 곳에서 이어집니다".to_owned(),
             EngineError::Stopped(_) => "실행기가 멈췄습니다. 다시 시작하면 이어집니다".to_owned(),
         };
         Some(Self::new(error.to_string(), ko))
@@ -87,5 +80,23 @@ impl ErrorDetail {
             }
         };
         Some(Self::new(error.to_string(), ko))
+    }
+}
+
+/// What is wrong with a call, in Korean.
+fn misuse_message_ko(misuse: &MisuseError) -> String {
+    match misuse {
+        MisuseError::BadId(bad) => format!("이름이 규칙에 맞지 않습니다 ({bad})"),
+        MisuseError::UnknownGraph(name) => format!("`{name}`: 그런 에이전트가 없습니다"),
+        MisuseError::GraphExists(name) => format!("`{name}`: 그런 에이전트가 이미 있습니다"),
+        MisuseError::UnknownNode { graph, node } => {
+            format!("에이전트 `{graph}`에는 `{node}` 노드가 없습니다")
+        }
+        MisuseError::BadInput { graph, source } => {
+            format!("입력이 에이전트 `{graph}`의 상태에 맞지 않습니다 ({source})")
+        }
+        MisuseError::NoOpenQuestion(_)
+        | MisuseError::SeveralOpenQuestions { .. }
+        | MisuseError::BadQuestionId(_) => format!("그 답을 기다리는 물음이 없습니다 ({misuse})"),
     }
 }

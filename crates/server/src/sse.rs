@@ -190,7 +190,7 @@ async fn send_run_events(
 ) {
     let mut beat = heartbeat_timer(app.limits.heartbeat_interval);
     loop {
-        let next = watch.next();
+        let next = watch.try_next();
         tokio::pin!(next);
         let event = loop {
             tokio::select! {

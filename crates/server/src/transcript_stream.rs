@@ -54,7 +54,7 @@ pub(crate) async fn load_activities(
 ) -> Result<Vec<AgentActivity>, ApiError> {
     let mut watch = app.runtime.watch(run, 0, WatchUntil::RunEndedOrPaused).await?;
     let (mut reducer, mut activities) = (TranscriptReducer::default(), Vec::new());
-    while let Some(event) = watch.next().await? {
+    while let Some(event) = watch.try_next().await? {
         let event =
             RunEvent::from_engine(thread, app.find_agent(agent), &event).map_err(EngineError::from)?;
         let changes = event.transcript(&mut reducer).map_err(|error| {
@@ -132,7 +132,7 @@ impl TranscriptStream {
         let event = tokio::select! {
             biased;
             () = self.app.draining.cancelled() => return self.push_end(TranscriptEnd::Disconnected),
-            event = self.watch.next() => event,
+            event = self.watch.try_next() => event,
             waits = agent_request::wait_until_blocked(&self.app, &self.run, &self.thread), if !self.has_started => {
                 self.is_over = true;
                 self.queue.push_back(TranscriptEvent::Questions(waits.questions));
@@ -261,8 +261,8 @@ impl TranscriptStream {
         TranscriptEnd::Finished
     }
 
-    async fn load_turn(&self) -> Result<AgentTurn, ApiError> {
-        let row = self.app.runtime.store().run(&self.run).await.map_err(EngineError::from)?;
+    async fn load_turn(&mut self) -> Result<AgentTurn, ApiError> {
+        let row = self.app.runtime.run_row(&self.run).await?;
         agent_request::load_turn(&self.app, &self.agent, &row).await
     }
 

@@ -1,7 +1,7 @@
-//! Durable homes for what the engine keeps. The only crate that speaks SQL.
+//! Stores for the engine: SQLite and PostgreSQL. The only crate that contains SQL.
 //!
-//! [`open`] finds the right one for an address. Each keeps the contract of [`doran_engine::store`] and passes its
-//! conformance suite; what the stored bodies mean is the engine's business.
+//! [`open`] picks the store for a URL. Every store implements the contract of [`doran_engine::store`] and passes its
+//! conformance suite. Stored bodies are opaque to this crate; the engine defines their format.
 
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -14,35 +14,35 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use doran_engine::store::{RamStore, Store, StoreError};
 
-/// A store, with what can be asked of its place.
+/// A store, with the maintenance operations its backend supports.
 #[derive(Clone)]
 pub struct OpenedStore {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// For a store whose file is kept by this process.
+    /// Set when the store is a local file that this process has locked.
     pub file_maintenance: Option<Arc<dyn FileStoreMaintenance>>,
 }
 
-/// What a process that keeps the file of a store can do with it. A database server has tools of its own for that.
+/// Maintenance of a store that is a local file. A database server has its own tools for this.
 #[async_trait]
 pub trait FileStoreMaintenance: Send + Sync + 'static {
-    /// Writes a copy to a new file, true to one instant, while the store is in use. Never replaces a file.
+    /// Writes a consistent copy to a new file while the store is in use. Never overwrites an existing file.
     async fn backup(&self, to: &Path) -> Result<(), StoreError>;
 
-    /// Reads everything and looks for damage.
+    /// Reads the whole file and checks it for corruption.
     async fn integrity_check(&self) -> Result<(), StoreError>;
 
-    /// Waits until a write failed in a way that only a restart of the process can settle, and tells why.
+    /// Waits for a write error that only a restart of the process can resolve, and returns its cause.
     async fn wait_for_fatal_error(&self) -> Arc<str>;
 }
 
-/// Opens the store at an address:
+/// Opens the store for a URL:
 ///
-/// | address | store |
+/// | URL | store |
 /// |---|---|
-/// | `sqlite:PATH`, or a path without a scheme | a SQLite file, made when it is missing |
-/// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` | a PostgreSQL database, for several processes at once |
-/// | `ram:` | in memory, gone with the process |
+/// | `sqlite:PATH`, or a path without a scheme | a SQLite file, created if it does not exist |
+/// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` | a PostgreSQL database, which several processes can share |
+/// | `ram:` | in memory, lost when the process ends |
 pub async fn open(url: &str) -> Result<OpenedStore, StoreError> {
     if url == "ram:" {
         return Ok(OpenedStore { store: Arc::new(RamStore::new()), file_maintenance: None });
@@ -83,7 +83,7 @@ async fn open_sqlite(_path: &str) -> Result<OpenedStore, StoreError> {
     Err(StoreError::Other("this program was built without SQLite".into()))
 }
 
-/// The path in an address of SQLite. A scheme has two letters at least, so `C:\data` is a path.
+/// The path in a SQLite URL. A scheme has at least two letters, so `C:\data` is a path.
 fn sqlite_path(url: &str) -> Option<&str> {
     if let Some(path) = url.strip_prefix("sqlite:") {
         return Some(path.strip_prefix("//").unwrap_or(path));

@@ -1,9 +1,9 @@
-//! Code that a page shows from a file is that file's. A page says so with a comment right before the code block:
-//! `<!-- file: crates/engine/examples/approve.rs -->`.
+//! Code that a page shows from a file must match that file. The page marks such a block with a comment right before
+//! it: `<!-- file: crates/engine/examples/approve.rs -->`.
 
 use super::{RepositoryFile, TidyFinding};
 
-/// Compares each announced block with its file; `read` gives the text of a path from the root.
+/// Compares each marked block with its file. `read` returns the text of a path relative to the root.
 pub fn check(pages: &[RepositoryFile], read: impl Fn(&str) -> Option<String>) -> Vec<TidyFinding> {
     pages.iter().flat_map(|page| check_page(page, &read)).collect()
 }
@@ -28,7 +28,7 @@ fn check_page(page: &RepositoryFile, read: &impl Fn(&str) -> Option<String>) -> 
     findings
 }
 
-/// The lines of the code block that begins here.
+/// The lines of the code block that starts here.
 fn block_after<'a>(lines: &[&'a str]) -> Option<Vec<&'a str>> {
     let (fence, inside) = lines.split_first()?;
     if !fence.starts_with("```") {

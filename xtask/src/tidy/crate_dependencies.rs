@@ -1,48 +1,57 @@
-//! Dependencies point one way. Reads the manifests, not the code: what is not in a manifest cannot be used.
+//! Checks that dependencies between crates point one way. Reads the manifests, not the code: a crate that is not in a
+//! manifest cannot be used.
 
 use super::{RepositoryFile, TidyFinding};
 
-/// Which of our packages a package may use, as ARCHITECTURE.md draws it. Nothing may use `doran`, the program.
+/// Which packages of the workspace each package may use, as drawn in ARCHITECTURE.md. No package may use `doran`, the
+/// program.
 const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     (
         "doran",
         &[
             "doran-agents",
+            "doran-draw",
             "doran-engine",
             "doran-jail",
             "doran-llm",
+            "doran-offline",
             "doran-retrieval",
             "doran-server",
             "doran-store",
         ],
     ),
-    ("doran-server", &["doran-agents", "doran-engine"]),
+    ("doran-server", &["doran-agents", "doran-draw", "doran-engine"]),
+    ("doran-offline", &["doran-agents", "doran-llm", "doran-retrieval"]),
     ("doran-agents", &["doran-engine", "doran-jail", "doran-llm", "doran-retrieval"]),
     ("doran-retrieval", &["doran-jail", "doran-llm"]),
     ("doran-store", &["doran-engine"]),
+    ("doran-draw", &["doran-engine"]),
     ("doran-engine", &["doran-macros"]),
     ("doran-jail", &[]),
     ("doran-llm", &[]),
     ("doran-macros", &[]),
     ("xtask", &[]),
-    // A client that a benchmark measures beside ours. It stands apart from the workspace.
+    // A client that a benchmark measures next to Doran's. It is not part of the workspace.
     ("llm-peer", &[]),
 ];
 
-/// Edges that only tests, examples and benches may add. A published crate does not show them.
+/// Dependencies allowed only for tests, examples and benches. They are not part of a published crate.
 const ALLOWED_DEV_DEPENDENCIES: &[(&str, &str)] = &[
-    // The example of the engine runs on SQLite.
+    // An example of the engine uses SQLite.
     ("doran-engine", "doran-store"),
-    // A derive is tested against the trait it implements.
+    // A derive macro is tested against the trait it implements.
     ("doran-macros", "doran-engine"),
-    // Agents and routes are tested on a store that survives, and on a scripted model.
+    // Agents and routes are tested with a persistent store and a scripted model.
     ("doran-agents", "doran-store"),
     ("doran-server", "doran-llm"),
+    // Both are tested with the built-in model, too.
+    ("doran-agents", "doran-offline"),
+    ("doran-server", "doran-offline"),
     ("doran-server", "doran-retrieval"),
     ("doran-server", "doran-store"),
 ];
 
-/// Checks the edges between our packages.
+/// Checks the dependencies between packages of the workspace.
 pub fn check(manifests: &[RepositoryFile]) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for file in manifests {
@@ -83,7 +92,7 @@ struct DependencyEdge {
     line: usize,
 }
 
-/// The part of a manifest that says who the package is and what it uses.
+/// The package name and the dependencies in a manifest.
 #[derive(Debug, Default)]
 struct CargoManifest {
     name: Option<String>,
@@ -91,7 +100,7 @@ struct CargoManifest {
 }
 
 impl CargoManifest {
-    /// Reads the layouts cargo knows: `a = …`, `a.workspace = true`, `[dependencies.a]`, target tables, renames.
+    /// Parses the layouts cargo accepts: `a = …`, `a.workspace = true`, `[dependencies.a]`, target tables, renames.
     fn read(text: &str) -> Self {
         let mut manifest = Self::default();
         let mut section = String::new();
@@ -134,7 +143,7 @@ impl CargoManifest {
     }
 }
 
-/// `dependencies` and its kin, with the package of a `[dependencies.package]` table.
+/// The kind of a dependency table, with the package of a `[dependencies.package]` table.
 fn dependency_table(section: &str) -> Option<(DependencyKind, Option<&str>)> {
     let tables = [
         ("dev-dependencies", DependencyKind::Dev),
@@ -157,7 +166,7 @@ fn dependency_table(section: &str) -> Option<(DependencyKind, Option<&str>)> {
     None
 }
 
-/// The package behind `{ package = "…" }`.
+/// The package in `{ package = "…" }`.
 fn renamed_package(value: &str) -> Option<&str> {
     value.split_once("package")?.1.trim_start().strip_prefix('=')?.split('"').nth(1)
 }

@@ -1,12 +1,12 @@
-//! Paths between back-ticks in the contributors' documents lead to files that exist.
+//! Checks that paths between back-ticks in the contributors' documents exist.
 
 use super::{RepositoryFile, TidyFinding};
 
 /// The documents whose paths are checked.
 const PAGES: &[&str] = &["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "README.ko.md", "SECURITY.md"];
 
-/// Checks the paths of those pages and of the decision records; `exists` answers for a path from the root. A path may
-/// also be given from `crates/`, as ARCHITECTURE.md does.
+/// Checks the paths in those pages and in the decision records. `exists` answers for a path relative to the root. A
+/// path may also be relative to `crates/`, as in ARCHITECTURE.md.
 pub fn check(pages: &[RepositoryFile], exists: impl Fn(&str) -> bool) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for page in
@@ -23,8 +23,8 @@ pub fn check(pages: &[RepositoryFile], exists: impl Fn(&str) -> bool) -> Vec<Tid
     findings
 }
 
-/// What stands between back-ticks and looks like a path of this repository, with its line. Code blocks are not read, nor
-/// paths with a placeholder (`agents/src/tools/NEW.rs`, `crates/*`).
+/// The texts between back-ticks that look like paths of this repository, with their lines. Code blocks and paths with
+/// a placeholder (`agents/src/tools/NEW.rs`, `crates/*`) are skipped.
 fn paths(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut in_code = false;

@@ -1,11 +1,11 @@
-//! The largest source files. A long file is not an error, but usually has a second subject.
+//! Lists the largest source files. A long file is not an error, but often covers more than one subject.
 
 use super::RepositoryFile;
 
 const LARGEST_FILES_LISTED: usize = 10;
 const LONG_FILE_LINES: usize = 400;
 
-/// Lines to print: the ten largest files, then a warning for each that is long.
+/// The lines to print: the ten largest files, then a warning for each file that is too long.
 pub fn report(files: &[RepositoryFile]) -> Vec<String> {
     let mut sizes: Vec<(usize, &str)> =
         files.iter().map(|file| (file.text.lines().count(), file.path.as_str())).collect();

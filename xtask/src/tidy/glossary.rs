@@ -1,11 +1,11 @@
-//! Korean pages and the Korean strings of the web page use the words of the glossary and end their sentences in 합니다체.
-//! Code is not read.
+//! Checks that Korean pages and the Korean strings of the web page use the words of the glossary and end their
+//! sentences in 합니다체. Code is not checked.
 //!
-//! Only words that cannot mean anything else here are listed; the rest of the glossary is for people to compare.
+//! Only words that have no other meaning here are listed. The rest of the glossary is checked in review.
 
 use super::{RepositoryFile, TidyFinding, prose};
 
-/// Words that are not used, with the ones of the glossary.
+/// Words to avoid, with the glossary words that replace them.
 const REPLACED: &[(&str, &str)] = &[
     ("들여다보기", "인스펙터"),
     ("갈래", "경로` or `분기"),
@@ -21,10 +21,10 @@ const REPLACED: &[(&str, &str)] = &[
     ("규칙 모델", "내장 모델"),
 ];
 
-/// What may follow a sentence that somebody else said.
+/// Characters that may follow a quoted sentence.
 const QUOTES: &[char] = &['"', '\'', '”', '’', '」'];
 
-/// Whether the file at `path` is one that this rule reads.
+/// Whether this rule applies to the file at `path`.
 pub fn is_korean(path: &str) -> bool {
     path.ends_with(".ko.md") || path.starts_with("docs/src/ko/") || path.ends_with("/i18n/ko.json")
 }
@@ -51,7 +51,7 @@ fn check_file(file: &RepositoryFile) -> Vec<TidyFinding> {
     findings
 }
 
-/// The last words of sentences that end in `다.` but not in `니다.` or the particle `마다`; quoted sentences may.
+/// The last words of sentences that end in `다.`, except `니다.` and the particle `마다`. Quoted sentences are skipped.
 fn plain_endings(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for (at, ending) in text.match_indices("다.") {

@@ -1,10 +1,10 @@
-//! Licences and origins of dependencies, after the lists in `deny.toml`, without needing cargo-deny.
+//! Checks licences and sources of dependencies against the lists in `deny.toml`, without cargo-deny.
 
 use super::TidyFinding;
 
 const CRATES_IO_SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// `tree` is the output of `cargo tree --format "{p}|{l}"`, `lock` the text of Cargo.lock.
+/// Checks all dependencies. `tree` is the output of `cargo tree --format "{p}|{l}"`, `lock` the text of Cargo.lock.
 pub fn check(deny: &str, tree: &str, lock: &str) -> Vec<TidyFinding> {
     let allowed = allow_list(deny);
     let mut packages: Vec<(&str, &str)> = tree.lines().filter_map(|line| line.split_once('|')).collect();
@@ -38,7 +38,7 @@ fn allow_list(deny: &str) -> Vec<&str> {
     list.split('"').skip(1).step_by(2).collect()
 }
 
-/// Whether a licence expression can be met with allowed licences: one of an `OR`, all of an `AND`.
+/// Whether allowed licences satisfy a licence expression: one side of an `OR`, both sides of an `AND`.
 fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
     let expression = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let tokens: Vec<&str> = expression.split_whitespace().collect();

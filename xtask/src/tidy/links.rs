@@ -1,8 +1,8 @@
-//! Links to files of this repository lead somewhere. Links to the rest of the world are not followed.
+//! Checks that links to files of this repository exist. External links are not followed.
 
 use super::{RepositoryFile, TidyFinding, prose};
 
-/// Checks the local links of every page; `exists` answers for a path from the root.
+/// Checks the local links of every page. `exists` answers for a path relative to the root.
 pub fn check(pages: &[RepositoryFile], exists: impl Fn(&str) -> bool) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for page in pages {
@@ -27,7 +27,7 @@ fn is_external(target: &str) -> bool {
     target.starts_with('#') || target.contains("://") || target.starts_with("mailto:")
 }
 
-/// Link targets of a Markdown page with their lines; code is not read.
+/// The link targets of a Markdown page, with their lines. Code is skipped.
 fn link_targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -46,7 +46,7 @@ fn link_targets(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The path from the root that `target` means on the page at `page`; `None` when it leaves the repository.
+/// The path relative to the root that `target` refers to on the page `page`. `None` if it is outside the repository.
 fn resolve(page: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();

@@ -1,8 +1,9 @@
-//! The rules of the repository: which crate may depend on which, how files and types are named, that every module has a
-//! doc comment, that links and paths in the documents exist, that shown code is real, that both languages have the same
-//! pages and the Korean ones use the words of the glossary, and which licences the dependencies have.
+//! The rules of the repository: which crate may depend on which, how files and types are named, that every module has
+//! a doc comment, that links and paths in the documents exist, that code excerpts match their files, that both
+//! languages have the same pages and the Korean ones use the glossary, and which licences the dependencies have.
 //!
-//! Each rule is a file with plain functions from text to [`TidyFinding`]s; this one finds the files and prints.
+//! Each rule is a module of plain functions from text to [`TidyFinding`]s. This module finds the files and prints the
+//! findings.
 
 mod code_excerpts;
 mod crate_dependencies;
@@ -23,10 +24,10 @@ use std::path::{Path, PathBuf};
 use crate::XtaskResult;
 use crate::command::{read_cargo, root};
 
-/// One broken promise: where, and what to do about it.
+/// A violated rule: where it is and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TidyFinding {
-    /// File, from the root, with a line where there is one.
+    /// The path relative to the root, with a line number if there is one.
     pub location: String,
     /// What is wrong.
     pub message: String,
@@ -46,9 +47,9 @@ impl fmt::Display for TidyFinding {
 
 /// A file of the repository.
 pub struct RepositoryFile {
-    /// Path from the root, with `/` on every platform.
+    /// The path relative to the root, with `/` on every platform.
     pub path: String,
-    /// Its content.
+    /// The content.
     pub text: String,
 }
 
@@ -96,7 +97,7 @@ pub fn run() -> XtaskResult {
     Err(format!("tidy: {} to put right", findings.len()))
 }
 
-/// Reads the files below `root` whose path is wanted, sorted by path.
+/// Reads the files below `root` that `wanted` selects, sorted by path.
 fn read_all(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<RepositoryFile>, String> {
     let mut paths = Vec::new();
     walk(root, &mut paths).map_err(|why| format!("the repository cannot be read: {why}"))?;
@@ -112,7 +113,7 @@ fn read_all(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<Repository
     Ok(files)
 }
 
-/// The lines of a Markdown page with their numbers; code blocks are left out, and `·` stands for code between back-ticks.
+/// The lines of a Markdown page with their numbers. Code blocks are left out, and `·` replaces code between back-ticks.
 fn prose(text: &str) -> Vec<(usize, String)> {
     let mut lines = Vec::new();
     let mut in_code = false;
@@ -126,7 +127,7 @@ fn prose(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// Directories that hold nothing of ours.
+/// Directories without source files of this project.
 const SKIPPED_DIRECTORIES: &[&str] = &["target", "node_modules", "dist"];
 
 fn walk(directory: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {

@@ -1,16 +1,16 @@
-//! How a source file begins, and what it may not contain when it is finished.
+//! Checks that modules start with a doc comment and contain no macros that mark unfinished work.
 
 use super::{RepositoryFile, TidyFinding};
 
-/// Macros that mark unfinished work. Written in pieces, so that this file may hold them.
+/// Macros that mark unfinished work. They are written in pieces so that this file passes its own check.
 const UNFINISHED: &[&str] = &[concat!("to", "do!("), concat!("unimple", "mented!("), concat!("db", "g!(")];
 
-/// Every module says what it is for; nothing is left for later.
+/// Checks that every module has a doc comment and none of those macros.
 pub fn check(files: &[RepositoryFile]) -> Vec<TidyFinding> {
     files.iter().filter(|file| is_module(&file.path)).flat_map(check_one).collect()
 }
 
-/// Whether the file is compiled into a crate, as opposed to a test, an example or a fixture.
+/// Whether the file is compiled into a crate. Tests, examples and fixtures are not.
 pub fn is_module(path: &str) -> bool {
     path.starts_with("src/") || path.contains("/src/")
 }

@@ -1,12 +1,12 @@
-//! Names of files, and with them of modules. A name that fits everything says nothing.
+//! Checks file names, and so module names. A name must say what the module is about.
 
 use super::module_docs::is_module;
 use super::{RepositoryFile, TidyFinding};
 
-/// Words that name no subject. The vocabulary is in ARCHITECTURE.md.
+/// Words that name no subject. The project's vocabulary is in ARCHITECTURE.md.
 const EMPTY_WORDS: &[&str] = &["common", "helper", "helpers", "manager", "misc", "stuff", "util", "utils"];
 
-/// Finds modules whose name, or the last word of it, is empty. Directories count: they are modules too.
+/// Finds modules whose name, or its last word, is one of those. Directories are modules too.
 pub fn check(files: &[RepositoryFile]) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| is_module(&file.path)) {

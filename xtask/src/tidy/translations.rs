@@ -1,10 +1,10 @@
-//! English and Korean pages keep pace: the same pages, the same headings, the same code blocks.
+//! Checks that English and Korean pages correspond: the same pages, headings and code blocks.
 //!
-//! What they say is for people to compare; that one grew without the other is seen here.
+//! This finds a page that was changed in one language only. The wording is compared in review.
 
 use super::{RepositoryFile, TidyFinding};
 
-/// Checks README.md against README.ko.md, and each page of the book against its other half.
+/// Checks README.md against README.ko.md, and each page of the book against its translation.
 pub fn check(pages: &[RepositoryFile]) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for page in pages {
@@ -39,7 +39,7 @@ fn translated_path(path: &str) -> Option<String> {
     }
 }
 
-/// Headings by depth and code blocks, as a sentence.
+/// Describes the headings by depth and the code blocks of a page.
 fn page_outline(text: &str) -> String {
     let mut headings = [0_usize; 6];
     let mut blocks = 0;

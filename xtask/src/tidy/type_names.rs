@@ -8,7 +8,7 @@ use super::{RepositoryFile, TidyFinding};
 const ALLOWED: &[(&str, &str)] =
     &[("Step", "the nodes of a graph that a test or an example defines for itself")];
 
-/// Files whose definitions are not part of the program: sources that tests give to the compiler.
+/// Files whose definitions do not count: sources that tests pass to the compiler.
 const NOT_OURS: &str = "/tests/ui/";
 
 /// Reports every type, trait or alias whose name is defined a second time. The first definition by path keeps the name.

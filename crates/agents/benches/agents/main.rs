@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::arguments::BenchArguments;
 use crate::langgraph_peer::LangGraphTurnsPeer;
-use crate::shared::{asked, machine, peer, table, times};
+use crate::shared::{arguments, machine, peer, table, times};
 use crate::table::{Report, Row, Target};
 use crate::turns::{TurnCase, TurnMeasurements};
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use doran_agents::RequestPurpose;
 use doran_agents::tools::{BuiltinToolsConfig, Toolbox, builtin_tools};
 use doran_agents::{Agent, AgentParts, AskOptions, Settings, build_agents};
 use doran_engine::store::{RunStatus, Store};
 use doran_engine::{Runtime, StartOptions, ThreadKey};
-use doran_llm::{ChatModel, ChatRequest, DeltaStream, RequestPurpose, Role, ScriptedModel, ScriptedReply};
+use doran_llm::{ChatModel, ChatRequest, DeltaStream, Role, ScriptedModel, ScriptedReply};
 use doran_retrieval::RamKeywordIndex;
 use doran_store::sqlite::SqliteStore;
 use serde_json::json;
@@ -85,7 +86,7 @@ impl ChatModel for InstantReplyModel {
     fn stream(&self, request: ChatRequest) -> DeltaStream {
         let newest = request.messages.last();
         let sums = newest.is_some_and(|message| message.role == Role::User && message.text().contains('*'));
-        let reply = match request.purpose {
+        let reply = match RequestPurpose::of(&request).expect("a purpose of agents") {
             RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "일반 대화" })),
             RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "chitchat" })),
             RequestPurpose::Summarize => ScriptedReply::text("요약 문장입니다. ".repeat(10)),

@@ -11,7 +11,7 @@ mod turn;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use doran_engine::graph::Drawing;
+use doran_engine::graph::GraphTopology;
 use doran_engine::{BuildError, EngineError, Graph, Runtime, State};
 use doran_llm::{ChatModel, ChatRequest, ModelInfo};
 use doran_retrieval::DocumentIndex;
@@ -155,7 +155,7 @@ pub(crate) type ExplainNodeFn<S> = Arc<dyn Fn(&str, &S) -> Vec<ChatRequest> + Se
 
 trait ErasedAgentGraph: Send + Sync {
     fn register(&self, name: &str, runtime: &Runtime) -> Result<(), EngineError>;
-    fn drawing(&self) -> Drawing;
+    fn topology(&self) -> GraphTopology;
     fn input(&self, message: &str, options: &AskOptions) -> Value;
     fn read_turn(&self, state: &Value) -> Result<AgentTurn, serde_json::Error>;
     fn read_update(&self, update: &str) -> Result<TurnUpdate, serde_json::Error>;
@@ -172,8 +172,8 @@ impl<S: ConversationState> ErasedAgentGraph for TypedAgentGraph<S> {
         runtime.register_graph(name, &self.graph).map(drop)
     }
 
-    fn drawing(&self) -> Drawing {
-        self.graph.drawing()
+    fn topology(&self) -> GraphTopology {
+        self.graph.topology()
     }
 
     #[allow(clippy::expect_used, reason = "updates have text keys only, so writing one cannot fail")]
@@ -230,8 +230,8 @@ impl Agent {
     }
 
     /// Its nodes and edges.
-    pub fn drawing(&self) -> Drawing {
-        self.graph.drawing()
+    pub fn topology(&self) -> GraphTopology {
+        self.graph.topology()
     }
 
     /// What a person typed, as the input of a run.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use doran_engine::log::EntryBody;
-use doran_engine::store::{RamStore, Store};
-use doran_engine::{Cx, Graph, NodeError, Nodes, Runtime, Snap, StartOptions, State, ThreadKey, node};
+use doran_engine::store::RamStore;
+use doran_engine::{
+    Cx, EntryBody, Graph, NodeError, Nodes, Runtime, Snap, StartOptions, State, ThreadKey, node,
+};
 use doran_llm::{Message, Role, ScriptedModel};
 use serde::{Deserialize, Serialize};
 
@@ -88,8 +89,7 @@ fn research_agent() -> Agent {
 
 #[tokio::test]
 async fn an_agent_with_other_field_names_keeps_its_citations_its_progress_and_its_error() {
-    let store = Arc::new(RamStore::new());
-    let (runtime, agent) = (Runtime::new(store.clone()), research_agent());
+    let (runtime, agent) = (Runtime::new(Arc::new(RamStore::new())), research_agent());
     agent.register(&runtime).expect("registered");
     let thread = ThreadKey::local("t").expect("a thread");
     let input = agent.input("무엇을 찾았어?", &AskOptions::default());
@@ -98,9 +98,8 @@ async fn an_agent_with_other_field_names_keeps_its_citations_its_progress_and_it
 
     let mut citations = CitationNumbering::default();
     let mut last = TurnUpdate::default();
-    let log: &dyn Store = &*store;
-    for entry in log.entries(&thread, 0, 100).await.expect("entries") {
-        let EntryBody::Step(step) = entry.parse_body().expect("a body") else { continue };
+    for entry in runtime.entries(&thread, 0, 100).await.expect("entries") {
+        let EntryBody::Step(step) = entry.body else { continue };
         for task in &step.tasks {
             last = agent.read_update(task.update.get()).expect("an update");
             citations.add_source_numbers(last.found.iter().copied());
@@ -110,7 +109,7 @@ async fn an_agent_with_other_field_names_keeps_its_citations_its_progress_and_it
     assert_eq!(last.error_code.as_deref(), Some("library_closed"));
     assert_eq!(last.progress.expect("progress").path, ["collect", "write"]);
 
-    let said = read_history(log, &thread, std::slice::from_ref(&agent)).await.expect("a history");
+    let said = read_history(&runtime, &thread, std::slice::from_ref(&agent)).await.expect("a history");
     let answer = said.last().expect("an answer").clone().with_renumbered_sources();
     assert_eq!(answer.message.text(), "둘째 [1], 첫째 [2]");
     let titles: Vec<&str> = answer.sources.iter().map(|source| source.title.as_str()).collect();

@@ -42,7 +42,7 @@ mod validation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use doran_engine::graph::{Drawing, NamedGraphBuilder};
+use doran_engine::graph::{END_NODE_ID, GraphTopology, NamedGraphBuilder, START_NODE_ID};
 use doran_engine::{Graph, To, node, subgraph};
 
 use crate::agents::{Agent, AgentParts};
@@ -89,10 +89,11 @@ pub fn describe(agent: &Agent) -> AgentDescription {
     if let Some(description) = &agent.description {
         return AgentDescription::clone(description);
     }
-    let drawing = agent.drawing();
-    let start = drawing.edges.iter().find(|edge| edge.source == "__start__").map(|edge| edge.target.clone());
-    let nodes = drawing.nodes.iter().map(|drawn| {
-        let leads: Vec<(String, bool)> = outgoing_edges(&drawing, &drawn.id);
+    let topology = agent.topology();
+    let start =
+        topology.edges.iter().find(|edge| edge.source == START_NODE_ID).map(|edge| edge.target.clone());
+    let nodes = topology.nodes.iter().map(|drawn| {
+        let leads: Vec<(String, bool)> = outgoing_edges(&topology, &drawn.id);
         let form = NodeDescription {
             name: drawn.id.clone(),
             r#use: format!("{}.{}", agent.kind, drawn.id),
@@ -118,9 +119,9 @@ pub fn describe(agent: &Agent) -> AgentDescription {
     }
 }
 
-fn outgoing_edges(drawing: &Drawing, node: &str) -> Vec<(String, bool)> {
-    let target = |name: &str| if name == "__end__" { "end".to_owned() } else { name.to_owned() };
-    let from = drawing.edges.iter().filter(|edge| edge.source == node);
+fn outgoing_edges(topology: &GraphTopology, node: &str) -> Vec<(String, bool)> {
+    let target = |name: &str| if name == END_NODE_ID { "end".to_owned() } else { name.to_owned() };
+    let from = topology.edges.iter().filter(|edge| edge.source == node);
     from.map(|edge| (target(&edge.target), edge.conditional)).collect()
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use doran_engine::state::{ItemChange, ItemChanges};
 use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{
-    ChatRequest, Message, ModelRole, RequestPurpose, ResponseSchema, Role, ToolChoice, ToolSpec,
-    parse_reply_json, repair_request,
+    ChatRequest, Message, ModelRole, ResponseSchema, Role, ToolChoice, ToolSpec, parse_reply_json,
+    repair_request,
 };
 use doran_retrieval::{DocumentFilter, DocumentIndex};
 use minijinja::{Environment, context};
@@ -23,6 +23,7 @@ use crate::nodes::{
 };
 use crate::prompt::{PromptError, Prompts};
 use crate::protocol::{InterruptQuestion, ThinkingStep};
+use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
 use crate::state::{conversation_language, newest_question, older_messages_end, typed_text};
 use crate::tools::{Taint, Toolbox};
@@ -139,7 +140,7 @@ impl ReadyNodeContext {
         Ok(self.fit_request(
             state,
             ChatRequest {
-                purpose: RequestPurpose::Classify,
+                purpose: RequestPurpose::Classify.label(),
                 role: ModelRole::Small,
                 schema: Some(ResponseSchema { name: "choice".into(), schema }),
                 temperature: Some(0.0),
@@ -166,7 +167,7 @@ impl ReadyNodeContext {
         Ok(self.fit_request(
             state,
             ChatRequest {
-                purpose: RequestPurpose::Sufficiency,
+                purpose: RequestPurpose::Sufficiency.label(),
                 schema: Some(ResponseSchema { name: "sufficiency".into(), schema }),
                 temperature: Some(0.0),
                 ..ChatRequest::new(messages)
@@ -336,7 +337,7 @@ async fn summarize(
         "Sum up the conversation below. Do not go on with it; write the summary only.",
     );
     let request = ChatRequest {
-        purpose: RequestPurpose::Summarize,
+        purpose: RequestPurpose::Summarize.label(),
         role: ModelRole::Small,
         temperature: Some(0.0),
         max_output_tokens: Some(MAX_SUMMARY_TOKENS as u64),

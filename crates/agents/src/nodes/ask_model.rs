@@ -8,7 +8,7 @@ use doran_engine::NodeError;
 use doran_engine::store::RunUsage;
 use doran_llm::{
     ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelError, ModelInfo, ModelReply, ModelRole,
-    ReplyCollector, RequestPurpose,
+    ReplyCollector, RequestLabel,
 };
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -82,7 +82,7 @@ impl NodeWork {
         words: ReplyVisibility,
     ) -> Result<ModelReply, NodeError> {
         let model = models.for_role(request.role);
-        let (purpose, role) = (request.purpose, request.role);
+        let (purpose, role) = (request.purpose.clone(), request.role);
         let call = async {
             let begun = Instant::now();
             let mut request = request;
@@ -103,7 +103,7 @@ impl NodeWork {
             }
         };
         let RecordedModelReply { reply, ms } = self.cx.closing_effect("model", call).await?;
-        self.record_usage(&model.info(), (purpose, role), &reply, ms)?;
+        self.record_usage(&model.info(), (&purpose, role), &reply, ms)?;
         Ok(reply)
     }
 
@@ -111,14 +111,14 @@ impl NodeWork {
     pub(super) fn record_usage(
         &self,
         about: &ModelInfo,
-        (purpose, role): (RequestPurpose, ModelRole),
+        (purpose, role): (&RequestLabel, ModelRole),
         reply: &ModelReply,
         ms: u64,
     ) -> Result<(), NodeError> {
         self.note_model_call(ModelCallNote::Asked(ModelRequestNote {
             name: about.name.clone(),
             kind: about.kind,
-            purpose,
+            purpose: purpose.clone(),
             role,
             finish: reply.finish,
             input_tokens: reply.usage.input_tokens,
@@ -277,7 +277,7 @@ fn reply_cache_key(tenant: &str, request: &ChatRequest, models: &Models) -> Opti
 #[derive(Serialize)]
 struct CacheKeyRequest<'a> {
     messages: Vec<(doran_llm::Role, &'a [doran_llm::MessagePart])>,
-    purpose: doran_llm::RequestPurpose,
+    purpose: &'a RequestLabel,
     tools: &'a [doran_llm::ToolSpec],
     schema: &'a Option<doran_llm::ResponseSchema>,
 }
@@ -290,7 +290,7 @@ impl<'a> CacheKeyRequest<'a> {
                 .iter()
                 .map(|message| (message.role, message.parts.as_slice()))
                 .collect(),
-            purpose: request.purpose,
+            purpose: &request.purpose,
             tools: &request.tools,
             schema: &request.schema,
         }

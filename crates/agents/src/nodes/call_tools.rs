@@ -94,7 +94,7 @@ pub(crate) async fn call_tools(
             ToolAdmission::Ask(ask) => outcomes[place] = refused(ask.unanswered_result(work.language)),
         }
     }
-    let now_ms = work.cx.now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let now_ms = work.cx.now()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
     let running = groups.into_iter().map(|group| run_group(work, caller, calls, group, now_ms));
     for ran in join_all(running).await {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use doran_engine::NodeError;
 use doran_llm::{
-    ChatRequest, Delta, DeltaStream, Message, ModelError, ModelReply, ModelRole, ReplyCollector,
-    RequestPurpose, Role, parse_reply, response_schema_of,
+    ChatRequest, Delta, DeltaStream, Message, ModelError, ModelReply, ModelRole, ReplyCollector, Role,
+    parse_reply, response_schema_of,
 };
 use doran_retrieval::MAX_REWORDINGS;
 use futures_util::StreamExt;
@@ -18,6 +18,7 @@ use super::node_work::NodeWork;
 use crate::language::UserLanguage;
 use crate::prompt::Prompts;
 use crate::protocol::ThinkingStep;
+use crate::request_purpose::RequestPurpose;
 use crate::state::typed_text;
 
 /// Nobody waits longer than this for other words.
@@ -75,7 +76,7 @@ impl QueryRewriter {
     ) -> Result<Vec<String>, NodeError> {
         let request = self.request(said, work.language)?;
         let model = self.models.for_role(request.role);
-        let (purpose, role) = (request.purpose, request.role);
+        let (purpose, role) = (request.purpose.clone(), request.role);
         let call = async {
             let begun = Instant::now();
             let heard =
@@ -90,7 +91,7 @@ impl QueryRewriter {
         let RecordedRewriteReply { reply, failed, ms } = work.cx.effect("reword", call).await?;
         let outcome = match &reply {
             Some(reply) => {
-                work.record_usage(&model.info(), (purpose, role), reply, ms)?;
+                work.record_usage(&model.info(), (&purpose, role), reply, ms)?;
                 parse_reply::<Wordings>(reply)
                     .map(|wordings| clean_wordings(&wordings))
                     .map_err(|misfit| misfit.to_string())
@@ -139,7 +140,7 @@ impl QueryRewriter {
             });
         }
         Ok(ChatRequest {
-            purpose: RequestPurpose::Rewrite,
+            purpose: RequestPurpose::Rewrite.label(),
             role: ModelRole::Small,
             schema: Some(response_schema_of::<Wordings>()),
             temperature: Some(0.0),
@@ -231,7 +232,10 @@ mod tests {
         let ids: Vec<&str> = request.messages.iter().map(|one| one.id.as_str()).collect();
         assert_eq!(ids, ["system", "3", "4", "5"]);
         assert_eq!(request.messages[1].text().len(), MAX_EARLIER_MESSAGE_BYTES);
-        assert_eq!((request.purpose, request.role), (RequestPurpose::Rewrite, ModelRole::Small));
+        assert_eq!(
+            (RequestPurpose::of(&request), request.role),
+            (Some(RequestPurpose::Rewrite), ModelRole::Small)
+        );
         assert!(request.max_output_tokens.is_some() && request.tools.is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use doran_llm::{FinishReason, ModelKind, ModelRole, RequestPurpose, TokenCountSource};
+use doran_llm::{FinishReason, ModelKind, ModelRole, RequestLabel, TokenCountSource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,7 +58,7 @@ pub struct ModelRequestNote {
     /// What kind of thing answered.
     pub kind: ModelKind,
     /// What the reply was for.
-    pub purpose: RequestPurpose,
+    pub purpose: RequestLabel,
     /// Which of the configured models was meant.
     pub role: ModelRole,
     /// Why the reply ended.
@@ -83,7 +83,7 @@ pub struct CachedReplyNote {
     /// The model.
     pub name: String,
     /// What the reply was for.
-    pub purpose: RequestPurpose,
+    pub purpose: RequestLabel,
     /// Why the reply ended.
     pub finish: FinishReason,
     /// Always `true`.

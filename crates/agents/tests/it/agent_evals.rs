@@ -6,7 +6,7 @@ use std::sync::Arc;
 use doran_agents::eval::{self, AgentEvalSet, EvalDocuments, EvalExpectation};
 use doran_agents::tools::{BuiltinToolsConfig, Toolbox, builtin_tools};
 use doran_agents::{Agent, AgentParts, build_default_agents, samples};
-use doran_llm::OfflineModel;
+use doran_offline::OfflineModel;
 use doran_retrieval::{DocumentTenant, RamKeywordIndex};
 
 fn agent_eval_set() -> AgentEvalSet {

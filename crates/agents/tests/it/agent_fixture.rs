@@ -10,9 +10,8 @@ use doran_agents::tools::{
     Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolPolicy, ToolSideEffect, Toolbox,
 };
 use doran_agents::{Agent, AgentParts, AgentTurn, AskOptions, Settings, build_agents, samples};
-use doran_engine::log::StepEntry;
-use doran_engine::store::{EntryKind, RamStore, RunStatus, Store};
-use doran_engine::{Event, RunHandle, Runtime, StartOptions, ThreadKey, WatchUntil};
+use doran_engine::store::{RamStore, RunStatus, Store};
+use doran_engine::{EntryBody, Event, RunHandle, Runtime, StartOptions, ThreadKey, WatchUntil};
 use doran_llm::{
     ChatModel, ChatRequest, DeltaStream, Role, ScriptedModel, ScriptedReply, TextOrigin, ToolSpec,
 };
@@ -236,11 +235,10 @@ impl AgentFixture {
     pub async fn trace(&self, run: &RunHandle) -> String {
         let mut watch = self.runtime.watch(&run.key(), 0, WatchUntil::RunEndedOrPaused).await.expect("watch");
         let mut lines = String::new();
-        while let Some(event) = watch.next().await.expect("event") {
+        while let Some(event) = watch.try_next().await.expect("event") {
             let Event::Entry(_, entry) = event else { continue };
-            match entry.kind {
-                EntryKind::Step => {
-                    let step: StepEntry = serde_json::from_slice(&entry.body).expect("a step");
+            match &entry.body {
+                EntryBody::Step(step) => {
                     for task in &step.tasks {
                         let models = task.notes.get("models").and_then(Value::as_array).into_iter().flatten();
                         let models = models.filter(|model| model.get("cached").is_none()).count();
@@ -256,9 +254,13 @@ impl AgentFixture {
                         lines.push_str(&render_messages(&update));
                     }
                 }
-                EntryKind::Paused => lines.push_str("(waits for a person)\n"),
-                EntryKind::Failed => {
-                    writeln!(lines, "(failed) {}", String::from_utf8_lossy(&entry.body)).expect("text");
+                EntryBody::Paused { .. } => lines.push_str("(waits for a person)\n"),
+                EntryBody::Failed { failure, node } => {
+                    let mut failed = json!(failure);
+                    if let Some(node) = node {
+                        failed["node"] = json!(node);
+                    }
+                    writeln!(lines, "(failed) {failed}").expect("text");
                 }
                 _ => {}
             }

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use doran_agents::RequestPurpose;
 use doran_agents::tools::{
     BuiltinToolsConfig, ToolPolicy, ToolSecret, ToolSideEffect, Toolbox, builtin_tools,
 };
 use doran_agents::{AgentParts, Settings, samples};
 use doran_engine::store::RamStore;
-use doran_llm::{ChatRequest, Message, RequestPurpose, ScriptedModel, ScriptedReply, TextOrigin};
+use doran_llm::{ChatRequest, Message, ScriptedModel, ScriptedReply, TextOrigin};
 use doran_retrieval::ingest::{ReadLimits, extract_text};
 use doran_retrieval::{Document, DocumentIndex, DocumentTenant, RamKeywordIndex, split_into_passages};
 use serde_json::{Value, json};
@@ -168,11 +169,12 @@ async fn what_was_read_stays_read_after_it_was_summed_up_and_after_a_restart() {
     let messages = first.state().await["messages"].to_string();
     assert!(!messages.contains("비밀: 1234"), "it is still in sight: {messages}");
     drop(first);
-    let model = RequestDrivenModel::new(|request| match request.purpose {
-        RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "시험" })),
-        RequestPurpose::Summarize => ScriptedReply::text("파일을 요약했다."),
-        _ => web_search_call("1234"),
-    });
+    let model =
+        RequestDrivenModel::new(|request| match RequestPurpose::of(request).expect("a purpose of agents") {
+            RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "시험" })),
+            RequestPurpose::Summarize => ScriptedReply::text("파일을 요약했다."),
+            _ => web_search_call("1234"),
+        });
     let parts = agent_parts(Arc::new(model), toolbox);
     let second = build_fixture("assistant", &Settings::default(), &parts, Arc::new(store));
     second.start("무엇이든 해 줘").await.wait().await.expect("a rest");
@@ -264,7 +266,7 @@ async fn c143_a_picture_in_an_answer_is_words_and_nobody_fetches_it() {
 
 /// A model that tells everything it was sent.
 fn echo_request(request: &ChatRequest) -> ScriptedReply {
-    match request.purpose {
+    match RequestPurpose::of(request).expect("a purpose of agents") {
         RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "시험" })),
         RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "chitchat" })),
         RequestPurpose::Scope | RequestPurpose::PreviousContext => ScriptedReply::json(

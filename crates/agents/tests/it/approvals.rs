@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use doran_agents::Settings;
 use doran_agents::tools::{ToolError, ToolPolicy, ToolSideEffect, Toolbox};
-use doran_engine::log::QuestionKind;
+use doran_engine::QuestionKind;
 use doran_engine::store::RamStore;
 use doran_llm::{ScriptedModel, ScriptedReply};
 use expect_test::expect;

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use doran_agents::RequestPurpose;
 use doran_agents::{Settings, history};
 use doran_engine::store::RamStore;
-use doran_llm::{
-    ChatRequest, MessagePart, ModelError, RequestPurpose, Role, ScriptedModel, ScriptedReply, ToolChoice,
-};
+use doran_llm::{ChatRequest, MessagePart, ModelError, Role, ScriptedModel, ScriptedReply, ToolChoice};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
@@ -309,7 +308,7 @@ async fn the_router_is_asked_coldly_and_by_schema() {
     fixture_with_model("assistant", model.clone(), counting_tools().toolbox).ask("안녕").await;
     let requests = model.requests();
     let (route, answer) = (&requests[0], &requests[1]);
-    assert_eq!((route.purpose, route.temperature), (RequestPurpose::Route, Some(0.0)));
+    assert_eq!((RequestPurpose::of(route), route.temperature), (Some(RequestPurpose::Route), Some(0.0)));
     assert!(route.schema.is_some() && route.tools.is_empty());
     assert_eq!(answer.purpose, RequestPurpose::Answer);
     assert_eq!(answer.tools.len(), 3);
@@ -397,7 +396,7 @@ async fn the_window_of_summaries_slides_and_nothing_said_is_lost() {
     }
     assert_eq!(windows, ["", "요약1", "요약1 | 요약2", "요약1 | 요약2 | 요약3", "요약2 | 요약3 | 요약4"]);
     assert_eq!(model.remaining_replies(), 0);
-    let said = history::read_history(&*store, &test_thread(), &[]).await.expect("a history");
+    let said = history::read_history(&stage.runtime, &test_thread(), &[]).await.expect("a history");
     assert_eq!(said.len(), turn * 2, "the history keeps every message");
     assert_eq!(said[0].message.text(), "질문 1");
     assert_eq!(said[1].message.text(), "대답 1");
@@ -538,10 +537,11 @@ async fn a_model_that_stays_away_fails_the_run_visibly() {
 
 #[tokio::test]
 async fn an_answer_that_is_said_again_does_not_cite_what_was_found_for_another_question() {
-    let model = RequestDrivenModel::new(|request| match request.purpose {
-        RequestPurpose::Route => route_to_rag(),
-        _ => repeat_last_answer(request, "연차휴가는 15일입니다. [1]"),
-    });
+    let model =
+        RequestDrivenModel::new(|request| match RequestPurpose::of(request).expect("a purpose of agents") {
+            RequestPurpose::Route => route_to_rag(),
+            _ => repeat_last_answer(request, "연차휴가는 15일입니다. [1]"),
+        });
     let stage = fixture_with_model("assistant", model, counting_tools().toolbox);
     stage.ask("연차휴가는 며칠인가요?").await;
     assert_eq!(stage.turn().await.sources.len(), 1);
@@ -556,7 +556,7 @@ fn reply_within_2000_tokens(request: &ChatRequest) -> ScriptedReply {
         let reason = "context_length_exceeded".to_owned();
         return ScriptedReply::failure(ModelError::TooLong { reason });
     }
-    match request.purpose {
+    match RequestPurpose::of(request).expect("a purpose of agents") {
         RequestPurpose::Route => route_to_agent(),
         RequestPurpose::Summarize => ScriptedReply::text("긴 글을 읽었다."),
         _ => ScriptedReply::text("네."),

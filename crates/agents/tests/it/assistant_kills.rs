@@ -5,9 +5,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use doran_agents::RequestPurpose;
 use doran_agents::Settings;
 use doran_engine::store::Store;
-use doran_llm::{ChatRequest, RequestPurpose, ScriptedReply};
+use doran_llm::{ChatRequest, ScriptedReply};
 use expect_test::expect;
 use serde_json::json;
 
@@ -17,7 +18,7 @@ use crate::agent_fixture::{
 };
 
 fn decide(request: &ChatRequest) -> ScriptedReply {
-    match request.purpose {
+    match RequestPurpose::of(request).expect("a purpose of agents") {
         RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "계산" })),
         _ if has_tool_results(request) => ScriptedReply::text("56088입니다."),
         _ => ScriptedReply::call("calculator", json!({ "expression": "123 * 456" })),

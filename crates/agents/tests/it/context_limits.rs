@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use doran_agents::RequestPurpose;
 use doran_agents::described::{AgentDescription, build_described_agent};
 use doran_agents::tools::{ToolPolicy, ToolSideEffect, Toolbox};
 use doran_agents::{AgentParts, Settings};
 use doran_engine::Runtime;
 use doran_engine::store::RamStore;
-use doran_llm::{
-    ChatModel, ChatRequest, DeltaStream, ModelError, RequestPurpose, ScriptedModel, ScriptedReply, ToolChoice,
-};
+use doran_llm::{ChatModel, ChatRequest, DeltaStream, ModelError, ScriptedModel, ScriptedReply, ToolChoice};
 use doran_retrieval::{Document, DocumentKind, DocumentTenant, RamKeywordIndex};
 use serde_json::json;
 
@@ -46,7 +45,7 @@ impl ChatModel for SmallContextModel {
 
 fn decide_reply(request: &ChatRequest) -> ScriptedReply {
     let reads = request.tools.iter().any(|tool| tool.name == "read_all");
-    match request.purpose {
+    match RequestPurpose::of(request).expect("a purpose of agents") {
         RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "말" })),
         RequestPurpose::Classify if request.schema.as_ref().is_some_and(|schema| schema.name == "choice") => {
             ScriptedReply::json(&json!({ "choice": "read" }))
@@ -66,7 +65,7 @@ fn decide_reply(request: &ChatRequest) -> ScriptedReply {
 
 /// Never stops when it sums up.
 fn endless_summary_reply(request: &ChatRequest) -> ScriptedReply {
-    match request.purpose {
+    match RequestPurpose::of(request).expect("a purpose of agents") {
         RequestPurpose::Summarize => ScriptedReply::text("요약입니다. ".repeat(40_000)),
         _ => decide_reply(request),
     }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use doran_agents::RequestPurpose;
 use doran_agents::tools::{ToolPolicy, ToolSideEffect, Toolbox};
 use doran_agents::{AgentParts, AnswerSourceKind, AskOptions, Settings};
 use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::RamStore;
-use doran_engine::{Event, WatchUntil};
+use doran_engine::{EntryBody, Event, WatchUntil};
 use doran_llm::{
-    ChatModel, ChatRequest, MessagePart, OfflineModel, RequestPurpose, Role, ScriptedModel, ScriptedReply,
-    TextOrigin, ToolChoice,
+    ChatModel, ChatRequest, MessagePart, Role, ScriptedModel, ScriptedReply, TextOrigin, ToolChoice,
 };
+use doran_offline::OfflineModel;
 use doran_retrieval::{Document, DocumentKind, DocumentTenant, RamKeywordIndex};
 use expect_test::{Expect, expect};
 use futures_util::StreamExt;
@@ -202,11 +203,12 @@ async fn an_article_by_number_is_proposed_by_rules_and_answered_with_its_words()
 
 #[tokio::test]
 async fn an_answer_that_is_said_again_does_not_cite_what_was_found_for_another_question() {
-    let model = RequestDrivenModel::new(|request| match request.purpose {
-        RequestPurpose::Plan => no_tools_reply(),
-        RequestPurpose::Sufficiency => sufficient_reply(),
-        _ => repeat_last_answer(request, "30일 전에 통보합니다. [1]"),
-    });
+    let model =
+        RequestDrivenModel::new(|request| match RequestPurpose::of(request).expect("a purpose of agents") {
+            RequestPurpose::Plan => no_tools_reply(),
+            RequestPurpose::Sufficiency => sufficient_reply(),
+            _ => repeat_last_answer(request, "30일 전에 통보합니다. [1]"),
+        });
     let stage =
         build_fixture("contract", &Settings::default(), &contract_parts(model), Arc::new(RamStore::new()));
     stage.ask("제5조 내용이 뭐야?").await;
@@ -585,7 +587,7 @@ async fn the_example_of_the_description_takes_the_previous_answer_and_no_tools()
     "#]]
     .assert_eq(&stage.ask("그 참조항목들 내용 정리해서 보여줘봐").await);
     let asked = model.requests();
-    let purposes: Vec<RequestPurpose> = asked.iter().skip(3).map(|request| request.purpose).collect();
+    let purposes: Vec<RequestPurpose> = asked.iter().skip(3).filter_map(RequestPurpose::of).collect();
     assert_eq!(
         purposes,
         [RequestPurpose::Plan, RequestPurpose::Answer],
@@ -630,11 +632,7 @@ async fn where_a_word_points_back_a_model_decides_what_rules_would_turn_away() {
         stage.ask(question).await;
         let turn = stage.turn().await;
         assert!(turn.response.starts_with(answer), "{question}: {}", turn.response);
-        assert_eq!(
-            (model.purposes()[3], model.remaining_replies()),
-            (RequestPurpose::Scope, 0),
-            "{question}"
-        );
+        assert_eq!((model.purposes()[3].as_str(), model.remaining_replies()), ("scope", 0), "{question}");
         let last = model.requests().pop().expect("asked");
         let said = last.messages.iter().any(|message| message.text() == "30일 전입니다.");
         assert!(said, "{question}: the answer before is there to decide and to answer with");
@@ -763,7 +761,7 @@ async fn events_come_in_order_and_words_before_the_sources() {
     let mut watch = stage.runtime.watch(&run.key(), 0, WatchUntil::RunEndedOrPaused).await.expect("watch");
     let mut seen: Vec<String> = Vec::new();
     let mut words = String::new();
-    while let Some(event) = watch.next().await.expect("event") {
+    while let Some(event) = watch.try_next().await.expect("event") {
         // Late watchers see the same in the notes of the steps.
         let entry = match event {
             Event::Entry(_, entry) => entry,
@@ -779,7 +777,7 @@ async fn events_come_in_order_and_words_before_the_sources() {
                 continue;
             }
         };
-        let Ok(doran_engine::log::EntryBody::Step(step)) = entry.parse_body() else { continue };
+        let EntryBody::Step(step) = &entry.body else { continue };
         for task in &step.tasks {
             for event in task.notes.get("events").and_then(Value::as_array).into_iter().flatten() {
                 let step = event["step"].as_str().map(|step| format!(" {step}")).unwrap_or_default();
@@ -830,7 +828,7 @@ async fn replies_at_temperature_0_are_used_again_within_a_tenant() {
 #[tokio::test]
 async fn a_kill_anywhere_gives_the_same_answer_and_sources() {
     fn decide(request: &ChatRequest) -> ScriptedReply {
-        match request.purpose {
+        match RequestPurpose::of(request).expect("a purpose of agents") {
             RequestPurpose::Plan => no_tools_reply(),
             RequestPurpose::Sufficiency => sufficient_reply(),
             _ => ScriptedReply::text("30일 전입니다. [1]"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use doran_agents::tools::Toolbox;
 use doran_agents::{AgentParts, AnswerSourceKind, Settings, samples};
 use doran_engine::store::RamStore;
-use doran_llm::OfflineModel;
+use doran_offline::OfflineModel;
 use doran_retrieval::{Document, DocumentKind, DocumentTenant, RamKeywordIndex};
 
 use crate::agent_fixture::{AgentFixture, build_fixture};

@@ -168,7 +168,12 @@ then = "end"
     let turn = stage.turn().await;
     assert_eq!(turn.response, "더 궁금한 것이 있으면 물어보세요.");
     assert_eq!(turn.path, ["sort", "search", "talk", "bye"]);
-    assert!(stage.agent.drawing().mermaid().contains("search"), "the inner graph is drawn");
+    let topology = stage.agent.topology();
+    let inner = topology.nodes.iter().filter_map(|node| node.inner.as_ref());
+    assert!(
+        inner.flat_map(|inner| &inner.nodes).any(|node| node.id.contains("search")),
+        "the inner graph is shown"
+    );
 }
 
 #[test]
@@ -182,7 +187,7 @@ fn the_ready_made_agents_are_described_and_read_back() {
         let yaml = description.to_yaml().expect("YAML");
         assert_eq!(AgentDescription::from_yaml(&yaml).expect("read"), description, "{yaml}");
         let again = build_described_agent(&description, &[], &parts).expect("sound");
-        assert_eq!(again.drawing(), ready.drawing());
+        assert_eq!(again.topology(), ready.topology());
         texts.push(text);
     }
     expect![[r#"
@@ -236,7 +241,7 @@ fn a_described_agent_is_written_as_it_was_read_in_either_form() {
         let text = describe(&made).write(format).expect("written");
         let again = AgentDescription::read(&text, format).expect("read");
         assert_eq!(again, read, "{text}");
-        assert_eq!(build_described_agent(&again, &[], &parts).expect("sound").drawing(), made.drawing());
+        assert_eq!(build_described_agent(&again, &[], &parts).expect("sound").topology(), made.topology());
     }
     assert_eq!(DescriptionFormat::of_file("a.toml"), Some(DescriptionFormat::Toml));
     assert_eq!(
@@ -361,9 +366,11 @@ use = "respond"
 prompt = "Answer."
 then = "end"
 "#;
-    let model = crate::agent_fixture::RequestDrivenModel::new(|request| match request.purpose {
-        doran_llm::RequestPurpose::Summarize => ScriptedReply::text("요약"),
-        _ => ScriptedReply::text("네."),
+    let model = crate::agent_fixture::RequestDrivenModel::new(|request| {
+        match doran_agents::RequestPurpose::of(request).expect("a purpose of agents") {
+            doran_agents::RequestPurpose::Summarize => ScriptedReply::text("요약"),
+            _ => ScriptedReply::text("네."),
+        }
     });
     let inner = AgentDescription::from_toml(inner).expect("a description");
     let stage = described_fixture(outer, &[inner], &agent_parts(Arc::new(model), counting_tools().toolbox));

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
+use doran_agents::RequestPurpose;
 use doran_agents::agents::docqa::{DocqaState, estimate_conversation_tokens};
 use doran_agents::tools::Toolbox;
 use doran_agents::{Settings, history};
 use doran_engine::StartOptions;
 use doran_engine::store::RamStore;
-use doran_llm::{
-    ChatModel, ChatRequest, Message, ModelError, OfflineModel, RequestPurpose, Role, ScriptedModel,
-    ScriptedReply,
-};
+use doran_llm::{ChatModel, ChatRequest, Message, ModelError, Role, ScriptedModel, ScriptedReply};
+use doran_offline::OfflineModel;
 use expect_test::{Expect, expect};
 use serde_json::json;
 
@@ -196,7 +195,7 @@ async fn tc_cb_010_above_seventy_percent_the_conversation_is_condensed_to_ten() 
     // The person sees the whole answer, and the history keeps every word.
     let answer = format!("4 {}", "대답 ".repeat(60));
     assert_eq!(stage.turn().await.response, answer);
-    let said = history::read_history(&*store, &test_thread(), &[]).await.expect("a history");
+    let said = history::read_history(&stage.runtime, &test_thread(), &[]).await.expect("a history");
     assert_eq!((said.len(), said[7].message.text()), (8, answer));
 }
 
@@ -212,7 +211,7 @@ impl ChatModel for OverlongReplyModel {
     }
 
     fn stream(&self, request: ChatRequest) -> doran_llm::DeltaStream {
-        let reply = match request.purpose {
+        let reply = match RequestPurpose::of(&request).expect("a purpose of agents") {
             _ if estimate_request_tokens(&request) > self.context_length => {
                 ScriptedReply::failure(ModelError::TooLong { reason: "context_length_exceeded".into() })
             }
@@ -298,10 +297,11 @@ async fn the_built_in_model_condenses_to_ten_percent_and_still_knows_what_was_sa
 
 #[tokio::test]
 async fn an_answer_that_is_said_again_does_not_cite_what_was_found_for_another_question() {
-    let model = RequestDrivenModel::new(|request| match request.purpose {
-        RequestPurpose::Classify => query_type_reply("question"),
-        _ => repeat_last_answer(request, "연차휴가는 15일입니다. [1]"),
-    });
+    let model =
+        RequestDrivenModel::new(|request| match RequestPurpose::of(request).expect("a purpose of agents") {
+            RequestPurpose::Classify => query_type_reply("question"),
+            _ => repeat_last_answer(request, "연차휴가는 15일입니다. [1]"),
+        });
     let stage = fixture_with_model("docqa", model, Toolbox::new());
     stage.ask("연차휴가는 며칠인가요?").await;
     assert_eq!(stage.turn().await.sources.len(), 1);
@@ -338,7 +338,7 @@ async fn a_summary_that_is_too_long_is_asked_for_again_and_then_cut_at_a_sentenc
 async fn a_kill_anywhere_condenses_once_and_to_the_same() {
     let question = "물어볼 것이 많습니다. ".repeat(100);
     fn decide(request: &ChatRequest) -> ScriptedReply {
-        match request.purpose {
+        match RequestPurpose::of(request).expect("a purpose of agents") {
             RequestPurpose::Classify => query_type_reply("chitchat"),
             RequestPurpose::Summarize => ScriptedReply::text("요약."),
             _ => ScriptedReply::text("네."),

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use doran_agents::RequestPurpose;
 use doran_agents::{AgentParts, AgentSettings, QueryRewriting, Settings};
 use doran_engine::store::{RamStore, Store};
-use doran_llm::{
-    ChatModel, ChatRequest, MessagePart, ModelError, RequestPurpose, ScriptedModel, ScriptedReply,
-};
+use doran_llm::{ChatModel, ChatRequest, MessagePart, ModelError, ScriptedModel, ScriptedReply};
 use doran_retrieval::{Document, DocumentIndex, DocumentTenant, RamKeywordIndex, RerankingIndex};
 use expect_test::expect;
 use serde_json::json;
@@ -198,7 +197,7 @@ async fn every_agent_that_looks_documents_up_puts_questions_in_other_words() {
 }
 
 fn decide(request: &ChatRequest) -> ScriptedReply {
-    match request.purpose {
+    match RequestPurpose::of(request).expect("a purpose of agents") {
         RequestPurpose::Classify => question_type_reply(),
         RequestPurpose::Rewrite => rewrite_reply(&["해고 예고"]),
         _ => ScriptedReply::text("30일 전입니다. [2]"),

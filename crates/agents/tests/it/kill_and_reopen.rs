@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use doran_agents::RequestPurpose;
 use doran_agents::{AgentParts, AskOptions, Settings};
 use doran_engine::StartOptions;
 use doran_engine::store::{RunStatus, Store};
-use doran_llm::{ChatRequest, RequestPurpose, Role, ScriptedReply};
+use doran_llm::{ChatRequest, Role, ScriptedReply};
 use doran_retrieval::{DocumentTenant, RamKeywordIndex};
 use doran_store::sqlite::SqliteStore;
 use serde_json::json;
@@ -188,7 +189,7 @@ impl CrashScenario {
 }
 
 fn route_or(request: &ChatRequest, route: &str, then: impl FnOnce() -> ScriptedReply) -> ScriptedReply {
-    match request.purpose {
+    match RequestPurpose::of(request).expect("a purpose of agents") {
         RequestPurpose::Route => ScriptedReply::json(&json!({ "route": route, "reason": "시험" })),
         RequestPurpose::Summarize => ScriptedReply::text("사용자 이름: 철수"),
         _ => then(),
@@ -313,7 +314,7 @@ const CONTRACT: CrashScenario = CrashScenario {
     settings: "[agents.contract]\nenable_cache = false",
     earlier_questions: &[],
     question: "제5조 내용이 뭐야?",
-    decide: |request| match request.purpose {
+    decide: |request| match RequestPurpose::of(request).expect("a purpose of agents") {
         RequestPurpose::Plan => ScriptedReply::text("더 볼 것이 없습니다."),
         RequestPurpose::Sufficiency => ScriptedReply::json(
             &json!({ "is_sufficient": true, "reasoning": "찾았다", "missing_info": null }),
@@ -333,7 +334,7 @@ scenario!(contract_two_side_by_side, CrashScenario { question: "제5조와 제7�
 scenario!(
     contract_what_is_missing_is_looked_up,
     CrashScenario {
-        decide: |request| match request.purpose {
+        decide: |request| match RequestPurpose::of(request).expect("a purpose of agents") {
             RequestPurpose::Plan if tool_result_count(request) == 0 =>
                 ScriptedReply::text("더 볼 것이 없습니다."),
             RequestPurpose::Plan =>
@@ -348,7 +349,7 @@ scenario!(
 scenario!(
     contract_a_call_that_was_run_before,
     CrashScenario {
-        decide: |request| match request.purpose {
+        decide: |request| match RequestPurpose::of(request).expect("a purpose of agents") {
             RequestPurpose::Plan => ScriptedReply::call("get_article_by_index", json!({ "article": "5조" })),
             RequestPurpose::Sufficiency if request.messages[0].text().contains("제7조") =>
                 insufficient_reply("더"),
@@ -361,7 +362,7 @@ scenario!(
 scenario!(
     contract_four_rounds,
     CrashScenario {
-        decide: |request| match request.purpose {
+        decide: |request| match RequestPurpose::of(request).expect("a purpose of agents") {
             RequestPurpose::Plan if tool_result_count(request) == 0 =>
                 ScriptedReply::text("더 볼 것이 없습니다."),
             RequestPurpose::Plan => {
@@ -390,7 +391,7 @@ scenario!(
     contract_tools_of_others_in_turn,
     CrashScenario {
         settings: "[agents.contract]\nenable_cache = false\ntools = [\"calculator\", \"order\"]",
-        decide: |request| match request.purpose {
+        decide: |request| match RequestPurpose::of(request).expect("a purpose of agents") {
             RequestPurpose::Plan if tool_result_count(request) == 0 =>
                 calculator_call("123 * 456").and_call("order", json!({})),
             _ => (CONTRACT.decide)(request),
@@ -499,7 +500,7 @@ const DOCQA: CrashScenario = CrashScenario {
     settings: "",
     earlier_questions: &[],
     question: "연차휴가는 며칠인가요?",
-    decide: |request| match request.purpose {
+    decide: |request| match RequestPurpose::of(request).expect("a purpose of agents") {
         RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "question" })),
         RequestPurpose::Summarize => ScriptedReply::text("요약."),
         _ => ScriptedReply::text("15일입니다. [1]"),
@@ -514,7 +515,7 @@ scenario!(
     docqa_small_talk,
     CrashScenario {
         question: "고마워",
-        decide: |request| match request.purpose {
+        decide: |request| match RequestPurpose::of(request).expect("a purpose of agents") {
             RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "chitchat" })),
             _ => ScriptedReply::text("천만에요!"),
         },
@@ -526,7 +527,7 @@ scenario!(
     docqa_tools_within_an_answer,
     CrashScenario {
         settings: "[agents.docqa]\ntools = [\"calculator\"]",
-        decide: |request| match request.purpose {
+        decide: |request| match RequestPurpose::of(request).expect("a purpose of agents") {
             RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "question" })),
             _ if has_tool_results(request) => ScriptedReply::text("15일이고 [1] 56088입니다."),
             _ => calculator_call("123 * 456"),

@@ -10,7 +10,8 @@ use doran_agents::memory::{
 use doran_agents::tools::{Tool, ToolCallContext, ToolSideEffect, Toolbox, UserLanguage};
 use doran_agents::{AgentParts, AgentTurn, Settings};
 use doran_engine::store::RamStore;
-use doran_llm::{OfflineModel, TextOrigin};
+use doran_llm::TextOrigin;
+use doran_offline::OfflineModel;
 use serde_json::{Value, json};
 
 use crate::agent_fixture::{build_fixture, test_thread};

@@ -1,6 +1,6 @@
 //! The agents with the built-in model: real questions, no scripts.
 
-use doran_llm::OfflineModel;
+use doran_offline::OfflineModel;
 
 use crate::agent_fixture::fixture_with_model;
 use doran_agents::tools::Toolbox;

@@ -1,7 +1,8 @@
 //! The sample documents, asked through the keyword index and the built-in model as a person would ask.
 
 use doran_agents::samples;
-use doran_llm::{ChatModel, ChatRequest, Message, NumberedPassage, OfflineModel, collect_reply};
+use doran_llm::{ChatModel, ChatRequest, Message, NumberedPassage, collect_reply};
+use doran_offline::OfflineModel;
 use doran_retrieval::contract::{ArticleReference, Contract, compare_contracts};
 use doran_retrieval::{ArticleNumber, RamKeywordIndex, Retriever};
 

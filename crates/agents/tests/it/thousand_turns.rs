@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use doran_agents::RequestPurpose;
 use doran_agents::agents::docqa::estimate_tokens;
 use doran_agents::tools::Toolbox;
 use doran_agents::{Settings, history};
 use doran_engine::store::Store;
-use doran_llm::{ChatModel, ChatRequest, DeltaStream, RequestPurpose, ScriptedModel, ScriptedReply};
+use doran_llm::{ChatModel, ChatRequest, DeltaStream, ScriptedModel, ScriptedReply};
 use doran_store::FileStoreMaintenance;
 use doran_store::sqlite::SqliteStore;
 use serde_json::json;
@@ -35,7 +36,7 @@ impl ChatModel for FixedLengthReplyModel {
     fn stream(&self, request: ChatRequest) -> DeltaStream {
         let sent: String = request.messages.iter().map(|message| message.text()).collect();
         self.max_sent_tokens.fetch_max(estimate_tokens(&sent) as u64, Ordering::SeqCst);
-        let reply = match request.purpose {
+        let reply = match RequestPurpose::of(&request).expect("a purpose of agents") {
             RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "시험" })),
             RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "chitchat" })),
             RequestPurpose::Summarize => {
@@ -113,7 +114,7 @@ async fn check_thousand_turns(agent: &str, settings: &str, most_tokens: u64) {
     };
     let (first, last) = (median(&times[..100]), median(&times[TURNS - 100..]));
     println!("{agent}: {first:?} a turn at first, {last:?} at last");
-    let said = history::read_history(&*store, &test_thread(), &[]).await.expect("a history");
+    let said = history::read_history(&stage.runtime, &test_thread(), &[]).await.expect("a history");
     assert_eq!(said.len(), TURNS * 2, "{agent}: the history keeps every message");
 }
 

@@ -1,4 +1,5 @@
-//! Where concrete parts meet: settings become a store, a runtime and agents. Nothing else names them all.
+//! Builds the application: turns the settings into a store, a runtime and agents. The only module that names every
+//! part.
 
 pub(crate) mod model;
 pub(crate) mod samples;
@@ -34,13 +35,13 @@ pub(crate) enum DataDirWrites {
     Forbidden,
 }
 
-/// The agents with what they are made of.
+/// The agents and the parts they are built from.
 pub(crate) struct Agents {
     pub(crate) agents: Vec<Agent>,
     pub(crate) model: ModelInfo,
     pub(crate) tools: Toolbox,
     memories: Option<Arc<dyn MemoryStore>>,
-    /// What a person should know and need not stop for.
+    /// Notices for the user that do not prevent a start.
     pub(crate) notes: Vec<BilingualMessage>,
 }
 
@@ -50,39 +51,39 @@ pub(crate) struct App {
     pub(crate) tenant: TenantId,
     pub(crate) agents: Vec<Agent>,
     pub(crate) model: Arc<ModelInfo>,
-    /// What a person should know and need not stop for.
+    /// Notices for the user that do not prevent a start.
     pub(crate) notes: Vec<BilingualMessage>,
     allowed_hosts: Vec<String>,
-    /// What was handed in, and where it is found.
+    /// The ingested documents and their index.
     pub(crate) library: Library,
     pub(crate) index: Arc<dyn DocumentIndex>,
-    /// What agents remember across threads.
+    /// Memories that agents keep across threads.
     memories: Option<Arc<dyn MemoryStore>>,
-    /// Who may ask over HTTP; empty lets this machine in.
+    /// The API keys of the HTTP server. If there are none, only this machine has access.
     pub(crate) keys: ApiKeys,
-    /// For a store whose file is ours.
+    /// Set if the store is a local file.
     pub(crate) keeper: Option<Arc<dyn FileStoreMaintenance>>,
-    /// Whether the store was made just now.
+    /// Whether the store was created by this start.
     pub(crate) store_is_new: bool,
     sample_policy: SampleDocumentPolicy,
     _data_dir_lock: Option<DataDirLock>,
 }
 
-/// What is on disk, without anybody who works with it.
+/// The opened store and the lock on its data directory, without a runtime or agents.
 pub(crate) struct LockedStore {
     pub(crate) store: Arc<dyn doran_engine::store::Store>,
-    /// For a store whose file is ours.
+    /// Set if the store is a local file.
     keeper: Option<Arc<dyn FileStoreMaintenance>>,
-    /// Whether the store was made just now.
+    /// Whether the store was created by this start.
     is_new: bool,
     data_dir_lock: Option<DataDirLock>,
 }
 
-/// Takes the data directory and opens the store in it.
+/// Locks the data directory and opens its store.
 pub(crate) async fn open_locked_store(config: &Config) -> anyhow::Result<LockedStore> {
     let (held, new) = match &config.database {
         Database::Sqlite(path) => (Some(DataDirLock::acquire(&config.data_dir)?), !path.exists()),
-        // Replicas share a server; each brings its own process and no directory.
+        // Replicas share a database server. Their data directories are not locked here.
         Database::Postgres(_) => (None, false),
     };
     let database = &config.database;
@@ -94,23 +95,23 @@ pub(crate) async fn open_locked_store(config: &Config) -> anyhow::Result<LockedS
     Ok(LockedStore { store, keeper, is_new: new, data_dir_lock: held })
 }
 
-/// Whether the texts of the samples are there when there is nothing else.
+/// Whether the sample documents are searchable while there are no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SampleDocumentPolicy {
     ShowWhileEmpty,
     Hide,
 }
 
-/// Whether documents that wait are read.
+/// Whether queued documents are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PendingDocumentPolicy {
-    /// As long as the house stands.
+    /// Read queued documents as long as the application runs.
     ReadPending,
-    /// Not by a command that ends before much could be read: it would only break off what it began.
+    /// Do not read them, because the command would end before it could read much.
     LeavePending,
 }
 
-/// Builds the house that the settings describe, for a command that is soon over: documents that wait go on waiting.
+/// Builds the application for a command that ends soon. Queued documents are not read.
 pub(crate) async fn assemble_app(config: &Config, tape: &RecordReplay) -> anyhow::Result<App> {
     let mut house =
         build_app(config, tape, SampleDocumentPolicy::ShowWhileEmpty, PendingDocumentPolicy::LeavePending)
@@ -119,7 +120,7 @@ pub(crate) async fn assemble_app(config: &Config, tape: &RecordReplay) -> anyhow
     Ok(house)
 }
 
-/// The same for one that stays: documents that wait are read.
+/// Like [`assemble_app`], for a command that keeps running. Queued documents are read.
 pub(crate) async fn assemble_app_reading_documents(
     config: &Config,
     tape: &RecordReplay,
@@ -127,7 +128,7 @@ pub(crate) async fn assemble_app_reading_documents(
     build_app(config, tape, SampleDocumentPolicy::ShowWhileEmpty, PendingDocumentPolicy::ReadPending).await
 }
 
-/// The same, without the samples.
+/// Like [`assemble_app_reading_documents`], without the sample documents.
 pub(crate) async fn assemble_app_without_samples(
     config: &Config,
     tape: &RecordReplay,
@@ -191,7 +192,7 @@ async fn build_app(
     })
 }
 
-/// Refuses an agent whose threads are to be anywhere else than in the store, with the way to have that.
+/// Rejects an agent that asks to store its threads outside the store. The error says what to do instead.
 fn check_persistence_mode(agent: &Agent) -> Result<(), BilingualMessage> {
     let name = &agent.name;
     let path = agent.checkpoint_db_path.as_deref().unwrap_or("PATH");
@@ -208,15 +209,15 @@ fn check_persistence_mode(agent: &Agent) -> Result<(), BilingualMessage> {
     }
 }
 
-/// Takes the library in the data directory, before its index is opened or made anew: nobody else puts into that then. With
-/// a database server this is the only lock on the directory.
+/// Locks the library in the data directory. This is done before its index is opened or rebuilt, so that no other
+/// process writes to the index. With a database server this is the only lock on the directory.
 async fn lock_library(config: &Config) -> Result<LockedLibrary, BilingualMessage> {
     let path = config.data_dir.join("library");
     Library::lock_directory(&path).await.map_err(|error| library_open_error(&path, error))
 }
 
-/// Opens the library that was taken. What is ready in it and missing from the index is put there, and what was removed
-/// from it while another index was in use is removed; only then documents that wait are read.
+/// Opens the locked library and syncs the index: adds ready documents that are missing, and removes documents that
+/// were deleted while another index was in use. Queued documents are read after that.
 async fn open_library(
     config: &Config,
     taken: LockedLibrary,
@@ -229,7 +230,7 @@ async fn open_library(
         options.workers = 0;
     }
     let samples = samples::sample_documents();
-    // A cluster may hold documents of other data directories.
+    // A cluster may contain documents of other data directories.
     let shared = matches!(config.search.store, SearchStore::OpenSearch(_));
     let aside = |id: &DocumentId| shared || samples.iter().any(|sample| sample.id == *id);
     Library::open_synced(taken, index, options, aside).await.map_err(|error| library_open_error(&path, error))
@@ -241,7 +242,7 @@ fn library_open_error(path: &Path, error: LibraryError) -> BilingualMessage {
         .with_cause(error)
 }
 
-/// Makes the index anew, with all that is ready in the library. Gives how many documents and passages are in it.
+/// Rebuilds the index from the library. Returns the number of documents and passages in it.
 pub(crate) async fn rebuild_index_from_library(
     config: &Config,
     output: TerminalOutput,
@@ -264,8 +265,8 @@ pub(crate) async fn rebuild_index_from_library(
     Ok((documents, passages))
 }
 
-/// The agents, what answers in them and what they may use: the ready-made ones as the settings change them, those that
-/// the settings add, and those that files in `agents/` of the data directory describe.
+/// Builds the agents with their models and tools: the built-in ones as changed by the settings, those the settings
+/// add, and those described by files in `agents/` of the data directory.
 pub(crate) async fn assemble_agents(
     config: &Config,
     tape: &RecordReplay,
@@ -290,7 +291,7 @@ pub(crate) async fn assemble_agents(
     Ok(Agents { agents, model: about, tools, memories, notes })
 }
 
-/// What agents remember, for whoever wants to see it or have it forgotten.
+/// Opens the memories of agents, for commands that list or delete them.
 pub(crate) fn open_memories(config: &Config) -> anyhow::Result<Arc<dyn MemoryStore>> {
     crate::data_dir::ensure_private_dir(&config.data_dir)?;
     tools::open_memory_store(config, DataDirWrites::Allowed)?.ok_or_else(|| {
@@ -302,7 +303,8 @@ pub(crate) fn open_memories(config: &Config) -> anyhow::Result<Arc<dyn MemorySto
     })
 }
 
-/// Whether questions are put in other words. The built-in model cannot do that, and says so instead of pretending.
+/// The effective query rewriting. The built-in model cannot rewrite, so rewriting is turned off and a notice is
+/// added.
 fn effective_rewriting(
     config: &Config,
     small: &ModelInfo,
@@ -318,7 +320,7 @@ fn effective_rewriting(
     config.search.rewriting
 }
 
-/// The agents that files describe, by the names of the files.
+/// Reads the agents described by files, in the order of the file names.
 fn read_agent_files(config: &Config) -> anyhow::Result<Vec<described::AgentDescription>> {
     let folder = config.data_dir.join("agents");
     let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
@@ -342,7 +344,7 @@ fn read_agent_files(config: &Config) -> anyhow::Result<Vec<described::AgentDescr
 }
 
 impl App {
-    /// What to tell about documents that cannot be found yet, if there are any.
+    /// A notice about documents that are not searchable yet, if there are any.
     pub(crate) fn pending_documents_message(&self) -> Option<BilingualMessage> {
         let waiting = self.library.pending_count(&doran_retrieval::DocumentTenant::new(self.tenant.as_str()));
         let documents = pluralize(waiting, "document");
@@ -354,7 +356,7 @@ impl App {
         })
     }
 
-    /// Lets the samples come or go with what the command did; what became of them, if something did.
+    /// Adds or removes the sample documents after a command changed the library. Returns what changed, if anything.
     pub(crate) async fn update_samples(&self) -> anyhow::Result<Option<samples::SamplesChange>> {
         match self.sample_policy {
             SampleDocumentPolicy::ShowWhileEmpty => samples::update_samples(self.index.as_ref()).await,
@@ -362,14 +364,14 @@ impl App {
         }
     }
 
-    /// Lets them come and go as long as the house is open, until `stop`.
+    /// Adds or removes the sample documents whenever the library changes, until `stop`.
     pub(crate) fn keep_samples_updated(&self, stop: CancellationToken) {
         if self.sample_policy == SampleDocumentPolicy::ShowWhileEmpty {
             tokio::spawn(samples::keep_samples_updated(self.index.clone(), self.library.clone(), stop));
         }
     }
 
-    /// What the server works with.
+    /// The parts the HTTP server needs.
     pub(crate) fn server_app(&self) -> ServerApp {
         let app = ServerApp::new(self.runtime.clone(), self.agents.clone());
         let app = match &self.memories {
@@ -382,8 +384,8 @@ impl App {
             .allowed_hosts(self.allowed_hosts.clone())
     }
 
-    /// Ends when a write to our file failed in a way that only a new start can settle, with the reason. A database
-    /// server settles that by itself: the run concerned is read again and goes on.
+    /// Returns when a write to the local file failed in a way that only a restart can resolve, with the reason. With
+    /// a database server this never returns: the affected run is read again and continues.
     pub(crate) async fn wait_for_unknown_write(&self) -> UnknownWriteOutcome {
         match &self.keeper {
             Some(keeper) => UnknownWriteOutcome(keeper.wait_for_fatal_error().await.to_string()),

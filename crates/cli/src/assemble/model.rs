@@ -1,13 +1,15 @@
-//! Opens the models that the settings choose. Nothing is opened that was not chosen, and no key is sent to anybody else.
+//! Opens the models chosen in the settings. No other model is opened, and an API key is sent only to its own
+//! provider.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use doran_llm::{
-    ChatModel, ModelApiKey, ModelConfig, ModelId, OFFLINE_MODEL, OfflineModel, PriceList, PricedModel,
-    RecordingModel, ReplayingModel, StreamingMode, find_vendor,
+    ChatModel, ModelApiKey, ModelConfig, ModelId, ModelPrice, PriceList, PricedModel, RecordingModel,
+    ReplayingModel, StreamingMode, find_vendor,
 };
+use doran_offline::{OFFLINE_MODEL, OfflineModel};
 
 use crate::config::Config;
 use crate::output::{BilingualMessage, bilingual};
@@ -23,15 +25,15 @@ pub(crate) struct RecordReplay {
     pub(crate) replay: Option<PathBuf>,
 }
 
-/// The models that agents are made with.
+/// The models used by the agents.
 pub(super) struct OpenedModels {
     pub(super) main: Arc<dyn ChatModel>,
     pub(super) small: Arc<dyn ChatModel>,
-    /// Those that agents name, by what they call them.
+    /// Models that agents choose by name.
     pub(super) named: BTreeMap<String, Arc<dyn ChatModel>>,
 }
 
-/// Opens all of them.
+/// Opens all models.
 pub(super) fn open_models(config: &Config, tape: &RecordReplay) -> Result<OpenedModels, BilingualMessage> {
     let agents = config.tables.agent_settings();
     let names = agents.model_names();
@@ -71,16 +73,17 @@ pub(super) fn open_models(config: &Config, tape: &RecordReplay) -> Result<Opened
     Ok(OpenedModels { main, small, named })
 }
 
-/// What models cost: the prices that come with the program, and those of `[prices]` over them.
+/// The price list: the built-in prices, overridden by `[prices]`.
 pub(crate) fn load_prices(config: &Config) -> Result<PriceList, BilingualMessage> {
     let built_in = PriceList::built_in().map_err(|error| {
         bilingual!("내장된 가격표를 읽을 수 없습니다", "the built-in prices cannot be read").with_cause(error)
     })?;
     let own = &config.tables.prices;
-    Ok(own.iter().fold(built_in, |prices, (name, price)| prices.with_price(name, *price)))
+    let prices = own.iter().fold(built_in, |prices, (name, price)| prices.with_price(name, *price));
+    Ok(prices.with_price(OFFLINE_MODEL, ModelPrice::FREE))
 }
 
-/// A limit on money is kept only where every model has a price.
+/// A cost limit requires a price for every model.
 fn check_price_is_known(config: &Config, prices: &PriceList, name: &str) -> Result<(), BilingualMessage> {
     if config.max_run_cost_micros.is_none() || prices.has_price_for(name) {
         return Ok(());
@@ -91,7 +94,7 @@ fn check_price_is_known(config: &Config, prices: &PriceList, name: &str) -> Resu
     ))
 }
 
-/// The model of this name.
+/// Opens the model with this name.
 pub(crate) fn open_model(config: &Config, name: &str) -> Result<Arc<dyn ChatModel>, BilingualMessage> {
     if name == OFFLINE_MODEL {
         return Ok(Arc::new(OfflineModel));
@@ -104,7 +107,8 @@ pub(crate) fn open_model(config: &Config, name: &str) -> Result<Arc<dyn ChatMode
     })
 }
 
-/// How the model of this name is reached, and its key: the vendor's own variable, or the one the settings name.
+/// The connection settings of the model with this name, and its API key. The key comes from the provider's own
+/// variable or from the one named in the settings.
 pub(crate) fn model_config_and_key(
     config: &Config,
     name: &str,

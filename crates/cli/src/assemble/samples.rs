@@ -1,5 +1,5 @@
-//! The sample documents: searched exactly while nothing else can be found, whichever process looks and however it began.
-//! What a person once saw cited stays readable, because the program itself holds the texts.
+//! The sample documents. They are searchable only while there are no other documents, in every process. A sample that
+//! was cited stays readable, because its text is compiled in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::output::{BilingualMessage, bilingual};
 
-/// How often changes are looked at while there are many.
+/// The shortest time between two updates while the library changes.
 const SAMPLE_UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What became of the samples.
+/// What happened to the sample documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SamplesChange {
     Shown,
@@ -21,7 +21,7 @@ pub(crate) enum SamplesChange {
 }
 
 impl SamplesChange {
-    /// What to tell about it.
+    /// The message for the user.
     pub(crate) fn message(self) -> BilingualMessage {
         match self {
             Self::Shown => bilingual!(
@@ -36,12 +36,12 @@ impl SamplesChange {
     }
 }
 
-/// All of them.
+/// All sample documents.
 pub(crate) fn sample_documents() -> Vec<Document> {
     [doran_agents::samples::rule_books(), doran_agents::samples::contracts()].concat()
 }
 
-/// Puts them into an index, whatever else is there.
+/// Adds the samples to an index, whatever else it contains.
 pub(crate) async fn add_samples(index: &dyn DocumentIndex) -> anyhow::Result<()> {
     for document in sample_documents() {
         index.put(&samples_tenant(), &document, &doran_retrieval::split_into_passages(&document)).await?;
@@ -49,7 +49,7 @@ pub(crate) async fn add_samples(index: &dyn DocumentIndex) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Takes them out of an index that lasts and may still have them; whether it had any.
+/// Removes the samples from a persistent index. Returns whether it had any.
 pub(crate) async fn remove_samples(index: &dyn DocumentIndex) -> anyhow::Result<bool> {
     let all = sample_documents();
     let there = index.list(&samples_tenant(), &DocumentFilter::default()).await?;
@@ -61,7 +61,7 @@ pub(crate) async fn remove_samples(index: &dyn DocumentIndex) -> anyhow::Result<
     Ok(had)
 }
 
-/// Brings the index to where it has to be: with the samples while there is nothing else, and without them otherwise.
+/// Updates the index: adds the samples if there are no other documents, and removes them otherwise.
 pub(crate) async fn update_samples(index: &dyn DocumentIndex) -> anyhow::Result<Option<SamplesChange>> {
     let all = sample_documents();
     let there = index.list(&samples_tenant(), &DocumentFilter::default()).await?;
@@ -79,7 +79,7 @@ pub(crate) async fn update_samples(index: &dyn DocumentIndex) -> anyhow::Result<
     Ok((!missing.is_empty()).then_some(SamplesChange::Shown))
 }
 
-/// Settles after every change of the library, until `stop`.
+/// Updates the index after every change of the library, until `stop`.
 pub(crate) async fn keep_samples_updated(
     index: Arc<dyn DocumentIndex>,
     library: Library,
@@ -107,7 +107,7 @@ fn is_sample(all: &[Document], listed: &DocumentSummary) -> bool {
     all.iter().any(|sample| sample.id == listed.id)
 }
 
-/// Whose they are: those of this machine, who needs no key.
+/// The tenant of the samples: the local one, which needs no API key.
 fn samples_tenant() -> doran_retrieval::DocumentTenant {
     doran_retrieval::DocumentTenant::new(TenantId::local().as_str())
 }

@@ -1,4 +1,4 @@
-//! Where documents are looked for: the store and the encoder that the settings name.
+//! Opens the search index and the encoder chosen in the settings.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::config::{Config, INSTALLED_ENCODER, SearchStore};
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 use crate::secret::SecretText;
 
-/// The name of the index in a cluster when the address names none.
+/// The index name in a cluster if the URL names none.
 const DEFAULT_OPENSEARCH_INDEX: &str = "doran";
 
-/// Opens the index that the settings describe. One in the data directory whose words were cut by an older version is
-/// made anew; one of another encoder is refused.
+/// Opens the index that the settings describe. A local index made by an older text analyser is rebuilt. An index made
+/// by another encoder is rejected.
 pub(crate) async fn open_index(
     config: &Config,
     notes: &mut Vec<BilingualMessage>,
@@ -42,7 +42,7 @@ pub(crate) async fn open_index(
     opened.map_err(|error| index_error_message(error).into())
 }
 
-/// Makes the index anew beside the old one, and lets it take its place.
+/// Rebuilds the index next to the old one, then replaces the old one.
 pub(crate) async fn rebuild_index(
     config: &Config,
     output: TerminalOutput,
@@ -67,8 +67,8 @@ pub(crate) async fn rebuild_index(
     made.map_err(|error| index_error_message(error).into())
 }
 
-/// An index of its own for one measurement, and what removes it again. Nobody can guess its name, and one that was left
-/// behind is never taken up: what is in it would be measured too.
+/// Creates a temporary index for one evaluation. Its name is random, and a leftover index is never reused, because
+/// its content would affect the result.
 pub(crate) async fn open_evaluation_index(config: &Config) -> anyhow::Result<EvaluationIndex> {
     let encoder = open_encoder(config)?;
     Ok(match &config.search.store {
@@ -90,7 +90,7 @@ pub(crate) async fn open_evaluation_index(config: &Config) -> anyhow::Result<Eva
     })
 }
 
-/// An index that is there for one measurement.
+/// A temporary index for one evaluation.
 pub(crate) enum EvaluationIndex {
     Memory(RamKeywordIndex),
     Local(LocalIndex, TempDir),
@@ -106,7 +106,7 @@ impl EvaluationIndex {
         }
     }
 
-    /// Removes it.
+    /// Removes the index.
     pub(crate) async fn remove(self) -> anyhow::Result<()> {
         match self {
             Self::Memory(_) => Ok(()),
@@ -127,7 +127,7 @@ fn index_directory(config: &Config) -> PathBuf {
     config.data_dir.join("search")
 }
 
-/// From its own documents, or, where those cannot be read any more, empty.
+/// Rebuilds the index from its own documents. If they can no longer be read, creates an empty one.
 async fn rebuild_or_recreate_index(
     directory: &Path,
     encoder: Option<Arc<dyn Embedder>>,
@@ -138,7 +138,7 @@ async fn rebuild_or_recreate_index(
     }
 }
 
-/// The encoder that the settings name.
+/// Opens the encoder named in the settings.
 fn open_encoder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, BilingualMessage> {
     let Some(folder) = &config.search.encoder else { return Ok(None) };
     if config.search.store == SearchStore::Memory {
@@ -147,7 +147,7 @@ fn open_encoder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, BilingualM
             "the store `memory` finds by words alone; set `store` to `local`, or `encoder` to `none`"
         ));
     }
-    // A folder with this file is a sentence transformer as such are published; the encoder of ours has none.
+    // A published sentence transformer has this file. Doran's own encoder does not.
     if folder.join("config.json").is_file() {
         return transformer(folder).map(Some);
     }
@@ -162,7 +162,7 @@ fn open_encoder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, BilingualM
     Ok(Some(Arc::new(opened)))
 }
 
-/// A sentence transformer in a folder of one's own.
+/// Opens a sentence transformer from a directory.
 #[cfg(feature = "sentence-transformer")]
 fn transformer(folder: &Path) -> Result<Arc<dyn Embedder>, BilingualMessage> {
     let shown = folder.display();
@@ -185,7 +185,7 @@ fn transformer(folder: &Path) -> Result<Arc<dyn Embedder>, BilingualMessage> {
     ))
 }
 
-/// The address of the cluster, and the name of the index in it.
+/// The base URL of the cluster and the index name.
 fn opensearch_address_and_index(address: Option<&SecretText>) -> Result<(String, String), BilingualMessage> {
     let address = address.ok_or_else(|| {
         bilingual!(
@@ -201,7 +201,7 @@ fn opensearch_address_and_index(address: Option<&SecretText>) -> Result<(String,
     })
 }
 
-/// What a person reads when an index cannot be used.
+/// The message for the user if an index cannot be used.
 fn index_error_message(error: RetrieveError) -> BilingualMessage {
     match &error {
         RetrieveError::OtherEmbedder { made, wanted } => bilingual!(

@@ -1,4 +1,4 @@
-//! The tools that agents may use: those that come with the program, Python, memory, and those of MCP servers.
+//! Builds the tools of the agents: the built-in ones, Python, memory, and the tools of MCP servers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,20 +18,20 @@ use crate::config::{Config, Database, OPENWEATHER_KEY_VARIABLE, SHARED_KEY_VARIA
 use crate::output::{BilingualMessage, bilingual};
 use crate::secret::SecretText;
 
-/// The fewest characters of a key that replicas share.
+/// The shortest key that replicas may share.
 const MIN_SHARED_KEY_BYTES: usize = 32;
 
-/// What a person should know about the tools and need not stop for.
+/// Notices about the tools that do not prevent a start.
 pub(super) type ToolNotices = Vec<BilingualMessage>;
 
-/// The tools, and what they work with that others do too.
+/// The tools, and the parts they share with others.
 pub(super) struct AssembledTools {
     pub(super) toolbox: Toolbox,
     pub(super) memories: Option<Arc<dyn MemoryStore>>,
     pub(super) notes: ToolNotices,
 }
 
-/// All tools, with their policies.
+/// Builds all tools with their policies.
 pub(super) async fn assemble_tools(config: &Config, keep: DataDirWrites) -> anyhow::Result<AssembledTools> {
     let builtin = builtin_tools_config(config, keep)?;
     let memories = builtin.memories.clone();
@@ -50,7 +50,7 @@ pub(super) async fn assemble_tools(config: &Config, keep: DataDirWrites) -> anyh
         if !toolbox.set_policy(name, *policy) {
             let known: Vec<&str> = toolbox.list().map(|(about, _)| about.spec.name.as_str()).collect();
             let known = known.join(", ");
-            // A server that did not answer today must not make the program refuse to start.
+            // A server that is unreachable today must not prevent the start.
             if toolbox.is_of_absent_server(name) {
                 notes.push(bilingual!(
                     "`[tools.policies]`의 `{name}`: 그 도구가 지금 없습니다",
@@ -77,7 +77,7 @@ pub(super) async fn assemble_tools(config: &Config, keep: DataDirWrites) -> anyh
     Ok(AssembledTools { toolbox, memories, notes })
 }
 
-/// What to tell where replicas that share a database do not share the key of Python's variables.
+/// A notice for replicas that share a database but not the key that signs Python variables.
 fn missing_shared_key_notice(config: &Config, has_python: bool) -> Option<BilingualMessage> {
     let shares =
         matches!(config.database, Database::Postgres(_)) && config.secrets.get(SHARED_KEY_VARIABLE).is_none();
@@ -127,7 +127,7 @@ pub(super) fn open_memory_store(
     config: &Config,
     keep: DataDirWrites,
 ) -> anyhow::Result<Option<Arc<dyn MemoryStore>>> {
-    // Replicas that share a database do not share a directory: they would each remember something else.
+    // Replicas that share a database do not share a directory, so each would have different memories.
     let usual = matches!(config.database, Database::Sqlite(_));
     if !config.tables.tools.memory.unwrap_or(usual) {
         return Ok(None);
@@ -155,8 +155,8 @@ fn python(config: &Config, keep: DataDirWrites) -> anyhow::Result<Option<Session
     }))
 }
 
-/// Secret bytes for one use: they sign variables of Python, and key the marks around quoted material. Replicas that share
-/// a database share them by a variable; without it they are of this data directory.
+/// Derives a secret key for one use: signing Python variables, or marking quoted material. Replicas that share a
+/// database get it from a variable. Otherwise it belongs to the data directory.
 fn derive_key(config: &Config, usage: &str) -> Result<[u8; 32], BilingualMessage> {
     let Some(shared) = config.secrets.get(SHARED_KEY_VARIABLE) else {
         return load_or_create_key(&config.data_dir.join(format!("{usage}.key")));
@@ -170,7 +170,7 @@ fn derive_key(config: &Config, usage: &str) -> Result<[u8; 32], BilingualMessage
     Ok(Sha256::digest(format!("doran {usage}\0{}", shared.reveal())).into())
 }
 
-/// Secret bytes of this data directory, made once.
+/// Reads the secret key of this data directory, or creates it.
 fn load_or_create_key(path: &Path) -> Result<[u8; 32], BilingualMessage> {
     let shown = path.display();
     let cannot = || bilingual!("`{shown}`을(를) 읽거나 쓸 수 없습니다", "cannot read or write `{shown}`");
@@ -199,7 +199,7 @@ fn python(config: &Config, _keep: DataDirWrites) -> anyhow::Result<Option<Sessio
     Ok(None)
 }
 
-/// Connects to the servers of the settings. One that does not answer is noted.
+/// Connects to the MCP servers in the settings. One that is unreachable adds a notice.
 async fn connect_mcp_servers(
     config: &Config,
     keep: DataDirWrites,
@@ -252,7 +252,7 @@ async fn connect_mcp_servers(
     Ok(())
 }
 
-/// What tools claimed to be when they were first seen.
+/// The descriptions of MCP tools as they were first seen.
 fn read_mcp_pins(path: &Path) -> Result<mcp::ToolPins, BilingualMessage> {
     let shown = path.display();
     let damaged = || {
@@ -268,7 +268,7 @@ fn read_mcp_pins(path: &Path) -> Result<mcp::ToolPins, BilingualMessage> {
     }
 }
 
-/// Reads documents for `read_file` in a jailed child, as ingest does.
+/// Reads documents for `read_file` in an isolated child process, as ingest does.
 struct JailedDocumentReader(JailedFileReader);
 
 #[async_trait]

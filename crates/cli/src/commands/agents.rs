@@ -1,4 +1,4 @@
-//! `doran agents`: who may be asked, with what they use.
+//! `doran agents`: lists the agents with their models and tools.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ enum AgentExportFormat {
     Yaml,
 }
 
-/// Lists them, or writes one down.
+/// Lists the agents or exports one.
 pub(crate) async fn run(args: &AgentsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let index = Arc::new(RamKeywordIndex::default());
     let staff =

@@ -1,4 +1,4 @@
-//! `doran ask`: one question, one answer. Steps and sources go to stderr, the answer to stdout.
+//! `doran ask`: asks one question. Steps and sources go to stderr, the answer to stdout.
 
 use std::io::{IsTerminal, Read};
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::exit::{self, StopSignal};
 use crate::output::{TerminalOutput, bilingual};
 use crate::streamed_answer::StreamedAnswer;
 
-/// The most bytes of a question.
+/// The longest question, in bytes.
 const MAX_QUESTION_BYTES: u64 = 512 * 1024;
 
 /// Options of the command.
@@ -45,7 +45,7 @@ pub(crate) struct AskArgs {
     text: Vec<String>,
 }
 
-/// Asks.
+/// Asks the question and prints the answer.
 pub(crate) async fn run(args: &AskArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let thread = match &args.thread {
         Some(name) => agent_client::parse_thread_name(name)?,
@@ -69,7 +69,7 @@ pub(crate) async fn run(args: &AskArgs, config: &Config, output: TerminalOutput)
             None => output.print_data(&format!("{text}\n")),
         };
     }
-    // Programs get one object whatever happens; what happened is also told by the exit code.
+    // With `--json` exactly one object is printed in every case. The exit code also tells the outcome.
     let mut shown = answer.to_json(thread.as_str(), begun.elapsed().as_secs_f64(), output.language);
     if let Err(error) = &came {
         shown["error"] = json!(true);
@@ -119,7 +119,7 @@ async fn ask_question(
             answer.questions.iter().map(|asked| chat::format_question(asked, output.language)).collect();
         let (asked, thread, agent) = (asked.join("\n"), thread.as_str(), &args.agent);
         answer.error_code = Some("waits_for_approval".into());
-        // A tool is approved; what the node of a described agent asks is answered.
+        // A tool call is approved. A question from a node of a described agent is answered.
         let approval = answer.questions.iter().all(|asked| asked.interrupt().is_tool_approval());
         let (ko, en) = if approval {
             ("승인을", "an approval")
@@ -134,7 +134,7 @@ async fn ask_question(
     Ok(())
 }
 
-/// Who presses Ctrl-C wants no answer any more; a system that stops the program lets it go on at the next start.
+/// Ctrl-C cancels the run. After a signal from the system, the run continues at the next start.
 async fn handle_stop_signal(
     desk: &AgentClient,
     thread: &ThreadId,
@@ -146,8 +146,8 @@ async fn handle_stop_signal(
     Err(bilingual!("멈추었습니다", "stopped").into())
 }
 
-/// The words of the command line with, for `-`, the text of standard input beside them; or standard input alone. Piped
-/// in beside a question it is a document, and not what the person typed.
+/// The question from the command line, and the text of standard input if `-` is given. Without a question, standard
+/// input is the question. Next to a question, the piped text is a document and not the user's own words.
 fn read_question(words: &[String]) -> anyhow::Result<(String, Option<String>)> {
     let is_piped =
         words.iter().any(|word| word == "-") || (words.is_empty() && !std::io::stdin().is_terminal());

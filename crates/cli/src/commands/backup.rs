@@ -1,4 +1,4 @@
-//! `doran backup`: a copy of the database, true to one instant.
+//! `doran backup`: writes a consistent copy of the database.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub(crate) async fn run(args: &BackupArgs, config: &Config, output: TerminalOutp
         .into());
     };
     let to = args.file.clone();
-    // Without the lock of the data directory: the file may be in use, and the copy is true to one instant all the same.
+    // The data directory is not locked: the file may be in use, and the copy is consistent all the same.
     let copied = tokio::task::spawn_blocking(move || doran_store::sqlite::back_up_file(&path, &to)).await?;
     copied.map_err(|error| {
         bilingual!("`{shown}`에 백업할 수 없습니다", "cannot back up to `{shown}`").with_cause(error)

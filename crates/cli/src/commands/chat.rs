@@ -1,12 +1,12 @@
-//! `doran chat`: talk in the terminal, or ask line by line through a pipe.
+//! `doran chat`: an interactive conversation in the terminal, or one question per line through a pipe.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
 
 use doran_agents::UserLanguage;
 use doran_agents::protocol::{EffectOutcomeAnswer, ToolApprovalAnswer};
+use doran_engine::QuestionKind;
 use doran_engine::ThreadId;
-use doran_engine::log::QuestionKind;
 use doran_llm::ModelKind;
 use doran_server::api::{QuestionInfo, RunEvent, StartRun};
 use serde_json::Value;
@@ -45,12 +45,12 @@ pub(crate) struct ChatArgs {
     tape: RecordReplay,
 }
 
-/// A conversation under way.
+/// A conversation in progress.
 struct ChatSession<'a> {
     client: &'a AgentClient,
     thread: ThreadId,
     agent: String,
-    /// Where and with whom it began.
+    /// The thread and the agent at the start.
     initial_thread_and_agent: (ThreadId, String),
     quiet: bool,
     is_interactive: bool,
@@ -75,7 +75,7 @@ pub(crate) async fn run(args: &ChatArgs, config: &Config, output: TerminalOutput
     let typed = talk.is_interactive;
     let ended = tokio::select! {
         ended = talk.run() => ended,
-        // At a keyboard Ctrl-C is for what happens just then.
+        // In a terminal, Ctrl-C is handled by what is in progress.
         asked = async { if typed { exit::wait_for_sigterm().await } else { exit::wait_for_stop_signal().await.map(drop) } } => asked,
         trouble = desk.wait_for_unknown_write() => Err(trouble.into_message().into()),
     };
@@ -119,7 +119,7 @@ impl ChatSession<'_> {
                 }
                 continue;
             }
-            // A run that fails does not end the conversation: it is told, and the next line is read.
+            // A failed run does not end the conversation: the error is printed and the next line is read.
             failed = self.run_until_ctrl_c(async |talk| talk.answer_question(line).await).await.err();
             if let Some(error) = &failed {
                 self.output.print_error(error);
@@ -134,7 +134,7 @@ impl ChatSession<'_> {
         }
     }
 
-    /// The agents that can be asked.
+    /// The names of the available agents.
     async fn agents(&self) -> anyhow::Result<Vec<String>> {
         Ok(match self.client {
             AgentClient::Local(house) => house.agents.iter().map(|agent| agent.name.clone()).collect(),
@@ -172,7 +172,7 @@ impl ChatSession<'_> {
         }
     }
 
-    /// What may be typed beside questions.
+    /// Prints the commands that can be typed besides questions.
     fn print_help(&self, agents: &[String]) {
         let (agent, agents) = (&self.agent, agents.join(", "));
         self.output.print_message(&bilingual!(
@@ -212,7 +212,8 @@ impl ChatSession<'_> {
         }
     }
 
-    /// The next question; none at the end of the input. Nothing is under way, so Ctrl-C ends the talk.
+    /// Reads the next question, or `None` at the end of the input. Nothing is running, so Ctrl-C ends the
+    /// conversation.
     async fn next_question(&mut self) -> anyhow::Result<Option<String>> {
         if !self.is_interactive {
             return self.read_line("> ").await;
@@ -227,7 +228,7 @@ impl ChatSession<'_> {
         }
     }
 
-    /// The next line; none at the end of the input.
+    /// Reads the next line, or `None` at the end of the input.
     async fn read_line(&mut self, prompt: &str) -> anyhow::Result<Option<String>> {
         if self.is_interactive {
             self.output.print_prompt(prompt);
@@ -235,8 +236,7 @@ impl ChatSession<'_> {
         Ok(self.input_lines.recv().await.transpose()?)
     }
 
-    /// Works on a run; at a keyboard, until Ctrl-C. Nobody else listens to it meanwhile: it stops the run, also one that
-    /// waits for an answer.
+    /// Runs `work`. In a terminal, Ctrl-C cancels the run, even one that waits for an answer.
     async fn run_until_ctrl_c(
         &mut self,
         work: impl AsyncFnOnce(&mut Self) -> anyhow::Result<()>,
@@ -262,7 +262,7 @@ impl ChatSession<'_> {
         self.answer_until_finished(shown).await
     }
 
-    /// Goes on with a run of an earlier time that waits for answers on this thread.
+    /// Resumes an earlier run on this thread that waits for answers.
     async fn resume_waiting_run(&mut self) -> anyhow::Result<()> {
         let mut shown = AnswerPrinter::new(self.output, true);
         self.client.watch_waiting_run(&self.thread, |event| shown.print_event(event)).await?;
@@ -277,7 +277,7 @@ impl ChatSession<'_> {
         self.answer_until_finished(shown).await
     }
 
-    /// Puts what the run asks to the person until it is over. Where nobody answers, the run goes on waiting.
+    /// Asks the user what the run asks, until the run is finished. Without an answer, the run keeps waiting.
     async fn answer_until_finished(&mut self, mut shown: AnswerPrinter) -> anyhow::Result<()> {
         while !shown.answer.questions.is_empty() {
             let Some(answers) = self.ask_questions(&shown.answer.questions.clone()).await? else {
@@ -296,7 +296,7 @@ impl ChatSession<'_> {
         shown.finish()
     }
 
-    /// Puts each question to the person. What is not a clear yes is a no; the end of the input is no answer at all.
+    /// Asks each question. Anything but a clear yes is a no. The end of the input is no answer.
     async fn ask_questions(
         &mut self,
         questions: &[QuestionInfo],
@@ -326,7 +326,7 @@ impl ChatSession<'_> {
         Ok(Some(answers))
     }
 
-    /// What became of a call that must not be repeated. Nothing is taken for an answer that is not clearly one.
+    /// Asks for the outcome of a call that must not be repeated. An unclear reply is asked again.
     async fn ask_effect_outcome(&mut self) -> anyhow::Result<Option<EffectOutcomeAnswer>> {
         self.output.print_message(&bilingual!(
             "  `예`, 또는 `예 결과`: 실행되었다 · `아니요`: 실행되지 않았다. 지금 실행한다",
@@ -345,7 +345,7 @@ impl ChatSession<'_> {
     }
 }
 
-/// The answer in a line that begins with a yes, with what the call gave behind it, or is a no.
+/// Parses the reply: a yes, optionally followed by the result of the call, or a no.
 fn parse_effect_outcome(line: &str) -> Option<EffectOutcomeAnswer> {
     let (first, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
     match (first.to_lowercase().as_str(), rest.trim()) {
@@ -362,7 +362,7 @@ fn is_yes(word: &str) -> bool {
     matches!(word, "y" | "yes" | "예" | "네" | "ㅇ" | "응")
 }
 
-/// What a run asks, in the language of the person.
+/// A question of a run, in the user's language.
 pub(crate) fn format_question(asked: &QuestionInfo, language: OutputLanguage) -> String {
     let question = asked.interrupt();
     let spoken = match language {
@@ -379,12 +379,12 @@ pub(crate) fn format_question(asked: &QuestionInfo, language: OutputLanguage) ->
     text
 }
 
-/// An answer as it comes onto the screen: words on stdout, finished steps on stderr.
+/// Prints an answer as it arrives: text to stdout, finished steps to stderr.
 struct AnswerPrinter {
     answer: StreamedAnswer,
     output: TerminalOutput,
     quiet: bool,
-    /// Whether the last words were not the end of their line.
+    /// Whether the last output did not end its line.
     is_mid_line: bool,
 }
 
@@ -396,7 +396,7 @@ impl AnswerPrinter {
     fn print_event(&mut self, event: &RunEvent) -> anyhow::Result<()> {
         let before = self.answer.steps.len();
         let mut words = self.answer.apply_event(event)?;
-        // On a screen a step stands between two replies already.
+        // In a terminal, the line of a step already separates two replies.
         if !self.is_mid_line && self.output.stdout_and_stderr_share_terminal() {
             words = words.trim_start_matches('\n').to_owned();
         }
@@ -408,7 +408,7 @@ impl AnswerPrinter {
         if self.quiet || steps.is_empty() {
             return Ok(());
         }
-        // On a screen, a step that ended with words stands below them. A pipe has the words alone.
+        // In a terminal, a step that ends after text is printed below it. A pipe gets the text only.
         if self.is_mid_line && self.output.stdout_and_stderr_share_terminal() {
             self.output.print_data("\n")?;
             self.is_mid_line = false;
@@ -419,7 +419,7 @@ impl AnswerPrinter {
         Ok(())
     }
 
-    /// Ends the line of the answer and names its sources.
+    /// Ends the line and prints the sources.
     fn finish(self) -> anyhow::Result<()> {
         let lines = self.answer.source_lines(self.output.language);
         let sources: String = lines.iter().map(|line| format!("  {line}\n")).collect();
@@ -432,7 +432,7 @@ impl AnswerPrinter {
     }
 }
 
-/// Lines of standard input. Read by a thread of their own, because reading cannot be given up.
+/// Lines of standard input. A separate thread reads them, because a blocking read cannot be cancelled.
 fn read_stdin_lines() -> Receiver<std::io::Result<String>> {
     let (sender, lines) = channel(1);
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! `doran config`: every setting, its value and where that came from.
+//! `doran config`: prints every setting with its value and its origin.
 
 use serde_json::{Value as Json, json};
 

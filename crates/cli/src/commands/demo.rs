@@ -1,5 +1,5 @@
-//! `doran demo`: a real server, given documents and asked a few questions over its real interface, with what it did
-//! printed.
+//! `doran demo`: starts a real server, ingests documents and asks questions through its HTTP API, and prints what
+//! happens.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,15 +26,15 @@ use crate::document_client::document_kind_name;
 use crate::output::{BilingualMessage, OutputLanguage, TerminalOutput, bilingual};
 use crate::streamed_answer::StreamedAnswer;
 
-/// Ports tried after the one in the settings.
+/// How many further ports are tried if the configured one is in use.
 const EXTRA_PORTS_TO_TRY: u16 = 20;
-/// How often the progress of documents is looked at, and for how long.
+/// How often document progress is polled, and for how long.
 const DOCUMENT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_DOCUMENT_WAIT: Duration = Duration::from_secs(300);
-/// The collection the samples are put into.
+/// The collection of the sample documents.
 const SAMPLE_COLLECTION: &str = "samples";
 
-/// Who is asked what, in Korean and in English.
+/// The agent and its question, in Korean and in English.
 const DEMO_QUESTIONS: [(&str, &str, &str); 4] = [
     ("assistant", "육아휴직은 최대 얼마나 쓸 수 있나요?", "When must receipts be uploaded?"),
     ("docqa", "모니터는 몇 년마다 교체하나요?", "How many days of annual leave are there?"),
@@ -56,10 +56,10 @@ pub(crate) struct DemoArgs {
     tape: RecordReplay,
 }
 
-/// Names of files, by the id of their document.
+/// File names by document id.
 type FileNamesByDocument = BTreeMap<String, &'static str>;
 
-/// What all questions took together.
+/// Totals over all questions.
 #[derive(Default)]
 struct DemoTotals {
     steps: usize,
@@ -68,7 +68,7 @@ struct DemoTotals {
     tools: usize,
 }
 
-/// Takes documents in, asks, prints, and serves on.
+/// Ingests documents, asks questions, prints the answers, and keeps serving.
 pub(crate) async fn run(args: &DemoArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let door = ApiKeyWatcher::from_data_dir(&config.data_dir)?;
     let listener = bind_free_port(config.listen, &door.keys).await?;
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: &DemoArgs, config: &Config, output: TerminalOutput
     serving.serve_until_stopped(&house, output).await
 }
 
-/// The port in the settings, or the next that is free.
+/// Binds the configured port, or the next free one.
 async fn bind_free_port(address: SocketAddr, keys: &ApiKeys) -> anyhow::Result<TcpListener> {
     let first = bind_listener(address, keys).await;
     let (Err(error), true) = (&first, address.ip().is_loopback()) else { return Ok(first?) };
@@ -172,7 +172,7 @@ fn demo_header(house: &App, config: &Config, language: OutputLanguage) -> String
     head.text(language).to_owned()
 }
 
-/// Hands the sample files in and waits until they can be found. Gives the names of the files by document.
+/// Uploads the sample files and waits until they are searchable. Returns the file names by document.
 async fn ingest_samples(
     house: &App,
     client: &ServerHttpClient,
@@ -211,7 +211,7 @@ async fn ingest_samples(
             (&row["name"], row["ko"].as_str().unwrap_or("?"), row["en"].as_str().unwrap_or("?"));
         output.print_message(&BilingualMessage::new(format!("  {name}: {ko}"), format!("  {name}: {en}")));
     }
-    // What cannot be read in isolation is not read. The samples are also in the program, as text.
+    // Without isolation no file is read. The texts of the samples are compiled in as well.
     output.print_message(&bilingual!(
         "  읽지 못한 파일 대신 프로그램에 든 같은 글을 씁니다. `doran doctor`가 이유를 알려 줍니다",
         "  the same texts from inside the program stand in for files that could not be read; `doran doctor` says why"

@@ -1,9 +1,10 @@
-//! `doran doctor`: looks at the machine and the settings, and says for each thing whether it is well and what to do.
+//! `doran doctor`: checks the machine and the settings, and says what to do about each problem.
 
 use std::path::Path;
 
 use doran_jail::Jail;
-use doran_llm::{OFFLINE_MODEL, embed};
+use doran_llm::embed;
+use doran_offline::OFFLINE_MODEL;
 use doran_retrieval::ingest::{self, JailedFileReader, ReadLimits};
 use serde_json::json;
 
@@ -28,7 +29,7 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-/// How a thing is.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckHealth {
     Ok,
@@ -36,7 +37,7 @@ enum CheckHealth {
     Fail,
 }
 
-/// A thing that was looked at.
+/// A check with its result.
 struct DoctorCheck {
     name: &'static str,
     health: CheckHealth,
@@ -57,7 +58,7 @@ impl DoctorCheck {
     }
 }
 
-/// Looks at everything. Ends with an error when something fails; a warning is none.
+/// Runs all checks. Returns an error if one fails; warnings are not errors.
 pub(crate) async fn run(
     args: &DoctorArgs,
     loaded: &LoadedConfig,
@@ -161,7 +162,7 @@ fn check_data_dir(config: &Config, server: Option<&ServerHttpClient>) -> DoctorC
     }
 }
 
-/// The room on the disk that the directory is on, or will be.
+/// Checks the free space of the disk with the data directory.
 fn check_disk_space(folder: &Path) -> DoctorCheck {
     let there = folder.ancestors().find(|path| path.exists()).unwrap_or(folder);
     let Some(free) = free_bytes(there) else {
@@ -247,7 +248,7 @@ fn bilingual_error(error: &anyhow::Error) -> BilingualMessage {
     BilingualMessage::new(error_message(error, Korean), error_message(error, English))
 }
 
-/// The walls around children that read documents.
+/// Checks the isolation of the child processes that read documents.
 async fn check_jail() -> DoctorCheck {
     let jail = Jail::new(JailedFileReader::jail_limits(&ReadLimits::default(), 1));
     match jail.layers(ingest::EXTRACT_WORKER_ARG).await {
@@ -328,7 +329,7 @@ async fn check_model_servers() -> DoctorCheck {
     )
 }
 
-/// The encoder may be missing; files that are there must be whole.
+/// Checks the encoder. It may be missing, but installed files must be complete.
 fn check_encoder(config: &Config) -> DoctorCheck {
     let folder = install_encoder::encoder_folder(config);
     let (name, shown) = ("encoder", folder.display());

@@ -1,4 +1,4 @@
-//! `doran documents`: what was taken in, where each stands, and how to be rid of it or have it read again.
+//! `doran documents`: lists documents with their status, and deletes, retries, pauses, resumes or cancels them.
 
 use doran_retrieval::{DocumentId, DocumentStatus};
 
@@ -54,7 +54,7 @@ struct DocumentSelection {
     ids: Vec<String>,
 }
 
-/// Does it, in the data directory or by the server that has it.
+/// Runs the command in the data directory, or through the server that has it open.
 pub(crate) async fn run(args: &DocumentsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let (change, which) = match &args.what {
         DocumentsCommand::List { collection, json } => {
@@ -71,7 +71,7 @@ pub(crate) async fn run(args: &DocumentsArgs, config: &Config, output: TerminalO
         DocumentClient::open(config, matches!(change, DocumentChange::Retry | DocumentChange::Resume))
             .await?;
     let known = shelf.list().await?;
-    // All names are looked up before anything is done.
+    // All names are resolved before anything is changed.
     let chosen: Vec<&DocumentStatus> =
         which.ids.iter().map(|id| find_document(&known, id)).collect::<Result<_, _>>()?;
     let mut changed = Vec::new();
@@ -115,7 +115,7 @@ async fn list_documents(
     }
 }
 
-/// Reads all that waits, and says what became of it.
+/// Reads all queued documents and reports the result.
 async fn read_pending_documents(config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let shelf = DocumentClient::open(config, true).await?;
     if let DocumentClient::Remote { .. } = shelf {
@@ -131,7 +131,7 @@ async fn read_pending_documents(config: &Config, output: TerminalOutput) -> anyh
     wait_and_report(&shelf, &ids, output).await
 }
 
-/// Waits until these have come to rest.
+/// Waits until these documents are finished, and reports the result.
 async fn wait_and_report(
     shelf: &DocumentClient,
     ids: &[DocumentId],
@@ -146,7 +146,7 @@ async fn wait_and_report(
     ingest::report_totals(&statuses, 0, output)
 }
 
-/// The document with this id, or the only one of this name.
+/// Finds a document by id, or by a name that only one has.
 fn find_document<'a>(
     known: &'a [DocumentStatus],
     asked: &str,

@@ -1,5 +1,5 @@
-//! `doran eval`: measures how well the store of the settings finds passages, on questions whose answers are known. The
-//! index is one of its own and is removed again.
+//! `doran eval`: measures search quality with questions whose answers are known. It uses the configured store with a
+//! temporary index.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ struct EvalRetrievalArgs {
     json: bool,
 }
 
-/// Measures and prints.
+/// Runs the evaluation and prints the result.
 pub(crate) async fn run(args: &EvalArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let args = match &args.what {
         EvalCommand::Retrieval(args) => args,

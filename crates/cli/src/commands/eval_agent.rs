@@ -1,4 +1,4 @@
-//! `doran eval agent FILE`: asks agents questions with known expectations, and tells what changed since the last time.
+//! `doran eval agent FILE`: asks agents questions with expected answers, and reports what changed since the last run.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -34,7 +34,7 @@ pub(crate) struct EvalAgentArgs {
     json: bool,
 }
 
-/// Asks, judges, prints, and keeps the report for the next time. Fails when something did not hold.
+/// Asks, judges, prints, and stores the report for the next run. Fails if an expectation was not met.
 pub(crate) async fn run(args: &EvalAgentArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let set = read_eval_file(&args.file)?.with_id_prefix(&args.only);
     if set.cases.is_empty() {
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &EvalAgentArgs, config: &Config, output: TerminalO
             bilingual!("`{prefix}`(으)로 시작하는 것이 없습니다", "no case begins with `{prefix}`").into()
         );
     }
-    // The house stands, and holds its data directory, as long as there are questions.
+    // The application keeps its lock on the data directory until all questions are asked.
     let (agents, _house) = assemble_eval_agents(&set, config, output).await?;
     let wide = set.cases.iter().map(|case| display_width(&case.id)).max().unwrap_or(0);
     let mut broken = Ok(());
@@ -82,8 +82,8 @@ fn read_eval_file(path: &Path) -> Result<AgentEvalSet, BilingualMessage> {
     AgentEvalSet::from_toml(&text).map_err(|error| wrong().with_cause(error))
 }
 
-/// The agents that are asked, with the house whose documents they look in. Whatever they are asked to remember is gone
-/// with them.
+/// Builds the agents to evaluate, with the application whose documents they search. Their memories are discarded
+/// afterwards.
 async fn assemble_eval_agents(
     set: &AgentEvalSet,
     config: &Config,
@@ -109,7 +109,7 @@ async fn assemble_eval_agents(
     }
 }
 
-/// The file that the last report of a set is kept in, by the place of the set's file: two files of one name are two sets.
+/// The file name of a set's last report. It depends on the full path, so two files with the same name are two sets.
 fn report_file_name(file: &Path) -> String {
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let place = file.canonicalize().unwrap_or_else(|_| file.to_owned());
@@ -133,14 +133,15 @@ fn read_last_report(kept: &Path) -> Result<Option<AgentEvalReport>, BilingualMes
     }
 }
 
-/// What changed. Cases that were not asked this time are not gone.
+/// What changed. A case that was not asked this time does not count as removed.
 fn changes_since(before: &AgentEvalReport, now: &AgentEvalReport, only: &str) -> Vec<EvalChange> {
     let mut changes = eval::compare_reports(before, now);
     changes.retain(|change| !matches!(change, EvalChange::Gone { id } if !id.starts_with(only)));
     changes
 }
 
-/// Keeps the report. Cases that `only` left out stay as they were; those that the file has no more are gone.
+/// Stores the report. Cases that `only` excluded are kept from the last report. Cases no longer in the file are
+/// removed.
 fn save_report(
     kept: &Path,
     before: Option<AgentEvalReport>,
@@ -201,7 +202,7 @@ fn format_outcome(outcome: &EvalCaseOutcome, wide: usize) -> String {
     text
 }
 
-/// A text on one line, at most so much of it that a person looks at it.
+/// Shortens a text to one line.
 fn truncate_to_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(160) {

@@ -1,8 +1,8 @@
-//! Files on this machine on their way into the library: which there are, and what each is called there.
+//! Finds the files to ingest and chooses their document names.
 //!
-//! A file goes by its own name, one in a folder by its path below that folder. The library remembers where each came from:
-//! the same file keeps the name it has, however it is pointed at, and another file whose name is taken goes by its path with
-//! as many folders in front as it takes to tell them apart. A file that was moved keeps its name.
+//! A file is named by its file name, a file in a directory by its path below that directory. The library stores the
+//! origin of each document, so a file that is ingested again keeps its name, whichever path is given. If the name is
+//! taken by another file, parent directories are added until it is unique. A file that was moved keeps its name.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
@@ -12,48 +12,48 @@ use doran_retrieval::{DocumentStatus, LibraryError};
 
 use crate::output::{BilingualMessage, bilingual};
 
-/// How deep directories are followed.
+/// The deepest directory level that is searched.
 const MAX_DIRECTORY_DEPTH: usize = 32;
 
-/// A file that is to be taken in.
+/// A file to ingest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileToIngest {
-    /// As it was pointed at.
+    /// The path as given.
     pub(crate) path: PathBuf,
-    /// Where it lies, links followed.
+    /// The canonical path.
     pub(crate) origin: String,
-    /// What it is called.
+    /// The document name.
     pub(crate) name: String,
 }
 
-/// What lies at the paths that were given.
+/// The files at the given paths.
 #[derive(Debug, Default)]
 pub(crate) struct CollectedFiles {
-    /// Every file once, by path.
+    /// Each file once, by path.
     pub(crate) files: Vec<FileToIngest>,
-    /// The folders that were given, links followed.
+    /// The given directories, as canonical paths.
     pub(crate) folders: Vec<PathBuf>,
-    /// What could not be looked at.
+    /// Files and directories that could not be read.
     pub(crate) unreadable: Vec<BilingualMessage>,
-    /// What was passed by.
+    /// Files that were skipped.
     pub(crate) skipped: SkippedFiles,
     seen: HashSet<String>,
 }
 
-/// What lies in the folders and is no document: each is named, so that nobody takes it for taken in.
+/// Files in the directories that were not ingested. They are listed so that the user notices.
 #[derive(Debug, Default)]
 pub(crate) struct SkippedFiles {
     hidden: Vec<String>,
     links: Vec<String>,
-    /// Sockets and devices, and folders too deep.
+    /// Sockets, devices, and directories that are too deep.
     other: Vec<String>,
 }
 
-/// The most names on a line.
+/// The most names on one line.
 const MAX_NAMES_PER_LINE: usize = 5;
 
 impl SkippedFiles {
-    /// A line for each reason.
+    /// One message for each reason.
     pub(crate) fn messages(&self) -> Vec<BilingualMessage> {
         let some = |names: &[String]| {
             let mut shown: Vec<String> =
@@ -87,7 +87,8 @@ impl SkippedFiles {
 }
 
 impl CollectedFiles {
-    /// Every file at or below these paths, by the short name. Hidden files and links inside a folder are left out.
+    /// Collects every file at or below these paths, with its short name. Hidden files and symbolic links inside a
+    /// directory are skipped.
     pub(crate) fn collect(paths: &[PathBuf]) -> Self {
         let mut gathered = Self::default();
         for path in paths {
@@ -137,15 +138,14 @@ impl CollectedFiles {
     }
 }
 
-/// Whether people do not see such a file: hidden ones, what an office program lays beside an open file, and what Windows keeps
-/// in a folder.
+/// Whether a file is hidden: dot files, lock files of office programs, and files that Windows creates in directories.
 fn is_hidden(name: &str) -> bool {
     let kept = ["thumbs.db", "desktop.ini"].iter().any(|kept| name.eq_ignore_ascii_case(kept));
     name.starts_with('.') || name.starts_with("~$") || kept
 }
 
-/// Gives every file the name it goes by in a collection that has `known` already. `exists` says whether a file is still
-/// where it was taken from.
+/// Assigns document names in a collection that already has `known`. `exists` says whether the original file of a
+/// document still exists.
 pub(crate) fn assign_document_names(
     files: Vec<FileToIngest>,
     known: &[DocumentStatus],
@@ -153,7 +153,7 @@ pub(crate) fn assign_document_names(
 ) -> Vec<FileToIngest> {
     let placed = known.iter().filter_map(|status| Some((status.origin.as_deref()?, status.name.as_str())));
     let by_place: HashMap<&str, &str> = placed.collect();
-    // A name whose file is gone from its place is free: the file was moved, or another one follows it.
+    // A name whose original file no longer exists is free: the file was moved or replaced.
     let held = known.iter().filter_map(|status| Some((status.name.clone(), status.origin.clone()?)));
     let mut taken: BTreeMap<String, String> = held.filter(|(_, origin)| exists(origin)).collect();
     let mut alike: HashMap<String, usize> = HashMap::new();
@@ -173,7 +173,7 @@ pub(crate) fn assign_document_names(
     named
 }
 
-/// The name of a file with folders in front, as few as make it one that nobody has.
+/// The file name with as few parent directories as make it unique.
 fn name_with_parent_folders(file: &FileToIngest, taken: &BTreeMap<String, String>) -> String {
     let parts: Vec<&str> = file.origin.split(['/', '\\']).filter(|part| !part.is_empty()).collect();
     let short = Path::new(&file.name).components().count();
@@ -181,7 +181,7 @@ fn name_with_parent_folders(file: &FileToIngest, taken: &BTreeMap<String, String
     names.into_iter().find(|name| !taken.contains_key(name)).unwrap_or_else(|| file.origin.clone())
 }
 
-/// The documents that were taken from these folders and whose files are not there any more.
+/// Documents that came from these directories and whose files no longer exist.
 pub(crate) fn documents_with_missing_files<'a>(
     folders: &[PathBuf],
     known: &'a [DocumentStatus],
@@ -194,7 +194,7 @@ pub(crate) fn documents_with_missing_files<'a>(
     known.iter().filter(is_gone).collect()
 }
 
-/// The bytes of a file that has no more than `most`; a larger one is not read at all.
+/// Reads a file of at most `most` bytes. A larger file is not read.
 pub(crate) fn read_limited(path: &Path, most: usize) -> Result<Vec<u8>, BilingualMessage> {
     let wrong = |error: std::io::Error| file_unreadable_message(path, &error);
     let file = std::fs::File::open(path).map_err(wrong)?;
@@ -207,12 +207,13 @@ pub(crate) fn read_limited(path: &Path, most: usize) -> Result<Vec<u8>, Bilingua
         ));
     }
     let mut read = Vec::with_capacity(bytes);
-    // What grows while it is read, or tells no length, is refused by the library once it has one byte too many.
+    // A file that grows while it is read, or has no known length, is read up to one byte over the limit. The library
+    // then rejects it.
     file.take(most as u64 + 1).read_to_end(&mut read).map_err(wrong)?;
     Ok(read)
 }
 
-/// The sentence about a file that the library does not take.
+/// The message for a file that the library rejects.
 pub(crate) fn file_refused_message(path: &Path, why: &BilingualMessage) -> BilingualMessage {
     let (shown, ko, en) = (path.display(), &why.ko, &why.en);
     bilingual!("`{shown}`을(를) 받지 않았습니다: {ko}", "`{shown}` was not taken: {en}")

@@ -1,4 +1,4 @@
-//! `doran gc`: removes what the settings no longer want kept.
+//! `doran gc`: deletes data that is older than the settings keep it.
 
 use doran_engine::store::GcReport;
 
@@ -6,7 +6,7 @@ use crate::assemble;
 use crate::config::Config;
 use crate::output::{TerminalOutput, bilingual};
 
-/// Removes what is older than `retention_days` and `conversation_days`, and what nobody can use any more.
+/// Deletes what is older than `retention_days` and `conversation_days`, and data that is no longer used.
 pub(crate) async fn run(config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let records = assemble::open_locked_store(config).await?;
     let GcReport { threads, entries, keys, cached } = records.store.gc(&config.retention).await?;

@@ -1,4 +1,4 @@
-//! `doran graph`: draws an agent. No store is opened.
+//! `doran graph`: draws an agent. Does not open the store.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ enum GraphOutputFormat {
     Svg,
 }
 
-/// Prints the drawing.
+/// Prints the topology.
 pub(crate) async fn run(args: &GraphArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let index = Arc::new(RamKeywordIndex::default());
     let staff =
@@ -45,11 +45,11 @@ pub(crate) async fn run(args: &GraphArgs, config: &Config, output: TerminalOutpu
         )
         .into());
     };
-    let drawing = agent.drawing();
+    let topology = agent.topology();
     let text = match args.format {
-        GraphOutputFormat::Mermaid => drawing.mermaid(),
-        GraphOutputFormat::Json => format!("{:#}", drawing.json()),
-        GraphOutputFormat::Svg => drawing.svg(),
+        GraphOutputFormat::Mermaid => doran_draw::draw_mermaid(&topology),
+        GraphOutputFormat::Json => format!("{:#}", doran_draw::draw_json(&topology)),
+        GraphOutputFormat::Svg => doran_draw::draw_svg(&topology),
     };
     output.print_data(&format!("{}\n", text.trim_end()))
 }

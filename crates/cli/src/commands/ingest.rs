@@ -1,4 +1,4 @@
-//! `doran ingest`: takes files into the library and waits until each is ready or failed.
+//! `doran ingest`: adds files to the library and waits until each is ready or has failed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(crate) struct IngestArgs {
     json: bool,
 }
 
-/// Reads what a document is.
+/// Parses a document kind.
 pub(crate) fn parse_document_kind(text: &str) -> Result<DocumentKind, String> {
     match text.split_once(':') {
         None if text == "general" => Ok(DocumentKind::General),
@@ -51,7 +51,7 @@ pub(crate) fn parse_document_kind(text: &str) -> Result<DocumentKind, String> {
     }
 }
 
-/// Takes the files in, here or by the server that has the data directory.
+/// Ingests the files, directly or through the server that has the data directory open.
 pub(crate) async fn run(args: &IngestArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let CollectedFiles { files, folders, unreadable, skipped: left_out, .. } =
         CollectedFiles::collect(&args.paths);
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: &IngestArgs, config: &Config, output: TerminalOutp
     report_totals(&statuses, refused, output)
 }
 
-/// Waits for the work, or for somebody who wants the program to stop. What was taken in is kept.
+/// Waits for the work or for a signal to stop. Documents that were already added are kept.
 pub(crate) async fn run_until_stop_signal<T>(
     shelf: &DocumentClient,
     bar: &ProgressBar,
@@ -121,7 +121,7 @@ fn file_exists(origin: &str) -> bool {
     Path::new(origin).exists()
 }
 
-/// Takes one file in. An error that concerns it alone is inside.
+/// Ingests one file. The inner result has errors that concern only this file.
 async fn ingest_file(
     shelf: &DocumentClient,
     args: &IngestArgs,
@@ -139,7 +139,8 @@ async fn ingest_file(
     Ok(added.map(|status| status.id).map_err(|why| files_to_ingest::file_refused_message(&file.path, &why)))
 }
 
-/// Files that are gone stay found until somebody says otherwise: a folder may only be away for a while.
+/// Reports missing files. Their documents stay searchable until the user deletes them, because a directory may be
+/// unavailable only for a while.
 fn report_missing_files(folders: &[PathBuf], known: &[DocumentStatus], output: TerminalOutput) {
     for status in files_to_ingest::documents_with_missing_files(folders, known, file_exists) {
         let (name, id) = (&status.name, &status.id);
@@ -150,7 +151,7 @@ fn report_missing_files(folders: &[PathBuf], known: &[DocumentStatus], output: T
     }
 }
 
-/// A bar of progress on stderr, where that is a terminal.
+/// A progress bar on stderr, if that is a terminal.
 pub(crate) fn progress_bar(files: usize, output: TerminalOutput) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(files as u64), ProgressDrawTarget::stderr());
     let template = "[{bar:30}] {pos}/{len}  {percent:>3} %  {msg}";
@@ -163,7 +164,7 @@ pub(crate) fn progress_bar(files: usize, output: TerminalOutput) -> ProgressBar 
     bar
 }
 
-/// Waits until every document has come to rest.
+/// Waits until every document is finished.
 pub(crate) async fn wait_for_documents(
     shelf: &DocumentClient,
     documents: &[DocumentId],
@@ -182,7 +183,7 @@ pub(crate) async fn wait_for_documents(
     shelf.watch_until_processed(documents, progress).await
 }
 
-/// What became of each, a line for each.
+/// The status of each document, one per line.
 pub(crate) fn format_statuses(
     statuses: &[DocumentStatus],
     as_json: bool,
@@ -215,7 +216,7 @@ pub(crate) fn format_statuses(
     Ok(lines)
 }
 
-/// Tells what became of all. Fails where something could not be read.
+/// Reports the totals. Returns an error if a document could not be read.
 pub(crate) fn report_totals(
     statuses: &[DocumentStatus],
     refused: usize,

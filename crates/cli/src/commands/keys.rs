@@ -1,4 +1,4 @@
-//! `doran keys`: who may call the HTTP server. A key is shown once; only its hash is kept.
+//! `doran keys`: manages the API keys of the HTTP server. A key is shown once; only its hash is stored.
 
 use doran_engine::TenantId;
 use serde_json::json;
@@ -47,7 +47,7 @@ enum KeysCommand {
     },
 }
 
-/// Does it.
+/// Creates, lists or revokes keys.
 pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let path = api_key_file::key_file_path(&config.data_dir);
     let mut rows = api_key_file::read_keys(&path)?;

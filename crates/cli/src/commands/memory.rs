@@ -1,4 +1,4 @@
-//! `doran memory`: what agents were asked to remember, seen and forgotten.
+//! `doran memory`: lists and deletes the memories of agents.
 
 use doran_agents::memory::{DEFAULT_SPACE, MAX_FACTS_PER_OWNER, MemoryFact, MemoryOwner};
 use doran_engine::TenantId;
@@ -41,12 +41,12 @@ enum MemoryCommand {
     },
 }
 
-/// Does it, in the data directory or by the server that has it.
+/// Runs the command in the data directory, or through the server that has it open.
 pub(crate) async fn run(args: &MemoryArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     match &args.what {
         MemoryCommand::List { words, json } => list(words.join(" ").trim(), *json, config, output).await,
         MemoryCommand::Forget { ids } => {
-            // All are looked up before anything is forgotten.
+            // All ids are checked before anything is deleted.
             let known = load_facts("", config).await?;
             for id in ids {
                 if !known.iter().any(|fact| fact.id == *id) {
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &MemoryArgs, config: &Config, output: TerminalOutp
     }
 }
 
-/// What is remembered, or what of it shares words with these.
+/// Loads all memories, or those that match the words.
 async fn load_facts(words: &str, config: &Config) -> anyhow::Result<Vec<MemoryFact>> {
     Ok(match agent_client::running_server(config) {
         Some(client) => {
@@ -110,7 +110,7 @@ fn unknown_fact_error(id: &str) -> BilingualMessage {
     )
 }
 
-/// Whose memory it is without keys.
+/// The owner of memories when no API keys are in use.
 fn local_owner() -> MemoryOwner {
     MemoryOwner::new(TenantId::local().as_str(), DEFAULT_SPACE)
 }

@@ -1,4 +1,4 @@
-//! One file a command. A command reads what it was given, hands over, and prints.
+//! One module per command. A command reads its arguments, calls other modules, and prints the result.
 
 pub(crate) mod agents;
 pub(crate) mod ask;

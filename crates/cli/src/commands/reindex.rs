@@ -1,10 +1,10 @@
-//! `doran reindex`: makes the index of the documents anew, beside the old one, which serves until then.
+//! `doran reindex`: rebuilds the document index next to the old one, which stays in use until then.
 
 use crate::assemble;
 use crate::config::Config;
 use crate::output::{TerminalOutput, bilingual, pluralize};
 
-/// Makes it and says what is in it.
+/// Rebuilds the index and reports what it contains.
 pub(crate) async fn run(config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let (documents, passages) = assemble::rebuild_index_from_library(config, output).await?;
     let (some, pieces) = (pluralize(documents, "document"), pluralize(passages, "passage"));

@@ -1,4 +1,4 @@
-//! `doran runs`: the runs, newest first.
+//! `doran runs`: lists runs, newest first.
 
 use doran_engine::store::RunFilter;
 use doran_engine::{TenantId, ThreadId};
@@ -28,7 +28,7 @@ pub(crate) struct RunsArgs {
     limit: usize,
 }
 
-/// Lists them, from the database or from the server that has it.
+/// Lists runs from the database, or from the server that has it open.
 pub(crate) async fn run(args: &RunsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let runs = match agent_client::running_server(config) {
         Some(client) => list_runs_of_server(args, &client).await?,

@@ -1,4 +1,4 @@
-//! `doran search`: looks through all documents, without any model, and shows why each passage was found.
+//! `doran search`: searches all documents without a model, and shows why each passage matched.
 
 use std::io::IsTerminal;
 use std::ops::Range;
@@ -42,7 +42,7 @@ pub(crate) struct SearchArgs {
     json: bool,
 }
 
-/// Looks and prints.
+/// Searches and prints the results.
 pub(crate) async fn run(args: &SearchArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     if let Some(name) = args.collection.as_ref().filter(|name| !is_collection_name(name)) {
         let wrong = LibraryError::BadCollection;
@@ -97,14 +97,14 @@ fn format_hit(number: usize, hit: &Hit, reasons: &[String], why: &[Highlight], b
     let words = highlight_matches(&passage.text, why, bold).replace('\n', "\n   ");
     let title = localize_article_numbers(&passage.title, &passage.title);
     let mut text = format!("{number}  {:.2}  {title}{page}\n   {words}\n", hit.score);
-    // Meaning has no words to show.
+    // A semantic match has no words to show.
     if !reasons.is_empty() {
         text.push_str(&format!("   ↳ {}\n", localize_article_numbers(&reasons.join(", "), &passage.title)));
     }
     text
 }
 
-/// The text with what was found in bold, or in brackets where bold cannot be shown.
+/// The text with the matches in bold, or in brackets if bold is not available.
 fn highlight_matches(text: &str, why: &[Highlight], bold: bool) -> String {
     let (before, after) = if bold { ("\u{1b}[1m", "\u{1b}[0m") } else { ("«", "»") };
     let mut ranges: Vec<Range<usize>> = why.iter().flat_map(|found| found.ranges.iter().cloned()).collect();

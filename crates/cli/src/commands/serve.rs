@@ -1,4 +1,4 @@
-//! `doran serve`: the HTTP server, until it is asked to stop.
+//! `doran serve`: runs the HTTP server until it is stopped.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,7 +19,8 @@ use crate::data_dir;
 use crate::exit;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 
-/// Time for steps in flight once the connections are gone. With the time of the server it stays below ten seconds.
+/// Time for running steps after the connections are closed. Together with the server's own timeout it is below ten
+/// seconds.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Options of the command.
@@ -38,11 +39,11 @@ pub(crate) struct ServeArgs {
     tape: RecordReplay,
 }
 
-/// Serves until a signal, or until a write has an unknown outcome.
+/// Serves until a signal arrives or a write has an unknown outcome.
 pub(crate) async fn run(args: &ServeArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let mut address = config.listen;
     address.set_port(args.port.unwrap_or(address.port()));
-    // The address first: a mistake in it should not make a database.
+    // The address is checked first, so that a mistake in it does not create a database.
     let door = ApiKeyWatcher::from_data_dir(&config.data_dir)?;
     let listener = bind_listener(address, &door.keys).await?;
     let mut house = assemble::assemble_app_reading_documents(config, &args.tape).await?;
@@ -62,7 +63,7 @@ pub(crate) async fn run(args: &ServeArgs, config: &Config, output: TerminalOutpu
     serving.serve_until_stopped(&house, output).await
 }
 
-/// Takes an address, or says in both languages why not.
+/// Binds an address. The error says in both languages why it failed.
 pub(crate) async fn bind_listener(
     address: SocketAddr,
     keys: &ApiKeys,
@@ -82,10 +83,10 @@ pub(crate) async fn bind_listener(
     })
 }
 
-/// A server at work.
+/// A running server.
 pub(crate) struct RunningServer {
     pub(crate) address: SocketAddr,
-    /// The way to it, with the key that opens it.
+    /// A client of this server, with its API key.
     pub(crate) client: ServerHttpClient,
     data_dir: PathBuf,
     stop: CancellationToken,
@@ -93,7 +94,7 @@ pub(crate) struct RunningServer {
 }
 
 impl RunningServer {
-    /// Takes up what was left undone, answers, and says in the data directory where.
+    /// Resumes unfinished runs, starts the server, and writes its address into the data directory.
     pub(crate) async fn start(
         house: &mut App,
         listener: TcpListener,
@@ -116,7 +117,7 @@ impl RunningServer {
         Ok(Self { address, client, data_dir, stop, task })
     }
 
-    /// Serves until a signal, then lets go in order.
+    /// Serves until a signal arrives, then shuts down.
     pub(crate) async fn serve_until_stopped(self, house: &App, output: TerminalOutput) -> anyhow::Result<()> {
         let ended = tokio::select! {
             asked = exit::wait_for_stop_signal() => asked.map(drop),
@@ -129,7 +130,7 @@ impl RunningServer {
         ended
     }
 
-    /// Ends streams, then runs at their next step. Nothing is lost: the next start goes on with them.
+    /// Ends streams, then stops runs at their next step. Nothing is lost: the next start resumes them.
     pub(crate) async fn shut_down(self, house: &App) -> anyhow::Result<()> {
         ServerHttpClient::remove_address_file(&self.data_dir);
         self.stop.cancel();
@@ -140,9 +141,9 @@ impl RunningServer {
     }
 }
 
-/// Connections that may be open at a time: as many as the server wants, or three in four of the files that the system
-/// lets this process open, after asking it for all it gives. The rest is for the database and documents; more clients wait
-/// to be accepted.
+/// The most open connections: the server's own maximum, or three quarters of the file descriptors this process may
+/// open, after raising its limit as far as the system allows. The rest is for the database and documents. Further
+/// clients wait to be accepted.
 fn max_connections() -> usize {
     let wanted = ServerLimits::default().max_connections;
     #[cfg(unix)]
@@ -159,13 +160,13 @@ fn max_connections() -> usize {
     wanted
 }
 
-/// How often a server clears away what need not be kept.
+/// How often a server deletes expired data.
 const GC_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Clears what the settings no longer want kept, as long as the server runs.
+/// Deletes expired data as long as the server runs.
 async fn run_gc_periodically(runtime: Runtime, retention: Retention, stop: CancellationToken) {
     loop {
-        if let Err(error) = runtime.store().gc(&retention).await {
+        if let Err(error) = runtime.collect_garbage(&retention).await {
             tracing::warn!(%error, "could not clear old things");
         }
         tokio::select! {

@@ -1,4 +1,4 @@
-//! `doran threads`: the conversations, the last changed first.
+//! `doran threads`: lists threads, last changed first.
 
 use doran_engine::TenantId;
 use doran_engine::store::{ThreadFilter, ThreadRow};
@@ -24,7 +24,7 @@ pub(crate) struct ThreadsArgs {
     limit: usize,
 }
 
-/// Lists them, from the database or from the server that has it.
+/// Lists threads from the database, or from the server that has it open.
 pub(crate) async fn run(args: &ThreadsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let threads: Vec<ThreadInfo> = match agent_client::running_server(config) {
         Some(client) => {

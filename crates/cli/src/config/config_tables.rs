@@ -1,4 +1,5 @@
-//! The tables of `doran.toml`: tools, MCP servers, models and agents. What is one value stands in the flat table.
+//! The tables of `doran.toml`: tools, MCP servers, models and agents. Top-level settings are in
+//! `setting_definitions`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +13,14 @@ use crate::environment::Environment;
 use crate::output::{BilingualMessage, bilingual};
 use crate::secret::SecretText;
 
-/// Their names in the file.
+/// The names of the tables in the file.
 pub(crate) const TABLE_NAMES: [&str; 7] =
     ["tools", "mcp", "models", "prices", "agents", "assistants", "graphs"];
 
-/// Variables that hold the keys of tools.
+/// The environment variables with the API keys of tools.
 pub(crate) const OPENWEATHER_KEY_VARIABLE: &str = "OPENWEATHER_API_KEY";
 pub(crate) const TAVILY_KEY_VARIABLE: &str = "TAVILY_API_KEY";
-/// The variable with the key that replicas share.
+/// The environment variable with the key that replicas share.
 pub(crate) const SHARED_KEY_VARIABLE: &str = "DORAN_SHARED_KEY";
 
 /// All tables.
@@ -29,7 +30,7 @@ pub(crate) struct ConfigTables {
     pub(crate) tools: ToolsTable,
     pub(crate) mcp: BTreeMap<String, McpServerTable>,
     pub(crate) models: BTreeMap<String, ModelTable>,
-    /// What models cost, by `provider:model`, where that differs from what comes with the program.
+    /// Model prices by `provider:model` that override the built-in ones.
     pub(crate) prices: BTreeMap<String, ModelPrice>,
     agents: BTreeMap<String, AgentSettings>,
     assistants: BTreeMap<String, AgentSettings>,
@@ -40,17 +41,17 @@ pub(crate) struct ConfigTables {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ToolsTable {
-    /// Directories that `read_file` reads, by the name they have in paths.
+    /// Directories that `read_file` may read, by the name used in paths.
     pub(crate) read_roots: BTreeMap<String, String>,
-    /// Whether facts are kept across threads. Without it, where one process has the data directory.
+    /// Whether memories are kept across threads. Default: if only one process uses the data directory.
     pub(crate) memory: Option<bool>,
-    /// Whether Python is offered. Without it, where it was compiled in.
+    /// Whether the Python tool is available. Default: if it was compiled in.
     pub(crate) python: Option<bool>,
-    /// The time zone that is meant when none is named.
+    /// The default time zone.
     pub(crate) time_zone: Option<String>,
-    /// A proxy for what leaves the house.
+    /// A proxy for outgoing requests.
     pub(crate) proxy: Option<String>,
-    /// `allow`, `ask` or `deny`, by the name of the tool.
+    /// `allow`, `ask` or `deny`, by tool name.
     pub(crate) policies: BTreeMap<String, ToolPolicy>,
 }
 
@@ -58,18 +59,18 @@ pub(crate) struct ToolsTable {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct McpServerTable {
-    /// A program to start, for a server on standard streams.
+    /// The program to start, for a server on standard input and output.
     pub(crate) command: Option<String>,
     pub(crate) args: Vec<String>,
-    /// Its whole environment. `$NAME` takes the value of a variable.
+    /// The complete environment of the program. `$NAME` is replaced by the value of a variable.
     pub(crate) env: BTreeMap<String, SecretText>,
-    /// An address, for a server on HTTP.
+    /// The URL, for a server on HTTP.
     pub(crate) url: Option<String>,
-    /// Headers of every request. `$NAME` takes the value of a variable.
+    /// Headers of every request. `$NAME` is replaced by the value of a variable.
     pub(crate) headers: BTreeMap<String, SecretText>,
-    /// Whether what it says about its tools counts.
+    /// Whether the server's hints about its tools are trusted.
     pub(crate) trust_hints: bool,
-    /// What is done with its calls; `ask` without it.
+    /// The policy of its tools. Default: `ask`.
     pub(crate) policy: Option<ToolPolicy>,
 }
 
@@ -79,16 +80,17 @@ pub(crate) struct McpServerTable {
 pub(crate) struct ModelTable {
     /// `provider:model`
     pub(crate) id: String,
-    /// Another address than the vendor's own.
+    /// A URL that replaces the provider's default.
     pub(crate) base_url: Option<String>,
-    /// Another variable than the vendor's own.
+    /// An environment variable that replaces the provider's default.
     pub(crate) key_variable: Option<String>,
-    /// Whether answers come whole.
+    /// Whether answers are requested without streaming.
     pub(crate) whole: bool,
 }
 
 impl ConfigTables {
-    /// Reads them; on failure the place in the text and why, without any value of a table that may hold secrets.
+    /// Parses the tables. An error has the position in the text and the reason, without values of tables that may
+    /// contain secrets.
     pub(super) fn parse(text: &str) -> Result<Self, (usize, BilingualMessage)> {
         let tables: Self = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
@@ -132,20 +134,20 @@ impl ConfigTables {
         Ok(tables)
     }
 
-    /// What is said about agents.
+    /// The settings of agents.
     pub(crate) fn agent_settings(&self) -> Settings {
         let (agents, assistants) = (self.agents.clone(), self.assistants.clone());
         Settings { agents, assistants, graphs: self.graphs.clone() }
     }
 
-    /// The variables that are asked for by name.
+    /// The environment variables that the tables refer to.
     pub(super) fn referenced_variables(&self) -> BTreeSet<&str> {
         let servers = self.mcp.values().flat_map(|server| server.env.values().chain(server.headers.values()));
         let named = servers.filter_map(|value| value.reveal().strip_prefix('$'));
         named.chain(self.models.values().filter_map(|model| model.key_variable.as_deref())).collect()
     }
 
-    /// What there is, for a list: `mcp.files`, `models.local`.
+    /// The names of the tables that are present, for a list: `mcp.files`, `models.local`.
     pub(crate) fn table_names(&self) -> Vec<String> {
         let named = |table: &'static str, names: Vec<&String>| {
             names.into_iter().map(move |name| format!("{table}.{name}")).collect::<Vec<_>>()
@@ -170,19 +172,19 @@ fn mcp_table_help() -> BilingualMessage {
     )
 }
 
-/// Whether the table that holds this place is one of a server.
+/// Whether this position is inside a table of an MCP server.
 fn is_in_mcp_table(text: &str, at: usize) -> bool {
     let before = &text[..text.floor_char_boundary(at.saturating_add(4))];
     let head = before.lines().rev().find(|line| line.trim_start().starts_with('['));
     head.is_none_or(|line| line.trim_start().starts_with("[mcp"))
 }
 
-/// Keys in the environment, by the name of their variable. Prints nothing of them.
+/// API keys from the environment, by variable name. They are never printed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct EnvironmentSecrets(BTreeMap<String, SecretText>);
 
 impl EnvironmentSecrets {
-    /// Those of vendors and tools, and those that the tables ask for.
+    /// Collects the keys of providers and tools, and those that the tables refer to.
     pub(super) fn from_environment(environment: &Environment, tables: &ConfigTables) -> Self {
         let vendors = doran_llm::VENDORS.iter().map(|vendor| vendor.key_variable);
         let names: BTreeSet<&str> = vendors
@@ -201,12 +203,12 @@ impl EnvironmentSecrets {
         self.0.get(variable)
     }
 
-    /// The variables that are set.
+    /// The names of the variables that are set.
     pub(crate) fn variable_names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// A value of a table: itself, or what the variable that it names holds.
+    /// The value itself, or the value of the variable that it names.
     pub(crate) fn resolve(&self, value: &SecretText) -> Result<SecretText, BilingualMessage> {
         let Some(name) = value.reveal().strip_prefix('$') else { return Ok(value.clone()) };
         self.get(name).cloned().ok_or_else(|| {

@@ -1,7 +1,8 @@
 //! Settings: one file `doran.toml`, the environment and flags, each value with its origin.
 //!
-//! A flag beats the environment, the environment beats the file, the file beats the default. The table of all settings
-//! is in `table`, reading the file in `file`; the rest of the program takes the typed [`Config`].
+//! A flag overrides the environment, the environment overrides the file, and the file overrides the default. All
+//! settings are defined in `setting_definitions`, and `settings_file` reads the file. The rest of the program uses
+//! the typed [`Config`].
 
 mod config_tables;
 mod setting_definitions;
@@ -28,10 +29,10 @@ pub(crate) use setting_definitions::{SETTINGS, Setting};
 /// The encoder that `doran models install` puts into the data directory.
 pub(crate) const INSTALLED_ENCODER: &str = "use-multilingual";
 
-/// Values given as flags: the key of the setting and the text.
+/// Settings given as flags: the key of the setting and its text.
 pub(crate) type SettingFlags = BTreeMap<&'static str, String>;
 
-/// Everything the rest of the program may be told by a person.
+/// All settings, typed and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
@@ -39,62 +40,62 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) language: OutputLanguage,
     pub(crate) log: String,
-    /// Whether log lines are for programs.
+    /// Whether log lines are written as JSON.
     pub(crate) log_is_json: bool,
     pub(crate) model: String,
-    /// Another model for quick decisions.
+    /// The model for quick decisions, if it differs from `model`.
     pub(crate) small_model: Option<String>,
-    /// Where documents are searched.
+    /// Where and how documents are searched.
     pub(crate) search: SearchConfig,
-    /// Names of this server beside those of this machine.
+    /// Host names of this server, in addition to those of this machine.
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) worker: String,
     pub(crate) lease: Duration,
     pub(crate) max_steps: u32,
     pub(crate) run_timeout: Duration,
-    /// None sets no limit.
+    /// The token limit of a run. `None` means no limit.
     pub(crate) max_run_tokens: Option<u64>,
-    /// None sets no limit.
+    /// The cost limit of a run. `None` means no limit.
     pub(crate) max_run_cost_micros: Option<u64>,
-    /// None keeps finished runs for ever.
+    /// How long finished runs and threads are kept. `None` keeps them for ever.
     pub(crate) retention: Retention,
     /// The tables of the settings file.
     pub(crate) tables: ConfigTables,
-    /// Keys found in the environment.
+    /// API keys found in the environment.
     pub(crate) secrets: EnvironmentSecrets,
-    /// The settings file that was read, if there was one.
+    /// The settings file that was read, if any.
     pub(crate) file: Option<PathBuf>,
-    /// The home directory, for paths that begin with `~/`.
+    /// The home directory, for paths that start with `~/`.
     home: Option<PathBuf>,
 }
 
-/// Where threads are kept.
+/// Where threads are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Database {
-    /// A file of this process.
+    /// A local SQLite file.
     Sqlite(PathBuf),
-    /// A server, by its URL.
+    /// A PostgreSQL server, by its URL.
     Postgres(SecretText),
 }
 
-/// Where documents are searched, and by what beside words.
+/// Where documents are searched, and with which encoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SearchConfig {
     pub(crate) store: SearchStore,
-    /// The folder of the encoder, if there is one.
+    /// The directory of the encoder, if there is one.
     pub(crate) encoder: Option<PathBuf>,
-    /// Whether agents put questions in other words first.
+    /// Whether agents rewrite questions before they search.
     pub(crate) rewriting: QueryRewriting,
 }
 
 /// Where documents are searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SearchStore {
-    /// By words, in this process.
+    /// A keyword index in memory.
     Memory,
-    /// In the data directory.
+    /// An index in the data directory.
     Local,
-    /// In a cluster, by its address; `None` if nobody gave one.
+    /// An OpenSearch cluster, by its URL. `None` if no URL was given.
     OpenSearch(Option<SecretText>),
 }
 
@@ -107,7 +108,7 @@ pub(crate) enum SettingOrigin {
     Flag(&'static str),
 }
 
-/// A setting with its value and where that came from.
+/// A setting with its value and origin.
 #[derive(Clone, Debug)]
 pub(crate) struct SettingValue {
     pub(crate) setting: &'static Setting,
@@ -115,20 +116,20 @@ pub(crate) struct SettingValue {
     pub(crate) origin: SettingOrigin,
 }
 
-/// The settings as found.
+/// The settings as loaded.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedConfig {
     pub(crate) config: Config,
-    /// Every setting, in the order of the table.
+    /// Every setting, in the order of the definitions.
     pub(crate) values: Vec<SettingValue>,
-    /// The settings file that was read, if there was one.
+    /// The settings file that was read, if any.
     pub(crate) file: Option<PathBuf>,
-    /// What a person should know and need not stop for.
+    /// Notices for the user that do not prevent a start.
     pub(crate) notes: Vec<String>,
     language: OutputLanguage,
 }
 
-/// Finds and checks every setting. `file` is the settings file named by a flag.
+/// Loads and checks every setting. `file` is the settings file given by a flag.
 pub(crate) fn load(
     flags: &SettingFlags,
     file: Option<&Path>,
@@ -175,20 +176,20 @@ pub(crate) fn load(
     })
 }
 
-/// The language for sentences said before the settings are known: the flag, the environment, the locale.
+/// The language of messages printed before the settings are loaded: from the flag, the environment or the locale.
 pub(crate) fn early_language(flag: Option<&str>, environment: &Environment) -> OutputLanguage {
     parse_language(flag.or_else(|| environment.get("DORAN_LANGUAGE")).unwrap_or("auto"), environment)
 }
 
 impl Config {
-    /// Whether this is a model: the built-in one, one of the tables, or `provider:model`.
+    /// Whether a model has this name: the built-in one, one in `[models]`, or `provider:model`.
     pub(crate) fn is_known_model(&self, name: &str) -> bool {
-        name == doran_llm::OFFLINE_MODEL
+        name == doran_offline::OFFLINE_MODEL
             || self.tables.models.contains_key(name)
             || name.parse::<doran_llm::ModelId>().is_ok()
     }
 
-    /// A path of the settings file starts where that file is.
+    /// Resolves a path in the settings file, relative to that file.
     pub(crate) fn resolve_settings_path(&self, path: &str) -> PathBuf {
         if let (Some(rest), Some(home)) = (path.strip_prefix("~/"), &self.home) {
             return home.join(rest);
@@ -201,7 +202,7 @@ impl Config {
 }
 
 impl SettingValue {
-    /// The value as it may be shown: passwords hidden.
+    /// The value for display. Passwords are hidden.
     pub(crate) fn display_text(&self) -> String {
         if self.setting.secret && self.text.contains("://") {
             return mask_url_password(&self.text);
@@ -211,7 +212,7 @@ impl SettingValue {
 }
 
 impl LoadedConfig {
-    /// The origin of a value, in the language of the person.
+    /// The origin of a value, in the user's language.
     pub(crate) fn describe_origin(&self, origin: &SettingOrigin) -> String {
         origin.description().text(self.language).to_owned()
     }
@@ -232,7 +233,7 @@ impl SettingOrigin {
 }
 
 impl Database {
-    /// The place as a URL, password included: for opening it, not for showing it.
+    /// The URL to open, including the password. Do not print it.
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Sqlite(path) => format!("sqlite:{}", path.display()),
@@ -250,7 +251,8 @@ impl fmt::Display for Database {
     }
 }
 
-/// The settings file to read: named by flag or environment it must exist; else the first that does.
+/// Finds the settings file. A file named by a flag or the environment must exist; otherwise the first existing one is
+/// used.
 fn find_settings_file(
     flag: Option<&Path>,
     environment: &Environment,
@@ -276,7 +278,7 @@ fn find_settings_file(
     Ok([Some(here), usual].into_iter().flatten().find(|path| path.is_file()))
 }
 
-/// The settings file in the data directory, where the program writes a choice when no other file is in use.
+/// The settings file in the data directory. The program writes to it if no other file is in use.
 fn settings_file_in_data_dir(flags: &SettingFlags, environment: &Environment) -> Option<PathBuf> {
     let given = flags.get("data_dir").map(String::as_str).or_else(|| environment.get("DORAN_DATA_DIR"));
     let folder = match given {
@@ -286,7 +288,7 @@ fn settings_file_in_data_dir(flags: &SettingFlags, environment: &Environment) ->
     Some(folder.ok()?.join("doran.toml")).filter(|path| path.is_file())
 }
 
-/// Makes the typed settings, and puts into `values` what a default means here.
+/// Builds the typed settings, and replaces defaults in `values` by what they mean here.
 fn build_config(values: &mut [SettingValue], environment: &Environment) -> Result<Config, BilingualMessage> {
     let data_dir = match value_text(values, "data_dir") {
         "auto" => default_data_dir(environment)?,
@@ -369,12 +371,12 @@ fn days_to_duration(number: u64) -> Duration {
     Duration::from_secs(number * 24 * 60 * 60)
 }
 
-/// A limit, where 0 is none.
+/// A limit, where 0 means no limit.
 fn limit_unless_zero(number: u32) -> Option<u64> {
     (number > 0).then_some(number.into())
 }
 
-/// Words between commas; `none` means none.
+/// Splits a comma-separated list. `none` is the empty list.
 fn split_comma_list(text: &str) -> Vec<String> {
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none");
     words.map(str::to_owned).collect()
@@ -412,7 +414,8 @@ fn parse_language(text: &str, environment: &Environment) -> OutputLanguage {
     }
 }
 
-/// A path of the settings file starts where that file is, any other where the program was started; `~` is the home.
+/// Resolves a path. A path from the settings file is relative to that file, any other to the current directory. `~`
+/// is the home directory.
 fn resolve_path(
     path: &str,
     origin: &SettingOrigin,
@@ -451,7 +454,7 @@ fn host_name(environment: &Environment) -> String {
     name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "host".into())
 }
 
-/// A misspelt variable would else be ignored without a word.
+/// Warns about unknown `DORAN_` variables, because a misspelt one would be ignored silently.
 fn unknown_variable_warnings(environment: &Environment, language: OutputLanguage) -> Vec<String> {
     let known: Vec<&str> =
         SETTINGS.iter().map(|setting| setting.env).chain(["DORAN_CONFIG", SHARED_KEY_VARIABLE]).collect();
@@ -471,7 +474,7 @@ fn unknown_variable_warnings(environment: &Environment, language: OutputLanguage
         .collect()
 }
 
-/// Variables that tests, measurements and tortures speak by are not settings, and no mistake either.
+/// Whether a variable is used by tests, benchmarks or torture tests. These are not settings and cause no warning.
 fn is_test_variable(name: &str) -> bool {
     name.starts_with("DORAN_TEST_")
         || name.starts_with("DORAN_BENCH_")

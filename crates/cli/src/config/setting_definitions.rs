@@ -1,34 +1,34 @@
-//! Every setting there is, with what it is for.
+//! The definitions of all top-level settings, with their documentation.
 
 use std::net::SocketAddr;
 
-use doran_llm::OFFLINE_MODEL;
+use doran_offline::OFFLINE_MODEL;
 
 use super::SettingOrigin;
 use crate::output::{BilingualMessage, bilingual};
 
-/// A setting. Its documentation, in both languages, is part of it.
+/// A setting, with its documentation in both languages.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// Its name in `doran.toml`.
+    /// The key in `doran.toml`.
     pub(crate) key: &'static str,
-    /// Its name in the environment.
+    /// The environment variable.
     pub(crate) env: &'static str,
-    /// Its name on the command line, if it has one.
+    /// The command-line flag, if there is one.
     pub(crate) flag: Option<&'static str>,
-    /// What may stand there.
+    /// The allowed values.
     pub(crate) kind: SettingKind,
-    /// The value when nobody sets it.
+    /// The default value.
     pub(crate) default: &'static str,
-    /// Whether the value may hold a password.
+    /// Whether the value may contain a password.
     pub(crate) secret: bool,
-    /// What it is for.
+    /// The documentation in English.
     pub(crate) en: &'static str,
-    /// The same in Korean.
+    /// The documentation in Korean.
     pub(crate) ko: &'static str,
 }
 
-/// What may stand in a setting.
+/// The allowed values of a setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SettingKind {
     /// Any text that is not empty.
@@ -37,23 +37,23 @@ pub(crate) enum SettingKind {
     Address,
     /// `sqlite`, `sqlite:PATH` or a PostgreSQL URL.
     Database,
-    /// `none` or the address of a cluster.
+    /// `none` or the URL of a cluster.
     OpenSearchUrl,
-    /// A filter of log lines.
+    /// A log filter.
     LogFilter,
     /// A whole number within bounds.
     Integer { min: u32, max: u32 },
     /// The name of a model.
     Model,
-    /// One of a few words.
+    /// One of these words.
     OneOf(&'static [&'static str]),
 }
 
-/// What is wrong with a value, without the value: it may hold a password.
+/// What is wrong with a value. Does not contain the value, which may be a password.
 #[derive(Debug)]
 pub(crate) struct InvalidSetting(BilingualMessage);
 
-/// All settings, in the order they are shown.
+/// All settings, in display order.
 pub(crate) const SETTINGS: &[Setting] = &[
     Setting {
         key: "data_dir",
@@ -268,10 +268,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
 ];
 
 impl Setting {
-    /// Whether the text may stand here.
+    /// Checks a value.
     pub(crate) fn validate(&self, text: &str) -> Result<(), InvalidSetting> {
         let fits = match self.kind {
-            // Whether there is such a model is known once the tables are.
+            // Whether the model exists is checked after the tables are read.
             SettingKind::Text | SettingKind::Model => !text.trim().is_empty(),
             SettingKind::Address => text.parse::<SocketAddr>().is_ok(),
             SettingKind::Database => {
@@ -296,7 +296,7 @@ impl Setting {
 }
 
 impl SettingKind {
-    /// What should stand there.
+    /// Describes the allowed values.
     pub(crate) fn expected_description(self) -> BilingualMessage {
         match self {
             Self::Text => bilingual!("비어 있지 않은 문자열", "text that is not empty"),
@@ -332,7 +332,7 @@ impl SettingKind {
         }
     }
 
-    /// Whether `doran.toml` writes it as a number.
+    /// Whether `doran.toml` has it as a number.
     pub(crate) fn is_number(self) -> bool {
         match self {
             Self::Integer { .. } => true,
@@ -347,7 +347,7 @@ impl SettingKind {
     }
 }
 
-/// The sentence for a model that there is not. Names of models are no secrets, and what is wrong with them helps.
+/// The error for an unknown model. Model names are not secret, so the message contains the name.
 pub(super) fn unknown_model_error(key: &str, name: &str, origin: &SettingOrigin) -> BilingualMessage {
     let from = origin.description();
     let (ko_from, en_from) = (from.ko, from.en);
@@ -360,7 +360,7 @@ pub(super) fn unknown_model_error(key: &str, name: &str, origin: &SettingOrigin)
 }
 
 impl InvalidSetting {
-    /// The sentence for a value that came from here.
+    /// The error for a value from this origin.
     pub(crate) fn message_with_origin(self, setting: &Setting, origin: &SettingOrigin) -> BilingualMessage {
         let key = setting.key;
         let from = origin.description();
@@ -372,7 +372,7 @@ impl InvalidSetting {
         )
     }
 
-    /// The sentence for a value on a line of the settings file.
+    /// The error for a value on a line of the settings file.
     pub(super) fn message_with_line(self, setting: &Setting, path: &str, line: usize) -> BilingualMessage {
         let key = setting.key;
         let BilingualMessage { ko, en, .. } = self.0;

@@ -1,4 +1,4 @@
-//! Reads `doran.toml`. Errors name the file, the line and the key, never the value: it may hold a password.
+//! Reads `doran.toml`. Errors contain the file, the line and the key, but never the value, which may be a password.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::config_tables::{ConfigTables, TABLE_NAMES};
 use super::setting_definitions::{SETTINGS, Setting};
 use crate::output::{BilingualMessage, bilingual};
 
-/// What a file says: its values by key, as text, each checked; and its tables.
+/// The content of a file: checked values by key, as text, and the tables.
 pub(super) type ParsedSettingsFile = (BTreeMap<&'static str, String>, ConfigTables);
 
 /// Reads a settings file.
@@ -23,7 +23,7 @@ pub(super) fn read_settings_file(path: &Path) -> Result<ParsedSettingsFile, Bili
 }
 
 fn parse_settings(path: &str, text: &str) -> Result<ParsedSettingsFile, BilingualMessage> {
-    // The parser's own report quotes the line, and with it perhaps a password; only its reason is passed on.
+    // The parser's report quotes the line, which may contain a password. Only its reason is used.
     let table = DeTable::parse(text).map_err(|error| {
         let line = line_number(text, error.span().map_or(0, |span| span.start));
         let reason = error.message();
@@ -95,12 +95,12 @@ fn line_number(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// The known name with the fewest letters to change.
+/// The known name with the smallest edit distance.
 pub(super) fn nearest_name<'a>(name: &str, known: &[&'a str]) -> &'a str {
     known.iter().copied().min_by_key(|candidate| edit_distance(name, candidate)).unwrap_or("")
 }
 
-/// How many letters must be added, removed or replaced.
+/// The number of letters to add, remove or replace.
 fn edit_distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

@@ -11,6 +11,7 @@ use crate::log::{self, StateSnapshot, StoredPosition};
 use crate::plan::{self, PlanPosition};
 use crate::state::State;
 use crate::store::{EntryKind, LoadedLog, LogEntry, NewEntry, Record, RunUsage, Seq};
+use crate::task_path::TaskPath;
 
 /// Logs up to this size are replayed without a thought.
 const MIN_SNAPSHOT_LOG_BYTES: u64 = 64 * 1024;
@@ -31,7 +32,7 @@ pub(crate) struct ThreadState<S> {
     /// What the tasks of the paused step spent and the pause books.
     pub unbooked_usage: RunUsage,
     /// Steps of subgraphs inside the step in progress: path of the task, body.
-    pub subgraph_steps: Vec<(String, Vec<u8>)>,
+    pub subgraph_steps: Vec<(TaskPath, Vec<u8>)>,
     /// The entry with the snapshot replay starts from; 0 for the beginning.
     pub replay_base: Seq,
     /// The position names a node that the graph does not have any more. The state can be read and a run with an input
@@ -96,15 +97,21 @@ impl<S: State> ThreadState<S> {
         let mut entry = self.new_entry(EntryKind::Step, body);
         if self.replay_cost.log_bytes > 2 * self.replay_cost.state_bytes + MIN_SNAPSHOT_LOG_BYTES {
             let finished = self.finished.iter().map(|ix| graph.node(*ix).name.to_string()).collect();
-            let snapshot =
-                serialize_snapshot(&StateSnapshot { state: &*self.state, at, active_ms, finished });
-            self.replay_cost.state_bytes = snapshot.len() as u64;
-            // One that cannot be read back would end the thread: everything after it starts from it.
-            if self.replay_cost.log_bytes > 2 * self.replay_cost.state_bytes + MIN_SNAPSHOT_LOG_BYTES
-                && read_snapshot::<S>(0, &snapshot).is_ok()
-            {
-                entry.snapshot = Some(snapshot);
-                self.replay_cost.snapshot_pending = true;
+            let snapshot = StateSnapshot { state: &*self.state, at, active_ms, finished };
+            match serialize_snapshot::<S>(&snapshot) {
+                Ok(snapshot) => {
+                    self.replay_cost.state_bytes = snapshot.len() as u64;
+                    if self.replay_cost.log_bytes > 2 * self.replay_cost.state_bytes + MIN_SNAPSHOT_LOG_BYTES
+                    {
+                        entry.snapshot = Some(snapshot);
+                        self.replay_cost.snapshot_pending = true;
+                    }
+                }
+                // The log still has every update. It is tried again when the log is twice as long.
+                Err(error) => {
+                    tracing::warn!(error, "no snapshot: the state cannot be written and read back");
+                    self.replay_cost.state_bytes = self.replay_cost.log_bytes;
+                }
             }
         }
         entry
@@ -151,9 +158,12 @@ impl<S: State> ThreadState<S> {
     }
 }
 
-/// A state that cannot be written has no snapshot; its log still has every update.
-fn serialize_snapshot(snapshot: &impl serde::Serialize) -> Vec<u8> {
-    serde_json::to_vec(snapshot).unwrap_or_default()
+/// The stored form of a snapshot. One that cannot be read back would end the thread, since everything after starts
+/// from it.
+fn serialize_snapshot<S: State>(snapshot: &StateSnapshot<&S>) -> Result<Vec<u8>, String> {
+    let bytes = serde_json::to_vec(snapshot).map_err(|error| error.to_string())?;
+    read_snapshot::<S>(0, &bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
 }
 
 /// Whether bytes just written can be read back. JSON has no way to write a number that is none: it becomes `null`, so
@@ -174,7 +184,7 @@ pub(crate) fn rebuild_thread_state<S: State>(
         at.state = Arc::new(snapshot.state);
         at.set_position(graph, *seq, &snapshot.at);
         at.active_ms = snapshot.active_ms;
-        at.finished = snapshot.finished.iter().filter_map(|node| graph.node_index(node)).collect();
+        at.finished = finished_nodes(graph, snapshot.finished.iter());
         at.replay_base = *seq;
         at.replay_cost = ReplayCost { log_bytes: 0, state_bytes: body.len() as u64, snapshot_pending: false };
     }
@@ -218,7 +228,9 @@ fn fold_entry<S: State>(
         }
         EntryKind::Inner => {
             let step: log::StepEntry = parse_entry_body(seq, &entry.body)?;
-            at.subgraph_steps.push((step.path, entry.body.clone()));
+            let path =
+                step.path.parse::<TaskPath>().map_err(|error| state_mismatch(seq, error.to_string()))?;
+            at.subgraph_steps.push((path, entry.body.clone()));
         }
         EntryKind::Edited => {
             let edited: log::StateEditedEntry = parse_entry_body(seq, &entry.body)?;
@@ -264,10 +276,18 @@ pub(crate) fn fold_step<S: State>(
     for task in &step.tasks {
         state.apply(parse_entry_body(seq, task.update.get().as_bytes())?);
     }
-    at.finished = step.tasks.iter().filter_map(|task| graph.node_index(&task.node)).collect();
+    at.finished = finished_nodes(graph, step.tasks.iter().map(|task| &task.node));
     at.set_position(graph, seq, &step.at);
     at.active_ms = step.active_ms;
     Ok(())
+}
+
+/// The nodes that finished, for breakpoints after them. A node that the graph does not have any more has none.
+fn finished_nodes<'a, S: State>(
+    graph: &BuiltGraph<S>,
+    names: impl Iterator<Item = &'a String>,
+) -> Vec<plan::NodeIndex> {
+    names.filter_map(|node| graph.node_index(node)).collect()
 }
 
 fn parse_entry_body<T: DeserializeOwned>(seq: Seq, body: &[u8]) -> Result<T, EngineError> {

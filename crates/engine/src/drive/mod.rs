@@ -2,8 +2,9 @@
 //! propose, writes it down, goes on. One loop for every run, with or without a store, watched or not, outermost
 //! graph or subgraph.
 //!
-//! Retries and timeouts are in `task`; panics in `panic`; side by side is in `fan`; rebuilding a state from the log is
-//! in `fold`; how a run ends is in `end`.
+//! One step is in `superstep`; retries, timeouts and the cache in `task`; panics in `panic`; side by side is in
+//! `fan_out`; what all tasks of a run share in `run_context`; rebuilding a state from the log is in `log_replay`; how a
+//! run ends is in `run_end`.
 
 mod fan_out;
 mod log_replay;
@@ -19,13 +20,15 @@ use std::sync::Arc;
 use crate::failpoint;
 use crate::failure;
 use crate::graph::BuiltGraph;
-use crate::log::{self, PendingQuestion, QuestionKind, StoredPosition};
+use crate::log::{self, StoredPosition};
 use crate::plan;
+use crate::question::{PendingQuestion, QuestionKind};
 use crate::state::State;
 use crate::store::{
     Commit, CommitOutcome, EntryKind, NewEntry, NewStatus, Record, RecordStage, RunFailure, RunStatus,
     RunUsage, StoreError,
 };
+use crate::task_path::{QuestionId, RecordKey, TaskPath};
 
 pub(crate) use log_replay::{ThreadState, can_read_back, rebuild_thread_state};
 pub(crate) use panic::catch_panic;
@@ -34,9 +37,6 @@ pub(crate) use run_context::{LogTip, RunContext, RunJournal};
 pub(crate) use run_end::{cancel_claimed, replay_base_after, write_cancelled, write_failure};
 use run_end::{cancel_paused, finish_without_step};
 pub(crate) use task::UnfinishedTaskUsage;
-
-/// The key of a breakpoint's answer. Keys of calls hold a `#`, so no call has this one.
-const BREAKPOINT_KEY: &str = "break";
 
 /// How driving ended, when it ended well.
 pub(crate) enum DriveOutcome {
@@ -96,15 +96,15 @@ pub(crate) enum GraphScope {
     /// The run's own.
     Outer,
     /// One inside the task with this path.
-    Inner(String),
+    Inner(TaskPath),
 }
 
 impl GraphScope {
     /// Path of the task at this place of a step.
-    fn task_path(&self, step: u32, place: usize) -> String {
+    fn task_path(&self, step: u32, place: usize) -> TaskPath {
         match self {
-            Self::Outer => format!("{step}.{place}"),
-            Self::Inner(outer) => format!("{outer}/{step}.{place}"),
+            Self::Outer => TaskPath::outermost(step, place),
+            Self::Inner(outer) => outer.inside(step, place),
         }
     }
 
@@ -124,11 +124,14 @@ pub(crate) async fn drive_run<S: State>(
     }
     match drive(graph, run, &GraphScope::Outer, at).await {
         Ok((DriveOutcome::Paused(asks), _)) => {
-            let records = asks
-                .iter()
-                .filter_map(open_question_record)
-                .chain(std::mem::take(&mut at.unsaved_records))
-                .collect();
+            let mut records = Vec::with_capacity(asks.len() + at.unsaved_records.len());
+            for ask in &asks {
+                match open_question_record(ask) {
+                    Ok(record) => records.push(record),
+                    Err(halt) => return Err(write_failure(run, at, halt).await),
+                }
+            }
+            records.append(&mut at.unsaved_records);
             let body = log::to_json_bytes(&log::RunPausedEntry { asks: asks.clone() });
             let commit = Commit {
                 entries: vec![at.new_entry(EntryKind::Paused, body)],
@@ -253,11 +256,11 @@ fn fold_updates<S: State>(
     let mut routes = Vec::with_capacity(nodes.len());
     for node in &nodes {
         let next = graph.next_nodes(*node, state).map_err(|astray| {
-            HaltReason::failed(failure::UNDECLARED_TARGET, astray.error_message(&graph.node(*node).name))
+            HaltReason::failed(astray.failure_code(), astray.error_message(&graph.node(*node).name))
         })?;
         routes.push((*node, next));
     }
-    let position = plan::advance(&graph.topology, &at.position, routes).map_err(|stuck| {
+    let position = plan::advance(&graph.plan_topology, &at.position, routes).map_err(|stuck| {
         let name = |ix: &plan::NodeIndex| format!("`{}`", graph.node(*ix).name);
         let missing: Vec<String> = stuck.missing.iter().map(name).collect();
         let message = format!("join {} still waits for {}", name(&stuck.join), missing.join(", "));
@@ -281,7 +284,7 @@ async fn write_step<S: State>(
     let step = log::StepEntry {
         path: match scope {
             GraphScope::Outer => String::new(),
-            GraphScope::Inner(path) => path.clone(),
+            GraphScope::Inner(path) => path.to_string(),
         },
         tasks,
         at: StoredPosition::from_position(&at.position, graph),
@@ -318,7 +321,7 @@ async fn write_step<S: State>(
 /// known of it must stay together, so it goes on in a task of its own.
 async fn write_subgraph_step(
     run: Arc<RunContext>,
-    path: String,
+    path: TaskPath,
     commit: Commit,
 ) -> Result<Option<CommitOutcome>, HaltReason> {
     // Whoever begins the node again waits until this step is known to have been written or not.
@@ -353,13 +356,13 @@ fn unanswered_breakpoint<S: State>(
         graph.node(*ix).pause_after || (!run.pause_after.is_empty() && run.pause_after.contains(&**name(*ix)))
     });
     let (node, side) = before.map(|ix| (ix, "before")).or(after.map(|ix| (ix, "after")))?;
-    let path = scope.task_path(at.position.step, 0);
-    if run.is_answered(&path, BREAKPOINT_KEY) {
+    let id = QuestionId { path: scope.task_path(at.position.step, 0), key: RecordKey::Breakpoint };
+    if run.is_answered(&id) {
         return None;
     }
     let due: Vec<&str> = at.position.due.iter().map(|task| &**name(task.node)).collect();
     Some(PendingQuestion {
-        id: format!("{path}:{BREAKPOINT_KEY}"),
+        id: id.to_string(),
         node: name(node).to_string(),
         kind: QuestionKind::Breakpoint,
         question: serde_json::json!({ "pause": side, "due": due }),
@@ -368,9 +371,13 @@ fn unanswered_breakpoint<S: State>(
 }
 
 /// The record that makes a question answerable.
-fn open_question_record(question: &PendingQuestion) -> Option<Record> {
-    let (path, key) = question.id.split_once(':')?;
-    Some(Record { path: path.into(), key: key.into(), stage: RecordStage::Open, body: Vec::new() })
+fn open_question_record(question: &PendingQuestion) -> Result<Record, HaltReason> {
+    let QuestionId { path, key } = question
+        .id
+        .parse::<QuestionId>()
+        .map_err(|error| HaltReason::failed(failure::STATE_MISMATCH, error.to_string()))?;
+    let (path, key) = (path.to_string(), key.to_string());
+    Ok(Record { path, key, stage: RecordStage::Open, body: Vec::new() })
 }
 
 /// Runs a graph without a store, to its end.
@@ -379,7 +386,7 @@ pub(crate) async fn drive_without_store<S: State>(
     run: Arc<RunContext>,
     input: S::Update,
 ) -> Result<(DriveOutcome, Arc<S>), HaltReason> {
-    let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.topology, &graph.start));
+    let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.plan_topology, &graph.start));
     Arc::make_mut(&mut at.state).apply(input);
     let (ended, _) = drive(graph, &run, &GraphScope::Outer, &mut at).await?;
     Ok((ended, at.state))
@@ -389,10 +396,10 @@ pub(crate) async fn drive_without_store<S: State>(
 pub(crate) async fn drive_subgraph<S: State>(
     graph: &Arc<BuiltGraph<S>>,
     run: &Arc<RunContext>,
-    path: &str,
+    path: &TaskPath,
     input: S::Update,
 ) -> Result<(DriveOutcome, Arc<S>), HaltReason> {
-    let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.topology, &graph.start));
+    let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.plan_topology, &graph.start));
     Arc::make_mut(&mut at.state).apply(input);
     for body in run.subgraph_steps(path).await {
         log_replay::fold_subgraph_step(graph, &mut at, &body)
@@ -401,6 +408,6 @@ pub(crate) async fn drive_subgraph<S: State>(
     if let Some(astray) = &at.unknown_node {
         return Err(HaltReason::failed(failure::GRAPH_CHANGED, astray.to_string()));
     }
-    let (ended, _) = drive(graph, run, &GraphScope::Inner(path.to_owned()), &mut at).await?;
+    let (ended, _) = drive(graph, run, &GraphScope::Inner(path.clone()), &mut at).await?;
     Ok((ended, at.state))
 }

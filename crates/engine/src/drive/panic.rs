@@ -23,5 +23,5 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_default()
+        .unwrap_or_else(|| "no message".to_owned())
 }

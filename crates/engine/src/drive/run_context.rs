@@ -16,6 +16,7 @@ use crate::store::{
     Commit, CommitOutcome, Fence, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage, Seq, Store,
     StoreError,
 };
+use crate::task_path::{QuestionId, TaskPath};
 
 /// How far a run may go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,11 +94,11 @@ pub(crate) struct RunContext {
     pub pause_after: BTreeSet<String>,
     records: Mutex<HashMap<String, Vec<Record>>>,
     /// Steps of subgraphs inside the step in progress, by the task they run in.
-    subgraph_steps: Mutex<HashMap<String, Vec<Vec<u8>>>>,
+    subgraph_steps: Mutex<HashMap<TaskPath, Vec<Vec<u8>>>>,
     /// Held while a step of the subgraph in a task is written.
-    subgraph_write_locks: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    subgraph_write_locks: Mutex<HashMap<TaskPath, Arc<tokio::sync::Mutex<()>>>>,
     /// When tasks inside a task last gave a sign of life, by the path of the outer one.
-    inner_heartbeats: Mutex<HashMap<String, Instant>>,
+    inner_heartbeats: Mutex<HashMap<TaskPath, Instant>>,
     /// Bytes of inner steps since the last outer one.
     subgraph_bytes: AtomicU64,
     wrote_records: AtomicBool,
@@ -189,42 +190,40 @@ impl RunContext {
     }
 
     /// Records that an earlier life or try of this task left.
-    pub(crate) fn task_records(&self, path: &str) -> Vec<Record> {
+    pub(crate) fn task_records(&self, path: &TaskPath) -> Vec<Record> {
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        if records.is_empty() { Vec::new() } else { records.get(path).cloned().unwrap_or_default() }
+        if records.is_empty() { Vec::new() } else { records.get(path.as_str()).cloned().unwrap_or_default() }
     }
 
     /// Steps that a subgraph in this task finished before. One that is being written is waited for: a try that was given
     /// up may have left it.
-    pub(crate) async fn subgraph_steps(&self, path: &str) -> Vec<Vec<u8>> {
+    pub(crate) async fn subgraph_steps(&self, path: &TaskPath) -> Vec<Vec<u8>> {
         let _turn = self.subgraph_write_lock(path).lock_owned().await;
         let inner = self.subgraph_steps.lock().unwrap_or_else(PoisonError::into_inner);
         inner.get(path).cloned().unwrap_or_default()
     }
 
-    pub(crate) fn subgraph_write_lock(&self, path: &str) -> Arc<tokio::sync::Mutex<()>> {
+    pub(crate) fn subgraph_write_lock(&self, path: &TaskPath) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.subgraph_write_locks.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.entry(path.to_owned()).or_default().clone()
+        turns.entry(path.clone()).or_default().clone()
     }
 
-    pub(crate) fn add_subgraph_step(&self, path: &str, body: Vec<u8>) {
+    pub(crate) fn add_subgraph_step(&self, path: &TaskPath, body: Vec<u8>) {
         self.subgraph_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
         let mut inner = self.subgraph_steps.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.entry(path.to_owned()).or_default().push(body);
+        inner.entry(path.clone()).or_default().push(body);
     }
 
     /// A sign of life of a task counts for every task it runs in.
-    pub(crate) fn heartbeat_outer_tasks(&self, path: &str) {
-        if !path.contains('/') {
+    pub(crate) fn heartbeat_outer_tasks(&self, path: &TaskPath) {
+        if !path.is_inner() {
             return;
         }
         let mut signs = self.inner_heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
-        for (end, _) in path.match_indices('/') {
-            signs.insert(path[..end].to_owned(), Instant::now());
-        }
+        signs.extend(path.outer_paths().map(|outer| (outer, Instant::now())));
     }
 
-    pub(crate) fn last_inner_heartbeat(&self, path: &str) -> Option<Instant> {
+    pub(crate) fn last_inner_heartbeat(&self, path: &TaskPath) -> Option<Instant> {
         self.inner_heartbeats.lock().unwrap_or_else(PoisonError::into_inner).get(path).copied()
     }
 
@@ -239,8 +238,10 @@ impl RunContext {
         self.subgraph_write_locks.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    pub(crate) fn is_answered(&self, path: &str, key: &str) -> bool {
-        self.task_records(path).iter().any(|record| record.key == key && record.stage == RecordStage::Done)
+    pub(crate) fn is_answered(&self, question: &QuestionId) -> bool {
+        let key = question.key.to_string();
+        let records = self.task_records(&question.path);
+        records.iter().any(|record| record.key == key && record.stage == RecordStage::Done)
     }
 
     /// Writes records of the step in progress.
@@ -256,10 +257,10 @@ impl RunContext {
         self.commit_within(None, commit).await
     }
 
-    /// As [`RunCx::commit`], for a step of the graph inside the task `within`.
+    /// As [`RunContext::commit`], for a step of the graph inside the task `within`.
     pub(crate) async fn commit_within(
         &self,
-        within: Option<&str>,
+        within: Option<&TaskPath>,
         mut commit: Commit,
     ) -> Result<Option<CommitOutcome>, StoreError> {
         let Some(journal) = &self.journal else { return Ok(None) };

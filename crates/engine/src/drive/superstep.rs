@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use crate::drive::fan_out::run_concurrently;
-use crate::drive::task::{
-    self, BOOKED_USAGE_KEY, FinishedTask, SPENT_USAGE_KEY, TASK_RESULT_KEY, TaskOutcome,
-};
+use crate::drive::task::{self, FinishedTask, TaskOutcome};
 use crate::drive::{GraphScope, HaltReason, RunContext, ThreadState};
 use crate::failure;
 use crate::graph::BuiltGraph;
-use crate::log::{self, PendingQuestion, StoredTaskResult};
+use crate::log::{self, StoredTaskResult};
 use crate::plan::PlannedTask;
+use crate::question::PendingQuestion;
 use crate::state::{Snap, State};
 use crate::store::{Record, RecordStage, RunUsage};
+use crate::task_path::{RecordKey, TaskPath};
 
 pub(crate) enum StepOutcome<U> {
     /// All tasks finished; their results in order.
@@ -106,7 +106,7 @@ fn combine_task_outcomes<S: State>(
             TaskOutcome::Cancelled => continue,
             TaskOutcome::Done(done) => {
                 usage += done.unbooked_usage();
-                records.extend(booked_usage_record(path, done.usage));
+                records.extend(booked_usage_record(&path, done.usage));
                 continue;
             }
             TaskOutcome::Paused { asks: mut more, spent } => {
@@ -122,7 +122,7 @@ fn combine_task_outcomes<S: State>(
         // Booked with the end of this claim, so that the task does not count them again.
         if !amounts.all_amounts.is_empty() {
             let body = log::to_json_bytes(&amounts.all_amounts);
-            records.push(Record { path, key: SPENT_USAGE_KEY.into(), stage: RecordStage::Done, body });
+            records.push(done_record(&path, &RecordKey::SpentUsage, body));
         }
     }
     match failed {
@@ -145,32 +145,24 @@ fn finished_task_record<S: State>(
     }
     let stored = stored_task_result(graph, &at.position.due[place], done)?;
     let path = scope.task_path(at.position.step, place);
-    Some(Record {
-        path,
-        key: TASK_RESULT_KEY.into(),
-        stage: RecordStage::Done,
-        body: log::to_json_bytes(&stored),
-    })
+    Some(done_record(&path, &RecordKey::TaskResult, log::to_json_bytes(&stored)))
 }
 
 /// Says of a finished task of an unfinished step that the row of the run counts what it spent.
-fn booked_usage_record(path: String, usage: RunUsage) -> Option<Record> {
-    (!usage.is_zero()).then(|| Record {
-        path,
-        key: BOOKED_USAGE_KEY.into(),
-        stage: RecordStage::Done,
-        body: Vec::new(),
-    })
+fn booked_usage_record(path: &TaskPath, usage: RunUsage) -> Option<Record> {
+    (!usage.is_zero()).then(|| done_record(path, &RecordKey::BookedUsage, Vec::new()))
+}
+
+fn done_record(path: &TaskPath, key: &RecordKey, body: Vec<u8>) -> Record {
+    Record { path: path.to_string(), key: key.to_string(), stage: RecordStage::Done, body }
 }
 
 /// The records of a step whose tasks all finished, but which could not be folded.
 pub(crate) fn task_result_records(scope: &GraphScope, step: u32, tasks: &[StoredTaskResult]) -> Vec<Record> {
     let records = |(place, done): (usize, &StoredTaskResult)| {
         let path = scope.task_path(step, place);
-        let body = log::to_json_bytes(done);
-        let result =
-            Record { path: path.clone(), key: TASK_RESULT_KEY.into(), stage: RecordStage::Done, body };
-        [Some(result), booked_usage_record(path, done.usage)].into_iter().flatten()
+        let result = done_record(&path, &RecordKey::TaskResult, log::to_json_bytes(done));
+        [Some(result), booked_usage_record(&path, done.usage)].into_iter().flatten()
     };
     tasks.iter().enumerate().flat_map(records).collect()
 }

@@ -21,20 +21,13 @@ use crate::error::{NodeError, NodeErrorKind};
 use crate::failpoint;
 use crate::failure::{LIMIT_EXCEEDED, NODE_FAILED, NOT_STORABLE, PANIC, STATE_MISMATCH, TIMEOUT};
 use crate::graph::{BuiltGraph, BuiltNode, NodeCachePolicy, NodeFuture};
-use crate::log::{PendingQuestion, StoredTaskResult};
+use crate::log::StoredTaskResult;
 use crate::node_context::{Cx, TaskContext, TaskScratch};
 use crate::plan::PlannedTask;
+use crate::question::PendingQuestion;
 use crate::state::{Snap, State};
 use crate::store::{BoxError, RecordStage, RunFailure, RunUsage, StoreError};
-
-/// The key under which a finished task of an unfinished step is recorded.
-pub(crate) const TASK_RESULT_KEY: &str = "=";
-
-/// The key of the amounts that a task which did not finish counted, and the row of the run counts too.
-pub(crate) const SPENT_USAGE_KEY: &str = "spent";
-
-/// The key that says of a recorded result that the row of the run counts what it spent.
-pub(crate) const BOOKED_USAGE_KEY: &str = "booked";
+use crate::task_path::{RecordKey, TaskPath};
 
 /// How a task ended.
 pub(crate) enum TaskOutcome<U> {
@@ -82,7 +75,7 @@ pub(crate) async fn run_task<S: State>(
     graph: Arc<BuiltGraph<S>>,
     run: Arc<RunContext>,
     task: PlannedTask,
-    path: String,
+    path: TaskPath,
     state: Snap<S>,
 ) -> TaskOutcome<S::Update> {
     let node = graph.node(task.node).name.clone();
@@ -99,29 +92,40 @@ async fn run_recorded_task<S: State>(
     graph: Arc<BuiltGraph<S>>,
     run: Arc<RunContext>,
     task: PlannedTask,
-    path: String,
+    path: TaskPath,
     state: Snap<S>,
 ) -> TaskOutcome<S::Update> {
     let node = graph.node(task.node);
     let mut scratch = TaskScratch::default();
     let records = run.task_records(&path);
-    let booked = records.iter().any(|record| record.key == BOOKED_USAGE_KEY);
+    let mut keyed = Vec::with_capacity(records.len());
     for record in records {
-        match record.key.as_str() {
-            TASK_RESULT_KEY => {
+        match record.key.parse::<RecordKey>() {
+            Ok(key) => keyed.push((key, record)),
+            Err(error) => return failed_on_record(format!("a record of node `{}`: {error}", node.name)),
+        }
+    }
+    let booked = keyed.iter().any(|(key, _)| *key == RecordKey::BookedUsage);
+    for (key, record) in keyed {
+        match key {
+            RecordKey::TaskResult => {
                 let end = replay_recorded_result(&record.body, &node.name, booked);
                 if let TaskOutcome::Done(done) = &end {
                     run.add_earlier_usage(done.unbooked_usage());
                 }
                 return end;
             }
-            SPENT_USAGE_KEY => {
-                scratch.set_earlier_usage(serde_json::from_slice(&record.body).unwrap_or_default())
+            RecordKey::SpentUsage => match serde_json::from_slice(&record.body) {
+                Ok(amounts) => scratch.set_earlier_usage(amounts),
+                Err(error) => {
+                    let what = format!("the recorded usage of node `{}` cannot be read: {error}", node.name);
+                    return failed_on_record(what);
+                }
+            },
+            RecordKey::Call(call) if record.stage != RecordStage::Open => {
+                scratch.recorded.insert(call, (record.stage, record.body));
             }
-            _ if record.stage != RecordStage::Open => {
-                scratch.recorded.insert(record.key, (record.stage, record.body));
-            }
-            _ => {}
+            RecordKey::Call(_) | RecordKey::BookedUsage | RecordKey::Breakpoint => {}
         }
     }
     let cached = match &node.cache {
@@ -146,14 +150,17 @@ async fn run_recorded_task<S: State>(
     }));
     failpoint::hit("node.before_start");
     let (end, attempts) = run_with_retries(node, &run, &state, &cx).await;
-    let end =
-        end.and_then(|update| match run.journal.is_some().then(|| serialize_update(&update)).transpose() {
-            Ok(json) => Ok((update, json)),
-            Err(error) => {
-                let message = format!("its update cannot be stored: {error}");
-                Err(TaskFailure::new(NodeErrorKind::Permanent, NOT_STORABLE, message))
-            }
-        });
+    let end = end.and_then(|update| {
+        let json = match (cx.scratch().note_error.take(), &run.journal) {
+            (Some(why), _) => Err(why),
+            (None, None) => Ok(None),
+            (None, Some(_)) => serialize_update(&update)
+                .map(Some)
+                .map_err(|error| format!("its update cannot be stored: {error}")),
+        };
+        json.map(|json| (update, json))
+            .map_err(|message| TaskFailure::new(NodeErrorKind::Permanent, NOT_STORABLE, message))
+    });
     let (asks, usage, spent, notes, unsaved) = {
         let mut scratch = cx.scratch();
         let (asks, notes) = (std::mem::take(&mut scratch.questions), std::mem::take(&mut scratch.notes));
@@ -359,13 +366,17 @@ fn replay_recorded_result<U: DeserializeOwned>(body: &[u8], node: &str, booked: 
             notes: done.notes,
             replayed: true,
         }),
-        Err(error) => TaskOutcome::Failed {
-            failure: RunFailure {
-                code: STATE_MISMATCH.into(),
-                message: format!("the recorded result of node `{node}` does not fit its state: {error}"),
-            },
-            spent: UnfinishedTaskUsage::default(),
-        },
+        Err(error) => {
+            failed_on_record(format!("the recorded result of node `{node}` does not fit its state: {error}"))
+        }
+    }
+}
+
+/// A task whose records make no sense.
+fn failed_on_record<U>(message: String) -> TaskOutcome<U> {
+    TaskOutcome::Failed {
+        failure: RunFailure { code: STATE_MISMATCH.into(), message },
+        spent: UnfinishedTaskUsage::default(),
     }
 }
 
@@ -405,14 +416,16 @@ async fn look_up_cached_update<S: State>(
     let key: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     let Some(journal) = &run.journal else { return Ok(CacheLookup::Miss(key)) };
     let found = journal.store.cached_value(&journal.fence.thread.tenant, &key).await?;
-    // A value that does not fit the state any more is as good as none.
-    let fits = |body: Vec<u8>| {
-        let json: Box<RawValue> = serde_json::from_slice(&body).ok()?;
-        Some((serde_json::from_str(json.get()).ok()?, json))
-    };
-    match found.and_then(fits) {
-        Some((update, json)) => Ok(CacheLookup::Hit(update, json)),
-        None => Ok(CacheLookup::Miss(key)),
+    let Some(body) = found else { return Ok(CacheLookup::Miss(key)) };
+    match serde_json::from_slice::<Box<RawValue>>(&body)
+        .and_then(|json| Ok((serde_json::from_str(json.get())?, json)))
+    {
+        Ok((update, json)) => Ok(CacheLookup::Hit(update, json)),
+        // It was written by an older form of the state. The node runs, and its result replaces the value.
+        Err(error) => {
+            tracing::warn!(node = %node.name, %error, "a cached result does not fit the state");
+            Ok(CacheLookup::Miss(key))
+        }
     }
 }
 

@@ -8,10 +8,11 @@ use sha2::{Digest, Sha256};
 use crate::error::BuildError;
 use crate::graph::node::{BranchChooser, EdgeDefinition};
 use crate::graph::{
-    BranchError, BuiltEdge, BuiltGraph, BuiltNode, CheckedBranch, Drawing, DrawnEdge, DrawnNode, Graph,
-    NodeDefinition, Nodes, To,
+    BranchError, BuiltEdge, BuiltGraph, BuiltNode, CheckedBranch, END_NODE_ID, Graph, GraphTopology,
+    NodeDefinition, Nodes, START_NODE_ID, To, TopologyEdge, TopologyNode,
 };
-use crate::plan::{NextNodes, NodeIndex, Topology};
+use crate::log;
+use crate::plan::{NextNodes, NodeIndex, PlanTopology};
 use crate::state::State;
 
 /// A graph in the making, over an enum of nodes.
@@ -91,11 +92,15 @@ fn assemble_graph<S: State, N: Send + Sync + 'static>(
         return Err(BuildError::NoStart);
     }
 
-    let mut topology = Topology::default();
+    let mut plan_topology = PlanTopology::default();
     let mut leads: Vec<BTreeSet<NodeIndex>> = Vec::new();
-    let mut drawing = Drawing::default();
+    let mut topology = GraphTopology::default();
     let mut nodes = Vec::new();
     for (name, def) in defs {
+        if !def.node.retry.is_valid() {
+            let factor = def.node.retry.factor.to_string();
+            return Err(BuildError::BadRetryFactor { node: name, factor });
+        }
         let mut waits_for = BTreeSet::new();
         for node in &def.waits_for {
             let unknown =
@@ -110,9 +115,9 @@ fn assemble_graph<S: State, N: Send + Sync + 'static>(
                 .collect::<Result<Vec<NodeIndex>, BuildError>>()?,
         };
         leads.push(targets.iter().copied().collect());
-        topology.waits_for.push(waits_for);
-        topology.deferred.push(def.node.defer);
-        add_to_drawing(&mut drawing, &name, &def, name_of);
+        plan_topology.waits_for.push(waits_for);
+        plan_topology.deferred.push(def.node.defer);
+        add_to_topology(&mut topology, &name, &def, name_of);
         let edge = match def.edge {
             EdgeDefinition::End => BuiltEdge::End,
             EdgeDefinition::Then(_) => BuiltEdge::Then(targets),
@@ -135,18 +140,18 @@ fn assemble_graph<S: State, N: Send + Sync + 'static>(
             pause_after: def.node.pause_after,
         });
     }
-    drawing.edges.splice(
+    topology.edges.splice(
         0..0,
-        start.iter().map(|name| DrawnEdge {
-            source: "__start__".into(),
+        start.iter().map(|name| TopologyEdge {
+            source: START_NODE_ID.into(),
             target: name.clone(),
             conditional: false,
         }),
     );
     check_reachable(&nodes, &start_ix, &leads)?;
-    check_joins(&nodes, &topology, &leads)?;
-    let fingerprint = graph_fingerprint(&drawing, &nodes, &topology);
-    Ok(Graph { core: Arc::new(BuiltGraph { nodes, start: start_ix, topology, fingerprint, drawing }) })
+    check_joins(&nodes, &plan_topology, &leads)?;
+    let fingerprint = graph_fingerprint(&topology, &nodes, &plan_topology);
+    Ok(Graph { core: Arc::new(BuiltGraph { nodes, start: start_ix, plan_topology, fingerprint, topology }) })
 }
 
 fn number_nodes<S: State, N>(
@@ -158,7 +163,7 @@ fn number_nodes<S: State, N>(
     let mut names = HashMap::new();
     for (ix, (name, _)) in defs.iter().enumerate() {
         let ix = NodeIndex::try_from(ix).map_err(|_| BuildError::TooMany)?;
-        if name == "__start__" || name == "__end__" {
+        if name == START_NODE_ID || name == END_NODE_ID {
             return Err(BuildError::Reserved(name.clone()));
         }
         if names.insert(name.clone(), ix).is_some() {
@@ -189,37 +194,38 @@ fn check_branch_targets<S: State, N: 'static>(
         };
         match chosen {
             To::End if may_end => Ok(NextNodes::End),
-            To::End => Err(BranchError::Undeclared("__end__".into())),
+            To::End => Err(BranchError::Undeclared(END_NODE_ID.into())),
             To::Node(node) => Ok(NextNodes::Nodes(vec![known(&node)?])),
             To::All(nodes) => Ok(NextNodes::Nodes(nodes.iter().map(known).collect::<Result<_, _>>()?)),
             To::Each(node, items) => Ok(NextNodes::Each(known(&node)?, items)),
+            To::Invalid(why) => Err(BranchError::Invalid(why)),
         }
     })
 }
 
-fn add_to_drawing<S: State, N>(
-    drawing: &mut Drawing,
+fn add_to_topology<S: State, N>(
+    topology: &mut GraphTopology,
     name: &str,
     def: &NodeDefinition<S, N>,
     name_of: impl Fn(&N) -> &str,
 ) {
-    drawing.nodes.push(DrawnNode {
+    topology.nodes.push(TopologyNode {
         id: name.to_owned(),
         deferred: def.node.defer,
         inner: def.node.run.inner().map(Box::new),
     });
     let mut edge = |target: String, conditional| {
-        drawing.edges.push(DrawnEdge { source: name.to_owned(), target, conditional });
+        topology.edges.push(TopologyEdge { source: name.to_owned(), target, conditional });
     };
     match &def.edge {
-        EdgeDefinition::End => edge("__end__".into(), false),
+        EdgeDefinition::End => edge(END_NODE_ID.into(), false),
         EdgeDefinition::Then(targets) => {
             targets.iter().for_each(|node| edge(name_of(node).to_owned(), false))
         }
         EdgeDefinition::Branch { targets, may_end, .. } => {
             targets.iter().for_each(|node| edge(name_of(node).to_owned(), true));
             if *may_end {
-                edge("__end__".into(), true);
+                edge(END_NODE_ID.into(), true);
             }
         }
     }
@@ -247,10 +253,10 @@ fn check_reachable<S: State>(
 
 fn check_joins<S: State>(
     nodes: &[BuiltNode<S>],
-    topology: &Topology,
+    plan_topology: &PlanTopology,
     leads: &[BTreeSet<NodeIndex>],
 ) -> Result<(), BuildError> {
-    for (join, waits_for) in topology.waits_for.iter().enumerate() {
+    for (join, waits_for) in plan_topology.waits_for.iter().enumerate() {
         if waits_for.is_empty() {
             continue;
         }
@@ -269,10 +275,14 @@ fn check_joins<S: State>(
     Ok(())
 }
 
-fn graph_fingerprint<S: State>(drawing: &Drawing, nodes: &[BuiltNode<S>], topology: &Topology) -> String {
+fn graph_fingerprint<S: State>(
+    topology: &GraphTopology,
+    nodes: &[BuiltNode<S>],
+    plan_topology: &PlanTopology,
+) -> String {
     let mut hash = Sha256::new();
-    hash.update(serde_json::to_vec(drawing).unwrap_or_default());
-    for (node, waits_for) in nodes.iter().zip(&topology.waits_for) {
+    hash.update(log::to_json_bytes(topology));
+    for (node, waits_for) in nodes.iter().zip(&plan_topology.waits_for) {
         hash.update(node.name.as_bytes());
         waits_for.iter().for_each(|ix| hash.update(ix.to_be_bytes()));
         hash.update([0]);

@@ -3,7 +3,6 @@
 //! What runs when is in [`plan`](crate::plan); how it runs, in [`drive`](crate::drive).
 
 mod build;
-mod draw;
 mod node;
 mod node_policy;
 mod subgraph;
@@ -14,8 +13,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::drive::{DriveOutcome, HaltReason, RunContext, RunLimits, drive_without_store};
-use crate::error::EngineError;
-use crate::plan::{NextNodes, NodeIndex, Topology};
+use crate::error::{EngineError, RunError};
+use crate::failure;
+use crate::plan::{NextNodes, NodeIndex, PlanTopology};
 use crate::state::State;
 
 pub use build::{GraphBuilder, NamedGraphBuilder};
@@ -48,16 +48,22 @@ pub enum To<N> {
     Each(N, Vec<Value>),
     /// Nowhere.
     End,
+    /// Nowhere, since the branch could not choose. The run fails with [`NOT_STORABLE`](crate::failure::NOT_STORABLE)
+    /// and this reason.
+    Invalid(String),
 }
 
 impl<N> To<N> {
     /// One task of `node` for each item; without items, on to `otherwise`.
     ///
-    /// An item that is not JSON (a map with keys that are not text, say) becomes `null`.
+    /// An item that is not JSON (a map with keys that are not text, say) gives [`To::Invalid`].
     pub fn each<T: Serialize>(node: N, items: impl IntoIterator<Item = T>, otherwise: Self) -> Self {
-        let items: Vec<Value> =
-            items.into_iter().map(|item| serde_json::to_value(item).unwrap_or(Value::Null)).collect();
-        if items.is_empty() { otherwise } else { Self::Each(node, items) }
+        let items: Result<Vec<Value>, _> = items.into_iter().map(serde_json::to_value).collect();
+        match items {
+            Ok(items) if items.is_empty() => otherwise,
+            Ok(items) => Self::Each(node, items),
+            Err(error) => Self::Invalid(format!("an item is not JSON: {error}")),
+        }
     }
 }
 
@@ -90,7 +96,7 @@ impl<S: State> Graph<S> {
     }
 
     /// Runs the graph without a store, to its end. Nothing is kept: for durable runs see
-    /// [`Runtime`](crate::Runtime). A question ends it with [`EngineError::NotPaused`], since nobody could answer.
+    /// [`Runtime`](crate::Runtime). A question ends it with [`RunError::AskedWithoutStore`], since nobody could answer.
     pub async fn run(&self, input: S::Update) -> Result<S, EngineError> {
         self.run_with_limits(input, RunLimits::default()).await
     }
@@ -101,20 +107,18 @@ impl<S: State> Graph<S> {
         match drive_without_store(&self.core, run, input).await {
             Ok((DriveOutcome::Finished, state)) => Ok(Arc::unwrap_or_clone(state)),
             Ok((DriveOutcome::Paused(asks), _)) => {
-                let node = asks.first().map_or("", |ask| &ask.node);
-                Err(EngineError::NotPaused(format!(
-                    "node `{node}` asks a question, and there is no store to wait in"
-                )))
+                let node = asks.first().map_or_else(String::new, |ask| ask.node.clone());
+                Err(RunError::AskedWithoutStore { node }.into())
             }
-            Err(HaltReason::Failed { failure, .. }) => Err(EngineError::Failed(failure)),
-            Err(HaltReason::Cancelled | HaltReason::Released) => Err(EngineError::Cancelled),
+            Err(HaltReason::Failed { failure, .. }) => Err(RunError::Failed(failure).into()),
+            Err(HaltReason::Cancelled | HaltReason::Released) => Err(RunError::Cancelled.into()),
             Err(HaltReason::Lost(error)) => Err(error.into()),
         }
     }
 
-    /// Its nodes and edges, to be drawn.
-    pub fn drawing(&self) -> Drawing {
-        self.core.drawing.clone()
+    /// Its nodes and edges.
+    pub fn topology(&self) -> GraphTopology {
+        self.core.topology.clone()
     }
 
     /// Changes when nodes or edges change: a run that was started on another shape is not silently resumed.
@@ -123,43 +127,25 @@ impl<S: State> Graph<S> {
     }
 }
 
-/// Nodes and edges of a graph, for drawing: as text with [`mermaid`](Drawing::mermaid), as a picture with
-/// [`svg`](Drawing::svg), for clients with [`json`](Drawing::json).
+/// The name by which edges call the beginning of every graph.
+pub const START_NODE_ID: &str = "__start__";
+
+/// The name by which edges call the end of every graph.
+pub const END_NODE_ID: &str = "__end__";
+
+/// Nodes and edges of a graph, for whoever draws or lists them. The crate `doran-draw` makes pictures of it.
 ///
-/// Branches declare where they may lead, so a drawing shows every way a run can take and no other. The ends of a graph
-/// are called `__start__` and `__end__`; only edges name them.
-///
-/// ```
-/// use doran_engine::graph::{Drawing, DrawnEdge, DrawnNode};
-///
-/// let edge = |source: &str, target: &str, conditional| DrawnEdge {
-///     source: source.into(),
-///     target: target.into(),
-///     conditional,
-/// };
-/// let drawing = Drawing {
-///     nodes: vec![DrawnNode { id: "답변".into(), deferred: false, inner: None }],
-///     edges: vec![edge("__start__", "답변", false), edge("답변", "__end__", true)],
-/// };
-/// let chart = "flowchart TD
-///   n0([\"start\"])
-///   n1[\"답변\"]
-///   n2([\"end\"])
-///   n0 --> n1
-///   n1 -.-> n2
-/// ";
-/// assert_eq!(drawing.mermaid(), chart);
-/// assert!(drawing.svg().contains("id=\"node-답변\""));
-/// ```
+/// Branches declare where they may lead, so a topology shows every way a run can take and no other. The ends of a graph
+/// are called [`START_NODE_ID`] and [`END_NODE_ID`]; only edges name them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Drawing {
+pub struct GraphTopology {
     /// The nodes.
-    pub nodes: Vec<DrawnNode>,
+    pub nodes: Vec<TopologyNode>,
     /// The edges.
-    pub edges: Vec<DrawnEdge>,
+    pub edges: Vec<TopologyEdge>,
 }
 
-impl Drawing {
+impl GraphTopology {
     /// Whether the graph, or one inside it, has a node of this name.
     pub(crate) fn has_node(&self, node: &str) -> bool {
         self.nodes
@@ -168,9 +154,9 @@ impl Drawing {
     }
 }
 
-/// A node as drawn. The ends of a graph are called `__start__` and `__end__`.
+/// A node of a [`GraphTopology`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DrawnNode {
+pub struct TopologyNode {
     /// Its name.
     pub id: String,
     /// Runs only when nothing else is due.
@@ -178,12 +164,12 @@ pub struct DrawnNode {
     pub deferred: bool,
     /// The graph inside it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub inner: Option<Box<Drawing>>,
+    pub inner: Option<Box<GraphTopology>>,
 }
 
-/// An edge as drawn.
+/// An edge of a [`GraphTopology`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DrawnEdge {
+pub struct TopologyEdge {
     /// Where it starts.
     pub source: String,
     /// Where it ends.
@@ -197,9 +183,9 @@ pub struct DrawnEdge {
 pub(crate) struct BuiltGraph<S: State> {
     pub nodes: Vec<BuiltNode<S>>,
     pub start: Vec<NodeIndex>,
-    pub topology: Topology,
+    pub plan_topology: PlanTopology,
     pub fingerprint: String,
-    pub drawing: Drawing,
+    pub topology: GraphTopology,
 }
 
 /// One node of a built graph.
@@ -229,9 +215,19 @@ pub(crate) enum BranchError {
     Undeclared(String),
     /// It handed items to a join, which runs once, when all it waits for have come.
     ItemsToJoin(String),
+    /// It could not choose.
+    Invalid(String),
 }
 
 impl BranchError {
+    /// The code of a run that fails by it.
+    pub(crate) fn failure_code(&self) -> &'static str {
+        match self {
+            Self::Undeclared(_) | Self::ItemsToJoin(_) => failure::UNDECLARED_TARGET,
+            Self::Invalid(_) => failure::NOT_STORABLE,
+        }
+    }
+
     /// What to say of the branch of `node`.
     pub(crate) fn error_message(&self, node: &str) -> String {
         match self {
@@ -241,6 +237,7 @@ impl BranchError {
             Self::ItemsToJoin(join) => format!(
                 "the branch of node `{node}` handed items to join `{join}`, which runs once: put a node between them"
             ),
+            Self::Invalid(why) => format!("the branch of node `{node}` could not choose: {why}"),
         }
     }
 }
@@ -260,7 +257,7 @@ impl<S: State> BuiltGraph<S> {
             BuiltEdge::End => Ok(NextNodes::End),
             BuiltEdge::Then(targets) => Ok(NextNodes::Nodes(targets.clone())),
             BuiltEdge::Branch(choose) => match choose(state)? {
-                NextNodes::Each(to, _) if !self.topology.waits_for[usize::from(to)].is_empty() => {
+                NextNodes::Each(to, _) if !self.plan_topology.waits_for[usize::from(to)].is_empty() => {
                     Err(BranchError::ItemsToJoin(self.node(to).name.to_string()))
                 }
                 next => Ok(next),

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::error::NodeError;
-use crate::graph::{Drawing, NodeCachePolicy, NodeTimeout, RetryPolicy, To};
+use crate::graph::{GraphTopology, NodeCachePolicy, NodeTimeout, RetryPolicy, To};
 use crate::node_context::Cx;
 use crate::state::{Snap, State};
 
@@ -21,7 +21,7 @@ pub trait Node<S: State>: Send + Sync + 'static {
     fn run(&self, state: Snap<S>, cx: Cx) -> NodeFuture<S>;
 
     /// The graph inside this node, for drawings.
-    fn inner(&self) -> Option<Drawing> {
+    fn inner(&self) -> Option<GraphTopology> {
         None
     }
 }

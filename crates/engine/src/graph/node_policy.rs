@@ -10,7 +10,7 @@ pub struct RetryPolicy {
     pub attempts: u32,
     /// Wait before the second try.
     pub first_wait: Duration,
-    /// Each wait is this many times the one before.
+    /// Each wait is this many times the one before. A number that is negative or not finite is refused by `build`.
     pub factor: f64,
     /// No wait is longer.
     pub max_wait: Duration,
@@ -50,10 +50,19 @@ impl RetryPolicy {
         if tried >= self.attempts {
             return None;
         }
+        if self.first_wait.is_zero() {
+            return Some(Duration::ZERO);
+        }
         let exponent = i32::try_from(tried.saturating_sub(1)).unwrap_or(i32::MAX);
         let wait = self.first_wait.as_secs_f64() * self.factor.powi(exponent);
         let wait = wait.min(self.max_wait.as_secs_f64());
-        Some(Duration::from_secs_f64(wait * (1.0 - jitter / 2.0)))
+        // A wait at the very end of what a duration can hold may round past it.
+        Some(Duration::try_from_secs_f64(wait * (1.0 - jitter / 2.0)).unwrap_or(self.max_wait))
+    }
+
+    /// Whether waits can be worked out with it.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.factor.is_finite() && self.factor >= 0.0
     }
 }
 
@@ -110,5 +119,13 @@ mod tests {
         assert_eq!(waits, [Some(500), Some(1000), Some(2000), Some(3000), None]);
         assert_eq!(retry.wait_after(1, 1.0), Some(Duration::from_millis(250)));
         assert_eq!(RetryPolicy::never().wait_after(1, 0.0), None);
+    }
+
+    #[test]
+    fn no_policy_that_is_built_panics_when_it_waits() {
+        let longest = RetryPolicy { max_wait: Duration::MAX, factor: f64::MAX, ..RetryPolicy::times(9000) };
+        assert_eq!(longest.wait_after(8000, 0.0), Some(Duration::MAX));
+        let none = RetryPolicy::times(9000).first_wait(Duration::ZERO);
+        assert_eq!(none.wait_after(8000, 0.0), Some(Duration::ZERO));
     }
 }

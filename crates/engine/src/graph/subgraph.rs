@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::drive::{DriveOutcome, HaltReason, drive_subgraph};
 use crate::error::{NodeError, NodeErrorKind};
 use crate::failure::LIMIT_EXCEEDED;
-use crate::graph::{BuiltGraph, Drawing, Graph, Node, NodeFuture};
+use crate::graph::{BuiltGraph, Graph, GraphTopology, Node, NodeFuture};
 use crate::node_context::Cx;
 use crate::state::{Snap, State};
 use crate::store::Commit;
@@ -65,7 +65,7 @@ where
         })
     }
 
-    fn inner(&self) -> Option<Drawing> {
-        Some(self.graph.drawing.clone())
+    fn inner(&self) -> Option<GraphTopology> {
+        Some(self.graph.topology.clone())
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct PlanPosition {
 
 /// The parts of a graph that decide what is due.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Topology {
+pub(crate) struct PlanTopology {
     /// For each node: the predecessors it waits for, when it is a join.
     pub waits_for: Vec<BTreeSet<NodeIndex>>,
     /// For each node: whether it runs only when nothing else is due.
@@ -63,7 +63,7 @@ pub(crate) struct StuckJoin {
 }
 
 /// The position of a run that begins at these nodes.
-pub(crate) fn start_position(topology: &Topology, start: &[NodeIndex]) -> PlanPosition {
+pub(crate) fn start_position(topology: &PlanTopology, start: &[NodeIndex]) -> PlanPosition {
     let due = start.iter().copied().map(PlannedTask::without_input).collect();
     defer_and_sort(topology, PlanPosition { due, ..PlanPosition::default() })
 }
@@ -71,7 +71,7 @@ pub(crate) fn start_position(topology: &Topology, start: &[NodeIndex]) -> PlanPo
 /// The position after a superstep whose tasks, in order, lead to `routes`. The tasks of one node lie side by side and
 /// lead on once, however many they are: where a node leads is a matter of the state, not of one of its tasks.
 pub(crate) fn advance(
-    topology: &Topology,
+    topology: &PlanTopology,
     position: &PlanPosition,
     mut routes: Vec<(NodeIndex, NextNodes)>,
 ) -> Result<PlanPosition, StuckJoin> {
@@ -110,7 +110,7 @@ pub(crate) fn advance(
 }
 
 /// Makes `target` due. A join counts who came, and is due when all have.
-fn mark_arrived(topology: &Topology, next: &mut PlanPosition, from: NodeIndex, target: NodeIndex) {
+fn mark_arrived(topology: &PlanTopology, next: &mut PlanPosition, from: NodeIndex, target: NodeIndex) {
     let waits_for = &topology.waits_for[usize::from(target)];
     if !waits_for.is_empty() {
         let came = next.arrived.entry(target).or_default();
@@ -127,7 +127,7 @@ fn mark_arrived(topology: &Topology, next: &mut PlanPosition, from: NodeIndex, t
 
 /// Puts deferred nodes aside while others are due, and the rest into the order of definition. That order, and not
 /// the order of arrival, is the one in which updates are folded.
-fn defer_and_sort(topology: &Topology, mut position: PlanPosition) -> PlanPosition {
+fn defer_and_sort(topology: &PlanTopology, mut position: PlanPosition) -> PlanPosition {
     let is_deferred = |task: &PlannedTask| topology.deferred[usize::from(task.node)];
     if position.due.iter().any(is_deferred) {
         let (deferred, due): (Vec<PlannedTask>, Vec<PlannedTask>) =

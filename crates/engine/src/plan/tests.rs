@@ -3,8 +3,8 @@
 use super::*;
 
 /// Nodes are letters: `a` is 0. Deferred nodes and joins are given by letter.
-fn topology(nodes: u16, deferred: &str, joins: &[(&str, &str)]) -> Topology {
-    let mut topology = Topology {
+fn topology(nodes: u16, deferred: &str, joins: &[(&str, &str)]) -> PlanTopology {
+    let mut topology = PlanTopology {
         waits_for: vec![BTreeSet::new(); usize::from(nodes)],
         deferred: (0..nodes).map(|ix| deferred.contains(node_letter(ix))).collect(),
     };
@@ -32,7 +32,7 @@ fn next_nodes(names: &str) -> NextNodes {
 }
 
 /// Runs `steps` (lists of `from>targets`) and prints what is due after each.
-fn check(topology: &Topology, start: &str, steps: &[&[&str]], expected: &str) {
+fn check(topology: &PlanTopology, start: &str, steps: &[&[&str]], expected: &str) {
     let start: Vec<NodeIndex> = start.chars().map(|c| node_index(&c.to_string())).collect();
     let mut position = start_position(topology, &start);
     let mut seen = vec![due_letters(&position)];

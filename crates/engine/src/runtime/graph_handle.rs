@@ -10,14 +10,17 @@ use serde_json::value::to_raw_value;
 use tokio::sync::watch;
 
 use crate::drive;
-use crate::error::EngineError;
+use crate::entry::read_log_body;
+use crate::error::{EngineError, MisuseError, RunError};
 use crate::id::{RunId, RunKey, ThreadKey};
-use crate::log::{self, PendingQuestion};
+use crate::log;
+use crate::question::PendingQuestion;
 use crate::runtime::registered_graph::{AnyGraph, RegisteredGraph};
 use crate::runtime::run_worker::ActiveRun;
-use crate::runtime::{Event, RunWatch, Runtime, StartOptions, WatchUntil};
+use crate::runtime::watch::{WatchCursor, WatchedItem};
+use crate::runtime::{RunWatch, Runtime, StartOptions, WatchUntil};
 use crate::state::{Snap, State};
-use crate::store::{EntryKind, RunFailure, RunRow, RunStatus, Seq};
+use crate::store::{EntryKind, RunFailure, RunRow, RunStatus, Seq, StoreError};
 
 /// How a run came to rest in this process.
 #[derive(Clone)]
@@ -73,7 +76,7 @@ impl<S: State> GraphHandle<S> {
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
         let name = &self.registered.name;
-        let bad = |source| EngineError::BadInput { graph: name.clone(), source };
+        let bad = |source| MisuseError::BadInput { graph: name.clone(), source };
         let input = input.map(|input| to_raw_value(&input)).transpose().map_err(bad)?;
         // It is read from the log from now on, so it must read back: a number that is none (NaN) does not.
         if let Some(input) = &input {
@@ -123,13 +126,14 @@ impl<S: State> GraphHandle<S> {
     ) -> Result<Outcome<S>, EngineError> {
         let questions = self.runtime.open_questions(thread).await?;
         let [(run, question)] = questions.as_slice() else {
-            let message = match questions.len() {
-                0 => format!("thread `{}` waits for no answer", thread.thread),
-                n => format!("thread `{}` has {n} open questions: answer them by id", thread.thread),
+            let thread = thread.thread.clone();
+            let misuse = match questions.len() {
+                0 => MisuseError::NoOpenQuestion(thread),
+                count => MisuseError::SeveralOpenQuestions { thread, count },
             };
-            return Err(EngineError::NotPaused(message));
+            return Err(misuse.into());
         };
-        let bad = |source| EngineError::BadInput { graph: self.registered.name.clone(), source };
+        let bad = |source| MisuseError::BadInput { graph: self.registered.name.clone(), source };
         let answer = serde_json::to_value(answer).map_err(bad)?;
         let answers = BTreeMap::from([(question.id.clone(), answer)]);
         let run = self.runtime.answer(run, &answers).await?;
@@ -148,9 +152,9 @@ impl<S: State> GraphHandle<S> {
                 }
             },
             RunOutcome::Paused(asks) => Ok(Outcome::Paused(asks)),
-            RunOutcome::Failed(failure) => Err(EngineError::Failed(failure)),
-            RunOutcome::Cancelled => Err(EngineError::Cancelled),
-            RunOutcome::Left(reason) => Err(EngineError::Left(reason)),
+            RunOutcome::Failed(failure) => Err(RunError::Failed(failure).into()),
+            RunOutcome::Cancelled => Err(RunError::Cancelled.into()),
+            RunOutcome::Left(reason) => Err(RunError::Left(reason).into()),
         }
     }
 
@@ -245,15 +249,14 @@ impl RunHandle {
 
     /// How the run rests, by its log. For runs of other processes and of earlier lives of this one.
     async fn outcome_from_log(&self) -> Result<RunOutcome, EngineError> {
-        let mut watch = self.watch().await?;
+        let row = self.runtime.0.store.run(&self.key()).await?;
+        let mut watch = WatchCursor::new(&self.runtime, &row, 0, WatchUntil::RunEndedOrPaused);
         let mut questions = Vec::new();
         while let Some(event) = watch.next().await? {
-            if let Event::Entry(_, entry) = event
+            if let WatchedItem::Entry(_, entry) = event
                 && entry.kind == EntryKind::Paused
             {
-                questions = serde_json::from_slice::<log::RunPausedEntry>(&entry.body)
-                    .map(|paused| paused.asks)
-                    .unwrap_or_default();
+                questions = read_log_body::<log::RunPausedEntry>(&entry)?.asks;
             }
         }
         let row = self.runtime.0.store.run(&self.key()).await?;
@@ -261,10 +264,9 @@ impl RunHandle {
             RunStatus::Finished => RunOutcome::Finished(Arc::new(()), Some(Arc::new(row))),
             RunStatus::Paused => RunOutcome::Paused(questions),
             RunStatus::Cancelled => RunOutcome::Cancelled,
-            RunStatus::Failed => RunOutcome::Failed(row.error.unwrap_or(RunFailure {
-                code: crate::failure::NODE_FAILED.into(),
-                message: "the run failed".into(),
-            })),
+            RunStatus::Failed => RunOutcome::Failed(row.error.ok_or_else(|| {
+                StoreError::Damaged(format!("run `{}` failed and does not say why", row.run))
+            })?),
             RunStatus::Queued | RunStatus::Running => RunOutcome::Left("it is still running".into()),
         })
     }

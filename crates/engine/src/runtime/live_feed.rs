@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::store::{LogEntry, Seq};
+use crate::task_path::TaskPath;
 
 /// Most entries kept for watchers who keep up, and about how many bytes of them.
 const MAX_RECENT_ENTRIES: usize = 16;
@@ -29,8 +30,8 @@ pub struct NodeDelta {
     /// The node.
     #[serde(serialize_with = "as_text")]
     pub node: Arc<str>,
-    /// The task, as in [`Record::path`](crate::store::Record::path).
-    pub path: String,
+    /// The task.
+    pub path: TaskPath,
     /// Which try of the node.
     pub attempt: u32,
     /// Number of the piece within the try, from 0.
@@ -44,7 +45,7 @@ fn as_text<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok
     serializer.serialize_str(text)
 }
 
-/// What a [`Delta`] carries.
+/// What a [`NodeDelta`] carries.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeDeltaContent {
@@ -106,14 +107,14 @@ impl LiveFeed {
         Self { wakeup: watch::Sender::new(0), buffer: Mutex::new(pieces) }
     }
 
-    pub(crate) fn push_delta(&self, node: &Arc<str>, path: &str, attempt: u32, index: u64, data: Value) {
+    pub(crate) fn push_delta(&self, node: &Arc<str>, path: &TaskPath, attempt: u32, index: u64, data: Value) {
         let piece = NodeDeltaContent::Data(data);
-        self.push(NodeDelta { node: node.clone(), path: path.to_owned(), attempt, index, piece });
+        self.push(NodeDelta { node: node.clone(), path: path.clone(), attempt, index, piece });
     }
 
-    pub(crate) fn push_restarted(&self, node: &Arc<str>, path: &str, attempt: u32, why: &str) {
+    pub(crate) fn push_restarted(&self, node: &Arc<str>, path: &TaskPath, attempt: u32, why: &str) {
         let piece = NodeDeltaContent::Restarted(why.to_owned());
-        self.push(NodeDelta { node: node.clone(), path: path.to_owned(), attempt, index: 0, piece });
+        self.push(NodeDelta { node: node.clone(), path: path.clone(), attempt, index: 0, piece });
     }
 
     /// Whether somebody watches, to whom new entries are worth a copy.
@@ -123,13 +124,13 @@ impl LiveFeed {
 
     /// The log grew up to `head`, by `entries` when somebody watches: the pieces before are void. Of an inner step, in
     /// the task `within`, only its own are; what runs beside it goes on.
-    pub(crate) fn note_log_written(&self, head: Seq, within: Option<&str>, entries: Vec<LogEntry>) {
+    pub(crate) fn note_log_written(&self, head: Seq, within: Option<&TaskPath>, entries: Vec<LogEntry>) {
         let mut pieces = self.lock_buffer();
         pieces.head = head;
         pieces.push_recent_entries(entries);
         if !pieces.deltas.is_empty() {
             match within {
-                Some(path) => pieces.deltas.retain(|(_, delta)| !is_inner_task(&delta.path, path)),
+                Some(path) => pieces.deltas.retain(|(_, delta)| !delta.path.is_inside(path)),
                 None => pieces.deltas.clear(),
             }
             pieces.delta_bytes = pieces.deltas.iter().map(|(_, delta)| delta_size_bytes(delta)).sum();
@@ -235,17 +236,12 @@ fn delta_size_bytes(delta: &NodeDelta) -> usize {
     }
 }
 
-/// Whether a task is one of the graph inside the task `outer`.
-fn is_inner_task(path: &str, outer: &str) -> bool {
-    path.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn push_text(live: &LiveFeed, index: u64, text: &str) {
-        live.push_delta(&Arc::from("say"), "0.0", 1, index, Value::from(text));
+        live.push_delta(&Arc::from("say"), &TaskPath::outermost(0, 0), 1, index, Value::from(text));
     }
 
     #[test]
@@ -256,7 +252,7 @@ mod tests {
         let (pieces, end) = live.deltas_after(1, 0, 9).expect("same step");
         assert_eq!((pieces.len(), end), (2, 2));
         assert_eq!(live.deltas_after(1, 2, 9).expect("same step").0.len(), 0);
-        live.note_log_written(2, Some("0.1"), Vec::new());
+        live.note_log_written(2, Some(&TaskPath::outermost(0, 1)), Vec::new());
         assert!(live.deltas_after(1, 2, 9).is_none());
         assert_eq!(live.deltas_after(2, 0, 9).expect("the step of a sibling's graph").0.len(), 2);
         assert_eq!(live.deltas_after(2, 2, 9).expect("nothing twice").0.len(), 0);
@@ -328,7 +324,7 @@ mod tests {
     fn only_the_last_try_counts_as_shown() {
         let live = LiveFeed::new(0);
         push_text(&live, 0, "wrong ");
-        live.push_restarted(&Arc::from("say"), "0.0", 2, "reset");
+        live.push_restarted(&Arc::from("say"), &TaskPath::outermost(0, 0), 2, "reset");
         push_text(&live, 0, "right");
         assert_eq!(live.partial_text().into_iter().collect::<Vec<_>>(), [("say".into(), "right".into())]);
     }

@@ -5,14 +5,15 @@
 
 mod graph_handle;
 mod live_feed;
+mod reads;
 mod registered_graph;
 mod run_worker;
 mod state_cache;
 mod threads;
 mod watch;
+mod worker_state;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -21,10 +22,10 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::RunLimits;
-use crate::error::EngineError;
+use crate::drive::{RunContext, RunLimits};
+use crate::error::{EngineError, MisuseError};
 use crate::failpoint;
-use crate::graph::{Drawing, Graph};
+use crate::graph::{Graph, GraphTopology};
 use crate::id::{RunId, RunKey, ThreadKey};
 use crate::log;
 use crate::state::State;
@@ -32,6 +33,7 @@ use crate::store::{
     EntryKind, IfBusy, NewRun, NewRunEntry, RunIdempotencyKey, RunRow, RunSignal, Seq, Store, StoreError,
     SubmitOutcome, WorkerLease,
 };
+use crate::task_path::QuestionId;
 
 pub use graph_handle::{GraphHandle, Outcome, RunHandle};
 pub(crate) use live_feed::LiveFeed;
@@ -41,6 +43,7 @@ use registered_graph::{AnyGraph, RegisteredGraph};
 use run_worker::ActiveRun;
 pub use threads::StateEdit;
 pub use watch::{Event, RunWatch, WatchUntil};
+use worker_state::WorkerState;
 
 /// How a runtime works.
 #[derive(Clone, Debug)]
@@ -101,6 +104,18 @@ struct StoredRunOptions {
     pause_after: BTreeSet<String>,
 }
 
+impl StoredRunOptions {
+    /// Applies the stored options of a run to the context it is driven in.
+    fn apply_to(stored: &[u8], run: &mut RunContext) -> Result<(), serde_json::Error> {
+        let options: Self = serde_json::from_slice(stored)?;
+        if let Some(limits) = options.limits {
+            run.limits = limits;
+        }
+        (run.pause_before, run.pause_after) = (options.pause_before, options.pause_after);
+        Ok(())
+    }
+}
+
 /// Runs graphs on a store. Cheap to clone.
 #[derive(Clone)]
 pub struct Runtime(pub(crate) Arc<RuntimeInner>);
@@ -111,12 +126,7 @@ pub(crate) struct RuntimeInner {
     active_runs: Mutex<HashMap<RunId, Arc<ActiveRun>>>,
     claim: WorkerLease,
     options: RuntimeOptions,
-    lease_keeper_started: AtomicBool,
-    takes_waiting_runs: AtomicBool,
-    /// A run was lost here; somebody has to look for it once its lease is over.
-    must_scan_for_lost_run: AtomicBool,
-    /// Runs may wait that nobody will announce.
-    runs_wait_for_capacity: AtomicBool,
+    worker_state: Mutex<WorkerState>,
     stop: CancellationToken,
     unknown_write: tokio::sync::watch::Sender<Option<String>>,
 }
@@ -136,10 +146,7 @@ impl Runtime {
             active_runs: Mutex::default(),
             claim: WorkerLease { worker: Arc::from(worker), lease: options.lease },
             options,
-            lease_keeper_started: AtomicBool::new(false),
-            takes_waiting_runs: AtomicBool::new(false),
-            must_scan_for_lost_run: AtomicBool::new(false),
-            runs_wait_for_capacity: AtomicBool::new(false),
+            worker_state: Mutex::default(),
             stop: CancellationToken::new(),
             unknown_write: tokio::sync::watch::Sender::new(None),
         }))
@@ -154,7 +161,7 @@ impl Runtime {
         let hosted = Arc::new(RegisteredGraph::new(name.to_owned(), graph.core.clone()));
         let mut graphs = self.0.graphs.write().unwrap_or_else(PoisonError::into_inner);
         if graphs.contains_key(name) {
-            return Err(EngineError::GraphExists(name.to_owned()));
+            return Err(MisuseError::GraphExists(name.to_owned()).into());
         }
         graphs.insert(name.to_owned(), hosted.clone());
         Ok(GraphHandle::new(self.clone(), hosted))
@@ -169,11 +176,11 @@ impl Runtime {
     }
 
     /// Nodes and edges of a graph.
-    pub fn drawing(&self, graph: &str) -> Result<Drawing, EngineError> {
-        Ok(self.0.find_graph(graph)?.drawing().clone())
+    pub fn topology(&self, graph: &str) -> Result<GraphTopology, EngineError> {
+        Ok(self.0.find_graph(graph)?.topology().clone())
     }
 
-    /// The store.
+    /// The store, for whoever writes to it directly: tests, and caches of other crates.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }
@@ -187,7 +194,7 @@ impl Runtime {
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
         let hosted = self.0.find_graph(graph)?;
-        let bad = |source| EngineError::BadInput { graph: graph.to_owned(), source };
+        let bad = |source| MisuseError::BadInput { graph: graph.to_owned(), source };
         let input = match input {
             Some(input) => {
                 let raw = to_raw_value(input).map_err(bad)?;
@@ -211,8 +218,8 @@ impl Runtime {
             return Err(EngineError::Stopped("it is shutting down".into()));
         }
         for node in options.pause_before.union(&options.pause_after) {
-            if !hosted.drawing().has_node(node) {
-                return Err(EngineError::UnknownNode { graph: graph.to_owned(), node: node.clone() });
+            if !hosted.topology().has_node(node) {
+                return Err(MisuseError::UnknownNode { graph: graph.to_owned(), node: node.clone() }.into());
             }
         }
         let stored = StoredRunOptions {
@@ -249,7 +256,7 @@ impl Runtime {
         match submitted {
             // By now somebody else may have it; whoever looks for work finds it if not.
             SubmitOutcome::Started(claimed) if asked.elapsed() >= self.0.claim.lease => {
-                self.0.must_scan_for_lost_run.store(true, std::sync::atomic::Ordering::SeqCst);
+                self.0.worker_state().scan_for_lost_runs();
                 Ok(RunHandle::driven_elsewhere(self.clone(), &claimed.run))
             }
             SubmitOutcome::Started(claimed) => {
@@ -269,12 +276,7 @@ impl Runtime {
 
     /// The run of a thread that is running or paused, if there is one.
     pub async fn active_run(&self, thread: &ThreadKey) -> Result<Option<RunHandle>, EngineError> {
-        let active = match self.0.store.thread(thread).await {
-            Ok(row) => row.active,
-            Err(StoreError::NotFound { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
-        match active {
+        match self.find_thread_row(thread).await?.and_then(|row| row.active) {
             Some(run) => Ok(Some(self.run_handle(&thread.run(run)).await?)),
             None => Ok(None),
         }
@@ -305,10 +307,9 @@ impl Runtime {
         let body = log::to_json_bytes(&log::RunResumedEntry { answers: answers.clone(), epoch });
         let mut records = Vec::new();
         for (id, answer) in answers {
-            let (path, key) = id
-                .split_once(':')
-                .ok_or_else(|| EngineError::NotPaused(format!("`{id}` is not the id of a question")))?;
-            records.push((path.to_owned(), key.to_owned(), log::to_json_bytes(answer)));
+            let QuestionId { path, key } =
+                id.parse::<QuestionId>().map_err(|_| MisuseError::BadQuestionId(id.clone()))?;
+            records.push((path.to_string(), key.to_string(), log::to_json_bytes(answer)));
         }
         let row = self.0.report_unknown_write(
             self.0.store.signal(run, RunSignal::Answer { answers: records, body }).await,
@@ -351,7 +352,7 @@ impl Runtime {
 
     /// Takes up runs that nobody works on, now and from now on. Call it once all graphs are registered.
     pub async fn start_worker(&self) -> Result<(), EngineError> {
-        self.0.takes_waiting_runs.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.0.worker_state().scan_for_waiting_runs();
         self.0.start_lease_keeper();
         self.0.claim_unclaimed_runs().await
     }
@@ -378,7 +379,11 @@ impl Runtime {
 impl RuntimeInner {
     fn find_graph(&self, name: &str) -> Result<Arc<dyn AnyGraph>, EngineError> {
         let graphs = self.graphs.read().unwrap_or_else(PoisonError::into_inner);
-        graphs.get(name).cloned().ok_or_else(|| EngineError::UnknownGraph(name.to_owned()))
+        graphs.get(name).cloned().ok_or_else(|| MisuseError::UnknownGraph(name.to_owned()).into())
+    }
+
+    fn worker_state(&self) -> MutexGuard<'_, WorkerState> {
+        self.worker_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_active_runs(&self) -> MutexGuard<'_, HashMap<RunId, Arc<ActiveRun>>> {
@@ -403,7 +408,7 @@ impl RuntimeInner {
     fn has_capacity(&self) -> bool {
         let room = self.lock_active_runs().len() < self.options.max_runs;
         if !room {
-            self.runs_wait_for_capacity.store(true, std::sync::atomic::Ordering::SeqCst);
+            self.worker_state().runs_wait_for_capacity = true;
         }
         room
     }

@@ -10,12 +10,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::drive::{self, DriveOutcome, HaltReason, LogTip, RunContext, RunJournal, ThreadState};
-use crate::error::EngineError;
+use crate::entry::read_log_body;
+use crate::error::{EngineError, MisuseError};
 use crate::failure;
-use crate::graph::{BuiltGraph, Drawing};
+use crate::graph::{BuiltGraph, GraphTopology};
 use crate::id::ThreadKey;
-use crate::log::{self, PendingQuestion, StoredPosition};
+use crate::log::{self, StoredPosition};
 use crate::plan;
+use crate::question::PendingQuestion;
+use crate::runtime::StoredRunOptions;
 use crate::runtime::state_cache::StateCache;
 use crate::state::State;
 use crate::store::{
@@ -37,8 +40,10 @@ pub struct StateView {
     pub seq: Seq,
     /// The state after it.
     pub state: Value,
-    /// Where the run stood.
-    pub at: StoredPosition,
+    /// Supersteps finished in the run that it stands in.
+    pub step: u32,
+    /// Names of the nodes that are due next.
+    pub next: Vec<String>,
 }
 
 type DriveFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -46,7 +51,7 @@ type DriveFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A graph whose state type is forgotten.
 pub(crate) trait AnyGraph: Send + Sync {
     fn fingerprint(&self) -> &str;
-    fn drawing(&self) -> &Drawing;
+    fn topology(&self) -> &GraphTopology;
     /// Whether this JSON is an update of the state.
     fn check_update(&self, update: &RawValue) -> Result<(), serde_json::Error>;
     /// Where a run begins.
@@ -138,7 +143,7 @@ impl<S: State> RegisteredGraph<S> {
             return Err(StoreError::Fenced.into());
         }
         let at = drive::rebuild_thread_state(&self.core, &loaded)?;
-        Ok((at, ClaimHistory::from_entries(&loaded.entries)))
+        Ok((at, ClaimHistory::from_entries(&loaded.entries)?))
     }
 
     async fn drive_claimed(
@@ -158,6 +163,13 @@ impl<S: State> RegisteredGraph<S> {
             Ok(Err(error)) => Err((failure::STATE_MISMATCH, error.to_string())),
             Err(said) => Err((failure::PANIC, format!("a reducer panicked while the log was read: {said}"))),
         };
+        // Without its options a run would go on past its limits and its pause points.
+        let stood = stood.and_then(|stood| match StoredRunOptions::apply_to(&row.options, &mut run) {
+            Ok(()) => Ok(stood),
+            Err(error) => {
+                Err((failure::STATE_MISMATCH, format!("the options of the run cannot be read: {error}")))
+            }
+        });
         // However the run goes on, what it writes must be found again from where the log is whole.
         let base = match &stood {
             Ok((at, _)) => Ok(at.replay_base),
@@ -247,15 +259,19 @@ struct ClaimHistory {
 }
 
 impl ClaimHistory {
-    fn from_entries(entries: &[LogEntry]) -> Self {
+    fn from_entries(entries: &[LogEntry]) -> Result<Self, StoreError> {
         let restarts = entries.iter().rev().take_while(|entry| entry.kind == EntryKind::Restarted).count();
-        let epoch = entries.last().and_then(|entry| match entry.parse_body() {
-            Ok(log::EntryBody::Restarted(restarted)) => Some(restarted.epoch),
+        let epoch = match entries.last() {
+            Some(entry) if entry.kind == EntryKind::Restarted => {
+                Some(read_log_body::<log::RunRestartedEntry>(entry)?.epoch)
+            }
             // The claim after the one that asked.
-            Ok(log::EntryBody::Resumed(resumed)) => resumed.epoch.map(|asked| asked + 1),
+            Some(entry) if entry.kind == EntryKind::Resumed => {
+                read_log_body::<log::RunResumedEntry>(entry)?.epoch.map(|asked| asked + 1)
+            }
             _ => None,
-        });
-        Self { restarts, epoch }
+        };
+        Ok(Self { restarts, epoch })
     }
 
     /// Whether the log already tells why this claim was made.
@@ -308,8 +324,8 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         &self.core.fingerprint
     }
 
-    fn drawing(&self) -> &Drawing {
-        &self.core.drawing
+    fn topology(&self) -> &GraphTopology {
+        &self.core.topology
     }
 
     fn check_update(&self, update: &RawValue) -> Result<(), serde_json::Error> {
@@ -318,7 +334,7 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
 
     fn start_position(&self) -> StoredPosition {
         StoredPosition::from_position(
-            &plan::start_position(&self.core.topology, &self.core.start),
+            &plan::start_position(&self.core.plan_topology, &self.core.start),
             &self.core,
         )
     }
@@ -327,7 +343,8 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         let at = drive::rebuild_thread_state(&self.core, loaded)?;
         let state = serde_json::to_value(&*at.state)
             .map_err(|error| EngineError::StateMismatch { seq, message: error.to_string() })?;
-        Ok(StateView { seq, state, at: StoredPosition::from_position(&at.position, &self.core) })
+        let next = at.position.due.iter().map(|task| self.core.node(task.node).name.to_string()).collect();
+        Ok(StateView { seq, state, step: at.position.step, next })
     }
 
     fn state_to_json(&self, state: &(dyn Any + Send + Sync)) -> Option<Value> {
@@ -340,14 +357,14 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         loaded: &LoadedLog,
         edit: &LogEntry,
     ) -> Result<StoredPosition, EngineError> {
-        let unknown = || EngineError::UnknownNode { graph: self.name.clone(), node: node.to_owned() };
+        let unknown = || MisuseError::UnknownNode { graph: self.name.clone(), node: node.to_owned() };
         let ix = self.core.node_index(node).ok_or_else(unknown)?;
         let mut at = drive::rebuild_thread_state(&self.core, loaded)?;
         at.apply_entry(&self.core, edit)?;
         let mismatch = |message: String| EngineError::StateMismatch { seq: edit.seq, message };
         let route =
             self.core.next_nodes(ix, &at.state).map_err(|astray| mismatch(astray.error_message(node)))?;
-        let next = plan::advance(&self.core.topology, &plan::PlanPosition::default(), vec![(ix, route)])
+        let next = plan::advance(&self.core.plan_topology, &plan::PlanPosition::default(), vec![(ix, route)])
             .map_err(|_| mismatch(format!("node `{node}` alone cannot fill the join it leads to")))?;
         Ok(StoredPosition::from_position(&next, &self.core))
     }
@@ -365,6 +382,8 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
     use std::collections::BTreeMap;
 
     use super::*;
@@ -376,11 +395,21 @@ mod tests {
     #[test]
     fn an_answer_announces_the_next_claim_and_no_later_one() {
         let resumed = log::RunResumedEntry { answers: BTreeMap::new(), epoch: Some(1) };
-        let last = ClaimHistory::from_entries(&[entry(EntryKind::Resumed, log::to_json_bytes(&resumed))]);
+        let last = ClaimHistory::from_entries(&[entry(EntryKind::Resumed, log::to_json_bytes(&resumed))])
+            .expect("readable");
         assert!(last.explains_claim(2) && !last.explains_claim(3));
         // Written before answers told it.
-        let last = ClaimHistory::from_entries(&[entry(EntryKind::Resumed, b"{\"answers\":{}}".to_vec())]);
+        let last = ClaimHistory::from_entries(&[entry(EntryKind::Resumed, b"{\"answers\":{}}".to_vec())])
+            .expect("readable");
         assert!(!last.explains_claim(2));
+    }
+
+    #[test]
+    fn a_newest_entry_that_cannot_be_read_is_damage_and_not_an_unknown_claim() {
+        for kind in [EntryKind::Resumed, EntryKind::Restarted] {
+            let history = ClaimHistory::from_entries(&[entry(kind, b"{}".to_vec())]);
+            assert!(matches!(history, Err(StoreError::Damaged(_))));
+        }
     }
 
     #[test]
@@ -392,7 +421,8 @@ mod tests {
             )
         };
         let step = entry(EntryKind::Step, Vec::new());
-        let last = ClaimHistory::from_entries(&[restarted(2), step, restarted(3), restarted(4)]);
+        let last =
+            ClaimHistory::from_entries(&[restarted(2), step, restarted(3), restarted(4)]).expect("readable");
         assert_eq!((last.restarts, last.epoch), (2, Some(4)));
     }
 }

@@ -1,7 +1,6 @@
 //! Driving runs in the background: claims, leases, takeover, and letting go.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -14,7 +13,7 @@ use crate::error::EngineError;
 use crate::id::ThreadKey;
 use crate::runtime::graph_handle::RunOutcome;
 use crate::runtime::registered_graph::{AnyGraph, ClaimedRunOutcome};
-use crate::runtime::{LiveFeed, RuntimeInner, StoredRunOptions};
+use crate::runtime::{LiveFeed, RuntimeInner};
 use crate::store::{ClaimedRun, Fence, LeaseRenewal, StoreError, WorkerLease};
 
 /// A look for work ends when it met so many runs of graphs that are unknown here.
@@ -39,11 +38,8 @@ impl RuntimeInner {
         first: Option<Vec<u8>>,
     ) -> Arc<ActiveRun> {
         let live = Arc::new(LiveFeed::new(claimed.head));
-        let options: StoredRunOptions = serde_json::from_slice(&claimed.run.options).unwrap_or_default();
-        let limits = options.limits.unwrap_or_else(|| self.options.limits.clone());
-        let mut run = RunContext::new(limits, *claimed.run.run.as_uuid().as_bytes());
+        let mut run = RunContext::new(self.options.limits.clone(), *claimed.run.run.as_uuid().as_bytes());
         run.live_feed = Some(live.clone());
-        (run.pause_before, run.pause_after) = (options.pause_before, options.pause_after);
         if claimed.run.cancel_asked {
             run.cancel.cancel();
         }
@@ -82,11 +78,10 @@ impl RuntimeInner {
             if next_waits || ended && committed.is_none() {
                 inner.claim_waiting_run_or_log(&driven.fence.thread).await;
             }
-            if inner.runs_wait_for_capacity.swap(false, Ordering::SeqCst)
-                && let Err(error) = inner.claim_unclaimed_runs_boxed().await
-            {
+            let runs_wait = inner.worker_state().take_runs_wait_for_capacity();
+            if runs_wait && let Err(error) = inner.claim_unclaimed_runs_boxed().await {
                 tracing::warn!(%error, "could not look for runs");
-                inner.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+                inner.worker_state().scan_for_lost_runs();
             }
         });
         // The task cannot have been aborted before its handle is here: only the keeper does that, through `active`.
@@ -105,7 +100,7 @@ impl RuntimeInner {
                 let reason = crate::error::error_chain(&error);
                 tracing::warn!(run = %fence.run, reason, "run left this worker");
                 drop(self.report_unknown_write::<()>(Err(error)));
-                self.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+                self.worker_state().scan_for_lost_runs();
                 RunOutcome::Left(reason)
             }
         }
@@ -133,7 +128,7 @@ impl RuntimeInner {
         if asked.elapsed() < self.claim.lease {
             return Ok(claimed);
         }
-        self.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+        self.worker_state().scan_for_lost_runs();
         Ok(Vec::new())
     }
 
@@ -145,7 +140,7 @@ impl RuntimeInner {
         Box::pin(async move {
             if let Err(error) = self.claim_waiting_run(thread).await {
                 tracing::warn!(%thread, %error, "could not claim the next run of the thread");
-                self.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+                self.worker_state().scan_for_lost_runs();
             }
         })
     }
@@ -223,7 +218,7 @@ impl RuntimeInner {
 
     /// Starts the keeper, once.
     pub(super) fn start_lease_keeper(self: &Arc<Self>) {
-        if !self.lease_keeper_started.swap(true, Ordering::SeqCst) {
+        if self.worker_state().claim_lease_keeper() {
             tokio::spawn(keep_leases(Arc::downgrade(self), self.options.lease, self.options.scan));
         }
     }
@@ -257,7 +252,7 @@ impl RuntimeInner {
             task.abort();
         }
         self.remove_active_run(active);
-        self.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+        self.worker_state().scan_for_lost_runs();
         active.outcome.send_if_modified(|rest| {
             let open = rest.is_none();
             if open {
@@ -339,9 +334,8 @@ async fn keep_leases(inner: std::sync::Weak<RuntimeInner>, lease: Duration, scan
                 inner.abandon_all("the lease could not be renewed in time");
             }
         }
-        let looks = inner.takes_waiting_runs.load(Ordering::SeqCst)
-            || inner.must_scan_for_lost_run.load(Ordering::SeqCst);
-        if looks && now - scanned_at >= scan {
+        let scans = inner.worker_state().scans();
+        if scans && now - scanned_at >= scan {
             scanned_at = now;
             // Leases are renewed in this loop too, so a store that does not answer must not hold it up. A claim that
             // is cut off here runs out by itself.

@@ -3,9 +3,11 @@
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 
-use crate::error::EngineError;
+use crate::entry::read_log_body;
+use crate::error::{EngineError, MisuseError};
 use crate::id::{RunKey, ThreadId, ThreadKey};
-use crate::log::{self, PendingQuestion};
+use crate::log;
+use crate::question::PendingQuestion;
 use crate::runtime::{Runtime, StateView};
 use crate::store::{EntryKind, LoadedLog, LogEntry, NewEntry, RunStatus, Seq, StoreError};
 
@@ -44,7 +46,7 @@ impl Runtime {
         edit: &StateEdit,
     ) -> Result<Seq, EngineError> {
         let hosted = self.0.find_graph(graph)?;
-        let bad = |source| EngineError::BadInput { graph: graph.to_owned(), source };
+        let bad = |source| MisuseError::BadInput { graph: graph.to_owned(), source };
         let loaded = self.0.store.load(thread, at).await?;
         let update = edit.update.as_ref().map(to_raw_value).transpose().map_err(bad)?;
         if let Some(update) = &update {
@@ -129,8 +131,7 @@ impl Runtime {
 }
 
 fn questions_in_entry(run: &RunKey, entry: &LogEntry) -> Result<Vec<(RunKey, PendingQuestion)>, EngineError> {
-    let paused: log::RunPausedEntry = serde_json::from_slice(&entry.body)
-        .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
+    let paused: log::RunPausedEntry = read_log_body(entry)?;
     Ok(paused.asks.into_iter().map(|ask| (run.clone(), ask)).collect())
 }
 

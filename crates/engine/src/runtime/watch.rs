@@ -4,12 +4,17 @@
 //! little: a slow one must not cost more than a quick one.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::stream::{Stream, try_unfold};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::entry::ThreadEntry;
 use crate::error::EngineError;
 use crate::failpoint;
 use crate::id::{RunKey, ThreadKey};
@@ -30,13 +35,52 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub enum Event {
     /// An entry of the log, with its number within the run, from 1 and without a gap.
-    Entry(u64, Arc<LogEntry>),
+    Entry(u64, Arc<ThreadEntry>),
     /// A piece of the step in progress.
     Delta(Arc<NodeDelta>),
 }
 
+/// The events of one run, as a stream. It ends after the first error.
+pub struct RunWatch(Pin<Box<dyn Stream<Item = Result<Event, EngineError>> + Send>>);
+
+impl RunWatch {
+    pub(super) fn new(runtime: &Runtime, row: &RunRow, after: u64, until: WatchUntil) -> Self {
+        let cursor = WatchCursor::new(runtime, row, after, until);
+        Self(Box::pin(try_unfold(cursor, |mut cursor| async move {
+            let event = cursor.next_event().await?;
+            Ok::<_, EngineError>(event.map(|event| (event, cursor)))
+        })))
+    }
+
+    /// The next event; `None` when there will be no more. Nothing is lost when the future is dropped. The same as
+    /// `try_next` of `futures`, for who does not use that crate.
+    pub async fn try_next(&mut self) -> Result<Option<Event>, EngineError> {
+        poll_fn(|context| self.0.as_mut().poll_next(context)).await.transpose()
+    }
+}
+
+impl Stream for RunWatch {
+    type Item = Result<Event, EngineError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.as_mut().poll_next(context)
+    }
+}
+
+impl std::fmt::Debug for RunWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RunWatch")
+    }
+}
+
+/// An event before it is read.
+pub(super) enum WatchedItem {
+    Entry(u64, Arc<LogEntry>),
+    Delta(Arc<NodeDelta>),
+}
+
 /// A cursor over the events of one run.
-pub struct RunWatch {
+pub(super) struct WatchCursor {
     runtime: Arc<RuntimeInner>,
     run: RunKey,
     thread: ThreadKey,
@@ -47,13 +91,13 @@ pub struct RunWatch {
     /// Number of the next piece to show.
     next_delta: u64,
     live: Option<(Arc<LiveFeed>, watch::Receiver<Seq>)>,
-    buffer: VecDeque<Event>,
+    buffer: VecDeque<WatchedItem>,
     /// The log has to be looked at, whatever the live side says.
     must_read_log: bool,
     is_over: bool,
 }
 
-/// When a [`Watch`] ends.
+/// When a [`RunWatch`] ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchUntil {
     /// With the run.
@@ -62,7 +106,7 @@ pub enum WatchUntil {
     RunEndedOrPaused,
 }
 
-impl RunWatch {
+impl WatchCursor {
     pub(super) fn new(runtime: &Runtime, row: &RunRow, after: u64, until: WatchUntil) -> Self {
         Self {
             runtime: runtime.0.clone(),
@@ -80,8 +124,19 @@ impl RunWatch {
         }
     }
 
+    /// The next event, read; `None` when there will be no more.
+    async fn next_event(&mut self) -> Result<Option<Event>, EngineError> {
+        Ok(match self.next().await? {
+            Some(WatchedItem::Entry(number, entry)) => {
+                Some(Event::Entry(number, Arc::new(ThreadEntry::from_log(&entry)?)))
+            }
+            Some(WatchedItem::Delta(delta)) => Some(Event::Delta(delta)),
+            None => None,
+        })
+    }
+
     /// The next event; `None` when there will be no more.
-    pub async fn next(&mut self) -> Result<Option<Event>, EngineError> {
+    pub(super) async fn next(&mut self) -> Result<Option<WatchedItem>, EngineError> {
         loop {
             if let Some(event) = self.buffer.pop_front() {
                 return Ok(Some(event));
@@ -164,11 +219,11 @@ impl RunWatch {
             } else {
                 self.last_event_number
             };
-            self.buffer.push_back(Event::Entry(number, entry));
+            self.buffer.push_back(WatchedItem::Entry(number, entry));
         }
         // A run that failed and was tried again, or was answered, goes on past what looked like its end.
         if self.is_over && any {
-            self.is_over = !self.run_continues().await?;
+            self.is_over = !self.run_continues(first).await?;
         }
         Ok(any)
     }
@@ -187,8 +242,7 @@ impl RunWatch {
         Ok(entries.into_iter().map(Arc::new).collect())
     }
 
-    async fn run_continues(&self) -> Result<bool, EngineError> {
-        let first = self.first.unwrap_or_default();
+    async fn run_continues(&self, first: Seq) -> Result<bool, EngineError> {
         let next = self.runtime.store.entries(&self.thread, first + self.last_event_number - 1, 1).await?;
         Ok(next.first().is_some_and(|entry| entry.run == Some(self.run.run)))
     }
@@ -201,7 +255,7 @@ impl RunWatch {
             return false;
         };
         self.next_delta = end;
-        self.buffer.extend(pieces.into_iter().map(Event::Delta));
+        self.buffer.extend(pieces.into_iter().map(WatchedItem::Delta));
         !self.buffer.is_empty()
     }
 

@@ -286,7 +286,8 @@ pub enum RunSignal {
 pub struct Record {
     /// The task, as a path of `step.index` pairs: `3.0`, in a subgraph `3.0/1.2`.
     pub path: String,
-    /// What within the task: `effect name#n`.
+    /// What within the task: a call (`name#n`, with `+` for each repetition and `?` for the question about it), or one
+    /// of the engine's own: `=`, `spent`, `booked`, `break`.
     pub key: String,
     /// How far it is.
     pub stage: RecordStage,

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use doran_engine::store::{RunStatus, StoreError};
 use doran_engine::{
-    EngineError, Graph, NodeError, RetryPolicy, RunLimits, Runtime, Snap, StartOptions, State, To, node,
+    EngineError, Graph, NodeError, RetryPolicy, RunError, RunLimits, Runtime, Snap, StartOptions, State, To,
+    node,
 };
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +79,9 @@ async fn the_step_limit_is_an_error_and_what_was_done_is_kept() {
     let alone = graph
         .run_with_limits(EngineTestState::update(), RunLimits { steps: 3, ..RunLimits::default() })
         .await;
-    assert!(matches!(alone, Err(EngineError::Failed(failure)) if failure.code == "limit_exceeded"));
+    assert!(
+        matches!(alone, Err(EngineError::Run(RunError::Failed(failure))) if failure.code == "limit_exceeded")
+    );
 }
 
 #[tokio::test(start_paused = true)]

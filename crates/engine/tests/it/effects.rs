@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use doran_engine::log::QuestionKind;
+use doran_engine::QuestionKind;
 use doran_engine::store::RunStatus;
 use doran_engine::{Cx, Graph, GraphHandle, NodeError, NodeTimeout, Outcome, RetryPolicy, RunHandle};
 use serde_json::{Value, json};
@@ -231,7 +231,7 @@ async fn time_random_numbers_and_ids_are_the_same_after_a_crash() {
         let seen = seen.clone();
         async move {
             let all =
-                format!("{:?} {} {} {:?} {}", cx.now(), cx.random(), cx.new_id(), cx.now(), cx.random());
+                format!("{:?} {} {} {:?} {}", cx.now()?, cx.random(), cx.new_id(), cx.now()?, cx.random());
             std::thread::sleep(ms(3));
             // Something recorded takes what was drawn before it along.
             cx.effect("flush", async { Ok::<_, NodeError>(()) }).await?;

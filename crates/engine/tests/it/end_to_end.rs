@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use doran_engine::store::RamStore;
 use doran_engine::{
-    Cx, EngineError, Event, Graph, NodeError, Nodes, Outcome, Runtime, Snap, State, ThreadKey, To, node,
+    Cx, EngineError, Event, Graph, MisuseError, NodeError, Nodes, Outcome, Runtime, Snap, State, ThreadKey,
+    To, node,
 };
 use serde::{Deserialize, Serialize};
 
@@ -91,13 +92,16 @@ async fn a_run_loops_asks_waits_and_goes_on() {
 
     let mut kinds = Vec::new();
     let mut watch = runtime.watch(&run.key(), 0, doran_engine::WatchUntil::RunEnded).await.expect("watch");
-    while let Some(event) = watch.next().await.expect("event") {
+    while let Some(event) = watch.try_next().await.expect("event") {
         if let Event::Entry(n, entry) = event {
-            kinds.push(format!("{n}:{:?}", entry.kind));
+            kinds.push(format!("{n}:{:?}", entry.kind()));
         }
     }
     assert_eq!(kinds.join(" "), "1:Started 2:Step 3:Step 4:Step 5:Paused 6:Resumed 7:Step 8:Step 9:Finished");
-    assert!(matches!(bot.resume(&thread, true).await, Err(EngineError::NotPaused(_))));
+    assert!(matches!(
+        bot.resume(&thread, true).await,
+        Err(EngineError::Misuse(MisuseError::NoOpenQuestion(_)))
+    ));
 }
 
 #[tokio::test]
@@ -149,7 +153,7 @@ async fn a_piece_is_shown_once_however_long_the_silence_after_it() {
     let run = bot.start(&thread, ThinkingState::update()).await.expect("started");
     let mut watch = run.watch().await.expect("watch");
     let mut pieces = 0;
-    while let Some(event) = watch.next().await.expect("event") {
+    while let Some(event) = watch.try_next().await.expect("event") {
         pieces += u32::from(matches!(event, Event::Delta(_)));
     }
     assert_eq!(pieces, 1);

@@ -541,7 +541,7 @@ async fn a_graph_by_names_is_the_graph_by_enum() {
         .start("ask")
         .build()
         .expect("sound");
-    assert_eq!(by_enum.drawing(), by_names.drawing());
+    assert_eq!(by_enum.topology(), by_names.topology());
     assert_eq!(by_enum.fingerprint(), by_names.fingerprint());
     assert_eq!(
         run_to_text(&graph_handle(&by_enum), EngineTestState::update()).await,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use doran_engine::log::QuestionKind;
+use doran_engine::QuestionKind;
 use doran_engine::store::{HistoryStore, RamStore, RunFilter, RunStatus, StoreError};
 use doran_engine::{
     Cx, EngineError, Graph, GraphHandle, NodeError, Outcome, RunHandle, StartOptions, To, node, subgraph,
@@ -215,7 +215,7 @@ async fn a_pause_survives_its_runtime_and_what_stood_before_it_is_not_done_again
                 async move {
                     let looked: u32 =
                         cx.effect("look", async move { Ok::<_, NodeError>(calls.increment()) }).await?;
-                    let (time, id) = (cx.now(), cx.new_id());
+                    let (time, id) = (cx.now()?, cx.new_id());
                     let answer: String = cx.ask(json!({ "time": format!("{time:?}"), "id": id })).await?;
                     Ok(update_saying(format!("{looked} {answer} {time:?} {id}")))
                 }

@@ -6,12 +6,13 @@
     reason = "a test fails by panicking, and reads better"
 )]
 
-mod approve_example;
+mod damaged_records;
 mod defects_of_other_engines;
 mod derive;
 mod effects;
 mod end_to_end;
 mod error_handling;
+mod examples;
 mod graph_execution;
 mod interrupts;
 mod limits;

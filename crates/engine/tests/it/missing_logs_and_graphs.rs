@@ -8,7 +8,8 @@ use doran_engine::store::{
     EntryKind, HistoryStore, IfBusy, NewEntry, RamStore, Retention, RunStatus, ThreadMaintenance,
 };
 use doran_engine::{
-    Cx, EngineError, Graph, GraphHandle, NodeError, RunKey, Runtime, Snap, StartOptions, State, node,
+    Cx, EngineError, Graph, GraphHandle, NodeError, RunError, RunKey, Runtime, Snap, StartOptions, State,
+    node,
 };
 use serde::{Deserialize, Serialize};
 
@@ -81,10 +82,12 @@ async fn a_thread_goes_on_after_a_state_that_did_not_fit_its_shortened_log() {
     let store = store_with_cut_log().await;
     let wrong = graph_handle_over(&store, &single_update_graph::<NumericPageState>(NumericPageState::update));
     let failed = wrong.run(&local_thread("t"), NumericPageState::update()).await;
-    assert!(matches!(failed, Err(EngineError::Failed(failure)) if failure.code == "state_mismatch"));
+    assert!(
+        matches!(failed, Err(EngineError::Run(RunError::Failed(failure))) if failure.code == "state_mismatch")
+    );
     let brittle = graph_handle_over(&store, &single_update_graph::<PanickingState>(|| serde_json::json!({})));
     let failed = brittle.run(&local_thread("t"), serde_json::json!({})).await;
-    assert!(matches!(failed, Err(EngineError::Failed(failure)) if failure.code == "panic"));
+    assert!(matches!(failed, Err(EngineError::Run(RunError::Failed(failure))) if failure.code == "panic"));
     let right = page_graph_handle(&store);
     assert_eq!(right.state(&local_thread("t")).await.expect("nothing is lost").n, 99);
     let outcome = right.run(&local_thread("t"), OverwrittenPageState::update().n(7)).await.expect("goes on");
@@ -103,7 +106,7 @@ async fn a_run_on_a_log_that_is_gone_fails_with_a_word_for_it_and_frees_the_thre
     let bot = page_graph_handle(&store);
     for _ in 0..2 {
         let failed = bot.run(&local_thread("t"), OverwrittenPageState::update()).await;
-        let Err(EngineError::Failed(failure)) = failed else { panic!("{failed:?}") };
+        let Err(EngineError::Run(RunError::Failed(failure))) = failed else { panic!("{failed:?}") };
         assert_eq!(failure.code, "log_missing");
         assert!(failure.message.contains("does not exist"), "{}", failure.message);
     }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use doran_engine::store::{HistoryStore, RamStore, Retention, Store, ThreadMaintenance};
 use doran_engine::{
-    EngineError, Graph, NodeError, Nodes, Outcome, Runtime, RuntimeOptions, Snap, State, ThreadKey, To,
-    WatchUntil, node,
+    EngineError, Graph, MisuseError, NodeError, Nodes, Outcome, RunError, Runtime, RuntimeOptions, Snap,
+    State, ThreadKey, To, WatchUntil, node,
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +84,9 @@ async fn a_node_that_finished_is_not_run_again_when_its_branch_failed() {
     let runtime = Runtime::new(Arc::new(RamStore::new()));
     let bot = runtime.register_graph("notes", &graph(&runs)).expect("registered");
     let run = bot.start(&thread(), ReplacedPageState::update().fail(true)).await.expect("started");
-    let Err(EngineError::Failed(failure)) = bot.wait_for_outcome(&run).await else { panic!("did not fail") };
+    let Err(EngineError::Run(RunError::Failed(failure))) = bot.wait_for_outcome(&run).await else {
+        panic!("did not fail")
+    };
     assert_eq!(failure.code, "undeclared_target");
     let again = runtime.retry(&run.key()).await.expect("tried again");
     assert!(bot.wait_for_outcome(&again).await.is_err());
@@ -97,7 +99,9 @@ async fn a_number_that_is_none_is_refused_before_it_is_written() {
     let runtime = Runtime::new(Arc::new(RamStore::new()));
     let bot = runtime.register_graph("notes", &graph(&runs)).expect("registered");
     let run = bot.start(&thread(), update_with_line("nan")).await.expect("started");
-    let Err(EngineError::Failed(failure)) = bot.wait_for_outcome(&run).await else { panic!("did not fail") };
+    let Err(EngineError::Run(RunError::Failed(failure))) = bot.wait_for_outcome(&run).await else {
+        panic!("did not fail")
+    };
     assert_eq!(failure.code, "not_storable");
     assert!(failure.message.contains("`work`") && failure.message.contains("NaN"), "{}", failure.message);
     assert_eq!(bot.state(&thread()).await.expect("the thread stays readable").lines, ["nan"]);
@@ -125,7 +129,7 @@ async fn watching_a_run_whose_entries_were_cleared_away_ends() {
         store.gc(&Retention { old_entries: Some(old), ..Retention::default() }).await.expect("cleared");
     assert!(cleared.entries >= 3, "the first run is gone: {cleared:?}");
     let mut watch = runtime.watch(&keys[0], 0, WatchUntil::RunEnded).await.expect("watch");
-    assert!(watch.next().await.expect("no error").is_none(), "nothing is left to see, and it ends");
+    assert!(watch.try_next().await.expect("no error").is_none(), "nothing is left to see, and it ends");
 }
 
 #[tokio::test]
@@ -134,7 +138,7 @@ async fn an_input_that_does_not_read_back_is_refused_and_nothing_is_written() {
     let store = Arc::new(RamStore::new());
     let bot = Runtime::new(store.clone()).register_graph("notes", &graph(&runs)).expect("registered");
     let refused = bot.start(&thread(), ReplacedPageState::update().share(f64::NAN)).await;
-    assert!(matches!(refused, Err(EngineError::BadInput { .. })));
+    assert!(matches!(refused, Err(EngineError::Misuse(MisuseError::BadInput { .. }))));
     assert!(store.thread(&thread()).await.is_err(), "the thread was not even made");
     bot.run(&thread(), ReplacedPageState::update().share(1.0)).await.expect("the thread lives");
 }
@@ -165,7 +169,7 @@ async fn a_result_that_cannot_be_kept_cuts_off_no_sibling() {
     let bot = runtime.register_graph("notes", &graph).expect("registered");
     let run = bot.start(&thread(), ReplacedPageState::update()).await.expect("started");
     for _ in 0..2 {
-        let Err(EngineError::Failed(failure)) = bot.wait_for_outcome(&run).await else {
+        let Err(EngineError::Run(RunError::Failed(failure))) = bot.wait_for_outcome(&run).await else {
             panic!("did not fail")
         };
         assert_eq!(failure.code, "not_storable");

@@ -8,15 +8,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_engine::graph::NodeBuilder;
-use doran_engine::log;
 use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, EntryKind, Fence, GcReport, HistoryStore, LeaseRenewal, LoadedLog,
-    LogEntry, NewEntry, NewRun, NodeCacheStore, RamStore, Retention, RunFilter, RunRow, RunSignal, RunStore,
-    Seq, Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
+    ClaimedRun, Commit, CommitOutcome, Fence, GcReport, HistoryStore, LeaseRenewal, LoadedLog, LogEntry,
+    NewEntry, NewRun, NodeCacheStore, RamStore, Retention, RunFilter, RunRow, RunSignal, RunStore, Seq,
+    Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
 };
 use doran_engine::{
-    Cx, EngineError, Graph, GraphHandle, NodeError, Outcome, RunHandle, RunKey, Runtime, RuntimeOptions,
-    Snap, State, TenantId, ThreadId, ThreadKey, node,
+    Cx, EngineError, EntryBody, Graph, GraphHandle, NodeError, Outcome, RunError, RunHandle, RunKey, Runtime,
+    RuntimeOptions, Snap, State, TaskResult, TenantId, ThreadEntry, ThreadId, ThreadKey, node,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -142,7 +141,7 @@ pub(crate) fn outcome_text(outcome: Result<Outcome<EngineTestState>, EngineError
                 asks.iter().map(|ask| format!("{} asks {}", ask.id, ask.question)).collect();
             asks.join("; ")
         }
-        Err(EngineError::Failed(failure)) => format!("{}: {}", failure.code, failure.message),
+        Err(EngineError::Run(RunError::Failed(failure))) => format!("{}: {}", failure.code, failure.message),
         Err(error) => error.to_string(),
     }
 }
@@ -157,8 +156,8 @@ pub(crate) async fn run_with_trace(graph: &Graph<EngineTestState>) -> (String, S
 
 /// The log of a run, as text: one word for each entry, steps with their nodes.
 pub(crate) async fn run_trace(runtime: &Runtime, run: &RunKey) -> String {
-    let row = runtime.store().run(run).await.expect("the run");
-    let entries = runtime.store().entries(&row.thread, 0, 10_000).await.expect("entries");
+    let row = runtime.run_row(run).await.expect("the run");
+    let entries = runtime.entries(&row.thread, 0, 10_000).await.expect("entries");
     for (entry, seq) in entries.iter().zip(1..) {
         assert_eq!(entry.seq, seq, "the log has a gap");
     }
@@ -166,37 +165,36 @@ pub(crate) async fn run_trace(runtime: &Runtime, run: &RunKey) -> String {
     own.map(entry_text).collect::<Vec<_>>().join(" | ")
 }
 
+/// One entry of a store as text.
+pub(crate) fn stored_entry_text(entry: &LogEntry) -> String {
+    entry_text(&ThreadEntry::from_log(entry).expect("readable"))
+}
+
 /// One entry as text.
-pub(crate) fn entry_text(entry: &LogEntry) -> String {
-    let body = &entry.body;
-    match entry.kind {
-        EntryKind::Started => "started".into(),
-        EntryKind::Step | EntryKind::Inner => {
-            let step: log::StepEntry = serde_json::from_slice(body).expect("a step");
+pub(crate) fn entry_text(entry: &ThreadEntry) -> String {
+    match &entry.body {
+        EntryBody::Started { .. } => "started".into(),
+        EntryBody::Step(step) | EntryBody::InnerStep(step) => {
             let tasks: Vec<String> = step.tasks.iter().map(task_text).collect();
-            match step.path.as_str() {
-                "" => tasks.join("+"),
-                path => format!("{path}/{}", tasks.join("+")),
+            match &step.path {
+                None => tasks.join("+"),
+                Some(path) => format!("{path}/{}", tasks.join("+")),
             }
         }
-        EntryKind::Paused => {
-            let paused: log::RunPausedEntry = serde_json::from_slice(body).expect("a pause");
-            let nodes: Vec<String> = paused.asks.into_iter().map(|ask| ask.node).collect();
+        EntryBody::Paused { questions } => {
+            let nodes: Vec<&str> = questions.iter().map(|question| question.node.as_str()).collect();
             format!("paused by {}", nodes.join("+"))
         }
-        EntryKind::Resumed => "resumed".into(),
-        EntryKind::Restarted => "restarted".into(),
-        EntryKind::Finished => "finished".into(),
-        EntryKind::Failed => {
-            let failed: log::RunFailedEntry = serde_json::from_slice(body).expect("a failure");
-            format!("failed {}", failed.failure.code)
-        }
-        EntryKind::Cancelled => "cancelled".into(),
-        EntryKind::Edited => "edited".into(),
+        EntryBody::Resumed { .. } => "resumed".into(),
+        EntryBody::Restarted { .. } => "restarted".into(),
+        EntryBody::Finished => "finished".into(),
+        EntryBody::Failed { failure, .. } => format!("failed {}", failure.code),
+        EntryBody::Cancelled { .. } => "cancelled".into(),
+        EntryBody::Edited { .. } => "edited".into(),
     }
 }
 
-fn task_text(done: &log::StoredTaskResult) -> String {
+fn task_text(done: &TaskResult) -> String {
     let cached = if done.cached { "~" } else { "" };
     match done.attempts {
         1 => format!("{}{cached}", done.node),

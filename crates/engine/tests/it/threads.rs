@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use doran_engine::log;
 use doran_engine::runtime::StateEdit;
 use doran_engine::store::{EntryKind, IfBusy, RunFilter, RunIdempotencyKey, RunStatus, RunUsage, StoreError};
 use doran_engine::{
-    Cx, EngineError, Graph, GraphHandle, NodeError, RunHandle, Snap, StartOptions, TenantId, ThreadId, To,
+    Cx, EngineError, EntryBody, Graph, GraphHandle, NodeError, RunHandle, Snap, StartOptions, StepResult,
+    TenantId, ThreadId, To,
 };
 use serde_json::json;
 
@@ -278,7 +278,7 @@ async fn an_edit_in_the_past_as_a_node_goes_on_after_that_node() {
     edit(&bot, Some(2), change).await.expect("edited");
     assert_eq!(state_text(&bot).await, "a instead of b");
     let view = bot.runtime().view("g", &local_thread("t"), None).await.expect("a view");
-    assert_eq!(view.at.due_nodes(), ["c"]);
+    assert_eq!(view.next, ["c"]);
     let on = bot.start_with(&local_thread("t"), None, StartOptions::default()).await.expect("started");
     assert_eq!(wait_for_outcome_text(&bot, &on).await, "a instead of b c");
 }
@@ -383,11 +383,13 @@ async fn the_history_tells_attempts_durations_usage_and_notes() {
     assert_eq!(row.metadata, metadata);
     let took = row.ended_at.expect("ended") - row.started_at.expect("started");
     assert!((330..1200).contains(&took), "{took} ms");
-    let entries = bot.runtime().store().entries(&local_thread("t"), 0, 10).await.expect("entries");
-    let steps: Vec<log::StepEntry> = entries
-        .iter()
-        .filter(|entry| entry.kind == EntryKind::Step)
-        .map(|entry| serde_json::from_slice(&entry.body).expect("a step"))
+    let entries = bot.runtime().entries(&local_thread("t"), 0, 10).await.expect("entries");
+    let steps: Vec<StepResult> = entries
+        .into_iter()
+        .filter_map(|entry| match entry.body {
+            EntryBody::Step(step) => Some(step),
+            _ => None,
+        })
         .collect();
     let first = &steps[0].tasks[0];
     assert_eq!((first.attempts, first.usage.input_tokens), (2, 10));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use doran_engine::graph::NodeBuilder;
 use doran_engine::store::{HistoryStore, RamStore, RunUsage};
-use doran_engine::{Cx, Graph, NodeError, RunKey, To, node, subgraph};
+use doran_engine::{Cx, EntryBody, Graph, NodeError, RunKey, ThreadEntry, To, node, subgraph};
 
 use crate::support::{
     CallCounter, EngineTestState, graph_handle_on, local_thread, node_running, outcome_text, ram_store,
@@ -53,12 +53,11 @@ async fn usage_in_run_row(store: &RamStore, run: &RunKey) -> u64 {
 /// What the steps in the log say was spent.
 async fn usage_in_log(store: &RamStore) -> u64 {
     let entries = store.entries(&local_thread("t"), 0, 100).await.expect("entries");
-    let steps = entries.iter().filter_map(|entry| match entry.parse_body() {
-        Ok(doran_engine::log::EntryBody::Step(step) | doran_engine::log::EntryBody::Inner(step)) => {
-            Some(step)
-        }
-        _ => None,
-    });
+    let steps =
+        entries.iter().filter_map(|entry| match ThreadEntry::from_log(entry).expect("readable").body {
+            EntryBody::Step(step) | EntryBody::InnerStep(step) => Some(step),
+            _ => None,
+        });
     steps.flat_map(|step| step.tasks).map(|task| task.usage.input_tokens).sum()
 }
 

@@ -20,7 +20,7 @@ use crate::support::{
 /// Everything a watcher sees from here on, as text: `n:entry`, `"text"`, `again`.
 async fn watch_to_text(mut watch: RunWatch) -> String {
     let mut seen = Vec::new();
-    while let Some(event) = watch.next().await.expect("an event") {
+    while let Some(event) = watch.try_next().await.expect("an event") {
         seen.push(event_text(&event));
     }
     seen.join(" | ")
@@ -136,10 +136,10 @@ async fn ten_watchers_that_come_and_go_see_the_same_entries() {
                 let after = numbers.last().copied().unwrap_or(0);
                 let mut watch = watch_run(&runtime, &key, after, WatchUntil::RunEnded).await;
                 let mut left = pace * 7;
-                while let Some(event) = watch.next().await.expect("an event") {
+                while let Some(event) = watch.try_next().await.expect("an event") {
                     if let Event::Entry(n, entry) = event {
                         numbers.push(n);
-                        if entry.kind.is_end() {
+                        if entry.kind().is_end() {
                             return numbers;
                         }
                     }
@@ -173,7 +173,7 @@ async fn a_watcher_that_never_reads_delays_nobody() {
     for _ in 0..100 {
         let mut watch = run.watch().await.expect("a watch");
         // It read once and never again.
-        watch.next().await.expect("an event");
+        watch.try_next().await.expect("an event");
         asleep.push(watch);
     }
     assert_eq!(wait_for_outcome_text(&bot, &run).await, "done");

@@ -1,4 +1,4 @@
-//! Landlock: no file may be opened, made or run but those that are listed, no TCP port used, and no process outside
+//! Landlock: only listed files can be read, no file created or executed, no TCP port used, no outside process
 //! signalled.
 
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
-/// The newest set of rules that was tried. Older kernels enforce what they know of it.
+/// The newest Landlock version that was tested. Older kernels enforce the part they support.
 const NEWEST_LANDLOCK_ABI: ABI = ABI::V6;
 
 pub(super) fn install_landlock(readable: &[PathBuf]) -> Result<(), String> {
@@ -19,8 +19,8 @@ pub(super) fn install_landlock(readable: &[PathBuf]) -> Result<(), String> {
 }
 
 fn apply_ruleset(readable: &[PathBuf]) -> Result<RulesetStatus, Box<dyn std::error::Error>> {
-    // Files are the point, so the first version is a must; later ones (ports, signals, truncating) are taken where
-    // they are known. The other walls stop those as well.
+    // The first version, which restricts files, is required. Later ones (ports, signals, truncating) are used where
+    // the kernel supports them. The other layers restrict those as well.
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(ABI::V1))?

@@ -1,7 +1,7 @@
-//! Puts up the walls around the calling process, from inside it.
+//! Activates the isolation layers of the calling process.
 //!
-//! Every wall is tried; what the machine refuses is left out of the list that is handed back, and whoever gave the
-//! rules decides whether the rest is enough. A wall that stands in part is not in the list.
+//! Every layer is tried. A layer that the machine does not support, or supports only in part, is missing from the
+//! returned list. The rules decide whether the rest is sufficient.
 
 #[cfg(target_os = "linux")]
 mod landlock_rules;
@@ -26,8 +26,8 @@ mod linux {
     use crate::error::JailError;
     use crate::limits::{IsolationLayer, JailRules};
 
-    /// Puts up every wall this machine offers and says which stand. Called while the process has one thread and has
-    /// seen no input. There is no way back.
+    /// Activates every layer this machine supports, and returns those that are active. Call it while the process has
+    /// one thread and before it reads input. It cannot be undone.
     pub fn lock_down(rules: &JailRules) -> Result<Vec<IsolationLayer>, JailError> {
         let mut layers = Vec::new();
         let mut missing = Vec::new();
@@ -40,8 +40,8 @@ mod linux {
                 Err(why) => missing.push(format!("{layer:?}: {why}")),
             }
         };
-        // The order matters: a new user namespace gives privileges that are then dropped, dropping them forgets the
-        // parent's death signal, and after the list of system calls none of the others could be put up.
+        // The order matters. A new user namespace grants privileges, which are then dropped. Dropping them clears the
+        // parent-death signal. After the system call filter, none of the others could be activated.
         put_up(IsolationLayer::Namespaces, &|| process_limits::leave_namespaces(&rules.limits));
         put_up(IsolationLayer::ResourceLimits, &|| process_limits::limit_resources(rules));
         put_up(IsolationLayer::NoPrivileges, &process_limits::drop_privileges);
@@ -63,7 +63,7 @@ mod elsewhere {
     use crate::error::JailError;
     use crate::limits::{IsolationLayer, JailRules};
 
-    /// There are no walls that would hold outside Linux.
+    /// Always fails: there is no sufficient isolation outside of Linux.
     pub fn lock_down(_: &Rules) -> Result<Vec<Layer>, JailError> {
         Err(JailError::unavailable("this is not Linux"))
     }

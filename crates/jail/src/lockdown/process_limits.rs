@@ -1,4 +1,4 @@
-//! What a process can give up by itself: open files, namespaces, resources, privileges, and life without its parent.
+//! What a process can restrict by itself: open files, namespaces, resources, privileges, and its lifetime.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,8 +9,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 
 use crate::limits::{JailLimits, JailRules, ThreadPermission};
 
-/// Closes what was inherited beyond the three standard streams, and moves the way to the parent out of reach: what is
-/// printed from now on goes nowhere, only the file that is handed back leads out.
+/// Closes all inherited descriptors except the standard streams, and replaces standard output. Later prints are
+/// discarded; only the returned file leads to the parent.
 pub(crate) fn take_stdout() -> io::Result<File> {
     close_inherited()?;
     let answer = io::stdout().as_fd().try_clone_to_owned()?;
@@ -19,23 +19,24 @@ pub(crate) fn take_stdout() -> io::Result<File> {
     Ok(File::from(answer))
 }
 
-/// A descriptor that the parent itself inherited without asking passes on to every child. Rust marks its own.
+/// Closes descriptors that the parent inherited itself and passes on to its children. Rust marks its own as
+/// close-on-exec.
 #[allow(unsafe_code, reason = "closing a descriptor by its number has no safe form")]
 fn close_inherited() -> io::Result<()> {
     let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|number| *number > 2)
         .collect();
-    // The one that listed the directory is in the list and closed by now; closing it again would be a bug.
+    // The descriptor that listed the directory is in the list but already closed. Closing it again would be a bug.
     let is_open = |number: &RawFd| fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok();
     for number in open.into_iter().filter(is_open) {
-        // SAFETY: this runs first thing in `main`, with one thread and before anything of ours holds a descriptor.
+        // SAFETY: this runs at the start of `main`, with one thread and before our code owns a descriptor.
         unsafe { rustix::io::close(number) };
     }
     Ok(())
 }
 
-/// Own namespaces. The one for processes would hold for children only, of which there are none, and forbids threads.
+/// Enters new namespaces. A PID namespace is not used: it would only affect child processes, and it forbids threads.
 #[allow(unsafe_code, reason = "leaving namespaces is marked unsafe for a flag that is not used here")]
 pub(super) fn leave_namespaces(limits: &JailLimits) -> Result<(), String> {
     let mut flags = UnshareFlags::NEWUSER
@@ -46,7 +47,7 @@ pub(super) fn leave_namespaces(limits: &JailLimits) -> Result<(), String> {
     if limits.threads == ThreadPermission::None {
         flags |= UnshareFlags::NEWPID;
     }
-    // SAFETY: the table of descriptors is not unshared (no `FILES`), which is all that could go wrong.
+    // SAFETY: the descriptor table is not unshared (no `FILES`), which is the only unsafe case.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(|error| error.to_string())
 }
 
@@ -57,13 +58,14 @@ pub(super) fn limit_resources(rules: &JailRules) -> Result<(), String> {
 fn set_limits(rules: &JailRules) -> io::Result<()> {
     let limits = &rules.limits;
     let cpu = limits.cpu.as_secs() + u64::from(limits.cpu.subsec_nanos() > 0);
-    // Soft first: it tells a worker that is out of time from one that was killed. Hard a second later.
+    // The soft limit sends a signal that tells a worker that is out of time from one that was killed. The hard limit
+    // is a second later.
     set_limit(Resource::Cpu, cpu, cpu + 1)?;
     let memory = own_address_space_bytes()?.saturating_add(limits.memory);
     set_limit(Resource::As, memory, memory)?;
     set_limit(Resource::Fsize, 0, 0)?;
     set_limit(Resource::Core, 0, 0)?;
-    // The three standard streams, the answer, `/dev/null`; a few more where files may be read.
+    // The standard streams, the result and `/dev/null`; some more if files may be read.
     let files = if rules.read.is_empty() { 5 } else { 64 };
     set_limit(Resource::Nofile, files, files)?;
     if limits.threads == ThreadPermission::None {
@@ -73,14 +75,14 @@ fn set_limits(rules: &JailRules) -> io::Result<()> {
 }
 
 fn set_limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
-    // A limit can be lowered by anyone and raised by few: an inherited lower one stays.
+    // Raising a limit needs privileges, so a lower inherited limit stays.
     let inherited = rustix::process::getrlimit(resource).maximum;
     let lower = |wanted: u64| Some(inherited.map_or(wanted, |inherited| wanted.min(inherited)));
     let limit = Rlimit { current: lower(soft), maximum: lower(hard) };
     Ok(rustix::process::setrlimit(resource, limit)?)
 }
 
-/// The address space the program takes before it has done anything.
+/// The address space the program takes before it does any work.
 fn own_address_space_bytes() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = text
@@ -103,8 +105,8 @@ pub(super) fn drop_privileges() -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// The kernel sends the signal when the thread that started us ends. If it had ended before we asked, our parent is
-/// another process by now.
+/// The kernel sends the signal when the thread that started this process ends. If that happened before this call, the
+/// process now has another parent.
 pub(super) fn die_with_parent(parent: u32) -> Result<(), String> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
 //! seccomp: the system calls a worker may make. All others fail with `EPERM`.
 //!
-//! The list holds what a single-threaded Rust program needs to read a pipe, allocate, compute, and write a pipe. There
-//! is no socket in it, no process, no program, no signal to others, no tracing; without readable files nothing can be
-//! opened or even looked up by name, and no memory can become executable.
+//! The list has what a single-threaded Rust program needs to read a pipe, allocate, compute, and write a pipe. It has
+//! no sockets, no new processes or programs, no signals to other processes, and no tracing. Without readable files,
+//! nothing can be opened or looked up by name. No memory can become executable.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use seccompiler::{
 
 use crate::limits::{JailRules, ThreadPermission};
 
-/// Calls that are harmless whatever their arguments.
+/// Calls that are allowed with any arguments.
 const ALLOWED_SYSCALLS: &[libc::c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_getres,
@@ -53,13 +53,13 @@ const ALLOWED_SYSCALLS: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// The same, where the processor has kept older calls.
+/// Older calls that some architectures still have, allowed with any arguments.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_SYSCALLS_OF_ARCH: &[libc::c_long] = &[libc::SYS_poll, libc::SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_SYSCALLS_OF_ARCH: &[libc::c_long] = &[];
 
-/// What reading files takes. Which files is Landlock's business.
+/// Calls needed to read files. Landlock decides which files.
 const FILE_READING_SYSCALLS: &[libc::c_long] =
     &[libc::SYS_faccessat, libc::SYS_getdents64, libc::SYS_newfstatat, libc::SYS_openat, libc::SYS_statx];
 
@@ -73,8 +73,8 @@ fn apply_filters(rules: &JailRules) -> Result<(), seccompiler::Error> {
     let threads = rules.limits.threads == ThreadPermission::Some;
     let allowed = allowed_syscalls(rules, threads)?;
     if threads {
-        // The newer call hides its flags behind a pointer, where no filter can look. The C library takes the older one
-        // when it hears that the newer does not exist. Of two filters the stricter answer counts.
+        // `clone3` passes its flags behind a pointer, which a filter cannot read. If it fails with `ENOSYS`, the C
+        // library uses `clone`. Of two filters, the stricter result applies.
         let newer: SyscallConditions = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
         let absent = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
         seccompiler::apply_filter(&compile_filter(newer, SeccompAction::Allow, absent)?)?;
@@ -95,18 +95,18 @@ fn compile_filter(
 fn allowed_syscalls(rules: &JailRules, threads: bool) -> Result<SyscallConditions, seccompiler::Error> {
     let mut calls: SyscallConditions =
         ALLOWED_SYSCALLS.iter().chain(ALLOWED_SYSCALLS_OF_ARCH).map(|call| (*call, Vec::new())).collect();
-    // Memory, as long as it does not become code.
+    // Memory that is not executable.
     let not_code = |argument| argument_masked(argument, libc::PROT_EXEC.unsigned_abs().into(), 0);
     calls.insert(libc::SYS_mmap, vec![not_code(2)?]);
     calls.insert(libc::SYS_mprotect, vec![not_code(2)?]);
-    // Asking about descriptors, not making new ones.
+    // Reading descriptor flags, but not duplicating descriptors.
     let asks = [libc::F_GETFD, libc::F_GETFL].map(|what| argument_equals(1, what.unsigned_abs().into()));
     calls.insert(libc::SYS_fcntl, asks.into_iter().collect::<Result<_, _>>()?);
-    // `abort` signals its own process and nobody else's.
+    // `abort` signals its own process only.
     calls.insert(libc::SYS_tgkill, vec![argument_equals(0, std::process::id().into())?]);
     if !rules.read.is_empty() {
         calls.extend(FILE_READING_SYSCALLS.iter().map(|call| (*call, Vec::new())));
-        // To open for reading only: no flag that writes, creates or truncates.
+        // Opening for reading: no flag that writes, creates or truncates.
         let writes = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;
         calls.insert(libc::SYS_openat, vec![argument_masked(2, writes.unsigned_abs().into(), 0)?]);
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::arguments::BenchArguments;
 use crate::measurements::{ClientFigures, micros};
 use crate::peer_processes::{PeerClient, VendorServerProcess};
-use crate::shared::{asked, machine, peer, table, times};
+use crate::shared::{arguments, machine, peer, table, times};
 use crate::table::{Report, Row, Target, figure};
 
 pub(crate) type LlmBenchError = Box<dyn std::error::Error + Send + Sync>;

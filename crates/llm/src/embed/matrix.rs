@@ -1,36 +1,36 @@
-//! Plain `f32` matrices, row after row, and the few operations that encoders need.
+//! Dense row-major `f32` matrices, with the few operations that the encoders need.
 
-/// Rows of numbers.
+/// A row-major matrix.
 #[derive(Clone, Debug)]
 pub(super) struct Matrix {
-    /// All numbers, row after row.
+    /// All values, row after row.
     pub(super) data: Vec<f32>,
-    /// How many numbers a row has.
+    /// The number of columns.
     pub(super) width: usize,
 }
 
 impl Matrix {
-    /// So many rows of zeros.
+    /// Creates a matrix of zeros.
     pub(super) fn zeros(rows: usize, width: usize) -> Self {
         Self { data: vec![0.0; rows * width], width }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
         self.data.len().checked_div(self.width).unwrap_or(0)
     }
 
-    /// One row.
+    /// Returns a row.
     pub(super) fn row(&self, at: usize) -> &[f32] {
         &self.data[at * self.width..(at + 1) * self.width]
     }
 
-    /// One row, to be changed.
+    /// Returns a row for writing.
     pub(super) fn row_mut(&mut self, at: usize) -> &mut [f32] {
         &mut self.data[at * self.width..(at + 1) * self.width]
     }
 
-    /// This matrix times another. Their inner sizes must agree.
+    /// Multiplies this matrix by another. The inner dimensions must agree.
     pub(super) fn multiply(&self, other: &Self) -> Self {
         let (rows, inner, width) = (self.rows(), self.width, other.width);
         assert_eq!(inner, other.rows(), "the inner sizes of a product agree");
@@ -43,8 +43,8 @@ impl Matrix {
             unsafe_code,
             reason = "the product is the one hot loop, and the crate that knows the machine wants pointers"
         )]
-        // SAFETY: the three slices hold rows×inner, inner×width and rows×width numbers, as just checked and allocated,
-        // and the strides are those of dense rows, so nothing outside of them is touched; `product` is not aliased.
+        // SAFETY: the three slices hold rows×inner, inner×width and rows×width values, as checked and allocated above.
+        // The strides are those of dense rows, so nothing outside the slices is accessed. `product` is not aliased.
         unsafe {
             matrixmultiply::sgemm(
                 rows,
@@ -66,14 +66,14 @@ impl Matrix {
         product
     }
 
-    /// Adds the same numbers to every row.
+    /// Adds a vector to every row.
     pub(super) fn add_row(&mut self, row: &[f32]) {
         for mine in self.data.chunks_exact_mut(row.len()) {
             add_in_place(mine, row);
         }
     }
 
-    /// Moves every row to mean 0 and variance 1, then scales and shifts it.
+    /// Normalises every row to mean 0 and variance 1, then scales and shifts it.
     pub(super) fn normalize_rows(&mut self, scale: &[f32], shift: &[f32], epsilon: f32) {
         let width = self.width;
         for row in self.data.chunks_exact_mut(width) {
@@ -88,19 +88,19 @@ impl Matrix {
     }
 }
 
-/// Adds numbers one by one.
+/// Adds two vectors element by element.
 pub(super) fn add_in_place(to: &mut [f32], what: &[f32]) {
     for (to, what) in to.iter_mut().zip(what) {
         *to += what;
     }
 }
 
-/// Sets what is below zero to zero.
+/// Sets negative values to zero.
 pub(super) fn relu(numbers: &mut [f32]) {
     numbers.iter_mut().for_each(|x| *x = x.max(0.0));
 }
 
-/// Scales numbers to length 1; all zeros become the first unit vector, so that every vector has its length.
+/// Scales a vector to length 1. A vector of zeros becomes the first unit vector, so that every result has length 1.
 pub(super) fn to_unit_length(numbers: &mut [f32]) {
     let length = numbers.iter().map(|x| x * x).sum::<f32>().sqrt();
     if length > 0.0 && length.is_finite() {

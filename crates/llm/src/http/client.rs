@@ -1,4 +1,4 @@
-//! Sends one request and hands out its answer piece by piece, each wait and the whole within its limits.
+//! The HTTP client for model servers. It returns the response in chunks, with timeouts and size limits.
 
 use std::time::{Duration, SystemTime};
 
@@ -20,36 +20,36 @@ pub(crate) struct ModelHttpClient {
     pub(crate) limits: ModelResponseLimits,
 }
 
-/// What is sent.
+/// A request.
 #[derive(Debug)]
 pub(crate) struct ModelHttpRequest {
-    /// The whole address.
+    /// The full URL.
     pub(crate) url: String,
-    /// The body, as JSON.
+    /// The JSON body.
     pub(crate) body: Vec<u8>,
 }
 
-/// An answer whose head has come.
+/// A response whose headers have arrived.
 #[derive(Debug)]
 pub(crate) struct ModelHttpResponse {
     response: reqwest::Response,
     host: String,
-    /// Whether the body is a stream of events, as opposed to one piece of JSON.
+    /// Whether the body is an event stream, and not a single JSON document.
     pub(crate) is_stream: bool,
     timeouts: ModelTimeouts,
     deadline: MovableDeadline,
-    /// Whether anything of the body has come.
+    /// Whether any of the body has arrived.
     has_received_body: bool,
-    /// Whether the answer itself has begun: a server that only says that it is alive is still at its first word.
+    /// Whether the answer itself has begun. Keep-alive comments before it do not count.
     pub(crate) has_answer_started: bool,
     remaining_body_bytes: usize,
 }
 
-/// The most bytes of an error's body that are read.
+/// The maximum size of an error body that is read.
 const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 
 impl ModelHttpClient {
-    /// A client for the server at `base`, which carries the key in the named header.
+    /// Creates a client for the server at `base`. The key is sent in the named header.
     pub(crate) fn new(
         base: &str,
         secret: ModelApiKey,
@@ -78,7 +78,7 @@ impl ModelHttpClient {
             builder = builder.no_proxy();
         }
         if url.scheme() == "http" {
-            // No certificate is needed, so a machine that has none can still talk to its own model.
+            // Plain HTTP needs no certificates, so a machine that has none can still use a local model.
             builder = builder.tls_certs_only([]);
         } else {
             let extra = certificates.iter().filter_map(|pem| reqwest::Certificate::from_pem(pem).ok());
@@ -90,13 +90,13 @@ impl ModelHttpClient {
         Ok(Self { client, headers: carried, secret, host, timeouts, limits })
     }
 
-    /// Sends a request and waits for the head of its answer. Anything but success is an error.
+    /// Sends a POST request and waits for the response headers. Any status but success is an error.
     pub(crate) async fn post(&self, call: ModelHttpRequest) -> Result<ModelHttpResponse, ModelError> {
         let request = self.client.post(call.url).header(CONTENT_TYPE, "application/json").body(call.body);
         self.send(request).await
     }
 
-    /// Asks for what is at an address.
+    /// Sends a GET request.
     pub(crate) async fn get(&self, url: String) -> Result<ModelHttpResponse, ModelError> {
         self.send(self.client.get(url)).await
     }
@@ -174,14 +174,14 @@ impl ModelHttpClient {
 }
 
 impl ModelHttpResponse {
-    /// The next bytes of the body; none at its end.
+    /// Returns the next bytes of the body, or `None` at its end.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, ModelError> {
         let most = if self.has_answer_started {
             self.timeouts.idle
         } else {
             self.timeouts.first_byte.max(self.timeouts.idle)
         };
-        // The wait for the head counts towards that for the first byte.
+        // The wait for the headers counts towards the timeout of the first byte.
         if self.has_received_body {
             self.deadline.set_deadline(Instant::now() + most);
         }
@@ -209,7 +209,7 @@ impl ModelHttpResponse {
         Ok(piece)
     }
 
-    /// The whole body, at most so many bytes of it.
+    /// Returns the whole body. More than `most` bytes are an error.
     pub(crate) async fn read_body(&mut self, most: usize) -> Result<Vec<u8>, ModelError> {
         let mut body = Vec::new();
         while let Some(piece) = self.next_chunk().await? {
@@ -224,7 +224,7 @@ impl ModelHttpResponse {
     }
 }
 
-/// A server's address: `http` or `https`, a host, and no name or password in it.
+/// Parses a server URL: `http` or `https`, a host, no user name or password.
 pub(crate) fn parse_server_url(base: &str) -> Result<reqwest::Url, ModelError> {
     let refuse = |why: &str| ModelError::Rejected { reason: format!("the address of the server {why}") };
     let url =
@@ -243,7 +243,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
     bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The innermost reason of an error, which is the one worth reading.
+/// Returns the message of the innermost error, which is the most specific.
 fn innermost_error_message(error: &dyn std::error::Error) -> Option<String> {
     let mut deepest = error.source()?;
     while let Some(deeper) = deepest.source() {
@@ -264,7 +264,7 @@ async fn read_error_body(mut response: reqwest::Response, patience: Duration) ->
     body
 }
 
-/// TLS needs to be told once per process which cryptography to use. If the program has chosen already, that stays.
+/// Installs the TLS crypto provider of the process, unless the program has installed one already.
 pub(crate) fn install_tls_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none()
         && rustls::crypto::ring::default_provider().install_default().is_err()

@@ -1,4 +1,4 @@
-//! How long an answer is waited for.
+//! A movable deadline for the waits of one response.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -6,8 +6,8 @@ use std::task::{Poll, ready};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// One clock for all the waits of an answer. It is moved on when it rings too early instead of being set anew for every
-/// piece: a timer that is set wakes the thread that keeps the timers, and most pieces come long before it rings.
+/// One timer for all waits of a response. It is extended when it fires too early, instead of being reset for every
+/// chunk: setting a timer wakes the timer thread, and most chunks arrive long before the deadline.
 #[derive(Debug)]
 pub(super) struct MovableDeadline {
     timer: Pin<Box<Sleep>>,
@@ -19,19 +19,19 @@ impl MovableDeadline {
         Self { timer: Box::pin(sleep_until(moment)), deadline: moment }
     }
 
-    /// Waits until this moment from now on.
+    /// Sets the deadline.
     pub(super) fn set_deadline(&mut self, moment: Instant) {
         self.deadline = moment;
     }
 
-    /// What comes of the future, or none if it takes too long.
+    /// Waits for the future. Returns `None` if the deadline passes first.
     pub(super) async fn wait_for<F: Future>(&mut self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| {
             if let Poll::Ready(came) = future.as_mut().poll(cx) {
                 return Poll::Ready(Some(came));
             }
-            // Only now, as what is there already needs no clock.
+            // Set only here, because a future that is ready at once needs no timer.
             if self.deadline < self.timer.deadline() {
                 self.timer.as_mut().reset(self.deadline);
             }
@@ -70,7 +70,7 @@ mod tests {
         patience.set_deadline(Instant::now() + 5 * second);
         assert_eq!(patience.wait_for(pending::<()>()).await, None);
         assert_eq!(begun.elapsed().as_secs(), 35);
-        // A clock that rang waits again when it is set again.
+        // A timer that has fired can be set again.
         patience.set_deadline(Instant::now() + 5 * second);
         assert_eq!(patience.wait_for(sleep(4 * second)).await, Some(()));
         assert_eq!(patience.wait_for(pending::<()>()).await, None);

@@ -1,7 +1,6 @@
-//! The one way out of the process: a request, an answer in pieces, and errors that never tell a secret.
+//! HTTP to model servers: requests, streamed responses, and errors that never contain a secret.
 //!
-//! Redirects are not followed, so a key reaches the host it was meant for and no other. Every wait and every size has
-//! a limit.
+//! Redirects are not followed, so a key is sent only to the configured host. Every wait and every size has a limit.
 
 mod client;
 mod deadline;
@@ -17,22 +16,22 @@ pub(crate) use self::client::{
 pub(crate) use self::sse::{SseDecoder, SseEvent, SseEventTooLong};
 pub(crate) use self::vendor_errors::classify_stream_error;
 
-/// A key. It prints nothing of itself, wherever it is printed.
+/// An API key. Its `Debug` output never contains the key.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ModelApiKey(String);
 
 impl ModelApiKey {
-    /// The key with this text; spaces around it are a slip of the hand.
+    /// Creates a key. Whitespace around the text is removed.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self(key.as_ref().trim().to_owned())
     }
 
-    /// No key: for servers that ask for none.
+    /// Returns the empty key, for servers that need none.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Whether there is no key.
+    /// Returns whether the key is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -48,15 +47,15 @@ impl fmt::Debug for ModelApiKey {
     }
 }
 
-/// How long is waited for what.
+/// The timeouts of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelTimeouts {
-    /// For a connection.
+    /// The timeout for a connection.
     pub connect: Duration,
-    /// For the first byte of an answer, from the moment the request is sent.
+    /// The timeout for the first byte of the response, from the moment the request is sent.
     pub first_byte: Duration,
-    /// Between two pieces of an answer that has begun. Until then a server that only says that it is alive has as long for
-    /// each further sign of life as it had for the first byte.
+    /// The timeout between two chunks of an answer that has begun. Before that, each keep-alive chunk extends the wait
+    /// by `first_byte`.
     pub idle: Duration,
 }
 
@@ -67,16 +66,16 @@ impl Default for ModelTimeouts {
     }
 }
 
-/// How much is taken in.
+/// The size limits of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelResponseLimits {
-    /// The most bytes of one piece of an answer as it is sent.
+    /// The maximum size of one event in bytes.
     pub event_bytes: usize,
-    /// The most bytes of a whole answer as it is sent, comments and all.
+    /// The maximum size of the whole body in bytes, including comments.
     pub body_bytes: usize,
-    /// The most bytes of words, thoughts and arguments in an answer.
+    /// The maximum size of text, reasoning and arguments in an answer, in bytes.
     pub answer_bytes: usize,
-    /// The most tool calls in an answer.
+    /// The maximum number of tool calls in an answer.
     pub tool_calls: usize,
 }
 

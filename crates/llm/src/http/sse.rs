@@ -1,20 +1,20 @@
-//! Server-sent events out of bytes, wherever the bytes were cut.
+//! Decodes server-sent events from chunks of bytes.
 //!
-//! Lines end with LF, CRLF or CR; a field may have no space after its colon; comments and unknown fields are passed
-//! over. Bytes that are no UTF-8 become U+FFFD once a line is whole, so a character cut in two is put together first.
+//! Lines end with LF, CRLF or CR. The space after a colon is optional. Comments and unknown fields are ignored. Invalid
+//! UTF-8 becomes U+FFFD once a line is complete, so a character that is split between chunks is decoded correctly.
 
 use std::borrow::Cow;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SseEvent {
-    /// Its `event` field; empty if it had none.
+    /// The `event` field; empty if there is none.
     pub(crate) name: String,
-    /// Its `data` fields, joined by line ends.
+    /// The `data` fields, joined by line feeds.
     pub(crate) data: String,
 }
 
-/// Takes bytes, gives events.
+/// A decoder from bytes to events.
 #[derive(Debug)]
 pub(crate) struct SseDecoder {
     line: Vec<u8>,
@@ -25,12 +25,12 @@ pub(crate) struct SseDecoder {
     max_event_bytes: usize,
 }
 
-/// An event grew past the limit.
+/// An event exceeds the size limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SseEventTooLong;
 
 impl SseDecoder {
-    /// A decoder that takes events of at most this many bytes.
+    /// Creates a decoder for events of at most this many bytes.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             line: Vec::new(),
@@ -42,7 +42,7 @@ impl SseDecoder {
         }
     }
 
-    /// Takes the next bytes and calls `found` with every event that they complete.
+    /// Decodes the next bytes and calls `found` for every event that they complete.
     pub(crate) fn feed<E: From<SseEventTooLong>>(
         &mut self,
         mut bytes: &[u8],

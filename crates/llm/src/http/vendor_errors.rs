@@ -1,7 +1,7 @@
-//! What went wrong at a vendor, sorted by remedy.
+//! Converts vendor errors to [`ModelError`], sorted by remedy.
 //!
-//! A vendor's own words are shown only where they are a sentence in a JSON error, shortened, and never where they may
-//! hold a key. A page of HTML is never shown.
+//! A vendor's message is shown only if it is a sentence in a JSON error. It is shortened, and words that may be a key
+//! are removed. HTML is never shown.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::ModelApiKey;
 use crate::error::ModelError;
 
-/// The most characters of a vendor's sentence that are shown.
+/// The maximum length of a vendor's message that is shown.
 const MAX_VENDOR_MESSAGE_CHARS: usize = 300;
 
-/// Sorts an answer that is not a success.
+/// Converts a response that is not a success.
 pub(crate) fn classify_error_response(
     status: u16,
     retry_after: Option<Duration>,
@@ -47,7 +47,7 @@ pub(crate) fn classify_error_response(
     }
 }
 
-/// Sorts an error that came inside a stream, under a status of success.
+/// Converts an error inside a stream whose status was a success.
 pub(crate) fn classify_stream_error(error: &Value, secret: &ModelApiKey) -> ModelError {
     let wrapped = serde_json::json!({ "error": error });
     let fault = VendorErrorBody::parse(Some(&wrapped));
@@ -65,7 +65,7 @@ pub(crate) fn classify_stream_error(error: &Value, secret: &ModelApiKey) -> Mode
     }
 }
 
-/// A vendor's sentence, shortened, on one line, without keys.
+/// Returns a vendor's message shortened, on one line and without keys.
 pub(crate) fn safe_vendor_message(message: &str, secret: &ModelApiKey) -> String {
     let mut message = message.to_owned();
     if !secret.is_empty() {
@@ -79,7 +79,7 @@ pub(crate) fn safe_vendor_message(message: &str, secret: &ModelApiKey) -> String
     }
 }
 
-/// `Retry-After` in seconds or as a date, or `retry-after-ms`.
+/// Parses `Retry-After` in seconds or as a date, or `retry-after-ms`.
 pub(crate) fn parse_retry_after(
     milliseconds: Option<&str>,
     seconds: Option<&str>,
@@ -102,14 +102,14 @@ fn duration_from_seconds(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Vendors mask keys in their own way (`sk-ab***yz`), so anything that begins like one goes.
+/// Returns whether a word looks like a key. Vendors mask keys in different ways (`sk-ab***yz`), so the prefix decides.
 fn looks_like_api_key(word: &str) -> bool {
     let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
     let begins = ["sk-", "sk_", "gsk_", "xai-", "up_", "AIza", "pplx-", "csk-", "nv-", "fw_", "tgp_"];
     word.len() > 8 && begins.iter().any(|begin| word.starts_with(begin))
 }
 
-/// What the error objects of all vendors have in common.
+/// The fields that the error objects of all vendors have in common.
 #[derive(Default)]
 struct VendorErrorBody {
     message: String,
@@ -120,7 +120,7 @@ struct VendorErrorBody {
 
 impl VendorErrorBody {
     fn parse(body: Option<&Value>) -> Self {
-        // Gemini wraps a streamed error in a list; some servers put the words beside `error` instead of inside.
+        // Gemini wraps a streamed error in a list. Some servers put the message beside `error` instead of inside it.
         let body = match body {
             Some(Value::Array(list)) => list.first(),
             other => other,
@@ -153,7 +153,7 @@ impl VendorErrorBody {
         Self { message, codes: codes.to_ascii_lowercase(), status, retry_after }
     }
 
-    /// The remedy that the vendor's code or words name, whatever the status.
+    /// Returns the error that the vendor's code or message implies, whatever the status.
     fn error_by_code_or_message(&self, reason: &str, retry_after: Option<Duration>) -> Option<ModelError> {
         let reason = reason.to_owned();
         let said = self.message.to_ascii_lowercase();

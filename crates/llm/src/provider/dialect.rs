@@ -1,7 +1,7 @@
-//! What every dialect has to say.
+//! The interface of vendor dialects.
 //!
-//! A [`Dialect`] turns a request into bytes; its [`Decoder`] turns what comes back into deltas. The limits, the count and
-//! the rules about how an answer may end are the same for all and live here.
+//! A [`Dialect`] builds the HTTP request; its [`AnswerDecoder`] converts the response to deltas. Limits, usage counts
+//! and the rules about how an answer may end are the same for all dialects and are implemented here.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -13,49 +13,49 @@ use crate::message::ToolCall;
 use crate::model::{ChatRequest, Delta, FinishReason, TokenCountSource, Usage};
 use crate::token_estimate::AnswerTokenCounter;
 
-/// How a vendor wants to be asked.
+/// The request format of a vendor.
 pub(crate) trait Dialect: Send + Sync + 'static {
-    /// The request as it is sent.
+    /// Builds the HTTP request.
     fn build_request(&self, request: &ChatRequest) -> Result<ModelHttpRequest, ModelError>;
 
-    /// What reads the answer to that request.
+    /// Returns the decoder for the answer to that request.
     fn decoder(&self, request: &ChatRequest) -> Box<dyn AnswerDecoder>;
 }
 
-/// Reads one answer.
+/// Decodes one answer.
 pub(crate) trait AnswerDecoder: Send {
-    /// Takes one event of a streamed answer.
+    /// Decodes one event of a streamed answer.
     fn decode_event(&mut self, event: &SseEvent, out: &mut DeltaBuffer)
     -> Result<DecodeProgress, ModelError>;
 
-    /// Takes an answer that came in one piece.
+    /// Decodes an answer that was not streamed.
     fn decode_body(&mut self, body: &[u8], out: &mut DeltaBuffer) -> Result<(), ModelError>;
 
-    /// What is known once nothing more comes: how it ended, if the vendor said so.
+    /// Called at the end of the response. Returns how the answer ended, if the vendor said so.
     fn finish_decoding(&mut self, out: &mut DeltaBuffer) -> Result<AnswerEnding, ModelError>;
 }
 
-/// How far an answer has come.
+/// The progress of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecodeProgress {
-    /// More is to come.
+    /// More will follow.
     InProgress,
-    /// The answer is whole; counts may follow.
+    /// The answer is complete; usage counts may follow.
     AnswerComplete,
-    /// Nothing more will come.
+    /// Nothing more will follow.
     StreamEnded,
 }
 
 /// How an answer ended.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerEnding {
-    /// Why, if the vendor said so. An answer without this broke off.
+    /// The finish reason, if the vendor sent one. Without it the answer was cut off.
     pub(crate) finish: Option<FinishReason>,
-    /// What the vendor counted.
+    /// The usage that the vendor reported.
     pub(crate) reported: ReportedUsage,
 }
 
-/// Counts as a vendor sends them: perhaps missing, perhaps nonsense.
+/// Usage counts as a vendor sends them. They may be missing or wrong.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReportedUsage {
     pub(crate) input: Option<u64>,
@@ -66,16 +66,16 @@ pub(crate) struct ReportedUsage {
 }
 
 impl ReportedUsage {
-    /// A count at a path such as `/usage/prompt_tokens`; anything that is not a count is none.
+    /// Returns the count at a JSON pointer such as `/usage/prompt_tokens`, or `None` if it is not a count.
     pub(crate) fn count_at(value: &Value, path: &str) -> Option<u64> {
         value.pointer(path).and_then(Value::as_u64).filter(|count| *count <= MAX_PLAUSIBLE_TOKENS)
     }
 }
 
-/// No model reads or writes this many tokens; a larger count is a fault.
+/// A larger token count is not plausible and is ignored.
 const MAX_PLAUSIBLE_TOKENS: u64 = 100_000_000;
 
-/// Where a decoder puts what it reads. Keeps the limits and the count, and mends what must not go further.
+/// The output of a decoder. It enforces the limits, counts the output and cleans text.
 #[derive(Debug)]
 pub(crate) struct DeltaBuffer {
     deltas: VecDeque<Delta>,
@@ -100,7 +100,7 @@ impl DeltaBuffer {
         }
     }
 
-    /// The next words.
+    /// Adds text.
     pub(crate) fn push_text(&mut self, text: impl Into<String>) -> Result<(), ModelError> {
         let text = replace_nul(text.into());
         if text.is_empty() {
@@ -110,7 +110,7 @@ impl DeltaBuffer {
         self.push(text.len(), Delta::Text { text })
     }
 
-    /// The next words of a thought, or the end of one with what the vendor wants to see again.
+    /// Adds reasoning text, or the end of a reasoning block with the vendor's signature.
     pub(crate) fn push_reasoning(
         &mut self,
         text: impl Into<String>,
@@ -124,7 +124,7 @@ impl DeltaBuffer {
         self.push(bytes, Delta::Reasoning { text, signature })
     }
 
-    /// A whole tool call. An id that is missing or taken is replaced, so that every call has its own.
+    /// Adds a complete tool call. An id that is missing or already used is replaced, so that ids are unique.
     pub(crate) fn push_tool_call(&mut self, mut call: ToolCall) -> Result<(), ModelError> {
         self.calls += 1;
         if self.calls > self.limits.tool_calls {
@@ -142,7 +142,7 @@ impl DeltaBuffer {
         self.push(call.arguments.to_string().len(), Delta::ToolCall(call))
     }
 
-    /// Whether so many bytes that are not handed out yet still fit.
+    /// Checks that this many bytes that are still held back would fit.
     pub(crate) fn check_room_for(&self, bytes: usize) -> Result<(), ModelError> {
         if self.bytes + bytes > self.limits.answer_bytes {
             let reason = format!("the answer has more than {} bytes", self.limits.answer_bytes);
@@ -159,12 +159,12 @@ impl DeltaBuffer {
         Ok(())
     }
 
-    /// The next piece to hand out.
+    /// Returns the next delta.
     pub(super) fn pop(&mut self) -> Option<Delta> {
         self.deltas.pop_front()
     }
 
-    /// Adds the end, if the answer may end so.
+    /// Adds the end, if the answer may end like this.
     pub(super) fn push_done(
         &mut self,
         ending: &AnswerEnding,
@@ -173,7 +173,7 @@ impl DeltaBuffer {
         let Some(finish) = ending.finish else {
             return Err(ModelError::Broken { reason: "it ended without saying so".into() });
         };
-        // Servers differ in what they call the end of an answer with tool calls; what it holds decides.
+        // Servers report different finish reasons for answers with tool calls, so the content decides.
         let finish = match finish {
             FinishReason::Stop | FinishReason::ToolCalls if self.calls > 0 => FinishReason::ToolCalls,
             FinishReason::ToolCalls => FinishReason::Stop,
@@ -188,7 +188,7 @@ impl DeltaBuffer {
     }
 }
 
-/// The vendor's counts where they can be true, else our own, which cost a walk through the whole request.
+/// Returns the vendor's counts if they are plausible, otherwise an estimate, which has to read the whole request.
 fn plausible_usage(reported: &ReportedUsage, own: impl FnOnce() -> Usage) -> Usage {
     let (input, output) = match (reported.input, reported.output) {
         (Some(input @ 1..), Some(output @ 1..)) => (input, output),
@@ -212,19 +212,19 @@ fn plausible_usage(reported: &ReportedUsage, own: impl FnOnce() -> Usage) -> Usa
     }
 }
 
-/// No store and no codec likes a NUL.
+/// Replaces NUL characters, which some stores reject.
 fn replace_nul(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
-/// A few letters that were not used before.
+/// Returns a short random id.
 fn random_hex_id() -> String {
     use std::hash::{BuildHasher, Hasher};
     let state = std::collections::hash_map::RandomState::new();
     format!("{:012x}", state.build_hasher().finish() & 0xffff_ffff_ffff)
 }
 
-/// JSON as vendors send it. Half of a surrogate pair, which no string can hold, becomes U+FFFD.
+/// Parses vendor JSON. A lone surrogate, which no string can hold, becomes U+FFFD.
 pub(crate) fn parse_vendor_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ModelError> {
     let error = match serde_json::from_str(text) {
         Ok(value) => return Ok(value),
@@ -240,7 +240,7 @@ pub(crate) fn parse_vendor_json<T: serde::de::DeserializeOwned>(text: &str) -> R
     })
 }
 
-/// Where and how it went wrong, without quoting the vendor's bytes.
+/// Describes where and how parsing failed, without quoting the vendor's bytes.
 fn json_error_position(error: &serde_json::Error) -> String {
     format!("{:?} at line {} column {}", error.classify(), error.line(), error.column()).to_lowercase()
 }

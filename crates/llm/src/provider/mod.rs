@@ -1,4 +1,4 @@
-//! Models behind HTTP: which one a name means, and how it is opened.
+//! Models behind HTTP: parses model ids and opens models.
 
 mod anthropic;
 mod dialect;
@@ -33,23 +33,23 @@ use crate::http::{
 use crate::model::{ChatModel, ModelInfo, ModelKind};
 use crate::retry::{ModelRetryPolicy, RetryingModel};
 
-/// The name of a model: `provider:model`, as in `openai:gpt-4.1-mini` or `ollama:qwen3:8b`.
+/// The id of a model: `provider:model`, as in `openai:gpt-4.1-mini` or `ollama:qwen3:8b`.
 ///
-/// `openai-compatible:https://host/v1#model` names a server by its address.
+/// `openai-compatible:https://host/v1#model` contains the URL of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelId {
     /// The vendor's id.
     pub provider: String,
-    /// What the vendor calls the model.
+    /// The vendor's name of the model.
     pub model: String,
-    /// The address, where the name holds one.
+    /// The URL, if the id contains one.
     pub base_url: Option<String>,
 }
 
-/// Why a text is not the name of a model.
+/// Why a text is not a model id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelIdError {
-    /// It has no colon, or nothing on one side of it.
+    /// It has no colon, or one side of it is empty.
     #[error("`{0}` is not `provider:model`, as in `openai:gpt-4.1-mini`")]
     Shape(String),
     /// The vendor is not known.
@@ -88,39 +88,39 @@ impl fmt::Display for ModelId {
     }
 }
 
-/// How a model is opened. Everything but the name has a good default.
+/// The configuration of a model. Everything but the id has a default.
 #[derive(Clone, Debug)]
 pub struct ModelConfig {
-    /// Which one.
+    /// The model id.
     pub id: ModelId,
-    /// Another address than the vendor's own; Azure and `openai-compatible` have no own.
+    /// A URL other than the vendor's own. Azure and `openai-compatible` have no default URL.
     pub base_url: Option<String>,
-    /// How long is waited; none means what suits the vendor.
+    /// The timeouts; `None` means the defaults of the vendor.
     pub timeouts: Option<ModelTimeouts>,
-    /// How much is taken in.
+    /// The size limits of a response.
     pub limits: ModelResponseLimits,
-    /// How often and how patiently a failed request is repeated.
+    /// How often and after which delays a failed request is retried.
     pub retries: ModelRetryPolicy,
-    /// Whether answers come piece by piece. Some servers lose tool calls that way.
+    /// Whether answers are streamed. Some servers lose tool calls in streams.
     pub streaming: StreamingMode,
-    /// Fields added to every request, for what a vendor has and this program does not know.
+    /// Fields that are added to every request, for vendor options that this program does not know.
     pub extra: Map<String, Value>,
-    /// Root certificates beside those of the system, each in PEM: for a proxy that looks inside TLS.
+    /// Root certificates in PEM besides those of the system, for a proxy that inspects TLS.
     pub certificates: Vec<Vec<u8>>,
 }
 
-/// Whether answers come piece by piece.
+/// Whether answers are streamed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamingMode {
-    /// They do.
+    /// Answers arrive as a stream.
     #[default]
     Streamed,
-    /// They come whole and are shown when they are there.
+    /// Answers arrive as one document.
     Whole,
 }
 
 impl ModelConfig {
-    /// The model with this name, as its vendor offers it.
+    /// Creates a configuration with the defaults of the vendor.
     pub fn new(id: ModelId) -> Self {
         Self {
             id,
@@ -141,27 +141,27 @@ pub enum OpenModelError {
     /// The provider is not known.
     #[error(transparent)]
     Id(#[from] ModelIdError),
-    /// The vendor needs a key and there is none.
+    /// The vendor needs a key and none was given.
     #[error("`{provider}` needs a key; set `{variable}`")]
     NoKey {
         /// The vendor.
         provider: String,
-        /// The environment variable that usually holds it.
+        /// The environment variable that usually contains it.
         variable: &'static str,
     },
-    /// Everybody has an address of their own there, and none was given.
+    /// The vendor has no default URL, and none was given.
     #[error("`{provider}` has no address of its own; set `base_url`")]
     NoAddress {
         /// The vendor.
         provider: String,
     },
-    /// Something else in the settings does not work.
+    /// Another setting is not valid.
     #[error(transparent)]
     Setting(#[from] ModelError),
 }
 
 impl OpenModelError {
-    /// What a person can do about it, in Korean and in English.
+    /// Returns what a person can do about it, in Korean and in English.
     pub fn advice(&self) -> (String, String) {
         match self {
             Self::Id(_) => (
@@ -187,7 +187,7 @@ impl OpenModelError {
     }
 }
 
-/// Opens a model. Nothing is sent yet; a key that is wrong shows at the first request.
+/// Opens a model. No request is sent yet, so a wrong key is reported by the first request.
 pub fn open_model(config: &ModelConfig, secret: ModelApiKey) -> Result<Arc<dyn ChatModel>, OpenModelError> {
     let reached = ResolvedProvider::resolve(config, secret)?;
     let http = reached.http_client(config)?;
@@ -196,7 +196,7 @@ pub fn open_model(config: &ModelConfig, secret: ModelApiKey) -> Result<Arc<dyn C
     Ok(Arc::new(RetryingModel::new(RemoteModel { about, http, dialect }, config.retries)))
 }
 
-/// A vendor with its address and key.
+/// A vendor with its URL and key.
 struct ResolvedProvider {
     vendor: &'static Vendor,
     base_url: String,
@@ -241,7 +241,8 @@ impl ResolvedProvider {
         )
     }
 
-    /// A local server may load a model first, and a model that thinks may be silent while it does.
+    /// Returns the default timeouts. A local server may load a model first, and a reasoning model may be silent for
+    /// long.
     fn default_timeouts(&self, model: &str) -> ModelTimeouts {
         let usual = ModelTimeouts::default();
         if self.vendor.quirks.may_load_model_first {

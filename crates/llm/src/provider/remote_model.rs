@@ -1,4 +1,4 @@
-//! The model that speaks any dialect: sends the request, reads the answer, hands out its pieces.
+//! A model behind HTTP, in any dialect: sends the request, decodes the answer and streams its deltas.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl ChatModel for RemoteModel {
     }
 }
 
-/// Once an answer is whole its counts are worth this long a wait, not more.
+/// How long to wait for usage counts after the answer is complete.
 const USAGE_WAIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 enum RemoteStreamPhase {
@@ -78,7 +78,7 @@ async fn next_delta(phase: RemoteStreamPhase) -> Option<(Result<Delta, ModelErro
         if reading.closed {
             return None;
         }
-        // What came before a fault in the same bytes is handed out before the fault is.
+        // Deltas that precede an error in the same bytes are returned before the error.
         if let Err(error) = reading.read_more().await {
             reading.failed = Some(error);
         }
@@ -95,7 +95,7 @@ impl RemoteStreamReader {
             events: SseDecoder::new(http.limits.event_bytes),
             decoder: dialect.decoder(&request),
             delta_buffer: DeltaBuffer::new(http.limits),
-            // Whole, the same words take more room than in pieces: they are quoted and may come twice.
+            // A whole answer takes more bytes than its deltas: text is escaped and may occur twice.
             max_unstreamed_bytes: 2 * http.limits.event_bytes.max(http.limits.answer_bytes),
             request,
             progress: DecodeProgress::InProgress,
@@ -117,7 +117,7 @@ impl RemoteStreamReader {
             DecodeProgress::AnswerComplete => {
                 match tokio::time::timeout(USAGE_WAIT_TIMEOUT, self.answer.next_chunk()).await {
                     Ok(Ok(piece)) => piece,
-                    // The answer itself is whole; only its counts are lost.
+                    // The answer is complete; only its usage counts are lost.
                     Ok(Err(_)) | Err(_) => return self.close(),
                 }
             }

@@ -1,20 +1,20 @@
-//! Two models that look like one: a small one for quick decisions, a main one for what a person reads.
+//! Two models behind one interface: a small one for quick decisions, a main one for the text that people read.
 
 use std::sync::Arc;
 
 use crate::model::{ChatModel, ChatRequest, DeltaStream, ModelInfo, ModelRole};
 
-/// Sends each request to the model that its role means.
+/// Sends each request to the model for its role.
 #[derive(Clone)]
 pub struct RoleRoutingModel {
-    /// Takes requests for quick decisions.
+    /// The model for quick decisions.
     pub small: Arc<dyn ChatModel>,
-    /// Takes all others.
+    /// The model for all other requests.
     pub main: Arc<dyn ChatModel>,
 }
 
 impl RoleRoutingModel {
-    /// The model that a role means.
+    /// Returns the model for a role.
     pub fn model_for_role(&self, role: ModelRole) -> &Arc<dyn ChatModel> {
         match role {
             ModelRole::Small => &self.small,

@@ -1,4 +1,4 @@
-//! Looks for models on this machine, at the ports where their servers usually listen.
+//! Discovers model servers on this machine, at their usual ports.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use crate::http::{ModelApiKey, ModelHttpClient, ModelResponseLimits, ModelTimeou
 pub struct DiscoveredServer {
     /// The vendor whose port it listens on.
     pub provider: &'static str,
-    /// Where it is.
+    /// Its URL.
     pub base_url: String,
-    /// The models it offers, by name.
+    /// The names of its models.
     pub models: Vec<String>,
     /// Whether it is still loading its model and cannot answer yet.
     pub loading: bool,
 }
 
-/// A server on this machine answers at once or not at all.
+/// A local server answers at once or not at all.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// Asks every usual port on `127.0.0.1` and `::1`, all at once. What does not answer quickly is not there.
+/// Probes every usual port on `127.0.0.1` and `::1` in parallel. A server that does not answer quickly is left out.
 pub async fn discover_local_servers() -> Vec<DiscoveredServer> {
     let places = VENDORS.iter().filter(|vendor| vendor.base_url.starts_with("http://127.0.0.1:"));
     let asked = places.flat_map(|vendor| {
@@ -35,12 +35,12 @@ pub async fn discover_local_servers() -> Vec<DiscoveredServer> {
         [vendor.base_url.to_owned(), six].map(|base_url| probe_vendor(vendor, base_url))
     });
     let mut found: Vec<DiscoveredServer> = join_all(asked).await.into_iter().flatten().collect();
-    // The same server usually listens on both.
+    // The same server usually listens on both addresses.
     found.dedup_by(|second, first| first.provider == second.provider && first.models == second.models);
     found
 }
 
-/// Asks an address that a person named, such as `http://127.0.0.1:9000`. Whose server it is, the server tells.
+/// Probes a URL that a person named, such as `http://127.0.0.1:9000`. The vendor is taken from the server's answer.
 pub async fn discover_server_at(base_url: &str) -> Result<DiscoveredServer, super::OpenModelError> {
     let base_url = base_url.trim_end_matches('/');
     let bare = parse_server_url(base_url)?.path() == "/";
@@ -50,7 +50,7 @@ pub async fn discover_server_at(base_url: &str) -> Result<DiscoveredServer, supe
     Ok(probe_server("openai-compatible", base_url, timeouts).await?)
 }
 
-/// Asks one address whether a server of this vendor is there.
+/// Probes a URL for a server of this vendor.
 async fn probe_vendor(vendor: &'static Vendor, base_url: String) -> Option<DiscoveredServer> {
     let timeouts = ModelTimeouts { connect: PROBE_TIMEOUT, first_byte: PROBE_TIMEOUT, idle: PROBE_TIMEOUT };
     probe_server(vendor.id, base_url, timeouts).await.ok()
@@ -68,7 +68,7 @@ async fn probe_server(
             let provider = owner.as_deref().and_then(provider_of_owner).unwrap_or(provider);
             Ok(DiscoveredServer { provider, base_url, models: names, loading: false })
         }
-        // What llama.cpp says until its model is in memory.
+        // llama.cpp returns this until its model is loaded.
         Err(ModelError::Unavailable { reason, .. }) if reason.contains("Loading model") => {
             Ok(DiscoveredServer { provider: "llamacpp", base_url, models: Vec::new(), loading: true })
         }
@@ -76,7 +76,7 @@ async fn probe_server(
     }
 }
 
-/// Whose server writes this into `owned_by`.
+/// Returns the vendor whose servers write this into `owned_by`.
 fn provider_of_owner(owner: &str) -> Option<&'static str> {
     match owner {
         "llamacpp" => Some("llamacpp"),
@@ -87,7 +87,7 @@ fn provider_of_owner(owner: &str) -> Option<&'static str> {
     }
 }
 
-/// The models that a server offers, by name. For `openai-compatible` and Azure the address is in the settings.
+/// Lists the models of a server by name. For `openai-compatible` and Azure the URL is in the settings.
 pub async fn list_models(
     config: &ModelConfig,
     secret: ModelApiKey,
@@ -97,11 +97,11 @@ pub async fn list_models(
     Ok(fetch_model_listing(&http, &reached.base_url).await?.names)
 }
 
-/// What a server says about its models.
+/// The model list of a server.
 #[derive(Debug, PartialEq, Eq)]
 struct ModelListing {
     names: Vec<String>,
-    /// Who owns the first of them.
+    /// The owner of the first model.
     owner: Option<String>,
 }
 
@@ -111,8 +111,8 @@ async fn fetch_model_listing(http: &ModelHttpClient, base_url: &str) -> Result<M
         .ok_or_else(|| ModelError::Rejected { reason: "the server has no list of models".into() })
 }
 
-/// A list of models: names under `data` as OpenAI has it, under `models` as Google has it. A list of our own
-/// agents is not one: this program speaks the same dialect, and would find itself.
+/// Parses a model list: names under `data` as OpenAI does it, or under `models` as Google does. The agent list of this
+/// program is rejected: it uses the same format, and the program would discover itself.
 fn parse_model_listing(body: &[u8]) -> Option<ModelListing> {
     let listing: Value = serde_json::from_slice(body).ok()?;
     let rows = listing.get("data").or_else(|| listing.get("models"))?.as_array()?;
@@ -132,7 +132,7 @@ fn parse_model_listing(body: &[u8]) -> Option<ModelListing> {
 }
 
 impl DiscoveredServer {
-    /// The name of one of its models.
+    /// Returns the id of one of its models.
     pub fn model_id(&self, model: &str) -> ModelId {
         let usual = find_vendor(self.provider).is_some_and(|vendor| vendor.base_url == self.base_url);
         ModelId {

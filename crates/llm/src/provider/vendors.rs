@@ -1,7 +1,7 @@
-//! Who can be asked: addresses, the variables that hold their keys, and how each differs from its dialect.
+//! The vendor table: URLs, environment variables for keys, and the differences of each vendor from its dialect.
 //!
-//! A row says what its vendor's own reference said when the row was written. A vendor that speaks OpenAI's dialect and
-//! is not here is reached as `openai-compatible:URL#model`.
+//! A row follows the vendor's reference at the time it was written. A vendor that is compatible with OpenAI and not
+//! listed here is used as `openai-compatible:URL#model`.
 
 use serde::Serialize;
 
@@ -10,30 +10,30 @@ use serde::Serialize;
 pub struct Vendor {
     /// The first half of `provider:model`.
     pub id: &'static str,
-    /// What a person calls it.
+    /// The name that is shown to people.
     pub name: &'static str,
-    /// Where it is, up to the version; empty where everybody has an address of their own.
+    /// The base URL including the version; empty if every customer has their own.
     pub base_url: &'static str,
-    /// The environment variable that holds its key; empty where none is needed.
+    /// The environment variable for its key; empty if it needs none.
     pub key_variable: &'static str,
-    /// Whether it answers without a key.
+    /// Whether it needs a key.
     pub key: KeyRequirement,
-    /// Where the words go.
+    /// Where the model runs, and so where the text is sent.
     pub place: ModelLocation,
-    /// How it is spoken to.
+    /// The dialect of its API.
     pub dialect: DialectKind,
-    /// How it differs.
+    /// How it differs from the dialect.
     #[serde(skip)]
     pub(crate) quirks: VendorQuirks,
 }
 
-/// Whether a vendor answers without a key.
+/// Whether a vendor needs a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyRequirement {
-    /// It does not.
+    /// A key is required.
     Required,
-    /// It may ask for one, if it was set up so.
+    /// A key is optional; the server may be configured to require one.
     Optional,
 }
 
@@ -41,9 +41,9 @@ pub enum KeyRequirement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelLocation {
-    /// At the vendor's: questions and passages leave the house.
+    /// On the vendor's servers: questions and passages leave this machine.
     Cloud,
-    /// On a server that is one's own.
+    /// On a server of the user.
     Local,
 }
 
@@ -51,35 +51,35 @@ pub enum ModelLocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DialectKind {
-    /// OpenAI's chat completions and all that speak like it.
+    /// The OpenAI Chat Completions API and compatible ones.
     Chat,
-    /// OpenAI's responses.
+    /// The OpenAI Responses API.
     Responses,
-    /// Anthropic's messages.
+    /// The Anthropic Messages API.
     Messages,
-    /// Google's generateContent.
+    /// The Gemini `generateContent` API.
     Gemini,
 }
 
-/// How the key is shown.
+/// How the key is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyHeader {
     /// `Authorization: Bearer …`
     Bearer,
-    /// A header of its own.
+    /// In a header with this name.
     Named(&'static str),
 }
 
 /// How a request asks for JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JsonOutputMode {
-    /// By schema, strictly kept.
+    /// With a schema in strict mode.
     Strict,
-    /// By schema.
+    /// With a schema.
     Schema,
-    /// JSON of any shape; the schema is in the prompt.
+    /// As any JSON object; the schema is in the prompt.
     Object,
-    /// A tool that must be called, whose arguments are the answer.
+    /// With a forced tool call whose arguments are the answer.
     Tool,
 }
 
@@ -87,28 +87,29 @@ pub(crate) enum JsonOutputMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VendorQuirks {
     pub(crate) key_header: KeyHeader,
-    /// The field that limits the answer.
+    /// The field that limits the output tokens.
     pub(crate) limit_field: &'static str,
     pub(crate) json_output: JsonOutputMode,
-    /// Whether `stream_options.include_usage` is taken. Vendors without it count in the last event anyway or not at all.
+    /// Whether `stream_options.include_usage` is accepted. Vendors without it send usage in the last event anyway, or
+    /// never.
     pub(crate) sends_stream_options: bool,
-    /// Whether `parallel_tool_calls` is taken.
+    /// Whether `parallel_tool_calls` is accepted.
     pub(crate) sends_parallel_tool_calls: bool,
-    /// The field for a seed; empty where there is none.
+    /// The field for a seed; empty if there is none.
     pub(crate) seed_field: &'static str,
-    /// Whether it can call tools at all.
+    /// Whether it supports tool calls.
     pub(crate) supports_tools: bool,
-    /// Whether `prompt_cache_key` is taken.
+    /// Whether `prompt_cache_key` is accepted.
     pub(crate) sends_prompt_cache_key: bool,
-    /// Whether only the first messages may be the system's.
+    /// Whether system messages are accepted only at the start.
     pub(crate) system_messages_first_only: bool,
-    /// Whether a tool call written as text counts, as small models write it.
+    /// Whether a tool call written as text is accepted, as small models write it.
     pub(crate) accepts_calls_written_as_text: bool,
-    /// Whether ids of tool calls are nine letters and digits.
+    /// Whether ids of tool calls must have nine letters and digits.
     pub(crate) nine_character_call_ids: bool,
-    /// Whether thoughts go back with the tool calls they led to.
+    /// Whether reasoning is sent back with the tool calls it led to.
     pub(crate) resends_reasoning: bool,
-    /// Whether a model may have to be loaded before it says anything.
+    /// Whether the server may have to load a model before it answers.
     pub(crate) may_load_model_first: bool,
 }
 
@@ -175,7 +176,7 @@ const fn local_vendor(
     }
 }
 
-/// Every vendor that can be named.
+/// All vendors.
 pub const VENDORS: &[Vendor] = &[
     cloud_vendor("openai", "OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", OPENAI_QUIRKS),
     Vendor {
@@ -334,7 +335,7 @@ pub const VENDORS: &[Vendor] = &[
     local_vendor("openai-compatible", "OpenAI-compatible", "", "OPENAI_COMPATIBLE_API_KEY"),
 ];
 
-/// The vendor with this id.
+/// Returns the vendor with this id.
 pub fn find_vendor(id: &str) -> Option<&'static Vendor> {
     VENDORS.iter().find(|vendor| vendor.id == id)
 }

@@ -1,12 +1,12 @@
-//! What makes two requests the same.
+//! The fingerprint of a request, by which equal requests are found.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::model::ChatRequest;
 
-/// A name for everything about a request that can change its answer. The names of messages cannot: they are chosen
-/// afresh on every run.
+/// Returns a hash of everything in a request that can change its answer. Message ids are left out, because they differ
+/// on every run.
 pub(super) fn request_fingerprint(scope: &[&str], request: &ChatRequest) -> String {
     let mut value = serde_json::to_value(request).unwrap_or(Value::Null);
     for message in value.get_mut("messages").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -16,7 +16,7 @@ pub(super) fn request_fingerprint(scope: &[&str], request: &ChatRequest) -> Stri
     }
     let mut digest = Sha256::new();
     for part in scope {
-        // The length keeps `a`, `bc` and `ab`, `c` apart.
+        // The length distinguishes `a`, `bc` from `ab`, `c`.
         digest.update((part.len() as u64).to_be_bytes());
         digest.update(part.as_bytes());
     }
@@ -27,8 +27,9 @@ pub(super) fn request_fingerprint(scope: &[&str], request: &ChatRequest) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RequestLabel;
     use crate::message::Message;
-    use crate::model::{ModelRole, RequestPurpose};
+    use crate::model::ModelRole;
 
     #[test]
     fn only_what_can_change_the_answer_counts() {
@@ -40,7 +41,7 @@ mod tests {
         assert_ne!(request_fingerprint(&["tm", ""], &request("a", "질문")), base);
         for changed in [
             ChatRequest { temperature: Some(0.5), ..request("a", "질문") },
-            ChatRequest { purpose: RequestPurpose::Plan, ..request("a", "질문") },
+            ChatRequest { purpose: RequestLabel::new("plan"), ..request("a", "질문") },
             ChatRequest { role: ModelRole::Small, ..request("a", "질문") },
             ChatRequest { max_output_tokens: Some(5), ..request("a", "질문") },
         ] {

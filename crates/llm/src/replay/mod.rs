@@ -1,4 +1,4 @@
-//! The same question, the same answer: kept for a while in memory, or in a file for good.
+//! Reuses answers to equal requests: from a cache in memory, or from a recording in a file.
 
 mod fingerprint;
 mod recording;
@@ -8,7 +8,7 @@ pub use self::recording::{RecordingModel, ReplayingModel};
 pub use self::response_cache::{CachedModel, ModelResponseCache};
 use crate::model::Delta;
 
-/// A piece of an answer that was paid for when it was given the first time.
+/// Sets the cost of a reused answer to zero, because it was paid for when it was first given.
 fn mark_as_already_paid(mut delta: Delta) -> Delta {
     if let Delta::Done { usage, .. } = &mut delta {
         usage.cost_micros = Some(0);

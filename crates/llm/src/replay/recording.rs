@@ -1,4 +1,4 @@
-//! Answers in a file of JSON lines: written while a model answers, read back without one.
+//! Records answers in a JSON Lines file, and replays them without a model.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -17,13 +17,13 @@ use crate::model::{ChatModel, ChatRequest, Delta, DeltaStream, ModelInfo, ModelK
 /// One line of the file.
 #[derive(Serialize, Deserialize)]
 struct RecordingLine {
-    /// The form of the line.
+    /// The version of the line format.
     version: u32,
-    /// What makes the request the same.
+    /// The fingerprint of the request.
     key: String,
-    /// Who answered.
+    /// The model that answered.
     model: String,
-    /// The request, for people to read.
+    /// The request, for human readers.
     request: ChatRequest,
     /// The whole answer.
     deltas: Vec<Delta>,
@@ -31,7 +31,7 @@ struct RecordingLine {
 
 const RECORDING_VERSION: u32 = 1;
 
-/// A model whose whole answers are written to a file. A failure is not: it is to be seen, not repeated.
+/// A model that records complete answers in a file. Failed requests are not recorded.
 #[derive(Clone)]
 pub struct RecordingModel {
     inner: Arc<dyn ChatModel>,
@@ -39,7 +39,7 @@ pub struct RecordingModel {
 }
 
 impl RecordingModel {
-    /// Writes to the end of a file, which is made if it is not there.
+    /// Appends to a file, which is created if it does not exist.
     pub fn append_to_file(inner: Arc<dyn ChatModel>, path: &Path) -> std::io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self { inner, file: Arc::new(Mutex::new(file)) })
@@ -78,7 +78,7 @@ impl ChatModel for RecordingModel {
     }
 }
 
-/// An answer that could not be written fails: a recording with holes would be found out much later.
+/// Writes one line. A write error fails the request, because a recording with gaps would be noticed much later.
 fn write_line(file: &Mutex<File>, line: &RecordingLine) -> Result<(), ModelError> {
     let failed = |error: &dyn std::error::Error| ModelError::Rejected {
         reason: format!("the answer could not be recorded: {error}"),
@@ -89,9 +89,9 @@ fn write_line(file: &Mutex<File>, line: &RecordingLine) -> Result<(), ModelError
     file.write_all(text.as_bytes()).map_err(|error| failed(&error))
 }
 
-/// A model that gives recorded answers and asks nobody.
+/// A model that replays recorded answers and sends no requests.
 ///
-/// The same request made several times gets its answers in the order they were recorded, and then the last one.
+/// A request that is repeated gets its answers in the order in which they were recorded, and then the last one again.
 #[derive(Debug)]
 pub struct ReplayingModel {
     name: String,
@@ -127,7 +127,7 @@ impl ReplayingModel {
         let key = request_fingerprint(&[], request);
         let Some(answers) = self.answers.get(&key) else {
             let question: String = request.question().unwrap_or_default().chars().take(60).collect();
-            let reason = format!("{:?} for `{question}` (key {})", request.purpose, &key[..12]);
+            let reason = format!("{} for `{question}` (key {})", request.purpose, &key[..12]);
             return Err(ModelError::NotRecorded { reason });
         };
         let mut given = self.times_given.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! Keeps whole answers in memory for a while, each tenant apart. Only answers that would be the same again are kept.
+//! Caches complete answers in memory for a while, separately for each tenant. Only answers that would be the same again
+//! are cached.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use super::fingerprint::request_fingerprint;
 use super::mark_as_already_paid;
 use crate::model::{ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, ModelRole};
 
-/// Where answers are kept; shared by all tenants and models, told apart inside.
+/// The cache. It is shared by all tenants and models, which are part of its keys.
 #[derive(Clone, Debug)]
 pub struct ModelResponseCache {
     shared: Arc<Mutex<ModelResponseCacheState>>,
@@ -34,7 +35,7 @@ struct CachedModelResponse {
 }
 
 impl ModelResponseCache {
-    /// An empty cache whose answers live this long, together at most so many bytes.
+    /// Creates an empty cache. Answers expire after `lifetime`, and together take at most `most_bytes`.
     pub fn new(lifetime: Duration, most_bytes: usize) -> Self {
         Self { shared: Arc::default(), lifetime, max_bytes: most_bytes }
     }
@@ -80,7 +81,7 @@ impl ModelResponseCache {
     }
 }
 
-/// A model whose answers are kept for one tenant.
+/// A model whose answers are cached for one tenant.
 #[derive(Clone)]
 pub struct CachedModel {
     inner: Arc<dyn ChatModel>,
@@ -89,7 +90,7 @@ pub struct CachedModel {
 }
 
 impl CachedModel {
-    /// Keeps answers of a model. Nobody sees an answer that another tenant paid for.
+    /// Wraps a model. An answer is never returned to another tenant.
     pub fn new(inner: Arc<dyn ChatModel>, cache: ModelResponseCache, tenant: impl Into<String>) -> Self {
         Self { inner, cache, tenant: tenant.into() }
     }
@@ -105,7 +106,7 @@ impl ChatModel for CachedModel {
     }
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
-        // A model that chooses its words freely is asked so that it says something new.
+        // With a temperature above zero the caller wants a new answer.
         if request.temperature != Some(0.0) {
             return self.inner.stream(request);
         }

@@ -1,7 +1,7 @@
-//! Models and servers that say what a test wrote down.
+//! Test doubles: models and servers that return scripted answers.
 //!
-//! [`ScriptedModel`] stands in for a model. With the feature `scripted` there is also a server that stands in for a
-//! vendor: real bytes on a real socket, in the shape of each dialect, with every fault that a network has.
+//! [`ScriptedModel`] replaces a model. With the feature `scripted` there is also a server that replaces a vendor: it
+//! sends bytes over a real socket in each dialect, and can simulate network faults.
 
 mod model;
 #[cfg(feature = "scripted")]

@@ -1,7 +1,8 @@
-//! A model that says what a test wrote down, and remembers exactly what it was asked.
+//! A model that returns scripted replies and records the requests.
 //!
-//! Replies are taken in order; a reply laid aside [`on`](ScriptedModel::on) a purpose is taken before those. When no
-//! reply is left the request fails and says which one it was: a script never makes something up.
+//! Replies are used in order. A reply that was added for a purpose
+//! ([`with_reply_for_purpose`](ScriptedModel::with_reply_for_purpose)) is used first. When no reply is left, the
+//! request fails with an error that names it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,9 +12,9 @@ use serde::Serialize;
 
 use crate::message::ToolCall;
 use crate::model::{
-    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelError, ModelInfo, ModelKind,
-    RequestPurpose, Usage,
+    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelError, ModelInfo, ModelKind, Usage,
 };
+use crate::request_label::RequestLabel;
 use crate::token_estimate;
 
 /// One reply of a script.
@@ -36,12 +37,12 @@ enum ScriptedReplyEnding {
 }
 
 impl ScriptedReply {
-    /// Words, streamed one by one with the space after each.
+    /// A text reply, streamed word by word, with the space after each word.
     pub fn text(text: impl AsRef<str>) -> Self {
         Self::default().and_text(text)
     }
 
-    /// A JSON answer.
+    /// A JSON reply.
     pub fn json(value: &impl Serialize) -> Self {
         match serde_json::to_string(value) {
             Ok(text) => Self::text(text),
@@ -56,12 +57,12 @@ impl ScriptedReply {
         Self::default().and_call(name, arguments)
     }
 
-    /// No answer but an error.
+    /// An error instead of a reply.
     pub fn failure(error: ModelError) -> Self {
         Self { ending: ScriptedReplyEnding::Failure(error), ..Self::default() }
     }
 
-    /// Further words.
+    /// Adds text.
     #[must_use]
     pub fn and_text(mut self, text: impl AsRef<str>) -> Self {
         let words = text.as_ref().split_inclusive(char::is_whitespace);
@@ -69,14 +70,14 @@ impl ScriptedReply {
         self
     }
 
-    /// A thought before what follows.
+    /// Adds reasoning.
     #[must_use]
     pub fn and_reasoning(mut self, text: impl Into<String>, signature: Option<String>) -> Self {
         self.deltas.push(Delta::Reasoning { text: text.into(), signature });
         self
     }
 
-    /// A further tool call.
+    /// Adds a tool call.
     #[must_use]
     pub fn and_call(mut self, name: impl Into<String>, arguments: serde_json::Value) -> Self {
         self.calls += 1;
@@ -85,35 +86,35 @@ impl ScriptedReply {
         self
     }
 
-    /// What the reply says it took, instead of an estimate.
+    /// Sets the reported usage, instead of an estimate.
     #[must_use]
     pub fn usage(mut self, usage: Usage) -> Self {
         self.usage = Some(usage);
         self
     }
 
-    /// Why the reply says it ended, instead of `stop` or `tool_calls`.
+    /// Sets the finish reason, instead of `stop` or `tool_calls`.
     #[must_use]
     pub fn finish(mut self, finish: FinishReason) -> Self {
         self.finish = Some(finish);
         self
     }
 
-    /// An error in place of the end.
+    /// Ends the stream with an error.
     #[must_use]
     pub fn then_fails(mut self, error: ModelError) -> Self {
         self.ending = ScriptedReplyEnding::Failure(error);
         self
     }
 
-    /// Silence in place of the end: the stream never goes on.
+    /// Never ends the stream: it stalls.
     #[must_use]
     pub fn then_hangs(mut self) -> Self {
         self.ending = ScriptedReplyEnding::Hangs;
         self
     }
 
-    /// Nothing in place of the end, as when a connection is lost and nobody noticed.
+    /// Ends the stream without a final event, as a lost connection does.
     #[must_use]
     pub fn then_stops_short(mut self) -> Self {
         self.ending = ScriptedReplyEnding::StopsShort;
@@ -136,7 +137,7 @@ impl ScriptedReply {
     }
 }
 
-/// Gives scripted replies and keeps the requests. Clones share both.
+/// A model that returns scripted replies and records the requests. Clones share both.
 #[derive(Clone, Debug)]
 pub struct ScriptedModel {
     name: String,
@@ -146,48 +147,48 @@ pub struct ScriptedModel {
 #[derive(Debug, Default)]
 struct ScriptedModelState {
     replies: VecDeque<ScriptedReply>,
-    by_purpose: HashMap<RequestPurpose, VecDeque<ScriptedReply>>,
+    by_purpose: HashMap<RequestLabel, VecDeque<ScriptedReply>>,
     requests: Vec<ChatRequest>,
 }
 
 impl ScriptedModel {
-    /// A model that gives these replies in order.
+    /// Creates a model that returns these replies in order.
     pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
         let shared =
             ScriptedModelState { replies: replies.into_iter().collect(), ..ScriptedModelState::default() };
         Self { name: "scripted".into(), shared: Arc::new(Mutex::new(shared)) }
     }
 
-    /// The same under another name.
+    /// Sets the name of the model.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Lays a reply aside for the next request with this purpose.
+    /// Adds a reply for the next request with this purpose.
     #[must_use]
-    pub fn with_reply_for_purpose(self, purpose: RequestPurpose, reply: ScriptedReply) -> Self {
-        self.lock().by_purpose.entry(purpose).or_default().push_back(reply);
+    pub fn with_reply_for_purpose(self, purpose: impl Into<RequestLabel>, reply: ScriptedReply) -> Self {
+        self.lock().by_purpose.entry(purpose.into()).or_default().push_back(reply);
         self
     }
 
-    /// Adds a reply after those that are left.
+    /// Adds a reply after the remaining ones.
     pub fn push(&self, reply: ScriptedReply) {
         self.lock().replies.push_back(reply);
     }
 
-    /// Every request so far, in the order they came.
+    /// Returns every request so far, in order.
     pub fn requests(&self) -> Vec<ChatRequest> {
         self.lock().requests.clone()
     }
 
-    /// The purposes of the requests so far: what a turn cost in model calls, at a glance.
-    pub fn purposes(&self) -> Vec<RequestPurpose> {
-        self.lock().requests.iter().map(|request| request.purpose).collect()
+    /// Returns the purposes of the requests so far, to check which model calls a turn made.
+    pub fn purposes(&self) -> Vec<RequestLabel> {
+        self.lock().requests.iter().map(|request| request.purpose.clone()).collect()
     }
 
-    /// How many replies nobody asked for yet.
+    /// Returns the number of replies that were not used yet.
     pub fn remaining_replies(&self) -> usize {
         let shared = self.lock();
         shared.replies.len() + shared.by_purpose.values().map(VecDeque::len).sum::<usize>()
@@ -219,7 +220,7 @@ impl ChatModel for ScriptedModel {
             Some(reply) => reply.into_stream(&request),
             None => {
                 let reason =
-                    format!("the script has no reply left for request {number} ({:?})", request.purpose);
+                    format!("the script has no reply left for request {number} ({})", request.purpose);
                 stream::iter([Err(ModelError::Rejected { reason })]).boxed()
             }
         }
@@ -234,7 +235,7 @@ mod tests {
     use crate::collect_reply;
     use crate::message::Message;
 
-    fn ask(purpose: RequestPurpose) -> ChatRequest {
+    fn ask(purpose: RequestLabel) -> ChatRequest {
         ChatRequest { purpose, ..ChatRequest::new(vec![Message::user("m1", "안녕?")]) }
     }
 
@@ -244,27 +245,28 @@ mod tests {
             ScriptedReply::text("하나 둘"),
             ScriptedReply::call("calculator", json!({"x": 1})),
         ])
-        .with_reply_for_purpose(RequestPurpose::Route, ScriptedReply::json(&json!({"route": "agent"})));
-        let first = collect_reply(model.stream(ask(RequestPurpose::Answer))).await.expect("reply");
-        let route = collect_reply(model.stream(ask(RequestPurpose::Route))).await.expect("reply");
-        let second = collect_reply(model.stream(ask(RequestPurpose::Answer))).await.expect("reply");
+        .with_reply_for_purpose(RequestLabel::new("route"), ScriptedReply::json(&json!({"route": "agent"})));
+        let first = collect_reply(model.stream(ask(RequestLabel::ANSWER))).await.expect("reply");
+        let route = collect_reply(model.stream(ask(RequestLabel::new("route")))).await.expect("reply");
+        let second = collect_reply(model.stream(ask(RequestLabel::ANSWER))).await.expect("reply");
         assert_eq!((first.text.as_str(), first.finish), ("하나 둘", FinishReason::Stop));
         assert_eq!(route.text, r#"{"route":"agent"}"#);
         assert_eq!((second.tool_calls[0].id.as_str(), second.finish), ("call-1", FinishReason::ToolCalls));
         assert_eq!(
             model.requests(),
-            [ask(RequestPurpose::Answer), ask(RequestPurpose::Route), ask(RequestPurpose::Answer)]
+            [ask(RequestLabel::ANSWER), ask(RequestLabel::new("route")), ask(RequestLabel::ANSWER)]
         );
         assert_eq!(model.remaining_replies(), 0);
     }
 
     #[tokio::test]
     async fn a_script_that_has_run_out_says_so() {
-        let error =
-            collect_reply(ScriptedModel::new([]).stream(ask(RequestPurpose::Plan))).await.expect_err("empty");
+        let error = collect_reply(ScriptedModel::new([]).stream(ask(RequestLabel::new("plan"))))
+            .await
+            .expect_err("empty");
         assert_eq!(
             error.to_string(),
-            "the model does not take the request: the script has no reply left for request 1 (Plan)"
+            "the model does not take the request: the script has no reply left for request 1 (plan)"
         );
     }
 
@@ -275,11 +277,11 @@ mod tests {
             ScriptedReply::text("반쯤 온 ").then_fails(broken),
             ScriptedReply::text("반").then_stops_short(),
         ]);
-        let mut stream = model.stream(ask(RequestPurpose::Answer));
+        let mut stream = model.stream(ask(RequestLabel::ANSWER));
         assert!(matches!(stream.next().await, Some(Ok(Delta::Text { text })) if text == "반쯤 "));
         assert!(stream.next().await.is_some_and(|delta| delta.is_ok()));
         assert!(matches!(stream.next().await, Some(Err(ModelError::Broken { .. }))));
-        let error = collect_reply(model.stream(ask(RequestPurpose::Answer))).await.expect_err("no end");
+        let error = collect_reply(model.stream(ask(RequestLabel::ANSWER))).await.expect_err("no end");
         assert_eq!(error.code(), "truncated");
     }
 }

@@ -1,4 +1,4 @@
-//! A vendor's server on this machine: it hears requests, keeps them, and answers with exactly the bytes it was given.
+//! A local HTTP server that replaces a vendor: it records requests and sends scripted bytes.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,65 +11,65 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A request as the server heard it.
+/// A request that the server received.
 #[derive(Clone, Debug)]
 pub struct ReceivedHttpRequest {
     /// The path with its query.
     pub path: String,
-    /// Names in lower case, values as they came.
+    /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
     /// The body, if it was JSON.
     pub body: Value,
 }
 
 impl ReceivedHttpRequest {
-    /// The value of a header.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// What the server does for one request.
+/// The response to one request.
 #[derive(Clone, Debug)]
 pub struct ScriptedHttpResponse {
     /// The status.
     pub status: u16,
-    /// Headers beside the length.
+    /// The headers besides the length.
     pub headers: Vec<(String, String)>,
     /// The body, piece by piece.
     pub pieces: Vec<ScriptedBodyPiece>,
 }
 
-/// A piece of an answer.
+/// A piece of a response body.
 #[derive(Clone, Debug)]
 pub enum ScriptedBodyPiece {
-    /// These bytes, sent at once.
+    /// Sends these bytes at once.
     Bytes(Vec<u8>),
-    /// A while of nothing.
+    /// Sends nothing for this long.
     Pause(Duration),
-    /// Nothing ever again; the connection stays open.
+    /// Sends nothing any more and keeps the connection open.
     Stall,
-    /// The connection is torn, not closed.
+    /// Resets the connection without closing it cleanly.
     Reset,
-    /// These bytes again and again, until the other side goes.
+    /// Repeats these bytes until the client disconnects.
     Forever(Vec<u8>),
 }
 
 impl ScriptedHttpResponse {
-    /// A stream of events, each in a piece of its own.
+    /// Creates an event stream, each event in its own piece.
     pub fn events(events: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let pieces =
             events.into_iter().map(|event| ScriptedBodyPiece::Bytes(event.as_ref().to_vec())).collect();
         Self { status: 200, headers: vec![("content-type".into(), "text/event-stream".into())], pieces }
     }
 
-    /// A whole piece of JSON under a status.
+    /// Creates a JSON response.
     pub fn json(status: u16, body: impl AsRef<[u8]>) -> Self {
         let pieces = vec![ScriptedBodyPiece::Bytes(body.as_ref().to_vec())];
         Self { status, headers: vec![("content-type".into(), "application/json".into())], pieces }
     }
 
-    /// A further header; one of the same name goes.
+    /// Sets a header and replaces one of the same name.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.retain(|(known, _)| known != name);
@@ -77,14 +77,14 @@ impl ScriptedHttpResponse {
         self
     }
 
-    /// A further piece.
+    /// Adds a piece.
     #[must_use]
     pub fn then_piece(mut self, piece: ScriptedBodyPiece) -> Self {
         self.pieces.push(piece);
         self
     }
 
-    /// The same bytes, each in a piece of its own.
+    /// Splits the body into pieces of one byte.
     #[must_use]
     pub fn split_into_bytes(mut self) -> Self {
         let split = |piece: ScriptedBodyPiece| match piece {
@@ -97,7 +97,7 @@ impl ScriptedHttpResponse {
         self
     }
 
-    /// Only the first pieces.
+    /// Keeps only the first pieces.
     #[must_use]
     pub fn keep_first_pieces(mut self, pieces: usize) -> Self {
         self.pieces.truncate(pieces);
@@ -107,7 +107,7 @@ impl ScriptedHttpResponse {
 
 type ScriptedResponder = Arc<dyn Fn(&ReceivedHttpRequest) -> ScriptedHttpResponse + Send + Sync>;
 
-/// The server. It goes when it is dropped.
+/// The server. It stops when it is dropped.
 pub struct ScriptedServer {
     address: SocketAddr,
     shared: Arc<ScriptedServerState>,
@@ -122,7 +122,7 @@ struct ScriptedServerState {
 }
 
 impl ScriptedServer {
-    /// Answers the first request with the first turn and so on; when none is left, with status 418.
+    /// Starts a server that answers each request with the next response, and with status 418 when none is left.
     pub async fn start_with_responses(
         turns: impl IntoIterator<Item = ScriptedHttpResponse>,
     ) -> std::io::Result<Self> {
@@ -136,14 +136,14 @@ impl ScriptedServer {
         .await
     }
 
-    /// Answers every request by a rule.
+    /// Starts a server that computes the response to each request.
     pub async fn start_with_responder(
         rule: impl Fn(&ReceivedHttpRequest) -> ScriptedHttpResponse + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         Self::start_with_responder_at(Ipv4Addr::LOCALHOST.into(), rule).await
     }
 
-    /// The same at another address of this machine.
+    /// Like [`start_with_responder`](Self::start_with_responder), at another local address.
     pub async fn start_with_responder_at(
         host: IpAddr,
         rule: impl Fn(&ReceivedHttpRequest) -> ScriptedHttpResponse + Send + Sync + 'static,
@@ -160,22 +160,22 @@ impl ScriptedServer {
         Ok(Self { address, shared, task })
     }
 
-    /// Where it is, such as `http://127.0.0.1:4711`.
+    /// Returns the base URL, such as `http://127.0.0.1:4711`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Every request so far.
+    /// Returns every request so far.
     pub fn received_requests(&self) -> Vec<ReceivedHttpRequest> {
         self.shared.received_requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many connections are open now.
+    /// Returns the number of open connections.
     pub fn open_connections(&self) -> usize {
         self.shared.open_connections.load(Ordering::SeqCst)
     }
 
-    /// How many bytes of answers were sent so far.
+    /// Returns the number of response bytes sent so far.
     pub fn sent_bytes(&self) -> usize {
         self.shared.sent_bytes.load(Ordering::SeqCst)
     }
@@ -188,7 +188,7 @@ impl Drop for ScriptedServer {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<ScriptedServerState>) {
-    // The connections belong to this task, so that they go when it does.
+    // The connections belong to this task, so they end with it.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let shared = shared.clone();
@@ -204,7 +204,7 @@ async fn accept(listener: TcpListener, shared: Arc<ScriptedServerState>) {
     }
 }
 
-/// One request and its answer; the connection is closed after that.
+/// Serves one request and closes the connection.
 async fn serve_connection(mut stream: TcpStream, shared: &ScriptedServerState) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let Some(heard) = read_request(&mut stream).await? else { return Ok(()) };

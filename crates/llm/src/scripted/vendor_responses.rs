@@ -1,4 +1,4 @@
-//! The same answer in the shape of each dialect, as its vendor sends it: streamed and whole.
+//! Renders an answer in the dialect of each vendor, streamed or whole.
 
 use serde_json::{Value, json};
 
@@ -6,23 +6,23 @@ use super::server::ScriptedHttpResponse;
 use crate::message::ToolCall;
 use crate::model::{FinishReason, Usage};
 
-/// What a scripted vendor says.
+/// The content of a scripted answer.
 #[derive(Clone, Debug)]
 pub struct ScriptedVendorAnswer {
-    /// Thoughts, before the words.
+    /// The reasoning, before the text.
     pub reasoning: Vec<String>,
-    /// Words, piece by piece.
+    /// The text, piece by piece.
     pub text: Vec<String>,
     /// Tool calls.
     pub calls: Vec<ToolCall>,
-    /// Counts, if it counts.
+    /// The reported usage, if any.
     pub usage: Option<Usage>,
-    /// How it ends.
+    /// The finish reason.
     pub finish: FinishReason,
 }
 
 impl ScriptedVendorAnswer {
-    /// Words, one piece for each.
+    /// A text answer, one piece for each word.
     pub fn text(text: &str) -> Self {
         let text: Vec<String> = text.split_inclusive(char::is_whitespace).map(str::to_owned).collect();
         let usage = Usage { input_tokens: 20, output_tokens: text.len() as u64, ..Usage::default() };
@@ -35,7 +35,7 @@ impl ScriptedVendorAnswer {
         }
     }
 
-    /// Tool calls.
+    /// An answer with tool calls.
     pub fn calls(calls: impl IntoIterator<Item = ToolCall>) -> Self {
         Self { calls: calls.into_iter().collect(), finish: FinishReason::ToolCalls, ..Self::text("") }
     }
@@ -44,13 +44,13 @@ impl ScriptedVendorAnswer {
 /// The dialects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptedDialect {
-    /// OpenAI's chat completions.
+    /// The OpenAI Chat Completions API.
     Chat,
-    /// OpenAI's responses.
+    /// The OpenAI Responses API.
     Responses,
-    /// Anthropic's messages.
+    /// The Anthropic Messages API.
     Messages,
-    /// Google's generateContent.
+    /// The Gemini `generateContent` API.
     Gemini,
 }
 
@@ -58,7 +58,7 @@ impl ScriptedDialect {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Gemini];
 
-    /// The provider that speaks it.
+    /// Returns the provider that uses it.
     pub fn provider(self) -> &'static str {
         match self {
             Self::Chat => "openai",
@@ -68,7 +68,7 @@ impl ScriptedDialect {
         }
     }
 
-    /// The answer as a stream of events.
+    /// Returns the answer as an event stream.
     pub fn streamed_response(self, said: &ScriptedVendorAnswer) -> ScriptedHttpResponse {
         let events = match self {
             Self::Chat => chat_events(said),
@@ -79,7 +79,7 @@ impl ScriptedDialect {
         ScriptedHttpResponse::events(events)
     }
 
-    /// The answer in one piece.
+    /// Returns the answer as one JSON document.
     pub fn whole_response(self, said: &ScriptedVendorAnswer) -> ScriptedHttpResponse {
         let body = match self {
             Self::Chat => chat_body(said),
@@ -101,7 +101,7 @@ fn sse_event(name: &str, value: &Value) -> String {
     format!("event: {name}\ndata: {value}\n\n")
 }
 
-/// A text in two halves, cut between characters.
+/// Splits a text in two halves, at a character boundary.
 fn halves(text: &str) -> [&str; 2] {
     let cut = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);
     [&text[..cut], &text[cut..]]

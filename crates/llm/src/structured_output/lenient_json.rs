@@ -1,12 +1,13 @@
-//! JSON as models really write it: in a fence, after a thought, with words around it. The JSON itself must be whole.
+//! Extracts JSON from model output: in a code fence, after a thinking block, or with text around it. The JSON itself
+//! must be complete.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::message::ToolCall;
 
-/// The JSON value in a text: the whole text, else what stands in the first fence, else the first object that begins
-/// somewhere in it. The reason is for the model that wrote it.
+/// Extracts the JSON value of a text: the whole text, or the first fenced block, or the first object in it. The error
+/// is written for the model.
 pub(crate) fn extract_json(text: &str) -> Result<Value, String> {
     let text = skip_think_block(text).trim();
     if text.is_empty() {
@@ -21,7 +22,7 @@ pub(crate) fn extract_json(text: &str) -> Result<Value, String> {
     {
         return Ok(value);
     }
-    // At most a few beginnings are tried, so that a text full of braces costs no more than a short one.
+    // Only a few start positions are tried, so that a text full of braces does not take quadratic time.
     for (start, _) in text.match_indices('{').take(8) {
         if let Ok(value) = serde_json::Deserializer::from_str(&text[start..]).into_iter().next().transpose()
             && let Some(value @ Value::Object(_)) = value
@@ -32,8 +33,8 @@ pub(crate) fn extract_json(text: &str) -> Result<Value, String> {
     Err(whole.to_string())
 }
 
-/// A tool call that a local model wrote as text: one fenced or bare JSON object `{"name": …, "arguments": {…}}`
-/// (or `parameters`, or `<tool_call>` around it) naming one of the tools, and nothing else beside it.
+/// Extracts a tool call that a local model wrote as text: one fenced or bare JSON object `{"name": …, "arguments":
+/// {…}}` (or `parameters`, or inside `<tool_call>`) that names one of the tools, with nothing else beside it.
 pub(crate) fn extract_written_tool_call(text: &str, known: &[&str]) -> Option<ToolCall> {
     #[derive(Deserialize)]
     struct WrittenToolCall {
@@ -55,7 +56,7 @@ pub(crate) fn extract_written_tool_call(text: &str, known: &[&str]) -> Option<To
     })
 }
 
-/// What follows a `<think>` block at the beginning.
+/// Returns the text after a `<think>` block at the start.
 fn skip_think_block(text: &str) -> &str {
     let trimmed = text.trim_start();
     match trimmed.strip_prefix("<think>").and_then(|rest| rest.split_once("</think>")) {
@@ -64,14 +65,14 @@ fn skip_think_block(text: &str) -> &str {
     }
 }
 
-/// What stands in the first fence.
+/// Returns the content of the first code fence.
 fn first_fenced_block(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("```")?;
     let body = &rest[rest.find('\n')? + 1..];
     Some(body.split_once("```").map_or(body, |(inside, _)| inside))
 }
 
-/// What stands in the fence if the text is nothing but one fence.
+/// Returns the content of the code fence if the text is nothing but one fence.
 fn sole_fenced_block(text: &str) -> Option<&str> {
     let inside = text.strip_prefix("```")?.strip_suffix("```")?;
     let (language, body) = inside.split_once('\n')?;

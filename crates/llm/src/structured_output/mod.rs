@@ -1,8 +1,8 @@
-//! Answers that are JSON of a known shape.
+//! Structured output: answers that are JSON with a known schema.
 //!
-//! The pieces are plain functions, so that a caller who records every model call can put its own call between them:
-//! [`schema_of`] says what is wanted, [`read`] checks what came, [`repair`] asks again with the error. [`ask`] is the
-//! three in a row, with one repair.
+//! The steps are plain functions, so that a caller that records every model call can make its own call between them.
+//! [`response_schema_of`] makes the schema, [`parse_reply`] checks an answer, and [`repair_request`] asks again with
+//! the error. [`request_structured`] does all three, with one repair.
 
 mod lenient_json;
 mod response_schema;
@@ -25,39 +25,39 @@ use crate::model::{
     ChatModel, ChatRequest, FinishReason, ModelError, ModelReply, ResponseSchema, collect_reply,
 };
 
-/// Why an answer does not fit what was asked for.
+/// Why an answer does not have the requested format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyFormatError {
-    /// There is no JSON in it.
+    /// It contains no JSON.
     #[error("the answer is not JSON: {reason}")]
     NotJson {
-        /// What was seen.
+        /// What went wrong.
         reason: String,
     },
-    /// It is JSON of another shape.
+    /// The JSON does not match the schema.
     #[error("the answer does not fit the schema: {}", problems.join("; "))]
     WrongShape {
-        /// Each with the place where it was found.
+        /// The violations, each with its location.
         problems: Vec<String>,
     },
-    /// The limit on tokens cut it.
+    /// It was cut off by the token limit.
     #[error("the answer was cut by the limit on tokens")]
     Cut,
-    /// The vendor held it back.
+    /// The vendor filtered it.
     #[error("the answer was held back by the vendor")]
     Filtered,
 }
 
-/// Why [`ask`] has nothing to give.
+/// Why [`request_structured`] failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StructuredRequestError {
-    /// The model gave no answer.
+    /// The model request failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// It answered twice, and both times something else.
+    /// Both answers had the wrong format.
     #[error("the model answered in another shape twice")]
     ReplyFormat {
-        /// What was wrong with the second answer.
+        /// What is wrong with the second answer.
         #[source]
         misfit: ReplyFormatError,
         /// The second answer.
@@ -65,9 +65,9 @@ pub enum StructuredRequestError {
     },
 }
 
-/// Asks for a value; an answer that does not fit is shown to the model once, with what is wrong.
+/// Requests a structured value. If the answer has the wrong format, it is sent back to the model once, with the error.
 ///
-/// Gives the value and every reply it took, so that all of them can be paid for.
+/// Returns the value and every reply, so that the usage of all of them can be counted.
 pub async fn request_structured<T: DeserializeOwned + JsonSchema>(
     model: &dyn ChatModel,
     mut request: ChatRequest,
@@ -86,14 +86,15 @@ pub async fn request_structured<T: DeserializeOwned + JsonSchema>(
     }
 }
 
-/// The value in an answer, checked against the schema of its type.
+/// Parses the value in an answer and checks it against the schema of its type.
 pub fn parse_reply<T: DeserializeOwned + JsonSchema>(reply: &ModelReply) -> Result<T, ReplyFormatError> {
     let value = parse_reply_json(reply, &response_schema_of::<T>())?;
     serde_json::from_value(value)
         .map_err(|error| ReplyFormatError::WrongShape { problems: vec![error.to_string()] })
 }
 
-/// The JSON in an answer, checked against a schema. JSON in a fence or after a thought counts; half of one does not.
+/// Extracts the JSON in an answer and checks it against a schema. JSON in a code fence or after a thinking block is
+/// accepted; incomplete JSON is not.
 pub fn parse_reply_json(reply: &ModelReply, schema: &ResponseSchema) -> Result<Value, ReplyFormatError> {
     match reply.finish {
         FinishReason::Length => return Err(ReplyFormatError::Cut),
@@ -105,7 +106,7 @@ pub fn parse_reply_json(reply: &ModelReply, schema: &ResponseSchema) -> Result<V
     if problems.is_empty() { Ok(value) } else { Err(ReplyFormatError::WrongShape { problems }) }
 }
 
-/// The same request again, with the answer that did not fit and what is wrong with it. What was sent stays as it was.
+/// Returns the same request with the wrong answer and the error appended. The messages already sent are unchanged.
 pub fn repair_request(
     mut request: ChatRequest,
     reply: &ModelReply,
@@ -113,7 +114,7 @@ pub fn repair_request(
 ) -> ChatRequest {
     let korean = request.question().is_some_and(|question| has_hangul(&question));
     let last = request.messages.last().map_or("m", |message| message.id.as_str()).to_owned();
-    // A tool call without its result is refused by every vendor, so only the words go back.
+    // Every vendor rejects a tool call without its result, so only the text is sent back.
     let said = match reply.text.trim() {
         "" => "(empty)".to_owned(),
         text => text.chars().take(MAX_SHOWN_REPLY_CHARS).collect(),
@@ -129,7 +130,7 @@ pub fn repair_request(
     request
 }
 
-/// The most characters of a wrong answer that are worth showing to its author.
+/// The maximum length of a wrong answer that is sent back to the model.
 const MAX_SHOWN_REPLY_CHARS: usize = 8_000;
 
 fn repair_prompt_korean(misfit: &ReplyFormatError) -> String {

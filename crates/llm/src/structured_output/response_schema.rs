@@ -1,4 +1,4 @@
-//! Schemas of answers: from a Rust type, as vendors want them, and against what came.
+//! Response schemas: derived from a Rust type, adapted to vendors, and checked against answers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::model::ResponseSchema;
 
-/// The schema of a type, in the subset that vendors understand: no references where they can be avoided, no titles,
-/// no number formats, nothing beside the named properties.
+/// Returns the schema of a type, in the subset that vendors support: no references where they can be avoided, no
+/// titles, no number formats, no additional properties.
 pub fn response_schema_of<T: JsonSchema>() -> ResponseSchema {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -22,7 +22,7 @@ pub fn response_schema_of<T: JsonSchema>() -> ResponseSchema {
     ResponseSchema { name: vendor_safe_schema_name(&T::schema_name()), schema }
 }
 
-/// What is wrong with a value, at most five findings, each with its place. A schema that cannot be read is a finding.
+/// Returns up to five violations of a schema, each with its location. A schema that cannot be parsed is a violation.
 pub(super) fn schema_violations(schema: &Value, value: &Value) -> Vec<String> {
     let validator = match cached_validator(schema) {
         Ok(validator) => validator,
@@ -40,7 +40,7 @@ pub(super) fn schema_violations(schema: &Value, value: &Value) -> Vec<String> {
     told.collect()
 }
 
-/// To ready a schema costs more than to hold a value against it, and a node asks with the same few again and again.
+/// Compiling a schema costs more than validating a value, and the same few schemas are used again and again.
 fn cached_validator(schema: &Value) -> Result<Arc<Validator>, String> {
     static VALIDATOR_CACHE: Mutex<VecDeque<(Value, Arc<Validator>)>> = Mutex::new(VecDeque::new());
     let ready = || VALIDATOR_CACHE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,16 +58,16 @@ fn cached_validator(schema: &Value) -> Result<Arc<Validator>, String> {
     Ok(validator)
 }
 
-/// Schemas at hand.
+/// The maximum number of compiled schemas in the cache.
 const MAX_CACHED_VALIDATORS: usize = 32;
 
 const MAX_REPORTED_VIOLATIONS: usize = 5;
 
-/// A longer finding quotes too much of the value.
+/// A longer violation message quotes too much of the value and is cut.
 const MAX_VIOLATION_BYTES: usize = 300;
 
-/// The schema as strict modes want it: every property required and nothing else allowed. A property that may be left
-/// out may be null instead.
+/// Returns the schema for strict modes: every property is required and no other is allowed. An optional property
+/// becomes nullable instead.
 pub(crate) fn strict_schema(schema: &Value) -> Value {
     let mut schema = schema.clone();
     make_strict(&mut schema);
@@ -112,7 +112,7 @@ fn allow_null(property: &mut Value) {
     }
 }
 
-/// Removes what vendors refuse or ignore.
+/// Removes keywords that vendors reject or ignore.
 fn remove_unsupported_keywords(schema: &mut Value) {
     let Value::Object(schema) = schema else { return };
     schema.remove("title");
@@ -128,7 +128,7 @@ fn remove_unsupported_keywords(schema: &mut Value) {
     each_subschema(schema, remove_unsupported_keywords);
 }
 
-/// The formats that every strict mode knows.
+/// The formats that every strict mode supports.
 const KNOWN_FORMATS: &[&str] = &["date-time", "time", "date", "duration", "email", "uuid"];
 
 fn each_subschema(schema: &mut Map<String, Value>, visit: fn(&mut Value)) {
@@ -150,7 +150,7 @@ fn each_subschema(schema: &mut Map<String, Value>, visit: fn(&mut Value)) {
     }
 }
 
-/// A type's name in the letters that vendors take.
+/// Returns a type name in the characters that vendors accept.
 fn vendor_safe_schema_name(name: &str) -> String {
     let cleaned: String = name
         .chars()

@@ -1,4 +1,4 @@
-//! What is asked for, checked, asked for again, and refused.
+//! Tests of structured requests: valid answers, repaired answers and failures.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

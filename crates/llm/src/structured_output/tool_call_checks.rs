@@ -1,4 +1,4 @@
-//! Tool calls are checked before anything runs: known tool, distinct ids, arguments that fit, not too many at once.
+//! Checks tool calls before any of them runs: known tool, distinct ids, valid arguments, not too many at once.
 
 use std::collections::HashSet;
 
@@ -8,21 +8,21 @@ use super::response_schema::schema_violations;
 use crate::message::{Message, TextOrigin, ToolCall, ToolResult};
 use crate::model::ToolSpec;
 
-/// How many tool calls of one reply are run; the model is told about the others.
+/// The maximum number of tool calls of one reply that are run. The others get an error as their result.
 pub const MAX_PARALLEL_TOOL_CALLS: usize = 16;
 
-/// The most bytes that the arguments of one call may have.
+/// The maximum size of the arguments of one call.
 pub const MAX_ARGUMENT_BYTES: usize = 256 * 1024;
 
-/// Why a tool call is not run. The text goes back to the model, which tries another way.
+/// Why a tool call is not run. The message is sent back to the model, which can try another way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToolCall {
-    /// There is no such tool.
+    /// The tool does not exist.
     #[error("there is no tool `{name}`; the tools are: {}", known.join(", "))]
     UnknownTool {
-        /// The tool that was asked for.
+        /// The requested tool.
         name: String,
-        /// Those that exist.
+        /// The tools that exist.
         known: Vec<String>,
     },
     /// The arguments are not a JSON object.
@@ -31,12 +31,12 @@ pub enum InvalidToolCall {
         /// The tool.
         name: String,
     },
-    /// The arguments do not fit the schema.
+    /// The arguments do not match the schema.
     #[error("the arguments of `{name}` do not fit its schema: {}", problems.join("; "))]
     WrongShape {
         /// The tool.
         name: String,
-        /// Each with the place where it was found.
+        /// The violations, each with its location.
         problems: Vec<String>,
     },
     /// The arguments are too large.
@@ -44,7 +44,7 @@ pub enum InvalidToolCall {
     TooLarge {
         /// The tool.
         name: String,
-        /// How large they are.
+        /// Their size.
         bytes: usize,
     },
     /// Another call of the same reply has the same id.
@@ -60,16 +60,16 @@ pub enum InvalidToolCall {
     TooMany,
 }
 
-/// A call that may be run, or what the model is told instead.
+/// A tool call after the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckedToolCall {
-    /// It may be run.
+    /// The call may run.
     Valid(ToolCall),
-    /// It is not run; this is its result.
+    /// The call does not run; this is its result.
     Invalid(ToolResult),
 }
 
-/// Checks one call against the tool it names. An answer that was no JSON at all arrives here as a string.
+/// Checks one call against the tool it names. Arguments that were not JSON are a string here.
 pub fn check_tool_arguments(tool: &ToolSpec, call: &ToolCall) -> Result<(), InvalidToolCall> {
     let name = || tool.name.clone();
     let bytes = call.arguments.to_string().len();
@@ -83,7 +83,7 @@ pub fn check_tool_arguments(tool: &ToolSpec, call: &ToolCall) -> Result<(), Inva
     if problems.is_empty() { Ok(()) } else { Err(InvalidToolCall::WrongShape { name: name(), problems }) }
 }
 
-/// Checks all calls of one reply. The outcome has one entry for each call, in order, so that every call gets a result.
+/// Checks all calls of one reply. Returns one entry for each call, in order, so that every call gets a result.
 pub fn check_tool_calls(tools: &[ToolSpec], calls: &[ToolCall]) -> Vec<CheckedToolCall> {
     let mut seen = HashSet::new();
     let checked =
@@ -100,7 +100,8 @@ pub fn check_tool_calls(tools: &[ToolSpec], calls: &[ToolCall]) -> Vec<CheckedTo
     checked.collect()
 }
 
-/// How often the conversation already holds this very call, by tool and arguments. A caller that sees this grow stops.
+/// Returns how often the conversation already contains this call, by tool and arguments. A caller can stop a loop by
+/// it.
 pub fn count_repeated_calls(messages: &[Message], call: &ToolCall) -> usize {
     let same = |made: &&ToolCall| made.name == call.name && made.arguments == call.arguments;
     messages.iter().flat_map(Message::tool_calls).filter(same).count()

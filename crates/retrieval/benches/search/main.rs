@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::arguments::BenchArguments;
 use crate::corpus::{SyntheticCorpus, SyntheticVectors};
-use crate::shared::{asked, machine, peer, table, times};
+use crate::shared::{arguments, machine, peer, table, times};
 use crate::table::{Report, Row, Target};
 
 /// The number of hits for each query.

@@ -19,8 +19,9 @@ pub(super) struct ScoreAccumulators {
 
 /// If one slot in this many has a sum, all slots are scanned.
 const DENSE_SHARE_DIVISOR: usize = 8;
-/// An index with at most this many slots is always scanned whole. Tests use a small value, so that their small indexes
-/// run both code paths.
+/// In an index with at most this many slots, all slots are scanned as soon as more than
+/// [`SMALL_INDEX_MAX_SPARSE_SLOTS`] have a sum. Tests use smaller values for both, so that their small indexes run both
+/// code paths.
 const SMALL_INDEX_MAX_SLOTS: usize = if cfg!(test) { 256 } else { 1 << 14 };
 const SMALL_INDEX_MAX_SPARSE_SLOTS: usize = if cfg!(test) { 16 } else { 256 };
 /// This many slots are scanned in the time that one listed slot takes.

@@ -27,8 +27,8 @@ pub(super) struct WeightedQueryTerm {
     pub(super) weight: f32,
 }
 
-/// With fewer postings left than this, they are read instead of pruned. In tests this and the two limits below are
-/// lower, so that small indexes run the pruning code.
+/// With fewer postings left than this, they are read instead of pruned. In tests this and the two limits of
+/// pruning below have other values, so that small indexes run the pruning code.
 const MIN_REMAINING_POSTINGS_FOR_PRUNING: usize = if cfg!(test) { 64 } else { 4096 };
 /// Looking up one slot in the posting lists costs as much as reading this many postings: two or three lists are
 /// searched until the slot is ruled out.

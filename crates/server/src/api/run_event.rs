@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use doran_agents::protocol::{AgentActivity, EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
 use doran_agents::transcript::{TaskTranscript, TranscriptChange, TranscriptReducer};
 use doran_agents::{Agent, TurnUpdate};
-use doran_engine::log::{self, QuestionKind};
 use doran_engine::runtime::NodeDeltaContent;
-use doran_engine::store::{EntryKind, LogEntry, RunFailure, RunUsage, StoreError};
-use doran_engine::{RunId, RunKey};
-use serde::de::DeserializeOwned;
+use doran_engine::store::{RunFailure, RunUsage, StoreError};
+use doran_engine::{EntryBody, PendingQuestion, QuestionKind, RunId, RunKey, TaskResult, ThreadEntry};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -170,12 +168,12 @@ impl QuestionInfo {
     }
 
     /// The open questions of a thread.
-    pub(crate) fn from_log_all(asked: &[(RunKey, log::PendingQuestion)]) -> Vec<Self> {
+    pub(crate) fn from_log_all(asked: &[(RunKey, PendingQuestion)]) -> Vec<Self> {
         asked.iter().map(|(run, ask)| Self::from_log(run.run, ask)).collect()
     }
 
-    pub(crate) fn from_log(run: RunId, ask: &log::PendingQuestion) -> Self {
-        let log::PendingQuestion { id, node, kind, mut question, problem } = ask.clone();
+    pub(crate) fn from_log(run: RunId, ask: &PendingQuestion) -> Self {
+        let PendingQuestion { id, node, kind, mut question, problem } = ask.clone();
         // An example, for whoever answers without having read about it.
         let example = match kind {
             QuestionKind::EffectUnknown => Some(EffectOutcomeAnswer::Result("…".into()).to_json()),
@@ -284,86 +282,65 @@ impl From<RunEventBody> for RunEvent {
 fn body_from_entry(
     thread: &str,
     agent: Option<&Agent>,
-    entry: &LogEntry,
+    entry: &ThreadEntry,
 ) -> Result<RunEventBody, StoreError> {
-    Ok(match entry.kind {
-        EntryKind::Started => {
-            let started: log::RunStartedEntry = read_entry(entry)?;
-            let run = run_of_entry(entry)?.to_string();
-            RunEventBody::Started { agent: started.graph, thread: thread.to_owned(), run }
+    let damaged = |what: &str| StoreError::Damaged(format!("entry {} {what}", entry.seq));
+    Ok(match &entry.body {
+        EntryBody::Started { graph, .. } => {
+            let run = entry.run.ok_or_else(|| damaged("is a start of no run"))?;
+            RunEventBody::Started { agent: graph.clone(), thread: thread.to_owned(), run: run.to_string() }
         }
-        EntryKind::Step | EntryKind::Inner => {
-            let step: log::StepEntry = read_entry(entry)?;
-            let next = step.at.due_nodes();
-            let tasks = step
+        EntryBody::Step(step) | EntryBody::InnerStep(step) => RunEventBody::Step {
+            step: step.step,
+            path: step.path.as_ref().map(ToString::to_string).unwrap_or_default(),
+            tasks: step
                 .tasks
-                .into_iter()
-                .map(|task| task_from_log(entry, agent, task))
-                .collect::<Result<_, _>>()?;
-            RunEventBody::Step { step: step.at.step, path: step.path, tasks, next }
-        }
-        EntryKind::Paused => {
-            let paused: log::RunPausedEntry = read_entry(entry)?;
-            let run = run_of_entry(entry)?;
+                .iter()
+                .map(|task| {
+                    step_task(entry, agent, task).map_err(|error| damaged(&format!("has an update: {error}")))
+                })
+                .collect::<Result<_, _>>()?,
+            next: step.next.clone(),
+        },
+        EntryBody::Paused { questions } => {
+            let run = entry.run.ok_or_else(|| damaged("is a pause of no run"))?;
             RunEventBody::Paused {
-                questions: paused.asks.iter().map(|ask| QuestionInfo::from_log(run, ask)).collect(),
+                questions: questions.iter().map(|ask| QuestionInfo::from_log(run, ask)).collect(),
             }
         }
-        EntryKind::Resumed => {
-            RunEventBody::Resumed { answers: read_entry::<log::RunResumedEntry>(entry)?.answers }
-        }
-        EntryKind::Restarted => {
-            RunEventBody::Restarted { why: read_entry::<log::RunRestartedEntry>(entry)?.why }
-        }
-        EntryKind::Finished => RunEventBody::Finished,
-        EntryKind::Failed => {
-            let log::RunFailedEntry { failure, node } = read_entry(entry)?;
-            let RunFailure { code, message } = failure;
+        EntryBody::Resumed { answers } => RunEventBody::Resumed { answers: answers.clone() },
+        EntryBody::Restarted { reason } => RunEventBody::Restarted { why: reason.clone() },
+        EntryBody::Finished => RunEventBody::Finished,
+        EntryBody::Failed { failure, node } => {
+            let RunFailure { code, message } = failure.clone();
             let ModelErrorAdvice { en, ko } = advice(&code);
-            RunEventBody::Failed { code, message, en: en.into(), ko: ko.into(), node }
+            RunEventBody::Failed { code, message, en: en.into(), ko: ko.into(), node: node.clone() }
         }
-        EntryKind::Cancelled => {
-            RunEventBody::Cancelled { partial: read_entry::<log::RunCancelledEntry>(entry)?.partial }
-        }
-        EntryKind::Edited => {
-            return Err(StoreError::Damaged(format!("entry {} of a run is an edit", entry.seq)));
-        }
+        EntryBody::Cancelled { partial_text } => RunEventBody::Cancelled { partial: partial_text.clone() },
+        EntryBody::Edited { .. } => return Err(damaged("of a run is an edit")),
     })
 }
 
-fn run_of_entry(entry: &LogEntry) -> Result<RunId, StoreError> {
-    entry.run.ok_or_else(|| StoreError::Damaged(format!("entry {} belongs to no run", entry.seq)))
-}
-
-fn task_from_log(
-    entry: &LogEntry,
+fn step_task(
+    entry: &ThreadEntry,
     agent: Option<&Agent>,
-    task: log::StoredTaskResult,
-) -> Result<StepTask, StoreError> {
+    task: &TaskResult,
+) -> Result<StepTask, serde_json::Error> {
     let RunUsage { input_tokens, output_tokens, .. } = task.usage;
-    let update = serde_json::from_str(task.update.get()).map_err(|error| damaged_entry(entry, &error))?;
     let unfit = |error: &serde_json::Error| {
         tracing::warn!(%error, seq = entry.seq, "an update does not fit the agent of its name");
     };
     let turn = agent.and_then(|agent| agent.read_update(task.update.get()).inspect_err(unfit).ok());
     Ok(StepTask {
-        node: task.node,
+        node: task.node.clone(),
         ms: task.ms,
         attempts: task.attempts,
         input_tokens,
         output_tokens,
-        update,
-        notes: task.notes,
+        update: serde_json::from_str(task.update.get())?,
+        notes: task.notes.clone(),
         turn,
     })
-}
-
-fn read_entry<T: DeserializeOwned>(entry: &LogEntry) -> Result<T, StoreError> {
-    serde_json::from_slice(&entry.body).map_err(|error| damaged_entry(entry, &error))
-}
-
-fn damaged_entry(entry: &LogEntry, error: &serde_json::Error) -> StoreError {
-    StoreError::Damaged(format!("entry {}: {error}", entry.seq))
 }
 
 #[cfg(test)]
@@ -373,15 +350,10 @@ mod tests {
     use super::*;
 
     fn failed(body: &str) -> (String, String, String) {
-        let entry = LogEntry {
-            seq: 2,
-            parent: 1,
-            base: 0,
-            run: Some(RunId::random()),
-            at: 0,
-            kind: EntryKind::Failed,
-            body: body.into(),
-        };
+        let body: Value = serde_json::from_str(body).expect("json");
+        let failure = serde_json::from_value(body).expect("a failure");
+        let body = EntryBody::Failed { failure, node: None };
+        let entry = ThreadEntry { seq: 2, parent: 1, run: Some(RunId::random()), at: 0, body };
         match body_from_entry("t", None, &entry).expect("an event") {
             RunEventBody::Failed { code, en, ko, .. } => (code, en, ko),
             other => panic!("{other:?}"),

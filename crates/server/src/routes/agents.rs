@@ -46,12 +46,15 @@ pub(super) async fn agent_graph(
     name: Result<Path<String>, PathRejection>,
     format: Result<Query<AgentGraphQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let drawing = agent_request::find_agent(&app, &path_value(name)?)?.drawing();
+    let topology = agent_request::find_agent(&app, &path_value(name)?)?.topology();
     Ok(match query_value(format)?.format {
-        AgentGraphFormat::Json => json_response(drawing.json()),
-        AgentGraphFormat::Svg => ([(header::CONTENT_TYPE, "image/svg+xml")], drawing.svg()).into_response(),
+        AgentGraphFormat::Json => json_response(doran_draw::draw_json(&topology)),
+        AgentGraphFormat::Svg => {
+            ([(header::CONTENT_TYPE, "image/svg+xml")], doran_draw::draw_svg(&topology)).into_response()
+        }
         AgentGraphFormat::Mermaid => {
-            ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], drawing.mermaid()).into_response()
+            ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], doran_draw::draw_mermaid(&topology))
+                .into_response()
         }
     })
 }

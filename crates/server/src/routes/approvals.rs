@@ -22,7 +22,7 @@ pub(super) async fn list_approvals(
 ) -> Result<Response, ApiError> {
     let filter =
         RunFilter { status: Some(RunStatus::Paused), limit: MAX_PAUSED_RUNS, ..RunFilter::default() };
-    let paused = app.runtime.store().runs(&caller.tenant, &filter).await.map_err(EngineError::from)?;
+    let paused = app.runtime.list_runs(&caller.tenant, &filter).await?;
     let mut questions = Vec::new();
     for run in paused {
         // A run that went on or was removed in between asks nothing any more.

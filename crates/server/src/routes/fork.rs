@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use doran_agents::Agent;
 use doran_engine::store::{EntryKind, RunFilter, Seq, StoreError, ThreadRow};
-use doran_engine::{EngineError, StartOptions, ThreadKey};
+use doran_engine::{EngineError, StartOptions};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -61,11 +61,11 @@ pub(super) async fn fork_thread(
             };
             let named = fork_thread_name(&app, &caller, key.as_deref(), &source, &bytes).await?;
             let to = agent_request::new_thread_key(&caller, named.as_deref());
-            let mut made = match find_thread(&app, &to).await? {
+            let mut made = match app.runtime.find_thread_row(&to).await? {
                 Some(made) => made,
                 None => {
                     let to = app.runtime.fork(&source.key, at, &to.thread).await?;
-                    app.runtime.store().thread(&to).await.map_err(EngineError::from)?
+                    app.runtime.thread_row(&to).await?
                 }
             };
             // A server that died before this left the fork under the name of its source.
@@ -73,7 +73,7 @@ pub(super) async fn fork_thread(
                 && made.metadata.get("title") == source.metadata.get("title")
             {
                 let metadata = Map::from_iter([("title".to_owned(), title.into())]);
-                made = app.runtime.store().put_thread(&to, &metadata).await.map_err(EngineError::from)?;
+                made = app.runtime.put_thread(&to, &metadata).await?;
             }
             let made = match agent {
                 Some(agent) => start_due_nodes(&app, agent, made).await?,
@@ -95,27 +95,20 @@ async fn fork_thread_name(
 ) -> Result<Option<String>, ApiError> {
     let Some(key) = key else { return Ok(None) };
     // A thread that was made or asked under the key itself is another request's.
-    if find_thread(app, &agent_request::new_thread_key(caller, Some(key))).await?.is_some() {
+    let named = agent_request::new_thread_key(caller, Some(key));
+    if app.runtime.find_thread_row(&named).await?.is_some() {
         return Err(EngineError::from(StoreError::KeyReused(key.to_owned())).into());
     }
     Ok(Some(format!("{key} {}", agent_request::request_hash("", &source.key, bytes))))
-}
-
-async fn find_thread(app: &ServerApp, thread: &ThreadKey) -> Result<Option<ThreadRow>, ApiError> {
-    match app.runtime.store().thread(thread).await {
-        Ok(row) => Ok(Some(row)),
-        Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(EngineError::from(error).into()),
-    }
 }
 
 /// Only what stands between two steps can be gone on from: what a node does inside is its own.
 async fn check_fork_entry(app: &ServerApp, source: &ThreadRow, at: Seq) -> Result<(), ApiError> {
     let before = at.checked_sub(1).filter(|_| at <= source.head);
     let before = before.ok_or_else(unknown_entry_error)?;
-    let found = app.runtime.store().entries(&source.key, before, 1).await.map_err(EngineError::from)?;
+    let found = app.runtime.entries(&source.key, before, 1).await?;
     match found.first() {
-        Some(entry) if entry.seq == at && entry.kind != EntryKind::Inner => Ok(()),
+        Some(entry) if entry.seq == at && entry.kind() != EntryKind::Inner => Ok(()),
         Some(entry) if entry.seq == at => Err(ApiError::with_message(
             ApiErrorCode::BadInput,
             "that is a step inside a node; fork after the node's own",
@@ -147,13 +140,13 @@ fn resolve_fork_agent<'a>(
 async fn start_due_nodes(app: &ServerApp, agent: &Agent, made: ThreadRow) -> Result<ThreadRow, ApiError> {
     let thread = &made.key;
     let filter = RunFilter { thread: Some(thread.thread.clone()), limit: 1, ..RunFilter::default() };
-    let runs = app.runtime.store().runs(&thread.tenant, &filter).await.map_err(EngineError::from)?;
+    let runs = app.runtime.list_runs(&thread.tenant, &filter).await?;
     // A server that died after it began comes back to the same run.
     if let Some(run) = runs.first() {
         return Ok(ThreadRow { active: Some(run.run), ..made });
     }
     let view = app.runtime.view(&agent.name, thread, None).await?;
-    if view.at.due_nodes().is_empty() {
+    if view.next.is_empty() {
         return Ok(made);
     }
     let run = app.runtime.start(&agent.name, thread, None, StartOptions::default()).await?;

@@ -49,9 +49,9 @@ pub(super) async fn ready(State(app): State<ServerApp>) -> Result<Response, ApiE
         return Err(ApiErrorCode::Stopping.into());
     }
     let (tenant, filter) = (TenantId::local(), ThreadFilter { limit: 1, ..ThreadFilter::default() });
-    match timeout(STORE_READY_TIMEOUT, app.runtime.store().threads(&tenant, &filter)).await {
+    match timeout(STORE_READY_TIMEOUT, app.runtime.list_threads(&tenant, &filter)).await {
         Ok(Ok(_)) => Ok(json_response(json!({ "status": "ready" }))),
-        Ok(Err(error)) => Err(doran_engine::EngineError::from(error).into()),
+        Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(ApiErrorCode::Unavailable.into()),
     }
 }

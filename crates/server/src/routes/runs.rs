@@ -8,7 +8,7 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use doran_agents::protocol::{EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
-use doran_engine::log::QuestionKind;
+use doran_engine::QuestionKind;
 use doran_engine::store::{IfBusy, RunFilter, RunRow, RunStatus, StoreError};
 use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey, WatchUntil};
 use serde::Deserialize;
@@ -130,15 +130,14 @@ pub(super) async fn list_runs(
             "`before`가 실행의 id가 아닙니다",
         )
     })?;
-    let store = app.runtime.store();
-    store.thread(&thread).await.map_err(EngineError::from)?;
+    app.runtime.thread_row(&thread).await?;
     let filter = RunFilter {
         thread: Some(thread.thread),
         before,
         limit: limit.unwrap_or(50).clamp(1, MAX_RUNS_PER_PAGE),
         ..RunFilter::default()
     };
-    let runs = store.runs(&caller.tenant, &filter).await.map_err(EngineError::from)?;
+    let runs = app.runtime.list_runs(&caller.tenant, &filter).await?;
     let runs: Vec<api::RunInfo> = runs.iter().map(api::RunInfo::from_row).collect();
     Ok(json_response(json!({ "runs": runs })))
 }
@@ -217,7 +216,7 @@ pub(super) async fn resume_run(
             let (key, row) = load_run(&app, &caller, &names).await?;
             let answers = validate_answers(&app, &row, answers).await?;
             app.runtime.answer(&key, &answers).await?;
-            run_response(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)
+            run_response(&app.runtime.run_row(&key).await?)
         })
         .await
 }
@@ -333,7 +332,7 @@ pub(super) async fn retry_run(
         .respond_once(async move {
             let (key, _) = load_run(&app, &caller, &names).await?;
             app.runtime.retry(&key).await?;
-            run_response(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)
+            run_response(&app.runtime.run_row(&key).await?)
         })
         .await
 }
@@ -353,7 +352,7 @@ async fn load_run(
     let thread: ThreadKey = agent_request::thread_key(caller, thread_name)?;
     let run: RunId = run.parse().map_err(|_| ApiErrorCode::BadPath)?;
     let key = thread.run(run);
-    let row = app.runtime.store().run(&key).await.map_err(EngineError::from)?;
+    let row = app.runtime.run_row(&key).await?;
     if row.thread != thread {
         return Err(EngineError::from(StoreError::no_run(&key)).into());
     }

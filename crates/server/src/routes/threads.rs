@@ -5,8 +5,8 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use doran_agents::retrieval::contains_all_words;
-use doran_engine::store::{LogEntry, Seq, StoreError, ThreadFilter, ThreadRow};
-use doran_engine::{EngineError, log};
+use doran_engine::store::{Seq, StoreError, ThreadFilter, ThreadRow};
+use doran_engine::{EngineError, EntryBody, ThreadEntry};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -64,7 +64,7 @@ pub(super) async fn make_thread(
                     if key.is_some() {
                         metadata.insert(agent_request::REQUEST_HASH_METADATA.into(), asked.into());
                     }
-                    app.runtime.store().put_thread(&thread, &metadata).await.map_err(EngineError::from)?
+                    app.runtime.put_thread(&thread, &metadata).await?
                 }
             };
             Ok((StatusCode::CREATED, json!(api::ThreadInfo::from_row(&made))))
@@ -103,7 +103,7 @@ pub(super) async fn list_threads(
     let (mut threads, mut looked) = (Vec::new(), 0);
     let next = 'looking: loop {
         let filter = ThreadFilter { offset, limit: MAX_LIST_ITEMS, ..ThreadFilter::default() };
-        let page = app.runtime.store().threads(&caller.tenant, &filter).await.map_err(EngineError::from)?;
+        let page = app.runtime.list_threads(&caller.tenant, &filter).await?;
         let is_last = page.len() < MAX_LIST_ITEMS;
         for row in page {
             if threads.len() == limit || looked == most {
@@ -137,12 +137,11 @@ async fn thread_contains_words(
     title: &str,
     wanted: &str,
 ) -> Result<bool, ApiError> {
-    let said = match doran_agents::history::read_history(&**app.runtime.store(), &row.key, &app.agents).await
-    {
+    let said = match doran_agents::history::read_history(&app.runtime, &row.key, &app.agents).await {
         Ok(said) => said,
         // Removed in between.
-        Err(StoreError::NotFound { .. }) => Vec::new(),
-        Err(error) => return Err(EngineError::from(error).into()),
+        Err(EngineError::Store(StoreError::NotFound { .. })) => Vec::new(),
+        Err(error) => return Err(error.into()),
     };
     let mut all = title.to_owned();
     for said in said.into_iter().map(api::MessageInfo::from_history) {
@@ -180,7 +179,7 @@ pub(super) async fn rename_thread(
     let found = load_thread_row(&app, &caller, &path_value(name)?).await?;
     let (rename, _) = request_body::read_json::<RenameThreadBody>(request, &app.limits).await?;
     let metadata = Map::from_iter([("title".to_owned(), Value::from(check_title(&rename.title)?))]);
-    let row = app.runtime.store().put_thread(&found.key, &metadata).await.map_err(EngineError::from)?;
+    let row = app.runtime.put_thread(&found.key, &metadata).await?;
     Ok(json_response(api::ThreadInfo::from_row(&row)))
 }
 
@@ -194,7 +193,7 @@ pub(super) async fn delete_thread(
     if let Some(run) = found.active {
         app.runtime.cancel(&found.key.run(run)).await?;
     }
-    app.runtime.store().delete_thread(&found.key).await.map_err(EngineError::from)?;
+    app.runtime.delete_thread(&found.key).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -205,9 +204,8 @@ pub(super) async fn list_messages(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let found = load_thread_row(&app, &caller, &path_value(name)?).await?;
-    let said = doran_agents::history::read_history(&**app.runtime.store(), &found.key, &app.agents).await;
-    let said: Vec<api::MessageInfo> =
-        said.map_err(EngineError::from)?.into_iter().map(api::MessageInfo::from_history).collect();
+    let said = doran_agents::history::read_history(&app.runtime, &found.key, &app.agents).await?;
+    let said: Vec<api::MessageInfo> = said.into_iter().map(api::MessageInfo::from_history).collect();
     Ok(json_response(json!({ "messages": said })))
 }
 
@@ -229,32 +227,27 @@ pub(super) async fn list_history(
     let found = load_thread_row(&app, &caller, &path_value(name)?).await?;
     let ThreadHistoryQuery { after, limit } = query_value(after)?;
     let limit = limit.unwrap_or(MAX_LIST_ITEMS).clamp(1, MAX_LIST_ITEMS);
-    let store = app.runtime.store();
-    let entries = store.entries(&found.key, check_seq(after)?, limit).await.map_err(EngineError::from)?;
+    let entries = app.runtime.entries(&found.key, check_seq(after)?, limit).await?;
     let next = entries.last().map(|last| last.seq).filter(|last| *last < found.head);
-    let steps = entries.iter().map(history_step_json).collect::<Result<Vec<Value>, ApiError>>()?;
+    let steps: Vec<Value> = entries.iter().map(history_step_json).collect();
     Ok(json_response(json!({ "steps": steps, "next": next })))
 }
 
-fn history_step_json(entry: &LogEntry) -> Result<Value, ApiError> {
-    let damaged = |error: serde_json::Error| {
-        tracing::error!(%error, seq = entry.seq, "an entry cannot be read");
-        ApiError::from(ApiErrorCode::Internal)
-    };
+fn history_step_json(entry: &ThreadEntry) -> Value {
     let mut shown = json!({
         "seq": entry.seq,
         "parent": entry.parent,
-        "kind": entry.kind,
+        "kind": entry.kind(),
         "run": entry.run.map(|run| run.to_string()),
         "at": entry.at,
     });
-    if let log::EntryBody::Step(step) | log::EntryBody::Inner(step) = entry.parse_body().map_err(damaged)? {
-        let nodes: Vec<String> = step.tasks.iter().map(|task| task.node.to_string()).collect();
-        shown["step"] = json!(step.at.step);
+    if let EntryBody::Step(step) | EntryBody::InnerStep(step) = &entry.body {
+        let nodes: Vec<&str> = step.tasks.iter().map(|task| task.node.as_str()).collect();
+        shown["step"] = json!(step.step);
         shown["nodes"] = json!(nodes);
-        shown["next"] = json!(step.at.due_nodes());
+        shown["next"] = json!(step.next);
     }
-    Ok(shown)
+    shown
 }
 
 /// What may follow the path of the state.
@@ -282,7 +275,7 @@ pub(super) async fn get_state(
     let agent = agent_request::find_agent(&app, &agent)?;
     let at = at.map(|at| check_seq(Some(at))).transpose()?;
     let view = app.runtime.view(&agent.name, &found.key, at).await?;
-    let mut shown = json!({ "seq": view.seq, "next": view.at.due_nodes() });
+    let mut shown = json!({ "seq": view.seq, "next": view.next });
     if let Some(node) = explain {
         let asked = agent.explain(&node, &view.state).map_err(|_| ApiErrorCode::Internal)?;
         shown["asks"] = json!(asked);
@@ -297,7 +290,7 @@ pub(super) async fn load_thread_row(
     name: &str,
 ) -> Result<ThreadRow, ApiError> {
     let thread = agent_request::thread_key(caller, name)?;
-    Ok(app.runtime.store().thread(&thread).await.map_err(EngineError::from)?)
+    Ok(app.runtime.thread_row(&thread).await?)
 }
 
 pub(super) fn missing_agent_error() -> ApiError {

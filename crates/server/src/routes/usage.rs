@@ -7,7 +7,7 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use doran_agents::protocol::{ModelCallNote, StepNotes};
 use doran_engine::store::{RunFilter, RunUsage};
-use doran_engine::{EngineError, ThreadKey, log};
+use doran_engine::{EntryBody, ThreadKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -36,10 +36,9 @@ pub(super) async fn get_usage(
     caller: ApiCaller,
     of: Result<Query<UsageQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let store = app.runtime.store();
     let thread = query_value(of)?.thread.map(|name| agent_request::thread_key(&caller, &name)).transpose()?;
     if let Some(thread) = &thread {
-        store.thread(thread).await.map_err(EngineError::from)?;
+        app.runtime.thread_row(thread).await?;
     }
     let (mut total, mut runs, mut before, mut all) = (RunUsage::default(), 0, None, false);
     for _ in 0..MAX_PAGES {
@@ -49,7 +48,7 @@ pub(super) async fn get_usage(
             limit: PAGE_SIZE,
             ..RunFilter::default()
         };
-        let page = store.runs(&caller.tenant, &filter).await.map_err(EngineError::from)?;
+        let page = app.runtime.list_runs(&caller.tenant, &filter).await?;
         for run in &page {
             total += run.usage;
             runs += 1;
@@ -104,13 +103,9 @@ impl ModelUsage {
 async fn usage_by_model(app: &ServerApp, thread: &ThreadKey) -> Result<Value, ApiError> {
     let (mut took, mut after) = (BTreeMap::<String, ModelUsage>::new(), 0);
     for _ in 0..MAX_PAGES {
-        let page = app.runtime.store().entries(thread, after, PAGE_SIZE).await.map_err(EngineError::from)?;
+        let page = app.runtime.entries(thread, after, PAGE_SIZE).await?;
         for entry in &page {
-            let body = entry.parse_body().map_err(|error| {
-                tracing::error!(%error, seq = entry.seq, "an entry cannot be read");
-                ApiError::from(ApiErrorCode::Internal)
-            })?;
-            let (log::EntryBody::Step(step) | log::EntryBody::Inner(step)) = body else { continue };
+            let (EntryBody::Step(step) | EntryBody::InnerStep(step)) = &entry.body else { continue };
             for task in &step.tasks {
                 let notes = StepNotes::from_notes(&task.notes).map_err(|error| {
                     tracing::error!(%error, seq = entry.seq, "the notes of a step cannot be read");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use doran_llm::OfflineModel;
+use doran_offline::OfflineModel;
 use doran_server::ServerLimits;
 use expect_test::expect;
 use serde_json::json as object;

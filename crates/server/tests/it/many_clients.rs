@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use doran_llm::OfflineModel;
+use doran_offline::OfflineModel;
 use doran_server::ServerLimits;
 use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

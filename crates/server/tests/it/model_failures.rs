@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use doran_llm::{
     ChatModel, ChatRequest, DeltaStream, ModelError, ModelErrorAdvice, ModelErrorKind, ModelInfo,
-    OfflineModel,
 };
+use doran_offline::OfflineModel;
 use doran_server::ServerLimits;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json as object};

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use doran_llm::{
-    ChatModel, ChatRequest, Delta, DeltaStream, ModelError, ModelInfo, OfflineModel, RequestPurpose,
-};
+use doran_agents::RequestPurpose;
+use doran_llm::{ChatModel, ChatRequest, Delta, DeltaStream, ModelError, ModelInfo};
+use doran_offline::OfflineModel;
 use doran_server::{ServerApp, ServerLimits};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use doran_llm::{
-    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, OfflineModel, RequestPurpose, Usage,
-};
+use doran_agents::RequestPurpose;
+use doran_llm::{ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, Usage};
+use doran_offline::OfflineModel;
 use doran_server::{ServerLimits, router};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};

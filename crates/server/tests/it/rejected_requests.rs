@@ -72,7 +72,7 @@ async fn bodies_that_do_not_fit_are_refused() {
 #[tokio::test]
 async fn a_body_has_to_be_json_and_small_and_in_time() {
     let app = app_with(
-        std::sync::Arc::new(doran_llm::OfflineModel),
+        std::sync::Arc::new(doran_offline::OfflineModel),
         ServerLimits {
             max_body_bytes: 100,
             body_timeout: std::time::Duration::from_millis(30),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use doran_llm::{
-    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, OfflineModel, RequestPurpose, Usage,
-};
+use doran_agents::RequestPurpose;
+use doran_llm::{ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, Usage};
+use doran_offline::OfflineModel;
 use doran_server::{ServerApp, ServerLimits};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};

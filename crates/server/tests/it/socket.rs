@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use doran_llm::OfflineModel;
+use doran_offline::OfflineModel;
 use doran_server::{ApiKeys, BindError, ServerApp, ServerLimits, bind, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use doran_agents::RequestPurpose;
 use doran_agents::tools::{Calculator, ToolPolicy};
 use doran_agents::{AgentParts, build_agents, samples};
 use doran_engine::Runtime;
 use doran_engine::store::RamStore;
-use doran_llm::{
-    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, OfflineModel, RequestPurpose, Role,
-    ToolCall, Usage,
-};
+use doran_llm::{ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, Role, ToolCall, Usage};
+use doran_offline::OfflineModel;
 use doran_retrieval::RamKeywordIndex;
 use doran_server::ServerApp;
 use futures_util::{StreamExt, stream};

@@ -24,7 +24,7 @@ use crate::bench_stores::{EngineBenchDatabases, EngineBenchStoreKind, connect_pl
 use crate::langgraph::LangGraphEnginePeer;
 use crate::measurement::EngineBenchSlices;
 use crate::node_cases::NodeBenchCase;
-use crate::shared::{asked, machine, peer, table, times};
+use crate::shared::{arguments, machine, peer, table, times};
 use crate::table::{Report, Row, Target};
 use crate::times::median;
 

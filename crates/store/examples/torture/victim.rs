@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use doran_engine::store::{
-    IfBusy, LogEntry, RunFilter, RunIdempotencyKey, RunRow, RunStatus, Store, StoreError,
+    EntryKind, IfBusy, RunFilter, RunIdempotencyKey, RunRow, RunStatus, Store, StoreError,
 };
 use doran_engine::{
-    EngineError, Event, GraphHandle, NodeError, RunId, RunKey, Runtime, RuntimeOptions, StartOptions,
-    TenantId, ThreadKey, WatchUntil,
+    EngineError, EntryBody, Event, GraphHandle, MisuseError, NodeError, RunId, RunKey, Runtime,
+    RuntimeOptions, StartOptions, TenantId, ThreadEntry, ThreadKey, WatchUntil,
 };
 use doran_store::{FileStoreMaintenance, OpenedStore};
 use serde_json::{Value, json};
@@ -253,18 +253,16 @@ impl VictimSession {
         static WATCHES: AtomicU64 = AtomicU64::new(1);
         let id = WATCHES.fetch_add(1, Ordering::Relaxed);
         let mut watch = self.runtime.watch(&run_key(run)?, after, WatchUntil::RunEnded).await?;
-        while let Some(event) = watch.next().await? {
+        while let Some(event) = watch.try_next().await? {
             if let Event::Entry(number, entry) = event {
                 let seen = ObservedEntry {
                     watch: id,
                     run: run.to_owned(),
                     number,
                     seq: entry.seq,
-                    kind: entry_kind_name(&entry),
-                    digest: fnv1a_hex([entry.body.as_slice()]),
-                    links: serde_json::from_slice(&entry.body)
-                        .map(|body| links_in_step_body(&body))
-                        .unwrap_or_default(),
+                    kind: entry_kind_name(entry.kind()),
+                    digest: entry_digest(&entry),
+                    links: links_in_step(&entry),
                 };
                 self.world.send_line(&FromVictim::Seen(seen));
             }
@@ -339,14 +337,16 @@ impl VictimSession {
             if page.is_empty() {
                 break;
             }
-            entries.extend(page.iter().map(|entry| ThreadDumpEntry {
-                seq: entry.seq,
-                parent: entry.parent,
-                run: entry.run.map(|run| run.to_string()),
-                kind: entry_kind_name(entry),
-                digest: fnv1a_hex([entry.body.as_slice()]),
-                body: serde_json::from_slice(&entry.body).unwrap_or(Value::Null),
-            }));
+            for entry in &page {
+                entries.push(ThreadDumpEntry {
+                    seq: entry.seq,
+                    parent: entry.parent,
+                    run: entry.run.map(|run| run.to_string()),
+                    kind: entry_kind_name(entry.kind),
+                    digest: entry_digest(&ThreadEntry::from_log(entry)?),
+                    body: serde_json::from_slice(&entry.body).unwrap_or(Value::Null),
+                });
+            }
         }
         let runs = self.all_runs_of_thread(thread).await?.into_iter().map(|run| ThreadDumpRun {
             run: run.run.to_string(),
@@ -372,11 +372,22 @@ fn run_key(run: &str) -> Result<RunKey, EngineError> {
     Ok(RunKey { tenant: TenantId::local(), run: run.parse::<RunId>()? })
 }
 
-fn entry_kind_name(entry: &LogEntry) -> String {
-    serde_json::to_value(entry.kind)
-        .ok()
-        .and_then(|kind| kind.as_str().map(str::to_owned))
-        .unwrap_or_default()
+/// What an entry says, as a watcher and as the log has it. Updates are in it letter by letter.
+fn entry_digest(entry: &ThreadEntry) -> String {
+    fnv1a_hex([format!("{:?}", entry.body).as_bytes()])
+}
+
+/// The links that the nodes of a step made.
+fn links_in_step(entry: &ThreadEntry) -> Vec<String> {
+    let (EntryBody::Step(step) | EntryBody::InnerStep(step)) = &entry.body else { return Vec::new() };
+    let updates = step.tasks.iter().filter_map(|task| serde_json::from_str(task.update.get()).ok());
+    links_in_step_body(&json!({
+        "tasks": updates.map(|update: Value| json!({ "update": update })).collect::<Vec<_>>(),
+    }))
+}
+
+fn entry_kind_name(kind: EntryKind) -> String {
+    serde_json::to_value(kind).ok().and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 fn status_name(status: RunStatus) -> &'static str {
@@ -406,7 +417,11 @@ fn refusal_from_error(error: &EngineError) -> VictimRefusal {
             StoreError::Other(_) => "other",
         },
         EngineError::Stopped(_) => "stopped",
-        EngineError::NotPaused(_) => "conflict",
+        EngineError::Misuse(
+            MisuseError::NoOpenQuestion(_)
+            | MisuseError::SeveralOpenQuestions { .. }
+            | MisuseError::BadQuestionId(_),
+        ) => "conflict",
         _ => "other",
     };
     VictimRefusal { code: code.into(), message: error_with_sources(error) }

@@ -1,8 +1,9 @@
-//! The writes that most runs consist of, each kind in one statement for as many runs as there are: a start on a thread
-//! that is free, a step, an end.
+//! The most frequent writes, batched: one statement handles many runs. There are three kinds: starting a run on a
+//! free thread, a step, and the end of a run.
 //!
-//! A statement does what it can and says for which. What it left out goes through the function that can do everything,
-//! which also finds out why. The settings of a session (see `url`) make it look up each run by its keys.
+//! A statement handles the runs it can and returns which ones it handled. The others go through the general SQL
+//! function, which handles every case and reports errors. Session settings (see `url`) make the planner look up each
+//! run by its key.
 
 use std::time::SystemTime;
 
@@ -17,10 +18,10 @@ use super::pool::PostgresPool;
 use super::row::{canonical_json, get_column, to_bounded_millis, to_i64, unix_millis};
 use super::write_batcher::BatchWriter;
 
-/// Steps that add one entry and nothing else.
+/// Batches steps that append one entry and nothing else.
 pub(super) struct StepBatchWriter(pub(super) PostgresPool);
 
-/// Such a step.
+/// One such step.
 pub(super) struct StepWrite {
     pub(super) fence: Fence,
     pub(super) head: u64,
@@ -42,8 +43,9 @@ impl BatchWriter for StepBatchWriter {
         let bases: Vec<i64> = steps.iter().map(|step| to_i64(step.entry.base)).collect();
         let kinds: Vec<i16> = steps.iter().map(|step| i16::from(step.entry.kind.code())).collect();
         let bodies: Vec<&[u8]> = steps.iter().map(|step| step.entry.body.as_slice()).collect();
-        // The rows of the runs are locked, so a takeover comes before (then its epoch does not fit) or after. One that
-        // somebody else has locked is left to its own statement, here and below: the others do not wait for it.
+        // The rows of the runs are locked, so a takeover happens either before (the epoch no longer matches) or
+        // after. Rows that somebody else has locked are skipped, here and below, and go through their own statement.
+        // The others do not wait for them.
         let sql = "with asked as materialized (
                 select * from unnest($1::text[], $2::text[], $3::uuid[], $4::int8[], $5::int8[], $6::int8[], $7::int8[],
                     $8::int2[], $9::bytea[])
@@ -73,17 +75,17 @@ impl BatchWriter for StepBatchWriter {
     }
 }
 
-/// Ends of runs that need no more than their last entries.
+/// Batches ends of runs that only write their last entries.
 pub(super) struct RunEndBatchWriter(pub(super) PostgresPool);
 
-/// Such an end.
+/// One such end.
 pub(super) struct RunEndWrite {
     pub(super) fence: Fence,
     pub(super) commit: Commit,
 }
 
 impl RunEndWrite {
-    /// Whether the commit is such an end.
+    /// Whether the commit can be batched as an end of a run.
     pub(super) fn is_plain_end(commit: &Commit) -> bool {
         let ends = matches!(
             commit.status,
@@ -130,7 +132,7 @@ impl BatchWriter for RunEndBatchWriter {
         let bases: Vec<i64> = entries().map(|(_, _, entry)| to_i64(entry.base)).collect();
         let kinds: Vec<i16> = entries().map(|(_, _, entry)| i16::from(entry.kind.code())).collect();
         let bodies: Vec<&[u8]> = entries().map(|(_, _, entry)| entry.body.as_slice()).collect();
-        // First the threads are locked, then the runs, as everywhere; the time is that after the locks.
+        // Threads are locked before runs, as everywhere. The time is read after the locks are taken.
         let sql = "with asked as materialized (
                 select * from unnest($1::text[], $2::text[], $3::uuid[], $4::int8[], $5::int8[], $6::int8[], $7::int2[],
                     $8::int8[], $9::int8[], $10::int8[], $11::int8[])
@@ -196,16 +198,17 @@ impl BatchWriter for RunEndBatchWriter {
     }
 }
 
-/// Runs that start at once, on a thread that is new or free.
+/// Batches runs that start at once, on a new or free thread.
 pub(super) struct RunStartBatchWriter(pub(super) PostgresPool);
 
-/// Where such a run begins.
+/// Where such a run starts.
 pub(super) struct BatchedRunStart {
     pub(super) head: u64,
     pub(super) at: i64,
 }
 
-/// Whether a run may start in this way: from the newest entry, by a worker, and under no key of a request.
+/// Whether a run can be batched as a start: it continues from the newest entry, is claimed by a worker, and has no
+/// idempotency key.
 pub(super) fn is_plain_start(new: &NewRun) -> bool {
     new.claim.is_some() && new.first.parent.is_none() && new.idempotency.is_none()
 }
@@ -244,8 +247,8 @@ impl BatchWriter for RunStartBatchWriter {
         let names: Vec<&[u8]> = pairs().map(|(_, (name, _))| name.as_bytes()).collect();
         let values: Vec<Vec<u8>> =
             pairs().map(|(_, (_, value))| canonical_json(value).into_bytes()).collect();
-        // A thread that has a run, or one that waits, or lacks one of the names, is left as it is. One that is new has
-        // one time for both its times.
+        // Skips threads that have an active or queued run or lack one of the metadata keys. A new thread gets the
+        // same creation and change time.
         let sql = "with asked as materialized (
                 select * from unnest($1::text[], $2::text[], $3::uuid[], $4::bytea[], $5::bytea[], $6::int2[], $7::bytea[],
                     $8::bytea[], $9::bytea[], $10::int2[], $11::bytea[], $12::int8[])
@@ -303,7 +306,7 @@ impl BatchWriter for RunStartBatchWriter {
     }
 }
 
-/// Runs that interrupt go before those that were enqueued.
+/// Runs submitted with `Interrupt` or `Rollback` go before enqueued ones.
 fn queue_rank(new: &NewRun) -> i16 {
     use doran_engine::store::IfBusy::{Enqueue, Interrupt, Reject, Rollback};
     match new.if_busy {
@@ -312,7 +315,7 @@ fn queue_rank(new: &NewRun) -> i16 {
     }
 }
 
-/// Columns of fences.
+/// Fences as one array per column.
 struct FenceColumns<'a> {
     tenants: Vec<&'a str>,
     threads: Vec<&'a str>,
@@ -331,7 +334,7 @@ impl<'a> FenceColumns<'a> {
     }
 }
 
-/// Puts the answers where their questions stood. What has no row was not done.
+/// Puts results in the order of the requests. A request without a row was not handled.
 fn results_in_request_order<T>(
     count: usize,
     rows: &[Row],

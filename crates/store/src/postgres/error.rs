@@ -1,18 +1,18 @@
-//! What an error of the database means for the caller.
+//! Converts PostgreSQL errors to [`StoreError`].
 
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::StoreError;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-/// Whether the failed statement would have changed something.
+/// Whether the failed statement could have written something.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StatementAccess {
     Reading,
     Writing,
 }
 
-/// What a statement was about, to name it when the database says no.
+/// What a statement was about, for error messages.
 #[derive(Clone, Copy)]
 pub(super) enum StatementSubject<'a> {
     Thread(&'a ThreadKey),
@@ -21,11 +21,11 @@ pub(super) enum StatementSubject<'a> {
     Everything,
 }
 
-/// The connection is gone or was refused, as opposed to a statement that failed on a connection that works.
+/// Whether the connection was lost or refused. A statement that failed on a working connection is not such an error.
 pub(super) fn is_connection_lost(error: &Error) -> bool {
     match error.as_db_error() {
         Some(db) => matches!(db.parsed_severity(), Some(Severity::Fatal | Severity::Panic)),
-        // An answer that could not be read or a value that could not be sent leaves the connection as it was.
+        // A value that could not be encoded or decoded does not affect the connection.
         None => error.is_closed() || has_io_source(error),
     }
 }
@@ -41,7 +41,7 @@ fn has_io_source(error: &Error) -> bool {
     false
 }
 
-/// A statement was sent and this came back.
+/// Converts the error of a statement that was sent.
 pub(super) fn statement_error(
     error: Error,
     doing: StatementAccess,
@@ -61,10 +61,10 @@ pub(super) fn statement_error(
     }
 }
 
-/// Nothing was sent yet but the wish to connect or to prepare.
+/// Converts an error from connecting or preparing. No statement was sent.
 pub(super) fn connection_error(error: Error) -> StoreError {
     match error.as_db_error().map(|db| db.code().code()) {
-        // Wrong user, password or database: waiting does not help.
+        // Wrong user, password or database: retrying does not help.
         Some(code) if code.starts_with("28") || code == "3D000" => StoreError::Other(error.into()),
         Some(code) if !code.starts_with("53") && !code.starts_with("57") && !is_connection_lost(&error) => {
             error_from_sql_state(error)
@@ -85,7 +85,7 @@ pub(super) fn damaged(error: impl std::fmt::Display) -> StoreError {
     StoreError::Damaged(error.to_string())
 }
 
-/// The answers that our own functions give. See `functions.sql`.
+/// Errors raised by Doran's own SQL functions. See `functions.sql`.
 fn error_from_doran_code(db: &DbError, about: StatementSubject<'_>) -> Option<StoreError> {
     let message = db.message();
     Some(match (db.code().code(), about) {
@@ -107,13 +107,13 @@ fn error_from_doran_code(db: &DbError, about: StatementSubject<'_>) -> Option<St
     })
 }
 
-/// The database undid the statement and said why.
+/// Errors raised by PostgreSQL. The statement was rolled back.
 fn error_from_sql_state(error: Error) -> StoreError {
     let Some(code) = error.code() else { return StoreError::Other(error.into()) };
     if *code == SqlState::DISK_FULL {
         return StoreError::Full(error.into());
     }
-    // Short of something, cancelled by a time limit, a deadlock, or a server that only reads since a failover.
+    // Out of a resource, cancelled by a timeout, a deadlock, or a server that is read-only after a failover.
     let passing = ["53", "55", "57", "40"].iter().any(|class| code.code().starts_with(class))
         || *code == SqlState::READ_ONLY_SQL_TRANSACTION;
     if passing { StoreError::Unavailable(error.into()) } else { StoreError::Other(error.into()) }

@@ -1,4 +1,5 @@
-//! Reading back. Each is one statement, and so one view of the database; none takes a lock.
+//! Reads states, log entries, runs and threads. Each read is one statement, so it sees one snapshot. None takes a
+//! lock.
 
 use async_trait::async_trait;
 use doran_engine::id::{RunKey, TenantId, ThreadKey};
@@ -18,7 +19,7 @@ use super::row::{
 #[async_trait]
 impl HistoryStore for PostgresStore {
     async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
-        // Three kinds of rows: the thread (head and asked entry), the snapshot, the entries after it.
+        // Three kinds of rows: the thread (newest entry and requested entry), the snapshot, and the entries after it.
         let sql = "
             with t as (
                 select number, n.head, coalesce($3::int8, n.head) as wanted from threads, lateral (
@@ -63,7 +64,7 @@ impl HistoryStore for PostgresStore {
         let base = base.ok_or_else(|| StoreError::no_entry(wanted))?;
         loaded.entries.sort_by_key(|entry| entry.seq);
         loaded.entries = entries_leading_to(loaded.entries, wanted);
-        // `gc` may have cleared a part of the way to an entry of a branch that was left.
+        // `gc` may have deleted entries that an abandoned branch depends on.
         let whole = match loaded.snapshot.as_ref().map(|(seq, _)| *seq) {
             Some(seq) if seq == wanted => true,
             Some(seq) => loaded.entries.first().is_some_and(|first| first.parent == seq),
@@ -78,7 +79,7 @@ impl HistoryStore for PostgresStore {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<LogEntry>, StoreError> {
-        // The thread comes with every row, and alone when there is no entry, to tell an empty one from none.
+        // Every row includes the thread. A thread without entries gives one row, a missing thread none.
         let sql = "
             select e.seq::int8, coalesce(e.parent, e.seq - 1)::int8 as parent, e.base::int8, e.run, e.at, e.kind, e.body
             from threads t left join lateral (
@@ -140,7 +141,7 @@ impl HistoryStore for PostgresStore {
         check_metadata(&filter.metadata)?;
         let (offset, limit) = (limit_to_i64(filter.offset), limit_to_i64(filter.limit));
         let rows = if filter.metadata.is_empty() {
-            // The index knows the minute; within one of them the threads are few.
+            // The index has a resolution of one minute. Few threads share a minute.
             let sql = concat!(
                 "select ",
                 thread_columns!(),

@@ -1,5 +1,5 @@
-//! Bringing the schema up to date. Programs that start at the same time wait for each other at a lock that ends
-//! with the transaction.
+//! Schema migrations. Processes that start at the same time wait for each other on a lock that ends with the
+//! transaction.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,10 +14,11 @@ use super::pool::PostgresPool;
 use super::row::get_column;
 use super::url::PostgresTarget;
 
-/// How long a start may take, another program's migration included.
+/// The longest time a start may take, including the wait for another process that migrates.
 pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What each step did to the tables, in order; the format of a store is the number of steps it has seen.
+/// One migration script for each format version, in order. The format version of a store is the number of scripts
+/// applied.
 const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_tables.sql"),
     "", // functions alone
@@ -28,19 +29,19 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0007_small.sql"),
 ];
 
-/// The functions of the newest format. They hold nothing, so after a step they are all made anew.
+/// The SQL functions of the newest format. They hold no data, so they are all recreated after a migration.
 const SQL_FUNCTIONS: &str = include_str!("../../migrations/postgres/functions.sql");
 
-/// How often a program that runs looks whether a newer one has brought the schema further.
+/// How often a running process checks whether a newer one has migrated the schema.
 const FORMAT_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// When a program that runs looked last.
+/// The time of the last format check.
 #[derive(Default)]
 pub(super) struct FormatCheck(Mutex<Option<Instant>>);
 
 impl FormatCheck {
-    /// Refuses, now and then, to go on with a schema that a newer program has brought further: what this one writes
-    /// may not be what that one reads.
+    /// Returns an error if a newer program has migrated the schema: what this program writes may not be readable by
+    /// the newer one. Checks at most once per [`FORMAT_CHECK_INTERVAL`].
     pub(super) async fn refuse_newer_format(&self, pool: &PostgresPool) -> Result<(), StoreError> {
         let now = Instant::now();
         {
@@ -56,7 +57,7 @@ impl FormatCheck {
         let (found, known) = (get_column::<i64>(row, "value")?, MIGRATIONS.len());
         match (u32::try_from(found), u32::try_from(known)) {
             (Ok(found), Ok(known)) if found > known => {
-                // Every look says it again until this program is gone.
+                // Every later check fails again, until this process ends.
                 *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 Err(StoreError::Newer { found, known })
             }
@@ -65,14 +66,14 @@ impl FormatCheck {
     }
 }
 
-/// What was found out about the server on the way.
+/// What was learned about the server while migrating.
 pub(super) struct PostgresServerInfo {
-    /// The server answers before a commit is on disk, unless asked not to.
+    /// The server acknowledges commits before they are on disk, unless told otherwise.
     pub asynchronous_commit: bool,
 }
 
 pub(super) async fn migrate(target: &PostgresTarget) -> Result<PostgresServerInfo, StoreError> {
-    // A server that takes the connection and then says nothing must not hold up the start.
+    // A server that accepts the connection and does not respond must not block the start.
     let connect = target.config.get_connect_timeout().copied().unwrap_or(MIGRATION_TIMEOUT);
     let (mut client, driver) = match tokio::time::timeout(connect, target.tls.connect(&target.config)).await {
         Ok(connected) => connected.map_err(connection_error)?,
@@ -112,7 +113,7 @@ async fn apply_migrations(transaction: &Transaction<'_>, schema: &str) -> Result
     transaction
         .execute("select pg_advisory_xact_lock(hashtextextended('doran ' || $1::text, 0))", &[&schema])
         .await?;
-    // `if not exists` alone would ask for the right to make schemas even when there is nothing to make.
+    // `if not exists` alone would require the privilege to create schemas even if the schema exists.
     let exists = "select exists (select 1 from pg_namespace where nspname = $1::text)";
     if !transaction.query_one(exists, &[&schema]).await?.try_get::<_, bool>(0)? {
         transaction.batch_execute(&format!("create schema {schema}")).await?;

@@ -1,18 +1,19 @@
-//! A store in PostgreSQL, for several replicas that share one database.
+//! The PostgreSQL store, for several replicas that share one database.
 //!
-//! Every write is one call of one SQL function, and so one round trip and one transaction; the functions are in
-//! `migrations/postgres`. Leases and all times are the database's. Two replicas meet only at the row of a thread,
-//! which every write locks first.
+//! Every write is one call of one SQL function: one round trip and one transaction. The functions are in
+//! `migrations/postgres`. Leases and timestamps use the database's clock. Every write first locks the row of its
+//! thread, which is the only point where replicas wait for each other.
 //!
-//! | file | what |
+//! | module | content |
 //! |---|---|
-//! | `url` | what a URL says |
-//! | `pool` | connections, deadlines, what is tried again |
-//! | `error` | what an error of the database means for the caller |
-//! | `migrate` | bringing the schema up to date |
-//! | `row` | rows into records |
-//! | `lane`, `together` | writes of several runs in one statement |
-//! | `runs`, `history`, `upkeep` | the traits |
+//! | `url` | connection URLs and session settings |
+//! | `tls` | connections with and without TLS |
+//! | `pool` | connections, timeouts, retries |
+//! | `error` | conversion of database errors |
+//! | `migrate` | schema migrations |
+//! | `row` | conversion of rows |
+//! | `write_batcher`, `batched_writes` | writes of several runs in one statement |
+//! | `runs`, `history`, `thread_maintenance` | the store traits |
 
 mod batched_writes;
 mod error;
@@ -37,7 +38,7 @@ use self::pool::PostgresPool;
 use self::url::PostgresTarget;
 use self::write_batcher::WriteBatcher;
 
-/// Keeps everything in a schema of a PostgreSQL database (13 or newer). Clones share their connections.
+/// A store in one schema of a PostgreSQL database (version 13 or newer). Clones share their connections.
 #[derive(Clone)]
 pub struct PostgresStore {
     pool: PostgresPool,
@@ -47,22 +48,22 @@ pub struct PostgresStore {
     format_check: Arc<migrate::FormatCheck>,
 }
 
-/// How to reach the database.
+/// Connection options.
 #[derive(Clone)]
 pub struct PostgresOptions {
-    /// `postgres://user:password@host:port/database?schema=doran`. For a Unix socket the host is its folder, with
-    /// slashes as `%2F`, or left out and given as `?host=/folder`.
+    /// `postgres://user:password@host:port/database?schema=doran`. For a Unix socket, the host is its directory with
+    /// `/` written as `%2F`, or it is left out and given as `?host=/directory`.
     pub url: String,
-    /// Most connections at a time.
+    /// The most open connections.
     pub max_connections: usize,
     /// How long to wait for a connection before the database counts as unreachable.
     pub connect_timeout: Duration,
-    /// How long the database may work on one call. Upkeep of whole threads has a longer time of its own.
+    /// The timeout of one call. Deleting whole threads has a longer timeout of its own.
     pub statement_timeout: Duration,
 }
 
 impl PostgresOptions {
-    /// What fits most: 8 connections, 4 seconds to get one, 8 seconds for a call.
+    /// The defaults: 8 connections, 4 seconds to connect, 8 seconds for a call.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -73,7 +74,7 @@ impl PostgresOptions {
     }
 }
 
-/// A URL may hold a password, so it is never shown.
+/// The URL may contain a password, so it is not printed.
 impl fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOptions")
@@ -85,12 +86,12 @@ impl fmt::Debug for PostgresOptions {
 }
 
 impl PostgresStore {
-    /// Opens the store behind a URL and brings its schema up to date.
+    /// Opens the store at a URL and migrates its schema.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         Self::open_with(&PostgresOptions::new(url)).await
     }
 
-    /// Opens the store and brings its schema up to date. Several programs may do so at the same time.
+    /// Opens the store and migrates its schema. Several processes may do so at the same time.
     pub async fn open_with(options: &PostgresOptions) -> Result<Self, StoreError> {
         let mut target = PostgresTarget::parse(options)?;
         let ready = tokio::time::timeout(migrate::MIGRATION_TIMEOUT, migrate::migrate(&target)).await;

@@ -1,8 +1,8 @@
-//! Connections, deadlines, and what is tried again.
+//! Connections, timeouts and retries.
 //!
-//! A statement that only reads is tried again on a fresh connection. One that writes is tried again only when
-//! nothing of it was sent: the connection turned out to be dead while the statement was being prepared, or the
-//! database undid it and asked to try again.
+//! A read is retried on a new connection. A write is retried only if it certainly had no effect: the connection
+//! turned out to be dead while the statement was being prepared, or the database rolled the statement back and asked
+//! to retry it.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use super::error::{
 };
 use super::url::PostgresTarget;
 
-/// How often a statement is sent at most.
+/// The most times a statement is sent.
 const MAX_STATEMENT_ATTEMPTS: usize = 5;
 
-/// How long the upkeep of a whole thread may take.
+/// The timeout for maintenance of a whole thread.
 const MAINTENANCE_TIMEOUT: Duration = Duration::from_secs(600);
 
 pub(super) type SqlParams<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -31,7 +31,7 @@ pub(super) type SqlParams<'a> = &'a [&'a (dyn ToSql + Sync)];
 pub(super) struct PostgresPool {
     pool: deadpool_postgres::Pool,
     connect_timeout: Duration,
-    /// After this the answer is not waited for: the network has swallowed the question or the answer.
+    /// How long to wait for a response. After that, the request or the response counts as lost in the network.
     answer_timeout: Duration,
 }
 
@@ -39,7 +39,8 @@ impl PostgresPool {
     pub(super) fn new(target: &PostgresTarget, options: &PostgresOptions) -> Result<Self, StoreError> {
         let pool = deadpool_postgres::Pool::builder(target.tls.connection_manager(&target.config))
             .max_size(options.max_connections.max(1))
-            // The one that was used last: a lone caller keeps to one, whose statements are prepared.
+            // The most recently used connection first: a single caller keeps using one, which has its statements
+            // prepared.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build()
@@ -71,7 +72,7 @@ impl PostgresPool {
                     self.discard_connections(client);
                     StoreError::Unavailable(error.into())
                 }
-                // To wait as long once more would help nobody.
+                // Waiting for the same time again would not help.
                 Err(StatementError::TimedOut) => {
                     self.discard_connections(client);
                     return Err(unavailable(ANSWER_TIMEOUT_MESSAGE));
@@ -83,7 +84,7 @@ impl PostgresPool {
         }
     }
 
-    /// Calls one of the functions that write.
+    /// Calls one of the SQL functions that write.
     pub(super) async fn write(
         &self,
         about: StatementSubject<'_>,
@@ -126,7 +127,7 @@ impl PostgresPool {
         }
     }
 
-    /// As [`Pool::write`], for what may take minutes.
+    /// Like [`PostgresPool::write`], for calls that may take minutes.
     pub(super) async fn write_with_maintenance_timeout(
         &self,
         about: StatementSubject<'_>,
@@ -139,7 +140,7 @@ impl PostgresPool {
             let limit = format!("set local statement_timeout = {}", MAINTENANCE_TIMEOUT.as_millis());
             transaction.batch_execute(&limit).await.map_err(connection_error)?;
             let statement = transaction.prepare_cached(sql).await.map_err(connection_error)?;
-            // Nothing is kept before the commit, so a connection lost here has changed nothing.
+            // Nothing is stored before the commit, so a connection lost here has changed nothing.
             let row = transaction.query_one(&statement, params).await;
             let row = row.map_err(|error| statement_error(error, StatementAccess::Reading, about))?;
             transaction
@@ -157,7 +158,8 @@ impl PostgresPool {
         }
     }
 
-    /// A connection that knows the statement. A dead one is replaced, for nothing was asked of it yet.
+    /// Returns a connection with the statement prepared. A dead connection is replaced, because nothing was sent on
+    /// it yet.
     async fn prepare_on_connection(&self, sql: &'static str) -> Result<(Object, Statement), StoreError> {
         let deadline = Instant::now() + self.connect_timeout;
         let mut replaced = false;
@@ -177,7 +179,7 @@ impl PostgresPool {
         }
     }
 
-    /// Gives up a connection, and the idle ones with it: what befell one has seldom spared the others.
+    /// Closes this connection and all idle ones: they have probably failed too.
     fn discard_connections(&self, client: Object) {
         drop(Object::take(client));
         self.pool.retain(|_, _| false);
@@ -210,26 +212,26 @@ impl PostgresPool {
     }
 }
 
-/// How a statement came to nothing.
+/// Why a statement failed.
 enum StatementError {
-    /// The database answered with this error, and undid the statement.
+    /// The database returned this error and rolled the statement back.
     Rejected(Error),
-    /// The connection ended before an answer came.
+    /// The connection was lost before a response came.
     ConnectionLost(Error),
-    /// No answer came.
+    /// No response came in time.
     TimedOut,
 }
 
 const ANSWER_TIMEOUT_MESSAGE: &str = "the database did not answer in time";
 
-/// The database undid the statement for the sake of another one that ran at the same time.
+/// The database rolled the statement back because of a concurrent one.
 fn is_serialization_failure_or_deadlock(error: &Error) -> bool {
     error.code().is_some_and(|code| {
         *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED
     })
 }
 
-/// A newer program changed a table under a statement that was prepared before. Nothing of it was done.
+/// A newer program changed a table after the statement was prepared. The statement had no effect.
 fn is_stale_prepared_statement(error: &Error) -> bool {
     error.code().is_some_and(|code| *code == SqlState::FEATURE_NOT_SUPPORTED)
 }

@@ -1,4 +1,4 @@
-//! Rows into records, and numbers and texts into what the database takes.
+//! Converts rows to values, and values to SQL parameters.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::error::damaged;
 
-/// A column by its name.
+/// Reads a column by name.
 pub(super) fn get_column<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, StoreError> {
     row.try_get(column).map_err(damaged)
 }
@@ -56,7 +56,8 @@ pub(super) fn run_row(row: &Row) -> Result<RunRow, StoreError> {
     })
 }
 
-/// The columns [`thread_row`] reads, of `threads t`. While a run is running its entries alone tell which is the newest.
+/// The columns that [`thread_row`] reads, from `threads t`. While a run is running, the newest entry is found in the
+/// entries, not in the thread's row.
 macro_rules! thread_columns {
     () => {
         "t.tenant, t.thread, t.active, t.created_at, t.updated_at, t.meta_keys, t.meta_vals, \
@@ -97,7 +98,7 @@ pub(super) fn entry_from_row(row: &Row) -> Result<LogEntry, StoreError> {
     })
 }
 
-/// The records that `claim_runs` gives as four arrays, which are null when there are none.
+/// The records that `claim_runs` returns as four arrays. The arrays are null if there are no records.
 pub(super) fn records_from_row(row: &Row) -> Result<Vec<Record>, StoreError> {
     let paths = get_column::<Option<Vec<&[u8]>>>(row, "o_paths")?.unwrap_or_default();
     let keys = get_column::<Option<Vec<&[u8]>>>(row, "o_keys")?.unwrap_or_default();
@@ -160,12 +161,12 @@ pub(super) fn unix_millis(time: SystemTime) -> Millis {
     }
 }
 
-/// A count or sequence number as the database takes it. One beyond its range fits no row there is.
+/// Converts a count or sequence number. A value out of range matches no row.
 pub(super) fn to_i64(value: Seq) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A length of time in milliseconds, a hundred years at most: the database's clock ends somewhere.
+/// Converts a duration to milliseconds, limited to a hundred years so that the database's timestamps do not overflow.
 pub(super) fn to_bounded_millis(length: Duration) -> i64 {
     i64::try_from(length.as_millis()).unwrap_or(i64::MAX).min(100 * 365 * 24 * 3_600_000)
 }
@@ -174,7 +175,7 @@ pub(super) fn limit_to_i64(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-/// JSON that is the same for equal values: the pairs of an object stand in the order of their keys.
+/// JSON text that is the same for equal values: object keys are sorted.
 pub(super) fn canonical_json(value: &Value) -> String {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),

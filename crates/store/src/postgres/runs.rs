@@ -1,4 +1,4 @@
-//! Runs: accepted, claimed, written to, ended.
+//! Operations on runs: submitting, claiming, writing and ending them.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +115,7 @@ impl RunStore for PostgresStore {
             return Ok(Vec::new());
         }
         self.format_check.refuse_newer_format(&self.pool).await?;
-        // More at once would hold the locks of that many threads for as long as it takes to write them all.
+        // A larger batch would hold the locks of that many threads until all are written.
         let limit = i32::try_from(limit.min(1000)).unwrap_or(1000);
         let rows = self
             .pool
@@ -267,7 +267,8 @@ impl RunStore for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Writes what most commits are by a statement for many. Gives back what that statement does not write.
+    /// Commits through a batched statement if the commit is one of the usual kinds. Returns the commit if that
+    /// statement did not handle it.
     async fn commit_in_batch(
         &self,
         fence: &Fence,
@@ -293,7 +294,7 @@ impl PostgresStore {
     }
 }
 
-/// A statement may touch a row once only, so of records with the same name the last one is sent.
+/// A statement can update a row only once, so of several records with the same key only the last is sent.
 fn newest_record_per_key(records: &[Record]) -> Vec<&Record> {
     let by_name: BTreeMap<(&str, &str), &Record> =
         records.iter().map(|record| ((record.path.as_str(), record.key.as_str()), record)).collect();

@@ -1,4 +1,4 @@
-//! Making, changing and clearing threads, and the cache of nodes.
+//! Creating, updating and deleting threads, garbage collection, and the node cache.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::error::StatementSubject;
 use super::pool::SqlParams;
 use super::row::{canonical_json, get_column, thread_row, to_bounded_millis, to_i64, to_u64};
 
-/// How many threads or rows one transaction of `gc` clears, so that none holds its locks for long.
+/// The most threads or rows that one `gc` transaction deletes, so that no transaction holds its locks for long.
 const GC_BATCH_ROWS: i32 = 500;
 
 #[async_trait]
@@ -87,7 +87,7 @@ impl ThreadMaintenance for PostgresStore {
         )
     }
 
-    /// Goes by small transactions: one that fails leaves what the earlier ones cleared, and the next call goes on.
+    /// Deletes in small transactions. If one fails, the earlier ones stay committed and the next call continues.
     async fn gc(&self, retention: &Retention) -> Result<GcReport, StoreError> {
         let mut cleared = GcReport::default();
         if let Some(idle) = retention.idle_threads {
@@ -119,7 +119,7 @@ impl ThreadMaintenance for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Repeats a statement that clears up to a batch until it finds less.
+    /// Repeats a statement that deletes one batch until a batch is not full.
     async fn delete_in_batches(&self, sql: &'static str, age: &i64) -> Result<u64, StoreError> {
         let mut total = 0;
         loop {

@@ -1,7 +1,8 @@
-//! Connections, with TLS or without.
+//! Connections with and without TLS.
 //!
-//! With TLS the certificate of the server is always checked, its name too: an encrypted way to an unknown machine is
-//! worth little. It is checked against the roots of the operating system, or those in a file that the URL names.
+//! With TLS, the server's certificate and host name are always verified, because encryption without verification
+//! gives little protection. The trusted roots are those of the operating system, or those in the file named by
+//! `sslrootcert`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,13 +19,13 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::configuration_error;
 
-/// What a URL asks for.
+/// The TLS mode that a URL asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum TlsRequirement {
-    /// `sslmode=disable`, and what `allow` and `prefer` come to: they promise nothing.
+    /// `sslmode=disable`. Also `allow` and `prefer`, which guarantee nothing.
     #[default]
     Disabled,
-    /// `sslmode=require`, `verify-ca` or `verify-full`, with the file of `sslrootcert`.
+    /// `sslmode=require`, `verify-ca` or `verify-full`, with the file of `sslrootcert` if given.
     VerifyCertificate(Option<PathBuf>),
 }
 
@@ -50,7 +51,7 @@ impl PostgresTls {
         Ok(Self::VerifyCertificate(MakeRustlsConnect::new(config)))
     }
 
-    /// What the protocol is to ask the server for.
+    /// The SSL mode of the PostgreSQL protocol.
     pub(super) fn ssl_mode(&self) -> SslMode {
         match self {
             Self::Disabled => SslMode::Disable,
@@ -66,7 +67,7 @@ impl PostgresTls {
         }
     }
 
-    /// One connection outside the pool, with the task that drives it.
+    /// Opens one connection outside the pool. Returns it with the task that drives it.
     pub(super) async fn connect(&self, config: &Config) -> Result<(Client, JoinHandle<()>), Error> {
         match self {
             Self::Disabled => {
@@ -87,7 +88,7 @@ async fn drive_connection(connection: impl Future<Output = Result<(), Error>> + 
     }
 }
 
-/// No message names the file: what was read as its name may hold a part of the password.
+/// Error messages do not contain the file name: in a malformed URL it may contain a part of the password.
 fn load_root_certificates(file: &Path) -> Result<RootCertStore, StoreError> {
     let because = |error: &dyn std::fmt::Display| {
         StoreError::Other(format!("`sslrootcert` must name a file of PEM certificates: {error}").into())

@@ -1,5 +1,5 @@
-//! What a database URL says, and the settings every connection gets. No message repeats any part of the URL but a
-//! schema's name, for the rest may hold the password.
+//! Parses database URLs and sets the session settings of every connection. Error messages contain no part of the URL
+//! except the schema name, because the rest may contain the password.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use super::PostgresOptions;
 use super::error::configuration_error;
 use super::tls::{PostgresTls, TlsRequirement};
 
-/// Where the tables live when the URL does not say.
+/// The schema to use if the URL names none.
 const DEFAULT_SCHEMA: &str = "doran";
 
-/// A database and the schema in it.
+/// A database and a schema in it.
 #[derive(Clone)]
 pub(super) struct PostgresTarget {
-    /// With the session settings in its `options`.
+    /// Includes the session settings, in `options`.
     pub config: Config,
     pub tls: PostgresTls,
-    /// A plain name: letters, digits, underscores.
+    /// Letters, digits and underscores only.
     pub schema: String,
 }
 
 impl PostgresTarget {
     pub(super) fn parse(options: &PostgresOptions) -> Result<Self, StoreError> {
-        // A password may hold a question mark, so the query is looked for behind it.
+        // A password may contain a question mark, so the query is searched after the `@`.
         let behind = options.url.find('@').unwrap_or(0);
         let mark = options.url[behind..].find('?').map_or(options.url.len(), |at| behind + at);
         let (address, query) = options.url.split_at(mark);
@@ -81,7 +81,7 @@ impl PostgresTarget {
         target.set_session_option("statement_timeout", &options.statement_timeout.as_millis().to_string());
         target.set_session_option("lock_timeout", &(options.statement_timeout / 2).as_millis().to_string());
         target.set_session_option("idle_in_transaction_session_timeout", "10000");
-        // The functions ask by key only, and a plan made while a table was empty must still use the keys later.
+        // All queries look up rows by key. A plan made while a table was empty must still use the indexes later.
         target.set_session_option("plan_cache_mode", "force_generic_plan");
         for other in ["seqscan", "hashjoin", "mergejoin", "material"] {
             target.set_session_option(&format!("enable_{other}"), "off");
@@ -90,7 +90,7 @@ impl PostgresTarget {
         Ok(target)
     }
 
-    /// Adds a setting for the sessions to come. `value` is a plain word or number.
+    /// Adds a session setting. `value` must be a plain word or number.
     pub(super) fn set_session_option(&mut self, name: &str, value: &str) {
         let before = self.config.get_options().map(|options| format!("{options} ")).unwrap_or_default();
         self.config.options(format!("{before}-c {name}={value}"));
@@ -105,7 +105,7 @@ fn decode_path(value: &str) -> Result<PathBuf, StoreError> {
     decoded.map(|path| PathBuf::from(&*path)).map_err(|_| configuration_error(URL_FORMAT_MESSAGE))
 }
 
-/// Schema names stand in statements as they are, so only plain ones are taken.
+/// Schema names are put into SQL without quoting, so only plain names are accepted.
 fn check_schema_name(name: &str) -> Result<String, StoreError> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');

@@ -1,8 +1,8 @@
-//! Writes that come while others are under way are sent together: one statement, one transaction, one wait for the
-//! disk for all of them.
+//! Batches concurrent writes: one statement, one transaction and one disk sync for all of them.
 //!
-//! A lane takes writes of one kind. One that finds it free goes at once and alone; the others wait, and go together as
-//! soon as there is room. Nobody waits for company.
+//! A batcher takes writes of one kind. A write that finds a free slot is sent at once and alone. Writes that arrive
+//! while all slots are in use wait, and are sent together when a slot becomes free. No write is delayed to wait for
+//! others.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,36 +11,36 @@ use doran_engine::store::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// How many statements of a lane are under way at a time: one works while another waits for the disk.
+/// The most statements of a batcher in flight: one executes while another waits for the disk.
 const MAX_STATEMENTS_IN_FLIGHT: usize = 2;
 
-/// Most writes in one statement, and about how many bytes of them.
+/// The most writes in one statement, and the approximate limit of their bytes.
 const MAX_WRITES_PER_BATCH: usize = 64;
 const MAX_BATCH_BYTES: usize = 1 << 20;
 
-/// A kind of write that can be done for many at once.
+/// A kind of write that can be batched.
 pub(super) trait BatchWriter: Send + Sync + 'static {
     /// One write.
     type Item: Send + Sync + 'static;
-    /// What it led to.
+    /// The result of a write.
     type Done: Send + 'static;
 
-    /// About how many bytes the write is.
+    /// The approximate size of the write in bytes.
     fn byte_size(item: &Self::Item) -> usize;
 
-    /// Does all of them in one transaction and answers in their order. `None` stands for one that was not done, for a
-    /// reason that its own statement finds out. An error holds for all.
+    /// Executes all writes in one transaction and returns their results in order. `None` means that a write was not
+    /// done; executing it alone finds out why. An error applies to all writes.
     fn write_batch(
         &self,
         items: &[Self::Item],
     ) -> impl Future<Output = Result<Vec<Option<Self::Done>>, StoreError>> + Send;
 }
 
-/// What came of a write: done, or given back because it was not.
+/// The result of a write, or the item itself if the batch did not do it.
 pub(super) type BatchedWriteResult<T> =
     Result<Result<<T as BatchWriter>::Done, <T as BatchWriter>::Item>, StoreError>;
 
-/// See the head of this file.
+/// Batches writes of one kind. See the module documentation.
 pub(super) struct WriteBatcher<T: BatchWriter> {
     writer: T,
     queue: Mutex<BatchQueue<T>>,
@@ -59,7 +59,7 @@ impl<T: BatchWriter> WriteBatcher<T> {
         })
     }
 
-    /// Writes `item`, alone or with others.
+    /// Writes `item`, alone or in a batch.
     pub(super) async fn write(self: &Arc<Self>, item: T::Item) -> BatchedWriteResult<T> {
         let waiting = {
             let mut desk = self.lock_queue();
@@ -87,7 +87,7 @@ impl<T: BatchWriter> WriteBatcher<T> {
         }
     }
 
-    /// Sends those that wait, until nobody does. The place is ours already.
+    /// Sends waiting writes until there are none. The caller holds the slot.
     async fn drain_queue(self: Arc<Self>) {
         let place = InFlightPermit(&self);
         loop {
@@ -98,10 +98,10 @@ impl<T: BatchWriter> WriteBatcher<T> {
             let (items, answers): (Vec<T::Item>, Vec<_>) = batch.into_iter().unzip();
             match self.writer.write_batch(&items).await {
                 Ok(done) => {
-                    // What was not answered was not done.
+                    // Writes without a result were not done.
                     let done = done.into_iter().chain(std::iter::repeat_with(|| None));
                     for ((item, answer), done) in items.into_iter().zip(answers).zip(done) {
-                        // Whoever asked may have gone away.
+                        // The caller may no longer be waiting.
                         answer.send(Ok(done.ok_or(item))).ok();
                     }
                 }
@@ -122,13 +122,13 @@ impl<T: BatchWriter> WriteBatcher<T> {
 
 const ANSWER_LOST_MESSAGE: &str = "the program ended before the database answered";
 
-/// What an error of a whole batch means for one of it.
+/// Converts the error of a batch to the result of one of its writes.
 fn error_for_item<T, D>(error: &StoreError, item: T) -> Result<Result<D, T>, StoreError> {
     match error {
         StoreError::Unknown(source) => Err(StoreError::Unknown(source.to_string().into())),
         StoreError::Unavailable(source) => Err(StoreError::Unavailable(source.to_string().into())),
         StoreError::Full(source) => Err(StoreError::Full(source.to_string().into())),
-        // The database undid all for the sake of one: each is tried by itself and hears its own reason.
+        // One write made the database roll back the whole batch. Each is executed alone and gets its own error.
         _ => Ok(Err(item)),
     }
 }
@@ -148,7 +148,7 @@ impl<T: BatchWriter> BatchQueue<T> {
     }
 }
 
-/// A place among those under way. Given up it goes to those that wait.
+/// A slot for a statement in flight. Dropping it sends the waiting writes.
 struct InFlightPermit<'a, T: BatchWriter>(&'a Arc<WriteBatcher<T>>);
 
 impl<T: BatchWriter> Drop for InFlightPermit<'_, T> {
@@ -161,7 +161,7 @@ impl<T: BatchWriter> Drop for InFlightPermit<'_, T> {
             }
             None => {
                 desk.statements_in_flight -= 1;
-                // Without a runtime nobody is left to send them; those who asked learn that it ended.
+                // Without a runtime nothing can send them. Dropping them tells the callers.
                 desk.waiting.clear();
             }
         }
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// Doubles numbers when it is let. Odd ones are not done, 13 fails all.
+    /// Doubles numbers once it is allowed to run. Odd numbers are not done, 13 fails the whole batch.
     struct DoublingBatchWriter {
         gate: Arc<Semaphore>,
         sent: Arc<Mutex<Vec<usize>>>,

@@ -1,4 +1,4 @@
-//! Opening the file: whose it is, which format it has, how it is written.
+//! Opens the database file: locking, format checks, migrations and connection settings.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -11,28 +11,29 @@ use rusqlite::{Connection, OpenFlags};
 use super::error::{SqliteResultExt, file_error, message_error, to_store_error};
 use doran_engine::failpoint::hit;
 
-/// SQLite 3.51.2 and older can corrupt a file in WAL mode that has two connections.
+/// The oldest SQLite version that is safe to use. 3.51.2 and older can corrupt a WAL database that has two
+/// connections.
 const MIN_SQLITE_VERSION: i32 = 3_051_003;
 
-/// `dora`, in the header of each of our files.
+/// `dora`, the application id in the header of every Doran database.
 const APPLICATION_ID: i32 = 0x646f_7261;
 
-/// One script for each format, from 1 on.
+/// One migration script for each format version, starting with version 1.
 const MIGRATIONS: [&str; 2] = [
     include_str!("../../migrations/sqlite/0001_base.sql"),
     include_str!("../../migrations/sqlite/0002_places.sql"),
 ];
 
-/// The newest format this program knows.
+/// The newest format version this program supports.
 pub(super) const CURRENT_FORMAT_VERSION: u32 = MIGRATIONS.len() as u32;
 
-/// File systems on which the locks and the shared memory of SQLite cannot be relied on: NFS, SMB, CIFS, SMB2, 9P,
-/// AFS, Coda, Ceph.
+/// Network file systems, where SQLite's locks and shared memory are not reliable: NFS, SMB, CIFS, SMB2, 9P, AFS,
+/// Coda, Ceph.
 #[cfg(target_os = "linux")]
 const NETWORK_FILE_SYSTEM_TYPES: [u64; 8] =
     [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x5346_414f, 0x7375_7245, 0x00c3_6400];
 
-/// Refuses a library with a known way to lose data.
+/// Rejects a SQLite library with a known data-loss bug.
 pub(super) fn check_sqlite_version() -> Result<(), StoreError> {
     let found = rusqlite::version_number();
     if found < MIN_SQLITE_VERSION {
@@ -44,7 +45,7 @@ pub(super) fn check_sqlite_version() -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The one name of a file, so that two ways to spell its path meet the same lock.
+/// The canonical path of the file, so that different spellings of a path use the same lock.
 pub(super) fn real_path(path: &Path) -> Result<PathBuf, StoreError> {
     let failed = |cause: std::io::Error| StoreError::Unavailable(file_error(path, "cannot open", cause));
     match path.canonicalize() {
@@ -61,7 +62,7 @@ pub(super) fn real_path(path: &Path) -> Result<PathBuf, StoreError> {
     }
 }
 
-/// Takes the lock file beside the database. It holds until the returned file is closed, also by the end of the process.
+/// Locks the lock file next to the database. The lock is held until the returned file is closed or the process ends.
 pub(super) fn lock_database(path: &Path) -> Result<File, StoreError> {
     let name = path_with_suffix(path, ".lock");
     let file = File::options().create(true).truncate(false).write(true).open(&name);
@@ -78,14 +79,14 @@ pub(super) fn lock_database(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Refuses a file system that lies on another machine.
+/// Rejects a network file system.
 #[cfg(target_os = "linux")]
 pub(super) fn check_file_system(path: &Path) -> Result<(), StoreError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let found = rustix::fs::statfs(folder);
     let found =
         found.map_err(|cause| StoreError::Unavailable(file_error(folder, "cannot look at", cause)))?;
-    // The type has another width on each platform; the numbers all fit 32 bits.
+    // The type's width differs between platforms. All values fit in 32 bits.
     let kind = u64::from(found.f_type as u32);
     if NETWORK_FILE_SYSTEM_TYPES.contains(&kind) {
         let folder = folder.display();
@@ -96,13 +97,14 @@ pub(super) fn check_file_system(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Only Linux tells by a number what a file system is.
+/// Does nothing: only Linux reports the file system type as a number.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn check_file_system(_path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Refuses what is not ours or too new, without touching it. A file that is empty or missing is fine.
+/// Rejects a file that is not a Doran database or has a newer format. Does not modify the file. A missing or empty
+/// file is accepted.
 pub(super) fn check_existing_file(path: &Path) -> Result<(), StoreError> {
     match path.metadata() {
         Ok(meta) if !meta.is_file() => {
@@ -138,7 +140,7 @@ pub(super) fn check_existing_file(path: &Path) -> Result<(), StoreError> {
     check_format_version(format)
 }
 
-/// The connection that writes, with the newest format.
+/// Opens the write connection and migrates the file to the newest format.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -151,7 +153,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
             "`{path}` lies where SQLite cannot keep a write-ahead log"
         ))));
     }
-    // A failed sync inside an automatic checkpoint would go unseen, so the writer does its checkpoints itself.
+    // The writer runs checkpoints itself, because a failed sync inside an automatic checkpoint would go unnoticed.
     conn.execute_batch(
         "PRAGMA synchronous = FULL;
          PRAGMA wal_autocheckpoint = 0;
@@ -164,7 +166,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     Ok(conn)
 }
 
-/// A connection that only reads.
+/// Opens a read-only connection.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).or_store_error()?;
@@ -173,7 +175,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     Ok(conn)
 }
 
-/// The only connection to a database without a file.
+/// Opens the only connection to an in-memory database.
 pub(super) fn open_in_memory() -> Result<Connection, StoreError> {
     let conn = Connection::open_in_memory().or_store_error()?;
     configure_connection(&conn).or_store_error()?;
@@ -181,7 +183,7 @@ pub(super) fn open_in_memory() -> Result<Connection, StoreError> {
     Ok(conn)
 }
 
-/// The name of `path` with `suffix` after it.
+/// Appends `suffix` to the file name of `path`.
 pub(super) fn path_with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -190,11 +192,11 @@ pub(super) fn path_with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What all connections have in common.
+/// Settings that all connections share.
 fn configure_connection(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_prepared_statement_cache_capacity(128);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-    // A plan never depends on bound values, so a statement is never planned anew for them.
+    // Query plans do not depend on bound values, so a statement is never planned again because of them.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY;")
 }
@@ -207,7 +209,7 @@ fn check_format_version(format: i64) -> Result<(), StoreError> {
     }
 }
 
-/// Brings the file to the newest format, one transaction for each step.
+/// Migrates the file to the newest format, with one transaction per version.
 fn migrate(conn: &Connection) -> Result<(), StoreError> {
     let format: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).or_store_error()?;
     check_format_version(format)?;

@@ -1,11 +1,11 @@
-//! What an error of SQLite means for the caller.
+//! Converts SQLite errors to [`StoreError`].
 
 use std::path::Path;
 
 use doran_engine::store::{BoxError, StoreError};
 use rusqlite::ErrorCode;
 
-/// The error of a statement inside a transaction that is rolled back: nothing was written.
+/// Converts the error of a statement whose transaction is rolled back. Nothing was written.
 pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full(error.into()),
@@ -28,12 +28,12 @@ pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// Whether the disk itself failed. After that nothing the process believes of the file can be relied on.
+/// Whether the disk itself failed. After that, the process can no longer rely on what it knows about the file.
 pub(super) fn is_disk_failure(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure)
 }
 
-/// As [`is_io`], for an error that went through [`sorted`].
+/// Like [`is_disk_failure`], for an error already converted by [`to_store_error`].
 pub(super) fn is_disk_failure_of_store(error: &StoreError) -> bool {
     match error {
         StoreError::Unavailable(source) => source.downcast_ref().is_some_and(is_disk_failure),
@@ -41,19 +41,19 @@ pub(super) fn is_disk_failure_of_store(error: &StoreError) -> bool {
     }
 }
 
-/// A sentence as an error.
+/// Makes an error from a message.
 pub(super) fn message_error(message: impl Into<String>) -> BoxError {
     message.into().into()
 }
 
-/// An error about a file, with its name and cause in one sentence.
+/// Makes an error that names the file and the cause.
 pub(super) fn file_error(path: &Path, what: &str, cause: impl std::fmt::Display) -> BoxError {
     message_error(format!("{what} `{}`: {cause}", path.display()))
 }
 
-/// Result of a statement as result of a store.
+/// Converts the result of a statement to the result of a store.
 pub(super) trait SqliteResultExt<T> {
-    /// Sorts the error by what the caller can do.
+    /// Converts the error with [`to_store_error`].
     fn or_store_error(self) -> Result<T, StoreError>;
 }
 

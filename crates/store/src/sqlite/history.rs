@@ -1,4 +1,4 @@
-//! Reading back.
+//! Reads states, log entries, runs and threads.
 
 use doran_engine::id::{TenantId, ThreadKey};
 use doran_engine::store::{
@@ -39,7 +39,7 @@ pub(super) fn load(conn: &Connection, key: &ThreadKey, at: Option<Seq>) -> Resul
         query_all(conn, &sql, params![tenant, thread, to_i64(base), to_i64(at)], entry_from_row)?,
         at,
     );
-    // `gc` may have cleared a part of the way to an entry of a branch that was left.
+    // `gc` may have deleted entries that an abandoned branch depends on.
     let whole = entries.first().is_some_and(|first| first.parent == base);
     if !whole || (base > 0 && snapshot.is_none()) {
         return Err(StoreError::no_entry(at));
@@ -73,7 +73,7 @@ pub(super) fn runs(
     tenant: &TenantId,
     filter: &RunFilter,
 ) -> Result<Vec<RunRow>, StoreError> {
-    // SQLite takes the index over the open runs only when its condition is part of the text.
+    // SQLite uses the partial index over open runs only if the query contains the same condition literally.
     let status = match filter.status {
         Some(status) if status.is_end() => format!("AND status = {}", status.code()),
         Some(status) => format!("AND status = {} AND status < 4", status.code()),
@@ -107,7 +107,7 @@ pub(super) fn threads(
     let mut found = Vec::new();
     while found.len() < filter.limit {
         let Some(row) = rows.next().or_store_error()?.map(thread_row).transpose()? else { break };
-        // Values are compared here: SQL has no equality of JSON.
+        // Values are compared here because SQL has no equality for JSON.
         if filter.metadata.iter().any(|(key, value)| row.metadata.get(key) != Some(value)) {
             continue;
         }

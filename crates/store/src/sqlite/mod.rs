@@ -1,12 +1,13 @@
-//! SQLite: one file on a local disk, used by one process.
+//! The SQLite store: one file on a local disk, used by one process.
 //!
-//! - [`writer`] is the only thread that writes; many callers share one sync of the disk.
-//! - [`readers`] are connections that never wait for it.
-//! - [`file`] opens the file and brings it to the newest format.
-//! - [`queue`], [`runs`], [`history`] and [`upkeep`] are the rules of a store as plain functions of a connection.
+//! - [`writer`] runs all writes on one connection. Concurrent writes share a transaction and a disk sync.
+//! - [`reader_pool`] has read-only connections that never wait for the writer.
+//! - [`database_file`] opens the file and migrates it to the newest format.
+//! - [`queue`], [`runs`], [`history`] and [`thread_maintenance`] implement the store operations as plain functions of
+//!   a connection.
 //!
-//! The file is locked for the life of the store. So no lease can outlive the process, and leases are kept in memory:
-//! to prolong one costs no write, and after a start every run that was being worked on can be claimed at once.
+//! The file is locked as long as the store is open, so no lease outlives the process. Leases are kept in memory:
+//! renewing one costs no write, and after a restart every interrupted run can be claimed at once.
 
 mod database_file;
 mod error;
@@ -41,25 +42,25 @@ use self::reader_pool::ReaderPool;
 use self::writer::{SqliteWriter, TransactionFailPoints, WriteTransaction, WriterState};
 use crate::FileStoreMaintenance;
 
-/// A store in one SQLite file. Clones share it; the file is free again when the last one is gone.
+/// A store in one SQLite file. Clones share it. The file is unlocked when the last clone is dropped.
 #[derive(Clone)]
 pub struct SqliteStore {
     inner: Arc<SqliteStoreInner>,
 }
 
 struct SqliteStoreInner {
-    // Dropped in this order: the writer is the last connection, which moves its log into the file, and the lock is
-    // given back after that.
+    // Fields are dropped in this order. The writer is the last connection to close and moves the WAL into the file.
+    // Then the lock is released.
     readers: Option<Arc<ReaderPool>>,
     writer: SqliteWriter,
     _lock: Option<File>,
 }
 
 impl SqliteStore {
-    /// Opens the file, or makes it. Blocks on the disk.
+    /// Opens the file, or creates it. Blocks on disk I/O.
     ///
-    /// Refused are: a file another process has open, one on a network file system, one that is not ours, and one of
-    /// a newer format. None of them is touched.
+    /// Returns an error if another process has the file open, if it is on a network file system, if it is not a Doran
+    /// database, or if its format is newer than this program. The file is not modified in these cases.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         database_file::check_sqlite_version()?;
         let path = database_file::real_path(path.as_ref())?;
@@ -70,18 +71,18 @@ impl SqliteStore {
         Self::start_writer(conn, Some(ReaderPool::new(path)), Some(lock))
     }
 
-    /// A store that ends with the process.
+    /// Opens a store in memory. Its content is lost when the store is dropped.
     pub fn in_memory() -> Result<Self, StoreError> {
         database_file::check_sqlite_version()?;
         Self::start_writer(database_file::open_in_memory()?, None, None)
     }
 
-    /// How many transactions this store has put on disk. Many calls may share one.
+    /// The number of transactions committed to disk. Several calls may share one transaction.
     pub fn transactions(&self) -> u64 {
         self.inner.writer.transactions()
     }
 
-    /// Gives room that was cleared back to the disk. Writes wait meanwhile; the file is written anew.
+    /// Rewrites the file to return free space to the disk (`VACUUM`). Writes wait until it is done.
     pub async fn compact(&self) -> Result<(), StoreError> {
         let vacuum = |conn: &Connection| {
             conn.execute_batch("VACUUM").or_store_error()?;
@@ -110,7 +111,7 @@ impl SqliteStore {
         self.inner.writer.run_in_transaction(points, work).await
     }
 
-    /// Clears batch after batch of threads.
+    /// Deletes threads batch by batch.
     async fn clear_thread_batches<F>(&self, clear: F) -> Result<u64, StoreError>
     where
         F: Fn(&WriteTransaction<'_>, Option<&ThreadKey>) -> Result<(u64, Option<ThreadKey>), StoreError>
@@ -130,7 +131,7 @@ impl SqliteStore {
         }
     }
 
-    /// Clears batch after batch until one is not whole.
+    /// Deletes rows batch by batch until a batch is not full.
     async fn clear_row_batches<F>(&self, clear: F) -> Result<u64, StoreError>
     where
         F: Fn(&WriteTransaction<'_>) -> Result<u64, StoreError> + Copy + Send + 'static,
@@ -163,7 +164,7 @@ impl SqliteStore {
         }
     }
 
-    /// As [`SqliteStore::read`], for a row or two.
+    /// Like [`SqliteStore::read`], for reads of one or two rows.
     async fn read_quick<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -175,9 +176,10 @@ impl SqliteStore {
     }
 }
 
-/// Nobody holds a run of an earlier process. A start that finds none writes nothing.
+/// Releases all runs that an earlier process had claimed. Writes nothing if there are none.
 ///
-/// `status < 4` stands there as it does in the index over the open runs: SQLite does not see that it follows.
+/// `status < 4` repeats the condition of the partial index over open runs. SQLite uses that index only if the
+/// condition is in the query.
 fn release_claims_of_earlier_process(conn: &Connection) -> rusqlite::Result<()> {
     let all = conn.unchecked_transaction()?;
     let sql = "UPDATE threads SET ready = (SELECT r.ticket FROM runs r WHERE r.tenant = threads.tenant AND r.run = active)
@@ -226,19 +228,19 @@ fn remove_file_at(path: &Path) -> Result<(), StoreError> {
     std::fs::remove_file(path).map_err(|cause| StoreError::Other(file_error(path, "cannot remove", cause)))
 }
 
-/// Copies the file at `from`, which another process may have open and in use, to the new file `to`. Blocks on the disk.
+/// Copies the database at `from`, which another process may have open, to the new file `to`. Blocks on disk I/O.
 pub fn back_up_file(from: &Path, to: &Path) -> Result<(), StoreError> {
     back_up(&database_file::open_reader(from)?, to)
 }
 
-/// Writes the content of one instant to a new file and waits until the disk has it. Never replaces a file.
+/// Writes a consistent copy to a new file and syncs it to disk. Never overwrites an existing file.
 fn back_up(conn: &Connection, to: &Path) -> Result<(), StoreError> {
     let exists = || StoreError::Conflict(format!("`{}` exists already", to.display()));
     if to.try_exists().map_err(|cause| StoreError::Other(file_error(to, "cannot look at", cause)))? {
         return Err(exists());
     }
-    // The copy gets its name when it is whole, so that half of one is never taken for a backup. A backup that was cut
-    // off may have left its part.
+    // The copy is written under a temporary name and renamed when complete, so a partial copy is never mistaken for a
+    // backup. An interrupted backup may have left its temporary file.
     let part = database_file::path_with_suffix(to, ".part");
     if part.exists() {
         remove_file_at(&part)?;
@@ -258,9 +260,9 @@ fn back_up(conn: &Connection, to: &Path) -> Result<(), StoreError> {
     sync.map_err(|cause| StoreError::Other(file_error(to, "cannot write", cause)))
 }
 
-/// Gives a file its name, unless another has it.
+/// Gives the finished backup its final name, unless that name is taken.
 fn publish_backup(part: &Path, to: &Path) -> std::io::Result<()> {
-    // A link, unlike a rename, never takes the place of a file that somebody made meanwhile.
+    // Unlike a rename, a hard link never replaces a file that was created in the meantime.
     match std::fs::hard_link(part, to) {
         Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => {
             publish_backup_without_links(part, to)
@@ -269,7 +271,8 @@ fn publish_backup(part: &Path, to: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The same where there are no links, as on a stick: an empty file holds the name, and the whole one takes its place.
+/// The same for file systems without hard links, such as FAT: an empty file reserves the name, then the backup
+/// replaces it.
 fn publish_backup_without_links(part: &Path, to: &Path) -> std::io::Result<()> {
     File::options().write(true).create_new(true).open(to)?;
     std::fs::rename(part, to)
@@ -280,7 +283,7 @@ fn vacuum_into(conn: &Connection, path: &Path) -> Result<(), StoreError> {
         .to_str()
         .ok_or_else(|| StoreError::Other(message_error("the name of a backup must be UTF-8")))?;
     let cannot = |cause| StoreError::Other(file_error(path, "cannot write", cause));
-    // Conversations are nobody else's business: the empty file is there first, with its permissions.
+    // Conversations are private, so the empty file is created first, with restricted permissions.
     let mut options = File::options();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -435,7 +438,7 @@ impl ThreadMaintenance for SqliteStore {
         .await
     }
 
-    /// Goes by small transactions: one that fails leaves what the earlier ones cleared, and the next call goes on.
+    /// Deletes in small transactions. If one fails, the earlier ones stay committed and the next call continues.
     async fn gc(&self, retention: &Retention) -> Result<GcReport, StoreError> {
         let mut cleared = GcReport::default();
         if let Some(age) = retention.idle_threads {

@@ -1,4 +1,4 @@
-//! Runs that are handed in, wait, and are taken up by a worker.
+//! Submitting, queueing and claiming runs.
 
 use std::time::Instant;
 
@@ -86,7 +86,7 @@ pub(super) fn submit(tx: &mut WriteTransaction<'_>, new: NewRun) -> Result<Submi
     }
 }
 
-/// Makes the thread of a run if there is none, and gives it the pairs it has not.
+/// Creates the run's thread if it does not exist, and adds the metadata keys the thread does not have yet.
 fn ensure_thread_with_metadata(
     tx: &WriteTransaction<'_>,
     new: &NewRun,
@@ -111,7 +111,7 @@ fn ensure_thread_with_metadata(
     Ok(())
 }
 
-/// Starts a run that nobody has to wait for, without a place in the queue.
+/// Starts a run at once, without queueing it.
 fn start_run_now(
     tx: &mut WriteTransaction<'_>,
     new: &NewRun,
@@ -135,7 +135,7 @@ fn start_run_now(
     Ok(SubmitOutcome::Started(ClaimedRun { run, head, records: Vec::new() }))
 }
 
-/// Lets a run wait, and starts it at once when it is the next all the same.
+/// Queues a run. Starts it at once if it is next in line.
 fn enqueue_run(
     tx: &mut WriteTransaction<'_>,
     new: &NewRun,
@@ -164,7 +164,7 @@ fn enqueue_run(
     )?;
     touch_thread(tx, &new.thread)?;
     let ready = update_ready_ticket(tx, &new.thread)?;
-    // A run that was let go on and waits for a worker comes first.
+    // A resumed run that waits for a worker comes first.
     if let Some(claim) = &new.claim
         && ready
         && active.is_none()
@@ -177,7 +177,7 @@ fn enqueue_run(
     Ok(SubmitOutcome::Queued { run, stop })
 }
 
-/// Remembers the request that a run came from.
+/// Stores the idempotency key of the request that submitted a run.
 pub(super) fn insert_idempotency_key(
     tx: &WriteTransaction<'_>,
     run: &RunKey,
@@ -195,7 +195,7 @@ pub(super) fn claim(
     limit: usize,
 ) -> Result<Vec<ClaimedRun>, StoreError> {
     let now = Instant::now();
-    // Runs whose worker was lost go first: somebody has been waiting for them for longer.
+    // Runs whose lease expired go first, because they have waited longest.
     let over = tx.state.leases.iter().filter(|(_, lease)| lease.until <= now);
     let mut over: Vec<(Instant, RunKey, ThreadKey)> = over
         .filter(|(_, lease)| only.is_none_or(|only| lease.thread == *only))
@@ -261,7 +261,7 @@ fn insert_run(tx: &WriteTransaction<'_>, run: &RunRow, held: bool) -> Result<(),
     execute(tx.conn, sql, row).map(drop)
 }
 
-/// Writes the first entry of a run and makes it the active one.
+/// Writes the first entry of a run and makes it the active run of its thread.
 fn write_first_entry(
     tx: &WriteTransaction<'_>,
     key: &ThreadKey,
@@ -277,7 +277,7 @@ fn write_first_entry(
     set_active_run(tx, key, Some(run))
 }
 
-/// The run that goes next on a thread that is free.
+/// The next queued run of a thread that has no active run.
 fn next_in_queue(tx: &WriteTransaction<'_>, key: &ThreadKey) -> Result<Option<RunId>, StoreError> {
     let sql = "SELECT run FROM queue WHERE tenant = ?1 AND thread = ?2 ORDER BY enqueued, ticket LIMIT 1";
     let found = query_optional(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str()], |row| {
@@ -286,7 +286,7 @@ fn next_in_queue(tx: &WriteTransaction<'_>, key: &ThreadKey) -> Result<Option<Ru
     Ok(found.map(RunId::from_uuid))
 }
 
-/// Gives the run of a thread that waits for a worker to this one. The caller saw that there is one.
+/// Claims the run of a thread that waits for a worker. The caller has checked that there is one.
 fn claim_run_of_thread(
     tx: &mut WriteTransaction<'_>,
     claim: &WorkerLease,
@@ -311,7 +311,7 @@ fn claim_run_of_thread(
     Ok(Some(ClaimedRun { run: find_run(tx.conn, &run_key)?, head, records }))
 }
 
-/// Starts the next run of a free thread with its first entry.
+/// Starts the next queued run of a free thread by writing its first entry.
 fn start_next_queued_run(
     tx: &WriteTransaction<'_>,
     key: &ThreadKey,
@@ -345,7 +345,7 @@ fn start_next_queued_run(
     Ok(Some(run))
 }
 
-/// Brings `ready` in line with a thread whose runs changed, and tells whether a run waits for a worker.
+/// Updates the thread's `ready` column after its runs changed. Returns whether a run waits for a worker.
 pub(super) fn update_ready_ticket(tx: &WriteTransaction<'_>, key: &ThreadKey) -> Result<bool, StoreError> {
     let sql = "UPDATE threads SET ready = CASE WHEN active IS NULL
                    THEN (SELECT q.ticket FROM queue q WHERE q.tenant = ?1 AND q.thread = ?2

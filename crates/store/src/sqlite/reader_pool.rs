@@ -1,4 +1,4 @@
-//! Connections that only read, so that no reader waits for a writer.
+//! A pool of read-only connections, so that readers never wait for the writer.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use super::database_file;
 use super::error::{SqliteResultExt, message_error};
 use super::writer::is_multi_thread_runtime;
 
-/// More than this only wait for each other on the disk.
+/// The most read connections. More would only compete for the disk.
 const MAX_READ_CONNECTIONS: usize = 4;
 
-/// A few connections, opened when they are first needed.
+/// A pool of read-only connections, opened on demand.
 pub(super) struct ReaderPool {
     path: PathBuf,
     free: Mutex<Vec<Connection>>,
@@ -30,7 +30,7 @@ impl ReaderPool {
         })
     }
 
-    /// Does `work` on the file as it was at one instant.
+    /// Runs `work` in a read transaction, so that it sees one snapshot of the file.
     pub(super) async fn run_in_snapshot<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -42,8 +42,8 @@ impl ReaderPool {
         .await
     }
 
-    /// As [`Readers::run`], for a read of a row or two. It is done on the spot when a connection is free: to wake a
-    /// thread and be woken by it costs more than such a read.
+    /// Like [`ReaderPool::run_in_snapshot`], for reads of one or two rows. If a connection is idle, the read runs on
+    /// the calling thread: switching threads costs more than such a read.
     pub(super) async fn run_quick<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -59,7 +59,7 @@ impl ReaderPool {
         self.run_in_snapshot(work).await
     }
 
-    /// Does `work` without a transaction around it.
+    /// Runs `work` without a transaction.
     pub(super) async fn run_without_transaction<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Rows as values, and the small reads that several calls share.
+//! Converts rows to values, and small reads that several operations share.
 
 use doran_engine::id::{RunId, RunKey, TenantId, ThreadId, ThreadKey};
 use doran_engine::store::{
@@ -11,26 +11,27 @@ use uuid::Uuid;
 
 use super::error::SqliteResultExt;
 
-/// SQLite has no unsigned numbers. None of ours comes near the end of the signed ones.
+/// SQLite has no unsigned integers. Doran's numbers stay far below `i64::MAX`.
 pub(super) fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A count as a bound.
+/// Converts a row limit.
 pub(super) fn limit_to_i64(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The columns [`run_row`] reads.
+/// The columns that [`run_row`] reads.
 pub(super) const RUN_COLUMNS: &str = "tenant, thread, run, graph, fingerprint, status, epoch, cancel_asked, created_at, \
      started_at, ended_at, first_seq, parent_seq, last_seq, steps, input_tokens, output_tokens, cost_micros, \
      error_code, error_message, metadata, options";
 
-/// More entries than this do not fit between a thread and the next one.
+/// The most entries a thread can have. The `place` of an entry is the thread's number shifted left by 28 bits, plus
+/// `seq`.
 pub(super) const MAX_ENTRIES_PER_THREAD: Seq = (1 << 28) - 1;
 
-/// SQL for the place that the entries of a thread count from, with its tenant as `?1` and its name as `?2`. Null when
-/// there is no such thread, and so a condition that nothing meets.
+/// SQL for the `place` before the thread's first entry, with the tenant as `?1` and the thread as `?2`. Null if the
+/// thread does not exist, so a comparison with it matches nothing.
 macro_rules! place {
     () => {
         "(SELECT p.number << 28 FROM threads p WHERE p.tenant = ?1 AND p.thread = ?2)"
@@ -38,7 +39,7 @@ macro_rules! place {
 }
 pub(super) use place;
 
-/// SQL for the newest entry of the thread whose number is `$number`.
+/// SQL for the `seq` of the newest entry of thread number `$number`.
 macro_rules! newest {
     ($number:literal) => {
         concat!(
@@ -52,11 +53,11 @@ macro_rules! newest {
 }
 pub(super) use newest;
 
-/// The columns [`thread_row`] reads.
+/// The columns that [`thread_row`] reads.
 pub(super) const THREAD_COLUMNS: &str =
     concat!("tenant, thread, ", newest!("threads.number"), ", active, created_at, updated_at, metadata");
 
-/// The columns [`entry`] reads.
+/// The columns that [`entry_from_row`] reads.
 pub(super) const ENTRY_COLUMNS: &str = "seq, parent, base, run, at, kind, body";
 
 pub(super) fn thread_row(row: &Row<'_>) -> Result<ThreadRow, StoreError> {
@@ -136,25 +137,25 @@ pub(super) fn metadata_to_json(metadata: &Map<String, Value>) -> Result<String, 
     serde_json::to_string(metadata).map_err(|error| StoreError::Other(error.into()))
 }
 
-/// One run, or `NotFound`.
+/// Returns a run, or `NotFound`.
 pub(super) fn find_run(conn: &Connection, key: &RunKey) -> Result<RunRow, StoreError> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 AND run = ?2");
     let found = query_optional(conn, &sql, params![key.tenant.as_str(), key.run.as_uuid()], run_row)?;
     found.ok_or_else(|| StoreError::no_run(key))
 }
 
-/// One thread, when it exists.
+/// Returns a thread, if it exists.
 pub(super) fn find_thread(conn: &Connection, key: &ThreadKey) -> Result<Option<ThreadRow>, StoreError> {
     let sql = format!("SELECT {THREAD_COLUMNS} FROM threads WHERE tenant = ?1 AND thread = ?2");
     query_optional(conn, &sql, params![key.tenant.as_str(), key.thread.as_str()], thread_row)
 }
 
-/// What an entry that follows `parent` has as its base. An unknown parent is `NotFound`.
+/// Returns the base of an entry whose parent is `parent`, or `NotFound` if there is no such parent.
 pub(super) fn base_after(conn: &Connection, key: &ThreadKey, parent: Seq) -> Result<Seq, StoreError> {
     if parent == 0 {
         return Ok(0);
     }
-    // What lies beyond belongs to another thread.
+    // A larger number would address an entry of another thread.
     if parent > MAX_ENTRIES_PER_THREAD {
         return Err(StoreError::no_entry(parent));
     }
@@ -170,7 +171,7 @@ pub(super) fn base_after(conn: &Connection, key: &ThreadKey, parent: Seq) -> Res
     Ok(if has_snapshot { parent } else { base })
 }
 
-/// All records of a run, by task and key.
+/// Returns all records of a run, ordered by task and key.
 pub(super) fn find_records(conn: &Connection, key: &RunKey) -> Result<Vec<Record>, StoreError> {
     let sql = "SELECT path, key, stage, body FROM records WHERE tenant = ?1 AND run = ?2 ORDER BY path, key";
     query_all(conn, sql, params![key.tenant.as_str(), key.run.as_uuid()], |row| {
@@ -183,7 +184,7 @@ pub(super) fn find_records(conn: &Connection, key: &RunKey) -> Result<Vec<Record
     })
 }
 
-/// The first row of an answer, when there is one.
+/// Returns the first row of the result, if any.
 pub(super) fn query_optional<T>(
     conn: &Connection,
     sql: &str,
@@ -194,7 +195,7 @@ pub(super) fn query_optional<T>(
     statement.query_row(params, |row| Ok(read(row))).optional().or_store_error()?.transpose()
 }
 
-/// All rows of an answer.
+/// Returns all rows of the result.
 pub(super) fn query_all<T>(
     conn: &Connection,
     sql: &str,
@@ -210,7 +211,7 @@ pub(super) fn query_all<T>(
     Ok(found)
 }
 
-/// Runs a statement and tells how many rows it changed.
+/// Runs a statement and returns the number of rows it changed.
 pub(super) fn execute(
     conn: &Connection,
     sql: &str,
@@ -219,7 +220,7 @@ pub(super) fn execute(
     conn.prepare_cached(sql).or_store_error()?.execute(params).or_store_error()
 }
 
-/// One column.
+/// Reads one column.
 pub(super) fn get_column<T: rusqlite::types::FromSql>(row: &Row<'_>, column: usize) -> Result<T, StoreError> {
     row.get(column).or_store_error()
 }

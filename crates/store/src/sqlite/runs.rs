@@ -1,4 +1,4 @@
-//! Runs that a worker has: written to, told something, ended.
+//! Operations on claimed runs: writing, resuming, cancelling and ending them.
 
 use std::time::{Duration, Instant};
 
@@ -106,7 +106,7 @@ pub(super) fn commit(
     Ok(CommitOutcome { head, at: tx.now, cancel_asked: held.cancel_asked, next_waits })
 }
 
-/// A claim that was found to hold, with where its thread stands. True as long as nobody else writes.
+/// A fence that was checked, with the state of its thread. Valid until the next write by anybody else.
 pub(super) struct VerifiedFence {
     fence: Fence,
     thread_number: i64,
@@ -182,7 +182,7 @@ pub(super) fn signal(
     find_run(tx.conn, key)
 }
 
-/// Makes an empty thread.
+/// Inserts an empty thread.
 pub(super) fn insert_thread(
     tx: &WriteTransaction<'_>,
     key: &ThreadKey,
@@ -193,7 +193,7 @@ pub(super) fn insert_thread(
     execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), tx.now, metadata]).map(drop)
 }
 
-/// Writes the entry with the number `seq`, which is the newest from here on.
+/// Appends the entry with number `seq`, which becomes the newest entry of the thread.
 pub(super) fn append_entry(
     tx: &WriteTransaction<'_>,
     key: &ThreadKey,
@@ -219,7 +219,7 @@ fn insert_snapshot(
     execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), to_i64(seq), state]).map(drop)
 }
 
-/// Writes an entry of the thread with this number.
+/// Inserts an entry of the thread with this number.
 fn insert_entry(
     tx: &WriteTransaction<'_>,
     number: i64,
@@ -244,7 +244,7 @@ fn insert_entry(
     execute(tx.conn, sql, row).map(drop)
 }
 
-/// What the check of a fence reads.
+/// The columns that a fence check reads.
 struct HeldRun {
     run_rowid: i64,
     thread_number: i64,
@@ -254,7 +254,7 @@ struct HeldRun {
     usage: RunUsage,
 }
 
-/// The run of a fence that still holds, with the newest entry of its thread.
+/// Returns the run of a fence that is still valid, with the newest entry of its thread.
 fn find_held_run(tx: &WriteTransaction<'_>, fence: &Fence) -> Result<Option<HeldRun>, StoreError> {
     let sql = concat!(
         "SELECT r.rowid, ",
@@ -280,7 +280,7 @@ fn find_held_run(tx: &WriteTransaction<'_>, fence: &Fence) -> Result<Option<Held
     })
 }
 
-/// Appends an entry of the store's own making to what a run wrote, and tells its number.
+/// Appends an entry written by the store itself, and returns its `seq`.
 pub(super) fn append_status_entry(
     tx: &WriteTransaction<'_>,
     run: &RunRow,
@@ -295,8 +295,8 @@ pub(super) fn append_status_entry(
     Ok(thread.head + 1)
 }
 
-/// Lets a running run rest until it is answered. `true` when it can be claimed instead, because somebody asked to
-/// cancel it.
+/// Pauses a running run until it is answered. Returns `true` if the run can be claimed instead, because its
+/// cancellation was requested.
 fn pause_run(
     tx: &mut WriteTransaction<'_>,
     key: &RunKey,
@@ -314,8 +314,8 @@ fn pause_run(
     Ok(false)
 }
 
-/// Ends the active run of a thread, whose last entry is `last`. `true` when a queued run waits for the thread, which
-/// is free now. Records stay with a failed run, which may be tried again.
+/// Ends the active run of a thread. `last` is its last entry. Returns `true` if a queued run can now start. A failed
+/// run keeps its records, because it may be retried.
 pub(super) fn end_run(
     tx: &WriteTransaction<'_>,
     key: &RunKey,
@@ -365,7 +365,7 @@ fn answer_question(
     Ok(())
 }
 
-/// Lets a run that stood still be claimed.
+/// Makes a run claimable again.
 fn make_claimable(tx: &mut WriteTransaction<'_>, key: &RunKey) -> Result<(), StoreError> {
     tx.state.ticket += 1;
     let sql = "UPDATE runs SET status = ?3, held = 0, ticket = ?4 WHERE tenant = ?1 AND run = ?2";
@@ -400,7 +400,7 @@ pub(super) fn grant_lease(
     thread: &ThreadKey,
     run: RunId,
 ) {
-    // A lease too long for the clock is as good as one of a year.
+    // A lease that is too long for the clock is shortened to a year.
     let year = Duration::from_secs(365 * 24 * 3600);
     let until = Instant::now() + claim.lease.min(year);
     let key = thread.run(run);

@@ -1,4 +1,4 @@
-//! What the thread that writes does with jobs that come together.
+//! Tests of how the writer handles jobs that share a transaction.
 
 use std::sync::mpsc;
 
@@ -23,7 +23,7 @@ fn insert_thread_job(name: &str) -> TestWriteJob {
     Box::new(move |tx| runs::insert_thread(tx, &key, "{}"))
 }
 
-/// Lets all jobs wait behind one, so that they share the next transaction. Gives their answers in order.
+/// Queues all jobs behind a blocking one, so that they share the next transaction. Returns their results in order.
 async fn write_in_one_transaction(
     store: &SqliteStore,
     jobs: Vec<TestWriteJob>,

@@ -1,4 +1,4 @@
-//! Making, changing and clearing threads, and the cache of nodes.
+//! Creating, updating and deleting threads, garbage collection, and the node cache.
 
 use std::time::Duration;
 
@@ -112,10 +112,11 @@ pub(super) fn delete_thread(conn: &Connection, key: &ThreadKey) -> Result<bool, 
     Ok(execute(conn, "DELETE FROM threads WHERE tenant = ?1 AND thread = ?2", key)? > 0)
 }
 
-/// Most threads, keys or values that are cleared in one transaction: others write in between.
+/// The most threads, keys or cache values deleted in one transaction. Other writes run between the transactions.
 pub(super) const GC_BATCH_ROWS: usize = 64;
 
-/// Removes threads that did not change for `age`: the next batch behind `after`. Says how many, and where to go on.
+/// Deletes threads that did not change for `age`, in the next batch after `after`. Returns how many, and the cursor
+/// of the next batch.
 pub(super) fn clear_threads(
     tx: &WriteTransaction<'_>,
     age: Duration,
@@ -129,7 +130,8 @@ pub(super) fn clear_threads(
     Ok((cleared, next_batch_cursor(threads)))
 }
 
-/// Removes old entries of the next batch of threads behind `after`. Says how many, and where to go on.
+/// Deletes old entries of the next batch of threads after `after`. Returns how many, and the cursor of the next
+/// batch.
 pub(super) fn clear_entries(
     tx: &WriteTransaction<'_>,
     age: Duration,
@@ -143,20 +145,20 @@ pub(super) fn clear_entries(
     Ok((cleared, next_batch_cursor(threads)))
 }
 
-/// The last of a batch; none when the batch was the last.
+/// The last thread of the batch, or `None` if this was the final batch.
 fn next_batch_cursor(mut threads: Vec<ThreadRow>) -> Option<ThreadKey> {
     let whole = threads.len() == GC_BATCH_ROWS;
     threads.pop().map(|thread| thread.key).filter(|_| whole)
 }
 
-/// Removes a batch of keys that are older than `age`.
+/// Deletes a batch of idempotency keys older than `age`.
 pub(super) fn clear_idempotency_keys(tx: &WriteTransaction<'_>, age: Duration) -> Result<u64, StoreError> {
     let sql = "DELETE FROM idempotency WHERE (tenant, key) IN
                (SELECT tenant, key FROM idempotency WHERE at <= ?1 LIMIT ?2)";
     Ok(execute(tx.conn, sql, params![time_before(tx.now, age), GC_BATCH_ROWS])? as u64)
 }
 
-/// Removes a batch of cached values whose time is over.
+/// Deletes a batch of expired cache values.
 pub(super) fn clear_expired_cache(tx: &WriteTransaction<'_>) -> Result<u64, StoreError> {
     let sql = "DELETE FROM cache WHERE (tenant, key) IN
                (SELECT tenant, key FROM cache WHERE until <= ?1 LIMIT ?2)";
@@ -186,7 +188,7 @@ pub(super) fn put_cached(
     execute(tx.conn, sql, params![tenant.as_str(), key, until, value]).map(drop)
 }
 
-/// A batch of the threads behind `after` on which nobody works and for which nobody waits, unchanged since `since`.
+/// A batch of threads after `after` that have no active or queued run and did not change since `since`.
 fn idle_threads(
     tx: &WriteTransaction<'_>,
     since: Millis,
@@ -201,8 +203,8 @@ fn idle_threads(
     query_all(tx.conn, &sql, params![since, tenant, thread, GC_BATCH_ROWS], thread_row)
 }
 
-/// Removes the entries up to the time `old` that lie before the snapshot the newest state starts from. A younger one
-/// keeps all that it is rebuilt from.
+/// Deletes the entries up to the time `old` that precede the snapshot of the newest state. Entries that a younger
+/// entry depends on are kept.
 fn delete_old_entries(conn: &Connection, key: &ThreadKey, head: Seq, old: Millis) -> Result<u64, StoreError> {
     let from = base_after(conn, key, head)?;
     if from == 0 {
@@ -229,7 +231,7 @@ fn duration_millis(length: Duration) -> Millis {
     Millis::try_from(length.as_millis()).unwrap_or(Millis::MAX)
 }
 
-/// The last instant that is at least `age` ago.
+/// The latest time that is at least `age` before `now`.
 fn time_before(now: Millis, age: Duration) -> Millis {
     now.saturating_sub(duration_millis(age))
 }

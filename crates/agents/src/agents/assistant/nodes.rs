@@ -5,8 +5,7 @@ use std::sync::Arc;
 use doran_engine::state::ItemChanges;
 use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{
-    ChatRequest, Message, ModelRole, RequestPurpose, Role, ToolChoice, response_schema_of,
-    strip_citation_marks,
+    ChatRequest, Message, ModelRole, Role, ToolChoice, response_schema_of, strip_citation_marks,
 };
 use doran_retrieval::DocumentFilter;
 use schemars::JsonSchema;
@@ -20,6 +19,7 @@ use crate::nodes::{
     truncate_at_sentence as cut_text, verify_sources,
 };
 use crate::protocol::ThinkingStep;
+use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
 use crate::state::{conversation_language, older_messages_end};
 use crate::tools::Taint;
@@ -167,7 +167,7 @@ impl AssistantAgent {
         let room = remaining_tokens(self.limits.context_length, &messages, &[]).min(MAX_DECISION_TOKENS);
         messages.extend(fit_messages(said, room, language));
         Ok(ChatRequest {
-            purpose: RequestPurpose::Route,
+            purpose: RequestPurpose::Route.label(),
             role: ModelRole::Small,
             schema: Some(response_schema_of::<RouteDecision>()),
             temperature: Some(0.0),
@@ -186,7 +186,7 @@ impl AssistantAgent {
         let room = remaining_tokens(self.limits.context_length, &messages, &[]);
         messages.push(transcript("transcript", &fit_messages(older.to_vec(), room, language), language));
         Ok(Some(ChatRequest {
-            purpose: RequestPurpose::Summarize,
+            purpose: RequestPurpose::Summarize.label(),
             role: ModelRole::Small,
             temperature: Some(0.0),
             max_output_tokens: Some(self.limits.summary_tokens),

@@ -2,8 +2,8 @@
 
 use doran_engine::NodeError;
 use doran_llm::{
-    ChatRequest, Message, MessageId, MessagePart, ModelRole, RequestPurpose, Role, TextOrigin, ToolCall,
-    ToolChoice, ToolResult, ToolSpec, response_schema_of,
+    ChatRequest, Message, MessageId, MessagePart, ModelRole, Role, TextOrigin, ToolCall, ToolChoice,
+    ToolResult, ToolSpec, response_schema_of,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,6 +15,7 @@ use super::tools::{CONTRACT_TOOL_NAMES, NOTE_PREFIX};
 use crate::language::UserLanguage;
 use crate::nodes::{MAX_DECISION_TOKENS, fit_messages, fit_request, remaining_tokens};
 use crate::prompt::PlanPromptVariables;
+use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, AnswerSourceKind};
 use crate::state::{conversation_language, newest_question};
 use crate::tools::{ToolPolicy, Toolbox};
@@ -90,7 +91,12 @@ impl ContractAgent {
             state.previous_turn().into_iter().chain(newest_question(&state.messages).cloned()).collect();
         let room = remaining_tokens(self.context_length, &messages, &[]).min(MAX_DECISION_TOKENS);
         messages.extend(fit_messages(said, room, conversation_language(self.language, &state.messages)));
-        ChatRequest { purpose, role: ModelRole::Small, temperature: Some(0.0), ..ChatRequest::new(messages) }
+        ChatRequest {
+            purpose: purpose.label(),
+            role: ModelRole::Small,
+            temperature: Some(0.0),
+            ..ChatRequest::new(messages)
+        }
     }
 
     pub(super) fn scope_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
@@ -128,7 +134,7 @@ impl ContractAgent {
         let mut messages = messages_with_tool_history(state, system);
         messages.splice(1..1, document_list_message(documents, language));
         let request = ChatRequest {
-            purpose: RequestPurpose::Plan,
+            purpose: RequestPurpose::Plan.label(),
             tools: self.tool_specs(state)?,
             tool_choice: ToolChoice::Auto,
             ..ChatRequest::new(messages)
@@ -140,7 +146,7 @@ impl ContractAgent {
         let (explored, unexplored) = (&state.explored_articles, &state.unexplored_articles);
         let system = self.prompts.evaluate(state.progress.language, explored, unexplored)?;
         let request = ChatRequest {
-            purpose: RequestPurpose::Sufficiency,
+            purpose: RequestPurpose::Sufficiency.label(),
             schema: Some(response_schema_of::<Sufficiency>()),
             temperature: Some(0.0),
             // Vendors want to know the tools whose calls and results they are shown.

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use doran_engine::state::ItemChanges;
 use doran_engine::{Cx, NodeError, Snap};
-use doran_llm::{
-    ChatRequest, Message, ModelRole, RequestPurpose, ToolChoice, response_schema_of, strip_citation_marks,
-};
+use doran_llm::{ChatRequest, Message, ModelRole, ToolChoice, response_schema_of, strip_citation_marks};
 use doran_retrieval::DocumentFilter;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,6 +21,7 @@ use crate::nodes::{
     verify_sources,
 };
 use crate::protocol::ThinkingStep;
+use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
 use crate::state::{conversation_language, newest_question};
 use crate::summaries::Summaries;
@@ -182,7 +181,7 @@ impl DocqaAgent {
             language,
         ));
         Ok(ChatRequest {
-            purpose: RequestPurpose::Classify,
+            purpose: RequestPurpose::Classify.label(),
             role: ModelRole::Small,
             schema: Some(response_schema_of::<QueryClassification>()),
             temperature: Some(0.0),
@@ -234,7 +233,7 @@ impl DocqaAgent {
         }
         messages.push(piece.clone());
         Ok(ChatRequest {
-            purpose: RequestPurpose::Summarize,
+            purpose: RequestPurpose::Summarize.label(),
             role: ModelRole::Main,
             temperature: Some(0.0),
             max_output_tokens: Some(most_tokens as u64),

@@ -28,7 +28,7 @@ pub(super) async fn input(
     let update = ReactState::update()
         .current_step("input")
         .session_id(session)
-        .started_ms(now_millis(&cx))
+        .started_ms(now_millis(&cx)?)
         .progress(progress);
     if text.trim().is_empty() {
         return Ok(update
@@ -129,7 +129,7 @@ pub(super) async fn response(
     Ok(ReactState::update()
         .current_step("response")
         .response(Some(text))
-        .execution_time(Some(elapsed_seconds(&state, &cx)))
+        .execution_time(Some(elapsed_seconds(&state, &cx)?))
         .progress(state.progress.after_node("response", 0)))
 }
 
@@ -162,7 +162,7 @@ pub(super) async fn error(
         .tool_execution_requests(Vec::new())
         .error_code(Some(code))
         .response(Some(sentence.to_owned()))
-        .execution_time(Some(elapsed_seconds(&state, &cx)))
+        .execution_time(Some(elapsed_seconds(&state, &cx)?))
         .progress(state.progress.after_node("error", 0)))
 }
 
@@ -199,12 +199,12 @@ fn model_error_code(error: &NodeError) -> Option<ReactErrorCode> {
     })
 }
 
-fn now_millis(cx: &Cx) -> u64 {
-    let since = cx.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+fn now_millis(cx: &Cx) -> Result<u64, NodeError> {
+    let since = cx.now()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn elapsed_seconds(state: &ReactState, cx: &Cx) -> f64 {
-    let ms = now_millis(cx).saturating_sub(state.started_ms);
-    std::time::Duration::from_millis(ms).as_secs_f64()
+fn elapsed_seconds(state: &ReactState, cx: &Cx) -> Result<f64, NodeError> {
+    let ms = now_millis(cx)?.saturating_sub(state.started_ms);
+    Ok(std::time::Duration::from_millis(ms).as_secs_f64())
 }

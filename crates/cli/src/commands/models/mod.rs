@@ -1,12 +1,13 @@
-//! `doran models`: what can answer, what answers now, and a way to choose. Keys found in the environment are offered,
-//! never used before somebody chose their model.
+//! `doran models`: lists available models and chooses one. API keys found in the environment are listed, but not used
+//! until the user chooses a model of that provider.
 
 pub(crate) mod install_encoder;
 
 use std::path::{Path, PathBuf};
 
 use doran_llm::embed;
-use doran_llm::{DiscoveredServer, KeyRequirement, ModelLocation, OFFLINE_MODEL, VENDORS, Vendor};
+use doran_llm::{DiscoveredServer, KeyRequirement, ModelLocation, VENDORS, Vendor};
+use doran_offline::OFFLINE_MODEL;
 use serde_json::json;
 
 use crate::assemble::model;
@@ -15,7 +16,7 @@ use crate::data_dir;
 use crate::environment::Environment;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 
-/// The most models of one server that are listed.
+/// The most models listed for one server.
 const MAX_LISTED_MODELS: usize = 20;
 
 /// Options of the command.
@@ -53,7 +54,7 @@ enum ModelsCommand {
     Install(install_encoder::InstallEncoderArgs),
 }
 
-/// Lists, chooses or installs.
+/// Lists, chooses or installs models.
 pub(crate) async fn run(
     args: &ModelsArgs,
     loaded: &LoadedConfig,
@@ -71,7 +72,7 @@ pub(crate) async fn run(
     }
 }
 
-/// The servers at the usual places, and those at the addresses that a person named.
+/// Finds model servers at the default addresses and at the given ones.
 async fn discover_servers(at: &[String]) -> Result<Vec<DiscoveredServer>, BilingualMessage> {
     let mut found = doran_llm::discover_local_servers().await;
     for address in at {
@@ -236,7 +237,7 @@ fn choose_model(
     Ok(())
 }
 
-/// Sets one flat setting in a file and leaves all else as it is.
+/// Sets one top-level setting in a file. The rest of the file is unchanged.
 fn write_setting(path: &Path, key: &str, value: &str) -> Result<(), BilingualMessage> {
     let shown = path.display();
     let cannot =
@@ -251,7 +252,7 @@ fn write_setting(path: &Path, key: &str, value: &str) -> Result<(), BilingualMes
         .map_err(|error| cannot().with_cause(error))
 }
 
-/// The text with the line of the key replaced, or added before the first table.
+/// Replaces the line of the key, or adds it before the first table.
 fn replace_setting_line(text: &str, key: &str, value: &str) -> String {
     let new = format!("{key} = {}", toml::Value::from(value));
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();

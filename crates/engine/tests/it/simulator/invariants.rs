@@ -8,7 +8,7 @@ use doran_engine::store::{HistoryStore, RunFilter, RunStatus};
 use super::random_graph::SimulatedAction;
 use super::simulation::Simulation;
 use super::{SimulationFailure, SimulationFailureKind};
-use crate::support::{entry_text, local_thread};
+use crate::support::{local_thread, stored_entry_text};
 
 /// Looks at the log, the rows of the runs, and the book of the world.
 pub(super) async fn check_invariants(
@@ -43,7 +43,7 @@ pub(super) async fn check_invariants(
         claims += row.epoch;
         let own: Vec<_> = entries.iter().filter(|entry| entry.run == Some(key.run)).collect();
         let ends = own.iter().filter(|entry| entry.kind.is_end()).count();
-        let shown = || own.iter().map(|entry| entry_text(entry)).collect::<Vec<_>>().join(" | ");
+        let shown = || own.iter().map(|entry| stored_entry_text(entry)).collect::<Vec<_>>().join(" | ");
         let cleared = row.last_seq.is_some_and(|last| last < first);
         if ends != usize::from(!cleared) && !(cancelled && own.is_empty()) {
             return Err(SimulationFailure::new(

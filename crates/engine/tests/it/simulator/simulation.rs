@@ -4,12 +4,12 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use doran_engine::log::{self, PendingQuestion, QuestionKind};
 use doran_engine::store::{
-    EntryKind, HistoryStore, IfBusy, RamStore, Retention, RunIdempotencyKey, RunStatus, ThreadMaintenance,
+    HistoryStore, IfBusy, RamStore, Retention, RunIdempotencyKey, RunStatus, ThreadMaintenance,
 };
 use doran_engine::{
-    EngineError, Graph, GraphHandle, NodeError, RunKey, Runtime, Snap, StartOptions, State, node,
+    EngineError, EntryBody, Graph, GraphHandle, NodeError, PendingQuestion, QuestionKind, RunError, RunKey,
+    Runtime, Snap, StartOptions, State, ThreadEntry, node,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -158,11 +158,10 @@ impl Simulation {
     /// Answers what the run waits for, through some process.
     async fn answer_paused_run(&self, bot: &GraphHandle<EngineTestState>, run: &RunKey) {
         let entries = self.store.entries(&local_thread("t"), 0, 10_000).await.expect("entries");
-        let Some(entry) = entries.last().filter(|entry| entry.kind == EntryKind::Paused) else { return };
-        let paused: log::RunPausedEntry = serde_json::from_slice(&entry.body).expect("a pause");
-        let some = self.world.with_rng(|dice| if dice.chance_per_mille(300) { 1 } else { paused.asks.len() });
-        let answers =
-            paused.asks.iter().take(some).map(|ask| (ask.id.clone(), self.answer_for(ask))).collect();
+        let newest = entries.last().map(|entry| ThreadEntry::from_log(entry).expect("readable").body);
+        let Some(EntryBody::Paused { questions }) = newest else { return };
+        let some = self.world.with_rng(|dice| if dice.chance_per_mille(300) { 1 } else { questions.len() });
+        let answers = questions.iter().take(some).map(|ask| (ask.id.clone(), self.answer_for(ask))).collect();
         // A process that dies meanwhile never answers; the next round asks again.
         drop(timeout(ms(1000), bot.runtime().answer(run, &answers)).await);
     }
@@ -231,7 +230,7 @@ impl Simulation {
         self.mismatched_runs += 1;
         self.store_faults.count(|tally| tally.misfits += 1);
         match bot.run(&local_thread("t"), MismatchedState::update()).await {
-            Err(EngineError::Failed(failure)) if failure.code == "state_mismatch" => Ok(()),
+            Err(EngineError::Run(RunError::Failed(failure))) if failure.code == "state_mismatch" => Ok(()),
             other => Err(SimulationFailure::new(
                 SimulationFailureKind::Torn,
                 format!("a state that does not fit gives {other:?}"),

@@ -1,11 +1,11 @@
-//! The forward pass of BERT for one text at a time, so that no padding is computed.
+//! The forward pass of BERT for one text at a time, so no padding is needed.
 
 use serde::Deserialize;
 
 use super::super::matrix::{Matrix, add_in_place};
 use super::safetensors::SafeTensors;
 
-/// The sizes that `config.json` tells.
+/// The dimensions in `config.json`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct BertConfig {
     hidden_size: usize,
@@ -27,7 +27,7 @@ fn usual_epsilon() -> f32 {
 }
 
 impl BertConfig {
-    /// Whether an encoder can have these sizes.
+    /// Checks that the dimensions are valid.
     pub(super) fn check(&self) -> Result<(), String> {
         let heads = self.num_attention_heads;
         let fits = (1..=64).contains(&heads)
@@ -44,11 +44,11 @@ impl BertConfig {
     }
 }
 
-/// The weights.
+/// The weights of the encoder.
 pub(super) struct BertEncoder {
     word_embeddings: Matrix,
     position_embeddings: Matrix,
-    /// The row that says "first text", added to everything.
+    /// The embedding of the first segment, which is added to every token.
     first_text: Vec<f32>,
     norm: BertLayerNorm,
     layers: Vec<BertLayer>,
@@ -86,7 +86,7 @@ impl BertEncoder {
         };
         let norm = |name: String| -> Result<BertLayerNorm, String> {
             let part = |part: &str| tensors.row(&format!("{name}.{part}"), width);
-            // The first files called them so.
+            // Older files use these names.
             let either = |new: &str, old: &str| part(new).or_else(|error| part(old).map_err(|_| error));
             Ok(BertLayerNorm { scale: either("weight", "gamma")?, shift: either("bias", "beta")? })
         };
@@ -122,17 +122,17 @@ impl BertEncoder {
         })
     }
 
-    /// How many pieces have a row.
+    /// Returns the number of tokens in the embedding table.
     pub(super) fn vocabulary_rows(&self) -> usize {
         self.word_embeddings.rows()
     }
 
-    /// How many numbers a vector has.
+    /// Returns the dimension of a vector.
     pub(super) fn width(&self) -> usize {
         self.word_embeddings.width
     }
 
-    /// One row for each piece. There are no more pieces than positions, and each has a row.
+    /// Returns one row for each token. There must be no more tokens than positions, and each must be in the table.
     pub(super) fn encode(&self, pieces: &[u32]) -> Matrix {
         let mut rows = Matrix::zeros(pieces.len(), self.width());
         for (at, piece) in pieces.iter().enumerate() {
@@ -160,7 +160,7 @@ impl BertEncoder {
         out
     }
 
-    /// Every piece looks at every other, in each head by itself.
+    /// Multi-head self-attention.
     fn attention(&self, layer: &BertLayer, rows: &Matrix) -> Matrix {
         let (query, key, value) = (layer.query.apply(rows), layer.key.apply(rows), layer.value.apply(rows));
         let (count, size) = (rows.rows(), rows.width / self.heads);
@@ -203,7 +203,7 @@ impl BertLayerNorm {
     }
 }
 
-/// Makes numbers add up to 1, the large ones the most.
+/// Scales the values and applies softmax.
 fn scaled_softmax(row: &mut [f32], scale: f32) {
     let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0;
@@ -214,12 +214,12 @@ fn scaled_softmax(row: &mut [f32], scale: f32) {
     row.iter_mut().for_each(|x| *x /= sum);
 }
 
-/// `x` times the chance that a normal number is below it, as BERT was trained with.
+/// GELU in its exact form, which BERT was trained with.
 fn gelu(x: f32) -> f32 {
     0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2))
 }
 
-/// The error function within 1.5e-7 (Abramowitz and Stegun, 7.1.26).
+/// The error function, accurate to 1.5e-7 (Abramowitz and Stegun, 7.1.26).
 fn erf(x: f32) -> f32 {
     let x = f64::from(x);
     let t = 1.0 / (1.0 + 0.327_591_1 * x.abs());

@@ -1,8 +1,9 @@
-//! A sentence transformer from a folder on this machine: a BERT encoder with WordPiece, as `all-MiniLM-L6-v2` and its
-//! relatives are published. It runs in this process and asks nobody.
+//! A sentence transformer from a local folder: a BERT encoder with WordPiece, in the format in which `all-MiniLM-L6-v2`
+//! and similar models are published. It runs in this process and needs no network.
 //!
-//! The folder holds `config.json`, `model.safetensors` and `tokenizer.json` or `vocab.txt`, and, if they are there,
-//! `sentence_bert_config.json` and `1_Pooling/config.json`. Anything else is refused by name rather than guessed at.
+//! The folder contains `config.json`, `model.safetensors` and either `tokenizer.json` or `vocab.txt`. It may also
+//! contain `sentence_bert_config.json` and `1_Pooling/config.json`. Any other architecture is rejected with an error
+//! that names it.
 
 mod bert;
 mod safetensors;
@@ -24,13 +25,13 @@ use super::matrix::to_unit_length;
 use super::{Embedder, EmbedderInfo, EmbeddingSide};
 use crate::error::ModelError;
 
-/// The largest file of weights that is read.
+/// The maximum size of the weights file.
 const MAX_WEIGHTS_FILE_BYTES: u64 = 2 << 30;
 
-/// The most pieces of a text that are read when the folder does not say.
+/// The maximum number of tokens of a text if the folder does not specify it.
 const DEFAULT_MAX_PIECES: usize = 256;
 
-/// An encoder read from a folder. Cloning shares its numbers.
+/// An encoder read from a folder. Clones share its weights.
 #[derive(Clone)]
 pub struct SentenceTransformer(Arc<SentenceTransformerParts>);
 
@@ -42,46 +43,46 @@ struct SentenceTransformerParts {
     id: String,
 }
 
-/// How the vectors of pieces become one.
+/// How the token vectors are combined into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SentencePooling {
     Mean,
     ClsToken,
 }
 
-/// Why a folder is not an encoder.
+/// Why a folder cannot be opened as an encoder.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenSentenceTransformerError {
-    /// Name another folder, or put the file there.
+    /// A file cannot be read. Name another folder, or add the file.
     #[error("`{path}` cannot be read")]
     Unreadable {
         /// Which file.
         path: String,
-        /// What lies beneath.
+        /// The underlying error.
         #[source]
         source: std::io::Error,
     },
-    /// Get the file again.
+    /// A file is damaged. Download it again.
     #[error("`{path}` is damaged: {reason}")]
     Damaged {
         /// Which file.
         path: String,
-        /// What was seen.
+        /// What is wrong.
         reason: String,
     },
-    /// Use an encoder of a kind that is known: BERT with WordPiece, pooled by mean or by the first piece.
+    /// The architecture is not supported. Use BERT with WordPiece, with mean or first-token pooling.
     #[error("`{path}` asks for {what}, which is not known here; BERT encoders with WordPiece are")]
     Unknown {
         /// Which file.
         path: String,
-        /// What it asks for.
+        /// What is not supported.
         what: String,
     },
 }
 
 impl SentenceTransformer {
-    /// Reads an encoder from its folder. Takes a second and as much memory as the file of weights, or twice that where
-    /// its numbers are short.
+    /// Opens an encoder. This takes about a second, and as much memory as the weights file, or twice that for 16-bit
+    /// weights.
     pub fn open(folder: &Path) -> Result<Self, OpenSentenceTransformerError> {
         let files = EncoderFolder(folder);
         let config =
@@ -113,7 +114,7 @@ impl SentenceTransformer {
         Ok(Self(Arc::new(SentenceTransformerParts { tokenizer, bert, pooling, max_pieces: most_pieces, id })))
     }
 
-    /// The vector of one text, on the thread that asks.
+    /// Embeds one text on the calling thread.
     pub fn embed_blocking(&self, text: &str) -> Vec<f32> {
         let SentenceTransformerParts { tokenizer, bert, pooling, max_pieces: most_pieces, .. } = &*self.0;
         let rows = bert.encode(&tokenizer.encode(text, *most_pieces));
@@ -138,7 +139,7 @@ impl Embedder for SentenceTransformer {
 
     async fn embed(&self, texts: &[String], _: EmbeddingSide) -> Result<Vec<Vec<f32>>, ModelError> {
         let mut vectors = Vec::with_capacity(texts.len());
-        // A few texts at a time: whoever drops the call stops the rest.
+        // A few texts at a time: if the caller drops the future, the rest is not computed.
         for some in texts.chunks(4) {
             let (own, some) = (self.clone(), some.to_vec());
             let work = tokio::task::spawn_blocking(move || -> Vec<Vec<f32>> {
@@ -195,7 +196,7 @@ impl EncoderFolder<'_> {
         fs::read(&path).map_err(unreadable)
     }
 
-    /// What a file holds; none where there is no such file.
+    /// Reads a JSON file. Returns `None` if it does not exist.
     fn read_json(&self, name: &str) -> Result<Option<Value>, OpenSentenceTransformerError> {
         if !self.0.join(name).exists() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Reads `safetensors`: a length, a JSON head, and numbers.
+//! Reads `safetensors` files: a length, a JSON header and the values.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::super::matrix::Matrix;
 
-/// The largest head that is read.
+/// The maximum size of the header.
 const MAX_HEADER_BYTES: usize = 16 << 20;
 
 /// The tensors of a file, by name.
@@ -37,18 +37,18 @@ impl<'a> SafeTensors<'a> {
         Ok(Self { header: head.map_err(|error| error.to_string())?, body })
     }
 
-    /// A row of numbers.
+    /// Returns a vector.
     pub(super) fn row(&self, name: &str, width: usize) -> Result<Vec<f32>, String> {
         self.numbers(name, &[width])
     }
 
-    /// Rows of numbers as they are.
+    /// Returns a matrix as it is stored.
     pub(super) fn rows(&self, name: &str, width: usize) -> Result<Matrix, String> {
         let rows = self.entry(name)?.shape.first().copied().unwrap_or_default();
         Ok(Matrix { data: self.numbers(name, &[rows, width])?, width })
     }
 
-    /// A layer that is stored as outputs by inputs, turned so that rows can be multiplied with it.
+    /// Returns a layer transposed: it is stored as outputs by inputs, and rows are multiplied by inputs by outputs.
     pub(super) fn transposed(&self, name: &str, from: usize, to: usize) -> Result<Matrix, String> {
         let data = self.numbers(name, &[to, from])?;
         let mut turned = Matrix::zeros(from, to);
@@ -60,7 +60,7 @@ impl<'a> SafeTensors<'a> {
         Ok(turned)
     }
 
-    /// Some files name everything below `bert.`.
+    /// Looks up a tensor. Some files prefix every name with `bert.`.
     fn entry(&self, name: &str) -> Result<&TensorHeaderEntry, String> {
         let found = self.header.get(name).or_else(|| self.header.get(&format!("bert.{name}")));
         found.ok_or_else(|| format!("there is no `{name}`"))
@@ -92,7 +92,7 @@ impl<'a> SafeTensors<'a> {
     }
 }
 
-/// A number of 16 bits: one for the sign, five for the exponent, ten for the rest.
+/// Converts an IEEE 754 half-precision number.
 fn f16_to_f32(bits: u16) -> f32 {
     let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
     let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f32::from(bits & 0x3ff));

@@ -1,7 +1,8 @@
-//! An encoder from a folder against what other implementations give for the same texts.
+//! Compares an encoder from a folder with the vectors of other implementations for the same texts.
 //!
-//! `tests/sentence` holds a tiny BERT and `golden.jsonl`, both made by `make.py` with `tokenizers` and `numpy`. The same
-//! test runs on a real encoder: point `DORAN_TEST_SENTENCE` at its folder after `make.py FOLDER` wrote the golden file.
+//! `tests/sentence` contains a tiny BERT and `golden.jsonl`, both made by `make.py` with `tokenizers` and `numpy`. To
+//! run the same test on a real encoder, set `DORAN_TEST_SENTENCE` to its folder after `make.py FOLDER` wrote the golden
+//! file.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -61,7 +62,7 @@ async fn an_embedder_keeps_its_contract() {
     assert!(encoder.info().id.starts_with("local:sentence-transformer-"));
 }
 
-/// What opening the fixture says after one of its files was changed.
+/// Returns the result of opening the fixture after one of its files was changed.
 fn open_outcome_after_change(file: &str, change: impl Fn(Vec<u8>) -> Option<Vec<u8>>) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     for name in ["config.json", "vocab.txt", "model.safetensors"] {

@@ -1,4 +1,5 @@
-//! BERT's way to cut a text into pieces: words and signs first, then the longest known piece from the left.
+//! The WordPiece tokenizer of BERT: splits a text into words and punctuation, then takes the longest known piece from
+//! the left.
 
 use std::collections::HashMap;
 
@@ -6,13 +7,13 @@ use serde_json::Value;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// A word with more letters than this is not looked up.
+/// A word with more characters than this becomes the unknown token.
 const MAX_WORD_CHARS: usize = 100;
 
-/// The most characters of a text that are read for each piece that is kept.
+/// The maximum number of characters that are read for each token that is kept.
 const MAX_CHARS_PER_PIECE: usize = 64;
 
-/// The pieces and their numbers.
+/// The vocabulary and its options.
 pub(super) struct WordPieceTokenizer {
     pieces: HashMap<String, u32>,
     unknown: u32,
@@ -51,7 +52,7 @@ impl WordPieceTokenizer {
         )
     }
 
-    /// Reads `vocab.txt`: a piece a line, numbered from 0.
+    /// Reads `vocab.txt`: one piece on each line, numbered from 0.
     pub(super) fn from_vocab_txt(text: &str, lower: bool) -> Result<Self, String> {
         let pieces = text.lines().zip(0..).map(|(piece, id)| (piece.to_owned(), id)).collect();
         Self::from_vocabulary(pieces, lower, lower, None)
@@ -69,12 +70,12 @@ impl WordPieceTokenizer {
         Ok(Self { pieces, unknown, start, end, lower, strip_accents, split_ideographs })
     }
 
-    /// One more than the largest number of a piece.
+    /// Returns the largest token number plus one.
     pub(super) fn len(&self) -> usize {
         self.pieces.values().max().map_or(0, |most| *most as usize + 1)
     }
 
-    /// The pieces of a text between those that mark its start and its end, at most so many in all.
+    /// Returns the tokens of a text with the start and end tokens, at most `most` in all.
     pub(super) fn encode(&self, text: &str, most: usize) -> Vec<u32> {
         let most = most.max(2);
         let text: String = text.chars().take(most.saturating_mul(MAX_CHARS_PER_PIECE)).collect();
@@ -90,7 +91,7 @@ impl WordPieceTokenizer {
         pieces
     }
 
-    /// Words and signs, cleaned. Signs and ideographs stand alone.
+    /// Splits a text into cleaned words. Punctuation and ideographs are words of their own.
     fn split_words(&self, text: &str) -> Vec<String> {
         let clean = text.chars().filter(|letter| !is_removed_char(*letter));
         let lower: String = match self.lower {
@@ -122,7 +123,7 @@ impl WordPieceTokenizer {
         words
     }
 
-    /// Adds the pieces of a word: the longest from the left, or one that says it is not known.
+    /// Adds the pieces of a word, the longest from the left, or the unknown token.
     fn push_word_pieces(&self, word: &str, pieces: &mut Vec<u32>) {
         let before = pieces.len();
         let mut rest = word;
@@ -149,7 +150,7 @@ impl WordPieceTokenizer {
     }
 }
 
-/// What is not there for a reader: NUL, U+FFFD and control characters that are no space.
+/// Returns whether a character is removed: NUL, U+FFFD, and control characters that are not whitespace.
 fn is_removed_char(letter: char) -> bool {
     letter == '\0'
         || letter == '\u{fffd}'
@@ -157,12 +158,12 @@ fn is_removed_char(letter: char) -> bool {
         || is_format(letter)
 }
 
-/// Characters that only steer how others are shown.
+/// Returns whether a character is a format character.
 fn is_format(letter: char) -> bool {
     matches!(letter as u32, 0xad | 0x600..=0x605 | 0x61c | 0x6dd | 0x70f | 0x180e | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x2064 | 0x2066..=0x206f | 0xfeff | 0xfff9..=0xfffb)
 }
 
-/// Marks above and below letters, without those that take room of their own.
+/// Returns whether a character is a nonspacing mark.
 fn is_nonspacing(letter: char) -> bool {
     is_combining_mark(letter)
         && !matches!(letter as u32, 0x903 | 0x93b | 0x93e..=0x940 | 0x949..=0x94c | 0x94e..=0x94f | 0x982..=0x983 | 0x302e..=0x302f)

@@ -1,12 +1,12 @@
-//! From pieces to one vector: every piece is looked up, three branches look at its neighbours, the sum of all is drawn
-//! through a few layers and scaled to length 1.
+//! Computes the vector of a text: looks up its tokens, applies three convolution branches, sums the result, applies the
+//! top layers and scales to length 1.
 
 use super::super::matrix::{Matrix, add_in_place, relu, to_unit_length};
 use super::weights::{
     BRANCH_WIDTH, BRANCH_WINDOWS, ConvolutionBranch, EMBEDDING_WIDTH, UniversalEncoderWeights,
 };
 
-/// The vector of a text, given as its pieces.
+/// Returns the vector of a text, given as its tokens.
 pub(super) fn encode(weights: &UniversalEncoderWeights, pieces: &[u32]) -> Vec<f32> {
     let looked_up = piece_vectors(weights, pieces);
     let mut into = looked_up.multiply(&weights.branch_input);
@@ -28,7 +28,7 @@ pub(super) fn encode(weights: &UniversalEncoderWeights, pieces: &[u32]) -> Vec<f
     }
     features.normalize_rows(&weights.out_scale, &weights.out_shift, weights.epsilon);
 
-    // The sum of the pieces commutes with the product, so one row is multiplied instead of all.
+    // The sum over tokens commutes with the product, so one row is multiplied instead of all.
     let mut sum = Matrix::zeros(1, features.width);
     for row in 0..features.rows() {
         add_in_place(sum.row_mut(0), features.row(row));
@@ -57,7 +57,7 @@ fn column_block(from: &Matrix, start: usize) -> Matrix {
     part
 }
 
-/// Two layers over windows of neighbours, each added to what went in.
+/// Applies two convolution layers, each with a residual connection.
 fn apply_branch(branch: &ConvolutionBranch, seen: &Matrix, size: usize, left: usize) -> Matrix {
     let mut first = neighbour_windows(seen, size, left).multiply(&branch.first);
     first.add_row(&branch.first_bias);
@@ -70,7 +70,7 @@ fn apply_branch(branch: &ConvolutionBranch, seen: &Matrix, size: usize, left: us
     second
 }
 
-/// Every row with its neighbours side by side; beyond the ends stand zeros.
+/// Returns every row joined with its neighbours; zeros stand beyond the ends.
 fn neighbour_windows(rows: &Matrix, size: usize, left: usize) -> Matrix {
     let width = rows.width;
     let mut windows = Matrix::zeros(rows.rows(), size * width);

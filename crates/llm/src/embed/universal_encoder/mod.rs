@@ -1,8 +1,8 @@
-//! The multilingual sentence encoder that runs in this process: sixteen languages, Korean and English among them, in
-//! one space. No server and no key; its two files are installed once ([`install`]) and read at the start.
+//! The built-in multilingual sentence encoder: sixteen languages, including Korean and English, in one vector space. It
+//! needs no server and no key. Its two files are installed once ([`install_encoder`]) and read at startup.
 //!
-//! The numbers are those of Google's Universal Sentence Encoder (multilingual, version 3, Apache-2.0), with a byte for
-//! each number of its table. A text is read up to [`MOST_PIECES`] pieces.
+//! The weights are those of Google's Universal Sentence Encoder (multilingual, version 3, Apache-2.0), with the
+//! embedding table quantised to one byte a value. Only the first [`MAX_PIECES`] tokens of a text are read.
 
 mod encoder;
 mod install;
@@ -27,14 +27,14 @@ use self::weights::UniversalEncoderWeights;
 use super::{Embedder, EmbedderInfo, EmbeddingSide};
 use crate::error::ModelError;
 
-/// The most pieces of a text that are read; what follows does not change its vector.
+/// The maximum number of tokens of a text. Text beyond them does not change the vector.
 const MAX_PIECES: usize = 256;
 
 /// The names of the two files in the folder of the encoder.
 const TOKENIZER_FILE: &str = "sp.model";
 const WEIGHTS_FILE: &str = "weights.npz";
 
-/// The encoder. Cloning shares its numbers.
+/// The encoder. Clones share its weights.
 #[derive(Clone)]
 pub struct UniversalEmbedder(Arc<UniversalEncoderParts>);
 
@@ -43,32 +43,32 @@ struct UniversalEncoderParts {
     weights: UniversalEncoderWeights,
 }
 
-/// Why the encoder cannot be opened, by remedy.
+/// Why the encoder cannot be opened. The variants are sorted by remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenUniversalEncoderError {
-    /// Install it.
+    /// The encoder is not installed. Install it.
     #[error("the encoder is not installed in `{folder}`; run `doran models install use-multilingual`")]
     NotInstalled {
-        /// Where it was looked for.
+        /// The folder.
         folder: String,
-        /// What lies beneath.
+        /// The underlying error.
         #[source]
         source: std::io::Error,
     },
-    /// Install it again.
+    /// The files are damaged. Install the encoder again.
     #[error(
         "the files of the encoder in `{folder}` are damaged: {reason}; run `doran models install use-multilingual`"
     )]
     Damaged {
-        /// Where they are.
+        /// The folder.
         folder: String,
-        /// What was seen.
+        /// What is wrong.
         reason: String,
     },
 }
 
 impl UniversalEmbedder {
-    /// Reads the encoder from its folder. Takes a second and about 80 MB.
+    /// Opens the encoder in a folder. This takes about a second and 80 MB of memory.
     pub fn open(folder: &Path) -> Result<Self, OpenUniversalEncoderError> {
         let told = || folder.display().to_string();
         let read = |name: &str| {
@@ -86,7 +86,7 @@ impl UniversalEmbedder {
         Ok(Self(Arc::new(UniversalEncoderParts { tokenizer, weights })))
     }
 
-    /// The vector of one text, on the thread that asks.
+    /// Embeds one text on the calling thread.
     pub fn embed_blocking(&self, text: &str) -> Vec<f32> {
         let pieces = self.0.tokenizer.encode(text, MAX_PIECES);
         encoder::encode(&self.0.weights, &pieces)
@@ -105,7 +105,7 @@ impl Embedder for UniversalEmbedder {
 
     async fn embed(&self, texts: &[String], _: EmbeddingSide) -> Result<Vec<Vec<f32>>, ModelError> {
         let mut vectors = Vec::with_capacity(texts.len());
-        // A few texts at a time: whoever drops the call stops the rest.
+        // A few texts at a time: if the caller drops the future, the rest is not computed.
         for some in texts.chunks(16) {
             let (own, some) = (self.clone(), some.to_vec());
             let work = tokio::task::spawn_blocking(move || -> Vec<Vec<f32>> {

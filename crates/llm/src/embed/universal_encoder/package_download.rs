@@ -1,4 +1,4 @@
-//! Gets files from a package index over HTTP, with limits and with word of how far it is.
+//! Downloads files from a package index over HTTP, with limits and progress reports.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use reqwest::Url;
 use super::install::PackageFetcher;
 use crate::http::install_tls_provider;
 
-/// How long a connection, and each further piece, is waited for.
+/// The timeout for a connection and for each further chunk.
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many times an index may say "look over there".
+/// The maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
 
-/// Called with the bytes that are here and the bytes there will be, if that is known.
+/// Called with the number of bytes received and the total, if that is known.
 pub type DownloadProgressFn = Box<dyn Fn(u64, Option<u64>) + Send + Sync>;
 
-/// A client for one package index. Proxies are those of the environment.
+/// A client for one package index. It uses the proxies of the environment.
 pub struct PackageIndexClient {
     client: reqwest::Client,
     index: Option<Url>,
@@ -25,8 +25,8 @@ pub struct PackageIndexClient {
 }
 
 impl PackageIndexClient {
-    /// A client for the index with this base. Root certificates beside those of the system are given in PEM. A name and
-    /// password in the address go to its host only.
+    /// Creates a client for the index with this base URL. `certificates` are root certificates in PEM beside those of
+    /// the system. A user name and password in the URL are sent only to its host.
     pub fn new(index: &str, certificates: &[Vec<u8>], progress: DownloadProgressFn) -> Result<Self, String> {
         install_tls_provider();
         let mut extra = Vec::new();
@@ -39,7 +39,8 @@ impl PackageIndexClient {
             .redirect(reqwest::redirect::Policy::limited(MAX_REDIRECTS))
             .user_agent(concat!("doran/", env!("CARGO_PKG_VERSION")));
         builder = if index.starts_with("http://") && extra.is_empty() {
-            // A plain mirror needs no certificates; a link from it to TLS then fails and says so.
+            // An index over plain HTTP needs no certificates. A link from it to HTTPS then fails with an error that
+            // says so.
             builder
         } else {
             builder.tls_certs_merge(extra)
@@ -48,7 +49,7 @@ impl PackageIndexClient {
         Ok(Self { client, index: Url::parse(index).ok(), progress })
     }
 
-    /// The address with the name and password of the index, where it is on the same host.
+    /// Adds the credentials of the index to a URL on the same host.
     fn with_credentials(&self, mut url: Url) -> Url {
         let Some(index) = &self.index else { return url };
         let same = url.scheme() == index.scheme()
@@ -92,7 +93,7 @@ impl PackageFetcher for PackageIndexClient {
     }
 }
 
-/// The innermost reason, which is the one worth reading.
+/// Returns the message of the innermost error, which is the most specific.
 fn innermost_error_message(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(deeper) = deepest.source() {

@@ -1,9 +1,9 @@
-//! The encoder against what the reference implementation gives for the same texts, and the contract of embedders.
+//! Compares the encoder with the reference implementation, and checks the contract of embedders.
 //!
-//! `tests/fixtures/universal/golden.jsonl` holds, for each text, how many pieces it has, a checksum of the pieces, and
-//! the first eight numbers, the sum and the alternating sum of its vector. The wheel of the encoder is looked for at
+//! `tests/fixtures/universal/golden.jsonl` contains, for each text, the number and a checksum of its tokens, and the
+//! first eight values, the sum and the alternating sum of its vector. The wheel of the encoder is searched at
 //! `DORAN_TEST_UNIVERSAL` (a wheel or a folder), then in `~/.cache/doran/parts`, where
-//! `crates/llm/tests/parts/fetch.sh` puts it. Without it the tests say `SKIPPED`, or fail when `DORAN_REQUIRE_PARTS=1`.
+//! `crates/llm/tests/parts/fetch.sh` puts it. Without it the tests print `SKIPPED`, or fail if `DORAN_REQUIRE_PARTS=1`.
 
 use std::env;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn golden() -> Vec<UniversalGoldenRow> {
     file.lines().map(|line| serde_json::from_str(line).expect("a line")).collect()
 }
 
-/// The encoder, installed once for all tests; `None`: skipped, in words.
+/// Returns the encoder, installed once for all tests, or prints that the test is skipped and returns `None`.
 fn encoder() -> Option<UniversalEmbedder> {
     static SHARED: OnceLock<Result<UniversalEmbedder, String>> = OnceLock::new();
     let shared = SHARED.get_or_init(|| {
@@ -128,7 +128,7 @@ fn a_folder_without_the_encoder_says_how_to_get_it() {
     assert!(matches!(error, OpenUniversalEncoderError::Damaged { .. }));
 }
 
-/// How fast it is: `cargo test --release -p doran-llm --lib speed -- --ignored --nocapture`.
+/// Measures the speed: `cargo test --release -p doran-llm --lib speed -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement, not a law"]
 fn speed_of_the_encoder() {

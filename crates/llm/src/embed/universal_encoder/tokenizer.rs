@@ -1,20 +1,20 @@
-//! Cuts text into the pieces of a SentencePiece unigram model: read from its protobuf file, normalized by the rules it
-//! carries, and cut where the scores of the pieces add up highest.
+//! A SentencePiece unigram tokenizer: reads the protobuf model file, normalises text by the rules in it, and segments
+//! it into the pieces with the highest total score.
 
-/// A marker for a space; a word begins with it.
+/// Stands for a space; a word begins with it.
 const SPACE_MARKER: &str = "\u{2581}";
 
-/// The piece that stands for a character that no piece covers, and those at the ends of every text.
+/// The piece for characters that no piece covers, and the pieces at the start and end of every text.
 const UNKNOWN_PIECE: u32 = 0;
 const BEGIN_PIECE: u32 = 1;
 const END_PIECE: u32 = 2;
 
-/// How far below the worst piece an unknown character scores.
+/// How far an unknown character scores below the worst piece.
 const UNKNOWN_PENALTY: f64 = 10.0;
 
 /// A unigram model.
 pub(super) struct UnigramTokenizer {
-    /// The pieces in byte order, with where each came in the file.
+    /// The pieces in byte order, with their numbers in the file.
     pieces: Vec<(Box<[u8]>, u32)>,
     scores: Vec<f32>,
     unknown_score: f64,
@@ -38,13 +38,13 @@ impl UnigramTokenizer {
                     let id =
                         u32::try_from(scores.len()).map_err(|_| TokenizerFileError("too many pieces"))?;
                     let (text, score, kind) = parse_piece(piece)?;
-                    // Only ordinary pieces may be found in a text; markers such as `<s>` may not be typed.
+                    // Only normal pieces are matched in a text; control pieces such as `<s>` cannot be typed.
                     if kind == NORMAL_PIECE_TYPE && !text.is_empty() {
                         pieces.push((text.into(), id));
                     }
                     scores.push(score);
                 }
-                // The normalizer's settings; field 2 of them is the compiled table of rules.
+                // The settings of the normalizer; their field 2 is the compiled rule table.
                 (3, ProtobufField::Bytes(normalizer)) => {
                     for field in ProtobufFields(normalizer) {
                         if let (2, ProtobufField::Bytes(table)) = field? {
@@ -63,14 +63,14 @@ impl UnigramTokenizer {
         Ok(Self { pieces, scores, unknown_score: f64::from(worst) - UNKNOWN_PENALTY, rules })
     }
 
-    /// How many pieces the file has.
+    /// Returns the number of pieces in the file.
     pub(super) fn len(&self) -> usize {
         self.scores.len()
     }
 
-    /// The pieces of a text between the marks of its begin and end, at most so many.
+    /// Returns the pieces of a text with the start and end pieces, at most `most`.
     pub(super) fn encode(&self, text: &str, most: usize) -> Vec<u32> {
-        // No piece is shorter than a byte, and few are longer than these; the rest would be cut off again.
+        // A piece has at least one byte, and few have more than this. A longer text would be truncated anyway.
         let text = &text[..text.floor_char_boundary(most * 64)];
         let mut ids = vec![BEGIN_PIECE];
         ids.extend(self.best_segmentation(&self.rules.normalize(text)));
@@ -79,7 +79,7 @@ impl UnigramTokenizer {
         ids
     }
 
-    /// The way through the text whose scores add up highest; the earlier begin wins among equals.
+    /// Returns the segmentation with the highest total score. Of equal ones, the earlier start wins.
     fn best_segmentation(&self, text: &str) -> Vec<u32> {
         if text.is_empty() {
             return vec![UNKNOWN_PIECE];
@@ -114,7 +114,8 @@ impl UnigramTokenizer {
         ids
     }
 
-    /// Every piece that the bytes begin with, shortest first: the sorted list is narrowed byte by byte.
+    /// Calls `found` for every piece that is a prefix of the bytes, shortest first. The sorted list is narrowed byte by
+    /// byte.
     fn each_prefix(&self, bytes: &[u8], mut found: impl FnMut(usize, u32)) {
         let mut range = &self.pieces[..];
         for (depth, byte) in bytes.iter().enumerate() {
@@ -131,10 +132,10 @@ impl UnigramTokenizer {
     }
 }
 
-/// What a piece of this type is: found in text.
+/// The type of a normal piece, which is matched in text.
 const NORMAL_PIECE_TYPE: u64 = 1;
 
-/// Text, score and type of a piece.
+/// Parses the text, score and type of a piece.
 fn parse_piece(message: &[u8]) -> Result<(&[u8], f32, u64), TokenizerFileError> {
     let (mut text, mut score, mut kind) = (&[][..], 0.0, NORMAL_PIECE_TYPE);
     for field in ProtobufFields(message) {
@@ -148,7 +149,7 @@ fn parse_piece(message: &[u8]) -> Result<(&[u8], f32, u64), TokenizerFileError> 
     Ok((text, score, kind))
 }
 
-/// The rules by which text is normalized: a double-array trie from byte sequences to places in a table of texts.
+/// The normalisation rules: a double-array trie from byte sequences to offsets in a table of texts.
 #[derive(Default)]
 struct NormalizationRules {
     units: Vec<u32>,
@@ -165,7 +166,7 @@ impl NormalizationRules {
         Ok(Self { units, texts: rest[size..].to_vec() })
     }
 
-    /// Text with its characters replaced by the rules, runs of spaces made one, and spaces marked.
+    /// Normalises a text: replaces characters by the rules, collapses runs of spaces, and marks spaces.
     fn normalize(&self, text: &str) -> String {
         let mut bytes = text.as_bytes();
         let mut out: Vec<u8> = SPACE_MARKER.as_bytes().to_vec();
@@ -194,8 +195,8 @@ impl NormalizationRules {
         text
     }
 
-    /// What the longest rule makes of the beginning, and how many bytes that takes; a character stays as it is
-    /// without a rule.
+    /// Returns the replacement of the longest rule that matches the start, and the number of bytes it replaces. A
+    /// character without a rule is returned unchanged.
     fn longest_replacement<'a>(&'a self, bytes: &'a [u8]) -> (&'a [u8], usize) {
         let mut longest = None;
         let mut node = self.units.first().map_or(0, |unit| trie_offset(*unit));
@@ -245,7 +246,7 @@ enum ProtobufField<'a> {
     Fixed64,
 }
 
-/// The fields of a protobuf message, one after another.
+/// Iterates over the fields of a protobuf message.
 struct ProtobufFields<'a>(&'a [u8]);
 
 impl<'a> ProtobufFields<'a> {

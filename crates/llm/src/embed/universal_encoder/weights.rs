@@ -1,4 +1,4 @@
-//! The numbers of the encoder, read from an `npz` archive: a zip of arrays, each with a short text that says its shape.
+//! Reads the weights of the encoder from an `npz` archive: a zip of arrays, each with a header that gives its shape.
 
 use std::io::{Cursor, Read};
 
@@ -6,31 +6,31 @@ use zip::ZipArchive;
 
 use super::super::matrix::Matrix;
 
-/// How many blocks the table of pieces comes in. Piece `i` is row `i / BLOCKS` of block `i % BLOCKS`.
+/// The number of blocks of the embedding table. Piece `i` is row `i / TABLE_BLOCKS` of block `i % TABLE_BLOCKS`.
 pub(super) const TABLE_BLOCKS: usize = 17;
 
-/// How many rows a block has.
+/// The number of rows in a block.
 const BLOCK_ROWS: usize = 7530;
 
-/// How many numbers a piece has.
+/// The dimension of a piece.
 pub(super) const EMBEDDING_WIDTH: usize = 512;
 
-/// How many numbers a branch has.
+/// The dimension of a branch.
 pub(super) const BRANCH_WIDTH: usize = 256;
 
-/// The largest array that is read, in bytes.
+/// The maximum size of an array in bytes.
 const MAX_ARRAY_BYTES: u64 = 16 << 20;
 
-/// The neighbours that the three branches look at: how many pieces in all, and how many of them to the left.
+/// The windows of the three branches: the number of pieces, and how many of them are to the left.
 pub(super) const BRANCH_WINDOWS: [(usize, usize); 3] = [(2, 0), (3, 1), (5, 2)];
 
-/// All numbers of the encoder.
+/// All weights of the encoder.
 pub(super) struct UniversalEncoderWeights {
-    /// The table of pieces, a byte a number.
+    /// The embedding table, one byte a value.
     table: Vec<u8>,
     scale: Vec<f32>,
     minimum: Vec<f32>,
-    /// Into the three branches, side by side.
+    /// The input layer of the three branches, side by side.
     pub(super) branch_input: Matrix,
     pub(super) branch_input_bias: Vec<f32>,
     pub(super) branch_input_scale: Vec<f32>,
@@ -40,12 +40,12 @@ pub(super) struct UniversalEncoderWeights {
     pub(super) out_shift: Vec<f32>,
     pub(super) out: Matrix,
     pub(super) out_bias: Vec<f32>,
-    /// The layers above the sum of a text.
+    /// The layers above the sum.
     pub(super) top: TopLayers,
     pub(super) epsilon: f32,
 }
 
-/// Two layers over a window of neighbours.
+/// Two convolution layers.
 pub(super) struct ConvolutionBranch {
     pub(super) first: Matrix,
     pub(super) first_bias: Vec<f32>,
@@ -53,7 +53,7 @@ pub(super) struct ConvolutionBranch {
     pub(super) second_bias: Vec<f32>,
 }
 
-/// Two blocks with a way around each.
+/// Two blocks with residual connections.
 pub(super) struct TopLayers {
     pub(super) first: Matrix,
     pub(super) second: Matrix,
@@ -63,7 +63,7 @@ pub(super) struct TopLayers {
     pub(super) around_fourth: Matrix,
 }
 
-/// Why the numbers cannot be read.
+/// Why the weights cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the weights are not what they should be: {0}")]
 pub(super) struct WeightsFileError(String);
@@ -131,12 +131,12 @@ impl UniversalEncoderWeights {
         })
     }
 
-    /// How many pieces the table holds.
+    /// Returns the number of pieces in the table.
     pub(super) fn piece_count(&self) -> usize {
         TABLE_BLOCKS * BLOCK_ROWS
     }
 
-    /// Writes the numbers of a piece; a piece beyond the table is taken for the unknown one.
+    /// Writes the vector of a piece. A piece beyond the table is treated as the unknown one.
     pub(super) fn write_piece_vector(&self, id: u32, to: &mut [f32]) {
         let id = if (id as usize) < self.piece_count() { id as usize } else { 0 };
         let (scale, low) = (self.scale[id % TABLE_BLOCKS], self.minimum[id % TABLE_BLOCKS]);
@@ -146,7 +146,7 @@ impl UniversalEncoderWeights {
     }
 }
 
-/// How many numbers there are between the blocks of the top.
+/// The dimension between the top blocks.
 const TOP_WIDTH: usize = 320;
 
 struct NpzArchive<'a>(ZipArchive<Cursor<&'a [u8]>>);
@@ -172,7 +172,7 @@ impl NpzArchive<'_> {
     }
 }
 
-/// An array as its file tells it.
+/// An array with its shape.
 struct NpyArray {
     kind: String,
     shape: Vec<usize>,
@@ -181,7 +181,7 @@ struct NpyArray {
 }
 
 impl NpyArray {
-    /// Reads the `npy` form: a magic word, a version, the length of a text, the text, the numbers.
+    /// Parses the `npy` format: magic, version, header length, header, values.
     fn read(bytes: Vec<u8>) -> Result<Self, String> {
         let short = || "it is cut short".to_owned();
         if !bytes.starts_with(b"\x93NUMPY\x01") {
@@ -223,7 +223,7 @@ impl NpyArray {
         Ok(bytes.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect())
     }
 
-    /// The one number of an array without a shape.
+    /// Returns the value of an array without dimensions.
     fn scalar(&self) -> Result<f32, WeightsFileError> {
         let bytes = self.raw_numbers("<f8", 8, &[]).map_err(WeightsFileError)?;
         let eight = bytes.first_chunk::<8>().ok_or_else(|| WeightsFileError("a number is missing".into()))?;

@@ -1,4 +1,4 @@
-//! Anthropic's messages.
+//! The Anthropic Messages API.
 
 mod request;
 mod stream;
@@ -9,7 +9,7 @@ use crate::error::ModelError;
 use crate::http::{ModelApiKey, ModelHttpRequest};
 use crate::model::ChatRequest;
 
-/// How one model is asked.
+/// The dialect for one model.
 pub(crate) struct AnthropicDialect {
     pub(crate) url: String,
     pub(crate) model: String,
@@ -34,14 +34,14 @@ impl Dialect for AnthropicDialect {
     }
 }
 
-/// What a model of Anthropic takes, by its name.
+/// The features of an Anthropic model, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnthropicModelGeneration {
-    /// Takes a temperature and a tool that must be called; knows no schema of answers.
+    /// Supports a temperature and forced tool calls, but no response schema.
     First,
-    /// Takes a temperature and a schema.
+    /// Supports a temperature and a response schema.
     Second,
-    /// Takes a schema, refuses a temperature, and may refuse a tool that must be called.
+    /// Supports a response schema, rejects a temperature, and may reject forced tool calls.
     Third,
 }
 
@@ -60,7 +60,7 @@ impl AnthropicModelGeneration {
     }
 }
 
-/// Signatures belong to the vendor and the model that made them; with another they are an error.
+/// Tags a signature with its vendor and model, because another model rejects it.
 pub(super) fn tag_signature(model: &str, kind: &str, signature: &str) -> String {
     format!("anthropic {model} {kind} {signature}")
 }

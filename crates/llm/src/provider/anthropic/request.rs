@@ -1,4 +1,4 @@
-//! A request in Anthropic's words.
+//! Builds requests for the Anthropic Messages API.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::provider::openai::{answer_tool, arguments_as_object, shortest_json_nu
 use crate::provider::quoted_material;
 use crate::structured_output::strict_schema;
 
-/// The vendor wants a limit; this is one that any of its models allows.
+/// The vendor requires a limit; all of its models allow this one.
 const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 8_192;
 
 impl AnthropicDialect {
@@ -40,7 +40,7 @@ impl AnthropicDialect {
         body.into()
     }
 
-    /// The system's words at the beginning, and the turns after them. Turns alternate, as the vendor wants it.
+    /// Returns the leading system messages and the turns after them. Turns alternate, as the vendor requires.
     fn system_and_turns(&self, messages: &[Message]) -> (Vec<Value>, Vec<Value>) {
         let opening = messages.iter().take_while(|message| message.role == Role::System).count();
         let system = messages[..opening]
@@ -64,7 +64,7 @@ impl AnthropicDialect {
         }
         let last = turns.len().saturating_sub(1);
         let turns = turns.into_iter().enumerate().map(|(at, (role, blocks))| {
-            // The next request begins with all of this one, so its end is worth keeping.
+            // The next request starts with all of this one, so its end is a cache breakpoint.
             let blocks = if at == last { with_cache_control(blocks) } else { blocks };
             json!({ "role": role, "content": blocks })
         });
@@ -84,7 +84,7 @@ impl AnthropicDialect {
         blocks
     }
 
-    /// A thought of this very model, as it was. A thought of another is left out.
+    /// Returns a reasoning block of this model unchanged. Those of other models are left out.
     fn thinking_block(&self, part: &MessagePart) -> Option<Value> {
         let MessagePart::Reasoning { text, signature: Some(signature) } = part else { return None };
         if let Some(signature) = signature.strip_prefix(&tag_signature(&self.model, "thinking", "")) {
@@ -118,7 +118,7 @@ fn add_tools(body: &mut Map<String, Value>, request: &ChatRequest, age: Anthropi
     }
 }
 
-/// Marks the last block as the end of something that comes again.
+/// Marks the last block as a cache breakpoint.
 fn with_cache_control(mut blocks: Vec<Value>) -> Vec<Value> {
     if let Some(Value::Object(last)) = blocks.last_mut()
         && !matches!(last.get("type").and_then(Value::as_str), Some("thinking" | "redacted_thinking"))
@@ -165,7 +165,7 @@ fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// Ids are letters, digits, `_` and `-` here; what another vendor's id has beside that is replaced.
+/// Returns an id of letters, digits, `_` and `-`. Other characters in an id of another vendor are replaced.
 fn sanitized_call_id(id: &str) -> String {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
     id.chars().map(|letter| if fits(letter) { letter } else { '_' }).collect()

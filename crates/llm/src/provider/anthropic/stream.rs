@@ -1,4 +1,4 @@
-//! Reads Anthropic's messages: blocks that begin, grow and end.
+//! Decodes answers of the Anthropic Messages API: blocks that start, grow and end.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::provider::dialect::{
 };
 use crate::provider::openai::parse_call_arguments;
 
-/// Reads one answer.
+/// Decodes one answer.
 pub(super) struct AnthropicDecoder {
     model: String,
     answer_tool: Option<String>,
@@ -30,7 +30,7 @@ struct AnthropicPartialCall {
     arguments: String,
 }
 
-/// Counts come in two events; the later one wins where both have one.
+/// Usage counts arrive in two events; the later one wins.
 #[derive(Clone, Copy, Default)]
 struct AnthropicUsageCounts {
     fresh: Option<u64>,
@@ -204,7 +204,7 @@ impl AnswerDecoder for AnthropicDecoder {
 
     fn finish_decoding(&mut self, _: &mut DeltaBuffer) -> Result<AnswerEnding, ModelError> {
         let AnthropicUsageCounts { fresh, read, written, output } = self.usage;
-        // The vendor counts what it read afresh apart from its cache; together they are what was read.
+        // The vendor counts cached and uncached input separately. The sum is the input.
         let input = fresh.map(|fresh| fresh + read.unwrap_or(0) + written.unwrap_or(0));
         let reported = ReportedUsage { input, cached: read, cache_written: written, output, reasoning: None };
         Ok(AnswerEnding { finish: self.finish, reported })

@@ -1,4 +1,4 @@
-//! Google's generateContent.
+//! The Gemini `generateContent` API.
 
 mod request;
 mod stream;
@@ -9,7 +9,7 @@ use crate::error::ModelError;
 use crate::http::{ModelApiKey, ModelHttpRequest};
 use crate::model::ChatRequest;
 
-/// How one model is asked.
+/// The dialect for one model.
 pub(crate) struct GeminiDialect {
     pub(crate) url: String,
     pub(crate) model: String,

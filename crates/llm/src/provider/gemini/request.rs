@@ -1,4 +1,4 @@
-//! A request in Gemini's words.
+//! Builds requests for the Gemini API.
 
 use serde_json::{Map, Value, json};
 
@@ -56,7 +56,7 @@ fn generation_config(request: &ChatRequest) -> Map<String, Value> {
         settings.insert("maxOutputTokens".into(), limit.into());
     }
     if let Some(seed) = request.seed {
-        // The vendor's seed is a signed number of 32 bits.
+        // The vendor's seed is a signed 32-bit number.
         settings.insert("seed".into(), (seed & 0x7fff_ffff).into());
     }
     if !request.stop.is_empty() {
@@ -69,7 +69,7 @@ fn generation_config(request: &ChatRequest) -> Map<String, Value> {
     settings
 }
 
-/// The system's words at the beginning, and the turns after them, alternating.
+/// Returns the leading system messages and the turns after them, alternating.
 fn system_and_contents(messages: &[Message]) -> (Vec<Value>, Vec<Value>) {
     let opening = messages.iter().take_while(|message| message.role == Role::System).count();
     let system = messages[..opening]
@@ -95,7 +95,7 @@ fn system_and_contents(messages: &[Message]) -> (Vec<Value>, Vec<Value>) {
     (system, turns.collect())
 }
 
-/// What the model said. A signature goes back to the part it came with: the call it names, or the words.
+/// Returns the parts of a model message. A signature is attached to the part it came with: a call or the text.
 fn model_parts(message: &Message) -> Vec<Value> {
     let signature = |wanted: &str| {
         message.parts.iter().find_map(|part| match part {

@@ -1,4 +1,4 @@
-//! Reads Gemini's answers: every event is an answer of its own that goes on from the one before.
+//! Decodes answers of the Gemini API: every event is a response object that continues the previous one.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,17 +11,17 @@ use crate::provider::dialect::{
     AnswerDecoder, AnswerEnding, DecodeProgress, DeltaBuffer, ReportedUsage, parse_vendor_json,
 };
 
-/// A signature that belongs to the words of an answer.
+/// Tags a signature that belongs to the text of an answer.
 pub(super) fn tag_text_signature(signature: &str) -> String {
     format!("gemini text {signature}")
 }
 
-/// A signature that belongs to a call.
+/// Tags a signature that belongs to a tool call.
 pub(super) fn tag_call_signature(id: &str, signature: &str) -> String {
     format!("gemini call {id} {signature}")
 }
 
-/// Reads one answer.
+/// Decodes one answer.
 pub(super) struct GeminiDecoder {
     secret: ModelApiKey,
     response_id: String,
@@ -123,7 +123,7 @@ impl GeminiDecoder {
     fn take_part(&mut self, piece: GeminiPart, out: &mut DeltaBuffer) -> Result<(), ModelError> {
         if let Some(called) = piece.function_call {
             self.calls += 1;
-            // Most answers name no call, and the thread needs names that differ from turn to turn.
+            // Most answers have no call ids, and a thread needs ids that differ from turn to turn.
             let id = match (called.id, self.response_id.as_str()) {
                 (Some(id), _) if !id.is_empty() => id,
                 (_, "") => String::new(),
@@ -187,7 +187,7 @@ fn parse_finish_reason(reason: &str) -> Result<FinishReason, ModelError> {
 fn parse_usage(usage: &Value) -> ReportedUsage {
     let at = |path: &str| ReportedUsage::count_at(usage, path);
     let reasoning = at("/thoughtsTokenCount");
-    // Thoughts are counted apart from the answer here, and paid for alike.
+    // Reasoning tokens are counted separately here but billed as output.
     let output = at("/candidatesTokenCount").map(|written| written + reasoning.unwrap_or(0));
     ReportedUsage {
         input: at("/promptTokenCount"),

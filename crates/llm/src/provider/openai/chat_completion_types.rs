@@ -1,4 +1,4 @@
-//! What chat completions look like on the wire, whole and in pieces: a message in one, a delta in the other.
+//! The wire types of chat completions, whole and streamed: `message` in one, `delta` in the other.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// A whole answer or a piece of one.
+/// A whole answer or a chunk of one.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ChatCompletionChunk {
     #[serde(default)]
@@ -29,7 +29,7 @@ pub(super) struct ChatCompletionChoice {
     pub(super) finish_reason: Option<String>,
 }
 
-/// What was said, or the next of it.
+/// The message, or the next part of it.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ChatCompletionMessage {
     #[serde(default)]
@@ -44,7 +44,7 @@ pub(super) struct ChatCompletionMessage {
     pub(super) tool_calls: Option<Vec<ToolCallFragment>>,
 }
 
-/// A tool call or a piece of one.
+/// A tool call or a part of one.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ToolCallFragment {
     #[serde(default)]
@@ -63,8 +63,8 @@ pub(super) struct ToolCallFunction {
     pub(super) arguments: LenientText,
 }
 
-/// Text that may also come as nothing, as a list of parts, or as an object. What is thought aloud in a list is kept
-/// apart from what is said.
+/// Text that may also arrive as null, as a list of parts, or as an object. Reasoning parts in a list are kept separate
+/// from the text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct LenientText {
     pub(super) text: String,

@@ -1,4 +1,4 @@
-//! Vectors from any server with OpenAI's `/embeddings`.
+//! Embeddings from any server with the OpenAI `/embeddings` API.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::http::{ModelApiKey, ModelHttpClient, ModelHttpRequest};
 use crate::provider::{DialectKind, ModelConfig, OpenModelError, ResolvedProvider};
 use crate::retry::ModelRetryPolicy;
 
-/// How many texts go into one request; what most servers allow.
+/// The number of texts in one request, which most servers allow.
 const MAX_TEXTS_PER_REQUEST: usize = 64;
 
 /// An embedder behind HTTP.
@@ -27,7 +27,7 @@ pub struct HttpEmbedder {
     retries: ModelRetryPolicy,
 }
 
-/// What a model wants before a question and before a passage.
+/// The prefixes that a model expects before a query and before a passage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct EmbeddingPrefixes {
     query: &'static str,
@@ -35,7 +35,7 @@ struct EmbeddingPrefixes {
 }
 
 impl HttpEmbedder {
-    /// Opens an embedder and asks it once, to learn how many numbers its vectors have.
+    /// Opens an embedder and sends one request to learn the dimension of its vectors.
     pub async fn open(config: &ModelConfig, secret: ModelApiKey) -> Result<Self, OpenModelError> {
         let reached = ResolvedProvider::resolve(config, secret)?;
         if reached.vendor.dialect != DialectKind::Chat {
@@ -56,7 +56,7 @@ impl HttpEmbedder {
         Ok(embedder)
     }
 
-    /// One request, again and again while that may help.
+    /// Sends one request and retries it while that may help.
     async fn embed_batch_with_retries(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
         let began = Instant::now();
         let mut tries = 0_u32;
@@ -102,7 +102,7 @@ impl Embedder for HttpEmbedder {
         };
         let mut vectors = Vec::with_capacity(texts.len());
         for batch in texts.chunks(MAX_TEXTS_PER_REQUEST) {
-            // Servers refuse an empty text; a space has a vector and changes nothing else.
+            // Servers reject an empty text, so a space is sent instead.
             let batch: Vec<String> = batch
                 .iter()
                 .map(|text| if text.trim().is_empty() { " ".to_owned() } else { format!("{prefix}{text}") })
@@ -114,7 +114,7 @@ impl Embedder for HttpEmbedder {
 }
 
 impl EmbeddingPrefixes {
-    /// What the authors of a family of models ask for.
+    /// Returns the prefixes that the authors of a model family specify.
     fn for_model(model: &str) -> Self {
         let model = model.to_ascii_lowercase();
         if model.contains("e5-") && !model.contains("instruct") {
@@ -139,7 +139,7 @@ struct EmbeddingsResponseRow {
     embedding: Vec<f32>,
 }
 
-/// The vectors in the order of their texts, each of length 1. A dimension of 0 is not known yet.
+/// Returns the vectors in the order of their texts, each of length 1. A dimension of 0 means that it is not known yet.
 fn normalized_vectors(
     wire: EmbeddingsResponse,
     wanted: usize,

@@ -1,6 +1,6 @@
-//! OpenAI's chat completions, and everybody who speaks like it.
+//! The OpenAI Chat Completions API, and all vendors that are compatible with it.
 //!
-//! `request` writes, `stream` reads; where vendors differ, a row of the vendor table says so.
+//! `request` builds requests, `stream` decodes answers. Differences between vendors are in the vendor table.
 
 mod chat_completion_types;
 mod embeddings;
@@ -17,16 +17,16 @@ use crate::error::ModelError;
 use crate::http::{ModelApiKey, ModelHttpRequest};
 use crate::model::ChatRequest;
 
-/// How one model of one vendor is asked.
+/// The dialect for one model of one vendor.
 pub(crate) struct ChatCompletionsDialect {
     pub(crate) url: String,
     pub(crate) model: String,
     pub(crate) quirks: VendorQuirks,
-    /// Whether the answer is to come piece by piece.
+    /// Whether the answer is to be streamed.
     pub(crate) streamed: bool,
-    /// Fields of the request that the settings add.
+    /// Fields that the settings add to the request.
     pub(crate) extra: serde_json::Map<String, serde_json::Value>,
-    /// Only to take it out of what is shown.
+    /// The key, only to remove it from error messages.
     pub(crate) secret: ModelApiKey,
 }
 
@@ -41,7 +41,7 @@ impl Dialect for ChatCompletionsDialect {
     }
 }
 
-/// Whether a model of OpenAI thinks before it answers; such a model takes no temperature and needs patience.
+/// Returns whether an OpenAI model is a reasoning model, which accepts no temperature and needs longer timeouts.
 pub(crate) fn is_reasoning_model(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
     let numbered = model.starts_with("gpt-") && !model.starts_with("gpt-3") && !model.starts_with("gpt-4");

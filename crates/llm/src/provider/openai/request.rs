@@ -1,4 +1,4 @@
-//! A request in OpenAI's words.
+//! Builds requests for the Chat Completions API.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -12,7 +12,7 @@ use crate::provider::vendors::JsonOutputMode;
 use crate::structured_output::strict_schema;
 
 impl ChatCompletionsDialect {
-    /// The body of a request.
+    /// Returns the body of a request.
     pub(super) fn request_body(&self, request: &ChatRequest) -> Result<Value, ModelError> {
         let quirks = &self.quirks;
         if !request.tools.is_empty() && !quirks.supports_tools {
@@ -105,7 +105,7 @@ impl ChatCompletionsDialect {
         for message in &request.messages {
             match message.role {
                 Role::System => {
-                    // Chat templates of many open models refuse a system message that is not the first.
+                    // The chat templates of many open models reject a system message that is not the first.
                     let role =
                         if talked && self.quirks.system_messages_first_only { "user" } else { "system" };
                     messages.push(
@@ -168,7 +168,7 @@ impl ChatCompletionsDialect {
         })
     }
 
-    /// The id of a call as this vendor takes it. The same id always becomes the same.
+    /// Converts a call id to the form that this vendor accepts. The same id always gives the same result.
     fn vendor_call_id(&self, id: &str) -> String {
         let fits = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !self.quirks.nine_character_call_ids || fits {
@@ -179,7 +179,7 @@ impl ChatCompletionsDialect {
     }
 }
 
-/// The tool whose arguments are the answer.
+/// Returns the tool whose arguments are the answer.
 pub(in crate::provider) fn answer_tool(schema: &ResponseSchema) -> ToolSpec {
     ToolSpec {
         name: schema.name.clone(),
@@ -188,7 +188,7 @@ pub(in crate::provider) fn answer_tool(schema: &ResponseSchema) -> ToolSpec {
     }
 }
 
-/// Arguments as an object; what was no JSON when it came goes back as a string inside one.
+/// Returns arguments as an object. Arguments that were not JSON are sent back as a string inside one.
 pub(in crate::provider) fn arguments_as_object(arguments: &Value) -> Value {
     match arguments {
         Value::Object(_) => arguments.clone(),
@@ -197,7 +197,7 @@ pub(in crate::provider) fn arguments_as_object(arguments: &Value) -> Value {
     }
 }
 
-/// Requests that begin alike share a key, so that the vendor sends them where their beginning is cached.
+/// Requests with the same start share a key, so that the vendor routes them to the server that has it cached.
 pub(in crate::provider) fn prompt_cache_key(request: &ChatRequest) -> String {
     let mut digest = Sha256::new();
     for message in request.messages.iter().take_while(|message| message.role == Role::System) {
@@ -211,7 +211,7 @@ pub(in crate::provider) fn prompt_cache_key(request: &ChatRequest) -> String {
     format!("doran-{letters}")
 }
 
-/// A number without the noise of its wider form: 0.7, not 0.699999988079071.
+/// Returns a number without the noise of its wider form: 0.7, not 0.699999988079071.
 pub(in crate::provider) fn shortest_json_number(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
@@ -241,7 +241,7 @@ fn reasoning_text(part: &MessagePart) -> Option<&str> {
     }
 }
 
-/// Joins the system messages at the beginning into one.
+/// Joins the leading system messages into one.
 fn join_leading_system_messages(messages: Vec<Value>) -> Vec<Value> {
     let system = messages.iter().take_while(|message| message["role"] == "system").count();
     if system < 2 {

@@ -1,4 +1,4 @@
-//! Reads chat completions: words at once, tool calls when they are whole.
+//! Decodes chat completions: text at once, tool calls when they are complete.
 
 use serde_json::Value;
 
@@ -13,23 +13,23 @@ use crate::provider::dialect::{
 use crate::provider::vendors::{JsonOutputMode, VendorQuirks};
 use crate::structured_output::extract_written_tool_call;
 
-/// Reads one answer.
+/// Decodes one answer.
 pub(super) struct ChatCompletionsDecoder {
     calls: Vec<PartialToolCall>,
     finish: Option<FinishReason>,
     has_done_marker: bool,
-    /// Whether the answer came in one piece, so that every call in it is whole.
+    /// Whether the answer was not streamed, so that every call in it is complete.
     is_whole: bool,
     reported: ReportedUsage,
-    /// The tool whose arguments are the answer, where JSON is asked for that way.
+    /// The tool whose arguments are the answer, if JSON was requested that way.
     answer_tool: Option<String>,
-    /// Words held back because they may be a written tool call, and the tools that exist.
+    /// Text that is held back because it may be a tool call written as text.
     held_text: Option<String>,
     tools: Vec<String>,
     secret: ModelApiKey,
 }
 
-/// A tool call on its way.
+/// A tool call that is not complete yet.
 #[derive(Default)]
 struct PartialToolCall {
     index: Option<i64>,
@@ -80,7 +80,7 @@ impl ChatCompletionsDecoder {
     }
 
     fn take_message(&mut self, said: ChatCompletionMessage, out: &mut DeltaBuffer) -> Result<(), ModelError> {
-        // Some servers send the same thought under both names.
+        // Some servers send the same reasoning in both fields.
         let thought = if said.reasoning_content.text.is_empty() {
             said.reasoning.text
         } else {
@@ -96,7 +96,7 @@ impl ChatCompletionsDecoder {
         Ok(())
     }
 
-    /// Words go on at once, unless they begin as a written tool call does.
+    /// Adds text at once, unless it starts like a tool call written as text.
     fn push_or_hold_text(&mut self, text: String, out: &mut DeltaBuffer) -> Result<(), ModelError> {
         let Some(held) = &mut self.held_text else { return out.push_text(text) };
         held.push_str(&text);
@@ -120,7 +120,7 @@ impl ChatCompletionsDecoder {
             None if id.is_empty() => self.calls.len().checked_sub(1),
             None => self.calls.iter().rposition(|call| call.id == id),
         };
-        // Another id and another name under the same index is another call; some servers number them all 0.
+        // Another id and name under the same index is another call; some servers use index 0 for all.
         let at = at.filter(|at| {
             let call = &self.calls[*at];
             id.is_empty() || call.id.is_empty() || call.id == id || name.is_empty()
@@ -183,9 +183,9 @@ impl AnswerDecoder for ChatCompletionsDecoder {
     }
 
     fn finish_decoding(&mut self, out: &mut DeltaBuffer) -> Result<AnswerEnding, ModelError> {
-        // The marker alone ends an answer too, but nobody said that it is whole.
+        // The end marker alone also ends an answer, but without a finish reason.
         let finish = self.finish.or(self.has_done_marker.then_some(FinishReason::Other));
-        // Words that were held back of an answer that broke off stay back: nothing was shown, so it may be asked again.
+        // Held text of an answer that was cut off is dropped: nothing was shown, so the request can be retried.
         if finish.is_some() {
             self.flush_tool_calls(out)?;
         }
@@ -193,13 +193,13 @@ impl AnswerDecoder for ChatCompletionsDecoder {
     }
 }
 
-/// The arguments of a call. What is not JSON stays a string, for the model that wrote it to be told.
+/// Parses the arguments of a call. Text that is not JSON stays a string, so that the model can be told.
 pub(in crate::provider) fn parse_call_arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(serde_json::Map::new());
     }
     match parse_vendor_json::<Value>(text) {
-        // Some models write the object as a string once more.
+        // Some models encode the object as a JSON string.
         Ok(Value::String(inner)) => match serde_json::from_str(&inner) {
             Ok(object @ Value::Object(_)) => object,
             _ => Value::String(inner),

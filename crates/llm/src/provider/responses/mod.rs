@@ -1,4 +1,4 @@
-//! OpenAI's responses, asked so that the vendor keeps nothing.
+//! The OpenAI Responses API, used so that the vendor stores nothing.
 
 mod request;
 mod stream;
@@ -9,7 +9,7 @@ use crate::error::ModelError;
 use crate::http::{ModelApiKey, ModelHttpRequest};
 use crate::model::ChatRequest;
 
-/// How one model is asked.
+/// The dialect for one model.
 pub(crate) struct ResponsesDialect {
     pub(crate) url: String,
     pub(crate) model: String,
@@ -29,7 +29,7 @@ impl Dialect for ResponsesDialect {
     }
 }
 
-/// A thought as the vendor wants it back: for the model that had it, with its id and its sealed words.
+/// Tags encrypted reasoning with its model and id, as the vendor wants it back.
 pub(super) fn tag_signature(model: &str, id: &str, sealed: &str) -> String {
     format!("responses {model} {id} {sealed}")
 }

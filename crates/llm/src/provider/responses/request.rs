@@ -1,4 +1,4 @@
-//! A request in the words of OpenAI's responses.
+//! Builds requests for the OpenAI Responses API.
 
 use serde_json::{Map, Value, json};
 
@@ -64,7 +64,7 @@ impl ResponsesDialect {
         body.into()
     }
 
-    /// One message as the items it is made of here.
+    /// Converts one message to input items.
     fn message_items(&self, message: &Message) -> Vec<Value> {
         match message.role {
             Role::System => vec![message_item("developer", "input_text", message)],
@@ -100,7 +100,7 @@ impl ResponsesDialect {
         items
     }
 
-    /// A thought of this very model, sealed as it was.
+    /// Returns a reasoning item of this model, encrypted as it was received.
     fn reasoning_item(&self, part: &MessagePart) -> Option<Value> {
         let MessagePart::Reasoning { text, signature: Some(signature) } = part else { return None };
         let own = signature.strip_prefix(&format!("responses {} ", self.model))?;

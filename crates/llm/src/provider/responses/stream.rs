@@ -1,4 +1,4 @@
-//! Reads OpenAI's responses: items that grow, and one event that says how it all ended.
+//! Decodes answers of the OpenAI Responses API: output items that grow, and one event that says how the answer ended.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::provider::dialect::{
 };
 use crate::provider::openai::parse_call_arguments;
 
-/// Reads one answer.
+/// Decodes one answer.
 pub(super) struct ResponsesDecoder {
     model: String,
     secret: ModelApiKey,
@@ -41,7 +41,7 @@ impl ResponsesDecoder {
         Self { model, secret, pending_argument_bytes: 0, finish: None, reported: ReportedUsage::default() }
     }
 
-    /// A whole item. Words were shown as they grew; thoughts are sealed and calls are whole only now.
+    /// Handles a complete item. Its text was already streamed; reasoning and calls are complete only now.
     fn take_item(
         &self,
         item: &Value,
@@ -107,7 +107,7 @@ impl ResponsesDecoder {
     }
 }
 
-/// Whether the words of an item were shown already.
+/// Whether the text of an item was already streamed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ItemTextStatus {
     AlreadyStreamed,

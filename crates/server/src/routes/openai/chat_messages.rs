@@ -109,7 +109,7 @@ pub(super) fn waiting_text(questions: &[QuestionInfo], thread: &str, language: U
 
 #[cfg(test)]
 mod tests {
-    use doran_engine::log::QuestionKind;
+    use doran_engine::QuestionKind;
     use serde_json::{Value, json};
 
     use super::*;

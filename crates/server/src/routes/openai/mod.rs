@@ -401,7 +401,7 @@ async fn final_frames(
     let delta = if annotations.is_empty() { json!({}) } else { json!({ "annotations": annotations }) };
     last.push(head.delta_chunk(&delta, Some("stop")));
     if with.usage {
-        match app.runtime.store().run(run).await {
+        match app.runtime.run_row(run).await {
             Ok(row) => last.push(head.usage_chunk(&row.usage)),
             Err(error) => tracing::error!(%error, "what a run spent cannot be read, and is left out"),
         }

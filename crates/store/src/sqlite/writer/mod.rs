@@ -1,15 +1,15 @@
-//! The one who writes.
+//! The writer: all writes go through one connection.
 //!
-//! Jobs wait in a channel. A thread takes all that wait, up to [`MOST`], and puts them into one transaction, so
-//! that one sync of the disk serves them all. Each job has a savepoint of its own: one that is refused takes nothing
-//! back but itself. Nobody gets an answer before the transaction is on disk.
+//! Jobs wait in a channel. The writer thread takes up to [`MAX_JOBS_PER_TRANSACTION`] waiting jobs and runs them in
+//! one transaction, so that they share one disk sync. Each job has its own savepoint: a rejected job rolls back only
+//! itself. A caller gets its result after the transaction is on disk.
 //!
-//! A caller who finds nobody else there, on a disk that has been quick so far, writes by itself on the spot: waking a
-//! thread and being woken by it costs about as much as the write. That stops one worker of the runtime for a sync,
-//! never more than one, and not at all while the disk is slow or the runtime has no other.
+//! A caller that is alone writes on its own thread if the disk has been fast so far, because switching threads costs
+//! about as much as the write. This blocks at most one worker thread of the runtime for one sync. It does not happen
+//! while the disk is slow or if the runtime has only one thread.
 //!
-//! A commit that fails for any reason but a full or locked file leaves open whether it happened. Then the thread
-//! stops for good: everybody is told so, now and later, and only a new process that reads the file again may go on.
+//! If a commit fails for any reason other than a full or locked file, its outcome is unknown. The writer then stops
+//! for good and every current and later write fails. Only a new process, which reads the file again, can continue.
 
 mod transaction_runner;
 mod write_job;
@@ -32,54 +32,55 @@ use self::write_job::{WriteJob, WriteTask, writer_stopped_error};
 use super::error::{message_error, to_store_error};
 use super::runs::VerifiedFence;
 
-/// Jobs in one transaction.
+/// The most jobs in one transaction.
 const MAX_JOBS_PER_TRANSACTION: usize = 64;
-/// Jobs that may wait before callers have to.
+/// The most queued jobs. When the queue is full, callers wait.
 const MAX_QUEUED_JOBS: usize = 1024;
-/// Pages in the log that are worth a checkpoint: 4 MiB.
+/// WAL pages that trigger a checkpoint: 4 MiB.
 const WAL_CHECKPOINT_PAGES: i32 = 1000;
 
-/// A write on the spot that took longer than this sends those after it to the thread.
+/// An inline write that takes longer than this sends the following jobs to the writer thread.
 const SLOW_INLINE_WRITE_THRESHOLD: Duration = Duration::from_millis(2);
-/// How many of them, the first time. Each further time in a row it is four times as many: a disk has a slow moment now
-/// and then, and to go to the thread for long after each costs more than it saves.
+/// How many jobs go to the writer thread after the first slow inline write. The number is multiplied by four for each
+/// further slow write in a row: disks have occasional slow moments, and a long backoff after each costs more than it
+/// saves.
 const MIN_INLINE_BACKOFF_JOBS: u32 = 4;
-/// How many of them at most.
+/// The upper limit of that number.
 const MAX_INLINE_BACKOFF_JOBS: u32 = 256;
 
-/// The way to the one who writes.
+/// The handle through which jobs reach the writer.
 pub(super) struct SqliteWriter {
     jobs: Option<mpsc::Sender<Box<dyn WriteJob>>>,
     runner: Arc<Mutex<TransactionRunner>>,
-    /// Callers who have a job with us.
+    /// Callers with a job in progress.
     callers: AtomicU32,
-    /// Jobs that are still to go to the thread because the disk was slow.
+    /// Jobs that still have to go to the writer thread because the disk was slow.
     inline_backoff_left: AtomicU32,
-    /// How many it will be when the next write on the spot is slow.
+    /// The backoff after the next slow inline write.
     next_inline_backoff: AtomicU32,
     thread: Option<JoinHandle<()>>,
     fatal_error_watch: watch::Receiver<Option<Arc<str>>>,
     transactions: Arc<AtomicU64>,
 }
 
-/// What a job works with.
+/// What a job can use.
 pub(super) struct WriteTransaction<'a> {
     pub(super) conn: &'a Connection,
     pub(super) state: &'a mut WriterState,
     pub(super) now: Millis,
 }
 
-/// What the thread that writes remembers. All of it can be lost: no lease outlives the process.
+/// State of the writer that is kept in memory only. It may be lost, because no lease outlives the process.
 pub(super) struct WriterState {
-    /// Ends of leases, by a clock that nobody can set. An entry of a run that is no longer held means nothing.
+    /// Lease expiry times, on a monotonic clock. Entries of runs that are no longer claimed have no effect.
     pub(super) leases: HashMap<RunKey, RunLease>,
-    /// Entries of `leases` that mean nothing any more if the transaction holds.
+    /// Leases to remove if the transaction commits.
     pub(super) ended_leases: Vec<RunKey>,
-    /// The last ticket given out.
+    /// The last ticket issued.
     pub(super) ticket: i64,
-    /// What the job before this one found out. Nobody has written since.
+    /// The fence that the previous job verified. Nothing was written since.
     pub(super) verified_fence: Option<VerifiedFence>,
-    /// What this job found out, for the next one. Void when the job or its transaction is taken back.
+    /// The fence that this job verified, for the next job. Discarded if the job or its transaction is rolled back.
     pub(super) next_verified_fence: Option<VerifiedFence>,
     last_time: Millis,
 }
@@ -109,7 +110,7 @@ impl WriterState {
         }
     }
 
-    /// The time of day, except that it never runs back while the process lives.
+    /// The current time, which never goes backwards while the process runs.
     fn monotonic_now(&mut self) -> Millis {
         self.last_time = self.last_time.max(unix_millis_now());
         self.last_time
@@ -163,7 +164,7 @@ impl SqliteWriter {
         })
     }
 
-    /// Does `work` in a transaction and answers when that is on disk.
+    /// Runs `work` in a transaction. Returns after the transaction is on disk.
     pub(super) async fn run_in_transaction<T: Send + 'static>(
         &self,
         points: TransactionFailPoints,
@@ -183,7 +184,7 @@ impl SqliteWriter {
         .await
     }
 
-    /// Does `work` outside any transaction, between two of them.
+    /// Runs `work` outside of any transaction.
     pub(super) async fn run_outside_transaction<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -200,12 +201,12 @@ impl SqliteWriter {
         self.submit_job(task, answer).await
     }
 
-    /// Why nothing can be written any more, once that is so.
+    /// The error that stopped the writer, if it has stopped.
     pub(super) fn fatal_error(&self) -> Option<StoreError> {
         self.fatal_error_watch.borrow().as_deref().map(writer_stopped_error)
     }
 
-    /// Waits until nothing can be written any more, and tells why.
+    /// Waits until the writer stops with an error, and returns the cause.
     pub(super) async fn wait_for_fatal_error(&self) -> Arc<str> {
         let mut failed = self.fatal_error_watch.clone();
         loop {
@@ -213,18 +214,18 @@ impl SqliteWriter {
                 return why;
             }
             if failed.changed().await.is_err() {
-                // The thread ended without a failure: this never comes true.
+                // The writer thread ended without an error, so there is nothing to return.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Transactions that reached the disk.
+    /// The number of committed transactions.
     pub(super) fn transactions(&self) -> u64 {
         self.transactions.load(Ordering::Relaxed)
     }
 
-    /// Jobs that nobody took yet.
+    /// The number of jobs that no transaction has picked up yet.
     #[cfg(test)]
     pub(super) fn queued_jobs(&self) -> usize {
         self.jobs.as_ref().map_or(0, |jobs| jobs.max_capacity() - jobs.capacity())
@@ -241,11 +242,11 @@ impl SqliteWriter {
         if let Some(job) = self.try_run_inline(Box::new(job), present.is_only_caller) {
             jobs.send(job).await.map_err(|_| gone())?;
         }
-        // Every job that was taken is answered, or a panic ended the one who took it.
+        // Every job is answered, unless a panic ended the thread that ran it.
         answer.await.map_err(|_| StoreError::Unknown(message_error("a write ended in the middle")))?
     }
 
-    /// Does the job now if nobody else is there and the disk is quick; else gives it back.
+    /// Runs the job on this thread if there is no other caller and the disk is fast. Otherwise returns the job.
     fn try_run_inline(&self, job: Box<dyn WriteJob>, alone: bool) -> Option<Box<dyn WriteJob>> {
         let slow = self
             .inline_backoff_left
@@ -269,15 +270,15 @@ impl SqliteWriter {
     }
 }
 
-/// Whether the runtime goes on while this thread waits for the disk.
+/// Whether the runtime has other threads that run while this one waits for the disk.
 pub(super) fn is_multi_thread_runtime() -> bool {
     Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
-/// A caller who has a job with us, until it has its answer or gives up.
+/// Counts a caller until it has its result or gives up.
 struct CallerGuard<'a> {
     callers: &'a AtomicU32,
-    /// Nobody else was there.
+    /// Whether there was no other caller.
     is_only_caller: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The transactions: many jobs in one, each with a savepoint of its own, and the log that is moved into the file.
+//! Runs batches of jobs in transactions, one savepoint per job, and checkpoints the WAL.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,34 +14,35 @@ use super::{
     MAX_JOBS_PER_TRANSACTION, TransactionFailPoints, WAL_CHECKPOINT_PAGES, WriteTransaction, WriterState,
 };
 
-/// Where a transaction is after a job.
+/// The state of a transaction after a job.
 enum TransactionProgress {
     Continues,
     RolledBack,
 }
 
-/// Does the jobs, one transaction after the other.
+/// Runs jobs, one transaction at a time.
 pub(super) struct TransactionRunner {
     pub(super) conn: Connection,
     pub(super) state: WriterState,
-    /// Pages in the log after the last transaction.
+    /// WAL pages after the last transaction.
     pub(super) wal_pages: Arc<AtomicI32>,
-    /// Pages that were in it at the last checkpoint.
+    /// WAL pages at the last checkpoint.
     pub(super) checkpointed_pages: i32,
-    /// The last write or checkpoint found no room. It may be the log that takes it, so that is moved before its time.
+    /// The last write or checkpoint found the disk full. The WAL may be what fills it, so the next checkpoint runs
+    /// early.
     pub(super) disk_full: bool,
     pub(super) fatal_error_sender: watch::Sender<Option<Arc<str>>>,
     pub(super) transactions: Arc<AtomicU64>,
 }
 
-/// The work of the thread: all that waits, then all that came meanwhile.
+/// The loop of the writer thread: takes all waiting jobs, runs them, and repeats.
 pub(super) fn run_writer_thread(
     clerk: &Mutex<TransactionRunner>,
     mut queue: mpsc::Receiver<Box<dyn WriteJob>>,
 ) {
     let mut jobs = Vec::with_capacity(MAX_JOBS_PER_TRANSACTION);
     while queue.blocking_recv_many(&mut jobs, MAX_JOBS_PER_TRANSACTION) > 0 {
-        // Whoever panicked with the connection in hand left it in a state that nobody knows.
+        // A panic while the connection was in use leaves it in an unknown state.
         let Ok(mut clerk) = clerk.lock() else { return };
         clerk.run_jobs(std::mem::take(&mut jobs));
     }
@@ -75,8 +76,8 @@ impl TransactionRunner {
         job.answer(&TransactionEnd::Committed);
     }
 
-    /// Runs the jobs and answers them. A job whose failure undoes the whole transaction takes the ones before it with
-    /// it, which SQLite does when the disk is full; those after it get a transaction of their own.
+    /// Runs the jobs and sends their results. If a job's failure rolls back the whole transaction, as SQLite does
+    /// when the disk is full, the jobs before it fail too. The jobs after it get a new transaction.
     fn run_batch(&mut self, mut jobs: Vec<Box<dyn WriteJob>>) {
         while !jobs.is_empty() {
             let (done, end) = self.run_transaction(&mut jobs);
@@ -88,7 +89,7 @@ impl TransactionRunner {
         }
     }
 
-    /// How many of the jobs were dealt with, and how.
+    /// Runs one transaction. Returns how many jobs it handled, and how it ended.
     fn run_transaction(&mut self, jobs: &mut [Box<dyn WriteJob>]) -> (usize, TransactionEnd) {
         let all = jobs.len();
         if let Some(why) = self.stop_reason() {
@@ -102,7 +103,7 @@ impl TransactionRunner {
         for (number, job) in jobs.iter_mut().enumerate() {
             match self.run_job(job.as_mut(), all > 1) {
                 Ok(TransactionProgress::Continues) => {}
-                // A refused job that has the transaction for itself gives its own answer.
+                // A rejected job that is alone in its transaction reports its own error.
                 Ok(TransactionProgress::RolledBack) => return (number + 1, TransactionEnd::Committed),
                 Err(end) => {
                     self.roll_back();
@@ -118,7 +119,7 @@ impl TransactionRunner {
         (all, end)
     }
 
-    /// Runs one job. `Err` when the transaction cannot go on.
+    /// Runs one job. Returns `Err` if the transaction cannot continue.
     fn run_job(
         &mut self,
         job: &mut dyn WriteJob,
@@ -204,26 +205,27 @@ impl TransactionRunner {
         }
     }
 
-    /// Moves what is in the log to its place in the file, once there is much of it.
+    /// Runs a WAL checkpoint if the WAL is large enough.
     fn checkpoint(&mut self) {
         if self.stop_reason().is_some() {
             return;
         }
         let pages = self.wal_pages.load(Ordering::Relaxed);
-        // A log that could be moved whole starts again from its first page.
+        // After a complete checkpoint, the WAL starts again at its first page.
         if pages < self.checkpointed_pages {
             self.checkpointed_pages = 0;
         }
         if pages - self.checkpointed_pages < WAL_CHECKPOINT_PAGES && !self.disk_full {
             return;
         }
-        // On a full disk the log gives its room back; that waits for readers, so it is not done otherwise.
+        // On a full disk the WAL is truncated to free space. Truncating waits for readers, so it is not done
+        // otherwise.
         let sql =
             if self.disk_full { "PRAGMA wal_checkpoint(TRUNCATE)" } else { "PRAGMA wal_checkpoint(PASSIVE)" };
         (self.checkpointed_pages, self.disk_full) = (pages, false);
         let done = self.conn.query_row(sql, [], |_| Ok(()));
         if let Err(error) = done {
-            // A full disk or a busy reader only put it off: the log still has everything.
+            // A full disk or a busy reader only delays the checkpoint. The WAL still has all data.
             tracing::warn!(%error, "checkpoint failed");
             self.disk_full = true;
             self.check_disk(&error);
@@ -238,7 +240,7 @@ impl TransactionRunner {
 
     fn stop_for_good(&mut self, why: Arc<str>) {
         tracing::error!(%why, "the store stops: the process must be restarted");
-        // What the log says must stay as it is for the process that reads it next.
+        // The WAL must stay as it is for the next process.
         if let Err(error) = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
             tracing::error!(error = %to_store_error(error), "cannot keep the log as it is");
         }

@@ -1,4 +1,4 @@
-//! Something to do for a caller who waits, and how it ended.
+//! A write job: work for a waiting caller, and how its transaction ended.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use tokio::sync::oneshot;
 use super::super::error::{is_disk_failure_of_store, message_error};
 use super::{TransactionFailPoints, WriteTransaction};
 
-/// Something to do for a caller who waits.
+/// Work for a waiting caller.
 pub(super) trait WriteJob: Send {
     fn fail_points(&self) -> TransactionFailPoints;
-    /// Does it. `Err` when what it wrote must be taken back.
+    /// Runs the job. Returns `Err` if its writes must be rolled back.
     fn run(&mut self, tx: &mut WriteTransaction<'_>) -> Result<(), JobRefusal>;
-    /// Wants no transaction.
+    /// Whether the job must run outside of a transaction.
     fn is_exclusive(&self) -> bool;
     fn answer(self: Box<Self>, end: &TransactionEnd);
 }
 
-/// What the refusal of a job says of the file.
+/// What a failed job says about the state of the disk.
 pub(super) struct JobRefusal {
     /// The disk failed.
     pub(super) disk_failed: bool,
-    /// There is no room left.
+    /// The disk is full.
     pub(super) disk_full: bool,
 }
 
 /// How a transaction ended.
 pub(super) enum TransactionEnd {
     Committed,
-    /// Rolled back for sure.
+    /// The disk is full. The transaction was rolled back.
     Full(Arc<str>),
-    /// Rolled back for sure.
+    /// The transaction was rolled back.
     RolledBack(Arc<str>),
-    /// Nobody knows.
+    /// Whether the transaction was committed is unknown.
     Unknown(Arc<str>),
-    /// Not even begun.
+    /// The writer had stopped, so the transaction was not started.
     Stopped(Arc<str>),
 }
 
@@ -106,13 +106,14 @@ impl<T: Send, F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, StoreError> + Se
     }
 }
 
-/// A panic in one job is that job's error.
+/// Turns a panic in a job into an error of that job.
 fn catch_panic<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(StoreError::Other(message_error("a write panicked"))))
 }
 
-/// A refusal stands however the transaction of its neighbours ended: nothing of it was written.
+/// Sends the result. A rejected job keeps its own error however the transaction ended, because nothing of it was
+/// written.
 fn send_reply<T>(
     to: Option<oneshot::Sender<Result<T, StoreError>>>,
     result: Option<Result<T, StoreError>>,
@@ -124,6 +125,6 @@ fn send_reply<T>(
         (Some(Ok(value)), None) => Ok(value),
         (None, None) => Err(StoreError::Other(message_error("a job was not run"))),
     };
-    // A caller that no longer waits does not need to be told.
+    // The caller may no longer be waiting.
     drop(to.map(|to| to.send(answer)));
 }

@@ -1,0 +1,139 @@
+//! Draws graphs: as text for Mermaid, as a picture in SVG, and as JSON for clients. Plain functions of a
+//! [`GraphTopology`]: the same topology gives the same bytes.
+//!
+//! In which layer a box goes is in `layout`, where in the layer in `grid`, how lines run between boxes in `route`;
+//! `svg` only writes it down.
+//!
+//! ```
+//! use doran_engine::graph::{GraphTopology, TopologyEdge, TopologyNode};
+//!
+//! let edge = |source: &str, target: &str, conditional| TopologyEdge {
+//!     source: source.into(),
+//!     target: target.into(),
+//!     conditional,
+//! };
+//! let topology = GraphTopology {
+//!     nodes: vec![TopologyNode { id: "답변".into(), deferred: false, inner: None }],
+//!     edges: vec![edge("__start__", "답변", false), edge("답변", "__end__", true)],
+//! };
+//! let chart = "flowchart TD
+//!   n0([\"start\"])
+//!   n1[\"답변\"]
+//!   n2([\"end\"])
+//!   n0 --> n1
+//!   n1 -.-> n2
+//! ";
+//! assert_eq!(doran_draw::draw_mermaid(&topology), chart);
+//! assert!(doran_draw::draw_svg(&topology).contains("id=\"node-답변\""));
+//! ```
+
+mod grid;
+mod layout;
+mod mermaid;
+mod route;
+mod svg;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+
+use doran_engine::graph::{END_NODE_ID, GraphTopology, START_NODE_ID, TopologyNode};
+use serde_json::{Value, json};
+
+/// The graph as a Mermaid flowchart. Branches are dotted, subgraphs are blocks, and any name is safe in it.
+pub fn draw_mermaid(topology: &GraphTopology) -> String {
+    mermaid::render_mermaid(topology)
+}
+
+/// The graph as a picture that stands alone or inside a page.
+///
+/// Each node is a `g.node` with `data-node="NAME"` and the id `node-NAME`, each edge a `g.edge` with
+/// `data-source` and `data-target`, so that a page can light them up. Branches are also `conditional`, edges that
+/// lead back up `back`, deferred nodes `deferred`. A node of a subgraph has `data-in="OUTER"` and the id
+/// `node-OUTER/NAME`. In an id, everything but letters, digits, `_` and `-` is written as `.hex.`.
+///
+/// Colours follow `currentColor`; a page may set `--graph-line`, `--graph-box` and `--graph-text`.
+pub fn draw_svg(topology: &GraphTopology) -> String {
+    svg::render_svg(topology)
+}
+
+/// The graph as clients of the HTTP interface read it: `{"nodes": [{"id", "type", "data": {"name"}}], "edges":
+/// [{"source", "target", "conditional"?}]}`. A node that holds a graph carries it as `inner`.
+pub fn draw_json(topology: &GraphTopology) -> Value {
+    let nodes = drawn_boxes(topology).into_iter().map(|shown| {
+        let mut node = json!({ "id": shown.id, "type": "runnable", "data": { "name": shown.id } });
+        if shown.is_deferred() {
+            node["deferred"] = true.into();
+        }
+        if let Some(inner) = shown.inner() {
+            node["inner"] = draw_json(inner);
+        }
+        node
+    });
+    let nodes: Vec<Value> = nodes.collect();
+    json!({ "nodes": nodes, "edges": topology.edges })
+}
+
+/// All that an edge or the list of nodes names, each once: the start, the nodes in their order, the end.
+fn drawn_boxes(topology: &GraphTopology) -> Vec<DrawnBox<'_>> {
+    let mut shown: Vec<DrawnBox<'_>> = Vec::new();
+    let mut known: HashSet<&str> = HashSet::new();
+    for node in &topology.nodes {
+        if known.insert(&node.id) {
+            shown.push(DrawnBox { id: &node.id, kind: DrawnBoxKind::Node, node: Some(node) });
+        }
+    }
+    let mut ends = [None, None];
+    for id in topology.edges.iter().flat_map(|edge| [edge.source.as_str(), edge.target.as_str()]) {
+        if !known.insert(id) {
+            continue;
+        }
+        match id {
+            START_NODE_ID => ends[0] = Some(DrawnBox { id, kind: DrawnBoxKind::Start, node: None }),
+            END_NODE_ID => ends[1] = Some(DrawnBox { id, kind: DrawnBoxKind::End, node: None }),
+            _ => shown.push(DrawnBox { id, kind: DrawnBoxKind::Node, node: None }),
+        }
+    }
+    let [start, end] = ends;
+    start.into_iter().chain(shown).chain(end).collect()
+}
+
+/// One thing that is drawn as a box.
+#[derive(Clone, Copy)]
+struct DrawnBox<'a> {
+    id: &'a str,
+    kind: DrawnBoxKind,
+    /// Nothing for the ends.
+    node: Option<&'a TopologyNode>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DrawnBoxKind {
+    Start,
+    Node,
+    End,
+}
+
+impl<'a> DrawnBox<'a> {
+    fn is_deferred(&self) -> bool {
+        self.node.is_some_and(|node| node.deferred)
+    }
+
+    fn inner(&self) -> Option<&'a GraphTopology> {
+        self.node.and_then(|node| node.inner.as_deref())
+    }
+
+    /// What a person reads: the ends without their underscores.
+    fn label(&self) -> &'a str {
+        match self.kind {
+            DrawnBoxKind::Start => "start",
+            DrawnBoxKind::Node => self.id,
+            DrawnBoxKind::End => "end",
+        }
+    }
+}
+
+/// Where each id is among `shown`.
+fn index_by_id<'a>(shown: &[DrawnBox<'a>]) -> HashMap<&'a str, usize> {
+    shown.iter().enumerate().map(|(at, shown)| (shown.id, at)).collect()
+}

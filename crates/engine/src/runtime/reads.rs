@@ -1,0 +1,74 @@
+//! Reading and changing rows of threads and runs. All of it goes to the store.
+
+use serde_json::{Map, Value};
+
+use crate::entry::ThreadEntry;
+use crate::error::EngineError;
+use crate::id::{RunKey, TenantId, ThreadKey};
+use crate::runtime::Runtime;
+use crate::store::{GcReport, Retention, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow};
+
+impl Runtime {
+    /// One run, as it stands.
+    pub async fn run_row(&self, run: &RunKey) -> Result<RunRow, EngineError> {
+        Ok(self.0.store.run(run).await?)
+    }
+
+    /// Runs of a tenant, newest first.
+    pub async fn list_runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, EngineError> {
+        Ok(self.0.store.runs(tenant, filter).await?)
+    }
+
+    /// One thread.
+    pub async fn thread_row(&self, thread: &ThreadKey) -> Result<ThreadRow, EngineError> {
+        Ok(self.0.store.thread(thread).await?)
+    }
+
+    /// One thread, or `None` when it does not exist.
+    pub async fn find_thread_row(&self, thread: &ThreadKey) -> Result<Option<ThreadRow>, EngineError> {
+        match self.0.store.thread(thread).await {
+            Ok(row) => Ok(Some(row)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Threads of a tenant, the last changed first.
+    pub async fn list_threads(
+        &self,
+        tenant: &TenantId,
+        filter: &ThreadFilter,
+    ) -> Result<Vec<ThreadRow>, EngineError> {
+        Ok(self.0.store.threads(tenant, filter).await?)
+    }
+
+    /// Entries of a thread after `after`, of all its branches, oldest first, at most `limit`.
+    pub async fn entries(
+        &self,
+        thread: &ThreadKey,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<ThreadEntry>, EngineError> {
+        let stored = self.0.store.entries(thread, after, limit).await?;
+        Ok(stored.iter().map(ThreadEntry::from_log).collect::<Result<_, StoreError>>()?)
+    }
+
+    /// Makes the thread or merges `metadata` into it, key by key; a key whose value is `null` is removed.
+    pub async fn put_thread(
+        &self,
+        thread: &ThreadKey,
+        metadata: &Map<String, Value>,
+    ) -> Result<ThreadRow, EngineError> {
+        Ok(self.0.store.put_thread(thread, metadata).await?)
+    }
+
+    /// Removes a thread with all it holds. `false` when there was none.
+    pub async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, EngineError> {
+        Ok(self.0.store.delete_thread(thread).await?)
+    }
+
+    /// Clears old things of all tenants.
+    pub async fn collect_garbage(&self, retention: &Retention) -> Result<GcReport, EngineError> {
+        Ok(self.0.store.gc(retention).await?)
+    }
+}

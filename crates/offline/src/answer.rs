@@ -1,0 +1,437 @@
+//! Decides what the built-in model says. A plain function of the conversation: no clock, no chance, no state.
+//!
+//! Every line is a sentence of [`Say`], whose slots hold words of the person, a document or a tool as they stand.
+
+use super::anaphora;
+use super::decisions::{self, is_small_talk};
+use super::facts::{self, StatedFact};
+use super::intent::{QuestionIntent, intents_of};
+use super::memory;
+use super::phrasing::FixedPhrase;
+use super::place_mentions::{PlaceMention, place_mentions};
+use super::quotes::{self, PickedSentence, QuotableSource, QuotableSourceKind, QuotesFound, SourceCitation};
+use super::results;
+use super::small_talk;
+use super::summarize;
+use super::text::{OfflineLanguage, content_words, sentences};
+use super::turn::{OfflineTurn, USER_LINE_PREFIXES};
+use doran_llm::{Message, NumberedPassage};
+
+/// The most sentences that one answer quotes.
+const MAX_QUOTES: usize = 8;
+
+/// The answer to the newest message of the user, a line for each sentence.
+pub(super) fn answer(turn: &OfflineTurn<'_>, messages: &[Message]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let (statements, questions): (Vec<&str>, Vec<&str>) =
+        sentences(&turn.question).into_iter().partition(|sentence| facts::stated_fact(sentence).is_some());
+    let noted: Vec<StatedFact<'_>> =
+        statements.iter().filter_map(|sentence| facts::stated_fact(sentence)).collect();
+    // One a line: a joint between two sentences must not look like the inside of one.
+    let question = questions.join("\n");
+    if !noted.is_empty() && turn.results.is_empty() {
+        let list: Vec<String> =
+            noted.iter().map(|fact| format!("{} = {}", fact.subject, fact.value)).collect();
+        lines.push(FixedPhrase::Note.filled(turn.language, &[&list.join(", ")]));
+    }
+    let noted = !lines.is_empty();
+    let polite = small_talk::is_greeting(&question) || question.is_empty();
+    if !(noted && polite) {
+        lines.extend(answer_question(turn, messages, &question));
+    }
+    lines.join("\n")
+}
+
+fn answer_question(turn: &OfflineTurn<'_>, messages: &[Message], question: &str) -> Vec<String> {
+    let say = |say: FixedPhrase| say.filled(turn.language, &[]);
+    if !turn.results.is_empty() {
+        return answer_from_results(turn, question);
+    }
+    if small_talk::is_greeting(question) {
+        return vec![say(FixedPhrase::Hello), say(FixedPhrase::Introduce), say(FixedPhrase::Connect)];
+    }
+    if small_talk::is_thanks(question) || small_talk::is_filler(question) {
+        return vec![say(FixedPhrase::Welcome)];
+    }
+    if small_talk::is_bye(question) {
+        return vec![say(FixedPhrase::Bye)];
+    }
+    if small_talk::asks_what_it_is(question) {
+        return vec![say(FixedPhrase::Introduce), say(FixedPhrase::Connect)];
+    }
+    if let Some(fact) = memory::fact_to_remember(question) {
+        return vec![FixedPhrase::NoteSaid.filled(turn.language, &[fact])];
+    }
+    let asked = sentences(question).into_iter().find_map(facts::personal_fact_question);
+    if let Some(lines) = asked.as_ref().and_then(|asked| recall_fact(turn, asked)) {
+        return lines;
+    }
+    if decisions::asks_to_recall(question)
+        && let Some(line) = recall_statement(turn, question)
+    {
+        return vec![line];
+    }
+    if small_talk::wants_a_summary(question)
+        && let Some(lines) = answer_summary_request(turn, messages, question)
+    {
+        return lines;
+    }
+    let sources = decisions::sources(turn);
+    let mut found = quotes::find_quotes(question, &sources);
+    let mut noted = note_lines(turn, &mut found);
+    if !found.picks.is_empty() || !noted.is_empty() {
+        let mut lines = quote_lines(turn, &found);
+        lines.append(&mut noted);
+        return lines;
+    }
+    if let Some(lines) = missing_place_lines(turn, question, &found) {
+        return lines;
+    }
+    if let Some(asked) = asked.filter(|asked| !asked.subject.is_empty() && turn.passages.is_empty()) {
+        return vec![FixedPhrase::NotTold.filled(turn.language, &[&asked.subject])];
+    }
+    if let Some(lines) = without_material(turn, question) {
+        return lines;
+    }
+    if turn.passages.is_empty() && small_talk::wants_a_summary(question) {
+        return vec![say(FixedPhrase::NotFound)];
+    }
+    if turn.passages.is_empty() && turn.attached.is_empty() && !turn.has_searched_documents {
+        return vec![say(FixedPhrase::Introduce), say(FixedPhrase::Connect)];
+    }
+    vec![not_found(turn, &turn.passages)]
+}
+
+/// What can be said when no passage answers: an open slot, a wish that needs a writer, something said before.
+fn without_material(turn: &OfflineTurn<'_>, question: &str) -> Option<Vec<String>> {
+    let say = |say: FixedPhrase| say.filled(turn.language, &[]);
+    let wishes = intents_of(question);
+    if wishes.contains(&QuestionIntent::WeatherWhere) {
+        return Some(vec![say(FixedPhrase::AskPlace)]);
+    }
+    if wishes.contains(&QuestionIntent::ComputeWhat) {
+        return Some(vec![say(FixedPhrase::AskFormula)]);
+    }
+    if small_talk::wants_a_writer(question) {
+        return Some(vec![say(FixedPhrase::Cannot), say(FixedPhrase::Connect)]);
+    }
+    if let Some(line) = recall_statement(turn, question) {
+        return Some(vec![line]);
+    }
+    if anaphora::points_back(question)
+        && !opens_new_subject(turn, question)
+        && let Some(lines) = repeat_previous_answer(turn)
+    {
+        return Some(lines);
+    }
+    let statements: Vec<&str> =
+        sentences(question).into_iter().filter(|s| facts::is_statement(s)).take(3).collect();
+    let plain =
+        !small_talk::is_question_or_request(question) && !statements.is_empty() && !is_small_talk(question);
+    plain.then(|| {
+        statements.iter().map(|sentence| FixedPhrase::NoteSaid.filled(turn.language, &[sentence])).collect()
+    })
+}
+
+/// Whether this conversation holds what is asked about the person.
+pub(super) fn is_known(turn: &OfflineTurn<'_>, asked: &facts::PersonalFactQuestion) -> bool {
+    recall_fact(turn, asked).is_some() || recall_statement(turn, &turn.question).is_some()
+}
+
+/// What the person said of themselves, in this conversation or before a summary.
+fn recall_fact(turn: &OfflineTurn<'_>, asked: &facts::PersonalFactQuestion) -> Option<Vec<String>> {
+    let question = std::iter::once(turn.question.as_str());
+    let said = question.chain(turn.said.iter().rev().map(String::as_str));
+    // The newest statement wins: people correct themselves.
+    for text in said {
+        let mut known = sentences(text).into_iter().filter_map(facts::stated_fact);
+        if let Some(fact) = known.rfind(|fact| asked.is_about(fact)) {
+            return Some(vec![FixedPhrase::Recall.filled(turn.language, &[&fact.value, fact.sentence])]);
+        }
+    }
+    let lines = turn.summary.iter().rev();
+    for line in lines {
+        let said = USER_LINE_PREFIXES.iter().find_map(|mark| line.strip_prefix(mark));
+        let fact = said.and_then(facts::stated_fact).filter(|fact| asked.is_about(fact));
+        if let Some(fact) = fact {
+            return Some(vec![FixedPhrase::Recall.filled(turn.language, &[&fact.value, fact.sentence])]);
+        }
+    }
+    let subject = asked.subject.as_str();
+    let told =
+        turn.summary.iter().rev().find(|line| !subject.is_empty() && line.to_lowercase().contains(subject));
+    told.map(|line| vec![FixedPhrase::RecallSummary.filled(turn.language, &[line])])
+}
+
+/// A sentence that the person said before, or a line of a summary, that a question asks for.
+fn recall_statement(turn: &OfflineTurn<'_>, question: &str) -> Option<String> {
+    let question = without_cues(question);
+    let statements = turn
+        .said
+        .iter()
+        .rev()
+        .flat_map(|text| sentences(text))
+        .filter(|sentence| !small_talk::is_question_or_request(sentence));
+    let sources: Vec<QuotableSource<'_>> = statements.map(statement_source).collect();
+    if let Some(pick) = quotes::best_sentence(&question, &sources) {
+        return Some(FixedPhrase::RecallSaid.filled(turn.language, &[pick.sentence]));
+    }
+    let sources: Vec<QuotableSource<'_>> =
+        turn.summary.iter().rev().map(|line| statement_source(line)).collect();
+    let pick = quotes::best_sentence(&question, &sources)?;
+    let told = USER_LINE_PREFIXES.iter().find_map(|mark| pick.sentence.strip_prefix(mark));
+    Some(match told {
+        Some(told) => FixedPhrase::RecallSaid.filled(turn.language, &[told]),
+        None => FixedPhrase::RecallSummary.filled(turn.language, &[pick.sentence]),
+    })
+}
+
+fn statement_source(text: &str) -> QuotableSource<'_> {
+    QuotableSource { title: "", text, kind: QuotableSourceKind::Own, cite: SourceCitation::Tool("") }
+}
+
+/// A question without the words that only say that something was said.
+fn without_cues(question: &str) -> String {
+    const CUES: [&str; 18] = [
+        "아까",
+        "방금",
+        "전에",
+        "말한",
+        "말했던",
+        "내가",
+        "제가",
+        "기억해",
+        "기억하고",
+        "기억나",
+        "뭐라고",
+        "했지",
+        "했죠",
+        "했더라",
+        "said",
+        "say",
+        "remember",
+        "earlier",
+    ];
+    let asks = |word: &str| {
+        word.ends_with("라고") || word.ends_with("였지") || CUES.iter().any(|cue| word.starts_with(cue))
+    };
+    let kept =
+        question.split_whitespace().filter(|word| !asks(word.trim_matches(|c: char| !c.is_alphanumeric())));
+    kept.collect::<Vec<_>>().join(" ")
+}
+
+/// What a wish to sum up gets: the first sentences of the passages, the answer before, or the conversation.
+fn answer_summary_request(
+    turn: &OfflineTurn<'_>,
+    messages: &[Message],
+    question: &str,
+) -> Option<Vec<String>> {
+    if !turn.passages.is_empty() || !turn.attached.is_empty() {
+        let sources = decisions::sources(turn);
+        // Whoever gives a text along wants that one summed up.
+        let wanted =
+            sources.iter().filter(|source| turn.attached.is_empty() || source.cite == SourceCitation::Given);
+        let most = if turn.attached.is_empty() { 1 } else { MAX_QUOTES };
+        let picks = wanted.flat_map(|source| {
+            quotes::quotable(source.text)
+                .take(most)
+                .map(|sentence| PickedSentence { sentence, source: *source })
+        });
+        let found = QuotesFound { picks: picks.collect(), missing: Vec::new() };
+        return (!found.picks.is_empty()).then(|| quote_lines(turn, &found));
+    }
+    if anaphora::points_back(question) {
+        return repeat_previous_answer(turn);
+    }
+    let of_talk = small_talk::is_about_talk(question);
+    if !of_talk && turn.has_previous() {
+        return repeat_previous_answer(turn);
+    }
+    let earlier = &messages[..messages.len().saturating_sub(1)];
+    let digest = summarize::digest(earlier, MAX_QUOTES);
+    if digest.is_empty() {
+        let say = if of_talk { FixedPhrase::DigestEmpty } else { FixedPhrase::NotFound };
+        return Some(vec![say.filled(turn.language, &[])]);
+    }
+    let lines = digest.iter().map(|(say, text)| say.filled(turn.language, &[text]));
+    Some(std::iter::once(FixedPhrase::Digest.filled(turn.language, &[])).chain(lines).collect())
+}
+
+/// The answer before this one, word for word and whole, but for marks. One that repeats an answer is not nested.
+fn repeat_previous_answer(turn: &OfflineTurn<'_>) -> Option<Vec<String>> {
+    let text = turn.answered.last()?;
+    let heads = [OfflineLanguage::Korean, OfflineLanguage::English]
+        .map(|tongue| FixedPhrase::Previous.template(tongue));
+    let told = text.split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
+    let told = told.filter(|line| !line.is_empty() && !heads.contains(line));
+    let lines: Vec<String> = told
+        .map(|line| {
+            FixedPhrase::PreviousLine.filled(turn.language, &[line.strip_prefix("> ").unwrap_or(line)])
+        })
+        .collect();
+    (!lines.is_empty())
+        .then(|| std::iter::once(FixedPhrase::Previous.filled(turn.language, &[])).chain(lines).collect())
+}
+
+/// What tools gave back: quotes of what searching tools found, then the rest in the order of the calls.
+fn answer_from_results(turn: &OfflineTurn<'_>, question: &str) -> Vec<String> {
+    let (searched, other): (Vec<_>, Vec<_>) =
+        turn.results.iter().copied().partition(|result| !result.failed && results::is_search(&result.name));
+    let mut lines: Vec<String> =
+        other.iter().flat_map(|result| results::result_lines(turn, result)).collect();
+    let mut failed = other.iter().filter(|result| result.failed && !results::is_refused(result)).peekable();
+    if failed.peek().is_some() {
+        let computed = failed.all(|result| results::calculator_failure(result).is_some());
+        let advice = if computed { FixedPhrase::AskFormula } else { FixedPhrase::FailedAdvice };
+        lines.push(advice.filled(turn.language, &[]));
+    }
+    let sources: Vec<QuotableSource<'_>> = decisions::sources(turn)
+        .into_iter()
+        .filter(|source| match source.cite {
+            SourceCitation::Number(_) | SourceCitation::Given => true,
+            // Numbered passages are the same words with a better name.
+            SourceCitation::Tool(name) => turn.passages.is_empty() && results::is_search(name),
+        })
+        .collect();
+    let left = results::question_without_formula(turn, question);
+    let mut found = quotes::find_quotes(question, &sources);
+    if found.picks.is_empty() {
+        found.picks = quotes::find_quotes(&left, &sources).picks;
+    }
+    found.missing.retain(|part| !intents_of(part).iter().any(|wish| results::is_intent_answered(turn, wish)));
+    let noted = note_lines(turn, &mut found);
+    if !found.picks.is_empty() || !noted.is_empty() {
+        lines.extend(quote_lines(turn, &found));
+        lines.extend(noted);
+    } else if let Some(told) = missing_place_lines(turn, question, &found).filter(|_| !searched.is_empty()) {
+        lines.extend(told);
+    } else if !searched.is_empty() || lines.is_empty() {
+        lines.push(not_found(turn, &turn.passages));
+    }
+    lines
+}
+
+/// What has to be said about what was looked up. What it says is not there is no longer missing.
+fn note_lines(turn: &OfflineTurn<'_>, found: &mut QuotesFound<'_>) -> Vec<String> {
+    found.missing.retain(|part| !turn.notes.iter().any(|note| note.contains(part.as_str())));
+    turn.notes.iter().take(MAX_QUOTES).map(|note| FixedPhrase::Noted.filled(turn.language, &[note])).collect()
+}
+
+/// What is said where documents were looked up and the places that were named are not among them.
+fn missing_place_lines(
+    turn: &OfflineTurn<'_>,
+    question: &str,
+    found: &QuotesFound<'_>,
+) -> Option<Vec<String>> {
+    let looked = turn.has_searched_documents || !turn.passages.is_empty() || !turn.results.is_empty();
+    let named = place_mentions(question).0;
+    let missing = named.iter().map(PlaceMention::to_string).filter(|place| found.missing.contains(place));
+    let lines: Vec<String> =
+        missing.map(|place| FixedPhrase::NotFoundPlace.filled(turn.language, &[&place])).collect();
+    (looked && !lines.is_empty()).then_some(lines)
+}
+
+/// The quotes, the person's own documents and standard contracts told apart where both are there.
+fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
+    let kinds = [QuotableSourceKind::Own, QuotableSourceKind::Standard];
+    let both = kinds.iter().all(|kind| found.picks.iter().any(|pick| pick.source.kind == *kind));
+    let mut lines: Vec<String> = Vec::new();
+    for kind in kinds {
+        let lead = match (kind, both) {
+            (QuotableSourceKind::Own, true) => FixedPhrase::QuoteContract,
+            (QuotableSourceKind::Standard, _) => FixedPhrase::QuoteStandard,
+            (QuotableSourceKind::Own, false) => FixedPhrase::Quote,
+        };
+        let picks = found.picks.iter().filter(|pick| pick.source.kind == kind).take(MAX_QUOTES);
+        let mut last: Option<SourceCitation<'_>> = None;
+        for pick in picks {
+            lines.push(match pick.source.cite {
+                SourceCitation::Number(number) => {
+                    let say = if last == Some(pick.source.cite) { FixedPhrase::QuoteMore } else { lead };
+                    say.filled(turn.language, &[pick.sentence, &number.to_string()])
+                }
+                SourceCitation::Tool(name) => {
+                    FixedPhrase::QuoteTool.filled(turn.language, &[name, pick.sentence])
+                }
+                SourceCitation::Given => FixedPhrase::QuoteGiven.filled(turn.language, &[pick.sentence]),
+            });
+            last = Some(pick.source.cite);
+        }
+    }
+    let missing =
+        found.missing.iter().filter(|part| !place_mentions(part).0.is_empty() || part.chars().count() > 3);
+    lines.extend(missing.map(|part| FixedPhrase::NotFoundPart.filled(turn.language, &[part])));
+    lines
+}
+
+/// Whether a question such as "그럼 위약금은?" goes on to something that was not spoken of, and documents were looked
+/// up for it: the answer before is no answer to that.
+fn opens_new_subject(turn: &OfflineTurn<'_>, question: &str) -> bool {
+    let lower = question.trim().to_lowercase();
+    let leads = ["그럼", "그러면", "그렇다면", "then ", "and ", "so ", "also ", "what about", "how about"];
+    let again = ["다시", "보여", "자세히", "정리", "요약", "again", "repeat", "more", "show"];
+    if turn.passages.is_empty()
+        || !leads.iter().any(|lead| lower.starts_with(lead))
+        || again.iter().any(|cue| lower.contains(cue))
+    {
+        return false;
+    }
+    let before: String = turn.said.last().into_iter().chain(turn.answered.last()).cloned().collect();
+    let before = before.to_lowercase();
+    let asks = [
+        "그럼",
+        "그러면",
+        "그렇다면",
+        "언제",
+        "왜",
+        "어떻",
+        "어떤",
+        "누가",
+        "누구",
+        "어디",
+        "무엇",
+        "무슨",
+        "뭐",
+        "얼마",
+        "몇",
+        "어느",
+        "how",
+        "why",
+        "when",
+        "where",
+        "who",
+        "what",
+        "then",
+        "about",
+    ];
+    let names = |word: &String| !asks.iter().any(|ask| word.starts_with(ask)) && word.chars().count() > 1;
+    content_words(question).iter().filter(|word| names(word)).any(|word| !before.contains(word.as_str()))
+}
+
+/// A heading as a person reads it: an article of an English document is not 제5조 to whoever asks in English.
+fn heading(title: &str, tongue: OfflineLanguage) -> String {
+    let article = || {
+        let (before, rest) = title.split_once('제')?;
+        let (number, rest) = rest.split_once("조(")?;
+        let fits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let english = rest.starts_with(|char: char| char.is_ascii_alphabetic());
+        (fits && english).then(|| format!("{before}Article {number} ({rest}"))
+    };
+    let told = if tongue == OfflineLanguage::English { article() } else { None };
+    told.unwrap_or_else(|| title.to_owned())
+}
+
+fn not_found(turn: &OfflineTurn<'_>, passages: &[&NumberedPassage]) -> String {
+    let mut titles: Vec<String> = Vec::new();
+    for passage in passages {
+        let clean: String = passage.title.chars().filter(|char| !char.is_control()).take(120).collect();
+        let title = format!("{} [{}]", heading(&clean, turn.language), passage.number);
+        if !clean.is_empty() && titles.len() < 3 && !titles.contains(&title) {
+            titles.push(title);
+        }
+    }
+    if titles.is_empty() {
+        return FixedPhrase::NotFound.filled(turn.language, &[]);
+    }
+    FixedPhrase::NotFoundNear.filled(turn.language, &[&titles.join(", ")])
+}

@@ -1,0 +1,388 @@
+//! Tool calls by grammar: what a question wishes, put into the arguments that the tools on offer name. Nothing is
+//! guessed: a call whose required arguments the question does not hold is not made, and no call is made twice.
+
+use doran_llm::{ChatRequest, ModelError, ToolCall, ToolChoice, ToolSpec};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::anaphora;
+use super::answer;
+use super::article::ArticleMention;
+use super::decisions;
+use super::facts;
+use super::intent::{self, QuestionIntent, intents_of};
+use super::memory;
+use super::quotes;
+use super::schema::{has_type, resolved};
+use super::small_talk;
+use super::text::{content_words, sentences};
+use super::turn::OfflineTurn;
+
+/// The calls that a request wants next; none when it is time to answer.
+pub(super) fn next_tool_calls(
+    turn: &OfflineTurn<'_>,
+    request: &ChatRequest,
+) -> Result<Vec<ToolCall>, ModelError> {
+    match &request.tool_choice {
+        ToolChoice::None => Ok(Vec::new()),
+        ToolChoice::Auto => Ok(new_tool_calls(turn, planned_calls(turn, &request.tools))),
+        ToolChoice::Required => {
+            let calls = new_tool_calls(turn, planned_calls(turn, &request.tools));
+            if !calls.is_empty() {
+                return Ok(calls);
+            }
+            let any = request.tools.iter().find_map(|tool| by_question(turn, tool));
+            any.map(|call| new_tool_calls(turn, vec![call]))
+                .filter(|calls| !calls.is_empty())
+                .ok_or_else(|| missing_arguments_error("any tool"))
+        }
+        ToolChoice::Named(name) => {
+            let mut calls = planned_calls(turn, &request.tools);
+            calls.retain(|(tool, _)| tool == name);
+            if calls.is_empty() {
+                let tool = request.tools.iter().find(|tool| tool.name == *name);
+                calls.extend(tool.and_then(|tool| by_question(turn, tool)));
+            }
+            let calls = new_tool_calls(turn, calls);
+            if calls.is_empty() { Err(missing_arguments_error(name)) } else { Ok(calls) }
+        }
+    }
+}
+
+type PlannedToolCall = (String, Value);
+
+fn missing_arguments_error(tool: &str) -> ModelError {
+    ModelError::Rejected {
+        reason: format!(
+            "the question does not hold the arguments that `{tool}` needs, and the offline model guesses none"
+        ),
+    }
+}
+
+/// What the question wants to be called, called already or not.
+fn planned_calls(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Vec<PlannedToolCall> {
+    let question = turn.question.as_str();
+    let wished = intents_of(question);
+    let mut calls: Vec<PlannedToolCall> = Vec::new();
+    if let Some(call) = one_sided(turn, tools).filter(|call| !is_done(turn, call)) {
+        return vec![call];
+    }
+    for wish in &wished {
+        let answered = matches!(wish, QuestionIntent::Encyclopedia(_))
+            && !turn.passages.is_empty()
+            && !names_encyclopedia(question);
+        if !answered {
+            calls.extend(call_for_intent(wish, &wished, turn, tools));
+        }
+    }
+    calls.extend(recall_call(turn, tools).filter(|_| wished.is_empty()));
+    let beside = quotes::beside_articles(question).into_iter().filter(|part| intents_of(part).is_empty());
+    calls.extend(beside.filter_map(|part| search_for(tools, &one_line(part))));
+    let memory = wished.iter().any(|wish| {
+        matches!(wish, QuestionIntent::Remember(_) | QuestionIntent::Recall(_) | QuestionIntent::Forget(_))
+    });
+    let remembers =
+        memory && ["remember", "recall", "forget"].iter().any(|name| tool_named(tools, name).is_some());
+    if !remembers && (calls.is_empty() || calls.iter().all(|call| is_done(turn, call))) {
+        calls.extend(search(turn, tools));
+    }
+    let mut unique: Vec<PlannedToolCall> = Vec::new();
+    for call in calls {
+        if !unique.contains(&call) {
+            unique.push(call);
+        }
+    }
+    unique
+}
+
+fn names_encyclopedia(question: &str) -> bool {
+    let lower = question.to_lowercase();
+    lower.contains("위키") || lower.contains("wikipedia")
+}
+
+fn call_for_intent(
+    wish: &QuestionIntent,
+    all: &[QuestionIntent],
+    turn: &OfflineTurn<'_>,
+    tools: &[ToolSpec],
+) -> Option<PlannedToolCall> {
+    let text = |tool: &str, names: &[&str], text: &str| {
+        call_with_argument(tool_named(tools, tool)?, names, &ToolArgumentValue::Text(text))
+    };
+    match wish {
+        QuestionIntent::Compute(formula) => {
+            text("calculator", &["expression", "expr", "formula", "input"], formula)
+        }
+        QuestionIntent::Weather(place) => text("get_weather", &["city", "location", "place", "q"], place),
+        QuestionIntent::Encyclopedia(query) => {
+            text("search_wikipedia", &["query", "q", "title", "topic"], query)
+        }
+        QuestionIntent::Web(query) => text("web_search", &["query", "q"], query),
+        QuestionIntent::File(path) => {
+            text("read_file", &["path", "file_path", "file", "filename", "name"], path)
+        }
+        QuestionIntent::Run(code) => text("python_repl", &["code", "source", "program", "script"], code),
+        QuestionIntent::Title(title) => text("get_article_by_title", &["title", "name", "query"], title),
+        QuestionIntent::Time { zone, date, days } => {
+            let tool = tool_named(tools, "get_current_datetime")?;
+            let mut arguments = Map::new();
+            put_argument(&mut arguments, tool, &["timezone", "time_zone", "tz", "zone"], *zone);
+            put_argument(&mut arguments, tool, &["date", "day", "on", "target_date"], date.as_deref());
+            if let (Some((name, _)), 1.. | ..=-1) =
+                (property(tool, &["add_days", "days", "offset_days"]), *days)
+            {
+                arguments.insert(name.into(), json!(days));
+            }
+            complete_call(tool, arguments)
+        }
+        QuestionIntent::Article(article) => by_article(tool_named(tools, "get_article_by_index")?, *article),
+        QuestionIntent::Standard => {
+            let tool = tool_named(tools, "lookup_standard_contract")?;
+            let article = all.iter().find_map(|wish| match wish {
+                QuestionIntent::Article(article) => Some(*article),
+                _ => None,
+            });
+            let indexed = article.filter(|_| property(tool, ARTICLE).is_some());
+            if let Some(article) = indexed {
+                return by_article(tool, article);
+            }
+            let title = all.iter().find_map(|wish| match wish {
+                QuestionIntent::Title(title) => Some(title.clone()),
+                _ => None,
+            });
+            let named = article.map(|article| article.to_string()).or(title);
+            let compares = named.is_some() && intent::asks_to_compare(&turn.question);
+            let subject = named.unwrap_or_else(|| query(turn));
+            let (name, arguments) = call_with_argument(tool, SUBJECT, &ToolArgumentValue::Text(&subject))?;
+            Some((name, if compares { with_comparison(tool, arguments, "same") } else { arguments }))
+        }
+        QuestionIntent::Remember(fact) => text("remember", &["fact", "text", "memory", "content"], fact),
+        QuestionIntent::Recall(query) => text("recall", &["query", "q", "topic"], query),
+        QuestionIntent::Forget(what) => forget_call(turn, tools, what),
+        QuestionIntent::ComputeWhat | QuestionIntent::WeatherWhere => None,
+    }
+}
+
+/// Looks up what only the standard has, or only the person's contract, with a tool that can compare them.
+fn one_sided(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall> {
+    let side = intent::one_sided(&turn.question)?;
+    let tool = tool_named(tools, "lookup_standard_contract")?;
+    property(tool, COMPARE)?;
+    let (name, arguments) = call_with_argument(tool, SUBJECT, &ToolArgumentValue::Text(&query(turn)))?;
+    Some((name, with_comparison(tool, arguments, side)))
+}
+
+fn with_comparison(tool: &ToolSpec, arguments: Value, how: &str) -> Value {
+    let Value::Object(mut arguments) = arguments else { return arguments };
+    put_argument(&mut arguments, tool, COMPARE, Some(how));
+    Value::Object(arguments)
+}
+
+const COMPARE: &[&str] = &["compare"];
+const SUBJECT: &[&str] = &["query", "topic", "title", "question", "q"];
+
+/// Looks up what is asked about the person and was not said in this conversation.
+fn recall_call(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall> {
+    let asked = sentences(&turn.question)
+        .into_iter()
+        .find_map(facts::personal_fact_question)
+        .filter(|asked| !asked.subject.is_empty())?;
+    if answer::is_known(turn, &asked) {
+        return None;
+    }
+    call_with_argument(
+        tool_named(tools, "recall")?,
+        &["query", "q", "topic"],
+        &ToolArgumentValue::Text(&asked.subject),
+    )
+}
+
+/// Forgets a fact by its id; one that is only described is looked up first, and forgotten if it is the only one.
+fn forget_call(turn: &OfflineTurn<'_>, tools: &[ToolSpec], what: &str) -> Option<PlannedToolCall> {
+    let tool = tool_named(tools, "forget")?;
+    let named = what.strip_prefix('[').and_then(|id| id.strip_suffix(']'));
+    let found = turn.results.iter().filter(|result| !result.failed && result.name.ends_with("recall"));
+    match named.or_else(|| found.clone().find_map(|result| memory::only_id(&result.text))) {
+        Some(id) => call_with_argument(tool, &["id"], &ToolArgumentValue::Text(id)),
+        None => call_with_argument(
+            tool_named(tools, "recall")?,
+            &["query", "q", "topic"],
+            &ToolArgumentValue::Text(what),
+        ),
+    }
+}
+
+const ARTICLE: &[&str] = &[
+    "article_index",
+    "index",
+    "article_number",
+    "article_no",
+    "article",
+    "number",
+    "no",
+    "jo",
+    "article_id",
+];
+
+fn by_article(tool: &ToolSpec, article: ArticleMention) -> Option<PlannedToolCall> {
+    let mut wanted = call_with_argument(tool, ARTICLE, &ToolArgumentValue::Article(article))?;
+    let branch = property(tool, &["branch", "sub", "sub_index", "article_branch"]);
+    if let (Some((name, _)), Some(object), 1..) = (branch, wanted.1.as_object_mut(), article.branch) {
+        object.insert(name.into(), json!(article.branch));
+    }
+    Some(wanted)
+}
+
+/// Searches for what is still missing: first in the words of the question, then in its content words.
+fn search(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall> {
+    let question = turn.question.as_str();
+    let again = anaphora::points_back(question)
+        && (small_talk::wants_a_summary(question)
+            || ["다시", "보여", "again"].iter().any(|cue| question.contains(cue)));
+    if decisions::is_small_talk(question) || again {
+        return None;
+    }
+    let sources = decisions::sources(turn);
+    let found = quotes::find_quotes(question, &sources);
+    if !found.picks.is_empty() && found.missing.is_empty() {
+        return None;
+    }
+    let queries = [one_line(question), query(turn)];
+    let calls = queries.iter().filter_map(|query| search_for(tools, query));
+    calls.into_iter().find(|call| !is_done(turn, call))
+}
+
+fn search_for(tools: &[ToolSpec], query: &str) -> Option<PlannedToolCall> {
+    call_with_argument(
+        tool_named(tools, "hybrid_search")?,
+        &["query", "q", "question", "text"],
+        &ToolArgumentValue::Text(query),
+    )
+}
+
+/// A call of any tool that takes one text: with the question.
+fn by_question(turn: &OfflineTurn<'_>, tool: &ToolSpec) -> Option<PlannedToolCall> {
+    call_with_argument(
+        tool,
+        &["query", "q", "question", "text", "input", "title"],
+        &ToolArgumentValue::Text(&one_line(&turn.question)),
+    )
+}
+
+fn one_line(question: &str) -> String {
+    let words = question.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ").chars().take(500).collect()
+}
+
+fn query(turn: &OfflineTurn<'_>) -> String {
+    let words = content_words(&turn.question);
+    if words.is_empty() {
+        one_line(&turn.question)
+    } else {
+        words.into_iter().take(12).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The tool of this name, or one that another server offers under a longer name.
+fn tool_named<'a>(tools: &'a [ToolSpec], name: &str) -> Option<&'a ToolSpec> {
+    let exact = tools.iter().find(|tool| tool.name == name);
+    exact.or_else(|| {
+        tools
+            .iter()
+            .find(|tool| tool.name.strip_suffix(name).is_some_and(|front| front.ends_with(['_', '-'])))
+    })
+}
+
+enum ToolArgumentValue<'a> {
+    Text(&'a str),
+    Article(ArticleMention),
+}
+
+/// A call with this value in the property of one of these names, or in the only property there is.
+fn call_with_argument(
+    tool: &ToolSpec,
+    names: &[&str],
+    slot: &ToolArgumentValue<'_>,
+) -> Option<PlannedToolCall> {
+    let (name, schema) = property(tool, names).or_else(|| only_property(tool))?;
+    let value = match slot {
+        ToolArgumentValue::Text(text) => json!(text),
+        ToolArgumentValue::Article(article)
+            if has_type(schema, &tool.parameters, "integer")
+                || has_type(schema, &tool.parameters, "number") =>
+        {
+            json!(article.number)
+        }
+        ToolArgumentValue::Article(article) => json!(article.to_string()),
+    };
+    let listed = has_type(schema, &tool.parameters, "array") && !has_type(schema, &tool.parameters, "string");
+    let mut arguments = Map::new();
+    arguments.insert(name.to_owned(), if listed { json!([value]) } else { value });
+    complete_call(tool, arguments)
+}
+
+/// The call if every required argument is there or has a default.
+fn complete_call(tool: &ToolSpec, mut arguments: Map<String, Value>) -> Option<PlannedToolCall> {
+    let required = tool.parameters.get("required").and_then(Value::as_array).into_iter().flatten();
+    for name in required.filter_map(Value::as_str) {
+        if arguments.contains_key(name) {
+            continue;
+        }
+        let schema = tool.parameters.get("properties").and_then(|properties| properties.get(name))?;
+        let schema = resolved(schema, &tool.parameters);
+        let fixed = schema.get("default").or_else(|| schema.get("const"));
+        arguments.insert(name.to_owned(), fixed?.clone());
+    }
+    Some((tool.name.clone(), Value::Object(arguments)))
+}
+
+fn put_argument(arguments: &mut Map<String, Value>, tool: &ToolSpec, names: &[&str], value: Option<&str>) {
+    if let (Some((name, _)), Some(value)) = (property(tool, names), value) {
+        arguments.insert(name.to_owned(), json!(value));
+    }
+}
+
+fn property<'a>(tool: &'a ToolSpec, names: &[&str]) -> Option<(&'a str, &'a Value)> {
+    let properties = tool.parameters.get("properties").and_then(Value::as_object)?;
+    let found =
+        names.iter().find_map(|wanted| properties.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)));
+    found.map(|(name, schema)| (name.as_str(), resolved(schema, &tool.parameters)))
+}
+
+fn only_property(tool: &ToolSpec) -> Option<(&str, &Value)> {
+    let properties = tool.parameters.get("properties").and_then(Value::as_object)?;
+    let required: Vec<&str> = tool
+        .parameters
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    let name = match (required.as_slice(), properties.len()) {
+        ([one], _) => *one,
+        (_, 1) => properties.keys().next()?.as_str(),
+        _ => return None,
+    };
+    let (name, schema) = properties.get_key_value(name)?;
+    Some((name.as_str(), resolved(schema, &tool.parameters)))
+}
+
+fn is_done(turn: &OfflineTurn<'_>, (tool, arguments): &PlannedToolCall) -> bool {
+    let called = turn.calls.iter().any(|call| call.name == *tool && call.arguments == *arguments);
+    // A result whose call is not shown cannot be told from this one; calling again could go on for ever.
+    let unknown = turn.results.iter().any(|result| result.name == *tool && turn.call_of(result).is_none());
+    called || unknown
+}
+
+/// The calls not made yet, each with an id that the same question always gives.
+fn new_tool_calls(turn: &OfflineTurn<'_>, calls: Vec<PlannedToolCall>) -> Vec<ToolCall> {
+    let made = turn.calls.len();
+    let fresh = calls.into_iter().filter(|call| !is_done(turn, call)).enumerate();
+    fresh
+        .map(|(at, (name, arguments))| {
+            let seed = format!("{}\0{}\0{name}\0{arguments}", turn.id, made + at);
+            let hash = Sha256::digest(seed.as_bytes());
+            let id = hash.iter().take(8).fold(String::from("call_"), |id, byte| format!("{id}{byte:02x}"));
+            ToolCall { id, name, arguments }
+        })
+        .collect()
+}

@@ -1,0 +1,191 @@
+//! How the results of tools are told: their words as they stand, after a fixed lead.
+
+use super::intent::QuestionIntent;
+use super::phrasing::FixedPhrase;
+use super::quotes::{self, QuotableSource, QuotableSourceKind, SourceCitation};
+use super::text::content_words;
+use super::turn::OfflineTurn;
+use doran_llm::{TextOrigin, ToolResult};
+
+/// The most lines of a result that are shown.
+const MAX_RESULT_LINES: usize = 20;
+
+/// The most sentences that are quoted of a page or file.
+const MAX_QUOTED_SENTENCES: usize = 4;
+
+/// The longest line in bytes.
+const MAX_RESULT_LINE_BYTES: usize = 1200;
+
+/// Whether a tool finds passages, so that its result is to be searched and not told whole.
+pub(super) fn is_search(name: &str) -> bool {
+    ["hybrid_search", "get_article_by_index", "get_article_by_title", "lookup_standard_contract"]
+        .iter()
+        .any(|search| name.ends_with(search))
+}
+
+/// Whether a person did not let the tool be run: nothing has failed then.
+pub(super) fn is_refused(result: &ToolResult) -> bool {
+    let said = ["사용자가 이 호출을 거절했습니다", "the person refused this call"];
+    result.failed
+        && result.origin == TextOrigin::Program
+        && said.iter().any(|words| result.text.ends_with(words))
+}
+
+/// Whether a result of this turn tells what a wish is for.
+pub(super) fn is_intent_answered(turn: &OfflineTurn<'_>, wish: &QuestionIntent) -> bool {
+    let tool = match wish {
+        QuestionIntent::Compute(_) | QuestionIntent::ComputeWhat => "calculator",
+        QuestionIntent::Time { .. } => "get_current_datetime",
+        QuestionIntent::Weather(_) | QuestionIntent::WeatherWhere => "get_weather",
+        QuestionIntent::Encyclopedia(_) => "search_wikipedia",
+        QuestionIntent::Web(_) => "web_search",
+        QuestionIntent::File(_) => "read_file",
+        QuestionIntent::Run(_) => "python_repl",
+        QuestionIntent::Remember(_) => "remember",
+        QuestionIntent::Recall(_) => "recall",
+        QuestionIntent::Forget(_) => "forget",
+        QuestionIntent::Article(_) | QuestionIntent::Title(_) | QuestionIntent::Standard => return false,
+    };
+    turn.results.iter().any(|result| result.name.ends_with(tool))
+}
+
+/// What is left of a question for documents to answer: a formula that was computed finds nothing there, nor do the words
+/// that lead over to it.
+pub(super) fn question_without_formula(turn: &OfflineTurn<'_>, question: &str) -> String {
+    if !turn.results.iter().any(|result| result.name.ends_with("calculator")) {
+        return question.to_owned();
+    }
+    let computed = |word: &str| {
+        word.chars().any(|char| char.is_ascii_digit())
+            || !word.chars().any(char::is_alphabetic)
+            || ["계산", "보고", "calculate", "compute"].iter().any(|cue| word.to_lowercase().starts_with(cue))
+    };
+    // "며칠인지" asks for days as "며칠" does.
+    let plain =
+        |word: &'_ str| if word.starts_with("며칠") { "며칠".to_owned() } else { word.to_owned() };
+    let line = |line: &str| {
+        let words = line.split_whitespace().filter(|word| !computed(word));
+        words.map(plain).collect::<Vec<_>>().join(" ")
+    };
+    question.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The lines that tell a result.
+pub(super) fn result_lines(turn: &OfflineTurn<'_>, result: &ToolResult) -> Vec<String> {
+    let name = result.name.as_str();
+    let Some(first) = lines(&result.text).next() else {
+        return vec![FixedPhrase::ResultEmpty.filled(turn.language, &[name])];
+    };
+    if is_refused(result) {
+        return vec![FixedPhrase::Refused.filled(turn.language, &[name])];
+    }
+    if result.failed {
+        return vec![match calculator_failure(result) {
+            Some((say, why)) => say.filled(turn.language, &[why]),
+            None => FixedPhrase::Failed.filled(turn.language, &[name, first]),
+        }];
+    }
+    let is = |wanted: &str| name.ends_with(wanted);
+    if is("search_wikipedia") {
+        return sentences(turn, result, FixedPhrase::Encyclopedia);
+    }
+    if is("web_search") {
+        return sentences(turn, result, FixedPhrase::Web);
+    }
+    if is("read_file") {
+        return sentences(turn, result, FixedPhrase::File);
+    }
+    // What these say is a sentence for the person already.
+    if is("remember") || is("forget") || (is("recall") && !first.starts_with('[')) {
+        return lines(&result.text).take(MAX_RESULT_LINES).map(str::to_owned).collect();
+    }
+    let lead = if is("recall") {
+        FixedPhrase::Recalled
+    } else if is("calculator") {
+        FixedPhrase::Computed
+    } else if is("get_current_datetime") {
+        FixedPhrase::Time
+    } else if is("get_weather") {
+        FixedPhrase::Weather
+    } else if is("python_repl") {
+        FixedPhrase::Ran
+    } else {
+        FixedPhrase::Result
+    };
+    whole_result_lines(turn, result, lead)
+}
+
+/// The whole result, line by line, as far as it is shown.
+fn whole_result_lines(turn: &OfflineTurn<'_>, result: &ToolResult, lead: FixedPhrase) -> Vec<String> {
+    let mut told = Vec::new();
+    for (at, line) in lines(&result.text).take(MAX_RESULT_LINES).enumerate() {
+        told.push(match (at, lead) {
+            (0, FixedPhrase::Result) => lead.filled(turn.language, &[&result.name, line]),
+            (0, _) => lead.filled(turn.language, &[line]),
+            _ => FixedPhrase::ResultMore.filled(turn.language, &[line]),
+        });
+    }
+    if lines(&result.text).nth(MAX_RESULT_LINES).is_some() {
+        told.push(FixedPhrase::ResultCut.filled(turn.language, &[]));
+    }
+    told
+}
+
+/// The sentence that shares most with the question, or the first ones.
+fn sentences(turn: &OfflineTurn<'_>, result: &ToolResult, lead: FixedPhrase) -> Vec<String> {
+    let source = QuotableSource {
+        title: "",
+        text: &result.text,
+        kind: QuotableSourceKind::Own,
+        cite: SourceCitation::Tool(&result.name),
+    };
+    let asked = question_beyond_call(turn, result);
+    if let Some(pick) = quotes::best_sentence(&asked, &[source]).filter(|_| !content_words(&asked).is_empty())
+    {
+        return vec![lead.filled(turn.language, &[pick.sentence])];
+    }
+    let mut first = quotes::quotable(&result.text);
+    let mut told: Vec<String> = first
+        .by_ref()
+        .take(MAX_QUOTED_SENTENCES)
+        .map(|sentence| lead.filled(turn.language, &[sentence]))
+        .collect();
+    if first.next().is_some() {
+        told.push(FixedPhrase::ResultCut.filled(turn.language, &[]));
+    }
+    told
+}
+
+/// The question without what went into the call: its name of a file or person finds nothing within the result.
+fn question_beyond_call(turn: &OfflineTurn<'_>, result: &ToolResult) -> String {
+    let mut question = turn.question.clone();
+    let arguments = turn.call_of(result).and_then(|call| call.arguments.as_object());
+    for value in arguments.into_iter().flat_map(|object| object.values()).filter_map(|value| value.as_str()) {
+        question = question.replace(value, " ");
+    }
+    let manner = ["읽어", "요약", "찾아", "알려", "검색", "위키", "인터넷", "누구", "보여", "정리", "내용"];
+    let kept = question.split_whitespace().filter(|word| !manner.iter().any(|start| word.starts_with(start)));
+    kept.collect::<Vec<_>>().join(" ")
+}
+
+/// The lines of a text that hold something, without control characters.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
+    lines
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| line[..line.floor_char_boundary(MAX_RESULT_LINE_BYTES)].trim())
+}
+
+/// Why a calculator gave no value, where it says so with a code: `Error: syntax: …`. The code is for programs.
+pub(super) fn calculator_failure(result: &ToolResult) -> Option<(FixedPhrase, &str)> {
+    let said = lines(&result.text).next()?.strip_prefix("Error: ")?;
+    let (code, why) =
+        said.split_once(": ").filter(|_| result.failed && result.name.ends_with("calculator"))?;
+    let is_code = code.chars().all(|char| char.is_ascii_lowercase() || char == '_');
+    let say = if matches!(code, "syntax" | "unknown" | "unknown_name") {
+        FixedPhrase::NoFormula
+    } else {
+        FixedPhrase::NoValue
+    };
+    is_code.then_some((say, why))
+}

@@ -1,0 +1,266 @@
+//! Fills the JSON that a request asks for: looks each property of the schema up by its name, so that `reason` and
+//! `reasoning` mean the same. A required property that no rule knows is refused, not invented.
+
+use doran_llm::{ModelError, ResponseSchema};
+use serde_json::{Map, Value, json};
+
+use super::text::{contains_any_cue, question_features, sentence_features};
+
+/// What the rules decided, whatever the properties are called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RuleDecision {
+    /// The choice among names: a route, a type.
+    pub(super) choice: Option<&'static str>,
+    /// Whether the question is in scope.
+    pub(super) in_scope: Option<bool>,
+    /// Whether the turn before is needed.
+    pub(super) previous: Option<bool>,
+    /// Whether what was collected is enough.
+    pub(super) sufficient: Option<bool>,
+    /// What is missing.
+    pub(super) missing: Option<String>,
+    /// Other wordings.
+    pub(super) queries: Vec<String>,
+    /// Why, in the language of the question.
+    pub(super) reason: String,
+    /// What is decided about, for choices that only the schema knows.
+    pub(super) question: String,
+}
+
+/// The decision as the JSON that a schema describes; without a schema in the usual names.
+pub(super) fn fill_schema(
+    decision: &RuleDecision,
+    schema: Option<&ResponseSchema>,
+) -> Result<String, ModelError> {
+    let Some(schema) = schema else { return Ok(decision_without_schema(decision).to_string()) };
+    let root = &schema.schema;
+    let mut object = Map::new();
+    let properties = resolved(root, root).get("properties").and_then(Value::as_object);
+    let required: Vec<&str> = resolved(root, root)
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    for (name, property) in properties.into_iter().flatten() {
+        let property = resolved(property, root);
+        match value(name, property, root, decision) {
+            Some(value) => {
+                object.insert(name.clone(), value);
+            }
+            None if required.contains(&name.as_str()) => return Err(unknown_property_error(name)),
+            None => {}
+        }
+    }
+    Ok(Value::Object(object).to_string())
+}
+
+/// The error for a property that the rules cannot fill.
+pub(super) fn unknown_property_error(name: &str) -> ModelError {
+    ModelError::Rejected {
+        reason: format!(
+            "the offline model fills fixed properties only and does not know `{name}`; connect a language model with \
+             `doran models use <provider:model>`"
+        ),
+    }
+}
+
+fn decision_without_schema(decision: &RuleDecision) -> Value {
+    let mut object = Map::new();
+    if let Some(choice) = decision.choice {
+        let name = if matches!(choice, "rag" | "agent") { "route" } else { "type" };
+        object.insert(name.into(), json!(choice));
+    }
+    if let Some(in_scope) = decision.in_scope {
+        object.insert("in_scope".into(), json!(in_scope));
+    }
+    if let Some(previous) = decision.previous {
+        object.insert("need_previous_context".into(), json!(previous));
+    }
+    if let Some(sufficient) = decision.sufficient {
+        object.insert("is_sufficient".into(), json!(sufficient));
+        object.insert("missing_info".into(), json!(decision.missing));
+    }
+    if !decision.queries.is_empty() {
+        object.insert("queries".into(), json!(decision.queries));
+    }
+    let reason = if decision.sufficient.is_some() { "reasoning" } else { "reason" };
+    if !decision.reason.is_empty() {
+        object.insert(reason.into(), json!(decision.reason));
+    }
+    Value::Object(object)
+}
+
+fn value(name: &str, property: &Value, root: &Value, decision: &RuleDecision) -> Option<Value> {
+    let key: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    let has = |words: &[&str]| words.iter().any(|word| key.contains(word));
+    if has(&["reason", "rationale", "explan", "why", "because"]) {
+        return Some(json!(decision.reason));
+    }
+    if has(&["missing", "lacking"]) {
+        return missing(property, root, decision);
+    }
+    if has(&["previous", "followup", "history"]) {
+        return decision.previous.map(Value::Bool);
+    }
+    if has(&["outofscope", "offtopic"]) {
+        return decision.in_scope.map(|in_scope| json!(!in_scope));
+    }
+    if has(&["scope", "related", "relevant", "valid"]) {
+        return decision.in_scope.map(Value::Bool);
+    }
+    if has(&["sufficient", "enough", "complete"]) {
+        return decision.sufficient.map(Value::Bool);
+    }
+    if has(&["queries", "variants", "rewrites", "questions"]) {
+        return Some(json!(decision.queries)).filter(|_| !decision.queries.is_empty());
+    }
+    if let Some(choice) = decision.choice
+        && has(&[
+            "route",
+            "type",
+            "category",
+            "intent",
+            "class",
+            "kind",
+            "action",
+            "decision",
+            "destination",
+            "label",
+            "next",
+            "choice",
+        ])
+    {
+        return chosen(choice, &names(property, root), &decision.question);
+    }
+    if has(&["query", "rewrite"]) {
+        return decision.queries.first().map(|query| json!(query));
+    }
+    None
+}
+
+fn missing(property: &Value, root: &Value, decision: &RuleDecision) -> Option<Value> {
+    let list = has_type(property, root, "array") && !has_type(property, root, "string");
+    match &decision.missing {
+        Some(missing) if list => Some(json!([missing])),
+        Some(missing) => Some(json!(missing)),
+        None if has_type(property, root, "null") => Some(Value::Null),
+        None if list => Some(json!([])),
+        None => Some(json!("")),
+    }
+}
+
+/// The name in the list that means the choice; the choice itself without a list.
+fn chosen(choice: &str, names: &[&str], question: &str) -> Option<Value> {
+    if names.is_empty() {
+        return Some(json!(choice));
+    }
+    let meant: &[&str] = match choice {
+        "rag" => &["rag", "retriev", "search", "document"],
+        "agent" => &["agent", "general", "memory", "chat"],
+        "question" => &["question", "query", "qa"],
+        "summary" => &["summary", "summar"],
+        _ => &["chitchat", "chit", "smalltalk", "small", "chat", "general", "other"],
+    };
+    let squeezed = |name: &str| name.to_lowercase().replace(['_', '-', ' '], "");
+    let found = meant.iter().find_map(|word| names.iter().find(|name| squeezed(name).contains(word)));
+    let own = || {
+        // Names that somebody made up: the one that shares most with the question, else the one for the rest.
+        let wanted = question_features(question);
+        let shared = |name: &&&str| sentence_features(name).intersection(&wanted).count();
+        let nearest = names.iter().rev().max_by_key(shared).filter(|name| shared(name) > 0);
+        let rest = names
+            .iter()
+            .find(|name| contains_any_cue(&name.to_lowercase(), "other|else|default|기타|그외|일반|나머지"));
+        nearest.or(rest).or(names.last())
+    };
+    found.or_else(own).map(|name| json!(name))
+}
+
+/// The names that a property may take.
+fn names<'a>(property: &'a Value, root: &'a Value) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for option in options(property, root) {
+        names.extend(
+            option.get("enum").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str),
+        );
+        names.extend(option.get("const").and_then(Value::as_str));
+    }
+    names
+}
+
+/// Whether a property may be of this type.
+pub(super) fn has_type(property: &Value, root: &Value, wanted: &str) -> bool {
+    options(property, root).into_iter().any(|option| match option.get("type") {
+        Some(Value::String(one)) => one == wanted,
+        Some(Value::Array(many)) => many.iter().any(|one| one == wanted),
+        _ => false,
+    })
+}
+
+fn options<'a>(property: &'a Value, root: &'a Value) -> Vec<&'a Value> {
+    let mut options = vec![property];
+    for key in ["anyOf", "oneOf", "allOf"] {
+        let inner = property.get(key).and_then(Value::as_array).into_iter().flatten();
+        options.extend(inner.map(|option| resolved(option, root)));
+    }
+    options
+}
+
+/// The schema itself, or the one that its `$ref` within the same document names.
+pub(super) fn resolved<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    let target = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix('#'));
+    target.and_then(|path| root.pointer(path)).unwrap_or(schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(decision: &RuleDecision, schema: Value, expected: &str) {
+        let schema = ResponseSchema { name: "shape".into(), schema };
+        let told = fill_schema(decision, Some(&schema)).unwrap_or_else(|error| error.to_string());
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn properties_are_found_by_what_they_mean() {
+        let route = RuleDecision { choice: Some("rag"), reason: "문서".into(), ..RuleDecision::default() };
+        let names = json!({"type": "string", "enum": ["RAG", "AGENT"]});
+        check(
+            &route,
+            json!({"properties": {"route": names, "reasoning": {"type": "string"}}}),
+            r#"{"reasoning":"문서","route":"RAG"}"#,
+        );
+        let refers = json!({"properties": {"next": {"$ref": "#/$defs/Route"}}, "$defs": {"Route": {"oneOf": [{"const": "agent"}, {"const": "rag"}]}}});
+        check(&route, refers, r#"{"next":"rag"}"#);
+        let enough = RuleDecision { sufficient: Some(true), ..RuleDecision::default() };
+        let shape = json!({"properties": {"isSufficient": {"type": "boolean"}, "missingInfo": {"type": ["string", "null"]}}});
+        check(&enough, shape, r#"{"isSufficient":true,"missingInfo":null}"#);
+    }
+
+    #[test]
+    fn choices_of_others_go_by_their_names() {
+        let names =
+            json!({"properties": {"choice": {"type": "string", "enum": ["환불 문의", "배송 문의", "기타"]}}});
+        for (question, expected) in
+            [("환불은 언제 되나요?", "환불 문의"), ("배송이 늦어요", "배송 문의"), ("안녕", "기타")]
+        {
+            let decision = RuleDecision {
+                choice: Some("question"),
+                question: question.into(),
+                ..RuleDecision::default()
+            };
+            check(&decision, names.clone(), &format!("{{\"choice\":\"{expected}\"}}"));
+        }
+    }
+
+    #[test]
+    fn an_unknown_property_is_refused_and_not_invented() {
+        let route = RuleDecision { choice: Some("rag"), ..RuleDecision::default() };
+        let shape = |required: Value| json!({"properties": {"route": {"type": "string"}, "confidence": {"type": "number"}}, "required": required});
+        check(&route, shape(json!(["route"])), r#"{"route":"rag"}"#);
+        let schema = ResponseSchema { name: "shape".into(), schema: shape(json!(["confidence"])) };
+        let error = fill_schema(&route, Some(&schema)).expect_err("refused");
+        assert!(error.to_string().contains("`confidence`") && error.to_string().contains("doran models use"));
+    }
+}

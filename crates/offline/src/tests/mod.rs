@@ -1,0 +1,151 @@
+//! The built-in model as a whole.
+
+mod answers;
+mod honesty;
+mod hostile;
+mod sentences;
+mod tooling;
+
+use doran_agents::RequestPurpose;
+use doran_llm::{
+    ChatModel, ChatRequest, Message, MessagePart, ModelError, ModelKind, TextOrigin, ToolCall, ToolResult,
+    ToolSpec, collect_reply, conformance,
+};
+use serde_json::{Value, json};
+
+use super::{OFFLINE_MODEL, OfflineModel, OfflineOutput, run_rules};
+
+/// The words that a request gets.
+fn answer_text(request: &ChatRequest) -> String {
+    match run_rules(request).expect("an answer") {
+        OfflineOutput::Text(text) => text,
+        OfflineOutput::Calls(calls) => panic!("calls instead of words: {calls:?}"),
+    }
+}
+
+/// What a request gets, calls as `tool(argument, …)`.
+fn output_text(request: &ChatRequest) -> String {
+    match run_rules(request).expect("an answer") {
+        OfflineOutput::Text(text) => text,
+        OfflineOutput::Calls(calls) => calls.iter().map(call_text).collect::<Vec<_>>().join(" + "),
+    }
+}
+
+fn call_text(call: &ToolCall) -> String {
+    let arguments = call.arguments.as_object().expect("an object");
+    let values =
+        arguments.values().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    format!("{}({})", call.name, values.collect::<Vec<_>>().join(", "))
+}
+
+fn tool(name: &str, properties: &Value, required: &[&str]) -> ToolSpec {
+    let parameters = json!({"type": "object", "properties": properties, "required": required});
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+/// The tools of the assistant.
+fn tools() -> Vec<ToolSpec> {
+    let text = json!({"type": "string"});
+    vec![
+        tool("calculator", &json!({"expression": text}), &["expression"]),
+        tool(
+            "get_current_datetime",
+            &json!({"timezone": text, "date": text, "add_days": {"type": "integer"}}),
+            &[],
+        ),
+        tool("get_weather", &json!({"city": text}), &["city"]),
+        tool("search_wikipedia", &json!({"query": text}), &["query"]),
+        tool("web_search", &json!({"query": text}), &["query"]),
+        tool("python_repl", &json!({"code": text}), &["code"]),
+        tool("read_file", &json!({"path": text}), &["path"]),
+    ]
+}
+
+/// The tools of the contract agent.
+fn contract_tools() -> Vec<ToolSpec> {
+    let text = json!({"type": "string"});
+    vec![
+        tool(
+            "hybrid_search",
+            &json!({"query": text, "limit": {"type": "integer", "default": 5}}),
+            &["query"],
+        ),
+        tool("get_article_by_index", &json!({"index": {"type": "integer"}}), &["index"]),
+        tool("get_article_by_title", &json!({"title": text}), &["title"]),
+        tool("lookup_standard_contract", &json!({"query": text}), &["query"]),
+    ]
+}
+
+/// A message of the model that asks for these tools.
+fn calling(calls: &[ToolCall]) -> Message {
+    let mut message = Message::assistant("calls", "");
+    message.parts = calls.iter().cloned().map(MessagePart::ToolCall).collect();
+    message
+}
+
+fn result_of(call: &ToolCall, text: &str, failed: bool) -> ToolResult {
+    ToolResult {
+        call: call.id.clone(),
+        name: call.name.clone(),
+        text: text.into(),
+        failed,
+        origin: TextOrigin::Tool,
+    }
+}
+
+#[tokio::test]
+async fn the_built_in_model_keeps_the_contract() {
+    conformance::check_streaming_model(&OfflineModel).await;
+}
+
+#[tokio::test]
+async fn a_request_without_a_question_is_rejected() {
+    for messages in [vec![], vec![Message::assistant("a", "hello")], vec![Message::user("u", "  ")]] {
+        let error =
+            collect_reply(OfflineModel.stream(ChatRequest::new(messages))).await.expect_err("no question");
+        assert!(matches!(error, ModelError::Rejected { .. }), "{error}");
+    }
+}
+
+#[test]
+fn it_does_not_claim_to_be_a_language_model() {
+    let about = OfflineModel.info();
+    assert_eq!((about.name.as_str(), about.kind), (OFFLINE_MODEL, ModelKind::Extractive));
+    assert!(about.ko.contains("LLM 아님") && about.en.contains("not an LLM"));
+}
+
+#[test]
+fn a_decision_fits_the_schema_of_its_request() {
+    let request = |purpose: RequestPurpose| ChatRequest {
+        purpose: purpose.label(),
+        ..ChatRequest::new(vec![Message::user("u", "회사 휴가 정책이 뭐야?")])
+    };
+    for (purpose, expected) in [
+        (RequestPurpose::Route, r#"{"reason":"문서에서 찾을 말이 있습니다","route":"rag"}"#),
+        (RequestPurpose::Classify, r#"{"reason":"질문입니다","type":"question"}"#),
+        (
+            RequestPurpose::PreviousContext,
+            r#"{"need_previous_context":false,"reason":"앞의 대화가 없습니다"}"#,
+        ),
+        (
+            RequestPurpose::Sufficiency,
+            r#"{"is_sufficient":false,"missing_info":"회사 휴가 정책이 뭐야?","reasoning":"모은 것이 아직 없습니다"}"#,
+        ),
+        (
+            RequestPurpose::Rewrite,
+            r#"{"queries":["회사 휴가 정책이 뭐야?","회사 휴가 정책","회사휴가정책"],"reason":"내용어만 남겼습니다"}"#,
+        ),
+    ] {
+        assert_eq!(answer_text(&request(purpose)), expected);
+    }
+}
+
+#[test]
+fn stops_and_limits_cut_an_answer() {
+    let request = ChatRequest::new(vec![Message::user("u", "안녕")]);
+    let whole = answer_text(&request);
+    let stopped = ChatRequest { stop: vec!["저는".into()], ..request };
+    let (deltas, bytes, _) = super::word_deltas(&whole, &stopped);
+    assert!(whole.starts_with("안녕하세요.\n저는") && deltas.len() == 1);
+    assert_eq!(bytes, "안녕하세요.\n".len() as u64);
+}
