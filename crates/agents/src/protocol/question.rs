@@ -110,6 +110,11 @@ pub struct ToolApprovalAnswer {
 }
 
 impl ToolApprovalAnswer {
+    /// Reads an answer. Only an object is one; a list that holds the fields in order is not.
+    pub fn from_json(answer: &Value) -> Option<Self> {
+        answer.as_object().and_then(|_| Self::deserialize(answer).ok())
+    }
+
     /// As it is stored and sent.
     pub fn to_json(&self) -> Value {
         super::to_json(self)

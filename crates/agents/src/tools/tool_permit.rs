@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use doran_llm::{TextOrigin, ToolCall, ToolResult};
 use futures_util::FutureExt;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::Instrument;
 
@@ -165,7 +164,7 @@ impl ApprovalRequest {
 
     /// What `answer` (`{"approve": true}`) says to this question. Anything that is not a clear yes is a no.
     pub fn approval_from_answer(&self, answer: &Value) -> ToolApproval {
-        let approved = ToolApprovalAnswer::deserialize(answer).is_ok_and(|answer| answer.approve);
+        let approved = ToolApprovalAnswer::from_json(answer).is_some_and(|answer| answer.approve);
         ToolApproval { call: self.call.id.clone(), key: self.key.clone(), approved }
     }
 

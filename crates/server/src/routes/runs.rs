@@ -282,7 +282,7 @@ fn read_approval(answer: &Value) -> Option<ToolApprovalAnswer> {
     if let Value::Bool(approve) = answer {
         return Some(ToolApprovalAnswer { approve: *approve, note: None });
     }
-    let ToolApprovalAnswer { approve, note } = ToolApprovalAnswer::deserialize(answer).ok()?;
+    let ToolApprovalAnswer { approve, note } = ToolApprovalAnswer::from_json(answer)?;
     let note = note.filter(|note| !note.is_empty());
     let fits = note.as_ref().is_none_or(|note| note.len() <= MAX_NOTE_BYTES);
     fits.then_some(ToolApprovalAnswer { approve, note })
