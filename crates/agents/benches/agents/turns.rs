@@ -86,10 +86,12 @@ impl ChatModel for InstantReplyModel {
     fn stream(&self, request: ChatRequest) -> DeltaStream {
         let newest = request.messages.last();
         let sums = newest.is_some_and(|message| message.role == Role::User && message.text().contains('*'));
-        let reply = match RequestPurpose::of(&request).expect("a purpose of agents") {
-            RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "일반 대화" })),
-            RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "chitchat" })),
-            RequestPurpose::Summarize => ScriptedReply::text("요약 문장입니다. ".repeat(10)),
+        let reply = match RequestPurpose::of(&request) {
+            Some(RequestPurpose::Route) => {
+                ScriptedReply::json(&json!({ "route": "agent", "reason": "일반 대화" }))
+            }
+            Some(RequestPurpose::Classify) => ScriptedReply::json(&json!({ "type": "chitchat" })),
+            Some(RequestPurpose::Summarize) => ScriptedReply::text("요약 문장입니다. ".repeat(10)),
             _ if sums => ScriptedReply::call("calculator", json!({ "expression": "123 * 456" })),
             _ => ScriptedReply::text("안녕하세요! 무엇을 도와드릴까요?"),
         };

@@ -64,7 +64,7 @@ mod elsewhere {
     use crate::limits::{IsolationLayer, JailRules};
 
     /// Always fails: there is no sufficient isolation outside of Linux.
-    pub fn lock_down(_: &Rules) -> Result<Vec<Layer>, JailError> {
+    pub fn lock_down(_: &JailRules) -> Result<Vec<IsolationLayer>, JailError> {
         Err(JailError::unavailable("this is not Linux"))
     }
 
