@@ -55,7 +55,7 @@ pub fn mutant(name: &'static str) -> bool {
 #[cfg(feature = "failpoints")]
 static UNWRITTEN_ENTRIES: std::sync::Mutex<Vec<crate::store::LogEntry>> = std::sync::Mutex::new(Vec::new());
 
-/// For the seeded bug `M2`: keeps entries for watchers that are not written yet.
+/// For the seeded bug `event_before_commit`: keeps entries for watchers that are not written yet.
 pub(crate) fn keep_unwritten_entries(
     fence: &crate::store::Fence,
     head: u64,
@@ -78,7 +78,7 @@ pub(crate) fn keep_unwritten_entries(
     let _ = (fence, head, entries);
 }
 
-/// For the seeded bug `M2`: entries of a run after `after` that may not be written yet.
+/// For the seeded bug `event_before_commit`: entries of a run after `after` that may not be written yet.
 pub(crate) fn unwritten_entries_after(run: crate::id::RunId, after: u64) -> Vec<crate::store::LogEntry> {
     #[cfg(feature = "failpoints")]
     {

@@ -236,7 +236,7 @@ impl Cx {
                 if let Some(known) = cx.replay_result(&key)? {
                     return Ok(known);
                 }
-                if !cx.has_record(&key) || failpoint::mutant("M12") {
+                if !cx.has_record(&key) || failpoint::mutant("repeat_at_most_once_effect") {
                     break;
                 }
                 if cx.was_not_done(&key) {

@@ -274,7 +274,10 @@ impl RunContext {
                 self.records.lock().unwrap_or_else(PoisonError::into_inner).clear();
             }
         }
-        if failpoint::mutant("M3") && !commit.entries.is_empty() && commit.clear_records {
+        if failpoint::mutant("records_cleared_in_own_transaction")
+            && !commit.entries.is_empty()
+            && commit.clear_records
+        {
             commit.clear_records = false;
             let writes = Commit { clear_records: true, ..Commit::default() };
             journal.store.commit(&journal.fence, writes).await?;
@@ -297,7 +300,7 @@ impl RunContext {
                     base = seq;
                 }
             }
-            if failpoint::mutant("M2") {
+            if failpoint::mutant("event_before_commit") {
                 failpoint::keep_unwritten_entries(&journal.fence, tip.head, &commit.entries);
                 self.live_feed.iter().for_each(|live| live.wake_watchers());
             }

@@ -236,7 +236,7 @@ impl RuntimeInner {
             match answer {
                 LeaseRenewal::Held => {}
                 LeaseRenewal::CancelAsked => active.cancel.cancel(),
-                LeaseRenewal::Lost if crate::failpoint::mutant("M4") => {}
+                LeaseRenewal::Lost if crate::failpoint::mutant("ignore_fence") => {}
                 LeaseRenewal::Lost => self.abandon(active, "another worker has it, or it ended"),
             }
         }
@@ -330,7 +330,7 @@ async fn keep_leases(inner: std::sync::Weak<RuntimeInner>, lease: Duration, scan
                 Err(_) => tracing::warn!("renewing leases takes too long"),
             }
             // Past two thirds of the lease somebody else may be about to take over: stop before that.
-            if renewed_at.elapsed() > lease * 2 / 3 && !crate::failpoint::mutant("M4") {
+            if renewed_at.elapsed() > lease * 2 / 3 && !crate::failpoint::mutant("ignore_fence") {
                 inner.abandon_all("the lease could not be renewed in time");
             }
         }

@@ -186,7 +186,9 @@ impl WatchCursor {
         let looks = std::mem::take(&mut self.must_read_log);
         match (&self.live, self.first) {
             (Some((live, _)), Some(first)) => {
-                looks || live.head() != first + self.last_event_number - 1 || failpoint::mutant("M2")
+                looks
+                    || live.head() != first + self.last_event_number - 1
+                    || failpoint::mutant("event_before_commit")
             }
             (_, _) => true,
         }
@@ -201,7 +203,7 @@ impl WatchCursor {
             },
         };
         let mut entries = self.entries_after(first + self.last_event_number - 1).await?;
-        if failpoint::mutant("M2") && entries.is_empty() {
+        if failpoint::mutant("event_before_commit") && entries.is_empty() {
             let early = failpoint::unwritten_entries_after(self.run.run, first + self.last_event_number - 1);
             entries = early.into_iter().map(Arc::new).collect();
         }
@@ -214,7 +216,7 @@ impl WatchCursor {
             self.last_event_number = entry.seq - first + 1;
             let rests = entry.kind == EntryKind::Paused && self.until == WatchUntil::RunEndedOrPaused;
             self.is_over = entry.kind.is_end() || rests;
-            let number = if failpoint::mutant("M6") {
+            let number = if failpoint::mutant("event_number_from_clock") {
                 u64::try_from(entry.at).unwrap_or_default()
             } else {
                 self.last_event_number

@@ -92,7 +92,7 @@ impl RunEndWrite {
             Some(NewStatus { status: RunStatus::Finished | RunStatus::Cancelled, error: None })
         );
         let plain = commit.entries.iter().all(|entry| entry.snapshot.is_none());
-        ends && plain && !commit.entries.is_empty() && !mutant("M4")
+        ends && plain && !commit.entries.is_empty() && !mutant("ignore_fence")
     }
 
     fn last_seq(&self) -> u64 {

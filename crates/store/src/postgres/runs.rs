@@ -189,7 +189,7 @@ impl RunStore for PostgresStore {
         let stages: Vec<i16> = notes.iter().map(|record| stage_code(record.stage)).collect();
         let contents: Vec<&[u8]> = notes.iter().map(|record| record.body.as_slice()).collect();
         let error = commit.status.as_ref().and_then(|status| status.error.as_ref());
-        let (epoch, head) = if mutant("M4") {
+        let (epoch, head) = if mutant("ignore_fence") {
             let epoch = HistoryStore::run(self, &fence.thread.run(fence.run)).await?.epoch;
             (epoch, HistoryStore::thread(self, &fence.thread).await?.head)
         } else {
@@ -276,7 +276,7 @@ impl PostgresStore {
     ) -> Result<Result<CommitOutcome, Commit>, StoreError> {
         let fence = fence.clone();
         let came = if let Some(entry) = commit.as_plain_step()
-            && !mutant("M4")
+            && !mutant("ignore_fence")
         {
             hit("cp.before_begin");
             let step = StepWrite { fence, head: commit.head, entry: entry.clone() };

@@ -301,7 +301,7 @@ impl RunStore for SqliteStore {
             after_commit: Some("api.after_accept_commit"),
             ..TransactionFailPoints::default()
         };
-        let later = if mutant("M5") { run.idempotency.clone() } else { None };
+        let later = if mutant("idempotency_key_after_run") { run.idempotency.clone() } else { None };
         let key = run.thread.run(run.run);
         let submitted = self.write(points, |tx| queue::submit(tx, run)).await?;
         if let (Some(named), false) = (later, matches!(submitted, SubmitOutcome::Repeated(_))) {

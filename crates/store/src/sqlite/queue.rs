@@ -37,7 +37,7 @@ pub(super) fn submit(tx: &mut WriteTransaction<'_>, new: NewRun) -> Result<Submi
             }
             return find_run(tx.conn, &new.thread.run(RunId::from_uuid(run))).map(SubmitOutcome::Repeated);
         }
-        if !mutant("M5") {
+        if !mutant("idempotency_key_after_run") {
             insert_idempotency_key(tx, &new.thread.run(new.run), name, hash)?;
         }
     }

@@ -181,7 +181,7 @@ impl TransactionRunner {
                 self.roll_back();
                 TransactionEnd::from_rolled_back(&error)
             }
-            _ if mutant("M14") => {
+            _ if mutant("swallow_fsync_error") => {
                 self.roll_back();
                 TransactionEnd::Committed
             }

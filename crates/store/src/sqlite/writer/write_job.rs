@@ -91,7 +91,7 @@ impl<T: Send, F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, StoreError> + Se
             disk_full: matches!(error, StoreError::Full(_)),
         });
         self.result = Some(result);
-        if mutant("M1") && outcome.is_ok() {
+        if mutant("reply_before_commit") && outcome.is_ok() {
             send_reply(self.reply.take(), self.result.take(), &TransactionEnd::Committed);
         }
         outcome
