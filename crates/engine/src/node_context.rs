@@ -259,6 +259,7 @@ impl Cx {
             cx.write_record(&key, RecordStage::Begun, Vec::new()).await?;
             failpoint::hit("tool.after_intent");
             let under_way = cx.begin_call().await?;
+            cx.ensure_run_held().await?;
             let outcome = call(cx.idempotency_key(&key)).await.map_err(Into::into);
             drop(under_way);
             failpoint::hit("tool.after_effect");
@@ -580,6 +581,14 @@ impl Cx {
             .await
             .map_err(|error| NodeError::with_kind(NodeErrorKind::Store, error))?;
         Ok(under_way)
+    }
+
+    /// Makes sure that no other worker has the run. This process may have been frozen since it last wrote, and fences
+    /// stop writes, not deeds.
+    async fn ensure_run_held(&self) -> Result<(), NodeError> {
+        let Some(journal) = &self.0.run.journal else { return Ok(()) };
+        let held = journal.lease.ensure_held(&*journal.store, &journal.fence).await;
+        held.map_err(|error| NodeError::with_kind(NodeErrorKind::Store, error))
     }
 
     /// What the outside knows this call by, in every attempt.

@@ -3,7 +3,7 @@
 //! graph or subgraph.
 //!
 //! One step is in `superstep`; retries, timeouts and the cache in `task`; panics in `panic`; side by side is in
-//! `fan_out`; what all tasks of a run share in `run_context`; rebuilding a state from the log is in `log_replay`; how a
+//! `fan_out`; what all tasks of a run share in `run_context`; writing through trouble in `run_journal`; rebuilding a state from the log is in `log_replay`; how a
 //! run ends is in `run_end`.
 
 mod fan_out;
@@ -11,6 +11,7 @@ mod log_replay;
 mod panic;
 mod run_context;
 mod run_end;
+mod run_journal;
 mod superstep;
 mod task;
 
@@ -32,10 +33,11 @@ use crate::task_path::{QuestionId, RecordKey, TaskPath};
 
 pub(crate) use log_replay::{ThreadState, can_read_back, rebuild_thread_state};
 pub(crate) use panic::catch_panic;
+pub(crate) use run_context::RunContext;
 pub use run_context::RunLimits;
-pub(crate) use run_context::{LogTip, RunContext, RunJournal};
 pub(crate) use run_end::{cancel_claimed, replay_base_after, write_cancelled, write_failure};
 use run_end::{cancel_paused, finish_without_step};
+pub(crate) use run_journal::{LogTip, RunJournal, retry_while_held};
 pub(crate) use task::UnfinishedTaskUsage;
 
 /// How driving ended, when it ended well.

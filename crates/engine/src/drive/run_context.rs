@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::drive::run_journal::{LogTip, RunJournal};
 use crate::failpoint;
 use crate::id::RunId;
 use crate::runtime::LiveFeed;
 use crate::store::{
-    Commit, CommitOutcome, Fence, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage, Seq, Store,
-    StoreError,
+    Commit, CommitOutcome, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage, Seq, StoreError,
 };
 use crate::task_path::{QuestionId, TaskPath};
 
@@ -103,22 +103,6 @@ pub(crate) struct RunContext {
     subgraph_bytes: AtomicU64,
     wrote_records: AtomicBool,
     meter: Mutex<RunMeter>,
-}
-
-/// Where a durable run is written.
-pub(crate) struct RunJournal {
-    pub store: Arc<dyn Store>,
-    pub fence: Fence,
-    /// The newest entry of the thread. Held while entries are written, so that subgraphs side by side take turns.
-    pub tip: tokio::sync::Mutex<LogTip>,
-}
-
-/// Where the next entry goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LogTip {
-    pub head: Seq,
-    /// The newest entry with a snapshot on this branch.
-    pub base: Seq,
 }
 
 struct RunMeter {
@@ -288,10 +272,13 @@ impl RunContext {
         // is tried again, and finds its calls here.
         let inside: Vec<Record> =
             commit.records.iter().filter(|record| record.path.contains('/')).cloned().collect();
-        let committed = if commit.entries.is_empty() {
-            journal.store.commit(&journal.fence, commit).await?
+        let committed = if commit.entries.is_empty() && usage.is_zero() {
+            journal.commit(commit, RunUsage::default()).await?
         } else {
+            // What is counted or numbered is written one after the other, so that it can be found again when nobody
+            // knows whether it was written.
             let mut tip = journal.tip.lock().await;
+            let booked = self.lock_meter().usage_in_row;
             commit.head = tip.head;
             let mut base = tip.base;
             for (entry, seq) in commit.entries.iter_mut().zip(tip.head + 1..) {
@@ -306,17 +293,20 @@ impl RunContext {
             }
             let watched = self.live_feed.as_ref().is_some_and(|live| live.is_watched());
             let shown = if watched { commit.entries.clone() } else { Vec::new() };
-            let committed = journal.store.commit(&journal.fence, commit).await?;
-            if let Some(live) = &self.live_feed {
+            let grows = !commit.entries.is_empty();
+            let committed = journal.commit(commit, booked).await?;
+            self.lock_meter().usage_in_row += usage;
+            if let (true, Some(live)) = (grows, &self.live_feed) {
                 let shown = shown.into_iter().zip(tip.head + 1..);
                 let entries = shown.map(|(new, seq)| to_log_entry(new, seq, journal.fence.run, committed.at));
                 live.note_log_written(committed.head, within, entries.collect());
             }
-            *tip = LogTip { head: committed.head, base };
+            if grows {
+                *tip = LogTip { head: committed.head, base };
+            }
             committed
         };
         self.remember_subgraph_records(inside);
-        self.lock_meter().usage_in_row += usage;
         if committed.cancel_asked {
             self.cancel.cancel();
         }

@@ -3,6 +3,7 @@
 //! A run belongs to the store, not to whoever started it: closing a connection changes nothing, and another process
 //! on the same store goes on with what this one leaves.
 
+mod claim_lease;
 mod graph_handle;
 mod live_feed;
 mod reads;
@@ -35,6 +36,7 @@ use crate::store::{
 };
 use crate::task_path::QuestionId;
 
+pub(crate) use claim_lease::{ClaimLease, LeaseTime};
 pub use graph_handle::{GraphHandle, Outcome, RunHandle};
 pub(crate) use live_feed::LiveFeed;
 pub use live_feed::{NodeDelta, NodeDeltaContent};
@@ -249,7 +251,7 @@ impl Runtime {
             stop_body: log::to_json_bytes(&log::RunCancelledEntry::default()),
             claim: room.then(|| self.0.claim.clone()),
         };
-        let asked = tokio::time::Instant::now();
+        let asked = LeaseTime::now();
         let submitted = self.0.report_unknown_write(self.0.store.submit(new).await)?;
         failpoint::hit("api.before_reply");
         self.0.start_lease_keeper();
@@ -261,7 +263,7 @@ impl Runtime {
             }
             SubmitOutcome::Started(claimed) => {
                 let row = claimed.run.clone();
-                let active = self.0.drive_claimed_run(hosted.clone(), claimed, Some(body));
+                let active = self.0.drive_claimed_run(hosted.clone(), claimed, asked, Some(body));
                 Ok(RunHandle::driven_here(self.clone(), &row, &active))
             }
             SubmitOutcome::Queued { run, stop } => {

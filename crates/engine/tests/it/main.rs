@@ -18,6 +18,7 @@ mod interrupts;
 mod limits;
 mod missing_logs_and_graphs;
 mod simulator;
+mod store_outages;
 mod stored_results;
 mod support;
 mod takeover;
