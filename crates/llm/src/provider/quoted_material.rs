@@ -103,9 +103,10 @@ static MARK_KEY: OnceLock<[u8; 32]> = OnceLock::new();
 
 /// Gives the key of the marks around quoted material: secret bytes that stay the same from start to start. The first
 /// one counts, and none is taken any more once something was marked: then the process has drawn one of its own.
-pub fn set_mark_key(key: [u8; 32]) {
-    // A second one comes from a second house in one process, which may use the first.
-    MARK_KEY.set(key).ok();
+/// Returns whether this key is the one in use.
+#[must_use = "with another key, requests differ from those of the last start"]
+pub fn set_mark_key(key: [u8; 32]) -> bool {
+    *MARK_KEY.get_or_init(|| key) == key
 }
 
 /// Drawn by a process that was given none. The standard library asks the system for what its hash maps are keyed with.
@@ -153,6 +154,14 @@ mod tests {
                 "{QUOTED_MATERIAL_NOTICE}\n<passage number=\"1\" title=\"규정  휴가 \" mark=\"{mark}\">\n연차는 15일이다.\n</passage mark=\"{mark}\">"
             )
         );
+    }
+
+    #[test]
+    fn a_key_that_comes_after_the_first_mark_is_not_taken() {
+        mark_of_text("drawn by now");
+        assert!(!set_mark_key([7; 32]));
+        let in_use = *MARK_KEY.get().expect("a key");
+        assert!(set_mark_key(in_use));
     }
 
     #[test]

