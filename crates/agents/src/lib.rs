@@ -15,6 +15,7 @@ pub mod language;
 pub mod memory;
 mod nodes;
 mod prompt;
+pub mod request_format;
 mod request_purpose;
 pub mod samples;
 pub mod settings;

@@ -38,6 +38,8 @@ use crate::tools::{ToolPolicy, ToolSideEffect, Toolbox};
 
 pub(crate) use tools::CONTRACT_TOOL_NAMES;
 
+pub use appendix::{ENGLISH_APPENDIX_WORDS, KOREAN_APPENDIX_WORDS};
+pub use standard_comparison::{StandardComparison, has_missing_article_remark};
 pub use state::{ContractState, ContractStateUpdate, SufficiencyAction, SufficiencyDecision, ToolRun};
 
 /// What the nodes of the contract agent work with.

@@ -20,6 +20,7 @@ use crate::nodes::{
     final_reply, fit_messages, fit_request, remaining_tokens, sources_message, transcript,
     truncate_at_sentence, verify_sources,
 };
+use crate::request_format::SUMMARY_MESSAGE_ID;
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
 use crate::state::{conversation_language, newest_question};
@@ -228,7 +229,7 @@ impl DocqaAgent {
         let mut messages =
             vec![Message::system("system", self.prompts.condense(language, before, most_tokens)?)];
         if !before.is_empty() {
-            messages.push(Message::system("summary", before));
+            messages.push(Message::system(SUMMARY_MESSAGE_ID, before));
         }
         messages.push(piece.clone());
         Ok(ChatRequest {
