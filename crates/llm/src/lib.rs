@@ -9,6 +9,7 @@ pub mod conformance;
 pub mod embed;
 mod error;
 mod http;
+mod json_schema;
 mod message;
 mod model;
 mod priced_model;
@@ -25,6 +26,7 @@ pub use citation_marks::{CitationMark, find_citation_marks, strip_citation_marks
 pub use embed::{Embedder, EmbedderInfo, EmbeddingSide};
 pub use error::{ModelError, ModelErrorAdvice, ModelErrorKind, ModelErrorSource};
 pub use http::{ModelApiKey, ModelResponseLimits, ModelTimeouts};
+pub use json_schema::{InvalidSchema, SchemaValidator, SchemaViolation};
 pub use message::{
     ImageReference, Message, MessageId, MessagePart, NumberedPassage, Role, TextOrigin, ToolCall, ToolResult,
 };
@@ -36,10 +38,10 @@ pub use priced_model::PricedModel;
 pub use pricing::{LongPromptPrice, ModelPrice, PriceList, PriceListError};
 pub use provider::{
     DialectKind, DiscoveredServer, HttpEmbedder, KeyRequirement, ModelConfig, ModelId, ModelIdError,
-    ModelLocation, OpenModelError, RoleRoutingModel, StreamingMode, VENDORS, Vendor, discover_local_servers,
+    ModelLocation, OpenModelError, StreamingMode, VENDORS, Vendor, discover_local_servers,
     discover_server_at, find_vendor, list_models, open_model, set_mark_key,
 };
-pub use replay::{CachedModel, ModelResponseCache, RecordingModel, ReplayingModel};
+pub use replay::{RecordingModel, ReplayingModel};
 pub use request_label::RequestLabel;
 pub use retry::{ModelRetryPolicy, RetryingModel};
 #[cfg(feature = "scripted")]
@@ -49,8 +51,7 @@ pub use scripted::{
 };
 pub use scripted::{ScriptedModel, ScriptedReply};
 pub use structured_output::{
-    CheckedToolCall, InvalidToolCall, MAX_ARGUMENT_BYTES, MAX_PARALLEL_TOOL_CALLS, ReplyFormatError,
-    StructuredRequestError, check_tool_arguments, check_tool_calls, count_repeated_calls, parse_reply,
-    parse_reply_json, repair_request, request_structured, response_schema_of,
+    ReplyFormatError, StructuredRequestError, parse_reply, parse_reply_json, repair_request,
+    request_structured, response_schema_of,
 };
-pub use token_estimate::{estimate_messages, estimate_request, estimate_tokens};
+pub use token_estimate::{BYTES_PER_TOKEN, estimate_tokens};

@@ -114,7 +114,10 @@ fn builtin_tools_config(config: &Config, keep: DataDirWrites) -> anyhow::Result<
         ..BuiltinToolsConfig::default()
     };
     if keep == DataDirWrites::Allowed {
-        doran_llm::set_mark_key(derive_key(config, "marks")?);
+        // A process that opens a second data directory keeps the key of the first.
+        if !doran_llm::set_mark_key(derive_key(config, "marks")?) {
+            tracing::warn!("marks around quoted text use the key of another data directory");
+        }
     }
     builtin.egress.proxy.clone_from(&tools.proxy);
     if let Some(zone) = &tools.time_zone {
@@ -247,7 +250,13 @@ async fn connect_mcp_servers(
     for tool in found.tools {
         let server = tool.info().spec.name.split("__").next().unwrap_or_default().to_owned();
         let policy = config.tables.mcp.get(&server).and_then(|table| table.policy).unwrap_or(ToolPolicy::Ask);
-        toolbox.add(tool, policy)?;
+        // What a server of somebody else offers does not keep the program from starting.
+        if let Err(error) = toolbox.add(tool, policy) {
+            notes.push(bilingual!(
+                "MCP 서버 `{server}`: 도구를 쓸 수 없습니다: {error}",
+                "MCP server `{server}`: a tool cannot be used: {error}"
+            ));
+        }
     }
     Ok(())
 }
