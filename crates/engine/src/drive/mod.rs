@@ -33,8 +33,8 @@ use crate::task_path::{QuestionId, RecordKey, TaskPath};
 
 pub(crate) use log_replay::{ThreadState, can_read_back, rebuild_thread_state};
 pub(crate) use panic::catch_panic;
-pub(crate) use run_context::RunContext;
 pub use run_context::RunLimits;
+pub(crate) use run_context::{DEFAULT_MAX_TASKS_PER_STEP, RunContext};
 pub(crate) use run_end::{cancel_claimed, replay_base_after, write_cancelled, write_failure};
 use run_end::{cancel_paused, finish_without_step};
 pub(crate) use run_journal::{LogTip, RunJournal, retry_while_held};

@@ -215,6 +215,13 @@ impl<S: State> RegisteredGraph<S> {
             let message = format!("the process ended {} times in the same step", last.restarts);
             return fail_run(&run, &mut at, failure::CRASH_LOOP, message).await;
         }
+        if last.restarts >= MIN_SUSPECT_RESTARTS
+            && let Err(halt) = run.wait_for_suspect_turn().await
+        {
+            let halt =
+                if matches!(halt, HaltReason::Cancelled) { drive::write_cancelled(&run).await } else { halt };
+            return (Err(halt), None);
+        }
         if row.epoch > 1
             && !last.explains_claim(row.epoch)
             && let Err(halt) = write_restart_entry(&run, &mut at, row.epoch).await
@@ -253,6 +260,10 @@ fn finished_run_row(claimed: &RunRow, run: &RunContext, committed: &CommitOutcom
 
 /// Restarts in one step after which a run is given up: a node that takes the process with it would go on for ever.
 const MAX_RESTARTS_IN_STEP: usize = 50;
+
+/// Restarts in one step after which a run is resumed alone. It was at work each time the process ended: either it ends
+/// the process, or it was beside a run that does. Alone, the one gets on and the other harms nobody.
+const MIN_SUSPECT_RESTARTS: usize = 1;
 
 /// What the newest entries say of how the run came to be claimed.
 #[derive(Default)]

@@ -43,6 +43,8 @@ impl RuntimeInner {
         let live = Arc::new(LiveFeed::new(claimed.head));
         let mut run = RunContext::new(self.options.limits.clone(), *claimed.run.run.as_uuid().as_bytes());
         run.live_feed = Some(live.clone());
+        run.max_tasks_per_step = self.options.max_tasks_per_step.max(1);
+        run.suspect_turn = Some(self.suspect_turn.clone());
         if claimed.run.cancel_asked {
             run.cancel.cancel();
         }
@@ -112,7 +114,7 @@ impl RuntimeInner {
 
     /// Claims what waits on one thread and drives it.
     pub(super) async fn claim_waiting_run(self: &Arc<Self>, thread: &ThreadKey) -> Result<(), EngineError> {
-        if self.stop.is_cancelled() || !self.has_capacity() {
+        if self.stop.is_cancelled() || self.capacity() == 0 {
             return Ok(());
         }
         let (claimed, asked) = self.claim_runs(Some(thread), 1).await?;
@@ -203,7 +205,7 @@ impl RuntimeInner {
     pub(super) async fn claim_unclaimed_runs(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut strangers = Vec::new();
         let looked = loop {
-            let room = self.options.max_runs.saturating_sub(self.lock_active_runs().len()).min(64);
+            let room = self.capacity().min(64);
             if room == 0 || self.stop.is_cancelled() || strangers.len() >= MAX_UNKNOWN_GRAPH_RUNS {
                 break Ok(());
             }

@@ -6,6 +6,8 @@
     reason = "a test fails by panicking, and reads better"
 )]
 
+mod accepting_runs;
+mod crash_loops;
 mod damaged_records;
 mod defects_of_other_engines;
 mod derive;
