@@ -5,6 +5,64 @@ import { checkAccessibility, answerText, askQuestion, waitForAnswer, waitUntilRe
 
 export const misbehavingServerTests = [
   {
+    name: 'formulas and code are rendered, and the text stays what the model said',
+    async run({ page, shoot }) {
+      await waitUntilReady(page)
+      await askQuestion(page, 'RENDERED')
+      await waitForAnswer(page)
+      await page.locator('.formula math msup').first().waitFor()
+      await page.locator('.code-keyword', { hasText: 'fn' }).waitFor()
+      assert.equal(await page.locator('.formula.is-display math mfrac').count(), 1)
+      assert.match(await answerText(page), /가격은 \$5에서 \$10 사이입니다/)
+      assert.match(await answerText(page), /\$\\undefined\{\$ 는 수식이 아닙니다/)
+      const code = await page.locator('figure.code code').allTextContents()
+      assert.deepEqual(code, ['/// 제곱을 돌려줍니다.\nfn square(number: u64) -> u64 {\n    number * number // "그대로"\n}', '<b>plain</b>'])
+      await checkAccessibility(page, 'formulas and code')
+      await shoot('rendered-light')
+      await page.emulateMedia({ colorScheme: 'dark' })
+      await checkAccessibility(page, 'formulas and code in the dark')
+      await shoot('rendered-dark')
+      await page.setViewportSize({ width: 390, height: 800 })
+      await shoot('rendered-phone')
+    },
+  },
+  {
+    name: 'formulas cannot link, style or load anything',
+    async run({ page }) {
+      await waitUntilReady(page)
+      await askQuestion(page, 'HOSTILE')
+      await waitForAnswer(page)
+      await page.waitForFunction(() => document.querySelector('.markdown .formula math, .markdown .formula-source'))
+      await page.waitForTimeout(300)
+      assert.equal(await page.evaluate(() => window.__hit ?? null), null)
+      assert.equal(await page.locator('.markdown :is([href^="javascript:"], [style*="url"], mglyph, .markdown img)').count(), 0)
+    },
+  },
+  {
+    name: 'each conversation has its own draft',
+    async run({ page }) {
+      await waitUntilReady(page)
+      const box = page.locator('.composer textarea')
+      await box.fill('새 대화의 초안')
+      await page.click('text=육아휴직 기간')
+      await page.waitForSelector('.markdown')
+      assert.equal(await box.inputValue(), '')
+      await box.fill('육아휴직의 초안')
+      await page.click('text=연차 계산')
+      await page.waitForFunction(() => document.querySelector('.composer textarea').value === '')
+      await page.click('text=육아휴직 기간')
+      await page.waitForFunction(() => document.querySelector('.composer textarea').value === '육아휴직의 초안')
+      await page.reload()
+      await page.waitForFunction(() => document.querySelector('.composer textarea').value === '육아휴직의 초안')
+      await page.keyboard.press('Control+k')
+      await page.waitForFunction(() => document.querySelector('.composer textarea').value === '새 대화의 초안')
+      await box.fill('질문입니다')
+      await page.keyboard.press('Enter')
+      await page.waitForURL(/\/t\//)
+      assert.equal(await box.inputValue(), '')
+    },
+  },
+  {
     name: 'a file that takes the place of another of its name says so',
     async run({ page, shoot }) {
       await waitUntilReady(page)
