@@ -1,6 +1,7 @@
 // Tests with the mock server: failures of the server, a model or the network.
 
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { checkAccessibility, answerText, askQuestion, waitForAnswer, waitUntilReady } from './page-actions.mjs'
 
 export const misbehavingServerTests = [
@@ -167,7 +168,7 @@ export const misbehavingServerTests = [
     },
   },
   {
-    name: 'a key is asked for when the server wants one, and kept nowhere',
+    name: 'a key is asked for when the server wants one, and kept for this tab only',
     async run({ page, server, shoot }) {
       server.settings.key = 'secret-key-1'
       await page.reload()
@@ -179,8 +180,11 @@ export const misbehavingServerTests = [
       await waitUntilReady(page)
       await askQuestion(page, '육아휴직은?')
       await waitForAnswer(page)
-      const kept = await page.evaluate(() => JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage), document.cookie]))
+      const kept = await page.evaluate(() => JSON.stringify([Object.entries(localStorage), document.cookie]))
       assert.doesNotMatch(kept, /secret-key-1/)
+      await page.reload()
+      await page.locator('.thread').first().waitFor()
+      assert.equal(await page.locator('dialog[open]').count(), 0)
     },
   },
   {
@@ -192,6 +196,35 @@ export const misbehavingServerTests = [
       await askQuestion(page, '서버가 없을 때의 질문')
       await page.waitForSelector('.dock .card.problem')
       assert.equal(await page.inputValue('.composer textarea'), '서버가 없을 때의 질문')
+    },
+  },
+  {
+    name: 'an idle page says that the server is away, and when it is back',
+    async run({ page, shoot }) {
+      await waitUntilReady(page)
+      await page.route('**/healthz', (route) => route.abort())
+      await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')))
+      await page.waitForSelector('.unreachable')
+      await shoot('unreachable')
+      await page.unroute('**/healthz')
+      await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')))
+      await page.locator('.unreachable').waitFor({ state: 'detached' })
+    },
+  },
+  {
+    name: 'a conversation is exported with the words of the model',
+    async run({ page, shoot }) {
+      await waitUntilReady(page)
+      await page.click('text=육아휴직 기간')
+      await page.waitForSelector('.markdown')
+      await page.click('.export summary')
+      await checkAccessibility(page, 'export')
+      await shoot('export')
+      const saved = await Promise.all([page.waitForEvent('download'), page.click('.export button >> nth=0')])
+      assert.equal(saved[0].suggestedFilename(), '육아휴직 기간.md')
+      const text = readFileSync(await saved[0].path(), 'utf8')
+      assert.match(text, /^# 육아휴직 기간\n/)
+      assert.ok(text.includes('> 육아휴직은 자녀 1명당 1년 이내로 한다. [1]'))
     },
   },
   {
