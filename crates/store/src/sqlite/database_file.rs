@@ -207,7 +207,7 @@ fn migrate(conn: &Connection, migrations: &Migrations) -> Result<(), StoreError>
     for (number, script) in migrations.pending(format_version(format)?)? {
         let step = conn.unchecked_transaction().or_store_error()?;
         step.execute_batch(script).or_store_error()?;
-        hit("migrate.mid");
+        hit("migration.mid_transaction");
         step.pragma_update(None, "application_id", APPLICATION_ID).or_store_error()?;
         step.pragma_update(None, "user_version", number).or_store_error()?;
         step.commit().or_store_error()?;

@@ -201,7 +201,8 @@ fn the_scripts_of_known_formats_stay_as_they_are() {
     });
     expect_test::expect![[r#"
         7: 64aa6dd4e52159df
-        functions of 7: 09299670e81a3713"#]].assert_eq(&hashes.join("\n"));
+        functions of 7: 09299670e81a3713"#]]
+    .assert_eq(&hashes.join("\n"));
 }
 
 /// Stores as each format left them: a run that was submitted there goes on here, with the entries of its thread.
