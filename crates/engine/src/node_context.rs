@@ -616,5 +616,5 @@ fn serialize_result<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8
 }
 
 fn hex_string(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(bytes)
 }
