@@ -275,7 +275,7 @@ impl Runtime {
             // It may have been accepted under a claim of this process, which nobody works on.
             self.0.worker_state().scan_for_lost_runs();
         }
-        failpoint::hit("api.before_reply");
+        failpoint::hit("submit.before_reply");
         self.0.start_lease_keeper();
         match submitted? {
             // By now somebody else may have it; whoever looks for work finds it if not.
