@@ -10,10 +10,13 @@ use doran_agents::memory::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{json_response, path_value, query_value};
+use super::{check_query, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
+
+/// The most characters of a query.
+const MAX_QUERY_CHARS: usize = 2000;
 
 /// What may follow the path.
 #[derive(Debug, Default, Deserialize)]
@@ -30,7 +33,10 @@ pub(super) async fn list_memory(
 ) -> Result<Response, ApiError> {
     let (memories, owner) = (require_memories(&app)?, owner(&caller));
     let facts = match query_value(of)?.q.as_deref().map(str::trim) {
-        Some(words) if !words.is_empty() => memories.find(&owner, words, MAX_FACTS_PER_OWNER).await,
+        Some(words) if !words.is_empty() => {
+            check_query(words, MAX_QUERY_CHARS)?;
+            memories.find(&owner, words, MAX_FACTS_PER_OWNER).await
+        }
         Some(_) | None => memories.list(&owner).await,
     };
     let facts: Vec<Value> = facts.map_err(memory_error)?.iter().map(fact_json).collect();

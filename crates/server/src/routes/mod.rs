@@ -23,7 +23,8 @@ use axum::{Json, Router};
 use serde::Serialize;
 
 use crate::ServerApp;
-use crate::authentication::authenticate;
+use crate::authentication::{admit_request, authenticate};
+use crate::body_memory::count_bodies;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::host_guard::enforce_host_and_origin;
 use crate::metrics::measure_request;
@@ -37,6 +38,8 @@ pub enum RouteAccess {
     Public,
     /// Everybody with a browser: files that hold nothing of anybody.
     WebPage,
+    /// Who has a key, also when there is too much to do: how the server is doing.
+    Monitoring,
     /// Who has a key.
     KeyRequired,
     /// Who has a key and speaks the dialect of OpenAI.
@@ -73,7 +76,6 @@ macro_rules! table {
 table! {
     Public get "/healthz" health::health;
     Public get "/readyz" health::ready;
-    Public get "/metrics" health::metrics;
     WebPage get "/" health::root;
     WebPage get "/openapi.json" docs::openapi_document;
     WebPage get "/docs" docs::docs_page;
@@ -86,6 +88,7 @@ table! {
     WebPage get "/highlight.js" ui::highlight_script;
     WebPage get "/temml.js" ui::temml_script;
     WebPage get "/icon.svg" ui::icon;
+    Monitoring get "/metrics" health::metrics;
     KeyRequired get "/api/agents" agents::list_agents;
     KeyRequired get "/api/agents/{agent}/graph" agents::agent_graph;
     KeyRequired get "/api/models" agents::list_models;
@@ -126,16 +129,20 @@ table! {
 /// All routes as a service.
 pub fn router(app: &ServerApp) -> Router {
     let no_method = || async { ApiError::from(ApiErrorCode::MethodNotAllowed) };
-    let identified = |access| {
-        let routes = routes_with_access(access).method_not_allowed_fallback(no_method);
-        routes.layer(from_fn_with_state(app.clone(), authenticate))
+    let identified = |routes: Router<ServerApp>| {
+        routes.method_not_allowed_fallback(no_method).layer(from_fn_with_state(app.clone(), authenticate))
+    };
+    let admitted = |access| {
+        let routes = routes_with_access(access).layer(from_fn_with_state(app.clone(), count_bodies));
+        identified(routes.layer(from_fn_with_state(app.clone(), admit_request)))
     };
     Router::new()
         .merge(routes_with_access(RouteAccess::Public))
         .merge(routes_with_access(RouteAccess::WebPage))
         .method_not_allowed_fallback(no_method)
-        .merge(identified(RouteAccess::KeyRequired))
-        .merge(identified(RouteAccess::OpenAi))
+        .merge(identified(routes_with_access(RouteAccess::Monitoring)))
+        .merge(admitted(RouteAccess::KeyRequired))
+        .merge(admitted(RouteAccess::OpenAi))
         .fallback(async || ApiError::from(ApiErrorCode::NotFound))
         .route_layer(from_fn_with_state(app.clone(), measure_request))
         .with_state(app.clone())
@@ -147,6 +154,18 @@ pub fn router(app: &ServerApp) -> Router {
 /// JSON that nobody keeps.
 fn json_response(value: impl Serialize) -> Response {
     Json(value).into_response()
+}
+
+/// A query is refused before anything is made of it, because normalising can make it longer.
+fn check_query(q: &str, most: usize) -> Result<(), ApiError> {
+    if q.chars().nth(most).is_none() {
+        return Ok(());
+    }
+    Err(ApiError::with_message(
+        ApiErrorCode::BadInput,
+        format!("`q` has more than {most} characters"),
+        format!("`q`가 {most}자를 넘습니다"),
+    ))
 }
 
 fn path_value<T>(path: Result<Path<T>, PathRejection>) -> Result<T, ApiError> {

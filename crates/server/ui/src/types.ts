@@ -103,6 +103,7 @@ export type RunEvent = EventPosition &
     | { type: 'failed'; code: string; message: string; en?: string; ko?: string; node?: string }
     | { type: 'cancelled'; partial?: Record<string, string> }
     | { type: 'delta'; node: string; attempt: number; index: number; text?: string; data?: Json; restarted?: string }
+    | { type: 'gone'; after: number; next: number }
     | { type: 'draining' }
     | { type: 'error'; problem: Json }
   )
