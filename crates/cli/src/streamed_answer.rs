@@ -112,6 +112,7 @@ impl StreamedAnswer {
             RunEventBody::Step { .. }
             | RunEventBody::Restarted { .. }
             | RunEventBody::Finished
+            | RunEventBody::Gone { .. }
             | RunEventBody::Delta { .. } => {}
         }
     }
