@@ -258,6 +258,16 @@ mod tests {
         assert_eq!(named.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), expected);
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn names_that_differ_only_in_bytes_that_are_not_text_stay_different() {
+        use std::os::unix::ffi::OsStrExt;
+        let text = |bytes: &[u8]| path_text(std::ffi::OsStr::from_bytes(bytes));
+        assert_eq!(text(b"a\xff.txt"), "a%FF.txt");
+        assert_ne!(text(b"a\xff.txt"), text(b"a\xfe.txt"));
+        assert_eq!(text("휴가.txt".as_bytes()), "휴가.txt");
+    }
+
     #[test]
     fn two_files_never_have_one_name_and_one_file_never_has_two() {
         check(&[("/a/x.md", "x.md"), ("/b/y.md", "y.md")], &[], &["x.md", "y.md"]);
