@@ -27,8 +27,9 @@ impl UserLanguage {
     }
 }
 
-fn is_hangul(char: char) -> bool {
-    matches!(char, '가'..='힣' | 'ㄱ'..='ㆎ' | '\u{1100}'..='\u{11ff}')
+/// Whether a character is a syllable or a letter of Hangul.
+pub fn is_hangul(char: char) -> bool {
+    matches!(char, '가'..='힣' | '\u{3130}'..='\u{318f}' | '\u{1100}'..='\u{11ff}')
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod memory;
 mod nodes;
 mod prompt;
 pub mod protocol;
+pub mod request_format;
 mod request_purpose;
 pub mod samples;
 pub mod settings;

@@ -14,7 +14,7 @@ use crate::described::{self, AgentDescription};
 use crate::language::UserLanguage;
 use crate::nodes::MAX_NEIGHBOURS;
 use crate::prompt::Prompts;
-use crate::tools::{ToolPolicy, Toolbox};
+use crate::tools::{ToolPolicy, Toolbox, names};
 
 /// All that can be said about agents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -174,7 +174,7 @@ const READY_MADE_AGENTS: &[ReadyMadeAgent] = &[
             "cache_seconds",
             "context_length",
         ],
-        default_tools: DefaultTools::Own(&contract::CONTRACT_TOOL_NAMES),
+        default_tools: DefaultTools::Own(&names::CONTRACT_TOOLS),
         build: contract::build_agent,
     },
     ReadyMadeAgent {

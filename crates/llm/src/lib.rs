@@ -36,10 +36,10 @@ pub use priced_model::PricedModel;
 pub use pricing::{LongPromptPrice, ModelPrice, PriceList, PriceListError};
 pub use provider::{
     DialectKind, DiscoveredServer, HttpEmbedder, KeyRequirement, ModelConfig, ModelId, ModelIdError,
-    ModelLocation, OpenModelError, RoleRoutingModel, StreamingMode, VENDORS, Vendor, discover_local_servers,
+    ModelLocation, OpenModelError, StreamingMode, VENDORS, Vendor, discover_local_servers,
     discover_server_at, find_vendor, list_models, open_model, set_mark_key,
 };
-pub use replay::{CachedModel, ModelResponseCache, RecordingModel, ReplayingModel};
+pub use replay::{RecordingModel, ReplayingModel};
 pub use request_label::RequestLabel;
 pub use retry::{ModelRetryPolicy, RetryingModel};
 #[cfg(feature = "scripted")]
@@ -49,8 +49,7 @@ pub use scripted::{
 };
 pub use scripted::{ScriptedModel, ScriptedReply};
 pub use structured_output::{
-    CheckedToolCall, InvalidToolCall, MAX_ARGUMENT_BYTES, MAX_PARALLEL_TOOL_CALLS, ReplyFormatError,
-    StructuredRequestError, check_tool_arguments, check_tool_calls, count_repeated_calls, parse_reply,
-    parse_reply_json, repair_request, request_structured, response_schema_of,
+    ReplyFormatError, StructuredRequestError, parse_reply, parse_reply_json, repair_request,
+    request_structured, response_schema_of,
 };
-pub use token_estimate::{estimate_messages, estimate_request, estimate_tokens};
+pub use token_estimate::{BYTES_PER_TOKEN, estimate_tokens};

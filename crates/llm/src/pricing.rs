@@ -91,11 +91,22 @@ struct PriceListFile {
     models: BTreeMap<String, ModelPrice>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DatedPriceListFile {
+    date: String,
+    models: BTreeMap<String, ModelPrice>,
+}
+
 impl PriceList {
     /// The prices that come with the program.
     pub fn built_in() -> Result<Self, PriceListError> {
-        let table: PriceListFile = toml::from_str(BUILT_IN_PRICES_TOML)?;
-        Ok(Self { date: table.date.unwrap_or_default(), models: table.models })
+        Self::parse_dated(BUILT_IN_PRICES_TOML)
+    }
+
+    fn parse_dated(toml: &str) -> Result<Self, PriceListError> {
+        let DatedPriceListFile { date, models } = toml::from_str(toml)?;
+        Ok(Self { date, models })
     }
 
     /// Lays a person's own prices over these; they win.
@@ -228,6 +239,12 @@ mod tests {
             assert!(price.input >= 0.0 && price.output >= price.input, "{name}");
             assert!(price.cached.is_none_or(|cached| cached <= price.input), "{name}");
         }
+    }
+
+    #[test]
+    fn prices_without_a_date_are_refused() {
+        assert!(PriceList::parse_dated("date = \"2026-01-01\"\n[models]\n").is_ok());
+        assert!(PriceList::parse_dated("[models]\n").is_err());
     }
 
     #[test]

@@ -6,18 +6,21 @@
 use crate::message::{Message, MessagePart};
 use crate::model::{ChatRequest, Delta, TokenCountSource, Usage};
 
+/// How many bytes of UTF-8 are taken for a token.
+pub const BYTES_PER_TOKEN: u64 = 3;
+
 /// About how many tokens a text has: a third of its bytes, rounded up.
 pub fn estimate_tokens(text: &str) -> u64 {
-    (text.len() as u64).div_ceil(3)
+    (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
 /// About how many tokens a conversation has.
-pub fn estimate_messages(messages: &[Message]) -> u64 {
+fn estimate_messages(messages: &[Message]) -> u64 {
     messages.iter().flat_map(|message| &message.parts).map(estimate_part_tokens).sum()
 }
 
 /// About how many tokens a request has: its messages, tools and schema.
-pub fn estimate_request(request: &ChatRequest) -> u64 {
+fn estimate_request(request: &ChatRequest) -> u64 {
     let tools: u64 = request
         .tools
         .iter()
@@ -60,8 +63,8 @@ impl AnswerTokenCounter {
     pub(crate) fn usage(self, request: &ChatRequest) -> Usage {
         Usage {
             input_tokens: estimate_request(request),
-            output_tokens: (self.text_bytes + self.reasoning_bytes).div_ceil(3),
-            reasoning_tokens: self.reasoning_bytes.div_ceil(3),
+            output_tokens: (self.text_bytes + self.reasoning_bytes).div_ceil(BYTES_PER_TOKEN),
+            reasoning_tokens: self.reasoning_bytes.div_ceil(BYTES_PER_TOKEN),
             counted: TokenCountSource::Estimated,
             ..Usage::default()
         }

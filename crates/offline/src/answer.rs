@@ -1,6 +1,10 @@
 //! Decides what the built-in model says. A plain function of the conversation: no clock, no chance, no state.
 //!
-//! Every line is a sentence of [`Say`], whose slots hold words of the person, a document or a tool as they stand.
+//! Every line is a sentence of [`FixedPhrase`], whose slots hold words of the person, a document or a tool as they stand.
+
+use doran_agents::UserLanguage;
+use doran_agents::tools::is_refused_by_person;
+use doran_llm::{Message, NumberedPassage};
 
 use super::anaphora;
 use super::decisions::{self, is_small_talk};
@@ -13,9 +17,8 @@ use super::quotes::{self, PickedSentence, QuotableSource, QuotableSourceKind, Qu
 use super::results;
 use super::small_talk;
 use super::summarize;
-use super::text::{OfflineLanguage, content_words, sentences};
-use super::turn::{OfflineTurn, USER_LINE_PREFIXES};
-use doran_llm::{Message, NumberedPassage};
+use super::text::{content_words, sentences};
+use super::turn::OfflineTurn;
 
 /// The most sentences that one answer quotes.
 const MAX_QUOTES: usize = 8;
@@ -151,7 +154,7 @@ fn recall_fact(turn: &OfflineTurn<'_>, asked: &facts::PersonalFactQuestion) -> O
     }
     let lines = turn.summary.iter().rev();
     for line in lines {
-        let said = USER_LINE_PREFIXES.iter().find_map(|mark| line.strip_prefix(mark));
+        let said = summarize::said_by_user(line);
         let fact = said.and_then(facts::stated_fact).filter(|fact| asked.is_about(fact));
         if let Some(fact) = fact {
             return Some(vec![FixedPhrase::Recall.filled(turn.language, &[&fact.value, fact.sentence])]);
@@ -179,7 +182,7 @@ fn recall_statement(turn: &OfflineTurn<'_>, question: &str) -> Option<String> {
     let sources: Vec<QuotableSource<'_>> =
         turn.summary.iter().rev().map(|line| statement_source(line)).collect();
     let pick = quotes::best_sentence(&question, &sources)?;
-    let told = USER_LINE_PREFIXES.iter().find_map(|mark| pick.sentence.strip_prefix(mark));
+    let told = summarize::said_by_user(pick.sentence);
     Some(match told {
         Some(told) => FixedPhrase::RecallSaid.filled(turn.language, &[told]),
         None => FixedPhrase::RecallSummary.filled(turn.language, &[pick.sentence]),
@@ -260,8 +263,7 @@ fn answer_summary_request(
 /// The answer before this one, word for word and whole, but for marks. One that repeats an answer is not nested.
 fn repeat_previous_answer(turn: &OfflineTurn<'_>) -> Option<Vec<String>> {
     let text = turn.answered.last()?;
-    let heads = [OfflineLanguage::Korean, OfflineLanguage::English]
-        .map(|tongue| FixedPhrase::Previous.template(tongue));
+    let heads = [UserLanguage::Ko, UserLanguage::En].map(|tongue| FixedPhrase::Previous.template(tongue));
     let told = text.split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
     let told = told.filter(|line| !line.is_empty() && !heads.contains(line));
     let lines: Vec<String> = told
@@ -279,7 +281,7 @@ fn answer_from_results(turn: &OfflineTurn<'_>, question: &str) -> Vec<String> {
         turn.results.iter().copied().partition(|result| !result.failed && results::is_search(&result.name));
     let mut lines: Vec<String> =
         other.iter().flat_map(|result| results::result_lines(turn, result)).collect();
-    let mut failed = other.iter().filter(|result| result.failed && !results::is_refused(result)).peekable();
+    let mut failed = other.iter().filter(|result| result.failed && !is_refused_by_person(result)).peekable();
     if failed.peek().is_some() {
         let computed = failed.all(|result| results::calculator_failure(result).is_some());
         let advice = if computed { FixedPhrase::AskFormula } else { FixedPhrase::FailedAdvice };
@@ -409,7 +411,7 @@ fn opens_new_subject(turn: &OfflineTurn<'_>, question: &str) -> bool {
 }
 
 /// A heading as a person reads it: an article of an English document is not 제5조 to whoever asks in English.
-fn heading(title: &str, tongue: OfflineLanguage) -> String {
+fn heading(title: &str, tongue: UserLanguage) -> String {
     let article = || {
         let (before, rest) = title.split_once('제')?;
         let (number, rest) = rest.split_once("조(")?;
@@ -417,7 +419,7 @@ fn heading(title: &str, tongue: OfflineLanguage) -> String {
         let english = rest.starts_with(|char: char| char.is_ascii_alphabetic());
         (fits && english).then(|| format!("{before}Article {number} ({rest}"))
     };
-    let told = if tongue == OfflineLanguage::English { article() } else { None };
+    let told = if tongue == UserLanguage::En { article() } else { None };
     told.unwrap_or_else(|| title.to_owned())
 }
 

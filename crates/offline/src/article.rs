@@ -1,49 +1,25 @@
 //! Numbers and titles of articles in a question: "제5조", "제 5 조의 2", "제십조", "5조", "Article 5", "비밀유지 조항".
 
-use std::fmt;
+use doran_retrieval::ArticleNumber;
 
 use super::intent::quoted;
 use super::text::without_particle;
 
-/// The number of an article, with the number of its branch: 제5조의2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ArticleMention {
-    pub(super) number: u32,
-    /// 0 without a branch.
-    pub(super) branch: u32,
-}
-
-impl fmt::Display for ArticleMention {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.branch {
-            0 => write!(f, "제{}조", self.number),
-            branch => write!(f, "제{}조의{branch}", self.number),
-        }
-    }
-}
-
-impl ArticleMention {
-    /// Whether a heading or text names this very article.
-    pub(super) fn is_named_in(self, text: &str) -> bool {
-        articles(text).contains(&self)
-    }
-}
-
 /// The articles that a text names, in order, each once. Those of a supplement (부칙 제1조) have numbers of their own and
 /// are not among them.
-pub(super) fn articles(text: &str) -> Vec<ArticleMention> {
+pub(super) fn articles(text: &str) -> Vec<ArticleNumber> {
     let chars: Vec<char> = text.chars().collect();
     each_once(article_positions(&chars).into_iter().filter(|(start, _, _)| !is_supplement(&chars[..*start])))
 }
 
 /// The articles that a text names, those of a supplement among them.
-pub(super) fn articles_with_supplements(text: &str) -> Vec<ArticleMention> {
+pub(super) fn articles_with_supplements(text: &str) -> Vec<ArticleNumber> {
     let chars: Vec<char> = text.chars().collect();
     each_once(article_positions(&chars).into_iter())
 }
 
 /// The articles that a text names, and the text without them.
-pub(super) fn cut_out(text: &str) -> (Vec<ArticleMention>, String) {
+pub(super) fn cut_out(text: &str) -> (Vec<ArticleNumber>, String) {
     let chars: Vec<char> = text.chars().collect();
     let mut rest = String::new();
     let mut from = 0;
@@ -65,7 +41,7 @@ pub(super) fn cut_out(text: &str) -> (Vec<ArticleMention>, String) {
     (articles(text), rest)
 }
 
-fn each_once(found: impl Iterator<Item = (usize, usize, ArticleMention)>) -> Vec<ArticleMention> {
+fn each_once(found: impl Iterator<Item = (usize, usize, ArticleNumber)>) -> Vec<ArticleNumber> {
     let mut articles = Vec::new();
     for (_, _, article) in found {
         if !articles.contains(&article) {
@@ -76,7 +52,7 @@ fn each_once(found: impl Iterator<Item = (usize, usize, ArticleMention)>) -> Vec
 }
 
 /// Where articles are named: from, to, and which.
-fn article_positions(chars: &[char]) -> Vec<(usize, usize, ArticleMention)> {
+fn article_positions(chars: &[char]) -> Vec<(usize, usize, ArticleNumber)> {
     let found = (0..chars.len()).flat_map(|at| match chars[at] {
         '조' | '條' | '条' => {
             korean(chars, at).map_or_else(Vec::new, |found| expand_article_range(chars, found))
@@ -90,8 +66,8 @@ fn article_positions(chars: &[char]) -> Vec<(usize, usize, ArticleMention)> {
 /// An article with those before it in a row: `제3~5조` is three.
 fn expand_article_range(
     chars: &[char],
-    last: (usize, usize, ArticleMention),
-) -> Vec<(usize, usize, ArticleMention)> {
+    last: (usize, usize, ArticleNumber),
+) -> Vec<(usize, usize, ArticleNumber)> {
     const MAX_ARTICLE_RANGE: u32 = 30;
     let (start, end, article) = last;
     let joined = start > 0 && matches!(chars[start - 1], '~' | '∼' | '〜' | '～');
@@ -103,7 +79,7 @@ fn expand_article_range(
             if article.branch == 0 && from < article.number && article.number - from <= MAX_ARTICLE_RANGE =>
         {
             let start = mark_before(chars, first).unwrap_or(first);
-            (from..=article.number).map(|number| (start, end, ArticleMention { number, branch: 0 })).collect()
+            (from..=article.number).map(|number| (start, end, ArticleNumber { number, branch: 0 })).collect()
         }
         _ => vec![last],
     }
@@ -121,7 +97,7 @@ fn is_supplement(before: &[char]) -> bool {
 }
 
 /// Reads back from the syllable 조.
-fn korean(chars: &[char], jo: usize) -> Option<(usize, usize, ArticleMention)> {
+fn korean(chars: &[char], jo: usize) -> Option<(usize, usize, ArticleNumber)> {
     let end = (0..jo).rev().find(|at| chars[*at] != ' ').map(|at| at + 1)?;
     let digit = |char: &char| char.is_ascii_digit() || word_digit(*char).is_some();
     let start = (0..end).rev().take_while(|at| digit(&chars[*at])).last()?;
@@ -141,7 +117,7 @@ fn korean(chars: &[char], jo: usize) -> Option<(usize, usize, ArticleMention)> {
     }
     let number = value(&chars[start..end])?;
     let (branch, end) = branch(chars, jo).unwrap_or((0, jo + 1));
-    Some((mark.unwrap_or(start), end, ArticleMention { number, branch }))
+    Some((mark.unwrap_or(start), end, ArticleNumber { number, branch }))
 }
 
 /// Whether what follows makes an amount of it: `5조 원`, `2조 5천억`, `2조 5`; or a team, as in `4조 3교대`. But `10조 2항`
@@ -170,7 +146,7 @@ fn joined(
     start: usize,
     end: usize,
     jo: usize,
-) -> Option<Option<(usize, usize, ArticleMention)>> {
+) -> Option<Option<(usize, usize, ArticleNumber)>> {
     let joint = start.checked_sub(1).map(|at| chars[at])?;
     let number = |at: &usize| chars[*at].is_ascii_digit();
     let first = (0..start - 1).rev().take_while(number).last();
@@ -193,7 +169,7 @@ fn joined(
             return None;
         }
         let article =
-            ArticleMention { number: value(&chars[first..start - 1])?, branch: value(&chars[start..end])? };
+            ArticleNumber { number: value(&chars[first..start - 1])?, branch: value(&chars[start..end])? };
         Some((mark.unwrap_or(first), jo + 1, article))
     };
     Some(read())
@@ -224,7 +200,7 @@ fn branch(chars: &[char], jo: usize) -> Option<(u32, usize)> {
     Some((value(&digits)?, at + digits.len()))
 }
 
-fn english(chars: &[char], at: usize) -> Option<(usize, usize, ArticleMention)> {
+fn english(chars: &[char], at: usize) -> Option<(usize, usize, ArticleNumber)> {
     if at > 0 && chars[at - 1].is_alphanumeric() {
         return None;
     }
@@ -234,7 +210,7 @@ fn english(chars: &[char], at: usize) -> Option<(usize, usize, ArticleMention)> 
     let length = words.iter().find(|word| lower.starts_with(*word))?.chars().count();
     let digits: Vec<char> = rest.chars().skip(length).take_while(char::is_ascii_digit).collect();
     let end = at + length + digits.len();
-    Some((at, end, ArticleMention { number: value(&digits)?, branch: 0 }))
+    Some((at, end, ArticleNumber { number: value(&digits)?, branch: 0 }))
 }
 
 /// A number in digits or in words (십이, 十二); at most four digits.
@@ -360,7 +336,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let found: Vec<String> = articles(text).iter().map(ArticleMention::to_string).collect();
+        let found: Vec<String> = articles(text).iter().map(ArticleNumber::to_string).collect();
         assert_eq!(found.join(" "), expected, "{text}");
     }
 

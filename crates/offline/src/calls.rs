@@ -1,14 +1,16 @@
 //! Tool calls by grammar: what a question wishes, put into the arguments that the tools on offer name. Nothing is
 //! guessed: a call whose required arguments the question does not hold is not made, and no call is made twice.
 
+use doran_agents::agents::contract::StandardComparison;
+use doran_agents::tools::names;
 use doran_llm::{ChatRequest, ModelError, ToolCall, ToolChoice, ToolSpec};
+use doran_retrieval::ArticleNumber;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::anaphora;
 use super::answer;
-use super::article::ArticleMention;
-use super::decisions;
+use super::decisions::{self, one_line};
 use super::facts;
 use super::intent::{self, QuestionIntent, intents_of};
 use super::memory;
@@ -81,8 +83,7 @@ fn planned_calls(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Vec<PlannedToolC
     let memory = wished.iter().any(|wish| {
         matches!(wish, QuestionIntent::Remember(_) | QuestionIntent::Recall(_) | QuestionIntent::Forget(_))
     });
-    let remembers =
-        memory && ["remember", "recall", "forget"].iter().any(|name| tool_named(tools, name).is_some());
+    let remembers = memory && names::MEMORY_TOOLS.iter().any(|name| tool_named(tools, name).is_some());
     if !remembers && (calls.is_empty() || calls.iter().all(|call| is_done(turn, call))) {
         calls.extend(search(turn, tools));
     }
@@ -111,20 +112,22 @@ fn call_for_intent(
     };
     match wish {
         QuestionIntent::Compute(formula) => {
-            text("calculator", &["expression", "expr", "formula", "input"], formula)
+            text(names::CALCULATOR, &["expression", "expr", "formula", "input"], formula)
         }
-        QuestionIntent::Weather(place) => text("get_weather", &["city", "location", "place", "q"], place),
+        QuestionIntent::Weather(place) => {
+            text(names::GET_WEATHER, &["city", "location", "place", "q"], place)
+        }
         QuestionIntent::Encyclopedia(query) => {
-            text("search_wikipedia", &["query", "q", "title", "topic"], query)
+            text(names::SEARCH_WIKIPEDIA, &["query", "q", "title", "topic"], query)
         }
-        QuestionIntent::Web(query) => text("web_search", &["query", "q"], query),
+        QuestionIntent::Web(query) => text(names::WEB_SEARCH, &["query", "q"], query),
         QuestionIntent::File(path) => {
-            text("read_file", &["path", "file_path", "file", "filename", "name"], path)
+            text(names::READ_FILE, &["path", "file_path", "file", "filename", "name"], path)
         }
-        QuestionIntent::Run(code) => text("python_repl", &["code", "source", "program", "script"], code),
-        QuestionIntent::Title(title) => text("get_article_by_title", &["title", "name", "query"], title),
+        QuestionIntent::Run(code) => text(names::PYTHON_REPL, &["code", "source", "program", "script"], code),
+        QuestionIntent::Title(title) => text(names::GET_ARTICLE_BY_TITLE, &["title", "name", "query"], title),
         QuestionIntent::Time { zone, date, days } => {
-            let tool = tool_named(tools, "get_current_datetime")?;
+            let tool = tool_named(tools, names::GET_CURRENT_DATETIME)?;
             let mut arguments = Map::new();
             put_argument(&mut arguments, tool, &["timezone", "time_zone", "tz", "zone"], *zone);
             put_argument(&mut arguments, tool, &["date", "day", "on", "target_date"], date.as_deref());
@@ -135,9 +138,11 @@ fn call_for_intent(
             }
             complete_call(tool, arguments)
         }
-        QuestionIntent::Article(article) => by_article(tool_named(tools, "get_article_by_index")?, *article),
+        QuestionIntent::Article(article) => {
+            by_article(tool_named(tools, names::GET_ARTICLE_BY_INDEX)?, *article)
+        }
         QuestionIntent::Standard => {
-            let tool = tool_named(tools, "lookup_standard_contract")?;
+            let tool = tool_named(tools, names::LOOKUP_STANDARD_CONTRACT)?;
             let article = all.iter().find_map(|wish| match wish {
                 QuestionIntent::Article(article) => Some(*article),
                 _ => None,
@@ -154,10 +159,13 @@ fn call_for_intent(
             let compares = named.is_some() && intent::asks_to_compare(&turn.question);
             let subject = named.unwrap_or_else(|| query(turn));
             let (name, arguments) = call_with_argument(tool, SUBJECT, &ToolArgumentValue::Text(&subject))?;
-            Some((name, if compares { with_comparison(tool, arguments, "same") } else { arguments }))
+            Some((
+                name,
+                if compares { with_comparison(tool, arguments, StandardComparison::Same) } else { arguments },
+            ))
         }
-        QuestionIntent::Remember(fact) => text("remember", &["fact", "text", "memory", "content"], fact),
-        QuestionIntent::Recall(query) => text("recall", &["query", "q", "topic"], query),
+        QuestionIntent::Remember(fact) => text(names::REMEMBER, &["fact", "text", "memory", "content"], fact),
+        QuestionIntent::Recall(query) => text(names::RECALL, &["query", "q", "topic"], query),
         QuestionIntent::Forget(what) => forget_call(turn, tools, what),
         QuestionIntent::ComputeWhat | QuestionIntent::WeatherWhere => None,
     }
@@ -166,15 +174,15 @@ fn call_for_intent(
 /// Looks up what only the standard has, or only the person's contract, with a tool that can compare them.
 fn one_sided(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall> {
     let side = intent::one_sided(&turn.question)?;
-    let tool = tool_named(tools, "lookup_standard_contract")?;
+    let tool = tool_named(tools, names::LOOKUP_STANDARD_CONTRACT)?;
     property(tool, COMPARE)?;
     let (name, arguments) = call_with_argument(tool, SUBJECT, &ToolArgumentValue::Text(&query(turn)))?;
     Some((name, with_comparison(tool, arguments, side)))
 }
 
-fn with_comparison(tool: &ToolSpec, arguments: Value, how: &str) -> Value {
+fn with_comparison(tool: &ToolSpec, arguments: Value, how: StandardComparison) -> Value {
     let Value::Object(mut arguments) = arguments else { return arguments };
-    put_argument(&mut arguments, tool, COMPARE, Some(how));
+    put_argument(&mut arguments, tool, COMPARE, Some(how.as_str()));
     Value::Object(arguments)
 }
 
@@ -191,7 +199,7 @@ fn recall_call(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedTool
         return None;
     }
     call_with_argument(
-        tool_named(tools, "recall")?,
+        tool_named(tools, names::RECALL)?,
         &["query", "q", "topic"],
         &ToolArgumentValue::Text(&asked.subject),
     )
@@ -199,13 +207,13 @@ fn recall_call(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedTool
 
 /// Forgets a fact by its id; one that is only described is looked up first, and forgotten if it is the only one.
 fn forget_call(turn: &OfflineTurn<'_>, tools: &[ToolSpec], what: &str) -> Option<PlannedToolCall> {
-    let tool = tool_named(tools, "forget")?;
+    let tool = tool_named(tools, names::FORGET)?;
     let named = what.strip_prefix('[').and_then(|id| id.strip_suffix(']'));
-    let found = turn.results.iter().filter(|result| !result.failed && result.name.ends_with("recall"));
+    let found = turn.results.iter().filter(|result| !result.failed && result.name.ends_with(names::RECALL));
     match named.or_else(|| found.clone().find_map(|result| memory::only_id(&result.text))) {
         Some(id) => call_with_argument(tool, &["id"], &ToolArgumentValue::Text(id)),
         None => call_with_argument(
-            tool_named(tools, "recall")?,
+            tool_named(tools, names::RECALL)?,
             &["query", "q", "topic"],
             &ToolArgumentValue::Text(what),
         ),
@@ -224,7 +232,7 @@ const ARTICLE: &[&str] = &[
     "article_id",
 ];
 
-fn by_article(tool: &ToolSpec, article: ArticleMention) -> Option<PlannedToolCall> {
+fn by_article(tool: &ToolSpec, article: ArticleNumber) -> Option<PlannedToolCall> {
     let mut wanted = call_with_argument(tool, ARTICLE, &ToolArgumentValue::Article(article))?;
     let branch = property(tool, &["branch", "sub", "sub_index", "article_branch"]);
     if let (Some((name, _)), Some(object), 1..) = (branch, wanted.1.as_object_mut(), article.branch) {
@@ -254,7 +262,7 @@ fn search(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall>
 
 fn search_for(tools: &[ToolSpec], query: &str) -> Option<PlannedToolCall> {
     call_with_argument(
-        tool_named(tools, "hybrid_search")?,
+        tool_named(tools, names::HYBRID_SEARCH)?,
         &["query", "q", "question", "text"],
         &ToolArgumentValue::Text(query),
     )
@@ -267,11 +275,6 @@ fn by_question(turn: &OfflineTurn<'_>, tool: &ToolSpec) -> Option<PlannedToolCal
         &["query", "q", "question", "text", "input", "title"],
         &ToolArgumentValue::Text(&one_line(&turn.question)),
     )
-}
-
-fn one_line(question: &str) -> String {
-    let words = question.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    words.collect::<Vec<_>>().join(" ").chars().take(500).collect()
 }
 
 fn query(turn: &OfflineTurn<'_>) -> String {
@@ -295,7 +298,7 @@ fn tool_named<'a>(tools: &'a [ToolSpec], name: &str) -> Option<&'a ToolSpec> {
 
 enum ToolArgumentValue<'a> {
     Text(&'a str),
-    Article(ArticleMention),
+    Article(ArticleNumber),
 }
 
 /// A call with this value in the property of one of these names, or in the only property there is.

@@ -1,36 +1,48 @@
 //! The small decisions of the agents, by rules: which way a question goes, whether it is in scope, whether it leans on
 //! the turn before, what type it is, whether enough was collected, how else it could be worded.
 
+use doran_agents::UserLanguage;
+use doran_agents::agents::assistant::AssistantRoute;
+use doran_agents::agents::docqa::QueryType;
+use doran_agents::tools::names;
+
 use super::anaphora;
 use super::article::articles;
 use super::facts;
 use super::intent::{self, QuestionIntent};
 use super::memory;
 use super::quotes::{self, QuotableSource, QuotableSourceKind, SourceCitation};
-use super::schema::RuleDecision;
+use super::schema::{RuleChoice, RuleDecision};
 use super::small_talk;
-use super::text::{OfflineLanguage, contains_any_cue, content_words, sentences, without_particle, words};
+use super::text::{contains_any_cue, content_words, sentences, without_particle, words};
 use super::turn::OfflineTurn;
 
 /// `rag` for what documents may answer, `agent` for the rest.
 pub(super) fn route(turn: &OfflineTurn<'_>) -> RuleDecision {
     let question = turn.question.as_str();
     let (choice, reason) = if is_small_talk(question) {
-        ("agent", ["인사나 대화입니다", "small talk"])
+        (AssistantRoute::Agent, ["인사나 대화입니다", "small talk"])
     } else if asks_to_recall(question) {
-        ("agent", ["이 대화에서 나온 말을 묻습니다", "asks for something said in this conversation"])
+        (
+            AssistantRoute::Agent,
+            ["이 대화에서 나온 말을 묻습니다", "asks for something said in this conversation"],
+        )
     } else if names_documents(question) {
-        ("rag", ["문서에서 찾을 말이 있습니다", "names something to be found in documents"])
+        (AssistantRoute::Rag, ["문서에서 찾을 말이 있습니다", "names something to be found in documents"])
     } else if intent::intents_of(question).iter().any(is_for_a_tool) {
-        ("agent", ["도구로 답할 요청입니다", "asks for what a tool does"])
+        (AssistantRoute::Agent, ["도구로 답할 요청입니다", "asks for what a tool does"])
     } else if small_talk::wants_a_writer(question) || small_talk::wants_a_summary(question) {
-        ("agent", ["글을 쓰거나 정리하는 요청입니다", "asks to write or to sum up"])
+        (AssistantRoute::Agent, ["글을 쓰거나 정리하는 요청입니다", "asks to write or to sum up"])
     } else if small_talk::is_question_or_request(question) {
-        ("rag", ["질문이므로 문서에서 찾아봅니다", "a question, so documents are searched"])
+        (AssistantRoute::Rag, ["질문이므로 문서에서 찾아봅니다", "a question, so documents are searched"])
     } else {
-        ("agent", ["찾을 것을 묻지 않았습니다", "asks for nothing to be found"])
+        (AssistantRoute::Agent, ["찾을 것을 묻지 않았습니다", "asks for nothing to be found"])
     };
-    RuleDecision { choice: Some(choice), reason: in_language(turn, reason), ..RuleDecision::default() }
+    RuleDecision {
+        choice: Some(RuleChoice::Route(choice)),
+        reason: in_language(turn, reason),
+        ..RuleDecision::default()
+    }
 }
 
 /// Whether a question is about contracts, and whether it leans on the turn before.
@@ -83,18 +95,21 @@ pub(super) fn classify(turn: &OfflineTurn<'_>) -> RuleDecision {
         matches!(wish, QuestionIntent::Remember(_) | QuestionIntent::Recall(_) | QuestionIntent::Forget(_))
     };
     let (choice, reason) = if is_small_talk(question) {
-        ("chitchat", ["인사나 대화입니다", "small talk"])
+        (QueryType::Chitchat, ["인사나 대화입니다", "small talk"])
     } else if intent::intents_of(question).iter().any(is_for_memory) {
-        ("chitchat", ["기억해 둘 것이나 잊을 것입니다", "something to remember or to forget"])
+        (QueryType::Chitchat, ["기억해 둘 것이나 잊을 것입니다", "something to remember or to forget"])
     } else if small_talk::wants_a_summary(question) && !small_talk::is_about_documents(question) {
-        ("summary", ["요약을 바랍니다", "asks to sum up"])
+        (QueryType::Summary, ["요약을 바랍니다", "asks to sum up"])
     } else if asks_to_recall(question) {
-        ("chitchat", ["이 대화에서 나온 말을 묻습니다", "asks for something said in this conversation"])
+        (
+            QueryType::Chitchat,
+            ["이 대화에서 나온 말을 묻습니다", "asks for something said in this conversation"],
+        )
     } else {
-        ("question", ["질문입니다", "a question"])
+        (QueryType::Question, ["질문입니다", "a question"])
     };
     RuleDecision {
-        choice: Some(choice),
+        choice: Some(RuleChoice::Query(choice)),
         reason: in_language(turn, reason),
         question: question.into(),
         ..RuleDecision::default()
@@ -116,8 +131,8 @@ pub(super) fn sufficiency(turn: &OfflineTurn<'_>) -> RuleDecision {
         None
     } else if standard {
         Some(match turn.language {
-            OfflineLanguage::Korean => "표준계약서".to_owned(),
-            OfflineLanguage::English => "standard contract".to_owned(),
+            UserLanguage::Ko => "표준계약서".to_owned(),
+            UserLanguage::En => "standard contract".to_owned(),
         })
     } else if found.picks.is_empty() && settled {
         None
@@ -144,18 +159,18 @@ fn is_done(turn: &OfflineTurn<'_>) -> bool {
     let ran = |name: &str| turn.results.iter().any(|result| result.name.ends_with(name));
     // What is not found, or not the only one, is for the person to name.
     let open = || {
-        let mut recalled = turn.results.iter().filter(|result| result.name.ends_with("recall"));
+        let mut recalled = turn.results.iter().filter(|result| result.name.ends_with(names::RECALL));
         recalled.any(|found| memory::only_id(&found.text).is_none())
     };
     let about_person =
         || sentences(&turn.question).into_iter().any(|one| facts::personal_fact_question(one).is_some());
-    if ran("recall") && about_person() {
+    if ran(names::RECALL) && about_person() {
         return true;
     }
     intent::intents_of(&turn.question).iter().any(|wish| match wish {
-        QuestionIntent::Remember(_) => ran("remember"),
-        QuestionIntent::Recall(_) => ran("recall"),
-        QuestionIntent::Forget(_) => ran("forget") || open(),
+        QuestionIntent::Remember(_) => ran(names::REMEMBER),
+        QuestionIntent::Recall(_) => ran(names::RECALL),
+        QuestionIntent::Forget(_) => ran(names::FORGET) || open(),
         _ => false,
     })
 }
@@ -286,13 +301,13 @@ fn is_of_the_world(wish: &QuestionIntent) -> bool {
 
 fn in_language(turn: &OfflineTurn<'_>, [ko, en]: [&str; 2]) -> String {
     match turn.language {
-        OfflineLanguage::Korean => ko.into(),
-        OfflineLanguage::English => en.into(),
+        UserLanguage::Ko => ko.into(),
+        UserLanguage::En => en.into(),
     }
 }
 
 /// A question on one line, without control characters, at most 500 characters of it.
-fn one_line(question: &str) -> String {
+pub(super) fn one_line(question: &str) -> String {
     let words: Vec<&str> =
         question.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
     words.join(" ").chars().take(500).collect()

@@ -1,8 +1,11 @@
 //! What a question wishes to be done, read by fixed patterns: a formula, the weather of a place, the time, an article
 //! of a contract. A pattern with an empty slot is told as such and never filled by a guess.
 
+use doran_agents::agents::contract::StandardComparison;
+use doran_retrieval::ArticleNumber;
+
 use super::arithmetic;
-use super::article::{self, ArticleMention};
+use super::article;
 use super::memory;
 use super::text::contains_any_cue;
 use super::weather_and_time;
@@ -29,7 +32,7 @@ pub(super) enum QuestionIntent {
     /// Run this program.
     Run(String),
     /// Show this article of a contract.
-    Article(ArticleMention),
+    Article(ArticleNumber),
     /// Show the article with this title.
     Title(String),
     /// Look at the standard contract.
@@ -93,7 +96,7 @@ pub(super) fn intents_of(question: &str) -> Vec<QuestionIntent> {
 
 /// Which side of a contract and its standard a question asks for alone: `missing` is what the standard has and the
 /// person's contract lacks, `extra` the other way round.
-pub(super) fn one_sided(question: &str) -> Option<&'static str> {
+pub(super) fn one_sided(question: &str) -> Option<StandardComparison> {
     let lower = question.to_lowercase();
     if !is_about_standard(&lower) {
         return None;
@@ -107,11 +110,11 @@ pub(super) fn one_sided(question: &str) -> Option<&'static str> {
         &lower,
         "not in the standard|beyond the standard|standard does not have|standard lacks",
     ) {
-        return Some("extra");
+        return Some(StandardComparison::Extra);
     }
     let lacks = "missing|lack|not in ours|not in our|we do not have|we don't have|does not have|doesn't have";
     if contains_any_cue(&lower, lacks) || contains_any_cue(&lower, "빠진|빠져|빠뜨|누락") {
-        return Some("missing");
+        return Some(StandardComparison::Missing);
     }
     // Whose the word before is: "표준에 없는" or "우리 계약서에 없는", "표준에만 있는" or "우리 계약서에만 있는".
     let standard_before = |at: usize| {
@@ -120,10 +123,14 @@ pub(super) fn one_sided(question: &str) -> Option<&'static str> {
         standard > own.iter().filter_map(|word| lower[..at].rfind(word)).max()
     };
     if let Some(at) = ["에 없", "에는 없", "에선 없"].iter().filter_map(|cue| lower.find(cue)).min() {
-        return Some(if standard_before(at) { "extra" } else { "missing" });
+        return Some(if standard_before(at) {
+            StandardComparison::Extra
+        } else {
+            StandardComparison::Missing
+        });
     }
     let at = lower.find("에만 있")?;
-    Some(if standard_before(at) { "missing" } else { "extra" })
+    Some(if standard_before(at) { StandardComparison::Missing } else { StandardComparison::Extra })
 }
 
 /// Whether a question asks how two things differ.

@@ -32,8 +32,8 @@ mod weather_and_time;
 
 use doran_agents::RequestPurpose;
 use doran_llm::{
-    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, Message, MessagePart, ModelError, ModelInfo,
-    ModelKind, ResponseSchema, ToolCall, Usage,
+    BYTES_PER_TOKEN, ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, Message, MessagePart,
+    ModelError, ModelInfo, ModelKind, ResponseSchema, ToolCall, Usage, estimate_tokens,
 };
 use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value};
@@ -43,10 +43,6 @@ use self::turn::OfflineTurn;
 
 /// The name of the built-in model.
 pub const OFFLINE_MODEL: &str = "offline-extractive-1";
-
-/// Tokens are estimated as the bytes of a text by this, rounded up: a Korean syllable is about one token, an English
-/// word a little more. Reported as an estimate.
-const BYTES_PER_TOKEN: u64 = 3;
 
 /// The built-in model. It has no settings and no memory of its own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,8 +80,10 @@ fn deltas(request: &ChatRequest) -> Vec<Result<Delta, ModelError>> {
     match run_rules(request) {
         Err(error) => vec![Err(error)],
         Ok(OfflineOutput::Calls(calls)) => {
-            let output =
-                calls.iter().map(|call| estimate(&call.name) + estimate(&call.arguments.to_string())).sum();
+            let output = calls
+                .iter()
+                .map(|call| estimate_tokens(&call.name) + estimate_tokens(&call.arguments.to_string()))
+                .sum();
             let mut deltas: Vec<_> = calls.into_iter().map(|call| Ok(Delta::ToolCall(call))).collect();
             deltas.push(Ok(Delta::Done { usage: usage(output), finish: FinishReason::ToolCalls }));
             deltas
@@ -176,15 +174,13 @@ fn answer_in_schema(answer: &str, schema: &ResponseSchema) -> Result<String, Mod
 
 fn estimate_message_tokens(message: &Message) -> u64 {
     let tokens = message.parts.iter().map(|part| match part {
-        MessagePart::Text { text, .. } => estimate(text),
-        MessagePart::Passage(passage) => estimate(&passage.title) + estimate(&passage.text),
-        MessagePart::ToolResult(result) => estimate(&result.text),
-        MessagePart::ToolCall(call) => estimate(&call.name) + estimate(&call.arguments.to_string()),
+        MessagePart::Text { text, .. } => estimate_tokens(text),
+        MessagePart::Passage(passage) => estimate_tokens(&passage.title) + estimate_tokens(&passage.text),
+        MessagePart::ToolResult(result) => estimate_tokens(&result.text),
+        MessagePart::ToolCall(call) => {
+            estimate_tokens(&call.name) + estimate_tokens(&call.arguments.to_string())
+        }
         MessagePart::Image(_) | MessagePart::Reasoning { .. } => 0,
     });
     tokens.sum()
-}
-
-fn estimate(text: &str) -> u64 {
-    (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }

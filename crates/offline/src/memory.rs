@@ -1,6 +1,8 @@
 //! What a person wants kept, found or forgotten beyond this conversation, read by fixed patterns. A fact is kept in the
 //! words it was said in.
 
+use doran_agents::memory::recalled_fact_id;
+
 use super::intent::QuestionIntent;
 use super::text::{contains_any_cue, content_words, ends_in_consonant, sentences};
 
@@ -91,11 +93,11 @@ fn fact_to_forget(prose: &str, lower: &str) -> Option<String> {
     (!about.is_empty()).then(|| about.join(" "))
 }
 
-/// The id of the only fact that a memory gave, written `[id] fact`.
+/// The id of the only fact that a memory gave.
 pub(super) fn only_id(text: &str) -> Option<&str> {
-    let mut ids = text.lines().map(|line| line.strip_prefix('[').and_then(|rest| rest.split_once("] ")));
+    let mut ids = text.lines().map(recalled_fact_id);
     match (ids.next(), ids.next()) {
-        (Some(Some((id, _))), None) => Some(id),
+        (Some(Some(id)), None) => Some(id),
         _ => None,
     }
 }

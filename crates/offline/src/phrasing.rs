@@ -1,7 +1,7 @@
 //! Every sentence that the built-in model may say of its own: a closed list. `{}` is a slot that holds words of the
 //! person, a document or a tool, as they stand there. Whatever else an answer holds was quoted.
 
-use super::text::OfflineLanguage;
+use doran_agents::UserLanguage;
 
 /// A sentence of the program, by what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl FixedPhrase {
     ];
 
     /// The sentence with its slots filled.
-    pub(super) fn filled(self, tongue: OfflineLanguage, slots: &[&str]) -> String {
+    pub(super) fn filled(self, tongue: UserLanguage, slots: &[&str]) -> String {
         let mut filled = String::new();
         let mut slots = slots.iter();
         let mut pieces = self.template(tongue).split("{}").peekable();
@@ -176,11 +176,11 @@ impl FixedPhrase {
     }
 
     /// The sentence with `{}` for each slot.
-    pub(super) fn template(self, tongue: OfflineLanguage) -> &'static str {
+    pub(super) fn template(self, tongue: UserLanguage) -> &'static str {
         let (ko, en) = self.templates();
         match tongue {
-            OfflineLanguage::Korean => ko,
-            OfflineLanguage::English => en,
+            UserLanguage::Ko => ko,
+            UserLanguage::En => en,
         }
     }
 

@@ -2,15 +2,18 @@
 
 use std::fmt;
 
-use super::article::{ArticleMention, articles_with_supplements, cut_out};
+use doran_agents::agents::contract::{ENGLISH_APPENDIX_WORDS, KOREAN_APPENDIX_WORDS};
+use doran_retrieval::ArticleNumber;
+
+use super::article::{articles, articles_with_supplements, cut_out};
 
 /// A place by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PlaceMention {
     /// An article of the main part.
-    Article(ArticleMention),
+    Article(ArticleNumber),
     /// What is attached, and an article of it where one is named.
-    Appendix { label: String, article: Option<ArticleMention> },
+    Appendix { label: String, article: Option<ArticleNumber> },
 }
 
 impl fmt::Display for PlaceMention {
@@ -27,7 +30,7 @@ impl PlaceMention {
     /// Whether a heading or text names this very place.
     pub(super) fn is_named_in(&self, text: &str) -> bool {
         match self {
-            Self::Article(article) => article.is_named_in(text),
+            Self::Article(article) => articles(text).contains(article),
             Self::Appendix { label, article } => {
                 let within = article.is_none_or(|article| articles_with_supplements(text).contains(&article));
                 within && names_appendix(text, label)
@@ -36,15 +39,11 @@ impl PlaceMention {
     }
 }
 
-/// What appendices are called. After an English word its number or letter has to follow.
-const KOREAN: [&str; 6] = ["별지", "별표", "별첨", "붙임", "부속서", "부칙"];
-const ENGLISH: [&str; 4] = ["Exhibit ", "Appendix ", "Schedule ", "Annex "];
-
 /// The places that a question names, in order, and the question without them.
 pub(super) fn place_mentions(question: &str) -> (Vec<PlaceMention>, String) {
     let (articles, rest) = cut_out(question);
     let mut found: Vec<PlaceMention> = articles.into_iter().map(PlaceMention::Article).collect();
-    let words = KOREAN.iter().chain(&ENGLISH);
+    let words = KOREAN_APPENDIX_WORDS.iter().chain(&ENGLISH_APPENDIX_WORDS);
     let mut starts: Vec<(usize, &str)> = words.flat_map(|word| rest.match_indices(*word)).collect();
     starts.sort_unstable();
     let (mut left, mut read) = (String::new(), 0);
@@ -73,7 +72,7 @@ fn appendix(text: &str, start: usize, word: &str) -> Option<(PlaceMention, usize
         && !tail[1..].starts_with(char::is_alphanumeric);
     let numbered = (1..=3).contains(&digits) && !tail[digits..].trim_start().starts_with('조');
     let length = if numbered { digits } else { usize::from(letter) };
-    if ENGLISH.contains(&word) && length == 0 {
+    if ENGLISH_APPENDIX_WORDS.contains(&word) && length == 0 {
         return None;
     }
     let label = format!("{} {}", word.trim_end(), &tail[..length]).trim().to_owned();
@@ -87,7 +86,7 @@ fn appendix(text: &str, start: usize, word: &str) -> Option<(PlaceMention, usize
 }
 
 /// The article that a text begins with. The name of one is short, so no more than that is read.
-fn article_at(text: &str) -> Option<ArticleMention> {
+fn article_at(text: &str) -> Option<ArticleNumber> {
     const NAME: usize = 32;
     let near: String = text.chars().take(NAME).collect();
     let first = articles_with_supplements(&near).into_iter().next();

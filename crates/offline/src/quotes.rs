@@ -3,6 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use doran_agents::agents::contract::has_missing_article_remark;
+use doran_retrieval::HEADING_SEPARATOR;
+
 use super::anaphora;
 use super::article::articles;
 use super::expected_answer::ExpectedAnswer;
@@ -58,7 +61,7 @@ impl QuotableSourceKind {
     /// The kind that a title tells.
     pub(super) fn of_title(title: &str) -> Self {
         // What a document is called comes first; headings and remarks may speak of the other side.
-        let lower = title.split(" › ").next().unwrap_or_default().to_lowercase();
+        let lower = title.split(HEADING_SEPARATOR).next().unwrap_or_default().to_lowercase();
         let standard = lower.contains("표준") || lower.contains("standard");
         if standard { Self::Standard } else { Self::Own }
     }
@@ -167,10 +170,9 @@ pub(super) fn best_sentence<'a>(
 
 /// The first words of every article that is said to be on one side only.
 fn one_sided<'a>(sources: &[QuotableSource<'a>]) -> Vec<PickedSentence<'a>> {
-    let said = |text: &str| text.contains("」에 없는 조항") || text.contains("not in “");
     let marked = sources.iter().filter(|source| match source.cite {
-        SourceCitation::Number(_) => said(source.title),
-        SourceCitation::Tool(_) | SourceCitation::Given => said(source.text),
+        SourceCitation::Number(_) => has_missing_article_remark(source.title),
+        SourceCitation::Tool(_) | SourceCitation::Given => has_missing_article_remark(source.text),
     });
     let first = marked.filter_map(|source| {
         let sentence = sentences(source.text).into_iter().next()?;
@@ -203,7 +205,7 @@ fn overview<'a>(question: &str, sources: &[QuotableSource<'a>]) -> Option<Vec<Pi
     let named = |word: &String| !AROUND.split('|').any(|around| word.starts_with(around));
     let subject: Vec<String> = content_words(question).into_iter().filter(named).collect();
     let of_subject = |source: &&QuotableSource<'_>| {
-        let heads = source.title.split_once(" › ");
+        let heads = source.title.split_once(HEADING_SEPARATOR);
         heads.is_some_and(|(document, _)| subject.iter().all(|word| document.to_lowercase().contains(word)))
     };
     let mut picks: Vec<PickedSentence<'a>> = Vec::new();
@@ -296,6 +298,10 @@ fn joint(text: &str) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use doran_agents::UserLanguage;
+    use doran_agents::request_format::{standard_contract_heading, user_contract_heading};
+    use doran_agents::tools::names;
+
     use super::*;
 
     fn source<'a>(title: &'a str, text: &'a str, number: u32) -> QuotableSource<'a> {
@@ -305,6 +311,19 @@ mod tests {
             kind: QuotableSourceKind::of_title(title),
             cite: SourceCitation::Number(number),
         }
+    }
+
+    #[test]
+    fn the_headings_of_agents_tell_whose_a_source_is() {
+        for language in [UserLanguage::Ko, UserLanguage::En] {
+            let kind = |heading: &str| {
+                QuotableSourceKind::of_title(&format!("{heading}{HEADING_SEPARATOR}제5조(표준)"))
+            };
+            assert_eq!(kind(standard_contract_heading(language)), QuotableSourceKind::Standard);
+            assert_eq!(kind(user_contract_heading(language)), QuotableSourceKind::Own);
+        }
+        let standard = QuotableSourceKind::of_title(names::LOOKUP_STANDARD_CONTRACT);
+        assert_eq!(standard, QuotableSourceKind::Standard);
     }
 
     fn found(question: &str) -> String {

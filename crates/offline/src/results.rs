@@ -1,11 +1,14 @@
 //! How the results of tools are told: their words as they stand, after a fixed lead.
 
+use doran_agents::memory::recalled_fact_id;
+use doran_agents::tools::{CalculatorFailure, is_refused_by_person, names};
+use doran_llm::ToolResult;
+
 use super::intent::QuestionIntent;
 use super::phrasing::FixedPhrase;
 use super::quotes::{self, QuotableSource, QuotableSourceKind, SourceCitation};
 use super::text::content_words;
 use super::turn::OfflineTurn;
-use doran_llm::{TextOrigin, ToolResult};
 
 /// The most lines of a result that are shown.
 const MAX_RESULT_LINES: usize = 20;
@@ -18,32 +21,22 @@ const MAX_RESULT_LINE_BYTES: usize = 1200;
 
 /// Whether a tool finds passages, so that its result is to be searched and not told whole.
 pub(super) fn is_search(name: &str) -> bool {
-    ["hybrid_search", "get_article_by_index", "get_article_by_title", "lookup_standard_contract"]
-        .iter()
-        .any(|search| name.ends_with(search))
-}
-
-/// Whether a person did not let the tool be run: nothing has failed then.
-pub(super) fn is_refused(result: &ToolResult) -> bool {
-    let said = ["사용자가 이 호출을 거절했습니다", "the person refused this call"];
-    result.failed
-        && result.origin == TextOrigin::Program
-        && said.iter().any(|words| result.text.ends_with(words))
+    names::CONTRACT_TOOLS.iter().any(|search| name.ends_with(search))
 }
 
 /// Whether a result of this turn tells what a wish is for.
 pub(super) fn is_intent_answered(turn: &OfflineTurn<'_>, wish: &QuestionIntent) -> bool {
     let tool = match wish {
-        QuestionIntent::Compute(_) | QuestionIntent::ComputeWhat => "calculator",
-        QuestionIntent::Time { .. } => "get_current_datetime",
-        QuestionIntent::Weather(_) | QuestionIntent::WeatherWhere => "get_weather",
-        QuestionIntent::Encyclopedia(_) => "search_wikipedia",
-        QuestionIntent::Web(_) => "web_search",
-        QuestionIntent::File(_) => "read_file",
-        QuestionIntent::Run(_) => "python_repl",
-        QuestionIntent::Remember(_) => "remember",
-        QuestionIntent::Recall(_) => "recall",
-        QuestionIntent::Forget(_) => "forget",
+        QuestionIntent::Compute(_) | QuestionIntent::ComputeWhat => names::CALCULATOR,
+        QuestionIntent::Time { .. } => names::GET_CURRENT_DATETIME,
+        QuestionIntent::Weather(_) | QuestionIntent::WeatherWhere => names::GET_WEATHER,
+        QuestionIntent::Encyclopedia(_) => names::SEARCH_WIKIPEDIA,
+        QuestionIntent::Web(_) => names::WEB_SEARCH,
+        QuestionIntent::File(_) => names::READ_FILE,
+        QuestionIntent::Run(_) => names::PYTHON_REPL,
+        QuestionIntent::Remember(_) => names::REMEMBER,
+        QuestionIntent::Recall(_) => names::RECALL,
+        QuestionIntent::Forget(_) => names::FORGET,
         QuestionIntent::Article(_) | QuestionIntent::Title(_) | QuestionIntent::Standard => return false,
     };
     turn.results.iter().any(|result| result.name.ends_with(tool))
@@ -52,7 +45,7 @@ pub(super) fn is_intent_answered(turn: &OfflineTurn<'_>, wish: &QuestionIntent) 
 /// What is left of a question for documents to answer: a formula that was computed finds nothing there, nor do the words
 /// that lead over to it.
 pub(super) fn question_without_formula(turn: &OfflineTurn<'_>, question: &str) -> String {
-    if !turn.results.iter().any(|result| result.name.ends_with("calculator")) {
+    if !turn.results.iter().any(|result| result.name.ends_with(names::CALCULATOR)) {
         return question.to_owned();
     }
     let computed = |word: &str| {
@@ -76,7 +69,7 @@ pub(super) fn result_lines(turn: &OfflineTurn<'_>, result: &ToolResult) -> Vec<S
     let Some(first) = lines(&result.text).next() else {
         return vec![FixedPhrase::ResultEmpty.filled(turn.language, &[name])];
     };
-    if is_refused(result) {
+    if is_refused_by_person(result) {
         return vec![FixedPhrase::Refused.filled(turn.language, &[name])];
     }
     if result.failed {
@@ -86,28 +79,28 @@ pub(super) fn result_lines(turn: &OfflineTurn<'_>, result: &ToolResult) -> Vec<S
         }];
     }
     let is = |wanted: &str| name.ends_with(wanted);
-    if is("search_wikipedia") {
+    if is(names::SEARCH_WIKIPEDIA) {
         return sentences(turn, result, FixedPhrase::Encyclopedia);
     }
-    if is("web_search") {
+    if is(names::WEB_SEARCH) {
         return sentences(turn, result, FixedPhrase::Web);
     }
-    if is("read_file") {
+    if is(names::READ_FILE) {
         return sentences(turn, result, FixedPhrase::File);
     }
     // What these say is a sentence for the person already.
-    if is("remember") || is("forget") || (is("recall") && !first.starts_with('[')) {
+    if is(names::REMEMBER) || is(names::FORGET) || (is(names::RECALL) && recalled_fact_id(first).is_none()) {
         return lines(&result.text).take(MAX_RESULT_LINES).map(str::to_owned).collect();
     }
-    let lead = if is("recall") {
+    let lead = if is(names::RECALL) {
         FixedPhrase::Recalled
-    } else if is("calculator") {
+    } else if is(names::CALCULATOR) {
         FixedPhrase::Computed
-    } else if is("get_current_datetime") {
+    } else if is(names::GET_CURRENT_DATETIME) {
         FixedPhrase::Time
-    } else if is("get_weather") {
+    } else if is(names::GET_WEATHER) {
         FixedPhrase::Weather
-    } else if is("python_repl") {
+    } else if is(names::PYTHON_REPL) {
         FixedPhrase::Ran
     } else {
         FixedPhrase::Result
@@ -176,16 +169,12 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
         .map(|line| line[..line.floor_char_boundary(MAX_RESULT_LINE_BYTES)].trim())
 }
 
-/// Why a calculator gave no value, where it says so with a code: `Error: syntax: …`. The code is for programs.
+/// Why a calculator gave no value, where it says so.
 pub(super) fn calculator_failure(result: &ToolResult) -> Option<(FixedPhrase, &str)> {
-    let said = lines(&result.text).next()?.strip_prefix("Error: ")?;
-    let (code, why) =
-        said.split_once(": ").filter(|_| result.failed && result.name.ends_with("calculator"))?;
-    let is_code = code.chars().all(|char| char.is_ascii_lowercase() || char == '_');
-    let say = if matches!(code, "syntax" | "unknown" | "unknown_name") {
-        FixedPhrase::NoFormula
-    } else {
-        FixedPhrase::NoValue
-    };
-    is_code.then_some((say, why))
+    if !result.failed || !result.name.ends_with(names::CALCULATOR) {
+        return None;
+    }
+    let failure = CalculatorFailure::parse(lines(&result.text).next()?)?;
+    let say = if failure.is_syntax { FixedPhrase::NoFormula } else { FixedPhrase::NoValue };
+    Some((say, failure.reason))
 }

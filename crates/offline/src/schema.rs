@@ -1,16 +1,57 @@
 //! Fills the JSON that a request asks for: looks each property of the schema up by its name, so that `reason` and
 //! `reasoning` mean the same. A required property that no rule knows is refused, not invented.
 
+use doran_agents::agents::assistant::AssistantRoute;
+use doran_agents::agents::docqa::QueryType;
 use doran_llm::{ModelError, ResponseSchema};
 use serde_json::{Map, Value, json};
 
 use super::text::{contains_any_cue, question_features, sentence_features};
 
+/// A choice among names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RuleChoice {
+    /// Where a question goes.
+    Route(AssistantRoute),
+    /// What the person wants.
+    Query(QueryType),
+}
+
+impl RuleChoice {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Route(route) => route.as_str(),
+            Self::Query(query) => query.as_str(),
+        }
+    }
+
+    /// What a property is called that takes it.
+    fn property(self) -> &'static str {
+        match self {
+            Self::Route(_) => "route",
+            Self::Query(_) => "type",
+        }
+    }
+
+    /// Parts of names that mean it.
+    fn meanings(self) -> &'static [&'static str] {
+        match self {
+            Self::Route(AssistantRoute::Rag) => &["rag", "retriev", "search", "document"],
+            Self::Route(AssistantRoute::Agent) => &["agent", "general", "memory", "chat"],
+            Self::Query(QueryType::Question) => &["question", "query", "qa"],
+            Self::Query(QueryType::Summary) => &["summary", "summar"],
+            Self::Query(QueryType::Chitchat) => {
+                &["chitchat", "chit", "smalltalk", "small", "chat", "general", "other"]
+            }
+        }
+    }
+}
+
 /// What the rules decided, whatever the properties are called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RuleDecision {
     /// The choice among names: a route, a type.
-    pub(super) choice: Option<&'static str>,
+    pub(super) choice: Option<RuleChoice>,
     /// Whether the question is in scope.
     pub(super) in_scope: Option<bool>,
     /// Whether the turn before is needed.
@@ -67,8 +108,7 @@ pub(super) fn unknown_property_error(name: &str) -> ModelError {
 fn decision_without_schema(decision: &RuleDecision) -> Value {
     let mut object = Map::new();
     if let Some(choice) = decision.choice {
-        let name = if matches!(choice, "rag" | "agent") { "route" } else { "type" };
-        object.insert(name.into(), json!(choice));
+        object.insert(choice.property().into(), json!(choice.as_str()));
     }
     if let Some(in_scope) = decision.in_scope {
         object.insert("in_scope".into(), json!(in_scope));
@@ -150,17 +190,11 @@ fn missing(property: &Value, root: &Value, decision: &RuleDecision) -> Option<Va
 }
 
 /// The name in the list that means the choice; the choice itself without a list.
-fn chosen(choice: &str, names: &[&str], question: &str) -> Option<Value> {
+fn chosen(choice: RuleChoice, names: &[&str], question: &str) -> Option<Value> {
     if names.is_empty() {
-        return Some(json!(choice));
+        return Some(json!(choice.as_str()));
     }
-    let meant: &[&str] = match choice {
-        "rag" => &["rag", "retriev", "search", "document"],
-        "agent" => &["agent", "general", "memory", "chat"],
-        "question" => &["question", "query", "qa"],
-        "summary" => &["summary", "summar"],
-        _ => &["chitchat", "chit", "smalltalk", "small", "chat", "general", "other"],
-    };
+    let meant = choice.meanings();
     let squeezed = |name: &str| name.to_lowercase().replace(['_', '-', ' '], "");
     let found = meant.iter().find_map(|word| names.iter().find(|name| squeezed(name).contains(word)));
     let own = || {
@@ -224,7 +258,11 @@ mod tests {
 
     #[test]
     fn properties_are_found_by_what_they_mean() {
-        let route = RuleDecision { choice: Some("rag"), reason: "문서".into(), ..RuleDecision::default() };
+        let route = RuleDecision {
+            choice: Some(RuleChoice::Route(AssistantRoute::Rag)),
+            reason: "문서".into(),
+            ..RuleDecision::default()
+        };
         let names = json!({"type": "string", "enum": ["RAG", "AGENT"]});
         check(
             &route,
@@ -246,7 +284,7 @@ mod tests {
             [("환불은 언제 되나요?", "환불 문의"), ("배송이 늦어요", "배송 문의"), ("안녕", "기타")]
         {
             let decision = RuleDecision {
-                choice: Some("question"),
+                choice: Some(RuleChoice::Query(QueryType::Question)),
                 question: question.into(),
                 ..RuleDecision::default()
             };
@@ -256,7 +294,8 @@ mod tests {
 
     #[test]
     fn an_unknown_property_is_refused_and_not_invented() {
-        let route = RuleDecision { choice: Some("rag"), ..RuleDecision::default() };
+        let route =
+            RuleDecision { choice: Some(RuleChoice::Route(AssistantRoute::Rag)), ..RuleDecision::default() };
         let shape = |required: Value| json!({"properties": {"route": {"type": "string"}, "confidence": {"type": "number"}}, "required": required});
         check(&route, shape(json!(["route"])), r#"{"route":"rag"}"#);
         let schema = ResponseSchema { name: "shape".into(), schema: shape(json!(["confidence"])) };

@@ -1,18 +1,24 @@
 //! A shorter text made of sentences of the conversation, as they stand: facts, decisions, names and numbers first.
 //! Never longer than the budget, and an older summary is carried on line by line.
 
-use doran_llm::{Message, MessagePart, Role, TextOrigin, strip_citation_marks};
 use std::collections::BTreeSet;
+
+use doran_agents::UserLanguage;
+use doran_agents::request_format::{answer_line_prefix, user_line_prefix};
+use doran_llm::{BYTES_PER_TOKEN, Message, MessagePart, Role, TextOrigin, strip_citation_marks};
 
 use super::decisions::is_small_talk;
 use super::facts;
+use super::phrasing::FixedPhrase;
 use super::small_talk;
-use super::text::{OfflineLanguage, contains_any_cue, language, sentences};
-use super::turn::{ANSWER_LINE_PREFIXES, USER_LINE_PREFIXES, summary_lines};
-use super::{BYTES_PER_TOKEN, phrasing::FixedPhrase};
+use super::text::{contains_any_cue, language, sentences};
+use super::turn::summary_lines;
 
 /// The budget when none is given, in tokens.
 const DEFAULT_SUMMARY_TOKENS: u64 = 500;
+
+/// The languages that lines may be told in.
+const LANGUAGES: [UserLanguage; 2] = [UserLanguage::Ko, UserLanguage::En];
 
 /// The longest line in bytes.
 const MAX_LINE_BYTES: usize = 400;
@@ -53,8 +59,7 @@ pub(super) fn digest(messages: &[Message], most: usize) -> Vec<(FixedPhrase, Str
     order.sort_unstable();
     let shown = order.into_iter().map(|at| {
         let line = &lines[at].text;
-        let user = USER_LINE_PREFIXES.iter().find_map(|mark| line.strip_prefix(mark));
-        let model = ANSWER_LINE_PREFIXES.iter().find_map(|mark| line.strip_prefix(mark));
+        let (user, model) = (said_by_user(line), said_by_model(line));
         match (user, model) {
             (Some(said), _) => (FixedPhrase::DigestUser, said.to_owned()),
             (None, Some(said)) => (FixedPhrase::DigestAnswer, said.to_owned()),
@@ -81,35 +86,23 @@ fn lines(messages: &[Message]) -> Vec<SummaryCandidateLine> {
         }
     };
     for line in summary_lines(messages) {
-        add("", &line, &|line| {
-            let said = USER_LINE_PREFIXES.iter().find_map(|mark| line.strip_prefix(mark));
-            said.map_or(3, |said| weight_of_user(said).max(2))
-        });
+        add("", &line, &|line| said_by_user(line).map_or(3, |said| weight_of_user(said).max(2)));
     }
-    let tongue = messages
-        .iter()
-        .rev()
-        .find_map(|message| language(&message.text()))
-        .unwrap_or(OfflineLanguage::English);
-    let mark = |marks: [&'static str; 2]| match tongue {
-        OfflineLanguage::Korean => marks[0],
-        OfflineLanguage::English => marks[1],
-    };
+    let tongue =
+        messages.iter().rev().find_map(|message| language(&message.text())).unwrap_or(UserLanguage::En);
     for message in messages.iter().filter(|message| matches!(message.role, Role::User | Role::Assistant)) {
         for (text, by_user) in message.parts.iter().flat_map(spoken) {
             let text = if by_user { text.to_owned() } else { strip_citation_marks(text) };
             for sentence in sentences(&text) {
                 match by_user {
-                    true => {
-                        add(
-                            mark(USER_LINE_PREFIXES),
-                            unmarked(sentence, USER_LINE_PREFIXES),
-                            &weight_of_user,
-                        );
-                    }
+                    true => add(
+                        user_line_prefix(tongue),
+                        said_by_user(sentence).unwrap_or(sentence),
+                        &weight_of_user,
+                    ),
                     false => add(
-                        mark(ANSWER_LINE_PREFIXES),
-                        unmarked(sentence, ANSWER_LINE_PREFIXES),
+                        answer_line_prefix(tongue),
+                        said_by_model(sentence).unwrap_or(sentence),
                         &weight_of_model,
                     ),
                 }
@@ -132,13 +125,18 @@ fn spoken(part: &MessagePart) -> Vec<(&str, bool)> {
 
 fn speaker(line: &str) -> Option<(&str, bool)> {
     let line = line.trim();
-    let of = |marks: &[&str]| marks.iter().find_map(|mark| line.strip_prefix(mark));
-    let user = of(&["user: ", "human: ", "사용자: ", "User: ", "Human: "]).map(|said| (said, true));
-    user.or_else(|| of(&["assistant: ", "ai: ", "답변: ", "Answer: ", "AI: "]).map(|said| (said, false)))
+    let user = said_by_user(line).map(|said| (said, true));
+    user.or_else(|| said_by_model(line).map(|said| (said, false)))
 }
 
-fn unmarked<'a>(sentence: &'a str, marks: [&str; 2]) -> &'a str {
-    marks.iter().find_map(|mark| sentence.strip_prefix(mark)).unwrap_or(sentence)
+/// What the person said, where a line tells so.
+pub(super) fn said_by_user(line: &str) -> Option<&str> {
+    LANGUAGES.iter().find_map(|language| line.strip_prefix(user_line_prefix(*language)))
+}
+
+/// What was answered, where a line tells so.
+fn said_by_model(line: &str) -> Option<&str> {
+    LANGUAGES.iter().find_map(|language| line.strip_prefix(answer_line_prefix(*language)))
 }
 
 fn weight_of_user(sentence: &str) -> u32 {
@@ -235,7 +233,7 @@ mod tests {
     #[test]
     fn a_conversation_told_as_text_is_read_by_its_speakers() {
         let mut message = Message::user("u", "");
-        let text = "Summarize the following conversation:\nuser: My name is Ann.\nai: Noted.".into();
+        let text = "Summarize the following conversation:\nUser: My name is Ann.\nAnswer: Noted.".into();
         message.parts = vec![MessagePart::Text { text, origin: TextOrigin::Program }];
         assert_eq!(summarize(&[message], Some(100)), "User: My name is Ann.");
         let mut message = Message::user("u", "사용자: 내 이름은 철수야.\n");

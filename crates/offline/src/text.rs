@@ -2,19 +2,15 @@
 
 use std::collections::BTreeSet;
 
-/// The language an answer is given in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OfflineLanguage {
-    Korean,
-    English,
-}
+use doran_agents::UserLanguage;
+use doran_agents::language::is_hangul;
 
 /// The language of a text: Korean if any Hangul stands in it, English if any other letter, else unknown.
-pub(super) fn language(text: &str) -> Option<OfflineLanguage> {
+pub(super) fn language(text: &str) -> Option<UserLanguage> {
     if text.chars().any(is_hangul) {
-        return Some(OfflineLanguage::Korean);
+        return Some(UserLanguage::Ko);
     }
-    text.chars().any(char::is_alphabetic).then_some(OfflineLanguage::English)
+    text.chars().any(char::is_alphabetic).then_some(UserLanguage::En)
 }
 
 /// The sentences of a text, each a slice of it, without surrounding spaces. A line break or any other control
@@ -214,10 +210,6 @@ fn is_closing(char: char) -> bool {
     matches!(char, '"' | '\'' | ')' | ']' | '”' | '’' | '」')
 }
 
-fn is_hangul(char: char) -> bool {
-    is_syllable(char) || matches!(char, '\u{1100}'..='\u{11FF}' | '\u{3130}'..='\u{318F}')
-}
-
 fn is_syllable(char: char) -> bool {
     ('\u{AC00}'..='\u{D7A3}').contains(&char)
 }
@@ -247,8 +239,8 @@ mod tests {
 
     #[test]
     fn the_language_is_what_is_written() {
-        assert_eq!(language("VPN은?"), Some(OfflineLanguage::Korean));
-        assert_eq!(language("VPN?"), Some(OfflineLanguage::English));
+        assert_eq!(language("VPN은?"), Some(UserLanguage::Ko));
+        assert_eq!(language("VPN?"), Some(UserLanguage::En));
         assert_eq!(language("1 + 2"), None);
     }
 }

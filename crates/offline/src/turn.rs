@@ -1,28 +1,19 @@
 //! What a request holds, sorted by whose words they are: the person's, the documents', the tools', the program's.
 
+use std::borrow::Cow;
+
+use doran_agents::UserLanguage;
+use doran_agents::request_format::{MATERIAL_MESSAGE_ID, NOTE_PREFIX, SUMMARY_MESSAGE_ID, opens_summary};
 use doran_llm::{
     ChatRequest, Message, MessagePart, NumberedPassage, Role, TextOrigin, ToolCall, ToolResult,
     strip_citation_marks,
 };
-use std::borrow::Cow;
 
 use super::results;
-use super::text::{OfflineLanguage, language};
+use super::text::language;
 
 /// The most bytes of a message that rules look at; of a longer one the first and the last half of this.
 const MAX_READ_BYTES: usize = 16 * 1024;
-
-/// The message that holds what was looked up.
-const MATERIAL_MESSAGE_ID: &str = "material";
-
-/// How a line begins that is said about a search, and is no word of what was found.
-const NOTE_PREFIX: &str = "※ ";
-
-/// How a line of an extractive summary begins that was said by the person.
-pub(super) const USER_LINE_PREFIXES: [&str; 2] = ["사용자: ", "User: "];
-
-/// How a line of an extractive summary begins that was answered.
-pub(super) const ANSWER_LINE_PREFIXES: [&str; 2] = ["답변: ", "Answer: "];
 
 /// A request, sorted.
 pub(super) struct OfflineTurn<'a> {
@@ -48,7 +39,7 @@ pub(super) struct OfflineTurn<'a> {
     /// What they gave back.
     pub(super) results: Vec<&'a ToolResult>,
     /// The language to answer in.
-    pub(super) language: OfflineLanguage,
+    pub(super) language: UserLanguage,
     /// The id of the message that is answered.
     pub(super) id: &'a str,
 }
@@ -78,7 +69,7 @@ impl<'a> OfflineTurn<'a> {
         let prompt = || of_role(messages, Role::System).map(|one| written_by(one, TextOrigin::Program));
         let tongue = spoken.filter_map(|text| language(text)).next();
         let tongue = tongue.or_else(|| prompt().find_map(|text| language(&text)));
-        let tongue = tongue.unwrap_or(OfflineLanguage::English);
+        let tongue = tongue.unwrap_or(UserLanguage::En);
         let since = start_of_turn(messages, newest);
         let turn = &messages[since..];
         Some(Self {
@@ -127,7 +118,7 @@ fn written_by(message: &Message, wanted: TextOrigin) -> String {
 pub(super) fn summary_lines(messages: &[Message]) -> Vec<String> {
     let mut lines = Vec::new();
     for message in of_role(messages, Role::System) {
-        let named = message.id.as_str().contains("summar");
+        let named = message.id.as_str() == SUMMARY_MESSAGE_ID;
         for part in &message.parts {
             let MessagePart::Text { text, origin: origin @ (TextOrigin::Program | TextOrigin::Model) } = part
             else {
@@ -135,7 +126,7 @@ pub(super) fn summary_lines(messages: &[Message]) -> Vec<String> {
             };
             let mut inside = named || *origin == TextOrigin::Model;
             for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-                if let Some(opens) = heading(line) {
+                if let Some(opens) = opens_summary(line) {
                     inside = opens;
                 } else if inside && line.chars().any(char::is_alphanumeric) && !is_break(line) {
                     lines.push(line.to_owned());
@@ -144,24 +135,6 @@ pub(super) fn summary_lines(messages: &[Message]) -> Vec<String> {
         }
     }
     lines
-}
-
-/// Whether a line is a heading, and if so whether a summary follows it.
-fn heading(line: &str) -> Option<bool> {
-    let lower = line.to_lowercase();
-    if matches!(lower.as_str(), "existing summary:" | "기존 요약:" | "이전 요약:") {
-        return Some(true);
-    }
-    if let Some(title) = line.strip_prefix('#') {
-        let title = title.to_lowercase();
-        return Some(title.contains("요약") || title.contains("summary"));
-    }
-    let inner = line.strip_prefix('[')?.strip_suffix(']')?.to_lowercase();
-    Some(
-        ["요약", "대화 기록", "summar", "conversation record", "earlier conversation"]
-            .iter()
-            .any(|word| inner.contains(word)),
-    )
 }
 
 fn is_break(line: &str) -> bool {
@@ -240,6 +213,8 @@ fn shortened(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use doran_agents::tools::names::CALCULATOR;
+
     use super::*;
 
     fn result(call: &str) -> Message {
@@ -247,7 +222,7 @@ mod tests {
             "t",
             [ToolResult {
                 call: call.into(),
-                name: "calculator".into(),
+                name: CALCULATOR.into(),
                 text: "84".into(),
                 failed: false,
                 origin: TextOrigin::Tool,
@@ -259,7 +234,7 @@ mod tests {
         let mut message = Message::assistant("a", "");
         message.parts = vec![MessagePart::ToolCall(ToolCall {
             id: id.into(),
-            name: "calculator".into(),
+            name: CALCULATOR.into(),
             arguments: serde_json::json!({}),
         })];
         message

@@ -120,13 +120,13 @@ fn has_digit(text: &str) -> bool {
 }
 
 fn zone_of(place: &str) -> Option<&'static str> {
-    CITIES.iter().find(|(city, _)| city.eq_ignore_ascii_case(place)).and_then(|(_, zone)| *zone)
+    CITIES.iter().find(|(city, _)| city.eq_ignore_ascii_case(place)).map(|(_, zone)| *zone)
 }
 
 /// The zone of a city whose name is several words.
 fn zone_of_words(lower: &str) -> Option<&'static str> {
     let named = |city: &str| city.contains(' ') && lower.contains(&city.to_lowercase());
-    CITIES.iter().find(|(city, _)| named(city)).and_then(|(_, zone)| *zone)
+    CITIES.iter().find(|(city, _)| named(city)).map(|(_, zone)| *zone)
 }
 
 /// The first date as `YYYY-MM-DD`: written so, or as "2026년 10월 3일".
@@ -157,27 +157,27 @@ fn date_in(text: &str) -> Option<String> {
 
 /// Cities with the zone of their clocks.
 #[rustfmt::skip]
-const CITIES: [(&str, Option<&str>); 73] = [
-    ("서울", Some("Asia/Seoul")), ("한국", Some("Asia/Seoul")), ("Korea", Some("Asia/Seoul")), ("Seoul", Some("Asia/Seoul")),
-    ("부산", Some("Asia/Seoul")), ("대구", Some("Asia/Seoul")), ("인천", Some("Asia/Seoul")), ("광주", Some("Asia/Seoul")),
-    ("대전", Some("Asia/Seoul")), ("울산", Some("Asia/Seoul")), ("세종", Some("Asia/Seoul")), ("수원", Some("Asia/Seoul")),
-    ("성남", Some("Asia/Seoul")), ("용인", Some("Asia/Seoul")), ("고양", Some("Asia/Seoul")), ("창원", Some("Asia/Seoul")),
-    ("청주", Some("Asia/Seoul")), ("전주", Some("Asia/Seoul")), ("천안", Some("Asia/Seoul")), ("포항", Some("Asia/Seoul")),
-    ("제주", Some("Asia/Seoul")), ("제주도", Some("Asia/Seoul")), ("강릉", Some("Asia/Seoul")), ("춘천", Some("Asia/Seoul")),
-    ("원주", Some("Asia/Seoul")), ("여수", Some("Asia/Seoul")), ("목포", Some("Asia/Seoul")), ("경주", Some("Asia/Seoul")),
-    ("속초", Some("Asia/Seoul")), ("판교", Some("Asia/Seoul")), ("강남", Some("Asia/Seoul")), ("Busan", Some("Asia/Seoul")),
-    ("Incheon", Some("Asia/Seoul")), ("Daejeon", Some("Asia/Seoul")), ("Jeju", Some("Asia/Seoul")),
-    ("도쿄", Some("Asia/Tokyo")), ("Tokyo", Some("Asia/Tokyo")), ("일본", Some("Asia/Tokyo")), ("오사카", Some("Asia/Tokyo")),
-    ("Osaka", Some("Asia/Tokyo")), ("베이징", Some("Asia/Shanghai")), ("Beijing", Some("Asia/Shanghai")),
-    ("상하이", Some("Asia/Shanghai")), ("Shanghai", Some("Asia/Shanghai")), ("홍콩", Some("Asia/Hong_Kong")),
-    ("싱가포르", Some("Asia/Singapore")), ("Singapore", Some("Asia/Singapore")), ("하노이", Some("Asia/Ho_Chi_Minh")),
-    ("방콕", Some("Asia/Bangkok")), ("Bangkok", Some("Asia/Bangkok")), ("시드니", Some("Australia/Sydney")),
-    ("Sydney", Some("Australia/Sydney")), ("런던", Some("Europe/London")), ("London", Some("Europe/London")),
-    ("파리", Some("Europe/Paris")), ("Paris", Some("Europe/Paris")), ("베를린", Some("Europe/Berlin")),
-    ("Berlin", Some("Europe/Berlin")), ("로마", Some("Europe/Rome")), ("Rome", Some("Europe/Rome")),
-    ("마드리드", Some("Europe/Madrid")), ("모스크바", Some("Europe/Moscow")), ("두바이", Some("Asia/Dubai")),
-    ("뉴욕", Some("America/New_York")), ("Boston", Some("America/New_York")), ("시카고", Some("America/Chicago")),
-    ("Chicago", Some("America/Chicago")), ("로스앤젤레스", Some("America/Los_Angeles")), ("LA", Some("America/Los_Angeles")),
-    ("UTC", Some("UTC")), ("New York", Some("America/New_York")), ("Los Angeles", Some("America/Los_Angeles")),
-    ("Hong Kong", Some("Asia/Hong_Kong")),
+const CITIES: [(&str, &str); 73] = [
+    ("서울", "Asia/Seoul"), ("한국", "Asia/Seoul"), ("Korea", "Asia/Seoul"), ("Seoul", "Asia/Seoul"),
+    ("부산", "Asia/Seoul"), ("대구", "Asia/Seoul"), ("인천", "Asia/Seoul"), ("광주", "Asia/Seoul"),
+    ("대전", "Asia/Seoul"), ("울산", "Asia/Seoul"), ("세종", "Asia/Seoul"), ("수원", "Asia/Seoul"),
+    ("성남", "Asia/Seoul"), ("용인", "Asia/Seoul"), ("고양", "Asia/Seoul"), ("창원", "Asia/Seoul"),
+    ("청주", "Asia/Seoul"), ("전주", "Asia/Seoul"), ("천안", "Asia/Seoul"), ("포항", "Asia/Seoul"),
+    ("제주", "Asia/Seoul"), ("제주도", "Asia/Seoul"), ("강릉", "Asia/Seoul"), ("춘천", "Asia/Seoul"),
+    ("원주", "Asia/Seoul"), ("여수", "Asia/Seoul"), ("목포", "Asia/Seoul"), ("경주", "Asia/Seoul"),
+    ("속초", "Asia/Seoul"), ("판교", "Asia/Seoul"), ("강남", "Asia/Seoul"), ("Busan", "Asia/Seoul"),
+    ("Incheon", "Asia/Seoul"), ("Daejeon", "Asia/Seoul"), ("Jeju", "Asia/Seoul"),
+    ("도쿄", "Asia/Tokyo"), ("Tokyo", "Asia/Tokyo"), ("일본", "Asia/Tokyo"), ("오사카", "Asia/Tokyo"),
+    ("Osaka", "Asia/Tokyo"), ("베이징", "Asia/Shanghai"), ("Beijing", "Asia/Shanghai"),
+    ("상하이", "Asia/Shanghai"), ("Shanghai", "Asia/Shanghai"), ("홍콩", "Asia/Hong_Kong"),
+    ("싱가포르", "Asia/Singapore"), ("Singapore", "Asia/Singapore"), ("하노이", "Asia/Ho_Chi_Minh"),
+    ("방콕", "Asia/Bangkok"), ("Bangkok", "Asia/Bangkok"), ("시드니", "Australia/Sydney"),
+    ("Sydney", "Australia/Sydney"), ("런던", "Europe/London"), ("London", "Europe/London"),
+    ("파리", "Europe/Paris"), ("Paris", "Europe/Paris"), ("베를린", "Europe/Berlin"),
+    ("Berlin", "Europe/Berlin"), ("로마", "Europe/Rome"), ("Rome", "Europe/Rome"),
+    ("마드리드", "Europe/Madrid"), ("모스크바", "Europe/Moscow"), ("두바이", "Asia/Dubai"),
+    ("뉴욕", "America/New_York"), ("Boston", "America/New_York"), ("시카고", "America/Chicago"),
+    ("Chicago", "America/Chicago"), ("로스앤젤레스", "America/Los_Angeles"), ("LA", "America/Los_Angeles"),
+    ("UTC", "UTC"), ("New York", "America/New_York"), ("Los Angeles", "America/Los_Angeles"),
+    ("Hong Kong", "Asia/Hong_Kong"),
 ];

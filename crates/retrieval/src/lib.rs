@@ -45,4 +45,4 @@ pub use reranking::{Reranker, RerankingIndex};
 pub use retriever::{
     DocumentFilter, DocumentIndex, DocumentSummary, Hit, RetrieveError, Retriever, SearchQuery,
 };
-pub use split::split_into_passages;
+pub use split::{HEADING_SEPARATOR, split_into_passages};

@@ -11,6 +11,7 @@ use doran_llm::EmbedderInfo;
 use crate::keyword::{find_article_numbers, letters_and_digits};
 use crate::passage::{Passage, PassageId};
 use crate::retriever::Hit;
+use crate::split::HEADING_SEPARATOR;
 
 /// The language that most letters of a text belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +129,7 @@ fn contains_heading(question: &str, title: &str) -> bool {
 /// Returns the text of the last heading of a title without its article number: 연차휴가 for 취업규칙 › 제15조(연차휴가).
 /// Returns the empty string for a document without headings.
 fn last_heading_text(title: &str) -> &str {
-    let (above, last) = title.rsplit_once(" › ").map_or((false, title), |(_, last)| (true, last));
+    let (above, last) = title.rsplit_once(HEADING_SEPARATOR).map_or((false, title), |(_, last)| (true, last));
     match find_article_numbers(last).last() {
         Some((_, number)) => last.get(number.end..).unwrap_or_default(),
         None if above => last,

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use doran_agents::RequestPurpose;
 use doran_agents::tools::{BuiltinToolsConfig, Toolbox, builtin_tools};
-use doran_agents::{Agent, AgentParts, AskOptions, Settings, build_agents};
+use doran_agents::{Agent, AgentParts, AskOptions, RequestPurpose, Settings, build_agents};
 use doran_engine::store::{RunStatus, Store};
 use doran_engine::{Runtime, StartOptions, ThreadKey};
 use doran_llm::{ChatModel, ChatRequest, DeltaStream, Role, ScriptedModel, ScriptedReply};

@@ -23,6 +23,7 @@ use crate::nodes::{
 };
 use crate::prompt::{PromptError, Prompts};
 use crate::protocol::{InterruptQuestion, ThinkingStep};
+use crate::request_format::SUMMARY_MESSAGE_ID;
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
 use crate::state::{conversation_language, newest_question, older_messages_end, typed_text};
@@ -108,7 +109,7 @@ impl ReadyNodeContext {
         let language = state.progress.language;
         let mut messages = vec![Message::system("system", render_prompt(prompt, state)?)];
         if let Some(summary) = state.summary.joined_text() {
-            messages.push(Message::system("summary", summary));
+            messages.push(Message::system(SUMMARY_MESSAGE_ID, summary));
         }
         messages.extend(state.context.as_deref().map(|found| sources_message(found, language)));
         messages.extend(strip_old_citation_marks(&state.messages));

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 pub use file::FileMemoryStore;
 pub use ram::RamMemoryStore;
-pub use tools::{Forget, Recall, Remember, memory_tools};
+pub use tools::{Forget, Recall, Remember, memory_tools, recalled_fact_id};
 
 /// Whose facts they are within a tenant, where nobody says otherwise.
 pub const DEFAULT_SPACE: &str = "default";

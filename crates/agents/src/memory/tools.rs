@@ -8,7 +8,9 @@ use doran_llm::{TextOrigin, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{MemoryError, MemoryFact, MemoryOwner, MemoryStore, fact_id};
-use crate::tools::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
+use crate::tools::{
+    Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names,
+};
 
 /// How many facts are recalled unless told.
 const DEFAULT_RECALL_LIMIT: usize = 10;
@@ -106,8 +108,7 @@ impl Tool for Recall {
                 call.language.pick("기억한 것이 없습니다", "nothing is remembered about that"),
             ));
         }
-        let line = |fact: &MemoryFact| format!("[{}] {}", fact.id, fact.text.replace('\n', " "));
-        let text = found.iter().map(line).collect::<Vec<_>>().join("\n");
+        let text = found.iter().map(recalled_fact_line).collect::<Vec<_>>().join("\n");
         Ok(ToolOutput { text, data: json!({ "facts": found }), session: None })
     }
 }
@@ -135,6 +136,16 @@ impl Tool for Forget {
             ),
         }))
     }
+}
+
+/// A fact as `recall` tells it.
+fn recalled_fact_line(fact: &MemoryFact) -> String {
+    format!("[{}] {}", fact.id, fact.text.replace('\n', " "))
+}
+
+/// The id of the fact that a line of `recall` tells; none if the line tells no fact.
+pub fn recalled_fact_id(line: &str) -> Option<&str> {
+    line.strip_prefix('[')?.split_once("] ").map(|(id, _)| id)
 }
 
 fn string_argument<'a>(arguments: &'a Value, name: &str) -> &'a str {
@@ -190,7 +201,7 @@ fn remember_info() -> ToolInfo {
     });
     let description = "Keeps a fact about the person for later conversations. Use it only when the person asks to remember something.";
     memory_tool_info(
-        "remember",
+        names::REMEMBER,
         description,
         parameters,
         "부탁받은 사실을 다음 대화까지 기억합니다.",
@@ -210,7 +221,7 @@ fn recall_info() -> ToolInfo {
     });
     let description = "Finds facts that the person asked to remember in earlier conversations.";
     memory_tool_info(
-        "recall",
+        names::RECALL,
         description,
         parameters,
         "예전에 기억해 둔 사실을 찾습니다.",
@@ -228,7 +239,7 @@ fn forget_info() -> ToolInfo {
     });
     let description = "Forgets a remembered fact. Use it only when the person asks to forget something.";
     memory_tool_info(
-        "forget",
+        names::FORGET,
         description,
         parameters,
         "기억해 둔 사실을 지웁니다.",

@@ -12,7 +12,7 @@ pub(crate) const MAX_DECISION_TOKENS: usize = 4_000;
 /// Bytes of a message that are worth showing.
 const MIN_MESSAGE_BYTES: usize = 200;
 /// Bytes of UTF-8 that count as a token.
-pub(crate) const BYTES_PER_TOKEN: usize = 3;
+pub(crate) const BYTES_PER_TOKEN: usize = doran_llm::BYTES_PER_TOKEN as usize;
 /// A request of so few tokens is not what a model calls too long: every model that can be talked to takes more.
 const MIN_REQUEST_TOKENS: usize = 2_000;
 

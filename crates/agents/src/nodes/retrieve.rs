@@ -16,6 +16,7 @@ use super::query_rewriting::{QueryRewriter, QueryRewriting};
 use crate::agents::AgentParts;
 use crate::language::UserLanguage;
 use crate::prompt::Prompts;
+use crate::request_format::MATERIAL_MESSAGE_ID;
 use crate::source::AnswerSource;
 use crate::state::{newest_question, typed_text};
 
@@ -115,7 +116,7 @@ pub(crate) fn sources_message(found: &[AnswerSource], language: UserLanguage) ->
     let text = if found.is_empty() { format!("{heading}{nothing}") } else { heading.to_owned() };
     let mut parts = vec![MessagePart::Text { text, origin: TextOrigin::Program }];
     parts.extend(found.iter().map(|source| MessagePart::Passage(source.to_passage())));
-    Message { id: MessageId::new("material"), role: Role::System, parts }
+    Message { id: MessageId::new(MATERIAL_MESSAGE_ID), role: Role::System, parts }
 }
 
 /// Those sources whose quote stands in its document, word for word and at its place.

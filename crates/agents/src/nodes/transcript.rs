@@ -3,6 +3,7 @@
 use doran_llm::{Message, MessageId, MessagePart, Role, TextOrigin};
 
 use crate::language::UserLanguage;
+use crate::request_format::{answer_line_prefix, user_line_prefix};
 use crate::source::without_citation_marks;
 
 /// What was said, each turn under its speaker. Every part keeps where its words came from. Marks of sources are left
@@ -10,14 +11,14 @@ use crate::source::without_citation_marks;
 pub(crate) fn transcript(id: &str, messages: &[Message], language: UserLanguage) -> Message {
     let mut parts = Vec::new();
     for message in messages {
-        let speaker = match message.role {
+        let prefix = match message.role {
             Role::System => continue,
-            Role::User => language.pick("사용자", "User"),
-            Role::Assistant => language.pick("답변", "Answer"),
-            Role::Tool => language.pick("도구", "Tool"),
+            Role::User => user_line_prefix(language),
+            Role::Assistant => answer_line_prefix(language),
+            Role::Tool => language.pick("도구: ", "Tool: "),
         };
         for (text, origin) in without_citation_marks(message).parts.iter().filter_map(part_text) {
-            parts.push(MessagePart::Text { text: format!("{speaker}: {text}\n"), origin });
+            parts.push(MessagePart::Text { text: format!("{prefix}{text}\n"), origin });
         }
     }
     Message { id: MessageId::new(id), role: Role::User, parts }

@@ -19,18 +19,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{ToolInfo, ToolSideEffect};
+use super::{ToolInfo, ToolSideEffect, names};
 
 /// Tools whose answers hold nothing private: what anybody can look up, and what follows from the arguments alone.
 const PUBLIC_TOOLS: [&str; 8] = [
-    "calculator",
-    "get_current_datetime",
-    "get_weather",
-    "search_wikipedia",
-    "web_search",
-    "python_repl",
-    "remember",
-    "forget",
+    names::CALCULATOR,
+    names::GET_CURRENT_DATETIME,
+    names::GET_WEATHER,
+    names::SEARCH_WIKIPEDIA,
+    names::WEB_SEARCH,
+    names::PYTHON_REPL,
+    names::REMEMBER,
+    names::FORGET,
 ];
 
 /// What is done with the calls of a tool.

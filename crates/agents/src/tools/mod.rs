@@ -8,6 +8,7 @@ mod calculator;
 mod call_decision;
 mod datetime;
 mod egress;
+pub mod names;
 mod read_file;
 mod secret;
 mod text_cleaning;
@@ -18,7 +19,7 @@ mod web_search;
 mod wikipedia;
 
 pub use builtin::{BuiltinToolsConfig, BuiltinToolsError, builtin_tools};
-pub use calculator::{Calculator, CalculatorAnswer, CalculatorError, calculate};
+pub use calculator::{Calculator, CalculatorAnswer, CalculatorError, CalculatorFailure, calculate};
 pub use call_decision::{
     RunExposure, Taint, ToolApproval, ToolCallDecision, ToolCallReason, ToolPolicy, approval_key,
     decide_tool_call,
@@ -32,7 +33,9 @@ pub use read_file::{DocumentTextReader, ReadFile, ReadableRoot, ReadableRootErro
 pub use secret::ToolSecret;
 pub use text_cleaning::{CleanedText, strip_invisible, truncate_with_note};
 pub use tool_permit::{ApprovalRequest, CompletedToolCall, ToolPermit};
-pub use toolbox::{MAX_ARGUMENT_BYTES, MAX_CALLS_PER_REPLY, ToolAdmission, Toolbox, ToolboxError};
+pub use toolbox::{
+    MAX_ARGUMENT_BYTES, MAX_CALLS_PER_REPLY, ToolAdmission, Toolbox, ToolboxError, is_refused_by_person,
+};
 pub use weather::GetWeather;
 pub use web_search::WebSearch;
 pub use wikipedia::SearchWikipedia;

@@ -14,6 +14,9 @@ use super::text_cleaning::{strip_invisible, truncate_with_note};
 use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, UserLanguage};
 use crate::protocol::{InterruptQuestion, ToolApprovalAnswer};
 
+/// The prefix of a tool result that is an error.
+pub(super) const ERROR_PREFIX: &str = "Error: ";
+
 /// The most bytes of [`ToolOutput::data`] that are kept.
 const MAX_DATA_BYTES: usize = 1024 * 1024;
 
@@ -117,7 +120,7 @@ impl CompletedToolCall {
     fn new(id: String, about: &ToolInfo, outcome: Result<ToolOutput, ToolError>, ms: u64) -> Self {
         let (text, data, session, error) = match outcome {
             Ok(output) => (output.text, output.data, output.session, None),
-            Err(error) => (format!("Error: {error}"), Value::Null, None, Some(error)),
+            Err(error) => (format!("{ERROR_PREFIX}{error}"), Value::Null, None, Some(error)),
         };
         let cleaned = strip_invisible(&text);
         let note = match cleaned.removed {
@@ -186,7 +189,7 @@ pub(super) fn refusal_result(call: &ToolCall, error: &ToolError) -> ToolResult {
     ToolResult {
         call: call.id.clone(),
         name,
-        text: format!("Error: {error}"),
+        text: format!("{ERROR_PREFIX}{error}"),
         failed: true,
         origin: TextOrigin::Program,
     }

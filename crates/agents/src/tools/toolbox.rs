@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use doran_llm::{ToolCall, ToolResult, ToolSpec};
+use doran_llm::{TextOrigin, ToolCall, ToolResult, ToolSpec};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
@@ -274,6 +274,15 @@ fn schema_problem(error: &jsonschema::ValidationError<'_>) -> String {
         strip_invisible(&format!("{place}: {}", error.masked_with("it"))).text,
         MAX_SCHEMA_PROBLEM_BYTES,
     )
+}
+
+/// Whether a result says that a person refused the call. Then nothing has failed.
+pub fn is_refused_by_person(result: &ToolResult) -> bool {
+    let refusals =
+        [UserLanguage::Ko, UserLanguage::En].map(|one| denial_message(ToolCallReason::Refused, one));
+    result.failed
+        && result.origin == TextOrigin::Program
+        && refusals.iter().any(|refusal| result.text.ends_with(refusal))
 }
 
 fn denial_message(why: ToolCallReason, language: UserLanguage) -> String {

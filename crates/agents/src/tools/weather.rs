@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::egress::{Egress, EgressError, EgressRequest};
 use super::{
-    Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSecret, ToolSideEffect, UserLanguage,
+    Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSecret, ToolSideEffect, UserLanguage, names,
 };
 
 /// Where OpenWeather is.
@@ -104,7 +104,7 @@ impl GetWeather {
             "additionalProperties": false,
         });
         let about = ToolInfo {
-            spec: ToolSpec { name: "get_weather".into(), description: description.into(), parameters },
+            spec: ToolSpec { name: names::GET_WEATHER.into(), description: description.into(), parameters },
             ko: "도시의 지금 날씨를 알려 줍니다 (OpenWeather).".into(),
             en: "Tells the weather of a city now (OpenWeather).".into(),
             class: ToolSideEffect::ReadOnly,

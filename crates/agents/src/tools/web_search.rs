@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::egress::{Egress, EgressError, EgressRequest};
 use super::text_cleaning::truncate_with_note;
-use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSecret, ToolSideEffect};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSecret, ToolSideEffect, names};
 
 /// Where Tavily is.
 pub const TAVILY_URL: &str = "https://api.tavily.com";
@@ -65,7 +65,7 @@ impl WebSearch {
             "additionalProperties": false,
         });
         let about = ToolInfo {
-            spec: ToolSpec { name: "web_search".into(), description: description.into(), parameters },
+            spec: ToolSpec { name: names::WEB_SEARCH.into(), description: description.into(), parameters },
             ko: "웹을 검색합니다 (Tavily).".into(),
             en: "Searches the web (Tavily).".into(),
             class: ToolSideEffect::ReadOnly,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::egress::{Egress, EgressError, EgressRequest};
 use super::text_cleaning::truncate_with_note;
-use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
 
 /// Where the Korean Wikipedia is.
 pub const WIKIPEDIA_KO_URL: &str = "https://ko.wikipedia.org";
@@ -75,7 +75,11 @@ impl SearchWikipedia {
             "additionalProperties": false,
         });
         let about = ToolInfo {
-            spec: ToolSpec { name: "search_wikipedia".into(), description: description.into(), parameters },
+            spec: ToolSpec {
+                name: names::SEARCH_WIKIPEDIA.into(),
+                description: description.into(),
+                parameters,
+            },
             ko: "위키백과를 찾아봅니다. 한국어판 먼저, 없으면 영어판.".into(),
             en: "Searches Wikipedia: the Korean one first, then the English one.".into(),
             class: ToolSideEffect::ReadOnly,

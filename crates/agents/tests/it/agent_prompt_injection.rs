@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use doran_agents::RequestPurpose;
 use doran_agents::tools::{
     BuiltinToolsConfig, ToolPolicy, ToolSecret, ToolSideEffect, Toolbox, builtin_tools,
 };
-use doran_agents::{AgentParts, Settings, samples};
+use doran_agents::{AgentParts, RequestPurpose, Settings, samples};
 use doran_engine::store::RamStore;
 use doran_llm::{ChatRequest, Message, ScriptedModel, ScriptedReply, TextOrigin};
 use doran_retrieval::ingest::{ReadLimits, extract_text};

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use doran_agents::RequestPurpose;
-use doran_agents::{Settings, history};
+use doran_agents::{RequestPurpose, Settings, history};
 use doran_engine::store::RamStore;
 use doran_llm::{ChatRequest, MessagePart, ModelError, Role, ScriptedModel, ScriptedReply, ToolChoice};
 use expect_test::{Expect, expect};

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use doran_agents::RequestPurpose;
 use doran_agents::described::{AgentDescription, build_described_agent};
 use doran_agents::tools::{ToolPolicy, ToolSideEffect, Toolbox};
-use doran_agents::{AgentParts, Settings};
+use doran_agents::{AgentParts, RequestPurpose, Settings};
 use doran_engine::Runtime;
 use doran_engine::store::RamStore;
 use doran_llm::{ChatModel, ChatRequest, DeltaStream, ModelError, ScriptedModel, ScriptedReply, ToolChoice};

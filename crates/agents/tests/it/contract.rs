@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use doran_agents::RequestPurpose;
 use doran_agents::tools::{ToolPolicy, ToolSideEffect, Toolbox};
-use doran_agents::{AgentParts, AnswerSourceKind, AskOptions, Settings};
+use doran_agents::{AgentParts, AnswerSourceKind, AskOptions, RequestPurpose, Settings};
 use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::RamStore;
 use doran_engine::{EntryBody, Event, WatchUntil};

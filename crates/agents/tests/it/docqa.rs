@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use doran_agents::RequestPurpose;
 use doran_agents::agents::docqa::{DocqaState, estimate_conversation_tokens};
 use doran_agents::tools::Toolbox;
-use doran_agents::{Settings, history};
+use doran_agents::{RequestPurpose, Settings, history};
 use doran_engine::StartOptions;
 use doran_engine::store::RamStore;
 use doran_llm::{ChatModel, ChatRequest, Message, ModelError, Role, ScriptedModel, ScriptedReply};

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use doran_agents::RequestPurpose;
-use doran_agents::{AgentParts, AgentSettings, QueryRewriting, Settings};
+use doran_agents::{AgentParts, AgentSettings, QueryRewriting, RequestPurpose, Settings};
 use doran_engine::store::{RamStore, Store};
 use doran_llm::{ChatModel, ChatRequest, MessagePart, ModelError, ScriptedModel, ScriptedReply};
 use doran_retrieval::{Document, DocumentIndex, DocumentTenant, RamKeywordIndex, RerankingIndex};

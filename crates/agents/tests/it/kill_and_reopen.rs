@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use doran_agents::RequestPurpose;
-use doran_agents::{AgentParts, AskOptions, Settings};
+use doran_agents::{AgentParts, AskOptions, RequestPurpose, Settings};
 use doran_engine::StartOptions;
 use doran_engine::store::{RunStatus, Store};
 use doran_llm::{ChatRequest, Role, ScriptedReply};

@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use doran_agents::RequestPurpose;
 use doran_agents::agents::docqa::estimate_tokens;
 use doran_agents::tools::Toolbox;
-use doran_agents::{Settings, history};
+use doran_agents::{RequestPurpose, Settings, history};
 use doran_engine::store::Store;
 use doran_llm::{ChatModel, ChatRequest, DeltaStream, ScriptedModel, ScriptedReply};
 use doran_store::FileStoreMaintenance;

@@ -114,7 +114,10 @@ fn builtin_tools_config(config: &Config, keep: DataDirWrites) -> anyhow::Result<
         ..BuiltinToolsConfig::default()
     };
     if keep == DataDirWrites::Allowed {
-        doran_llm::set_mark_key(derive_key(config, "marks")?);
+        // A process that opens a second data directory keeps the key of the first.
+        if !doran_llm::set_mark_key(derive_key(config, "marks")?) {
+            tracing::warn!("marks around quoted text use the key of another data directory");
+        }
     }
     builtin.egress.proxy.clone_from(&tools.proxy);
     if let Some(zone) = &tools.time_zone {

@@ -81,8 +81,7 @@ impl ModelHttpClient {
             // Plain HTTP needs no certificates, so a machine that has none can still use a local model.
             builder = builder.tls_certs_only([]);
         } else {
-            let extra = certificates.iter().filter_map(|pem| reqwest::Certificate::from_pem(pem).ok());
-            builder = builder.tls_certs_merge(extra);
+            builder = builder.tls_certs_merge(parse_certificates(certificates)?);
         }
         let client = builder.build().map_err(|error| ModelError::Rejected {
             reason: format!("no connection can be set up here: {error} (are root certificates installed?)"),
@@ -222,6 +221,23 @@ impl ModelHttpResponse {
         }
         Ok(body)
     }
+}
+
+/// Parses PEM certificates. A text without a certificate is an error.
+fn parse_certificates(certificates: &[Vec<u8>]) -> Result<Vec<reqwest::Certificate>, ModelError> {
+    let mut parsed = Vec::new();
+    for pem in certificates {
+        let reason = match reqwest::Certificate::from_pem_bundle(pem) {
+            Ok(bundle) if bundle.is_empty() => "there is no certificate in it".to_owned(),
+            Ok(bundle) => {
+                parsed.extend(bundle);
+                continue;
+            }
+            Err(error) => innermost_error_message(&error).unwrap_or_else(|| error.to_string()),
+        };
+        return Err(ModelError::Rejected { reason: format!("a root certificate cannot be read: {reason}") });
+    }
+    Ok(parsed)
 }
 
 /// Parses a server URL: `http` or `https`, a host, no user name or password.

@@ -21,7 +21,15 @@ pub(crate) fn classify_error_response(
     secret: &ModelApiKey,
 ) -> ModelError {
     let body: Option<Value> = serde_json::from_slice(body).ok();
-    let fault = VendorErrorBody::parse(body.as_ref());
+    classify_error_body(status, retry_after, &VendorErrorBody::parse(body.as_ref()), secret)
+}
+
+fn classify_error_body(
+    status: u16,
+    retry_after: Option<Duration>,
+    fault: &VendorErrorBody,
+    secret: &ModelApiKey,
+) -> ModelError {
     let retry_after = retry_after.or(fault.retry_after);
     let said = safe_vendor_message(&fault.message, secret);
     let reason =
@@ -57,10 +65,7 @@ pub(crate) fn classify_stream_error(error: &Value, secret: &ModelApiKey) -> Mode
         return error;
     }
     match fault.status {
-        Some(status @ 400..=599) => {
-            let body = serde_json::to_vec(&wrapped).unwrap_or_default();
-            classify_error_response(status, fault.retry_after, &body, secret)
-        }
+        Some(status @ 400..=599) => classify_error_body(status, fault.retry_after, &fault, secret),
         _ => ModelError::Unavailable { reason, retry_after: fault.retry_after, source: None },
     }
 }

@@ -7,7 +7,6 @@ mod openai;
 mod quoted_material;
 mod remote_model;
 mod responses;
-mod role_routing;
 mod server_discovery;
 mod vendors;
 
@@ -22,7 +21,6 @@ use self::dialect::Dialect;
 pub use self::openai::HttpEmbedder;
 pub use self::quoted_material::set_mark_key;
 use self::remote_model::RemoteModel;
-pub use self::role_routing::RoleRoutingModel;
 pub use self::server_discovery::{DiscoveredServer, discover_local_servers, discover_server_at, list_models};
 use self::vendors::KeyHeader;
 pub use self::vendors::{DialectKind, KeyRequirement, ModelLocation, VENDORS, Vendor, find_vendor};

@@ -102,10 +102,10 @@ fn marked_text(text: &str, origin: TextOrigin) -> String {
 static MARK_KEY: OnceLock<[u8; 32]> = OnceLock::new();
 
 /// Sets the key of the marks: secret bytes that must be the same on every start. Only the first call has an effect, and
-/// only if no text has been marked yet; after that the process uses a random key.
-pub fn set_mark_key(key: [u8; 32]) {
-    // A second call comes from a second app in the same process, which can use the first key.
-    MARK_KEY.set(key).ok();
+/// only if no text has been marked yet; after that the process uses a random key. Returns whether this key is in use.
+#[must_use = "with another key, requests differ from those of the last start"]
+pub fn set_mark_key(key: [u8; 32]) -> bool {
+    *MARK_KEY.get_or_init(|| key) == key
 }
 
 /// Returns a random key, from the seed that the standard library takes from the system for hash maps.
@@ -153,6 +153,14 @@ mod tests {
                 "{QUOTED_MATERIAL_NOTICE}\n<passage number=\"1\" title=\"규정  휴가 \" mark=\"{mark}\">\n연차는 15일이다.\n</passage mark=\"{mark}\">"
             )
         );
+    }
+
+    #[test]
+    fn a_key_that_comes_after_the_first_mark_is_not_taken() {
+        mark_of_text("drawn by now");
+        assert!(!set_mark_key([7; 32]));
+        let in_use = *MARK_KEY.get().expect("a key");
+        assert!(set_mark_key(in_use));
     }
 
     #[test]

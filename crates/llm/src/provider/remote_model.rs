@@ -88,6 +88,11 @@ async fn next_delta(phase: RemoteStreamPhase) -> Option<(Result<Delta, ModelErro
 impl RemoteStreamReader {
     async fn open(start: RemoteStreamStart) -> Result<Self, ModelError> {
         let RemoteStreamStart { http, dialect, request } = start;
+        if let Some(temperature) = request.temperature.filter(|temperature| !temperature.is_finite()) {
+            return Err(ModelError::Rejected {
+                reason: format!("the temperature is not a number: {temperature}"),
+            });
+        }
         let call = dialect.build_request(&request)?;
         let answer = http.post(call).await?;
         Ok(Self {

@@ -1,11 +1,9 @@
-//! Reuses answers to equal requests: from a cache in memory, or from a recording in a file.
+//! Records answers to a file and replays them for equal requests.
 
 mod fingerprint;
 mod recording;
-mod response_cache;
 
 pub use self::recording::{RecordingModel, ReplayingModel};
-pub use self::response_cache::{CachedModel, ModelResponseCache};
 use crate::model::Delta;
 
 /// Sets the cost of a reused answer to zero, because it was paid for when it was first given.

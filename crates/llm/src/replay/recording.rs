@@ -57,7 +57,10 @@ impl ChatModel for RecordingModel {
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
         let model = self.inner.info_for_role(request.role).name;
-        let key = request_fingerprint(&[], &request);
+        let key = match request_fingerprint(&request) {
+            Ok(key) => key,
+            Err(error) => return stream::iter([Err(error)]).boxed(),
+        };
         let file = self.file.clone();
         let mut line = RecordingLine {
             version: RECORDING_VERSION,
@@ -124,7 +127,7 @@ impl ReplayingModel {
     }
 
     fn next_recorded_answer(&self, request: &ChatRequest) -> Result<Vec<Delta>, ModelError> {
-        let key = request_fingerprint(&[], request);
+        let key = request_fingerprint(request)?;
         let Some(answers) = self.answers.get(&key) else {
             let question: String = request.question().unwrap_or_default().chars().take(60).collect();
             let reason = format!("{} for `{question}` (key {})", request.purpose, &key[..12]);

@@ -6,7 +6,6 @@
 
 mod lenient_json;
 mod response_schema;
-mod tool_call_checks;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -14,12 +13,7 @@ use serde_json::Value;
 
 pub(crate) use self::lenient_json::{extract_json, extract_written_tool_call};
 pub use self::response_schema::response_schema_of;
-use self::response_schema::schema_violations;
-pub(crate) use self::response_schema::strict_schema;
-pub use self::tool_call_checks::{
-    CheckedToolCall, InvalidToolCall, MAX_ARGUMENT_BYTES, MAX_PARALLEL_TOOL_CALLS, check_tool_arguments,
-    check_tool_calls, count_repeated_calls,
-};
+pub(crate) use self::response_schema::{schema_violations, strict_schema};
 use crate::message::{Message, MessageId, MessagePart, Role, TextOrigin};
 use crate::model::{
     ChatModel, ChatRequest, FinishReason, ModelError, ModelReply, ResponseSchema, collect_reply,

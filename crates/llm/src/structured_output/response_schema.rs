@@ -23,7 +23,7 @@ pub fn response_schema_of<T: JsonSchema>() -> ResponseSchema {
 }
 
 /// Returns up to five violations of a schema, each with its location. A schema that cannot be parsed is a violation.
-pub(super) fn schema_violations(schema: &Value, value: &Value) -> Vec<String> {
+pub(crate) fn schema_violations(schema: &Value, value: &Value) -> Vec<String> {
     let validator = match cached_validator(schema) {
         Ok(validator) => validator,
         Err(error) => return vec![error],

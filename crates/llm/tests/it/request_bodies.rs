@@ -453,3 +453,14 @@ async fn a_server_on_either_loopback_address_is_found_and_answers() {
         assert_eq!(reply.text, "여기 있어요");
     }
 }
+
+#[tokio::test]
+async fn a_temperature_that_is_no_number_is_not_sent() {
+    for wire in ScriptedDialect::ALL {
+        let server = ScriptedServer::start_with_responses([]).await.expect("server");
+        let model = open_scripted_vendor(wire, AnswerDelivery::Unstreamed, &server);
+        let request = ChatRequest { temperature: Some(f32::NAN), ..greeting_request() };
+        let error = collect_reply(model.stream(request)).await.expect_err("refused");
+        assert!(error.to_string().contains("temperature"), "{wire:?}: {error}");
+    }
+}

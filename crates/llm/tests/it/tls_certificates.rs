@@ -79,3 +79,16 @@ async fn a_certificate_that_nobody_vouches_for_is_refused_and_the_key_stays_here
         );
     }
 }
+
+#[test]
+fn a_root_certificate_that_cannot_be_read_is_an_error() {
+    for damaged in ["no certificate", "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n"] {
+        let wire = ScriptedDialect::Chat;
+        let config = ModelConfig {
+            certificates: vec![damaged.into()],
+            ..test_model_config(wire.provider(), model_name(wire), "https://localhost:1".to_owned())
+        };
+        let error = open_model(&config, ModelApiKey::new(TEST_API_KEY)).err().expect("refused");
+        assert!(error.to_string().contains("root certificate"), "{damaged}: {error}");
+    }
+}

@@ -1,7 +1,8 @@
 //! What is answered: quotes, recalls, notes, and honest words when there is nothing to say.
 
-use super::answer_text;
 use doran_llm::{ChatRequest, Message, MessagePart, NumberedPassage, TextOrigin};
+
+use super::answer_text;
 
 const LEAVE: &str = "연차휴가는 1년에 15일을 준다. 육아휴직은 자녀 1명당 1년 이내로 한다.";
 const EXPENSE: &str = "Keep every receipt for seven years. Claims above 300 dollars need a manager.";

@@ -1,12 +1,12 @@
 //! Nothing is made up: over many conversations every line of every answer is a sentence of the closed list, and what
 //! fills its slots stands in the source that the line names.
 
+use doran_agents::{RequestPurpose, UserLanguage};
+use doran_llm::{ChatRequest, Message, MessagePart, NumberedPassage, ToolCall, strip_citation_marks};
+
 use super::super::phrasing::FixedPhrase;
-use super::super::text::OfflineLanguage;
 use super::{result_of, tools};
 use crate::{OfflineOutput, run_rules};
-use doran_agents::RequestPurpose;
-use doran_llm::{ChatRequest, Message, MessagePart, NumberedPassage, ToolCall, strip_citation_marks};
 
 const QUESTIONS: &[&str] = &[
     "연차는 며칠인가요?",
@@ -167,9 +167,8 @@ fn fits(line: &str, pieces: &[&str], slots: &mut Vec<String>, held: &dyn Fn(&[St
 
 fn is_grounded(line: &str, sources: &[(Option<u32>, String)]) -> bool {
     let anywhere = |text: &str| sources.iter().any(|(_, source)| source.contains(text));
-    let says = FixedPhrase::ALL
-        .into_iter()
-        .flat_map(|say| [(say, OfflineLanguage::Korean), (say, OfflineLanguage::English)]);
+    let says =
+        FixedPhrase::ALL.into_iter().flat_map(|say| [(say, UserLanguage::Ko), (say, UserLanguage::En)]);
     let mut fitting = says.map(|(say, tongue)| {
         let template = say.template(tongue);
         let pieces: Vec<&str> = template.split("{}").collect();
@@ -273,7 +272,7 @@ fn what_needs_a_writer_is_refused_with_the_way_out() {
 #[test]
 fn every_sentence_is_there_in_both_languages() {
     for say in FixedPhrase::ALL {
-        let (ko, en) = (say.template(OfflineLanguage::Korean), say.template(OfflineLanguage::English));
+        let (ko, en) = (say.template(UserLanguage::Ko), say.template(UserLanguage::En));
         let slots = |template: &str| template.matches("{}").count();
         assert_eq!(slots(ko), slots(en), "{say:?}");
         let words = |text: &str| text.chars().any(char::is_alphabetic);

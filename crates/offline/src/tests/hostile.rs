@@ -1,9 +1,10 @@
 //! Hostile input: huge, empty, broken, and words of documents that would like to be obeyed.
 
-use super::{answer_text, calling, contract_tools, output_text, result_of, tools};
-use crate::{OfflineOutput, run_rules};
 use doran_agents::RequestPurpose;
 use doran_llm::{ChatRequest, Message, MessagePart, NumberedPassage, TextOrigin, ToolCall};
+
+use super::{answer_text, calling, contract_tools, output_text, result_of, tools};
+use crate::{OfflineOutput, run_rules};
 
 #[test]
 fn huge_and_broken_messages_get_an_answer_from_every_purpose() {

@@ -1,10 +1,11 @@
 //! A hundred sentences that people type, and what is decided about each: which way it goes in the assistant, its type
 //! in the document agent, whether the contract agent takes it, whether it points back, and which tools are called.
 
-use super::{answer_text, call_text, tools};
-use crate::{OfflineOutput, run_rules};
 use doran_agents::RequestPurpose;
 use doran_llm::{ChatRequest, Message};
+
+use super::{answer_text, call_text, tools};
+use crate::{OfflineOutput, run_rules};
 
 /// sentence | route | type | in scope | points back | tool calls
 const TABLE: &str = "

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use crate::split::HEADING_SEPARATOR;
 use crate::text_analysis::normalization::{NormalizedChar, is_letter_or_digit, normalize};
 use crate::text_analysis::{self, TermLayer};
 
@@ -162,7 +163,7 @@ fn is_hangul_syllable_utf8(first: u8, second: u8, third: u8) -> bool {
 
 /// Returns how much of the last heading above a passage occurs in the query.
 pub(super) fn heading_overlap(asked: &HashSet<String>, title: &str) -> f32 {
-    let heading = title.rsplit(" › ").next().unwrap_or(title);
+    let heading = title.rsplit(HEADING_SEPARATOR).next().unwrap_or(title);
     let (mut all, mut known) = (0_u32, 0_u32);
     text_analysis::for_each_term(heading, |layer, term, _| {
         if layer == TermLayer::Stems {

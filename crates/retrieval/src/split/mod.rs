@@ -33,7 +33,7 @@ const MAX_HEADING_CHARS: usize = ingest::MAX_TITLE_CHARS;
 const MAX_PASSAGE_TITLE_BYTES: usize = 2 << 10;
 
 /// Separates the headings in a title.
-const HEADING_SEPARATOR: &str = " › ";
+pub const HEADING_SEPARATOR: &str = " › ";
 
 /// The approximate maximum size of all passages of one file. A text of 32 MiB in lines of twenty syllables stays below
 /// it.

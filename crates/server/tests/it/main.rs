@@ -28,11 +28,10 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response, header};
-use doran_agents::RequestPurpose;
 use doran_agents::memory::{DEFAULT_SPACE, MemoryFact, MemoryOwner, MemoryStore, RamMemoryStore};
 use doran_agents::retrieval::{Library, LibraryOptions};
 use doran_agents::tools::{Calculator, ToolPolicy};
-use doran_agents::{AgentParts, build_default_agents, samples};
+use doran_agents::{AgentParts, RequestPurpose, build_default_agents, samples};
 use doran_engine::store::RamStore;
 use doran_engine::{Runtime, TenantId};
 use doran_llm::{ChatModel, ChatRequest, Delta, DeltaStream, ModelInfo};

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use doran_agents::RequestPurpose;
 use doran_agents::tools::{Calculator, ToolPolicy};
-use doran_agents::{AgentParts, build_agents, samples};
+use doran_agents::{AgentParts, RequestPurpose, build_agents, samples};
 use doran_engine::Runtime;
 use doran_engine::store::RamStore;
 use doran_llm::{ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, Role, ToolCall, Usage};

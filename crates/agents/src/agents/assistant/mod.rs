@@ -21,6 +21,7 @@ use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
 use crate::tools::Toolbox;
 
+pub use nodes::AssistantRoute;
 pub use state::{AssistantState, AssistantStateUpdate, NextAction};
 
 /// What the nodes of the assistant work with.

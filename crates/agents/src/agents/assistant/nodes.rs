@@ -33,11 +33,22 @@ struct RouteDecision {
     reason: String,
 }
 
+// Comments in the form of docs would go into the schema, and so into every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum AssistantRoute {
+pub enum AssistantRoute {
     Rag,
     Agent,
+}
+
+impl AssistantRoute {
+    /// Its name in the reply of a model.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rag => "rag",
+            Self::Agent => "agent",
+        }
+    }
 }
 
 /// Decides whether documents are looked up first.
@@ -59,7 +70,7 @@ pub(super) async fn router(
             (NextAction::Agent, language.pick(ko, en))
         }
     };
-    let route = if next == NextAction::Rag { "rag" } else { "agent" };
+    let route = if next == NextAction::Rag { AssistantRoute::Rag } else { AssistantRoute::Agent }.as_str();
     work.show_thinking(ThinkingStep::Routing, format!("{route}: {reason}"), format!("{route}: {reason}"));
     let mut progress = state.progress.after_node("router", work.model_calls());
     progress.language = language;

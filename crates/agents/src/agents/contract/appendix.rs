@@ -6,6 +6,12 @@ use std::ops::Range;
 use doran_retrieval::ArticleNumber;
 use doran_retrieval::contract::{Appendix, ArticleReference, ContractArticle, find_article_references};
 
+/// What appendices are called in Korean.
+pub const KOREAN_APPENDIX_WORDS: [&str; 6] = ["별지", "별표", "별첨", "붙임", "부속서", "부칙"];
+
+/// What appendices are called in English. A number or letter has to follow.
+pub const ENGLISH_APPENDIX_WORDS: [&str; 4] = ["Exhibit ", "Appendix ", "Schedule ", "Annex "];
+
 /// The name of an appendix, with an article of it where one is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AppendixName {
@@ -28,9 +34,7 @@ impl AppendixName {
 
     /// All appendices that a text names, in order, and where they stand.
     pub(super) fn find_all(text: &str) -> impl Iterator<Item = (Self, Range<usize>)> {
-        const KOREAN: [&str; 6] = ["별지", "별표", "별첨", "붙임", "부속서", "부칙"];
-        const ENGLISH: [&str; 4] = ["Exhibit ", "Appendix ", "Schedule ", "Annex "];
-        let words = KOREAN.iter().chain(&ENGLISH);
+        let words = KOREAN_APPENDIX_WORDS.iter().chain(&ENGLISH_APPENDIX_WORDS);
         let mut starts: Vec<(usize, &str)> = words.flat_map(|word| text.match_indices(*word)).collect();
         starts.sort_unstable();
         let mut end = 0;
@@ -38,7 +42,7 @@ impl AppendixName {
             if start < end || text[end..start].ends_with(char::is_alphanumeric) {
                 return None;
             }
-            let found = parse_appendix_name(text, start, word, ENGLISH.contains(&word))?;
+            let found = parse_appendix_name(text, start, word, ENGLISH_APPENDIX_WORDS.contains(&word))?;
             end = found.1.end;
             Some(found)
         })

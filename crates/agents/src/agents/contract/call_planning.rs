@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::appendix::AppendixName;
 use super::state::{ContractState, call_signature};
+use crate::tools::names;
 
 /// Most calls of one round.
 const MAX_CALLS_PER_ROUND: usize = 8;
@@ -23,17 +24,17 @@ pub(super) fn propose_calls(question: &str, titles: &[String]) -> Vec<ToolCall> 
     let mut calls = CallProposals::default();
     let (mut question, mut read) = (String::new(), 0);
     for (attached, range) in AppendixName::find_all(&ends) {
-        calls.add("get_article_by_index", json!({ "article": attached.to_string() }));
+        calls.add(names::GET_ARTICLE_BY_INDEX, json!({ "article": attached.to_string() }));
         question.push_str(&ends[read..range.start]);
         question.push(' ');
         read = range.end;
     }
     question.push_str(&ends[read..]);
     for reference in find_article_references(&question).iter().filter(|reference| reference.law.is_none()) {
-        calls.add("get_article_by_index", json!({ "article": reference.to_string() }));
+        calls.add(names::GET_ARTICLE_BY_INDEX, json!({ "article": reference.to_string() }));
     }
     for title in quoted_titles(&question) {
-        calls.add("get_article_by_title", json!({ "title": title }));
+        calls.add(names::GET_ARTICLE_BY_TITLE, json!({ "title": title }));
     }
     // Longer titles first, so that 손해배상의 예정 is not also taken for 손해배상.
     let mut known: Vec<&String> = titles.iter().filter(|title| title.chars().count() > 1).collect();
@@ -43,7 +44,7 @@ pub(super) fn propose_calls(question: &str, titles: &[String]) -> Vec<ToolCall> 
         let bare = without_whitespace(title);
         if rest.contains(&bare) {
             rest = rest.replace(&bare, " ");
-            calls.add("get_article_by_title", json!({ "title": title }));
+            calls.add(names::GET_ARTICLE_BY_TITLE, json!({ "title": title }));
         }
     }
     calls.calls

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use doran_retrieval::contract::{ArticleReference, Contract, ContractArticle, find_article_references};
-use doran_retrieval::{Document, Passage};
+use doran_retrieval::{Document, HEADING_SEPARATOR, Passage};
 use serde::{Deserialize, Serialize};
 
 use super::appendix::AppendixName;
@@ -122,7 +122,10 @@ impl ContractFindings {
         self.found.push(AnswerSource {
             number: 0,
             document: document.id.to_string(),
-            title: std::iter::once(document.title.clone()).chain(headings).collect::<Vec<_>>().join(" › "),
+            title: std::iter::once(document.title.clone())
+                .chain(headings)
+                .collect::<Vec<_>>()
+                .join(HEADING_SEPARATOR),
             kind: AnswerSourceKind::from_document_kind(&document.kind),
             article: Some(article),
             clause,

@@ -34,10 +34,10 @@ use crate::language::UserLanguage;
 use crate::nodes::{DEFAULT_CONTEXT_TOKENS, Models, ReplyCache, bind_parts};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
-use crate::tools::{ToolPolicy, ToolSideEffect, Toolbox};
+use crate::tools::{ToolPolicy, ToolSideEffect, Toolbox, names};
 
-pub(crate) use tools::CONTRACT_TOOL_NAMES;
-
+pub use appendix::{ENGLISH_APPENDIX_WORDS, KOREAN_APPENDIX_WORDS};
+pub use standard_comparison::{StandardComparison, has_missing_article_remark};
 pub use state::{ContractState, ContractStateUpdate, SufficiencyAction, SufficiencyDecision, ToolRun};
 
 /// What the nodes of the contract agent work with.
@@ -101,7 +101,7 @@ pub(crate) fn build_agent(
 fn own_tool_policies(settings: &AgentSettings) -> Vec<(&'static str, ToolPolicy)> {
     let used = |name: &&str| settings.tools.as_ref().is_none_or(|tools| tools.iter().any(|one| one == name));
     let policy = |name: &str| settings.policies.get(name).copied().unwrap_or(ToolPolicy::Allow);
-    CONTRACT_TOOL_NAMES.into_iter().filter(used).map(|name| (name, policy(name))).collect()
+    names::CONTRACT_TOOLS.into_iter().filter(used).map(|name| (name, policy(name))).collect()
 }
 
 fn build_graph(own: &Arc<ContractAgent>) -> Result<Graph<ContractState>, BuildError> {

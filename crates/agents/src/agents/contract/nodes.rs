@@ -17,7 +17,6 @@ use super::scope::{ScopeVerdict, is_about_memory, refers_to_previous_turn, scope
 use super::state::{
     ContractState, ContractStateUpdate, SufficiencyAction, SufficiencyDecision, ToolRun, call_signature,
 };
-use super::tools::CONTRACT_TOOL_NAMES;
 use crate::language::UserLanguage;
 use crate::nodes::{
     NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools, retrieval_tenant, retrieve_node_error,
@@ -26,7 +25,7 @@ use crate::nodes::{
 use crate::protocol::{AgentActivity, ThinkingStep};
 use crate::source::{AnswerSource, AnswerSourceKind};
 use crate::state::{conversation_language, is_standing_instruction};
-use crate::tools::Taint;
+use crate::tools::{Taint, names};
 
 /// Messages that stay in the working state, beside what holds for all of the conversation: this turn and the one before.
 const MAX_WORKING_MESSAGES: usize = 4;
@@ -211,7 +210,7 @@ async fn execute_calls(
 
 /// What one of the agent's own tools found. Any other tool, and a call that failed, found no places.
 fn findings_of(call: &ToolCall, result: &ToolResult, data: Value) -> Result<ContractFindings, NodeError> {
-    if result.failed || !CONTRACT_TOOL_NAMES.contains(&call.name.as_str()) {
+    if result.failed || !names::CONTRACT_TOOLS.contains(&call.name.as_str()) {
         return Ok(ContractFindings::default());
     }
     serde_json::from_value(data).map_err(|error| {

@@ -5,20 +5,23 @@ use doran_llm::{
     ChatRequest, Message, MessageId, MessagePart, ModelRole, Role, TextOrigin, ToolCall, ToolChoice,
     ToolResult, ToolSpec, response_schema_of,
 };
+use doran_retrieval::HEADING_SEPARATOR;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::ContractAgent;
 use super::contract_documents::ContractDocuments;
 use super::state::{ContractState, ToolRun, call_signature};
-use super::tools::{CONTRACT_TOOL_NAMES, NOTE_PREFIX};
 use crate::language::UserLanguage;
 use crate::nodes::{MAX_DECISION_TOKENS, fit_messages, fit_request, remaining_tokens};
 use crate::prompt::PlanPromptVariables;
+use crate::request_format::{
+    MATERIAL_MESSAGE_ID, NOTE_PREFIX, standard_contract_heading, user_contract_heading,
+};
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, AnswerSourceKind};
 use crate::state::{conversation_language, newest_question};
-use crate::tools::{ToolPolicy, Toolbox};
+use crate::tools::{ToolPolicy, Toolbox, names};
 
 /// Whether a question is about contracts.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -67,7 +70,7 @@ impl ContractAgent {
 
     /// Whether it was given a memory.
     pub(super) fn has_memory(&self) -> bool {
-        ["remember", "recall", "forget"].iter().any(|name| self.extra_tools.get(name).is_some())
+        names::MEMORY_TOOLS.iter().any(|name| self.extra_tools.get(name).is_some())
     }
 
     /// What the tools that settings give it are called.
@@ -163,7 +166,7 @@ impl ContractAgent {
         let more: Vec<&ToolRun> = state
             .tool_history
             .iter()
-            .filter(|run| !CONTRACT_TOOL_NAMES.contains(&run.call.name.as_str()))
+            .filter(|run| !names::CONTRACT_TOOLS.contains(&run.call.name.as_str()))
             .collect();
         let system = self.prompts.contract(language, previous, !more.is_empty())?;
         let mut messages = vec![Message::system("system", system)];
@@ -248,7 +251,7 @@ fn lookup_notes_message(state: &ContractState, language: UserLanguage) -> Option
             notes.push(note);
         }
     }
-    let looked = state.tool_history.iter().any(|run| CONTRACT_TOOL_NAMES.contains(&run.call.name.as_str()));
+    let looked = state.tool_history.iter().any(|run| names::CONTRACT_TOOLS.contains(&run.call.name.as_str()));
     let heading = language.pick("[찾아본 결과]", "[What was looked up]");
     let nothing = language.pick("찾은 조항이 없습니다.", "No article was found.");
     let text = match (state.collected_info.is_empty(), notes.is_empty()) {
@@ -264,22 +267,21 @@ fn lookup_notes_message(state: &ContractState, language: UserLanguage) -> Option
             origin: TextOrigin::Document,
         });
     }
-    Some(Message { id: MessageId::new("material"), role: Role::System, parts })
+    Some(Message { id: MessageId::new(MATERIAL_MESSAGE_ID), role: Role::System, parts })
 }
 
 /// What was collected, the user's contract and the standard contract each under its own heading.
 fn source_messages_by_side(collected: &[AnswerSource], language: UserLanguage) -> Vec<Message> {
-    let shelf = |kind: AnswerSourceKind, id: &str, ko: &str, en: &str| {
+    let by_side = |kind: AnswerSourceKind, id: &str, heading: &str| {
         let of_kind: Vec<&AnswerSource> = collected
             .iter()
             .filter(|source| {
                 (source.kind == AnswerSourceKind::Standard) == (kind == AnswerSourceKind::Standard)
             })
             .collect();
-        let heading = language.pick(ko, en);
         let titled = of_kind.iter().map(|source| {
             let mut material = source.to_passage();
-            material.title = format!("{heading} › {}", material.title);
+            material.title = format!("{heading}{HEADING_SEPARATOR}{}", material.title);
             MessagePart::Passage(material)
         });
         let mut parts =
@@ -287,7 +289,7 @@ fn source_messages_by_side(collected: &[AnswerSource], language: UserLanguage) -
         parts.extend(titled);
         (!of_kind.is_empty()).then(|| Message { id: MessageId::new(id), role: Role::System, parts })
     };
-    let user = shelf(AnswerSourceKind::User, "user", "사용자 계약서", "The user's contract");
-    let standard = shelf(AnswerSourceKind::Standard, "standard", "표준계약서", "The standard contract");
+    let user = by_side(AnswerSourceKind::User, "user", user_contract_heading(language));
+    let standard = by_side(AnswerSourceKind::Standard, "standard", standard_contract_heading(language));
     user.into_iter().chain(standard).collect()
 }

@@ -17,13 +17,40 @@ const MAX_MATCHED_CONTRACTS: usize = 5;
 /// What is wanted of a contract and its standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum StandardComparison {
+pub enum StandardComparison {
     /// The article of the contract that is asked for, with the one of the standard that answers to it.
     Same,
     /// The articles of the standard that the contract lacks.
     Missing,
     /// The articles of the contract that the standard does not have.
     Extra,
+}
+
+impl StandardComparison {
+    pub(super) const ALL: [Self; 3] = [Self::Same, Self::Missing, Self::Extra];
+
+    /// Its name in the arguments of the tool.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Missing => "missing",
+            Self::Extra => "extra",
+        }
+    }
+}
+
+/// What stands in the remark on an article that the other side does not have, in Korean and in English.
+const MISSING_ARTICLE_MARKS: [&str; 2] = ["」에 없는 조항", "not in “"];
+
+/// Whether a text holds the remark that an article is on one side only.
+pub fn has_missing_article_remark(text: &str) -> bool {
+    MISSING_ARTICLE_MARKS.iter().any(|mark| text.contains(mark))
+}
+
+/// The remark on an article that the document with this title does not have.
+fn missing_article_remark(title: &str, language: UserLanguage) -> String {
+    let [ko, en] = MISSING_ARTICLE_MARKS;
+    language.pick(format!("「{title}{ko}"), format!("{en}{title}”"))
 }
 
 /// Lays contracts beside the standards that they are most like.
@@ -63,9 +90,7 @@ pub(super) fn compare_with_standards(
             }
             continue;
         };
-        let lacks = |title: &str| {
-            Some(language.pick(format!("「{title}」에 없는 조항"), format!("not in “{title}”")))
-        };
+        let lacks = |title: &str| Some(missing_article_remark(title, language));
         match (wanted, asked) {
             (StandardComparison::Missing, _) => {
                 if found.missing.is_empty() {

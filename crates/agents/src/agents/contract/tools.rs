@@ -15,17 +15,14 @@ use super::appendix::AppendixName;
 use super::contract_documents::{ContractDocuments, ContractSide, LoadedDocuments};
 use super::findings::{ContractFindings, find_appendices, find_by_reference, find_by_title};
 use super::standard_comparison::{StandardComparison, compare_with_standards, matching_standards};
+use crate::request_format::NOTE_PREFIX;
 use crate::tools::{
     Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolPolicy, ToolSideEffect, Toolbox,
-    ToolboxError, UserLanguage,
+    ToolboxError, UserLanguage, names,
 };
 
 /// Most passages a search gives.
 const MAX_SEARCH_HITS: usize = 6;
-
-/// The names of the four tools over contracts.
-pub(crate) const CONTRACT_TOOL_NAMES: [&str; 4] =
-    ["hybrid_search", "get_article_by_index", "get_article_by_title", "lookup_standard_contract"];
 
 impl ContractDocuments {
     /// The four tools over these documents.
@@ -58,7 +55,7 @@ impl ContractToolKind {
     fn tool_info(self) -> ToolInfo {
         let (name, en, ko, parameters) = match self {
             Self::Search => (
-                "hybrid_search",
+                names::HYBRID_SEARCH,
                 "Searches the contract and the standard contract for words and meanings. Use it when no article is named.",
                 "계약서와 표준계약서에서 말과 뜻으로 찾습니다",
                 json!({
@@ -72,7 +69,7 @@ impl ContractToolKind {
                 }),
             ),
             Self::ByIndex => (
-                "get_article_by_index",
+                names::GET_ARTICLE_BY_INDEX,
                 "Reads one article of the user's contract by its number, such as 제5조, 제10조의2, 제5조 제2항 or Article 5, or what is attached to it, such as 별지 1, 부칙 or Exhibit A.",
                 "사용자 계약서의 조항을 조 번호로, 별지와 부칙은 이름으로 읽습니다",
                 json!({
@@ -83,7 +80,7 @@ impl ContractToolKind {
                 }),
             ),
             Self::ByTitle => (
-                "get_article_by_title",
+                names::GET_ARTICLE_BY_TITLE,
                 "Reads the articles of the user's contract that have this title or one like it, such as 손해배상.",
                 "사용자 계약서의 조항을 조 제목으로 읽습니다",
                 json!({
@@ -94,7 +91,7 @@ impl ContractToolKind {
                 }),
             ),
             Self::Standard => (
-                "lookup_standard_contract",
+                names::LOOKUP_STANDARD_CONTRACT,
                 "Looks an article up in the standard contract, by its number, its title or its subject. With `compare` it \
                  lays the user's contract beside the standard: the pair of articles on one matter, what the user's \
                  contract lacks, or what it has beyond the standard.",
@@ -103,7 +100,7 @@ impl ContractToolKind {
                     "type": "object",
                     "properties": {
                         "query": { "type": "string", "description": "a number, a title or a subject; with `compare`, of the user's contract", "minLength": 1, "maxLength": 2000 },
-                        "compare": { "type": "string", "enum": ["same", "missing", "extra"], "description": "same: the user's article that `query` names and the standard's article that answers to it, to tell how they differ; missing: articles of the standard that the user's contract lacks; extra: articles of the user's contract that the standard does not have" }
+                        "compare": { "type": "string", "enum": StandardComparison::ALL.map(StandardComparison::as_str), "description": "same: the user's article that `query` names and the standard's article that answers to it, to tell how they differ; missing: articles of the standard that the user's contract lacks; extra: articles of the user's contract that the standard does not have" }
                     },
                     "required": ["query"],
                     "additionalProperties": false
@@ -178,9 +175,6 @@ impl Tool for ContractTool {
         Ok(ToolOutput { text, data, session: None })
     }
 }
-
-/// Stands before a note.
-pub(super) const NOTE_PREFIX: &str = "※ ";
 
 /// What the model is told: the places with their words, and what is not among them.
 fn findings_text(findings: &ContractFindings, language: UserLanguage) -> String {

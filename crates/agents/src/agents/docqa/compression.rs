@@ -3,10 +3,7 @@
 use doran_llm::{Message, MessageId, MessagePart, Role, TextOrigin};
 
 use crate::language::UserLanguage;
-use crate::nodes::{share_bytes, truncate_at_sentence};
-
-/// Bytes of UTF-8 that count as a token: a syllable of Hangul, three letters of English.
-const BYTES_PER_TOKEN: usize = 3;
+use crate::nodes::{BYTES_PER_TOKEN, share_bytes, truncate_at_sentence};
 
 /// The estimate of tokens of a text.
 pub fn estimate_tokens(text: &str) -> usize {

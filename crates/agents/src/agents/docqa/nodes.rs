@@ -21,6 +21,7 @@ use crate::nodes::{
     verify_sources,
 };
 use crate::protocol::ThinkingStep;
+use crate::request_format::SUMMARY_MESSAGE_ID;
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
 use crate::state::{conversation_language, newest_question};
@@ -229,7 +230,7 @@ impl DocqaAgent {
         let mut messages =
             vec![Message::system("system", self.prompts.condense(language, before, most_tokens)?)];
         if !before.is_empty() {
-            messages.push(Message::system("summary", before));
+            messages.push(Message::system(SUMMARY_MESSAGE_ID, before));
         }
         messages.push(piece.clone());
         Ok(ChatRequest {

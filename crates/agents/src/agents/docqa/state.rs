@@ -57,7 +57,8 @@ pub enum QueryType {
 }
 
 impl QueryType {
-    pub(crate) fn as_str(self) -> &'static str {
+    /// Its name in the reply of a model.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Question => "question",
             Self::Summary => "summary",

@@ -19,11 +19,15 @@ use num_rational::BigRational;
 use num_traits::Signed;
 use serde_json::{Value, json};
 
-use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
+use super::tool_permit::ERROR_PREFIX;
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
 use evaluate::ValueUnit;
 
 /// The most bytes of an expression.
 const MAX_EXPRESSION_BYTES: usize = 1024;
+
+/// The code of an expression that cannot be read.
+const SYNTAX_ERROR: &str = "syntax";
 
 /// The tool.
 #[derive(Debug)]
@@ -48,7 +52,7 @@ impl Calculator {
             "additionalProperties": false,
         });
         let about = ToolInfo {
-            spec: ToolSpec { name: "calculator".into(), description: description.into(), parameters },
+            spec: ToolSpec { name: names::CALCULATOR.into(), description: description.into(), parameters },
             ko: "수식을 정확하게 계산합니다. 퍼센트, 만·억 단위의 돈, 기간도 됩니다.".into(),
             en: "Computes expressions exactly: percent, Korean money and spans of time too.".into(),
             class: ToolSideEffect::ReadOnly,
@@ -254,79 +258,111 @@ pub enum CalculatorError {
     Overflow,
 }
 
-impl CalculatorError {
+/// Why the calculator gave no value, as its result says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CalculatorFailure<'a> {
+    /// Whether the expression could not be read.
+    pub is_syntax: bool,
     /// What is wrong and what to do about it.
+    pub reason: &'a str,
+}
+
+impl<'a> CalculatorFailure<'a> {
+    /// Reads the first line of a failed result, `Error: syntax: …`; none where it names no code.
+    pub fn parse(line: &'a str) -> Option<Self> {
+        let (code, reason) = line.strip_prefix(ERROR_PREFIX)?.split_once(": ")?;
+        let is_code = code.chars().all(|char| char.is_ascii_lowercase() || char == '_');
+        is_code.then_some(Self { is_syntax: code == SYNTAX_ERROR, reason })
+    }
+}
+
+impl CalculatorError {
+    /// What kind of error it is, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::TooLong => "too_long",
+            Self::TooDeep => "too_deep",
+            Self::Unfinished
+            | Self::UnknownCharacter(_)
+            | Self::UnknownName(_)
+            | Self::Unexpected(_)
+            | Self::MissingSign
+            | Self::Grouping
+            | Self::KoreanUnitOrder(_)
+            | Self::Arguments(..) => SYNTAX_ERROR,
+            Self::PercentOrModulo => "ambiguous",
+            Self::UnitMismatch | Self::Date => "units",
+            Self::OutOfRange(..) => "range",
+            Self::NotDefined(_) => "undefined",
+            Self::DividedByZero => "division_by_zero",
+            Self::NotReal => "not_real",
+            Self::Overflow => "overflow",
+        }
+    }
+
+    /// What is wrong and what to do about it, after the [code](Self::code).
     pub fn to_text(&self, language: UserLanguage) -> String {
         let (ko, en) = match self {
             Self::TooLong => (
-                format!("too_long: 식이 너무 깁니다 (최대 {MAX_EXPRESSION_BYTES}바이트)"),
-                format!("too_long: the expression is too long (at most {MAX_EXPRESSION_BYTES} bytes)"),
+                format!("식이 너무 깁니다 (최대 {MAX_EXPRESSION_BYTES}바이트)"),
+                format!("the expression is too long (at most {MAX_EXPRESSION_BYTES} bytes)"),
             ),
             Self::TooDeep => (
-                format!("too_deep: 괄호가 너무 깊습니다 (최대 {})", evaluate::MAX_NESTING_DEPTH),
-                format!("too_deep: nested too deep (at most {})", evaluate::MAX_NESTING_DEPTH),
+                format!("괄호가 너무 깊습니다 (최대 {})", evaluate::MAX_NESTING_DEPTH),
+                format!("nested too deep (at most {})", evaluate::MAX_NESTING_DEPTH),
             ),
-            Self::Unfinished => {
-                ("syntax: 식이 끝나지 않았습니다".into(), "syntax: the expression is not finished".into())
-            }
+            Self::Unfinished => ("식이 끝나지 않았습니다".into(), "the expression is not finished".into()),
             Self::UnknownCharacter(what) => {
-                (format!("syntax: 알 수 없는 글자 `{what}`"), format!("syntax: unknown character `{what}`"))
+                (format!("알 수 없는 글자 `{what}`"), format!("unknown character `{what}`"))
             }
             Self::UnknownName(name) => (
-                format!("syntax: `{name}`은(는) 아는 함수나 상수가 아닙니다"),
-                format!("syntax: `{name}` is not a known function or constant"),
+                format!("`{name}`은(는) 아는 함수나 상수가 아닙니다"),
+                format!("`{name}` is not a known function or constant"),
             ),
-            Self::Unexpected(sign) => (
-                format!("syntax: 여기에 `{sign}`이(가) 올 수 없습니다"),
-                format!("syntax: `{sign}` cannot stand here"),
-            ),
+            Self::Unexpected(sign) => {
+                (format!("여기에 `{sign}`이(가) 올 수 없습니다"), format!("`{sign}` cannot stand here"))
+            }
             Self::MissingSign => (
-                "syntax: 두 값 사이에 기호가 없습니다. 곱셈이면 *를 쓰세요".into(),
-                "syntax: there is no sign between two values; write * to multiply".into(),
+                "두 값 사이에 기호가 없습니다. 곱셈이면 *를 쓰세요".into(),
+                "there is no sign between two values; write * to multiply".into(),
             ),
             Self::Grouping => (
-                "syntax: 쉼표는 세 자리마다 씁니다 (1,234,567)".into(),
-                "syntax: commas group by three digits (1,234,567)".into(),
+                "쉼표는 세 자리마다 씁니다 (1,234,567)".into(),
+                "commas group by three digits (1,234,567)".into(),
             ),
             Self::KoreanUnitOrder(step) => (
-                format!("syntax: `{step}`의 자리가 맞지 않습니다 (3만5천, 1억 2천만처럼)"),
-                format!("syntax: `{step}` is out of order (as in 3만5천, 1억 2천만)"),
+                format!("`{step}`의 자리가 맞지 않습니다 (3만5천, 1억 2천만처럼)"),
+                format!("`{step}` is out of order (as in 3만5천, 1억 2천만)"),
             ),
             Self::PercentOrModulo => (
-                "ambiguous: 나머지면 mod(7, -3), 퍼센트면 (7%)-3처럼 쓰세요".into(),
-                "ambiguous: write mod(7, -3) for the remainder or (7%)-3 for percent".into(),
+                "나머지면 mod(7, -3), 퍼센트면 (7%)-3처럼 쓰세요".into(),
+                "write mod(7, -3) for the remainder or (7%)-3 for percent".into(),
             ),
             Self::UnitMismatch => (
-                "units: 돈과 시간은 서로 더할 수 없고 거듭제곱할 수 없습니다".into(),
-                "units: money and time cannot be added to each other or raised to powers".into(),
+                "돈과 시간은 서로 더할 수 없고 거듭제곱할 수 없습니다".into(),
+                "money and time cannot be added to each other or raised to powers".into(),
             ),
             Self::Date => (
-                "units: 날짜는 여기서 셈하지 않습니다. get_current_datetime의 add_days를 쓰세요".into(),
-                "units: dates are not counted with here; use add_days of get_current_datetime".into(),
+                "날짜는 여기서 셈하지 않습니다. get_current_datetime의 add_days를 쓰세요".into(),
+                "dates are not counted with here; use add_days of get_current_datetime".into(),
             ),
             Self::Arguments(name, takes) => {
-                (format!("syntax: `{name}`의 인자: {takes}"), format!("syntax: `{name}` takes: {takes}"))
+                (format!("`{name}`의 인자: {takes}"), format!("`{name}` takes: {takes}"))
             }
             Self::OutOfRange(name, takes) => {
-                (format!("range: `{name}`의 범위: {takes}"), format!("range: `{name}` takes {takes}"))
+                (format!("`{name}`의 범위: {takes}"), format!("`{name}` takes {takes}"))
             }
-            Self::NotDefined(name) => (
-                format!("undefined: 이 값에서 `{name}`은(는) 정의되지 않습니다"),
-                format!("undefined: `{name}` has no value here"),
-            ),
-            Self::DividedByZero => (
-                "division_by_zero: 0으로 나눌 수 없습니다".into(),
-                "division_by_zero: cannot divide by zero".into(),
-            ),
-            Self::NotReal => {
-                ("not_real: 실수 값이 없습니다".into(), "not_real: there is no real answer".into())
+            Self::NotDefined(name) => {
+                (format!("이 값에서 `{name}`은(는) 정의되지 않습니다"), format!("`{name}` has no value here"))
             }
+            Self::DividedByZero => ("0으로 나눌 수 없습니다".into(), "cannot divide by zero".into()),
+            Self::NotReal => ("실수 값이 없습니다".into(), "there is no real answer".into()),
             Self::Overflow => (
-                "overflow: 수가 너무 큽니다 (약 4,900자리까지)".into(),
-                "overflow: the numbers get too large (up to about 4,900 digits)".into(),
+                "수가 너무 큽니다 (약 4,900자리까지)".into(),
+                "the numbers get too large (up to about 4,900 digits)".into(),
             ),
         };
-        language.pick(ko, en)
+        format!("{}: {}", self.code(), language.pick(ko, en))
     }
 }
 

@@ -17,7 +17,7 @@ use jiff::{Span, Timestamp, Unit, Zoned};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
 pub use holidays::{Holiday, holidays_of_year, is_business_day};
 
 /// The most business days that are counted.
@@ -77,7 +77,7 @@ impl GetCurrentDatetime {
             "additionalProperties": false,
         });
         let about = ToolInfo {
-            spec: ToolSpec { name: "get_current_datetime".into(), description, parameters },
+            spec: ToolSpec { name: names::GET_CURRENT_DATETIME.into(), description, parameters },
             ko: "지금 날짜와 시각, 요일, 한국 공휴일을 알려 주고 날짜를 계산합니다.".into(),
             en: "Tells date, time, weekday and Korean holidays, and counts with dates.".into(),
             class: ToolSideEffect::ReadOnly,

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 pub use session_signing::SessionSigningKey;
 
-use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
 
 /// The hidden argument that makes the program a worker of this tool.
 pub const WORKER_ARGUMENT: &str = "__python";
@@ -313,7 +313,7 @@ fn tool_info(bounds: &PythonLimits) -> ToolInfo {
     let (seconds, mib) = (bounds.time.as_secs(), bounds.memory >> 20);
     ToolInfo {
         spec: ToolSpec {
-            name: "python_repl".to_string(),
+            name: names::PYTHON_REPL.into(),
             description: format!(
                 "Runs Python and returns what was printed and the value of the last expression. Variables and functions \
                  are kept for later calls in this conversation. It is a subset of Python: functions, lambdas, \

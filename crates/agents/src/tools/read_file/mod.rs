@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::text_cleaning::strip_invisible;
-use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
 use confined_directory::{ConfinedDirectory, OpenRefusal, OpenedPath, list_directory, read_prefix};
 use decode::decode;
 
@@ -363,7 +363,7 @@ fn tool_info() -> ToolInfo {
         "additionalProperties": false,
     });
     ToolInfo {
-        spec: ToolSpec { name: "read_file".into(), description: description.into(), parameters },
+        spec: ToolSpec { name: names::READ_FILE.into(), description: description.into(), parameters },
         ko: "허용된 폴더의 파일을 읽습니다. PDF, DOCX, HWPX도 글로 읽습니다.".into(),
         en: "Reads files below the directories that are open: PDF, DOCX and HWPX too.".into(),
         class: ToolSideEffect::ReadOnly,

@@ -222,7 +222,8 @@ impl EncoderFolder<'_> {
             return WordPieceTokenizer::from_tokenizer_json(&value)
                 .map_err(|reason| self.damaged_file_error("tokenizer.json", reason));
         }
-        let text = String::from_utf8_lossy(&self.read_bytes("vocab.txt")?).into_owned();
+        let text = String::from_utf8(self.read_bytes("vocab.txt")?)
+            .map_err(|error| self.damaged_file_error("vocab.txt", error.to_string()))?;
         let lower = match self.read_json("tokenizer_config.json")? {
             Some(value) => value.get("do_lower_case").and_then(Value::as_bool).unwrap_or(true),
             None => true,

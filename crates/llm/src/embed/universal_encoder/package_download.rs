@@ -20,7 +20,7 @@ pub type DownloadProgressFn = Box<dyn Fn(u64, Option<u64>) + Send + Sync>;
 /// A client for one package index. It uses the proxies of the environment.
 pub struct PackageIndexClient {
     client: reqwest::Client,
-    index: Option<Url>,
+    index: Url,
     progress: DownloadProgressFn,
 }
 
@@ -29,6 +29,8 @@ impl PackageIndexClient {
     /// the system. A user name and password in the URL are sent only to its host.
     pub fn new(index: &str, certificates: &[Vec<u8>], progress: DownloadProgressFn) -> Result<Self, String> {
         install_tls_provider();
+        let address = Url::parse(index)
+            .map_err(|error| format!("the address of the package index is not a URL: {error}"))?;
         let mut extra = Vec::new();
         for pem in certificates {
             extra.extend(reqwest::Certificate::from_pem_bundle(pem).map_err(|error| error.to_string())?);
@@ -46,12 +48,12 @@ impl PackageIndexClient {
             builder.tls_certs_merge(extra)
         };
         let client = builder.build().map_err(|error| innermost_error_message(&error))?;
-        Ok(Self { client, index: Url::parse(index).ok(), progress })
+        Ok(Self { client, index: address, progress })
     }
 
     /// Adds the credentials of the index to a URL on the same host.
     fn with_credentials(&self, mut url: Url) -> Url {
-        let Some(index) = &self.index else { return url };
+        let index = &self.index;
         let same = url.scheme() == index.scheme()
             && url.host_str() == index.host_str()
             && url.port_or_known_default() == index.port_or_known_default();
@@ -100,4 +102,17 @@ fn innermost_error_message(error: &dyn std::error::Error) -> String {
         deepest = deeper;
     }
     deepest.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_whose_address_is_no_url_is_refused() {
+        let open = |index: &str| PackageIndexClient::new(index, &[], Box::new(|_, _| {})).err();
+        assert_eq!(open("http://user:word@localhost/simple/"), None);
+        let error = open("localhost simple").expect("refused");
+        assert!(error.starts_with("the address of the package index is not a URL"), "{error}");
+    }
 }

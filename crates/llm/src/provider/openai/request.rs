@@ -211,9 +211,9 @@ pub(in crate::provider) fn prompt_cache_key(request: &ChatRequest) -> String {
     format!("doran-{letters}")
 }
 
-/// Returns a number without the noise of its wider form: 0.7, not 0.699999988079071.
+/// Returns a finite number without the noise of its wider form: 0.7, not 0.699999988079071.
 pub(in crate::provider) fn shortest_json_number(number: f32) -> Value {
-    number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
+    Value::from(number.to_string().parse().unwrap_or(f64::from(number)))
 }
 
 fn tool_definition(tool: &ToolSpec) -> Value {

@@ -1,0 +1,67 @@
+//! The marks that agents put into their requests: ids of messages, headings, prefixes. A language model just reads the
+//! words; a model of rules looks for these marks, and takes them from here.
+
+use crate::language::UserLanguage;
+
+/// The id of a message that holds what was looked up in documents.
+pub const MATERIAL_MESSAGE_ID: &str = "material";
+
+/// The id of a message that holds a summary of earlier turns.
+pub const SUMMARY_MESSAGE_ID: &str = "summary";
+
+/// Stands before a note: a line about a search that is no text of what was found.
+pub const NOTE_PREFIX: &str = "※ ";
+
+/// Stands before what the user said, in a conversation that is told as text.
+pub fn user_line_prefix(language: UserLanguage) -> &'static str {
+    language.pick("사용자: ", "User: ")
+}
+
+/// Stands before what was answered, in a conversation that is told as text.
+pub fn answer_line_prefix(language: UserLanguage) -> &'static str {
+    language.pick("답변: ", "Answer: ")
+}
+
+/// The heading above what was found in the user's contract.
+pub fn user_contract_heading(language: UserLanguage) -> &'static str {
+    language.pick("사용자 계약서", "The user's contract")
+}
+
+/// The heading above what was found in the standard contract.
+pub fn standard_contract_heading(language: UserLanguage) -> &'static str {
+    language.pick("표준계약서", "The standard contract")
+}
+
+/// Whether a line of a prompt is a heading, and if so whether a summary of earlier turns follows it. Prompts may be
+/// written anew, so a heading is known by its words: `[이전 대화 요약]`, `[Conversation record 1]`, `# Summary`.
+pub fn opens_summary(line: &str) -> Option<bool> {
+    const BRACKETED: [&str; 4] = ["요약", "대화 기록", "summar", "conversation record"];
+    if let Some(title) = line.strip_prefix('#') {
+        let title = title.to_lowercase();
+        return Some(title.contains("요약") || title.contains("summary"));
+    }
+    let inner = line.strip_prefix('[')?.strip_suffix(']')?.to_lowercase();
+    Some(BRACKETED.iter().any(|word| inner.contains(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::prompt::Prompts;
+
+    #[test]
+    fn the_summaries_of_every_prompt_stand_under_a_heading() {
+        let prompts = Prompts::with_overrides(&BTreeMap::new()).expect("prompts");
+        for language in [UserLanguage::Ko, UserLanguage::En] {
+            let text = prompts.assistant(language, &["one".into(), "two".into()]).expect("a prompt");
+            let headings: Vec<bool> = text.lines().filter_map(|line| opens_summary(line.trim())).collect();
+            assert_eq!(headings, [true; 3], "{text}");
+        }
+        for other in ["[참고 문서]", "[Reference documents]", "[찾아본 결과]", "# 규정"] {
+            assert_eq!(opens_summary(other), Some(false), "{other}");
+        }
+        assert_eq!(opens_summary("사용자: 요약해 줘"), None);
+    }
+}
