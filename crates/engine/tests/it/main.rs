@@ -17,7 +17,6 @@ mod graph_execution;
 mod interrupts;
 mod limits;
 mod missing_logs_and_graphs;
-mod simulator;
 mod stored_results;
 mod support;
 mod takeover;

@@ -10,7 +10,7 @@ mod fault_proxy;
 mod io_faults;
 mod kill_loop;
 mod ledger;
-#[path = "../../tests/it/postgres_server.rs"]
+#[path = "../../store/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the tests use all of it")]
 mod postgres_server;
 mod replicas;
@@ -18,10 +18,9 @@ mod report;
 mod seeded_bugs;
 mod seeded_rng;
 mod simulation_seeds;
-#[path = "../../../engine/tests/it/simulator/mod.rs"]
 #[allow(clippy::expect_used, reason = "written as a test, which fails by panicking; each seed is caught")]
 mod simulator;
-#[path = "../../../engine/tests/it/support.rs"]
+#[path = "../../engine/tests/it/support.rs"]
 #[allow(
     dead_code,
     clippy::expect_used,
@@ -98,6 +97,10 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         };
+    }
+    if !cfg!(feature = "failpoints") {
+        eprintln!("built without fail points: run `./x torture NAME`");
+        return ExitCode::FAILURE;
     }
     match parse_arguments(&args) {
         Ok((name, options)) => run_tortures(&name, &options),

@@ -132,7 +132,7 @@ impl KillCampaign {
                 }
             }
         }
-        let threads: Vec<String> = (0..3).map(|n| format!("r{}-{n}", self.round)).collect();
+        let threads: Vec<String> = (0..8).map(|n| format!("r{}-{n}", self.round)).collect();
         self.all.extend(threads.iter().cloned());
         self.recent.push_back(threads.clone());
         if self.recent.len() > RECENT_ROUNDS {

@@ -20,7 +20,7 @@ pub fn check_threads(victim: &VictimProcess, names: &[String], book: &TortureLed
                 check_thread(name, &dump, book);
             }
             VictimReply::Refused(refusal) if refusal.code == "not_found" => {
-                check_thread(name, &ThreadDump::empty(), book)
+                check_thread(name, &ThreadDump::empty(), book);
             }
             VictimReply::Refused(refusal) => {
                 book.record_violation(

@@ -117,7 +117,13 @@ impl<'a> TortureClients<'a> {
         }
         let first = victim.send(VictimRequest::Start(start.clone()));
         let second = twice.then(|| victim.send(VictimRequest::Start(start.clone())));
-        self.record_start_outcome(&start, first);
+        let started = self.record_start_outcome(&start, first);
+        // Many stay and watch what they started.
+        if let RequestOutcome::Acknowledged(run) = started
+            && rng.chance_percent(50)
+        {
+            watch_run(victim, run);
+        }
         if let Some(second) = second {
             self.record_start_outcome(&start, second);
         }
@@ -130,12 +136,17 @@ impl<'a> TortureClients<'a> {
         }
     }
 
-    fn record_start_outcome(&self, start: &VictimStartRequest, pending: PendingVictimReply) {
+    fn record_start_outcome(
+        &self,
+        start: &VictimStartRequest,
+        pending: PendingVictimReply,
+    ) -> RequestOutcome {
         let outcome = request_outcome(pending.wait());
         if let RequestOutcome::Acknowledged(run) = &outcome {
             lock_ignoring_poison(&self.runs).push((start.thread.clone(), run.clone()));
         }
-        self.book.record_start(start, outcome);
+        self.book.record_start(start, outcome.clone());
+        outcome
     }
 
     fn cancel(&self, victim: &VictimProcess, rng: &mut SeededRng) {
@@ -150,10 +161,14 @@ impl<'a> TortureClients<'a> {
     fn watch(&self, victim: &VictimProcess, rng: &mut SeededRng) {
         let found = rng.pick(&lock_ignoring_poison(&self.runs)).cloned();
         if let Some((_, run)) = found {
-            // Nobody waits for its end: what it sees comes in by itself.
-            drop(victim.send(VictimRequest::Watch { run, after: 0 }));
+            watch_run(victim, run);
         }
     }
+}
+
+/// Watches a run. Nobody waits for its end: what it shows comes in by itself.
+fn watch_run(victim: &VictimProcess, run: String) {
+    drop(victim.send(VictimRequest::Watch { run, after: 0 }));
 }
 
 /// Answers what a thread asks, sometimes twice at once.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use doran_engine::RunKey;
-use doran_engine::store::{HistoryStore, RunFilter, RunStatus};
+use doran_engine::store::{HistoryStore, LogEntry, RunFilter, RunStatus};
+use doran_engine::{RunKey, ThreadEntry};
 
 use super::random_graph::SimulatedAction;
 use super::simulation::Simulation;
 use super::{SimulationFailure, SimulationFailureKind};
-use crate::support::{local_thread, stored_entry_text};
+use crate::support::{entry_text, local_thread};
 
 /// Looks at the log, the rows of the runs, and the book of the world.
 pub(super) async fn check_invariants(
@@ -80,4 +80,9 @@ pub(super) async fn check_invariants(
         }
     }
     Ok(())
+}
+
+/// An entry of the store as text.
+fn stored_entry_text(entry: &LogEntry) -> String {
+    entry_text(&ThreadEntry::from_log(entry).expect("readable"))
 }
