@@ -85,8 +85,51 @@ impl DocumentSchemas {
     /// Types of responses and of requests. A type of both is described as responses have it.
     fn into_definitions(mut self) -> Map<String, Value> {
         let mut all = self.requests.take_definitions(true);
-        all.extend(self.responses.take_definitions(true));
+        all.extend(self.response_definitions());
         all
+    }
+
+    fn response_definitions(&mut self) -> Map<String, Value> {
+        let mut all = self.responses.take_definitions(true);
+        all.values_mut().for_each(omit_instead_of_null);
+        all
+    }
+}
+
+/// A response leaves an optional field out and never sends `null` for it.
+fn omit_instead_of_null(schema: &mut Value) {
+    match schema {
+        Value::Object(parts) => {
+            let required = parts.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+            if let Some(Value::Object(fields)) = parts.get_mut("properties") {
+                for (_, field) in fields.iter_mut().filter(|(name, _)| !required.iter().any(|one| one == *name)) {
+                    remove_null(field);
+                }
+            }
+            parts.values_mut().for_each(omit_instead_of_null);
+        }
+        Value::Array(items) => items.iter_mut().for_each(omit_instead_of_null),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn remove_null(schema: &mut Value) {
+    let Some(parts) = schema.as_object_mut() else { return };
+    if let Some(Value::Array(types)) = parts.get_mut("type") {
+        types.retain(|one| one != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            parts.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(choices)) = parts.get_mut("anyOf") {
+        choices.retain(|choice| choice["type"] != "null");
+        if let [Value::Object(only)] = choices.as_slice() {
+            let only = only.clone();
+            parts.remove("anyOf");
+            // The field says more about itself than its type does.
+            only.into_iter().for_each(|(key, value)| drop(parts.entry(key).or_insert(value)));
+        }
     }
 }
 
@@ -159,17 +202,8 @@ fn query_parameters(schema: &Value) -> Vec<Value> {
     let fields = schema["properties"].as_object().into_iter().flatten();
     let parameters = fields.map(|(name, field)| {
         let mut field = field.clone();
-        let description = field["description"].take();
-        if let Some(field) = field.as_object_mut() {
-            field.remove("description");
-            if let Some(Value::Array(types)) = field.get_mut("type") {
-                types.retain(|one| one != "null");
-                if let [only] = types.as_slice() {
-                    let only = only.clone();
-                    field.insert("type".to_owned(), only);
-                }
-            }
-        }
+        remove_null(&mut field);
+        let description = field.as_object_mut().and_then(|field| field.remove("description"));
         json!({
             "name": name,
             "in": "query",
@@ -298,7 +332,7 @@ mod tests {
             }
         }
         let requests = schemas.requests.take_definitions(true);
-        let responses = schemas.responses.take_definitions(true);
+        let responses = schemas.response_definitions();
         assert!(!requests.is_empty() && !responses.is_empty());
         for (name, schema) in requests {
             assert!(responses.get(&name).is_none_or(|other| *other == schema), "{name}");

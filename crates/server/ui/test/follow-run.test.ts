@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 
 import { reduceRunEvent, newRunView, continuation, buildTranscript, type RunView } from '../src/transcript'
 import { retryDelayMs, followRun, RefusedError, type Connection } from '../src/follow-run'
-import type { RunEvent, StepTask } from '../src/types'
+import type { RunEvent, StepTask } from '../src/api-types'
 
 const task = (node: string, update: unknown, notes?: Record<string, unknown>): StepTask =>
   ({ node, ms: 3, attempts: 1, input_tokens: 1, output_tokens: 2, update, ...(notes ? { notes } : {}) }) as StepTask

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 
 import { reduceRunEvent, newRunView, repliesIn, buildTranscript } from '../src/transcript'
 import { edgeKey, END, highlightGraph, START } from '../src/graph-highlight'
-import type { Json, RunEvent } from '../src/types'
+import type { Json, RunEvent } from '../src/api-types'
 
 const started: RunEvent = { n: 1, at: 1, type: 'started', agent: 'a', thread: 't', run: 'r' }
 const step = (n: number, node: string, next: string[], update: Json = {}): RunEvent => ({

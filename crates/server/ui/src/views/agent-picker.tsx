@@ -6,7 +6,7 @@ import { sanitizeText, sanitizeLine } from '../sanitize-text'
 import { language, localized, t, type MessageKey } from '../i18n'
 import { selectedAgent, findAgent, agents, chooseAgent, modelOfAgent } from '../agents-and-threads'
 import { answerableStarters, documents, loadDocuments } from '../documents'
-import type { Agent } from '../types'
+import type { AgentInfo } from '../api-types'
 import { ModelBadge } from './model-badge'
 import { Icon, Logo, type IconName } from './icons'
 
@@ -19,8 +19,7 @@ const AGENT_LABELS: Record<string, MessageKey> = {
 
 const AGENT_ICONS: Record<string, IconName> = { assistant: 'chat', contract: 'quote', react: 'tool', docqa: 'file' }
 
-export function agentName(one: Agent | undefined, id: string): string {
-  if (one?.title) return sanitizeText(localized(one.title))
+export function agentName(one: AgentInfo | undefined, id: string): string {
   const key = AGENT_LABELS[id]
   return key ? t(key) : sanitizeText(id || t('agent'))
 }

@@ -6,7 +6,7 @@ import { sanitizeText } from '../sanitize-text'
 import { answerQuestions, cancelTurn, type Turn } from '../conversation'
 import { isJsonObject } from '../transcript'
 import { localized, t } from '../i18n'
-import type { Json, QuestionInfo } from '../types'
+import type { Json, QuestionInfo } from '../api-types'
 import { LabelledText, formatJson } from './activity'
 import { Icon } from './icons'
 
