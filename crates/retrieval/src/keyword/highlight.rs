@@ -11,7 +11,7 @@ use crate::text_analysis::{self, TermLayer};
 use super::{article_numbers, synonyms};
 
 /// A query word that occurs in a passage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Highlight {
     /// The stem that was searched: of a word of the query or of a synonym. An English word is given as the passage has
     /// it, because its stem may not be a word.

@@ -1,6 +1,7 @@
 //! Documents, their texts, and the passages that a search finds.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use doran_agents::retrieval::ingest::IngestFailureKind;
 use doran_agents::retrieval::{
@@ -122,14 +123,14 @@ pub struct SearchHit {
     /// The score; higher is better.
     pub score: f64,
     /// The words of the query that the passage contains, with their byte ranges in `text`.
-    pub why: Vec<Highlight>,
+    pub why: Vec<HighlightInfo>,
 }
 
 impl SearchHit {
     pub(crate) fn from_hit(query: &str, hit: Hit) -> Self {
         let passage = hit.passage;
         Self {
-            why: highlights(query, &passage.text),
+            why: HighlightInfo::of_passage(query, &passage.text),
             passage: passage.id,
             document: passage.document,
             title: passage.title,
@@ -141,6 +142,34 @@ impl SearchHit {
             score: hit.score,
         }
     }
+}
+
+/// A word of a query that a passage contains.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct HighlightInfo {
+    /// The stem that was searched, or an English word as the passage has it.
+    pub term: String,
+    /// Where it stands in the text of the passage.
+    pub ranges: Vec<ByteRange>,
+}
+
+impl HighlightInfo {
+    fn of_passage(query: &str, text: &str) -> Vec<Self> {
+        let range = |Range { start, end }| ByteRange { start, end };
+        let found = highlights(query, text).into_iter();
+        found
+            .map(|Highlight { term, ranges }| Self { term, ranges: ranges.into_iter().map(range).collect() })
+            .collect()
+    }
+}
+
+/// A part of a text, in bytes of UTF-8.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct ByteRange {
+    /// Where it starts.
+    pub start: usize,
+    /// Where it ends.
+    pub end: usize,
 }
 
 /// The passages that a search found.

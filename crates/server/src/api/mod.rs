@@ -16,17 +16,19 @@ pub use doran_agents::failure::{ModelErrorAdvice, advice};
 pub use agents::{AgentInfo, AgentList, AgentModel, ModelList};
 pub use chat::{ChatAnswer, ChatPause, ChatPauseStatus, ChatTurn};
 pub(crate) use documents::CollectionName;
-pub use documents::{AddedDocument, DocumentInfo, DocumentList, DocumentText, SearchHit, SearchHitList};
+pub use documents::{
+    AddedDocument, ByteRange, DocumentInfo, DocumentList, DocumentText, HighlightInfo, SearchHit,
+    SearchHitList,
+};
 pub use openai::{
     OpenAiAnnotation, OpenAiAnswerMessage, OpenAiChoice, OpenAiCompletion, OpenAiError, OpenAiErrorBody,
     OpenAiModel, OpenAiModelList, OpenAiUsage, UrlCitation,
 };
 pub use problem::Problem;
 pub use run_event::{QuestionInfo, RunEvent, RunEventBody, StepTask};
-pub use runs::{
-    RunDetail, RunInfo, RunList, RunAnswer, StartRun, WaitingQuestion, WaitingQuestionList,
-};
+pub use runs::{RunAnswer, RunDetail, RunInfo, RunList, StartRun, WaitingQuestion, WaitingQuestionList};
 pub use threads::{
-    HistoryEntry, HistoryStep, MessageInfo, MessageList, ThreadHistory, ThreadInfo, ThreadList, ThreadStateInfo,
+    HistoryEntry, HistoryStep, MessageInfo, MessageList, ThreadHistory, ThreadInfo, ThreadList,
+    ThreadStateInfo,
 };
 pub use usage::{HealthInfo, HealthStatus, MemoryFactInfo, MemoryFactList, ModelUsageInfo, UsageInfo};

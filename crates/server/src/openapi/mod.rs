@@ -2,17 +2,19 @@
 //! same document.
 
 mod operation;
+mod parameters;
+mod schemas;
 
 use std::collections::BTreeSet;
 
-use schemars::SchemaGenerator;
-use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use self::operation::{OperationBody, OperationContent, OperationResponse};
 pub(crate) use self::operation::{
-    Operation, OperationTag, IdempotencyEffect, count_schema, thread_name_schema,
+    IdempotencyEffect, Operation, OperationTag, count_schema, thread_name_schema,
 };
+use self::operation::{OperationBody, OperationContent, OperationResponse};
+use self::parameters::{idempotency_parameter, path_names, path_parameter, query_parameters};
+use self::schemas::{DocumentSchemas, unlink_rust_names};
 use crate::api::{OpenAiError, Problem};
 use crate::error::ApiErrorCode;
 use crate::routes::{ApiRoute, RouteAccess};
@@ -28,16 +30,17 @@ pub fn openapi_document(routes: &[ApiRoute]) -> Value {
         let mut responses = describe_responses(&operation.responses, &mut schemas);
         for status in error_statuses(route, operation) {
             let name = error_response_name(route.access, status);
-            responses
-                .insert(status.to_string(), json!({ "$ref": format!("#/components/responses/{name}") }));
+            responses.insert(status.to_string(), json!({ "$ref": format!("#/components/responses/{name}") }));
             errors.insert((route.access == RouteAccess::OpenAi, status));
         }
         shown["responses"] = responses.into();
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method] = shown;
     }
-    let responses: Map<String, Value> =
-        errors.into_iter().map(|(is_openai, status)| error_response(is_openai, status, &mut schemas)).collect();
+    let responses: Map<String, Value> = errors
+        .into_iter()
+        .map(|(is_openai, status)| error_response(is_openai, status, &mut schemas))
+        .collect();
     let tags: Vec<Value> = OperationTag::ALL.iter().map(|tag| json!({ "name": tag.name() })).collect();
     let mut document = json!({
         "openapi": "3.1.0",
@@ -60,77 +63,6 @@ pub fn openapi_document(routes: &[ApiRoute]) -> Value {
     });
     unlink_rust_names(&mut document);
     document
-}
-
-/// Makes the schemas of a document and collects what they refer to.
-struct DocumentSchemas {
-    requests: SchemaGenerator,
-    responses: SchemaGenerator,
-}
-
-impl DocumentSchemas {
-    fn new() -> Self {
-        let settings = || {
-            SchemaSettings::draft2020_12().with(|settings| {
-                settings.definitions_path = "/components/schemas".into();
-                settings.meta_schema = None;
-            })
-        };
-        Self {
-            requests: settings().for_deserialize().into_generator(),
-            responses: settings().for_serialize().into_generator(),
-        }
-    }
-
-    /// Types of responses and of requests. A type of both is described as responses have it.
-    fn into_definitions(mut self) -> Map<String, Value> {
-        let mut all = self.requests.take_definitions(true);
-        all.extend(self.response_definitions());
-        all
-    }
-
-    fn response_definitions(&mut self) -> Map<String, Value> {
-        let mut all = self.responses.take_definitions(true);
-        all.values_mut().for_each(omit_instead_of_null);
-        all
-    }
-}
-
-/// A response leaves an optional field out and never sends `null` for it.
-fn omit_instead_of_null(schema: &mut Value) {
-    match schema {
-        Value::Object(parts) => {
-            let required = parts.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
-            if let Some(Value::Object(fields)) = parts.get_mut("properties") {
-                for (_, field) in fields.iter_mut().filter(|(name, _)| !required.iter().any(|one| one == *name)) {
-                    remove_null(field);
-                }
-            }
-            parts.values_mut().for_each(omit_instead_of_null);
-        }
-        Value::Array(items) => items.iter_mut().for_each(omit_instead_of_null),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
-fn remove_null(schema: &mut Value) {
-    let Some(parts) = schema.as_object_mut() else { return };
-    if let Some(Value::Array(types)) = parts.get_mut("type") {
-        types.retain(|one| one != "null");
-        if let [only] = types.as_slice() {
-            let only = only.clone();
-            parts.insert("type".to_owned(), only);
-        }
-    }
-    if let Some(Value::Array(choices)) = parts.get_mut("anyOf") {
-        choices.retain(|choice| choice["type"] != "null");
-        if let [Value::Object(only)] = choices.as_slice() {
-            let only = only.clone();
-            parts.remove("anyOf");
-            // The field says more about itself than its type does.
-            only.into_iter().for_each(|(key, value)| drop(parts.entry(key).or_insert(value)));
-        }
-    }
 }
 
 fn describe_operation(route: &ApiRoute, operation: &Operation, schemas: &mut DocumentSchemas) -> Value {
@@ -162,9 +94,9 @@ fn describe_operation(route: &ApiRoute, operation: &Operation, schemas: &mut Doc
     }
     let body = match operation.body {
         OperationBody::None | OperationBody::Ignored => None,
-        OperationBody::File => {
-            Some(json!({ "application/octet-stream": { "schema": { "type": "string", "format": "binary" } } }))
-        }
+        OperationBody::File => Some(
+            json!({ "application/octet-stream": { "schema": { "type": "string", "format": "binary" } } }),
+        ),
         OperationBody::Json(schema) => {
             Some(json!({ "application/json": { "schema": schema(&mut schemas.requests) } }))
         }
@@ -173,64 +105,6 @@ fn describe_operation(route: &ApiRoute, operation: &Operation, schemas: &mut Doc
         shown["requestBody"] = json!({ "required": true, "content": content });
     }
     shown
-}
-
-fn path_names(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-}
-
-fn path_parameter(name: &str) -> Value {
-    let text = || json!({ "type": "string" });
-    let (description, schema) = match name {
-        "thread" => ("The name of a thread: 1 to 200 characters.", thread_name_schema()),
-        "run" => ("The id of a run.", json!({ "type": "string", "format": "uuid" })),
-        "document" => ("The id of a document.", text()),
-        "change" => {
-            ("What to do.", json!({ "type": "string", "enum": ["pause", "resume", "cancel", "retry"] }))
-        }
-        "fact" => ("The id of a fact.", text()),
-        "agent" | "model" => ("The name of an agent.", text()),
-        _ => ("", text()),
-    };
-    json!({ "name": name, "in": "path", "required": true, "description": description, "schema": schema })
-}
-
-/// One parameter for each field. A field may be left out, but not be null.
-fn query_parameters(schema: &Value) -> Vec<Value> {
-    let is_required =
-        |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name));
-    let fields = schema["properties"].as_object().into_iter().flatten();
-    let parameters = fields.map(|(name, field)| {
-        let mut field = field.clone();
-        remove_null(&mut field);
-        let description = field.as_object_mut().and_then(|field| field.remove("description"));
-        json!({
-            "name": name,
-            "in": "query",
-            "required": is_required(name),
-            "description": description,
-            "schema": field,
-        })
-    });
-    parameters.collect()
-}
-
-fn idempotency_parameter(repeated: IdempotencyEffect) -> Value {
-    let description = match repeated {
-        IdempotencyEffect::SameResponse => {
-            "A repeated request with the same key changes nothing. It gets the first response again, with `Idempotent-Replayed: true`. A different request with the same key is rejected with `422`."
-        }
-        IdempotencyEffect::SameRun => {
-            "A repeated request with the same key starts nothing new. It returns to the same run. A different request with the same key is rejected with `422`."
-        }
-    };
-    json!({
-        "name": "Idempotency-Key",
-        "in": "header",
-        "required": false,
-        "description": description,
-        "schema": { "type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$" },
-    })
 }
 
 fn describe_responses(responses: &[OperationResponse], schemas: &mut DocumentSchemas) -> Map<String, Value> {
@@ -294,27 +168,8 @@ fn error_response(is_openai: bool, status: u16, schemas: &mut DocumentSchemas) -
         let schema = schemas.responses.subschema_for::<Problem>();
         (RouteAccess::KeyRequired, "application/problem+json", schema)
     };
-    let shown =
-        json!({ "description": codes.join("; "), "content": { media_type: { "schema": schema } } });
+    let shown = json!({ "description": codes.join("; "), "content": { media_type: { "schema": schema } } });
     (error_response_name(access, status), shown)
-}
-
-/// Takes the brackets of links between Rust items out of descriptions.
-fn unlink_rust_names(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                match field {
-                    Value::String(text) if name == "description" => {
-                        *text = text.replace("[`", "`").replace("`]", "`").replace('\n', " ");
-                    }
-                    other => unlink_rust_names(other),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(unlink_rust_names),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
 }
 
 #[cfg(test)]

@@ -174,11 +174,7 @@ impl Operation {
 
     /// The route answers with the JSON of `T`.
     pub(crate) fn returns<T: JsonSchema>(self, status: u16, description: &'static str) -> Self {
-        self.response(
-            status,
-            description,
-            OperationContent::Json(|generator| generator.subschema_for::<T>()),
-        )
+        self.response(status, description, OperationContent::Json(|generator| generator.subschema_for::<T>()))
     }
 
     /// The route answers with text.

@@ -26,10 +26,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 }
 
 /// `GET /api/approvals`: the open questions of runs that wait, newest first.
-async fn list_approvals(
-    State(app): State<ServerApp>,
-    caller: ApiCaller,
-) -> Result<Response, ApiError> {
+async fn list_approvals(State(app): State<ServerApp>, caller: ApiCaller) -> Result<Response, ApiError> {
     let filter =
         RunFilter { status: Some(RunStatus::Paused), limit: MAX_PAUSED_RUNS, ..RunFilter::default() };
     let paused = app.runtime.list_runs(&caller.tenant, &filter).await?;

@@ -6,15 +6,15 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use doran_engine::store::{IfBusy, RunFailure, RunStatus};
 
-use super::{ApiRoute, json_response};
 use super::spec_body::SpecChatBody;
+use super::{ApiRoute, json_response};
 use crate::ServerApp;
 use crate::agent_request::{self, AgentRequest, RunStart, WaitingRun};
 use crate::api::{ChatAnswer, ChatPause, ChatTurn, ModelErrorAdvice, QuestionInfo, advice};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency;
-use crate::openapi::{Operation, OperationTag, IdempotencyEffect};
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 
 /// Who answers when nobody is named.

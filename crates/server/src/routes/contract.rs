@@ -16,7 +16,7 @@ use crate::api::{ModelErrorAdvice, QuestionInfo, advice};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency;
-use crate::openapi::{Operation, OperationTag, IdempotencyEffect};
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 use crate::sse::{self, SseFrame};
 use crate::transcript_stream::{TranscriptEnd, TranscriptEvent, TranscriptStream};

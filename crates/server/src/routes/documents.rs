@@ -8,8 +8,8 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use doran_agents::retrieval::{
-    DocumentFilter, DocumentId, DocumentKind, DocumentTenant, Library, LibraryError,
-    NewDocument, RetrieveError, SearchQuery,
+    DocumentFilter, DocumentId, DocumentKind, DocumentTenant, Library, LibraryError, NewDocument,
+    RetrieveError, SearchQuery,
 };
 use doran_agents::samples;
 use schemars::JsonSchema;
@@ -24,7 +24,7 @@ use crate::api;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency::IdempotentRequest;
-use crate::openapi::{Operation, OperationTag, IdempotencyEffect};
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 
 /// The most hits a search gives.
@@ -165,10 +165,7 @@ async fn add_document(
 }
 
 /// `GET /api/documents`
-async fn list_documents(
-    State(app): State<ServerApp>,
-    caller: ApiCaller,
-) -> Result<Response, ApiError> {
+async fn list_documents(State(app): State<ServerApp>, caller: ApiCaller) -> Result<Response, ApiError> {
     let documents = require_library(&app)?.list(&retrieval_tenant(&caller));
     // Who has handed in nothing is told what is searched instead.
     let samples = match &app.index {

@@ -11,15 +11,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{ApiRoute, path_value};
 use super::threads::{MAX_TITLE_CHARS, check_seq, check_title, load_thread_row, missing_agent_error};
+use super::{ApiRoute, path_value};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::api;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency::IdempotentRequest;
-use crate::openapi::{Operation, OperationTag, IdempotencyEffect};
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 
 pub(super) fn routes() -> Vec<ApiRoute> {

@@ -22,7 +22,7 @@ use crate::api::{self, StartRun};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency::{self, IdempotentRequest};
-use crate::openapi::{Operation, OperationTag, IdempotencyEffect, count_schema};
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag, count_schema};
 use crate::{request_body, sse};
 
 /// No run has more events; a larger number is a mistake.

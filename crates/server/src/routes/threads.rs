@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use doran_agents::Role;
 use doran_agents::retrieval::contains_all_words;
-use doran_engine::store::{Seq, StoreError, ThreadFilter, ThreadRow};
 use doran_engine::EngineError;
+use doran_engine::store::{Seq, StoreError, ThreadFilter, ThreadRow};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -20,7 +20,7 @@ use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::error_detail::ErrorDetail;
 use crate::idempotency::IdempotentRequest;
-use crate::openapi::{Operation, OperationTag, IdempotencyEffect};
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 
 /// The most things a list gives.

@@ -65,7 +65,10 @@ fn is_path_of(template: &str, path: &str) -> bool {
     let parts = |path: &str| path.split('/').map(str::to_owned).collect::<Vec<_>>();
     let (wanted, parts) = (parts(template), parts(path));
     wanted.len() == parts.len()
-        && wanted.iter().zip(&parts).all(|(want, part)| want.starts_with('{') && !part.is_empty() || want == part)
+        && wanted
+            .iter()
+            .zip(&parts)
+            .all(|(want, part)| want.starts_with('{') && !part.is_empty() || want == part)
 }
 
 /// What a reference means.

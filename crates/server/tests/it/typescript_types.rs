@@ -109,8 +109,13 @@ fn union(choices: impl Iterator<Item = String>) -> String {
 
 /// A type as a part of another.
 fn grouped(part: &str) -> String {
-    let is_object = part.starts_with('{') && part.ends_with('}') && !part.contains("} |") && !part.contains("} &");
-    if part.contains(" | ") && !is_object || part.contains(" & ") { format!("({part})") } else { part.to_owned() }
+    let is_object =
+        part.starts_with('{') && part.ends_with('}') && !part.contains("} |") && !part.contains("} &");
+    if part.contains(" | ") && !is_object || part.contains(" & ") {
+        format!("({part})")
+    } else {
+        part.to_owned()
+    }
 }
 
 fn comment(schema: &Value, indent: &str) -> String {

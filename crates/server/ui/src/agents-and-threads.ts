@@ -83,6 +83,6 @@ export function modelOfAgent(id: string): ModelInfo | null {
 }
 
 /** Whether a model only quotes documents and generates no text. */
-export function isExtractive(model: { name: string; kind: string }): boolean {
+export function isExtractive(model: { name: string; kind?: string }): boolean {
   return model.kind === 'extractive' || model.name.startsWith('offline-extractive')
 }

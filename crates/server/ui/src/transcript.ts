@@ -226,9 +226,8 @@ export function activitiesIn(task: StepTask): AgentActivity[] {
 
 /** The model calls recorded in the notes of a task. */
 export function modelCallsIn(task: StepTask): ModelCall[] {
-  const noted = task.notes?.models ?? task.notes?.model
-  const list = Array.isArray(noted) ? noted : noted === undefined ? [] : [noted]
-  return list.filter((one): one is Json & object => isJsonObject(one) && typeof one.name === 'string') as never
+  const models: unknown = task.notes?.models
+  return Array.isArray(models) ? models.filter((one): one is ModelCall => isJsonObject(one) && typeof one.name === 'string') : []
 }
 
 /** The assistant messages that a state update adds. */

@@ -51,10 +51,8 @@ mod tests {
             "연차는 [참고] 15일 [1], 병가는 10일 [2, 1]. [3",
             &[source(1), source(2), source(3)],
         );
-        let places: Vec<(usize, usize)> = told
-            .iter()
-            .map(|one| (one.url_citation.start_index, one.url_citation.end_index))
-            .collect();
+        let places: Vec<(usize, usize)> =
+            told.iter().map(|one| (one.url_citation.start_index, one.url_citation.end_index)).collect();
         assert_eq!(places, [(13, 16), (26, 32), (0, 0)]);
         assert_eq!(told[0].url_citation.url, "/api/documents/%EA%B0%80%20b/text");
     }

@@ -37,14 +37,13 @@ use crate::ServerApp;
 use crate::agent_request::{self, AgentRequest, RunStart, WaitingRun};
 use crate::api::{
     ModelErrorAdvice, OpenAiAnswerMessage, OpenAiChoice, OpenAiCompletion, OpenAiError, OpenAiErrorBody,
-    OpenAiModel,
-    OpenAiModelList, OpenAiUsage, QuestionInfo, advice,
+    OpenAiModel, OpenAiModelList, OpenAiUsage, QuestionInfo, advice,
 };
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::error_detail::ErrorDetail;
 use crate::idempotency;
-use crate::openapi::{Operation, OperationTag, IdempotencyEffect, thread_name_schema};
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag, thread_name_schema};
 use crate::request_body;
 use crate::sse::{self, SseFrame};
 use crate::transcript_stream::{self, TranscriptEnd, TranscriptEvent, TranscriptStream};

@@ -7,7 +7,7 @@ import { sanitizeLine } from '../sanitize-text'
 import { conversation, closeConversation } from '../conversation'
 import { t, type MessageKey } from '../i18n'
 import { ImeComposer } from '../ime'
-import { findAgent, isSearchingThreads, loadThreads, threadQuery, threads, threadsError, nextThreadsCursor } from '../agents-and-threads'
+import { isSearchingThreads, loadThreads, threadQuery, threads, threadsError, nextThreadsCursor } from '../agents-and-threads'
 import { navigate, currentRoute } from '../route'
 import type { ThreadInfo } from '../api-types'
 import { agentName } from './agent-picker'
@@ -112,7 +112,7 @@ function ThreadRow({ thread, isOpen, leave }: { thread: ThreadInfo; isOpen: bool
         }}>
         <span class="thread-title">{title}</span>
         {thread.active && <span class="thread-active" title={t('thread_active')}><span class="away">{t('thread_active')}</span></span>}
-        {thread.agent && <span class="thread-agent">{agentName(findAgent(thread.agent), thread.agent)}</span>}
+        {thread.agent && <span class="thread-agent">{agentName(thread.agent)}</span>}
       </a>
       <span class="thread-tools">
         <button type="button" class="ghost small" onClick={() => setRenaming(true)} aria-label={t('rename_n', { title })} title={t('rename')}><Icon name="edit" size={14} /></button>
