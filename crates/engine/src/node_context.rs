@@ -255,16 +255,16 @@ impl Cx {
                     _ => return Err(cx.ask_unknown_effect_outcome(&key, about, None)),
                 }
             }
-            failpoint::hit("tool.before_intent");
+            failpoint::hit("effect.before_intent");
             cx.write_record(&key, RecordStage::Begun, Vec::new()).await?;
-            failpoint::hit("tool.after_intent");
+            failpoint::hit("effect.after_intent");
             let under_way = cx.begin_call().await?;
             let outcome = call(cx.idempotency_key(&key)).await.map_err(Into::into);
             drop(under_way);
-            failpoint::hit("tool.after_effect");
+            failpoint::hit("effect.after_call");
             match outcome {
                 Ok(value) => {
-                    failpoint::hit("tool.before_result");
+                    failpoint::hit("effect.before_result");
                     cx.write_record(&key, RecordStage::Done, serialize_result(&value)?).await?;
                     Ok(value)
                 }
@@ -616,5 +616,5 @@ fn serialize_result<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8
 }
 
 fn hex_string(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(bytes)
 }

@@ -16,29 +16,27 @@ use crate::victim_protocol::VictimRequest;
 use crate::{TortureOptions, consistency_check};
 
 /// Points at which a victim ends itself, with the clients' work that passes them.
-///
-/// Of the names that the tests know, `llm.*` and `ingest.*` belong to parts that do not run here.
 pub const FAIL_POINTS: [&str; 20] = [
-    "api.before_accept_commit",
-    "api.after_accept_commit",
-    "api.before_reply",
-    "sched.after_claim",
-    "sched.before_renew",
+    "submit.before_commit",
+    "submit.after_commit",
+    "submit.before_reply",
+    "worker.after_claim",
+    "worker.before_renew",
     "node.before_start",
-    "tool.before_intent",
-    "tool.after_intent",
-    "tool.after_effect",
-    "tool.before_result",
-    "cp.before_begin",
-    "cp.mid_write",
-    "cp.before_commit",
-    "cp.after_commit",
-    "event.before_publish",
-    "interrupt.after_commit",
-    "resume.before_consume",
-    "resume.after_consume",
+    "effect.before_intent",
+    "effect.after_intent",
+    "effect.after_call",
+    "effect.before_result",
+    "commit.before_begin",
+    "commit.mid_write",
+    "commit.before_commit",
+    "commit.after_commit",
+    "commit.after_publish",
+    "pause.after_commit",
+    "answer.before_consume",
+    "answer.after_consume",
     "cancel.after_commit",
-    "migrate.mid",
+    "migration.mid_transaction",
 ];
 
 /// How long a run may stand still after a restart.
@@ -104,7 +102,7 @@ impl KillCampaign {
         let mut env = Vec::new();
         if let VictimEnd::AtFailPoint(point, nth) = end {
             env.push(("DORAN_FAILPOINT".to_owned(), format!("{point}:{nth}")));
-            self.lease = Duration::from_secs(if *point == "sched.before_renew" { 1 } else { 10 });
+            self.lease = Duration::from_secs(if *point == "worker.before_renew" { 1 } else { 10 });
         }
         let victim = self.launch_victim(&env)?;
         if let Err(why) = victim.wait_until_ready() {
@@ -300,7 +298,7 @@ fn kill_at_fail_points(options: &TortureOptions, figures: &mut TortureReport) ->
     for point in FAIL_POINTS {
         let count = met.entry(point).or_default();
         for nth in 0..times {
-            if point == "migrate.mid" {
+            if point == "migration.mid_transaction" {
                 // Only a new file is brought to the newest format.
                 let mut fresh = KillCampaign::new(options.seed ^ nth, Vec::new())?;
                 *count += u64::from(fresh.run_one_life(&VictimEnd::AtFailPoint(point, 1))?);
@@ -309,7 +307,7 @@ fn kill_at_fail_points(options: &TortureOptions, figures: &mut TortureReport) ->
                 figures.take_violations(&fresh.book);
                 continue;
             }
-            let often = if options.quick || point == "sched.before_renew" { 2 } else { 8 };
+            let often = if options.quick || point == "worker.before_renew" { 2 } else { 8 };
             let met = campaign.run_one_life(&VictimEnd::AtFailPoint(point, 1 + rng.below(often)))?
                 || campaign.run_one_life(&VictimEnd::AtFailPoint(point, 1))?
                 || campaign.run_one_life(&VictimEnd::AtFailPoint(point, 1))?;

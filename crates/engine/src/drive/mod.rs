@@ -141,7 +141,7 @@ pub(crate) async fn drive_run<S: State>(
                 ..Commit::default()
             };
             let committed = run.commit(commit).await?;
-            failpoint::hit("interrupt.after_commit");
+            failpoint::hit("pause.after_commit");
             if run.cancel.is_cancelled() {
                 return Err(cancel_paused(run).await);
             }
@@ -311,7 +311,7 @@ async fn write_step<S: State>(
         GraphScope::Outer => run.commit_within(None, commit).await?,
         GraphScope::Inner(path) => return write_subgraph_step(run.clone(), path.clone(), commit).await,
     };
-    failpoint::hit("event.before_publish");
+    failpoint::hit("commit.after_publish");
     run.clear_subgraph_steps();
     at.note_step_written(committed.map(|committed| committed.head), ended);
     Ok(committed)
@@ -330,7 +330,7 @@ async fn write_subgraph_step(
         let _turn = turn;
         let body = commit.entries[0].body.clone();
         let committed = run.commit_within(Some(&path), commit).await?;
-        failpoint::hit("event.before_publish");
+        failpoint::hit("commit.after_publish");
         run.add_subgraph_step(&path, body);
         Ok(committed)
     });

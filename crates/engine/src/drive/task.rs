@@ -413,7 +413,7 @@ async fn look_up_cached_update<S: State>(
         hash.update(part.len().to_be_bytes());
         hash.update(part.as_bytes());
     }
-    let key: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let key = hex::encode(hash.finalize());
     let Some(journal) = &run.journal else { return Ok(CacheLookup::Miss(key)) };
     let found = journal.store.cached_value(&journal.fence.thread.tenant, &key).await?;
     let Some(body) = found else { return Ok(CacheLookup::Miss(key)) };

@@ -251,7 +251,7 @@ impl Runtime {
         };
         let asked = tokio::time::Instant::now();
         let submitted = self.0.report_unknown_write(self.0.store.submit(new).await)?;
-        failpoint::hit("api.before_reply");
+        failpoint::hit("submit.before_reply");
         self.0.start_lease_keeper();
         match submitted {
             // By now somebody else may have it; whoever looks for work finds it if not.

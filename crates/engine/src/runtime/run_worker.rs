@@ -156,7 +156,7 @@ impl RuntimeInner {
     fn drive_claimed_runs(self: &Arc<Self>, claimed: Vec<ClaimedRun>) -> Vec<Fence> {
         let mut strangers = Vec::new();
         for claimed in claimed {
-            crate::failpoint::hit("sched.after_claim");
+            crate::failpoint::hit("worker.after_claim");
             match self.find_graph(&claimed.run.graph) {
                 Ok(graph) => {
                     self.drive_claimed_run(graph, claimed, None);
@@ -229,7 +229,7 @@ impl RuntimeInner {
         if held.is_empty() {
             return Ok(());
         }
-        crate::failpoint::hit("sched.before_renew");
+        crate::failpoint::hit("worker.before_renew");
         let fences: Vec<Fence> = held.iter().map(|active| active.fence.clone()).collect();
         let renewed = self.store.renew(&self.claim, &fences).await?;
         for (active, answer) in held.iter().zip(renewed) {

@@ -59,6 +59,8 @@ fn web_page_routes() -> Vec<ApiRoute> {
         ApiRoute::web_page("/documents", ui::page),
         ApiRoute::web_page("/app.js", ui::script),
         ApiRoute::web_page("/app.css", ui::style),
+        ApiRoute::web_page("/highlight.js", ui::highlight_script),
+        ApiRoute::web_page("/temml.js", ui::temml_script),
         ApiRoute::web_page("/icon.svg", ui::icon),
     ]
 }

@@ -1,10 +1,11 @@
--- Format 1.
+-- Format 2.
 --
 -- Large bodies lie in rowid tables, which fill their pages in the order of writing; the key is an index beside
 -- them. A table WITHOUT ROWID would push every body over about 1 kB out to a page of its own.
 
 -- A step writes its entry and nothing else: the newest entry of a thread is found by the key of `entries`.
 CREATE TABLE threads (
+    number      INTEGER PRIMARY KEY,
     tenant      TEXT    NOT NULL,
     thread      TEXT    NOT NULL,
     active      BLOB,              -- the run that is running or paused
@@ -12,23 +13,23 @@ CREATE TABLE threads (
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL,
     metadata    TEXT    NOT NULL,
-    PRIMARY KEY (tenant, thread)
+    UNIQUE (tenant, thread)
 ) STRICT;
 
 CREATE INDEX threads_by_change ON threads (tenant, updated_at DESC, thread);
 CREATE INDEX threads_ready ON threads (ready) WHERE ready IS NOT NULL;
 
+-- An entry lies at a place made of the number of its thread and its own. The entries of a thread are neighbours in one
+-- tree, so a step changes one page.
 CREATE TABLE entries (
-    tenant  TEXT    NOT NULL,
-    thread  TEXT    NOT NULL,
-    seq     INTEGER NOT NULL,
+    place   INTEGER PRIMARY KEY,   -- the number of the thread * 2^28 + seq
+    seq     INTEGER NOT NULL GENERATED ALWAYS AS (place & 268435455) VIRTUAL,
     parent  INTEGER NOT NULL,
     base    INTEGER NOT NULL,
     run     BLOB,
     at      INTEGER NOT NULL,
     kind    INTEGER NOT NULL,
-    body    BLOB    NOT NULL,
-    PRIMARY KEY (tenant, thread, seq)
+    body    BLOB    NOT NULL
 ) STRICT;
 
 CREATE TABLE snapshots (

@@ -1,4 +1,4 @@
--- Threads, their logs, runs and what belongs to them.
+-- Format 7: threads, their logs, runs and what belongs to them.
 --
 -- The row in `threads` is the lock of its thread: whoever writes anything of a thread locks that row first, so that
 -- two writers never wait for each other in a circle. The one exception is a step of a run: it locks the row of its run
@@ -20,44 +20,49 @@ create table threads (
     updated_at timestamptz not null,
     meta_keys  bytea[] not null default '{}',
     meta_vals  bytea[] not null default '{}',
-    -- When it last changed, for a thread that is free. While it has a run this stays null, and a run that pauses and
-    -- goes on leaves the index below as it is.
-    rested_at  timestamptz generated always as (case when active is null then updated_at end) stored,
+    -- What its entries carry instead of its name and its tenant's.
+    number     int8 not null generated always as identity,
+    -- The index over changes goes by the minute. A thread in use changes its row twice a turn. An index that holds the
+    -- time itself wants an entry for each change, and so does every other index of the table then; one that holds the
+    -- minute wants one a minute, and the changes between stay within the page of the row.
+    changed_in timestamp not null generated always as (date_trunc('minute', updated_at at time zone 'UTC')) stored,
     primary key (tenant, thread)
 ) with (fillfactor = 80);
-create index threads_by_change on threads (tenant, rested_at, thread);
+create index threads_by_change on threads (tenant, changed_in);
 
--- One row for each pair of a thread's metadata, to find threads by it.
+-- One row for each pair of a thread's metadata, to find threads by it. A thread's own row knows its pairs.
 create table thread_pairs (
     tenant text collate "C" not null,
     pair   bytea not null,
     thread text collate "C" not null,
-    primary key (tenant, thread, pair)
+    primary key (tenant, pair, thread)
 );
-create index thread_pairs_by_pair on thread_pairs (tenant, pair, thread);
 
+-- Most rows hold a step alone and are small, so what is around the body counts: columns lie in the order that needs no
+-- padding, and the numbers of entries take four bytes. An entry whose parent is the one before it, as nearly all are,
+-- leaves it out. Keys that only grow fill their pages.
 create table entries (
-    tenant text collate "C" not null,
-    thread text collate "C" not null,
-    seq    int8 not null,
-    parent int8 not null,
-    base   int8 not null,
-    run    uuid,
     at     timestamptz not null,
+    number int8 not null,
+    seq    int4 not null,
+    parent int4,
+    base   int4 not null,
     kind   int2 not null,
+    run    uuid,
     body   bytea not null,
-    primary key (tenant, thread, seq)
+    primary key (number, seq) with (fillfactor = 100)
 );
 
 create table snapshots (
-    tenant text collate "C" not null,
-    thread text collate "C" not null,
-    seq    int8 not null,
+    number int8 not null,
+    seq    int4 not null,
     body   bytea not null,
-    primary key (tenant, thread, seq)
+    primary key (number, seq)
 );
 
--- No index holds a column that a step or a renewal changes, so those updates stay within the page.
+-- No index holds a column that a step or a renewal changes, so those updates stay within the page. Room kept free in a
+-- page is not found again by the next run, and a change of the status needs an entry in each index anyway. A page without
+-- it is tidied when it is full, and filled again.
 create table runs (
     tenant        text collate "C" not null,
     run           uuid not null,
@@ -88,9 +93,10 @@ create table runs (
     first_kind    int2,
     first_body    bytea,
     first_parent  int8,
-    primary key (tenant, run)
-) with (fillfactor = 80);
-create index runs_by_thread on runs (tenant, thread, run);
+    number        int8 not null,
+    primary key (tenant, run) with (fillfactor = 100)
+);
+create index runs_by_thread on runs (number, run) with (fillfactor = 100);
 create index runs_running on runs (num) where status = 2;
 create index runs_queued on runs (num) where status = 1;
 create index runs_queue on runs (tenant, thread, rank, num) where status = 1;
