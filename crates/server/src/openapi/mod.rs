@@ -120,10 +120,14 @@ fn describe_responses(responses: &[OperationResponse], schemas: &mut DocumentSch
                 shown["content"][*media_type] = json!({ "schema": { "type": "string" } });
             }
             OperationContent::Events(event) => {
-                let mut stream = json!({ "schema": { "type": "string" } });
+                let mut data = json!({ "type": "string" });
                 if let Some(event) = event {
-                    stream["x-event-schema"] = event(&mut schemas.responses).to_value();
+                    data["contentMediaType"] = "application/json".into();
+                    data["contentSchema"] = event(&mut schemas.responses).to_value();
                 }
+                let fields =
+                    json!({ "event": { "type": "string" }, "id": { "type": "string" }, "data": data });
+                let stream = json!({ "schema": { "type": "object", "properties": fields } });
                 shown["content"]["text/event-stream"] = stream;
             }
         }

@@ -143,6 +143,14 @@ export type AnswerSource = {
 /** Whose document a source is. */
 export type AnswerSourceKind = 'general' | 'user' | 'standard'
 
+/** A part of a text, in bytes of UTF-8. */
+export type ByteRange = {
+  /** Where it ends. */
+  end: number
+  /** Where it starts. */
+  start: number
+}
+
 /** A reply that came from the cache of replies. */
 export type CachedReplyNote = {
   /** Always `true`. */
@@ -345,11 +353,11 @@ export type HealthInfo = {
 /** Whether the server can do its work. */
 export type HealthStatus = 'ok' | 'ready'
 
-/** A query word that occurs in a passage. */
-export type Highlight = {
-  /** Its byte ranges in the text of the passage. */
-  ranges: Range_of_uint[]
-  /** The stem that was searched: of a word of the query or of a synonym. An English word is given as the passage has it, because its stem may not be a word. */
+/** A word of a query that a passage contains. */
+export type HighlightInfo = {
+  /** Where it stands in the text of the passage. */
+  ranges: ByteRange[]
+  /** The stem that was searched, or an English word as the passage has it. */
   term: string
 }
 
@@ -741,11 +749,6 @@ export type QuestionInfo = {
 /** Why a run waits. */
 export type QuestionKind = 'ask' | 'breakpoint' | 'effect_unknown'
 
-export type Range_of_uint = {
-  end: number
-  start: number
-}
-
 /** A new title. */
 export type RenameThreadBody = {
   /** The title of the thread. */
@@ -996,7 +999,7 @@ export type SearchHit = {
   /** The title of the document and the headings above the passage. */
   title: string
   /** The words of the query that the passage contains, with their byte ranges in `text`. */
-  why: Highlight[]
+  why: HighlightInfo[]
 }
 
 /** The passages that a search found. */
