@@ -1144,7 +1144,7 @@ export type TokenCountSource = 'reported' | 'estimated'
 
 /** A model's request to run a tool. */
 export type ToolCall = {
-  /** What it is to work on; fits the schema of the tool only after it was checked. */
+  /** What it is to work on; fits the schema of the tool only after it was checked. Arguments that are not JSON, or are nested too deep, are a string. */
   arguments: Json
   /** Names the call; its result carries the same. */
   id: string
