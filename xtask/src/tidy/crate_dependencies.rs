@@ -27,6 +27,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("doran-store", &["doran-engine"]),
     ("doran-draw", &["doran-engine"]),
     ("doran-engine", &["doran-macros"]),
+    ("doran-encoder", &[]),
     ("doran-jail", &[]),
     ("doran-llm", &[]),
     ("doran-macros", &[]),
