@@ -10,7 +10,9 @@ use crate::id::RunId;
 use crate::log;
 use crate::question::PendingQuestion;
 use crate::store::{EntryKind, LogEntry, Millis, RunFailure, RunUsage, Seq, StoreError};
+use crate::stored_json;
 use crate::task_path::TaskPath;
+use crate::unfinished_call::UnfinishedCall;
 
 /// One entry of a thread's log.
 #[derive(Clone, Debug)]
@@ -45,6 +47,8 @@ pub enum EntryBody {
     Paused {
         /// What it asks.
         questions: Vec<PendingQuestion>,
+        /// Calls of the step in progress.
+        calls: Vec<UnfinishedCall>,
     },
     /// Answers came.
     Resumed {
@@ -69,6 +73,8 @@ pub enum EntryBody {
     Cancelled {
         /// What watchers had been shown of the step that was cut off: text by node.
         partial_text: BTreeMap<String, String>,
+        /// Calls of the step that was cut off. A run that was paused has them in its pause.
+        calls: Vec<UnfinishedCall>,
     },
     /// Somebody changed the state outside a run.
     Edited {
@@ -148,7 +154,8 @@ impl EntryBody {
             EntryKind::Step => Self::Step(StepResult::from_log(entry)?),
             EntryKind::Inner => Self::InnerStep(StepResult::from_log(entry)?),
             EntryKind::Paused => {
-                Self::Paused { questions: read_log_body::<log::RunPausedEntry>(entry)?.asks }
+                let log::RunPausedEntry { asks, calls } = read_log_body(entry)?;
+                Self::Paused { questions: asks, calls }
             }
             EntryKind::Resumed => {
                 Self::Resumed { answers: read_log_body::<log::RunResumedEntry>(entry)?.answers }
@@ -162,7 +169,8 @@ impl EntryBody {
                 Self::Failed { failure, node }
             }
             EntryKind::Cancelled => {
-                Self::Cancelled { partial_text: read_log_body::<log::RunCancelledEntry>(entry)?.partial }
+                let log::RunCancelledEntry { partial, calls } = read_log_body(entry)?;
+                Self::Cancelled { partial_text: partial, calls }
             }
             EntryKind::Edited => {
                 let log::StateEditedEntry { state, update, .. } = read_log_body(entry)?;
@@ -194,7 +202,7 @@ impl TaskResult {
 
 /// Reads the body of a stored entry.
 pub(crate) fn read_log_body<T: DeserializeOwned>(entry: &LogEntry) -> Result<T, StoreError> {
-    serde_json::from_slice(&entry.body).map_err(|error| damaged_entry(entry, &error))
+    stored_json::from_slice(&entry.body).map_err(|error| damaged_entry(entry, &error))
 }
 
 fn damaged_entry(entry: &LogEntry, error: &dyn std::fmt::Display) -> StoreError {

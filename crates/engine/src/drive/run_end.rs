@@ -4,18 +4,23 @@ use std::sync::Arc;
 
 use crate::drive::{HaltReason, LogTip, RunContext, RunJournal, RunLimits, ThreadState};
 use crate::log;
+use crate::runtime::ClaimLease;
 use crate::state::State;
 use crate::store::{
     ClaimedRun, Commit, CommitOutcome, EntryKind, NewEntry, NewStatus, RunSignal, RunStatus, Seq, Store,
     StoreError,
 };
 
+/// Most bytes of the sentence of a failure.
+const MAX_FAILURE_MESSAGE_BYTES: usize = 16 * 1024;
+
 /// Ends a run that came to rest while somebody asked to cancel it: its claim is over, so the store does it.
 pub(super) async fn cancel_paused(run: &RunContext) -> HaltReason {
     let Some(journal) = &run.journal else { return HaltReason::Cancelled };
     let key = journal.fence.thread.run(journal.fence.run);
     let body = log::to_json_bytes(&log::RunCancelledEntry::default());
-    match journal.store.signal(&key, RunSignal::Cancel { body }).await {
+    let cancel = || journal.store.signal(&key, RunSignal::Cancel { body: body.clone() });
+    match journal.retry(cancel).await {
         Ok(_) => HaltReason::Cancelled,
         Err(error) => HaltReason::Lost(error),
     }
@@ -27,7 +32,12 @@ pub(crate) async fn write_failure<S: State>(
     at: &mut ThreadState<S>,
     halt: HaltReason,
 ) -> HaltReason {
-    let HaltReason::Failed { failure, node, usage, records } = halt else { return halt };
+    let HaltReason::Failed { mut failure, node, usage, records } = halt else { return halt };
+    // A failure is written where nothing else could be, so it must be small.
+    if failure.message.len() > MAX_FAILURE_MESSAGE_BYTES {
+        failure.message.truncate(failure.message.floor_char_boundary(MAX_FAILURE_MESSAGE_BYTES));
+        failure.message.push('…');
+    }
     let body = log::to_json_bytes(&log::RunFailedEntry { failure: failure.clone(), node: node.clone() });
     let commit = Commit {
         entries: vec![at.new_entry(EntryKind::Failed, body)],
@@ -44,7 +54,8 @@ pub(crate) async fn write_failure<S: State>(
 
 pub(crate) async fn write_cancelled(run: &RunContext) -> HaltReason {
     let partial = run.live_feed.as_ref().map(|live| live.partial_text()).unwrap_or_default();
-    let body = log::to_json_bytes(&log::RunCancelledEntry { partial });
+    let calls = run.unfinished_calls();
+    let body = log::to_json_bytes(&log::RunCancelledEntry { partial, calls });
     let entry = NewEntry { kind: EntryKind::Cancelled, body, parent: None, base: 0, snapshot: None };
     let commit = Commit {
         entries: vec![entry],
@@ -74,14 +85,19 @@ pub(super) async fn finish_without_step<S: State>(
 }
 
 /// Cancels a claimed run without its graph: an end needs none.
-pub(crate) async fn cancel_claimed(store: Arc<dyn Store>, claimed: ClaimedRun) -> HaltReason {
+pub(crate) async fn cancel_claimed(
+    store: Arc<dyn Store>,
+    claimed: ClaimedRun,
+    lease: Arc<ClaimLease>,
+) -> HaltReason {
     let (fence, row, head) = (claimed.fence(), &claimed.run, claimed.head);
     let base = match replay_base_after(&store, &claimed).await {
         Ok(base) => base,
         Err(error) => return HaltReason::Lost(error),
     };
     let mut run = RunContext::new(RunLimits::default(), *row.run.as_uuid().as_bytes());
-    run.journal = Some(RunJournal { store, fence, tip: tokio::sync::Mutex::new(LogTip { head, base }) });
+    run.journal =
+        Some(RunJournal { store, fence, lease, tip: tokio::sync::Mutex::new(LogTip { head, base }) });
     run.continue_from_claim(row.steps, 0, row.usage, claimed.records);
     write_cancelled(&run).await
 }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde::de::Error as _;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -18,13 +19,15 @@ use crate::id::ThreadKey;
 use crate::log::{self, StoredPosition};
 use crate::plan;
 use crate::question::PendingQuestion;
-use crate::runtime::StoredRunOptions;
 use crate::runtime::state_cache::StateCache;
+use crate::runtime::{ClaimLease, StoredRunOptions};
 use crate::state::State;
+use crate::state_shape::unknown_update_field;
 use crate::store::{
     ClaimedRun, Commit, CommitOutcome, EntryKind, LoadedLog, LogEntry, RunRow, RunStatus, Seq, Store,
     StoreError,
 };
+use crate::stored_json;
 
 /// How driving a run ended in this process.
 pub(crate) enum ClaimedRunOutcome {
@@ -72,20 +75,21 @@ pub(crate) trait AnyGraph: Send + Sync {
         run: RunContext,
         store: Arc<dyn Store>,
         claimed: ClaimedRun,
+        lease: Arc<ClaimLease>,
         first: Option<Vec<u8>>,
     ) -> DriveFuture<(Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>)>;
 }
 
 /// A graph with its name and the threads it has at hand.
 pub(crate) struct RegisteredGraph<S: State> {
-    pub name: String,
+    pub name: Arc<str>,
     pub core: Arc<BuiltGraph<S>>,
     state_cache: Mutex<StateCache<S>>,
 }
 
 impl<S: State> RegisteredGraph<S> {
-    pub(crate) fn new(name: String, core: Arc<BuiltGraph<S>>) -> Self {
-        Self { name, core, state_cache: Mutex::default() }
+    pub(crate) fn new(name: &str, core: Arc<BuiltGraph<S>>) -> Self {
+        Self { name: Arc::from(name), core, state_cache: Mutex::default() }
     }
 
     fn lock_state_cache(&self) -> MutexGuard<'_, StateCache<S>> {
@@ -111,6 +115,7 @@ impl<S: State> RegisteredGraph<S> {
         &self,
         store: &Arc<dyn Store>,
         claimed: &ClaimedRun,
+        lease: &ClaimLease,
         first: Option<Vec<u8>>,
     ) -> Result<(ThreadState<S>, ClaimHistory), EngineError> {
         let run = &claimed.run;
@@ -118,7 +123,7 @@ impl<S: State> RegisteredGraph<S> {
             && run.first_seq == Some(claimed.head)
         {
             let at = if parent == 0 && claimed.head == 1 {
-                Some(ThreadState::new(plan::PlanPosition::default()))
+                Some(ThreadState::empty(self.name.clone()))
             } else {
                 self.take_cached_state(store, &run.thread, parent).await?
             };
@@ -136,13 +141,13 @@ impl<S: State> RegisteredGraph<S> {
                 return Ok((at, ClaimHistory::default()));
             }
         }
-        let loaded = store.load(&run.thread, None).await?;
+        let loaded = drive::retry_while_held(&**store, lease, || store.load(&run.thread, None)).await?;
         // Nobody but the holder of the claim adds entries. When there are more, the claim is lost, and what was read
         // may be the state of another run: its nodes must not run under the name of this one.
         if loaded.head != claimed.head {
             return Err(StoreError::Fenced.into());
         }
-        let at = drive::rebuild_thread_state(&self.core, &loaded)?;
+        let at = drive::rebuild_thread_state(&self.core, &self.name, &loaded)?;
         Ok((at, ClaimHistory::from_entries(&loaded.entries)?))
     }
 
@@ -151,10 +156,12 @@ impl<S: State> RegisteredGraph<S> {
         mut run: RunContext,
         store: Arc<dyn Store>,
         claimed: ClaimedRun,
+        lease: Arc<ClaimLease>,
         first: Option<Vec<u8>>,
     ) -> (Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>) {
         let row = &claimed.run;
-        let stood = match drive::catch_panic(self.load_thread_state(&store, &claimed, first)).await {
+        run.graph_name = self.name.clone();
+        let stood = match drive::catch_panic(self.load_thread_state(&store, &claimed, &lease, first)).await {
             Ok(Ok(stood)) => Ok(stood),
             Ok(Err(EngineError::Store(error))) if is_log_missing(&error) => {
                 Err((failure::LOG_MISSING, format!("the log of the thread cannot be read: {error}")))
@@ -173,14 +180,16 @@ impl<S: State> RegisteredGraph<S> {
         // However the run goes on, what it writes must be found again from where the log is whole.
         let base = match &stood {
             Ok((at, _)) => Ok(at.replay_base),
-            Err(_) => drive::replay_base_after(&store, &claimed).await,
+            Err(_) => {
+                drive::retry_while_held(&*store, &lease, || drive::replay_base_after(&store, &claimed)).await
+            }
         };
         let base = match base {
             Ok(base) => base,
             Err(error) => return (Err(HaltReason::Lost(error)), None),
         };
         let tip = tokio::sync::Mutex::new(LogTip { head: claimed.head, base });
-        run.journal = Some(RunJournal { store, fence: claimed.fence(), tip });
+        run.journal = Some(RunJournal { store, fence: claimed.fence(), lease, tip });
         let logged = stood.as_ref().map_or(0, |(at, _)| at.position.step);
         run.continue_from_claim(row.steps, logged, row.usage, claimed.records.clone());
         // To end a run nobody has to know where it stands.
@@ -199,8 +208,8 @@ impl<S: State> RegisteredGraph<S> {
             run.add_subgraph_step(&path, body);
         }
         let run = Arc::new(run);
-        if row.epoch > 1 && row.fingerprint != self.core.fingerprint {
-            let message = format!("graph `{}` changed since this run was started", self.name);
+        if !self.core.has_fingerprint(&row.fingerprint) {
+            let message = format!("graph `{}` or its state changed since this run was accepted", self.name);
             return fail_run(&run, &mut at, failure::GRAPH_CHANGED, message).await;
         }
         if let Some(astray) = at.unknown_node.clone() {
@@ -209,6 +218,13 @@ impl<S: State> RegisteredGraph<S> {
         if last.restarts > MAX_RESTARTS_IN_STEP {
             let message = format!("the process ended {} times in the same step", last.restarts);
             return fail_run(&run, &mut at, failure::CRASH_LOOP, message).await;
+        }
+        if last.restarts >= MIN_SUSPECT_RESTARTS
+            && let Err(halt) = run.wait_for_suspect_turn().await
+        {
+            let halt =
+                if matches!(halt, HaltReason::Cancelled) { drive::write_cancelled(&run).await } else { halt };
+            return (Err(halt), None);
         }
         if row.epoch > 1
             && !last.explains_claim(row.epoch)
@@ -248,6 +264,10 @@ fn finished_run_row(claimed: &RunRow, run: &RunContext, committed: &CommitOutcom
 
 /// Restarts in one step after which a run is given up: a node that takes the process with it would go on for ever.
 const MAX_RESTARTS_IN_STEP: usize = 50;
+
+/// Restarts in one step after which a run is resumed alone. It was at work each time the process ended: either it ends
+/// the process, or it was beside a run that does. Alone, the one gets on and the other harms nobody.
+const MIN_SUSPECT_RESTARTS: usize = 1;
 
 /// What the newest entries say of how the run came to be claimed.
 #[derive(Default)]
@@ -329,7 +349,10 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
     }
 
     fn check_update(&self, update: &RawValue) -> Result<(), serde_json::Error> {
-        serde_json::from_str::<S::Update>(update.get()).map(|_| ())
+        if let Some(field) = unknown_update_field::<S>(update.get()) {
+            return Err(serde_json::Error::custom(format_args!("the state has no field `{field}`")));
+        }
+        stored_json::check_readable::<S::Update>(update)
     }
 
     fn start_position(&self) -> StoredPosition {
@@ -340,7 +363,7 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
     }
 
     fn view(&self, seq: Seq, loaded: &LoadedLog) -> Result<StateView, EngineError> {
-        let at = drive::rebuild_thread_state(&self.core, loaded)?;
+        let at = drive::rebuild_thread_state(&self.core, &self.name, loaded)?;
         let state = serde_json::to_value(&*at.state)
             .map_err(|error| EngineError::StateMismatch { seq, message: error.to_string() })?;
         let next = at.position.due.iter().map(|task| self.core.node(task.node).name.to_string()).collect();
@@ -357,9 +380,9 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         loaded: &LoadedLog,
         edit: &LogEntry,
     ) -> Result<StoredPosition, EngineError> {
-        let unknown = || MisuseError::UnknownNode { graph: self.name.clone(), node: node.to_owned() };
+        let unknown = || MisuseError::UnknownNode { graph: self.name.to_string(), node: node.to_owned() };
         let ix = self.core.node_index(node).ok_or_else(unknown)?;
-        let mut at = drive::rebuild_thread_state(&self.core, loaded)?;
+        let mut at = drive::rebuild_thread_state(&self.core, &self.name, loaded)?;
         at.apply_entry(&self.core, edit)?;
         let mismatch = |message: String| EngineError::StateMismatch { seq: edit.seq, message };
         let route =
@@ -374,9 +397,10 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         run: RunContext,
         store: Arc<dyn Store>,
         claimed: ClaimedRun,
+        lease: Arc<ClaimLease>,
         first: Option<Vec<u8>>,
     ) -> DriveFuture<(Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>)> {
-        Box::pin(async move { self.drive_claimed(run, store, claimed, first).await })
+        Box::pin(async move { self.drive_claimed(run, store, claimed, lease, first).await })
     }
 }
 

@@ -7,7 +7,9 @@ use doran_agents::transcript::{TaskTranscript, TranscriptChange, TranscriptReduc
 use doran_agents::{Agent, TurnUpdate};
 use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::{RunFailure, RunUsage, StoreError};
-use doran_engine::{EntryBody, PendingQuestion, QuestionKind, RunId, RunKey, TaskResult, ThreadEntry};
+use doran_engine::{
+    EntryBody, PendingQuestion, QuestionKind, RunId, RunKey, TaskResult, ThreadEntry, stored_json,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -302,7 +304,7 @@ fn body_from_entry(
                 .collect::<Result<_, _>>()?,
             next: step.next.clone(),
         },
-        EntryBody::Paused { questions } => {
+        EntryBody::Paused { questions, .. } => {
             let run = entry.run.ok_or_else(|| damaged("is a pause of no run"))?;
             RunEventBody::Paused {
                 questions: questions.iter().map(|ask| QuestionInfo::from_log(run, ask)).collect(),
@@ -316,7 +318,9 @@ fn body_from_entry(
             let ModelErrorAdvice { en, ko } = advice(&code);
             RunEventBody::Failed { code, message, en: en.into(), ko: ko.into(), node: node.clone() }
         }
-        EntryBody::Cancelled { partial_text } => RunEventBody::Cancelled { partial: partial_text.clone() },
+        EntryBody::Cancelled { partial_text, .. } => {
+            RunEventBody::Cancelled { partial: partial_text.clone() }
+        }
         EntryBody::Edited { .. } => return Err(damaged("of a run is an edit")),
     })
 }
@@ -337,7 +341,7 @@ fn step_task(
         attempts: task.attempts,
         input_tokens,
         output_tokens,
-        update: serde_json::from_str(task.update.get())?,
+        update: stored_json::from_str(task.update.get())?,
         notes: task.notes.clone(),
         turn,
     })

@@ -339,6 +339,10 @@ impl RunStore for SqliteStore {
         self.write(points, move |tx| runs::commit(tx, &fence, commit)).await
     }
 
+    fn is_exclusive(&self) -> bool {
+        true
+    }
+
     async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
         let after_commit = match &signal {
             RunSignal::Cancel { .. } => Some("cancel.after_commit"),
