@@ -120,6 +120,7 @@ async fn every_route_lets_in_whom_it_should() {
         no key, wrong key, other tenant, right key
         200 200 200 200  get    /healthz
         200 200 200 200  get    /readyz
+        401 401 200 200  get    /metrics
         200 200 200 200  get    /
         200 200 200 200  get    /openapi.json
         200 200 200 200  get    /docs
@@ -132,7 +133,6 @@ async fn every_route_lets_in_whom_it_should() {
         200 200 200 200  get    /highlight.js
         200 200 200 200  get    /temml.js
         200 200 200 200  get    /icon.svg
-        401 401 200 200  get    /metrics
         401 401 200 200  get    /api/agents
         401 401 200 200  get    /api/agents/{agent}/graph
         401 401 200 200  get    /api/models

@@ -922,6 +922,12 @@ export type RunEvent = {
   text?: string
   type: 'delta'
 } | {
+  /** The number after which events were asked for, or the last one that was sent. */
+  after: number
+  /** The number of the next event. */
+  next: number
+  type: 'gone'
+} | {
   type: 'draining'
 } | {
   /** The error. */
