@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failpoint;
 use crate::id::RunId;
+use crate::log::UnfinishedTask;
 use crate::runtime::LiveFeed;
 use crate::store::{
     Commit, CommitOutcome, Fence, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage, Seq, Store,
@@ -102,6 +103,8 @@ pub(crate) struct RunContext {
     /// Bytes of inner steps since the last outer one.
     subgraph_bytes: AtomicU64,
     wrote_records: AtomicBool,
+    /// Tasks that failed or were cancelled in the step in progress.
+    unfinished_tasks: Mutex<Vec<UnfinishedTask>>,
     meter: Mutex<RunMeter>,
 }
 
@@ -152,6 +155,7 @@ impl RunContext {
             inner_heartbeats: Mutex::default(),
             subgraph_bytes: AtomicU64::new(0),
             wrote_records: AtomicBool::new(false),
+            unfinished_tasks: Mutex::default(),
             meter: Mutex::new(RunMeter {
                 steps: 0,
                 steps_in_row: 0,
@@ -372,6 +376,16 @@ impl RunContext {
     pub(crate) fn booked_steps_and_usage(&self) -> (u32, RunUsage) {
         let RunMeter { steps_in_row: told, usage_in_row: booked, .. } = &*self.lock_meter();
         (*told, *booked)
+    }
+
+    /// Keeps what a task did that will not finish, for the entry that ends the run.
+    pub(crate) fn add_unfinished_task(&self, task: UnfinishedTask) {
+        self.unfinished_tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+    }
+
+    /// The tasks that did not finish.
+    pub(crate) fn take_unfinished_tasks(&self) -> Vec<UnfinishedTask> {
+        std::mem::take(&mut *self.unfinished_tasks.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn count_step(&self) {

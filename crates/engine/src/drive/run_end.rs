@@ -28,7 +28,9 @@ pub(crate) async fn write_failure<S: State>(
     halt: HaltReason,
 ) -> HaltReason {
     let HaltReason::Failed { failure, node, usage, records } = halt else { return halt };
-    let body = log::to_json_bytes(&log::RunFailedEntry { failure: failure.clone(), node: node.clone() });
+    let unfinished = run.take_unfinished_tasks();
+    let body =
+        log::to_json_bytes(&log::RunFailedEntry { failure: failure.clone(), node: node.clone(), unfinished });
     let commit = Commit {
         entries: vec![at.new_entry(EntryKind::Failed, body)],
         records,
@@ -44,7 +46,8 @@ pub(crate) async fn write_failure<S: State>(
 
 pub(crate) async fn write_cancelled(run: &RunContext) -> HaltReason {
     let partial = run.live_feed.as_ref().map(|live| live.partial_text()).unwrap_or_default();
-    let body = log::to_json_bytes(&log::RunCancelledEntry { partial });
+    let body =
+        log::to_json_bytes(&log::RunCancelledEntry { partial, unfinished: run.take_unfinished_tasks() });
     let entry = NewEntry { kind: EntryKind::Cancelled, body, parent: None, base: 0, snapshot: None };
     let commit = Commit {
         entries: vec![entry],

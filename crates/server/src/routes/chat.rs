@@ -93,6 +93,8 @@ pub(super) async fn chat(
             let korean = asked.message().chars().any(|char| ('가'..='힣').contains(&char));
             answer["response"] = json!(if korean { ko } else { en });
             answer["error"] = json!(true);
+            let calls = agent_request::count_model_requests(&app, &came.row).await;
+            answer["modelCalls"] = json!(calls.map_err(|error| error.for_started_run(&session))?);
             let code = came
                 .row
                 .error
