@@ -149,7 +149,7 @@ pub(crate) fn is_standing_instruction(message: &Message) -> bool {
 pub(crate) fn earlier_messages(options: &AskOptions) -> Vec<Message> {
     let system = options.system.iter().map(|text| {
         let digest = Sha256::digest(text.as_bytes());
-        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let name = hex::encode(&digest[..16]);
         Message::user(format!("{STANDING_MESSAGE_ID_PREFIX}{name}"), text.as_str())
     });
     let earlier = options.earlier.iter().map(|said| match said {

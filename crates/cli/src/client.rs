@@ -1,5 +1,6 @@
 //! Asks a server of ours over HTTP and reads its events, as any other client would.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
@@ -195,13 +196,13 @@ impl ServerHttpClient {
     }
 }
 
-/// A name as a part of a path or a query.
+/// Encodes a name for a path or a query.
 pub(crate) fn percent_encode(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    name.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
+    utf8_percent_encode(name, URL_RESERVED).to_string()
 }
+
+/// Everything but the unreserved characters of RFC 3986.
+const URL_RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// All that was answered. A refusal becomes an error in the words of the server, in both languages.
 async fn read_response_body(mut answered: ServerResponse) -> anyhow::Result<Vec<u8>> {

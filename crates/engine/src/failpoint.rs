@@ -78,12 +78,17 @@ pub(crate) fn keep_unwritten_entries(
     let _ = (fence, head, entries);
 }
 
-/// For the seeded bug `event_before_commit`: entries of a run after `after` that may not be written yet.
+/// For the seeded bug `event_before_commit`: the entries of a run right after `after`, which may not be written yet.
 pub(crate) fn unwritten_entries_after(run: crate::id::RunId, after: u64) -> Vec<crate::store::LogEntry> {
     #[cfg(feature = "failpoints")]
     {
         let early = UNWRITTEN_ENTRIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        early.iter().filter(|entry| entry.run == Some(run) && entry.seq > after).cloned().collect()
+        let of_run = early.iter().filter(|entry| entry.run == Some(run) && entry.seq > after);
+        of_run
+            .zip(after + 1..)
+            .take_while(|(entry, seq)| entry.seq == *seq)
+            .map(|(entry, _)| entry.clone())
+            .collect()
     }
     #[cfg(not(feature = "failpoints"))]
     {

@@ -255,16 +255,17 @@ impl Cx {
                     _ => return Err(cx.ask_unknown_effect_outcome(&key, about, None)),
                 }
             }
-            failpoint::hit("tool.before_intent");
+            failpoint::hit("effect.before_intent");
             cx.write_record(&key, RecordStage::Begun, Vec::new()).await?;
-            failpoint::hit("tool.after_intent");
+            failpoint::hit("effect.after_intent");
             let under_way = cx.begin_call().await?;
+            cx.ensure_run_held().await?;
             let outcome = call(cx.idempotency_key(&key)).await.map_err(Into::into);
             drop(under_way);
-            failpoint::hit("tool.after_effect");
+            failpoint::hit("effect.after_call");
             match outcome {
                 Ok(value) => {
-                    failpoint::hit("tool.before_result");
+                    failpoint::hit("effect.before_result");
                     cx.write_record(&key, RecordStage::Done, serialize_result(&value)?).await?;
                     Ok(value)
                 }
@@ -582,6 +583,14 @@ impl Cx {
         Ok(under_way)
     }
 
+    /// Makes sure that no other worker has the run. This process may have been frozen since it last wrote, and fences
+    /// stop writes, not deeds.
+    async fn ensure_run_held(&self) -> Result<(), NodeError> {
+        let Some(journal) = &self.0.run.journal else { return Ok(()) };
+        let held = journal.lease.ensure_held(&*journal.store, &journal.fence).await;
+        held.map_err(|error| NodeError::with_kind(NodeErrorKind::Store, error))
+    }
+
     /// What the outside knows this call by, in every attempt.
     fn idempotency_key(&self, key: &CallKey) -> String {
         hex_string(&self.call_digest(key)[..16])
@@ -616,5 +625,5 @@ fn serialize_result<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8
 }
 
 fn hex_string(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(bytes)
 }

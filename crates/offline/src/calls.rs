@@ -384,7 +384,7 @@ fn new_tool_calls(turn: &OfflineTurn<'_>, calls: Vec<PlannedToolCall>) -> Vec<To
         .map(|(at, (name, arguments))| {
             let seed = format!("{}\0{}\0{name}\0{arguments}", turn.id, made + at);
             let hash = Sha256::digest(seed.as_bytes());
-            let id = hash.iter().take(8).fold(String::from("call_"), |id, byte| format!("{id}{byte:02x}"));
+            let id = format!("call_{}", hex::encode(&hash[..8]));
             ToolCall { id, name, arguments }
         })
         .collect()

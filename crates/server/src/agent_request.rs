@@ -250,7 +250,7 @@ pub(crate) async fn is_new_thread(app: &ServerApp, thread: &ThreadKey) -> Result
 pub(crate) fn new_thread_key(caller: &ApiCaller, idempotency: Option<&str>) -> ThreadKey {
     let named = idempotency.and_then(|key| {
         let digest = Sha256::digest(key.as_bytes());
-        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let name = hex::encode(&digest[..16]);
         ThreadId::new(&format!("once-{name}")).ok()
     });
     ThreadKey { tenant: caller.tenant.clone(), thread: named.unwrap_or_else(ThreadId::random) }
@@ -314,7 +314,7 @@ pub(crate) fn request_hash(agent: &str, thread: &ThreadKey, body: &[u8]) -> Stri
     hash.update(thread.thread.as_str().as_bytes());
     hash.update([0]);
     hash.update(body);
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(hash.finalize())
 }
 
 /// Agents as lists show them.

@@ -37,6 +37,8 @@ macro_rules! asset {
 static PAGE: Asset = asset!("text/html; charset=utf-8", "index.html");
 static SCRIPT: Asset = asset!("text/javascript; charset=utf-8", "app.js");
 static STYLE: Asset = asset!("text/css; charset=utf-8", "app.css");
+static HIGHLIGHT: Asset = asset!("text/javascript; charset=utf-8", "highlight.js");
+static TEMML: Asset = asset!("text/javascript; charset=utf-8", "temml.js");
 static ICON: Asset = asset!("image/svg+xml", "icon.svg");
 
 /// The page itself, which every address within it gives: a reload anywhere shows the same again.
@@ -52,6 +54,16 @@ pub(crate) async fn script(query: RawQuery, headers: HeaderMap) -> Response {
 /// Its style.
 pub(crate) async fn style(query: RawQuery, headers: HeaderMap) -> Response {
     STYLE.respond(query, &headers)
+}
+
+/// The renderer of source code, loaded on demand.
+pub(crate) async fn highlight_script(query: RawQuery, headers: HeaderMap) -> Response {
+    HIGHLIGHT.respond(query, &headers)
+}
+
+/// The renderer of formulas, loaded on demand.
+pub(crate) async fn temml_script(query: RawQuery, headers: HeaderMap) -> Response {
+    TEMML.respond(query, &headers)
 }
 
 /// Its icon.
@@ -102,7 +114,7 @@ fn matches_etag(headers: &HeaderMap, tag: &str) -> bool {
 }
 
 fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(bytes))
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
-// Builds the page: one script and one style sheet with fixed names. The same sources give the same bytes, and a change
+// Builds the page: one script, one style sheet and the renderers that are loaded on demand, with fixed names. The same sources give the same bytes, and a change
 // touches few files. Their URLs carry a hash of their content, so browsers may cache them forever.
 
 import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { defineConfig, type Plugin } from 'vite'
 
 function addressByContent(): Plugin {
@@ -23,8 +25,28 @@ function addressByContent(): Plugin {
   }
 }
 
+/** The licence texts of the libraries that a file contains, as their authors ask for. */
+function licenceTexts(): Plugin {
+  return {
+    name: 'licence-texts',
+    enforce: 'post',
+    generateBundle(_options, bundle) {
+      for (const file of Object.values(bundle)) {
+        if (file.type !== 'chunk') continue
+        const packages = new Set(file.moduleIds.flatMap((id) => /^(.*\/node_modules\/((?:@[^/]+\/)?[^/]+))\//.exec(id)?.[1] ?? []))
+        const texts = [...packages].sort().map((folder) => {
+          const name = readdirSync(folder).find((one) => /^licen[cs]e/i.test(one))
+          if (!name) throw new Error(`${folder} has no licence text`)
+          return `${folder.split('/node_modules/').at(-1)}\n\n${readFileSync(join(folder, name), 'utf8').trim()}`
+        })
+        if (texts.length > 0) file.code = `/*!\n${texts.join('\n\n').replaceAll('*/', '* /')}\n*/\n${file.code}`
+      }
+    },
+  }
+}
+
 export default defineConfig({
-  plugins: [addressByContent()],
+  plugins: [licenceTexts(), addressByContent()],
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
   build: {
     outDir: 'dist',
@@ -35,7 +57,7 @@ export default defineConfig({
     reportCompressedSize: true,
     target: 'es2022',
     rolldownOptions: {
-      output: { entryFileNames: 'app.js', assetFileNames: 'app[extname]', codeSplitting: false },
+      output: { entryFileNames: 'app.js', chunkFileNames: '[name].js', assetFileNames: 'app[extname]' },
     },
   },
   server: { proxy: { '/api': process.env.DORAN ?? 'http://127.0.0.1:7979' } },

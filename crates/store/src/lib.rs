@@ -3,6 +3,8 @@
 //! [`open`] picks the store for a URL. Every store implements the contract of [`doran_engine::store`] and passes its
 //! conformance suite. Stored bodies are opaque to this crate; the engine defines their format.
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod migrations;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]

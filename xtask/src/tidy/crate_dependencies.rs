@@ -25,6 +25,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("doran-agents", &["doran-engine", "doran-jail", "doran-llm", "doran-retrieval"]),
     ("doran-retrieval", &["doran-jail", "doran-llm"]),
     ("doran-store", &["doran-engine"]),
+    ("doran-torture", &["doran-engine", "doran-store"]),
     ("doran-draw", &["doran-engine"]),
     ("doran-engine", &["doran-macros"]),
     ("doran-jail", &[]),

@@ -215,7 +215,7 @@ fn decode_line(line: &[u8]) -> Option<MemoryLogLine> {
 }
 
 fn checksum(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(bytes)[..8])
 }
 
 /// Makes a new name in a directory durable.

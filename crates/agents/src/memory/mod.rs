@@ -101,7 +101,7 @@ pub(crate) fn fact_id(owner: &MemoryOwner, key: &str) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }
-    hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hash.finalize()[..6])
 }
 
 /// Those of `facts` that share something with `query`, best first, newer ones before older ones.

@@ -206,7 +206,7 @@ pub fn approval_key(about: &ToolInfo, arguments: &Value) -> String {
     });
     let mut text = String::new();
     write_canonical(&call, &mut text);
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(text.as_bytes()))
 }
 
 fn write_canonical(value: &Value, text: &mut String) {

@@ -7,8 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use doran_llm::{TextOrigin, ToolCall, ToolResult, ToolSpec};
-use jsonschema::{PatternOptions, Validator};
+use doran_llm::{SchemaValidator, SchemaViolation, TextOrigin, ToolCall, ToolResult, ToolSpec};
 use serde_json::Value;
 
 use super::call_decision::{
@@ -38,7 +37,7 @@ pub struct Toolbox {
 struct ToolboxEntry {
     tool: Arc<dyn Tool>,
     policy: ToolPolicy,
-    arguments_validator: Arc<Validator>,
+    arguments_validator: Arc<SchemaValidator>,
 }
 
 /// Why a tool cannot be used.
@@ -100,14 +99,10 @@ impl Toolbox {
         if self.tools.contains_key(&name) {
             return Err(ToolboxError::DuplicateName(name));
         }
-        // Schemas also come from MCP servers: patterns must not be able to run for ever.
-        let fits = jsonschema::options()
-            .with_pattern_options(PatternOptions::regex())
-            .build(&spec.parameters)
-            .map_err(|error| ToolboxError::BadSchema {
-                name: name.clone(),
-                reason: truncate_with_note(error.to_string(), MAX_SCHEMA_PROBLEM_BYTES),
-            })?;
+        let fits = SchemaValidator::new(&spec.parameters).map_err(|error| ToolboxError::BadSchema {
+            name: name.clone(),
+            reason: truncate_with_note(strip_invisible(&error.to_string()).text, MAX_SCHEMA_PROBLEM_BYTES),
+        })?;
         self.tools.insert(name, ToolboxEntry { tool, policy, arguments_validator: Arc::new(fits) });
         Ok(())
     }
@@ -186,9 +181,9 @@ impl Toolbox {
         }
         let problems: Vec<String> = entry
             .arguments_validator
-            .iter_errors(arguments)
-            .take(MAX_SCHEMA_PROBLEMS)
-            .map(|error| schema_problem(&error))
+            .violations(arguments, MAX_SCHEMA_PROBLEMS)
+            .iter()
+            .map(schema_problem)
             .collect();
         if problems.is_empty() {
             return Ok(());
@@ -267,13 +262,8 @@ impl std::fmt::Debug for Toolbox {
     }
 }
 
-fn schema_problem(error: &jsonschema::ValidationError<'_>) -> String {
-    let place = error.instance_path().to_string();
-    let place = if place.is_empty() { "/".to_owned() } else { place };
-    truncate_with_note(
-        strip_invisible(&format!("{place}: {}", error.masked_with("it"))).text,
-        MAX_SCHEMA_PROBLEM_BYTES,
-    )
+fn schema_problem(violation: &SchemaViolation) -> String {
+    truncate_with_note(strip_invisible(&violation.to_string()).text, MAX_SCHEMA_PROBLEM_BYTES)
 }
 
 /// Whether a result says that a person refused the call. Then nothing has failed.

@@ -250,7 +250,13 @@ async fn connect_mcp_servers(
     for tool in found.tools {
         let server = tool.info().spec.name.split("__").next().unwrap_or_default().to_owned();
         let policy = config.tables.mcp.get(&server).and_then(|table| table.policy).unwrap_or(ToolPolicy::Ask);
-        toolbox.add(tool, policy)?;
+        // What a server of somebody else offers does not keep the program from starting.
+        if let Err(error) = toolbox.add(tool, policy) {
+            notes.push(bilingual!(
+                "MCP 서버 `{server}`: 도구를 쓸 수 없습니다: {error}",
+                "MCP server `{server}`: a tool cannot be used: {error}"
+            ));
+        }
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ fn report_file_name(file: &Path) -> String {
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let place = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let digest = Sha256::digest(place.as_os_str().as_encoded_bytes());
-    let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let short = hex::encode(&digest[..4]);
     format!("{stem}-{short}.json")
 }
 

@@ -97,23 +97,7 @@ fn line_number(text: &str, at: usize) -> usize {
 
 /// The known name with the smallest edit distance.
 pub(super) fn nearest_name<'a>(name: &str, known: &[&'a str]) -> &'a str {
-    known.iter().copied().min_by_key(|candidate| edit_distance(name, candidate)).unwrap_or("")
-}
-
-/// The number of letters to add, remove or replace.
-fn edit_distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, from) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in right.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
+    known.iter().copied().min_by_key(|candidate| strsim::levenshtein(name, candidate)).unwrap_or("")
 }
 
 #[cfg(test)]

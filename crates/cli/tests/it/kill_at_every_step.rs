@@ -116,7 +116,7 @@ impl KillScenario {
 
         // Killed before every node, and after every step is written and before anybody hears of it: nothing is under way
         // then, and nothing is made again.
-        for point in ["node.before_start", "event.before_publish"] {
+        for point in ["node.before_start", "commit.after_publish"] {
             for nth in 1..=nodes {
                 let thread = format!("{point}{nth}");
                 let mut server = ServerProcess::start(&here, Some(&format!("{point}:{nth}")));

@@ -1,16 +1,21 @@
-//! Runs futures side by side, on as many cores as there are, and aborts them when nobody waits any more.
+//! Runs futures side by side, on as many cores as there are and so many at a time, and aborts them when nobody waits
+//! any more.
 //!
 //! A future that is ready at once costs no task of its own: a few workers poll each future once and hand only those
-//! that have to wait to the scheduler. A future that computes for long keeps one worker busy, and the others go on.
+//! that have to wait to the scheduler. A worker that was busy for a while lets others have its core.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
+
+/// How long a worker polls futures before it lets other tasks of the process go on.
+const MAX_BUSY_TIME: Duration = Duration::from_micros(200);
 
 type FanOutFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -23,6 +28,8 @@ pub(crate) struct FanOut<T> {
 struct FanOutShared<T> {
     waiting: Vec<Mutex<Option<FanOutFuture<T>>>>,
     next: AtomicUsize,
+    /// One for each future that may be at work.
+    permits: Arc<Semaphore>,
     aborts: Mutex<AbortHandles>,
 }
 
@@ -32,13 +39,14 @@ struct AbortHandles {
     handles: Vec<AbortHandle>,
 }
 
-/// Starts all of them.
-pub(crate) fn run_concurrently<T: Send + 'static>(futures: Vec<FanOutFuture<T>>) -> FanOut<T> {
+/// Starts all of them, at most `limit` at a time.
+pub(crate) fn run_concurrently<T: Send + 'static>(futures: Vec<FanOutFuture<T>>, limit: usize) -> FanOut<T> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(futures.len());
     let (tx, done) = mpsc::unbounded_channel();
     let shared = Arc::new(FanOutShared {
         waiting: futures.into_iter().map(|future| Mutex::new(Some(future))).collect(),
         next: AtomicUsize::new(0),
+        permits: Arc::new(Semaphore::new(limit.clamp(1, Semaphore::MAX_PERMITS))),
         aborts: Mutex::default(),
     });
     for _ in 0..workers {
@@ -83,7 +91,10 @@ async fn poll_waiting_futures<T: Send + 'static>(
     shared: Arc<FanOutShared<T>>,
     tx: mpsc::UnboundedSender<(usize, T)>,
 ) {
+    let mut busy_since = Instant::now();
     loop {
+        // An error means that nobody waits any more.
+        let Ok(permit) = shared.permits.clone().acquire_owned().await else { return };
         let place = shared.next.fetch_add(1, Ordering::Relaxed);
         let Some(slot) = shared.waiting.get(place) else { return };
         let taken = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -100,9 +111,14 @@ async fn poll_waiting_futures<T: Send + 'static>(
                     let value = future.await;
                     // Nobody waits any more when this fails, and then the value is not wanted.
                     drop(tx.send((place, value)));
+                    drop(permit);
                 });
                 shared.add_abort_handle(task.abort_handle());
             }
+        }
+        if busy_since.elapsed() >= MAX_BUSY_TIME {
+            tokio::task::yield_now().await;
+            busy_since = Instant::now();
         }
     }
 }
@@ -110,11 +126,10 @@ async fn poll_waiting_futures<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
 
     async fn collect<T: Send + 'static>(futures: Vec<FanOutFuture<T>>) -> Vec<(usize, T)> {
         let count = futures.len();
-        let mut fan = run_concurrently(futures);
+        let mut fan = run_concurrently(futures, usize::MAX);
         let mut all = Vec::new();
         while all.len() < count {
             all.push(fan.next().await.expect("a result"));
@@ -170,12 +185,58 @@ mod tests {
                 }) as FanOutFuture<()>
             })
             .collect();
-        let fan = run_concurrently(futures);
+        let fan = run_concurrently(futures, usize::MAX);
         tokio::task::yield_now().await;
         drop(fan);
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
         assert_eq!(Arc::strong_count(&held), 1);
+    }
+
+    fn spin(time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[tokio::test]
+    async fn computing_lets_other_tasks_go_on() {
+        let futures = (0..40).map(|_| Box::pin(async { spin(MAX_BUSY_TIME) }) as FanOutFuture<()>).collect();
+        let turns = Arc::new(AtomicUsize::new(0));
+        let counted = turns.clone();
+        let other = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+            }
+        });
+        collect(futures).await;
+        other.abort();
+        assert!(turns.load(Ordering::SeqCst) >= 20, "{turns:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_are_at_work_than_may_be() {
+        let running = Arc::new(AtomicUsize::new(0));
+        let most = Arc::new(AtomicUsize::new(0));
+        let futures = (0..50)
+            .map(|n| {
+                let (running, most) = (running.clone(), most.clone());
+                Box::pin(async move {
+                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    if n % 3 > 0 {
+                        tokio::time::sleep(Duration::from_millis(n)).await;
+                    }
+                    running.fetch_sub(1, Ordering::SeqCst);
+                }) as FanOutFuture<()>
+            })
+            .collect::<Vec<_>>();
+        let mut fan = run_concurrently(futures, 7);
+        for _ in 0..50 {
+            fan.next().await.expect("a result");
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 7);
     }
 }

@@ -3,7 +3,7 @@
 //! graph or subgraph.
 //!
 //! One step is in `superstep`; retries, timeouts and the cache in `task`; panics in `panic`; side by side is in
-//! `fan_out`; what all tasks of a run share in `run_context`; rebuilding a state from the log is in `log_replay`; how a
+//! `fan_out`; what all tasks of a run share in `run_context`; writing through trouble in `run_journal`; rebuilding a state from the log is in `log_replay`; how a
 //! run ends is in `run_end`.
 
 mod fan_out;
@@ -11,6 +11,7 @@ mod log_replay;
 mod panic;
 mod run_context;
 mod run_end;
+mod run_journal;
 mod superstep;
 mod task;
 
@@ -33,9 +34,10 @@ use crate::task_path::{QuestionId, RecordKey, TaskPath};
 pub(crate) use log_replay::{ThreadState, can_read_back, rebuild_thread_state};
 pub(crate) use panic::catch_panic;
 pub use run_context::RunLimits;
-pub(crate) use run_context::{LogTip, RunContext, RunJournal};
+pub(crate) use run_context::{DEFAULT_MAX_TASKS_PER_STEP, RunContext};
 pub(crate) use run_end::{cancel_claimed, replay_base_after, write_cancelled, write_failure};
 use run_end::{cancel_paused, finish_without_step};
+pub(crate) use run_journal::{LogTip, RunJournal, retry_while_held};
 pub(crate) use task::UnfinishedTaskUsage;
 
 /// How driving ended, when it ended well.
@@ -141,7 +143,7 @@ pub(crate) async fn drive_run<S: State>(
                 ..Commit::default()
             };
             let committed = run.commit(commit).await?;
-            failpoint::hit("interrupt.after_commit");
+            failpoint::hit("pause.after_commit");
             if run.cancel.is_cancelled() {
                 return Err(cancel_paused(run).await);
             }
@@ -311,7 +313,7 @@ async fn write_step<S: State>(
         GraphScope::Outer => run.commit_within(None, commit).await?,
         GraphScope::Inner(path) => return write_subgraph_step(run.clone(), path.clone(), commit).await,
     };
-    failpoint::hit("event.before_publish");
+    failpoint::hit("commit.after_publish");
     run.clear_subgraph_steps();
     at.note_step_written(committed.map(|committed| committed.head), ended);
     Ok(committed)
@@ -330,7 +332,7 @@ async fn write_subgraph_step(
         let _turn = turn;
         let body = commit.entries[0].body.clone();
         let committed = run.commit_within(Some(&path), commit).await?;
-        failpoint::hit("event.before_publish");
+        failpoint::hit("commit.after_publish");
         run.add_subgraph_step(&path, body);
         Ok(committed)
     });

@@ -9,15 +9,20 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::drive::HaltReason;
+use crate::drive::run_journal::{LogTip, RunJournal};
 use crate::failpoint;
 use crate::id::RunId;
 use crate::log::UnfinishedTask;
 use crate::runtime::LiveFeed;
 use crate::store::{
-    Commit, CommitOutcome, Fence, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage, Seq, Store,
+    Commit, CommitOutcome, EntryKind, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage, Seq,
     StoreError,
 };
 use crate::task_path::{QuestionId, TaskPath};
+
+/// Most tasks of a step at work at a time, unless said.
+pub(crate) const DEFAULT_MAX_TASKS_PER_STEP: usize = 128;
 
 /// How far a run may go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,6 +93,11 @@ pub(crate) struct RunContext {
     /// Lets the run go at the next step boundary, for another process or a later start.
     pub release: CancellationToken,
     pub limits: RunLimits,
+    /// Most tasks of a step at work at a time.
+    pub max_tasks_per_step: usize,
+    /// What runs take turns with that are resumed alone.
+    pub suspect_turn: Option<Arc<tokio::sync::Mutex<()>>>,
+    held_suspect_turn: Mutex<Option<tokio::sync::OwnedMutexGuard<()>>>,
     /// What random numbers and keys of this run grow from.
     pub seed: [u8; 16],
     /// Nodes to pause before and after, asked for by the caller of the run.
@@ -106,22 +116,6 @@ pub(crate) struct RunContext {
     /// Tasks that failed or were cancelled in the step in progress.
     unfinished_tasks: Mutex<Vec<UnfinishedTask>>,
     meter: Mutex<RunMeter>,
-}
-
-/// Where a durable run is written.
-pub(crate) struct RunJournal {
-    pub store: Arc<dyn Store>,
-    pub fence: Fence,
-    /// The newest entry of the thread. Held while entries are written, so that subgraphs side by side take turns.
-    pub tip: tokio::sync::Mutex<LogTip>,
-}
-
-/// Where the next entry goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LogTip {
-    pub head: Seq,
-    /// The newest entry with a snapshot on this branch.
-    pub base: Seq,
 }
 
 struct RunMeter {
@@ -146,6 +140,9 @@ impl RunContext {
             cancel: CancellationToken::new(),
             release: CancellationToken::new(),
             limits,
+            max_tasks_per_step: DEFAULT_MAX_TASKS_PER_STEP,
+            suspect_turn: None,
+            held_suspect_turn: Mutex::default(),
             seed,
             pause_before: BTreeSet::new(),
             pause_after: BTreeSet::new(),
@@ -292,10 +289,13 @@ impl RunContext {
         // is tried again, and finds its calls here.
         let inside: Vec<Record> =
             commit.records.iter().filter(|record| record.path.contains('/')).cloned().collect();
-        let committed = if commit.entries.is_empty() {
-            journal.store.commit(&journal.fence, commit).await?
+        let committed = if commit.entries.is_empty() && usage.is_zero() {
+            journal.commit(commit, RunUsage::default()).await?
         } else {
+            // What is counted or numbered is written one after the other, so that it can be found again when nobody
+            // knows whether it was written.
             let mut tip = journal.tip.lock().await;
+            let booked = self.lock_meter().usage_in_row;
             commit.head = tip.head;
             let mut base = tip.base;
             for (entry, seq) in commit.entries.iter_mut().zip(tip.head + 1..) {
@@ -310,17 +310,24 @@ impl RunContext {
             }
             let watched = self.live_feed.as_ref().is_some_and(|live| live.is_watched());
             let shown = if watched { commit.entries.clone() } else { Vec::new() };
-            let committed = journal.store.commit(&journal.fence, commit).await?;
-            if let Some(live) = &self.live_feed {
+            let grows = !commit.entries.is_empty();
+            let moves_on = commit.entries.iter().any(|entry| entry.kind != EntryKind::Restarted);
+            let committed = journal.commit(commit, booked).await?;
+            self.lock_meter().usage_in_row += usage;
+            if moves_on {
+                drop(self.held_suspect_turn.lock().unwrap_or_else(PoisonError::into_inner).take());
+            }
+            if let (true, Some(live)) = (grows, &self.live_feed) {
                 let shown = shown.into_iter().zip(tip.head + 1..);
                 let entries = shown.map(|(new, seq)| to_log_entry(new, seq, journal.fence.run, committed.at));
                 live.note_log_written(committed.head, within, entries.collect());
             }
-            *tip = LogTip { head: committed.head, base };
+            if grows {
+                *tip = LogTip { head: committed.head, base };
+            }
             committed
         };
         self.remember_subgraph_records(inside);
-        self.lock_meter().usage_in_row += usage;
         if committed.cancel_asked {
             self.cancel.cancel();
         }
@@ -350,6 +357,20 @@ impl RunContext {
                 None => of_task.push(record),
             }
         }
+    }
+
+    /// Waits until no other run of this process is resumed alone. From then on it is this one, until it has written
+    /// anything but that it was restarted.
+    pub(crate) async fn wait_for_suspect_turn(&self) -> Result<(), HaltReason> {
+        let Some(turn) = self.suspect_turn.clone() else { return Ok(()) };
+        let turn = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(HaltReason::Cancelled),
+            () = self.release.cancelled() => return Err(HaltReason::Released),
+            turn = turn.lock_owned() => turn,
+        };
+        *self.held_suspect_turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(turn);
+        Ok(())
     }
 
     /// Counts what was spent. `Err` when that is too much.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::drive::{HaltReason, LogTip, RunContext, RunJournal, RunLimits, ThreadState};
 use crate::log;
+use crate::runtime::ClaimLease;
 use crate::state::State;
 use crate::store::{
     ClaimedRun, Commit, CommitOutcome, EntryKind, NewEntry, NewStatus, RunSignal, RunStatus, Seq, Store,
@@ -15,7 +16,8 @@ pub(super) async fn cancel_paused(run: &RunContext) -> HaltReason {
     let Some(journal) = &run.journal else { return HaltReason::Cancelled };
     let key = journal.fence.thread.run(journal.fence.run);
     let body = log::to_json_bytes(&log::RunCancelledEntry::default());
-    match journal.store.signal(&key, RunSignal::Cancel { body }).await {
+    let cancel = || journal.store.signal(&key, RunSignal::Cancel { body: body.clone() });
+    match journal.retry(cancel).await {
         Ok(_) => HaltReason::Cancelled,
         Err(error) => HaltReason::Lost(error),
     }
@@ -77,14 +79,19 @@ pub(super) async fn finish_without_step<S: State>(
 }
 
 /// Cancels a claimed run without its graph: an end needs none.
-pub(crate) async fn cancel_claimed(store: Arc<dyn Store>, claimed: ClaimedRun) -> HaltReason {
+pub(crate) async fn cancel_claimed(
+    store: Arc<dyn Store>,
+    claimed: ClaimedRun,
+    lease: Arc<ClaimLease>,
+) -> HaltReason {
     let (fence, row, head) = (claimed.fence(), &claimed.run, claimed.head);
     let base = match replay_base_after(&store, &claimed).await {
         Ok(base) => base,
         Err(error) => return HaltReason::Lost(error),
     };
     let mut run = RunContext::new(RunLimits::default(), *row.run.as_uuid().as_bytes());
-    run.journal = Some(RunJournal { store, fence, tip: tokio::sync::Mutex::new(LogTip { head, base }) });
+    run.journal =
+        Some(RunJournal { store, fence, lease, tip: tokio::sync::Mutex::new(LogTip { head, base }) });
     run.continue_from_claim(row.steps, 0, row.usage, claimed.records);
     write_cancelled(&run).await
 }

@@ -55,7 +55,7 @@ async fn wait_for_tasks<S: State>(
 ) -> Result<Vec<TaskOutcome<S::Update>>, HaltReason> {
     let count = tasks.len();
     let mut ends: Vec<Option<TaskOutcome<S::Update>>> = (0..count).map(|_| None).collect();
-    let mut fan = run_concurrently(tasks);
+    let mut fan = run_concurrently(tasks, run.max_tasks_per_step);
     let mut left = count;
     while left > 0 {
         let mut came = vec![fan.next().await.ok_or_else(|| {

@@ -423,9 +423,10 @@ async fn look_up_cached_update<S: State>(
         hash.update(part.len().to_be_bytes());
         hash.update(part.as_bytes());
     }
-    let key: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let key = hex::encode(hash.finalize());
     let Some(journal) = &run.journal else { return Ok(CacheLookup::Miss(key)) };
-    let found = journal.store.cached_value(&journal.fence.thread.tenant, &key).await?;
+    let tenant = &journal.fence.thread.tenant;
+    let found = journal.retry(|| journal.store.cached_value(tenant, &key)).await?;
     let Some(body) = found else { return Ok(CacheLookup::Miss(key)) };
     match serde_json::from_slice::<Box<RawValue>>(&body)
         .and_then(|json| Ok((serde_json::from_str(json.get())?, json)))
@@ -446,5 +447,6 @@ async fn cache_update(
     lifetime: Option<Duration>,
 ) -> Result<(), StoreError> {
     let Some(journal) = &run.journal else { return Ok(()) };
-    journal.store.cache_value(&journal.fence.thread.tenant, key, json.get().as_bytes(), lifetime).await
+    let tenant = &journal.fence.thread.tenant;
+    journal.retry(|| journal.store.cache_value(tenant, key, json.get().as_bytes(), lifetime)).await
 }

@@ -287,5 +287,5 @@ fn graph_fingerprint<S: State>(
         waits_for.iter().for_each(|ix| hash.update(ix.to_be_bytes()));
         hash.update([0]);
     }
-    hash.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hash.finalize()[..12])
 }

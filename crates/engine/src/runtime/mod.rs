@@ -3,6 +3,7 @@
 //! A run belongs to the store, not to whoever started it: closing a connection changes nothing, and another process
 //! on the same store goes on with what this one leaves.
 
+mod claim_lease;
 mod graph_handle;
 mod live_feed;
 mod reads;
@@ -22,7 +23,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::{RunContext, RunLimits};
+use crate::drive::{DEFAULT_MAX_TASKS_PER_STEP, RunContext, RunLimits};
 use crate::error::{EngineError, MisuseError};
 use crate::failpoint;
 use crate::graph::{Graph, GraphTopology};
@@ -35,6 +36,7 @@ use crate::store::{
 };
 use crate::task_path::QuestionId;
 
+pub(crate) use claim_lease::{ClaimLease, LeaseTime};
 pub use graph_handle::{GraphHandle, Outcome, RunHandle};
 pub(crate) use live_feed::LiveFeed;
 pub use live_feed::{NodeDelta, NodeDeltaContent};
@@ -56,6 +58,8 @@ pub struct RuntimeOptions {
     pub scan: Duration,
     /// Most runs driven at a time; more are accepted and wait.
     pub max_runs: usize,
+    /// Most tasks of one step of a run at work at a time; the others wait their turn.
+    pub max_tasks_per_step: usize,
     /// Limits of runs that bring none of their own.
     pub limits: RunLimits,
 }
@@ -67,6 +71,7 @@ impl Default for RuntimeOptions {
             lease: Duration::from_secs(10),
             scan: Duration::from_secs(2),
             max_runs: 1024,
+            max_tasks_per_step: DEFAULT_MAX_TASKS_PER_STEP,
             limits: RunLimits::default(),
         }
     }
@@ -129,6 +134,8 @@ pub(crate) struct RuntimeInner {
     worker_state: Mutex<WorkerState>,
     stop: CancellationToken,
     unknown_write: tokio::sync::watch::Sender<Option<String>>,
+    /// Held by the run that is resumed alone, because it was at work each time the process ended.
+    suspect_turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Runtime {
@@ -149,6 +156,7 @@ impl Runtime {
             worker_state: Mutex::default(),
             stop: CancellationToken::new(),
             unknown_write: tokio::sync::watch::Sender::new(None),
+            suspect_turn: Arc::default(),
         }))
     }
 
@@ -234,7 +242,7 @@ impl Runtime {
             update: input,
             at,
         });
-        let room = self.0.has_capacity();
+        let room = self.0.capacity() > 0;
         let new = NewRun {
             thread: thread.clone(),
             run: RunId::random(),
@@ -249,11 +257,27 @@ impl Runtime {
             stop_body: log::to_json_bytes(&log::RunCancelledEntry::default()),
             claim: room.then(|| self.0.claim.clone()),
         };
-        let asked = tokio::time::Instant::now();
-        let submitted = self.0.report_unknown_write(self.0.store.submit(new).await)?;
-        failpoint::hit("api.before_reply");
+        let (runtime, hosted) = (self.clone(), hosted.clone());
+        finish_detached(async move { runtime.accept(new, hosted, body).await }).await
+    }
+
+    /// Hands a run in and begins to drive it, when it is to start here.
+    async fn accept(
+        &self,
+        new: NewRun,
+        hosted: Arc<dyn AnyGraph>,
+        body: Vec<u8>,
+    ) -> Result<RunHandle, EngineError> {
+        let had_room = new.claim.is_some();
+        let asked = LeaseTime::now();
+        let submitted = self.0.report_unknown_write(self.0.store.submit(new).await);
+        if let Err(StoreError::Unknown(_)) = &submitted {
+            // It may have been accepted under a claim of this process, which nobody works on.
+            self.0.worker_state().scan_for_lost_runs();
+        }
+        failpoint::hit("submit.before_reply");
         self.0.start_lease_keeper();
-        match submitted {
+        match submitted? {
             // By now somebody else may have it; whoever looks for work finds it if not.
             SubmitOutcome::Started(claimed) if asked.elapsed() >= self.0.claim.lease => {
                 self.0.worker_state().scan_for_lost_runs();
@@ -261,14 +285,18 @@ impl Runtime {
             }
             SubmitOutcome::Started(claimed) => {
                 let row = claimed.run.clone();
-                let active = self.0.drive_claimed_run(hosted.clone(), claimed, Some(body));
+                let active = self.0.drive_claimed_run(hosted, claimed, asked, Some(body));
                 Ok(RunHandle::driven_here(self.clone(), &row, &active))
             }
             SubmitOutcome::Queued { run, stop } => {
                 if let Some(active) = stop.and_then(|stop| self.0.lock_active_runs().get(&stop).cloned()) {
                     active.cancel.cancel();
                 }
-                Ok(RunHandle::driven_elsewhere(self.clone(), &run))
+                if !had_room {
+                    // The run it waited for may have ended before this one could be found.
+                    self.0.claim_waiting_run_or_log(&run.thread).await;
+                }
+                Ok(self.handle_for_row(&run))
             }
             SubmitOutcome::Repeated(run) => Ok(self.handle_for_row(&run)),
         }
@@ -311,24 +339,37 @@ impl Runtime {
                 id.parse::<QuestionId>().map_err(|_| MisuseError::BadQuestionId(id.clone()))?;
             records.push((path.to_string(), key.to_string(), log::to_json_bytes(answer)));
         }
-        let row = self.0.report_unknown_write(
-            self.0.store.signal(run, RunSignal::Answer { answers: records, body }).await,
-        )?;
-        self.0.claim_waiting_run_or_log(&row.thread).await;
+        let row = self.signal_and_continue(run, RunSignal::Answer { answers: records, body }).await?;
         Ok(self.handle_for_row(&row))
+    }
+
+    /// Tells a run something and goes on with its thread, also when the caller stops waiting in between.
+    async fn signal_and_continue(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, EngineError> {
+        let (inner, run) = (self.0.clone(), run.clone());
+        finish_detached(async move {
+            let row = inner.report_unknown_write(inner.store.signal(&run, signal).await)?;
+            inner.claim_waiting_run_or_log(&row.thread).await;
+            Ok(row)
+        })
+        .await
     }
 
     /// Ends a run. Durable when this returns: a run that is under way ends as soon as its worker hears of it, also
     /// when this process dies next. A run that ended before stays as it is.
     pub async fn cancel(&self, run: &RunKey) -> Result<RunRow, EngineError> {
         let body = log::to_json_bytes(&log::RunCancelledEntry::default());
-        let row = self.0.report_unknown_write(self.0.store.signal(run, RunSignal::Cancel { body }).await)?;
-        let active = self.0.lock_active_runs().get(&run.run).cloned();
-        match active {
-            Some(active) => active.cancel.cancel(),
-            None => self.0.claim_waiting_run_or_log(&row.thread).await,
-        }
-        Ok(row)
+        let (inner, run) = (self.0.clone(), run.clone());
+        finish_detached(async move {
+            let cancelled = inner.store.signal(&run, RunSignal::Cancel { body }).await;
+            let row = inner.report_unknown_write(cancelled)?;
+            let active = inner.lock_active_runs().get(&run.run).cloned();
+            match active {
+                Some(active) => active.cancel.cancel(),
+                None => inner.claim_waiting_run_or_log(&row.thread).await,
+            }
+            Ok(row)
+        })
+        .await
     }
 
     /// Goes on with a failed run where it stopped: what had finished is not run again. Accepts that the graph may
@@ -339,8 +380,7 @@ impl Runtime {
         let body =
             log::to_json_bytes(&log::RunRestartedEntry { epoch: row.epoch + 1, why: "tried again".into() });
         let signal = RunSignal::Retry { body, fingerprint: hosted.fingerprint().to_owned() };
-        let row = self.0.report_unknown_write(self.0.store.signal(run, signal).await)?;
-        self.0.claim_waiting_run_or_log(&row.thread).await;
+        let row = self.signal_and_continue(run, signal).await?;
         Ok(self.handle_for_row(&row))
     }
 
@@ -404,13 +444,31 @@ impl RuntimeInner {
         answer
     }
 
-    /// Whether one more run may be driven. If not, the next that ends looks for those that wait.
-    fn has_capacity(&self) -> bool {
-        let room = self.lock_active_runs().len() < self.options.max_runs;
-        if !room {
-            self.worker_state().runs_wait_for_capacity = true;
+    /// How many more runs may be driven. If none, the next that ends looks for those that wait.
+    fn capacity(&self) -> usize {
+        let room = || self.options.max_runs.saturating_sub(self.lock_active_runs().len());
+        match room() {
+            0 => {
+                self.worker_state().runs_wait_for_capacity = true;
+                // A run that ended since either saw that, or is seen to have made room here.
+                room()
+            }
+            some => some,
         }
-        room
+    }
+}
+
+/// Does what was begun to its end, also when the caller stops waiting for it. A client that leaves must not leave a
+/// run behind that is accepted and driven by nobody.
+async fn finish_detached<T: Send + 'static>(
+    work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+) -> Result<T, EngineError> {
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(error) => Err(EngineError::Stopped(error.to_string())),
+        },
     }
 }
 

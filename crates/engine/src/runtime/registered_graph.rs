@@ -18,8 +18,8 @@ use crate::id::ThreadKey;
 use crate::log::{self, StoredPosition};
 use crate::plan;
 use crate::question::PendingQuestion;
-use crate::runtime::StoredRunOptions;
 use crate::runtime::state_cache::StateCache;
+use crate::runtime::{ClaimLease, StoredRunOptions};
 use crate::state::State;
 use crate::store::{
     ClaimedRun, Commit, CommitOutcome, EntryKind, LoadedLog, LogEntry, RunRow, RunStatus, Seq, Store,
@@ -72,6 +72,7 @@ pub(crate) trait AnyGraph: Send + Sync {
         run: RunContext,
         store: Arc<dyn Store>,
         claimed: ClaimedRun,
+        lease: Arc<ClaimLease>,
         first: Option<Vec<u8>>,
     ) -> DriveFuture<(Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>)>;
 }
@@ -111,6 +112,7 @@ impl<S: State> RegisteredGraph<S> {
         &self,
         store: &Arc<dyn Store>,
         claimed: &ClaimedRun,
+        lease: &ClaimLease,
         first: Option<Vec<u8>>,
     ) -> Result<(ThreadState<S>, ClaimHistory), EngineError> {
         let run = &claimed.run;
@@ -136,7 +138,7 @@ impl<S: State> RegisteredGraph<S> {
                 return Ok((at, ClaimHistory::default()));
             }
         }
-        let loaded = store.load(&run.thread, None).await?;
+        let loaded = drive::retry_while_held(&**store, lease, || store.load(&run.thread, None)).await?;
         // Nobody but the holder of the claim adds entries. When there are more, the claim is lost, and what was read
         // may be the state of another run: its nodes must not run under the name of this one.
         if loaded.head != claimed.head {
@@ -151,10 +153,11 @@ impl<S: State> RegisteredGraph<S> {
         mut run: RunContext,
         store: Arc<dyn Store>,
         claimed: ClaimedRun,
+        lease: Arc<ClaimLease>,
         first: Option<Vec<u8>>,
     ) -> (Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>) {
         let row = &claimed.run;
-        let stood = match drive::catch_panic(self.load_thread_state(&store, &claimed, first)).await {
+        let stood = match drive::catch_panic(self.load_thread_state(&store, &claimed, &lease, first)).await {
             Ok(Ok(stood)) => Ok(stood),
             Ok(Err(EngineError::Store(error))) if is_log_missing(&error) => {
                 Err((failure::LOG_MISSING, format!("the log of the thread cannot be read: {error}")))
@@ -173,14 +176,16 @@ impl<S: State> RegisteredGraph<S> {
         // However the run goes on, what it writes must be found again from where the log is whole.
         let base = match &stood {
             Ok((at, _)) => Ok(at.replay_base),
-            Err(_) => drive::replay_base_after(&store, &claimed).await,
+            Err(_) => {
+                drive::retry_while_held(&*store, &lease, || drive::replay_base_after(&store, &claimed)).await
+            }
         };
         let base = match base {
             Ok(base) => base,
             Err(error) => return (Err(HaltReason::Lost(error)), None),
         };
         let tip = tokio::sync::Mutex::new(LogTip { head: claimed.head, base });
-        run.journal = Some(RunJournal { store, fence: claimed.fence(), tip });
+        run.journal = Some(RunJournal { store, fence: claimed.fence(), lease, tip });
         let logged = stood.as_ref().map_or(0, |(at, _)| at.position.step);
         run.continue_from_claim(row.steps, logged, row.usage, claimed.records.clone());
         // To end a run nobody has to know where it stands.
@@ -209,6 +214,13 @@ impl<S: State> RegisteredGraph<S> {
         if last.restarts > MAX_RESTARTS_IN_STEP {
             let message = format!("the process ended {} times in the same step", last.restarts);
             return fail_run(&run, &mut at, failure::CRASH_LOOP, message).await;
+        }
+        if last.restarts >= MIN_SUSPECT_RESTARTS
+            && let Err(halt) = run.wait_for_suspect_turn().await
+        {
+            let halt =
+                if matches!(halt, HaltReason::Cancelled) { drive::write_cancelled(&run).await } else { halt };
+            return (Err(halt), None);
         }
         if row.epoch > 1
             && !last.explains_claim(row.epoch)
@@ -248,6 +260,10 @@ fn finished_run_row(claimed: &RunRow, run: &RunContext, committed: &CommitOutcom
 
 /// Restarts in one step after which a run is given up: a node that takes the process with it would go on for ever.
 const MAX_RESTARTS_IN_STEP: usize = 50;
+
+/// Restarts in one step after which a run is resumed alone. It was at work each time the process ended: either it ends
+/// the process, or it was beside a run that does. Alone, the one gets on and the other harms nobody.
+const MIN_SUSPECT_RESTARTS: usize = 1;
 
 /// What the newest entries say of how the run came to be claimed.
 #[derive(Default)]
@@ -374,9 +390,10 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         run: RunContext,
         store: Arc<dyn Store>,
         claimed: ClaimedRun,
+        lease: Arc<ClaimLease>,
         first: Option<Vec<u8>>,
     ) -> DriveFuture<(Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>)> {
-        Box::pin(async move { self.drive_claimed(run, store, claimed, first).await })
+        Box::pin(async move { self.drive_claimed(run, store, claimed, lease, first).await })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::error::EngineError;
 use crate::id::ThreadKey;
 use crate::runtime::graph_handle::RunOutcome;
 use crate::runtime::registered_graph::{AnyGraph, ClaimedRunOutcome};
-use crate::runtime::{LiveFeed, RuntimeInner};
+use crate::runtime::{ClaimLease, LeaseTime, LiveFeed, RuntimeInner};
 use crate::store::{ClaimedRun, Fence, LeaseRenewal, StoreError, WorkerLease};
 
 /// A look for work ends when it met so many runs of graphs that are unknown here.
@@ -22,6 +22,7 @@ const MAX_UNKNOWN_GRAPH_RUNS: usize = 4096;
 /// A run that this process drives.
 pub(crate) struct ActiveRun {
     pub fence: Fence,
+    lease: Arc<ClaimLease>,
     pub live: Arc<LiveFeed>,
     pub cancel: CancellationToken,
     release: CancellationToken,
@@ -30,21 +31,26 @@ pub(crate) struct ActiveRun {
 }
 
 impl RuntimeInner {
-    /// Drives a claimed run in a task of its own.
+    /// Drives a run that was asked for at `asked` in a task of its own.
     pub(super) fn drive_claimed_run(
         self: &Arc<Self>,
         graph: Arc<dyn AnyGraph>,
         claimed: ClaimedRun,
+        asked: LeaseTime,
         first: Option<Vec<u8>>,
     ) -> Arc<ActiveRun> {
+        let lease = Arc::new(ClaimLease::new(self.claim.clone(), asked));
         let live = Arc::new(LiveFeed::new(claimed.head));
         let mut run = RunContext::new(self.options.limits.clone(), *claimed.run.run.as_uuid().as_bytes());
         run.live_feed = Some(live.clone());
+        run.max_tasks_per_step = self.options.max_tasks_per_step.max(1);
+        run.suspect_turn = Some(self.suspect_turn.clone());
         if claimed.run.cancel_asked {
             run.cancel.cancel();
         }
         let active = Arc::new(ActiveRun {
             fence: claimed.fence(),
+            lease: lease.clone(),
             live,
             cancel: run.cancel.clone(),
             release: run.release.clone(),
@@ -68,7 +74,7 @@ impl RuntimeInner {
         let (inner, driven) = (self.clone(), active.clone());
         let task = tokio::spawn(async move {
             let guard = ActiveRunGuard { inner: &inner, active: &driven };
-            let (end, committed) = graph.drive(run, inner.store.clone(), claimed, first).await;
+            let (end, committed) = graph.drive(run, inner.store.clone(), claimed, lease, first).await;
             let next_waits = committed.is_some_and(|committed| committed.next_waits);
             let ended = !matches!(end, Err(HaltReason::Lost(_) | HaltReason::Released));
             let rest = inner.to_run_outcome(&driven.fence, end);
@@ -108,28 +114,28 @@ impl RuntimeInner {
 
     /// Claims what waits on one thread and drives it.
     pub(super) async fn claim_waiting_run(self: &Arc<Self>, thread: &ThreadKey) -> Result<(), EngineError> {
-        if self.stop.is_cancelled() || !self.has_capacity() {
+        if self.stop.is_cancelled() || self.capacity() == 0 {
             return Ok(());
         }
-        let claimed = self.claim_runs(Some(thread), 1).await?;
-        let strangers = self.drive_claimed_runs(claimed);
+        let (claimed, asked) = self.claim_runs(Some(thread), 1).await?;
+        let strangers = self.drive_claimed_runs(claimed, asked);
         self.release_unknown_runs(strangers);
         Ok(())
     }
 
-    /// Claims runs. Claims that were told so late that they may have run out already are left to whoever looks next.
+    /// Claims runs, and says when it asked for them. Claims that were told so late that they may have run out already are left to whoever looks next.
     async fn claim_runs(
         &self,
         only: Option<&ThreadKey>,
         limit: usize,
-    ) -> Result<Vec<ClaimedRun>, StoreError> {
-        let asked = Instant::now();
+    ) -> Result<(Vec<ClaimedRun>, LeaseTime), StoreError> {
+        let asked = LeaseTime::now();
         let claimed = self.store.claim(&self.claim, only, limit).await?;
         if asked.elapsed() < self.claim.lease {
-            return Ok(claimed);
+            return Ok((claimed, asked));
         }
         self.worker_state().scan_for_lost_runs();
-        Ok(Vec::new())
+        Ok((Vec::new(), asked))
     }
 
     /// As `pick_up`, where nobody can be told: the next scan tries again.
@@ -153,20 +159,21 @@ impl RuntimeInner {
     }
 
     /// Drives these, and gives back those whose graph nobody here knows.
-    fn drive_claimed_runs(self: &Arc<Self>, claimed: Vec<ClaimedRun>) -> Vec<Fence> {
+    fn drive_claimed_runs(self: &Arc<Self>, claimed: Vec<ClaimedRun>, asked: LeaseTime) -> Vec<Fence> {
         let mut strangers = Vec::new();
         for claimed in claimed {
-            crate::failpoint::hit("sched.after_claim");
+            crate::failpoint::hit("worker.after_claim");
             match self.find_graph(&claimed.run.graph) {
                 Ok(graph) => {
-                    self.drive_claimed_run(graph, claimed, None);
+                    self.drive_claimed_run(graph, claimed, asked, None);
                 }
                 // To end a run nobody has to know its graph.
                 Err(_) if claimed.run.cancel_asked => {
                     let inner = self.clone();
                     tokio::spawn(async move {
                         let fence = claimed.fence();
-                        let halt = drive::cancel_claimed(inner.store.clone(), claimed).await;
+                        let lease = Arc::new(ClaimLease::new(inner.claim.clone(), asked));
+                        let halt = drive::cancel_claimed(inner.store.clone(), claimed, lease).await;
                         let ended = matches!(halt, HaltReason::Cancelled);
                         inner.to_run_outcome(&fence, Err(halt));
                         if ended {
@@ -198,16 +205,16 @@ impl RuntimeInner {
     pub(super) async fn claim_unclaimed_runs(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut strangers = Vec::new();
         let looked = loop {
-            let room = self.options.max_runs.saturating_sub(self.lock_active_runs().len()).min(64);
+            let room = self.capacity().min(64);
             if room == 0 || self.stop.is_cancelled() || strangers.len() >= MAX_UNKNOWN_GRAPH_RUNS {
                 break Ok(());
             }
-            let claimed = match self.claim_runs(None, room).await {
+            let (claimed, asked) = match self.claim_runs(None, room).await {
                 Ok(claimed) => claimed,
                 Err(error) => break Err(error.into()),
             };
             let few = claimed.len() < room;
-            strangers.extend(self.drive_claimed_runs(claimed));
+            strangers.extend(self.drive_claimed_runs(claimed, asked));
             if few {
                 break Ok(());
             }
@@ -229,13 +236,17 @@ impl RuntimeInner {
         if held.is_empty() {
             return Ok(());
         }
-        crate::failpoint::hit("sched.before_renew");
+        crate::failpoint::hit("worker.before_renew");
         let fences: Vec<Fence> = held.iter().map(|active| active.fence.clone()).collect();
+        let asked = LeaseTime::now();
         let renewed = self.store.renew(&self.claim, &fences).await?;
         for (active, answer) in held.iter().zip(renewed) {
             match answer {
-                LeaseRenewal::Held => {}
-                LeaseRenewal::CancelAsked => active.cancel.cancel(),
+                LeaseRenewal::Held => active.lease.note_renewed(asked),
+                LeaseRenewal::CancelAsked => {
+                    active.lease.note_renewed(asked);
+                    active.cancel.cancel();
+                }
                 LeaseRenewal::Lost if crate::failpoint::mutant("ignore_fence") => {}
                 LeaseRenewal::Lost => self.abandon(active, "another worker has it, or it ended"),
             }
@@ -268,6 +279,19 @@ impl RuntimeInner {
         let mut active = self.lock_active_runs();
         if active.get(&gone.fence.run).is_some_and(|held| held.fence.epoch == gone.fence.epoch) {
             active.remove(&gone.fence.run);
+        }
+    }
+
+    /// Past two thirds of its lease somebody else may be about to take a run over: stop before that. Nobody takes a run
+    /// on a store that no one else can open.
+    fn abandon_expiring_runs(&self) {
+        if self.store.is_exclusive() || crate::failpoint::mutant("ignore_fence") {
+            return;
+        }
+        let expiring = |active: &&Arc<ActiveRun>| active.lease.age() > self.claim.lease * 2 / 3;
+        let held: Vec<Arc<ActiveRun>> = self.lock_active_runs().values().filter(expiring).cloned().collect();
+        for active in held {
+            self.abandon(&active, "the lease could not be renewed in time");
         }
     }
 
@@ -329,10 +353,7 @@ async fn keep_leases(inner: std::sync::Weak<RuntimeInner>, lease: Duration, scan
                 Ok(Err(error)) => tracing::warn!(%error, "could not renew leases"),
                 Err(_) => tracing::warn!("renewing leases takes too long"),
             }
-            // Past two thirds of the lease somebody else may be about to take over: stop before that.
-            if renewed_at.elapsed() > lease * 2 / 3 && !crate::failpoint::mutant("ignore_fence") {
-                inner.abandon_all("the lease could not be renewed in time");
-            }
+            inner.abandon_expiring_runs();
         }
         let scans = inner.worker_state().scans();
         if scans && now - scanned_at >= scan {

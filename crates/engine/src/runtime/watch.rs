@@ -202,10 +202,12 @@ impl WatchCursor {
                 None => return Ok(false),
             },
         };
-        let mut entries = self.entries_after(first + self.last_event_number - 1).await?;
-        if failpoint::mutant("event_before_commit") && entries.is_empty() {
-            let early = failpoint::unwritten_entries_after(self.run.run, first + self.last_event_number - 1);
-            entries = early.into_iter().map(Arc::new).collect();
+        let cursor = first + self.last_event_number - 1;
+        // The store is not asked first: it would answer behind the commit.
+        let mut entries: Vec<Arc<LogEntry>> =
+            failpoint::unwritten_entries_after(self.run.run, cursor).into_iter().map(Arc::new).collect();
+        if entries.is_empty() {
+            entries = self.entries_after(cursor).await?;
         }
         let mut any = false;
         for entry in entries {

@@ -86,6 +86,12 @@ pub trait RunStore: Send + Sync + 'static {
     /// a commit that pauses it leaves it running and lets it be claimed, for a worker to end it.
     async fn commit(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError>;
 
+    /// Whether this process alone can open the store as long as it has it. Then nobody takes a run when its lease runs
+    /// out, and after a write of unknown outcome only a new process can go on.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+
     /// Tells a run something from outside. Durable when it returns.
     async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError>;
 }

@@ -87,8 +87,8 @@ async fn the_step_limit_is_an_error_and_what_was_done_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_to_write_is_an_error_and_not_a_success() {
     for nth in 1..=3 {
-        let gate =
-            NthCallGate::new("commit", nth, StoreCallDecision::Refuse(StoreError::Full("no room".into())));
+        let refusal = StoreCallDecision::Refuse(StoreError::Damaged("torn".into()));
+        let gate = NthCallGate::new("commit", nth, refusal);
         let store = GatedStore { inner: ram_store(), gate: gate.clone() };
         let graph = Graph::named()
             .node("a", node_saying("a").then("b"))
@@ -99,7 +99,7 @@ async fn a_store_that_refuses_to_write_is_an_error_and_not_a_success() {
             .expect("sound");
         let end = run_to_text(&graph_handle_on(Arc::new(store), &graph), EngineTestState::update()).await;
         assert!(gate.fired());
-        assert!(end.starts_with("the run left this process: the disk is full"), "commit {nth}: {end}");
+        assert!(end.starts_with("the run left this process: the store is damaged"), "commit {nth}: {end}");
     }
 }
 

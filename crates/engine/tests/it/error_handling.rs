@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::support::{
-    CallCounter, EngineTestState, GatedStore, NthCallGate, StoreCallDecision, graph_handle, graph_handle_on,
-    local_thread, ms, node_running, node_saying, outcome_text, ram_store, run_to_text, run_trace,
-    short_lease_options, single_node_graph, update_saying, wait_for_outcome_text,
+    EngineTestState, GatedStore, NthCallGate, StoreCallDecision, graph_handle, graph_handle_on, local_thread,
+    ms, node_running, node_saying, outcome_text, ram_store, run_to_text, run_trace, short_lease_options,
+    single_node_graph, update_saying, wait_for_outcome_text,
 };
 
 #[tokio::test]
@@ -315,78 +315,6 @@ async fn a_log_of_a_newer_program_is_refused_and_kept() {
         "entry 4 does not fit the graph and its state: it has format 2, this program knows up to 1"
     );
     assert_eq!(bot.state_at(&local_thread("t"), Some(head)).await.expect("older entries are readable").n, 7);
-}
-
-/// Three steps; the second makes a call and fans out.
-fn three_step_graph(calls: CallCounter) -> Graph<EngineTestState> {
-    let once = node_running(move |_, cx: Cx| {
-        let calls = calls.clone();
-        async move {
-            let nth: u32 = cx.effect("call", async move { Ok::<_, NodeError>(calls.increment()) }).await?;
-            Ok(update_saying(format!("call{nth}")))
-        }
-    });
-    Graph::named()
-        .node("a", node_saying("a").then_all(["b", "c"]))
-        .node("b", once.then("d"))
-        .node("c", node_saying("c").then("d"))
-        .node("d", node_saying("d").end())
-        .start("a")
-        .build()
-        .expect("sound")
-}
-
-/// What a store may do instead of writing, with a name.
-type NamedStoreRefusal = (&'static str, fn() -> StoreCallDecision);
-
-fn store_refusals() -> [NamedStoreRefusal; 4] {
-    [
-        ("full", || StoreCallDecision::Refuse(StoreError::Full("no room".into()))),
-        ("unavailable", || StoreCallDecision::Refuse(StoreError::Unavailable("gone".into()))),
-        ("unknown, not written", || StoreCallDecision::Refuse(StoreError::Unknown("who knows".into()))),
-        ("unknown, written", || StoreCallDecision::LoseAnswer),
-    ]
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_whose_store_fails_is_let_go_and_finishes_once_later() {
-    for (name, verdict) in store_refusals() {
-        for nth in 1..=6 {
-            let calls = CallCounter::default();
-            let gate = NthCallGate::new("commit", nth, verdict());
-            let store = GatedStore { inner: ram_store(), gate: gate.clone() };
-            let runtime = Runtime::with_options(Arc::new(store.clone()), short_lease_options("worker"));
-            let bot = runtime.register_graph("g", &three_step_graph(calls.clone())).expect("registered");
-            runtime.start_worker().await.expect("works");
-            let handle = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
-            let first = wait_for_outcome_text(&bot, &handle).await;
-            let case = format!("{name} at commit {nth}");
-            if !gate.fired() {
-                assert!(nth > 4, "{case}: there are at least four commits");
-                continue;
-            }
-            let key = handle.key();
-            for _ in 0..100 {
-                if store.inner.run(&key).await.expect("row").status.is_end() {
-                    break;
-                }
-                tokio::time::sleep(ms(50)).await;
-            }
-            let again = runtime.run_handle(&key).await.expect("the run");
-            let call = if calls.count() == 1 { "call1" } else { "call2" };
-            assert_eq!(
-                wait_for_outcome_text(&bot, &again).await,
-                format!("a {call} c d"),
-                "{case}, after {first}"
-            );
-            assert!(calls.count() <= 2, "{case}");
-            let entries = store.inner.entries(&local_thread("t"), 0, 100).await.expect("entries");
-            let ends = entries.iter().filter(|entry| entry.kind.is_end()).count();
-            assert_eq!(ends, 1, "{case}");
-            let trouble = runtime.unknown_write_reason().borrow().is_some();
-            assert_eq!(trouble, name.starts_with("unknown"), "{case}");
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,8 @@
     reason = "a test fails by panicking, and reads better"
 )]
 
+mod accepting_runs;
+mod crash_loops;
 mod damaged_records;
 mod defects_of_other_engines;
 mod derive;
@@ -17,7 +19,7 @@ mod graph_execution;
 mod interrupts;
 mod limits;
 mod missing_logs_and_graphs;
-mod simulator;
+mod store_outages;
 mod stored_results;
 mod support;
 mod takeover;

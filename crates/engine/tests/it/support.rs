@@ -165,11 +165,6 @@ pub(crate) async fn run_trace(runtime: &Runtime, run: &RunKey) -> String {
     own.map(entry_text).collect::<Vec<_>>().join(" | ")
 }
 
-/// One entry of a store as text.
-pub(crate) fn stored_entry_text(entry: &LogEntry) -> String {
-    entry_text(&ThreadEntry::from_log(entry).expect("readable"))
-}
-
 /// One entry as text.
 pub(crate) fn entry_text(entry: &ThreadEntry) -> String {
     match &entry.body {
@@ -215,6 +210,7 @@ pub(crate) enum StoreCallDecision {
     /// The caller is gone before it is made.
     HangBefore,
     /// The caller is gone after it was made.
+    #[allow(dead_code, reason = "the simulator of crates/torture, which includes this file, uses it")]
     HangAfter,
 }
 
@@ -429,6 +425,7 @@ impl KillSwitch {
     }
 
     /// Waits for ever when the process is dead.
+    #[allow(dead_code, reason = "the simulator of crates/torture, which includes this file, uses it")]
     pub(crate) async fn hang_if_killed(&self) {
         if self.is_killed() {
             std::future::pending::<()>().await;

@@ -1,19 +1,21 @@
-//! What a worker does whose run was taken over while it was not looking.
+//! What a worker does whose run was taken over while it was not looking, or frozen.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_engine::store::{
     Commit, EntryKind, Fence, HistoryStore, NewEntry, NewStatus, RamStore, RunFilter, RunStatus, RunStore,
-    WorkerLease,
+    Store, WorkerLease,
 };
-use doran_engine::{TenantId, ThreadKey};
+use doran_engine::{Cx, GraphHandle, NodeError, Runtime, TenantId, ThreadKey};
+use serde_json::json;
 
 use crate::support::{
-    CallCounter, GatedStore, StoreCallDecision, StoreCallGate, graph_handle_on, local_thread, node_running,
-    ram_store, single_node_graph, update_saying,
+    CallCounter, EngineTestState, GatedStore, StoreCallDecision, StoreCallGate, graph_handle_on,
+    local_thread, ms, node_running, ram_store, short_lease_options, single_node_graph, update_saying,
+    wait_for_outcome_text,
 };
 
 /// While somebody reads a state for the first time, another worker takes the run over and ends it.
@@ -81,4 +83,81 @@ async fn a_claim_lost_before_the_state_was_read_runs_no_node() {
     assert!(!gate.armed.load(Ordering::SeqCst), "the state was read");
     assert_eq!(row.status, RunStatus::Cancelled);
     assert_eq!(calls.count(), 1, "the node of a run that was lost must not run");
+}
+
+/// Counts commits; the answer to the first comes a moment late, so that a test can stop the clock between the two.
+#[derive(Default)]
+struct LateFirstCommitGate(CallCounter);
+
+#[async_trait]
+impl StoreCallGate for LateFirstCommitGate {
+    async fn decide(&self, call: &'static str) -> StoreCallDecision {
+        if call == "commit" && self.0.count() == 0 {
+            return StoreCallDecision::DelayAnswer(ms(1));
+        }
+        StoreCallDecision::Pass
+    }
+
+    fn on_commit(&self, _commit: &Commit) {
+        self.0.increment();
+    }
+}
+
+fn paused_runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
+}
+
+#[test]
+fn a_worker_that_was_frozen_before_a_call_that_must_not_happen_twice_does_not_make_it() {
+    let clock = Arc::new(AtomicI64::new(0));
+    let time = clock.clone();
+    let store = RamStore::with_clock(Arc::new(move || time.load(Ordering::SeqCst)));
+    let payments = CallCounter::default();
+    let paid = payments.clone();
+    let graph = single_node_graph(
+        "pay",
+        node_running(move |_, cx: Cx| {
+            let paid = paid.clone();
+            async move {
+                cx.effect_at_most_once("pay", |_| async move { Ok::<_, NodeError>(paid.increment()) })
+                    .await?;
+                Ok(update_saying("paid"))
+            }
+        }),
+    );
+    let gate = Arc::new(LateFirstCommitGate::default());
+    let handle_of = |worker: &str, store: Arc<dyn Store>| -> GraphHandle<EngineTestState> {
+        let runtime = Runtime::with_options(store, short_lease_options(worker));
+        runtime.register_graph("g", &graph).expect("registered")
+    };
+
+    let frozen_process = paused_runtime();
+    let frozen = frozen_process.block_on(async {
+        let gated = GatedStore { inner: store.clone(), gate: gate.clone() };
+        let bot = handle_of("frozen", Arc::new(gated));
+        let run = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
+        // As long as somebody is busy the clock of a paused runtime stands still.
+        while gate.0.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        run
+    });
+
+    clock.store(60_000, Ordering::SeqCst);
+    paused_runtime().block_on(async {
+        let bot = handle_of("second", Arc::new(store.clone()));
+        bot.runtime().start_worker().await.expect("works");
+        let run = bot.runtime().run_handle(&frozen.key()).await.expect("the run");
+        let asked = wait_for_outcome_text(&bot, &run).await;
+        assert!(asked.contains("\"call\":\"pay\""), "{asked}");
+        let end = bot.resume(&local_thread("t"), json!({ "retry": true })).await;
+        assert!(end.expect("finished").finished().is_some());
+    });
+    assert_eq!(payments.count(), 1);
+
+    frozen_process.block_on(async {
+        tokio::time::advance(ms(60_000)).await;
+        drop(frozen.wait().await);
+    });
+    assert_eq!(payments.count(), 1, "the one who was frozen must not pay as well");
 }

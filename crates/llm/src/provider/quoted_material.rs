@@ -120,7 +120,7 @@ pub(crate) fn mark_of_text(text: &str) -> String {
         .chain_update(MARK_KEY.get_or_init(random_mark_key))
         .chain_update(text.as_bytes())
         .finalize();
-    digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&digest[..6])
 }
 
 fn wrap_in_marks(opening: &str, name: &str, text: &str) -> String {
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn marks_cannot_be_computed_from_the_words_alone() {
         let text = "연차는 15일이다.";
-        let bare: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        let bare = hex::encode(Sha256::digest(text));
         assert!(!bare.starts_with(&mark_of_text(text)), "anybody could compute it");
         assert_eq!(
             (mark_of_text(text), mark_of_text(text).len()),

@@ -17,7 +17,7 @@ pub(super) fn request_fingerprint(request: &ChatRequest) -> Result<String, Model
         }
     }
     let digest = Sha256::digest(value.to_string().as_bytes());
-    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::encode(digest))
 }
 
 #[cfg(test)]

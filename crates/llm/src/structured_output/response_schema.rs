@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jsonschema::Validator;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
+use crate::json_schema::{SchemaValidator, SchemaViolation};
 use crate::model::ResponseSchema;
 
 /// Returns the schema of a type, in the subset that vendors support: no references where they can be avoided, no
@@ -28,27 +28,30 @@ pub(crate) fn schema_violations(schema: &Value, value: &Value) -> Vec<String> {
         Ok(validator) => validator,
         Err(error) => return vec![error],
     };
-    let told = validator.iter_errors(value).take(MAX_REPORTED_VIOLATIONS).map(|error| {
-        let place = error.instance_path().to_string();
-        let place = if place.is_empty() { "/".into() } else { place };
-        let mut what = error.to_string();
-        if what.len() > MAX_VIOLATION_BYTES {
-            what = error.masked().to_string();
-        }
-        format!("at `{place}`: {what}")
-    });
-    told.collect()
+    let found = validator.violations(value, MAX_REPORTED_VIOLATIONS);
+    found.iter().map(|violation| describe_violation(violation, value)).collect()
+}
+
+/// A finding with the value it is about, where that is short.
+fn describe_violation(violation: &SchemaViolation, value: &Value) -> String {
+    let SchemaViolation { place, what } = violation;
+    let quoted = value.pointer(place).map(Value::to_string).filter(|text| text.len() <= MAX_QUOTED_BYTES);
+    let place = if place.is_empty() { "/" } else { place };
+    match (quoted, what.strip_prefix("it ")) {
+        (Some(quoted), Some(rest)) => format!("at `{place}`: {quoted} {rest}"),
+        _ => format!("at `{place}`: {what}"),
+    }
 }
 
 /// Compiling a schema costs more than validating a value, and the same few schemas are used again and again.
-fn cached_validator(schema: &Value) -> Result<Arc<Validator>, String> {
-    static VALIDATOR_CACHE: Mutex<VecDeque<(Value, Arc<Validator>)>> = Mutex::new(VecDeque::new());
+fn cached_validator(schema: &Value) -> Result<Arc<SchemaValidator>, String> {
+    static VALIDATOR_CACHE: Mutex<VecDeque<(Value, Arc<SchemaValidator>)>> = Mutex::new(VecDeque::new());
     let ready = || VALIDATOR_CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, validator)) = ready().iter().find(|(known, _)| known == schema) {
         return Ok(validator.clone());
     }
-    let validator = jsonschema::validator_for(schema)
-        .map_err(|error| format!("the schema itself cannot be read: {}", error.masked()))?;
+    let validator =
+        SchemaValidator::new(schema).map_err(|error| format!("the schema itself cannot be read: {error}"))?;
     let validator = Arc::new(validator);
     let mut ready = ready();
     if ready.len() == MAX_CACHED_VALIDATORS {
@@ -63,8 +66,8 @@ const MAX_CACHED_VALIDATORS: usize = 32;
 
 const MAX_REPORTED_VIOLATIONS: usize = 5;
 
-/// A longer violation message quotes too much of the value and is cut.
-const MAX_VIOLATION_BYTES: usize = 300;
+/// A longer value is not quoted.
+const MAX_QUOTED_BYTES: usize = 200;
 
 /// Returns the schema for strict modes: every property is required and no other is allowed. An optional property
 /// becomes nullable instead.

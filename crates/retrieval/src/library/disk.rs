@@ -63,7 +63,7 @@ fn encode_path_component(name: &str) -> String {
 
 /// Returns the SHA-256 of bytes in hexadecimal.
 pub(super) fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// Writes a file atomically. The content survives a power loss.

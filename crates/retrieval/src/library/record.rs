@@ -120,7 +120,7 @@ impl DocumentKey {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }
-        let id = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>();
+        let id = hex::encode(&hash.finalize()[..16]);
         Self { tenant: tenant.clone(), id: DocumentId::new(id), collection: collection.to_owned() }
     }
 

@@ -96,7 +96,7 @@ impl IndexManifest {
     /// Replaces the manifest atomically and durably.
     pub(super) fn save(&self, directory: &Path) -> io::Result<()> {
         let json = serde_json::to_vec(self)?;
-        let sum: String = index_file::checksum(&[&json]).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sum = hex::encode(index_file::checksum(&[&json]));
         disk::write_file_atomically(&directory.join("manifest"), &[sum.as_bytes(), b"\n", &json].concat())
     }
 
@@ -110,8 +110,7 @@ impl IndexManifest {
             Err(error) => return Err(io_error(format!("`{}` cannot be read", path.display()), error)),
         };
         let (sum, json) = bytes.split_at_checked(17).ok_or_else(|| damaged("is cut short"))?;
-        let expected: String =
-            index_file::checksum(&[json]).iter().map(|byte| format!("{byte:02x}")).collect();
+        let expected: String = hex::encode(index_file::checksum(&[json]));
         if sum != format!("{expected}\n").as_bytes() {
             return Err(damaged("is damaged"));
         }

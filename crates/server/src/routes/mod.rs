@@ -83,6 +83,8 @@ table! {
     WebPage get "/documents" ui::page;
     WebPage get "/app.js" ui::script;
     WebPage get "/app.css" ui::style;
+    WebPage get "/highlight.js" ui::highlight_script;
+    WebPage get "/temml.js" ui::temml_script;
     WebPage get "/icon.svg" ui::icon;
     KeyRequired get "/api/agents" agents::list_agents;
     KeyRequired get "/api/agents/{agent}/graph" agents::agent_graph;

@@ -1,5 +1,6 @@
 //! Runs: start one and watch it or wait for it, come back to one, answer what it asks, end it.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -372,10 +373,10 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     })
 }
 
-/// A name as a part of a path.
+/// Encodes a name for a path or a query.
 pub(super) fn percent_encode(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    name.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
+    utf8_percent_encode(name, URL_RESERVED).to_string()
 }
+
+/// Everything but the unreserved characters of RFC 3986.
+const URL_RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

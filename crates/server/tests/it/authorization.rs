@@ -129,6 +129,8 @@ async fn every_route_lets_in_whom_it_should() {
         200 200 200 200  get    /documents
         200 200 200 200  get    /app.js
         200 200 200 200  get    /app.css
+        200 200 200 200  get    /highlight.js
+        200 200 200 200  get    /temml.js
         200 200 200 200  get    /icon.svg
         401 401 200 200  get    /api/agents
         401 401 200 200  get    /api/agents/{agent}/graph

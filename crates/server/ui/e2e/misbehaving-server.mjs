@@ -1,9 +1,68 @@
 // Tests with the mock server: failures of the server, a model or the network.
 
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { checkAccessibility, answerText, askQuestion, waitForAnswer, waitUntilReady } from './page-actions.mjs'
 
 export const misbehavingServerTests = [
+  {
+    name: 'formulas and code are rendered, and the text stays what the model said',
+    async run({ page, shoot }) {
+      await waitUntilReady(page)
+      await askQuestion(page, 'RENDERED')
+      await waitForAnswer(page)
+      await page.locator('.formula math msup').first().waitFor()
+      await page.locator('.code-keyword', { hasText: 'fn' }).waitFor()
+      assert.equal(await page.locator('.formula.is-display math mfrac').count(), 1)
+      assert.match(await answerText(page), /가격은 \$5에서 \$10 사이입니다/)
+      assert.match(await answerText(page), /\$\\undefined\{\$ 는 수식이 아닙니다/)
+      const code = await page.locator('figure.code code').allTextContents()
+      assert.deepEqual(code, ['/// 제곱을 돌려줍니다.\nfn square(number: u64) -> u64 {\n    number * number // "그대로"\n}', '<b>plain</b>'])
+      await checkAccessibility(page, 'formulas and code')
+      await shoot('rendered-light')
+      await page.emulateMedia({ colorScheme: 'dark' })
+      await checkAccessibility(page, 'formulas and code in the dark')
+      await shoot('rendered-dark')
+      await page.setViewportSize({ width: 390, height: 800 })
+      await shoot('rendered-phone')
+    },
+  },
+  {
+    name: 'formulas cannot link, style or load anything',
+    async run({ page }) {
+      await waitUntilReady(page)
+      await askQuestion(page, 'HOSTILE')
+      await waitForAnswer(page)
+      await page.waitForFunction(() => document.querySelector('.markdown .formula math, .markdown .formula-source'))
+      await page.waitForTimeout(300)
+      assert.equal(await page.evaluate(() => window.__hit ?? null), null)
+      assert.equal(await page.locator('.markdown :is([href^="javascript:"], [style*="url"], mglyph, .markdown img)').count(), 0)
+    },
+  },
+  {
+    name: 'each conversation has its own draft',
+    async run({ page }) {
+      await waitUntilReady(page)
+      const box = page.locator('.composer textarea')
+      await box.fill('새 대화의 초안')
+      await page.click('text=육아휴직 기간')
+      await page.waitForSelector('.markdown')
+      assert.equal(await box.inputValue(), '')
+      await box.fill('육아휴직의 초안')
+      await page.click('text=연차 계산')
+      await page.waitForFunction(() => document.querySelector('.composer textarea').value === '')
+      await page.click('text=육아휴직 기간')
+      await page.waitForFunction(() => document.querySelector('.composer textarea').value === '육아휴직의 초안')
+      await page.reload()
+      await page.waitForFunction(() => document.querySelector('.composer textarea').value === '육아휴직의 초안')
+      await page.keyboard.press('Control+k')
+      await page.waitForFunction(() => document.querySelector('.composer textarea').value === '새 대화의 초안')
+      await box.fill('질문입니다')
+      await page.keyboard.press('Enter')
+      await page.waitForURL(/\/t\//)
+      assert.equal(await box.inputValue(), '')
+    },
+  },
   {
     name: 'a file that takes the place of another of its name says so',
     async run({ page, shoot }) {
@@ -109,7 +168,7 @@ export const misbehavingServerTests = [
     },
   },
   {
-    name: 'a key is asked for when the server wants one, and kept nowhere',
+    name: 'a key is asked for when the server wants one, and kept for this tab only',
     async run({ page, server, shoot }) {
       server.settings.key = 'secret-key-1'
       await page.reload()
@@ -121,8 +180,11 @@ export const misbehavingServerTests = [
       await waitUntilReady(page)
       await askQuestion(page, '육아휴직은?')
       await waitForAnswer(page)
-      const kept = await page.evaluate(() => JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage), document.cookie]))
+      const kept = await page.evaluate(() => JSON.stringify([Object.entries(localStorage), document.cookie]))
       assert.doesNotMatch(kept, /secret-key-1/)
+      await page.reload()
+      await page.locator('.thread').first().waitFor()
+      assert.equal(await page.locator('dialog[open]').count(), 0)
     },
   },
   {
@@ -134,6 +196,35 @@ export const misbehavingServerTests = [
       await askQuestion(page, '서버가 없을 때의 질문')
       await page.waitForSelector('.dock .card.problem')
       assert.equal(await page.inputValue('.composer textarea'), '서버가 없을 때의 질문')
+    },
+  },
+  {
+    name: 'an idle page says that the server is away, and when it is back',
+    async run({ page, shoot }) {
+      await waitUntilReady(page)
+      await page.route('**/healthz', (route) => route.abort())
+      await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')))
+      await page.waitForSelector('.unreachable')
+      await shoot('unreachable')
+      await page.unroute('**/healthz')
+      await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')))
+      await page.locator('.unreachable').waitFor({ state: 'detached' })
+    },
+  },
+  {
+    name: 'a conversation is exported with the words of the model',
+    async run({ page, shoot }) {
+      await waitUntilReady(page)
+      await page.click('text=육아휴직 기간')
+      await page.waitForSelector('.markdown')
+      await page.click('.export summary')
+      await checkAccessibility(page, 'export')
+      await shoot('export')
+      const saved = await Promise.all([page.waitForEvent('download'), page.click('.export button >> nth=0')])
+      assert.equal(saved[0].suggestedFilename(), '육아휴직 기간.md')
+      const text = readFileSync(await saved[0].path(), 'utf8')
+      assert.match(text, /^# 육아휴직 기간\n/)
+      assert.ok(text.includes('> 육아휴직은 자녀 1명당 1년 이내로 한다. [1]'))
     },
   },
   {

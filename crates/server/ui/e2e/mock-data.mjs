@@ -65,7 +65,7 @@ export const HOSTILE = `<script>window.__hit='script'</script><img src=x onerror
 code
 \`\`\`
 
-\\href{javascript:alert(1)}{x} \u202egnp.exe\u202c \u001b[31mred\u001b[0m [네이버](https://xn--9ny-example.invalid@evil.invalid/path)
+\\href{javascript:alert(1)}{x} $\\href{javascript:window.__hit='math'}{x}$ $$\\style{background:url(https://canary.invalid/math)}{x}$$ $\\includegraphics{https://canary.invalid/picture}$ \u202egnp.exe\u202c \u001b[31mred\u001b[0m [네이버](https://xn--9ny-example.invalid@evil.invalid/path)
 `
 
 const PARENTAL = [
@@ -105,9 +105,32 @@ const UNKNOWN = [
 
 const LONG = '긴 답을 천천히 씁니다. ' + Array.from({ length: 120 }, (_, at) => `문장 ${at + 1}은 여기에 있습니다.`).join(' ')
 
+const RENDERED = `넓이는 $\\pi r^2$이고, 가격은 $5에서 $10 사이입니다.
+
+$$
+x = \\frac{-b \\pm \\sqrt{b^2 - 4ac}}{2a}
+$$
+
+\`\`\`rust
+/// 제곱을 돌려줍니다.
+fn square(number: u64) -> u64 {
+    number * number // "그대로"
+}
+\`\`\`
+
+\`\`\`nolanguage
+<b>plain</b>
+\`\`\`
+
+- [x] 끝난 일
+- [ ] 남은 일
+
+$\\undefined{$ 는 수식이 아닙니다.`
+
 export function scriptFor(agent, message) {
   const copy = (script) => script.map((act) => ({ ...act }))
   if (/HOSTILE/.test(message)) return copy([{ node: 'agent', next: [], events: [{ type: 'thinking', step: 'planning', content: HOSTILE }, { type: 'tool_call', call: 'h', name: '<b>tool</b>', arguments: { html: HOSTILE } }, { type: 'tool_result', call: 'h', name: '<b>tool</b>', text: HOSTILE, failed: false, ms: 1 }, { type: 'sources', sources: [{ ...SOURCES[0], title: '<img src=x onerror="window.__hit=1">', quote: HOSTILE }] }], text: `${HOSTILE} [1]`, sources: [{ ...SOURCES[0], title: '<img src=x onerror="window.__hit=1">', quote: HOSTILE }], models: [call('answer', 1, 1, 1)] }])
+  if (/RENDERED/.test(message)) return copy([{ node: 'agent', next: [], text: RENDERED, models: [call('answer', 1, 1, 1)] }])
   if (/HUGE/.test(message)) return copy([{ node: 'agent', next: [], text: `${'>'.repeat(50_000)}\n\n\`\`\`\n${'line\n'.repeat(100_000)}\`\`\`\n`.replace(/ /g, ''), models: [call('answer', 1, 1, 1)] }])
   if (/TWICE/.test(message)) return copy([{ node: 'agent', next: ['check'], text: '첫 번째 말입니다.' }, { node: 'check', next: [], text: LONG }])
   if (/메일|mail/.test(message)) return copy(UNKNOWN)

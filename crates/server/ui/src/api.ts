@@ -3,12 +3,23 @@
 import { signal } from '@preact/signals'
 
 import { RefusedError } from './follow-run'
+import { isServerReachable } from './server-status'
 import type {
   Agent, UploadedDocument, SearchHit, Json, ThreadMessage, AvailableModels, RunInfo, Thread, Usage,
 } from './types'
 
-/** The API key. It is kept in memory only, so closing the page discards it. */
-let apiKey: string | null = null
+const API_KEY_STORAGE = 'doran.key'
+
+/** The API key of this server. It is kept for the session of the tab, so that a reload does not ask for it again. */
+let apiKey = loadApiKey()
+
+function loadApiKey(): string | null {
+  try {
+    return sessionStorage.getItem(API_KEY_STORAGE)
+  } catch {
+    return null
+  }
+}
 
 /** Whether the server has rejected a request for lack of a valid API key. */
 export const needsApiKey = signal(false)
@@ -16,6 +27,12 @@ export const needsApiKey = signal(false)
 export function setApiKey(given: string): void {
   apiKey = given.trim() === '' ? null : given.trim()
   needsApiKey.value = false
+  try {
+    if (apiKey === null) sessionStorage.removeItem(API_KEY_STORAGE)
+    else sessionStorage.setItem(API_KEY_STORAGE, apiKey)
+  } catch {
+    // Storage may be disabled. The key is then kept until the page is closed.
+  }
 }
 
 export function hasApiKey(): boolean {
@@ -51,8 +68,10 @@ export async function fetchChecked(path: string, options: RequestInit & { json?:
     response = await fetch(path, { ...options, headers, body: body ?? null, credentials: 'same-origin' })
   } catch (error) {
     if (options.signal?.aborted) throw error
+    isServerReachable.value = false
     throw UNREACHABLE
   }
+  isServerReachable.value = true
   if (response.ok) return response
   if (response.status === 401) needsApiKey.value = true
   throw await problemOfResponse(response)

@@ -7,6 +7,7 @@ import { conversation } from './conversation'
 import { language, setLanguage, t } from './i18n'
 import { selectedAgent, findAgent, modelOfAgent, threads } from './agents-and-threads'
 import { navigate, currentRoute } from './route'
+import { isServerReachable } from './server-status'
 import { inspectorOpen } from './settings'
 import { agentName } from './views/agent-picker'
 import { ModelBadge } from './views/model-badge'
@@ -14,6 +15,7 @@ import { Chat } from './views/chat'
 import { composerFocusRequests } from './views/composer'
 import { ConfirmDialog } from './views/confirm'
 import { Documents, uploadFiles } from './views/documents'
+import { ExportMenu } from './views/export-menu'
 import { Icon, Logo } from './views/icons'
 import { Inspector } from './views/inspector'
 import { ApiKeyDialog, Settings, settingsOpen } from './views/settings'
@@ -107,11 +109,13 @@ export function App() {
             )}
           </div>
           {model && <ModelBadge model={model} />}
+          {here.view === 'chat' && current && <ExportMenu thread={current} />}
           {here.view === 'chat' && (
             <button type="button" class={panel === 'inspector' ? 'ghost is-on' : 'ghost'} aria-pressed={panel === 'inspector'} onClick={toggleInspector}
               aria-label={t('inspector')} title={`${t('inspector')} (Ctrl I)`}><Icon name="graph" /></button>
           )}
         </header>
+        {!isServerReachable.value && <p class="note bad unreachable" role="alert"><Icon name="warn" size={15} />{t('unreachable')}</p>}
         {here.view === 'documents' ? <Documents /> : <Chat thread={here.thread} />}
       </main>
       {panel && <div class="side">{panel === 'source' ? <SourcePanel /> : <Inspector />}</div>}

@@ -37,22 +37,23 @@ export function loadPendingMessage(thread: string, store: Storage | null = safeL
   }
 }
 
-const DRAFT = 'doran.draft'
+const DRAFT_PREFIX = 'doran.draft.'
 
-/** The unsent draft of this tab, from before a reload. */
-export function loadDraft(): string {
+/** The unsent draft of a thread in this tab, from before a reload. The draft of a new thread has no id. */
+export function loadDraft(thread: string | null): string {
   try {
-    return sessionStorage.getItem(DRAFT) ?? ''
+    return sessionStorage.getItem(DRAFT_PREFIX + (thread ?? '')) ?? ''
   } catch {
     return ''
   }
 }
 
-export function saveDraft(text: string): void {
+export function saveDraft(thread: string | null, text: string): void {
   try {
-    sessionStorage.setItem(DRAFT, text)
+    if (text === '') sessionStorage.removeItem(DRAFT_PREFIX + (thread ?? ''))
+    else sessionStorage.setItem(DRAFT_PREFIX + (thread ?? ''), text)
   } catch {
-    // Storage may be disabled. The draft is then kept until the page is closed.
+    // Storage may be disabled. The draft is then kept until another thread is opened.
   }
 }
 

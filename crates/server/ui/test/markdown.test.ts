@@ -16,6 +16,7 @@ function renderAsText(list: (Block | Inline)[]): string {
       case 'br': return '{br}'
       case 'hr': return '{hr}'
       case 'cite': return `{cite ${one.n}}`
+      case 'math': return `{${one.display ? 'display' : 'math'} ${one.v}}`
       case 'link': return `{a ${one.href}|${renderAsText(one.c)}}`
       case 'image': return `{img-link ${one.href}|${one.alt}}`
       case 'h': return `{h${one.level} ${renderAsText(one.c)}}`
@@ -43,6 +44,21 @@ test('ordinary Markdown', () => {
   check('a\n\n---\n\nb', '{p a}{hr}{p b}')
   check('[1][2] [1, 3] [a]', '{p {cite 1}{cite 2} {cite 1}{cite 3} [a]}')
   check('https://example.com/가? https://example.com/a_(b).', '{p {a https://example.com/|https://example.com/}가? {a https://example.com/a_(b|https://example.com/a_(b}).}')
+})
+
+test('formulas', () => {
+  check('넓이는 $\\pi r^2$입니다', '{p 넓이는 {math \\pi r^2}입니다}')
+  check('\\(a+b\\) 그리고 \\[c=d\\]', '{p {math a+b} 그리고 {display c=d}}')
+  check('$$\n\\frac{1}{2}\n$$', '{p {display \\frac{1}{2}}}')
+  check('`$a$`와 ```\n$b$', '{p {code $a$}와 ```{br}{math b}}')
+})
+
+test('prices are not formulas', () => {
+  check('$5와 $10 사이', '{p $5와 $10 사이}')
+  check('$5/$10, US$3 and A$4', '{p $5/$10, US$3 and A$4}')
+  check('$ 5 $ and $', '{p $ 5 $ and $}')
+  check('cost: $5\ntotal: $6', '{p cost: $5{br}total: $6}')
+  check('\\$5$', '{p $5$}')
 })
 
 test('what is not finished yet is shown as far as it came', () => {
@@ -92,8 +108,8 @@ test('C130: the name of a language is only a name', () => {
   check('```js" onload="x\ncode\n```', '{pre js|code}')
 })
 
-test('C131: formulas and diagrams are text', () => {
-  check('$\\href{javascript:x}{y}$', '{p $\\href{javascript:x}{y}$}')
+test('C131: diagrams are text, and a formula is only handed to the renderer', () => {
+  check('$\\href{javascript:x}{y}$', '{p {math \\href{javascript:x}{y}}}')
   check('```mermaid\nclick A "javascript:x"\n```', '{pre mermaid|click A "javascript:x"}')
 })
 

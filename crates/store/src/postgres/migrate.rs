@@ -13,21 +13,14 @@ use super::error::{
 use super::pool::PostgresPool;
 use super::row::get_column;
 use super::url::PostgresTarget;
+use crate::migrations::Migrations;
 
 /// The longest time a start may take, including the wait for another process that migrates.
 pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One migration script for each format version, in order. The format version of a store is the number of scripts
-/// applied.
-const MIGRATIONS: &[&str] = &[
-    include_str!("../../migrations/postgres/0001_tables.sql"),
-    "", // functions alone
-    "", // functions alone
-    include_str!("../../migrations/postgres/0004_places.sql"),
-    include_str!("../../migrations/postgres/0005_minutes.sql"),
-    "", // functions alone
-    include_str!("../../migrations/postgres/0007_small.sql"),
-];
+/// A format that changes functions alone has an empty script.
+const MIGRATIONS: Migrations =
+    Migrations { first_format: 7, scripts: &[include_str!("../../migrations/postgres/0007_initial.sql")] };
 
 /// The SQL functions of the newest format. They hold no data, so they are all recreated after a migration.
 const SQL_FUNCTIONS: &str = include_str!("../../migrations/postgres/functions.sql");
@@ -54,15 +47,12 @@ impl FormatCheck {
         let sql = "select value from doran_meta where name = 'format'";
         let rows = pool.read(StatementSubject::Everything, sql, &[]).await?;
         let Some(row) = rows.first() else { return Err(damaged("`doran_meta` names no format")) };
-        let (found, known) = (get_column::<i64>(row, "value")?, MIGRATIONS.len());
-        match (u32::try_from(found), u32::try_from(known)) {
-            (Ok(found), Ok(known)) if found > known => {
-                // Every later check fails again, until this process ends.
-                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                Err(StoreError::Newer { found, known })
-            }
-            _ => Ok(()),
+        let pending = MIGRATIONS.pending(format_version(get_column(row, "value")?)?);
+        if pending.is_err() {
+            // Every later check fails again, until this process ends.
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
+        pending.map(drop)
     }
 }
 
@@ -121,29 +111,27 @@ async fn apply_migrations(transaction: &Transaction<'_>, schema: &str) -> Result
     let exists =
         "select exists (select 1 from pg_tables where schemaname = $1::text and tablename = 'doran_meta')";
     if !transaction.query_one(exists, &[&schema]).await?.try_get::<_, bool>(0)? {
-        let table = "create table doran_meta (name text primary key, value int8 not null);
+        // One row needs no index, and a short name no place beside the table.
+        let table = "create table doran_meta (name varchar(60) not null, value int8 not null);
             insert into doran_meta values ('format', 0)";
         transaction.batch_execute(table).await?;
     }
     let row = transaction.query_one("select value from doran_meta where name = 'format'", &[]).await?;
-    let found = u32::try_from(row.try_get::<_, i64>(0)?).map_err(|_| {
-        MigrationError::Store(StoreError::Damaged(
-            "`doran_meta` holds a format that is no number of ours".into(),
-        ))
-    })?;
-    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
-    if found > known {
-        return Err(MigrationError::Store(StoreError::Newer { found, known }));
+    let found = format_version(row.try_get(0)?).map_err(MigrationError::Store)?;
+    for (_, script) in MIGRATIONS.pending(found).map_err(MigrationError::Store)? {
+        transaction.batch_execute(script).await?;
     }
-    for step in MIGRATIONS.iter().skip(found as usize) {
-        transaction.batch_execute(step).await?;
-    }
-    if found < known {
+    let current = MIGRATIONS.current_format();
+    if found < current {
         transaction.batch_execute(SQL_FUNCTIONS).await?;
         let update = "update doran_meta set value = $1 where name = 'format'";
-        transaction.execute(update, &[&i64::from(known)]).await?;
+        transaction.execute(update, &[&i64::from(current)]).await?;
     }
     Ok(())
+}
+
+fn format_version(value: i64) -> Result<u32, StoreError> {
+    u32::try_from(value).map_err(|_| damaged("`doran_meta` holds a format that is no number of ours"))
 }
 
 enum MigrationError {

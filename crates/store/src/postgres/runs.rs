@@ -25,12 +25,12 @@ impl RunStore for PostgresStore {
         check_metadata(&run.metadata)?;
         check_metadata(&run.thread_metadata)?;
         self.format_check.refuse_newer_format(&self.pool).await?;
-        hit("api.before_accept_commit");
+        hit("submit.before_commit");
         let run = if is_plain_start(&run) {
             let row = run.queued_row(0);
             match self.start_batcher.write(run).await? {
                 Ok(BatchedRunStart { head, at }) => {
-                    hit("api.after_accept_commit");
+                    hit("submit.after_commit");
                     let run = RunRow {
                         status: RunStatus::Running,
                         epoch: 1,
@@ -88,7 +88,7 @@ impl RunStore for PostgresStore {
                 ],
             )
             .await?;
-        hit("api.after_accept_commit");
+        hit("submit.after_commit");
         let accepted = run_row(&row)?;
         Ok(match get_column::<i16>(&row, "o_outcome")? {
             1 => SubmitOutcome::Started(ClaimedRun {
@@ -132,7 +132,7 @@ impl RunStore for PostgresStore {
             )
             .await?;
         if !rows.is_empty() {
-            hit("sched.after_claim");
+            hit("worker.after_claim");
         }
         let claimed = |row| {
             Ok(ClaimedRun {
@@ -152,7 +152,7 @@ impl RunStore for PostgresStore {
         let threads: Vec<&str> = fences.iter().map(|fence| fence.thread.thread.as_str()).collect();
         let runs: Vec<Uuid> = fences.iter().map(|fence| fence.run.as_uuid()).collect();
         let epochs: Vec<i64> = fences.iter().map(|fence| to_i64(fence.epoch)).collect();
-        hit("sched.before_renew");
+        hit("worker.before_renew");
         let sql = "select renew_leases($1, $2, $3, $4, $5) as answers";
         let row = self
             .pool
@@ -195,7 +195,7 @@ impl RunStore for PostgresStore {
         } else {
             (fence.epoch, commit.head)
         };
-        hit("cp.before_begin");
+        hit("commit.before_begin");
         let row = self
             .pool
             .write(
@@ -229,7 +229,7 @@ impl RunStore for PostgresStore {
                 ],
             )
             .await?;
-        hit("cp.after_commit");
+        hit("commit.after_commit");
         Ok(CommitOutcome {
             head: to_u64(get_column(&row, "o_head")?)?,
             at: unix_millis(get_column(&row, "o_at")?),
@@ -252,9 +252,9 @@ impl RunStore for PostgresStore {
                 let keys: Vec<&[u8]> = answers.iter().map(|(_, key, _)| key.as_bytes()).collect();
                 let given: Vec<&[u8]> = answers.iter().map(|(_, _, answer)| answer.as_slice()).collect();
                 let sql = "select * from answer_run($1, $2, $3, $4, $5, $6)";
-                hit("resume.before_consume");
+                hit("answer.before_consume");
                 let row = self.pool.write(about, sql, &[&tenant, &id, &paths, &keys, &given, body]).await?;
-                hit("resume.after_consume");
+                hit("answer.after_consume");
                 row
             }
             RunSignal::Retry { body, fingerprint } => {
@@ -278,17 +278,17 @@ impl PostgresStore {
         let came = if let Some(entry) = commit.as_plain_step()
             && !mutant("ignore_fence")
         {
-            hit("cp.before_begin");
+            hit("commit.before_begin");
             let step = StepWrite { fence, head: commit.head, entry: entry.clone() };
             self.step_batcher.write(step).await?.map_err(|_| commit)
         } else if RunEndWrite::is_plain_end(&commit) {
-            hit("cp.before_begin");
+            hit("commit.before_begin");
             self.end_batcher.write(RunEndWrite { fence, commit }).await?.map_err(|end| end.commit)
         } else {
             Err(commit)
         };
         if came.is_ok() {
-            hit("cp.after_commit");
+            hit("commit.after_commit");
         }
         Ok(came)
     }

@@ -9,6 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::{SqliteResultExt, file_error, message_error, to_store_error};
+use crate::migrations::Migrations;
 use doran_engine::failpoint::hit;
 
 /// The oldest SQLite version that is safe to use. 3.51.2 and older can corrupt a WAL database that has two
@@ -18,14 +19,8 @@ const MIN_SQLITE_VERSION: i32 = 3_051_003;
 /// `dora`, the application id in the header of every Doran database.
 const APPLICATION_ID: i32 = 0x646f_7261;
 
-/// One migration script for each format version, starting with version 1.
-const MIGRATIONS: [&str; 2] = [
-    include_str!("../../migrations/sqlite/0001_base.sql"),
-    include_str!("../../migrations/sqlite/0002_places.sql"),
-];
-
-/// The newest format version this program supports.
-pub(super) const CURRENT_FORMAT_VERSION: u32 = MIGRATIONS.len() as u32;
+const MIGRATIONS: Migrations =
+    Migrations { first_format: 2, scripts: &[include_str!("../../migrations/sqlite/0002_initial.sql")] };
 
 /// Network file systems, where SQLite's locks and shared memory are not reliable: NFS, SMB, CIFS, SMB2, 9P, AFS,
 /// Coda, Ceph.
@@ -103,7 +98,7 @@ pub(super) fn check_file_system(_path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Rejects a file that is not a Doran database or has a newer format. Does not modify the file. A missing or empty
+/// Rejects a file that is not a Doran database or has a format that this program does not know. Does not modify the file. A missing or empty
 /// file is accepted.
 pub(super) fn check_existing_file(path: &Path) -> Result<(), StoreError> {
     match path.metadata() {
@@ -137,7 +132,7 @@ pub(super) fn check_existing_file(path: &Path) -> Result<(), StoreError> {
         let message = format!("`{}` is a database of another program", path.display());
         return Err(StoreError::Other(message_error(message)));
     }
-    check_format_version(format)
+    MIGRATIONS.pending(format_version(format)?).map(drop)
 }
 
 /// Opens the write connection and migrates the file to the newest format.
@@ -162,7 +157,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     )
     .or_store_error()?;
     configure_connection(&conn).or_store_error()?;
-    migrate(&conn)?;
+    migrate(&conn, &MIGRATIONS)?;
     Ok(conn)
 }
 
@@ -179,7 +174,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
 pub(super) fn open_in_memory() -> Result<Connection, StoreError> {
     let conn = Connection::open_in_memory().or_store_error()?;
     configure_connection(&conn).or_store_error()?;
-    migrate(&conn)?;
+    migrate(&conn, &MIGRATIONS)?;
     Ok(conn)
 }
 
@@ -201,28 +196,75 @@ fn configure_connection(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY;")
 }
 
-fn check_format_version(format: i64) -> Result<(), StoreError> {
-    match u32::try_from(format) {
-        Ok(format) if format <= CURRENT_FORMAT_VERSION => Ok(()),
-        Ok(found) => Err(StoreError::Newer { found, known: CURRENT_FORMAT_VERSION }),
-        Err(_) => Err(StoreError::Damaged(format!("format {format} does not exist"))),
-    }
+fn format_version(user_version: i64) -> Result<u32, StoreError> {
+    u32::try_from(user_version)
+        .map_err(|_| StoreError::Damaged(format!("format {user_version} does not exist")))
 }
 
 /// Migrates the file to the newest format, with one transaction per version.
-fn migrate(conn: &Connection) -> Result<(), StoreError> {
+fn migrate(conn: &Connection, migrations: &Migrations) -> Result<(), StoreError> {
     let format: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).or_store_error()?;
-    check_format_version(format)?;
-    for (number, script) in (1_i64..).zip(MIGRATIONS) {
-        if number <= format {
-            continue;
-        }
+    for (number, script) in migrations.pending(format_version(format)?)? {
         let step = conn.unchecked_transaction().or_store_error()?;
         step.execute_batch(script).or_store_error()?;
-        hit("migrate.mid");
+        hit("migration.mid_transaction");
         step.pragma_update(None, "application_id", APPLICATION_ID).or_store_error()?;
         step.pragma_update(None, "user_version", number).or_store_error()?;
         step.commit().or_store_error()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The formats that this program has, and one that a later version might add.
+    const WITH_NEXT_FORMAT: Migrations = Migrations {
+        first_format: MIGRATIONS.first_format,
+        scripts: &[
+            include_str!("../../migrations/sqlite/0002_initial.sql"),
+            "ALTER TABLE threads ADD COLUMN title TEXT; UPDATE threads SET title = upper(thread);",
+        ],
+    };
+
+    fn file_with_thread(path: &Path) -> Connection {
+        let conn = open_writer(path).expect("open");
+        let sql = "INSERT INTO threads (tenant, thread, created_at, updated_at, metadata)
+                   VALUES ('local', 't', 1, 1, '{}')";
+        conn.execute(sql, []).expect("thread");
+        conn
+    }
+
+    fn title(conn: &Connection) -> rusqlite::Result<String> {
+        conn.query_row("SELECT title FROM threads", [], |row| row.get(0))
+    }
+
+    #[test]
+    fn a_later_migration_finds_the_rows_and_is_done_once() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("doran.db");
+        let conn = file_with_thread(&path);
+        migrate(&conn, &WITH_NEXT_FORMAT).expect("migrated");
+        migrate(&conn, &WITH_NEXT_FORMAT).expect("nothing to do");
+        assert_eq!(title(&conn).expect("column"), "T");
+        drop(conn);
+        let refused = check_existing_file(&path);
+        assert!(matches!(refused, Err(StoreError::Newer { found: 3, known: 2 })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_migration_that_fails_half_way_leaves_the_file_as_it_was() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("doran.db");
+        let conn = file_with_thread(&path);
+        let broken = Migrations {
+            first_format: MIGRATIONS.first_format,
+            scripts: &["", "ALTER TABLE threads ADD COLUMN title TEXT; UPDATE nothing SET x = 1;"],
+        };
+        migrate(&conn, &broken).expect_err("no such table");
+        assert!(title(&conn).is_err(), "the column is undone");
+        check_existing_file(&path).expect("still the format before");
+        migrate(&conn, &WITH_NEXT_FORMAT).expect("done again");
+    }
 }

@@ -297,8 +297,8 @@ fn vacuum_into(conn: &Connection, path: &Path) -> Result<(), StoreError> {
 impl RunStore for SqliteStore {
     async fn submit(&self, run: NewRun) -> Result<SubmitOutcome, StoreError> {
         let points = TransactionFailPoints {
-            before_commit: Some("api.before_accept_commit"),
-            after_commit: Some("api.after_accept_commit"),
+            before_commit: Some("submit.before_commit"),
+            after_commit: Some("submit.after_commit"),
             ..TransactionFailPoints::default()
         };
         let later = if mutant("idempotency_key_after_run") { run.idempotency.clone() } else { None };
@@ -331,18 +331,22 @@ impl RunStore for SqliteStore {
 
     async fn commit(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError> {
         let points = TransactionFailPoints {
-            before_begin: Some("cp.before_begin"),
-            before_commit: Some("cp.before_commit"),
-            after_commit: Some("cp.after_commit"),
+            before_begin: Some("commit.before_begin"),
+            before_commit: Some("commit.before_commit"),
+            after_commit: Some("commit.after_commit"),
         };
         let fence = fence.clone();
         self.write(points, move |tx| runs::commit(tx, &fence, commit)).await
     }
 
+    fn is_exclusive(&self) -> bool {
+        true
+    }
+
     async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
         let after_commit = match &signal {
             RunSignal::Cancel { .. } => Some("cancel.after_commit"),
-            RunSignal::Answer { .. } => Some("resume.after_consume"),
+            RunSignal::Answer { .. } => Some("answer.after_consume"),
             RunSignal::Retry { .. } => None,
         };
         let run = run.clone();

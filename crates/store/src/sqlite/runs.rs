@@ -42,7 +42,7 @@ pub(super) fn commit(
     {
         let head = commit.head + 1;
         insert_entry(tx, known.thread_number, head, Some(fence.run), entry)?;
-        hit("cp.mid_write");
+        hit("commit.mid_write");
         tx.state.next_verified_fence = Some(VerifiedFence { head, ..known });
         return Ok(CommitOutcome { head, at: tx.now, cancel_asked: false, next_waits: false });
     }
@@ -60,7 +60,7 @@ pub(super) fn commit(
         insert_entry(tx, held.thread_number, head, Some(fence.run), entry)?;
         insert_snapshot(tx, &fence.thread, head, entry)?;
     }
-    hit("cp.mid_write");
+    hit("commit.mid_write");
     let key = fence.thread.run(fence.run);
     if commit.clear_records {
         clear_records(tx, &key)?;
@@ -147,7 +147,7 @@ pub(super) fn signal(
             RunStatus::Finished | RunStatus::Failed | RunStatus::Cancelled => return Ok(row),
         },
         RunSignal::Answer { answers, body } => {
-            hit("resume.before_consume");
+            hit("answer.before_consume");
             if row.status != RunStatus::Paused && !mutant("answer_not_consumed") {
                 return Err(StoreError::Conflict(format!("run `{}` is not paused", key.run)));
             }

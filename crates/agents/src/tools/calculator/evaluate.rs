@@ -3,12 +3,7 @@
 //! Tightest first: `!` `%` `²` units after a value; `^` (to the right, and before a sign: `-2^2` is −4); signs and `√`;
 //! `* / // mod`; `+ -`. A percent directly after `+` or `-` is of what stands before: `50+10%` is 55.
 
-use num_bigint::BigInt;
-use num_rational::BigRational;
-use num_traits::One;
-
-use super::function_calls::call_function;
-use super::functions as f;
+use super::functions::{self, call_function};
 use super::lexer::{CalculatorToken, CalculatorTokenKind};
 use super::number::CalculatorNumber;
 use super::{CalculatorError, CalculatorNote};
@@ -22,34 +17,15 @@ const MAX_WORK_UNITS: u64 = 20_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CalculatorValue {
     pub(super) number: CalculatorNumber,
-    pub(super) unit: ValueUnit,
+    /// Whether it is an amount of 원.
+    pub(super) won: bool,
     /// It was written as a percentage, so `+` and `-` take it of their other side.
     pub(super) percent: bool,
 }
 
-/// What a number counts, as powers of 원 and of a day.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ValueUnit {
-    pub(super) won: i8,
-    pub(super) days: i8,
-}
-
-impl ValueUnit {
-    pub(super) const NONE: Self = Self { won: 0, days: 0 };
-
-    fn is_none(self) -> bool {
-        self == Self::NONE
-    }
-
-    /// What a sum of both counts; a bare number takes the unit of the other.
-    pub(super) fn combined_with(self, other: Self) -> Result<Self, CalculatorError> {
-        match (self.is_none(), other.is_none()) {
-            (true, _) => Ok(other),
-            (_, true) => Ok(self),
-            _ if self == other => Ok(self),
-            _ => Err(CalculatorError::UnitMismatch),
-        }
-    }
+/// Whether a sum of these is an amount of 원; a bare number takes the unit of the others.
+pub(super) fn combined_unit(values: &[CalculatorValue]) -> bool {
+    values.iter().any(|value| value.won)
 }
 
 /// The value of an expression.
@@ -130,8 +106,10 @@ impl ExpressionParser<'_> {
                         ..left
                     }
                 }
-                ('!', _) => unitless(f::factorial(&left.number)?),
-                ('°', _) => unitless(left.number.mul(&f::pi()?)?.div(&CalculatorNumber::whole(180)?)?),
+                ('!', _) => unitless(functions::factorial(&left.number)?),
+                ('°', _) => {
+                    unitless(left.number.mul(&functions::pi()?)?.div(&CalculatorNumber::whole(180)?)?)
+                }
                 _ => {
                     let right = self.expression(under)?;
                     self.combine(sign, &left, &right)?
@@ -155,7 +133,7 @@ impl ExpressionParser<'_> {
                 ..
             }) => Ok(true),
             Some(CalculatorToken { kind: CalculatorTokenKind::Name(name), .. }) => {
-                Ok(name != "mod" && parse_unit(name).is_none())
+                Ok(name != "mod" && !is_won(name))
             }
             _ => Ok(false),
         }
@@ -176,47 +154,32 @@ impl ExpressionParser<'_> {
                 CalculatorValue { number: inner.number.negated(), ..inner }
             }
             CalculatorTokenKind::Sign('+') => self.expression(5)?,
-            CalculatorTokenKind::Sign('√') => unitless(f::sqrt(&self.expression(5)?.number)?),
+            CalculatorTokenKind::Sign('√') => unitless(functions::root(&self.expression(5)?.number, 2)?),
             CalculatorTokenKind::Sign(sign) => return Err(CalculatorError::Unexpected(*sign)),
             CalculatorTokenKind::Name(name) => self.constant_or_call(name)?,
         };
         self.with_unit(value)
     }
 
-    /// `value` and the unit that follows it, if one does. `3시간 30분` is one value.
+    /// `value` and the unit that follows it, if one does.
     fn with_unit(&mut self, value: CalculatorValue) -> Result<CalculatorValue, CalculatorError> {
-        let Some(CalculatorTokenKind::Name(name)) = self.peek() else { return Ok(value) };
-        let Some((unit, size)) = parse_unit(name) else { return Ok(value) };
+        match self.peek() {
+            Some(CalculatorTokenKind::Name(name)) if is_won(name) => {}
+            _ => return Ok(value),
+        }
         self.position += 1;
-        if !value.unit.is_none() {
-            return Err(CalculatorError::UnitMismatch);
-        }
-        let number = value.number.mul(&CalculatorNumber::exact(size)?)?;
-        let value = CalculatorValue { number, unit, percent: false };
-        if unit.days == 0 {
-            return Ok(value);
-        }
-        let next = match (self.tokens.get(self.position), self.tokens.get(self.position + 1)) {
-            (
-                Some(CalculatorToken { kind: CalculatorTokenKind::Number(number), .. }),
-                Some(CalculatorToken { kind: CalculatorTokenKind::Name(name), .. }),
-            ) => self::parse_unit(name).filter(|(unit, _)| unit.days == 1).map(|(_, size)| number * size),
-            _ => None,
-        };
-        match next {
-            Some(more) => {
-                self.position += 2;
-                Ok(CalculatorValue { number: value.number.add(&CalculatorNumber::exact(more)?)?, ..value })
-            }
-            None => Ok(value),
+        if value.won {
+            Err(CalculatorError::UnitMismatch)
+        } else {
+            Ok(CalculatorValue { won: true, ..value })
         }
     }
 
     fn constant_or_call(&mut self, name: &str) -> Result<CalculatorValue, CalculatorError> {
         match name {
-            "pi" | "π" | "파이" | "원주율" => return Ok(unitless(f::pi()?)),
-            "tau" => return Ok(unitless(f::pi()?.mul(&CalculatorNumber::whole(2)?)?)),
-            "e" => return Ok(unitless(f::e()?)),
+            "pi" | "π" | "파이" | "원주율" => return Ok(unitless(functions::pi()?)),
+            "tau" => return Ok(unitless(functions::pi()?.mul(&CalculatorNumber::whole(2)?)?)),
+            "e" => return Ok(unitless(functions::e()?)),
             _ => {}
         }
         if self.sign() != Some('(') {
@@ -248,36 +211,27 @@ impl ExpressionParser<'_> {
     ) -> Result<CalculatorValue, CalculatorError> {
         self.charge_work(&left.number, &right.number)?;
         let (a, b) = (&left.number, &right.number);
-        let times = |way: i8| ValueUnit {
-            won: left.unit.won + way * right.unit.won,
-            days: left.unit.days + way * right.unit.days,
-        };
-        let (number, unit) = match sign {
+        let (number, won) = match sign {
             '+' | '-' if right.percent && !left.percent => {
                 self.note(CalculatorNote::PercentOfLeft);
                 let share = a.mul(b)?;
-                (if sign == '+' { a.add(&share)? } else { a.sub(&share)? }, left.unit)
+                (if sign == '+' { a.add(&share)? } else { a.sub(&share)? }, left.won)
             }
             '+' | '-' => {
                 let number = if sign == '+' { a.add(b)? } else { a.sub(b)? };
                 let percent = left.percent && right.percent;
-                return Ok(CalculatorValue { number, unit: left.unit.combined_with(right.unit)?, percent });
+                return Ok(CalculatorValue { number, won: left.won || right.won, percent });
             }
-            '*' => (a.mul(b)?, times(1)),
-            '/' => (a.div(b)?, times(-1)),
-            '\\' => (a.floor_div(b)?, times(-1)),
-            '^' => {
-                if !right.unit.is_none() || !left.unit.is_none() {
-                    return Err(CalculatorError::UnitMismatch);
-                }
-                (f::power(a, b)?, ValueUnit::NONE)
-            }
-            _ => (a.modulo(b)?, left.unit.combined_with(right.unit)?),
+            '*' if left.won && right.won => return Err(CalculatorError::UnitMismatch),
+            '*' => (a.mul(b)?, left.won || right.won),
+            '/' | '\\' if right.won && !left.won => return Err(CalculatorError::UnitMismatch),
+            '/' => (a.div(b)?, left.won && !right.won),
+            '\\' => (a.floor_div(b)?, left.won && !right.won),
+            '^' if left.won || right.won => return Err(CalculatorError::UnitMismatch),
+            '^' => (functions::power(a, b)?, false),
+            _ => (a.modulo(b)?, left.won || right.won),
         };
-        if unit.won.abs() > 4 || unit.days.abs() > 4 {
-            return Err(CalculatorError::UnitMismatch);
-        }
-        Ok(CalculatorValue { number, unit, percent: false })
+        Ok(CalculatorValue { number, won, percent: false })
     }
 
     fn note(&mut self, note: CalculatorNote) {
@@ -285,10 +239,10 @@ impl ExpressionParser<'_> {
     }
 
     fn charge_work(&mut self, a: &CalculatorNumber, b: &CalculatorNumber) -> Result<(), CalculatorError> {
-        let words =
-            |number: &CalculatorNumber| (number.value.numer().bits() + number.value.denom().bits()) / 64 + 1;
+        let words = |number: &CalculatorNumber| number.size_in_bits() / 64 + 1;
         // Fractions are reduced, which takes a step for every bit.
-        let reduced = if a.is_whole() && b.is_whole() { 1 } else { 64 };
+        let is_whole = |number: &CalculatorNumber| number.as_exact().is_none_or(|value| value.is_integer());
+        let reduced = if is_whole(a) && is_whole(b) { 1 } else { 64 };
         self.work = self.work.saturating_add(words(a) * words(b) * reduced);
         if self.work > MAX_WORK_UNITS { Err(CalculatorError::Overflow) } else { Ok(()) }
     }
@@ -301,20 +255,9 @@ pub(super) fn add_note(notes: &mut Vec<CalculatorNote>, note: CalculatorNote) {
 }
 
 pub(super) fn unitless(number: CalculatorNumber) -> CalculatorValue {
-    CalculatorValue { number, unit: ValueUnit::NONE, percent: false }
+    CalculatorValue { number, won: false, percent: false }
 }
 
-/// A unit and how many of the basic one (원, days) it is.
-fn parse_unit(name: &str) -> Option<(ValueUnit, BigRational)> {
-    let (won, days) = (ValueUnit { won: 1, days: 0 }, ValueUnit { won: 0, days: 1 });
-    let part = |below: i64| BigRational::new(BigInt::one(), below.into());
-    Some(match name {
-        "원" | "won" | "krw" => (won, BigRational::one()),
-        "일" | "day" | "days" => (days, BigRational::one()),
-        "주" | "주일" | "week" | "weeks" => (days, BigRational::from_integer(7.into())),
-        "시간" | "hour" | "hours" => (days, part(24)),
-        "분" | "minute" | "minutes" => (days, part(24 * 60)),
-        "초" | "second" | "seconds" => (days, part(24 * 60 * 60)),
-        _ => return None,
-    })
+fn is_won(name: &str) -> bool {
+    matches!(name, "원" | "won" | "krw")
 }

@@ -1,30 +1,100 @@
-//! The functions that have no exact answer, in fixed point: series on whole numbers scaled by `2^SCALE`.
+//! The functions that an expression can call, by their English and Korean names.
 
 use num_bigint::BigInt;
 use num_integer::Integer;
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-use super::CalculatorError;
-use super::number::{CalculatorNumber, MAX_EXACT_BITS, scaled, unscaled};
+use super::evaluate::{CalculatorValue, add_note, combined_unit, unitless};
+use super::number::{CalculatorNumber, MAX_EXACT_BITS, exact_root, nonzero_power};
+use super::{CalculatorError, CalculatorNote};
 
-/// Bits behind the point. The last 48 of them absorb the error of the series; [`Number`] keeps 272.
-const FIXED_POINT_BITS: i64 = 320;
+/// The largest angle in radians. Beyond it the turns use up the digits.
+const MAX_ANGLE_RADIANS: f64 = 1e6;
 
-/// The largest angle in radians: beyond it the turns eat up the digits.
-const MAX_ANGLE_RADIANS: i64 = 1_000_000_000_000;
+/// The value of a function.
+pub(super) fn call_function(
+    name: &str,
+    arguments: &[CalculatorValue],
+    notes: &mut Vec<CalculatorNote>,
+) -> Result<CalculatorValue, CalculatorError> {
+    let numbers: Vec<&CalculatorNumber> = arguments.iter().map(|one| &one.number).collect();
+    let won = combined_unit(arguments);
+    let keeps = |number: CalculatorNumber| CalculatorValue { number, won, percent: false };
+    Ok(match (name, numbers.as_slice()) {
+        ("sqrt" | "제곱근", [x]) => unitless(root(x, 2)?),
+        ("cbrt" | "세제곱근", [x]) => unitless(root(x, 3)?),
+        ("root", [x, n]) => unitless(root(x, n.to_i64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0))?),
+        ("abs" | "절댓값" | "절대값", [x]) => {
+            keeps(if x.is_negative() { x.negated() } else { (*x).clone() })
+        }
+        ("floor" | "내림" | "버림", [x]) => keeps(x.map_rational(BigRational::floor)?),
+        ("ceil" | "올림", [x]) => keeps(x.map_rational(BigRational::ceil)?),
+        ("trunc", [x]) => keeps(x.map_rational(BigRational::trunc)?),
+        ("round" | "반올림", [x]) => keeps(x.rounded(0)?),
+        ("round" | "반올림", [x, digits]) => {
+            let digits = digits.to_i64().filter(|digits| digits.unsigned_abs() <= 1000);
+            keeps(x.rounded(digits.ok_or(CalculatorError::OutOfRange("round", "-1000 … 1000"))?)?)
+        }
+        ("min" | "최소" | "최솟값", [first, rest @ ..]) => keeps(
+            rest.iter()
+                .fold(*first, |least, one| if one.compare(least).is_lt() { one } else { least })
+                .clone(),
+        ),
+        ("max" | "최대" | "최댓값", [first, rest @ ..]) => keeps(
+            rest.iter().fold(*first, |most, one| if one.compare(most).is_gt() { one } else { most }).clone(),
+        ),
+        ("sum" | "합" | "합계", [_, ..]) => keeps(sum(&numbers)?),
+        ("avg" | "mean" | "average" | "평균", [_, ..]) => {
+            keeps(sum(&numbers)?.div(&CalculatorNumber::whole(numbers.len() as u64)?)?)
+        }
+        ("median" | "중앙값", [_, ..]) => {
+            let mut sorted = numbers.clone();
+            sorted.sort_by(|a, b| a.compare(b));
+            let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+            keeps(low.add(high)?.div(&CalculatorNumber::whole(2)?)?)
+        }
+        ("gcd" | "최대공약수", [_, _, ..]) => {
+            unitless(fold_whole(name, &numbers, BigInt::zero(), |a, b| a.gcd(b))?)
+        }
+        ("lcm" | "최소공배수", [_, _, ..]) => {
+            unitless(fold_whole(name, &numbers, BigInt::one(), |a, b| a.lcm(b))?)
+        }
+        ("mod" | "나머지", [a, b]) => keeps(a.modulo(b)?),
+        ("pow" | "제곱", [a, b]) => unitless(power(a, b)?),
+        ("exp", [x]) => unitless(if x.is_zero() {
+            CalculatorNumber::whole(1)?
+        } else {
+            nonzero_power(std::f64::consts::E, x.to_f64()?)?
+        }),
+        ("ln", [x]) => unitless(ln(x)?),
+        ("log" | "로그", [x]) => {
+            add_note(notes, CalculatorNote::LogIsBaseTen);
+            unitless(log(x, &CalculatorNumber::whole(10)?)?)
+        }
+        ("log10", [x]) => unitless(log(x, &CalculatorNumber::whole(10)?)?),
+        ("log2", [x]) => unitless(log(x, &CalculatorNumber::whole(2)?)?),
+        ("log" | "로그", [x, base]) => unitless(log(x, base)?),
+        ("sin" | "cos" | "tan" | "asin" | "acos" | "atan", [x]) => {
+            add_note(notes, CalculatorNote::AnglesAreRadians);
+            unitless(trigonometry(name, x)?)
+        }
+        ("fact" | "factorial" | "팩토리얼", [x]) => unitless(factorial(x)?),
+        ("comb" | "ncr" | "조합", [n, k]) => unitless(combinations(n, k)?),
+        ("perm" | "npr" | "순열", [n, k]) => unitless(permutations(n, k)?),
+        (known, _) => match argument_count(known) {
+            Some(takes) => return Err(CalculatorError::Arguments(name.to_owned(), takes)),
+            None => return Err(CalculatorError::UnknownName(name.chars().take(40).collect())),
+        },
+    })
+}
 
 pub(super) fn pi() -> Result<CalculatorNumber, CalculatorError> {
-    CalculatorNumber::approximate(&unscaled(&fixed_pi(), FIXED_POINT_BITS))
+    CalculatorNumber::approximate(std::f64::consts::PI)
 }
 
 pub(super) fn e() -> Result<CalculatorNumber, CalculatorError> {
-    exp(&CalculatorNumber::whole(1)?)
-}
-
-/// The square root; exact if there is one.
-pub(super) fn sqrt(x: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
-    root(x, 2)
+    CalculatorNumber::approximate(std::f64::consts::E)
 }
 
 /// The `degree`th root; exact if there is one.
@@ -32,214 +102,130 @@ pub(super) fn root(x: &CalculatorNumber, degree: u32) -> Result<CalculatorNumber
     if degree == 0 || degree > 64 {
         return Err(CalculatorError::OutOfRange("root", "1 … 64"));
     }
-    if x.value.is_negative() && degree.is_even() {
+    if x.is_negative() && degree.is_even() {
         return Err(CalculatorError::NotReal);
     }
-    let (above, below) = (x.value.numer().nth_root(degree), x.value.denom().nth_root(degree));
-    if &above.pow(degree) == x.value.numer() && &below.pow(degree) == x.value.denom() {
-        let value = BigRational::new(above, below);
-        return if x.exact { CalculatorNumber::exact(value) } else { CalculatorNumber::approximate(&value) };
+    if let Some(root) = x.as_exact().and_then(|value| exact_root(value, degree)) {
+        return CalculatorNumber::exact(root);
     }
-    let missing = x.value.denom().bits().saturating_sub(x.value.numer().bits());
-    let scale = FIXED_POINT_BITS + (missing / u64::from(degree)).cast_signed();
-    let inner = scaled(&x.value.abs(), scale * i64::from(degree));
-    let value = unscaled(&inner.nth_root(degree), scale);
-    CalculatorNumber::approximate(&if x.value.is_negative() { -value } else { value })
+    let value = x.to_f64()?;
+    let size = match degree {
+        2 => value.abs().sqrt(),
+        3 => value.abs().cbrt(),
+        _ => value.abs().powf(f64::from(degree).recip()),
+    };
+    CalculatorNumber::approximate(size.copysign(value))
 }
 
-pub(super) fn exp(x: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
-    if x.value.is_zero() {
-        return if x.exact {
-            CalculatorNumber::whole(1)
-        } else {
-            CalculatorNumber::approximate(&BigRational::one())
-        };
-    }
-    if x.value.abs() > BigRational::from_integer(BigInt::from(MAX_EXACT_BITS)) {
-        return Err(CalculatorError::Overflow);
-    }
-    let (turns, rest) = scaled(&x.value, FIXED_POINT_BITS).div_mod_floor(&ln2());
-    let (mut term, mut sum, mut n) = (fixed_one(), fixed_one(), 1u32);
-    while !term.is_zero() {
-        term = ((term * &rest) >> FIXED_POINT_BITS) / n;
-        sum += &term;
-        n += 1;
-    }
-    let turns = turns.to_i64().ok_or(CalculatorError::Overflow)?;
-    CalculatorNumber::approximate(&unscaled(&sum, FIXED_POINT_BITS - turns))
-}
-
-pub(super) fn ln(x: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
-    if !x.value.is_positive() {
+/// The natural logarithm.
+fn ln(x: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
+    if x.is_zero() || x.is_negative() {
         return Err(CalculatorError::NotReal);
     }
-    if x.value.is_one() {
-        return if x.exact {
-            CalculatorNumber::whole(0)
-        } else {
-            CalculatorNumber::approximate(&BigRational::zero())
-        };
+    if x.as_exact().is_some_and(One::is_one) {
+        return CalculatorNumber::whole(0);
     }
-    let turns = x.value.numer().bits().cast_signed() - x.value.denom().bits().cast_signed();
-    let near_one = scaled(&x.value, FIXED_POINT_BITS - turns);
-    // Near one the answer is small, and only the exact difference from one keeps its digits.
-    let exact_difference = &x.value - BigRational::one();
-    let small = exact_difference.abs() < unscaled(&BigInt::one(), 40);
-    if small {
-        let y = &exact_difference / (&x.value + BigRational::one());
-        let size = (y.denom().bits().saturating_sub(y.numer().bits())).cast_signed();
-        let value = atanh_series(&scaled(&y, FIXED_POINT_BITS + size), FIXED_POINT_BITS + size) * 2;
-        return CalculatorNumber::approximate(&unscaled(&value, FIXED_POINT_BITS + size));
-    }
-    let y = ((&near_one - fixed_one()) << FIXED_POINT_BITS).div_floor(&(&near_one + fixed_one()));
-    let value = atanh_series(&y, FIXED_POINT_BITS) * 2 + ln2() * turns;
-    CalculatorNumber::approximate(&unscaled(&value, FIXED_POINT_BITS))
+    // Near one only the exact difference from one has the digits.
+    let above_one = x.sub(&CalculatorNumber::whole(1)?)?.to_f64();
+    CalculatorNumber::approximate(match above_one {
+        Ok(above_one) if above_one.abs() < 0.5 => above_one.ln_1p(),
+        _ => x.to_f64()?.ln(),
+    })
 }
 
 /// The logarithm to a base; exact if it is a whole number.
-pub(super) fn log(
-    x: &CalculatorNumber,
-    base: &CalculatorNumber,
-) -> Result<CalculatorNumber, CalculatorError> {
-    if !base.value.is_positive() || base.value.is_one() {
+fn log(x: &CalculatorNumber, base: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
+    if base.is_zero() || base.is_negative() || base.as_exact().is_some_and(One::is_one) {
         return Err(CalculatorError::OutOfRange("log", "base > 0, base ≠ 1"));
     }
     let quotient = ln(x)?.div(&ln(base)?)?;
     let near = quotient.rounded(0)?;
-    let whole = near.to_i64().filter(|times| times.unsigned_abs() <= MAX_EXACT_BITS);
-    if let Some(times) = whole
-        && x.exact
-        && base.exact
-        && base.power(times).is_ok_and(|power| power.value == x.value)
-    {
-        return Ok(near);
-    }
-    Ok(quotient)
+    let is_exact = |times: i64| {
+        times.unsigned_abs() <= MAX_EXACT_BITS
+            && x.as_exact().is_some()
+            && base.power(times).is_ok_and(|power| power == *x)
+    };
+    Ok(if near.to_i64().is_some_and(is_exact) { near } else { quotient })
 }
 
 /// A power with any exponent; exact if it can be.
 pub(super) fn power(x: &CalculatorNumber, y: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
-    if y.exact && y.is_whole() {
-        let Some(times) = y.to_i64() else {
-            let steady = x.value.is_zero() && y.value.is_positive() || x.value.is_one();
-            return if steady { Ok(x.clone()) } else { Err(CalculatorError::Overflow) };
-        };
-        return x.power(times);
-    }
-    if x.value.is_zero() {
-        return if y.value.is_positive() { Ok(x.clone()) } else { Err(CalculatorError::DividedByZero) };
-    }
-    if let (true, Some(degree), Some(times)) = (y.exact, y.value.denom().to_u32(), y.value.numer().to_i64())
-        && degree <= 64
-        && (x.value.is_positive() || degree.is_odd())
-    {
-        let root = root(x, degree)?;
-        if root.exact {
-            return root.power(times);
+    if let Some(exponent) = y.as_exact() {
+        if exponent.is_integer() {
+            let steady = || x.is_zero() && exponent.is_positive() || x.as_exact().is_some_and(One::is_one);
+            return match exponent.to_integer().to_i64() {
+                Some(times) => x.power(times),
+                None if steady() => Ok(x.clone()),
+                None => Err(CalculatorError::Overflow),
+            };
         }
-        if x.value.is_negative() {
-            return root.power(times);
+        if let (Some(degree @ 2..=64), Some(times)) = (exponent.denom().to_u32(), exponent.numer().to_i64())
+            && (!x.is_negative() || degree.is_odd())
+            && !(x.is_zero() && times < 0)
+        {
+            let root = root(x, degree)?;
+            if root.as_exact().is_some() || x.is_negative() {
+                return root.power(times);
+            }
         }
     }
-    if x.value.is_negative() {
-        return Err(CalculatorError::NotReal);
+    match (x.is_zero(), x.is_negative(), y.is_negative()) {
+        (true, _, true) => Err(CalculatorError::DividedByZero),
+        (true, ..) => Ok(x.clone()),
+        (_, true, _) => Err(CalculatorError::NotReal),
+        _ => nonzero_power(x.to_f64()?, y.to_f64()?),
     }
-    exp(&y.mul(&ln(x)?)?)
 }
 
-pub(super) fn sin(x: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
-    if x.exact && x.value.is_zero() {
-        return CalculatorNumber::whole(0);
+fn trigonometry(name: &str, x: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
+    let value = x.to_f64().map_err(|_| CalculatorError::OutOfRange("sin/cos/tan", "-10^6 … 10^6"))?;
+    let inverse = name.starts_with('a');
+    if !inverse && value.abs() > MAX_ANGLE_RADIANS {
+        return Err(CalculatorError::OutOfRange("sin/cos/tan", "-10^6 … 10^6"));
     }
-    sine_to_number(&sin_fixed(&reduce_angle(x)?))
-}
-
-pub(super) fn cos(x: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
-    if x.exact && x.value.is_zero() {
-        return CalculatorNumber::whole(1);
-    }
-    sine_to_number(&sin_fixed(&(reduce_angle(x)? + (fixed_pi() >> 1u32))))
-}
-
-pub(super) fn tan(x: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
-    let below = cos(x)?;
-    if below.value.is_zero() {
-        return Err(CalculatorError::NotDefined("tan"));
-    }
-    sin(x)?.div(&below)
-}
-
-pub(super) fn atan(x: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
-    if x.exact && x.value.is_zero() {
-        return CalculatorNumber::whole(0);
-    }
-    let size = x.value.abs();
-    let large = size > BigRational::one();
-    let inner = scaled(&if large { size.recip() } else { size }, FIXED_POINT_BITS);
-    let angle = atan_fixed(inner);
-    let angle = if large { (fixed_pi() >> 1u32) - angle } else { angle };
-    CalculatorNumber::approximate(&unscaled(
-        &if x.value.is_negative() { -angle } else { angle },
-        FIXED_POINT_BITS,
-    ))
-}
-
-pub(super) fn asin(x: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
-    let one = CalculatorNumber::whole(1)?;
-    if x.value.abs() > one.value {
+    if matches!(name, "asin" | "acos") && value.abs() > 1.0 {
         return Err(CalculatorError::OutOfRange("asin/acos", "-1 … 1"));
     }
-    if x.value.abs() == one.value {
-        let half = pi()?.div(&CalculatorNumber::whole(2)?)?;
-        return Ok(if x.value.is_negative() { half.negated() } else { half });
-    }
-    atan(&x.div(&sqrt(&one.sub(&x.mul(x)?)?)?)?)
-}
-
-pub(super) fn acos(x: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
-    pi()?.div(&CalculatorNumber::whole(2)?)?.sub(&asin(x)?)
+    // A sine below the error of the angle is zero.
+    let snapped = |sine: f64| if sine.abs() < value.abs().max(1.0) * f64::EPSILON { 0.0 } else { sine };
+    CalculatorNumber::approximate(match name {
+        "sin" => snapped(value.sin()),
+        "cos" => snapped(value.cos()),
+        "tan" if snapped(value.cos()) == 0.0 => return Err(CalculatorError::NotDefined("tan")),
+        "tan" => snapped(value.sin()) / value.cos(),
+        "asin" => value.asin(),
+        "acos" => value.acos(),
+        _ => value.atan(),
+    })
 }
 
 /// `n!`
 pub(super) fn factorial(x: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
-    let n = x
-        .to_i64()
-        .filter(|n| *n >= 0 && x.exact)
-        .ok_or(CalculatorError::OutOfRange("factorial", "0, 1, 2, …"))?;
+    let n = x.to_i64().filter(|n| *n >= 0).ok_or(CalculatorError::OutOfRange("factorial", "0, 1, 2, …"))?;
     product_of_range(1, n)
 }
 
 /// `n · (n-1) · … · (n-k+1)`
-pub(super) fn permutations(
-    n: &CalculatorNumber,
-    k: &CalculatorNumber,
-) -> Result<CalculatorNumber, CalculatorError> {
-    let (n, k) = non_negative_pair(n, k)?;
-    match k {
-        0 => CalculatorNumber::whole(1),
-        _ if k > n => CalculatorNumber::whole(0),
-        _ => product_of_range(n - k + 1, n),
+fn permutations(n: &CalculatorNumber, k: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
+    match non_negative_pair(n, k)? {
+        (_, 0) => CalculatorNumber::whole(1),
+        (n, k) if k > n => CalculatorNumber::whole(0),
+        (n, k) => product_of_range(n - k + 1, n),
     }
 }
 
 /// How many ways there are to take `k` out of `n`.
-pub(super) fn combinations(
-    n: &CalculatorNumber,
-    k: &CalculatorNumber,
-) -> Result<CalculatorNumber, CalculatorError> {
+fn combinations(n: &CalculatorNumber, k: &CalculatorNumber) -> Result<CalculatorNumber, CalculatorError> {
     let (n, k) = non_negative_pair(n, k)?;
-    if k > n {
-        return CalculatorNumber::whole(0);
+    match k.min(n - k) {
+        ..0 => CalculatorNumber::whole(0),
+        0 => CalculatorNumber::whole(1),
+        k => product_of_range(n - k + 1, n)?.div(&product_of_range(1, k)?),
     }
-    let k = k.min(n - k);
-    if k == 0 {
-        return CalculatorNumber::whole(1);
-    }
-    product_of_range(n - k + 1, n)?.div(&product_of_range(1, k)?)
 }
 
 fn non_negative_pair(n: &CalculatorNumber, k: &CalculatorNumber) -> Result<(i64, i64), CalculatorError> {
-    let count = |x: &CalculatorNumber| x.to_i64().filter(|n| *n >= 0 && x.exact);
+    let count = |x: &CalculatorNumber| x.to_i64().filter(|n| *n >= 0);
     count(n).zip(count(k)).ok_or(CalculatorError::OutOfRange("comb/perm", "0, 1, 2, …"))
 }
 
@@ -254,102 +240,41 @@ fn product_of_range(first: i64, last: i64) -> Result<CalculatorNumber, Calculato
     CalculatorNumber::whole(product)
 }
 
-fn fixed_one() -> BigInt {
-    BigInt::one() << FIXED_POINT_BITS
+fn sum(numbers: &[&CalculatorNumber]) -> Result<CalculatorNumber, CalculatorError> {
+    numbers.iter().try_fold(CalculatorNumber::whole(0)?, |sum, one| sum.add(one))
 }
 
-/// `x` without its whole turns.
-fn reduce_angle(x: &CalculatorNumber) -> Result<BigInt, CalculatorError> {
-    if x.value.abs() > BigRational::from_integer(MAX_ANGLE_RADIANS.into()) {
-        return Err(CalculatorError::OutOfRange("sin/cos/tan", "-10^12 … 10^12"));
-    }
-    Ok(scaled(&x.value, FIXED_POINT_BITS).mod_floor(&(fixed_pi() * 2)))
-}
-
-/// The sine of an angle in fixed point, brought to a small angle first.
-fn sin_fixed(angle: &BigInt) -> BigInt {
-    let pi = fixed_pi();
-    let mut angle = angle.mod_floor(&(&pi * 2));
-    let below = angle > pi;
-    if below {
-        angle -= &pi;
-    }
-    if angle > &pi >> 1u32 {
-        angle = pi - angle;
-    }
-    let square = (&angle * &angle) >> FIXED_POINT_BITS;
-    let (mut term, mut sum, mut n) = (angle.clone(), angle, 1u32);
-    while !term.is_zero() {
-        term = -(((term * &square) >> FIXED_POINT_BITS) / ((n + 1) * (n + 2)));
-        sum += &term;
-        n += 2;
-        if n > 400 {
-            break;
+fn fold_whole(
+    name: &str,
+    numbers: &[&CalculatorNumber],
+    start: BigInt,
+    fold: impl Fn(&BigInt, &BigInt) -> BigInt,
+) -> Result<CalculatorNumber, CalculatorError> {
+    let mut result = start;
+    for number in numbers {
+        let whole = number.as_exact().filter(|value| value.is_integer());
+        let whole = whole.ok_or_else(|| CalculatorError::Arguments(name.to_owned(), "whole numbers"))?;
+        result = fold(&result, whole.numer());
+        if result.bits() > MAX_EXACT_BITS {
+            return Err(CalculatorError::Overflow);
         }
     }
-    if below { -sum } else { sum }
+    CalculatorNumber::whole(result)
 }
 
-/// A sine as a number; what is smaller than the error of the series is zero.
-fn sine_to_number(value: &BigInt) -> Result<CalculatorNumber, CalculatorError> {
-    if value.bits() < 80 {
-        return CalculatorNumber::approximate(&BigRational::zero());
-    }
-    CalculatorNumber::approximate(&unscaled(value, FIXED_POINT_BITS))
-}
-
-/// Half the logarithm of `(1+y)/(1-y)`, for small `y` in fixed point.
-fn atanh_series(y: &BigInt, scale: i64) -> BigInt {
-    let square = (y * y) >> scale;
-    let (mut power, mut sum, mut n) = (y.clone(), y.clone(), 1u32);
-    for _ in 0..400 {
-        power = (power * &square) >> scale;
-        n += 2;
-        let term = &power / n;
-        if term.is_zero() {
-            break;
+/// How many arguments a function takes.
+fn argument_count(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "sqrt" | "제곱근" | "cbrt" | "세제곱근" | "abs" | "절댓값" | "절대값" | "floor" | "내림" | "버림"
+        | "ceil" | "올림" | "trunc" | "exp" | "ln" | "log10" | "log2" | "sin" | "cos" | "tan" | "asin"
+        | "acos" | "atan" | "fact" | "factorial" | "팩토리얼" => "1",
+        "round" | "반올림" | "log" | "로그" => "1–2",
+        "root" | "mod" | "나머지" | "pow" | "제곱" | "comb" | "ncr" | "조합" | "perm" | "npr" | "순열" => {
+            "2"
         }
-        sum += term;
-    }
-    sum
-}
-
-fn atan_fixed(mut x: BigInt) -> BigInt {
-    const HALVINGS: u32 = 3;
-    for _ in 0..HALVINGS {
-        let root = (((&x * &x) >> FIXED_POINT_BITS) + fixed_one()) << FIXED_POINT_BITS;
-        x = (x << FIXED_POINT_BITS) / (fixed_one() + root.sqrt());
-    }
-    let square = (&x * &x) >> FIXED_POINT_BITS;
-    let (mut power, mut sum, mut n) = (x.clone(), x, 1u32);
-    for _ in 0..400 {
-        power = -((power * &square) >> FIXED_POINT_BITS);
-        n += 2;
-        let term = &power / n;
-        if term.is_zero() {
-            break;
-        }
-        sum += term;
-    }
-    sum << HALVINGS
-}
-
-fn ln2() -> BigInt {
-    atanh_series(&(fixed_one() / 3), FIXED_POINT_BITS) * 2
-}
-
-/// π by Machin's formula: 16 atan(1/5) − 4 atan(1/239).
-fn fixed_pi() -> BigInt {
-    let atan_of = |denominator: u32| {
-        let square = denominator * denominator;
-        let (mut power, mut sum, mut n) = (fixed_one() / denominator, fixed_one() / denominator, 1u32);
-        while !power.is_zero() {
-            power /= square;
-            n += 2;
-            let term = &power / n;
-            if n % 4 == 3 { sum -= term } else { sum += term }
-        }
-        sum
-    };
-    atan_of(5) * 16 - atan_of(239) * 4
+        "min" | "최소" | "최솟값" | "max" | "최대" | "최댓값" | "sum" | "합" | "합계" | "avg" | "mean"
+        | "average" | "평균" | "median" | "중앙값" => "1 …",
+        "gcd" | "최대공약수" | "lcm" | "최소공배수" => "2 …",
+        _ => return None,
+    })
 }

@@ -2,11 +2,10 @@
 //!
 //! Whole numbers and decimals are exact, whatever their size; what cannot be exact says how many digits it shows. An
 //! expression has limits (length, depth, size of numbers, work), so every one ends at once, and in a number or in a
-//! sentence that says what is wrong: never in "infinity" or "not a number". Money (원, with 만 and 억) and spans of time
-//! (일, 주, 시간, 분, 초) are units here; dates are the business of `get_current_datetime`.
+//! sentence that says what is wrong: never in "infinity" or "not a number". 원, 만 and 억 are understood. Dates belong to
+//! `get_current_datetime`.
 
 mod evaluate;
-mod function_calls;
 mod functions;
 mod lexer;
 mod number;
@@ -15,13 +14,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_llm::{TextOrigin, ToolSpec};
-use num_rational::BigRational;
-use num_traits::Signed;
 use serde_json::{Value, json};
 
 use super::tool_permit::ERROR_PREFIX;
 use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
-use evaluate::ValueUnit;
 
 /// The most bytes of an expression.
 const MAX_EXPRESSION_BYTES: usize = 1024;
@@ -41,7 +37,7 @@ impl Calculator {
         let description = "Computes an arithmetic expression exactly: + - * / // ^ (or **) % ! ( ), decimals of any size, \
             percent (2400000*15%; 50+10% is 55), sqrt cbrt root abs round(x,digits) floor ceil min max sum avg median gcd lcm \
             mod pow exp ln log (base 10) log(x,base) sin cos tan (radians; 30° for degrees) factorial comb perm, pi, e, \
-            Korean numbers and money (3만5천원, 1억 2천만), spans of time (3일, 2주, 36시간). \
+            Korean numbers and money (3만5천원, 1억 2천만). \
             Use it for every calculation instead of computing yourself.";
         let parameters = json!({
             "type": "object",
@@ -53,8 +49,8 @@ impl Calculator {
         });
         let about = ToolInfo {
             spec: ToolSpec { name: names::CALCULATOR.into(), description: description.into(), parameters },
-            ko: "수식을 정확하게 계산합니다. 퍼센트, 만·억 단위의 돈, 기간도 됩니다.".into(),
-            en: "Computes expressions exactly: percent, Korean money and spans of time too.".into(),
+            ko: "수식을 정확하게 계산합니다. 퍼센트와 만·억 단위의 돈도 계산합니다.".into(),
+            en: "Computes expressions exactly, with percent and Korean money.".into(),
             class: ToolSideEffect::ReadOnly,
             outward: false,
             origin: TextOrigin::Tool,
@@ -81,7 +77,7 @@ impl Tool for Calculator {
         let expression = arguments.get("expression").and_then(Value::as_str).unwrap_or_default();
         let answer = calculate(expression)
             .map_err(|trouble| ToolError::BadArguments(trouble.to_text(call.language)))?;
-        let data = json!({ "value": answer.value, "unit": answer.unit, "rounded": answer.rounded, "fraction": answer.fraction });
+        let data = json!({ "value": answer.value, "unit": answer.unit, "rounded": answer.digits.is_some(), "fraction": answer.fraction });
         Ok(ToolOutput { text: answer.to_text(call.language), data, session: None })
     }
 }
@@ -91,10 +87,10 @@ impl Tool for Calculator {
 pub struct CalculatorAnswer {
     /// The number.
     pub value: String,
-    /// What it counts: `원`, `일`, `시간`, `분`, `초`.
+    /// What it counts: `원`.
     pub unit: Option<&'static str>,
-    /// Whether digits are missing; then 20 significant ones are shown.
-    pub rounded: bool,
+    /// The significant digits that are shown, if some are missing.
+    pub digits: Option<usize>,
     /// The fraction that it is exactly, if that is short.
     pub fraction: Option<String>,
     notes: Vec<CalculatorNote>,
@@ -110,12 +106,11 @@ pub fn calculate(expression: &str) -> Result<CalculatorAnswer, CalculatorError> 
     }
     let tokens = lexer::tokenize(expression)?;
     let (value, notes) = evaluate::evaluate(&tokens)?;
-    let (number, unit) = to_display_unit(&value.number, value.unit)?;
-    let written = number.to_decimal();
+    let written = value.number.to_decimal();
     Ok(CalculatorAnswer {
         value: written.text,
-        unit,
-        rounded: written.rounded,
+        unit: value.won.then_some("원"),
+        digits: written.digits,
         fraction: written.fraction,
         notes,
     })
@@ -138,51 +133,20 @@ fn contains_date(expression: &str) -> bool {
     })
 }
 
-/// The number in the unit it is shown in. A span of time is shown in the largest unit in which it is whole.
-fn to_display_unit(
-    number: &number::CalculatorNumber,
-    unit: ValueUnit,
-) -> Result<(number::CalculatorNumber, Option<&'static str>), CalculatorError> {
-    match (unit.won, unit.days) {
-        (0, 0) => Ok((number.clone(), None)),
-        (1, 0) => Ok((number.clone(), Some("원"))),
-        (0, 1) => {
-            let steps = [("일", 1), ("시간", 24), ("분", 24 * 60), ("초", 24 * 60 * 60)];
-            let shown = |(name, per_day): (&'static str, i64)| -> Result<_, CalculatorError> {
-                Ok((number.mul(&number::CalculatorNumber::whole(per_day)?)?, Some(name)))
-            };
-            for step in steps {
-                let (value, name) = shown(step)?;
-                if value.is_whole() {
-                    return Ok((value, name));
-                }
-            }
-            let day = BigRational::from_integer(1.into());
-            if number.value.abs() >= day { shown(("일", 1)) } else { shown(("초", 24 * 60 * 60)) }
-        }
-        _ => Err(CalculatorError::UnitMismatch),
-    }
-}
-
 impl CalculatorAnswer {
     /// The answer as the model reads it: just the number if that is all there is to say.
     pub fn to_text(&self, language: UserLanguage) -> String {
         let unit = match (self.unit, language) {
             (None, _) => "",
             (Some(unit), UserLanguage::Ko) => unit,
-            (Some("원"), UserLanguage::En) => " won",
-            (Some("일"), UserLanguage::En) => " days",
-            (Some("시간"), UserLanguage::En) => " hours",
-            (Some("분"), UserLanguage::En) => " minutes",
-            (Some(_), UserLanguage::En) => " seconds",
+            (Some(_), UserLanguage::En) => " won",
         };
         let mut words = format!("{}{unit}", self.value);
         let mut notes: Vec<String> = Vec::new();
         if let Some(fraction) = &self.fraction {
             notes.push(language.pick(format!("정확한 값 {fraction}"), format!("exactly {fraction}")));
         }
-        if self.rounded {
-            let digits = number::SIGNIFICANT_DIGITS;
+        if let Some(digits) = self.digits {
             notes.push(language.pick(
                 format!("반올림, 유효숫자 {digits}자리"),
                 format!("rounded to {digits} significant digits"),
@@ -240,7 +204,7 @@ pub enum CalculatorError {
     KoreanUnitOrder(char),
     /// `7 % -3`
     PercentOrModulo,
-    /// Money and time do not add up, and have no powers.
+    /// An amount of money where only a number makes sense.
     UnitMismatch,
     /// A date, which is not counted with here.
     Date,
@@ -339,8 +303,8 @@ impl CalculatorError {
                 "write mod(7, -3) for the remainder or (7%)-3 for percent".into(),
             ),
             Self::UnitMismatch => (
-                "돈과 시간은 서로 더할 수 없고 거듭제곱할 수 없습니다".into(),
-                "money and time cannot be added to each other or raised to powers".into(),
+                "돈을 돈과 곱하거나 거듭제곱할 수 없습니다".into(),
+                "money cannot be multiplied with money or raised to powers".into(),
             ),
             Self::Date => (
                 "날짜는 여기서 셈하지 않습니다. get_current_datetime의 add_days를 쓰세요".into(),

@@ -110,26 +110,22 @@ fn percent_is_what_a_pocket_calculator_means() {
 }
 
 #[test]
-fn money_and_time_are_units() {
+fn money_is_a_unit() {
     check(&[
-        ("3일+2주", "17일"),
-        ("36시간", "36시간"),
-        ("48시간", "2일"),
-        ("1시간 30분 + 45분", "135분"),
-        ("90분*8", "12시간"),
         ("5만원/4", "12500원"),
         ("10만원/2만원", "5"),
-        ("3만원 * 5일", "! units"),
-        ("30000원/30일*30일", "30000원"),
-        ("3만원+2일", "! units"),
+        ("3만원 * 5", "150000원"),
+        ("30000원/30*30", "30000원"),
+        ("3만원 * 2만원", "! units"),
+        ("10/2원", "! units"),
         ("1000원^2", "! units"),
-        ("2026-01-01 + 30일", "! units"),
+        ("2026-01-01 + 30", "! units"),
         ("2026-12-31", "! units"),
         ("2026-1-1", "2024"),
         ("2026-45-45", "1936"),
-        ("1주/3", "56시간"),
+        ("3일+2주", "! syntax"),
     ]);
-    assert_eq!(calculate("3일+2주").expect("answer").to_text(UserLanguage::En), "17 days");
+    assert_eq!(calculate("3만원").expect("answer").to_text(UserLanguage::En), "30000 won");
 }
 
 #[test]
@@ -166,32 +162,34 @@ fn functions_are_exact_where_they_can_be() {
 
 #[test]
 fn what_cannot_be_exact_says_how_many_digits_it_shows() {
-    const ROUNDED: &str = "반올림, 유효숫자 20자리";
+    const ROUNDED: &str = "반올림, 유효숫자 12자리";
     const ANGLE: &str = "각도는 라디안, 도는 30°처럼";
     let cases = [
-        ("sqrt(2)", format!("1.4142135623730950488 ({ROUNDED})")),
-        ("2^0.5", format!("1.4142135623730950488 ({ROUNDED})")),
+        ("sqrt(2)", format!("1.41421356237 ({ROUNDED})")),
+        ("2^0.5", format!("1.41421356237 ({ROUNDED})")),
         ("sqrt(2)^2", format!("2 ({ROUNDED})")),
-        ("pi", format!("3.1415926535897932385 ({ROUNDED})")),
-        ("e", format!("2.7182818284590452354 ({ROUNDED})")),
-        ("exp(100)", format!("2.6881171418161354484e43 ({ROUNDED})")),
-        ("exp(-1)", format!("0.36787944117144232160 ({ROUNDED})").replace("2160 ", "216 ")),
-        ("ln(2)", format!("0.69314718055994530942 ({ROUNDED})")),
-        ("ln(10)", format!("2.3025850929940456840 ({ROUNDED})").replace("6840 ", "684 ")),
+        ("pi", format!("3.14159265359 ({ROUNDED})")),
+        ("e", format!("2.71828182846 ({ROUNDED})")),
+        ("exp(100)", format!("2.68811714182e43 ({ROUNDED})")),
+        ("exp(-1)", format!("0.367879441171 ({ROUNDED})")),
+        ("ln(2)", format!("0.69314718056 ({ROUNDED})")),
+        ("ln(10)", format!("2.30258509299 ({ROUNDED})")),
         ("ln(1+1e-50)", format!("1e-50 ({ROUNDED})")),
-        ("sin(1)", format!("0.84147098480789650665 ({ROUNDED}; {ANGLE})")),
-        ("cos(1)", format!("0.54030230586813971740 ({ROUNDED}; {ANGLE})").replace("1740 ", "174 ")),
+        ("sin(1)", format!("0.841470984808 ({ROUNDED}; {ANGLE})")),
+        ("cos(1)", format!("0.540302305868 ({ROUNDED}; {ANGLE})")),
         ("sin(30°)", format!("0.5 ({ROUNDED}; {ANGLE})")),
         ("sin(pi)", format!("0 ({ROUNDED}; {ANGLE})")),
         ("tan(45°)", format!("1 ({ROUNDED}; {ANGLE})")),
-        ("sin(1e6)", format!("-0.34999350217129295212 ({ROUNDED}; {ANGLE})")),
-        ("atan(1)*4", format!("3.1415926535897932385 ({ROUNDED}; {ANGLE})")),
-        ("acos(-1)", format!("3.1415926535897932385 ({ROUNDED}; {ANGLE})")),
+        ("sin(1e6)", format!("-0.349993502171 ({ROUNDED}; {ANGLE})")),
+        ("atan(1)*4", format!("3.14159265359 ({ROUNDED}; {ANGLE})")),
+        ("acos(-1)", format!("3.14159265359 ({ROUNDED}; {ANGLE})")),
         ("sqrt(8)-2*sqrt(2)", format!("0 ({ROUNDED})")),
-        ("1.05^0.5*100", format!("102.46950765959598383 ({ROUNDED})")),
-        ("1.000137^3650", format!("1.6487472377752183909 ({ROUNDED})")),
+        ("1.05^0.5*100", format!("102.469507660 ({ROUNDED})").replace("660 ", "66 ")),
+        ("1.000137^3650", format!("1.64874723778 ({ROUNDED})")),
         ("(1/3)^20000", "! overflow".to_owned()),
         ("1e-200^0.31", format!("1e-62 ({ROUNDED})")),
+        ("floor(sqrt(2)*10^6)", "1414213".to_owned()),
+        ("max(sqrt(2), 1.5)", "1.5".to_owned()),
     ];
     let cases: Vec<(&str, &str)> =
         cases.iter().map(|(expression, expected)| (*expression, expected.as_str())).collect();
@@ -209,7 +207,7 @@ fn hostile_expressions_get_a_sentence() {
         // C001, C002
         ("9^9^9^9", "! overflow"),
         ("9**9**9", "! overflow"),
-        ("9^9^9^-9", "9.000000112152465388 (반올림, 유효숫자 20자리)"),
+        ("9^9^9^-9", "9.00000011215 (반올림, 유효숫자 12자리)"),
         (&deep, "! too_long"),
         (&deep_but_short, "! too_deep"),
         (&signs, "! too_deep"),

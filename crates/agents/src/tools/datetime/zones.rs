@@ -20,34 +20,19 @@ pub(super) fn find_time_zone(name: &str) -> Result<(TimeZone, String), Vec<Strin
 }
 
 fn similar_names(name: &str) -> Vec<String> {
-    let name: Vec<char> = name.chars().take(40).collect();
+    let name: String = name.chars().take(40).collect();
     let mut all: Vec<(usize, String)> = jiff::tz::db()
         .available()
         .map(|known| {
             let known = known.as_str().to_owned();
             let folded = known.to_lowercase().replace('_', " ");
             let city = folded.rsplit('/').next().unwrap_or_default();
-            let distance = edit_distance(&name, folded.chars()).min(edit_distance(&name, city.chars()) + 1);
+            let distance = strsim::levenshtein(&name, &folded).min(strsim::levenshtein(&name, city) + 1);
             (distance, known)
         })
         .collect();
     all.sort();
     all.into_iter().take(3).map(|(_, known)| known).collect()
-}
-
-/// How many letters have to be changed, put in or taken out.
-fn edit_distance(from: &[char], to: impl Iterator<Item = char>) -> usize {
-    let mut row: Vec<usize> = (0..=from.len()).collect();
-    for (place, letter) in to.enumerate() {
-        let mut before = row[0];
-        row[0] = place + 1;
-        for (column, other) in from.iter().enumerate() {
-            let change = before + usize::from(*other != letter);
-            before = row[column + 1];
-            row[column + 1] = change.min(before + 1).min(row[column] + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 const CITY_TIME_ZONES: &[(&str, &[&str])] = &[

@@ -29,7 +29,7 @@ impl ToolClaim {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        Self { hash: hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect() }
+        Self { hash: hex::encode(hash.finalize()) }
     }
 }
 

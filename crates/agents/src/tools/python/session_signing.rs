@@ -93,7 +93,7 @@ mod tests {
     fn the_signature_is_the_known_one() {
         // RFC 2104 over eight bytes of length, "ab" and "c", computed with another implementation.
         let signature = SessionSigningKey::new([0x0b; 32]).signature("ab", "c");
-        let hex: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex::encode(signature);
         assert_eq!(hex, "7ec970304876e4e0925b4f15910206c7febfd784a572c81466982bf5e6c59414");
     }
 }

@@ -108,8 +108,7 @@ impl SentenceTransformer {
             return Err(files.damaged_file_error("tokenizer.json", reason));
         }
         // The same weights under another name are the same encoder.
-        let hash: String =
-            Sha256::digest(&weights).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let hash: String = hex::encode(&Sha256::digest(&weights)[..6]);
         let id = format!("local:sentence-transformer-{hash}-{most_pieces}");
         Ok(Self(Arc::new(SentenceTransformerParts { tokenizer, bert, pooling, max_pieces: most_pieces, id })))
     }

@@ -250,7 +250,7 @@ fn wrong_hash(name: &str, found: &str, wanted: &str) -> EncoderInstallError {
 }
 
 fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(bytes))
 }
 
 #[cfg(test)]

@@ -174,8 +174,7 @@ impl ChatCompletionsDialect {
         if !self.quirks.nine_character_call_ids || fits {
             return id.to_owned();
         }
-        Sha256::digest(id.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..9]
-            .to_owned()
+        hex::encode(Sha256::digest(id.as_bytes()))[..9].to_owned()
     }
 }
 
@@ -207,7 +206,7 @@ pub(in crate::provider) fn prompt_cache_key(request: &ChatRequest) -> String {
         digest.update(tool.name.as_bytes());
     }
     let digest = digest.finalize();
-    let letters: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let letters = hex::encode(&digest[..8]);
     format!("doran-{letters}")
 }
 

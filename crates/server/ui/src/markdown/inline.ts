@@ -10,6 +10,7 @@ export type Inline =
   | { t: 'link'; href: string; host: string; c: Inline[] }
   | { t: 'image'; href: string; host: string; alt: string }
   | { t: 'cite'; n: number }
+  | { t: 'math'; v: string; display: boolean; source: string }
   | { t: 'br' }
 
 interface EmphasisMark {
@@ -49,7 +50,11 @@ function tokenizeInline(text: string, depth: number): InlineToken[] {
   while (at < text.length) {
     const char = text[at] as string
     const next = text[at + 1] ?? ''
-    if (char === '\\' && ESCAPABLE.test(next)) {
+    const formula = char === '$' || char === '\\' ? parseFormula(text, at) : null
+    if (formula) {
+      add({ t: 'math', v: formula.v, display: formula.display, source: text.slice(at, formula.end) })
+      at = formula.end
+    } else if (char === '\\' && ESCAPABLE.test(next)) {
       plain += next
       at += 2
     } else if (char === '\n') {
@@ -204,6 +209,24 @@ function findCloser(text: string, from: number, run: number): number {
     at += found
   }
   return -1
+}
+
+const FORMULA_DELIMITERS: [open: string, close: string, display: boolean][] = [
+  ['$$', '$$', true], ['\\[', '\\]', true], ['\\(', '\\)', false], ['$', '$', false],
+]
+
+/** Parses a LaTeX formula. Prices are not formulas: after an opening `$` and before a closing one there is no space, and no digit follows. */
+function parseFormula(text: string, at: number): { v: string; display: boolean; end: number } | null {
+  for (const [open, close, display] of FORMULA_DELIMITERS) {
+    if (!text.startsWith(open, at)) continue
+    const from = at + open.length
+    const end = text.slice(from, from + MAX_LOOKAHEAD).indexOf(close)
+    if (end <= 0) return null
+    const source = text.slice(from, from + end)
+    const isPrice = open === '$' && (/^\s|\s$|\n/.test(source) || /\d/.test(text[from + end + 1] ?? '') || WORD_CHARACTER.test(text[at - 1] ?? ''))
+    return isPrice || source.trim() === '' ? null : { v: source.trim(), display, end: from + end + close.length }
+  }
+  return null
 }
 
 /** Parses `[label](address "title")` at a bracket. */

@@ -9,7 +9,7 @@ import { t } from '../i18n'
 import { selectedAgent, agents, agentsError, chooseAgent, loadAgents, loadThreads, threads } from '../agents-and-threads'
 import { navigate } from '../route'
 import { AgentPicker, Welcome } from './agent-picker'
-import { ComposerBox, draft, composerFocusRequests } from './composer'
+import { ComposerBox, draft, composerFocusRequests, moveDraft, openDraft } from './composer'
 import { Icon } from './icons'
 import { inspectNewestTurn } from './inspected-turn'
 import { ProblemCard, problemText } from './problem-card'
@@ -24,6 +24,8 @@ export function Chat({ thread }: { thread: string | null }) {
     if (thread === null) closeConversation()
     else void openConversation(thread)
   }, [thread])
+
+  useLayoutEffect(() => openDraft(thread), [thread])
 
   useEffect(() => {
     // Another tab may have added a turn.
@@ -57,6 +59,7 @@ export function Chat({ thread }: { thread: string | null }) {
     end.stick()
     inspectNewestTurn()
     const failed = await askAgent(selectedAgent.value, text, (id) => {
+      moveDraft(id)
       navigate({ view: 'chat', thread: id })
       void loadThreads()
     })

@@ -9,9 +9,27 @@ import { ImeComposer } from '../ime'
 import { saveDraft, loadDraft } from '../pending-messages'
 import { Icon } from './icons'
 
-/** The text being written. It survives a reload. */
-export const draft = signal(loadDraft())
-effect(() => saveDraft(draft.value))
+/** The text being written in the open thread. It survives a reload. */
+export const draft = signal('')
+let draftThread: string | null | undefined
+effect(() => {
+  const text = draft.value
+  if (draftThread !== undefined) saveDraft(draftThread, text)
+})
+
+/** Shows the draft of a thread. */
+export function openDraft(thread: string | null): void {
+  if (thread === draftThread) return
+  draftThread = thread
+  draft.value = loadDraft(thread)
+}
+
+/** Keeps what is being written when a new thread gets its id. */
+export function moveDraft(thread: string): void {
+  if (draftThread === null) saveDraft(null, '')
+  draftThread = thread
+  saveDraft(thread, draft.value)
+}
 
 /** Incremented to focus the box. */
 export const composerFocusRequests = signal(0)

@@ -22,6 +22,7 @@ const PATHS = {
   pause: 'M9 6v12M15 6v12',
   play: 'M8 5l11 7-11 7z',
   upload: 'M12 16V5M7 10l5-5 5 5M5 19h14',
+  download: 'M12 5v11M7 11l5 5 5-5M5 20h14',
   warn: 'M12 4l9 16H3zM12 10v4M12 17v.5',
   shield: 'M12 3l7 3v5c0 4.500-3 8-7 10-4-2-7-5.500-7-10V6z',
   quote: 'M5 17c3 0 4-2 4-5V7H4v5h3M14 17c3 0 4-2 4-5V7h-5v5h3',

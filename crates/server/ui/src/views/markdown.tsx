@@ -8,7 +8,8 @@ import { language, formatNumber, t } from '../i18n'
 import { parseBlock, splitBlocks, type Block } from '../markdown/blocks'
 import type { Inline } from '../markdown/inline'
 import type { NumberedSource } from '../types'
-import { CopyButton } from './copy-button'
+import { CodeBlock } from './code-block'
+import { Formula } from './math'
 
 /** Longer texts are cut, with a button to show the rest. */
 const MAX_SHOWN_CHARS = 60_000
@@ -58,7 +59,7 @@ function renderBlock(block: Block, around: RenderOptions): ComponentChildren {
       return <Heading>{renderInline(block.c, around)}</Heading>
     }
     case 'code':
-      return <CodeBlock lang={block.lang} text={block.v} />
+      return <CodeBlock language={block.lang} text={block.v} />
     case 'quote':
       return <blockquote>{block.c.map((one) => renderBlock(one, around))}</blockquote>
     case 'hr':
@@ -99,6 +100,8 @@ function renderInline(list: Inline[], around: RenderOptions): ComponentChildren 
         return <br />
       case 'code':
         return <code>{one.v}</code>
+      case 'math':
+        return <Formula source={one.v} isDisplay={one.display} delimited={one.source} />
       case 'strong':
         return <strong>{renderInline(one.c, around)}</strong>
       case 'em':
@@ -134,18 +137,6 @@ function CitationButton({ source, cite }: { source: NumberedSource; cite: (sourc
     <button type="button" class="cite" title={sanitizeText(source.quote)} aria-label={label} onClick={() => cite(source)}>
       {source.shown}
     </button>
-  )
-}
-
-function CodeBlock({ lang: name, text }: { lang: string; text: string }) {
-  return (
-    <figure class="code">
-      <figcaption>
-        <span>{name || t('code')}</span>
-        <CopyButton text={text} />
-      </figcaption>
-      <pre tabIndex={0}><code>{text}</code></pre>
-    </figure>
   )
 }
 

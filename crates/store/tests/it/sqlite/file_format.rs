@@ -1,5 +1,6 @@
-//! Formats: older files open, newer ones are refused.
+//! Formats: released ones open, all others are refused.
 
+use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,9 @@ use doran_store::sqlite::SqliteStore;
 use rusqlite::Connection;
 
 use super::{entry, finish, start, thread, worker};
+
+/// The oldest format that this program reads.
+const FIRST_FORMAT: u32 = 2;
 
 /// The format that this program writes.
 const CURRENT_FORMAT: u32 = 2;
@@ -60,54 +64,11 @@ async fn answer_paused_run(store: &SqliteStore) {
 
 #[tokio::test]
 async fn a_paused_run_of_every_format_is_answered() {
-    for format in 1..=CURRENT_FORMAT {
+    for format in FIRST_FORMAT..=CURRENT_FORMAT {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("doran.db");
         fs::copy(fixture(format), &path).expect("copy");
         answer_paused_run(&SqliteStore::open(&path).expect("open")).await;
-    }
-}
-
-#[tokio::test]
-async fn the_entries_of_format_1_stay_with_their_threads() {
-    let folder = tempfile::tempdir().expect("folder");
-    let path = folder.path().join("doran.db");
-    let conn = Connection::open(&path).expect("open");
-    conn.execute_batch(include_str!("../../../migrations/sqlite/0001_base.sql")).expect("format 1");
-    conn.execute_batch("PRAGMA application_id = 0x646f7261; PRAGMA user_version = 1;").expect("whose");
-    let names = ["b", "a", "c"];
-    for name in names {
-        let sql = "INSERT INTO threads (tenant, thread, created_at, updated_at, metadata)
-                   VALUES ('local', ?1, 1, 1, '{}')";
-        conn.execute(sql, [name]).expect("thread");
-    }
-    // One was deleted, so the numbers of the rows have a gap.
-    conn.execute("DELETE FROM threads WHERE thread = 'a'", []).expect("delete");
-    for seq in 1..=3 {
-        for name in ["b", "c"] {
-            let sql = "INSERT INTO entries (tenant, thread, seq, parent, base, at, kind, body)
-                       VALUES ('local', ?1, ?2, ?2 - 1, 0, 1, 7, CAST(?1 || ?2 AS BLOB))";
-            conn.execute(sql, rusqlite::params![name, seq]).expect("entry");
-        }
-    }
-    drop(conn);
-
-    let store = SqliteStore::open(&path).expect("open");
-    store.integrity_check().await.expect("whole");
-    for name in ["b", "c"] {
-        let key = thread(name);
-        assert_eq!(store.thread(&key).await.expect("thread").head, 3);
-        let found = store.entries(&key, 0, 10).await.expect("entries");
-        let told: Vec<_> =
-            found.iter().map(|entry| (entry.seq, entry.parent, entry.body.as_slice())).collect();
-        let body = |seq: u32| format!("{name}{seq}").into_bytes();
-        assert_eq!(told, [(1, 0, &*body(1)), (2, 1, &*body(2)), (3, 2, &*body(3))]);
-        for beyond in [4, (1 << 28) + 1, u64::MAX] {
-            let error = store.load(&key, Some(beyond)).await.expect_err("no such entry");
-            assert!(matches!(error, StoreError::NotFound { .. }), "{error:?}");
-        }
-        assert!(store.entries(&key, (1 << 28) - 1, 10).await.expect("entries").is_empty());
-        assert!(store.entries(&key, u64::MAX, 10).await.expect("entries").is_empty());
     }
 }
 
@@ -130,6 +91,25 @@ fn a_newer_file_is_refused_and_untouched() {
     let before = fs::read(&path).expect("read");
     let error = SqliteStore::open(&path).expect_err("newer");
     assert!(matches!(error, StoreError::Newer { found: 3, known: 2 }), "{error:?}");
+    assert_eq!(fs::read(&path).expect("read"), before);
+}
+
+#[test]
+fn a_file_of_an_unreleased_format_is_refused_and_untouched() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("doran.db");
+    let conn = Connection::open(&path).expect("open");
+    let older =
+        "PRAGMA application_id = 0x646f7261; PRAGMA user_version = 1; CREATE TABLE threads (tenant TEXT);";
+    conn.execute_batch(older).expect("older");
+    drop(conn);
+    let before = fs::read(&path).expect("read");
+    let error = SqliteStore::open(&path).expect_err("older");
+    assert_eq!(
+        error.source().map(ToString::to_string).unwrap_or_default(),
+        "the database has format 1, which no release of Doran has written: this version reads formats from 2 to 2. \
+         Use a new database"
+    );
     assert_eq!(fs::read(&path).expect("read"), before);
 }
 
