@@ -148,13 +148,6 @@ impl StreamedAnswer {
         self.steps.push(describe_step(task, turn, &calls));
         self.calls.extend(calls);
         self.tokens += task.input_tokens + task.output_tokens;
-        if let Some(code) = &turn.error_code {
-            let ModelErrorAdvice { ko, en } = advice(code);
-            self.error_code = Some(code.clone());
-            self.failure =
-                Some(bilingual!("답하지 못했습니다. {ko} ({code})", "there is no answer. {en} ({code})"));
-            self.text_is_error_reply = true;
-        }
         // What is said stays said: a node that shortens the working messages afterwards takes no word back.
         let said =
             if turn.rewrites_messages { Vec::new() } else { history::messages_in_update(&task.update)? };
@@ -163,6 +156,17 @@ impl StreamedAnswer {
                 self.text = message.text();
                 self.sources.clone_from(&turn.sources);
             }
+        }
+        if let Some(code) = &turn.error_code {
+            let ModelErrorAdvice { ko, en } = advice(code);
+            self.error_code = Some(code.clone());
+            // The agent's own sentence says it; another one could only disagree.
+            let said = self.text.as_str();
+            self.failure = Some(match said {
+                "" => bilingual!("답하지 못했습니다. {ko} ({code})", "there is no answer. {en} ({code})"),
+                said => bilingual!("{said} ({code})", "{said} ({code})"),
+            });
+            self.text_is_error_reply = !said.is_empty();
         }
         Ok(())
     }

@@ -705,18 +705,21 @@ async fn whether_the_turn_before_is_needed_is_a_small_call_only_when_nobody_know
 
 #[tokio::test]
 async fn a_contract_that_is_named_is_the_only_one_looked_at() {
-    let model = ScriptedModel::new([no_tools_reply(), sufficient_reply(), ScriptedReply::text("없습니다.")]);
-    let stage = contract_fixture(&model);
-    let options = AskOptions { contract_id: Some("없는 계약".into()), ..AskOptions::default() };
+    let contract = |id: &str, days: &str| Document {
+        kind: DocumentKind::Contract,
+        ..Document::new(id, "용역 계약서", CONTRACT.replace("30일", days))
+    };
+    let (first, second) = (contract("하나.md", "30일"), contract("둘.md", "90일"));
+    let model =
+        ScriptedModel::new([no_tools_reply(), sufficient_reply(), ScriptedReply::text("90일 전입니다. [1]")]);
+    let index = RamKeywordIndex::from_documents(&DocumentTenant::new("local"), [&first, &second]);
+    let parts = AgentParts::new(Arc::new(model), Arc::new(index));
+    let stage = build_fixture("contract", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    let options = AskOptions { contract_id: Some("둘.md".into()), ..AskOptions::default() };
     stage.start_with("제5조 내용이 뭐야?", &options).await.wait().await.expect("a rest");
     let state = stage.state().await;
-    assert!(
-        state["tool_history"][0]["text"]
-            .as_str()
-            .expect("text")
-            .starts_with("Error: 등록된 계약서가 없습니다")
-    );
-    assert_eq!(state["collected_info"], json!([]));
+    let places = state["collected_info"].as_array().expect("places");
+    assert!(!places.is_empty() && places.iter().all(|place| place["document"] == "둘.md"), "{places:?}");
 }
 
 /// A model whose answer does not end before it is let go.

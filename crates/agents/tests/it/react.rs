@@ -211,8 +211,7 @@ async fn a_model_is_tried_three_times() {
     )
     .await;
     // What was shown is not asked for again.
-    let script =
-        vec![ScriptedReply::text("반쯤").then_fails(unavailable_error()), ScriptedReply::text("됐습니다.")];
+    let script = vec![ScriptedReply::text("반쯤").then_fails(unavailable_error())];
     check(
         "안녕",
         script,

@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use doran_agents::UserLanguage;
+use doran_agents::agents::react::ReactErrorCode;
 use doran_engine::store::{IfBusy, RunFailure, RunStatus};
 use serde_json::{Value, json};
 
@@ -32,11 +34,21 @@ pub(super) async fn chat(
     let agent = asked.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let thread = asked.thread(&caller, key.as_deref())?;
     let session = thread.thread.to_string();
+    if asked.message().trim().is_empty() && agent_request::find_agent(&app, agent)?.kind != DEFAULT_AGENT {
+        return Ok(json_response(json!({
+            "sessionId": session,
+            "executionTime": begun.elapsed().as_secs_f64(),
+            "response": ReactErrorCode::EmptyInput.message(UserLanguage::Ko),
+            "error": true,
+            "errorCode": ReactErrorCode::EmptyInput.as_str(),
+            "modelCalls": 0,
+        })));
+    }
     let ask = AgentRequest {
         agent,
         options: asked.ask_options(&app, &thread).await?,
         thread,
-        // An empty message is a question too: the agent says what is wrong with it.
+        // `react` says itself what is wrong with an empty message, in its error node.
         message: asked.message(),
         if_busy: IfBusy::Enqueue,
         idempotency: key.map(|key| (key, &bytes[..])),
