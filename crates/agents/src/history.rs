@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use doran_engine::state::{ItemChange, ItemChanges};
 use doran_engine::store::{Seq, StoreError};
-use doran_engine::{EngineError, EntryBody, Runtime, ThreadEntry, ThreadKey};
+use doran_engine::{EngineError, EntryBody, Runtime, ThreadEntry, ThreadKey, stored_json};
 use doran_llm::{Message, MessageId, MessagePart};
 use serde::{Deserialize, Serialize};
 
@@ -168,7 +168,7 @@ impl HistoryBuilder<'_> {
         update: &str,
         by: ChangeAuthor,
     ) -> Result<(), serde_json::Error> {
-        let SharedAgentUpdate { messages, sources } = serde_json::from_str(update)?;
+        let SharedAgentUpdate { messages, sources } = stored_json::from_str(update)?;
         let mut newest = None;
         for change in messages.into_iter().flat_map(|changes| changes.0) {
             match change {
@@ -205,7 +205,7 @@ impl HistoryBuilder<'_> {
         struct StateMessages {
             messages: Vec<Message>,
         }
-        for message in serde_json::from_str::<StateMessages>(state)?.messages {
+        for message in stored_json::from_str::<StateMessages>(state)?.messages {
             self.put(entry, message, ChangeAuthor::Person);
         }
         Ok(())

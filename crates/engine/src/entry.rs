@@ -10,7 +10,9 @@ use crate::id::RunId;
 use crate::log::{self, UnfinishedTask};
 use crate::question::PendingQuestion;
 use crate::store::{EntryKind, LogEntry, Millis, RunFailure, RunUsage, Seq, StoreError};
+use crate::stored_json;
 use crate::task_path::TaskPath;
+use crate::unfinished_call::UnfinishedCall;
 
 /// One entry of a thread's log.
 #[derive(Clone, Debug)]
@@ -45,6 +47,8 @@ pub enum EntryBody {
     Paused {
         /// What it asks.
         questions: Vec<PendingQuestion>,
+        /// Calls of the step in progress.
+        calls: Vec<UnfinishedCall>,
     },
     /// Answers came.
     Resumed {
@@ -73,6 +77,8 @@ pub enum EntryBody {
         partial_text: BTreeMap<String, String>,
         /// Tasks of the step that was cut off.
         unfinished: Vec<UnfinishedTask>,
+        /// Calls of the step that was cut off. A run that was paused has them in its pause.
+        calls: Vec<UnfinishedCall>,
     },
     /// Somebody changed the state outside a run.
     Edited {
@@ -152,7 +158,8 @@ impl EntryBody {
             EntryKind::Step => Self::Step(StepResult::from_log(entry)?),
             EntryKind::Inner => Self::InnerStep(StepResult::from_log(entry)?),
             EntryKind::Paused => {
-                Self::Paused { questions: read_log_body::<log::RunPausedEntry>(entry)?.asks }
+                let log::RunPausedEntry { asks, calls } = read_log_body(entry)?;
+                Self::Paused { questions: asks, calls }
             }
             EntryKind::Resumed => {
                 Self::Resumed { answers: read_log_body::<log::RunResumedEntry>(entry)?.answers }
@@ -166,8 +173,8 @@ impl EntryBody {
                 Self::Failed { failure, node, unfinished }
             }
             EntryKind::Cancelled => {
-                let log::RunCancelledEntry { partial, unfinished } = read_log_body(entry)?;
-                Self::Cancelled { partial_text: partial, unfinished }
+                let log::RunCancelledEntry { partial, calls, unfinished } = read_log_body(entry)?;
+                Self::Cancelled { partial_text: partial, calls, unfinished }
             }
             EntryKind::Edited => {
                 let log::StateEditedEntry { state, update, .. } = read_log_body(entry)?;
@@ -199,7 +206,7 @@ impl TaskResult {
 
 /// Reads the body of a stored entry.
 pub(crate) fn read_log_body<T: DeserializeOwned>(entry: &LogEntry) -> Result<T, StoreError> {
-    serde_json::from_slice(&entry.body).map_err(|error| damaged_entry(entry, &error))
+    stored_json::from_slice(&entry.body).map_err(|error| damaged_entry(entry, &error))
 }
 
 fn damaged_entry(entry: &LogEntry, error: &dyn std::fmt::Display) -> StoreError {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::id::{InvalidId, ThreadId};
 use crate::store::{BoxError, RunFailure, StoreError};
+use crate::stored_json::TooDeep;
 
 /// What a node answers when it has no update. Any error turns into a permanent one by `?`.
 ///
@@ -249,6 +250,14 @@ pub enum MisuseError {
         thread: ThreadId,
         /// How many.
         count: usize,
+    },
+    /// An answer that cannot be stored.
+    #[error("the answer to `{question}` cannot be stored: {source}")]
+    BadAnswer {
+        /// The question.
+        question: String,
+        /// Why.
+        source: TooDeep,
     },
     /// No question has such an id.
     #[error("`{0}` is not the id of a question")]

@@ -56,6 +56,10 @@ codes! {
     NOT_STORABLE "not_storable"
         "A step gave something that cannot be kept. This is a fault of the agent; report it."
         "한 단계가 저장할 수 없는 결과를 냈습니다. 에이전트의 결함이니 알려 주세요."
+    /// The store cannot take what the run wants to write.
+    STORE_REJECTED "store_rejected"
+        "The store cannot take what this step wants to write, for example because it is too large. Ask for less."
+        "이 단계가 쓰려는 것을 저장소가 받을 수 없습니다. 너무 큰 경우가 그렇습니다. 범위를 좁혀 다시 물어보세요."
     /// A branch led where it had not said it would.
     UNDECLARED_TARGET "undeclared_target"
         "The agent took a way that it does not have. This is a fault of the agent; report it."

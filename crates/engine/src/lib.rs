@@ -55,8 +55,11 @@ mod plan;
 pub mod question;
 pub mod runtime;
 pub mod state;
+mod state_shape;
 pub mod store;
+pub mod stored_json;
 mod task_path;
+mod unfinished_call;
 
 pub use doran_macros::{Nodes, State};
 pub use drive::RunLimits;
@@ -75,6 +78,7 @@ pub use runtime::{
 };
 pub use state::{ItemChanges, Keyed, Snap, State};
 pub use task_path::{InvalidTaskPath, TaskPath};
+pub use unfinished_call::{CallState, UnfinishedCall};
 
 /// What the derives write against. No part of the public interface.
 #[doc(hidden)]

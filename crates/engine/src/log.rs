@@ -12,6 +12,7 @@ use crate::plan::{PlanPosition, PlannedTask};
 use crate::question::PendingQuestion;
 use crate::state::State;
 use crate::store::{RunFailure, RunUsage};
+use crate::unfinished_call::UnfinishedCall;
 
 /// Version of this format, written with every start.
 pub const LOG_FORMAT_VERSION: u32 = 1;
@@ -26,7 +27,8 @@ pub struct RunStartedEntry {
     /// The input, as an update of the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Box<RawValue>>,
-    /// Where the run begins. Absent: where the parent entry stands.
+    /// Present when the run begins at the start of its graph: what that was when the run was accepted. Absent: the run
+    /// begins where the parent entry stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<StoredPosition>,
 }
@@ -108,6 +110,9 @@ pub enum DueTask {
 pub struct RunPausedEntry {
     /// What it waits for.
     pub asks: Vec<PendingQuestion>,
+    /// Calls of the step in progress.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<UnfinishedCall>,
 }
 
 /// Answers came.
@@ -171,6 +176,9 @@ pub struct RunCancelledEntry {
     /// Tasks of the step that was cut off.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<UnfinishedTask>,
+    /// Calls of the step that was cut off. A run that was paused has them in its pause.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<UnfinishedCall>,
 }
 
 /// Somebody changed the state.
@@ -192,6 +200,9 @@ pub struct StateEditedEntry {
 pub struct StateSnapshot<S> {
     /// The state.
     pub state: S,
+    /// The graph that wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<String>,
     /// Where the run stood.
     pub at: StoredPosition,
     /// Milliseconds worked on in the run so far.

@@ -9,17 +9,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::{RunContext, UnfinishedTaskUsage, can_read_back};
+use crate::drive::{RunContext, UnfinishedTaskUsage};
 use crate::error::{NodeError, NodeErrorKind};
 use crate::failpoint;
 use crate::failure;
 use crate::log;
 use crate::question::{PendingQuestion, QuestionKind};
+use crate::runtime::approximate_value_bytes;
 use crate::store::{Record, RecordStage, RunUsage};
+use crate::stored_json;
 use crate::task_path::{CallKey, QuestionId, RecordKey, TaskPath};
 
 /// What a node is given besides the state. Cheap to clone.
@@ -28,10 +29,14 @@ pub struct Cx(pub(crate) Arc<TaskContext>);
 
 pub(crate) struct TaskContext {
     pub run: Arc<RunContext>,
+    /// What the graph is called.
+    pub graph_name: Arc<str>,
     pub path: TaskPath,
     pub node: Arc<str>,
     pub input: Option<Value>,
     pub scratch: Mutex<TaskScratch>,
+    /// Held while buffered records are written. A call that may only be made after they are written waits for it.
+    pub flush_lock: tokio::sync::Mutex<()>,
 }
 
 /// What a task gathers while it runs.
@@ -83,6 +88,21 @@ impl TaskScratch {
         self.call_record_buffered = false;
         std::mem::take(&mut self.buffered)
     }
+
+    /// The first `count` of them are written.
+    fn drop_written_records(&mut self, count: usize) {
+        self.buffered.drain(..count.min(self.buffered.len()));
+        self.call_record_buffered = !self.buffered.is_empty();
+    }
+}
+
+/// What must be written before a call is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RecordsBefore {
+    /// The records of earlier calls, so that a crash repeats this call alone.
+    Calls,
+    /// Every record. The call is known to the world by its key, so a repeated one must see what the first one saw.
+    All,
 }
 
 /// When the record of a call is written.
@@ -137,7 +157,8 @@ impl Cx {
         E: Into<NodeError>,
         F: Future<Output = Result<T, E>>,
     {
-        self.clone().make_recorded_call(self.next_call_key(name), RecordTiming::Immediately, move |_| call)
+        let key = self.next_call_key(name);
+        self.clone().make_recorded_call(key, RecordsBefore::Calls, RecordTiming::Immediately, move |_| call)
     }
 
     /// As [`Cx::effect`], for the last call of a node that only computes afterwards: the record goes out with the step
@@ -153,7 +174,8 @@ impl Cx {
         E: Into<NodeError>,
         F: Future<Output = Result<T, E>>,
     {
-        self.clone().make_recorded_call(self.next_call_key(name), RecordTiming::WithStep, move |_| call)
+        let key = self.next_call_key(name);
+        self.clone().make_recorded_call(key, RecordsBefore::Calls, RecordTiming::WithStep, move |_| call)
     }
 
     /// As [`Cx::effect`], for a call to something that knows requests by a key: every attempt, also one after a
@@ -168,13 +190,15 @@ impl Cx {
         E: Into<NodeError>,
         F: Future<Output = Result<T, E>>,
     {
-        self.clone().make_recorded_call(self.next_call_key(name), RecordTiming::Immediately, call)
+        let key = self.next_call_key(name);
+        self.clone().make_recorded_call(key, RecordsBefore::All, RecordTiming::Immediately, call)
     }
 
     /// Makes a call that may be made again, or gives what was recorded of it.
     async fn make_recorded_call<T, E, F>(
         self,
         key: CallKey,
+        before: RecordsBefore,
         when: RecordTiming,
         call: impl FnOnce(String) -> F,
     ) -> Result<T, NodeError>
@@ -186,7 +210,7 @@ impl Cx {
         if let Some(known) = self.replay_result(&key)? {
             return Ok(known);
         }
-        let under_way = self.begin_call().await?;
+        let under_way = self.begin_call(before).await?;
         let value = call(self.idempotency_key(&key)).await.map_err(Into::into)?;
         let body = serialize_result(&value)?;
         match when {
@@ -232,6 +256,7 @@ impl Cx {
     {
         let (cx, mut key) = (self.clone(), self.next_call_key(name));
         async move {
+            let about = storable_object("the question about the call", about)?;
             loop {
                 if let Some(known) = cx.replay_result(&key)? {
                     return Ok(known);
@@ -258,7 +283,7 @@ impl Cx {
             failpoint::hit("effect.before_intent");
             cx.write_record(&key, RecordStage::Begun, Vec::new()).await?;
             failpoint::hit("effect.after_intent");
-            let under_way = cx.begin_call().await?;
+            let under_way = cx.begin_call(RecordsBefore::All).await?;
             cx.ensure_run_held().await?;
             let outcome = call(cx.idempotency_key(&key)).await.map_err(Into::into);
             drop(under_way);
@@ -300,12 +325,12 @@ impl Cx {
     }
 
     fn ask_or_replay<T: DeserializeOwned>(&self, question: impl Serialize) -> Result<T, NodeError> {
-        let mut key = self.next_call_key("ask");
+        let mut key = self.next_call_key(CallKey::ASK);
         let mut problem = None;
         loop {
             let known = self.scratch().recorded.get(&key).cloned();
             match known {
-                Some((RecordStage::Done, body)) => match serde_json::from_slice(&body) {
+                Some((RecordStage::Done, body)) => match stored_json::from_slice(&body) {
                     Ok(answer) => return Ok(answer),
                     Err(error) => {
                         problem = Some(format!("the answer does not fit: {error}"));
@@ -314,6 +339,8 @@ impl Cx {
                 },
                 _ => {
                     let question = serde_json::to_value(question)?;
+                    stored_json::check_depth(&question)
+                        .map_err(|error| not_storable("the question", &error))?;
                     return Err(self.pause_with_question(&key, QuestionKind::Ask, question, problem));
                 }
             }
@@ -322,7 +349,7 @@ impl Cx {
 
     /// The time, the same again after a crash. An error says that the recorded time cannot be read: pass it on.
     pub fn now(&self) -> Result<SystemTime, NodeError> {
-        let key = self.next_call_key("now");
+        let key = self.next_call_key(CallKey::NOW);
         let mut scratch = self.scratch();
         if let Some((RecordStage::Done, body)) = scratch.recorded.get(&key) {
             let millis = serde_json::from_slice::<u64>(body).map_err(|error| {
@@ -364,8 +391,13 @@ impl Cx {
         self.emit(Value::String(text.into()));
     }
 
-    /// Shows watchers something. It is not a record.
+    /// Shows watchers something. It is not a record. A run that shows more than [`RunLimits::shown_bytes`] is stopped.
+    ///
+    /// [`RunLimits::shown_bytes`]: crate::RunLimits::shown_bytes
     pub fn emit(&self, data: Value) {
+        if !self.0.run.count_shown_bytes(approximate_value_bytes(&data)) {
+            return;
+        }
         let (attempt, index) = {
             let mut scratch = self.scratch();
             scratch.deltas += 1;
@@ -411,7 +443,10 @@ impl Cx {
     /// Keeps something beside the step for people who look into it. A value that cannot be written as JSON fails the
     /// node with [`NOT_STORABLE`](failure::NOT_STORABLE) when it ends.
     pub fn note(&self, name: &str, value: impl Serialize) {
-        let value = serde_json::to_value(value);
+        let value = serde_json::to_value(value).map_err(|error| error.to_string()).and_then(|value| {
+            stored_json::check_depth(&value).map_err(|error| error.to_string())?;
+            Ok(value)
+        });
         let mut scratch = self.scratch();
         match value {
             Ok(value) => {
@@ -499,7 +534,7 @@ impl Cx {
 
     fn replay_result<T: DeserializeOwned>(&self, key: &CallKey) -> Result<Option<T>, NodeError> {
         match self.scratch().recorded.get(key) {
-            Some((RecordStage::Done, body)) => Ok(Some(serde_json::from_slice(body)?)),
+            Some((RecordStage::Done, body)) => Ok(Some(stored_json::from_slice(body)?)),
             _ => Ok(None),
         }
     }
@@ -510,7 +545,7 @@ impl Cx {
 
     fn unknown_effect_answer(&self, key: &CallKey) -> Option<UnknownEffectAnswer> {
         match self.scratch().recorded.get(&key.outcome_question()) {
-            Some((RecordStage::Done, body)) => serde_json::from_slice(body).ok(),
+            Some((RecordStage::Done, body)) => stored_json::from_slice(body).ok(),
             _ => None,
         }
     }
@@ -540,19 +575,29 @@ impl Cx {
 
     async fn write_record(&self, key: &CallKey, stage: RecordStage, body: Vec<u8>) -> Result<(), NodeError> {
         let record = self.record(key, stage, body.clone());
-        let mut records = {
+        {
             let mut scratch = self.scratch();
             scratch.recorded.insert(key.clone(), (stage, body));
             scratch.last_heartbeat = Some(Instant::now());
-            scratch.take_buffered_records()
-        };
+        }
         self.0.run.heartbeat_outer_tasks(&self.0.path);
-        records.push(record);
-        self.0
-            .run
-            .write_records(records)
-            .await
-            .map_err(|error| NodeError::with_kind(NodeErrorKind::Store, error))
+        self.write_with_buffered(Some(record)).await
+    }
+
+    /// Writes the buffered records, and this one with them. They stay buffered until they are written, so that a call
+    /// side by side does not take them for written, and a node that drops this call does not lose them.
+    async fn write_with_buffered(&self, record: Option<Record>) -> Result<(), NodeError> {
+        let store_error = |error| NodeError::with_kind(NodeErrorKind::Store, error);
+        if self.scratch().buffered.is_empty() {
+            return self.0.run.write_records(record.into_iter().collect()).await.map_err(store_error);
+        }
+        let _turn = self.0.flush_lock.lock().await;
+        let mut records = self.scratch().buffered.clone();
+        let buffered = records.len();
+        records.extend(record);
+        self.0.run.write_records(records).await.map_err(store_error)?;
+        self.scratch().drop_written_records(buffered);
+        Ok(())
     }
 
     /// Keeps the record of a call for the write that ends the node.
@@ -567,19 +612,17 @@ impl Cx {
         self.0.run.heartbeat_outer_tasks(&self.0.path);
     }
 
-    /// What comes before every call: the record of an earlier one goes out, so that a crash repeats this call alone.
-    async fn begin_call(&self) -> Result<CallInFlight, NodeError> {
-        let owed = {
+    /// What comes before every call: records that must be written before it.
+    async fn begin_call(&self, before: RecordsBefore) -> Result<CallInFlight, NodeError> {
+        let owes = {
             let mut scratch = self.scratch();
             scratch.calls_in_flight += 1;
-            if scratch.call_record_buffered { scratch.take_buffered_records() } else { Vec::new() }
+            scratch.call_record_buffered || before == RecordsBefore::All
         };
         let under_way = CallInFlight(self.clone());
-        self.0
-            .run
-            .write_records(owed)
-            .await
-            .map_err(|error| NodeError::with_kind(NodeErrorKind::Store, error))?;
+        if owes {
+            self.write_with_buffered(None).await?;
+        }
         Ok(under_way)
     }
 
@@ -597,12 +640,7 @@ impl Cx {
     }
 
     fn call_digest(&self, key: &CallKey) -> [u8; 32] {
-        let mut hash = Sha256::new();
-        hash.update(self.0.run.seed);
-        hash.update(self.0.path.as_str().as_bytes());
-        hash.update([0]);
-        hash.update(key.to_string().as_bytes());
-        hash.finalize().into()
+        self.0.run.call_digest(self.0.path.as_str(), key)
     }
 }
 
@@ -614,14 +652,22 @@ impl std::fmt::Debug for Cx {
 
 /// The stored form of a value that somebody's code made, if it reads back as one.
 fn serialize_result<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, NodeError> {
-    let refused = |why: String| {
-        NodeError::permanent(format!("the result cannot be stored: {why}")).with_code(failure::NOT_STORABLE)
-    };
-    let body = serde_json::to_vec(value).map_err(|error| refused(error.to_string()))?;
-    if can_read_back::<T>(&body) {
-        return Ok(body);
+    match stored_json::to_readable_json(value) {
+        Ok(json) => Ok(String::from(Box::<str>::from(json)).into_bytes()),
+        Err(error) => Err(not_storable("the result", &error)),
     }
-    Err(refused("it does not read back: is there a number that is none (NaN)?".into()))
+}
+
+/// The fields of a question, if they can be stored.
+fn storable_object(what: &str, fields: Map<String, Value>) -> Result<Map<String, Value>, NodeError> {
+    for field in fields.values() {
+        stored_json::check_depth(field).map_err(|error| not_storable(what, &error))?;
+    }
+    Ok(fields)
+}
+
+fn not_storable(what: &str, error: &dyn std::fmt::Display) -> NodeError {
+    NodeError::permanent(format!("{what} cannot be stored: {error}")).with_code(failure::NOT_STORABLE)
 }
 
 fn hex_string(bytes: &[u8]) -> String {

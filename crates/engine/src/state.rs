@@ -9,12 +9,22 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// What a graph carries. Derive it: `#[derive(State)]` writes the update type and the fold.
+///
+/// Threads outlive programs. A field may be added: it has its default where older entries lack it. A field that is renamed
+/// keeps its old name with `#[serde(alias = "…")]`. One that is not used any more stays until no thread holds it; reading an
+/// entry with a field that the state does not have is [`EngineError::StateMismatch`](crate::EngineError::StateMismatch).
 pub trait State: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// A change that one node proposes: every field optional.
     type Update: Clone + Default + Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
 
     /// Folds a change in. Deterministic: the log is replayed through it.
     fn apply(&mut self, update: Self::Update);
+
+    /// The rule of each field, for the fingerprint of a graph: a log that is replayed by another rule gives another
+    /// state.
+    fn reducers() -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
 }
 
 /// A cheap read-only view of the state, owned so that a node's future can live as long as it likes.

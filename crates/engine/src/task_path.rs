@@ -113,6 +113,11 @@ pub(crate) struct CallKey {
 }
 
 impl CallKey {
+    /// The name of questions to people.
+    pub(crate) const ASK: &str = "ask";
+    /// The name of looks at the clock.
+    pub(crate) const NOW: &str = "now";
+
     pub(crate) fn new(name: &str, nth: u32) -> Self {
         Self { name: name.to_owned(), nth, repeats: 0, asks_outcome: false }
     }

@@ -56,14 +56,14 @@ pub enum TextEnd {
 #[derive(Clone, Debug, Default)]
 pub struct CitationScanner {
     /// The fence of the code block that the text stands in.
-    fence: Option<Fence>,
+    fence: Option<CodeFence>,
     /// What stands before the next byte.
     before: BeforeMark,
     in_line: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Fence {
+struct CodeFence {
     char: u8,
     length: usize,
 }
@@ -111,7 +111,7 @@ impl CitationScanner {
     }
 
     /// A line of a code block, or what there is of it.
-    fn scan_fenced_line(&mut self, rest: &str, fence: Fence, end: TextEnd) -> Token {
+    fn scan_fenced_line(&mut self, rest: &str, fence: CodeFence, end: TextEnd) -> Token {
         let (line, whole) = first_line(rest);
         if !self.in_line {
             let run = fence_run(line, fence.char);
@@ -146,7 +146,7 @@ impl CitationScanner {
                     if !whole && end == TextEnd::Open {
                         return Token::Undecided;
                     }
-                    self.fence = Some(Fence { char, length });
+                    self.fence = Some(CodeFence { char, length });
                     self.in_line = !whole;
                     return Token::Plain(line.len());
                 }

@@ -9,6 +9,7 @@ pub mod conformance;
 pub mod embed;
 mod error;
 mod http;
+mod json_depth;
 mod json_schema;
 mod message;
 mod model;
@@ -26,6 +27,7 @@ pub use citation_marks::{CitationMark, CitationScanner, TextEnd, find_citation_m
 pub use embed::{Embedder, EmbedderInfo, EmbeddingSide};
 pub use error::{ModelError, ModelErrorAdvice, ModelErrorKind, ModelErrorSource};
 pub use http::{ModelApiKey, ModelResponseLimits, ModelTimeouts};
+pub use json_depth::{MAX_JSON_DEPTH, is_too_deep};
 pub use json_schema::{InvalidSchema, SchemaValidator, SchemaViolation};
 pub use message::{
     ImageReference, Message, MessageId, MessagePart, NumberedPassage, Role, TextOrigin, ToolCall, ToolResult,

@@ -113,7 +113,8 @@ pub struct ToolCall {
     pub id: String,
     /// The tool.
     pub name: String,
-    /// What it is to work on; fits the schema of the tool only after it was checked.
+    /// What it is to work on; fits the schema of the tool only after it was checked. Arguments that are not JSON, or
+    /// are nested too deep, are a string.
     pub arguments: serde_json::Value,
 }
 

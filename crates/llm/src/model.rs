@@ -5,6 +5,7 @@ use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
 pub use crate::error::ModelError;
+use crate::json_depth::bounded_depth;
 use crate::message::{Message, MessageId, MessagePart, Role, TextOrigin, ToolCall};
 use crate::request_label::RequestLabel;
 
@@ -274,7 +275,10 @@ impl ReplyCollector {
                 }
                 _ => self.reasoning.push(MessagePart::Reasoning { text: piece, signature: sign }),
             },
-            Delta::ToolCall(call) => self.tool_calls.push(call),
+            Delta::ToolCall(mut call) => {
+                call.arguments = bounded_depth(call.arguments);
+                self.tool_calls.push(call);
+            }
             Delta::Done { usage, finish } => {
                 let Self { text, reasoning, tool_calls } = std::mem::take(self);
                 return Some(ModelReply { text, reasoning, tool_calls, usage, finish });

@@ -22,6 +22,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let codecs = fields.iter().map(StateField::serde_functions);
     let folds = fields.iter().map(StateField::fold);
     let names = fields.iter().map(|field| field.ident);
+    let reducers = fields.iter().map(StateField::reducer);
     let update_doc = format!("A change to [`{state}`]: every field optional.");
 
     Ok(quote! {
@@ -49,6 +50,10 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
 
                 fn apply(&mut self, update: #update) {
                     #(#folds)*
+                }
+
+                fn reducers() -> &'static [(&'static str, &'static str)] {
+                    &[#(#reducers),*]
                 }
             }
 
@@ -247,6 +252,17 @@ impl<'a> StateField<'a> {
                 self
             }
         }
+    }
+
+    /// The field and the name of its rule.
+    fn reducer(&self) -> TokenStream {
+        let name = self.ident.unraw().to_string();
+        let rule = match &self.rule {
+            ReduceRule::BuiltIn(rule) => (*rule).to_owned(),
+            ReduceRule::CustomType(ty) => quote!(#ty).to_string().replace(' ', ""),
+            ReduceRule::WithFunction(path) => quote!(#path).to_string().replace(' ', ""),
+        };
+        quote!((#name, #rule))
     }
 
     fn fold(&self) -> TokenStream {

@@ -151,7 +151,9 @@ impl From<EngineError> for ApiError {
             EngineError::Misuse(misuse) => match misuse {
                 MisuseError::BadId(_) => ApiErrorCode::BadPath,
                 MisuseError::UnknownGraph(_) => ApiErrorCode::UnknownAgent,
-                MisuseError::BadInput { .. } | MisuseError::UnknownNode { .. } => ApiErrorCode::BadInput,
+                MisuseError::BadInput { .. }
+                | MisuseError::BadAnswer { .. }
+                | MisuseError::UnknownNode { .. } => ApiErrorCode::BadInput,
                 MisuseError::NoOpenQuestion(_)
                 | MisuseError::SeveralOpenQuestions { .. }
                 | MisuseError::BadQuestionId(_) => ApiErrorCode::Conflict,
@@ -181,7 +183,10 @@ fn store_error_code(error: &StoreError) -> ApiErrorCode {
         StoreError::Full(_) => ApiErrorCode::DiskFull,
         StoreError::Unavailable(_) => ApiErrorCode::Unavailable,
         StoreError::Unknown(_) => ApiErrorCode::OutcomeUnknown,
-        StoreError::Newer { .. } | StoreError::Damaged(_) | StoreError::Other(_) => ApiErrorCode::Internal,
+        StoreError::Newer { .. }
+        | StoreError::Damaged(_)
+        | StoreError::Rejected(_)
+        | StoreError::Other(_) => ApiErrorCode::Internal,
     }
 }
 

@@ -74,6 +74,7 @@ impl ErrorDetail {
             | StoreError::Unknown(_)
             | StoreError::Newer { .. }
             | StoreError::Damaged(_)
+            | StoreError::Rejected(_)
             | StoreError::Other(_) => {
                 tracing::error!(error = error as &dyn std::error::Error, "the store failed a request");
                 return None;
@@ -94,6 +95,9 @@ fn misuse_message_ko(misuse: &MisuseError) -> String {
         }
         MisuseError::BadInput { graph, source } => {
             format!("입력이 에이전트 `{graph}`의 상태에 맞지 않습니다 ({source})")
+        }
+        MisuseError::BadAnswer { question, source } => {
+            format!("`{question}`에 대한 답을 저장할 수 없습니다 ({source})")
         }
         MisuseError::NoOpenQuestion(_)
         | MisuseError::SeveralOpenQuestions { .. }

@@ -414,6 +414,7 @@ fn refusal_from_error(error: &EngineError) -> VictimRefusal {
             StoreError::Unknown(_) => "unknown",
             StoreError::Newer { .. } => "newer",
             StoreError::Damaged(_) => "damaged",
+            StoreError::Rejected(_) => "rejected",
             StoreError::Other(_) => "other",
         },
         EngineError::Stopped(_) => "stopped",

@@ -189,7 +189,7 @@ impl<S: ConversationState> ErasedAgentGraph for TypedAgentGraph<S> {
     }
 
     fn read_update(&self, update: &str) -> Result<TurnUpdate, serde_json::Error> {
-        Ok(S::turn_update(serde_json::from_str(update)?))
+        Ok(S::turn_update(doran_engine::stored_json::from_str(update)?))
     }
 
     fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error> {

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
-use doran_llm::{TextOrigin, ToolCall, ToolResult};
+use doran_llm::{TextOrigin, ToolCall, ToolResult, is_too_deep};
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tracing::Instrument;
@@ -17,7 +17,7 @@ use crate::protocol::{InterruptQuestion, ToolApprovalAnswer};
 /// The prefix of a tool result that is an error.
 pub(super) const ERROR_PREFIX: &str = "Error: ";
 
-/// The most bytes of [`ToolOutput::data`] that are kept.
+/// The most bytes of [`ToolOutput::data`] that are kept. Data that is nested too deep is not kept either.
 const MAX_DATA_BYTES: usize = 1024 * 1024;
 
 /// A call that may be run, once, as it is.
@@ -138,7 +138,8 @@ impl CompletedToolCall {
         let result =
             ToolResult { call: id, name: about.spec.name.clone(), text, failed: error.is_some(), origin };
         let size = data.to_string().len();
-        let data = if size > MAX_DATA_BYTES { json!({ "left_out_bytes": size }) } else { data };
+        let fits = size <= MAX_DATA_BYTES && !is_too_deep(&data);
+        let data = if fits { data } else { json!({ "left_out_bytes": size }) };
         Self { result, data, session, error, ms }
     }
 }

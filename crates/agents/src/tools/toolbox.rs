@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use doran_llm::{SchemaValidator, SchemaViolation, TextOrigin, ToolCall, ToolResult, ToolSpec};
+use doran_llm::{
+    MAX_JSON_DEPTH, SchemaValidator, SchemaViolation, TextOrigin, ToolCall, ToolResult, ToolSpec,
+};
 use serde_json::Value;
 
 use super::call_decision::{
@@ -177,6 +179,14 @@ impl Toolbox {
             return Err(ToolError::BadArguments(language.pick(
                 format!("인자가 너무 깁니다: {bytes}바이트 (최대 {MAX_ARGUMENT_BYTES})"),
                 format!("the arguments are too long: {bytes} bytes (at most {MAX_ARGUMENT_BYTES})"),
+            )));
+        }
+        if arguments.is_string() {
+            return Err(ToolError::BadArguments(language.pick(
+                format!("인자가 JSON 객체가 아니거나 {MAX_JSON_DEPTH}단계보다 깊게 중첩되어 있습니다"),
+                format!(
+                    "the arguments are not a JSON object, or are nested deeper than {MAX_JSON_DEPTH} levels"
+                ),
             )));
         }
         let problems: Vec<String> = entry

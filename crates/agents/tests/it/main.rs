@@ -30,6 +30,7 @@ mod read_file;
 mod samples;
 mod search_quality;
 mod settings;
+mod stored_conversations;
 mod thousand_turns;
 mod tls;
 mod tool_prompt_injection;

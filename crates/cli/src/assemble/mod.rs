@@ -148,6 +148,7 @@ async fn build_app(
         active: Some(config.run_timeout),
         tokens: config.max_run_tokens,
         cost_micros: config.max_run_cost_micros,
+        ..RunLimits::default()
     };
     let options = RuntimeOptions {
         worker: Some(config.worker.clone()),

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::error::EngineError;
 use crate::graph::BuiltGraph;
 use crate::log::{self, StateSnapshot, StoredPosition};
 use crate::plan::{self, PlanPosition};
 use crate::state::State;
+use crate::state_shape::{unknown_state_field, unknown_update_field};
 use crate::store::{EntryKind, LoadedLog, LogEntry, NewEntry, Record, RunUsage, Seq};
+use crate::stored_json;
 use crate::task_path::TaskPath;
 
 /// Logs up to this size are replayed without a thought.
@@ -38,6 +41,10 @@ pub(crate) struct ThreadState<S> {
     /// The position names a node that the graph does not have any more. The state can be read and a run with an input
     /// begun; nothing can go on from here.
     pub unknown_node: Option<UnknownNodePosition>,
+    /// The name that the graph is registered under; empty in a subgraph and without a store.
+    graph_name: Arc<str>,
+    /// The entries read now were written by a graph of that name. Others may have states with other fields.
+    written_by_graph: bool,
     replay_cost: ReplayCost,
 }
 
@@ -72,8 +79,15 @@ impl<S: State> ThreadState<S> {
             subgraph_steps: Vec::new(),
             replay_base: 0,
             unknown_node: None,
+            graph_name: Arc::from(""),
+            written_by_graph: false,
             replay_cost: ReplayCost::default(),
         }
+    }
+
+    /// The empty state of a thread, for the graph of this name.
+    pub(crate) fn empty(graph_name: Arc<str>) -> Self {
+        Self { graph_name, ..Self::new(PlanPosition::default()) }
     }
 
     /// An entry that changes no state. Its base is filled in when it is numbered.
@@ -97,7 +111,8 @@ impl<S: State> ThreadState<S> {
         let mut entry = self.new_entry(EntryKind::Step, body);
         if self.replay_cost.log_bytes > 2 * self.replay_cost.state_bytes + MIN_SNAPSHOT_LOG_BYTES {
             let finished = self.finished.iter().map(|ix| graph.node(*ix).name.to_string()).collect();
-            let snapshot = StateSnapshot { state: &*self.state, at, active_ms, finished };
+            let graph = Some(self.graph_name.to_string());
+            let snapshot = StateSnapshot { state: &*self.state, graph, at, active_ms, finished };
             match serialize_snapshot::<S>(&snapshot) {
                 Ok(snapshot) => {
                     self.replay_cost.state_bytes = snapshot.len() as u64;
@@ -146,6 +161,16 @@ impl<S: State> ThreadState<S> {
         };
     }
 
+    /// Reads an update. A field that the state does not have would be lost.
+    fn read_update(&self, seq: Seq, update: &RawValue) -> Result<S::Update, EngineError> {
+        if self.written_by_graph
+            && let Some(field) = unknown_update_field::<S>(update.get())
+        {
+            return Err(unknown_field(seq, &field));
+        }
+        parse_entry_body(seq, update.get().as_bytes())
+    }
+
     /// About how many bytes it takes.
     pub(crate) fn approximate_bytes(&self) -> u64 {
         self.replay_cost.log_bytes + self.replay_cost.state_bytes
@@ -162,26 +187,23 @@ impl<S: State> ThreadState<S> {
 /// from it.
 fn serialize_snapshot<S: State>(snapshot: &StateSnapshot<&S>) -> Result<Vec<u8>, String> {
     let bytes = serde_json::to_vec(snapshot).map_err(|error| error.to_string())?;
-    read_snapshot::<S>(0, &bytes).map_err(|error| error.to_string())?;
+    read_snapshot(0, &bytes)
+        .and_then(|snapshot| read_state::<S>(0, &snapshot.state, true))
+        .map_err(|error| error.to_string())?;
     Ok(bytes)
 }
 
-/// Whether bytes just written can be read back. JSON has no way to write a number that is none: it becomes `null`, so
-/// only what holds one needs a look.
-pub(crate) fn can_read_back<T: DeserializeOwned>(bytes: &[u8]) -> bool {
-    !bytes.is_empty()
-        && (!bytes.windows(4).any(|four| four == b"null") || serde_json::from_slice::<T>(bytes).is_ok())
-}
-
-/// The state and place that `loaded` describes.
+/// The state and place that `loaded` describes, for the graph of this name.
 pub(crate) fn rebuild_thread_state<S: State>(
     graph: &BuiltGraph<S>,
+    graph_name: &Arc<str>,
     loaded: &LoadedLog,
 ) -> Result<ThreadState<S>, EngineError> {
-    let mut at = ThreadState::new(PlanPosition::default());
+    let mut at = ThreadState::empty(graph_name.clone());
     if let Some((seq, body)) = &loaded.snapshot {
-        let snapshot: StateSnapshot<S> = read_snapshot(*seq, body)?;
-        at.state = Arc::new(snapshot.state);
+        let snapshot = read_snapshot(*seq, body)?;
+        at.written_by_graph = snapshot.graph.as_deref() == Some(graph_name);
+        at.state = Arc::new(read_state(*seq, &snapshot.state, at.written_by_graph)?);
         at.set_position(graph, *seq, &snapshot.at);
         at.active_ms = snapshot.active_ms;
         at.finished = finished_nodes(graph, snapshot.finished.iter());
@@ -211,11 +233,17 @@ fn fold_entry<S: State>(
                 );
                 return Err(state_mismatch(seq, message));
             }
+            at.written_by_graph = started.graph == *at.graph_name;
             if let Some(update) = started.update {
-                Arc::make_mut(&mut at.state).apply(parse_entry_body(seq, update.get().as_bytes())?);
+                let update = at.read_update(seq, &update)?;
+                Arc::make_mut(&mut at.state).apply(update);
             }
             match started.at {
-                Some(begin) => at.set_position(graph, seq, &begin),
+                // At the start of the graph that runs it, whatever the start of the graph was that accepted it.
+                Some(_) => {
+                    at.position = plan::start_position(&graph.plan_topology, &graph.start);
+                    at.unknown_node = None;
+                }
                 None => at.position.step = 0,
             }
             at.finished.clear();
@@ -235,10 +263,11 @@ fn fold_entry<S: State>(
         EntryKind::Edited => {
             let edited: log::StateEditedEntry = parse_entry_body(seq, &entry.body)?;
             if let Some(state) = edited.state {
-                at.state = Arc::new(read_state(seq, state.get().as_bytes())?);
+                at.state = Arc::new(read_state(seq, &state, at.written_by_graph)?);
             }
             if let Some(update) = edited.update {
-                Arc::make_mut(&mut at.state).apply(parse_entry_body(seq, update.get().as_bytes())?);
+                let update = at.read_update(seq, &update)?;
+                Arc::make_mut(&mut at.state).apply(update);
             }
             if let Some(begin) = edited.at {
                 at.set_position(graph, seq, &begin);
@@ -272,9 +301,9 @@ pub(crate) fn fold_step<S: State>(
     body: &[u8],
 ) -> Result<(), EngineError> {
     let step: log::StepEntry = parse_entry_body(seq, body)?;
-    let state = Arc::make_mut(&mut at.state);
     for task in &step.tasks {
-        state.apply(parse_entry_body(seq, task.update.get().as_bytes())?);
+        let update = at.read_update(seq, &task.update)?;
+        Arc::make_mut(&mut at.state).apply(update);
     }
     at.finished = finished_nodes(graph, step.tasks.iter().map(|task| &task.node));
     at.set_position(graph, seq, &step.at);
@@ -291,36 +320,54 @@ fn finished_nodes<'a, S: State>(
 }
 
 fn parse_entry_body<T: DeserializeOwned>(seq: Seq, body: &[u8]) -> Result<T, EngineError> {
-    serde_json::from_slice(body).map_err(|error| state_mismatch(seq, error.to_string()))
+    stored_json::from_slice(body).map_err(|error| state_mismatch(seq, error.to_string()))
 }
 
-fn read_snapshot<S: State>(seq: Seq, body: &[u8]) -> Result<StateSnapshot<S>, EngineError> {
-    match serde_json::from_slice(body) {
-        Ok(snapshot) => Ok(snapshot),
-        Err(_) => {
-            let loose: StateSnapshot<Value> = parse_entry_body(seq, body)?;
-            let state = fill_missing_fields(seq, loose.state)?;
-            Ok(StateSnapshot { state, at: loose.at, active_ms: loose.active_ms, finished: loose.finished })
+fn read_snapshot(seq: Seq, body: &[u8]) -> Result<StateSnapshot<Box<RawValue>>, EngineError> {
+    parse_entry_body(seq, body)
+}
+
+fn read_state<S: State>(seq: Seq, json: &RawValue, written_by_graph: bool) -> Result<S, EngineError> {
+    if written_by_graph && let Some(field) = unknown_state_field::<S>(json.get()) {
+        return Err(unknown_field(seq, &field));
+    }
+    match stored_json::from_str(json.get()) {
+        Ok(state) => Ok(state),
+        Err(_) => fill_missing_fields(seq, parse_entry_body(seq, json.get().as_bytes())?),
+    }
+}
+
+fn unknown_field(seq: Seq, field: &str) -> EngineError {
+    let message = format!(
+        "it has the field `{field}`, which the state does not have (any more). A field that was renamed needs \
+         `#[serde(alias = \"{field}\")]`; one that is not used any more has to stay in the state as long as threads hold it"
+    );
+    state_mismatch(seq, message)
+}
+
+/// Reads a whole state that may lack fields added since: those get their default. Each is added when the reader misses
+/// it, because a field that is there under an older name must not be there twice.
+fn fill_missing_fields<S: State>(seq: Seq, stored: Value) -> Result<S, EngineError> {
+    let mismatch = |error: serde_json::Error| state_mismatch(seq, error.to_string());
+    let Value::Object(mut stored) = stored else {
+        return serde_json::from_value(stored).map_err(mismatch);
+    };
+    let mut defaults = match serde_json::to_value(S::default()).map_err(mismatch)? {
+        Value::Object(defaults) => defaults,
+        _ => Map::new(),
+    };
+    loop {
+        let error = match serde_json::from_value(Value::Object(stored.clone())) {
+            Ok(state) => return Ok(state),
+            Err(error) => error,
+        };
+        let said = error.to_string();
+        let missing = said.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+        match missing.and_then(|name| defaults.remove_entry(name)) {
+            Some((name, default)) if !stored.contains_key(&name) => drop(stored.insert(name, default)),
+            _ => return Err(mismatch(error)),
         }
     }
-}
-
-fn read_state<S: State>(seq: Seq, body: &[u8]) -> Result<S, EngineError> {
-    match serde_json::from_slice(body) {
-        Ok(state) => Ok(state),
-        Err(_) => fill_missing_fields(seq, parse_entry_body(seq, body)?),
-    }
-}
-
-/// Reads a whole state that may lack fields added since: those get their default.
-fn fill_missing_fields<S: State>(seq: Seq, stored: Value) -> Result<S, EngineError> {
-    let mut whole =
-        serde_json::to_value(S::default()).map_err(|error| state_mismatch(seq, error.to_string()))?;
-    match (&mut whole, stored) {
-        (Value::Object(fields), Value::Object(stored)) => fields.extend(stored),
-        (whole, stored) => *whole = stored,
-    }
-    serde_json::from_value(whole).map_err(|error| state_mismatch(seq, error.to_string()))
 }
 
 fn state_mismatch(seq: Seq, message: String) -> EngineError {

@@ -31,7 +31,7 @@ use crate::store::{
 };
 use crate::task_path::{QuestionId, RecordKey, TaskPath};
 
-pub(crate) use log_replay::{ThreadState, can_read_back, rebuild_thread_state};
+pub(crate) use log_replay::{ThreadState, rebuild_thread_state};
 pub(crate) use panic::catch_panic;
 pub use run_context::RunLimits;
 pub(crate) use run_context::{DEFAULT_MAX_TASKS_PER_STEP, RunContext};
@@ -60,6 +60,8 @@ pub(crate) enum HaltReason {
     Released,
     /// The store refused: another worker has the run, or nobody knows.
     Lost(StoreError),
+    /// The store will never take what was to be written. The run ends with the reason.
+    Rejected(String),
 }
 
 impl HaltReason {
@@ -89,7 +91,10 @@ impl HaltReason {
 
 impl From<StoreError> for HaltReason {
     fn from(error: StoreError) -> Self {
-        Self::Lost(error)
+        match error {
+            StoreError::Rejected(_) => Self::Rejected(crate::error::error_chain(&error)),
+            error => Self::Lost(error),
+        }
     }
 }
 
@@ -97,8 +102,8 @@ impl From<StoreError> for HaltReason {
 pub(crate) enum GraphScope {
     /// The run's own.
     Outer,
-    /// One inside the task with this path.
-    Inner(TaskPath),
+    /// One inside the task with this path. Its name is that of the graph around it and the node it runs in.
+    Inner { path: TaskPath, name: Arc<str> },
 }
 
 impl GraphScope {
@@ -106,7 +111,15 @@ impl GraphScope {
     fn task_path(&self, step: u32, place: usize) -> TaskPath {
         match self {
             Self::Outer => TaskPath::outermost(step, place),
-            Self::Inner(outer) => outer.inside(step, place),
+            Self::Inner { path, .. } => path.inside(step, place),
+        }
+    }
+
+    /// What the graph is called.
+    fn name(&self, run: &RunContext) -> Arc<str> {
+        match self {
+            Self::Outer => run.graph_name.clone(),
+            Self::Inner { name, .. } => name.clone(),
         }
     }
 
@@ -124,36 +137,45 @@ pub(crate) async fn drive_run<S: State>(
     if run.cancel.is_cancelled() {
         return Err(write_cancelled(run).await);
     }
-    match drive(graph, run, &GraphScope::Outer, at).await {
-        Ok((DriveOutcome::Paused(asks), _)) => {
-            let mut records = Vec::with_capacity(asks.len() + at.unsaved_records.len());
-            for ask in &asks {
-                match open_question_record(ask) {
-                    Ok(record) => records.push(record),
-                    Err(halt) => return Err(write_failure(run, at, halt).await),
-                }
-            }
-            records.append(&mut at.unsaved_records);
-            let body = log::to_json_bytes(&log::RunPausedEntry { asks: asks.clone() });
-            let commit = Commit {
-                entries: vec![at.new_entry(EntryKind::Paused, body)],
-                records,
-                usage: std::mem::take(&mut at.unbooked_usage),
-                status: Some(NewStatus { status: RunStatus::Paused, error: None }),
-                ..Commit::default()
-            };
-            let committed = run.commit(commit).await?;
-            failpoint::hit("pause.after_commit");
-            if run.cancel.is_cancelled() {
-                return Err(cancel_paused(run).await);
-            }
-            Ok((DriveOutcome::Paused(asks), committed))
-        }
-        Ok(ended) => Ok(ended),
+    let ended = match drive(graph, run, &GraphScope::Outer, at).await {
+        Ok((DriveOutcome::Paused(asks), _)) => write_paused(run, at, asks).await,
+        ended => ended,
+    };
+    match ended {
         Err(HaltReason::Cancelled) => Err(write_cancelled(run).await),
         Err(halt @ HaltReason::Failed { .. }) => Err(write_failure(run, at, halt).await),
-        Err(halt) => Err(halt),
+        Err(HaltReason::Rejected(message)) => {
+            // The calls of the step were made, whatever becomes of it.
+            let rejected = HaltReason::failed(failure::STORE_REJECTED, message);
+            let rejected = rejected.with_records_and_usage(Vec::new(), run.unbooked_usage());
+            Err(write_failure(run, at, rejected).await)
+        }
+        Ok((DriveOutcome::Paused(_), _)) if run.cancel.is_cancelled() => Err(cancel_paused(run).await),
+        ended => ended,
     }
+}
+
+/// Writes that the run waits for answers.
+async fn write_paused<S: State>(
+    run: &Arc<RunContext>,
+    at: &mut ThreadState<S>,
+    asks: Vec<PendingQuestion>,
+) -> Result<(DriveOutcome, Option<CommitOutcome>), HaltReason> {
+    let mut records = asks.iter().map(open_question_record).collect::<Result<Vec<Record>, HaltReason>>()?;
+    records.append(&mut at.unsaved_records);
+    run.remember_calls(&records);
+    let calls = run.unfinished_calls();
+    let body = log::to_json_bytes(&log::RunPausedEntry { asks: asks.clone(), calls });
+    let commit = Commit {
+        entries: vec![at.new_entry(EntryKind::Paused, body)],
+        records,
+        usage: std::mem::take(&mut at.unbooked_usage),
+        status: Some(NewStatus { status: RunStatus::Paused, error: None }),
+        ..Commit::default()
+    };
+    let committed = run.commit(commit).await?;
+    failpoint::hit("pause.after_commit");
+    Ok((DriveOutcome::Paused(asks), committed))
 }
 
 /// The loop.
@@ -286,7 +308,7 @@ async fn write_step<S: State>(
     let step = log::StepEntry {
         path: match scope {
             GraphScope::Outer => String::new(),
-            GraphScope::Inner(path) => path.to_string(),
+            GraphScope::Inner { path, .. } => path.to_string(),
         },
         tasks,
         at: StoredPosition::from_position(&at.position, graph),
@@ -294,7 +316,7 @@ async fn write_step<S: State>(
     };
     let body = log::to_json_bytes(&step);
     let commit = match scope {
-        GraphScope::Inner(_) => Commit {
+        GraphScope::Inner { .. } => Commit {
             entries: vec![NewEntry { kind: EntryKind::Inner, body, parent: None, base: 0, snapshot: None }],
             usage,
             ..Commit::default()
@@ -311,7 +333,9 @@ async fn write_step<S: State>(
     };
     let committed = match scope {
         GraphScope::Outer => run.commit_within(None, commit).await?,
-        GraphScope::Inner(path) => return write_subgraph_step(run.clone(), path.clone(), commit).await,
+        GraphScope::Inner { path, .. } => {
+            return write_subgraph_step(run.clone(), path.clone(), commit).await;
+        }
     };
     failpoint::hit("commit.after_publish");
     run.clear_subgraph_steps();
@@ -399,6 +423,7 @@ pub(crate) async fn drive_subgraph<S: State>(
     graph: &Arc<BuiltGraph<S>>,
     run: &Arc<RunContext>,
     path: &TaskPath,
+    name: Arc<str>,
     input: S::Update,
 ) -> Result<(DriveOutcome, Arc<S>), HaltReason> {
     let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.plan_topology, &graph.start));
@@ -410,6 +435,6 @@ pub(crate) async fn drive_subgraph<S: State>(
     if let Some(astray) = &at.unknown_node {
         return Err(HaltReason::failed(failure::GRAPH_CHANGED, astray.to_string()));
     }
-    let (ended, _) = drive(graph, run, &GraphScope::Inner(path.clone()), &mut at).await?;
+    let (ended, _) = drive(graph, run, &GraphScope::Inner { path: path.clone(), name }, &mut at).await?;
     Ok((ended, at.state))
 }

@@ -1,11 +1,12 @@
 //! What all tasks of one run share: its fence and store, its limits and what was spent, its watchers, its end.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -19,10 +20,15 @@ use crate::store::{
     Commit, CommitOutcome, EntryKind, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage, Seq,
     StoreError,
 };
-use crate::task_path::{QuestionId, TaskPath};
+use crate::stored_json;
+use crate::task_path::{CallKey, QuestionId, RecordKey, TaskPath};
+use crate::unfinished_call::{CallState, UnfinishedCall};
 
 /// Most tasks of a step at work at a time, unless said.
 pub(crate) const DEFAULT_MAX_TASKS_PER_STEP: usize = 128;
+
+/// The largest note of an unfinished task that is kept.
+const MAX_UNFINISHED_NOTE_BYTES: usize = 64 * 1024;
 
 /// How far a run may go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,11 +42,16 @@ pub struct RunLimits {
     pub tokens: Option<u64>,
     /// Millionths of a US dollar.
     pub cost_micros: Option<u64>,
+    /// Bytes that nodes show watchers with [`Cx::emit`](crate::Cx::emit), about, each time the run is worked on.
+    pub shown_bytes: u64,
 }
+
+/// What a run shows at most unless it is told otherwise.
+const DEFAULT_SHOWN_BYTES: u64 = 64 << 20;
 
 impl Default for RunLimits {
     fn default() -> Self {
-        Self { steps: 1000, active: None, tokens: None, cost_micros: None }
+        Self { steps: 1000, active: None, tokens: None, cost_micros: None, shown_bytes: DEFAULT_SHOWN_BYTES }
     }
 }
 
@@ -53,6 +64,8 @@ pub(crate) enum ExceededLimit {
     Active(Duration),
     #[error("the run may use at most {0} tokens")]
     Tokens(u64),
+    #[error("the run may show watchers at most {0} bytes")]
+    ShownBytes(u64),
     #[error("the run may cost at most {} US dollars", *.0 as f64 / 1e6)]
     Cost(u64),
 }
@@ -93,6 +106,8 @@ pub(crate) struct RunContext {
     /// Lets the run go at the next step boundary, for another process or a later start.
     pub release: CancellationToken,
     pub limits: RunLimits,
+    /// What its graph is called; empty without a store.
+    pub graph_name: Arc<str>,
     /// Most tasks of a step at work at a time.
     pub max_tasks_per_step: usize,
     /// What runs take turns with that are resumed alone.
@@ -104,6 +119,8 @@ pub(crate) struct RunContext {
     pub pause_before: BTreeSet<String>,
     pub pause_after: BTreeSet<String>,
     records: Mutex<HashMap<String, Vec<Record>>>,
+    /// Records of calls of the step in progress, by task and key. Long results are left out.
+    call_records: Mutex<BTreeMap<(String, String), (RecordStage, Vec<u8>)>>,
     /// Steps of subgraphs inside the step in progress, by the task they run in.
     subgraph_steps: Mutex<HashMap<TaskPath, Vec<Vec<u8>>>>,
     /// Held while a step of the subgraph in a task is written.
@@ -115,6 +132,9 @@ pub(crate) struct RunContext {
     wrote_records: AtomicBool,
     /// Tasks that failed or were cancelled in the step in progress.
     unfinished_tasks: Mutex<Vec<UnfinishedTask>>,
+    shown_bytes: AtomicU64,
+    /// More was shown than may be.
+    shown_too_much: CancellationToken,
     meter: Mutex<RunMeter>,
 }
 
@@ -140,6 +160,7 @@ impl RunContext {
             cancel: CancellationToken::new(),
             release: CancellationToken::new(),
             limits,
+            graph_name: Arc::from(""),
             max_tasks_per_step: DEFAULT_MAX_TASKS_PER_STEP,
             suspect_turn: None,
             held_suspect_turn: Mutex::default(),
@@ -147,12 +168,15 @@ impl RunContext {
             pause_before: BTreeSet::new(),
             pause_after: BTreeSet::new(),
             records: Mutex::default(),
+            call_records: Mutex::default(),
             subgraph_steps: Mutex::default(),
             subgraph_write_locks: Mutex::default(),
             inner_heartbeats: Mutex::default(),
             subgraph_bytes: AtomicU64::new(0),
             wrote_records: AtomicBool::new(false),
             unfinished_tasks: Mutex::default(),
+            shown_bytes: AtomicU64::new(0),
+            shown_too_much: CancellationToken::new(),
             meter: Mutex::new(RunMeter {
                 steps: 0,
                 steps_in_row: 0,
@@ -180,6 +204,7 @@ impl RunContext {
         meter.steps_not_in_row = meter.steps - told;
         (meter.usage, meter.usage_in_row) = (usage, usage);
         self.wrote_records = AtomicBool::new(!records.is_empty());
+        self.remember_calls(&records);
         let by_path = self.records.get_mut().unwrap_or_else(PoisonError::into_inner);
         for record in records {
             by_path.entry(record.path.clone()).or_default().push(record);
@@ -284,6 +309,7 @@ impl RunContext {
             journal.store.commit(&journal.fence, writes).await?;
         }
         self.count_commit_steps(&mut commit);
+        let (clears, calls) = (commit.clear_records, call_records(&commit.records));
         let usage = commit.usage;
         // A task of the outer graph remembers its own calls. One of a subgraph is made anew when the node around it
         // is tried again, and finds its calls here.
@@ -328,6 +354,10 @@ impl RunContext {
             committed
         };
         self.remember_subgraph_records(inside);
+        if clears {
+            self.lock_call_records().clear();
+        }
+        self.lock_call_records().extend(calls);
         if committed.cancel_asked {
             self.cancel.cancel();
         }
@@ -343,6 +373,43 @@ impl RunContext {
         let tells = commit.status.is_some() || !commit.usage.is_zero();
         (commit.steps, meter.steps_not_in_row) = if tells { (untold, 0) } else { (0, untold) };
         meter.steps_in_row = meter.steps_in_row.saturating_add(commit.steps);
+    }
+
+    fn lock_call_records(&self) -> MutexGuard<'_, BTreeMap<(String, String), (RecordStage, Vec<u8>)>> {
+        self.call_records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls whose records are written, or go out with the write under way.
+    pub(crate) fn remember_calls(&self, records: &[Record]) {
+        self.lock_call_records().extend(call_records(records));
+    }
+
+    /// The recorded calls of the step in progress.
+    pub(crate) fn unfinished_calls(&self) -> Vec<UnfinishedCall> {
+        let calls = self.lock_call_records();
+        let told = calls.iter().filter_map(|((path, key), (stage, body))| {
+            let Ok(RecordKey::Call(call)) = key.parse() else { return None };
+            let state = match stage {
+                RecordStage::Open => return None,
+                RecordStage::Begun => CallState::Begun,
+                RecordStage::Done => CallState::Done,
+                RecordStage::Failed => CallState::NotDone,
+            };
+            let key = hex::encode(&self.call_digest(path, &call)[..16]);
+            let result = stored_json::from_slice(body).ok().filter(|_| state == CallState::Done);
+            Some(UnfinishedCall { task: path.clone(), name: call.name, key, state, result })
+        });
+        told.collect()
+    }
+
+    /// What random numbers and keys of a call grow from.
+    pub(crate) fn call_digest(&self, path: &str, key: &CallKey) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(self.seed);
+        hash.update(path.as_bytes());
+        hash.update([0]);
+        hash.update(key.to_string().as_bytes());
+        hash.finalize().into()
     }
 
     fn remember_subgraph_records(&self, records: Vec<Record>) {
@@ -400,7 +467,9 @@ impl RunContext {
     }
 
     /// Keeps what a task did that will not finish, for the entry that ends the run.
-    pub(crate) fn add_unfinished_task(&self, task: UnfinishedTask) {
+    pub(crate) fn add_unfinished_task(&self, mut task: UnfinishedTask) {
+        // The end of a run must fit where a step was too large to be written.
+        task.notes.retain(|_, note| note.to_string().len() <= MAX_UNFINISHED_NOTE_BYTES);
         self.unfinished_tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
     }
 
@@ -419,8 +488,30 @@ impl RunContext {
         meter.active_before + meter.since.elapsed()
     }
 
-    /// Ends when the run was worked on for as long as it may be.
-    pub(crate) async fn wait_for_time_limit(&self) -> ExceededLimit {
+    /// Counts what is shown to watchers. `false` when that is too much; then the run is stopped.
+    pub(crate) fn count_shown_bytes(&self, bytes: u64) -> bool {
+        let fits = self.shown_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes)
+            <= self.limits.shown_bytes;
+        if !fits {
+            self.shown_too_much.cancel();
+        }
+        fits
+    }
+
+    /// The limit on what is shown, when it is exceeded.
+    pub(crate) fn exceeded_shown_bytes(&self) -> Option<ExceededLimit> {
+        self.shown_too_much.is_cancelled().then_some(ExceededLimit::ShownBytes(self.limits.shown_bytes))
+    }
+
+    /// Ends when the run was worked on for as long as it may be, or showed as much as it may.
+    pub(crate) async fn wait_for_limit(&self) -> ExceededLimit {
+        tokio::select! {
+            limit = self.wait_for_time_limit() => limit,
+            () = self.shown_too_much.cancelled() => ExceededLimit::ShownBytes(self.limits.shown_bytes),
+        }
+    }
+
+    async fn wait_for_time_limit(&self) -> ExceededLimit {
         let Some(most) = self.limits.active else { return std::future::pending().await };
         loop {
             let left = most.saturating_sub(self.active_time());
@@ -445,6 +536,26 @@ impl RunContext {
     }
 }
 
+/// Most bytes of the result of a call that the log keeps of a step that was not finished.
+const MAX_CALL_RESULT_BYTES: usize = 4096;
+
+/// The records of calls among these. What a person answered, and the time, are no calls.
+fn call_records(
+    records: &[Record],
+) -> impl Iterator<Item = ((String, String), (RecordStage, Vec<u8>))> + use<> {
+    let is_call = |record: &&Record| match record.key.parse() {
+        Ok(RecordKey::Call(call)) => {
+            !call.asks_outcome && call.name != CallKey::ASK && call.name != CallKey::NOW
+        }
+        _ => false,
+    };
+    let kept = |record: &Record| {
+        let body = if record.body.len() <= MAX_CALL_RESULT_BYTES { record.body.clone() } else { Vec::new() };
+        ((record.path.clone(), record.key.clone()), (record.stage, body))
+    };
+    records.iter().filter(is_call).map(kept).collect::<Vec<_>>().into_iter()
+}
+
 /// An entry as the store has it after it was written.
 fn to_log_entry(new: NewEntry, seq: Seq, run: RunId, at: Millis) -> LogEntry {
     let parent = new.parent.unwrap_or(seq - 1);
@@ -462,6 +573,7 @@ mod tests {
             active: Some(Duration::from_secs(9)),
             tokens: Some(100),
             cost_micros: Some(7),
+            ..RunLimits::default()
         };
         let used = |input, cost| RunUsage { input_tokens: input, output_tokens: 1, cost_micros: cost };
         let second = Duration::from_secs(1);

@@ -11,6 +11,9 @@ use crate::store::{
     StoreError,
 };
 
+/// Most bytes of the sentence of a failure.
+const MAX_FAILURE_MESSAGE_BYTES: usize = 16 * 1024;
+
 /// Ends a run that came to rest while somebody asked to cancel it: its claim is over, so the store does it.
 pub(super) async fn cancel_paused(run: &RunContext) -> HaltReason {
     let Some(journal) = &run.journal else { return HaltReason::Cancelled };
@@ -29,7 +32,12 @@ pub(crate) async fn write_failure<S: State>(
     at: &mut ThreadState<S>,
     halt: HaltReason,
 ) -> HaltReason {
-    let HaltReason::Failed { failure, node, usage, records } = halt else { return halt };
+    let HaltReason::Failed { mut failure, node, usage, records } = halt else { return halt };
+    // A failure is written where nothing else could be, so it must be small.
+    if failure.message.len() > MAX_FAILURE_MESSAGE_BYTES {
+        failure.message.truncate(failure.message.floor_char_boundary(MAX_FAILURE_MESSAGE_BYTES));
+        failure.message.push('…');
+    }
     let unfinished = run.take_unfinished_tasks();
     let body =
         log::to_json_bytes(&log::RunFailedEntry { failure: failure.clone(), node: node.clone(), unfinished });
@@ -48,8 +56,8 @@ pub(crate) async fn write_failure<S: State>(
 
 pub(crate) async fn write_cancelled(run: &RunContext) -> HaltReason {
     let partial = run.live_feed.as_ref().map(|live| live.partial_text()).unwrap_or_default();
-    let body =
-        log::to_json_bytes(&log::RunCancelledEntry { partial, unfinished: run.take_unfinished_tasks() });
+    let (calls, unfinished) = (run.unfinished_calls(), run.take_unfinished_tasks());
+    let body = log::to_json_bytes(&log::RunCancelledEntry { partial, calls, unfinished });
     let entry = NewEntry { kind: EntryKind::Cancelled, body, parent: None, base: 0, snapshot: None };
     let commit = Commit {
         entries: vec![entry],

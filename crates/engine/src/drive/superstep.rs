@@ -31,7 +31,8 @@ pub(crate) async fn run_superstep<S: State>(
     let step = at.position.step;
     let start = |place: usize, task: &PlannedTask| {
         let path = scope.task_path(step, place);
-        task::run_task(graph.clone(), run.clone(), task.clone(), path, Snap(at.state.clone()))
+        let name = scope.name(run);
+        task::run_task(graph.clone(), run.clone(), name, task.clone(), path, Snap(at.state.clone()))
     };
     let ends = match at.position.due.as_slice() {
         [only] => vec![start(0, only).await],
@@ -102,7 +103,7 @@ fn combine_task_outcomes<S: State>(
         let path = scope.task_path(at.position.step, place);
         records.extend(finished_task_record(graph, scope, at, place, &end));
         let amounts = match end {
-            TaskOutcome::Lost(error) => return Err(HaltReason::Lost(error)),
+            TaskOutcome::Lost(error) => return Err(error.into()),
             TaskOutcome::Cancelled => continue,
             TaskOutcome::Done(done) => {
                 usage += done.unbooked_usage();

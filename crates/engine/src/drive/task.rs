@@ -8,15 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::drive::RunContext;
 use crate::drive::panic::{catch_panic, panic_message};
-use crate::drive::{RunContext, can_read_back};
 use crate::error::{NodeError, NodeErrorKind};
 use crate::failpoint;
 use crate::failure::{LIMIT_EXCEEDED, NODE_FAILED, NOT_STORABLE, PANIC, STATE_MISMATCH, TIMEOUT};
@@ -27,6 +26,7 @@ use crate::plan::PlannedTask;
 use crate::question::PendingQuestion;
 use crate::state::{Snap, State};
 use crate::store::{BoxError, RecordStage, RunFailure, RunUsage, StoreError};
+use crate::stored_json;
 use crate::task_path::{RecordKey, TaskPath};
 
 /// How a task ended.
@@ -74,12 +74,13 @@ impl<U> FinishedTask<U> {
 pub(crate) async fn run_task<S: State>(
     graph: Arc<BuiltGraph<S>>,
     run: Arc<RunContext>,
+    graph_name: Arc<str>,
     task: PlannedTask,
     path: TaskPath,
     state: Snap<S>,
 ) -> TaskOutcome<S::Update> {
     let node = graph.node(task.node).name.clone();
-    match catch_panic(run_recorded_task(graph, run, task, path, state)).await {
+    match catch_panic(run_recorded_task(graph, run, graph_name, task, path, state)).await {
         Ok(end) => end,
         Err(said) => TaskOutcome::Failed {
             failure: RunFailure { code: PANIC.into(), message: format!("node `{node}`: panicked: {said}") },
@@ -91,6 +92,7 @@ pub(crate) async fn run_task<S: State>(
 async fn run_recorded_task<S: State>(
     graph: Arc<BuiltGraph<S>>,
     run: Arc<RunContext>,
+    graph_name: Arc<str>,
     task: PlannedTask,
     path: TaskPath,
     state: Snap<S>,
@@ -115,7 +117,7 @@ async fn run_recorded_task<S: State>(
                 }
                 return end;
             }
-            RecordKey::SpentUsage => match serde_json::from_slice(&record.body) {
+            RecordKey::SpentUsage => match stored_json::from_slice(&record.body) {
                 Ok(amounts) => scratch.set_earlier_usage(amounts),
                 Err(error) => {
                     let what = format!("the recorded usage of node `{}` cannot be read: {error}", node.name);
@@ -130,7 +132,8 @@ async fn run_recorded_task<S: State>(
     }
     let cached = match &node.cache {
         Some(cache) => {
-            match look_up_cached_update(&run, &graph, node, cache, &state, task.input.as_ref()).await {
+            let named = (&*graph_name, &*graph);
+            match look_up_cached_update(&run, named, node, cache, &state, task.input.as_ref()).await {
                 Ok(CacheLookup::Hit(update, json)) => {
                     return TaskOutcome::Done(finished_from_cache(update, json));
                 }
@@ -143,10 +146,12 @@ async fn run_recorded_task<S: State>(
     let begun = Instant::now();
     let cx = Cx(Arc::new(TaskContext {
         run: run.clone(),
+        graph_name,
         path,
         node: node.name.clone(),
         input: task.input,
         scratch: Mutex::new(scratch),
+        flush_lock: tokio::sync::Mutex::default(),
     }));
     failpoint::hit("node.before_start");
     let (end, attempts) = run_with_retries(node, &run, &state, &cx).await;
@@ -154,7 +159,7 @@ async fn run_recorded_task<S: State>(
         let json = match (cx.scratch().note_error.take(), &run.journal) {
             (Some(why), _) => Err(why),
             (None, None) => Ok(None),
-            (None, Some(_)) => serialize_update(&update)
+            (None, Some(_)) => stored_json::to_readable_json(&update)
                 .map(Some)
                 .map_err(|error| format!("its update cannot be stored: {error}")),
         };
@@ -222,15 +227,6 @@ async fn run_recorded_task<S: State>(
     }
 }
 
-/// An update as it is written, if it reads back as one.
-fn serialize_update<U: Serialize + DeserializeOwned>(update: &U) -> Result<Box<RawValue>, serde_json::Error> {
-    let json = to_raw_value(update)?;
-    if can_read_back::<U>(json.get().as_bytes()) {
-        return Ok(json);
-    }
-    Err(serde::ser::Error::custom("it does not read back: is there a number that is none (NaN)?"))
-}
-
 struct TaskFailure {
     kind: NodeErrorKind,
     code: Cow<'static, str>,
@@ -268,7 +264,12 @@ async fn run_with_retries<S: State>(
             biased;
             outcome = run_attempt(node, state, cx) => outcome,
             () = run.cancel.cancelled() => Err(TaskFailure::new(NodeErrorKind::Cancelled, "cancelled", "cancelled".into())),
-            limit = run.wait_for_time_limit() => Err(TaskFailure::new(NodeErrorKind::Limit, LIMIT_EXCEEDED, limit.to_string())),
+            limit = run.wait_for_limit() => Err(TaskFailure::new(NodeErrorKind::Limit, LIMIT_EXCEEDED, limit.to_string())),
+        };
+        // What a node shows is cut off at the limit, also when it ends without a pause in which it could be stopped.
+        let outcome = match run.exceeded_shown_bytes() {
+            Some(limit) => Err(TaskFailure::new(NodeErrorKind::Limit, LIMIT_EXCEEDED, limit.to_string())),
+            None => outcome,
         };
         let asks = !cx.scratch().questions.is_empty();
         let wait = match &outcome {
@@ -287,7 +288,7 @@ async fn run_with_retries<S: State>(
         tokio::select! {
             () = sleep(wait) => {}
             () = run.cancel.cancelled() => return (outcome, tried),
-            limit = run.wait_for_time_limit() => {
+            limit = run.wait_for_limit() => {
                 return (Err(TaskFailure::new(NodeErrorKind::Limit, LIMIT_EXCEEDED, limit.to_string())), tried);
             }
         }
@@ -362,8 +363,8 @@ fn retry_jitter() -> f64 {
 }
 
 fn replay_recorded_result<U: DeserializeOwned>(body: &[u8], node: &str, booked: bool) -> TaskOutcome<U> {
-    let done = serde_json::from_slice::<StoredTaskResult>(body)
-        .and_then(|done| Ok((serde_json::from_str(done.update.get())?, done)));
+    let done = stored_json::from_slice::<StoredTaskResult>(body)
+        .and_then(|done| Ok((stored_json::from_str(done.update.get())?, done)));
     match done {
         Ok((update, done)) => TaskOutcome::Done(FinishedTask {
             update,
@@ -411,7 +412,7 @@ enum CacheLookup<U> {
 
 async fn look_up_cached_update<S: State>(
     run: &RunContext,
-    graph: &BuiltGraph<S>,
+    (graph_name, graph): (&str, &BuiltGraph<S>),
     node: &BuiltNode<S>,
     cache: &NodeCachePolicy<S>,
     state: &S,
@@ -419,7 +420,8 @@ async fn look_up_cached_update<S: State>(
 ) -> Result<CacheLookup<S::Update>, StoreError> {
     let mut hash = Sha256::new();
     let input = input.map(Value::to_string).unwrap_or_default();
-    for part in [graph.fingerprint.as_str(), &*node.name, &(cache.key)(state), &input] {
+    // Two graphs of one shape may do different things.
+    for part in [graph_name, graph.fingerprint.as_str(), &*node.name, &(cache.key)(state), &input] {
         hash.update(part.len().to_be_bytes());
         hash.update(part.as_bytes());
     }
@@ -429,7 +431,7 @@ async fn look_up_cached_update<S: State>(
     let found = journal.retry(|| journal.store.cached_value(tenant, &key)).await?;
     let Some(body) = found else { return Ok(CacheLookup::Miss(key)) };
     match serde_json::from_slice::<Box<RawValue>>(&body)
-        .and_then(|json| Ok((serde_json::from_str(json.get())?, json)))
+        .and_then(|json| Ok((stored_json::from_str(json.get())?, json)))
     {
         Ok((update, json)) => Ok(CacheLookup::Hit(update, json)),
         // It was written by an older form of the state. The node runs, and its result replaces the value.

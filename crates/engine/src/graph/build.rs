@@ -14,6 +14,8 @@ use crate::graph::{
 use crate::log;
 use crate::plan::{NextNodes, NodeIndex, PlanTopology};
 use crate::state::State;
+use crate::state_shape::state_shape;
+use crate::stored_json;
 
 /// A graph in the making, over an enum of nodes.
 pub struct GraphBuilder<S: State, N> {
@@ -150,8 +152,11 @@ fn assemble_graph<S: State, N: Send + Sync + 'static>(
     );
     check_reachable(&nodes, &start_ix, &leads)?;
     check_joins(&nodes, &plan_topology, &leads)?;
-    let fingerprint = graph_fingerprint(&topology, &nodes, &plan_topology);
-    Ok(Graph { core: Arc::new(BuiltGraph { nodes, start: start_ix, plan_topology, fingerprint, topology }) })
+    let topology_fingerprint = topology_fingerprint(&topology, &nodes, &plan_topology);
+    let fingerprint = graph_fingerprint(&topology_fingerprint, &nodes);
+    let start = start_ix;
+    let built = BuiltGraph { nodes, start, plan_topology, fingerprint, topology_fingerprint, topology };
+    Ok(Graph { core: Arc::new(built) })
 }
 
 fn number_nodes<S: State, N>(
@@ -197,7 +202,12 @@ fn check_branch_targets<S: State, N: 'static>(
             To::End => Err(BranchError::Undeclared(END_NODE_ID.into())),
             To::Node(node) => Ok(NextNodes::Nodes(vec![known(&node)?])),
             To::All(nodes) => Ok(NextNodes::Nodes(nodes.iter().map(known).collect::<Result<_, _>>()?)),
-            To::Each(node, items) => Ok(NextNodes::Each(known(&node)?, items)),
+            To::Each(node, items) => {
+                let storable = items.iter().try_for_each(stored_json::check_depth);
+                storable
+                    .map_err(|error| BranchError::Invalid(format!("an item cannot be stored: {error}")))?;
+                Ok(NextNodes::Each(known(&node)?, items))
+            }
             To::Invalid(why) => Err(BranchError::Invalid(why)),
         }
     })
@@ -275,7 +285,26 @@ fn check_joins<S: State>(
     Ok(())
 }
 
-fn graph_fingerprint<S: State>(
+/// What the shape of a graph is known by.
+fn graph_fingerprint<S: State>(topology_fingerprint: &str, nodes: &[BuiltNode<S>]) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |part: &str| {
+        hash.update(part.len().to_be_bytes());
+        hash.update(part.as_bytes());
+    };
+    add(topology_fingerprint);
+    state_shape::<S>().iter().for_each(|part| add(part));
+    for node in nodes {
+        if let Some(inner) = node.run.inner_fingerprint() {
+            add(&node.name);
+            add(&inner);
+        }
+    }
+    hex::encode(&hash.finalize()[..12])
+}
+
+/// What nodes, edges and joins of a graph are known by, those of graphs inside it without their joins.
+fn topology_fingerprint<S: State>(
     topology: &GraphTopology,
     nodes: &[BuiltNode<S>],
     plan_topology: &PlanTopology,

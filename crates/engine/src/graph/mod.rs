@@ -17,6 +17,7 @@ use crate::error::{EngineError, RunError};
 use crate::failure;
 use crate::plan::{NextNodes, NodeIndex, PlanTopology};
 use crate::state::State;
+use crate::store::StoreError;
 
 pub use build::{GraphBuilder, NamedGraphBuilder};
 pub use node::{IntoNode, Node, NodeBuilder, NodeDefinition, NodeFuture, node};
@@ -113,6 +114,7 @@ impl<S: State> Graph<S> {
             Err(HaltReason::Failed { failure, .. }) => Err(RunError::Failed(failure).into()),
             Err(HaltReason::Cancelled | HaltReason::Released) => Err(RunError::Cancelled.into()),
             Err(HaltReason::Lost(error)) => Err(error.into()),
+            Err(HaltReason::Rejected(message)) => Err(StoreError::Rejected(message.into()).into()),
         }
     }
 
@@ -121,7 +123,8 @@ impl<S: State> Graph<S> {
         self.core.topology.clone()
     }
 
-    /// Changes when nodes or edges change: a run that was started on another shape is not silently resumed.
+    /// Changes when nodes, edges or joins change, or a field of the state or its rule, also in a graph inside: a run that
+    /// was accepted by another shape is not silently run or resumed.
     pub fn fingerprint(&self) -> &str {
         &self.core.fingerprint
     }
@@ -185,6 +188,8 @@ pub(crate) struct BuiltGraph<S: State> {
     pub start: Vec<NodeIndex>,
     pub plan_topology: PlanTopology,
     pub fingerprint: String,
+    /// The fingerprint of programs that looked at nodes and edges only. Runs that they accepted have it.
+    pub topology_fingerprint: String,
     pub topology: GraphTopology,
 }
 
@@ -249,6 +254,11 @@ impl<S: State> BuiltGraph<S> {
 
     pub(crate) fn node_index(&self, name: &str) -> Option<NodeIndex> {
         self.nodes.iter().position(|node| &*node.name == name).and_then(|ix| NodeIndex::try_from(ix).ok())
+    }
+
+    /// Whether a run with this fingerprint was accepted by a graph of the same shape.
+    pub(crate) fn has_fingerprint(&self, fingerprint: &str) -> bool {
+        fingerprint == self.fingerprint || fingerprint == self.topology_fingerprint
     }
 
     /// Where this node leads once its tasks finished, by the state after the step.

@@ -24,6 +24,11 @@ pub trait Node<S: State>: Send + Sync + 'static {
     fn inner(&self) -> Option<GraphTopology> {
         None
     }
+
+    /// The fingerprint of the graph inside this node.
+    fn inner_fingerprint(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Anything that can be a node: `async fn(Snap<S>)`, `async fn(Snap<S>, Cx)`, or a struct that is a [`Node`].

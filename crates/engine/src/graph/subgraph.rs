@@ -8,7 +8,7 @@ use crate::failure::LIMIT_EXCEEDED;
 use crate::graph::{BuiltGraph, Graph, GraphTopology, Node, NodeFuture};
 use crate::node_context::Cx;
 use crate::state::{Snap, State};
-use crate::store::Commit;
+use crate::store::{Commit, StoreError};
 
 /// Runs `graph` as a node: `into` makes its input of the outer state, `from` makes the outer update of its result.
 ///
@@ -38,7 +38,8 @@ where
         let (graph, from, input) = (self.graph.clone(), self.from.clone(), (self.into)(&state));
         Box::pin(async move {
             let run = cx.0.run.clone();
-            match drive_subgraph(&graph, &run, &cx.0.path, input).await {
+            let name = format!("{}/{}", cx.0.graph_name, cx.0.node).into();
+            match drive_subgraph(&graph, &run, &cx.0.path, name, input).await {
                 Ok((DriveOutcome::Finished, inner)) => Ok(from(&inner)),
                 Ok((DriveOutcome::Paused(asks), _)) => {
                     cx.scratch().questions.extend(asks);
@@ -60,6 +61,9 @@ where
                     Err(NodeError::with_kind(NodeErrorKind::Cancelled, "cancelled"))
                 }
                 Err(HaltReason::Lost(error)) => Err(NodeError::with_kind(NodeErrorKind::Store, error)),
+                Err(HaltReason::Rejected(message)) => {
+                    Err(NodeError::with_kind(NodeErrorKind::Store, StoreError::Rejected(message.into())))
+                }
                 Err(HaltReason::Released) => Err(NodeError::with_kind(NodeErrorKind::Cancelled, "let go")),
             }
         })
@@ -67,5 +71,9 @@ where
 
     fn inner(&self) -> Option<GraphTopology> {
         Some(self.graph.topology.clone())
+    }
+
+    fn inner_fingerprint(&self) -> Option<String> {
+        Some(self.graph.fingerprint.clone())
     }
 }

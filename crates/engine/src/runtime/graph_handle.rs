@@ -76,7 +76,7 @@ impl<S: State> GraphHandle<S> {
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
         let name = &self.registered.name;
-        let bad = |source| MisuseError::BadInput { graph: name.clone(), source };
+        let bad = |source| MisuseError::BadInput { graph: name.to_string(), source };
         let input = input.map(|input| to_raw_value(&input)).transpose().map_err(bad)?;
         // It is read from the log from now on, so it must read back: a number that is none (NaN) does not.
         if let Some(input) = &input {
@@ -133,7 +133,7 @@ impl<S: State> GraphHandle<S> {
             };
             return Err(misuse.into());
         };
-        let bad = |source| MisuseError::BadInput { graph: self.registered.name.clone(), source };
+        let bad = |source| MisuseError::BadInput { graph: self.registered.name.to_string(), source };
         let answer = serde_json::to_value(answer).map_err(bad)?;
         let answers = BTreeMap::from([(question.id.clone(), answer)]);
         let run = self.runtime.answer(run, &answers).await?;
@@ -166,7 +166,7 @@ impl<S: State> GraphHandle<S> {
     /// The state after entry `at`.
     pub async fn state_at(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<Snap<S>, EngineError> {
         let loaded = self.runtime.0.store.load(thread, at).await?;
-        Ok(Snap(drive::rebuild_thread_state(&self.registered.core, &loaded)?.state))
+        Ok(Snap(drive::rebuild_thread_state(&self.registered.core, &self.registered.name, &loaded)?.state))
     }
 }
 

@@ -21,8 +21,9 @@ const MAX_RECENT_ENTRIES_BYTES: usize = 256 * 1024;
 /// Most bytes of pieces kept for watchers that come late or are slow.
 const MAX_BUFFERED_DELTA_BYTES: usize = 1 << 20;
 
-/// Most bytes of text kept of a step that was cut off.
+/// Most bytes of text kept of a task that was cut off, and of all tasks of a step together.
 const MAX_PARTIAL_TEXT_BYTES: usize = 64 * 1024;
+const MAX_STEP_PARTIAL_TEXT_BYTES: usize = 1 << 20;
 
 /// A piece of a step in progress. Shown early, not a record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,12 +69,50 @@ struct LiveBuffer {
     next: u64,
     deltas: VecDeque<(u64, Arc<NodeDelta>)>,
     delta_bytes: usize,
+    /// The text shown so far by each task of the step in progress, from its beginning and without a hole.
+    partial_texts: BTreeMap<TaskPath, PartialText>,
+    partial_text_bytes: usize,
     /// The newest entries, without a gap, as long as somebody watched when they were written.
     recent_entries: VecDeque<Arc<LogEntry>>,
     recent_entries_bytes: usize,
 }
 
+/// The beginning of the text that a task showed.
+struct PartialText {
+    node: Arc<str>,
+    text: String,
+    /// Something did not fit, so nothing more is added.
+    cut: bool,
+}
+
 impl LiveBuffer {
+    fn add_partial_text(&mut self, delta: &NodeDelta) {
+        match &delta.piece {
+            NodeDeltaContent::Restarted(_) => {
+                if let Some(void) = self.partial_texts.remove(&delta.path) {
+                    self.partial_text_bytes -= void.text.len();
+                }
+            }
+            NodeDeltaContent::Data(Value::String(more)) => {
+                let shown = self.partial_texts.entry(delta.path.clone()).or_insert_with(|| PartialText {
+                    node: delta.node.clone(),
+                    text: String::new(),
+                    cut: false,
+                });
+                if shown.cut {
+                    return;
+                }
+                let room = MAX_PARTIAL_TEXT_BYTES.saturating_sub(shown.text.len());
+                let room = room.min(MAX_STEP_PARTIAL_TEXT_BYTES.saturating_sub(self.partial_text_bytes));
+                let fits = more.floor_char_boundary(room);
+                shown.text.push_str(&more[..fits]);
+                shown.cut = fits < more.len();
+                self.partial_text_bytes += fits;
+            }
+            NodeDeltaContent::Data(_) => {}
+        }
+    }
+
     fn push_recent_entries(&mut self, entries: Vec<LogEntry>) {
         let follows =
             |entry: &LogEntry| self.recent_entries.back().is_some_and(|last| last.seq + 1 == entry.seq);
@@ -101,6 +140,8 @@ impl LiveFeed {
             next: 0,
             deltas: VecDeque::new(),
             delta_bytes: 0,
+            partial_texts: BTreeMap::new(),
+            partial_text_bytes: 0,
             recent_entries: VecDeque::new(),
             recent_entries_bytes: 0,
         };
@@ -135,6 +176,11 @@ impl LiveFeed {
             }
             pieces.delta_bytes = pieces.deltas.iter().map(|(_, delta)| delta_size_bytes(delta)).sum();
         }
+        match within {
+            Some(path) => pieces.partial_texts.retain(|shown, _| !shown.is_inside(path)),
+            None => pieces.partial_texts.clear(),
+        }
+        pieces.partial_text_bytes = pieces.partial_texts.values().map(|shown| shown.text.len()).sum();
         drop(pieces);
         self.wake_watchers();
     }
@@ -189,20 +235,12 @@ impl LiveFeed {
         Some((some.into_iter().map(|(_, delta)| delta.clone()).collect(), next))
     }
 
-    /// The text shown so far in the step in progress, by node. Of several tries only the last.
+    /// The text shown so far in the step in progress, by node: what is kept of it is its beginning, without a hole. Of
+    /// several tries only the last counts.
     pub(crate) fn partial_text(&self) -> BTreeMap<String, String> {
         let mut texts: BTreeMap<String, String> = BTreeMap::new();
-        for (_, delta) in &self.lock_buffer().deltas {
-            let text = texts.entry(delta.node.to_string()).or_default();
-            match &delta.piece {
-                NodeDeltaContent::Restarted(_) => text.clear(),
-                NodeDeltaContent::Data(Value::String(more))
-                    if text.len() + more.len() <= MAX_PARTIAL_TEXT_BYTES =>
-                {
-                    text.push_str(more);
-                }
-                NodeDeltaContent::Data(_) => {}
-            }
+        for shown in self.lock_buffer().partial_texts.values() {
+            texts.entry(shown.node.to_string()).or_default().push_str(&shown.text);
         }
         texts.retain(|_, text| !text.is_empty());
         texts
@@ -211,6 +249,7 @@ impl LiveFeed {
     fn push(&self, delta: NodeDelta) {
         let mut pieces = self.lock_buffer();
         pieces.delta_bytes += delta_size_bytes(&delta);
+        pieces.add_partial_text(&delta);
         let number = pieces.next;
         pieces.next += 1;
         pieces.deltas.push_back((number, Arc::new(delta)));
@@ -230,10 +269,29 @@ impl LiveFeed {
 
 /// What a piece takes, roughly: this bounds memory, it does not account for it.
 fn delta_size_bytes(delta: &NodeDelta) -> usize {
-    match &delta.piece {
-        NodeDeltaContent::Data(Value::String(text)) | NodeDeltaContent::Restarted(text) => text.len() + 128,
-        NodeDeltaContent::Data(_) => 512,
+    let bytes = match &delta.piece {
+        NodeDeltaContent::Restarted(text) => text.len(),
+        NodeDeltaContent::Data(data) => usize::try_from(approximate_value_bytes(data)).unwrap_or(usize::MAX),
+    };
+    bytes.saturating_add(128)
+}
+
+/// What a value takes in memory, roughly.
+pub(crate) fn approximate_value_bytes(value: &Value) -> u64 {
+    let (mut bytes, mut open) = (0, vec![value]);
+    while let Some(value) = open.pop() {
+        bytes += 32;
+        match value {
+            Value::String(text) => bytes += text.len() as u64,
+            Value::Array(items) => open.extend(items),
+            Value::Object(fields) => {
+                bytes += fields.keys().map(|name| name.len() as u64 + 32).sum::<u64>();
+                open.extend(fields.values());
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
+    bytes
 }
 
 #[cfg(test)]
@@ -318,6 +376,42 @@ mod tests {
             from = next;
         }
         assert_eq!((seen, from), ((0..7).collect(), 7));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_text_is_its_beginning_without_a_hole() {
+        let live = LiveFeed::new(0);
+        let long = "가".repeat(30_000);
+        push_text(&live, 0, "begins ");
+        push_text(&live, 1, &long);
+        push_text(&live, 2, "and ends");
+        let kept = live.partial_text().remove("say").expect("kept");
+        assert!(kept.len() <= MAX_PARTIAL_TEXT_BYTES && kept.len() > MAX_PARTIAL_TEXT_BYTES - 3);
+        assert!(format!("begins {long}").starts_with(&kept));
+        // Pieces that watchers cannot get any more are still in the text.
+        let live = LiveFeed::new(0);
+        push_text(&live, 0, "first");
+        for index in 1..3 {
+            let path = TaskPath::outermost(0, 1);
+            live.push_delta(
+                &Arc::from("other"),
+                &path,
+                1,
+                index,
+                Value::from("x".repeat(MAX_BUFFERED_DELTA_BYTES)),
+            );
+        }
+        assert_eq!(live.partial_text().remove("say").as_deref(), Some("first"));
+    }
+
+    #[test]
+    fn a_large_value_counts_with_its_size() {
+        let live = LiveFeed::new(0);
+        for index in 0..100 {
+            let data = serde_json::json!({ "page": ["x".repeat(100_000)] });
+            live.push_delta(&Arc::from("say"), &TaskPath::outermost(0, 0), 1, index, data);
+        }
+        assert!(live.lock_buffer().deltas.len() <= 11, "a mebibyte of pieces");
     }
 
     #[test]

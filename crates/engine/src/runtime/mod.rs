@@ -34,11 +34,12 @@ use crate::store::{
     EntryKind, IfBusy, NewRun, NewRunEntry, RunIdempotencyKey, RunRow, RunSignal, Seq, Store, StoreError,
     SubmitOutcome, WorkerLease,
 };
+use crate::stored_json;
 use crate::task_path::QuestionId;
 
 pub(crate) use claim_lease::{ClaimLease, LeaseTime};
 pub use graph_handle::{GraphHandle, Outcome, RunHandle};
-pub(crate) use live_feed::LiveFeed;
+pub(crate) use live_feed::{LiveFeed, approximate_value_bytes};
 pub use live_feed::{NodeDelta, NodeDeltaContent};
 pub use registered_graph::StateView;
 use registered_graph::{AnyGraph, RegisteredGraph};
@@ -112,7 +113,7 @@ struct StoredRunOptions {
 impl StoredRunOptions {
     /// Applies the stored options of a run to the context it is driven in.
     fn apply_to(stored: &[u8], run: &mut RunContext) -> Result<(), serde_json::Error> {
-        let options: Self = serde_json::from_slice(stored)?;
+        let options: Self = stored_json::from_slice(stored)?;
         if let Some(limits) = options.limits {
             run.limits = limits;
         }
@@ -166,7 +167,7 @@ impl Runtime {
         name: &str,
         graph: &Graph<S>,
     ) -> Result<GraphHandle<S>, EngineError> {
-        let hosted = Arc::new(RegisteredGraph::new(name.to_owned(), graph.core.clone()));
+        let hosted = Arc::new(RegisteredGraph::new(name, graph.core.clone()));
         let mut graphs = self.0.graphs.write().unwrap_or_else(PoisonError::into_inner);
         if graphs.contains_key(name) {
             return Err(MisuseError::GraphExists(name.to_owned()).into());
@@ -331,14 +332,16 @@ impl Runtime {
         run: &RunKey,
         answers: &BTreeMap<String, Value>,
     ) -> Result<RunHandle, EngineError> {
-        let epoch = Some(self.0.store.run(run).await?.epoch);
-        let body = log::to_json_bytes(&log::RunResumedEntry { answers: answers.clone(), epoch });
         let mut records = Vec::new();
         for (id, answer) in answers {
+            stored_json::check_depth(answer)
+                .map_err(|source| MisuseError::BadAnswer { question: id.clone(), source })?;
             let QuestionId { path, key } =
                 id.parse::<QuestionId>().map_err(|_| MisuseError::BadQuestionId(id.clone()))?;
             records.push((path.to_string(), key.to_string(), log::to_json_bytes(answer)));
         }
+        let epoch = Some(self.0.store.run(run).await?.epoch);
+        let body = log::to_json_bytes(&log::RunResumedEntry { answers: answers.clone(), epoch });
         let row = self.signal_and_continue(run, RunSignal::Answer { answers: records, body }).await?;
         Ok(self.handle_for_row(&row))
     }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde::de::Error as _;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -21,10 +22,12 @@ use crate::question::PendingQuestion;
 use crate::runtime::state_cache::StateCache;
 use crate::runtime::{ClaimLease, StoredRunOptions};
 use crate::state::State;
+use crate::state_shape::unknown_update_field;
 use crate::store::{
     ClaimedRun, Commit, CommitOutcome, EntryKind, LoadedLog, LogEntry, RunRow, RunStatus, Seq, Store,
     StoreError,
 };
+use crate::stored_json;
 
 /// How driving a run ended in this process.
 pub(crate) enum ClaimedRunOutcome {
@@ -79,14 +82,14 @@ pub(crate) trait AnyGraph: Send + Sync {
 
 /// A graph with its name and the threads it has at hand.
 pub(crate) struct RegisteredGraph<S: State> {
-    pub name: String,
+    pub name: Arc<str>,
     pub core: Arc<BuiltGraph<S>>,
     state_cache: Mutex<StateCache<S>>,
 }
 
 impl<S: State> RegisteredGraph<S> {
-    pub(crate) fn new(name: String, core: Arc<BuiltGraph<S>>) -> Self {
-        Self { name, core, state_cache: Mutex::default() }
+    pub(crate) fn new(name: &str, core: Arc<BuiltGraph<S>>) -> Self {
+        Self { name: Arc::from(name), core, state_cache: Mutex::default() }
     }
 
     fn lock_state_cache(&self) -> MutexGuard<'_, StateCache<S>> {
@@ -120,7 +123,7 @@ impl<S: State> RegisteredGraph<S> {
             && run.first_seq == Some(claimed.head)
         {
             let at = if parent == 0 && claimed.head == 1 {
-                Some(ThreadState::new(plan::PlanPosition::default()))
+                Some(ThreadState::empty(self.name.clone()))
             } else {
                 self.take_cached_state(store, &run.thread, parent).await?
             };
@@ -144,7 +147,7 @@ impl<S: State> RegisteredGraph<S> {
         if loaded.head != claimed.head {
             return Err(StoreError::Fenced.into());
         }
-        let at = drive::rebuild_thread_state(&self.core, &loaded)?;
+        let at = drive::rebuild_thread_state(&self.core, &self.name, &loaded)?;
         Ok((at, ClaimHistory::from_entries(&loaded.entries)?))
     }
 
@@ -157,6 +160,7 @@ impl<S: State> RegisteredGraph<S> {
         first: Option<Vec<u8>>,
     ) -> (Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>) {
         let row = &claimed.run;
+        run.graph_name = self.name.clone();
         let stood = match drive::catch_panic(self.load_thread_state(&store, &claimed, &lease, first)).await {
             Ok(Ok(stood)) => Ok(stood),
             Ok(Err(EngineError::Store(error))) if is_log_missing(&error) => {
@@ -204,8 +208,8 @@ impl<S: State> RegisteredGraph<S> {
             run.add_subgraph_step(&path, body);
         }
         let run = Arc::new(run);
-        if row.epoch > 1 && row.fingerprint != self.core.fingerprint {
-            let message = format!("graph `{}` changed since this run was started", self.name);
+        if !self.core.has_fingerprint(&row.fingerprint) {
+            let message = format!("graph `{}` or its state changed since this run was accepted", self.name);
             return fail_run(&run, &mut at, failure::GRAPH_CHANGED, message).await;
         }
         if let Some(astray) = at.unknown_node.clone() {
@@ -345,7 +349,10 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
     }
 
     fn check_update(&self, update: &RawValue) -> Result<(), serde_json::Error> {
-        serde_json::from_str::<S::Update>(update.get()).map(|_| ())
+        if let Some(field) = unknown_update_field::<S>(update.get()) {
+            return Err(serde_json::Error::custom(format_args!("the state has no field `{field}`")));
+        }
+        stored_json::check_readable::<S::Update>(update)
     }
 
     fn start_position(&self) -> StoredPosition {
@@ -356,7 +363,7 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
     }
 
     fn view(&self, seq: Seq, loaded: &LoadedLog) -> Result<StateView, EngineError> {
-        let at = drive::rebuild_thread_state(&self.core, loaded)?;
+        let at = drive::rebuild_thread_state(&self.core, &self.name, loaded)?;
         let state = serde_json::to_value(&*at.state)
             .map_err(|error| EngineError::StateMismatch { seq, message: error.to_string() })?;
         let next = at.position.due.iter().map(|task| self.core.node(task.node).name.to_string()).collect();
@@ -373,9 +380,9 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         loaded: &LoadedLog,
         edit: &LogEntry,
     ) -> Result<StoredPosition, EngineError> {
-        let unknown = || MisuseError::UnknownNode { graph: self.name.clone(), node: node.to_owned() };
+        let unknown = || MisuseError::UnknownNode { graph: self.name.to_string(), node: node.to_owned() };
         let ix = self.core.node_index(node).ok_or_else(unknown)?;
-        let mut at = drive::rebuild_thread_state(&self.core, loaded)?;
+        let mut at = drive::rebuild_thread_state(&self.core, &self.name, loaded)?;
         at.apply_entry(&self.core, edit)?;
         let mismatch = |message: String| EngineError::StateMismatch { seq: edit.seq, message };
         let route =

@@ -76,7 +76,8 @@ impl RuntimeInner {
             let guard = ActiveRunGuard { inner: &inner, active: &driven };
             let (end, committed) = graph.drive(run, inner.store.clone(), claimed, lease, first).await;
             let next_waits = committed.is_some_and(|committed| committed.next_waits);
-            let ended = !matches!(end, Err(HaltReason::Lost(_) | HaltReason::Released));
+            let ended =
+                !matches!(end, Err(HaltReason::Lost(_) | HaltReason::Rejected(_) | HaltReason::Released));
             let rest = inner.to_run_outcome(&driven.fence, end);
             drop(guard);
             driven.outcome.send_replace(Some(rest));
@@ -102,6 +103,7 @@ impl RuntimeInner {
             Err(HaltReason::Failed { failure, .. }) => RunOutcome::Failed(failure),
             Err(HaltReason::Cancelled) => RunOutcome::Cancelled,
             Err(HaltReason::Released) => RunOutcome::Left("the process is shutting down".into()),
+            Err(HaltReason::Rejected(reason)) => RunOutcome::Left(reason),
             Err(HaltReason::Lost(error)) => {
                 let reason = crate::error::error_chain(&error);
                 tracing::warn!(run = %fence.run, reason, "run left this worker");

@@ -10,6 +10,7 @@ use crate::log;
 use crate::question::PendingQuestion;
 use crate::runtime::{Runtime, StateView};
 use crate::store::{EntryKind, LoadedLog, LogEntry, NewEntry, RunStatus, Seq, StoreError};
+use crate::stored_json;
 
 /// A change of a thread's state by hand.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +54,9 @@ impl Runtime {
             hosted.check_update(update).map_err(bad)?;
         }
         let state = edit.state.as_ref().map(to_raw_value).transpose().map_err(bad)?;
+        if let Some(state) = &state {
+            stored_json::check_text_depth(state).map_err(bad)?;
+        }
         let mut edited = log::StateEditedEntry { state, update, at: None };
         let parent = at.unwrap_or(loaded.head);
         let base = replay_base(&loaded);

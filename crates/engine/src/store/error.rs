@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::Seq;
 use crate::id::{RunId, RunKey, ThreadId, ThreadKey};
+use crate::stored_json;
 
 /// Why a store said no, sorted by what the caller can do.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +54,9 @@ pub enum StoreError {
     /// The content makes no sense.
     #[error("the store is damaged: {0}")]
     Damaged(String),
+    /// The store cannot take this write, however often it is tried. Nothing was written.
+    #[error("the store cannot take this write")]
+    Rejected(#[source] BoxError),
     /// Anything else.
     #[error("the store failed")]
     Other(#[source] BoxError),
@@ -78,8 +82,12 @@ impl StoreError {
     }
 }
 
-/// Refuses metadata that holds a NUL character.
+/// Refuses metadata that holds a NUL character or is nested too deep to be stored.
 pub fn check_metadata(metadata: &Map<String, Value>) -> Result<(), StoreError> {
+    for value in metadata.values() {
+        stored_json::check_depth(value)
+            .map_err(|error| StoreError::Conflict(format!("metadata: {error}")))?;
+    }
     if metadata.iter().any(|(key, value)| key.contains('\0') || has_nul(value)) {
         return Err(StoreError::Conflict("metadata must not hold a NUL character".into()));
     }

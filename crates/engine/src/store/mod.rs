@@ -16,8 +16,9 @@
 //! 5. A tenant's key finds only that tenant's things; what belongs to somebody else is [`StoreError::NotFound`].
 //! 6. Lease times are the store's own clock, never the caller's.
 //!
-//! 7. Metadata holds no NUL character, neither in a key nor in a text, because PostgreSQL cannot keep it: what has
-//!    one is refused with [`StoreError::Conflict`], by every store alike. [`check_metadata`] looks for it.
+//! 7. Metadata holds no NUL character, neither in a key nor in a text, because PostgreSQL cannot keep it, and is nested
+//!    at most [`MAX_DEPTH`](crate::stored_json::MAX_DEPTH) levels deep: other metadata is refused with
+//!    [`StoreError::Conflict`], by every store alike. [`check_metadata`] looks at it.
 //!
 //! A thread is *free* when it has no active run.
 //!
@@ -62,8 +63,8 @@ impl<T: RunStore + HistoryStore + ThreadMaintenance + NodeCacheStore> Store for 
 pub trait RunStore: Send + Sync + 'static {
     /// Accepts a run. When the thread is free, nobody waits before this run and `claim` is given, the run starts at
     /// once in the same transaction; with `claim` as `None` it waits as [`Status::Queued`] for [`Runs::claim`].
-    /// A thread that does not exist yet is made. A `parent` that does not exist is `NotFound`; 0 does, it is the
-    /// empty state. A run id that was used before is [`StoreError::Conflict`].
+    /// A thread that does not exist yet is made. A `parent` that does not exist, or cannot be rebuilt any more, is
+    /// `NotFound`; 0 does, it is the empty state. A run id that was used before is [`StoreError::Conflict`].
     async fn submit(&self, run: NewRun) -> Result<SubmitOutcome, StoreError>;
 
     /// Takes up to `limit` runs that nobody works on: the oldest queued run of a free thread, a running run whose
@@ -136,13 +137,15 @@ pub trait ThreadMaintenance: Send + Sync + 'static {
     ) -> Result<ThreadRow, StoreError>;
 
     /// Appends an entry outside any run (an edit of the state). The thread must be free and its newest entry
-    /// `expect`, else [`StoreError::Busy`] or [`StoreError::Conflict`]. An unknown thread is `NotFound`.
+    /// `expect`, else [`StoreError::Busy`] or [`StoreError::Conflict`]. An unknown thread is `NotFound`, and so is a parent
+    /// that cannot be rebuilt.
     async fn append_entry(&self, thread: &ThreadKey, expect: Seq, entry: NewEntry)
     -> Result<Seq, StoreError>;
 
     /// Copies a thread's whole log, snapshots and metadata to a new thread, which is free; entries keep the name of
     /// the run that wrote them. Runs stay with the source. A target that exists is [`StoreError::Conflict`]. The copy
-    /// gets `stands` as one more entry, unless the parent of that is its newest already.
+    /// gets `stands` as one more entry, unless the parent of that is its newest already; a parent that cannot be rebuilt is
+    /// `NotFound`.
     async fn copy_thread(
         &self,
         from: &ThreadKey,

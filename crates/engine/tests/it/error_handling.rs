@@ -148,7 +148,7 @@ async fn a_run_of_a_graph_that_changed_stops_until_somebody_accepts_it() {
     run_to_text(&old, EngineTestState::update()).await;
     let new = graph_handle_on(store, &asking_graph("ask", "new"));
     let end = outcome_text(new.resume(&local_thread("t"), "yes").await);
-    assert_eq!(end, "graph_changed: graph `g` changed since this run was started");
+    assert_eq!(end, "graph_changed: graph `g` or its state changed since this run was accepted");
     let runs =
         new.runtime().store().runs(&local_thread("t").tenant, &Default::default()).await.expect("runs");
     let again = new.runtime().retry(&runs[0].key()).await.expect("accepted");

@@ -7,6 +7,7 @@
 )]
 
 mod accepting_runs;
+mod changed_programs;
 mod crash_loops;
 mod damaged_records;
 mod defects_of_other_engines;
@@ -15,10 +16,12 @@ mod effects;
 mod end_to_end;
 mod error_handling;
 mod examples;
+mod given_up_steps;
 mod graph_execution;
 mod interrupts;
 mod limits;
 mod missing_logs_and_graphs;
+mod readable_values;
 mod store_outages;
 mod stored_results;
 mod support;

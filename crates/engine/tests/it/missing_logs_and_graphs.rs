@@ -34,7 +34,10 @@ struct NumericPageState {
 
 /// A state that reads it and then breaks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct PanickingState {}
+struct PanickingState {
+    text: String,
+    n: u64,
+}
 
 impl State for PanickingState {
     type Update = serde_json::Value;

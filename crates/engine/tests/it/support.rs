@@ -176,7 +176,7 @@ pub(crate) fn entry_text(entry: &ThreadEntry) -> String {
                 Some(path) => format!("{path}/{}", tasks.join("+")),
             }
         }
-        EntryBody::Paused { questions } => {
+        EntryBody::Paused { questions, .. } => {
             let nodes: Vec<&str> = questions.iter().map(|question| question.node.as_str()).collect();
             format!("paused by {}", nodes.join("+"))
         }

@@ -1,6 +1,7 @@
 //! Models behind HTTP: parses model ids and opens models.
 
 mod anthropic;
+mod conversation_repair;
 mod dialect;
 mod gemini;
 mod openai;

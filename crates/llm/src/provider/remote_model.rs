@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 
+use super::conversation_repair::repair_conversation;
 use super::dialect::{AnswerDecoder, DecodeProgress, DeltaBuffer, Dialect};
 use crate::error::ModelError;
 use crate::http::{ModelHttpClient, ModelHttpResponse, SseDecoder};
@@ -87,7 +88,8 @@ async fn next_delta(phase: RemoteStreamPhase) -> Option<(Result<Delta, ModelErro
 
 impl RemoteStreamReader {
     async fn open(start: RemoteStreamStart) -> Result<Self, ModelError> {
-        let RemoteStreamStart { http, dialect, request } = start;
+        let RemoteStreamStart { http, dialect, mut request } = start;
+        request.messages = repair_conversation(request.messages);
         if let Some(temperature) = request.temperature.filter(|temperature| !temperature.is_finite()) {
             return Err(ModelError::Rejected {
                 reason: format!("the temperature is not a number: {temperature}"),

@@ -1,4 +1,5 @@
-//! A local HTTP server that replaces a vendor: it records requests and sends scripted bytes.
+//! A local HTTP server that replaces a vendor: it records requests, rejects what the vendor rejects, and sends scripted
+//! bytes.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,6 +11,8 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+
+use super::vendor_rules::vendor_rejection;
 
 /// A request that the server received.
 #[derive(Clone, Debug)]
@@ -208,7 +211,10 @@ async fn accept(listener: TcpListener, shared: Arc<ScriptedServerState>) {
 async fn serve_connection(mut stream: TcpStream, shared: &ScriptedServerState) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let Some(heard) = read_request(&mut stream).await? else { return Ok(()) };
-    let turn = (shared.responder)(&heard);
+    let turn = match vendor_rejection(&heard.path, &heard.body) {
+        Some(rejection) => rejection,
+        None => (shared.responder)(&heard),
+    };
     shared.received_requests.lock().unwrap_or_else(PoisonError::into_inner).push(heard);
     let mut head = format!("HTTP/1.1 {} Scripted\r\n", turn.status);
     for (name, value) in &turn.headers {

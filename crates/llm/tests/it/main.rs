@@ -9,6 +9,7 @@ mod llama_server;
 mod recorded_streams;
 mod request_bodies;
 mod tls_certificates;
+mod unfinished_tool_calls;
 mod vendor_faults;
 
 use std::sync::Arc;

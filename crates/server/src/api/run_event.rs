@@ -9,6 +9,7 @@ use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::{RunFailure, RunUsage, StoreError};
 use doran_engine::{
     EntryBody, PendingQuestion, QuestionKind, RunId, RunKey, TaskResult, ThreadEntry, UnfinishedTask,
+    stored_json,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -310,7 +311,7 @@ fn body_from_entry(
                 .collect::<Result<_, _>>()?,
             next: step.next.clone(),
         },
-        EntryBody::Paused { questions } => {
+        EntryBody::Paused { questions, .. } => {
             let run = entry.run.ok_or_else(|| damaged("is a pause of no run"))?;
             RunEventBody::Paused {
                 questions: questions.iter().map(|ask| QuestionInfo::from_log(run, ask)).collect(),
@@ -325,7 +326,7 @@ fn body_from_entry(
             let (node, unfinished) = (node.clone(), unfinished.clone());
             RunEventBody::Failed { code, message, en: en.into(), ko: ko.into(), node, unfinished }
         }
-        EntryBody::Cancelled { partial_text, unfinished } => {
+        EntryBody::Cancelled { partial_text, unfinished, .. } => {
             RunEventBody::Cancelled { partial: partial_text.clone(), unfinished: unfinished.clone() }
         }
         EntryBody::Edited { .. } => return Err(damaged("of a run is an edit")),
@@ -348,7 +349,7 @@ fn step_task(
         attempts: task.attempts,
         input_tokens,
         output_tokens,
-        update: serde_json::from_str(task.update.get())?,
+        update: stored_json::from_str(task.update.get())?,
         notes: task.notes.clone(),
         turn,
     })

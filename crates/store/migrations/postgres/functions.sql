@@ -16,7 +16,7 @@ begin
     for v_old in
         select p.oid::regprocedure from pg_proc p
         where p.pronamespace = current_schema()::regnamespace and p.proname in (
-            'pair_digest', 'base_after', 'newest_entry', 'has_queue', 'write_step', 'start_run',
+            'pair_digest', 'base_after', 'check_rebuildable', 'newest_entry', 'has_queue', 'write_step', 'start_run',
             'cancel_paused', 'submit_run', 'claim_runs', 'renew_leases', 'lock_run',
             'cancel_run', 'clear_pairs', 'release_run', 'answer_run', 'retry_run', 'put_thread',
             'append_entry', 'copy_thread', 'delete_thread', 'clear_idle_threads', 'clear_old_entries')
@@ -37,6 +37,28 @@ begin
         return p_seq;
     end if;
     return coalesce((select base from entries where number = p_number and seq = p_seq), 0);
+end $$;
+
+-- Refuses an entry whose state cannot be rebuilt: clearing may have removed entries that an abandoned branch depends on.
+-- It removes all before some entry, so where the snapshot of a branch is, its entries are.
+create function check_rebuildable(p_number int8, p_seq int8) returns void language plpgsql as $$
+declare
+    v_base int8 := base_after(p_number, p_seq);
+begin
+    if v_base > 0 then
+        perform 1 from snapshots where number = p_number and seq = v_base;
+    else
+        perform 1 from (
+            with recursive line (parent) as (
+                select p_seq
+                union all
+                select coalesce(e.parent, e.seq - 1)::int8 from line l
+                join entries e on e.number = p_number and e.seq = l.parent where l.parent > 0
+            ) select 1 from line where parent = 0) as whole;
+    end if;
+    if not found then
+        raise exception '%', p_seq using errcode = 'DR007';
+    end if;
 end $$;
 
 -- The newest entry of a thread whose run is running. Not `stable`: whoever asks has just locked something, and wants
@@ -228,8 +250,8 @@ begin
         raise exception 'the thread is being removed' using errcode = '40001';
     end if;
     o_head := v_thread.head;
-    if p_parent > 0 and not exists (select 1 from entries where number = v_thread.number and seq = p_parent) then
-        raise exception '%', p_parent using errcode = 'DR007';
+    if p_parent > 0 then
+        perform check_rebuildable(v_thread.number, p_parent);
     end if;
 
     v_busy := coalesce(v_thread.active, (
@@ -532,6 +554,9 @@ begin
     if v_thread.head <> p_expect then
         raise exception 'the newest entry is %, not %', v_thread.head, p_expect using errcode = 'DR003';
     end if;
+    if p_parent > 0 then
+        perform check_rebuildable(v_thread.number, p_parent);
+    end if;
     insert into entries (number, seq, parent, base, run, at, kind, body)
     values (v_thread.number, p_expect + 1, nullif(p_parent, p_expect), p_base, null, v_now, p_kind, p_body);
     if p_snapshot is not null then
@@ -557,6 +582,9 @@ begin
         raise exception 'no such thread' using errcode = 'DR005';
     end if;
     v_from.head := newest_entry(v_from.number);
+    if p_parent > 0 then
+        perform check_rebuildable(v_from.number, p_parent);
+    end if;
     insert into threads (tenant, thread, head, created_at, updated_at, meta_keys, meta_vals)
     values (p_tenant, p_to, v_from.head, v_now, v_now, v_from.meta_keys, v_from.meta_vals)
     on conflict do nothing

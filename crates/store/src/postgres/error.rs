@@ -116,5 +116,11 @@ fn error_from_sql_state(error: Error) -> StoreError {
     // Out of a resource, cancelled by a timeout, a deadlock, or a server that is read-only after a failover.
     let passing = ["53", "55", "57", "40"].iter().any(|class| code.code().starts_with(class))
         || *code == SqlState::READ_ONLY_SQL_TRANSACTION;
-    if passing { StoreError::Unavailable(error.into()) } else { StoreError::Other(error.into()) }
+    // A value that the server cannot hold, or that breaks one of its limits.
+    let never = ["22", "54"].iter().any(|class| code.code().starts_with(class));
+    match () {
+        () if passing => StoreError::Unavailable(error.into()),
+        () if never => StoreError::Rejected(error.into()),
+        () => StoreError::Other(error.into()),
+    }
 }

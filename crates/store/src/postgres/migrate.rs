@@ -19,8 +19,10 @@ use crate::migrations::Migrations;
 pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A format that changes functions alone has an empty script.
-const MIGRATIONS: Migrations =
-    Migrations { first_format: 7, scripts: &[include_str!("../../migrations/postgres/0007_initial.sql")] };
+const MIGRATIONS: Migrations = Migrations {
+    first_format: 7,
+    scripts: &[include_str!("../../migrations/postgres/0007_initial.sql"), ""],
+};
 
 /// The SQL functions of the newest format. They hold no data, so they are all recreated after a migration.
 const SQL_FUNCTIONS: &str = include_str!("../../migrations/postgres/functions.sql");

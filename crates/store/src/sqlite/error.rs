@@ -17,6 +17,7 @@ pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
             | ErrorCode::OutOfMemory,
         ) => StoreError::Unavailable(error.into()),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Damaged(error.to_string()),
+        Some(ErrorCode::TooBig) => StoreError::Rejected(error.into()),
         Some(_) => StoreError::Other(error.into()),
         None => match error {
             rusqlite::Error::FromSqlConversionFailure(..)

@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::rows::{
-    base_after, execute, find_records, find_run, find_thread, get_column, metadata_to_json, query_all,
-    query_optional, thread_key, to_i64,
+    base_after, check_rebuildable, execute, find_records, find_run, find_thread, get_column,
+    metadata_to_json, query_all, query_optional, thread_key, to_i64,
 };
 use super::runs::{
     append_entry, append_status_entry, end_run, grant_lease, insert_thread, request_cancel, set_active_run,
@@ -46,7 +46,7 @@ pub(super) fn submit(tx: &mut WriteTransaction<'_>, new: NewRun) -> Result<Submi
         return Err(StoreError::Conflict(format!("run `{}` exists already", new.run)));
     }
     if let Some(parent) = new.first.parent {
-        base_after(tx.conn, &new.thread, parent)?;
+        check_rebuildable(tx.conn, &new.thread, parent)?;
     }
 
     let thread = find_thread(tx.conn, &new.thread)?;

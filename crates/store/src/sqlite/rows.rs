@@ -171,6 +171,27 @@ pub(super) fn base_after(conn: &Connection, key: &ThreadKey, parent: Seq) -> Res
     Ok(if has_snapshot { parent } else { base })
 }
 
+/// Checks that the state after entry `seq` can be rebuilt: `gc` may have deleted entries that an abandoned branch
+/// depends on. It deletes all before some entry, so where the snapshot of a branch is, its entries are.
+pub(super) fn check_rebuildable(conn: &Connection, key: &ThreadKey, seq: Seq) -> Result<(), StoreError> {
+    let base = base_after(conn, key, seq)?;
+    let (tenant, thread) = (key.tenant.as_str(), key.thread.as_str());
+    let found = if base > 0 {
+        let sql = "SELECT 1 FROM snapshots WHERE tenant = ?1 AND thread = ?2 AND seq = ?3";
+        query_optional(conn, sql, params![tenant, thread, to_i64(base)], |_| Ok(()))?
+    } else {
+        let place = place!();
+        let sql = format!(
+            "WITH RECURSIVE line (parent) AS (
+                 SELECT ?3 UNION ALL SELECT e.parent FROM line l JOIN entries e ON e.place = l.parent + {place}
+                 WHERE l.parent > 0)
+             SELECT 1 FROM line WHERE parent = 0"
+        );
+        query_optional(conn, &sql, params![tenant, thread, to_i64(seq)], |_| Ok(()))?
+    };
+    found.ok_or_else(|| StoreError::no_entry(seq))
+}
+
 /// Returns all records of a run, ordered by task and key.
 pub(super) fn find_records(conn: &Connection, key: &RunKey) -> Result<Vec<Record>, StoreError> {
     let sql = "SELECT path, key, stage, body FROM records WHERE tenant = ?1 AND run = ?2 ORDER BY path, key";

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::history;
 use super::rows::{
-    MAX_ENTRIES_PER_THREAD, THREAD_COLUMNS, base_after, execute, find_thread, get_column, metadata_to_json,
-    place, query_all, query_optional, thread_row, to_i64,
+    MAX_ENTRIES_PER_THREAD, THREAD_COLUMNS, base_after, check_rebuildable, execute, find_thread, get_column,
+    metadata_to_json, place, query_all, query_optional, thread_row, to_i64,
 };
 use super::runs::{append_entry, insert_thread, touch_thread};
 use super::writer::WriteTransaction;
@@ -57,6 +57,9 @@ pub(super) fn append(
     if thread.head != expect {
         return Err(StoreError::Conflict(format!("the newest entry is {}, not {expect}", thread.head)));
     }
+    if let Some(parent) = entry.parent {
+        check_rebuildable(tx.conn, key, parent)?;
+    }
     append_entry(tx, key, expect + 1, None, entry)?;
     touch_thread(tx, key)?;
     Ok(expect + 1)
@@ -69,6 +72,9 @@ pub(super) fn copy_thread(
     stands: Option<&NewEntry>,
 ) -> Result<ThreadRow, StoreError> {
     let source = history::thread(tx.conn, from)?;
+    if let Some(parent) = stands.and_then(|entry| entry.parent) {
+        check_rebuildable(tx.conn, from, parent)?;
+    }
     let copy = ThreadKey { tenant: from.tenant.clone(), thread: to.clone() };
     if find_thread(tx.conn, &copy)?.is_some() {
         return Err(StoreError::Conflict(format!("thread `{to}` exists already")));

@@ -159,7 +159,7 @@ impl Simulation {
     async fn answer_paused_run(&self, bot: &GraphHandle<EngineTestState>, run: &RunKey) {
         let entries = self.store.entries(&local_thread("t"), 0, 10_000).await.expect("entries");
         let newest = entries.last().map(|entry| ThreadEntry::from_log(entry).expect("readable").body);
-        let Some(EntryBody::Paused { questions }) = newest else { return };
+        let Some(EntryBody::Paused { questions, .. }) = newest else { return };
         let some = self.world.with_rng(|dice| if dice.chance_per_mille(300) { 1 } else { questions.len() });
         let answers = questions.iter().take(some).map(|ask| (ask.id.clone(), self.answer_for(ask))).collect();
         // A process that dies meanwhile never answers; the next round asks again.

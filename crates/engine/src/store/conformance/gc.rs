@@ -152,6 +152,39 @@ pub(super) async fn a_young_entry_keeps_what_it_is_rebuilt_from<S: Store>(b: Sto
     assert_eq!(b.log_text(&thread).await, "f");
 }
 
+pub(super) async fn nothing_follows_an_entry_that_cannot_be_rebuilt<S: Store>(b: StoreFixture<S>) {
+    let thread = thread_with_two_snapshots(&b).await;
+    // 6 x and 7 y are a branch from the first snapshot, 8 z one from the beginning; 9 w goes on after 5 d.
+    let after =
+        |parent, base, body| NewEntry { parent: Some(parent), ..new_entry(EntryKind::Step, body, base) };
+    b.append_edits(&thread, vec![after(3, 2, "x"), new_entry(EntryKind::Step, "y", 2), after(0, 0, "z")])
+        .await;
+    b.append_edits(&thread, vec![after(5, 4, "w")]).await;
+    wait_for_retention_age().await;
+    b.store.gc(&old_entries_retention()).await.expect("gc");
+    assert_eq!(b.log_text(&thread).await, "c d x y z w");
+    let before = b.dump_thread(&thread).await;
+    for gone in [3, 6, 7] {
+        refused!(b.store.load(&thread, Some(gone)).await, StoreError::NotFound { .. });
+        let first = NewRunEntry { parent: Some(gone), ..b.new_run(&thread).first };
+        let run = NewRun { first, ..b.new_run(&thread) };
+        refused!(b.store.submit(run).await, StoreError::NotFound { .. });
+        refused!(b.store.append_entry(&thread, 9, after(gone, 2, "v")).await, StoreError::NotFound { .. });
+        let copy = b.new_thread_key();
+        let stands = Some(after(gone, 2, "v"));
+        refused!(b.store.copy_thread(&thread, &copy.thread, stands).await, StoreError::NotFound { .. });
+        refused!(b.store.thread(&copy).await, StoreError::NotFound { .. });
+    }
+    assert_eq!(b.dump_thread(&thread).await, before);
+    assert_eq!(b.loaded_text(&thread, None).await, "4=C | d w");
+    // What can be rebuilt can be followed, also the beginning and a branch from there.
+    for (parent, base) in [(8, 0), (0, 0), (5, 4), (4, 4)] {
+        let head = b.thread_row(&thread).await.head;
+        b.store.append_entry(&thread, head, after(parent, base, "v")).await.expect("appended");
+        b.store.load(&thread, None).await.expect("rebuilt");
+    }
+}
+
 pub(super) async fn without_a_snapshot_all_entries_stay<S: Store>(b: StoreFixture<S>) {
     let thread = b.new_thread_key();
     b.start_and_finish(&thread, vec![step_entry("a"), step_entry("b")]).await;

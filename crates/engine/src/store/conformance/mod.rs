@@ -291,6 +291,7 @@ list! {
         old_entries_go_and_the_newest_state_stays
         a_branch_left_goes_with_old_entries
         a_young_entry_keeps_what_it_is_rebuilt_from
+        nothing_follows_an_entry_that_cannot_be_rebuilt
         without_a_snapshot_all_entries_stay
         young_things_stay
         old_keys_are_forgotten

@@ -7,27 +7,32 @@ use crate::store::{
     entries_leading_to,
 };
 
-impl RamState {
-    pub(in super::super) fn load(&self, key: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
-        let thread = self.find_thread(key).ok_or_else(|| StoreError::no_thread(key))?;
-        let at = at.unwrap_or(thread.head);
-        let head = thread.head;
+impl RamThread {
+    pub(super) fn load(&self, at: Seq) -> Result<LoadedLog, StoreError> {
+        let head = self.head;
         if at == 0 {
             return Ok(LoadedLog { head, ..LoadedLog::default() });
         }
-        let entry = thread.entry(at).ok_or_else(|| StoreError::no_entry(at))?;
-        if let Some(snapshot) = thread.snapshots.get(&at) {
+        let entry = self.entry(at).ok_or_else(|| StoreError::no_entry(at))?;
+        if let Some(snapshot) = self.snapshots.get(&at) {
             return Ok(LoadedLog { head, snapshot: Some((at, snapshot.clone())), entries: Vec::new() });
         }
         let base = entry.base;
-        let snapshot = thread.snapshots.get(&base).map(|snapshot| (base, snapshot.clone()));
-        let entries = entries_leading_to(thread.entries_between(base, at), at);
+        let snapshot = self.snapshots.get(&base).map(|snapshot| (base, snapshot.clone()));
+        let entries = entries_leading_to(self.entries_between(base, at), at);
         // `gc` may have cleared a part of the way to an entry of a branch that was left.
         let whole = entries.first().is_some_and(|first| first.parent == base);
         if !whole || (base > 0 && snapshot.is_none()) {
             return Err(StoreError::no_entry(at));
         }
         Ok(LoadedLog { head, snapshot, entries })
+    }
+}
+
+impl RamState {
+    pub(in super::super) fn load(&self, key: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
+        let thread = self.find_thread(key).ok_or_else(|| StoreError::no_thread(key))?;
+        thread.load(at.unwrap_or(thread.head))
     }
 
     pub(in super::super) fn entries(

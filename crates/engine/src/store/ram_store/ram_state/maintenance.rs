@@ -45,6 +45,9 @@ impl RamState {
         if thread.head != expect {
             return Err(StoreError::Conflict(format!("the newest entry is {}, not {expect}", thread.head)));
         }
+        if let Some(parent) = entry.parent {
+            thread.load(parent)?;
+        }
         thread.updated_at = now;
         Ok(thread.push_entry(None, entry, now))
     }
@@ -67,6 +70,9 @@ impl RamState {
         if let Some(entry) = stands
             && entry.parent != Some(copy.head)
         {
+            if let Some(parent) = entry.parent {
+                copy.load(parent)?;
+            }
             copy.push_entry(None, entry, now);
         }
         let row = copy.row(&key);

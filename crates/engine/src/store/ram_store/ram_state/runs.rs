@@ -33,11 +33,10 @@ impl RamState {
         let mut stop = None;
         let mut end = None;
         let thread = home.threads.get(&new.thread.thread);
-        if let Some(parent) = first.parent
-            && parent > 0
-            && thread.is_none_or(|thread| thread.entry(parent).is_none())
-        {
-            return Err(StoreError::no_entry(parent));
+        match (first.parent, thread) {
+            (None | Some(0), _) => {}
+            (Some(parent), Some(thread)) => drop(thread.load(parent)?),
+            (Some(parent), None) => return Err(StoreError::no_entry(parent)),
         }
         if let Some(busy) = thread.and_then(|thread| thread.active.or_else(|| thread.next_waiting())) {
             match new.if_busy {

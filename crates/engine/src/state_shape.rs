@@ -1,0 +1,97 @@
+//! The shape of a state: the names of its fields and how each takes a change. A state that lost a field would drop what
+//! was stored in it without a word, so a stored field that the state does not have is an error.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::de::value::Error as ProbeError;
+use serde::de::{DeserializeOwned, Error as _, IgnoredAny, Visitor};
+use serde::{Deserializer, forward_to_deserialize_any};
+
+use crate::state::State;
+
+/// What of a state goes into the fingerprint of its graph.
+pub(crate) fn state_shape<S: State>() -> BTreeSet<String> {
+    let fields = struct_fields::<S::Update>().unwrap_or_default().iter().map(|field| (*field).to_owned());
+    fields.chain(S::reducers().iter().map(|(field, rule)| format!("{field}: {rule}"))).collect()
+}
+
+/// The first field of a stored update that the state does not have.
+pub(crate) fn unknown_update_field<S: State>(json: &str) -> Option<String> {
+    unknown_field(json, struct_fields::<S::Update>()?, &BTreeSet::new())
+}
+
+/// The first field of a stored state that the state does not have. It may write fields that it does not read.
+pub(crate) fn unknown_state_field<S: State>(json: &str) -> Option<String> {
+    let written = match serde_json::to_value(S::default()) {
+        Ok(serde_json::Value::Object(fields)) => fields.into_iter().map(|(name, _)| name).collect(),
+        _ => BTreeSet::new(),
+    };
+    unknown_field(json, struct_fields::<S>()?, &written)
+}
+
+fn unknown_field(json: &str, read: &[&str], written: &BTreeSet<String>) -> Option<String> {
+    // What is no object is told of by whoever reads it.
+    let stored: BTreeMap<Cow<'_, str>, IgnoredAny> = serde_json::from_str(json).ok()?;
+    let known = |name: &str| read.contains(&name) || written.contains(name);
+    stored.into_keys().find(|name| !known(name)).map(Cow::into_owned)
+}
+
+/// The fields that a struct reads, aliases included; none when it is not read as a struct.
+fn struct_fields<T: DeserializeOwned>() -> Option<&'static [&'static str]> {
+    let mut fields = None;
+    // The probe gives no value, so reading always fails.
+    drop(T::deserialize(FieldProbe(&mut fields)));
+    fields
+}
+
+struct FieldProbe<'a>(&'a mut Option<&'static [&'static str]>);
+
+impl<'de> Deserializer<'de> for FieldProbe<'_> {
+    type Error = ProbeError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ProbeError> {
+        Err(ProbeError::custom("not a struct"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, ProbeError> {
+        *self.0 = Some(fields);
+        Err(ProbeError::custom("only its fields are asked for"))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    #[allow(dead_code, reason = "only its fields are looked at")]
+    struct ProbedStruct {
+        first_name: String,
+        #[serde(alias = "old")]
+        renamed: u32,
+    }
+
+    #[test]
+    fn a_struct_tells_its_fields_as_they_are_stored() {
+        assert_eq!(struct_fields::<ProbedStruct>(), Some(&["firstName", "old", "renamed"][..]));
+        assert_eq!(struct_fields::<Vec<u8>>(), None);
+        let unknown = |json| unknown_field(json, &["a"], &BTreeSet::from(["b".to_owned()]));
+        assert_eq!(unknown(r#"{"a":1,"b":2}"#), None);
+        assert_eq!(unknown(r#"{"a":1,"c":{"x":2}}"#), Some("c".to_owned()));
+        assert_eq!(unknown("[1]"), None);
+    }
+}
