@@ -10,7 +10,8 @@ use doran_agents::{Agent, TurnUpdate};
 use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::{RunFailure, RunUsage, StoreError};
 use doran_engine::{
-    EntryBody, PendingQuestion, QuestionKind, RunId, RunKey, TaskResult, ThreadEntry, stored_json,
+    EntryBody, PendingQuestion, QuestionKind, RunId, RunKey, TaskResult, ThreadEntry, UnfinishedTask,
+    stored_json,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,12 +90,18 @@ pub enum RunEventBody {
         /// The node that failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
+        /// Nodes of the last step that did not finish.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unfinished: Vec<UnfinishedTask>,
     },
     /// The run was cancelled.
     Cancelled {
         /// Text shown before it was cut off, by node.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         partial: BTreeMap<String, String>,
+        /// Nodes of the step that was cut off.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unfinished: Vec<UnfinishedTask>,
     },
     /// A piece of the step in progress. Shown early, not a record.
     Delta {
@@ -332,13 +339,14 @@ fn body_from_entry(
         EntryBody::Resumed { answers } => RunEventBody::Resumed { answers: answers.clone() },
         EntryBody::Restarted { reason } => RunEventBody::Restarted { why: reason.clone() },
         EntryBody::Finished => RunEventBody::Finished,
-        EntryBody::Failed { failure, node } => {
+        EntryBody::Failed { failure, node, unfinished } => {
             let RunFailure { code, message } = failure.clone();
             let ModelErrorAdvice { en, ko } = advice(&code);
-            RunEventBody::Failed { code, message, en: en.into(), ko: ko.into(), node: node.clone() }
+            let (node, unfinished) = (node.clone(), unfinished.clone());
+            RunEventBody::Failed { code, message, en: en.into(), ko: ko.into(), node, unfinished }
         }
-        EntryBody::Cancelled { partial_text, .. } => {
-            RunEventBody::Cancelled { partial: partial_text.clone() }
+        EntryBody::Cancelled { partial_text, unfinished, .. } => {
+            RunEventBody::Cancelled { partial: partial_text.clone(), unfinished: unfinished.clone() }
         }
         EntryBody::Edited { .. } => return Err(damaged("of a run is an edit")),
     })
@@ -375,7 +383,7 @@ mod tests {
     fn failed(body: &str) -> (String, String, String) {
         let body: Value = serde_json::from_str(body).expect("json");
         let failure = serde_json::from_value(body).expect("a failure");
-        let body = EntryBody::Failed { failure, node: None };
+        let body = EntryBody::Failed { failure, node: None, unfinished: Vec::new() };
         let entry = ThreadEntry { seq: 2, parent: 1, run: Some(RunId::random()), at: 0, body };
         match body_from_entry("t", None, &entry).expect("an event") {
             RunEventBody::Failed { code, en, ko, .. } => (code, en, ko),
