@@ -5,6 +5,7 @@
 //! [`Agent::read_turn`], and the whole conversation by [`history`]. What it shows and asks meanwhile is [`protocol`]. This crate does not know HTTP, SQL or where settings are kept: who asks, and where
 //! threads are kept, is decided elsewhere.
 
+pub mod admission;
 pub mod agents;
 mod citation_numbering;
 pub mod described;

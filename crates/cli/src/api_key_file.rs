@@ -61,8 +61,25 @@ pub(crate) fn read_keys(path: &Path) -> Result<Vec<ApiKeyRecord>, BilingualMessa
     Ok(file.key)
 }
 
+/// Changes the keys of a data directory. Nobody else changes them between reading and writing, so no change is lost.
+pub(crate) fn update_keys<T>(
+    data_dir: &Path,
+    change: impl FnOnce(&mut Vec<ApiKeyRecord>) -> Result<T, BilingualMessage>,
+) -> Result<T, BilingualMessage> {
+    data_dir::ensure_private_dir(data_dir)?;
+    let shown = data_dir.display();
+    let _lock = data_dir::wait_for_lock(data_dir, "keys.lock").map_err(|error| {
+        bilingual!("`{shown}`의 키를 잠글 수 없습니다", "cannot lock the keys in `{shown}`").with_cause(error)
+    })?;
+    let path = key_file_path(data_dir);
+    let mut rows = read_keys(&path)?;
+    let changed = change(&mut rows)?;
+    write_keys(&path, &rows)?;
+    Ok(changed)
+}
+
 /// Writes the file anew, for its owner only.
-pub(crate) fn write_keys(path: &Path, rows: &[ApiKeyRecord]) -> Result<(), BilingualMessage> {
+fn write_keys(path: &Path, rows: &[ApiKeyRecord]) -> Result<(), BilingualMessage> {
     let shown = path.display();
     let text = toml::to_string(&ApiKeyFile { key: rows.to_vec() }).map_err(std::io::Error::other);
     text.and_then(|text| data_dir::write_private_file(path, text.as_bytes())).map_err(|error| {

@@ -2,9 +2,10 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::client::ServerHttpClient;
+use crate::config::{Config, Database};
 use crate::output::{BilingualMessage, bilingual};
 
 /// The data directory, held until dropped.
@@ -29,7 +30,8 @@ pub(crate) fn is_locked(path: &Path) -> bool {
     matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-/// Makes the directory if need be, readable by its owner only, without taking it.
+/// Makes the directory if need be, without taking it, and takes the rights of other users away from it and from the
+/// files that Doran keeps in it.
 pub(crate) fn ensure_private_dir(path: &Path) -> Result<(), BilingualMessage> {
     let shown = path.display();
     create_private_dir(path).map_err(|error| {
@@ -38,7 +40,133 @@ pub(crate) fn ensure_private_dir(path: &Path) -> Result<(), BilingualMessage> {
             "cannot make the data directory `{shown}`; choose another with `--data-dir`"
         )
         .with_cause(error)
-    })
+    })?;
+    make_private(&permissions::exposed_paths(path));
+    Ok(())
+}
+
+/// Takes the rights of other users away from these paths, and says so.
+pub(crate) fn make_private(exposed: &[PathBuf]) {
+    for exposed in exposed {
+        match permissions::make_private(exposed) {
+            Ok(()) => {
+                tracing::warn!(path = %exposed.display(), "other users could read this; its mode was corrected")
+            }
+            Err(error) => {
+                tracing::warn!(path = %exposed.display(), %error, "other users can read this, and its mode cannot be changed");
+            }
+        }
+    }
+}
+
+/// What other users of this machine can read or write: the directory, files that Doran keeps in it, or the database
+/// file, wherever it is.
+pub(crate) fn exposed_paths(config: &Config) -> Vec<PathBuf> {
+    let mut exposed = permissions::exposed_paths(&config.data_dir);
+    exposed.extend(exposed_database_files(&config.database));
+    exposed.sort();
+    exposed.dedup();
+    exposed
+}
+
+/// Files of the database that other users of this machine can read or write.
+pub(crate) fn exposed_database_files(database: &Database) -> Vec<PathBuf> {
+    let Database::Sqlite(path) = database else { return Vec::new() };
+    let beside = |end: &str| {
+        let mut name = path.clone().into_os_string();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    ["", "-wal", "-shm"].into_iter().map(beside).filter(|path| permissions::is_exposed(path)).collect()
+}
+
+/// Files and directories that this process makes belong to its owner alone, whichever part of it makes them.
+pub(crate) fn set_private_umask() {
+    #[cfg(unix)]
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+}
+
+#[cfg(unix)]
+mod permissions {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+
+    /// The bits of a mode by which others than the owner get in.
+    const OTHERS: u32 = 0o077;
+    /// The bit of a directory that many users share, such as `/tmp`.
+    const STICKY: u32 = 0o1000;
+
+    pub(super) fn exposed_paths(directory: &Path) -> Vec<PathBuf> {
+        let mut exposed = Vec::new();
+        // The directory may be a link; what lies in it is not followed anywhere.
+        if mode_of(fs::metadata(directory)).is_some_and(|mode| mode & OTHERS != 0 && mode & STICKY == 0) {
+            exposed.push(directory.to_owned());
+        }
+        for path in children(directory).into_iter().filter(|path| is_ours(path)) {
+            collect_exposed(path, &mut exposed);
+        }
+        exposed
+    }
+
+    pub(super) fn is_exposed(path: &Path) -> bool {
+        mode_of(fs::symlink_metadata(path)).is_some_and(|mode| mode & OTHERS != 0)
+    }
+
+    /// Nobody gets into a directory that is its owner's, so what is inside is not looked at.
+    fn collect_exposed(path: PathBuf, exposed: &mut Vec<PathBuf>) {
+        if !is_exposed(&path) {
+            return;
+        }
+        let inside = children(&path);
+        exposed.push(path);
+        inside.into_iter().for_each(|path| collect_exposed(path, exposed));
+    }
+
+    pub(super) fn make_private(path: &Path) -> std::io::Result<()> {
+        let mode = fs::metadata(path)?.permissions().mode();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode & !OTHERS))
+    }
+
+    fn mode_of(about: std::io::Result<fs::Metadata>) -> Option<u32> {
+        let about = about.ok()?;
+        (about.is_dir() || about.is_file()).then(|| about.permissions().mode())
+    }
+
+    fn children(directory: &Path) -> Vec<PathBuf> {
+        let is_directory =
+            fs::symlink_metadata(directory).is_ok_and(|about| about.is_dir() || about.is_symlink());
+        let entries = is_directory.then(|| fs::read_dir(directory).ok()).flatten();
+        let mut paths: Vec<PathBuf> =
+            entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort();
+        paths
+    }
+
+    /// A directory that was chosen with `--data-dir` may hold things of others.
+    fn is_ours(path: &Path) -> bool {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+        ["doran.db", "doran.toml", "memory.", "keys.", "server."].iter().any(|start| name.starts_with(start))
+            || name.ends_with(".key")
+            || ["lock", "mcp-pins.json", "library", "search", "evals", "agents"].contains(&name)
+    }
+}
+
+#[cfg(not(unix))]
+mod permissions {
+    use std::path::{Path, PathBuf};
+
+    pub(super) fn exposed_paths(_: &Path) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    pub(super) fn is_exposed(_: &Path) -> bool {
+        false
+    }
+
+    pub(super) fn make_private(_: &Path) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes a file that only its owner can read. It is there whole or as it was before.
@@ -51,7 +179,27 @@ pub(crate) fn write_private_file(path: &Path, bytes: &[u8]) -> std::io::Result<(
     let mut file = options.open(&beside)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(&beside, path)
+    fs::rename(&beside, path)?;
+    #[cfg(unix)]
+    if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Waits for the lock of this name in the directory. It is held until the file is dropped, or the process ends.
+pub(crate) fn wait_for_lock(directory: &Path, name: &str) -> std::io::Result<File> {
+    let file = open_lock_file(&directory.join(name))?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn open_lock_file(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 fn create_private_dir(path: &Path) -> std::io::Result<()> {
@@ -69,11 +217,7 @@ fn acquire_lock_file(directory: &Path) -> Result<File, BilingualMessage> {
         bilingual!("잠금 파일 `{shown}`을(를) 쓸 수 없습니다", "cannot use the lock file `{shown}`")
             .with_cause(error)
     };
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&path).map_err(cannot)?;
+    let mut file = open_lock_file(&path).map_err(cannot)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(already_locked_error(directory, file)),

@@ -36,6 +36,7 @@ use crate::output::{OutputLanguage, TerminalOutput};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    data_dir::set_private_umask();
     if let Some(ended) = run_as_worker(std::env::args_os().nth(1).as_deref()) {
         return ended;
     }

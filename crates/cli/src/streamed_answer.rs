@@ -115,6 +115,7 @@ impl StreamedAnswer {
             RunEventBody::Step { .. }
             | RunEventBody::Restarted { .. }
             | RunEventBody::Finished
+            | RunEventBody::Gone { .. }
             | RunEventBody::Delta { .. } => {}
         }
         Ok(())

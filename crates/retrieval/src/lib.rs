@@ -29,8 +29,8 @@ pub mod vector;
 
 pub use citation::{Citation, CitationError};
 pub use keyword::{
-    Highlight, RamKeywordIndex, RankingParameters, Segment, SegmentDocument, contains_all_words,
-    find_article_numbers, highlights, match_reasons,
+    Highlight, MAX_WORD_QUERY_CHARS, RamKeywordIndex, RankingParameters, Segment, SegmentDocument,
+    WordSearch, find_article_numbers, highlights, match_reasons,
 };
 pub use library::{
     DocumentStatus, IngestState, Library, LibraryError, LibraryOptions, LockedLibrary, NewDocument,

@@ -84,6 +84,10 @@ impl Retriever for RerankingIndex {
 
 #[async_trait]
 impl DocumentIndex for RerankingIndex {
+    async fn check_health(&self) -> Result<(), RetrieveError> {
+        self.index.check_health().await
+    }
+
     async fn put(
         &self,
         tenant: &DocumentTenant,

@@ -96,6 +96,11 @@ pub trait DocumentIndex: Retriever {
         Ok(())
     }
 
+    /// Returns whether the index can be asked now. One in this process always can.
+    async fn check_health(&self) -> Result<(), RetrieveError> {
+        Ok(())
+    }
+
     /// Returns the tenants that have documents in the index.
     async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError>;
 

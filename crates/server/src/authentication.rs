@@ -148,6 +148,23 @@ pub(crate) async fn authenticate(State(app): State<ServerApp>, mut request: Requ
     }
 }
 
+/// Turns a request away when its tenant has too many that are being answered, those that wait for a run included. There
+/// is always room for other tenants.
+pub(crate) async fn admit_request(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    request: Request,
+    next: Next,
+) -> Response {
+    match app.shares.requests.try_acquire(caller.tenant.as_str(), 1) {
+        Ok(_room) => next.run(request).await,
+        Err(_) => {
+            app.metrics.count_request_shed();
+            ApiError::from(ApiErrorCode::Overloaded).into_response()
+        }
+    }
+}
+
 fn authenticate_headers(keys: &ApiKeys, headers: &HeaderMap) -> Result<ApiCaller, ApiErrorCode> {
     if keys.is_empty() {
         return Ok(ApiCaller { tenant: TenantId::local(), key: None, hash: None });

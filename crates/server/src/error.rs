@@ -50,6 +50,7 @@ macro_rules! table {
 table! {
     BadJson 400 "bad_json" "the body is not the JSON this route takes" "본문이 이 경로가 받는 JSON이 아닙니다"
     BadInput 400 "bad_input" "a value does not fit" "값이 맞지 않습니다"
+    BadBody 400 "bad_body" "the body is not framed as its headers say, or was cut off" "본문이 헤더와 맞지 않거나 도중에 끊겼습니다"
     BadPath 400 "bad_path" "the path does not name a thing of this server" "경로가 이 서버의 것을 가리키지 않습니다"
     BadHeader 400 "bad_header" "a header does not fit" "헤더가 맞지 않습니다"
     NoHost 400 "no_host" "the request has no `Host` header" "요청에 `Host` 헤더가 없습니다"
@@ -206,7 +207,7 @@ impl IntoResponse for ApiError {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"doran\""));
         }
-        if matches!(self.code, ApiErrorCode::TooLarge | ApiErrorCode::TooSlow) {
+        if matches!(self.code, ApiErrorCode::TooLarge | ApiErrorCode::TooSlow | ApiErrorCode::BadBody) {
             // The rest of the body was not read and is not wanted.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }

@@ -45,23 +45,29 @@ fn check_request(names: &[String], request: &Request) -> Result<(), ApiErrorCode
     if request.uri().authority().is_some() {
         return Err(ApiErrorCode::BadPath);
     }
-    check_host_and_origin(names, request.headers())
+    // Probes ask by the address of a container, which nobody can name beforehand. They are told nothing of anybody.
+    let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz");
+    check_host_and_origin(names, request.headers(), is_probe)
 }
 
-fn check_host_and_origin(names: &[String], headers: &HeaderMap) -> Result<(), ApiErrorCode> {
+fn check_host_and_origin(names: &[String], headers: &HeaderMap, is_probe: bool) -> Result<(), ApiErrorCode> {
     let is_ours = |host: &str| is_loopback(host) || is_allowed_host(names, host);
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().ok_or(ApiErrorCode::NoHost)?;
     if hosts.next().is_some() {
         return Err(ApiErrorCode::BadHeader);
     }
-    if !host.to_str().is_ok_and(is_ours) {
+    if !is_probe && !host.to_str().is_ok_and(is_ours) {
         return Err(ApiErrorCode::HostNotAllowed);
     }
-    match headers.get(header::ORIGIN) {
-        None => Ok(()),
-        Some(origin) if origin.to_str().ok().and_then(origin_host).is_some_and(is_ours) => Ok(()),
-        Some(_) => Err(ApiErrorCode::OriginNotAllowed),
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    // Another port of this machine is another program: its pages are as foreign as those of another site.
+    let port = host.to_str().ok().map(port_of);
+    let is_own_page =
+        |origin: &str| is_allowed_host(names, origin) || is_loopback(origin) && Some(port_of(origin)) == port;
+    match origin.to_str().ok().and_then(origin_host).is_some_and(is_own_page) {
+        true => Ok(()),
+        false => Err(ApiErrorCode::OriginNotAllowed),
     }
 }
 
@@ -79,6 +85,11 @@ fn is_loopback(host: &str) -> bool {
 /// Whether a host is a name the server was given: with the port, or without one for any port.
 fn is_allowed_host(names: &[String], host: &str) -> bool {
     names.iter().any(|name| name.eq_ignore_ascii_case(host) || name.eq_ignore_ascii_case(without_port(host)))
+}
+
+/// The port of a host, empty where it has none.
+fn port_of(host: &str) -> &str {
+    host[without_port(host).len()..].trim_start_matches(':')
 }
 
 fn without_port(host: &str) -> &str {
@@ -124,6 +135,23 @@ mod tests {
             "0.0.0.0",
         ] {
             check_host(host, false);
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_port_of_this_machine_is_foreign() {
+        let check = |host: &str, origin: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().expect("a host"));
+            headers.insert(header::ORIGIN, origin.parse().expect("an origin"));
+            check_host_and_origin(&["doran.example".to_owned()], &headers, false)
+        };
+        for origin in ["http://127.0.0.1:7979", "http://localhost:7979", "https://doran.example"] {
+            assert_eq!(check("127.0.0.1:7979", origin), Ok(()), "{origin}");
+        }
+        assert_eq!(check("localhost", "https://localhost"), Ok(()));
+        for origin in ["http://localhost:3000", "http://127.0.0.1", "http://localhost:79790", "null"] {
+            assert_eq!(check("127.0.0.1:7979", origin), Err(ApiErrorCode::OriginNotAllowed), "{origin}");
         }
     }
 

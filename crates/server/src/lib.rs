@@ -9,6 +9,8 @@
 mod agent_request;
 pub mod api;
 mod authentication;
+mod body_memory;
+mod bulk_read;
 mod error;
 mod error_detail;
 mod header_lines;
@@ -30,10 +32,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_agents::Agent;
+use doran_agents::admission::{AdmissionPolicy, FairAdmission};
 use doran_agents::memory::MemoryStore;
 use doran_agents::retrieval::{DocumentIndex, Library};
 use doran_engine::Runtime;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use authentication::{ApiKey, ApiKeys, KeyHash};
@@ -71,8 +73,8 @@ pub struct ServerApp {
     /// Ends every stream with `draining`.
     pub(crate) draining: CancellationToken,
     pub(crate) rate_limiter: RateLimiter,
-    /// Room for documents on their way in, which are held whole until they are on disk.
-    pub(crate) upload_slots: Arc<Semaphore>,
+    /// What tenants share.
+    pub(crate) shares: TenantShares,
     /// What was answered to requests that may be sent again.
     pub(crate) idempotency: IdempotencyCache,
 }
@@ -93,7 +95,7 @@ impl ServerApp {
             metrics: Metrics::default(),
             draining: CancellationToken::new(),
             rate_limiter: RateLimiter::new(limits.rate_limit),
-            upload_slots: Arc::new(Semaphore::new(limits.max_uploads)),
+            shares: TenantShares::new(&limits),
             idempotency: IdempotencyCache::default(),
         }
     }
@@ -131,7 +133,7 @@ impl ServerApp {
     /// With these limits.
     pub fn limits(mut self, limits: ServerLimits) -> Self {
         self.rate_limiter = RateLimiter::new(limits.rate_limit);
-        self.upload_slots = Arc::new(Semaphore::new(limits.max_uploads));
+        self.shares = TenantShares::new(&limits);
         self.limits = limits;
         self
     }
@@ -152,7 +154,43 @@ impl ServerApp {
     }
 }
 
-/// How much of anything is allowed.
+/// What is scarce and shared out by tenant, so that one at its limits leaves room for the others.
+#[derive(Clone, Debug)]
+pub(crate) struct TenantShares {
+    /// Requests being answered.
+    pub(crate) requests: FairAdmission,
+    /// Open streams.
+    pub(crate) streams: FairAdmission,
+    /// Documents on their way in.
+    pub(crate) uploads: FairAdmission,
+    /// Requests that read a lot to answer.
+    pub(crate) bulk_reads: FairAdmission,
+    /// Bytes of bodies that are held, in either direction.
+    pub(crate) body_memory: FairAdmission,
+}
+
+impl TenantShares {
+    fn new(limits: &ServerLimits) -> Self {
+        let leave_room = |capacity| FairAdmission::new(capacity, 0, AdmissionPolicy::LeaveRoom);
+        Self {
+            requests: leave_room(limits.max_requests),
+            streams: leave_room(limits.max_streams),
+            uploads: leave_room(limits.max_uploads),
+            bulk_reads: FairAdmission::new(
+                limits.max_bulk_reads,
+                limits.max_requests,
+                AdmissionPolicy::UseAll,
+            ),
+            body_memory: FairAdmission::new(
+                limits.max_body_memory_bytes,
+                body_memory::MAX_WAITING_BODIES,
+                AdmissionPolicy::LeaveRoom,
+            ),
+        }
+    }
+}
+
+/// How much of anything is allowed. Of what tenants share one tenant gets at most half.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
     /// Connections at a time; more wait to be accepted.
@@ -167,16 +205,23 @@ pub struct ServerLimits {
     pub max_body_bytes: usize,
     /// Bytes of one message.
     pub max_message_bytes: usize,
-    /// Bytes of a document.
+    /// Bytes of a document, if the library takes so many.
     pub max_document_bytes: usize,
-    /// Documents on their way in at a time; more are turned away.
+    /// Documents on their way in at a time; more are turned away. Shared by tenants.
     pub max_uploads: usize,
     /// Time to send a document.
     pub upload_timeout: Duration,
-    /// Requests answered at a time, open streams not counted; more are turned away.
+    /// Requests answered at a time, open streams not counted; more are turned away. Shared by tenants.
     pub max_requests: usize,
-    /// Open streams; more are turned away.
+    /// Open streams; more are turned away. Shared by tenants.
     pub max_streams: usize,
+    /// Requests at a time that read a lot to answer, such as the text of a document or a whole conversation; more wait.
+    pub max_bulk_reads: usize,
+    /// Bytes of bodies that are held at a time, on their way in or out; requests for more are turned away. Shared by
+    /// tenants.
+    pub max_body_memory_bytes: usize,
+    /// The least bytes a second that a client has to read of a large answer, on average.
+    pub min_read_rate: usize,
     /// How long a request that waits for an answer waits.
     pub answer_timeout: Duration,
     /// Requests a key may send.
@@ -200,11 +245,14 @@ impl Default for ServerLimits {
             body_timeout: Duration::from_secs(15),
             max_body_bytes: 1024 * 1024,
             max_message_bytes: 512 * 1024,
-            max_document_bytes: 64 * 1024 * 1024,
-            max_uploads: 16,
+            max_document_bytes: 50 * 1024 * 1024,
+            max_uploads: 32,
             upload_timeout: Duration::from_secs(300),
-            max_requests: 512,
-            max_streams: 8192,
+            max_requests: 1024,
+            max_streams: 16_384,
+            max_bulk_reads: 4,
+            max_body_memory_bytes: 512 * 1024 * 1024,
+            min_read_rate: 64 * 1024,
             answer_timeout: Duration::from_secs(300),
             rate_limit: RateLimit::default(),
             max_stored_responses: 10_000,

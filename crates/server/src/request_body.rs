@@ -1,12 +1,14 @@
 //! Reads the JSON of a request within its limits.
 
-use axum::body::{Bytes, to_bytes};
+use std::time::Duration;
+
+use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
 
 use crate::ServerLimits;
+use crate::body_memory::BodyMemory;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::error_detail::ErrorDetail;
 
@@ -40,12 +42,14 @@ pub(crate) async fn read_bytes(request: Request, limits: &ServerLimits) -> Resul
     {
         return Err(ApiErrorCode::TooLarge.into());
     }
-    let reading = to_bytes(request.into_body(), limits.max_body_bytes);
-    // What fails within the limits is a client that went away: nobody will read this answer.
-    Ok(timeout(limits.body_timeout, reading)
-        .await
-        .map_err(|_| ApiErrorCode::TooSlow)?
-        .map_err(|_| ApiErrorCode::TooLarge)?)
+    read_counted(request, limits.max_body_bytes, limits.body_timeout).await
+}
+
+/// The body of a request, counted for who sends it.
+pub(crate) async fn read_counted(request: Request, most: usize, time: Duration) -> Result<Bytes, ApiError> {
+    // A route that does not count its bodies reads none.
+    let memory = request.extensions().get::<BodyMemory>().cloned().ok_or(ApiErrorCode::Internal)?;
+    memory.read(request.into_body(), most, time).await
 }
 
 /// A page of another site can send a form, and can send text; it cannot send JSON without asking first.

@@ -10,8 +10,9 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use doran_agents::Agent;
-use doran_engine::store::StoreError;
-use doran_engine::{EngineError, RunWatch};
+use doran_agents::admission::AdmissionPermit;
+use doran_engine::store::{RunRow, StoreError};
+use doran_engine::{EngineError, RunWatch, WatchUntil};
 use futures_util::Stream;
 use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -21,6 +22,7 @@ use tracing::Instrument;
 use crate::ServerApp;
 use crate::api::{self, RunEvent};
 use crate::authentication::ApiCaller;
+use crate::body_memory::BodyMemory;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::metrics::GaugeGuard;
 
@@ -29,22 +31,62 @@ const MAX_QUEUED_FRAMES: usize = 4;
 /// The least time after which a browser comes back by itself; the most is twice that.
 const MIN_RETRY_MS: u128 = 500;
 
+/// A run to be streamed, after the event with this number.
+pub(crate) struct WatchedRun {
+    pub(crate) row: RunRow,
+    pub(crate) after: u64,
+}
+
 /// Streams the events of a run until it rests, the client goes, or the server stops.
-pub(crate) fn stream_run_events(
+pub(crate) async fn stream_run_events(
     app: &ServerApp,
     caller: ApiCaller,
-    thread: &str,
-    agent: &str,
-    watch: RunWatch,
+    WatchedRun { row, after }: WatchedRun,
 ) -> Result<Response, ApiError> {
-    let (app, thread, agent) = (app.clone(), thread.to_owned(), agent.to_owned());
+    let app = app.clone();
+    let mut sent = EventNumbers::new(&app, &row, after).await?;
+    let watch = app.runtime.watch(&row.key(), sent.last, WatchUntil::RunEndedOrPaused).await?;
+    let memory = BodyMemory::new(&app, &caller);
     sse_response(&app.clone(), caller, move |frames| async move {
         // After a restart not everybody should come back at the same moment.
         let retry = format!("retry: {}\n\n", MIN_RETRY_MS + uuid::Uuid::new_v4().as_u128() % MIN_RETRY_MS);
         if frames.send(retry.into()).await.is_ok() {
-            send_run_events(app, &thread, &agent, watch, frames).await;
+            send_run_events(app, &row, &mut sent, watch, SseSender(frames, memory)).await;
         }
     })
+}
+
+/// Which numbered events a client has.
+struct EventNumbers {
+    last: u64,
+    /// What has to be said before the next event: events after this number were asked for, and there are none.
+    beyond: Option<u64>,
+}
+
+impl EventNumbers {
+    /// A number beyond the run is that of another run, or of a log that was restored: the client goes on at the last event.
+    async fn new(app: &ServerApp, row: &RunRow, after: u64) -> Result<Self, ApiError> {
+        let newest = match (row.first_seq, row.last_seq) {
+            (None, _) => 0,
+            (Some(first), Some(last)) => last + 1 - first,
+            (Some(first), None) => {
+                (app.runtime.thread_row(&row.thread).await?.head + 1).saturating_sub(first)
+            }
+        };
+        if after <= newest {
+            return Ok(Self { last: after, beyond: None });
+        }
+        // Of a run that is over the end is told once more.
+        let last = if row.status.is_end() { newest.saturating_sub(1) } else { newest };
+        Ok(Self { last, beyond: Some(after) })
+    }
+
+    /// What is told first when this event comes next: that others are missing.
+    fn gap_before(&mut self, n: u64) -> Option<RunEvent> {
+        let after = self.beyond.take().or_else(|| (n > self.last + 1).then_some(self.last));
+        self.last = n;
+        Some(api::RunEventBody::Gone { after: after?, next: n }.into())
+    }
 }
 
 /// Streams what `tell` sends. It is told as the client reads, and dropped when the client goes.
@@ -54,8 +96,9 @@ pub(crate) fn stream_frames<F: Future<Output = ()> + Send + 'static>(
     tell: impl FnOnce(SseSender) -> F,
 ) -> Result<Response, ApiError> {
     let heartbeat = app.limits.heartbeat_interval;
+    let memory = BodyMemory::new(app, &caller);
     sse_response(app, caller, move |to| {
-        let telling = tell(SseSender(to.clone()));
+        let telling = tell(SseSender(to.clone(), memory));
         async move {
             let mut beat = heartbeat_timer(heartbeat);
             tokio::pin!(telling);
@@ -89,11 +132,11 @@ fn sse_response<F: Future<Output = ()> + Send + 'static>(
     caller: ApiCaller,
     tell: impl FnOnce(Sender<Bytes>) -> F,
 ) -> Result<Response, ApiError> {
-    let (open, now) = app.metrics.open_stream();
-    if usize::try_from(now).is_ok_and(|now| now > app.limits.max_streams) {
+    let room = app.shares.streams.try_acquire(caller.tenant.as_str(), 1).map_err(|_| {
         app.metrics.count_request_shed();
-        return Err(ApiErrorCode::Overloaded.into());
-    }
+        ApiErrorCode::Overloaded
+    })?;
+    let open = app.metrics.open_stream();
     let (frames, arriving) = channel(MAX_QUEUED_FRAMES);
     let telling = tell(frames);
     let keys = app.keys.clone();
@@ -106,7 +149,7 @@ fn sse_response<F: Future<Output = ()> + Send + 'static>(
     let told = SseBodyStream {
         producer: Some(Box::pin(telling.in_current_span())),
         receiver: arriving,
-        _open_stream: open,
+        _open_stream: (open, room),
     };
     let mut response = Body::from_stream(told).into_response();
     let headers = response.headers_mut();
@@ -122,7 +165,7 @@ fn sse_response<F: Future<Output = ()> + Send + 'static>(
 struct SseBodyStream {
     producer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     receiver: Receiver<Bytes>,
-    _open_stream: GaugeGuard,
+    _open_stream: (GaugeGuard, AdmissionPermit),
 }
 
 impl Stream for SseBodyStream {
@@ -139,13 +182,24 @@ impl Stream for SseBodyStream {
     }
 }
 
-/// The way to one client.
-pub(crate) struct SseSender(Sender<Bytes>);
+/// The way to one client. What waits there is counted.
+pub(crate) struct SseSender(Sender<Bytes>, BodyMemory);
 
 impl SseSender {
     /// Whether the client still listens.
     pub(crate) async fn send(&self, frame: SseFrame) -> bool {
-        self.0.send(frame.0).await.is_ok()
+        self.send_bytes(frame.0).await
+    }
+
+    /// A stream ends where there is no memory for its frames: its client can come back and go on.
+    async fn send_bytes(&self, frame: Bytes) -> bool {
+        match self.1.count(frame).await {
+            Ok(frame) => self.0.send(frame).await.is_ok(),
+            Err(_) => {
+                tracing::warn!("a stream ended because too many wait for memory");
+                false
+            }
+        }
     }
 
     /// As `send`, in order.
@@ -183,11 +237,12 @@ impl SseFrame {
 /// Moves events from the log to the client, as it reads. Ending it ends nothing but the stream.
 async fn send_run_events(
     app: ServerApp,
-    thread: &str,
-    agent: &str,
+    row: &RunRow,
+    sent: &mut EventNumbers,
     mut watch: RunWatch,
-    frames: Sender<Bytes>,
+    frames: SseSender,
 ) {
+    let (thread, agent) = (row.thread.thread.as_str(), app.find_agent(&row.graph));
     let mut beat = heartbeat_timer(app.limits.heartbeat_interval);
     loop {
         let next = watch.try_next();
@@ -196,16 +251,41 @@ async fn send_run_events(
             tokio::select! {
                 biased;
                 () = app.draining.cancelled() => break Some(api::RunEventBody::Draining.into()),
-                event = &mut next => break to_run_event(thread, app.find_agent(agent), event),
-                _ = beat.tick() => send_heartbeat(&frames),
+                event = &mut next => break to_run_event(thread, agent, event),
+                _ = beat.tick() => send_heartbeat(&frames.0),
             }
         };
-        let Some(event) = event else { return };
-        let last = matches!(event.body, api::RunEventBody::Draining | api::RunEventBody::Error { .. });
-        if frames.send(encode_run_event(&event)).await.is_err() || last {
+        let (event, is_last) = match event {
+            Some(event) => {
+                let is_last =
+                    matches!(event.body, api::RunEventBody::Draining | api::RunEventBody::Error { .. });
+                (event, is_last)
+            }
+            None => match missing_end(&app, row, sent).await {
+                Some(end) => (end, true),
+                None => return,
+            },
+        };
+        if let Some(gap) = event.n.and_then(|n| sent.gap_before(n))
+            && !frames.send_bytes(encode_run_event(&gap)).await
+        {
+            return;
+        }
+        if !frames.send_bytes(encode_run_event(&event)).await || is_last {
             return;
         }
         beat.reset();
+    }
+}
+
+/// The end of a run whose last entries were removed, unless the client has it.
+async fn missing_end(app: &ServerApp, row: &RunRow, sent: &EventNumbers) -> Option<RunEvent> {
+    match app.runtime.run_row(&row.key()).await {
+        Ok(row) => {
+            let n = row.last_seq? + 1 - row.first_seq?;
+            if sent.last < n { RunEvent::end_from_row(&row, n) } else { None }
+        }
+        Err(error) => Some(api::RunEventBody::Error { problem: ApiError::from(error).to_json() }.into()),
     }
 }
 

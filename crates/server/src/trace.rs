@@ -1,5 +1,4 @@
-//! A span for every request, and an id by which a person and a log mean the same one. Sheds load before any work, and
-//! turns a panic into an answer.
+//! A span for every request, and an id by which a person and a log mean the same one. Turns a panic into an answer.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
@@ -14,7 +13,7 @@ use tracing::Instrument;
 use crate::ServerApp;
 use crate::error::{ApiError, ApiErrorCode};
 
-/// Names the request, and turns it away when too many are being answered.
+/// Names the request, and logs how it was answered.
 pub(crate) async fn trace(State(app): State<ServerApp>, request: Request, next: Next) -> Response {
     let id = client_request_id(&request).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
     let span = tracing::info_span!(
@@ -24,7 +23,7 @@ pub(crate) async fn trace(State(app): State<ServerApp>, request: Request, next: 
         path = %request.uri().path(),
     );
     let begun = Instant::now();
-    let mut response = run_within_limit(&app, request, next).instrument(span.clone()).await;
+    let mut response = run_counted(&app, request, next).instrument(span.clone()).await;
     let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     span.in_scope(|| tracing::info!(status = response.status().as_u16(), ms, "answered"));
     if let Ok(value) = HeaderValue::from_str(&id) {
@@ -33,14 +32,8 @@ pub(crate) async fn trace(State(app): State<ServerApp>, request: Request, next: 
     response
 }
 
-async fn run_within_limit(app: &ServerApp, request: Request, next: Next) -> Response {
-    let (_open, now) = app.metrics.open_request();
-    // Whether it is well is asked most when there is much to do.
-    let always = matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics");
-    if !always && usize::try_from(now).is_ok_and(|now| now > app.limits.max_requests) {
-        app.metrics.count_request_shed();
-        return ApiError::from(ApiErrorCode::Overloaded).into_response();
-    }
+async fn run_counted(app: &ServerApp, request: Request, next: Next) -> Response {
+    let _open = app.metrics.open_request();
     // A route owns what it works with: what a panic leaves half-done is dropped with it.
     match AssertUnwindSafe(next.run(request)).catch_unwind().await {
         Ok(response) => response,

@@ -198,6 +198,7 @@ impl TranscriptStream {
             | RunEventBody::Resumed { .. }
             | RunEventBody::Restarted { .. }
             | RunEventBody::Step { .. }
+            | RunEventBody::Gone { .. }
             | RunEventBody::Delta { .. } => {}
         }
     }

@@ -35,7 +35,9 @@ struct MemoryLog {
     _lock: File,
     facts: FactsByOwner,
     lines: usize,
-    /// A write failed halfway: what the log holds is known again only after it is read again.
+    /// Bytes of the log that were acknowledged.
+    bytes: u64,
+    /// A write failed: what lies behind the acknowledged bytes is not known.
     broken: bool,
 }
 
@@ -50,10 +52,9 @@ impl FileMemoryStore {
     /// Opens the log at `path`, or begins one.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, MemoryError> {
         let path = path.into();
-        let lock =
-            OpenOptions::new().create(true).truncate(false).write(true).open(path.with_extension("lock"))?;
+        let lock = private_file().truncate(false).open(path.with_extension("lock"))?;
         acquire_lock(&lock)?;
-        let mut log = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
+        let mut log = private_file().truncate(false).open(&path)?;
         let mut bytes = Vec::new();
         log.read_to_end(&mut bytes)?;
         let (facts, lines, whole) = replay_log(&bytes)?;
@@ -63,7 +64,8 @@ impl FileMemoryStore {
         }
         log.seek(SeekFrom::End(0))?;
         sync_directory(&path)?;
-        let inner = MemoryLog { path, log, _lock: lock, facts, lines, broken: false };
+        let bytes = whole as u64;
+        let inner = MemoryLog { path, log, _lock: lock, facts, lines, bytes, broken: false };
         Ok(Self { inner: Arc::new(Mutex::new(inner)) })
     }
 
@@ -118,7 +120,9 @@ impl MemoryStore for FileMemoryStore {
             }
             inner.append(&MemoryLogLine::Forget { owner: owner.clone(), id: id.clone() })?;
             inner.facts.remove(&owner, &id);
-            inner.compact_if_due()?;
+            if let Err(error) = inner.compact_if_due() {
+                tracing::warn!(%error, "the log of memories could not be written anew; it stays as it is");
+            }
             Ok(true)
         })
         .await
@@ -128,15 +132,25 @@ impl MemoryStore for FileMemoryStore {
 impl MemoryLog {
     fn append(&mut self, line: &MemoryLogLine) -> Result<(), MemoryError> {
         if self.broken {
-            return Err(MemoryError::Io(std::io::Error::other(
-                "an earlier write failed; open the memories again",
-            )));
+            self.cut_unacknowledged()?;
         }
+        let line = encode_line(line)?;
         self.broken = true;
-        self.log.write_all(encode_line(line)?.as_bytes())?;
+        self.log.write_all(line.as_bytes())?;
         self.log.sync_data()?;
         self.broken = false;
+        self.bytes += line.len() as u64;
         self.lines += 1;
+        Ok(())
+    }
+
+    /// Removes what a failed write left behind. The disk may have been full, and may have room again.
+    fn cut_unacknowledged(&mut self) -> Result<(), MemoryError> {
+        let mut log = private_file().truncate(false).open(&self.path)?;
+        log.set_len(self.bytes)?;
+        log.sync_all()?;
+        log.seek(SeekFrom::End(0))?;
+        (self.log, self.broken) = (log, false);
         Ok(())
     }
 
@@ -147,21 +161,30 @@ impl MemoryLog {
             return Ok(());
         }
         let beside = self.path.with_extension("new");
-        let mut log = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&beside)?;
+        let mut log = private_file().truncate(true).open(&beside)?;
+        let mut bytes = 0;
         for (owner, facts) in &self.facts.0 {
             for fact in facts.values() {
-                log.write_all(
-                    encode_line(&MemoryLogLine::Keep { owner: owner.clone(), fact: fact.clone() })?
-                        .as_bytes(),
-                )?;
+                let line = encode_line(&MemoryLogLine::Keep { owner: owner.clone(), fact: fact.clone() })?;
+                log.write_all(line.as_bytes())?;
+                bytes += line.len() as u64;
             }
         }
         log.sync_all()?;
         std::fs::rename(&beside, &self.path)?;
+        (self.log, self.lines, self.bytes) = (log, count, bytes);
         sync_directory(&self.path)?;
-        (self.log, self.lines) = (log, count);
         Ok(())
     }
+}
+
+/// Opens a file or makes it, for its owner only.
+fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).read(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 /// Takes the lock. A program that this process is just starting holds a copy of every lock, for as long as it takes to
@@ -184,20 +207,20 @@ fn replay_log(bytes: &[u8]) -> Result<(FactsByOwner, usize, usize), MemoryError>
     let (mut facts, mut lines, mut whole) = (FactsByOwner::default(), 0, 0);
     while whole < bytes.len() {
         let end = bytes[whole..].iter().position(|byte| *byte == b'\n').map(|at| whole + at);
-        let line = end.and_then(|end| decode_line(&bytes[whole..end]));
-        let last = end.is_none_or(|end| end + 1 == bytes.len());
-        match (line, end) {
-            (Some(MemoryLogLine::Keep { owner, fact }), Some(end)) => {
-                facts.put(&owner, fact);
-                whole = end + 1;
+        let json = end.and_then(|end| Some((checked_json(&bytes[whole..end])?, end)));
+        let Some((json, end)) = json else {
+            // Only the last line can be one that was never acknowledged.
+            let last = end.is_none_or(|end| end + 1 == bytes.len());
+            if last {
+                break;
             }
-            (Some(MemoryLogLine::Forget { owner, id }), Some(end)) => {
-                facts.remove(&owner, &id);
-                whole = end + 1;
-            }
-            _ if last => break,
-            _ => return Err(MemoryError::Damaged(lines + 1)),
+            return Err(MemoryError::Damaged(lines + 1));
+        };
+        match serde_json::from_slice(json).map_err(|_| MemoryError::Newer(lines + 1))? {
+            MemoryLogLine::Keep { owner, fact } => facts.put(&owner, fact),
+            MemoryLogLine::Forget { owner, id } => drop(facts.remove(&owner, &id)),
         }
+        whole = end + 1;
         lines += 1;
     }
     Ok((facts, lines, whole))
@@ -208,10 +231,10 @@ fn encode_line(line: &MemoryLogLine) -> Result<String, MemoryError> {
     Ok(format!("{} {json}\n", checksum(json.as_bytes())))
 }
 
-fn decode_line(line: &[u8]) -> Option<MemoryLogLine> {
+/// The JSON of a line that was written whole.
+fn checked_json(line: &[u8]) -> Option<&[u8]> {
     let (sum, json) = line.split_at_checked(17)?;
-    let fits = sum.strip_suffix(b" ") == Some(checksum(json).as_bytes());
-    if fits { serde_json::from_slice(json).ok() } else { None }
+    (sum.strip_suffix(b" ") == Some(checksum(json).as_bytes())).then_some(json)
 }
 
 fn checksum(bytes: &[u8]) -> String {
@@ -223,5 +246,58 @@ fn sync_directory(path: &Path) -> std::io::Result<()> {
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) => File::open(parent)?.sync_all(),
         None => File::open(".")?.sync_all(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::Taint;
+
+    fn fact(id: &str) -> MemoryFact {
+        MemoryFact { id: id.into(), text: format!("fact {id}"), at_ms: 1, taint: Taint::default() }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn memories_work_again_once_a_full_disk_has_room() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (path, owner) = (place.path().join("memory.log"), MemoryOwner::new("t", "s"));
+        let store = FileMemoryStore::open(&path).expect("opens");
+        store.keep(&owner, fact("a")).await.expect("kept");
+        // Half a line got through, the rest did not.
+        OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .expect("the log")
+            .write_all(b"0123 half")
+            .expect("written");
+        store.inner.lock().expect("free").log =
+            OpenOptions::new().write(true).open("/dev/full").expect("a full disk");
+        assert!(store.keep(&owner, fact("b")).await.is_err());
+        assert_eq!(store.list(&owner).await.expect("a list").len(), 1, "what failed is not there");
+        store.keep(&owner, fact("c")).await.expect("there is room again");
+        assert!(store.forget(&owner, "a").await.expect("forgotten"));
+        drop(store);
+        let ids: Vec<String> = FileMemoryStore::open(&path)
+            .expect("whole")
+            .list(&owner)
+            .await
+            .expect("a list")
+            .into_iter()
+            .map(|fact| fact.id)
+            .collect();
+        assert_eq!(ids, ["c"]);
+    }
+
+    #[test]
+    fn a_whole_line_that_this_version_cannot_read_is_left_alone() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("memory.log");
+        let json = r#"{"later":{"owner":{}}}"#;
+        let line = format!("{} {json}\n", checksum(json.as_bytes()));
+        std::fs::write(&path, &line).expect("written");
+        assert!(matches!(FileMemoryStore::open(&path), Err(MemoryError::Newer(1))));
+        assert_eq!(std::fs::read_to_string(&path).expect("text"), line);
     }
 }

@@ -12,6 +12,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::tools::Taint;
+
 pub use file::FileMemoryStore;
 pub use ram::RamMemoryStore;
 pub use tools::{Forget, Recall, Remember, memory_tools, recalled_fact_id};
@@ -48,6 +50,14 @@ pub struct MemoryFact {
     pub text: String,
     /// When it was kept, in milliseconds since 1970.
     pub at_ms: i64,
+    /// What the thread had read that it was kept from. Who reads the fact has read that too.
+    #[serde(default, skip_serializing_if = "is_untainted")]
+    pub taint: Taint,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_untainted(taint: &Taint) -> bool {
+    *taint == Taint::default()
 }
 
 /// Why facts could not be kept or found.
@@ -62,6 +72,9 @@ pub enum MemoryError {
     /// Another process has the file open.
     #[error("the memories are in use by another process")]
     InUse,
+    /// A newer version wrote it; use that one.
+    #[error("line {0} of the memories was written by another version of Doran and cannot be read")]
+    Newer(usize),
     /// The file is damaged in the middle; restore it from a backup.
     #[error("the memories are damaged at line {0}")]
     Damaged(usize),

@@ -68,7 +68,7 @@ impl Tool for Remember {
     async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
         let owner = self.0.owner(call);
         let text = string_argument(&arguments, "fact").trim().to_owned();
-        let fact = MemoryFact { id: fact_id(&owner, call.key), text, at_ms: call.now_ms };
+        let fact = MemoryFact { id: fact_id(&owner, call.key), text, at_ms: call.now_ms, taint: call.taint };
         let kept = self
             .0
             .memories
@@ -78,7 +78,7 @@ impl Tool for Remember {
         let MemoryFact { id, text, .. } = &kept;
         let words =
             call.language.pick(format!("기억했습니다 [{id}]: {text}"), format!("remembered [{id}]: {text}"));
-        Ok(ToolOutput { text: words, data: json!({ "id": id }), session: None })
+        Ok(ToolOutput { text: words, data: json!({ "id": id }), session: None, origin: None })
     }
 }
 
@@ -109,7 +109,10 @@ impl Tool for Recall {
             ));
         }
         let text = found.iter().map(recalled_fact_line).collect::<Vec<_>>().join("\n");
-        Ok(ToolOutput { text, data: json!({ "facts": found }), session: None })
+        // What was kept after reading words of strangers may be theirs.
+        let is_untrusted = found.iter().any(|fact| fact.taint.untrusted);
+        let origin = is_untrusted.then_some(TextOrigin::Document);
+        Ok(ToolOutput { text, data: json!({ "facts": found }), session: None, origin })
     }
 }
 
@@ -163,11 +166,13 @@ fn memory_tool_error(error: &MemoryError, language: UserLanguage) -> ToolError {
             format!("기억이 {many}개로 가득 찼습니다. forget으로 지우고 다시 하세요"),
             format!("there are already {many} facts; forget some first"),
         )),
-        MemoryError::InUse | MemoryError::Damaged(_) | MemoryError::Io(_) => ToolError::Unavailable(
-            language
-                .pick("기억 저장소에 쓰거나 읽지 못했습니다", "the memories could not be written or read")
-                .into(),
-        ),
+        MemoryError::InUse | MemoryError::Newer(_) | MemoryError::Damaged(_) | MemoryError::Io(_) => {
+            ToolError::Unavailable(
+                language
+                    .pick("기억 저장소에 쓰거나 읽지 못했습니다", "the memories could not be written or read")
+                    .into(),
+            )
+        }
     }
 }
 
@@ -185,7 +190,7 @@ fn memory_tool_info(
         en: en.into(),
         class,
         outward: false,
-        // Only what the person typed or approved is kept: private, and nobody else's word.
+        // A fact that was kept after reading words of strangers says so itself.
         origin: TextOrigin::Tool,
         time: Duration::from_secs(10),
         most_output: 16 * 1024,

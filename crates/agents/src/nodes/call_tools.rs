@@ -165,7 +165,7 @@ async fn run_group(
     let mut done = Vec::new();
     for (place, permit) in group {
         let about = permit.info().clone();
-        let ran = match run_call(work, place, permit, session.as_deref(), now_ms).await? {
+        let ran = match run_call(work, caller, (place, permit), session.as_deref(), now_ms).await? {
             ToolCallOutcome::Ran(ran) => ran,
             ToolCallOutcome::Told(told) => ToolCallRecord {
                 result: ToolResult {
@@ -193,8 +193,8 @@ async fn run_group(
 
 async fn run_call(
     work: &NodeWork,
-    place: usize,
-    permit: ToolPermit,
+    caller: &ToolCaller<'_>,
+    (place, permit): (usize, ToolPermit),
     session: Option<&str>,
     now_ms: i64,
 ) -> Result<ToolCallOutcome, NodeError> {
@@ -204,13 +204,15 @@ async fn run_call(
     let (tenant, thread) = (tenant.as_str().to_owned(), thread.as_str().to_owned());
     let language = work.language;
     let class = permit.info().class;
+    let taint = RunExposure::from_messages(caller.read_messages, caller.taint).taint;
     let Value::Object(unknown) = permit.unknown_outcome_question().to_json() else {
         return Err(NodeError::permanent("the question about a tool is not a JSON object"));
     };
     // Named by the place of the call, so that calls side by side find their own record again in any order.
     let name = format!("tool-{place}");
     let made = |key: String| async move {
-        let call = ToolCallContext { tenant: &tenant, thread: &thread, key: &key, language, session, now_ms };
+        let call =
+            ToolCallContext { tenant: &tenant, thread: &thread, key: &key, language, session, now_ms, taint };
         let done = permit.run(call).await;
         // Whether a call that was given up did its work is open; that is for a person to say if it must not be repeated.
         match &done.error {

@@ -111,6 +111,8 @@ pub struct ToolCallContext<'a> {
     pub session: Option<&'a str>,
     /// The time of the call, in milliseconds since 1970.
     pub now_ms: i64,
+    /// What the thread has read that makes the call.
+    pub taint: Taint,
 }
 
 /// A language of the people who use the program.
@@ -145,6 +147,9 @@ pub struct ToolOutput {
     /// What the tool wants to see at its next call in this thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// Where these words come from, if not from where the tool usually has them ([`ToolInfo::origin`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<TextOrigin>,
 }
 
 impl ToolOutput {

@@ -118,9 +118,9 @@ impl std::fmt::Debug for ToolPermit {
 
 impl CompletedToolCall {
     fn new(id: String, about: &ToolInfo, outcome: Result<ToolOutput, ToolError>, ms: u64) -> Self {
-        let (text, data, session, error) = match outcome {
-            Ok(output) => (output.text, output.data, output.session, None),
-            Err(error) => (format!("{ERROR_PREFIX}{error}"), Value::Null, None, Some(error)),
+        let (text, data, session, told, error) = match outcome {
+            Ok(output) => (output.text, output.data, output.session, output.origin, None),
+            Err(error) => (format!("{ERROR_PREFIX}{error}"), Value::Null, None, None, Some(error)),
         };
         let cleaned = strip_invisible(&text);
         let note = match cleaned.removed {
@@ -131,7 +131,7 @@ impl CompletedToolCall {
         };
         let text = truncate_with_note(cleaned.text, about.most_output.saturating_sub(note.len())) + &note;
         // Why a document could not be read is told by the program, and in no words of the document.
-        let origin = match (about.origin, &error) {
+        let origin = match (told.unwrap_or(about.origin), &error) {
             (TextOrigin::Document, Some(_)) => TextOrigin::Program,
             (origin, _) => origin,
         };

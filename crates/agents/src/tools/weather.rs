@@ -188,7 +188,7 @@ fn weather_output(place: &GeocodedPlace, weather: &CurrentWeather, language: Use
         "city": place.name, "country": country, "lat": place.lat, "lon": place.lon, "temperature": temp,
         "feels_like": feels_like, "humidity": humidity, "wind": wind, "clouds": clouds, "at": weather.dt,
     });
-    ToolOutput { text, data, session: None }
+    ToolOutput { text, data, session: None, origin: None }
 }
 
 /// The time of the report where the place is.

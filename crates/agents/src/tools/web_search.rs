@@ -117,6 +117,11 @@ impl Tool for WebSearch {
         };
         let found = answer.results.into_iter().take(usize::from(most)).enumerate();
         let (texts, data): (Vec<String>, Vec<Value>) = found.map(page).unzip();
-        Ok(ToolOutput { text: texts.join("\n\n"), data: json!({ "results": data }), session: None })
+        Ok(ToolOutput {
+            text: texts.join("\n\n"),
+            data: json!({ "results": data }),
+            session: None,
+            origin: None,
+        })
     }
 }

@@ -155,6 +155,11 @@ impl Tool for SearchWikipedia {
             )
         };
         let (texts, data): (Vec<String>, Vec<Value>) = pages.into_iter().map(article).unzip();
-        Ok(ToolOutput { text: texts.join("\n\n"), data: json!({ "articles": data }), session: None })
+        Ok(ToolOutput {
+            text: texts.join("\n\n"),
+            data: json!({ "articles": data }),
+            session: None,
+            origin: None,
+        })
     }
 }

@@ -39,8 +39,15 @@ async fn call_tool(
     let call = ToolCall { id: "1".into(), name: name.into(), arguments };
     match toolbox.admit(&call, &RunExposure::default(), None, language) {
         ToolAdmission::Run(permit) => {
-            let who =
-                ToolCallContext { tenant: "t", thread: "th", key: "k", language, session: None, now_ms: 0 };
+            let who = ToolCallContext {
+                tenant: "t",
+                thread: "th",
+                key: "k",
+                language,
+                session: None,
+                now_ms: 0,
+                taint: doran_agents::tools::Taint::default(),
+            };
             permit.run(who).await
         }
         other => panic!("not admitted: {other:?}"),

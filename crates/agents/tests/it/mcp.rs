@@ -64,6 +64,7 @@ fn call_context() -> ToolCallContext<'static> {
         language: UserLanguage::En,
         session: None,
         now_ms: 0,
+        taint: doran_agents::tools::Taint::default(),
     }
 }
 

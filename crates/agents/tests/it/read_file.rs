@@ -69,6 +69,7 @@ async fn call_read_file_as(tool: &ReadFile, arguments: Value, tenant: &str) -> R
         language: UserLanguage::En,
         session: None,
         now_ms: 0,
+        taint: doran_agents::tools::Taint::default(),
     };
     tool.call(arguments, call).await
 }
@@ -111,6 +112,7 @@ async fn there_is_no_way_out_of_the_root() {
     symlink(&outside, root.join("docs/dirlink")).expect("link");
     symlink("/proc/self/fd/0", root.join("docs/magic")).expect("link");
     symlink("notes.txt", root.join("inner")).expect("link");
+    std::fs::hard_link(outside.join("passwd"), root.join("docs/second-name")).expect("a hard link");
     mknodat(CWD, root.join("docs/pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("pipe");
     let socket = std::os::unix::net::UnixListener::bind(root.join("docs/socket")).expect("socket");
     let tool = place.tool();
@@ -133,6 +135,7 @@ async fn there_is_no_way_out_of_the_root() {
         ("file:///etc/passwd", "not there"),
         // C020, C021, C022
         ("docs/link", "denied"),
+        ("docs/second-name", "denied"),
         ("docs/dirlink/passwd", "denied"),
         ("docs/dirlink", "denied"),
         ("inner", "denied"),
@@ -234,6 +237,11 @@ fn c031_a_root_that_holds_what_must_not_be_read_is_refused() {
     symlink(&root, &door).expect("link");
     assert!(matches!(with(door.clone(), &[root.join("doran.db")]), Err(ReadableRootError::Holds { .. })));
     assert!(matches!(with(root.clone(), &[door.join("doran.db")]), Err(ReadableRootError::Holds { .. })));
+    assert!(matches!(
+        with(root.join("docs"), std::slice::from_ref(&root)),
+        Err(ReadableRootError::Inside { .. })
+    ));
+    assert!(matches!(with(PathBuf::from("/proc/self"), &[]), Err(ReadableRootError::CannotOpen { .. })));
     assert!(matches!(with(PathBuf::from("/"), &[]), Err(ReadableRootError::Everything)));
     assert!(matches!(with(place.0.join("nowhere"), &[]), Err(ReadableRootError::CannotOpen { .. })));
     assert!(with(root, &[place.0.join("outside/doran.db")]).is_ok());

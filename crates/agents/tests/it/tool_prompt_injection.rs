@@ -86,6 +86,7 @@ async fn run_obedient_model(
                         language: UserLanguage::En,
                         session: None,
                         now_ms: 0,
+                        taint: doran_agents::tools::Taint::default(),
                     };
                     let done = permit.run(who).await;
                     happened.push(format!("{name}: ran"));

@@ -22,7 +22,7 @@ use doran_store::{FileStoreMaintenance, OpenedStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Database, SearchStore};
-use crate::data_dir::DataDirLock;
+use crate::data_dir::{DataDirLock, ensure_private_dir, exposed_database_files, make_private};
 use crate::exit::UnknownWriteOutcome;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual, pluralize};
 
@@ -84,9 +84,13 @@ pub(crate) async fn open_locked_store(config: &Config) -> anyhow::Result<LockedS
     let (held, new) = match &config.database {
         Database::Sqlite(path) => (Some(DataDirLock::acquire(&config.data_dir)?), !path.exists()),
         // Replicas share a database server. Their data directories are not locked here.
-        Database::Postgres(_) => (None, false),
+        Database::Postgres(_) => {
+            ensure_private_dir(&config.data_dir)?;
+            (None, false)
+        }
     };
     let database = &config.database;
+    make_private(&exposed_database_files(database));
     let OpenedStore { store, file_maintenance: keeper } =
         doran_store::open(&database.url()).await.map_err(|error| {
             bilingual!("저장소 `{database}`을(를) 열 수 없습니다", "cannot open the store `{database}`")
@@ -294,7 +298,7 @@ pub(crate) async fn assemble_agents(
 
 /// Opens the memories of agents, for commands that list or delete them.
 pub(crate) fn open_memories(config: &Config) -> anyhow::Result<Arc<dyn MemoryStore>> {
-    crate::data_dir::ensure_private_dir(&config.data_dir)?;
+    ensure_private_dir(&config.data_dir)?;
     tools::open_memory_store(config, DataDirWrites::Allowed)?.ok_or_else(|| {
         bilingual!(
             "기억이 꺼져 있습니다. 설정의 `[tools]`에 `memory = true`를 적어 켜세요",

@@ -119,6 +119,13 @@ impl EvaluationIndex {
     }
 }
 
+/// Checks that the OpenSearch cluster of the settings answers.
+pub(crate) async fn check_opensearch(config: &Config) -> anyhow::Result<()> {
+    let SearchStore::OpenSearch(address) = &config.search.store else { return Ok(()) };
+    let (address, _) = opensearch_address_and_index(address.as_ref())?;
+    Ok(OpenSearchIndex::ping(&address).await.map_err(index_error_message)?)
+}
+
 fn into_arc_index(index: impl DocumentIndex) -> Arc<dyn DocumentIndex> {
     Arc::new(index)
 }

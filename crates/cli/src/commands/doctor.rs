@@ -8,11 +8,11 @@ use doran_offline::OFFLINE_MODEL;
 use doran_retrieval::ingest::{self, JailedFileReader, ReadLimits};
 use serde_json::json;
 
-use crate::assemble::model;
+use crate::assemble::{model, search_index};
 use crate::client::ServerHttpClient;
 use crate::commands::models::install_encoder;
 use crate::commands::serve;
-use crate::config::{Config, Database, LoadedConfig};
+use crate::config::{Config, Database, LoadedConfig, SearchStore};
 use crate::output::{BilingualMessage, TerminalOutput, bilingual, error_message};
 use crate::{agent_client, api_key_file, data_dir};
 
@@ -71,6 +71,7 @@ pub(crate) async fn run(
         check_data_dir(config, server.as_ref()),
         check_disk_space(&config.data_dir),
         check_database(config, server.as_ref()).await,
+        check_search_index(config).await,
         check_jail().await,
         check_model(config).await,
         check_model_servers().await,
@@ -118,6 +119,16 @@ fn check_settings(loaded: &LoadedConfig) -> DoctorCheck {
 
 fn check_data_dir(config: &Config, server: Option<&ServerHttpClient>) -> DoctorCheck {
     let (name, shown) = ("data", config.data_dir.display());
+    if let Some(exposed) = data_dir::exposed_paths(config).first() {
+        let exposed = exposed.display();
+        return DoctorCheck::fail(
+            name,
+            bilingual!(
+                "{exposed}: 이 컴퓨터의 다른 사용자도 읽을 수 있습니다. doran을 다시 시작하거나 `chmod -R go= {shown}`으로 고치세요",
+                "{exposed}: other users of this machine can read it; start doran again, or correct it with `chmod -R go= {shown}`"
+            ),
+        );
+    }
     if let Some(server) = server {
         let address = server.address;
         return DoctorCheck::ok(
@@ -231,8 +242,15 @@ async fn check_database(config: &Config, server: Option<&ServerHttpClient>) -> D
         }
         Database::Sqlite(_) | Database::Postgres(_) => {}
     }
-    match doran_store::open(&shown.url()).await {
-        Ok(_) => DoctorCheck::ok(name, bilingual!("{shown}: 열림", "{shown}: opens")),
+    let opened = match doran_store::open(&shown.url()).await {
+        Ok(opened) => match &opened.file_maintenance {
+            Some(file) => file.integrity_check().await,
+            None => Ok(()),
+        },
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok(()) => DoctorCheck::ok(name, bilingual!("{shown}: 온전함", "{shown}: opens and is whole")),
         Err(error) => DoctorCheck::fail(
             name,
             bilingual!(
@@ -240,6 +258,21 @@ async fn check_database(config: &Config, server: Option<&ServerHttpClient>) -> D
                 "{shown}: cannot be opened ({error}); check its address and permissions, or restore a backup"
             ),
         ),
+    }
+}
+
+/// Checks that the search index can be reached.
+async fn check_search_index(config: &Config) -> DoctorCheck {
+    let name = "search";
+    let SearchStore::OpenSearch(_) = &config.search.store else {
+        return DoctorCheck::ok(
+            name,
+            bilingual!("색인이 이 컴퓨터에 있습니다", "the index is on this machine"),
+        );
+    };
+    match search_index::check_opensearch(config).await {
+        Ok(()) => DoctorCheck::ok(name, bilingual!("OpenSearch에 닿음", "OpenSearch is reached")),
+        Err(error) => DoctorCheck::fail(name, bilingual_error(&error)),
     }
 }
 

@@ -107,11 +107,11 @@ impl CollectedFiles {
     fn try_collect_path(&mut self, path: &Path, top: &Path, depth: usize) -> std::io::Result<()> {
         let about = std::fs::metadata(path)?;
         if about.is_file() {
-            let origin = path.canonicalize()?.to_string_lossy().into_owned();
+            let origin = path_text(path.canonicalize()?.as_os_str());
             let below = path.strip_prefix(top).ok().filter(|below| !below.as_os_str().is_empty());
             let name = below.map(Path::as_os_str).or(path.file_name()).unwrap_or(path.as_os_str());
             if self.seen.insert(origin.clone()) {
-                let name = name.to_string_lossy().into_owned();
+                let name = path_text(name);
                 self.files.push(FileToIngest { path: path.to_owned(), origin, name });
             }
             return Ok(());
@@ -136,6 +136,16 @@ impl CollectedFiles {
         }
         Ok(())
     }
+}
+
+/// A path as text. Bytes that are not UTF-8 are written `%FF`, so that different paths stay different.
+fn path_text(path: &std::ffi::OsStr) -> String {
+    let mut text = String::new();
+    for chunk in path.as_encoded_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("%{byte:02X}")));
+    }
+    text
 }
 
 /// Whether a file is hidden: dot files, lock files of office programs, and files that Windows creates in directories.
@@ -246,6 +256,16 @@ mod tests {
         let files = files.iter().map(|(origin, name)| file(origin, name)).collect();
         let named = assign_document_names(files, kept, |origin| !origin.starts_with("/gone"));
         assert_eq!(named.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), expected);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn names_that_differ_only_in_bytes_that_are_not_text_stay_different() {
+        use std::os::unix::ffi::OsStrExt;
+        let text = |bytes: &[u8]| path_text(std::ffi::OsStr::from_bytes(bytes));
+        assert_eq!(text(b"a\xff.txt"), "a%FF.txt");
+        assert_ne!(text(b"a\xff.txt"), text(b"a\xfe.txt"));
+        assert_eq!(text("휴가.txt".as_bytes()), "휴가.txt");
     }
 
     #[test]

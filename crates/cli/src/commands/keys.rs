@@ -5,7 +5,6 @@ use serde_json::json;
 
 use crate::api_key_file;
 use crate::config::Config;
-use crate::data_dir;
 use crate::output::{TerminalOutput, bilingual, display_width, pad_to_width};
 
 /// Options of the command.
@@ -49,8 +48,6 @@ enum KeysCommand {
 
 /// Creates, lists or revokes keys.
 pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
-    let path = api_key_file::key_file_path(&config.data_dir);
-    let mut rows = api_key_file::read_keys(&path)?;
     match &args.what {
         KeysCommand::New { name, tenant } => {
             if name.trim().is_empty() || name.len() > 64 || name.chars().any(char::is_control) {
@@ -60,21 +57,21 @@ pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> a
                 )
                 .into());
             }
-            if rows.iter().any(|row| row.name == *name) {
-                return Err(bilingual!(
-                    "`{name}`(이)라는 키가 이미 있습니다. 다른 이름을 고르거나 `doran keys revoke {name}`으로 없애세요",
-                    "there is a key `{name}` already; choose another name, or take it away with `doran keys revoke {name}`"
-                )
-                .into());
-            }
             let tenant = TenantId::new(tenant).map_err(|error| {
                 bilingual!("`--tenant`의 값이 맞지 않습니다", "the value of `--tenant` does not fit")
                     .with_cause(error)
             })?;
-            data_dir::ensure_private_dir(&config.data_dir)?;
-            let (secret, row) = api_key_file::generate_key(name, &tenant);
-            rows.push(row);
-            api_key_file::write_keys(&path, &rows)?;
+            let secret = api_key_file::update_keys(&config.data_dir, |rows| {
+                if rows.iter().any(|row| row.name == *name) {
+                    return Err(bilingual!(
+                        "`{name}`(이)라는 키가 이미 있습니다. 다른 이름을 고르거나 `doran keys revoke {name}`으로 없애세요",
+                        "there is a key `{name}` already; choose another name, or take it away with `doran keys revoke {name}`"
+                    ));
+                }
+                let (secret, row) = api_key_file::generate_key(name, &tenant);
+                rows.push(row);
+                Ok(secret)
+            })?;
             output.print_message(&bilingual!(
                 "이 키는 다시 볼 수 없습니다. 지금 옮겨 두세요. 이제 서버는 키가 있는 요청만 받습니다",
                 "this key cannot be shown again; keep it now. From now on the server answers only requests with a key"
@@ -82,6 +79,7 @@ pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> a
             output.print_data(&format!("{secret}\n"))
         }
         KeysCommand::List { json } => {
+            let rows = api_key_file::read_keys(&api_key_file::key_file_path(&config.data_dir))?;
             if rows.is_empty() {
                 output.print_message(&bilingual!(
                     "키가 없습니다. `doran keys new 이름`으로 만듭니다",
@@ -96,16 +94,17 @@ pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> a
             output.print_data(&rows.iter().map(line).collect::<String>())
         }
         KeysCommand::Revoke { name } => {
-            let before = rows.len();
-            rows.retain(|row| row.name != *name);
-            if rows.len() == before {
-                return Err(bilingual!(
-                    "`{name}`(이)라는 키는 없습니다. `doran keys list`로 확인하세요",
-                    "there is no key `{name}`; see `doran keys list`"
-                )
-                .into());
-            }
-            api_key_file::write_keys(&path, &rows)?;
+            api_key_file::update_keys(&config.data_dir, |rows| {
+                let before = rows.len();
+                rows.retain(|row| row.name != *name);
+                if rows.len() == before {
+                    return Err(bilingual!(
+                        "`{name}`(이)라는 키는 없습니다. `doran keys list`로 확인하세요",
+                        "there is no key `{name}`; see `doran keys list`"
+                    ));
+                }
+                Ok(())
+            })?;
             output.print_message(&bilingual!("키 `{name}`을(를) 없앴습니다", "took the key `{name}` away"));
             Ok(())
         }

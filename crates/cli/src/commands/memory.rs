@@ -1,6 +1,7 @@
 //! `doran memory`: lists and deletes the memories of agents.
 
 use doran_agents::memory::{DEFAULT_SPACE, MAX_FACTS_PER_OWNER, MemoryFact, MemoryOwner};
+use doran_agents::tools::Taint;
 use doran_engine::TenantId;
 use serde_json::{Value, json};
 
@@ -84,7 +85,7 @@ async fn list(words: &str, as_json: bool, config: &Config, output: TerminalOutpu
     if facts.is_empty() {
         output.print_message(&bilingual!("기억한 것이 없습니다", "nothing is remembered"));
     }
-    let line = |MemoryFact { id, text, at_ms }: &MemoryFact| match as_json {
+    let line = |MemoryFact { id, text, at_ms, .. }: &MemoryFact| match as_json {
         true => format!("{}\n", json!({ "id": id, "text": text, "at": at_ms })),
         false => format!("{id}  {}\n", text.split_whitespace().collect::<Vec<_>>().join(" ")),
     };
@@ -117,5 +118,6 @@ fn local_owner() -> MemoryOwner {
 
 fn fact_from_json(fact: &Value) -> MemoryFact {
     let text = |name: &str| fact[name].as_str().unwrap_or_default().to_owned();
-    MemoryFact { id: text("id"), text: text("text"), at_ms: fact["at"].as_i64().unwrap_or_default() }
+    let at_ms = fact["at"].as_i64().unwrap_or_default();
+    MemoryFact { id: text("id"), text: text("text"), at_ms, taint: Taint::default() }
 }

@@ -105,7 +105,11 @@ impl RunningServer {
         house.keys = door.keys.clone();
         house.runtime.start_worker().await?;
         let (stop, data_dir) = (CancellationToken::new(), config.data_dir.clone());
-        let limits = ServerLimits { max_connections: max_connections(), ..ServerLimits::default() };
+        let limits = ServerLimits {
+            max_connections: max_connections(),
+            max_body_memory_bytes: config.max_body_memory_bytes,
+            ..ServerLimits::default()
+        };
         let task =
             tokio::spawn(doran_server::serve(listener, house.server_app().limits(limits), stop.clone()));
         tokio::spawn(run_gc_periodically(house.runtime.clone(), config.retention.clone(), stop.clone()));

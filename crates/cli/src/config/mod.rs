@@ -49,6 +49,8 @@ pub(crate) struct Config {
     pub(crate) search: SearchConfig,
     /// Host names of this server, in addition to those of this machine.
     pub(crate) allowed_hosts: Vec<String>,
+    /// The most memory for bodies of HTTP requests and responses.
+    pub(crate) max_body_memory_bytes: usize,
     pub(crate) worker: String,
     pub(crate) lease: Duration,
     pub(crate) max_steps: u32,
@@ -341,6 +343,7 @@ fn build_config(values: &mut [SettingValue], environment: &Environment) -> Resul
             .map(str::to_owned),
         search: SearchConfig { store, encoder, rewriting },
         allowed_hosts: split_comma_list(value_text(values, "allowed_hosts")),
+        max_body_memory_bytes: parse_u32_value(values, "max_body_memory_mib")? as usize * 1024 * 1024,
         worker,
         lease: Duration::from_secs(parse_u32_value(values, "lease_seconds")?.into()),
         max_steps: parse_u32_value(values, "max_steps")?,

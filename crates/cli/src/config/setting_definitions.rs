@@ -186,6 +186,16 @@ pub(crate) const SETTINGS: &[Setting] = &[
         ko: "다른 컴퓨터가 서버에 접속할 때 쓰는 호스트 이름입니다. `doran.example.com`처럼 적고 쉼표로 구분합니다. 다른 호스트 이름으로 온 요청은 거부합니다. `none`이면 이 컴퓨터에서만 접속할 수 있습니다.",
     },
     Setting {
+        key: "max_body_memory_mib",
+        env: "DORAN_MAX_BODY_MEMORY_MIB",
+        flag: None,
+        kind: SettingKind::Integer { min: 16, max: 1_048_576 },
+        default: "512",
+        secret: false,
+        en: "The most memory, in MiB, for bodies of HTTP requests and responses, of all clients together. One tenant can use at most half of it. Requests that need more get 503.",
+        ko: "모든 클라이언트의 HTTP 요청과 응답 본문에 쓰는 최대 메모리(MiB)입니다. 한 테넌트는 그 절반까지 쓸 수 있습니다. 넘는 요청에는 503으로 답합니다.",
+    },
+    Setting {
         key: "worker",
         env: "DORAN_WORKER",
         flag: None,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
+use crate::program::{ServerProcess, doran_command, fresh_directory, run_doran, utf8};
 
 /// The first line of the answer to a list of agents.
 fn status_line(server: &ServerProcess, key: Option<&str>) -> String {
@@ -93,4 +93,34 @@ fn a_key_in_an_address_opens_nothing_and_stands_in_no_log() {
     let (_, log) = server.stop();
     assert!(log.contains("/api/agents"), "the log tells of requests: {log}");
     assert!(!log.contains(&key), "{log}");
+}
+
+#[test]
+fn no_key_command_loses_what_another_did_at_the_same_time() {
+    let here = fresh_directory("keys-at-once");
+    for number in 0..25 {
+        let made = run_doran(&here, &["keys", "new", &format!("old-{number}")], "");
+        assert!(made.status.success(), "{}", utf8(&made.stderr));
+    }
+    // Fifty at once: each old key is taken away, and a new one is made beside it.
+    let commands: Vec<std::process::Child> = (0..50)
+        .map(|number| {
+            let (verb, name) = if number % 2 == 0 {
+                ("revoke", format!("old-{}", number / 2))
+            } else {
+                ("new", format!("new-{}", number / 2))
+            };
+            doran_command(&here, &["keys", verb, &name]).spawn().expect("the program starts")
+        })
+        .collect();
+    for command in commands {
+        let ended = command.wait_with_output().expect("it ends");
+        assert!(ended.status.success(), "{}", utf8(&ended.stderr));
+    }
+    let listed = utf8(&run_doran(&here, &["keys", "list"], "").stdout);
+    let mut names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    names.sort_unstable();
+    let mut expected: Vec<String> = (0..25).map(|number| format!("new-{number}")).collect();
+    expected.sort_unstable();
+    assert_eq!(names, expected);
 }

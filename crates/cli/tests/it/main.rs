@@ -6,6 +6,7 @@ mod ask;
 mod chat;
 mod config;
 mod cost;
+mod data_dir_permissions;
 mod demo;
 mod encoder_install;
 mod eval;

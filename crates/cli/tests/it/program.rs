@@ -89,11 +89,15 @@ impl ServerProcess {
     fn spawn(mut command: Command) -> Self {
         let mut child = command.spawn().expect("the program starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-        let mut line = String::new();
-        stderr.read_line(&mut line).expect("a line");
-        let address = line.split("http://").nth(1).and_then(|rest| rest.split(';').next());
-        let address =
-            address.unwrap_or_else(|| panic!("no address in {line:?}")).replace("0.0.0.0", "127.0.0.1");
+        let (mut said, mut line) = (String::new(), String::new());
+        let address = loop {
+            line.clear();
+            assert!(stderr.read_line(&mut line).expect("a line") > 0, "no address in {said:?}");
+            said.push_str(&line);
+            if let Some(address) = line.split("http://").nth(1).and_then(|rest| rest.split(';').next()) {
+                break address.replace("0.0.0.0", "127.0.0.1");
+            }
+        };
         Self { child, address, stderr }
     }
 

@@ -72,16 +72,85 @@ pub(crate) fn classify_stream_error(error: &Value, secret: &ModelApiKey) -> Mode
 
 /// Returns a vendor's message shortened, on one line and without keys.
 pub(crate) fn safe_vendor_message(message: &str, secret: &ModelApiKey) -> String {
-    let mut message = message.to_owned();
-    if !secret.is_empty() {
-        message = message.replace(secret.reveal(), "…");
-    }
+    let message = if secret.is_empty() { message.to_owned() } else { without_key(message, secret.reveal()) };
     let words = message.split_whitespace().map(|word| if looks_like_api_key(word) { "…" } else { word });
     let line = words.collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MAX_VENDOR_MESSAGE_CHARS) {
         Some((cut, _)) => format!("{}…", &line[..cut]),
         None => line,
     }
+}
+
+/// Removes a key from a message in every spelling that a program may give it: as it is, reversed, with other case, as
+/// base64, in hexadecimal, and with any of its characters percent-encoded.
+fn without_key(message: &str, key: &str) -> String {
+    let reversed: String = key.chars().rev().collect();
+    let hex: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let mut spellings = vec![key.to_owned(), reversed, hex];
+    for alphabet in [BASE64, BASE64_URL] {
+        spellings.extend((0..3).map(|offset| base64_core(key.as_bytes(), offset, alphabet)));
+    }
+    // Short pieces would remove ordinary words.
+    spellings.retain(|spelling| spelling.len() >= MIN_KEY_SPELLING_BYTES || spelling == key);
+    let mut message = message.to_owned();
+    for spelling in &spellings {
+        message = replace_ignoring_case(&message, spelling);
+    }
+    // A message with percent signs is shown decoded if it holds the key that way.
+    let decoded = percent_decoded(&message);
+    let folded = decoded.to_ascii_lowercase();
+    let hides_key = spellings.iter().any(|spelling| folded.contains(&spelling.to_ascii_lowercase()));
+    if hides_key { without_key(&decoded, key) } else { message }
+}
+
+/// Shorter spellings of a key are not looked for.
+const MIN_KEY_SPELLING_BYTES: usize = 8;
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const BASE64_URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The base64 of bytes that stand `offset` bytes behind the start of a group of three, as far as it depends on nothing
+/// else.
+fn base64_core(bytes: &[u8], offset: usize, alphabet: &[u8; 64]) -> String {
+    let padded: Vec<u8> = std::iter::repeat_n(0, offset).chain(bytes.iter().copied()).collect();
+    let letters = (0..padded.len() * 8 / 6).map(|at| {
+        let bit = at * 6;
+        let pair =
+            u16::from(padded[bit / 8]) << 8 | padded.get(bit / 8 + 1).map_or(0, |byte| u16::from(*byte));
+        char::from(alphabet[usize::from(pair >> (10 - bit % 8) & 0x3f)])
+    });
+    // The first letters also hold bits of what stands before.
+    letters.skip((offset * 8).div_ceil(6)).collect()
+}
+
+fn replace_ignoring_case(text: &str, pattern: &str) -> String {
+    // Upper and lower case of ASCII letters have the same length, so places in one text are places in the other.
+    let (folded, pattern) = (text.to_ascii_lowercase(), pattern.to_ascii_lowercase());
+    let (mut replaced, mut after) = (String::new(), 0);
+    for (at, found) in folded.match_indices(&pattern) {
+        replaced.push_str(&text[after..at]);
+        replaced.push('…');
+        after = at + found.len();
+    }
+    replaced.push_str(&text[after..]);
+    replaced
+}
+
+fn percent_decoded(text: &str) -> String {
+    let (bytes, mut decoded, mut at) = (text.as_bytes(), Vec::new(), 0);
+    while at < bytes.len() {
+        let code = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.filter(|_| bytes[at] == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                decoded.push(byte);
+                at += 3;
+            }
+            None => {
+                decoded.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 /// Parses `Retry-After` in seconds or as a date, or `retry-after-ms`.
@@ -206,6 +275,26 @@ mod tests {
     fn check_classification(status: u16, body: &str, expected: &str) {
         let error = classify_error_response(status, None, body.as_bytes(), &ModelApiKey::new("topsecret"));
         assert_eq!(format!("{}: {error}", error.code()), expected);
+    }
+
+    #[test]
+    fn a_key_is_hidden_in_every_spelling() {
+        let key = ModelApiKey::new("topsecret-0123456789");
+        for told in [
+            "bad key topsecret-0123456789!",
+            "bad key TOPSECRET-0123456789!",
+            "bad key 9876543210-tercespot!",
+            "bad key dG9wc2VjcmV0LTAxMjM0NTY3ODk=!",
+            "Basic OnRvcHNlY3JldC0wMTIzNDU2Nzg5!",
+            "bad key 746f707365637265742d30313233343536373839!",
+            "bad key topsecret%2D0123456789!",
+            "bad key %74%6F%70%73%65%63%72%65%74-0123456789!",
+        ] {
+            let safe = safe_vendor_message(told, &key);
+            let left = safe.chars().filter(|char| char.is_alphanumeric()).count();
+            assert!(safe.contains('…') && left <= 13, "{told} → {safe}");
+        }
+        assert_eq!(safe_vendor_message("100% of your quota", &key), "100% of your quota");
     }
 
     #[test]

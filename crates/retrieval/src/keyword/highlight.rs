@@ -20,18 +20,22 @@ pub struct Highlight {
     pub ranges: Vec<Range<usize>>,
 }
 
+/// The most words of a query that are highlighted. The first ones count.
+const MAX_HIGHLIGHTED_TERMS: usize = 64;
+
 /// Returns the words of a query that occur in a text, in the order of the query. Pairs of syllables are returned only
-/// where no whole word matches.
+/// where no whole word matches. Of a long query only the first words are looked for.
 pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
     let mut stems = Vec::new();
     let mut pairs = Vec::new();
     let mut parts = Vec::new();
     text_analysis::for_each_term(question, |layer, term, range| match layer {
-        TermLayer::Stems => {
+        TermLayer::Stems if stems.len() < MAX_HIGHLIGHTED_TERMS => {
             stems.push(term.to_owned());
             parts.push((term.to_owned(), range));
         }
-        TermLayer::Bigrams => pairs.push(term.to_owned()),
+        TermLayer::Bigrams if pairs.len() < MAX_HIGHLIGHTED_TERMS => pairs.push(term.to_owned()),
+        TermLayer::Stems | TermLayer::Bigrams => {}
     });
     let torn = find_split_syllables(question, &parts);
     for (word, _) in synonyms::find_synonyms(&stems.clone()) {

@@ -34,7 +34,7 @@ use crate::retriever::{
 use crate::split::split_into_passages;
 
 pub use article_numbers::find_article_numbers;
-pub use contains_words::contains_all_words;
+pub use contains_words::{MAX_WORD_QUERY_CHARS, WordSearch};
 pub use highlight::{Highlight, highlights, match_reasons};
 pub use ranking::RankingParameters;
 pub use segment::{Segment, SegmentDocument};

@@ -1,8 +1,10 @@
 //! The ingest worker: processes documents one after another, from the original to the index.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 use super::catalog::IngestJob;
@@ -30,7 +32,10 @@ pub(super) async fn run_ingest_worker(inner: Arc<LibraryInner>) {
         inner.notify_changed();
         let key = job.record.key();
         let (wanted, hash) = (job.generation, job.incoming.hash.clone());
-        if let Err(failure) = process_ingest_job(&inner, job).await {
+        // A panic is a failure of this document alone: the worker goes on, and nobody waits for it for ever.
+        let done = AssertUnwindSafe(process_ingest_job(&inner, job)).catch_unwind().await;
+        let done = done.unwrap_or_else(|_| Err(IngestFailure::new(IngestFailureKind::Crashed, "a panic")));
+        if let Err(failure) = done {
             tracing::info!(id = %key.id, kind = failure.kind.as_str(), detail = %failure.detail, "a document was not read");
             inner.catalog().mark_failed(&key, wanted, failure);
         }

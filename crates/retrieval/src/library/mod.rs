@@ -224,10 +224,15 @@ impl Library {
         let file = disk::original_path(&directory, &incoming.hash);
         disk::run_blocking(&inner.root, move || disk::write_file_atomically(&file, &bytes)).await?;
         let origin = origin.map(ToOwned::to_owned);
-        let (status, overtaken) = inner
-            .catalog()
-            .insert_version(DocumentRecord { origin, ..DocumentRecord::new(&key, name, kind, incoming) });
-        inner.write_record_locked(&key).await?;
+        let hash = incoming.hash.clone();
+        let record = DocumentRecord { origin, ..DocumentRecord::new(&key, name, kind, incoming) };
+        let record = inner.catalog().with_ready_version(record);
+        // Workers see the document once its record is on disk: an error means that nothing was added.
+        if let Err(error) = inner.write_record_file(record.clone()).await {
+            inner.remove_version(&key, &hash).await;
+            return Err(error);
+        }
+        let (status, overtaken) = inner.catalog().insert_version(record);
         if let Some(overtaken) = overtaken {
             inner.remove_version(&key, &overtaken).await;
         }
@@ -396,6 +401,10 @@ impl LibraryInner {
     /// Like [`save_record`](Self::save_record), for a caller that holds the write lock.
     async fn write_record_locked(&self, key: &DocumentKey) -> Result<(), LibraryError> {
         let Some(record) = self.catalog().record(key) else { return Ok(()) };
+        self.write_record_file(record).await
+    }
+
+    async fn write_record_file(&self, record: DocumentRecord) -> Result<(), LibraryError> {
         let path = disk::record_path(&disk::document_directory(&self.root, &record.key()));
         disk::run_blocking(&self.root, move || disk::write_file_atomically(&path, &record.to_bytes()?)).await
     }

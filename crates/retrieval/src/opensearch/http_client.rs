@@ -12,6 +12,7 @@ const MAX_REQUEST_ATTEMPTS: u32 = 6;
 const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(100);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum size of a response body.
 const MAX_RESPONSE_BYTES: usize = 256 << 20;
 
@@ -88,6 +89,13 @@ impl OpenSearchClient {
         answer.into_success_body()
     }
 
+    /// Asks once for the cluster itself.
+    pub(super) async fn ping(&self) -> Result<(), RetrieveError> {
+        let request = self.client.get(self.base.clone()).timeout(PING_TIMEOUT);
+        let answer = read_response(request.send().await.map_err(unreachable_error)?).await?;
+        answer.into_success_body().map(drop)
+    }
+
     async fn send_with_retries(
         &self,
         method: Method,
@@ -145,8 +153,12 @@ async fn read_response(mut response: reqwest::Response) -> Result<OpenSearchResp
         }
         bytes.extend_from_slice(&piece);
     }
-    let body =
-        if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap_or(Value::Null) };
+    let body = match serde_json::from_slice(&bytes) {
+        Ok(body) => body,
+        Err(_) if bytes.is_empty() || !status.is_success() => Value::Null,
+        // A proxy or another program answers in its place. Nothing found would be wrong.
+        Err(_) => return Err(unavailable_error("an answer of OpenSearch is not JSON")),
+    };
     Ok(OpenSearchResponse { status, body })
 }
 

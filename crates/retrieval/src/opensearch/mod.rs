@@ -97,6 +97,11 @@ impl OpenSearchIndex {
         Ok(index)
     }
 
+    /// Checks that the cluster at this address answers.
+    pub async fn ping(address: &str) -> Result<(), RetrieveError> {
+        OpenSearchClient::new(address)?.ping().await
+    }
+
     /// Creates an index that must not exist yet. An existing index of this name is an error: its content is not ours.
     pub async fn create_new(
         address: &str,
@@ -336,6 +341,10 @@ impl OpenSearchIndex {
 
 #[async_trait]
 impl DocumentIndex for OpenSearchIndex {
+    async fn check_health(&self) -> Result<(), RetrieveError> {
+        self.http.ping().await
+    }
+
     async fn put(
         &self,
         tenant: &DocumentTenant,

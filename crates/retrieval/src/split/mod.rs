@@ -39,15 +39,22 @@ pub const HEADING_SEPARATOR: &str = " › ";
 /// it.
 const MAX_DOCUMENT_PASSAGES_BYTES: usize = 256 << 20;
 
+/// The maximum number of lines of an untrusted text. Each may be a heading, a clause or a row, which take more memory than
+/// their text.
+const MAX_DOCUMENT_LINES: usize = 1_000_000;
+
 /// Returns the passages of a document, in order. Headings become titles and are not passages themselves, except the
 /// heading of an appendix and a heading that is too long for a title.
 pub fn split_into_passages(document: &Document) -> Vec<Passage> {
     split_within_bytes(document, usize::MAX).unwrap_or_default()
 }
 
-/// Like [`split_into_passages`] for untrusted documents. Returns `None` if the passages would take more memory than one
-/// file may.
+/// Like [`split_into_passages`] for untrusted documents. Returns `None` if the passages, or the structure they are cut by,
+/// would take more memory than one file may.
 pub(crate) fn split_within_memory_limit(document: &Document) -> Option<Vec<Passage>> {
+    if document.text.lines().nth(MAX_DOCUMENT_LINES).is_some() {
+        return None;
+    }
     split_within_bytes(document, MAX_DOCUMENT_PASSAGES_BYTES)
 }
 

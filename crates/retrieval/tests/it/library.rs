@@ -673,3 +673,86 @@ impl DocumentIndex for FailingIndex {
         self.inner.document(tenant, id).await
     }
 }
+
+/// An index that panics.
+struct PanickingIndex;
+
+#[async_trait]
+impl Retriever for PanickingIndex {
+    async fn retrieve(&self, _: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl DocumentIndex for PanickingIndex {
+    async fn put(&self, _: &DocumentTenant, _: &Document, _: &[Passage]) -> Result<(), RetrieveError> {
+        panic!("an index that breaks down")
+    }
+
+    async fn remove(&self, _: &DocumentTenant, _: &DocumentId) -> Result<bool, RetrieveError> {
+        Ok(false)
+    }
+
+    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
+        Ok(Vec::new())
+    }
+
+    async fn list(
+        &self,
+        _: &DocumentTenant,
+        _: &DocumentFilter,
+    ) -> Result<Vec<DocumentSummary>, RetrieveError> {
+        Ok(Vec::new())
+    }
+
+    async fn document(&self, _: &DocumentTenant, _: &DocumentId) -> Result<Option<Document>, RetrieveError> {
+        Ok(None)
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_panics_fails_its_document_and_goes_on() {
+    if !has_jail().await {
+        return;
+    }
+    let root = fresh_directory("panicking-index");
+    let options = LibraryOptions { workers: 1, ..options() };
+    let library = Library::open(&root, Arc::new(PanickingIndex), options).await.expect("a library");
+    for name in ["a.txt", "b.txt"] {
+        library.add(new_document("t", name, "연차는 15일입니다.")).await.expect("added");
+    }
+    let idle = tokio::time::timeout(std::time::Duration::from_secs(60), list_when_idle(&library, "t")).await;
+    let kinds: Vec<_> = idle
+        .expect("nobody waits for ever")
+        .into_iter()
+        .map(|status| status.failure.map(|failure| failure.kind))
+        .collect();
+    assert_eq!(kinds, [Some(IngestFailureKind::Crashed), Some(IngestFailureKind::Crashed)]);
+}
+
+#[tokio::test]
+async fn a_document_whose_record_cannot_be_written_was_not_added() {
+    let root = fresh_directory("unwritable-record");
+    let options = LibraryOptions { workers: 0, ..options() };
+    let library =
+        Library::open(&root, Arc::new(RamKeywordIndex::default()), options).await.expect("a library");
+    let tenant = DocumentTenant::new("t");
+    let status = library.add(new_document("t", "a.txt", "연차는 15일입니다.")).await.expect("added");
+    library.remove(&tenant, &status.id).await.expect("removed");
+    // The place of the record is taken by a directory.
+    let original = all_files(&root);
+    assert!(original.iter().all(|path| !path.ends_with("record.json")), "{original:?}");
+    let probe = library.add(new_document("t", "a.txt", "x")).await.expect("added");
+    let record = all_files(&root).into_iter().find(|path| path.ends_with("record.json")).expect("a record");
+    library.remove(&tenant, &probe.id).await.expect("removed");
+    std::fs::create_dir_all(record.join("in-the-way")).expect("a directory");
+    let failed = library.add(new_document("t", "a.txt", "연차는 15일입니다.")).await;
+    assert!(matches!(failed, Err(LibraryError::Disk { .. })), "{failed:?}");
+    assert_eq!(library.list(&tenant), []);
+    assert_eq!(library.pending_count(&tenant), 0);
+    assert!(
+        all_files(&root).iter().all(|path| !path.to_string_lossy().contains("original-")),
+        "its file is gone"
+    );
+}

@@ -8,7 +8,7 @@ use doran_agents::protocol::{
 use doran_agents::transcript::{TaskTranscript, TranscriptChange, TranscriptReducer};
 use doran_agents::{Agent, TurnUpdate};
 use doran_engine::runtime::NodeDeltaContent;
-use doran_engine::store::{RunFailure, RunUsage, StoreError};
+use doran_engine::store::{RunFailure, RunRow, RunStatus, RunUsage, StoreError};
 use doran_engine::{
     EntryBody, PendingQuestion, QuestionKind, RunId, RunKey, TaskResult, ThreadEntry, UnfinishedTask,
     stored_json,
@@ -121,6 +121,14 @@ pub enum RunEventBody {
         /// The node is tried again, for this reason: what its earlier try showed is void.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         restarted: Option<String>,
+    },
+    /// Events that were asked for are not there: they were removed after their time of retention, or the number after
+    /// which events were asked for is beyond the run.
+    Gone {
+        /// The number after which events were asked for, or the last one that was sent.
+        after: u64,
+        /// The number of the next event.
+        next: u64,
     },
     /// The server stops. Come back with the number of the last event.
     Draining,
@@ -241,6 +249,25 @@ impl RunEvent {
         }
     }
 
+    /// The end of a run whose last entry is not there any more, by what is still known of the run.
+    pub(crate) fn end_from_row(row: &RunRow, n: u64) -> Option<Self> {
+        let body = match row.status {
+            RunStatus::Finished => RunEventBody::Finished,
+            RunStatus::Cancelled => {
+                RunEventBody::Cancelled { partial: BTreeMap::new(), unfinished: Vec::new() }
+            }
+            RunStatus::Failed => {
+                let failure = row.error.clone();
+                failed_body(
+                    failure.unwrap_or_else(|| RunFailure { code: String::new(), message: String::new() }),
+                    None,
+                )
+            }
+            RunStatus::Queued | RunStatus::Running | RunStatus::Paused => return None,
+        };
+        Some(Self { n: Some(n), at: row.ended_at, body })
+    }
+
     /// What the event tells, by a reducer that was told those before it.
     pub fn transcript(
         &self,
@@ -271,6 +298,7 @@ impl RunEvent {
             | RunEventBody::Finished
             | RunEventBody::Failed { .. }
             | RunEventBody::Cancelled { .. }
+            | RunEventBody::Gone { .. }
             | RunEventBody::Draining
             | RunEventBody::Error { .. } => Vec::new(),
         })
@@ -288,6 +316,7 @@ impl RunEvent {
             RunEventBody::Failed { .. } => "failed",
             RunEventBody::Cancelled { .. } => "cancelled",
             RunEventBody::Delta { .. } => "delta",
+            RunEventBody::Gone { .. } => "gone",
             RunEventBody::Draining => "draining",
             RunEventBody::Error { .. } => "error",
         }
@@ -340,16 +369,22 @@ fn body_from_entry(
         EntryBody::Restarted { reason } => RunEventBody::Restarted { why: reason.clone() },
         EntryBody::Finished => RunEventBody::Finished,
         EntryBody::Failed { failure, node, unfinished } => {
-            let RunFailure { code, message } = failure.clone();
-            let ModelErrorAdvice { en, ko } = advice(&code);
-            let (node, unfinished) = (node.clone(), unfinished.clone());
-            RunEventBody::Failed { code, message, en: en.into(), ko: ko.into(), node, unfinished }
+            failed_body(failure.clone(), node.clone(), unfinished.clone())
         }
         EntryBody::Cancelled { partial_text, unfinished, .. } => {
             RunEventBody::Cancelled { partial: partial_text.clone(), unfinished: unfinished.clone() }
         }
         EntryBody::Edited { .. } => return Err(damaged("of a run is an edit")),
     })
+}
+
+fn failed_body(
+    RunFailure { code, message }: RunFailure,
+    node: Option<String>,
+    unfinished: Vec<UnfinishedTask>,
+) -> RunEventBody {
+    let ModelErrorAdvice { en, ko } = advice(&code);
+    RunEventBody::Failed { code, message, en: en.into(), ko: ko.into(), node, unfinished }
 }
 
 fn step_task(

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::body::to_bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -17,11 +16,12 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::{ApiRoute, json_response, path_value, query_value};
+use super::{ApiRoute, check_query, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::api;
 use crate::authentication::ApiCaller;
+use crate::bulk_read::BulkRead;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency::IdempotentRequest;
 use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
@@ -31,8 +31,8 @@ use crate::request_body;
 const MAX_SEARCH_HITS: usize = 50;
 /// How long a file that has arrived may take to be on disk.
 const ADD_DOCUMENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// The most bytes of a question.
-const MAX_QUERY_BYTES: usize = 8 * 1024;
+/// The most characters of a question.
+const MAX_QUERY_CHARS: usize = 2000;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
     let operation = |id, summary| Operation::new(OperationTag::Documents, id, summary);
@@ -137,13 +137,14 @@ async fn add_document(
             "`name`에 제어 문자가 있습니다",
         ));
     }
-    check_upload_headers(request.headers(), app.limits.max_document_bytes)?;
-    let room = app.upload_slots.clone().try_acquire_owned().map_err(|_| ApiErrorCode::Overloaded)?;
-    let reading = to_bytes(request.into_body(), app.limits.max_document_bytes);
-    let bytes = timeout(app.limits.upload_timeout, reading)
-        .await
-        .map_err(|_| ApiErrorCode::TooSlow)?
-        .map_err(|_| ApiErrorCode::TooLarge)?;
+    let max_bytes = app.limits.max_document_bytes.min(library.max_file_bytes());
+    check_upload_headers(request.headers(), max_bytes)?;
+    let room = app.shares.uploads.try_acquire(caller.tenant.as_str(), 1);
+    let room = room.map_err(|_| {
+        app.metrics.count_request_shed();
+        ApiErrorCode::Overloaded
+    })?;
+    let bytes = request_body::read_counted(request, max_bytes, app.limits.upload_timeout).await?;
     once.with_body(&bytes)
         .respond_once(async move {
             let _room = room;
@@ -165,7 +166,11 @@ async fn add_document(
 }
 
 /// `GET /api/documents`
-async fn list_documents(State(app): State<ServerApp>, caller: ApiCaller) -> Result<Response, ApiError> {
+async fn list_documents(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    _turn: BulkRead,
+) -> Result<Response, ApiError> {
     let documents = require_library(&app)?.list(&retrieval_tenant(&caller));
     // Who has handed in nothing is told what is searched instead.
     let samples = match &app.index {
@@ -194,6 +199,7 @@ async fn get_document(
 async fn document_text(
     State(app): State<ServerApp>,
     caller: ApiCaller,
+    _turn: BulkRead,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let id = DocumentId::new(path_value(id)?);
@@ -314,13 +320,7 @@ async fn search(
     let DocumentSearchQuery { q, limit, collection, documents, kinds } = query_value(find)?;
     let kinds = kinds.iter().map(|kind| parse_document_kind(Some(kind))).collect::<Result<_, _>>()?;
     agent_request::check_collection(collection.as_deref())?;
-    if q.len() > MAX_QUERY_BYTES {
-        return Err(ApiError::with_message(
-            ApiErrorCode::BadInput,
-            format!("`q` has more than {MAX_QUERY_BYTES} bytes"),
-            format!("`q`가 {MAX_QUERY_BYTES}바이트를 넘습니다"),
-        ));
-    }
+    check_query(&q, MAX_QUERY_CHARS)?;
     let index = app.index.as_ref().ok_or(ApiErrorCode::NotFound)?;
     let mut question =
         SearchQuery::new(retrieval_tenant(&caller), q.clone(), limit.unwrap_or(10).clamp(1, MAX_SEARCH_HITS));
@@ -381,6 +381,15 @@ fn library_error(error: LibraryError) -> ApiError {
         LibraryError::QueueFull(_) | LibraryError::BeingRemoved => ApiErrorCode::Overloaded,
         LibraryError::StorageFull(_) => ApiErrorCode::DiskFull,
         LibraryError::Unknown(_) => ApiErrorCode::NotFound,
+        LibraryError::Disk { source, .. }
+            if matches!(
+                source.kind(),
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+            ) =>
+        {
+            tracing::error!(error = &error as &dyn std::error::Error, "the disk is full");
+            return ApiErrorCode::DiskFull.into();
+        }
         LibraryError::Disk { .. } => {
             tracing::error!(error = &error as &dyn std::error::Error, "the library failed a request");
             return ApiErrorCode::Unavailable.into();

@@ -33,9 +33,17 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         ApiRoute::get(
             "/readyz",
             ready,
-            Operation::new(OperationTag::Server, "ready", "Returns whether the store answers as well.")
-                .returns::<HealthInfo>(200, "The store answers.")
-                .errors(&[ApiErrorCode::Stopping, ApiErrorCode::Unavailable]),
+            Operation::new(
+                OperationTag::Server,
+                "ready",
+                "Returns whether the store and the search index answer as well.",
+            )
+            .returns::<HealthInfo>(200, "The store and the index answer.")
+            .errors(&[
+                ApiErrorCode::Stopping,
+                ApiErrorCode::Unavailable,
+                ApiErrorCode::IndexUnavailable,
+            ]),
         )
         .public(),
         ApiRoute::get(
@@ -44,7 +52,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             Operation::new(OperationTag::Server, "metrics", "Returns metrics in the format of Prometheus.")
                 .returns_text("text/plain", "The metrics."),
         )
-        .public(),
+        .monitoring(),
         ApiRoute::web_page("/", root),
     ]
 }
@@ -73,17 +81,28 @@ pub(super) async fn health(State(app): State<ServerApp>) -> Result<Response, Api
     Ok(json_response(HealthInfo { status: HealthStatus::Ok }))
 }
 
-/// `GET /readyz`: whether the store answers too.
+/// `GET /readyz`: whether the store and the search index answer too.
 pub(super) async fn ready(State(app): State<ServerApp>) -> Result<Response, ApiError> {
     if app.draining.is_cancelled() {
         return Err(ApiErrorCode::Stopping.into());
     }
     let (tenant, filter) = (TenantId::local(), ThreadFilter { limit: 1, ..ThreadFilter::default() });
     match timeout(STORE_READY_TIMEOUT, app.runtime.list_threads(&tenant, &filter)).await {
-        Ok(Ok(_)) => Ok(json_response(HealthInfo { status: HealthStatus::Ready })),
-        Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(ApiErrorCode::Unavailable.into()),
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => return Err(error.into()),
+        Err(_) => return Err(ApiErrorCode::Unavailable.into()),
     }
+    if let Some(index) = &app.index {
+        match timeout(STORE_READY_TIMEOUT, index.check_health()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the index is not ready");
+                return Err(ApiErrorCode::IndexUnavailable.into());
+            }
+            Err(_) => return Err(ApiErrorCode::IndexUnavailable.into()),
+        }
+    }
+    Ok(json_response(HealthInfo { status: HealthStatus::Ready }))
 }
 
 /// `GET /metrics`

@@ -10,7 +10,7 @@ use doran_agents::memory::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ApiRoute, json_response, path_value, query_value};
+use super::{ApiRoute, check_query, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::api::{MemoryFactInfo, MemoryFactList};
 use crate::authentication::ApiCaller;
@@ -41,6 +41,9 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
+/// The most characters of a query.
+const MAX_QUERY_CHARS: usize = 2000;
+
 /// What may follow the path.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,7 +60,10 @@ async fn list_memory(
 ) -> Result<Response, ApiError> {
     let (memories, owner) = (require_memories(&app)?, owner(&caller));
     let facts = match query_value(of)?.q.as_deref().map(str::trim) {
-        Some(words) if !words.is_empty() => memories.find(&owner, words, MAX_FACTS_PER_OWNER).await,
+        Some(words) if !words.is_empty() => {
+            check_query(words, MAX_QUERY_CHARS)?;
+            memories.find(&owner, words, MAX_FACTS_PER_OWNER).await
+        }
         Some(_) | None => memories.list(&owner).await,
     };
     let facts = facts.map_err(memory_error)?.into_iter().map(fact_info).collect();

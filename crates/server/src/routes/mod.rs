@@ -25,7 +25,8 @@ use serde::Serialize;
 
 pub use self::route::{ApiRoute, RouteAccess};
 use crate::ServerApp;
-use crate::authentication::authenticate;
+use crate::authentication::{admit_request, authenticate};
+use crate::body_memory::count_bodies;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::host_guard::enforce_host_and_origin;
 use crate::metrics::measure_request;
@@ -73,16 +74,20 @@ fn routes_with_access(access: RouteAccess) -> Router<ServerApp> {
 /// All routes as a service.
 pub fn router(app: &ServerApp) -> Router {
     let no_method = || async { ApiError::from(ApiErrorCode::MethodNotAllowed) };
-    let identified = |access| {
-        let routes = routes_with_access(access).method_not_allowed_fallback(no_method);
-        routes.layer(from_fn_with_state(app.clone(), authenticate))
+    let identified = |routes: Router<ServerApp>| {
+        routes.method_not_allowed_fallback(no_method).layer(from_fn_with_state(app.clone(), authenticate))
+    };
+    let admitted = |access| {
+        let routes = routes_with_access(access).layer(from_fn_with_state(app.clone(), count_bodies));
+        identified(routes.layer(from_fn_with_state(app.clone(), admit_request)))
     };
     Router::new()
         .merge(routes_with_access(RouteAccess::Public))
         .merge(routes_with_access(RouteAccess::WebPage))
         .method_not_allowed_fallback(no_method)
-        .merge(identified(RouteAccess::KeyRequired))
-        .merge(identified(RouteAccess::OpenAi))
+        .merge(identified(routes_with_access(RouteAccess::Monitoring)))
+        .merge(admitted(RouteAccess::KeyRequired))
+        .merge(admitted(RouteAccess::OpenAi))
         .fallback(async || ApiError::from(ApiErrorCode::NotFound))
         .route_layer(from_fn_with_state(app.clone(), measure_request))
         .with_state(app.clone())
@@ -94,6 +99,18 @@ pub fn router(app: &ServerApp) -> Router {
 /// JSON that nobody keeps.
 fn json_response(value: impl Serialize) -> Response {
     Json(value).into_response()
+}
+
+/// A query is refused before anything is made of it, because normalising can make it longer.
+fn check_query(q: &str, most: usize) -> Result<(), ApiError> {
+    if q.chars().nth(most).is_none() {
+        return Ok(());
+    }
+    Err(ApiError::with_message(
+        ApiErrorCode::BadInput,
+        format!("`q` has more than {most} characters"),
+        format!("`q`가 {most}자를 넘습니다"),
+    ))
 }
 
 fn path_value<T>(path: Result<Path<T>, PathRejection>) -> Result<T, ApiError> {

@@ -16,6 +16,8 @@ pub enum RouteAccess {
     Public,
     /// Everybody with a browser: files that hold nothing of anybody.
     WebPage,
+    /// Who has a key, also when there is too much to do: how the server is doing.
+    Monitoring,
     /// Who has a key.
     KeyRequired,
     /// Who has a key and speaks the dialect of OpenAI.
@@ -86,6 +88,11 @@ impl ApiRoute {
     /// The same without a key.
     pub(super) fn public(self) -> Self {
         Self { access: RouteAccess::Public, ..self }
+    }
+
+    /// The same also when there is too much to do.
+    pub(super) fn monitoring(self) -> Self {
+        Self { access: RouteAccess::Monitoring, ..self }
     }
 
     /// The same in the dialect of OpenAI.

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use doran_agents::protocol::{EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
 use doran_engine::QuestionKind;
 use doran_engine::store::{IfBusy, RunFilter, RunRow, RunStatus, StoreError};
-use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey, WatchUntil};
+use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -24,7 +24,8 @@ use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency::{self, IdempotentRequest};
 use crate::openapi::{IdempotencyEffect, Operation, OperationTag, count_schema};
-use crate::{request_body, sse};
+use crate::request_body;
+use crate::sse::{self, WatchedRun};
 
 /// No run has more events; a larger number is a mistake.
 const MAX_EVENT_NUMBER: u64 = 1 << 40;
@@ -158,8 +159,8 @@ async fn start_run(
     let told = if wait {
         run_outcome_response(&app, &asked.agent, &run).await
     } else {
-        match app.runtime.watch(&run.key(), 0, WatchUntil::RunEndedOrPaused).await {
-            Ok(watch) => sse::stream_run_events(&app, caller, name, &asked.agent, watch),
+        match app.runtime.run_row(&run.key()).await {
+            Ok(row) => sse::stream_run_events(&app, caller, WatchedRun { row, after: 0 }).await,
             Err(error) => Err(error.into()),
         }
     };
@@ -263,9 +264,8 @@ async fn run_events(
             "이벤트가 그렇게 많은 실행은 없습니다",
         ));
     }
-    let (key, row) = load_run(&app, &caller, &path_value(names)?).await?;
-    let watch = app.runtime.watch(&key, after, WatchUntil::RunEndedOrPaused).await?;
-    sse::stream_run_events(&app, caller, row.thread.thread.as_str(), &row.graph, watch)
+    let (_, row) = load_run(&app, &caller, &path_value(names)?).await?;
+    sse::stream_run_events(&app, caller, WatchedRun { row, after }).await
 }
 
 /// Answers to questions.

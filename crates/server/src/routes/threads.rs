@@ -1,22 +1,26 @@
 //! Threads: made, found, renamed, removed, and looked into at any step.
 
+use std::time::{Duration, Instant};
+
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use doran_agents::Role;
-use doran_agents::retrieval::contains_all_words;
+use doran_agents::history::HistoryMessage;
+use doran_agents::retrieval::{MAX_WORD_QUERY_CHARS, WordSearch};
 use doran_engine::EngineError;
 use doran_engine::store::{Seq, StoreError, ThreadFilter, ThreadRow};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{ApiRoute, json_response, path_value, query_value};
+use super::{ApiRoute, check_query, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::api;
 use crate::authentication::ApiCaller;
+use crate::bulk_read::BulkRead;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::error_detail::ErrorDetail;
 use crate::idempotency::IdempotentRequest;
@@ -27,6 +31,10 @@ use crate::request_body;
 const MAX_LIST_ITEMS: usize = 200;
 /// Threads that one request looks through for words; `next` goes on where it stopped.
 const MAX_THREADS_SEARCHED: usize = 1000;
+/// After this time a search stops, once it has looked through a thread; `next` goes on there.
+const THREAD_SEARCH_TIME: Duration = Duration::from_secs(2);
+/// Bytes of a thread that a search looks through, the newest first.
+const MAX_SEARCHED_BYTES: usize = 4 * 1024 * 1024;
 /// No tenant has more threads; a larger cursor is a mistake.
 const MAX_THREAD_CURSOR: usize = 1 << 40;
 /// The most characters of a title.
@@ -176,15 +184,28 @@ async fn list_threads(
             "대화가 그렇게 많지 않습니다",
         ));
     }
-    let wanted = q.map(|q| q.trim().to_owned()).filter(|q| !q.is_empty());
+    let wanted = match q.filter(|q| !q.trim().is_empty()) {
+        Some(q) => {
+            check_query(&q, MAX_WORD_QUERY_CHARS)?;
+            WordSearch::new(&q)
+        }
+        None => None,
+    };
     let most = if wanted.is_some() { MAX_THREADS_SEARCHED } else { usize::MAX };
+    // A search reads whole conversations.
+    let _turn = match &wanted {
+        Some(_) => Some(BulkRead::acquire(&app, &caller).await?),
+        None => None,
+    };
+    let deadline = Instant::now() + THREAD_SEARCH_TIME;
     let (mut threads, mut looked) = (Vec::new(), 0);
     let next = 'looking: loop {
         let filter = ThreadFilter { offset, limit: MAX_LIST_ITEMS, ..ThreadFilter::default() };
         let page = app.runtime.list_threads(&caller.tenant, &filter).await?;
         let is_last = page.len() < MAX_LIST_ITEMS;
         for row in page {
-            if threads.len() == limit || looked == most {
+            let is_late = wanted.is_some() && looked > 0 && Instant::now() >= deadline;
+            if threads.len() == limit || looked == most || is_late {
                 break 'looking Some(offset);
             }
             offset += 1;
@@ -192,10 +213,7 @@ async fn list_threads(
             let thread = api::ThreadInfo::from_row(&row);
             let fits = match &wanted {
                 None => true,
-                Some(wanted) => {
-                    contains_all_words(&thread.title, wanted)
-                        || thread_contains_words(&app, &row, &thread.title, wanted).await?
-                }
+                Some(wanted) => thread_contains_words(&app, &row, &thread.title, wanted.clone()).await?,
             };
             if fits {
                 threads.push(thread);
@@ -213,22 +231,38 @@ async fn thread_contains_words(
     app: &ServerApp,
     row: &ThreadRow,
     title: &str,
-    wanted: &str,
+    mut wanted: WordSearch,
 ) -> Result<bool, ApiError> {
+    wanted.look_into(title);
+    if wanted.is_found() {
+        return Ok(true);
+    }
     let said = match doran_agents::history::read_history(&app.runtime, &row.key, &app.agents).await {
         Ok(said) => said,
         // Removed in between.
         Err(EngineError::Store(StoreError::NotFound { .. })) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    let mut all = title.to_owned();
-    for said in said.into_iter().map(api::MessageInfo::from_history) {
+    // Where it takes nobody else's time.
+    let looking = tokio::task::spawn_blocking(move || messages_contain_words(said, wanted));
+    looking.await.map_err(|error| {
+        tracing::error!(%error, "a search in threads failed");
+        ApiErrorCode::Internal.into()
+    })
+}
+
+fn messages_contain_words(said: Vec<HistoryMessage>, mut wanted: WordSearch) -> bool {
+    let mut left = MAX_SEARCHED_BYTES;
+    for said in said.into_iter().rev().map(api::MessageInfo::from_history) {
         if matches!(said.role, Role::User | Role::Assistant) {
-            all.push('\n');
-            all.push_str(&said.text);
+            wanted.look_into(&said.text[..said.text.floor_char_boundary(left)]);
+            left = left.saturating_sub(said.text.len());
+        }
+        if wanted.is_found() || left == 0 {
+            break;
         }
     }
-    Ok(contains_all_words(&all, wanted))
+    wanted.is_found()
 }
 
 /// `GET /api/threads/{thread}`
@@ -281,6 +315,7 @@ async fn delete_thread(
 async fn list_messages(
     State(app): State<ServerApp>,
     caller: ApiCaller,
+    _turn: BulkRead,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let found = load_thread_row(&app, &caller, &path_value(name)?).await?;
@@ -303,6 +338,7 @@ struct ThreadHistoryQuery {
 async fn list_history(
     State(app): State<ServerApp>,
     caller: ApiCaller,
+    _turn: BulkRead,
     name: Result<Path<String>, PathRejection>,
     after: Result<Query<ThreadHistoryQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
@@ -331,6 +367,7 @@ struct ThreadStateQuery {
 async fn get_state(
     State(app): State<ServerApp>,
     caller: ApiCaller,
+    _turn: BulkRead,
     name: Result<Path<String>, PathRejection>,
     at: Result<Query<ThreadStateQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {

@@ -112,7 +112,7 @@ async fn every_route_lets_in_whom_it_should() {
         table.push_str(&format!("{none} {wrong} {other} {right}  {line}\n"));
         let expected = match route.access {
             RouteAccess::Public | RouteAccess::WebPage => (200, 200),
-            RouteAccess::KeyRequired | RouteAccess::OpenAi => (401, 401),
+            RouteAccess::Monitoring | RouteAccess::KeyRequired | RouteAccess::OpenAi => (401, 401),
         };
         assert_eq!((none, wrong), expected, "{line}");
     }
@@ -120,7 +120,6 @@ async fn every_route_lets_in_whom_it_should() {
         no key, wrong key, other tenant, right key
         200 200 200 200  get    /healthz
         200 200 200 200  get    /readyz
-        200 200 200 200  get    /metrics
         200 200 200 200  get    /
         200 200 200 200  get    /openapi.json
         200 200 200 200  get    /docs
@@ -133,6 +132,7 @@ async fn every_route_lets_in_whom_it_should() {
         200 200 200 200  get    /highlight.js
         200 200 200 200  get    /temml.js
         200 200 200 200  get    /icon.svg
+        401 401 200 200  get    /metrics
         401 401 200 200  get    /api/agents
         401 401 200 200  get    /api/agents/{agent}/graph
         401 401 200 200  get    /api/models

@@ -47,7 +47,7 @@ async fn what_is_not_sound_http_is_refused_and_hides_nothing() {
         ("chunks that are not last", format!("{ask}Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n{hidden}")),
         ("no host", "GET /healthz HTTP/1.1\r\n\r\n".into()),
         ("two hosts", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n".into()),
-        ("somebody else's host", "GET /healthz HTTP/1.1\r\nHost: attacker.example\r\nConnection: close\r\n\r\n".into()),
+        ("somebody else's host", "GET /api/agents HTTP/1.1\r\nHost: attacker.example\r\nConnection: close\r\n\r\n".into()),
         ("an address of another place", "GET http://attacker.example/healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".into()),
         ("TRACE", "TRACE /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".into()),
         ("CONNECT", "CONNECT attacker.example:443 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".into()),

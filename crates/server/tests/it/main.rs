@@ -4,6 +4,7 @@
 
 mod api_contract;
 mod authorization;
+mod fair_shares;
 mod forks;
 mod generated_files;
 mod history_views;
@@ -114,7 +115,12 @@ async fn two_tenant_app_with_model(name: &str, model: Arc<dyn ChatModel>) -> Ser
     // What is counted here is who gets in, not how often.
     let rate = doran_server::RateLimit { per_minute: 1e9, burst: 1e9 };
     let memories = RamMemoryStore::new();
-    let fact = MemoryFact { id: "a1b2c3d4e5f6".into(), text: "비밀 수당은 25일".into(), at_ms: 1 };
+    let fact = MemoryFact {
+        id: "a1b2c3d4e5f6".into(),
+        text: "비밀 수당은 25일".into(),
+        at_ms: 1,
+        taint: Default::default(),
+    };
     memories.keep(&MemoryOwner::new("a", DEFAULT_SPACE), fact).await.expect("kept");
     app.keys(two_keys())
         .library(library)

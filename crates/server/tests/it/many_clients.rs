@@ -38,7 +38,7 @@ fn with_file_limit(name: &str, wanted: usize, test: impl Future<Output = ()>) {
 #[cfg(target_os = "linux")]
 #[test]
 fn two_thousand_clients_that_come_back_at_once_are_all_served_and_spread_out() {
-    let name = "crowds::two_thousand_clients_that_come_back_at_once_are_all_served_and_spread_out";
+    let name = "many_clients::two_thousand_clients_that_come_back_at_once_are_all_served_and_spread_out";
     with_file_limit(name, 4200, reconnect_all(2000));
 }
 
@@ -85,7 +85,7 @@ async fn reconnect_all(count: usize) {
 #[cfg(target_os = "linux")]
 #[test]
 fn ten_thousand_sockets_that_do_nothing_are_waited_out_and_others_are_served() {
-    let name = "crowds::ten_thousand_sockets_that_do_nothing_are_waited_out_and_others_are_served";
+    let name = "many_clients::ten_thousand_sockets_that_do_nothing_are_waited_out_and_others_are_served";
     with_file_limit(name, 16_200, check_idle_sockets(10_000));
 }
 

@@ -95,17 +95,49 @@ async fn a_body_has_to_be_json_and_small_and_in_time() {
 async fn only_this_machine_is_answered() {
     let app = app();
     let with = |name: header::HeaderName, value: &str| {
-        let mut request = get("/healthz");
+        let mut request = get("/api/agents");
         request.headers_mut().insert(name, value.parse().expect("a header"));
         request
     };
     assert_eq!(problem(&app, with(header::HOST, "evil.example")).await, "403 host_not_allowed");
     assert_eq!(problem(&app, with(header::ORIGIN, "https://evil.example")).await, "403 origin_not_allowed");
     assert_eq!(problem(&app, with(header::ORIGIN, "null")).await, "403 origin_not_allowed");
-    let bare = Request::get("/healthz").body(Body::empty()).expect("a request");
+    let bare = Request::get("/api/agents").body(Body::empty()).expect("a request");
     assert_eq!(problem(&app, bare).await, "400 no_host");
     let own = with(header::ORIGIN, "http://localhost:7979");
     assert_eq!(send(&app, own).await.status(), 200);
+    let other_port = with(header::ORIGIN, "http://localhost:3000");
+    assert_eq!(problem(&app, other_port).await, "403 origin_not_allowed");
+}
+
+#[tokio::test]
+async fn probes_ask_by_any_address_and_pages_do_not() {
+    let app = app();
+    for path in ["/healthz", "/readyz"] {
+        let mut probe = get(path);
+        probe.headers_mut().insert(header::HOST, "10.1.2.3:7979".parse().expect("a header"));
+        assert_eq!(send(&app, probe).await.status(), 200, "{path}");
+        let mut page = get(path);
+        page.headers_mut().insert(header::ORIGIN, "https://evil.example".parse().expect("a header"));
+        assert_eq!(problem(&app, page).await, "403 origin_not_allowed", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn queries_are_as_long_as_documented_and_no_longer() {
+    let app = app();
+    for (path, most) in [("/api/threads", 200), ("/api/search", 2000)] {
+        let q = |count| percent_encoded("\u{fdfa}").repeat(count);
+        // The head of a request has room for a thousand of these.
+        if most == 200 {
+            assert_eq!(send(&app, get(&format!("{path}?q={}", q(most)))).await.status(), 200, "{path}");
+        }
+        assert_eq!(problem(&app, get(&format!("{path}?q={}", q(most + 1)))).await, "400 bad_input", "{path}");
+    }
+}
+
+fn percent_encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 #[tokio::test]

@@ -55,6 +55,14 @@ async fn half_a_head_and_half_a_body_are_closed_in_time() {
 }
 
 #[tokio::test]
+async fn chunks_that_are_none_are_a_bad_body_and_not_a_large_one() {
+    let (address, _stop, _serving) = start_server(ServerLimits::default()).await;
+    let head = "POST /api/threads HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let answer = send_raw(address, &format!("{head}zz\r\n{{}}\r\n0\r\n\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("bad_body"), "{answer}");
+}
+
+#[tokio::test]
 async fn a_head_that_is_too_large_is_refused() {
     let (address, _stop, _serving) = start_server(ServerLimits::default()).await;
     let answer =

@@ -153,3 +153,56 @@ async fn a_number_that_is_none_is_refused_and_none_means_from_the_beginning() {
         assert_eq!(client.events, whole);
     }
 }
+
+/// The frames of a stream: names and numbers of events.
+fn frame_names(frames: &str) -> Vec<String> {
+    let names =
+        frames.split("\n\n").filter_map(|frame| frame.lines().find_map(|line| line.strip_prefix("event: ")));
+    names.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_number_beyond_the_run_is_told_and_gets_the_end() {
+    let app = app();
+    let answer =
+        send(&app, post("/api/threads/t/runs?wait=true", r#"{"agent":"react","message":"안녕?"}"#)).await;
+    let place = run_location(&answer);
+    let whole = all_events(&app, &place).await;
+    let n = whole.len() as u64;
+    for beyond in [n + 1, n + 100] {
+        let frames =
+            text(send(&app, with_header(get(&place), "last-event-id", &beyond.to_string())).await).await;
+        assert_eq!(frame_names(&frames), ["gone", "finished"], "{frames}");
+        assert!(
+            frames.contains(&format!("\"after\":{beyond},\"next\":{n}"))
+                && frames.contains(&format!("id: {n}\n")),
+            "{frames}"
+        );
+    }
+    let frames = text(send(&app, with_header(get(&place), "last-event-id", &n.to_string())).await).await;
+    assert_eq!(frame_names(&frames), [""; 0], "who has the end gets nothing twice");
+}
+
+#[tokio::test]
+async fn events_that_were_removed_are_told_and_the_end_comes_all_the_same() {
+    let store = std::sync::Arc::new(doran_engine::store::RamStore::new());
+    let app = crate::app_with_store(store.clone());
+    let ask = r#"{"agent":"react","message":"안녕?"}"#;
+    let answer = send(&app, post("/api/threads/t/runs?wait=true", ask)).await;
+    let place = run_location(&answer);
+    let n = all_events(&app, &place).await.len() as u64;
+    // Many turns later what came first is not needed any more.
+    for _ in 0..40 {
+        let answer = send(&app, post("/api/threads/t/runs?wait=true", ask)).await;
+        assert_eq!(answer.status(), 200);
+    }
+    let retention = doran_engine::store::Retention {
+        old_entries: Some(std::time::Duration::ZERO),
+        ..doran_engine::store::Retention::default()
+    };
+    use doran_engine::store::ThreadMaintenance;
+    store.gc(&retention).await.expect("removed");
+    let frames = text(send(&app, get(&place)).await).await;
+    assert_eq!(frame_names(&frames), ["gone", "finished"], "{frames}");
+    assert!(frames.contains(&format!("\"after\":0,\"next\":{n}")), "{frames}");
+}

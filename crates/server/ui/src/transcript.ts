@@ -72,6 +72,8 @@ export class MissedEventError extends Error {}
 export function reduceRunEvent(run: RunView, event: RunEvent): RunView {
   if (event.type === 'delta') return run.status === 'running' || run.status === 'waiting' ? applyDelta(run, event) : run
   if (event.type === 'draining' || event.type === 'error') return run
+  // The server does not have the events in between any more.
+  if (event.type === 'gone') return { ...run, lastEventNumber: event.next - 1 }
   const n = event.n ?? run.lastEventNumber + 1
   if (n <= run.lastEventNumber) return run
   if (n > run.lastEventNumber + 1) throw new MissedEventError(`event ${n} after ${run.lastEventNumber}`)

@@ -99,15 +99,15 @@ pub(super) fn check_file_system(_path: &Path) -> Result<(), StoreError> {
 }
 
 /// Rejects a file that is not a Doran database or has a format that this program does not know. Does not change what
-/// is in the file. A missing or empty file is accepted.
+/// is in the file. A missing or empty file is accepted, unless it has a log.
 pub(super) fn check_existing_file(path: &Path) -> Result<(), StoreError> {
     match path.metadata() {
         Ok(meta) if !meta.is_file() => {
             return Err(StoreError::Other(message_error(format!("`{}` is not a file", path.display()))));
         }
-        Ok(meta) if meta.len() == 0 => return Ok(()),
+        Ok(meta) if meta.len() == 0 => return check_no_log_without_file(path),
         Ok(_) => {}
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return check_no_log_without_file(path),
         Err(cause) => return Err(StoreError::Unavailable(file_error(path, "cannot read", cause))),
     }
     let look = |access: OpenFlags| {
@@ -142,6 +142,23 @@ pub(super) fn check_existing_file(path: &Path) -> Result<(), StoreError> {
         return Err(StoreError::Other(message_error(message)));
     }
     MIGRATIONS.pending(format_version(format)?).map(drop)
+}
+
+/// Rejects a write-ahead log whose database is missing or empty: SQLite would delete it, with all it holds. SQLite itself
+/// writes the first page of the file before it begins a log.
+fn check_no_log_without_file(path: &Path) -> Result<(), StoreError> {
+    const LOG_HEADER_BYTES: u64 = 32;
+    let log = path_with_suffix(path, "-wal");
+    match log.metadata() {
+        Ok(meta) if meta.len() > LOG_HEADER_BYTES => Err(StoreError::Damaged(format!(
+            "`{}` is missing or empty, and `{}` is not: restore both from a backup, or move the log away",
+            path.display(),
+            log.display()
+        ))),
+        Ok(_) => Ok(()),
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(cause) => Err(StoreError::Unavailable(file_error(&log, "cannot read", cause))),
+    }
 }
 
 /// Opens the write connection and migrates the file to the newest format.

@@ -172,7 +172,7 @@ impl Tool for ContractTool {
         };
         let text = findings_text(&findings, call.language);
         let data = serde_json::to_value(&findings).map_err(|error| ToolError::Failed(error.to_string()))?;
-        Ok(ToolOutput { text, data, session: None })
+        Ok(ToolOutput { text, data, session: None, origin: None })
     }
 }
 

@@ -78,7 +78,7 @@ impl Tool for Calculator {
         let answer = calculate(expression)
             .map_err(|trouble| ToolError::BadArguments(trouble.to_text(call.language)))?;
         let data = json!({ "value": answer.value, "unit": answer.unit, "rounded": answer.digits.is_some(), "fraction": answer.fraction });
-        Ok(ToolOutput { text: answer.to_text(call.language), data, session: None })
+        Ok(ToolOutput { text: answer.to_text(call.language), data, session: None, origin: None })
     }
 }
 

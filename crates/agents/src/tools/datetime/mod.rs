@@ -148,7 +148,7 @@ fn datetime_output(
         "weekday": weekday_name(day.weekday(), UserLanguage::En), "weekday_ko": weekday_name(day.weekday(), UserLanguage::Ko),
         "business_day": is_business_day(day),
     });
-    Ok(ToolOutput { text: lines.join("\n"), data, session: None })
+    Ok(ToolOutput { text: lines.join("\n"), data, session: None, origin: None })
 }
 
 /// `2026-11-15 (일요일) 18:22:39, Asia/Seoul (UTC+09:00)`

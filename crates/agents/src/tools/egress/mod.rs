@@ -177,7 +177,12 @@ impl Egress {
             }
             let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
             let next = location.ok_or(EgressError::Unreadable("a redirect to nowhere"))?;
-            url = url.join(next).map_err(|_| EgressError::Blocked("not a URL"))?;
+            let next = url.join(next).map_err(|_| EgressError::Blocked("not a URL"))?;
+            // Who asked for an encrypted answer does not get one that anybody on the way could write.
+            if url.scheme() == "https" && next.scheme() != "https" {
+                return Err(EgressError::Blocked("a redirect from https to http"));
+            }
+            url = next;
         }
         Err(EgressError::Redirects)
     }

@@ -133,7 +133,7 @@ impl Tool for McpTool {
             .structured_content
             .filter(|data| data.to_string().len() <= MAX_STRUCTURED_BYTES)
             .unwrap_or_default();
-        Ok(ToolOutput { text, data, session: None })
+        Ok(ToolOutput { text, data, session: None, origin: None })
     }
 }
 

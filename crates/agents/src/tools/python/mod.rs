@@ -22,6 +22,8 @@ use serde_json::{Value, json};
 
 pub use session_signing::SessionSigningKey;
 
+use crate::admission::{AdmissionPolicy, FairAdmission};
+
 use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
 
 /// The hidden argument that makes the program a worker of this tool.
@@ -67,13 +69,16 @@ pub struct PythonTool {
     info: ToolInfo,
     limits: PythonLimits,
     jail: Jail,
+    /// Turns to run, shared out by tenant.
+    turns: FairAdmission,
     key: SessionSigningKey,
 }
 
 impl PythonTool {
     /// The tool, with the key that signs its sessions. A key that is lost costs the variables of every thread.
     pub fn new(bounds: PythonLimits, key: SessionSigningKey) -> Self {
-        Self { info: tool_info(&bounds), jail: Jail::new(jail_limits(&bounds)), limits: bounds, key }
+        let turns = FairAdmission::new(bounds.at_once, bounds.waiting, AdmissionPolicy::UseAll);
+        Self { info: tool_info(&bounds), jail: Jail::new(jail_limits(&bounds)), turns, limits: bounds, key }
     }
 
     /// Takes its workers from another program than this one.
@@ -114,6 +119,9 @@ impl Tool for PythonTool {
             most_session: self.limits.session,
         };
         let input = serde_json::to_vec(&request).map_err(|error| ToolError::Failed(error.to_string()))?;
+        let turn = self.turns.acquire(call.tenant, 1).await;
+        let _turn =
+            turn.map_err(|_| jail_tool_error(&JailError::Busy(self.limits.waiting), call.language))?;
         let answer = self.jail.run(WorkerCall { argument: WORKER_ARGUMENT, input: &input }).await;
         let reply: PythonWorkerReply = match answer {
             Ok(answer) => serde_json::from_slice(&answer)
@@ -165,6 +173,7 @@ impl PythonTool {
             text,
             data: json!({ "ok": reply.error.is_none(), "error": kind }),
             session: Some(session),
+            origin: None,
         }
     }
 }

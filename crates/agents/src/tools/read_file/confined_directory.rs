@@ -1,7 +1,8 @@
 //! Opening what lies beneath a directory, and nothing else.
 //!
 //! The kernel resolves the path (`openat2`) from a directory that was opened at start, and refuses to leave it: by `..`,
-//! by a link of any kind or by a mount. There is no check before the opening that could be true then and false later.
+//! by a symbolic link or by a mount. A file with a second name (a hard link) is refused too: the other name may lie
+//! outside. Directories of the kernel (`/proc`, `/sys`) cannot be opened at all. There is no check before the opening that could be true then and false later.
 //! What was opened is looked at through its own handle. A kernel that cannot do this gets no weaker way.
 
 use std::fs::File;
@@ -56,7 +57,11 @@ pub(super) struct DirectoryEntry {
 impl ConfinedDirectory {
     pub(super) fn open(root: &Path) -> std::io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { directory: rustix::fs::open(root, flags, Mode::empty())? })
+        let directory = rustix::fs::open(root, flags, Mode::empty())?;
+        if is_kernel_directory(&directory)? {
+            return Err(std::io::Error::other("it shows the kernel and other processes, not files"));
+        }
+        Ok(Self { directory })
     }
 
     /// Opens what is at `path` beneath the directory; the empty path is the directory itself.
@@ -68,6 +73,7 @@ impl ConfinedDirectory {
         let opened = open_beneath(&self.directory, path).map_err(refusal_from_errno)?;
         let about = fstat(&opened).map_err(refusal_from_errno)?;
         match FileType::from_raw_mode(about.st_mode) {
+            FileType::RegularFile if has_other_names(&about) => Err(OpenRefusal::LeadsOut),
             FileType::RegularFile => Ok(OpenedPath::File {
                 file: File::from(opened),
                 size: u64::try_from(about.st_size).unwrap_or(0),
@@ -76,6 +82,24 @@ impl ConfinedDirectory {
             _ => Err(OpenRefusal::NotAFile),
         }
     }
+}
+
+/// Whether a file has another name, which may be anywhere on its file system.
+fn has_other_names(about: &rustix::fs::Stat) -> bool {
+    about.st_nlink > 1
+}
+
+/// Whether this is a directory of `proc` or `sysfs`.
+#[cfg(target_os = "linux")]
+fn is_kernel_directory(directory: &OwnedFd) -> std::io::Result<bool> {
+    const KERNEL_FILE_SYSTEMS: [u32; 2] = [0x9fa0, 0x6265_6572];
+    // The type's width differs between platforms. All values fit in 32 bits.
+    Ok(KERNEL_FILE_SYSTEMS.contains(&(rustix::fs::fstatfs(directory)?.f_type as u32)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_kernel_directory(_directory: &OwnedFd) -> std::io::Result<bool> {
+    Ok(false)
 }
 
 #[cfg(target_os = "linux")]
@@ -116,6 +140,7 @@ pub(super) fn list_directory(directory: &OwnedFd) -> Result<(Vec<DirectoryEntry>
         let about = statat(directory, entry.file_name(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
         let Ok(about) = about else { continue };
         let directory = match FileType::from_raw_mode(about.st_mode) {
+            FileType::RegularFile if has_other_names(&about) => continue,
             FileType::RegularFile => false,
             FileType::Directory => true,
             _ => continue,

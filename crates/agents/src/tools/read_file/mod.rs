@@ -15,6 +15,8 @@ use doran_llm::{TextOrigin, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::admission::{AdmissionPolicy, FairAdmission};
+
 use super::text_cleaning::strip_invisible;
 use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
 use confined_directory::{ConfinedDirectory, OpenRefusal, OpenedPath, list_directory, read_prefix};
@@ -26,6 +28,10 @@ pub const MAX_TEXT_BYTES: usize = 256 * 1024;
 const MAX_SCANNED_BYTES: usize = 16 * 1024 * 1024;
 /// The largest document.
 const MAX_DOCUMENT_BYTES: usize = 50 * 1024 * 1024;
+
+/// Documents read at once, of all tenants, and how many may wait. Each is held whole meanwhile.
+const DOCUMENTS_AT_ONCE: usize = 1;
+const MAX_WAITING_DOCUMENTS: usize = 64;
 
 /// Reads documents that are not plain text.
 #[async_trait]
@@ -68,6 +74,14 @@ pub enum ReadableRootError {
         /// What is in it.
         inside: PathBuf,
     },
+    /// Choose another root.
+    #[error("`{root}` lies in `{outside}`, which must not be read")]
+    Inside {
+        /// The root.
+        root: PathBuf,
+        /// Where it lies.
+        outside: PathBuf,
+    },
     /// Choose a narrower root.
     #[error("the whole file system cannot be a root")]
     Everything,
@@ -86,6 +100,8 @@ pub struct ReadFile {
     info: ToolInfo,
     roots: Vec<Arc<OpenedRoot>>,
     documents: Option<Arc<dyn DocumentTextReader>>,
+    /// Turns to have a document read, shared out by tenant.
+    turns: FairAdmission,
 }
 
 #[derive(Debug, Deserialize)]
@@ -100,8 +116,8 @@ struct ReadFileArguments {
 }
 
 impl ReadFile {
-    /// One that reads below `roots`, none of which may hold any of the `forbidden` places: the database, the settings,
-    /// the keys.
+    /// One that reads below `roots`, none of which may hold any of the `forbidden` places, or lie in one: the database,
+    /// the settings, the keys.
     pub fn new(
         roots: Vec<ReadableRoot>,
         forbidden: &[PathBuf],
@@ -124,11 +140,15 @@ impl ReadFile {
                 if real_place.starts_with(&real) {
                     return Err(ReadableRootError::Holds { root: root.path, inside: place.clone() });
                 }
+                if real.starts_with(&real_place) {
+                    return Err(ReadableRootError::Inside { root: root.path, outside: place.clone() });
+                }
             }
             let beneath = ConfinedDirectory::open(&real).map_err(cannot)?;
             opened.push(Arc::new(OpenedRoot { root, directory: beneath }));
         }
-        Ok(Self { info: tool_info(), roots: opened, documents })
+        let turns = FairAdmission::new(DOCUMENTS_AT_ONCE, MAX_WAITING_DOCUMENTS, AdmissionPolicy::UseAll);
+        Ok(Self { info: tool_info(), roots: opened, documents, turns })
     }
 
     /// The root a path begins in, as `tenant` sees it, and the rest of the path.
@@ -186,6 +206,15 @@ impl Tool for ReadFile {
             (Some(_), _) => MAX_DOCUMENT_BYTES,
             (None, Some(_)) => MAX_SCANNED_BYTES,
             (None, None) => MAX_TEXT_BYTES,
+        };
+        let _turn = match document {
+            Some(_) => Some(self.turns.acquire(call.tenant, 1).await.map_err(|_| {
+                ToolError::Unavailable(call.language.pick(
+                    "지금은 읽을 문서가 너무 많습니다. 잠시 뒤에 다시 하세요".into(),
+                    "too many documents are being read just now; try again in a moment".into(),
+                ))
+            })?),
+            None => None,
         };
         let owned = path.to_owned();
         let looked = tokio::task::spawn_blocking(move || read_path(&root.directory, &owned, most)).await;
@@ -277,7 +306,7 @@ fn text_output(
             format!("\n(part of a file of {size} bytes; read on with from_line and lines)"),
         );
     }
-    ToolOutput { text, data, session: None }
+    ToolOutput { text, data, session: None, origin: None }
 }
 
 fn directory_output(
@@ -296,7 +325,12 @@ fn directory_output(
     if more {
         text += language.pick("\n(더 있습니다)", "\n(there are more)");
     }
-    ToolOutput { text, data: json!({ "entries": entries.len(), "truncated": more }), session: None }
+    ToolOutput {
+        text,
+        data: json!({ "entries": entries.len(), "truncated": more }),
+        session: None,
+        origin: None,
+    }
 }
 
 fn refusal_error(why: OpenRefusal, path: &str, language: UserLanguage) -> ToolError {

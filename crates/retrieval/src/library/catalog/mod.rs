@@ -98,6 +98,16 @@ impl Catalog {
         }
     }
 
+    /// Returns a new version of a document with what stays of the one before: the version that can be searched.
+    pub(super) fn with_ready_version(&self, record: DocumentRecord) -> DocumentRecord {
+        match self.entries.get(&catalog_key(&record.key())) {
+            Some(CatalogEntry { record: known, .. }) => {
+                DocumentRecord { ready: known.ready.clone(), added_at: known.added_at, ..record }
+            }
+            None => record,
+        }
+    }
+
     /// Adds a document or a new version of one. Returns the hash of a version that it replaced before that was ready.
     pub(super) fn insert_version(&mut self, record: DocumentRecord) -> (DocumentStatus, Option<String>) {
         let key = record.key();

@@ -1,0 +1,29 @@
+//! Requests that read a lot to answer: a whole document, a whole conversation. Few of them work at once, and tenants take
+//! turns, because each holds all that it reads until its answer is made.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use doran_agents::admission::AdmissionPermit;
+
+use crate::ServerApp;
+use crate::authentication::ApiCaller;
+use crate::error::{ApiError, ApiErrorCode};
+
+/// The turn of a request to read a lot.
+pub(crate) struct BulkRead(#[allow(dead_code, reason = "held until the answer is made")] AdmissionPermit);
+
+impl BulkRead {
+    /// Waits for the turn of this caller.
+    pub(crate) async fn acquire(app: &ServerApp, caller: &ApiCaller) -> Result<Self, ApiError> {
+        let turn = app.shares.bulk_reads.acquire(caller.tenant.as_str(), 1).await;
+        Ok(Self(turn.map_err(|_| ApiErrorCode::Overloaded)?))
+    }
+}
+
+impl FromRequestParts<ServerApp> for BulkRead {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &ServerApp) -> Result<Self, ApiError> {
+        Self::acquire(app, &ApiCaller::from_request_parts(parts, app).await?).await
+    }
+}
