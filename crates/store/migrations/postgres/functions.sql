@@ -379,6 +379,32 @@ begin
     end loop;
 end $$;
 
+-- Answers: 1 held, 2 cancel asked, 3 lost.
+create function renew_leases(
+    p_lease int8, p_tenants text[], p_threads text[], p_runs uuid[], p_epochs int8[]
+) returns int2[] language plpgsql as $$
+declare
+    v_answers int2[];
+begin
+    perform 1 from threads t
+    where (t.tenant, t.thread) in (select f.tenant, f.thread from unnest(p_tenants, p_threads) as f (tenant, thread))
+    order by t.tenant, t.thread
+    for no key update;
+    with held as (
+        update runs r set lease_until = clock_timestamp() + p_lease * interval '1 millisecond'
+        from unnest(p_tenants, p_threads, p_runs, p_epochs) as f (tenant, thread, run, epoch)
+        where r.tenant = f.tenant and r.run = f.run and r.thread = f.thread and r.epoch = f.epoch
+            and r.status = 2 and r.owner is not null
+        returning r.tenant, r.run, r.epoch, r.cancel_asked
+    )
+    select array_agg(
+        case when h.run is null then 3 when h.cancel_asked then 2 else 1 end::int2 order by f.i)
+    into v_answers
+    from unnest(p_tenants, p_runs, p_epochs) with ordinality as f (tenant, run, epoch, i)
+    left join held h on h.tenant = f.tenant and h.run = f.run and h.epoch = f.epoch;
+    return v_answers;
+end $$;
+
 create function lock_run(p_tenant text, p_run uuid, out o_run runs, out o_thread threads) language plpgsql as $$
 begin
     select * into o_run from runs where tenant = p_tenant and run = p_run;
