@@ -1,4 +1,4 @@
-//! Tasks of this repository, in plain std Rust: `cargo xtask check|tidy|deny|test|torture|ui|browser|ci`.
+//! Tasks of this repository, in plain std Rust: `cargo xtask check|tidy|deny|test|torture|openapi|ui|browser|ci`.
 //!
 //! Each task is one file. It prints what it does on stderr and returns an [`XtaskResult`].
 
@@ -7,6 +7,7 @@ mod check;
 mod ci;
 mod command;
 mod deny;
+mod openapi;
 mod test;
 mod tidy;
 mod torture;
@@ -23,10 +24,11 @@ cargo xtask tidy           dependency direction, module docs, names, links, lice
 cargo xtask deny           licences, sources, bans and advisories with cargo-deny, when it is installed
 cargo xtask test [ARGS]    cargo test, with the results of all test programs summed
 cargo xtask torture        the short version of every torture
+cargo xtask openapi        the OpenAPI document and the types of the web page, generated anew
 cargo xtask ui             the web page, built anew
 cargo xtask ui --check     the web page type-checked, tested and compared with a new build
 cargo xtask browser        the web page in Chromium, against the program; needs `cargo xtask ui --check` before
-cargo xtask ci             all of the above, in this order";
+cargo xtask ci             all of the above but `openapi`, in this order";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         (Some("deny"), true) => exit_code(deny::run()),
         (Some("test"), _) => test::run(&rest),
         (Some("torture"), true) => exit_code(torture::run()),
+        (Some("openapi"), true) => exit_code(openapi::run()),
         (Some("ui"), true) => exit_code(ui::build()),
         (Some("ui"), false) if rest == ["--check"] => exit_code(ui::check()),
         (Some("browser"), true) => exit_code(browser::run()),

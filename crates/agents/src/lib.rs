@@ -31,7 +31,7 @@ pub use agents::{
     build_default_agents,
 };
 pub use citation_numbering::CitationNumbering;
-pub use doran_llm::{ModelInfo, ModelKind};
+pub use doran_llm::{MessagePart, ModelInfo, ModelKind, Role};
 pub use doran_retrieval as retrieval;
 pub use language::UserLanguage;
 pub use nodes::{Models, QueryRewriting};

@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let topology = graph.topology();
     match std::env::args().nth(1).as_deref() {
         Some("svg") => print!("{}", doran_draw::draw_svg(&topology)),
-        Some("json") => println!("{:#}", doran_draw::draw_json(&topology)),
+        Some("json") => println!("{:#}", serde_json::json!(doran_draw::draw_json(&topology))),
         Some("mermaid") | None => print!("{}", doran_draw::draw_mermaid(&topology)),
         Some(other) => return Err(format!("`{other}` is none of mermaid, svg, json").into()),
     }

@@ -37,8 +37,8 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 
-use doran_engine::graph::{END_NODE_ID, GraphTopology, START_NODE_ID, TopologyNode};
-use serde_json::{Value, json};
+use doran_engine::graph::{END_NODE_ID, GraphTopology, START_NODE_ID, TopologyEdge, TopologyNode};
+use serde::Serialize;
 
 /// The graph as a Mermaid flowchart. Branches are dotted, subgraphs are blocks, and any name is safe in it.
 pub fn draw_mermaid(topology: &GraphTopology) -> String {
@@ -57,21 +57,62 @@ pub fn draw_svg(topology: &GraphTopology) -> String {
     svg::render_svg(topology)
 }
 
-/// The graph as clients of the HTTP interface read it: `{"nodes": [{"id", "type", "data": {"name"}}], "edges":
-/// [{"source", "target", "conditional"?}]}`. A node that holds a graph carries it as `inner`.
-pub fn draw_json(topology: &GraphTopology) -> Value {
-    let nodes = drawn_boxes(topology).into_iter().map(|shown| {
-        let mut node = json!({ "id": shown.id, "type": "runnable", "data": { "name": shown.id } });
-        if shown.is_deferred() {
-            node["deferred"] = true.into();
-        }
-        if let Some(inner) = shown.inner() {
-            node["inner"] = draw_json(inner);
-        }
-        node
+/// The graph as clients of the HTTP interface read it.
+pub fn draw_json(topology: &GraphTopology) -> DrawnGraph {
+    let nodes = drawn_boxes(topology).into_iter().map(|shown| DrawnNode {
+        id: shown.id.to_owned(),
+        kind: DrawnNodeType::Runnable,
+        data: DrawnNodeData { name: shown.id.to_owned() },
+        deferred: shown.is_deferred(),
+        inner: shown.inner().map(draw_json).map(Box::new),
     });
-    let nodes: Vec<Value> = nodes.collect();
-    json!({ "nodes": nodes, "edges": topology.edges })
+    DrawnGraph { nodes: nodes.collect(), edges: topology.edges.clone() }
+}
+
+/// A graph as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct DrawnGraph {
+    /// The nodes, with the two ends `__start__` and `__end__`.
+    pub nodes: Vec<DrawnNode>,
+    /// The edges.
+    pub edges: Vec<TopologyEdge>,
+}
+
+/// A node of a [`DrawnGraph`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct DrawnNode {
+    /// The name of the node.
+    pub id: String,
+    /// Always `runnable`.
+    #[serde(rename = "type")]
+    pub kind: DrawnNodeType,
+    /// What the node is.
+    pub data: DrawnNodeData,
+    /// Whether the node runs only when nothing else is due.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub deferred: bool,
+    /// The graph inside the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inner: Option<Box<DrawnGraph>>,
+}
+
+/// The type of a [`DrawnNode`], as other programs that draw graphs call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DrawnNodeType {
+    /// Something that runs.
+    Runnable,
+}
+
+/// What a [`DrawnNode`] is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct DrawnNodeData {
+    /// The name of the node.
+    pub name: String,
 }
 
 /// All that an edge or the list of nodes names, each once: the start, the nodes in their order, the end.

@@ -83,8 +83,8 @@ fn json_is_what_clients_read() {
         ],
         "edges": [{ "source": "__start__", "target": "조사" }, { "source": "조사", "target": "__end__" }],
     });
-    assert_eq!(draw_json(&small_nested_drawing()), expected);
-    let branch = draw_json(&parse_drawing("start > a\na ? b!\nb > end"));
+    assert_eq!(json!(draw_json(&small_nested_drawing())), expected);
+    let branch = json!(draw_json(&parse_drawing("start > a\na ? b!\nb > end")));
     assert_eq!(branch["edges"][1], json!({ "source": "a", "target": "b", "conditional": true }));
     assert_eq!(branch["nodes"][2]["deferred"], json!(true));
 }

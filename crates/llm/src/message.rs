@@ -35,7 +35,7 @@ impl fmt::Debug for MessageId {
 }
 
 /// Whose turn a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Instructions and material of the program.
@@ -49,7 +49,7 @@ pub enum Role {
 }
 
 /// Where a text came from, whoever passes it on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TextOrigin {
     /// Written into the program: prompts, fixed sentences.
@@ -67,7 +67,7 @@ pub enum TextOrigin {
 }
 
 /// A passage given to a model as material, with the number by which an answer cites it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NumberedPassage {
     /// The citation number; `[1]` in an answer means the passage numbered 1.
     pub number: u32,
@@ -78,7 +78,7 @@ pub struct NumberedPassage {
 }
 
 /// A piece of a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum MessagePart {
     /// Plain text.
@@ -107,7 +107,7 @@ pub enum MessagePart {
 }
 
 /// A model's request to run a tool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ToolCall {
     /// Names the call; its result carries the same.
     pub id: String,
@@ -119,7 +119,7 @@ pub struct ToolCall {
 }
 
 /// What a tool gave back for one call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ToolResult {
     /// The call that this answers.
     pub call: String,
@@ -135,7 +135,7 @@ pub struct ToolResult {
 }
 
 /// A picture by reference: a `data:` URL or an address the model can reach.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ImageReference {
     /// Where it is.
     pub url: String,

@@ -8,6 +8,7 @@ use doran_engine::store::StoreError;
 use doran_engine::{EngineError, MisuseError, RunError};
 use serde_json::json;
 
+use crate::api::Problem;
 use crate::error_detail::ErrorDetail;
 
 /// A row of the table.
@@ -125,14 +126,9 @@ impl ApiError {
 
     /// The problem as JSON.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        let ApiErrorInfo { status, code, en, ko } = self.code.info();
-        let mut problem =
-            json!({ "type": "about:blank", "status": status, "code": code, "title": en, "title_ko": ko });
-        if let Some(ErrorDetail { en, ko }) = &self.detail {
-            problem["detail"] = json!(en);
-            problem["detail_ko"] = json!(ko);
-        }
-        problem
+        let ApiErrorInfo { status, code, en: title, ko: title_ko } = self.code.info();
+        let (detail, detail_ko) = self.detail.clone().map(|ErrorDetail { en, ko }| (en, ko)).unzip();
+        json!(Problem { kind: "about:blank", status, code, title, title_ko, detail, detail_ko })
     }
 }
 

@@ -16,6 +16,7 @@ mod host_guard;
 mod idempotency;
 mod listen;
 mod metrics;
+mod openapi;
 mod rate_limit;
 mod request_body;
 mod routes;
@@ -39,8 +40,9 @@ pub use authentication::{ApiKey, ApiKeys, KeyHash};
 pub use error::{ApiErrorCode, ApiErrorInfo};
 pub use listen::{BindError, bind, serve};
 pub use metrics::Metrics;
+pub use openapi::openapi_document;
 pub use rate_limit::RateLimit;
-pub use routes::{ApiRoute, ROUTES, RouteAccess, router};
+pub use routes::{ApiRoute, RouteAccess, router, routes};
 
 use crate::idempotency::IdempotencyCache;
 use crate::rate_limit::RateLimiter;

@@ -2,25 +2,26 @@
 // touches few files. Their URLs carry a hash of their content, so browsers may cache them forever.
 
 import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { defineConfig, type Plugin } from 'vite'
 
+/** Names the files of the page by the bytes that were written: other plugins change a file until then. */
 function addressByContent(): Plugin {
   return {
     name: 'address-by-content',
-    enforce: 'post',
-    generateBundle(_options, bundle) {
-      const page = bundle['index.html']
-      if (page?.type !== 'asset') throw new Error('the page has no index.html')
-      let html = String(page.source)
-      for (const file of Object.values(bundle)) {
-        if (file.fileName === 'index.html') continue
-        const content = file.type === 'chunk' ? file.code : file.source
-        const hash = createHash('sha256').update(content).digest('hex').slice(0, 12)
-        html = html.replaceAll(`/${file.fileName}"`, `/${file.fileName}?v=${hash}"`)
-      }
-      page.source = html
+    writeBundle: {
+      order: 'post',
+      handler({ dir }, bundle) {
+        if (dir === undefined) throw new Error('the page is written to no directory')
+        const page = join(dir, 'index.html')
+        let html = readFileSync(page, 'utf8')
+        for (const file of Object.keys(bundle)) {
+          const hash = createHash('sha256').update(readFileSync(join(dir, file))).digest('hex').slice(0, 12)
+          html = html.replaceAll(`/${file}"`, `/${file}?v=${hash}"`)
+        }
+        writeFileSync(page, html)
+      },
     },
   }
 }

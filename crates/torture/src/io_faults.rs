@@ -39,7 +39,7 @@ pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
     if let Err(error) = Command::new("cc").arg("--version").output() {
         return Ok(TortureReport::skipped("io", options.seed, format!("no C compiler: {error}")));
     }
-    let shim = compile_shim(dir.path())?;
+    let shim = compile_shim(dir.path(), include_str!("io_fault_shim.c"))?;
     for fault in planned_faults(options) {
         // After a full disk the same process does a refused step again.
         let strict = fault.errno != ENOSPC;
@@ -75,10 +75,10 @@ fn planned_faults(options: &TortureOptions) -> Vec<IoFault> {
     faults
 }
 
-/// Builds the shim.
-fn compile_shim(dir: &Path) -> Result<PathBuf, String> {
+/// Builds a library that a victim loads before its own calls.
+pub fn compile_shim(dir: &Path, code: &str) -> Result<PathBuf, String> {
     let (source, shim) = (dir.join("shim.c"), dir.join("shim.so"));
-    std::fs::write(&source, include_str!("io_fault_shim.c")).map_err(|error| error.to_string())?;
+    std::fs::write(&source, code).map_err(|error| error.to_string())?;
     let built = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o"])
         .arg(&shim)

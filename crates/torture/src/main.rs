@@ -13,6 +13,7 @@ mod ledger;
 #[path = "../../store/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the tests use all of it")]
 mod postgres_server;
+mod power_loss;
 mod replicas;
 mod report;
 mod seeded_bugs;
@@ -43,10 +44,11 @@ use report::TortureReport;
 pub const VICTIM_ARGUMENT: &str = "--victim";
 
 const USAGE: &str = "\
-torture NAME [--quick] [--json] [--seed N] [--kills N]      (N kills, faults or seeds)
+torture NAME [--quick] [--json] [--seed N] [--kills N]      (N kills, faults, images or seeds)
   kill       kill a process on SQLite at random instants and at every fail point
   io         make the k-th sync or write of the disk fail
   disk       fill the disk and free it again
+  power      cut the power at any moment of a recording, with unsynced writes dropped, reordered and torn
   sim        play seeded histories of trouble on the engine in memory, 10,000 of them
   replicas   two processes on PostgreSQL that are killed, sleep, or lose the database
   mutants    switch on seeded bugs and see that the tortures above notice
@@ -72,11 +74,12 @@ impl TortureOptions {
 
 pub type TortureFunction = fn(&TortureOptions) -> Result<TortureReport, String>;
 
-const TORTURES: [(&str, TortureFunction); 6] = [
+const TORTURES: [(&str, TortureFunction); 7] = [
     ("sim", simulation_seeds::run),
     ("kill", kill_loop::run),
     ("io", io_faults::run),
     ("disk", disk_full::run),
+    ("power", power_loss::run),
     ("replicas", replicas::run),
     ("mutants", seeded_bugs::run),
 ];

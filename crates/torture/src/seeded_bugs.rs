@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use crate::ledger::Violation;
 use crate::report::TortureReport;
-use crate::{TortureFunction, TortureOptions, io_faults, kill_loop, replicas};
+use crate::{TortureFunction, TortureOptions, io_faults, kill_loop, power_loss, replicas};
 
 /// A bug, what it is, and who has to catch it.
-const SEEDED_BUGS: [(&str, &str, TortureFunction); 9] = [
+const SEEDED_BUGS: [(&str, &str, TortureFunction); 11] = [
     ("reply_before_commit", "acknowledged before the commit", kill_loop::run),
     ("event_before_commit", "an event shown before the commit", kill_loop::run),
     ("records_cleared_in_own_transaction", "records and step in two transactions", kill_loop::run),
@@ -18,6 +18,8 @@ const SEEDED_BUGS: [(&str, &str, TortureFunction); 9] = [
     ("repeat_at_most_once_effect", "a call that must not be repeated is repeated", kill_loop::run),
     ("answer_not_consumed", "an answer that is not consumed", kill_loop::run),
     ("swallow_fsync_error", "an error of fsync swallowed", io_faults::run),
+    ("no_fsync", "nothing is synced", power_loss::run),
+    ("sync_at_checkpoint_only", "commits are not synced, checkpoints are", power_loss::run),
 ];
 
 /// Runs the torture.

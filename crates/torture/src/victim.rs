@@ -101,7 +101,8 @@ pub fn victim_main(orders: &VictimOptions) -> ExitCode {
     }
 }
 
-struct VictimSession {
+/// The store and the graph of a victim.
+pub struct VictimSession {
     runtime: Runtime,
     bot: GraphHandle<TortureState>,
     store: Arc<dyn Store>,
@@ -110,27 +111,11 @@ struct VictimSession {
 }
 
 async fn run_victim(orders: &VictimOptions) -> Result<(), String> {
-    let world = DriverConnection::new();
-    let OpenedStore { store, file_maintenance: keeper } =
-        doran_store::open(&orders.url).await.map_err(|error| error_with_sources(&error))?;
-    let graph = build_torture_graph(&world).map_err(|error| error.to_string())?;
-    let options = RuntimeOptions {
-        lease: orders.lease,
-        scan: (orders.lease / 5).min(Duration::from_millis(200)),
-        ..RuntimeOptions::default()
-    };
-    let runtime = Runtime::with_options(store.clone(), options);
-    let bot = runtime.register_graph("torture", &graph).map_err(|error| error.to_string())?;
+    let life = Arc::new(VictimSession::open(orders).await?);
+    let (world, runtime) = (life.world.clone(), life.runtime.clone());
     let mut lines = read_driver_lines();
     runtime.start_worker().await.map_err(|error| error_with_sources(&error))?;
     world.send_line(&FromVictim::Ready);
-    let life = Arc::new(VictimSession {
-        runtime: runtime.clone(),
-        bot,
-        store,
-        file_maintenance: keeper,
-        world: world.clone(),
-    });
     let mut trouble = runtime.unknown_write_reason();
     loop {
         let why = tokio::select! {
@@ -197,7 +182,32 @@ fn read_driver_lines() -> mpsc::UnboundedReceiver<ToVictim> {
 }
 
 impl VictimSession {
-    async fn handle_request(&self, what: VictimRequest) -> Result<Value, EngineError> {
+    /// Opens the store. Without a worker nothing in it moves.
+    pub async fn open(orders: &VictimOptions) -> Result<Self, String> {
+        let world = DriverConnection::new();
+        let OpenedStore { store, file_maintenance } =
+            doran_store::open(&orders.url).await.map_err(|error| error_with_sources(&error))?;
+        let graph = build_torture_graph(&world).map_err(|error| error.to_string())?;
+        let options = RuntimeOptions {
+            lease: orders.lease,
+            scan: (orders.lease / 5).min(Duration::from_millis(200)),
+            ..RuntimeOptions::default()
+        };
+        let runtime = Runtime::with_options(store.clone(), options);
+        let bot = runtime.register_graph("torture", &graph).map_err(|error| error.to_string())?;
+        Ok(Self { runtime, bot, store, file_maintenance, world })
+    }
+
+    /// A thread with all it holds.
+    pub async fn dump_thread_if_there(&self, thread: &str) -> Result<Option<ThreadDump>, EngineError> {
+        match self.dump_thread(thread).await {
+            Ok(dump) => Ok(Some(dump)),
+            Err(EngineError::Store(StoreError::NotFound { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub async fn handle_request(&self, what: VictimRequest) -> Result<Value, EngineError> {
         match what {
             VictimRequest::Start(start) => self.start(start).await,
             VictimRequest::Answer { run, answers } => {
@@ -216,7 +226,7 @@ impl VictimSession {
             VictimRequest::Rest { threads, ms } => {
                 self.wait_until_idle(&threads, Duration::from_millis(ms)).await
             }
-            VictimRequest::Dump { thread } => self.dump_thread(&thread).await,
+            VictimRequest::Dump { thread } => Ok(json!(self.dump_thread(&thread).await?)),
             VictimRequest::Delete { thread } => {
                 Ok(json!(self.store.delete_thread(&ThreadKey::local(&thread)?).await?))
             }
@@ -315,7 +325,7 @@ impl VictimSession {
     }
 
     /// Reads until nothing was written meanwhile.
-    async fn dump_thread(&self, thread: &str) -> Result<Value, EngineError> {
+    async fn dump_thread(&self, thread: &str) -> Result<ThreadDump, EngineError> {
         let thread = ThreadKey::local(thread)?;
         let mut tries = 50;
         loop {
@@ -323,7 +333,7 @@ impl VictimSession {
             let before = self.store.thread(&thread).await?;
             let dump = self.dump_thread_once(&thread).await?;
             if tries == 0 || self.store.thread(&thread).await? == before {
-                return Ok(json!(dump));
+                return Ok(dump);
             }
         }
     }
@@ -352,6 +362,7 @@ impl VictimSession {
             run: run.run.to_string(),
             token: run.metadata.get("token").and_then(Value::as_str).unwrap_or_default().to_owned(),
             status: status_name(run.status).to_owned(),
+            cancel_asked: run.cancel_asked,
             first: run.first_seq,
             last: run.last_seq,
             error: run.error.map(|error| format!("{}: {}", error.code, error.message)),

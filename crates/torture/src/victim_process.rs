@@ -242,8 +242,9 @@ impl VictimConnection {
                 FromVictim::Trouble { why } => *lock_ignoring_poison(&self.fatal_error) = Some(why),
             }
         }
-        lock_ignoring_poison(&self.waiting).clear();
+        // In this order: whoever still gets a line into the pipe of the dead process stands among those who wait.
         *lock_ignoring_poison(&self.stdin) = None;
+        lock_ignoring_poison(&self.waiting).clear();
     }
 
     fn answer_call(self: &Arc<Self>, id: u64, delay: Duration) {

@@ -195,6 +195,8 @@ pub struct ThreadDumpRun {
     pub run: String,
     pub token: String,
     pub status: String,
+    /// Whoever goes on with it will cancel it.
+    pub cancel_asked: bool,
     pub first: Option<u64>,
     pub last: Option<u64>,
     pub error: Option<String>,

@@ -28,6 +28,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("doran-torture", &["doran-engine", "doran-store"]),
     ("doran-draw", &["doran-engine"]),
     ("doran-engine", &["doran-macros"]),
+    ("doran-encoder", &[]),
     ("doran-jail", &[]),
     ("doran-llm", &[]),
     ("doran-macros", &[]),

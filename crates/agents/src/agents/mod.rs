@@ -129,7 +129,9 @@ pub struct Agent {
 }
 
 /// Questions to begin with, in both languages.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct StarterQuestions {
     /// In Korean.
     pub ko: Vec<String>,

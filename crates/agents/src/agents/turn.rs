@@ -8,7 +8,7 @@ use crate::source::AnswerSource;
 use crate::state::TurnProgress;
 
 /// A turn, read from the state after it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentTurn {
     /// The answer.

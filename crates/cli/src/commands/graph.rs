@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &GraphArgs, config: &Config, output: TerminalOutpu
     let topology = agent.topology();
     let text = match args.format {
         GraphOutputFormat::Mermaid => doran_draw::draw_mermaid(&topology),
-        GraphOutputFormat::Json => format!("{:#}", doran_draw::draw_json(&topology)),
+        GraphOutputFormat::Json => format!("{:#}", serde_json::json!(doran_draw::draw_json(&topology))),
         GraphOutputFormat::Svg => doran_draw::draw_svg(&topology),
     };
     output.print_data(&format!("{}\n", text.trim_end()))

@@ -172,6 +172,7 @@ pub struct TopologyNode {
 
 /// An edge of a [`GraphTopology`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct TopologyEdge {
     /// Where it starts.
     pub source: String,

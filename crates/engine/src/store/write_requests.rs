@@ -100,6 +100,7 @@ pub struct RunIdempotencyKey {
 
 /// What a second run on a busy thread does. A thread is busy while it has an active run, or runs that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum IfBusy {
     /// Refuses with [`StoreError::Busy`], which names the active run or the next one that waits.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 const MAX_DETAIL_BYTES: usize = 1 << 10;
 
 /// Why a file could not be ingested.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct IngestFailure {
     /// The kind of failure.
     pub kind: IngestFailureKind,
@@ -18,7 +18,7 @@ pub struct IngestFailure {
 }
 
 /// The kinds of failure, by remedy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IngestFailureKind {
     /// It needs a password.

@@ -27,7 +27,7 @@ use format_detection::detect_format;
 pub(crate) const MAX_TITLE_CHARS: usize = 200;
 
 /// The format of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileFormat {
     /// 한글 in the open format, a zip of XML.

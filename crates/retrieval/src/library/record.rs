@@ -12,7 +12,7 @@ use crate::passage::{DocumentId, DocumentKind, DocumentTenant};
 const MAX_READ_ATTEMPTS: u32 = 5;
 
 /// The ingestion state of a document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IngestState {
     /// It waits in the queue.
@@ -65,7 +65,7 @@ impl IngestState {
 }
 
 /// The status of a document in a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct DocumentStatus {
     /// Its opaque identifier.
     pub id: DocumentId,

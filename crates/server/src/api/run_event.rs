@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use doran_agents::protocol::{AgentActivity, EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
+use doran_agents::protocol::{
+    AgentActivity, EffectOutcomeAnswer, InterruptQuestion, StepNotes, ToolApprovalAnswer,
+};
 use doran_agents::transcript::{TaskTranscript, TranscriptChange, TranscriptReducer};
 use doran_agents::{Agent, TurnUpdate};
 use doran_engine::runtime::NodeDeltaContent;
@@ -10,18 +12,19 @@ use doran_engine::store::{RunFailure, RunUsage, StoreError};
 use doran_engine::{
     EntryBody, PendingQuestion, QuestionKind, RunId, RunKey, TaskResult, ThreadEntry, stored_json,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ModelErrorAdvice, advice};
+use super::{ModelErrorAdvice, Problem, advice};
 
-/// One event of a run. `type` is also the name of its frame.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// An event of a run. `type` is also the name of its frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEvent {
-    /// Its number within the run, from 1 without a gap. Pieces of a step in progress have none.
+    /// The number of the event within the run, from 1 without gaps. Deltas have no number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,
-    /// When it was written, in milliseconds since 1970.
+    /// When the event was written, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<i64>,
     /// What happened.
@@ -30,7 +33,7 @@ pub struct RunEvent {
 }
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunEventBody {
     /// The run began.
@@ -104,8 +107,9 @@ pub enum RunEventBody {
         /// The next words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
-        /// Something else that is shown.
+        /// What the agent shows beside the text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "Option<KnownOrOther<AgentActivity>>")]
         data: Option<Value>,
         /// The node is tried again, for this reason: what its earlier try showed is void.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,13 +119,14 @@ pub enum RunEventBody {
     Draining,
     /// The events cannot be read on. Come back with the number of the last event.
     Error {
-        /// What went wrong.
+        /// The error.
+        #[schemars(with = "Problem")]
         problem: Value,
     },
 }
 
 /// What a node did in a step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepTask {
     /// The node.
     pub node: String,
@@ -137,6 +142,7 @@ pub struct StepTask {
     pub update: Value,
     /// What it noted for people.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "StepNotes")]
     pub notes: BTreeMap<String, Value>,
     /// What the change says about the turn, as its agent reads it; absent where the agent is not
     /// there any more, or became another under the same name.
@@ -144,23 +150,36 @@ pub struct StepTask {
     pub turn: Option<TurnUpdate>,
 }
 
-/// What a run asks of a person.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A question of a run to a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QuestionInfo {
-    /// Names the question in an answer.
+    /// The id of the question. The answer names it.
     pub id: String,
-    /// The run that asks, and that takes the answer.
+    /// The run that asks. It takes the answer. It may be an earlier run of the thread.
     #[serde(default)]
     pub run: String,
-    /// Who asks.
+    /// The node that asks.
     pub node: String,
-    /// Why: `ask`, `breakpoint` or `effect_unknown`.
+    /// Why the run waits: a node asks, a breakpoint was reached, or it is unknown whether a call happened that must not be
+    /// repeated.
     pub kind: QuestionKind,
-    /// What. One about a tool says in `answer` how it is answered.
+    /// The question. For a question about a tool, `answer` is an example of an answer. A question of the kind
+    /// `effect_unknown` takes `{"result": …}` if the call happened, and `{"retry": true}` if it did not and may be made.
+    #[schemars(with = "KnownOrOther<InterruptQuestion>")]
     pub question: Value,
-    /// Why the last answer was not taken.
+    /// Why the last answer was rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+/// The schema of JSON that may come from another version.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only its schema is used")]
+enum KnownOrOther<T> {
+    Known(T),
+    Other(Value),
 }
 
 impl QuestionInfo {

@@ -11,7 +11,10 @@ const example = (schema, all) => {
   if (!schema) return null;
   if (schema.$ref) return example(all[schema.$ref.split("/").pop()], all);
   if (schema.examples) return schema.examples[0];
+  if ("const" in schema) return schema.const;
   if (schema.enum) return schema.enum[0];
+  const choices = schema.oneOf ?? schema.anyOf;
+  if (choices) return example(choices[0], all);
   const type = Array.isArray(schema.type) ? schema.type[0] : schema.type;
   if (type === "object") {
     const needed = schema.required || [];

@@ -4,43 +4,74 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::{json_response, path_value, query_value};
+use super::{ApiRoute, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::api;
 use crate::authentication::ApiCaller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiErrorCode};
+use crate::openapi::{Operation, OperationTag};
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        ApiRoute::get(
+            "/api/agents",
+            list_agents,
+            Operation::new(OperationTag::Agents, "list_agents", "Lists the agents.")
+                .returns::<api::AgentList>(200, "The agents."),
+        ),
+        ApiRoute::get(
+            "/api/agents/{agent}/graph",
+            agent_graph,
+            Operation::new(OperationTag::Agents, "agent_graph", "Returns the graph of an agent.")
+                .query::<AgentGraphQuery>()
+                .returns::<doran_draw::DrawnGraph>(200, "The graph.")
+                .returns_text("image/svg+xml", "The graph.")
+                .returns_text("text/plain", "The graph.")
+                .errors(&[ApiErrorCode::UnknownAgent]),
+        ),
+        ApiRoute::get(
+            "/api/models",
+            list_models,
+            Operation::new(OperationTag::Agents, "list_models", "Lists the models in use.")
+                .returns::<api::ModelList>(200, "The model of each agent."),
+        ),
+    ]
+}
 
 /// `GET /api/agents`
-pub(super) async fn list_agents(State(app): State<ServerApp>, _: ApiCaller) -> Response {
-    let agents: Vec<api::AgentInfo> =
-        agent_request::agents(&app).iter().map(api::AgentInfo::from_agent).collect();
-    json_response(json!({ "agents": agents }))
+async fn list_agents(State(app): State<ServerApp>, _: ApiCaller) -> Response {
+    let agents = agent_request::agents(&app).iter().map(api::AgentInfo::from_agent).collect();
+    json_response(api::AgentList { agents })
 }
 
 /// What may follow the path of a graph.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AgentGraphQuery {
+struct AgentGraphQuery {
+    /// The format of the graph.
     #[serde(default)]
     format: AgentGraphFormat,
 }
 
 /// How a graph is shown.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum AgentGraphFormat {
+    /// JSON, for programs.
     #[default]
     Json,
+    /// A picture.
     Svg,
+    /// Text in the language of Mermaid.
     Mermaid,
 }
 
 /// `GET /api/agents/{agent}/graph`
-pub(super) async fn agent_graph(
+async fn agent_graph(
     State(app): State<ServerApp>,
     _: ApiCaller,
     name: Result<Path<String>, PathRejection>,
@@ -60,8 +91,10 @@ pub(super) async fn agent_graph(
 }
 
 /// `GET /api/models`: what answers now, agent by agent.
-pub(super) async fn list_models(State(app): State<ServerApp>, _: ApiCaller) -> Response {
-    let agents: Vec<_> =
-        app.agents.iter().map(|agent| json!({ "agent": agent.name, "model": agent.model })).collect();
-    json_response(json!({ "active": agents }))
+async fn list_models(State(app): State<ServerApp>, _: ApiCaller) -> Response {
+    let models = app
+        .agents
+        .iter()
+        .map(|agent| api::AgentModel { agent: agent.name.clone(), model: agent.model.clone() });
+    json_response(api::ModelList { active: models.collect() })
 }

@@ -5,23 +5,43 @@ use std::time::Instant;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use doran_engine::store::{IfBusy, RunFailure, RunStatus};
-use serde_json::{Value, json};
 
-use super::json_response;
 use super::spec_body::SpecChatBody;
+use super::{ApiRoute, json_response};
 use crate::ServerApp;
 use crate::agent_request::{self, AgentRequest, RunStart, WaitingRun};
-use crate::api::{ModelErrorAdvice, QuestionInfo, advice};
+use crate::api::{ChatAnswer, ChatPause, ChatTurn, ModelErrorAdvice, QuestionInfo, advice};
 use crate::authentication::ApiCaller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency;
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 
 /// Who answers when nobody is named.
 const DEFAULT_AGENT: &str = "react";
 
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![ApiRoute::post(
+        "/api/chat",
+        chat,
+        Operation::new(OperationTag::Chat, "chat", "Sends a message and waits for the answer.")
+            .description(
+                "The agent is `react` unless the body names another. An empty message is answered with `empty_input`. With `504` the run was started and continues in its thread; sending the message again would start another run.",
+            )
+            .idempotent(IdempotencyEffect::SameRun)
+            .body::<SpecChatBody>()
+            .returns::<ChatAnswer>(200, "The answer.")
+            .errors(&[
+                ApiErrorCode::UnknownAgent,
+                ApiErrorCode::Busy,
+                ApiErrorCode::NotFinished,
+                ApiErrorCode::DiskFull,
+            ]),
+    )]
+}
+
 /// `POST /api/chat`
-pub(super) async fn chat(
+async fn chat(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     request: Request,
@@ -44,63 +64,59 @@ pub(super) async fn chat(
     let run = match agent_request::start_unless_waiting(&app, ask).await? {
         RunStart::Started(run) => run,
         RunStart::ThreadWaiting(WaitingRun { run, questions }) => {
-            return Ok(json_response(json!({
-                "sessionId": session,
-                "runId": run.run.to_string(),
-                "executionTime": begun.elapsed().as_secs_f64(),
-                "response": null,
-                "status": "paused",
-                "accepted": false,
-                "questions": questions,
-            })));
+            return Ok(json_response(ChatAnswer {
+                session_id: session,
+                run_id: run.run.to_string(),
+                execution_time: begun.elapsed().as_secs_f64(),
+                paused: Some(ChatPause::new(false, questions)),
+                ..ChatAnswer::default()
+            }));
         }
     };
     let came = agent_request::wait_for_run(&app, agent, &run)
         .await
         .map_err(|error| error.for_started_run(&session))?;
-    let seconds = begun.elapsed().as_secs_f64();
-    let mut answer = json!({ "sessionId": session, "runId": run.id().to_string(), "executionTime": seconds });
+    let answer = ChatAnswer {
+        session_id: session.clone(),
+        run_id: run.id().to_string(),
+        execution_time: begun.elapsed().as_secs_f64(),
+        ..ChatAnswer::default()
+    };
     if let Some(waits) = came.blocked_by {
         // The question stands in line, and is answered once the run before it was.
-        answer["response"] = Value::Null;
-        answer["status"] = json!("paused");
-        answer["accepted"] = json!(true);
-        answer["questions"] = json!(waits.questions);
-        return Ok(json_response(answer));
+        let paused = Some(ChatPause::new(true, waits.questions));
+        return Ok(json_response(ChatAnswer { paused, ..answer }));
     }
-    match (came.turn, came.row.status) {
-        (Some(turn), _) => {
-            answer["response"] = json!(turn.response);
-            answer["toolsUsed"] = json!(turn.tools_used);
-            answer["sources"] = json!(turn.sources);
-            answer["modelCalls"] = json!(turn.model_calls);
-            answer["path"] = json!(turn.path);
-            if turn.error {
-                answer["error"] = json!(true);
-                answer["errorCode"] = json!(turn.error_code);
-            }
-        }
+    Ok(json_response(match (came.turn, came.row.status) {
+        (Some(turn), _) => ChatAnswer {
+            response: Some(turn.response),
+            turn: Some(ChatTurn {
+                tools_used: turn.tools_used,
+                sources: turn.sources,
+                model_calls: turn.model_calls,
+                path: turn.path,
+            }),
+            error: turn.error,
+            error_code: turn.error_code.filter(|_| turn.error),
+            ..answer
+        },
         (None, RunStatus::Paused) => {
             let asked = app.runtime.open_questions(&came.row.thread).await;
             let asked = asked.map_err(|error| ApiError::from(error).for_started_run(&session))?;
-            answer["response"] = Value::Null;
-            answer["status"] = json!("paused");
-            answer["accepted"] = json!(true);
-            answer["questions"] = json!(QuestionInfo::from_log_all(&asked));
+            let paused = Some(ChatPause::new(true, QuestionInfo::from_log_all(&asked)));
+            ChatAnswer { paused, ..answer }
         }
         (None, status) => {
             let ModelErrorAdvice { ko, en } = unanswered_advice(status, came.row.error.as_ref());
             let korean = asked.message().chars().any(|char| ('가'..='힣').contains(&char));
-            answer["response"] = json!(if korean { ko } else { en });
-            answer["error"] = json!(true);
             let code = came
                 .row
                 .error
                 .map_or_else(|| format!("run_{}", status_error_suffix(status)), |error| error.code);
-            answer["errorCode"] = json!(code);
+            let response = Some(if korean { ko } else { en }.to_owned());
+            ChatAnswer { response, error: true, error_code: Some(code), ..answer }
         }
-    }
-    Ok(json_response(answer))
+    }))
 }
 
 fn status_error_suffix(status: RunStatus) -> &'static str {

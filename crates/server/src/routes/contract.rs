@@ -8,6 +8,7 @@ use doran_agents::protocol::AgentActivity;
 use doran_engine::store::IfBusy;
 use serde_json::{Value, json};
 
+use super::ApiRoute;
 use super::spec_body::SpecChatBody;
 use crate::ServerApp;
 use crate::agent_request::{self, AgentRequest, RunStart, WaitingRun};
@@ -15,6 +16,7 @@ use crate::api::{ModelErrorAdvice, QuestionInfo, advice};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency;
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 use crate::sse::{self, SseFrame};
 use crate::transcript_stream::{TranscriptEnd, TranscriptEvent, TranscriptStream};
@@ -22,8 +24,32 @@ use crate::transcript_stream::{TranscriptEnd, TranscriptEvent, TranscriptStream}
 /// Who answers.
 const CONTRACT_AGENT: &str = "contract";
 
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![ApiRoute::post(
+        "/api/contract/chat",
+        contract_chat,
+        Operation::new(
+            OperationTag::Chat,
+            "contract_chat",
+            "Asks about contracts and streams `thinking`, `token`, `sources` and `done`.",
+        )
+        .description(
+            "The data of every event is JSON with `type`, which is also the name of the event, and `content`: for `token` the next words, for `thinking` the current activity (with its `step`), for `sources` the sources, for `interrupt` the open questions. `sources` comes once, after the text. If the thread waits for an approval, the message is not sent, and `interrupt` with `\"accepted\": false` comes at once.",
+        )
+        .idempotent(IdempotencyEffect::SameRun)
+        .body::<SpecChatBody>()
+        .streams_events("The events of the run.")
+        .errors(&[
+            ApiErrorCode::UnknownAgent,
+            ApiErrorCode::Busy,
+            ApiErrorCode::NotFinished,
+            ApiErrorCode::DiskFull,
+        ]),
+    )]
+}
+
 /// `POST /api/contract/chat`
-pub(super) async fn contract_chat(
+async fn contract_chat(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     request: Request,

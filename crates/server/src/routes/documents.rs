@@ -8,20 +8,23 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use doran_agents::retrieval::{
-    DocumentFilter, DocumentId, DocumentKind, DocumentStatus, DocumentTenant, Library, LibraryError,
-    NewDocument, RetrieveError, SearchQuery, highlights,
+    DocumentFilter, DocumentId, DocumentKind, DocumentTenant, Library, LibraryError, NewDocument,
+    RetrieveError, SearchQuery,
 };
 use doran_agents::samples;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
 
-use super::{json_response, path_value, query_value};
+use super::{ApiRoute, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::agent_request;
+use crate::api;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency::IdempotentRequest;
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 
 /// The most hits a search gives.
@@ -31,21 +34,91 @@ const ADD_DOCUMENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most bytes of a question.
 const MAX_QUERY_BYTES: usize = 8 * 1024;
 
+pub(super) fn routes() -> Vec<ApiRoute> {
+    let operation = |id, summary| Operation::new(OperationTag::Documents, id, summary);
+    vec![
+        ApiRoute::get(
+            "/api/documents",
+            list_documents,
+            operation("list_documents", "Lists the documents and their ingestion states.")
+                .returns::<api::DocumentList>(200, "The documents.")
+                .errors(&[ApiErrorCode::NotFound]),
+        ),
+        ApiRoute::post(
+            "/api/documents",
+            add_document,
+            operation("add_document", "Uploads a file. The file is ingested after the response.")
+                .description(
+                    "The body is the file itself. A file with a known name replaces the document once it has been ingested; `replaced` says so.",
+                )
+                .query::<AddDocumentQuery>()
+                .idempotent(IdempotencyEffect::SameResponse)
+                .file_body()
+                .returns::<api::AddedDocument>(202, "The document.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::DiskFull]),
+        ),
+        ApiRoute::get(
+            "/api/documents/{document}",
+            get_document,
+            operation("get_document", "Returns a document.")
+                .returns::<api::DocumentInfo>(200, "The document.")
+                .errors(&[ApiErrorCode::NotFound]),
+        ),
+        ApiRoute::delete(
+            "/api/documents/{document}",
+            delete_document,
+            operation("delete_document", "Deletes a document, its text and its passages.")
+                .returns_nothing("The document was deleted.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::DiskFull]),
+        ),
+        ApiRoute::get(
+            "/api/documents/{document}/text",
+            document_text,
+            operation("document_text", "Returns the text of a document.")
+                .returns::<api::DocumentText>(200, "The text.")
+                .errors(&[ApiErrorCode::NotFound]),
+        ),
+        ApiRoute::post(
+            "/api/documents/{document}/{change}",
+            change_document,
+            operation("change_document", "Pauses, resumes, cancels or retries the ingestion of a document.")
+                .idempotent(IdempotencyEffect::SameResponse)
+                .ignored_body()
+                .returns::<api::DocumentInfo>(200, "The document.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::DiskFull]),
+        ),
+        ApiRoute::get(
+            "/api/search",
+            search,
+            operation("search", "Searches the documents for passages.")
+                .query::<DocumentSearchQuery>()
+                .returns::<api::SearchHitList>(200, "The passages.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::IndexUnavailable]),
+        ),
+    ]
+}
+
 /// What comes with a file.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AddDocumentQuery {
+struct AddDocumentQuery {
+    /// The name of the file, without control characters.
+    #[schemars(length(min = 1, max = 255))]
     name: String,
+    /// The collection of the document.
     #[serde(default)]
+    #[schemars(with = "api::CollectionName")]
     collection: String,
+    /// The kind of document: `general`, `contract` or `standard:KIND`.
     kind: Option<String>,
-    /// Where the file lies on the machine of who sends it, so that it keeps its name when it comes again.
+    /// The path of the file on the machine that sends it. `doran ingest` sends it, so that a file keeps its name when it is
+    /// uploaded again. It is never shown.
     origin: Option<String>,
 }
 
 /// `POST /api/documents?name=…`: takes a file, as the body of the request. It is on disk when this answers, and read
 /// after that. Another file under a known name takes the place of the old one, and the answer says so.
-pub(super) async fn add_document(
+async fn add_document(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     about: Result<Query<AddDocumentQuery>, QueryRejection>,
@@ -85,43 +158,40 @@ pub(super) async fn add_document(
             // One that is being removed has to be gone first; nobody keeps the room of others waiting for that.
             let adding = timeout(ADD_DOCUMENT_TIMEOUT, library.add_from(new, origin.as_deref())).await;
             let status = adding.map_err(|_| ApiErrorCode::Overloaded)?.map_err(library_error)?;
-            let mut shown = document_json(&status);
-            shown["replaced"] = replaced.into();
-            Ok((StatusCode::ACCEPTED, shown))
+            let document = api::DocumentInfo::from_status(status);
+            Ok((StatusCode::ACCEPTED, json!(api::AddedDocument { document, replaced })))
         })
         .await
 }
 
 /// `GET /api/documents`
-pub(super) async fn list_documents(
-    State(app): State<ServerApp>,
-    caller: ApiCaller,
-) -> Result<Response, ApiError> {
-    let documents: Vec<Value> =
-        require_library(&app)?.list(&retrieval_tenant(&caller)).iter().map(document_json).collect();
-    let mut list = json!({ "documents": documents });
+async fn list_documents(State(app): State<ServerApp>, caller: ApiCaller) -> Result<Response, ApiError> {
+    let documents = require_library(&app)?.list(&retrieval_tenant(&caller));
     // Who has handed in nothing is told what is searched instead.
-    if let (true, Some(index)) = (documents.is_empty(), &app.index) {
-        let there =
-            index.list(&retrieval_tenant(&caller), &DocumentFilter::default()).await.map_err(index_error)?;
-        list["samples"] = there.len().into();
-    }
-    Ok(json_response(list))
+    let samples = match &app.index {
+        Some(index) if documents.is_empty() => {
+            let there = index.list(&retrieval_tenant(&caller), &DocumentFilter::default()).await;
+            Some(there.map_err(index_error)?.len())
+        }
+        Some(_) | None => None,
+    };
+    let documents = documents.into_iter().map(api::DocumentInfo::from_status).collect();
+    Ok(json_response(api::DocumentList { documents, samples }))
 }
 
 /// `GET /api/documents/{document}`
-pub(super) async fn get_document(
+async fn get_document(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let id = DocumentId::new(path_value(id)?);
     let status = require_library(&app)?.status(&retrieval_tenant(&caller), &id);
-    Ok(json_response(document_json(&status.ok_or(ApiErrorCode::NotFound)?)))
+    Ok(json_response(api::DocumentInfo::from_status(status.ok_or(ApiErrorCode::NotFound)?)))
 }
 
 /// `GET /api/documents/{document}/text`: all of it, to show a quote in its place.
-pub(super) async fn document_text(
+async fn document_text(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     id: Result<Path<String>, PathRejection>,
@@ -142,18 +212,11 @@ pub(super) async fn document_text(
     let document = document.or_else(|| samples::document(id.as_str())).ok_or(ApiErrorCode::NotFound)?;
     // Words of strangers: whoever opens the address itself gets a file, and nothing is shown.
     let saved = [(header::CONTENT_DISPOSITION, "attachment; filename=\"document.json\"")];
-    let shown = json_response(json!({
-        "id": document.id,
-        "title": document.title,
-        "version": document.version,
-        "pages": document.pages,
-        "text": document.text,
-    }));
-    Ok((saved, shown).into_response())
+    Ok((saved, json_response(api::DocumentText::from_document(document))).into_response())
 }
 
 /// `DELETE /api/documents/{document}`: removes the file, its text and what is found of it.
-pub(super) async fn delete_document(
+async fn delete_document(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     id: Result<Path<String>, PathRejection>,
@@ -164,7 +227,7 @@ pub(super) async fn delete_document(
 }
 
 /// `POST /api/documents/{document}/{change}`: pause, resume, cancel or retry.
-pub(super) async fn change_document(
+async fn change_document(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     names: Result<Path<(String, String)>, PathRejection>,
@@ -184,19 +247,28 @@ pub(super) async fn change_document(
                 "retry" => library.retry(&tenant, &id).await,
                 _ => return Err(ApiErrorCode::NotFound.into()),
             };
-            Ok((StatusCode::OK, document_json(&status.map_err(library_error)?)))
+            Ok((StatusCode::OK, json!(api::DocumentInfo::from_status(status.map_err(library_error)?))))
         })
         .await
 }
 
 /// What may follow the path of a search. Documents and kinds may be given more than once.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<(String, String)>")]
-pub(super) struct DocumentSearchQuery {
+#[schemars(!try_from)]
+struct DocumentSearchQuery {
+    /// The query.
     q: String,
+    /// The maximum number of passages. The server returns at most 50.
     limit: Option<usize>,
+    /// Only documents of this collection.
+    #[schemars(with = "Option<api::CollectionName>")]
     collection: Option<String>,
+    /// Only this document. May be given more than once.
+    #[schemars(rename = "document", default)]
     documents: Vec<DocumentId>,
+    /// Only documents of this kind: `general`, `contract` or `standard:KIND`. May be given more than once.
+    #[schemars(rename = "kind", default)]
     kinds: Vec<String>,
 }
 
@@ -234,7 +306,7 @@ impl TryFrom<Vec<(String, String)>> for DocumentSearchQuery {
 }
 
 /// `GET /api/search`: passages, best first, with the words of the question that each holds and where in its text.
-pub(super) async fn search(
+async fn search(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     find: Result<Query<DocumentSearchQuery>, QueryRejection>,
@@ -254,25 +326,8 @@ pub(super) async fn search(
         SearchQuery::new(retrieval_tenant(&caller), q.clone(), limit.unwrap_or(10).clamp(1, MAX_SEARCH_HITS));
     question.filter = DocumentFilter { collection, documents, kinds };
     let hits = index.retrieve(&question).await.map_err(index_error)?;
-    let hits: Vec<Value> = hits
-        .iter()
-        .map(|hit| {
-            let passage = &hit.passage;
-            json!({
-                "passage": passage.id,
-                "document": passage.document,
-                "title": passage.title,
-                "text": passage.text,
-                "page": passage.page,
-                "article": passage.article.map(|article| article.to_string()),
-                "start": passage.range.start,
-                "end": passage.range.end,
-                "score": hit.score,
-                "why": highlights(&q, &passage.text),
-            })
-        })
-        .collect();
-    Ok(json_response(json!({ "hits": hits })))
+    let hits = hits.into_iter().map(|hit| api::SearchHit::from_hit(&q, hit)).collect();
+    Ok(json_response(api::SearchHitList { hits }))
 }
 
 /// A form around the file, or one that has to be unpacked first, would be kept as if it were the file.
@@ -298,17 +353,6 @@ fn require_library(app: &ServerApp) -> Result<&Library, ApiError> {
 
 fn retrieval_tenant(caller: &ApiCaller) -> DocumentTenant {
     DocumentTenant::new(caller.tenant.as_str())
-}
-
-fn document_json(status: &DocumentStatus) -> Value {
-    let mut shown = json!(status);
-    shown["status"] = json!(status.state.as_str());
-    if let Some(failure) = &status.failure {
-        shown["reason"] = json!(failure.kind.as_str());
-        shown["ko"] = json!(failure.kind.message_ko());
-        shown["en"] = json!(failure.kind.message_en());
-    }
-    shown
 }
 
 /// `general`, `contract`, or `standard:KIND`.

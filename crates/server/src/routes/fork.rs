@@ -7,35 +7,59 @@ use axum::response::Response;
 use doran_agents::Agent;
 use doran_engine::store::{EntryKind, RunFilter, Seq, StoreError, ThreadRow};
 use doran_engine::{EngineError, StartOptions};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::path_value;
-use super::threads::{check_seq, check_title, load_thread_row, missing_agent_error};
+use super::threads::{MAX_TITLE_CHARS, check_seq, check_title, load_thread_row, missing_agent_error};
+use super::{ApiRoute, path_value};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::api;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency::IdempotentRequest;
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 
-/// What a fork is to be.
-#[derive(Debug, Default, Deserialize)]
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![ApiRoute::post(
+        "/api/threads/{thread}/fork",
+        fork_thread,
+        Operation::new(
+            OperationTag::Threads,
+            "fork_thread",
+            "Creates a thread that continues from a log entry of this one, which stays unchanged.",
+        )
+        .idempotent(IdempotencyEffect::SameResponse)
+        .body::<ForkThreadBody>()
+        .returns::<api::ThreadInfo>(201, "The new thread.")
+        .errors(&[
+            ApiErrorCode::NotFound,
+            ApiErrorCode::UnknownAgent,
+            ApiErrorCode::Conflict,
+            ApiErrorCode::DiskFull,
+        ]),
+    )]
+}
+
+/// A fork.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ForkThreadBody {
-    /// After this entry of the history; after the newest without it.
+struct ForkThreadBody {
+    /// The log entry (`seq`) to continue from. The default is the newest entry.
     at: Option<Seq>,
-    /// What people call it; as the source without it.
+    /// The title. The default is the title of the source.
+    #[schemars(length(min = 1, max = MAX_TITLE_CHARS))]
     title: Option<String>,
-    /// Whose state it is, where the thread does not know.
+    /// The agent whose state it is. It is needed if the thread has no agent.
     agent: Option<String>,
-    /// Whether what was due after that entry is done again at once.
+    /// Whether the nodes that are due after the entry run at once. `active` is then their run.
     #[serde(default)]
     go_on: bool,
 }
 
-pub(super) async fn fork_thread(
+async fn fork_thread(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,

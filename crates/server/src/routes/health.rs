@@ -10,14 +10,44 @@ use doran_engine::store::ThreadFilter;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::json_response;
+use super::{ApiRoute, json_response};
 use crate::ServerApp;
-use crate::api;
+use crate::api::{self, HealthInfo, HealthStatus};
 use crate::error::{ApiError, ApiErrorCode};
+use crate::openapi::{Operation, OperationTag};
 use crate::ui;
 
 /// A store that does not answer in this time is not ready.
 const STORE_READY_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        ApiRoute::get(
+            "/healthz",
+            health,
+            Operation::new(OperationTag::Server, "health", "Returns whether the process accepts new runs.")
+                .returns::<HealthInfo>(200, "The process accepts new runs.")
+                .errors(&[ApiErrorCode::Stopping]),
+        )
+        .public(),
+        ApiRoute::get(
+            "/readyz",
+            ready,
+            Operation::new(OperationTag::Server, "ready", "Returns whether the store answers as well.")
+                .returns::<HealthInfo>(200, "The store answers.")
+                .errors(&[ApiErrorCode::Stopping, ApiErrorCode::Unavailable]),
+        )
+        .public(),
+        ApiRoute::get(
+            "/metrics",
+            metrics,
+            Operation::new(OperationTag::Server, "metrics", "Returns metrics in the format of Prometheus.")
+                .returns_text("text/plain", "The metrics."),
+        )
+        .public(),
+        ApiRoute::web_page("/", root),
+    ]
+}
 
 /// `GET /`: the page for a browser, what this server is for a program. Which agents there are is for those who may ask
 /// them.
@@ -40,7 +70,7 @@ pub(super) async fn health(State(app): State<ServerApp>) -> Result<Response, Api
     if app.draining.is_cancelled() {
         return Err(ApiErrorCode::Stopping.into());
     }
-    Ok(json_response(json!({ "status": "ok" })))
+    Ok(json_response(HealthInfo { status: HealthStatus::Ok }))
 }
 
 /// `GET /readyz`: whether the store answers too.
@@ -50,7 +80,7 @@ pub(super) async fn ready(State(app): State<ServerApp>) -> Result<Response, ApiE
     }
     let (tenant, filter) = (TenantId::local(), ThreadFilter { limit: 1, ..ThreadFilter::default() });
     match timeout(STORE_READY_TIMEOUT, app.runtime.list_threads(&tenant, &filter)).await {
-        Ok(Ok(_)) => Ok(json_response(json!({ "status": "ready" }))),
+        Ok(Ok(_)) => Ok(json_response(HealthInfo { status: HealthStatus::Ready })),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(ApiErrorCode::Unavailable.into()),
     }

@@ -7,23 +7,50 @@ use axum::response::{IntoResponse, Response};
 use doran_agents::memory::{
     DEFAULT_SPACE, MAX_FACTS_PER_OWNER, MemoryError, MemoryFact, MemoryOwner, MemoryStore,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::{json_response, path_value, query_value};
+use super::{ApiRoute, json_response, path_value, query_value};
 use crate::ServerApp;
+use crate::api::{MemoryFactInfo, MemoryFactList};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
+use crate::openapi::{Operation, OperationTag};
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        ApiRoute::get(
+            "/api/memory",
+            list_memory,
+            Operation::new(
+                OperationTag::Memory,
+                "list_memory",
+                "Lists the facts that agents were asked to remember.",
+            )
+            .query::<MemoryListQuery>()
+            .returns::<MemoryFactList>(200, "The facts, newest first.")
+            .errors(&[ApiErrorCode::NotFound]),
+        ),
+        ApiRoute::delete(
+            "/api/memory/{fact}",
+            forget_fact,
+            Operation::new(OperationTag::Memory, "forget_fact", "Deletes a fact.")
+                .returns_nothing("The fact was deleted.")
+                .errors(&[ApiErrorCode::NotFound]),
+        ),
+    ]
+}
 
 /// What may follow the path.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct MemoryListQuery {
+struct MemoryListQuery {
+    /// Only facts that share words with this text, best first.
     q: Option<String>,
 }
 
 /// `GET /api/memory`: every fact of the tenant, newest first; with `?q=` those that share words with it, best first.
-pub(super) async fn list_memory(
+async fn list_memory(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     of: Result<Query<MemoryListQuery>, QueryRejection>,
@@ -33,12 +60,12 @@ pub(super) async fn list_memory(
         Some(words) if !words.is_empty() => memories.find(&owner, words, MAX_FACTS_PER_OWNER).await,
         Some(_) | None => memories.list(&owner).await,
     };
-    let facts: Vec<Value> = facts.map_err(memory_error)?.iter().map(fact_json).collect();
-    Ok(json_response(json!({ "facts": facts })))
+    let facts = facts.map_err(memory_error)?.into_iter().map(fact_info).collect();
+    Ok(json_response(MemoryFactList { facts }))
 }
 
 /// `DELETE /api/memory/{fact}`: forgets one.
-pub(super) async fn forget_fact(
+async fn forget_fact(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     id: Result<Path<String>, PathRejection>,
@@ -65,8 +92,8 @@ fn owner(caller: &ApiCaller) -> MemoryOwner {
     MemoryOwner::new(caller.tenant.as_str(), DEFAULT_SPACE)
 }
 
-fn fact_json(fact: &MemoryFact) -> Value {
-    json!({ "id": fact.id, "text": fact.text, "at": fact.at_ms })
+fn fact_info(fact: MemoryFact) -> MemoryFactInfo {
+    MemoryFactInfo { id: fact.id, text: fact.text, at: fact.at_ms }
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "`map_err` hands the error over")]

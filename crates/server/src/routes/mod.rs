@@ -10,6 +10,7 @@ mod fork;
 mod health;
 mod memory;
 mod openai;
+mod route;
 mod runs;
 mod spec_body;
 mod threads;
@@ -22,6 +23,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use serde::Serialize;
 
+pub use self::route::{ApiRoute, RouteAccess};
 use crate::ServerApp;
 use crate::authentication::authenticate;
 use crate::error::{ApiError, ApiErrorCode};
@@ -30,97 +32,42 @@ use crate::metrics::measure_request;
 use crate::trace::trace;
 use crate::ui;
 
-/// Who a route is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RouteAccess {
-    /// Everybody: whether the server is well.
-    Public,
-    /// Everybody with a browser: files that hold nothing of anybody.
-    WebPage,
-    /// Who has a key.
-    KeyRequired,
-    /// Who has a key and speaks the dialect of OpenAI.
-    OpenAi,
+/// Every route there is.
+pub fn routes() -> Vec<ApiRoute> {
+    [
+        health::routes(),
+        docs::routes(),
+        web_page_routes(),
+        agents::routes(),
+        threads::routes(),
+        fork::routes(),
+        runs::routes(),
+        approvals::routes(),
+        documents::routes(),
+        usage::routes(),
+        memory::routes(),
+        chat::routes(),
+        contract::routes(),
+        openai::routes(),
+    ]
+    .concat()
 }
 
-/// A route.
-#[derive(Clone, Copy, Debug)]
-pub struct ApiRoute {
-    /// Who it is for.
-    pub access: RouteAccess,
-    /// Its method, in small letters.
-    pub method: &'static str,
-    /// Its path, with the names of its parts in braces.
-    pub path: &'static str,
+fn web_page_routes() -> Vec<ApiRoute> {
+    vec![
+        ApiRoute::web_page("/t/{thread}", ui::page),
+        ApiRoute::web_page("/documents", ui::page),
+        ApiRoute::web_page("/app.js", ui::script),
+        ApiRoute::web_page("/app.css", ui::style),
+        ApiRoute::web_page("/highlight.js", ui::highlight_script),
+        ApiRoute::web_page("/temml.js", ui::temml_script),
+        ApiRoute::web_page("/icon.svg", ui::icon),
+    ]
 }
 
-macro_rules! table {
-    ($($access:ident $method:ident $path:literal $handler:path;)*) => {
-        /// Every route there is.
-        pub const ROUTES: &[ApiRoute] =
-            &[$(ApiRoute { access: RouteAccess::$access, method: stringify!($method), path: $path }),*];
-
-        fn routes_with_access(access: RouteAccess) -> Router<ServerApp> {
-            let mut router = Router::new();
-            $(if access == RouteAccess::$access {
-                router = router.route($path, axum::routing::$method($handler));
-            })*
-            router
-        }
-    };
-}
-
-table! {
-    Public get "/healthz" health::health;
-    Public get "/readyz" health::ready;
-    Public get "/metrics" health::metrics;
-    WebPage get "/" health::root;
-    WebPage get "/openapi.json" docs::openapi_document;
-    WebPage get "/docs" docs::docs_page;
-    WebPage get "/docs/page.js" docs::docs_script;
-    WebPage get "/docs/page.css" docs::docs_style;
-    WebPage get "/t/{thread}" ui::page;
-    WebPage get "/documents" ui::page;
-    WebPage get "/app.js" ui::script;
-    WebPage get "/app.css" ui::style;
-    WebPage get "/highlight.js" ui::highlight_script;
-    WebPage get "/temml.js" ui::temml_script;
-    WebPage get "/icon.svg" ui::icon;
-    KeyRequired get "/api/agents" agents::list_agents;
-    KeyRequired get "/api/agents/{agent}/graph" agents::agent_graph;
-    KeyRequired get "/api/models" agents::list_models;
-    KeyRequired get "/api/threads" threads::list_threads;
-    KeyRequired post "/api/threads" threads::make_thread;
-    KeyRequired get "/api/threads/{thread}" threads::get_thread;
-    KeyRequired patch "/api/threads/{thread}" threads::rename_thread;
-    KeyRequired delete "/api/threads/{thread}" threads::delete_thread;
-    KeyRequired get "/api/threads/{thread}/messages" threads::list_messages;
-    KeyRequired get "/api/threads/{thread}/history" threads::list_history;
-    KeyRequired get "/api/threads/{thread}/state" threads::get_state;
-    KeyRequired post "/api/threads/{thread}/fork" fork::fork_thread;
-    KeyRequired get "/api/threads/{thread}/runs" runs::list_runs;
-    KeyRequired post "/api/threads/{thread}/runs" runs::start_run;
-    KeyRequired get "/api/threads/{thread}/runs/{run}" runs::get_run;
-    KeyRequired get "/api/threads/{thread}/runs/{run}/events" runs::run_events;
-    KeyRequired post "/api/threads/{thread}/runs/{run}/resume" runs::resume_run;
-    KeyRequired post "/api/threads/{thread}/runs/{run}/cancel" runs::cancel_run;
-    KeyRequired post "/api/threads/{thread}/runs/{run}/retry" runs::retry_run;
-    KeyRequired get "/api/approvals" approvals::list_approvals;
-    KeyRequired get "/api/documents" documents::list_documents;
-    KeyRequired post "/api/documents" documents::add_document;
-    KeyRequired get "/api/documents/{document}" documents::get_document;
-    KeyRequired delete "/api/documents/{document}" documents::delete_document;
-    KeyRequired get "/api/documents/{document}/text" documents::document_text;
-    KeyRequired post "/api/documents/{document}/{change}" documents::change_document;
-    KeyRequired get "/api/search" documents::search;
-    KeyRequired get "/api/usage" usage::get_usage;
-    KeyRequired get "/api/memory" memory::list_memory;
-    KeyRequired delete "/api/memory/{fact}" memory::forget_fact;
-    KeyRequired post "/api/chat" chat::chat;
-    KeyRequired post "/api/contract/chat" contract::contract_chat;
-    OpenAi get "/v1/models" openai::openai_models;
-    OpenAi get "/v1/models/{model}" openai::openai_model;
-    OpenAi post "/v1/chat/completions" openai::openai_chat;
+fn routes_with_access(access: RouteAccess) -> Router<ServerApp> {
+    let routes = routes().into_iter().filter(|route| route.access == access);
+    routes.fold(Router::new(), |router, route| route.add_to(router))
 }
 
 /// All routes as a service.

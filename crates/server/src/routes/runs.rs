@@ -12,16 +12,18 @@ use doran_agents::protocol::{EffectOutcomeAnswer, InterruptQuestion, ToolApprova
 use doran_engine::QuestionKind;
 use doran_engine::store::{IfBusy, RunFilter, RunRow, RunStatus, StoreError};
 use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey, WatchUntil};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{json_response, path_value, query_value};
+use super::{ApiRoute, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::agent_request::{self, AgentRequest};
 use crate::api::{self, StartRun};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency::{self, IdempotentRequest};
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag, count_schema};
 use crate::{request_body, sse};
 
 /// No run has more events; a larger number is a mistake.
@@ -33,17 +35,99 @@ const MAX_RUNS_PER_PAGE: usize = 200;
 /// How long the end of a cancelled run is waited for.
 const CANCEL_WAIT: Duration = Duration::from_secs(2);
 
+pub(super) fn routes() -> Vec<ApiRoute> {
+    let operation = |id, summary| Operation::new(OperationTag::Runs, id, summary);
+    vec![
+        ApiRoute::get(
+            "/api/threads/{thread}/runs",
+            list_runs,
+            operation("list_runs", "Lists the runs of a thread, newest first.")
+                .query::<RunListQuery>()
+                .returns::<api::RunList>(200, "The runs.")
+                .errors(&[ApiErrorCode::NotFound]),
+        ),
+        ApiRoute::post(
+            "/api/threads/{thread}/runs",
+            start_run,
+            operation("start_run", "Sends a message to an agent.")
+                .description(
+                    "The message is on disk before the first byte of the response. Closing the connection changes nothing: `Location` is the path of the events to come back to. With `504` the run was started and continues; sending the message again would start another run.",
+                )
+                .query::<StartRunQuery>()
+                .idempotent(IdempotencyEffect::SameRun)
+                .body::<StartRun>()
+                .streams::<api::RunEvent>("The events of the run or, with `wait`, the run and its answer.")
+                .returns::<api::RunAnswer>(200, "The run and its answer.")
+                .errors(&[
+                    ApiErrorCode::UnknownAgent,
+                    ApiErrorCode::Busy,
+                    ApiErrorCode::NotFinished,
+                    ApiErrorCode::DiskFull,
+                ]),
+        ),
+        ApiRoute::get(
+            "/api/threads/{thread}/runs/{run}",
+            get_run,
+            operation("get_run", "Returns a run.")
+                .returns::<api::RunDetail>(200, "The run.")
+                .errors(&[ApiErrorCode::NotFound]),
+        ),
+        ApiRoute::get(
+            "/api/threads/{thread}/runs/{run}/events",
+            run_events,
+            operation("run_events", "Streams the events of a run, from the first or after a number.")
+                .query::<RunEventsQuery>()
+                .header("Last-Event-ID", "The same as `after`. Browsers send it when they reconnect.", count_schema)
+                .streams::<api::RunEvent>(
+                    "The events of the run, numbered without gaps. `id` is the number to come back with.",
+                )
+                .errors(&[ApiErrorCode::NotFound]),
+        ),
+        ApiRoute::post(
+            "/api/threads/{thread}/runs/{run}/resume",
+            resume_run,
+            operation("resume_run", "Answers the open questions of a run.")
+                .description(
+                    "A question about a tool (`approve_tool`) takes `{\"approve\": true}` or `{\"approve\": false}`, or `true` or `false` alone. Any other answer is rejected with `400`, and the question stays open.",
+                )
+                .idempotent(IdempotencyEffect::SameResponse)
+                .body::<ResumeRunBody>()
+                .returns::<api::RunDetail>(200, "The run.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::Conflict, ApiErrorCode::DiskFull]),
+        ),
+        ApiRoute::post(
+            "/api/threads/{thread}/runs/{run}/cancel",
+            cancel_run,
+            operation("cancel_run", "Cancels a run.")
+                .idempotent(IdempotencyEffect::SameResponse)
+                .ignored_body()
+                .returns::<api::RunDetail>(200, "The run.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::Conflict, ApiErrorCode::DiskFull]),
+        ),
+        ApiRoute::post(
+            "/api/threads/{thread}/runs/{run}/retry",
+            retry_run,
+            operation("retry_run", "Continues a failed run where it stopped.")
+                .idempotent(IdempotencyEffect::SameResponse)
+                .ignored_body()
+                .returns::<api::RunDetail>(200, "The run.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::Conflict, ApiErrorCode::DiskFull]),
+        ),
+    ]
+}
+
 /// What may follow the path when a run is started.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StartRunQuery {
+struct StartRunQuery {
+    /// Whether to wait for the end of the run instead of streaming its events.
     #[serde(default)]
     wait: bool,
 }
 
 /// `POST /api/threads/{thread}/runs`: asks an agent. The input is on disk before the first byte of the answer, which is
 /// a stream of events or, with `?wait=true`, what came of the run.
-pub(super) async fn start_run(
+async fn start_run(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,
@@ -91,32 +175,29 @@ pub(super) async fn start_run(
 /// What came of a run, as JSON.
 async fn run_outcome_response(app: &ServerApp, agent: &str, run: &RunHandle) -> Result<Response, ApiError> {
     let came = agent_request::wait_for_run(app, agent, run).await?;
-    let mut shown = json!(api::RunInfo::from_row(&came.row));
-    if let (Some(turn), Some(shown)) = (came.turn, shown.as_object_mut())
-        && let Value::Object(turn) = json!(turn)
-    {
-        shown.extend(turn);
-    }
-    if let Some(waits) = came.blocked_by {
-        shown["questions"] = json!(waits.questions);
-    }
-    if came.row.status == RunStatus::Paused {
-        let asked = app.runtime.open_questions(&came.row.thread).await?;
-        shown["questions"] = json!(api::QuestionInfo::from_log_all(&asked));
-    }
-    Ok(json_response(shown))
+    let questions = match came.row.status {
+        RunStatus::Paused => Some(open_questions(app, &came.row).await?),
+        _ => came.blocked_by.map(|waits| waits.questions),
+    };
+    Ok(json_response(api::RunAnswer { run: api::RunInfo::from_row(&came.row), turn: came.turn, questions }))
+}
+
+async fn open_questions(app: &ServerApp, row: &RunRow) -> Result<Vec<api::QuestionInfo>, ApiError> {
+    Ok(api::QuestionInfo::from_log_all(&app.runtime.open_questions(&row.thread).await?))
 }
 
 /// What may follow the path of the list.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RunListQuery {
+struct RunListQuery {
+    /// The maximum number of runs. The server returns at most 200.
     limit: Option<usize>,
+    /// Only runs before the run with this id.
     before: Option<String>,
 }
 
 /// `GET /api/threads/{thread}/runs`: newest first.
-pub(super) async fn list_runs(
+async fn list_runs(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,
@@ -139,35 +220,34 @@ pub(super) async fn list_runs(
         ..RunFilter::default()
     };
     let runs = app.runtime.list_runs(&caller.tenant, &filter).await?;
-    let runs: Vec<api::RunInfo> = runs.iter().map(api::RunInfo::from_row).collect();
-    Ok(json_response(json!({ "runs": runs })))
+    Ok(json_response(api::RunList { runs: runs.iter().map(api::RunInfo::from_row).collect() }))
 }
 
 /// `GET /api/threads/{thread}/runs/{run}`
-pub(super) async fn get_run(
+async fn get_run(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     names: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let (_, row) = load_run(&app, &caller, &path_value(names)?).await?;
-    let mut shown = json!(api::RunInfo::from_row(&row));
+    let mut shown = api::RunDetail::from_row(&row);
     if row.status == RunStatus::Paused {
-        let asked = app.runtime.open_questions(&row.thread).await?;
-        shown["questions"] = json!(api::QuestionInfo::from_log_all(&asked));
+        shown.questions = Some(open_questions(&app, &row).await?);
     }
     Ok(json_response(shown))
 }
 
 /// What may follow the path of the events.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RunEventsQuery {
+struct RunEventsQuery {
+    /// Only events after this number.
     after: Option<u64>,
 }
 
 /// `GET /api/threads/{thread}/runs/{run}/events`: the events of a run, from the beginning or after a number.
 /// `Last-Event-ID`, which a browser sends when it comes back, beats `?after=`.
-pub(super) async fn run_events(
+async fn run_events(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     names: Result<Path<(String, String)>, PathRejection>,
@@ -188,15 +268,22 @@ pub(super) async fn run_events(
     sse::stream_run_events(&app, caller, row.thread.thread.as_str(), &row.graph, watch)
 }
 
-/// `POST /api/threads/{thread}/runs/{run}/resume`
-#[derive(Debug, Deserialize)]
+/// Answers to questions.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ResumeRunBody {
+#[schemars(example = resume_example())]
+struct ResumeRunBody {
+    /// The answers, by the id of the question. There must be at least one.
+    #[schemars(extend("minProperties" = 1))]
     answers: BTreeMap<String, Value>,
 }
 
+fn resume_example() -> Value {
+    json!({ "answers": { "5.0:ask#0": { "approve": true } } })
+}
+
 /// `POST /api/threads/{thread}/runs/{run}/resume`: answers what the run asks. Each question is answered once.
-pub(super) async fn resume_run(
+async fn resume_run(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     names: Result<Path<(String, String)>, PathRejection>,
@@ -290,7 +377,7 @@ fn read_approval(answer: &Value) -> Option<ToolApprovalAnswer> {
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/cancel`: ends the run. Durable when answered.
-pub(super) async fn cancel_run(
+async fn cancel_run(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     names: Result<Path<(String, String)>, PathRejection>,
@@ -310,17 +397,15 @@ pub(super) async fn cancel_run(
                     row = ended?;
                 }
             }
-            let (status, mut shown) = run_response(&row)?;
-            if !row.status.is_end() {
-                shown["cancel_requested"] = true.into();
-            }
-            Ok((status, shown))
+            let shown =
+                api::RunDetail { cancel_requested: !row.status.is_end(), ..api::RunDetail::from_row(&row) };
+            Ok((StatusCode::OK, json!(shown)))
         })
         .await
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/retry`: goes on with a failed run where it stopped.
-pub(super) async fn retry_run(
+async fn retry_run(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     names: Result<Path<(String, String)>, PathRejection>,
@@ -340,7 +425,7 @@ pub(super) async fn retry_run(
 
 /// What a change of a run is answered with.
 fn run_response(row: &RunRow) -> Result<(StatusCode, Value), ApiError> {
-    Ok((StatusCode::OK, json!(api::RunInfo::from_row(row))))
+    Ok((StatusCode::OK, json!(api::RunDetail::from_row(row))))
 }
 
 /// The run of this name on the thread of that name, both the caller's.

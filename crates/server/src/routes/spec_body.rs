@@ -3,40 +3,67 @@
 
 use doran_agents::{AskOptions, EarlierMessage};
 use doran_engine::ThreadKey;
+use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::ServerApp;
 use crate::agent_request;
+use crate::api::CollectionName;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 
-/// A question.
-#[derive(Debug, Deserialize)]
+/// A message.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(example = spec_chat_example())]
 pub(super) struct SpecChatBody {
+    /// The message. `user_message` is another name for it.
     #[serde(alias = "user_message", alias = "userMessage")]
     message: Option<String>,
+    /// The thread to continue; a new one without it. `session_id` is another name for it.
     #[serde(alias = "session_id")]
     session_id: Option<String>,
+    /// The same as `sessionId`. `thread_id` is another name for it.
     #[serde(alias = "thread_id")]
     thread_id: Option<String>,
+    /// The name of the agent. `POST /api/contract/chat` takes only `contract`.
     pub(super) agent: Option<String>,
+    /// The document id of the contract that the message is about. `contract_id` is another name for it.
     #[serde(alias = "contract_id")]
     contract_id: Option<String>,
+    /// The collection of documents to search.
+    #[schemars(with = "Option<CollectionName>")]
     collection: Option<String>,
+    /// Earlier messages, for a new thread. An existing thread has its own. `previous_turn` is another name for it.
     #[serde(alias = "previous_turn")]
     previous_turn: Option<Vec<SpecPreviousMessage>>,
 }
 
-/// A message of a turn before.
-#[derive(Debug, Deserialize)]
+fn spec_chat_example() -> Value {
+    json!({
+        "message": "제5조 내용이 뭐야?",
+        "contractId": "samples/contracts/용역계약서.docx",
+        "sessionId": "session_456",
+        "previousTurn": [
+            { "role": "user", "content": "계약 기간은?" },
+            { "role": "assistant", "content": "계약 기간은 1년입니다." },
+        ],
+    })
+}
+
+/// An earlier message.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SpecPreviousMessage {
+    /// Who wrote it.
     role: SpecMessageRole,
+    /// The text.
     content: String,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// Who wrote an earlier message.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum SpecMessageRole {
     User,

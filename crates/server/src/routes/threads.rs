@@ -4,13 +4,15 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use doran_agents::Role;
 use doran_agents::retrieval::contains_all_words;
+use doran_engine::EngineError;
 use doran_engine::store::{Seq, StoreError, ThreadFilter, ThreadRow};
-use doran_engine::{EngineError, EntryBody, ThreadEntry};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{json_response, path_value, query_value};
+use super::{ApiRoute, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::api;
@@ -18,6 +20,7 @@ use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::error_detail::ErrorDetail;
 use crate::idempotency::IdempotentRequest;
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 
 /// The most things a list gives.
@@ -27,18 +30,88 @@ const MAX_THREADS_SEARCHED: usize = 1000;
 /// No tenant has more threads; a larger cursor is a mistake.
 const MAX_THREAD_CURSOR: usize = 1 << 40;
 /// The most characters of a title.
-const MAX_TITLE_CHARS: usize = 200;
+pub(super) const MAX_TITLE_CHARS: usize = 200;
 
-/// `POST /api/threads`
-#[derive(Debug, Default, Deserialize)]
+pub(super) fn routes() -> Vec<ApiRoute> {
+    let operation = |id, summary| Operation::new(OperationTag::Threads, id, summary);
+    vec![
+        ApiRoute::get(
+            "/api/threads",
+            list_threads,
+            operation("list_threads", "Lists threads, most recently changed first.")
+                .query::<ThreadListQuery>()
+                .returns::<api::ThreadList>(200, "A page of threads."),
+        ),
+        ApiRoute::post(
+            "/api/threads",
+            make_thread,
+            operation("make_thread", "Creates an empty thread.")
+                .idempotent(IdempotencyEffect::SameResponse)
+                .body::<MakeThreadBody>()
+                .returns::<api::ThreadInfo>(201, "The thread.")
+                .errors(&[ApiErrorCode::UnknownAgent, ApiErrorCode::DiskFull]),
+        ),
+        ApiRoute::get(
+            "/api/threads/{thread}",
+            get_thread,
+            operation("get_thread", "Returns a thread.")
+                .returns::<api::ThreadInfo>(200, "The thread.")
+                .errors(&[ApiErrorCode::NotFound]),
+        ),
+        ApiRoute::patch(
+            "/api/threads/{thread}",
+            rename_thread,
+            operation("rename_thread", "Renames a thread.")
+                .body::<RenameThreadBody>()
+                .returns::<api::ThreadInfo>(200, "The thread.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::DiskFull]),
+        ),
+        ApiRoute::delete(
+            "/api/threads/{thread}",
+            delete_thread,
+            operation("delete_thread", "Deletes a thread and everything in it. An active run ends.")
+                .returns_nothing("The thread was deleted.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::Conflict, ApiErrorCode::DiskFull]),
+        ),
+        ApiRoute::get(
+            "/api/threads/{thread}/messages",
+            list_messages,
+            operation("list_messages", "Lists the messages of a thread.")
+                .returns::<api::MessageList>(200, "The messages.")
+                .errors(&[ApiErrorCode::NotFound]),
+        ),
+        ApiRoute::get(
+            "/api/threads/{thread}/history",
+            list_history,
+            operation("list_history", "Lists the log entries of a thread, oldest first.")
+                .query::<ThreadHistoryQuery>()
+                .returns::<api::ThreadHistory>(200, "A page of entries.")
+                .errors(&[ApiErrorCode::NotFound]),
+        ),
+        ApiRoute::get(
+            "/api/threads/{thread}/state",
+            get_state,
+            operation("get_state", "Returns the state after a log entry.")
+                .query::<ThreadStateQuery>()
+                .returns::<api::ThreadStateInfo>(200, "The state.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::UnknownAgent]),
+        ),
+    ]
+}
+
+/// A new thread.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct MakeThreadBody {
+struct MakeThreadBody {
+    /// The agent that the thread is for.
     agent: Option<String>,
+    /// The title of the thread.
+    #[schemars(length(min = 1, max = MAX_TITLE_CHARS))]
     title: Option<String>,
 }
 
 /// `POST /api/threads`: makes an empty thread.
-pub(super) async fn make_thread(
+async fn make_thread(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     once: IdempotentRequest,
@@ -73,17 +146,22 @@ pub(super) async fn make_thread(
 }
 
 /// What may follow the path of the list.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ThreadListQuery {
+struct ThreadListQuery {
+    /// Only threads whose title and messages contain every word of this text, in any order and with any Korean particles
+    /// and endings. A request searches a thousand threads: while `next` is a number there are more, even if nothing was
+    /// found yet.
     q: Option<String>,
+    /// The maximum number of threads. The server returns at most 200.
     limit: Option<usize>,
+    /// `next` of the page before.
     cursor: Option<usize>,
 }
 
 /// `GET /api/threads`: the last changed first; with `q`, those whose title and words hold every word of it. A search looks through so
 /// many at a time: `next` says where it goes on, also when nothing was found yet.
-pub(super) async fn list_threads(
+async fn list_threads(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     find: Result<Query<ThreadListQuery>, QueryRejection>,
@@ -127,7 +205,7 @@ pub(super) async fn list_threads(
             break None;
         }
     };
-    Ok(json_response(json!({ "threads": threads, "next": next })))
+    Ok(json_response(api::ThreadList { threads, next }))
 }
 
 /// Whether these words stand in the title or were said on the thread, all of them and wherever each does.
@@ -145,7 +223,7 @@ async fn thread_contains_words(
     };
     let mut all = title.to_owned();
     for said in said.into_iter().map(api::MessageInfo::from_history) {
-        if said.role == "user" || said.role == "assistant" {
+        if matches!(said.role, Role::User | Role::Assistant) {
             all.push('\n');
             all.push_str(&said.text);
         }
@@ -154,7 +232,7 @@ async fn thread_contains_words(
 }
 
 /// `GET /api/threads/{thread}`
-pub(super) async fn get_thread(
+async fn get_thread(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,
@@ -162,15 +240,17 @@ pub(super) async fn get_thread(
     Ok(json_response(api::ThreadInfo::from_row(&load_thread_row(&app, &caller, &path_value(name)?).await?)))
 }
 
-/// `PATCH /api/threads/{thread}`
-#[derive(Debug, Deserialize)]
+/// A new title.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RenameThreadBody {
+struct RenameThreadBody {
+    /// The title of the thread.
+    #[schemars(length(min = 1, max = MAX_TITLE_CHARS))]
     title: String,
 }
 
 /// `PATCH /api/threads/{thread}`: calls it otherwise.
-pub(super) async fn rename_thread(
+async fn rename_thread(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,
@@ -184,7 +264,7 @@ pub(super) async fn rename_thread(
 }
 
 /// `DELETE /api/threads/{thread}`: removes it with all it holds. A run under way ends.
-pub(super) async fn delete_thread(
+async fn delete_thread(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,
@@ -198,27 +278,29 @@ pub(super) async fn delete_thread(
 }
 
 /// `GET /api/threads/{thread}/messages`: all that was said, whatever the agent still works with.
-pub(super) async fn list_messages(
+async fn list_messages(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let found = load_thread_row(&app, &caller, &path_value(name)?).await?;
     let said = doran_agents::history::read_history(&app.runtime, &found.key, &app.agents).await?;
-    let said: Vec<api::MessageInfo> = said.into_iter().map(api::MessageInfo::from_history).collect();
-    Ok(json_response(json!({ "messages": said })))
+    let messages = said.into_iter().map(api::MessageInfo::from_history).collect();
+    Ok(json_response(api::MessageList { messages }))
 }
 
 /// What may follow the path of the history.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ThreadHistoryQuery {
+struct ThreadHistoryQuery {
+    /// Only entries after this number.
     after: Option<Seq>,
+    /// The maximum number of entries. The server returns at most 200.
     limit: Option<usize>,
 }
 
 /// `GET /api/threads/{thread}/history`: the steps, oldest first.
-pub(super) async fn list_history(
+async fn list_history(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,
@@ -229,40 +311,24 @@ pub(super) async fn list_history(
     let limit = limit.unwrap_or(MAX_LIST_ITEMS).clamp(1, MAX_LIST_ITEMS);
     let entries = app.runtime.entries(&found.key, check_seq(after)?, limit).await?;
     let next = entries.last().map(|last| last.seq).filter(|last| *last < found.head);
-    let steps: Vec<Value> = entries.iter().map(history_step_json).collect();
-    Ok(json_response(json!({ "steps": steps, "next": next })))
-}
-
-fn history_step_json(entry: &ThreadEntry) -> Value {
-    let mut shown = json!({
-        "seq": entry.seq,
-        "parent": entry.parent,
-        "kind": entry.kind(),
-        "run": entry.run.map(|run| run.to_string()),
-        "at": entry.at,
-    });
-    if let EntryBody::Step(step) | EntryBody::InnerStep(step) = &entry.body {
-        let nodes: Vec<&str> = step.tasks.iter().map(|task| task.node.as_str()).collect();
-        shown["step"] = json!(step.step);
-        shown["nodes"] = json!(nodes);
-        shown["next"] = json!(step.next);
-    }
-    shown
+    let steps = entries.iter().map(api::HistoryEntry::from_log).collect();
+    Ok(json_response(api::ThreadHistory { steps, next }))
 }
 
 /// What may follow the path of the state.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ThreadStateQuery {
+struct ThreadStateQuery {
+    /// The number of the entry. The default is the newest entry.
     at: Option<Seq>,
-    /// Whose state it is, where the thread does not know.
+    /// The agent whose state it is. It is needed if the thread has no agent.
     agent: Option<String>,
-    /// Also what this node would ask models in that state.
+    /// The name of a node. The response then has the requests that this node would send to models.
     explain: Option<String>,
 }
 
 /// `GET /api/threads/{thread}/state`: the state after an entry, the newest without `at`.
-pub(super) async fn get_state(
+async fn get_state(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,
@@ -275,13 +341,14 @@ pub(super) async fn get_state(
     let agent = agent_request::find_agent(&app, &agent)?;
     let at = at.map(|at| check_seq(Some(at))).transpose()?;
     let view = app.runtime.view(&agent.name, &found.key, at).await?;
-    let mut shown = json!({ "seq": view.seq, "next": view.next });
-    if let Some(node) = explain {
-        let asked = agent.explain(&node, &view.state).map_err(|_| ApiErrorCode::Internal)?;
-        shown["asks"] = json!(asked);
-    }
-    shown["state"] = view.state;
-    Ok(json_response(shown))
+    let asks = match explain {
+        Some(node) => {
+            let asked = agent.explain(&node, &view.state).map_err(|_| ApiErrorCode::Internal)?;
+            Some(asked.iter().map(|request| json!(request)).collect())
+        }
+        None => None,
+    };
+    Ok(json_response(api::ThreadStateInfo { seq: view.seq, next: view.next, asks, state: view.state }))
 }
 
 pub(super) async fn load_thread_row(

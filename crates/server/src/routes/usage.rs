@@ -8,14 +8,16 @@ use axum::response::Response;
 use doran_agents::protocol::{ModelCallNote, StepNotes};
 use doran_engine::store::{RunFilter, RunUsage};
 use doran_engine::{EntryBody, ThreadKey};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::{json_response, query_value};
+use super::{ApiRoute, json_response, query_value};
 use crate::ServerApp;
 use crate::agent_request;
+use crate::api::{ModelUsageInfo, UsageInfo};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
+use crate::openapi::{Operation, OperationTag};
 
 /// Runs or steps read in one go, and how often.
 const PAGE_SIZE: usize = 500;
@@ -23,15 +25,32 @@ const MAX_PAGES: usize = 40;
 /// The name under which calls are summed whose notes cannot be read.
 const UNKNOWN_MODEL: &str = "unknown";
 
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![ApiRoute::get(
+        "/api/usage",
+        get_usage,
+        Operation::new(
+            OperationTag::Server,
+            "get_usage",
+            "Returns the tokens and the money that runs used; for a thread also by model.",
+        )
+        .query::<UsageQuery>()
+        .returns::<UsageInfo>(200, "The usage.")
+        .errors(&[ApiErrorCode::NotFound]),
+    )]
+}
+
 /// What may follow the path.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct UsageQuery {
+struct UsageQuery {
+    /// Only this thread, also by model.
+    #[schemars(length(min = 1, max = 200))]
     thread: Option<String>,
 }
 
 /// `GET /api/usage`: tokens and money of a thread, also by model, or of the newest runs of all.
-pub(super) async fn get_usage(
+async fn get_usage(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     of: Result<Query<UsageQuery>, QueryRejection>,
@@ -60,17 +79,11 @@ pub(super) async fn get_usage(
         }
     }
     let RunUsage { input_tokens, output_tokens, cost_micros } = total;
-    let mut shown = json!({
-        "runs": runs,
-        "complete": all,
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "cost_micros": cost_micros,
-    });
-    if let Some(thread) = &thread {
-        shown["by_model"] = usage_by_model(&app, thread).await?;
-    }
-    Ok(json_response(shown))
+    let by_model = match &thread {
+        Some(thread) => Some(usage_by_model(&app, thread).await?),
+        None => None,
+    };
+    Ok(json_response(UsageInfo { runs, complete: all, input_tokens, output_tokens, cost_micros, by_model }))
 }
 
 /// What one model was asked and took.
@@ -100,7 +113,7 @@ impl ModelUsage {
 }
 
 /// What each model took, as the steps of the thread noted it.
-async fn usage_by_model(app: &ServerApp, thread: &ThreadKey) -> Result<Value, ApiError> {
+async fn usage_by_model(app: &ServerApp, thread: &ThreadKey) -> Result<Vec<ModelUsageInfo>, ApiError> {
     let (mut took, mut after) = (BTreeMap::<String, ModelUsage>::new(), 0);
     for _ in 0..MAX_PAGES {
         let page = app.runtime.entries(thread, after, PAGE_SIZE).await?;
@@ -121,13 +134,7 @@ async fn usage_by_model(app: &ServerApp, thread: &ThreadKey) -> Result<Value, Ap
     }
     let rows =
         took.into_iter().map(|(name, ModelUsage { calls, input_tokens, output_tokens, cost_micros })| {
-            json!({
-                "name": name,
-                "calls": calls,
-                "input_tokens": input_tokens,
-                "output_tokens": output_tokens,
-                "cost_micros": cost_micros,
-            })
+            ModelUsageInfo { name, calls, input_tokens, output_tokens, cost_micros }
         });
     Ok(rows.collect())
 }
@@ -150,6 +157,8 @@ fn add_note(took: &mut BTreeMap<String, ModelUsage>, note: ModelCallNote) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -120,7 +120,7 @@ async fn looking_changes_nothing() {
         all
     };
     let before = seen().await;
-    for route in doran_server::ROUTES.iter().filter(|route| route.method == "get") {
+    for route in doran_server::routes().iter().filter(|route| route.method == "get") {
         let path =
             route.path.replace("{thread}", "t").replace("{agent}", "react").replace("{model}", "react");
         let path = path.replace("{document}", "d").replace("{run}", "00000000-0000-0000-0000-000000000000");

@@ -8,7 +8,7 @@ use doran_engine::Runtime;
 use doran_engine::store::RamStore;
 use doran_llm::{ChatModel, ChatRequest, DeltaStream, ModelError, ModelInfo};
 use doran_offline::OfflineModel;
-use doran_server::{ApiRoute, ROUTES, ServerApp, ServerLimits};
+use doran_server::{ApiRoute, ServerApp, ServerLimits, routes};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json as object};
@@ -136,7 +136,7 @@ async fn all_runs(app: &ServerApp) -> Value {
 async fn every_post_may_be_sent_again_under_its_key() {
     let app = two_tenant_app_with_model("once", Arc::new(FailsOnWordModel)).await;
     let mut checked = 0;
-    for (number, route) in ROUTES.iter().filter(|route| route.method == "post").enumerate() {
+    for (number, route) in routes().iter().filter(|route| route.method == "post").enumerate() {
         let (RepeatedRequest { path, body, other }, key) =
             (repeated_request(&app, route).await, format!("key-{number}"));
         let first = send_and_read(&app, keyed_request(&path, &body, &key)).await;
@@ -168,7 +168,7 @@ async fn every_post_may_be_sent_again_under_its_key() {
 #[tokio::test]
 async fn the_document_for_programs_says_of_every_post_that_it_may_be_sent_again() {
     let document = json(&crate::app(), get("/openapi.json")).await;
-    for route in ROUTES.iter().filter(|route| route.method == "post") {
+    for route in routes().iter().filter(|route| route.method == "post") {
         let about = &document["paths"][route.path]["post"];
         let names = about["parameters"].as_array().into_iter().flatten().map(|one| &one["name"]);
         assert_eq!(names.filter(|name| **name == "Idempotency-Key").count(), 1, "{}", route.path);
@@ -201,8 +201,8 @@ async fn a_key_stands_for_one_place_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_answers_with_one_key_are_one_answer() {
     let app = two_tenant_app("once-fifty").await;
-    let route = ROUTES.iter().find(|route| route.path.ends_with("/resume")).expect("a route");
-    let RepeatedRequest { path, body, .. } = repeated_request(&app, route).await;
+    let route = routes().into_iter().find(|route| route.path.ends_with("/resume")).expect("a route");
+    let RepeatedRequest { path, body, .. } = repeated_request(&app, &route).await;
     let asking = (0..50).map(|_| {
         let (app, request) = (app.clone(), keyed_request(&path, &body, "k"));
         tokio::spawn(async move { send_and_read(&app, request).await })

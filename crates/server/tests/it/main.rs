@@ -2,8 +2,10 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod api_contract;
 mod authorization;
 mod forks;
+mod generated_files;
 mod history_views;
 mod hostile;
 mod idempotency;
@@ -20,6 +22,7 @@ mod socket;
 mod stream_resume;
 mod streamed_answers;
 mod third_party_clients;
+mod typescript_types;
 mod untrusted_input;
 mod web_page;
 
@@ -166,8 +169,11 @@ impl TestRoutes for axum::Router {
     }
 }
 
+/// Sends a request and checks that the OpenAPI document describes the answer.
 async fn send(app: &impl TestRoutes, request: Request<Body>) -> Response<Body> {
-    app.routes().oneshot(request).await.expect("an answer")
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = app.routes().oneshot(request).await.expect("an answer");
+    api_contract::check_response(&method, &path, response).await
 }
 
 async fn text(response: Response<Body>) -> String {

@@ -5,21 +5,21 @@ import { effect, signal } from '@preact/signals'
 import * as api from './api'
 import { settledRuns } from './conversation'
 import { loadSetting, saveSetting } from './settings'
-import type { Agent, AvailableModels, Thread } from './types'
+import type { AgentInfo, ModelInfo, ThreadInfo } from './api-types'
 
-export const agents = signal<Agent[]>([])
+export const agents = signal<AgentInfo[]>([])
 export const agentsError = signal<unknown>(null)
 export const selectedAgent = signal<string>(loadSetting('agent') ?? '')
-export const models = signal<AvailableModels | null>(null)
+export const models = signal<ModelInfo[] | null>(null)
 
-export const threads = signal<Thread[]>([])
+export const threads = signal<ThreadInfo[]>([])
 export const nextThreadsCursor = signal<number | null>(null)
 export const threadsError = signal<unknown>(null)
 export const threadQuery = signal('')
 /** Whether a thread search is still reading older pages. */
 export const isSearchingThreads = signal(false)
 
-export function findAgent(id: string): Agent | undefined {
+export function findAgent(id: string): AgentInfo | undefined {
   return agents.value.find((one) => one.id === id)
 }
 
@@ -47,13 +47,13 @@ export async function loadThreads(more = false): Promise<void> {
   const q = threadQuery.value
   const before = more ? threads.value : []
   let cursor = more ? nextThreadsCursor.value : null
-  let found: Thread[] = []
+  let found: ThreadInfo[] = []
   try {
     do {
       const got = await api.fetchThreads(q, cursor ?? undefined)
       if (mine !== requestNumber) return
       found = [...found, ...got.threads]
-      cursor = got.next ?? null
+      cursor = got.next
       threads.value = [...before, ...found]
       nextThreadsCursor.value = cursor
       threadsError.value = null
@@ -77,19 +77,12 @@ export function refreshListsAfterRuns(): void {
   })
 }
 
-/** The agent's own model if it has one, else the server's main model. */
-export function modelOfAgent(id: string): { name: string; kind: string; ko?: string; en?: string } | null {
-  const own = findAgent(id)?.model
-  if (own) return own
-  const main = models.value?.active.main
-  if (!main) return null
-  const found = models.value?.models.find((one) => one.id === main)
-  return found
-    ? { name: found.id, kind: found.kind, ...(found.ko ? { ko: found.ko } : {}), ...(found.en ? { en: found.en } : {}) }
-    : { name: main, kind: 'unknown' }
+/** The model that answers for an agent. */
+export function modelOfAgent(id: string): ModelInfo | null {
+  return findAgent(id)?.model ?? models.value?.[0] ?? null
 }
 
 /** Whether a model only quotes documents and generates no text. */
-export function isExtractive(model: { name: string; kind: string }): boolean {
+export function isExtractive(model: { name: string; kind?: string }): boolean {
   return model.kind === 'extractive' || model.name.startsWith('offline-extractive')
 }

@@ -5,8 +5,9 @@ import { signal } from '@preact/signals'
 import { RefusedError } from './follow-run'
 import { isServerReachable } from './server-status'
 import type {
-  Agent, UploadedDocument, SearchHit, Json, ThreadMessage, AvailableModels, RunInfo, Thread, Usage,
-} from './types'
+  AddedDocument, AgentList, DocumentList, DocumentText, Json, MessageList, ModelInfo, ModelList, Problem, RunDetail, RunList,
+  SearchHitList, ThreadHistory, ThreadInfo, ThreadList, ThreadStateInfo, UsageInfo,
+} from './api-types'
 
 const API_KEY_STORAGE = 'doran.key'
 
@@ -84,7 +85,7 @@ async function problemOfResponse(response: Response): Promise<ApiProblem> {
 /** Parses the body of an error response. */
 export function parseProblem(status: number, body: string): ApiProblem {
   try {
-    const { code, title, title_ko, detail, detail_ko } = JSON.parse(body) as Record<string, unknown>
+    const { code, title, title_ko, detail, detail_ko } = JSON.parse(body) as Partial<Problem>
     const en = typeof title === 'string' ? title : `HTTP ${status}`
     const ko = typeof title_ko === 'string' ? title_ko : en
     const why = typeof detail === 'string' ? { en: detail, ko: typeof detail_ko === 'string' ? detail_ko : detail } : null
@@ -124,45 +125,35 @@ const threadPath = (id: string) => `/api/threads/${encodePathPart(id)}`
 const runPath = (id: string, of: string) => `${threadPath(id)}/runs/${encodePathPart(of)}`
 const documentPath = (id: string) => `/api/documents/${encodePathPart(id)}`
 
-export const fetchAgents = () => fetchJson<Agent[] | { agents: Agent[] }>('/api/agents').then((got) => (Array.isArray(got) ? got : got.agents))
+export const fetchAgents = () => fetchJson<AgentList>('/api/agents').then((got) => got.agents)
 export const fetchGraphSvg = (agent: string) =>
   fetchChecked(`/api/agents/${encodePathPart(agent)}/graph?format=svg`).then((response) => response.text())
 
 /** Threads requested per page. */
 export const THREADS_PER_PAGE = 40
 export const fetchThreads = (q: string, cursor?: number) =>
-  fetchJson<{ threads: Thread[]; next: number | null }>(`/api/threads${queryString({ q, limit: THREADS_PER_PAGE, cursor })}`)
-export const createThread = (agent: string) => fetchJson<Thread>('/api/threads', { method: 'POST', json: { agent } })
+  fetchJson<ThreadList>(`/api/threads${queryString({ q, limit: THREADS_PER_PAGE, cursor })}`)
+export const createThread = (agent: string) => fetchJson<ThreadInfo>('/api/threads', { method: 'POST', json: { agent } })
 /** Forks a thread after the log entry `at`. Requests with the same idempotency key create one fork. */
 export const forkThread = (id: string, at: number, agent: string, title: string, idempotencyKey: string) =>
-  fetchJson<Thread>(`${threadPath(id)}/fork`, { method: 'POST', json: { at, agent, title, go_on: true }, headers: { 'idempotency-key': idempotencyKey } })
+  fetchJson<ThreadInfo>(`${threadPath(id)}/fork`, { method: 'POST', json: { at, agent, title, go_on: true }, headers: { 'idempotency-key': idempotencyKey } })
 export const renameThread = (id: string, title: string) => sendCommand(threadPath(id), { method: 'PATCH', json: { title } })
 export const deleteThread = (id: string) => sendCommand(threadPath(id), { method: 'DELETE' })
-export const fetchMessages = (id: string) => fetchJson<{ messages: ThreadMessage[] }>(`${threadPath(id)}/messages`).then((got) => got.messages)
-export const fetchRun = (id: string, of: string) => fetchJson<RunInfo>(runPath(id, of))
-export const fetchRuns = (id: string) => fetchJson<{ runs: RunInfo[] }>(`${threadPath(id)}/runs`).then((got) => got.runs)
-
-interface HistoryEntry {
-  seq: number
-  parent?: number
-  run: string | null
-  step?: number
-  nodes?: string[]
-}
+export const fetchMessages = (id: string) => fetchJson<MessageList>(`${threadPath(id)}/messages`).then((got) => got.messages)
+export const fetchRun = (id: string, of: string) => fetchJson<RunDetail>(runPath(id, of))
+export const fetchRuns = (id: string) => fetchJson<RunList>(`${threadPath(id)}/runs`).then((got) => got.runs)
 
 /** Finds the log entry of a step and the entry before it. */
-export async function findHistoryEntry(id: string, of: string, step: number, node: string): Promise<{ at: number; before: number | null } | null> {
+export async function findHistoryEntry(id: string, of: string, step: number, node: string): Promise<{ at: number; before: number } | null> {
   let after: number | undefined
-  let earlier: number | null = null
   for (let page = 0; page < 100; page++) {
-    const got: { steps: HistoryEntry[]; next?: number | null } = await fetchJson(`${threadPath(id)}/history${queryString({ after })}`)
+    const got: ThreadHistory = await fetchJson(`${threadPath(id)}/history${queryString({ after })}`)
     for (const entry of got.steps) {
       if (entry.run === of && entry.step === step && entry.nodes?.includes(node)) {
-        return { at: entry.seq, before: entry.parent ?? earlier }
+        return { at: entry.seq, before: entry.parent }
       }
-      earlier = entry.seq
     }
-    if (got.next === null || got.next === undefined) return null
+    if (got.next === null) return null
     after = got.next
   }
   return null
@@ -170,40 +161,32 @@ export async function findHistoryEntry(id: string, of: string, step: number, nod
 
 /** The state after a log entry. With `explain`, also the requests that node would send to models. */
 export const fetchState = (id: string, at: number, agent: string, explain?: string) =>
-  fetchJson<{ state: Json; asks?: Json }>(`${threadPath(id)}/state${queryString({ at, agent, explain })}`)
+  fetchJson<ThreadStateInfo>(`${threadPath(id)}/state${queryString({ at, agent, explain })}`)
 export const resumeRun = (id: string, of: string, answers: Record<string, Json>) =>
   sendCommand(`${runPath(id, of)}/resume`, { method: 'POST', json: { answers } })
 export const retryRun = (id: string, of: string) => sendCommand(`${runPath(id, of)}/retry`, { method: 'POST', json: {} })
 export const cancelRun = (id: string, of: string) => sendCommand(`${runPath(id, of)}/cancel`, { method: 'POST', json: {} })
 
-export const fetchDocuments = () => fetchJson<{ documents: UploadedDocument[]; samples?: number }>('/api/documents')
-export const fetchDocumentText = (id: string) => fetchJson<{ text: string; title?: string; pages?: Json }>(`${documentPath(id)}/text`)
+export const fetchDocuments = () => fetchJson<DocumentList>('/api/documents')
+export const fetchDocumentText = (id: string) => fetchJson<DocumentText>(`${documentPath(id)}/text`)
 export const deleteDocument = (id: string) => sendCommand(documentPath(id), { method: 'DELETE' })
 export const changeDocument = (id: string, what: 'pause' | 'resume' | 'cancel' | 'retry') =>
   sendCommand(`${documentPath(id)}/${what}`, { method: 'POST', json: {} })
-export const searchDocuments = (q: string, limit = 8) => fetchJson<{ hits: SearchHit[] }>(`/api/search${queryString({ q, limit })}`).then((got) => got.hits)
+export const searchDocuments = (q: string, limit = 8) => fetchJson<SearchHitList>(`/api/search${queryString({ q, limit })}`).then((got) => got.hits)
 
-interface ActiveModel {
-  agent: string
-  model: { name: string; kind: string; ko?: string; en?: string }
+/** The models in use, each once. The model of the first agent comes first. */
+export async function fetchModels(): Promise<ModelInfo[]> {
+  const { active } = await fetchJson<ModelList>('/api/models')
+  return [...new Map(active.map(({ model }) => [model.name, model])).values()]
 }
 
-/** The available models and the active ones. A server may list the active models per agent. */
-export async function fetchModels(): Promise<AvailableModels> {
-  const got = await fetchJson<Partial<Omit<AvailableModels, 'active'>> & { active: AvailableModels['active'] | ActiveModel[] }>('/api/models')
-  if (!Array.isArray(got.active)) return { active: got.active, models: got.models ?? [] }
-  const used = new Map(got.active.map(({ model }) => [model.name, model]))
-  const list = [...used.values()].map(({ name, ...more }) => ({ id: name, available: true, ...more }))
-  return { active: { main: got.active[0]?.model.name ?? '' }, models: got.models ?? list }
-}
-
-export const fetchUsage = (of?: string) => fetchJson<Usage>(`/api/usage${queryString({ thread: of })}`)
+export const fetchUsage = (of?: string) => fetchJson<UsageInfo>(`/api/usage${queryString({ thread: of })}`)
 
 /** Uploads a file and reports progress. */
-export function uploadDocument(file: Blob, name: string, kind: string, sent: (share: number) => void): { done: Promise<UploadedDocument>; stop: () => void } {
+export function uploadDocument(file: Blob, name: string, kind: string, sent: (share: number) => void): { done: Promise<AddedDocument>; stop: () => void } {
   // `fetch` does not report upload progress.
   const sending = new XMLHttpRequest()
-  const done = new Promise<UploadedDocument>((resolve, reject) => {
+  const done = new Promise<AddedDocument>((resolve, reject) => {
     sending.open('POST', `/api/documents${queryString({ name, kind })}`)
     if (apiKey !== null) sending.setRequestHeader('authorization', `Bearer ${apiKey}`)
     sending.setRequestHeader('content-type', 'application/octet-stream')
@@ -215,7 +198,7 @@ export function uploadDocument(file: Blob, name: string, kind: string, sent: (sh
       if (sending.status < 200 || sending.status >= 300) reject(parseProblem(sending.status, sending.responseText))
       else {
         try {
-          resolve(JSON.parse(sending.responseText) as UploadedDocument)
+          resolve(JSON.parse(sending.responseText) as AddedDocument)
         } catch {
           reject(parseProblem(sending.status, ''))
         }

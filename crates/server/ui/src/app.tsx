@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { announcement } from './announce'
 import { conversation } from './conversation'
 import { language, setLanguage, t } from './i18n'
-import { selectedAgent, findAgent, modelOfAgent, threads } from './agents-and-threads'
+import { selectedAgent, modelOfAgent, threads } from './agents-and-threads'
 import { navigate, currentRoute } from './route'
 import { isServerReachable } from './server-status'
 import { inspectorOpen } from './settings'
@@ -105,7 +105,7 @@ export function App() {
                 <Icon name="chat" size={16} />{t('back_to_chat')}
               </a>
             ) : (
-              <strong>{current ? threadTitle(current) : agentName(findAgent(selectedAgent.value), selectedAgent.value)}</strong>
+              <strong>{current ? threadTitle(current) : agentName(selectedAgent.value)}</strong>
             )}
           </div>
           {model && <ModelBadge model={model} />}

@@ -6,7 +6,7 @@ import * as api from './api'
 import { reduceRunEvent, newRunView, continuation } from './transcript'
 import { followRun } from './follow-run'
 import { mergeTurns, newTurn, turnsToWatch, buildTurns, type Turn } from './turns'
-import type { Json, RunEvent, RunInfo } from './types'
+import type { Json, RunEvent, RunInfo } from './api-types'
 import { removePendingMessage, savePendingMessage, loadPendingMessage } from './pending-messages'
 
 export type { Turn } from './turns'

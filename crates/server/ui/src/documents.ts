@@ -4,9 +4,9 @@ import { signal } from '@preact/signals'
 
 import * as api from './api'
 import sampleQuestions from './sample-questions.json'
-import type { UploadedDocument } from './types'
+import type { DocumentInfo } from './api-types'
 
-export const documents = signal<UploadedDocument[] | null>(null)
+export const documents = signal<DocumentInfo[] | null>(null)
 export const documentsError = signal<unknown>(null)
 /** Number of sample documents that are searched. */
 export const sampleCount = signal(0)
@@ -27,7 +27,7 @@ export async function loadDocuments(): Promise<void> {
 }
 
 /** Whether an uploaded document can be searched. */
-function hasReadyDocument(all: UploadedDocument[]): boolean {
+function hasReadyDocument(all: DocumentInfo[]): boolean {
   return all.some((one) => one.status === 'ready')
 }
 
@@ -35,7 +35,7 @@ function hasReadyDocument(all: UploadedDocument[]): boolean {
 const SAMPLES_COLLECTION = 'samples'
 
 /** The suggested questions that the current documents can answer. */
-export function answerableStarters(starters: readonly string[], all: UploadedDocument[] | null): string[] {
+export function answerableStarters(starters: readonly string[], all: DocumentInfo[] | null): string[] {
   const hasSamples = all === null || !hasReadyDocument(all) || all.some((one) => one.collection === SAMPLES_COLLECTION)
   const questions = new Set([...sampleQuestions.ko, ...sampleQuestions.en])
   return hasSamples ? [...starters] : starters.filter((one) => !questions.has(one))

@@ -1,6 +1,6 @@
 // Exports a conversation as Markdown or JSON. What people and models said is copied as it is.
 
-import type { Source, ThreadMessage } from './types'
+import type { AnswerSource, MessageInfo } from './api-types'
 
 export interface ExportLabels {
   user: string
@@ -8,7 +8,7 @@ export interface ExportLabels {
   sources: string
 }
 
-export function threadAsMarkdown(title: string, messages: ThreadMessage[], labels: ExportLabels): string {
+export function threadAsMarkdown(title: string, messages: MessageInfo[], labels: ExportLabels): string {
   const parts = [`# ${title.replace(/\s+/g, ' ')}`]
   for (const message of messages) {
     if (message.role !== 'user' && message.role !== 'assistant') continue
@@ -21,7 +21,7 @@ export function threadAsMarkdown(title: string, messages: ThreadMessage[], label
   return `${parts.join('\n\n')}\n`
 }
 
-function sourceLine(source: Source): string {
+function sourceLine(source: AnswerSource): string {
   const place = [source.title, source.article, source.clause].filter(Boolean).join(' ')
   return `- [${source.number}] ${place}: “${source.quote.replace(/\s+/g, ' ').trim()}”`
 }

@@ -2,7 +2,7 @@
 // reconnect the stream continues after the last event received, until the run stops.
 
 import { SseParser } from './sse'
-import type { RunEvent } from './types'
+import type { RunEvent } from './api-types'
 
 export type Connection =
   | { state: 'connecting' }

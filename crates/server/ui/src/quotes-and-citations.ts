@@ -1,5 +1,10 @@
 // Locates quotes in documents and numbers citations. The server counts UTF-8 bytes, JavaScript counts UTF-16 units.
 
+import type { AnswerSource } from './api-types'
+
+/** A source and the number it is shown with. */
+export type NumberedSource = AnswerSource & { shown: number }
+
 /** Converts a UTF-8 byte offset to a UTF-16 index. The result is never inside a character. */
 export function utf16IndexOfByte(text: string, byte: number): number {
   let bytes = 0

@@ -1,7 +1,7 @@
 // The differences between two states, as a list of paths.
 
 import { isJsonObject } from './transcript'
-import type { Json } from './types'
+import type { Json } from './api-types'
 
 export interface StateChange {
   path: string

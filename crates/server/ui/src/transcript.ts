@@ -4,9 +4,12 @@
 // cancelled. A client that received every delta and one that connected late end with the same transcript.
 
 import type { RunContinuation } from './follow-run'
-import type { Json, ModelCall, QuestionInfo, RunEvent, AgentActivity, Source, StepTask } from './types'
+import type { AgentActivity, AnswerSource, Json, ModelRequestNote, QuestionInfo, RunEvent, StepTask } from './api-types'
 
 export type RunStatus = 'waiting' | 'running' | 'paused' | 'finished' | 'failed' | 'cancelled'
+
+/** A model call of a task. A reply from the cache has no tokens, cost and time. */
+export type ModelCall = Pick<ModelRequestNote, 'name'> & Partial<ModelRequestNote>
 
 export interface RecordedStep {
   n: number
@@ -149,7 +152,7 @@ export type TranscriptItem =
 export interface Transcript {
   items: TranscriptItem[]
   text: string
-  sources: Source[]
+  sources: AnswerSource[]
   models: ModelCall[]
 }
 
@@ -157,7 +160,7 @@ export interface Transcript {
 export function buildTranscript(run: RunView, known: ReadonlySet<string> = new Set()): Transcript {
   const items: TranscriptItem[] = []
   const models: ModelCall[] = []
-  let sources: Source[] = []
+  let sources: AnswerSource[] = []
   const said = new Set(known)
   const show = (node: string, shown: AgentActivity, live: boolean) => {
     if (shown.type === 'sources') sources = shown.sources
@@ -223,9 +226,8 @@ export function activitiesIn(task: StepTask): AgentActivity[] {
 
 /** The model calls recorded in the notes of a task. */
 export function modelCallsIn(task: StepTask): ModelCall[] {
-  const noted = task.notes?.models ?? task.notes?.model
-  const list = Array.isArray(noted) ? noted : noted === undefined ? [] : [noted]
-  return list.filter((one): one is Json & object => isJsonObject(one) && typeof one.name === 'string') as never
+  const models: unknown = task.notes?.models
+  return Array.isArray(models) ? models.filter((one): one is ModelCall => isJsonObject(one) && typeof one.name === 'string') : []
 }
 
 /** The assistant messages that a state update adds. */
@@ -251,7 +253,7 @@ function messageText(message: { [key: string]: Json }): string {
   return parts.map((part) => (isJsonObject(part) && part.type === 'text' ? String(part.text ?? '') : '')).join('')
 }
 
-function sourcesIn(update: Json): Source[] | null {
+function sourcesIn(update: Json): AnswerSource[] | null {
   if (!isJsonObject(update)) return null
   if (Array.isArray(update.sources) && update.sources.length > 0 && isJsonObject(update.sources[0] ?? null)) {
     return update.sources as never
@@ -263,7 +265,7 @@ function sourcesIn(update: Json): Source[] | null {
   return sources.length > 0 ? sources : null
 }
 
-function parseSource(one: { [key: string]: Json }): Source {
+function parseSource(one: { [key: string]: Json }): AnswerSource {
   return { ...one, quote: String(one.quote ?? one.text ?? '') } as never
 }
 

@@ -5,7 +5,7 @@ import { signal, type Signal } from '@preact/signals'
 import * as api from './api'
 import type { RunView } from './transcript'
 import type { Connection } from './follow-run'
-import type { ThreadMessage, RunInfo, Source } from './types'
+import type { AnswerSource, MessageInfo, RunInfo } from './api-types'
 
 /** A question and its answer. */
 export interface Turn {
@@ -14,7 +14,7 @@ export interface Turn {
   at: number
   agent: string
   /** The answer as stored by the server, once it is stored. */
-  storedAnswer: Signal<{ text: string; sources: Source[] } | null>
+  storedAnswer: Signal<{ text: string; sources: AnswerSource[] } | null>
   run: Signal<RunView | null>
   /** The id of the run, known before its events are read. */
   id: Signal<string | null>
@@ -43,8 +43,8 @@ const MAX_LISTED_RUNS = 50
  * Builds the turns of a thread, oldest first. A fork contains messages of runs of its source thread. Those runs have no
  * events here. An unanswered question among those messages is answered by the first run of the fork.
  */
-export function buildTurns(messages: ThreadMessage[], runs: RunInfo[]): Turn[] {
-  const begun = (run: RunInfo) => run.created ?? run.started ?? 0
+export function buildTurns(messages: MessageInfo[], runs: RunInfo[]): Turn[] {
+  const begun = (run: RunInfo) => run.created
   const oldestFirst = [...runs].sort((left, right) => begun(left) - begun(right))
   const agents = new Map(runs.map((run) => [run.id, run.agent]))
   const isForeign = (run: string | null) => run !== null && !agents.has(run) && runs.length < MAX_LISTED_RUNS
@@ -75,7 +75,7 @@ export function buildTurns(messages: ThreadMessage[], runs: RunInfo[]): Turn[] {
       const before = turn.storedAnswer.value
       turn.storedAnswer.value = {
         text: before ? `${before.text}\n\n${message.text}` : message.text,
-        sources: message.sources && message.sources.length > 0 ? message.sources : (before?.sources ?? []),
+        sources: message.sources.length > 0 ? message.sources : (before?.sources ?? []),
       }
     }
   }

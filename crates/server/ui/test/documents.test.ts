@@ -4,9 +4,9 @@ import { expect, test } from 'vitest'
 
 import about from '../src/sample-questions.json'
 import { answerableStarters } from '../src/documents'
-import type { UploadedDocument } from '../src/types'
+import type { DocumentInfo } from '../src/api-types'
 
-const doc = (status: string, collection = ''): UploadedDocument => ({ id: status, name: 'a.md', status, collection }) as never
+const doc = (status: string, collection = ''): DocumentInfo => ({ id: status, name: 'a.md', status, collection }) as never
 const [leave] = about.ko
 
 test('a question about the samples is proposed only while they are searched', () => {

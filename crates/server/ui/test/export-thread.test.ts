@@ -3,17 +3,19 @@
 import { expect, test } from 'vitest'
 
 import { exportFileName, threadAsMarkdown } from '../src/export-thread'
-import type { ThreadMessage } from '../src/types'
+import type { AnswerSource, MessageInfo } from '../src/api-types'
 
 const LABELS = { user: '나', agent: '도우미', sources: '출처' }
 
 test('words are copied as they are, with their sources', () => {
   const answer = '- [ ] 할 일\n\n```\n<b>&amp;</b>\n```\n  [1]'
-  const messages: ThreadMessage[] = [
-    { id: 'a', role: 'user', text: ' 휴가는?\n', run: 'r', at: 0 },
-    { id: 'b', role: 'tool', text: 'hidden', run: 'r', at: 1 },
-    { id: 'c', role: 'assistant', text: answer, run: 'r', at: 2, sources: [{ number: 1, document: 'd', title: '규칙', article: '제3조', quote: '휴가는\n15일' }] },
-  ]
+  const message = (role: MessageInfo['role'], text: string, at: number, sources: AnswerSource[] = []): MessageInfo =>
+    ({ id: String(at), role, text, parts: [], sources, run: 'r', seq: at, at })
+  const source: AnswerSource = {
+    number: 1, document: 'd', title: '규칙', kind: 'general', article: '제3조', clause: null, page: null, passage: '', version: '',
+    quote: '휴가는\n15일', start: 0, end: 0,
+  }
+  const messages = [message('user', ' 휴가는?\n', 0), message('tool', 'hidden', 1), message('assistant', answer, 2, [source])]
   const text = threadAsMarkdown('제목\n둘', messages, LABELS)
   expect(text).toBe(
     `# 제목 둘\n\n**나** · 1970-01-01T00:00:00.000Z\n\n 휴가는?\n\n\n**도우미** · 1970-01-01T00:00:00.002Z\n\n${answer}\n\n출처:\n\n- [1] 규칙 제3조: “휴가는 15일”\n`,

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 
 import { reduceRunEvent, newRunView, continuation, buildTranscript, type RunView } from '../src/transcript'
 import { retryDelayMs, followRun, RefusedError, type Connection } from '../src/follow-run'
-import type { RunEvent, StepTask } from '../src/types'
+import type { RunEvent, StepTask } from '../src/api-types'
 
 const task = (node: string, update: unknown, notes?: Record<string, unknown>): StepTask =>
   ({ node, ms: 3, attempts: 1, input_tokens: 1, output_tokens: 2, update, ...(notes ? { notes } : {}) }) as StepTask
@@ -22,7 +22,7 @@ const EVENTS: RunEvent[] = [
   delta('agent', 2, 0, '육아휴직은 '),
   delta('agent', 2, 1, '1년 😀입니다. [1]'),
   { n: 3, at: 30, type: 'step', step: 2, tasks: [task('agent', says('m1', '육아휴직은 1년 😀입니다. [1]'), { events: [{ type: 'tool_call', call: 'c', name: 'calculator', arguments: { e: '1+1' } }, { type: 'tool_result', call: 'c', name: 'calculator', text: '2', failed: false }, { type: 'sources', sources: [{ number: 1, document: 'd', title: '취업규칙', quote: '1년' }] }], models: [{ name: 'offline-extractive-1', kind: 'extractive' }] })], next: ['check'] },
-  { n: 4, at: 32, type: 'paused', questions: [{ id: 'q', node: 'check', kind: 'ask', question: { type: 'approve_tool', call: 'c2', name: 'x' } }] },
+  { n: 4, at: 32, type: 'paused', questions: [{ id: 'q', run: 'r', node: 'check', kind: 'ask', question: { type: 'approve_tool', call: 'c2', name: 'x' } }] },
   { n: 5, at: 34, type: 'resumed', answers: { q: { approve: true } } },
   { n: 6, at: 36, type: 'failed', code: 'node_failed', message: 'reset' },
   { n: 7, at: 40, type: 'restarted', why: 'crash' },

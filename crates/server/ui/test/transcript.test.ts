@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 
 import { reduceRunEvent, newRunView, repliesIn, buildTranscript } from '../src/transcript'
 import { edgeKey, END, highlightGraph, START } from '../src/graph-highlight'
-import type { Json, RunEvent } from '../src/types'
+import type { AgentActivity, Json, RunEvent } from '../src/api-types'
 
 const started: RunEvent = { n: 1, at: 1, type: 'started', agent: 'a', thread: 't', run: 'r' }
 const step = (n: number, node: string, next: string[], update: Json = {}): RunEvent => ({
@@ -30,7 +30,7 @@ test('a message of an earlier turn that is shortened is not said again', () => {
 })
 
 test('a run that waits asks, and goes on with the answer', () => {
-  const asks: RunEvent = { n: 3, type: 'paused', questions: [{ id: 'q', node: 'tools', kind: 'ask', question: { type: 'approve_tool' } }] }
+  const asks: RunEvent = { n: 3, type: 'paused', questions: [{ id: 'q', run: 'r', node: 'tools', kind: 'ask', question: { type: 'approve_tool' } }] }
   const paused = reduceAll(started, step(2, 'agent', ['tools']), asks)
   expect([paused.status, paused.questions.length]).toEqual(['paused', 1])
   const resumed = reduceRunEvent(paused, { n: 4, type: 'resumed', answers: { q: { approve: true } } })
@@ -71,15 +71,15 @@ test('a failed node is lit as failed', () => {
 
 test('a tool that a person said no to is denied, not failed', () => {
   const asks: RunEvent = { n: 2, type: 'paused', questions: [
-    { id: 'q1', node: 'tools', kind: 'ask', question: { type: 'approve_tool', call: 'c1', name: 'calculator' } },
-    { id: 'q2', node: 'tools', kind: 'ask', question: { type: 'approve_tool', call: 'c2', name: 'calculator' } },
+    { id: 'q1', run: 'r', node: 'tools', kind: 'ask', question: { type: 'approve_tool', call: 'c1', name: 'calculator' } },
+    { id: 'q2', run: 'r', node: 'tools', kind: 'ask', question: { type: 'approve_tool', call: 'c2', name: 'calculator' } },
   ] }
   const answers: RunEvent = { n: 3, type: 'resumed', answers: { q1: { approve: false }, q2: { approve: true } } }
   const done = step(4, 'tools', [])
   if (done.type === 'step' && done.tasks[0]) {
-    done.tasks[0].notes = { events: ['c1', 'c2'].flatMap((call): Json[] => [
+    done.tasks[0].notes = { events: ['c1', 'c2'].flatMap((call): AgentActivity[] => [
       { type: 'tool_call', call, name: 'calculator', arguments: {} },
-      { type: 'tool_result', call, name: 'calculator', text: 'x', failed: true },
+      { type: 'tool_result', call, name: 'calculator', text: 'x', failed: true, ms: 1 },
     ]) }
   }
   const { items } = buildTranscript(reduceAll(started, asks, answers, done))

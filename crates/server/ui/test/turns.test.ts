@@ -3,11 +3,11 @@
 import { expect, test } from 'vitest'
 
 import { mergeTurns, turnsToWatch, buildTurns } from '../src/turns'
-import type { ThreadMessage, RunInfo } from '../src/types'
+import type { MessageInfo, RunInfo } from '../src/api-types'
 
-const message = (role: string, text: string, run: string): ThreadMessage => ({ id: `${run}-${role}`, role, text, run, at: 1, sources: [] }) as never
+const message = (role: string, text: string, run: string): MessageInfo => ({ id: `${run}-${role}`, role, text, run, at: 1, sources: [] }) as never
 const run = (id: string): RunInfo => ({ id, agent: 'assistant', status: 'finished', created: 1 }) as never
-const turnsAsRows = (messages: ThreadMessage[], runs: RunInfo[]) =>
+const turnsAsRows = (messages: MessageInfo[], runs: RunInfo[]) =>
   buildTurns(messages, runs).map((turn) => [turn.question, turn.storedAnswer.value?.text ?? null, turn.id.value])
 
 test('a question and its answer are one turn', () => {

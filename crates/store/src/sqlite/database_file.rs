@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::error::{SqliteResultExt, file_error, message_error, to_store_error};
 use crate::migrations::Migrations;
-use doran_engine::failpoint::hit;
+use doran_engine::failpoint::{hit, mutant};
 
 /// The oldest SQLite version that is safe to use. 3.51.2 and older can corrupt a WAL database that has two
 /// connections.
@@ -119,8 +119,8 @@ pub(super) fn check_file_system(_path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Rejects a file that is not a Doran database or has a format that this program does not know. Does not modify the file. A missing or empty
-/// file is accepted.
+/// Rejects a file that is not a Doran database or has a format that this program does not know. Does not change what
+/// is in the file. A missing or empty file is accepted.
 pub(super) fn check_existing_file(path: &Path) -> Result<(), StoreError> {
     match path.metadata() {
         Ok(meta) if !meta.is_file() => {
@@ -131,16 +131,25 @@ pub(super) fn check_existing_file(path: &Path) -> Result<(), StoreError> {
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(cause) => return Err(StoreError::Unavailable(file_error(path, "cannot read", cause))),
     }
-    let look = || {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let conn = Connection::open_with_flags(path, flags)?;
+    let look = |access: OpenFlags| {
+        let conn = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         conn.busy_timeout(BUSY_TIMEOUT)?;
         let id: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
         let format: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let tables: u32 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         Ok((id, format, tables))
     };
-    let (id, format, tables) = look().map_err(|error: rusqlite::Error| match error.sqlite_error_code() {
+    let looked = match look(OpenFlags::SQLITE_OPEN_READ_ONLY) {
+        // The power failed, or the process was killed, while the file was made. SQLite can read it only after it has
+        // rolled back what had been begun.
+        Err(rusqlite::Error::SqliteFailure(error, _))
+            if error.extended_code == rusqlite::ffi::SQLITE_READONLY_ROLLBACK =>
+        {
+            look(OpenFlags::SQLITE_OPEN_READ_WRITE)
+        }
+        looked => looked,
+    };
+    let (id, format, tables) = looked.map_err(|error: rusqlite::Error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase) => {
             StoreError::Damaged(format!("`{}` is not a SQLite database", path.display()))
         }
@@ -177,6 +186,12 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
          PRAGMA cache_size = -16000;",
     )
     .or_store_error()?;
+    if mutant("no_fsync") {
+        conn.pragma_update(None, "synchronous", "OFF").or_store_error()?;
+    }
+    if mutant("sync_at_checkpoint_only") {
+        conn.pragma_update(None, "synchronous", "NORMAL").or_store_error()?;
+    }
     configure_connection(&conn).or_store_error()?;
     migrate(&conn, &MIGRATIONS)?;
     Ok(conn)

@@ -1,31 +1,31 @@
 //! What an answer rests on, as annotations of its message: where its mark stands, and the place in the document.
 
 use doran_agents::AnswerSource;
-use serde_json::{Value, json};
 
 use super::super::runs::percent_encode;
+use crate::api::{OpenAiAnnotation, UrlCitation};
 
 /// One for each source, by the first mark that names it. Places are counted in characters.
-pub(super) fn url_citations(words: &str, sources: &[AnswerSource]) -> Vec<Value> {
+pub(super) fn url_citations(words: &str, sources: &[AnswerSource]) -> Vec<OpenAiAnnotation> {
     sources.iter().map(|source| url_citation(words, source)).collect()
 }
 
-fn url_citation(words: &str, source: &AnswerSource) -> Value {
+fn url_citation(words: &str, source: &AnswerSource) -> OpenAiAnnotation {
     let (start, end) = find_citation_mark(words, source.number).unwrap_or_default();
     let count = |at: usize| words[..at].chars().count();
-    json!({
-        "type": "url_citation",
-        "url_citation": {
-            "start_index": count(start),
-            "end_index": count(end),
-            "title": source.title,
-            "url": format!("/api/documents/{}/text", percent_encode(&source.document)),
-            "number": source.number,
-            "document": source.document,
-            "page": source.page,
-            "quote": source.quote,
+    OpenAiAnnotation {
+        kind: "url_citation",
+        url_citation: UrlCitation {
+            start_index: count(start),
+            end_index: count(end),
+            title: source.title.clone(),
+            url: format!("/api/documents/{}/text", percent_encode(&source.document)),
+            number: source.number,
+            document: source.document.clone(),
+            page: source.page,
+            quote: source.quote.clone(),
         },
-    })
+    }
 }
 
 /// Where the first `[…]` that names this number stands, in bytes.
@@ -51,14 +51,9 @@ mod tests {
             "연차는 [참고] 15일 [1], 병가는 10일 [2, 1]. [3",
             &[source(1), source(2), source(3)],
         );
-        let places: Vec<(u64, u64)> = told
-            .iter()
-            .map(|one| {
-                let at = |name: &str| one["url_citation"][name].as_u64().expect("a place");
-                (at("start_index"), at("end_index"))
-            })
-            .collect();
+        let places: Vec<(usize, usize)> =
+            told.iter().map(|one| (one.url_citation.start_index, one.url_citation.end_index)).collect();
         assert_eq!(places, [(13, 16), (26, 32), (0, 0)]);
-        assert_eq!(told[0]["url_citation"]["url"], "/api/documents/%EA%B0%80%20b/text");
+        assert_eq!(told[0].url_citation.url, "/api/documents/%EA%B0%80%20b/text");
     }
 }

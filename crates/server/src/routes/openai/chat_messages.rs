@@ -1,6 +1,7 @@
 //! What a client of this dialect asks, and what it is told when the run asks back.
 
 use doran_agents::{AskOptions, EarlierMessage, UserLanguage};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -9,9 +10,11 @@ use crate::api::QuestionInfo;
 use crate::error::{ApiError, ApiErrorCode};
 
 /// A message of the client's conversation.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct OpenAiMessage {
+    /// `system`, `developer`, `user`, `assistant` or `tool`.
     role: String,
+    /// The text, or a list of parts with `text`.
     #[serde(default)]
     content: Value,
 }

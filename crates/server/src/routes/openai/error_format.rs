@@ -6,6 +6,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use crate::api::{OpenAiError, OpenAiErrorBody};
+
 /// Says what went wrong as clients of this dialect read it, wherever below `/v1` it did.
 pub(in crate::routes) async fn rewrite_errors_for_openai(request: Request, next: Next) -> Response {
     let path = request.uri().path();
@@ -28,13 +30,15 @@ pub(in crate::routes) async fn rewrite_errors_for_openai(request: Request, next:
         _ => "server_error",
     };
     let code = if text("code") == "unknown_agent" { "model_not_found".to_owned() } else { text("code") };
-    let error = json!({ "error": {
-        "message": format!("{}{}", text("title"), detail("detail")),
-        "message_ko": format!("{}{}", text("title_ko"), detail("detail_ko")),
-        "type": kind,
-        "param": null,
-        "code": code,
-    } });
+    let error = json!(OpenAiError {
+        error: OpenAiErrorBody {
+            message: format!("{}{}", text("title"), detail("detail")),
+            message_ko: format!("{}{}", text("title_ko"), detail("detail_ko")),
+            kind,
+            param: None,
+            code,
+        },
+    });
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     (parts, error.to_string()).into_response()

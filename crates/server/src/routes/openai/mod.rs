@@ -24,6 +24,7 @@ use axum::response::{IntoResponse, Response};
 use doran_agents::{AnswerSource, UserLanguage};
 use doran_engine::store::{IfBusy, RunRow, RunStatus, RunUsage};
 use doran_engine::{RunHandle, RunKey};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -31,57 +32,117 @@ use self::chat_messages::{OpenAiMessage, is_korean, question_from_messages, wait
 pub(super) use self::error_format::rewrite_errors_for_openai;
 use self::open_webui_events::OpenWebUiEnd;
 use self::sent_text::SentText;
-use super::{json_response, path_value};
+use super::{ApiRoute, json_response, path_value};
 use crate::ServerApp;
 use crate::agent_request::{self, AgentRequest, RunStart, WaitingRun};
-use crate::api::{ModelErrorAdvice, QuestionInfo, advice};
+use crate::api::{
+    ModelErrorAdvice, OpenAiAnswerMessage, OpenAiChoice, OpenAiCompletion, OpenAiError, OpenAiErrorBody,
+    OpenAiModel, OpenAiModelList, OpenAiUsage, QuestionInfo, advice,
+};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::error_detail::ErrorDetail;
 use crate::idempotency;
+use crate::openapi::{IdempotencyEffect, Operation, OperationTag, thread_name_schema};
 use crate::request_body;
 use crate::sse::{self, SseFrame};
 use crate::transcript_stream::{self, TranscriptEnd, TranscriptEvent, TranscriptStream};
 
-/// `POST /v1/chat/completions`. What is not listed is accepted and not used, as clients send much that an agent
-/// decides for itself.
-#[derive(Debug, Deserialize)]
-pub(super) struct ChatCompletionBody {
+pub(super) fn routes() -> Vec<ApiRoute> {
+    let operation = |id, summary| Operation::new(OperationTag::OpenAi, id, summary);
+    vec![
+        ApiRoute::get(
+            "/v1/models",
+            openai_models,
+            operation("openai_models", "Lists the agents as models.")
+                .returns::<OpenAiModelList>(200, "The models."),
+        )
+        .openai(),
+        ApiRoute::get(
+            "/v1/models/{model}",
+            openai_model,
+            operation("openai_model", "Returns an agent as a model.")
+                .returns::<OpenAiModel>(200, "The model.")
+                .errors(&[ApiErrorCode::UnknownAgent]),
+        )
+        .openai(),
+        ApiRoute::post(
+            "/v1/chat/completions",
+            openai_chat,
+            operation("openai_chat", "Creates a chat completion. `model` is the name of an agent.")
+                .description(
+                    "The sources of the answer are in `annotations` of the message, or of the last chunk of a stream: one `url_citation` for each source. With `504` the run was started and continues in its thread; sending the messages again would start another run.",
+                )
+                .idempotent(IdempotencyEffect::SameRun)
+                .header("x-thread-id", "The thread to continue.", thread_name_schema)
+                .header(
+                    open_webui_events::EVENTS_HEADER,
+                    "`open-webui` adds events for Open WebUI to a stream: the current activity (`status`) and the sources of the answer (`source`).",
+                    || json!({ "type": "string", "enum": [open_webui_events::OPEN_WEBUI] }),
+                )
+                .body::<ChatCompletionBody>()
+                .returns::<OpenAiCompletion>(200, "The answer, complete or as a stream of chunks.")
+                .streams_events("The answer as a stream of chunks.")
+                .errors(&[
+                    ApiErrorCode::UnknownAgent,
+                    ApiErrorCode::Conflict,
+                    ApiErrorCode::RunFailed,
+                    ApiErrorCode::NotFinished,
+                    ApiErrorCode::DiskFull,
+                ]),
+        )
+        .openai(),
+    ]
+}
+
+/// A request for a chat completion. Other fields of OpenAI's API are accepted and ignored.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ChatCompletionBody {
+    /// The name of the agent.
     model: String,
+    /// The conversation. The last message of the user is the question.
+    #[schemars(length(min = 1))]
     messages: Vec<OpenAiMessage>,
+    /// Whether the answer is streamed.
     stream: Option<bool>,
+    /// Options of a stream.
     stream_options: Option<CompletionStreamOptions>,
+    /// The number of answers. Only 1 is possible.
+    #[schemars(range(min = 1, max = 1))]
     n: Option<u32>,
+    /// `thread_id` is the thread to continue.
     metadata: Option<Value>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// Options of a stream.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 struct CompletionStreamOptions {
+    /// Whether the last chunk has the usage.
     #[serde(default)]
     include_usage: bool,
 }
 
 /// `GET /v1/models`
-pub(super) async fn openai_models(State(app): State<ServerApp>, _: ApiCaller) -> Response {
-    let models: Vec<Value> = app.agents.iter().map(|agent| model_json(&agent.name)).collect();
-    json_response(json!({ "object": "list", "data": models }))
+async fn openai_models(State(app): State<ServerApp>, _: ApiCaller) -> Response {
+    let data = app.agents.iter().map(|agent| model_of_agent(&agent.name)).collect();
+    json_response(OpenAiModelList { object: "list", data })
 }
 
 /// `GET /v1/models/{model}`
-pub(super) async fn openai_model(
+async fn openai_model(
     State(app): State<ServerApp>,
     _: ApiCaller,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    Ok(json_response(model_json(&agent_request::find_agent(&app, &path_value(name)?)?.name)))
+    Ok(json_response(model_of_agent(&agent_request::find_agent(&app, &path_value(name)?)?.name)))
 }
 
-fn model_json(name: &str) -> Value {
-    json!({ "id": name, "object": "model", "created": 1_767_225_600, "owned_by": "doran" })
+fn model_of_agent(name: &str) -> OpenAiModel {
+    OpenAiModel { id: name.to_owned(), object: "model", created: 1_767_225_600, owned_by: "doran" }
 }
 
 /// `POST /v1/chat/completions`
-pub(super) async fn openai_chat(
+async fn openai_chat(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     request: Request,
@@ -157,18 +218,28 @@ impl CompletionHead {
         json!({ "id": self.id, "object": object, "created": self.created, "model": self.model })
     }
 
-    fn completion_json(&self, message: &Value) -> Value {
-        let mut answer = self.to_json("chat.completion");
-        answer["choices"] =
-            json!([{ "index": 0, "message": message, "logprobs": null, "finish_reason": "stop" }]);
-        answer
+    fn completion(
+        &self,
+        message: OpenAiAnswerMessage,
+        usage: &RunUsage,
+        sources: Vec<AnswerSource>,
+    ) -> OpenAiCompletion {
+        OpenAiCompletion {
+            id: self.id.clone(),
+            object: "chat.completion",
+            created: self.created,
+            model: self.model.clone(),
+            choices: vec![OpenAiChoice { index: 0, message, logprobs: None, finish_reason: "stop" }],
+            usage: OpenAiUsage::from_run(usage),
+            sources,
+        }
     }
 
     /// The piece that says what was spent.
     fn usage_chunk(&self, spent: &RunUsage) -> SseFrame {
         let mut chunk = self.to_json("chat.completion.chunk");
         chunk["choices"] = json!([]);
-        chunk["usage"] = usage_json(spent);
+        chunk["usage"] = json!(OpenAiUsage::from_run(spent));
         SseFrame::unnamed(&chunk)
     }
 
@@ -208,17 +279,16 @@ async fn completion_response(
         None => transcript_stream::load_activities(app, &head.model, &run.key(), thread).await?,
     };
     let reasoning: String = news.iter().filter_map(reasoning::reasoning_line).collect();
-    let mut message = json!({ "role": "assistant", "content": words, "refusal": null });
-    message["annotations"] = json!(annotations::url_citations(&words, &sources));
-    if let (Value::Object(more), Some(message)) =
-        (reasoning::reasoning_fields(&reasoning), message.as_object_mut())
-    {
-        message.extend(more);
-    }
-    let mut answer = head.completion_json(&message);
-    answer["usage"] = usage_json(&came.row.usage);
-    answer["sources"] = json!(sources);
-    Ok(json_response(answer))
+    let reasoning = Some(reasoning).filter(|text| !text.is_empty());
+    let message = OpenAiAnswerMessage {
+        role: "assistant",
+        refusal: None,
+        annotations: annotations::url_citations(&words, &sources),
+        reasoning_content: reasoning.clone(),
+        reasoning,
+        content: words,
+    };
+    Ok(json_response(head.completion(message, &came.row.usage, sources)))
 }
 
 /// What is told instead of an answer when the thread waits for a person: nothing was asked of it.
@@ -241,11 +311,15 @@ fn thread_waiting_response(
     let words =
         format!("{first}\n\n{}", chat_messages::waiting_text(&waits.questions, thread, head.language));
     let Some(with) = stream else {
-        let mut answer =
-            head.completion_json(&json!({ "role": "assistant", "content": words, "refusal": null }));
-        answer["usage"] = usage_json(&RunUsage::default());
-        answer["sources"] = json!([]);
-        return Ok(json_response(answer));
+        let message = OpenAiAnswerMessage {
+            role: "assistant",
+            content: words,
+            refusal: None,
+            annotations: Vec::new(),
+            reasoning_content: None,
+            reasoning: None,
+        };
+        return Ok(json_response(head.completion(message, &RunUsage::default(), Vec::new())));
     };
     let mut told = vec![head.delta_chunk(&json!({ "role": "assistant", "content": words }), None)];
     if with.events {
@@ -411,22 +485,14 @@ async fn final_frames(
 }
 
 fn error_frames(code: &str, why: &ErrorDetail) -> Vec<SseFrame> {
-    vec![SseFrame::unnamed(&json!({ "error": {
-        "message": why.en,
-        "message_ko": why.ko,
-        "type": "server_error",
-        "code": code,
-        "param": null,
-    } }))]
-}
-
-fn usage_json(usage: &RunUsage) -> Value {
-    let RunUsage { input_tokens, output_tokens, .. } = *usage;
-    json!({
-        "prompt_tokens": input_tokens,
-        "completion_tokens": output_tokens,
-        "total_tokens": input_tokens.saturating_add(output_tokens),
-    })
+    let error = OpenAiErrorBody {
+        message: why.en.clone(),
+        message_ko: why.ko.clone(),
+        kind: "server_error",
+        param: None,
+        code: code.to_owned(),
+    };
+    vec![SseFrame::unnamed(&json!(OpenAiError { error }))]
 }
 
 fn unix_seconds() -> u64 {

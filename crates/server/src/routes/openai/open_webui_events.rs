@@ -9,9 +9,9 @@ use crate::error::{ApiError, ApiErrorCode};
 use crate::sse::SseFrame;
 
 /// The header that asks for them.
-const EVENTS_HEADER: &str = "x-doran-events";
+pub(super) const EVENTS_HEADER: &str = "x-doran-events";
 /// The only kind there is.
-const OPEN_WEBUI: &str = "open-webui";
+pub(super) const OPEN_WEBUI: &str = "open-webui";
 
 /// Whether the client asks for events.
 pub(super) fn wants_events(headers: &HeaderMap) -> Result<bool, ApiError> {

@@ -6,7 +6,7 @@ import { sanitizeText } from '../sanitize-text'
 import type { TranscriptItem, RunView } from '../transcript'
 import { t, formatDuration, type MessageKey } from '../i18n'
 import { activityDetail } from '../settings'
-import type { Json } from '../types'
+import type { Json } from '../api-types'
 import { CopyButton } from './copy-button'
 import { Icon } from './icons'
 

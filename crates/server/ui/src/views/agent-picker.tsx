@@ -6,7 +6,6 @@ import { sanitizeText, sanitizeLine } from '../sanitize-text'
 import { language, localized, t, type MessageKey } from '../i18n'
 import { selectedAgent, findAgent, agents, chooseAgent, modelOfAgent } from '../agents-and-threads'
 import { answerableStarters, documents, loadDocuments } from '../documents'
-import type { Agent } from '../types'
 import { ModelBadge } from './model-badge'
 import { Icon, Logo, type IconName } from './icons'
 
@@ -19,8 +18,7 @@ const AGENT_LABELS: Record<string, MessageKey> = {
 
 const AGENT_ICONS: Record<string, IconName> = { assistant: 'chat', contract: 'quote', react: 'tool', docqa: 'file' }
 
-export function agentName(one: Agent | undefined, id: string): string {
-  if (one?.title) return sanitizeText(localized(one.title))
+export function agentName(id: string): string {
   const key = AGENT_LABELS[id]
   return key ? t(key) : sanitizeText(id || t('agent'))
 }
@@ -30,7 +28,7 @@ export function AgentPicker({ isDisabled }: { isDisabled: boolean }) {
     <label class="picker">
       <span class="away">{t('agent')}</span>
       <select value={selectedAgent.value} disabled={isDisabled} onChange={(event) => chooseAgent(event.currentTarget.value)}>
-        {agents.value.map((one) => <option key={one.id} value={one.id}>{agentName(one, one.id)}</option>)}
+        {agents.value.map((one) => <option key={one.id} value={one.id}>{agentName(one.id)}</option>)}
       </select>
     </label>
   )
@@ -56,7 +54,7 @@ export function Welcome({ ask }: { ask: (text: string) => void }) {
             tabIndex={one.id === selectedAgent.value ? 0 : -1}
             onKeyDown={(event) => moveSelection(event)}>
             <span class="agent-icon"><Icon name={AGENT_ICONS[one.id] ?? 'spark'} /></span>
-            <span class="agent-name">{agentName(one, one.id)}</span>
+            <span class="agent-name">{agentName(one.id)}</span>
             <span class="agent-about">{sanitizeText(localized(one))}</span>
           </button>
         ))}

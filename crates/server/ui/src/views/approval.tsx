@@ -6,7 +6,7 @@ import { sanitizeText } from '../sanitize-text'
 import { answerQuestions, cancelTurn, type Turn } from '../conversation'
 import { isJsonObject } from '../transcript'
 import { localized, t } from '../i18n'
-import type { Json, QuestionInfo } from '../types'
+import type { Json, QuestionInfo } from '../api-types'
 import { LabelledText, formatJson } from './activity'
 import { Icon } from './icons'
 
@@ -44,7 +44,7 @@ interface QuestionFormProps {
 
 function QuestionForm({ question, isDone, isSending, give }: QuestionFormProps) {
   const [text, setText] = useState('')
-  const content = isJsonObject(question.question) ? question.question : { en: formatJson(question.question) }
+  const content: { [key: string]: Json } = isJsonObject(question.question) ? question.question : { en: formatJson(question.question) }
   const words = localized({ ko: stringOrNull(content.ko), en: stringOrNull(content.en) })
   const isOff = isDone || isSending
   if (content.type === 'approve_tool') {

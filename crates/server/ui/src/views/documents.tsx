@@ -8,7 +8,7 @@ import { announce } from '../announce'
 import { sanitizeLine } from '../sanitize-text'
 import { formatBytes, formatTime, formatNumber, localized, t, type MessageKey } from '../i18n'
 import { documents, documentsError, samplesReplaced, loadDocuments, sampleCount } from '../documents'
-import type { UploadedDocument, DocumentStatus } from '../types'
+import type { DocumentInfo, DocumentKind, IngestState } from '../api-types'
 import { askConfirmation } from './confirm'
 import { Icon } from './icons'
 import { ProblemCard, problemText } from './problem-card'
@@ -27,13 +27,13 @@ interface Upload {
 const uploads = signal<Upload[]>([])
 const uploadKind = signal('general')
 
-const STATUS_LABELS: Record<DocumentStatus, MessageKey> = {
+const STATUS_LABELS: Record<IngestState, MessageKey> = {
   queued: 'doc_queued', reading: 'doc_reading', indexing: 'doc_indexing', ready: 'doc_ready', failed: 'doc_failed',
-  paused: 'doc_paused', cancelled: 'doc_cancelled',
+  paused: 'doc_paused', cancelled: 'doc_cancelled', removing: 'doc_removing',
 }
 
 /** Whether the server is still processing the document. */
-const isInProgress = (one: UploadedDocument) => one.status === 'queued' || one.status === 'reading' || one.status === 'indexing'
+const isInProgress = (one: DocumentInfo) => one.status === 'queued' || one.status === 'reading' || one.status === 'indexing'
 
 async function reloadDocuments(): Promise<void> {
   const before = documents.peek()
@@ -204,14 +204,7 @@ function UploadRow({ sending }: { sending: Upload }) {
   )
 }
 
-function progressShare(doc: UploadedDocument): number | null {
-  const { progress } = doc
-  if (typeof progress === 'number' && Number.isFinite(progress)) return Math.max(0, Math.min(1, progress > 1 ? progress / 100 : progress))
-  if (progress && typeof progress === 'object' && progress.total > 0) return Math.min(1, progress.done / progress.total)
-  return null
-}
-
-function DocumentRow({ doc }: { doc: UploadedDocument }) {
+function DocumentRow({ doc }: { doc: DocumentInfo }) {
   const [error, setError] = useState<unknown>(null)
   const name = sanitizeLine(doc.name)
   const tell = (what: 'pause' | 'resume' | 'cancel' | 'retry') => async () => {
@@ -224,13 +217,12 @@ function DocumentRow({ doc }: { doc: UploadedDocument }) {
     await api.deleteDocument(doc.id).catch(setError)
     await reloadDocuments()
   }
-  const share = progressShare(doc)
   const isReady = doc.status === 'ready'
   const facts = [
     isReady && doc.passages ? t('passages_n', { n: formatNumber(doc.passages) }) : null,
     doc.pages ? t('pages_n', { n: formatNumber(doc.pages) }) : null,
     doc.bytes ? formatBytes(doc.bytes) : null,
-    doc.at ? formatTime(doc.at) : doc.changed_at ? formatTime(doc.changed_at * 1000) : null,
+    formatTime(doc.changed_at * 1000),
   ].filter(Boolean)
   const button = (label: MessageKey, icon: 'pause' | 'play' | 'close' | 'retry' | 'trash', act: () => Promise<void>) => (
     <button type="button" class="ghost small" onClick={() => void act()} aria-label={`${name}: ${t(label)}`} title={t(label)}><Icon name={icon} size={15} /></button>
@@ -244,12 +236,10 @@ function DocumentRow({ doc }: { doc: UploadedDocument }) {
           : <div class="doc-name">{name}</div>}
         <p class="doc-facts">
           <span class={`status is-${doc.status}`}>{t(STATUS_LABELS[doc.status])}</span>
-          {doc.kind && doc.kind !== 'general' && <span class="tag">{kindName(doc.kind)}</span>}
+          {doc.kind !== 'general' && <span class="tag">{kindName(doc.kind)}</span>}
           {facts.map((fact) => <span key={String(fact)}>{fact}</span>)}
         </p>
-        {isInProgress(doc) && (share === null
-          ? <progress aria-label={`${name}: ${t(STATUS_LABELS[doc.status])}`} />
-          : <progress max={1} value={share} aria-label={`${name}: ${t(STATUS_LABELS[doc.status])}`} />)}
+        {isInProgress(doc) && <progress max={1} value={doc.progress} aria-label={`${name}: ${t(STATUS_LABELS[doc.status])}`} />}
         {doc.status === 'failed' && <p class="bad">{sanitizeLine(localized(doc) || doc.reason || t('went_wrong'))}</p>}
         {error !== null && <p class="bad" role="alert">{problemText(error).detail ?? problemText(error).title}</p>}
       </div>
@@ -262,8 +252,6 @@ function DocumentRow({ doc }: { doc: UploadedDocument }) {
   )
 }
 
-function kindName(name: string | { standard: string }): string {
-  if (typeof name !== 'string') return `${t('kind_standard')}: ${sanitizeLine(name.standard)}`
-  if (name === 'contract' || name === 'user') return t('kind_contract')
-  return name.startsWith('standard') ? t('kind_standard') : sanitizeLine(name)
+function kindName(kind: Exclude<DocumentKind, 'general'>): string {
+  return kind === 'contract' ? t('kind_contract') : `${t('kind_standard')}: ${sanitizeLine(kind.standard)}`
 }

@@ -3,23 +3,22 @@
 import { useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
-import { findAgent } from '../agents-and-threads'
 import { downloadText, exportFileName, threadAsMarkdown } from '../export-thread'
 import { t } from '../i18n'
-import type { Thread } from '../types'
+import type { ThreadInfo } from '../api-types'
 import { agentName } from './agent-picker'
 import { Icon } from './icons'
 import { problemText } from './problem-card'
 import { threadTitle } from './sidebar'
 
-export function ExportMenu({ thread }: { thread: Thread }) {
+export function ExportMenu({ thread }: { thread: ThreadInfo }) {
   const menu = useRef<HTMLDetailsElement>(null)
   const [problem, setProblem] = useState<string | null>(null)
   const save = async (extension: 'md' | 'json') => {
     try {
       const messages = await api.fetchMessages(thread.id)
       const title = threadTitle(thread)
-      const labels = { user: t('you'), agent: agentName(findAgent(thread.agent ?? ''), thread.agent ?? ''), sources: t('sources') }
+      const labels = { user: t('you'), agent: agentName(thread.agent ?? ''), sources: t('sources') }
       const text = extension === 'md'
         ? threadAsMarkdown(title, messages, labels)
         : JSON.stringify({ thread: thread.id, title, agent: thread.agent, messages }, null, 2)

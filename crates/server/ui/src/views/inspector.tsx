@@ -6,9 +6,9 @@ import { sanitizeText } from '../sanitize-text'
 import { conversation, watchTurn } from '../conversation'
 import { modelCallsIn, type RunView, type RecordedStep } from '../transcript'
 import { formatNumber, t, formatDuration, type MessageKey } from '../i18n'
-import { selectedAgent, findAgent } from '../agents-and-threads'
+import { selectedAgent } from '../agents-and-threads'
 import { inspectorOpen } from '../settings'
-import type { StepTask } from '../types'
+import type { StepTask } from '../api-types'
 import { agentName } from './agent-picker'
 import { GraphView } from './graph'
 import { Icon } from './icons'
@@ -61,7 +61,7 @@ export function Inspector() {
         <div class="grow">
           <h2>{t('inspector')}</h2>
           <p class="dim">
-            {agentName(findAgent(id), id)}
+            {agentName(id)}
             {run && <> · <span class={`status is-${run.status}`}>{t(STATUS_LABELS[run.status])}</span></>}
             {run && run.restarts > 0 && <> · {t('restarted_n', { n: run.restarts })}</>}
           </p>

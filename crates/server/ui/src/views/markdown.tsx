@@ -7,7 +7,7 @@ import { sanitizeText } from '../sanitize-text'
 import { language, formatNumber, t } from '../i18n'
 import { parseBlock, splitBlocks, type Block } from '../markdown/blocks'
 import type { Inline } from '../markdown/inline'
-import type { NumberedSource } from '../types'
+import type { NumberedSource } from '../quotes-and-citations'
 import { CodeBlock } from './code-block'
 import { Formula } from './math'
 

@@ -6,7 +6,7 @@ import { isExtractive } from '../agents-and-threads'
 
 interface BadgeModel {
   name: string
-  kind: string
+  kind?: string
   ko?: string
   en?: string
 }

@@ -7,7 +7,7 @@ import { sanitizeText, sanitizeLine } from '../sanitize-text'
 import { t } from '../i18n'
 import { ImeComposer } from '../ime'
 import { highlightTerms, utf16IndexOfByte } from '../quotes-and-citations'
-import type { SearchHit } from '../types'
+import type { SearchHit } from '../api-types'
 import { Icon } from './icons'
 import { ProblemCard } from './problem-card'
 import { showSource } from './sources'
@@ -73,7 +73,7 @@ function SearchHitRow({ hit, query }: { hit: SearchHit; query: string }) {
   return (
     <li class="hit">
       <div class="hit-head">
-        <button type="button" class="link" onClick={() => showSource({ document: hit.document, title: hit.title, quote: hit.text, ...(hit.start === undefined ? {} : { start: hit.start }), ...(hit.end === undefined ? {} : { end: hit.end }) })}>
+        <button type="button" class="link" onClick={() => showSource({ document: hit.document, title: hit.title, quote: hit.text, start: hit.start, end: hit.end })}>
           {sanitizeLine(hit.title)}
         </button>
         <span class="dim">{sanitizeLine(place)}</span>

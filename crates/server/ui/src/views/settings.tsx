@@ -9,7 +9,7 @@ import { formatCost, language, formatNumber, localized, setLanguage, t, type Lan
 import { isExtractive, loadAgents, loadThreads, models } from '../agents-and-threads'
 import { conversation } from '../conversation'
 import { activityDetail, theme, type ActivityDetail, type Theme } from '../settings'
-import type { Usage } from '../types'
+import type { UsageInfo } from '../api-types'
 import { Icon } from './icons'
 
 export const settingsOpen = signal(false)
@@ -84,21 +84,18 @@ function RadioChoice<T extends string>({ label, value, set, options }: RadioChoi
 }
 
 function ModelList() {
-  const list = models.value?.models ?? []
+  const list = models.value ?? []
   if (list.length === 0) return null
-  const { main, small } = models.value?.active ?? { main: '' }
   return (
     <section>
       <h3>{t('models')}</h3>
       <ul class="plain">
-        {list.map((model) => (
-          <li key={model.id} class="model">
-            <code>{sanitizeText(model.id)}</code>
-            {model.id === main && <span class="tag on">{t('in_use')}</span>}
-            {model.id === small && small !== main && <span class="tag">{t('in_use_small')}</span>}
-            {isExtractive({ name: model.id, kind: model.kind }) && <span class="tag warm">{t('not_llm')}</span>}
-            {!model.available && <span class="tag">{t('not_available')}</span>}
-            <p class="dim">{sanitizeText(localized(model))}{!model.available && model.why ? ` (${sanitizeText(model.why)})` : ''}</p>
+        {list.map((model, at) => (
+          <li key={model.name} class="model">
+            <code>{sanitizeText(model.name)}</code>
+            {at === 0 && <span class="tag on">{t('in_use')}</span>}
+            {isExtractive(model) && <span class="tag warm">{t('not_llm')}</span>}
+            <p class="dim">{sanitizeText(localized(model))}</p>
           </li>
         ))}
       </ul>
@@ -107,8 +104,8 @@ function ModelList() {
 }
 
 function UsageTable() {
-  const [all, setAll] = useState<Usage | null>(null)
-  const [one, setOne] = useState<Usage | null>(null)
+  const [all, setAll] = useState<UsageInfo | null>(null)
+  const [one, setOne] = useState<UsageInfo | null>(null)
   const { thread } = conversation.value
   useEffect(() => {
     api.fetchUsage().then(setAll, () => setAll(null))

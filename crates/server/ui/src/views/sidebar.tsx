@@ -7,9 +7,9 @@ import { sanitizeLine } from '../sanitize-text'
 import { conversation, closeConversation } from '../conversation'
 import { t, type MessageKey } from '../i18n'
 import { ImeComposer } from '../ime'
-import { findAgent, isSearchingThreads, loadThreads, threadQuery, threads, threadsError, nextThreadsCursor } from '../agents-and-threads'
+import { isSearchingThreads, loadThreads, threadQuery, threads, threadsError, nextThreadsCursor } from '../agents-and-threads'
 import { navigate, currentRoute } from '../route'
-import type { Thread } from '../types'
+import type { ThreadInfo } from '../api-types'
 import { agentName } from './agent-picker'
 import { composerFocusRequests } from './composer'
 import { askConfirmation } from './confirm'
@@ -23,10 +23,10 @@ export function newConversation(): void {
 }
 
 /** The title of a thread. A thread without a title shows its first question. */
-export function threadTitle(thread: Thread): string {
+export function threadTitle(thread: ThreadInfo): string {
   const { thread: open, turns } = conversation.value
   const firstQuestion = thread.id === open ? (turns[0]?.question ?? '').trim().split('\n')[0] : ''
-  return sanitizeLine(thread.title ?? '') || sanitizeLine(firstQuestion ?? '') || t('untitled')
+  return sanitizeLine(thread.title) || sanitizeLine(firstQuestion ?? '') || t('untitled')
 }
 
 export function Sidebar({ leave }: { leave: () => void }) {
@@ -66,9 +66,9 @@ export function Sidebar({ leave }: { leave: () => void }) {
   )
 }
 
-function groupByDate(list: Thread[]): [MessageKey, Thread[]][] {
+function groupByDate(list: ThreadInfo[]): [MessageKey, ThreadInfo[]][] {
   const today = new Date().setHours(0, 0, 0, 0)
-  const groups = new Map<MessageKey, Thread[]>()
+  const groups = new Map<MessageKey, ThreadInfo[]>()
   for (const thread of list) {
     const at = thread.updated
     const day: MessageKey = at >= today ? 'today' : at >= today - 86_400_000 ? 'yesterday' : at >= today - 6 * 86_400_000 ? 'this_week' : 'earlier'
@@ -77,7 +77,7 @@ function groupByDate(list: Thread[]): [MessageKey, Thread[]][] {
   return [...groups]
 }
 
-function ThreadRow({ thread, isOpen, leave }: { thread: Thread; isOpen: boolean; leave: () => void }) {
+function ThreadRow({ thread, isOpen, leave }: { thread: ThreadInfo; isOpen: boolean; leave: () => void }) {
   const [isRenaming, setRenaming] = useState(false)
   const title = threadTitle(thread)
   const remove = async () => {
@@ -112,7 +112,7 @@ function ThreadRow({ thread, isOpen, leave }: { thread: Thread; isOpen: boolean;
         }}>
         <span class="thread-title">{title}</span>
         {thread.active && <span class="thread-active" title={t('thread_active')}><span class="away">{t('thread_active')}</span></span>}
-        {thread.agent && <span class="thread-agent">{agentName(findAgent(thread.agent), thread.agent)}</span>}
+        {thread.agent && <span class="thread-agent">{agentName(thread.agent)}</span>}
       </a>
       <span class="thread-tools">
         <button type="button" class="ghost small" onClick={() => setRenaming(true)} aria-label={t('rename_n', { title })} title={t('rename')}><Icon name="edit" size={14} /></button>

@@ -7,12 +7,13 @@ import * as api from '../api'
 import { sanitizeText, sanitizeLine } from '../sanitize-text'
 import { t } from '../i18n'
 import { articleLabel, findQuote } from '../quotes-and-citations'
-import type { NumberedSource, Source } from '../types'
+import type { AnswerSource } from '../api-types'
+import type { NumberedSource } from '../quotes-and-citations'
 import { Icon } from './icons'
 import { ProblemCard } from './problem-card'
 
 /** The source shown in the side panel. */
-export const openSource = signal<Pick<Source, 'document' | 'title' | 'quote'> & Partial<Source> | null>(null)
+export const openSource = signal<Pick<AnswerSource, 'document' | 'title' | 'quote'> & Partial<AnswerSource> | null>(null)
 
 let elementToRefocus: HTMLElement | null = null
 
@@ -27,7 +28,7 @@ export function closeSource(): void {
   elementToRefocus = null
 }
 
-function sourceLocation(source: Partial<Source>): string {
+function sourceLocation(source: Partial<AnswerSource>): string {
   const kind = source.kind === 'user' ? t('kind_user') : source.kind === 'standard' ? t('kind_standard') : null
   const page = source.page ? t('page_n', { n: source.page }) : null
   const named = source.article ? articleLabel(source.article, source.title) : null

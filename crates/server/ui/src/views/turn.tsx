@@ -5,12 +5,11 @@ import { useEffect, useMemo, useRef } from 'preact/hooks'
 import { announce } from '../announce'
 import { sanitizeText } from '../sanitize-text'
 import { conversation, retryTurn, watchTurn, type Turn } from '../conversation'
-import { buildTranscript, type RunView } from '../transcript'
+import { buildTranscript, type ModelCall, type RunView } from '../transcript'
 import { formatCost, formatNumber, localized, t } from '../i18n'
-import { selectedAgent, findAgent, isExtractive, modelOfAgent } from '../agents-and-threads'
+import { selectedAgent, isExtractive, modelOfAgent } from '../agents-and-threads'
 import { activityDetail, inspectorOpen } from '../settings'
 import { citedNumbers, renumberCitations } from '../quotes-and-citations'
-import type { ModelCall } from '../types'
 import { Activity } from './activity'
 import { agentName } from './agent-picker'
 import { Questions } from './approval'
@@ -78,7 +77,7 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
       )}
       <div class="answer" data-run={turn.id.value ?? ''} data-status={run?.status ?? ''}>
         <header class="answer-head">
-          <strong>{agentName(findAgent(who), who)}</strong>
+          <strong>{agentName(who)}</strong>
           {model && <ModelBadge model={{ ...(modelOfAgent(who) ?? {}), ...model }} />}
         </header>
         {!isUnsent && (isLive || activityDetail.value !== 'quiet') && (turn.id.value !== null || isLive) && (

@@ -165,4 +165,19 @@ async fn a_file_whose_lock_file_was_removed_is_still_locked() {
         assert!(error_with_sources(&second).contains("is in use by another process"), "{second:?}");
         drop(store);
     }
+
+#[test]
+fn a_file_whose_making_was_cut_off_by_a_crash_is_made_anew() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (making, path) = (folder.path().join("making.db"), folder.path().join("doran.db"));
+    let conn = Connection::open(&making).expect("open");
+    // With so little memory SQLite writes pages to the file before the commit.
+    conn.execute_batch("PRAGMA cache_size = 1; BEGIN; CREATE TABLE made (body BLOB);").expect("begin");
+    for _ in 0..100 {
+        conn.execute("INSERT INTO made VALUES (zeroblob(5000))", []).expect("row");
+    }
+    fs::copy(&making, &path).expect("the file as it is now");
+    fs::copy(folder.path().join("making.db-journal"), folder.path().join("doran.db-journal"))
+        .expect("its journal");
+    SqliteStore::open(&path).expect("open");
 }

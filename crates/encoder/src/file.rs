@@ -1,0 +1,209 @@
+//! The file of an encoder: a header with a hash, the sizes, the weights and the vocabulary. All numbers are little-endian.
+
+use sha2::{Digest, Sha256};
+
+use crate::integer_product::{IntegerMatrix, MAX_COLUMNS};
+use crate::pieces::{PieceKind, PieceTokenizer};
+
+const MAGIC: &[u8; 8] = b"DORANENC";
+const VERSION: u32 = 1;
+const HASH_BYTES: usize = 32;
+
+/// Sizes above this are damage, not a larger encoder.
+const MAX_SIZE: usize = 1 << 17;
+
+/// Why a file is not an encoder.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncoderFileError {
+    /// The file is something else.
+    #[error("this is not an encoder file: it does not start with `DORANENC`")]
+    NotAnEncoder,
+    /// The file has another version.
+    #[error("the encoder file has version {found}, and this program reads version {VERSION}")]
+    OtherVersion {
+        /// The version in the file.
+        found: u32,
+    },
+    /// The content does not match its hash.
+    #[error("the encoder file is damaged: its content does not match its hash")]
+    WrongHash,
+    /// The content makes no sense.
+    #[error("the encoder file is damaged: {reason}")]
+    Damaged {
+        /// What is wrong.
+        reason: &'static str,
+    },
+}
+
+/// The sizes of an encoder.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EncoderSizes {
+    pub(crate) vocabulary: usize,
+    pub(crate) width: usize,
+    pub(crate) heads: usize,
+    pub(crate) hidden: usize,
+    pub(crate) layers: usize,
+}
+
+/// The token table: a scale and a row of small integers for every piece.
+pub(crate) struct TokenTable {
+    scales: Vec<f32>,
+    /// Rows of `width` bytes, or of `width / 2` bytes with two values each.
+    rows: Vec<u8>,
+    bits: usize,
+    width: usize,
+}
+
+impl TokenTable {
+    /// Writes the row of a piece, multiplied by `factor`.
+    pub(crate) fn write_row(&self, piece: usize, factor: f32, into: &mut [f32]) {
+        let scale = self.scales[piece] * factor;
+        let bytes = self.width * self.bits / 8;
+        let row = &self.rows[piece * bytes..(piece + 1) * bytes];
+        if self.bits == 8 {
+            for (value, byte) in into.iter_mut().zip(row) {
+                *value = f32::from(byte.cast_signed()) * scale;
+            }
+        } else {
+            for (pair, byte) in into.chunks_exact_mut(2).zip(row) {
+                pair[0] = (f32::from(byte & 15) - 8.0) * scale;
+                pair[1] = (f32::from(byte >> 4) - 8.0) * scale;
+            }
+        }
+    }
+}
+
+/// The matrices of a block.
+pub(crate) struct BlockWeights {
+    pub(crate) query_key_value: IntegerMatrix,
+    pub(crate) attention_output: IntegerMatrix,
+    pub(crate) gate_up: IntegerMatrix,
+    pub(crate) down: IntegerMatrix,
+}
+
+/// Everything that the file holds.
+pub(crate) struct EncoderWeights {
+    pub(crate) sizes: EncoderSizes,
+    pub(crate) table: TokenTable,
+    /// The logit of every piece in the weighted mean.
+    pub(crate) token_logits: Vec<f32>,
+    /// Adds the logit that depends on the hidden state.
+    pub(crate) pooling: Vec<f32>,
+    pub(crate) blocks: Vec<BlockWeights>,
+    pub(crate) projection: IntegerMatrix,
+    /// Projects the mean of the table rows, if the encoder uses it.
+    pub(crate) static_projection: Option<IntegerMatrix>,
+    pub(crate) tokenizer: PieceTokenizer,
+}
+
+impl EncoderWeights {
+    /// Reads and checks a file.
+    pub(crate) fn read(file: &[u8]) -> Result<Self, EncoderFileError> {
+        let rest = file.strip_prefix(MAGIC).ok_or(EncoderFileError::NotAnEncoder)?;
+        let mut reader = ByteReader(rest);
+        let found = reader.u32()?;
+        if found != VERSION {
+            return Err(EncoderFileError::OtherVersion { found });
+        }
+        let hash = reader.take(HASH_BYTES)?;
+        if Sha256::digest(reader.0).as_slice() != hash {
+            return Err(EncoderFileError::WrongHash);
+        }
+        let sizes = EncoderSizes {
+            vocabulary: reader.size()?,
+            width: reader.size()?,
+            heads: reader.size()?,
+            hidden: reader.size()?,
+            layers: reader.size()?,
+        };
+        let (bits, uses_static) = (reader.u32()?, reader.u32()? == 1);
+        let fitting = sizes.width % (sizes.heads * 32) == 0 && sizes.hidden % 32 == 0;
+        let small = sizes.width <= MAX_COLUMNS && sizes.hidden <= MAX_COLUMNS;
+        if !fitting || !small || !(bits == 8 || bits == 4) {
+            return Err(EncoderFileError::Damaged { reason: "the sizes do not fit each other" });
+        }
+        let EncoderSizes { vocabulary, width, hidden, .. } = sizes;
+        let table = TokenTable {
+            scales: reader.floats(vocabulary)?,
+            rows: reader.take(vocabulary * width * bits as usize / 8)?.to_vec(),
+            bits: bits as usize,
+            width,
+        };
+        let token_logits = reader.floats(vocabulary)?;
+        let pooling = reader.floats(width)?;
+        let blocks = (0..sizes.layers)
+            .map(|_| {
+                Ok(BlockWeights {
+                    query_key_value: reader.matrix(3 * width, width)?,
+                    attention_output: reader.matrix(width, width)?,
+                    gate_up: reader.matrix(2 * hidden, width)?,
+                    down: reader.matrix(width, hidden)?,
+                })
+            })
+            .collect::<Result<_, EncoderFileError>>()?;
+        let projection = reader.matrix(width, width)?;
+        let static_projection = if uses_static { Some(reader.matrix(width, width)?) } else { None };
+        let pieces = (0..vocabulary).map(|_| reader.piece()).collect::<Result<_, _>>()?;
+        if !reader.0.is_empty() {
+            return Err(EncoderFileError::Damaged { reason: "bytes follow the vocabulary" });
+        }
+        let tokenizer = PieceTokenizer::new(pieces)?;
+        Ok(Self { sizes, table, token_logits, pooling, blocks, projection, static_projection, tokenizer })
+    }
+}
+
+/// Reads numbers from the front of a slice.
+struct ByteReader<'a>(&'a [u8]);
+
+impl<'a> ByteReader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], EncoderFileError> {
+        let (taken, rest) =
+            self.0.split_at_checked(count).ok_or(EncoderFileError::Damaged { reason: "it is cut short" })?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn byte(&mut self) -> Result<u8, EncoderFileError> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn u32(&mut self) -> Result<u32, EncoderFileError> {
+        let bytes = self.take(4)?;
+        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    fn size(&mut self) -> Result<usize, EncoderFileError> {
+        match self.u32()? as usize {
+            size @ 1..=MAX_SIZE => Ok(size),
+            _ => Err(EncoderFileError::Damaged { reason: "a size is out of range" }),
+        }
+    }
+
+    fn floats(&mut self, count: usize) -> Result<Vec<f32>, EncoderFileError> {
+        let values: Vec<f32> =
+            self.take(count * 4)?.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        if values.iter().all(|value| value.is_finite()) {
+            Ok(values)
+        } else {
+            Err(EncoderFileError::Damaged { reason: "a weight is not a number" })
+        }
+    }
+
+    fn matrix(&mut self, rows: usize, columns: usize) -> Result<IntegerMatrix, EncoderFileError> {
+        let scales = self.floats(rows)?;
+        let values = self.take(rows * columns)?.iter().map(|byte| i16::from(byte.cast_signed())).collect();
+        Ok(IntegerMatrix { values, scales, columns })
+    }
+
+    fn piece(&mut self) -> Result<(PieceKind, f32, Box<[u8]>), EncoderFileError> {
+        let kind = match self.byte()? {
+            0 => PieceKind::Normal,
+            1 => PieceKind::Control,
+            2 => PieceKind::Byte,
+            _ => return Err(EncoderFileError::Damaged { reason: "a piece has an unknown kind" }),
+        };
+        let score = self.floats(1)?[0];
+        let length = usize::from(self.byte()?);
+        Ok((kind, score, self.take(length)?.into()))
+    }
+}

@@ -1,0 +1,72 @@
+//! Doran's own text encoder: turns a Korean or English text into a vector whose dot product with another says how near
+//! the two are in meaning. The weights are compiled in. It needs no server, no key and no download.
+//!
+//! `training/` in the repository makes the weights, and `training/README.md` describes the file and the forward pass.
+
+mod file;
+mod forward_pass;
+mod integer_product;
+mod pieces;
+
+use std::sync::OnceLock;
+
+pub use self::file::EncoderFileError;
+use self::file::EncoderWeights;
+
+/// The weights of this version.
+static BUILT_IN: &[u8] = include_bytes!("../weights/encoder.bin");
+
+/// The number of the piece that stands before a query, and before a passage.
+const QUERY_PIECE: u32 = 3;
+const PASSAGE_PIECE: u32 = 4;
+
+/// The most pieces of a text. The text after them does not change the vector.
+pub const MAX_PIECES: usize = 255;
+
+/// Which side of a search a text is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextSide {
+    /// What is asked.
+    Query,
+    /// What is searched.
+    Passage,
+}
+
+/// A text encoder.
+pub struct TextEncoder(EncoderWeights);
+
+impl TextEncoder {
+    /// Returns the encoder that is compiled in. The first call reads the weights, which takes a few milliseconds.
+    pub fn built_in() -> Result<&'static Self, &'static EncoderFileError> {
+        static READ: OnceLock<Result<TextEncoder, EncoderFileError>> = OnceLock::new();
+        READ.get_or_init(|| TextEncoder::read(BUILT_IN)).as_ref()
+    }
+
+    /// Reads an encoder file.
+    pub fn read(file: &[u8]) -> Result<Self, EncoderFileError> {
+        Ok(Self(EncoderWeights::read(file)?))
+    }
+
+    /// Returns how many numbers a vector has.
+    pub fn dimension(&self) -> usize {
+        self.0.sizes.width
+    }
+
+    /// Returns the vector of a text. Its length is 1. The same text and side give the same vector on the same machine.
+    pub fn encode(&self, text: &str, side: TextSide) -> Vec<f32> {
+        forward_pass::encode_pieces(&self.0, &self.pieces(text, side))
+    }
+
+    /// Returns the numbers of the pieces of a text, the one of its side first.
+    fn pieces(&self, text: &str, side: TextSide) -> Vec<u32> {
+        let mut pieces = vec![match side {
+            TextSide::Query => QUERY_PIECE,
+            TextSide::Passage => PASSAGE_PIECE,
+        }];
+        pieces.extend(self.0.tokenizer.split(text, MAX_PIECES));
+        pieces
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Tests of the encoder with the weights that are compiled in.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::{BUILT_IN, EncoderFileError, MAX_PIECES, TextEncoder, TextSide};
+
+fn built_in() -> &'static TextEncoder {
+    TextEncoder::built_in().unwrap()
+}
+
+/// Texts with their pieces and vectors, written by `training/export.py` from the weights before they were rounded.
+struct ReferenceText {
+    text: String,
+    side: TextSide,
+    pieces: Vec<u32>,
+    vector: Vec<f32>,
+}
+
+fn reference_texts() -> Vec<ReferenceText> {
+    let records: Vec<serde_json::Value> =
+        serde_json::from_str(include_str!("../weights/reference.json")).unwrap();
+    records
+        .iter()
+        .map(|record| ReferenceText {
+            text: record["text"].as_str().unwrap().to_string(),
+            side: if record["side"] == "query" { TextSide::Query } else { TextSide::Passage },
+            pieces: serde_json::from_value(record["tokens"].clone()).unwrap(),
+            vector: serde_json::from_value(record["vector"].clone()).unwrap(),
+        })
+        .collect()
+}
+
+#[test]
+fn pieces_are_those_of_the_training_side() {
+    for reference in reference_texts() {
+        assert_eq!(
+            built_in().pieces(&reference.text, reference.side),
+            reference.pieces,
+            "{:?}",
+            reference.text
+        );
+    }
+}
+
+#[test]
+fn vectors_are_those_of_the_training_side() {
+    for reference in reference_texts() {
+        let vector = built_in().encode(&reference.text, reference.side);
+        assert_eq!(vector.len(), reference.vector.len());
+        let cosine: f32 = vector.iter().zip(&reference.vector).map(|(one, other)| one * other).sum();
+        let largest =
+            vector.iter().zip(&reference.vector).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
+        assert!(cosine > 0.99, "cosine {cosine} for {:?}", reference.text);
+        assert!(largest < 1e-2, "difference {largest} for {:?}", reference.text);
+    }
+}
+
+#[test]
+fn portable_instructions_give_the_same_vectors() {
+    for reference in reference_texts() {
+        let best = built_in().encode(&reference.text, reference.side);
+        let portable = super::forward_pass::encode_portable(&built_in().0, &reference.pieces);
+        let largest = best.iter().zip(&portable).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
+        assert!(largest < 1e-3, "difference {largest} for {:?}", reference.text);
+    }
+}
+
+#[test]
+fn hostile_texts_give_vectors_of_length_1() {
+    let texts = [
+        String::new(),
+        "\0".repeat(1 << 20),
+        "🙂".repeat(1 << 18),
+        "a".repeat(1 << 20),
+        "\u{301}".repeat(1 << 19),
+        "\u{fdfa}".repeat(1 << 16),
+        " \u{200b}\u{feff}\t\r\n".repeat(1 << 16),
+        "ꙮ𓂀𝕬 ༄ ߷ ﷽".to_string(),
+    ];
+    for text in texts {
+        for side in [TextSide::Query, TextSide::Passage] {
+            assert!(built_in().pieces(&text, side).len() <= MAX_PIECES + 1);
+            let vector = built_in().encode(&text, side);
+            let length: f32 = vector.iter().map(|value| value * value).sum();
+            assert!((length - 1.0).abs() < 1e-4, "length {length}");
+        }
+    }
+}
+
+#[test]
+fn text_after_the_last_piece_does_not_matter() {
+    let long = "계약 ".repeat(MAX_PIECES);
+    let longer = format!("{long} 그리고 더 긴 글");
+    let encoder = built_in();
+    assert_eq!(encoder.encode(&long, TextSide::Passage), encoder.encode(&longer, TextSide::Passage));
+}
+
+#[test]
+fn near_texts_have_a_larger_product() {
+    let product = |query: &str, passage: &str| -> f32 {
+        let query = built_in().encode(query, TextSide::Query);
+        let passage = built_in().encode(passage, TextSide::Passage);
+        query.iter().zip(&passage).map(|(one, other)| one * other).sum()
+    };
+    let (wages, dogs) = ("임금은 매월 1회 이상 지급하여야 한다.", "개를 데리고 산책할 때에는 목줄을 한다.");
+    assert!(product("임금 지급 시기", wages) > product("임금 지급 시기", dogs));
+    assert!(product("when wages are paid", wages) > product("when wages are paid", dogs));
+}
+
+fn with_correct_hash(mut file: Vec<u8>) -> Vec<u8> {
+    let hash = Sha256::digest(&file[44..]);
+    file[12..44].copy_from_slice(&hash);
+    file
+}
+
+fn check_error(file: &[u8], expected: &EncoderFileError) {
+    assert_eq!(TextEncoder::read(file).err().as_ref(), Some(expected));
+}
+
+#[test]
+fn damaged_files_are_refused() {
+    check_error(b"", &EncoderFileError::NotAnEncoder);
+    check_error(b"GGUF and more", &EncoderFileError::NotAnEncoder);
+    check_error(&BUILT_IN[..10], &EncoderFileError::Damaged { reason: "it is cut short" });
+    check_error(&BUILT_IN[..BUILT_IN.len() - 1], &EncoderFileError::WrongHash);
+    let mut file = BUILT_IN.to_vec();
+    file[8] = 9;
+    check_error(&file, &EncoderFileError::OtherVersion { found: 9 });
+    let mut file = BUILT_IN.to_vec();
+    file[100_000] ^= 1;
+    check_error(&file, &EncoderFileError::WrongHash);
+}
+
+#[test]
+fn files_with_a_correct_hash_and_wrong_content_are_refused() {
+    let cut = with_correct_hash(BUILT_IN[..BUILT_IN.len() - 1].to_vec());
+    check_error(&cut, &EncoderFileError::Damaged { reason: "it is cut short" });
+    let longer = with_correct_hash([BUILT_IN, b"x"].concat());
+    check_error(&longer, &EncoderFileError::Damaged { reason: "bytes follow the vocabulary" });
+    let mut sizes = BUILT_IN.to_vec();
+    sizes[48..52].copy_from_slice(&u32::MAX.to_le_bytes());
+    check_error(&with_correct_hash(sizes), &EncoderFileError::Damaged { reason: "a size is out of range" });
+    let mut number = BUILT_IN.to_vec();
+    number[72..76].copy_from_slice(&f32::NAN.to_le_bytes());
+    check_error(
+        &with_correct_hash(number),
+        &EncoderFileError::Damaged { reason: "a weight is not a number" },
+    );
+}
+
+#[test]
+fn threads_share_an_encoder() {
+    let expected = Arc::new(built_in().encode("여러 스레드", TextSide::Query));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let expected = Arc::clone(&expected);
+            std::thread::spawn(move || {
+                assert_eq!(built_in().encode("여러 스레드", TextSide::Query), *expected)
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}

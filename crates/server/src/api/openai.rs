@@ -1,0 +1,155 @@
+//! Responses in the format of OpenAI's API.
+
+use doran_agents::AnswerSource;
+use doran_engine::store::RunUsage;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// An agent as a model of OpenAI's API.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OpenAiModel {
+    /// The name of the agent.
+    pub id: String,
+    /// Always `model`.
+    pub object: &'static str,
+    /// A time in seconds since 1970; the same for all agents.
+    pub created: u64,
+    /// Always `doran`.
+    pub owned_by: &'static str,
+}
+
+/// All agents as models.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OpenAiModelList {
+    /// Always `list`.
+    pub object: &'static str,
+    /// The models.
+    pub data: Vec<OpenAiModel>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OpenAiCompletion {
+    /// The id of the answer.
+    pub id: String,
+    /// Always `chat.completion`.
+    pub object: &'static str,
+    /// When the answer was started, in seconds since 1970.
+    pub created: u64,
+    /// The name of the agent.
+    pub model: String,
+    /// The answer. There is always one.
+    pub choices: Vec<OpenAiChoice>,
+    /// The tokens that the run used.
+    pub usage: OpenAiUsage,
+    /// The sources of the answer.
+    pub sources: Vec<AnswerSource>,
+}
+
+/// The text of an answer.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OpenAiChoice {
+    /// Always 0.
+    pub index: u32,
+    /// The message.
+    pub message: OpenAiAnswerMessage,
+    /// Always `null`.
+    pub logprobs: Option<()>,
+    /// Always `stop`.
+    pub finish_reason: &'static str,
+}
+
+/// The message of an answer.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OpenAiAnswerMessage {
+    /// Always `assistant`.
+    pub role: &'static str,
+    /// The text.
+    pub content: String,
+    /// Always `null`.
+    pub refusal: Option<()>,
+    /// One annotation for each source.
+    pub annotations: Vec<OpenAiAnnotation>,
+    /// What the agent did before it answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+    /// The same, under the name that other clients read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+}
+
+/// A source of an answer.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OpenAiAnnotation {
+    /// Always `url_citation`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The source.
+    pub url_citation: UrlCitation,
+}
+
+/// Where an answer cites a source, and where the source is.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct UrlCitation {
+    /// Where the citation starts in the text, in characters.
+    pub start_index: usize,
+    /// Where the citation ends in the text, in characters.
+    pub end_index: usize,
+    /// The title of the source.
+    pub title: String,
+    /// The path of the document's text on this server.
+    pub url: String,
+    /// The number by which the answer cites the source.
+    pub number: u32,
+    /// The id of the document.
+    pub document: String,
+    /// The page, from 1.
+    pub page: Option<u32>,
+    /// The quoted words.
+    pub quote: String,
+}
+
+/// The tokens that an answer used.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct OpenAiUsage {
+    /// Tokens that models read.
+    pub prompt_tokens: u64,
+    /// Tokens that models wrote.
+    pub completion_tokens: u64,
+    /// The sum of both.
+    pub total_tokens: u64,
+}
+
+impl OpenAiUsage {
+    pub(crate) fn from_run(usage: &RunUsage) -> Self {
+        let RunUsage { input_tokens, output_tokens, .. } = *usage;
+        Self {
+            prompt_tokens: input_tokens,
+            completion_tokens: output_tokens,
+            total_tokens: input_tokens.saturating_add(output_tokens),
+        }
+    }
+}
+
+/// An error response.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OpenAiError {
+    /// The error.
+    pub error: OpenAiErrorBody,
+}
+
+/// An error.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OpenAiErrorBody {
+    /// The error in English.
+    pub message: String,
+    /// The error in Korean.
+    pub message_ko: String,
+    /// The kind of error, as OpenAI's API names it.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// Always `null`.
+    pub param: Option<()>,
+    /// The code of the error, for programs.
+    pub code: String,
+}

@@ -1,0 +1,72 @@
+//! Tokens, money, memory and health.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What runs used.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct UsageInfo {
+    /// The number of runs.
+    pub runs: u64,
+    /// Whether all runs were counted, not only the newest.
+    pub complete: bool,
+    /// Tokens that models read.
+    pub input_tokens: u64,
+    /// Tokens that models wrote.
+    pub output_tokens: u64,
+    /// The cost in millionths of a US dollar.
+    pub cost_micros: u64,
+    /// The usage of each model. Only with `thread`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_model: Option<Vec<ModelUsageInfo>>,
+}
+
+/// What calls of one model used.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ModelUsageInfo {
+    /// The name of the model.
+    pub name: String,
+    /// The number of calls.
+    pub calls: u64,
+    /// Tokens that the model read.
+    pub input_tokens: u64,
+    /// Tokens that the model wrote.
+    pub output_tokens: u64,
+    /// The cost in millionths of a US dollar; `null` if the price of a call is unknown.
+    pub cost_micros: Option<u64>,
+}
+
+/// A fact that agents remember across threads.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MemoryFactInfo {
+    /// The id of the fact.
+    pub id: String,
+    /// The fact.
+    pub text: String,
+    /// When it was stored, in milliseconds since 1970.
+    pub at: i64,
+}
+
+/// The facts that agents remember.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MemoryFactList {
+    /// The facts.
+    pub facts: Vec<MemoryFactInfo>,
+}
+
+/// The health of the server.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct HealthInfo {
+    /// The status.
+    pub status: HealthStatus,
+}
+
+/// Whether the server can do its work.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HealthStatus {
+    /// The process runs and accepts new runs.
+    Ok,
+    /// The store answers as well.
+    Ready,
+}

@@ -1,0 +1,109 @@
+//! A route: a method and a path, who may call it, what answers, and how it is described.
+
+use std::fmt;
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::routing::{MethodFilter, MethodRouter, on};
+
+use crate::ServerApp;
+use crate::openapi::Operation;
+
+/// Who a route is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteAccess {
+    /// Everybody: whether the server is well.
+    Public,
+    /// Everybody with a browser: files that hold nothing of anybody.
+    WebPage,
+    /// Who has a key.
+    KeyRequired,
+    /// Who has a key and speaks the dialect of OpenAI.
+    OpenAi,
+}
+
+/// A route. Only a part of the web page has no description.
+#[derive(Clone)]
+pub struct ApiRoute {
+    /// Who it is for.
+    pub access: RouteAccess,
+    /// Its method, in small letters.
+    pub method: &'static str,
+    /// Its path, with the names of its parts in braces.
+    pub path: &'static str,
+    handler: MethodRouter<ServerApp>,
+    operation: Option<Operation>,
+}
+
+impl ApiRoute {
+    pub(super) fn get<T: 'static>(
+        path: &'static str,
+        handler: impl Handler<T, ServerApp>,
+        operation: Operation,
+    ) -> Self {
+        Self::new("get", path, on(MethodFilter::GET, handler), operation)
+    }
+
+    pub(super) fn post<T: 'static>(
+        path: &'static str,
+        handler: impl Handler<T, ServerApp>,
+        operation: Operation,
+    ) -> Self {
+        Self::new("post", path, on(MethodFilter::POST, handler), operation)
+    }
+
+    pub(super) fn patch<T: 'static>(
+        path: &'static str,
+        handler: impl Handler<T, ServerApp>,
+        operation: Operation,
+    ) -> Self {
+        Self::new("patch", path, on(MethodFilter::PATCH, handler), operation)
+    }
+
+    pub(super) fn delete<T: 'static>(
+        path: &'static str,
+        handler: impl Handler<T, ServerApp>,
+        operation: Operation,
+    ) -> Self {
+        Self::new("delete", path, on(MethodFilter::DELETE, handler), operation)
+    }
+
+    /// A part of the web page.
+    pub(super) fn web_page<T: 'static>(path: &'static str, handler: impl Handler<T, ServerApp>) -> Self {
+        let handler = on(MethodFilter::GET, handler);
+        Self { access: RouteAccess::WebPage, method: "get", path, handler, operation: None }
+    }
+
+    fn new(
+        method: &'static str,
+        path: &'static str,
+        handler: MethodRouter<ServerApp>,
+        operation: Operation,
+    ) -> Self {
+        Self { access: RouteAccess::KeyRequired, method, path, handler, operation: Some(operation) }
+    }
+
+    /// The same without a key.
+    pub(super) fn public(self) -> Self {
+        Self { access: RouteAccess::Public, ..self }
+    }
+
+    /// The same in the dialect of OpenAI.
+    pub(super) fn openai(self) -> Self {
+        Self { access: RouteAccess::OpenAi, ..self }
+    }
+
+    pub(crate) fn operation(&self) -> Option<&Operation> {
+        self.operation.as_ref()
+    }
+
+    pub(super) fn add_to(self, router: Router<ServerApp>) -> Router<ServerApp> {
+        router.route(self.path, self.handler)
+    }
+}
+
+impl fmt::Debug for ApiRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {} {}", self.access, self.method, self.path)
+    }
+}
