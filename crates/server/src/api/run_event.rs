@@ -261,6 +261,7 @@ impl RunEvent {
                 failed_body(
                     failure.unwrap_or_else(|| RunFailure { code: String::new(), message: String::new() }),
                     None,
+                    Vec::new(),
                 )
             }
             RunStatus::Queued | RunStatus::Running | RunStatus::Paused => return None,
