@@ -3,19 +3,19 @@
 
 use std::collections::BTreeSet;
 
+use doran_llm::{CitationMark, CitationScanner, TextEnd};
+
 use crate::source::AnswerSource;
 
-/// The longest list of numbers between brackets.
-const MAX_CITATION_LIST_BYTES: usize = 48;
-
-/// Puts numbers in place while the words come.
+/// Puts numbers in place while the words come. Nothing but a number in a mark that names sources changes.
 #[derive(Clone, Debug, Default)]
 pub struct CitationNumbering {
     /// The numbers that are sources.
     source_numbers: BTreeSet<u32>,
     /// Those that were named, in order.
     cited_order: Vec<u32>,
-    /// A bracket that may yet become a number.
+    scanner: CitationScanner,
+    /// Words that may yet become a mark.
     pending_text: String,
 }
 
@@ -25,7 +25,7 @@ impl CitationNumbering {
         let mut cited = Self::default();
         cited.add_source_numbers(known);
         let mut told = cited.push_text(text);
-        told.push_str(&cited.take_pending());
+        told.push_str(&cited.finish_text());
         (cited, told)
     }
 
@@ -51,6 +51,7 @@ impl CitationNumbering {
     pub fn reset(&mut self) {
         self.cited_order.clear();
         self.pending_text.clear();
+        self.scanner = CitationScanner::default();
     }
 
     /// The number by which people know a source, if it was named.
@@ -58,55 +59,51 @@ impl CitationNumbering {
         self.cited_order.iter().position(|named| *named == number).map(|at| at + 1)
     }
 
-    /// The next words with their numbers in place. What may be the beginning of one is held back.
+    /// The next words with their numbers in place. What may be the beginning of a mark is held back.
     pub fn push_text(&mut self, words: &str) -> String {
         self.pending_text.push_str(words);
-        let held = std::mem::take(&mut self.pending_text);
-        let mut out = String::with_capacity(held.len());
-        let mut rest = held.as_str();
-        while let Some(at) = rest.find('[') {
-            out.push_str(&rest[..at]);
-            rest = &rest[at..];
-            let inner = &rest[1..];
-            let end = inner.find(|char: char| !(char.is_ascii_digit() || char == ',' || char == ' '));
-            match end {
-                None if inner.len() < MAX_CITATION_LIST_BYTES => {
-                    rest.clone_into(&mut self.pending_text);
-                    return out;
-                }
-                Some(end) if end > 0 && end < MAX_CITATION_LIST_BYTES && inner[end..].starts_with(']') => {
-                    out.push_str(&self.renumber_list(&inner[..end]));
-                    rest = &inner[end + 1..];
-                }
-                Some(_) | None => {
-                    out.push('[');
-                    rest = inner;
-                }
+        self.renumber_pending(TextEnd::Open)
+    }
+
+    /// What was held back, when the text is at its end. What is pushed next is another text.
+    pub fn finish_text(&mut self) -> String {
+        let rest = self.renumber_pending(TextEnd::Reached);
+        self.scanner = CitationScanner::default();
+        rest
+    }
+
+    fn renumber_pending(&mut self, end: TextEnd) -> String {
+        let text = std::mem::take(&mut self.pending_text);
+        let mut marks = Vec::new();
+        let decided = self.scanner.scan(&text, end, |mark| marks.push(mark));
+        let mut out = String::with_capacity(decided);
+        let mut from = 0;
+        for CitationMark { range, numbers } in marks {
+            if numbers.iter().all(|number| self.source_numbers.contains(number)) {
+                out.push_str(&text[from..range.start]);
+                out.push_str(&self.renumber_mark(&text[range.clone()]));
+                from = range.end;
             }
         }
-        out.push_str(rest);
+        out.push_str(&text[from..decided]);
+        text[decided..].clone_into(&mut self.pending_text);
         out
     }
 
-    /// What was held back, when nothing more comes.
-    pub fn take_pending(&mut self) -> String {
-        std::mem::take(&mut self.pending_text)
-    }
-
-    fn renumber_list(&mut self, list: &str) -> String {
-        let mut shown = Vec::new();
-        for one in list.split(',') {
-            let number = one.trim().parse().ok().filter(|number| self.source_numbers.contains(number));
-            let Some(number) = number else {
-                shown.push(one.trim().to_owned());
-                continue;
-            };
-            if !self.cited_order.contains(&number) {
-                self.cited_order.push(number);
+    /// A mark with other numbers; what stands between them stays.
+    fn renumber_mark(&mut self, mark: &str) -> String {
+        let mut shown = String::with_capacity(mark.len());
+        for piece in mark.split_inclusive(|char: char| !char.is_ascii_digit()) {
+            let digits = piece.trim_end_matches(|char: char| !char.is_ascii_digit());
+            if let Ok(number) = digits.parse() {
+                if !self.cited_order.contains(&number) {
+                    self.cited_order.push(number);
+                }
+                shown.push_str(&self.displayed_number(number).unwrap_or_default().to_string());
             }
-            shown.push(self.displayed_number(number).unwrap_or_default().to_string());
+            shown.push_str(&piece[digits.len()..]);
         }
-        format!("[{}]", shown.join(", "))
+        shown
     }
 }
 
@@ -116,21 +113,92 @@ mod tests {
 
     #[test]
     fn sources_are_counted_as_they_are_first_named_wherever_the_words_are_cut() {
-        let text = "가 [7], 나 [3, 7] 다 [9] a[가] [] [2";
+        let text = "가 [7], 나[3,7] 다 [9] [7, 9] a[가] [] m[7][3] `[7]` [2";
         let (_, whole) = CitationNumbering::renumber_text(text, [1, 2, 3, 7]);
-        assert_eq!(whole, "가 [1], 나 [2, 1] 다 [9] a[가] [] [2");
+        assert_eq!(whole, "가 [1], 나[2,1] 다 [9] [7, 9] a[가] [] m[7][3] `[7]` [2");
         let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
         for at in places {
             let mut cited = CitationNumbering::default();
             cited.add_source_numbers([1, 2, 3, 7]);
             let mut told = cited.push_text(&text[..at]);
             told.push_str(&cited.push_text(&text[at..]));
-            told.push_str(&cited.take_pending());
+            told.push_str(&cited.finish_text());
             assert_eq!(told, whole, "{at}");
             assert_eq!(
                 (cited.displayed_number(7), cited.displayed_number(3), cited.displayed_number(2)),
                 (Some(1), Some(2), None)
             );
+        }
+    }
+
+    /// Random texts of brackets, code, Markdown, Korean and control characters.
+    fn random_text(random: &mut impl FnMut(usize) -> usize) -> String {
+        const PIECES: &[&str] = &[
+            "[",
+            "]",
+            "[ ]",
+            "[x]",
+            "- [ ] ",
+            "[    ]년",
+            "m[4][1]",
+            "[9]",
+            "[12, 9]",
+            "[1](#)",
+            "(",
+            ")",
+            "`",
+            "``",
+            "```\n",
+            "```",
+            "~~~\n",
+            "\n",
+            "\n\n",
+            " ",
+            "    ",
+            "\t",
+            "\r\n",
+            "\u{0}",
+            "\u{1b}[31m",
+            "\u{200b}",
+            "제5조",
+            "가",
+            "연차는 15일",
+            "word",
+            "1",
+            ",",
+            "**",
+            "_",
+            "\\[",
+            "|a|b|\n",
+            "# ",
+            "> ",
+            "🙂",
+            "$x_1[2]$",
+        ];
+        (0..random(40)).map(|_| PIECES[random(PIECES.len())]).collect()
+    }
+
+    #[test]
+    fn no_byte_changes_that_is_not_a_number_of_a_mark() {
+        let mut seed = 0x2545_F491_4F6C_DD1D_u64;
+        let mut random = |most: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            usize::try_from(seed % most as u64).expect("small")
+        };
+        for _ in 0..10_000 {
+            let text = random_text(&mut random);
+            // Nothing in it names a source, so nothing is a mark.
+            let mut cited = CitationNumbering::default();
+            cited.add_source_numbers([2, 3, 4]);
+            let mut told = String::new();
+            for char in text.chars() {
+                told.push_str(&cited.push_text(char.encode_utf8(&mut [0; 4])));
+            }
+            told.push_str(&cited.finish_text());
+            assert_eq!(told, text);
+            assert_eq!(CitationNumbering::renumber_text(&text, [2, 3, 4]).1, text);
         }
     }
 }

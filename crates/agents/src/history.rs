@@ -40,7 +40,7 @@ impl HistoryMessage {
         for part in &mut self.message.parts {
             if let MessagePart::Text { text, .. } = part {
                 let counted = cited.push_text(text);
-                *text = counted + &cited.take_pending();
+                *text = counted + &cited.finish_text();
             }
         }
         self.sources = cited.renumber_sources(&self.sources);

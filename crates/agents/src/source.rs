@@ -93,8 +93,10 @@ impl AnswerSource {
 
     /// Those of `found` that `answer` names, in their order.
     pub(crate) fn cited_in(answer: &str, found: &[Self]) -> Vec<Self> {
+        let known: BTreeSet<u32> = found.iter().map(|source| source.number).collect();
+        let marks = find_citation_marks(answer).into_iter().map(|mark| mark.numbers);
         let named: BTreeSet<u32> =
-            find_citation_marks(answer).into_iter().flat_map(|mark| mark.numbers).collect();
+            marks.filter(|numbers| numbers.iter().all(|number| known.contains(number))).flatten().collect();
         found.iter().filter(|one| named.contains(&one.number)).cloned().collect()
     }
 

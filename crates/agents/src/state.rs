@@ -42,7 +42,7 @@ pub struct TurnProgress {
     pub language: UserLanguage,
     /// Nodes that ran, in order.
     pub path: Vec<String>,
-    /// Models asked, replies that had to be repaired included.
+    /// Requests sent to models, repairs and failed ones included.
     pub model_calls: u32,
     /// Tools run, each named once.
     pub tools_used: Vec<String>,

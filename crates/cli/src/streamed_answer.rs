@@ -5,6 +5,7 @@ use doran_agents::transcript::{TranscriptChange, TranscriptReducer};
 use doran_agents::{
     AnswerSource, CitationNumbering, TurnProgress, TurnUpdate, UserLanguage as Spoken, history,
 };
+use doran_engine::UnfinishedTask;
 use doran_llm::Role;
 use doran_server::api::{ModelErrorAdvice, QuestionInfo, RunEvent, RunEventBody, StepTask, advice};
 use serde_json::{Value, json};
@@ -64,9 +65,9 @@ impl StreamedAnswer {
             event.body,
             RunEventBody::Step { .. } | RunEventBody::Finished | RunEventBody::Paused { .. }
         ) {
-            words.push_str(&self.cited.take_pending());
+            words.push_str(&self.cited.finish_text());
         }
-        self.apply_status(&event.body);
+        self.apply_status(&event.body)?;
         Ok(words)
     }
 
@@ -86,17 +87,19 @@ impl StreamedAnswer {
     }
 
     /// Takes in how the run stands.
-    fn apply_status(&mut self, body: &RunEventBody) {
+    fn apply_status(&mut self, body: &RunEventBody) -> anyhow::Result<()> {
         match body {
             RunEventBody::Started { run, .. } => self.run.clone_from(run),
-            RunEventBody::Failed { code, message, en, ko, .. } => {
+            RunEventBody::Failed { code, message, en, ko, unfinished, .. } => {
+                self.apply_unfinished(unfinished)?;
                 self.error_code = Some(code.clone());
                 self.failure = Some(bilingual!(
                     "실행이 실패했습니다. {ko} ({code}: {message})",
                     "the run failed. {en} ({code}: {message})"
                 ));
             }
-            RunEventBody::Cancelled { .. } => {
+            RunEventBody::Cancelled { unfinished, .. } => {
+                self.apply_unfinished(unfinished)?;
                 self.error_code = Some("cancelled".into());
                 self.failure = Some(bilingual!("실행이 취소되었습니다", "the run was cancelled"));
             }
@@ -115,6 +118,18 @@ impl StreamedAnswer {
             | RunEventBody::Gone { .. }
             | RunEventBody::Delta { .. } => {}
         }
+        Ok(())
+    }
+
+    /// Takes in nodes that did not finish.
+    fn apply_unfinished(&mut self, tasks: &[UnfinishedTask]) -> anyhow::Result<()> {
+        for task in tasks {
+            let (node, ms) = (&task.node, task.ms);
+            self.progress.model_calls += StepNotes::from_notes(&task.notes)?.request_count();
+            self.tokens += task.usage.input_tokens + task.usage.output_tokens;
+            self.steps.push(bilingual!("{node} 끝내지 못함 {ms}밀리초", "{node} did not finish {ms} ms"));
+        }
+        Ok(())
     }
 
     /// Takes in what a node did.
@@ -134,13 +149,6 @@ impl StreamedAnswer {
         self.steps.push(describe_step(task, turn, &calls));
         self.calls.extend(calls);
         self.tokens += task.input_tokens + task.output_tokens;
-        if let Some(code) = &turn.error_code {
-            let ModelErrorAdvice { ko, en } = advice(code);
-            self.error_code = Some(code.clone());
-            self.failure =
-                Some(bilingual!("답하지 못했습니다. {ko} ({code})", "there is no answer. {en} ({code})"));
-            self.text_is_error_reply = true;
-        }
         // What is said stays said: a node that shortens the working messages afterwards takes no word back.
         let said =
             if turn.rewrites_messages { Vec::new() } else { history::messages_in_update(&task.update)? };
@@ -149,6 +157,17 @@ impl StreamedAnswer {
                 self.text = message.text();
                 self.sources.clone_from(&turn.sources);
             }
+        }
+        if let Some(code) = &turn.error_code {
+            let ModelErrorAdvice { ko, en } = advice(code);
+            self.error_code = Some(code.clone());
+            // The agent's own sentence says it; another one could only disagree.
+            let said = self.text.as_str();
+            self.failure = Some(match said {
+                "" => bilingual!("답하지 못했습니다. {ko} ({code})", "there is no answer. {en} ({code})"),
+                said => bilingual!("{said} ({code})", "{said} ({code})"),
+            });
+            self.text_is_error_reply = !said.is_empty();
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::id::RunId;
-use crate::log;
+use crate::log::{self, UnfinishedTask};
 use crate::question::PendingQuestion;
 use crate::store::{EntryKind, LogEntry, Millis, RunFailure, RunUsage, Seq, StoreError};
 use crate::stored_json;
@@ -68,11 +68,15 @@ pub enum EntryBody {
         failure: RunFailure,
         /// The node, when one failed.
         node: Option<String>,
+        /// Tasks of the last step that did not finish.
+        unfinished: Vec<UnfinishedTask>,
     },
     /// The run was cancelled.
     Cancelled {
         /// What watchers had been shown of the step that was cut off: text by node.
         partial_text: BTreeMap<String, String>,
+        /// Tasks of the step that was cut off.
+        unfinished: Vec<UnfinishedTask>,
         /// Calls of the step that was cut off. A run that was paused has them in its pause.
         calls: Vec<UnfinishedCall>,
     },
@@ -165,12 +169,12 @@ impl EntryBody {
             }
             EntryKind::Finished => Self::Finished,
             EntryKind::Failed => {
-                let log::RunFailedEntry { failure, node } = read_log_body(entry)?;
-                Self::Failed { failure, node }
+                let log::RunFailedEntry { failure, node, unfinished } = read_log_body(entry)?;
+                Self::Failed { failure, node, unfinished }
             }
             EntryKind::Cancelled => {
-                let log::RunCancelledEntry { partial, calls } = read_log_body(entry)?;
-                Self::Cancelled { partial_text: partial, calls }
+                let log::RunCancelledEntry { partial, calls, unfinished } = read_log_body(entry)?;
+                Self::Cancelled { partial_text: partial, calls, unfinished }
             }
             EntryKind::Edited => {
                 let log::StateEditedEntry { state, update, .. } = read_log_body(entry)?;

@@ -70,6 +70,7 @@ pub use graph::{
     subgraph,
 };
 pub use id::{RunId, RunKey, TenantId, ThreadId, ThreadKey};
+pub use log::UnfinishedTask;
 pub use node_context::Cx;
 pub use question::{PendingQuestion, QuestionKind};
 pub use runtime::{

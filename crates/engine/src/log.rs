@@ -143,6 +143,28 @@ pub struct RunFailedEntry {
     /// The node, when one failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Tasks of the last step that did not finish.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<UnfinishedTask>,
+}
+
+/// A task that failed or was cancelled: what it had spent and noted by then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnfinishedTask {
+    /// The node.
+    pub node: String,
+    /// How long it ran in milliseconds, retries included.
+    #[serde(default)]
+    pub ms: u64,
+    /// Tries.
+    #[serde(default = "one")]
+    pub attempts: u32,
+    /// What it spent.
+    #[serde(default, skip_serializing_if = "RunUsage::is_zero")]
+    pub usage: RunUsage,
+    /// What its last try noted for the inspector.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub notes: BTreeMap<String, Value>,
 }
 
 /// The run was cancelled.
@@ -151,6 +173,9 @@ pub struct RunCancelledEntry {
     /// What watchers had been shown of the step that was cut off: text by node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub partial: BTreeMap<String, String>,
+    /// Tasks of the step that was cut off.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<UnfinishedTask>,
     /// Calls of the step that was cut off. A run that was paused has them in its pause.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<UnfinishedCall>,

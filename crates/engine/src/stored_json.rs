@@ -117,19 +117,16 @@ fn text_depth(json: &[u8]) -> usize {
 }
 
 /// Reads a value of so many levels: the outer ones one by one, until the parser can read the rest.
-fn read_deep(json: Box<RawValue>, depth: usize) -> Result<Value, serde_json::Error> {
+fn read_deep(json: &RawValue, depth: usize) -> Result<Value, serde_json::Error> {
     if depth <= PARSER_DEPTH {
         return serde_json::from_str(json.get());
     }
-    let inner = |json: Box<RawValue>| {
-        let depth = text_depth(json.get().as_bytes());
-        read_deep(json, depth)
-    };
+    let inner = |json: &RawValue| read_deep(json, text_depth(json.get().as_bytes()));
     if json.get().starts_with('[') {
-        let items: Vec<Box<RawValue>> = serde_json::from_str(json.get())?;
+        let items: Vec<&RawValue> = serde_json::from_str(json.get())?;
         return items.into_iter().map(inner).collect();
     }
-    let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(json.get())?;
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(json.get())?;
     let fields = fields.into_iter().map(|(name, json)| Ok((name, inner(json)?)));
     Ok(Value::Object(fields.collect::<Result<Map<String, Value>, serde_json::Error>>()?))
 }

@@ -23,7 +23,7 @@ mod scripted;
 mod structured_output;
 mod token_estimate;
 
-pub use citation_marks::{CitationMark, find_citation_marks, strip_citation_marks};
+pub use citation_marks::{CitationMark, CitationScanner, TextEnd, find_citation_marks, strip_citation_marks};
 pub use embed::{Embedder, EmbedderInfo, EmbeddingSide};
 pub use error::{ModelError, ModelErrorAdvice, ModelErrorKind, ModelErrorSource};
 pub use http::{ModelApiKey, ModelResponseLimits, ModelTimeouts};
@@ -45,7 +45,7 @@ pub use provider::{
 };
 pub use replay::{RecordingModel, ReplayingModel};
 pub use request_label::RequestLabel;
-pub use retry::{ModelRetryPolicy, RetryingModel};
+pub use retry::ModelRetryPolicy;
 #[cfg(feature = "scripted")]
 pub use scripted::{
     ReceivedHttpRequest, ScriptedBodyPiece, ScriptedDialect, ScriptedHttpResponse, ScriptedServer,
@@ -56,4 +56,4 @@ pub use structured_output::{
     ReplyFormatError, StructuredRequestError, parse_reply, parse_reply_json, repair_request,
     request_structured, response_schema_of,
 };
-pub use token_estimate::{BYTES_PER_TOKEN, estimate_tokens};
+pub use token_estimate::{AnswerTokenCounter, BYTES_PER_TOKEN, estimate_tokens};

@@ -22,6 +22,12 @@ pub trait ChatModel: Send + Sync + 'static {
         self.info()
     }
 
+    /// What a request in this role that took so much cost, in millionths of a US dollar. `None` where the price is not
+    /// known. For requests that did not end and so brought no cost of their own.
+    fn cost_micros(&self, _role: ModelRole, _usage: &Usage) -> Option<u64> {
+        None
+    }
+
     /// Answers the request.
     fn stream(&self, request: ChatRequest) -> DeltaStream;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 
-use crate::model::{ChatModel, ChatRequest, Delta, DeltaStream, ModelInfo, ModelRole};
+use crate::model::{ChatModel, ChatRequest, Delta, DeltaStream, ModelInfo, ModelRole, Usage};
 use crate::pricing::PriceList;
 
 /// A model whose answers say what they cost, by a table of prices.
@@ -33,6 +33,10 @@ impl ChatModel for PricedModel {
         self.inner.info_for_role(role)
     }
 
+    fn cost_micros(&self, role: ModelRole, usage: &Usage) -> Option<u64> {
+        self.prices.cost_micros(&self.inner.info_for_role(role).name, usage)
+    }
+
     fn stream(&self, request: ChatRequest) -> DeltaStream {
         let name = self.inner.info_for_role(request.role).name;
         let prices = self.prices.clone();
@@ -52,7 +56,7 @@ mod tests {
     use super::*;
     use crate::collect_reply;
     use crate::message::Message;
-    use crate::model::{TokenCountSource, Usage};
+    use crate::model::TokenCountSource;
     use crate::scripted::{ScriptedModel, ScriptedReply};
 
     async fn cost(name: &str, said: Usage) -> Option<u64> {

@@ -41,15 +41,16 @@ pub(crate) fn estimate_usage(request: &ChatRequest, deltas: &[Delta]) -> Usage {
     tally.usage(request)
 }
 
-/// Counts an answer while it comes.
+/// Estimates the tokens of an answer while it comes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct AnswerTokenCounter {
+pub struct AnswerTokenCounter {
     text_bytes: u64,
     reasoning_bytes: u64,
 }
 
 impl AnswerTokenCounter {
-    pub(crate) fn add_delta(&mut self, delta: &Delta) {
+    /// Adds the next piece of the answer.
+    pub fn add_delta(&mut self, delta: &Delta) {
         match delta {
             Delta::Text { text } => self.text_bytes += text.len() as u64,
             Delta::Reasoning { text, .. } => self.reasoning_bytes += text.len() as u64,
@@ -60,7 +61,8 @@ impl AnswerTokenCounter {
         }
     }
 
-    pub(crate) fn usage(self, request: &ChatRequest) -> Usage {
+    /// The estimate for the request and the pieces so far.
+    pub fn usage(self, request: &ChatRequest) -> Usage {
         Usage {
             input_tokens: estimate_request(request),
             output_tokens: (self.text_bytes + self.reasoning_bytes).div_ceil(BYTES_PER_TOKEN),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use doran_agents::protocol::{StepNotes, notes_of_entry};
 use doran_agents::retrieval::{LibraryError, is_collection_name};
 use doran_agents::{Agent, AgentTurn, AskOptions, EarlierMessage};
 use doran_engine::store::{IfBusy, RunIdempotencyKey, RunRow, RunStatus, StoreError, ThreadRow};
@@ -22,6 +23,9 @@ const MAX_GENERATED_TITLE_CHARS: usize = 60;
 
 /// How often a run that stands in line is looked at.
 const QUEUE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Entries of a log that are read in one go.
+const ENTRIES_PER_PAGE: usize = 500;
 
 /// Where a thread keeps the hash of the request that made it.
 pub(crate) const REQUEST_HASH_METADATA: &str = "made_by";
@@ -166,6 +170,26 @@ pub(crate) async fn wait_for_run(
         _ => None,
     };
     Ok(RunWaitOutcome { row, turn: turn.map(AgentTurn::with_renumbered_sources), blocked_by: None })
+}
+
+/// How many requests a run sent to models, by the notes of its steps. For a run without a turn, which counts them itself.
+pub(crate) async fn count_model_requests(app: &ServerApp, row: &RunRow) -> Result<u32, ApiError> {
+    let Some(first) = row.first_seq else { return Ok(0) };
+    let (mut count, mut after) = (0, first - 1);
+    loop {
+        let page = app.runtime.entries(&row.thread, after, ENTRIES_PER_PAGE).await?;
+        for entry in page.iter().filter(|entry| entry.run == Some(row.run)) {
+            let notes = notes_of_entry(&entry.body).map_err(|error| {
+                tracing::error!(%error, seq = entry.seq, "the notes of a step cannot be read");
+                ApiError::from(ApiErrorCode::Internal)
+            })?;
+            count += notes.iter().map(StepNotes::request_count).sum::<u32>();
+        }
+        match page.last() {
+            Some(last) if page.len() == ENTRIES_PER_PAGE => after = last.seq,
+            Some(_) | None => return Ok(count),
+        }
+    }
 }
 
 /// The turn that a finished run ended with, by the state after its last entry, its sources numbered as the agent did.

@@ -228,7 +228,7 @@ impl TranscriptStream {
 
     /// Tells what was held back because a number might have followed.
     fn flush_text(&mut self) {
-        let rest = self.citations.take_pending();
+        let rest = self.citations.finish_text();
         if !rest.is_empty() {
             self.queue.push_back(TranscriptEvent::Text(rest));
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use doran_engine::graph::GraphTopology;
 use doran_engine::{BuildError, EngineError, Graph, Runtime, State};
-use doran_llm::{ChatModel, ChatRequest, ModelInfo};
+use doran_llm::{ChatModel, ChatRequest, ModelInfo, ModelRetryPolicy};
 use doran_retrieval::DocumentIndex;
 use serde_json::Value;
 
@@ -40,6 +40,8 @@ pub struct AgentParts {
     pub named: BTreeMap<String, Arc<dyn ChatModel>>,
     /// Whether questions are put in other words before they are looked for.
     pub rewriting: QueryRewriting,
+    /// How often a request to a model that failed is sent again.
+    pub retries: ModelRetryPolicy,
 }
 
 impl AgentParts {
@@ -52,11 +54,12 @@ impl AgentParts {
             tools: Toolbox::new(),
             named: BTreeMap::new(),
             rewriting: QueryRewriting::Off,
+            retries: ModelRetryPolicy::default(),
         }
     }
 
     pub(crate) fn models(&self) -> Models {
-        Models { main: self.model.clone(), small: self.small.clone() }
+        Models { main: self.model.clone(), small: self.small.clone(), retries: self.retries }
     }
 }
 

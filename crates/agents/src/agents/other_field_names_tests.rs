@@ -105,7 +105,7 @@ async fn an_agent_with_other_field_names_keeps_its_citations_its_progress_and_it
             citations.add_source_numbers(last.found.iter().copied());
         }
     }
-    assert_eq!(citations.push_text("둘째 [7], 첫째 [3], 없는 [12]"), "둘째 [1], 첫째 [2], 없는 [12]");
+    assert_eq!(citations.push_text("둘째 [7], 첫째 [3], 없는 [12]."), "둘째 [1], 첫째 [2], 없는 [12].");
     assert_eq!(last.error_code.as_deref(), Some("library_closed"));
     assert_eq!(last.progress.expect("progress").path, ["collect", "write"]);
 

@@ -22,7 +22,7 @@ pub struct AgentTurn {
     /// Why, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// Models asked. A request that was refused as too long and sent again, shorter, is one.
+    /// Requests sent to models, those that failed and were sent again included.
     pub model_calls: u32,
     /// Nodes that ran, in order.
     pub path: Vec<String>,

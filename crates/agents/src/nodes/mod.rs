@@ -4,8 +4,10 @@
 mod ask_model;
 mod call_tools;
 mod context_window;
+mod model_request;
 mod node_work;
 mod query_rewriting;
+mod reply_cache;
 mod retrieve;
 mod structured_reply;
 mod transcript;
@@ -18,7 +20,7 @@ use doran_llm::{FinishReason, ModelError, ModelReply, Usage};
 use crate::language::UserLanguage;
 
 pub use ask_model::Models;
-pub(crate) use ask_model::{MAX_MODEL_ATTEMPTS, ReplyCache, ReplyVisibility};
+pub(crate) use ask_model::ReplyVisibility;
 pub(crate) use call_tools::{ToolCaller, call_tools};
 pub(crate) use context_window::{
     BYTES_PER_TOKEN, DEFAULT_CONTEXT_TOKENS, MAX_DECISION_TOKENS, fit_messages, fit_request,
@@ -26,6 +28,7 @@ pub(crate) use context_window::{
 };
 pub(crate) use node_work::NodeWork;
 pub use query_rewriting::QueryRewriting;
+pub(crate) use reply_cache::ReplyCache;
 pub(crate) use retrieve::{
     DEFAULT_NEIGHBOURS, DocumentFinder, MAX_NEIGHBOURS, retrieval_tenant, retrieve_node_error,
     sources_message, verify_sources, verify_sources_with,
@@ -39,21 +42,16 @@ pub(crate) fn final_reply(
     work: &NodeWork,
     asked: Result<ModelReply, NodeError>,
 ) -> Result<ModelReply, NodeError> {
-    let is_silent = |error: &NodeError| {
-        let empty = matches!(error.source().downcast_ref(), Some(ModelError::Empty { .. }));
-        empty && work.cx.attempt() >= MAX_MODEL_ATTEMPTS
-    };
+    let is_silent =
+        |error: &NodeError| matches!(error.source().downcast_ref(), Some(ModelError::Empty { .. }));
     let mut reply = match asked {
-        Err(error) if is_silent(&error) => {
-            work.count_model_calls(MAX_MODEL_ATTEMPTS);
-            ModelReply {
-                text: String::new(),
-                reasoning: Vec::new(),
-                tool_calls: Vec::new(),
-                usage: Usage::default(),
-                finish: FinishReason::Stop,
-            }
-        }
+        Err(error) if is_silent(&error) => ModelReply {
+            text: String::new(),
+            reasoning: Vec::new(),
+            tool_calls: Vec::new(),
+            usage: Usage::default(),
+            finish: FinishReason::Stop,
+        },
         asked => asked?,
     };
     reply.tool_calls.clear();

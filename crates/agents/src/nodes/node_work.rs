@@ -48,10 +48,10 @@ impl NodeWork {
         self.show_activity(AgentActivity::Thinking { step, content });
     }
 
-    /// Notes a reply of a model. One that came from a cache cost nothing and is no call.
+    /// Notes a request to a model. A reply from a cache cost nothing and is no request.
     pub(crate) fn note_model_call(&self, note: ModelCallNote) {
         let mut noted = self.lock_notes();
-        noted.calls += u32::from(matches!(note, ModelCallNote::Asked(_)));
+        noted.calls += u32::from(note.is_request());
         noted.step.models.push(note);
         self.cx.note(StepNotes::MODELS, &noted.step.models);
     }
@@ -62,12 +62,7 @@ impl NodeWork {
         self.cx.note("misfit", misfit.to_string());
     }
 
-    /// Counts calls of a model whose replies came to nothing.
-    pub(crate) fn count_model_calls(&self, calls: u32) {
-        self.lock_notes().calls += calls;
-    }
-
-    /// How many models were asked so far.
+    /// How many requests were sent to models so far, failed ones included.
     pub(crate) fn model_calls(&self) -> u32 {
         self.lock_notes().calls
     }

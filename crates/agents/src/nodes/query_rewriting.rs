@@ -4,20 +4,17 @@
 use std::time::{Duration, Instant};
 
 use doran_engine::NodeError;
-use doran_llm::{
-    ChatRequest, Delta, DeltaStream, Message, ModelError, ModelReply, ModelRole, ReplyCollector, Role,
-    parse_reply, response_schema_of,
-};
+use doran_llm::{ChatRequest, Message, ModelReply, ModelRole, Role, parse_reply, response_schema_of};
 use doran_retrieval::MAX_REWORDINGS;
-use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ask_model::{Models, duration_millis};
+use super::ask_model::{Models, ReplyVisibility, duration_millis};
+use super::model_request::RequestLog;
 use super::node_work::NodeWork;
 use crate::language::UserLanguage;
 use crate::prompt::Prompts;
-use crate::protocol::ThinkingStep;
+use crate::protocol::{ThinkingStep, UnfinishedRequestNote};
 use crate::request_purpose::RequestPurpose;
 use crate::state::typed_text;
 
@@ -61,6 +58,9 @@ struct RecordedRewriteReply {
     reply: Option<ModelReply>,
     failed: Option<String>,
     ms: u64,
+    /// The request, if there is no reply.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unfinished: Vec<UnfinishedRequestNote>,
 }
 
 impl QueryRewriter {
@@ -78,17 +78,22 @@ impl QueryRewriter {
         let model = self.models.for_role(request.role);
         let (purpose, role) = (request.purpose.clone(), request.role);
         let call = async {
-            let begun = Instant::now();
-            let heard =
-                tokio::time::timeout(REWRITE_TIMEOUT, collect_short_reply(work, model.stream(request))).await;
-            let (reply, failed) = match heard {
+            let (begun, mut log) = (Instant::now(), RequestLog::new(work, model, &request));
+            log.max_reply_bytes = MAX_REWRITE_REPLY_BYTES;
+            let reply = log.send(&request, ReplyVisibility::Hidden);
+            let (reply, failed) = match tokio::time::timeout(REWRITE_TIMEOUT, reply).await {
                 Ok(Ok(reply)) => (Some(reply), None),
                 Ok(Err(error)) => (None, Some(error.to_string())),
                 Err(_) => (None, Some(format!("no reply within {} seconds", REWRITE_TIMEOUT.as_secs()))),
             };
-            Ok::<_, NodeError>(RecordedRewriteReply { reply, failed, ms: duration_millis(begun.elapsed()) })
+            log.stop();
+            let (unfinished, ms) = (log.take_unfinished(), duration_millis(begun.elapsed()));
+            Ok::<_, NodeError>(RecordedRewriteReply { reply, failed, ms, unfinished })
         };
-        let RecordedRewriteReply { reply, failed, ms } = work.cx.effect("reword", call).await?;
+        let RecordedRewriteReply { reply, failed, ms, unfinished } = work.cx.effect("reword", call).await?;
+        for request in unfinished {
+            work.record_unfinished(request)?;
+        }
         let outcome = match &reply {
             Some(reply) => {
                 work.record_usage(&model.info(), (&purpose, role), reply, ms)?;
@@ -148,28 +153,6 @@ impl QueryRewriter {
             ..ChatRequest::new(messages)
         })
     }
-}
-
-/// The whole reply, if it is one and not too long.
-async fn collect_short_reply(work: &NodeWork, mut deltas: DeltaStream) -> Result<ModelReply, ModelError> {
-    let mut collector = ReplyCollector::default();
-    let mut bytes = 0;
-    while let Some(delta) = deltas.next().await {
-        let delta = delta?;
-        work.cx.heartbeat();
-        if let Delta::Text { text } | Delta::Reasoning { text, .. } = &delta {
-            bytes += text.len();
-        }
-        if bytes > MAX_REWRITE_REPLY_BYTES {
-            return Err(ModelError::Broken {
-                reason: format!("its reply was over {MAX_REWRITE_REPLY_BYTES} bytes"),
-            });
-        }
-        if let Some(reply) = collector.add_delta(delta) {
-            return Ok(reply);
-        }
-    }
-    Err(ModelError::Broken { reason: "it ended without saying so".into() })
 }
 
 /// Wordings fit to be looked for: few, short, one line each.

@@ -5,8 +5,9 @@ use doran_llm::{ChatRequest, ReplyFormatError, parse_reply, repair_request};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::ask_model::{Models, ReplyCache, ReplyVisibility};
+use super::ask_model::{Models, ReplyVisibility};
 use super::node_work::NodeWork;
+use super::reply_cache::ReplyCache;
 
 /// Asks for a `T`. A reply that does not fit is shown to the model once with what is wrong; the outer result is about
 /// models, the inner one about what they said the second time.

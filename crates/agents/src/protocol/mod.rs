@@ -11,7 +11,9 @@ mod step_notes;
 
 pub use activity::{AgentActivity, ThinkingStep};
 pub use question::{EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
-pub use step_notes::{CachedReplyNote, ModelCallNote, ModelRequestNote, StepNotes};
+pub use step_notes::{
+    CachedReplyNote, ModelCallNote, ModelRequestNote, StepNotes, UnfinishedRequestNote, notes_of_entry,
+};
 
 use serde::Serialize;
 use serde_json::Value;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use doran_engine::EntryBody;
 use doran_llm::{FinishReason, ModelKind, ModelRole, RequestLabel, TokenCountSource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,12 +29,36 @@ impl StepNotes {
     /// The name of the note that holds [`StepNotes::models`].
     pub(crate) const MODELS: &str = "models";
 
+    /// How many requests were sent to models.
+    pub fn request_count(&self) -> u32 {
+        let requests = self.models.iter().filter(|note| note.is_request()).count();
+        u32::try_from(requests).unwrap_or(u32::MAX)
+    }
+
     /// Reads the notes of a step. An item of another version is kept as it came; a note that is no list is an error.
     pub fn from_notes(notes: &BTreeMap<String, Value>) -> Result<Self, serde_json::Error> {
         fn list<T: serde::de::DeserializeOwned>(note: Option<&Value>) -> Result<Vec<T>, serde_json::Error> {
             note.map_or(Ok(Vec::new()), Vec::deserialize)
         }
         Ok(Self { events: list(notes.get(Self::EVENTS))?, models: list(notes.get(Self::MODELS))? })
+    }
+}
+
+/// The notes of every task that an entry of a log tells of, those that did not finish included.
+pub fn notes_of_entry(body: &EntryBody) -> Result<Vec<StepNotes>, serde_json::Error> {
+    match body {
+        EntryBody::Step(step) | EntryBody::InnerStep(step) => {
+            step.tasks.iter().map(|task| StepNotes::from_notes(&task.notes)).collect()
+        }
+        EntryBody::Failed { unfinished, .. } | EntryBody::Cancelled { unfinished, .. } => {
+            unfinished.iter().map(|task| StepNotes::from_notes(&task.notes)).collect()
+        }
+        EntryBody::Started { .. }
+        | EntryBody::Paused { .. }
+        | EntryBody::Resumed { .. }
+        | EntryBody::Restarted { .. }
+        | EntryBody::Finished
+        | EntryBody::Edited { .. } => Ok(Vec::new()),
     }
 }
 
@@ -45,9 +70,18 @@ pub enum ModelCallNote {
     Asked(ModelRequestNote),
     /// It had answered the same before: nobody was asked and nothing was spent.
     FromCache(CachedReplyNote),
+    /// The model was asked, and there is no reply: the request failed, or the run was stopped.
+    Unfinished(UnfinishedRequestNote),
     /// A note of another version.
     #[schemars(skip)]
     Unknown(Value),
+}
+
+impl ModelCallNote {
+    /// Whether a request was sent.
+    pub fn is_request(&self) -> bool {
+        matches!(self, Self::Asked(_) | Self::Unfinished(_))
+    }
 }
 
 /// A request to a model, and what it took.
@@ -69,6 +103,31 @@ pub struct ModelRequestNote {
     pub output_tokens: u64,
     /// Tokens that the vendor read from its cache.
     pub cached_tokens: u64,
+    /// What it cost, in millionths of a dollar; `null` where the price is not known.
+    pub cost_micros: Option<u64>,
+    /// Who counted the tokens.
+    pub counted: TokenCountSource,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
+}
+
+/// A request to a model that brought no reply. Its tokens are an estimate; a request that the vendor refused took none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnfinishedRequestNote {
+    /// The model.
+    pub name: String,
+    /// What kind of thing was asked.
+    pub kind: ModelKind,
+    /// What the reply was for.
+    pub purpose: RequestLabel,
+    /// Which of the configured models was meant.
+    pub role: ModelRole,
+    /// Why there is no reply: `stopped`, or the code of the error.
+    pub unfinished: String,
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
     /// What it cost, in millionths of a dollar; `null` where the price is not known.
     pub cost_micros: Option<u64>,
     /// Who counted the tokens.

@@ -255,7 +255,7 @@ impl AgentFixture {
                     }
                 }
                 EntryBody::Paused { .. } => lines.push_str("(waits for a person)\n"),
-                EntryBody::Failed { failure, node } => {
+                EntryBody::Failed { failure, node, .. } => {
                     let mut failed = json!(failure);
                     if let Some(node) = node {
                         failed["node"] = json!(node);

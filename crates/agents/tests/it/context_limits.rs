@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use doran_agents::described::{AgentDescription, build_described_agent};
+use doran_agents::protocol::{ModelCallNote, notes_of_entry};
 use doran_agents::tools::{ToolPolicy, ToolSideEffect, Toolbox};
 use doran_agents::{AgentParts, RequestPurpose, Settings};
 use doran_engine::Runtime;
@@ -14,7 +15,7 @@ use doran_retrieval::{Document, DocumentKind, DocumentTenant, RamKeywordIndex};
 use serde_json::json;
 
 use crate::agent_fixture::{
-    AgentFixture, CountingTool, build_fixture, estimate_request_tokens, has_tool_results,
+    AgentFixture, CountingTool, build_fixture, estimate_request_tokens, has_tool_results, test_thread,
 };
 
 /// Tokens that the model takes.
@@ -221,10 +222,23 @@ async fn what_a_model_refuses_as_too_long_is_sent_again_shorter() {
 }
 
 #[tokio::test]
-async fn a_refused_request_is_no_call_that_anybody_pays_for() {
+async fn a_refused_request_is_counted_and_nobody_pays_for_it() {
     let model = SmallContextModel::default();
     let stage = build_agent("react", "", &oversized_parts(&model));
-    stage.ask(&long_text()).await;
-    assert!(model.refused_count.load(Ordering::SeqCst) > 0);
-    assert_eq!(stage.turn().await.model_calls, 2);
+    let run = stage.start(&long_text()).await;
+    let row = run.wait().await.expect("an end");
+    let refused = model.refused_count.load(Ordering::SeqCst);
+    assert!(refused > 0);
+    assert_eq!(stage.turn().await.model_calls, 2 + refused);
+    let entries = stage.runtime.entries(&test_thread(), 0, 1000).await.expect("entries");
+    let notes = entries.iter().flat_map(|entry| notes_of_entry(&entry.body).expect("notes"));
+    let mut answered = 0;
+    for note in notes.flat_map(|notes| notes.models) {
+        match note {
+            ModelCallNote::Asked(call) => answered += call.input_tokens,
+            ModelCallNote::Unfinished(call) => assert_eq!((call.input_tokens, call.output_tokens), (0, 0)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(row.usage.input_tokens, answered);
 }

@@ -705,18 +705,21 @@ async fn whether_the_turn_before_is_needed_is_a_small_call_only_when_nobody_know
 
 #[tokio::test]
 async fn a_contract_that_is_named_is_the_only_one_looked_at() {
-    let model = ScriptedModel::new([no_tools_reply(), sufficient_reply(), ScriptedReply::text("없습니다.")]);
-    let stage = contract_fixture(&model);
-    let options = AskOptions { contract_id: Some("없는 계약".into()), ..AskOptions::default() };
+    let contract = |id: &str, days: &str| Document {
+        kind: DocumentKind::Contract,
+        ..Document::new(id, "용역 계약서", CONTRACT.replace("30일", days))
+    };
+    let (first, second) = (contract("하나.md", "30일"), contract("둘.md", "90일"));
+    let model =
+        ScriptedModel::new([no_tools_reply(), sufficient_reply(), ScriptedReply::text("90일 전입니다. [1]")]);
+    let index = RamKeywordIndex::from_documents(&DocumentTenant::new("local"), [&first, &second]);
+    let parts = AgentParts::new(Arc::new(model), Arc::new(index));
+    let stage = build_fixture("contract", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    let options = AskOptions { contract_id: Some("둘.md".into()), ..AskOptions::default() };
     stage.start_with("제5조 내용이 뭐야?", &options).await.wait().await.expect("a rest");
     let state = stage.state().await;
-    assert!(
-        state["tool_history"][0]["text"]
-            .as_str()
-            .expect("text")
-            .starts_with("Error: 등록된 계약서가 없습니다")
-    );
-    assert_eq!(state["collected_info"], json!([]));
+    let places = state["collected_info"].as_array().expect("places");
+    assert!(!places.is_empty() && places.iter().all(|place| place["document"] == "둘.md"), "{places:?}");
 }
 
 /// A model whose answer does not end before it is let go.
@@ -857,4 +860,77 @@ async fn the_built_in_model_answers_about_contracts_too() {
     let turn = stage.turn().await;
     assert!(turn.response.contains("30일 전에 서면으로 통보하여 계약을 해지할 수 있다"), "{}", turn.response);
     assert!(!turn.sources.is_empty());
+}
+
+#[tokio::test]
+async fn articles_of_the_standard_are_not_those_of_the_users_contract() {
+    let standard = STANDARD.replace("해지할 수 있다.", "해지할 수 있고, 비밀은 제9조에 따라 지킨다.");
+    let standard = Document {
+        kind: DocumentKind::Standard("용역".into()),
+        ..Document::new("표준.md", "표준 용역 계약서", standard)
+    };
+    let contract = Document {
+        kind: DocumentKind::Contract,
+        ..Document::new("용역.hwpx", "용역 계약서", CONTRACT)
+    };
+    let model =
+        ScriptedModel::new([no_tools_reply(), sufficient_reply(), ScriptedReply::text("60일 전입니다. [1]")]);
+    let index = RamKeywordIndex::from_documents(&DocumentTenant::new("local"), [&contract, &standard]);
+    let parts = AgentParts::new(Arc::new(model), Arc::new(index));
+    let stage = build_fixture("contract", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    let told = stage.ask("표준계약서 제5조 보여줘").await;
+    let state = stage.state().await;
+    assert_eq!(state["explored_articles"], json!(["표준 제5조"]), "{told}");
+    assert_eq!(state["unexplored_articles"], json!(["표준 제9조"]), "{told}");
+    assert_eq!(state["sources"][0]["kind"], json!("standard"), "{told}");
+}
+
+#[tokio::test]
+async fn a_contract_that_does_not_exist_is_not_answered_from_another() {
+    for (question, told) in [
+        (
+            "제5조 내용이 뭐야?",
+            "계약서 `contract_123`이(가) 없습니다. 등록된 계약서는 다음과 같습니다.\n- 용역 계약서 (`용역.hwpx`)",
+        ),
+        (
+            "What does Article 5 say?",
+            "There is no contract `contract_123`. The contracts are:\n- 용역 계약서 (`용역.hwpx`)",
+        ),
+    ] {
+        let model = ScriptedModel::new([]);
+        let stage = contract_fixture(&model);
+        let options = AskOptions { contract_id: Some("contract_123".into()), ..AskOptions::default() };
+        stage.start_with(question, &options).await.wait().await.expect("an end");
+        let turn = stage.turn().await;
+        assert_eq!((turn.response.as_str(), turn.model_calls), (told, 0));
+        assert!(turn.sources.is_empty() && turn.tools_used.is_empty());
+        assert_eq!(turn.path, ["scope_validator"]);
+    }
+}
+
+#[tokio::test]
+async fn what_the_scope_call_decided_is_not_asked_again() {
+    let scope = |need| {
+        ScriptedReply::json(
+            &json!({ "in_scope": true, "need_previous_context": need, "reason": "계약 이야기" }),
+        )
+    };
+    for need in [false, true] {
+        let model = ScriptedModel::new([
+            no_tools_reply(),
+            ScriptedReply::text("30일입니다."),
+            scope(need),
+            no_tools_reply(),
+            ScriptedReply::text("네."),
+        ]);
+        let stage = contract_fixture(&model);
+        stage.ask("계약 해지는 며칠 전에 알려?").await;
+        let before = model.requests().len();
+        stage.ask("언제까지 내야 해?").await;
+        let asked: Vec<Option<RequestPurpose>> =
+            model.requests()[before..].iter().map(RequestPurpose::of).collect();
+        let expected = [RequestPurpose::Scope, RequestPurpose::Plan, RequestPurpose::Answer];
+        assert_eq!(asked, expected.map(Some), "{need}");
+        assert_eq!(stage.state().await["need_previous_context"], json!(need));
+    }
 }

@@ -21,6 +21,7 @@ mod internet_tools;
 mod kill_and_reopen;
 mod mcp;
 mod memory;
+mod model_requests;
 mod offline_model;
 #[cfg(feature = "python")]
 mod python;

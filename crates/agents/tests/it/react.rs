@@ -192,7 +192,7 @@ fn unavailable_error() -> ModelError {
 async fn a_model_is_tried_three_times() {
     let script = vec![
         ScriptedReply::failure(unavailable_error()),
-        ScriptedReply::text("반쯤").then_fails(unavailable_error()),
+        ScriptedReply::failure(unavailable_error()),
         ScriptedReply::text("됐습니다."),
     ];
     check(
@@ -201,12 +201,29 @@ async fn a_model_is_tried_three_times() {
         expect![[r#"
         input
           + user 안녕
-        llm · model×1 · tries 3
+        llm · model×3
           + assistant 됐습니다.
         conditional
         response
         = 됐습니다.
-        models 1 · path input llm conditional response
+        models 3 · path input llm conditional response
+    "#]],
+    )
+    .await;
+    // What was shown is not asked for again.
+    let script = vec![ScriptedReply::text("반쯤").then_fails(unavailable_error())];
+    check(
+        "안녕",
+        script,
+        expect![[r#"
+        input
+          + user 안녕
+        llm · model×1
+        conditional
+        error
+          + assistant 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요.
+        = 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요.
+        models 1 · path input llm conditional error · error model_unavailable
     "#]],
     )
     .await;
@@ -221,7 +238,7 @@ async fn a_model_is_tried_three_times() {
         expect![[r#"
         input
           + user 안녕
-        llm · tries 3
+        llm · model×3
         conditional
         error
           + assistant 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요.

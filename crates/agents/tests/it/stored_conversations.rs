@@ -13,8 +13,8 @@ use doran_engine::runtime::StateEdit;
 use doran_engine::store::{RamStore, RunStatus};
 use doran_engine::{Runtime, ThreadKey};
 use doran_llm::{
-    ModelApiKey, ModelConfig, ModelId, ModelRetryPolicy, ScriptedDialect, ScriptedModel, ScriptedServer,
-    ScriptedVendorAnswer, TextOrigin, ToolCall, ToolSpec, open_model,
+    ModelApiKey, ModelConfig, ModelId, ScriptedDialect, ScriptedModel, ScriptedServer, ScriptedVendorAnswer,
+    TextOrigin, ToolCall, ToolSpec, open_model,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -82,11 +82,7 @@ async fn a_conversation_that_was_stopped_during_a_tool_call_goes_on_with_every_v
     ] {
         let server = scripted_vendor(wire).await;
         let id = ModelId { provider: wire.provider().into(), model: model.into(), base_url: None };
-        let config = ModelConfig {
-            base_url: Some(server.url()),
-            retries: ModelRetryPolicy::NEVER,
-            ..ModelConfig::new(id)
-        };
+        let config = ModelConfig { base_url: Some(server.url()), ..ModelConfig::new(id) };
         let model = open_model(&config, ModelApiKey::new("sk-test")).expect("a model");
         let called = Arc::new(Notify::new());
         let mut toolbox = Toolbox::new();

@@ -283,7 +283,7 @@ pub(crate) async fn assemble_agents(
     let tools::AssembledTools { toolbox: tools, memories, mut notes } =
         tools::assemble_tools(config, keep).await?;
     let rewriting = effective_rewriting(config, &small.info(), &mut notes);
-    let parts = AgentParts { model: main, small, index, tools: tools.clone(), named, rewriting };
+    let parts = AgentParts { small, tools: tools.clone(), named, rewriting, ..AgentParts::new(main, index) };
     let mut settings = config.tables.agent_settings();
     settings.graphs.extend(read_agent_files(config)?);
     let agents = doran_agents::build_agents(&settings, &parts).map_err(|error| {

@@ -60,12 +60,7 @@ pub(crate) async fn run(args: &AskArgs, config: &Config, output: TerminalOutput)
         let lines = answer.source_lines(output.language);
         lines.iter().for_each(|line| output.print_note(&format!("  {line}")));
         return match answer.failure {
-            Some(failure) => {
-                if answer.text_is_error_reply {
-                    output.print_note(&answer.text);
-                }
-                Err(failure.into())
-            }
+            Some(failure) => Err(failure.into()),
             None => output.print_data(&format!("{text}\n")),
         };
     }
@@ -155,7 +150,16 @@ fn read_question(words: &[String]) -> anyhow::Result<(String, Option<String>)> {
     let text = words.join(" ").trim().to_owned();
     let mut piped = String::new();
     if is_piped {
-        std::io::stdin().lock().take(MAX_QUESTION_BYTES).read_to_string(&mut piped)?;
+        std::io::stdin().lock().take(MAX_QUESTION_BYTES + 1).read_to_string(&mut piped)?;
+        if piped.len() as u64 > MAX_QUESTION_BYTES {
+            let most = MAX_QUESTION_BYTES / 1024;
+            return Err(bilingual!(
+                "표준 입력의 글이 {most} KiB보다 깁니다. `doran ingest`로 문서를 추가한 뒤에 물어보세요",
+                "the text on standard input is longer than {most} KiB; add it with `doran ingest` and ask about it"
+            )
+            .with_code("input_too_long")
+            .into());
+        }
     }
     let piped = Some(piped.trim().to_owned()).filter(|piped| !piped.is_empty());
     let (text, document) = if text.is_empty() { (piped.unwrap_or_default(), None) } else { (text, piped) };

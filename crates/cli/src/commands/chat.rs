@@ -426,6 +426,8 @@ impl AnswerPrinter {
         let is_open = self.is_mid_line || !self.output.stdout_and_stderr_share_terminal();
         self.output.print_data(&format!("{}{sources}", if is_open { "\n" } else { "" }))?;
         match self.answer.failure {
+            // The agent's own sentence was printed as it came.
+            Some(_) if self.answer.text_is_error_reply => Ok(()),
             Some(failure) => Err(failure.into()),
             None => Ok(()),
         }

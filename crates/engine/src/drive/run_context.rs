@@ -14,6 +14,7 @@ use crate::drive::HaltReason;
 use crate::drive::run_journal::{LogTip, RunJournal};
 use crate::failpoint;
 use crate::id::RunId;
+use crate::log::UnfinishedTask;
 use crate::runtime::LiveFeed;
 use crate::store::{
     Commit, CommitOutcome, EntryKind, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage, Seq,
@@ -25,6 +26,9 @@ use crate::unfinished_call::{CallState, UnfinishedCall};
 
 /// Most tasks of a step at work at a time, unless said.
 pub(crate) const DEFAULT_MAX_TASKS_PER_STEP: usize = 128;
+
+/// The largest note of an unfinished task that is kept.
+const MAX_UNFINISHED_NOTE_BYTES: usize = 64 * 1024;
 
 /// How far a run may go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -126,6 +130,8 @@ pub(crate) struct RunContext {
     /// Bytes of inner steps since the last outer one.
     subgraph_bytes: AtomicU64,
     wrote_records: AtomicBool,
+    /// Tasks that failed or were cancelled in the step in progress.
+    unfinished_tasks: Mutex<Vec<UnfinishedTask>>,
     shown_bytes: AtomicU64,
     /// More was shown than may be.
     shown_too_much: CancellationToken,
@@ -168,6 +174,7 @@ impl RunContext {
             inner_heartbeats: Mutex::default(),
             subgraph_bytes: AtomicU64::new(0),
             wrote_records: AtomicBool::new(false),
+            unfinished_tasks: Mutex::default(),
             shown_bytes: AtomicU64::new(0),
             shown_too_much: CancellationToken::new(),
             meter: Mutex::new(RunMeter {
@@ -457,6 +464,18 @@ impl RunContext {
     pub(crate) fn booked_steps_and_usage(&self) -> (u32, RunUsage) {
         let RunMeter { steps_in_row: told, usage_in_row: booked, .. } = &*self.lock_meter();
         (*told, *booked)
+    }
+
+    /// Keeps what a task did that will not finish, for the entry that ends the run.
+    pub(crate) fn add_unfinished_task(&self, mut task: UnfinishedTask) {
+        // The end of a run must fit where a step was too large to be written.
+        task.notes.retain(|_, note| note.to_string().len() <= MAX_UNFINISHED_NOTE_BYTES);
+        self.unfinished_tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+    }
+
+    /// The tasks that did not finish.
+    pub(crate) fn take_unfinished_tasks(&self) -> Vec<UnfinishedTask> {
+        std::mem::take(&mut *self.unfinished_tasks.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn count_step(&self) {

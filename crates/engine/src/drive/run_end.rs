@@ -38,7 +38,9 @@ pub(crate) async fn write_failure<S: State>(
         failure.message.truncate(failure.message.floor_char_boundary(MAX_FAILURE_MESSAGE_BYTES));
         failure.message.push('…');
     }
-    let body = log::to_json_bytes(&log::RunFailedEntry { failure: failure.clone(), node: node.clone() });
+    let unfinished = run.take_unfinished_tasks();
+    let body =
+        log::to_json_bytes(&log::RunFailedEntry { failure: failure.clone(), node: node.clone(), unfinished });
     let commit = Commit {
         entries: vec![at.new_entry(EntryKind::Failed, body)],
         records,
@@ -54,8 +56,8 @@ pub(crate) async fn write_failure<S: State>(
 
 pub(crate) async fn write_cancelled(run: &RunContext) -> HaltReason {
     let partial = run.live_feed.as_ref().map(|live| live.partial_text()).unwrap_or_default();
-    let calls = run.unfinished_calls();
-    let body = log::to_json_bytes(&log::RunCancelledEntry { partial, calls });
+    let (calls, unfinished) = (run.unfinished_calls(), run.take_unfinished_tasks());
+    let body = log::to_json_bytes(&log::RunCancelledEntry { partial, calls, unfinished });
     let entry = NewEntry { kind: EntryKind::Cancelled, body, parent: None, base: 0, snapshot: None };
     let commit = Commit {
         entries: vec![entry],

@@ -20,7 +20,7 @@ use crate::error::{NodeError, NodeErrorKind};
 use crate::failpoint;
 use crate::failure::{LIMIT_EXCEEDED, NODE_FAILED, NOT_STORABLE, PANIC, STATE_MISMATCH, TIMEOUT};
 use crate::graph::{BuiltGraph, BuiltNode, NodeCachePolicy, NodeFuture};
-use crate::log::StoredTaskResult;
+use crate::log::{StoredTaskResult, UnfinishedTask};
 use crate::node_context::{Cx, TaskContext, TaskScratch};
 use crate::plan::PlannedTask;
 use crate::question::PendingQuestion;
@@ -177,6 +177,17 @@ async fn run_recorded_task<S: State>(
     {
         return TaskOutcome::Lost(error);
     }
+    let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let ends_run = end.as_ref().is_err_and(|failure| !matches!(failure.kind, NodeErrorKind::Store));
+    if run.cancel.is_cancelled() || (ends_run && asks.is_empty()) {
+        run.add_unfinished_task(UnfinishedTask {
+            node: node.name.to_string(),
+            ms,
+            attempts,
+            usage,
+            notes: notes.clone(),
+        });
+    }
     match end {
         _ if run.cancel.is_cancelled() => TaskOutcome::Cancelled,
         Err(TaskFailure { kind: NodeErrorKind::Cancelled, .. }) => TaskOutcome::Cancelled,
@@ -196,7 +207,6 @@ async fn run_recorded_task<S: State>(
             {
                 return TaskOutcome::Lost(error);
             }
-            let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             let booked = usage.saturating_sub(spent.unbooked_usage);
             TaskOutcome::Done(FinishedTask {
                 update,

@@ -11,6 +11,9 @@ use tokio::time::Instant;
 
 use crate::store::{Fence, LeaseRenewal, RunStore, StoreError, WorkerLease};
 
+/// How long to wait before a lease is asked for again that could not be given because somebody wrote to the run.
+const BUSY_WAIT: Duration = Duration::from_millis(10);
+
 /// A moment, by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseTime {
@@ -85,6 +88,7 @@ impl ClaimLease {
             let asked = LeaseTime::now();
             match store.renew(&self.claim, std::slice::from_ref(fence)).await?.first() {
                 Some(LeaseRenewal::Held | LeaseRenewal::CancelAsked) => self.note_renewed(asked),
+                Some(LeaseRenewal::Busy) => tokio::time::sleep(BUSY_WAIT).await,
                 Some(LeaseRenewal::Lost) | None => return Err(StoreError::Fenced),
             }
         }

@@ -232,12 +232,14 @@ impl RuntimeInner {
         }
     }
 
-    /// Renews all leases. A run that is lost is dropped here; a wish to cancel is passed on.
-    async fn renew_leases(&self) -> Result<(), StoreError> {
+    /// Renews all leases. A run that is lost is dropped here; a wish to cancel is passed on. `false` when some could not
+    /// be renewed just now.
+    async fn renew_leases(&self) -> Result<bool, StoreError> {
         let held: Vec<Arc<ActiveRun>> = self.lock_active_runs().values().cloned().collect();
         if held.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
+        let mut all = true;
         crate::failpoint::hit("worker.before_renew");
         let fences: Vec<Fence> = held.iter().map(|active| active.fence.clone()).collect();
         let asked = LeaseTime::now();
@@ -249,11 +251,12 @@ impl RuntimeInner {
                     active.lease.note_renewed(asked);
                     active.cancel.cancel();
                 }
+                LeaseRenewal::Busy => all = false,
                 LeaseRenewal::Lost if crate::failpoint::mutant("ignore_fence") => {}
                 LeaseRenewal::Lost => self.abandon(active, "another worker has it, or it ended"),
             }
         }
-        Ok(())
+        Ok(all)
     }
 
     /// Stops driving a run without a word in its log: it is not ours any more.
@@ -351,7 +354,9 @@ async fn keep_leases(inner: std::sync::Weak<RuntimeInner>, lease: Duration, scan
         let now = Instant::now();
         if now - renewed_at >= lease / 3 {
             match timeout(lease / 3, inner.renew_leases()).await {
-                Ok(Ok(())) => renewed_at = now,
+                Ok(Ok(true)) => renewed_at = now,
+                // What is being written to is asked for again with the next tick.
+                Ok(Ok(false)) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "could not renew leases"),
                 Err(_) => tracing::warn!("renewing leases takes too long"),
             }

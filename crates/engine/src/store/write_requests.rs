@@ -170,6 +170,8 @@ pub enum LeaseRenewal {
     Held,
     /// Still ours, and somebody asked to cancel it.
     CancelAsked,
+    /// Somebody writes to the run or its thread just now. It was neither prolonged nor lost: ask again.
+    Busy,
     /// Claimed by another worker, paused, ended, or deleted.
     Lost,
 }

@@ -30,7 +30,6 @@ use crate::http::{
     ModelApiKey, ModelHttpClient, ModelResponseLimits, ModelTimeouts, is_loopback, parse_server_url,
 };
 use crate::model::{ChatModel, ModelInfo, ModelKind};
-use crate::retry::{ModelRetryPolicy, RetryingModel};
 
 /// The id of a model: `provider:model`, as in `openai:gpt-4.1-mini` or `ollama:qwen3:8b`.
 ///
@@ -98,8 +97,6 @@ pub struct ModelConfig {
     pub timeouts: Option<ModelTimeouts>,
     /// The size limits of a response.
     pub limits: ModelResponseLimits,
-    /// How often and after which delays a failed request is retried.
-    pub retries: ModelRetryPolicy,
     /// Whether answers are streamed. Some servers lose tool calls in streams.
     pub streaming: StreamingMode,
     /// Fields that are added to every request, for vendor options that this program does not know.
@@ -126,7 +123,6 @@ impl ModelConfig {
             base_url: None,
             timeouts: None,
             limits: ModelResponseLimits::default(),
-            retries: ModelRetryPolicy::default(),
             streaming: StreamingMode::default(),
             extra: Map::new(),
             certificates: Vec::new(),
@@ -186,13 +182,14 @@ impl OpenModelError {
     }
 }
 
-/// Opens a model. No request is sent yet, so a wrong key is reported by the first request.
+/// Opens a model. No request is sent yet, so a wrong key is reported by the first request. Each stream is one request:
+/// whether a failed one is sent again is decided by the caller, with a [`ModelRetryPolicy`](crate::ModelRetryPolicy).
 pub fn open_model(config: &ModelConfig, secret: ModelApiKey) -> Result<Arc<dyn ChatModel>, OpenModelError> {
     let reached = ResolvedProvider::resolve(config, secret)?;
     let http = reached.http_client(config)?;
     let dialect = reached.dialect(config);
     let about = reached.about(config);
-    Ok(Arc::new(RetryingModel::new(RemoteModel { about, http, dialect }, config.retries)))
+    Ok(Arc::new(RemoteModel { about, http, dialect }))
 }
 
 /// A vendor with its URL and key.

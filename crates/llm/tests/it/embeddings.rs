@@ -6,7 +6,7 @@ use doran_llm::{
 };
 use serde_json::{Value, json};
 
-use crate::{TEST_API_KEY, test_model_config};
+use crate::{TEST_API_KEY, TEST_RETRIES, test_model_config};
 
 /// A vector that tells how long its text is, given in the reverse order.
 fn vectors_response(heard: &ReceivedHttpRequest) -> ScriptedHttpResponse {
@@ -21,10 +21,13 @@ fn vectors_response(heard: &ReceivedHttpRequest) -> ScriptedHttpResponse {
 #[tokio::test]
 async fn texts_become_vectors_in_batches_and_in_order() {
     let server = ScriptedServer::start_with_responder(vectors_response).await.expect("server");
-    let embedder =
-        HttpEmbedder::open(&test_model_config("openai", "e", server.url()), ModelApiKey::new(TEST_API_KEY))
-            .await
-            .expect("open");
+    let embedder = HttpEmbedder::open(
+        &test_model_config("openai", "e", server.url()),
+        ModelApiKey::new(TEST_API_KEY),
+        TEST_RETRIES,
+    )
+    .await
+    .expect("open");
     assert_eq!((embedder.info().id.as_str(), embedder.info().dimension), ("openai:e", 2));
     let texts: Vec<String> = (0..150).map(|length| "x".repeat(length)).collect();
     let vectors = embedder.embed(&texts, EmbeddingSide::Passage).await.expect("vectors");
@@ -46,10 +49,13 @@ async fn a_failed_batch_is_asked_for_again() {
         good(),
     ];
     let server = ScriptedServer::start_with_responses(turns).await.expect("server");
-    let embedder =
-        HttpEmbedder::open(&test_model_config("ollama", "bge-m3", server.url()), ModelApiKey::none())
-            .await
-            .expect("open");
+    let embedder = HttpEmbedder::open(
+        &test_model_config("ollama", "bge-m3", server.url()),
+        ModelApiKey::none(),
+        TEST_RETRIES,
+    )
+    .await
+    .expect("open");
     let vectors = embedder.embed(&["질문".to_owned()], EmbeddingSide::Query).await.expect("vectors");
     assert_eq!((vectors, server.received_requests().len()), (vec![vec![1.0, 0.0]], 4));
 }
@@ -59,10 +65,13 @@ async fn a_vector_of_another_dimension_is_refused() {
     let turns = [r#"{"data":[{"embedding":[1,0]}]}"#, r#"{"data":[{"embedding":[1,0,0]}]}"#]
         .map(|body| ScriptedHttpResponse::json(200, body));
     let server = ScriptedServer::start_with_responses(turns).await.expect("server");
-    let embedder =
-        HttpEmbedder::open(&test_model_config("vllm", "e5-large", server.url()), ModelApiKey::none())
-            .await
-            .expect("open");
+    let embedder = HttpEmbedder::open(
+        &test_model_config("vllm", "e5-large", server.url()),
+        ModelApiKey::none(),
+        TEST_RETRIES,
+    )
+    .await
+    .expect("open");
     let error = embedder.embed(&["질문".to_owned()], EmbeddingSide::Query).await.expect_err("other");
     assert_eq!(error.code(), "rejected");
     assert_eq!(
@@ -77,6 +86,7 @@ async fn a_vendor_without_embeddings_says_so() {
     let error = HttpEmbedder::open(
         &test_model_config("anthropic", "e", "http://127.0.0.1:9".into()),
         ModelApiKey::new(TEST_API_KEY),
+        TEST_RETRIES,
     )
     .await;
     assert!(error.expect_err("none").to_string().contains("no embeddings"));

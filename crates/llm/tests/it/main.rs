@@ -30,15 +30,17 @@ pub(crate) fn test_model_config(provider: &str, model: &str, base_url: String) -
     ModelConfig {
         base_url: Some(base_url),
         timeouts: Some(ModelTimeouts { connect: 10 * second, first_byte: 30 * second, idle: 30 * second }),
-        retries: ModelRetryPolicy {
-            max_attempts: 3,
-            first_wait: Duration::from_millis(1),
-            max_wait: Duration::from_millis(5),
-            max_elapsed: 20 * second,
-        },
         ..ModelConfig::new(id)
     }
 }
+
+/// Three requests with short waits between them.
+pub(crate) const TEST_RETRIES: ModelRetryPolicy = ModelRetryPolicy {
+    max_requests: 3,
+    first_wait: Duration::from_millis(1),
+    max_wait: Duration::from_millis(5),
+    max_elapsed: Duration::from_secs(20),
+};
 
 /// How an answer comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

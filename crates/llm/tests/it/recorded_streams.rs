@@ -88,8 +88,7 @@ fn fixture_streams() -> Vec<(String, PathBuf)> {
 
 async fn describe_answer(provider: &str, turn: ScriptedHttpResponse) -> String {
     let server = ScriptedServer::start_with_responder(move |_| turn.clone()).await.expect("server");
-    let mut config = test_model_config(provider, model_of(provider), server.url());
-    config.retries = doran_llm::ModelRetryPolicy::NEVER;
+    let config = test_model_config(provider, model_of(provider), server.url());
     let model = open_model(&config, ModelApiKey::new("k")).expect("open");
     describe_deltas(model.as_ref()).await
 }

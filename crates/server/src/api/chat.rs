@@ -21,6 +21,9 @@ pub struct ChatAnswer {
     /// What the agent did for the answer.
     #[serde(flatten)]
     pub turn: Option<ChatTurn>,
+    /// The requests that were sent to models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_calls: Option<u32>,
     /// Whether there is no answer but an error.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub error: bool,
@@ -40,8 +43,6 @@ pub struct ChatTurn {
     pub tools_used: Vec<String>,
     /// The sources of the answer, numbered from 1 as the answer cites them.
     pub sources: Vec<AnswerSource>,
-    /// The number of model calls.
-    pub model_calls: u32,
     /// The nodes that ran, in order.
     pub path: Vec<String>,
 }

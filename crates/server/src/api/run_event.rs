@@ -10,7 +10,8 @@ use doran_agents::{Agent, TurnUpdate};
 use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::{RunFailure, RunRow, RunStatus, RunUsage, StoreError};
 use doran_engine::{
-    EntryBody, PendingQuestion, QuestionKind, RunId, RunKey, TaskResult, ThreadEntry, stored_json,
+    EntryBody, PendingQuestion, QuestionKind, RunId, RunKey, TaskResult, ThreadEntry, UnfinishedTask,
+    stored_json,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,12 +90,18 @@ pub enum RunEventBody {
         /// The node that failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
+        /// Nodes of the last step that did not finish.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unfinished: Vec<UnfinishedTask>,
     },
     /// The run was cancelled.
     Cancelled {
         /// Text shown before it was cut off, by node.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         partial: BTreeMap<String, String>,
+        /// Nodes of the step that was cut off.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unfinished: Vec<UnfinishedTask>,
     },
     /// A piece of the step in progress. Shown early, not a record.
     Delta {
@@ -246,12 +253,15 @@ impl RunEvent {
     pub(crate) fn end_from_row(row: &RunRow, n: u64) -> Option<Self> {
         let body = match row.status {
             RunStatus::Finished => RunEventBody::Finished,
-            RunStatus::Cancelled => RunEventBody::Cancelled { partial: BTreeMap::new() },
+            RunStatus::Cancelled => {
+                RunEventBody::Cancelled { partial: BTreeMap::new(), unfinished: Vec::new() }
+            }
             RunStatus::Failed => {
                 let failure = row.error.clone();
                 failed_body(
                     failure.unwrap_or_else(|| RunFailure { code: String::new(), message: String::new() }),
                     None,
+                    Vec::new(),
                 )
             }
             RunStatus::Queued | RunStatus::Running | RunStatus::Paused => return None,
@@ -359,17 +369,23 @@ fn body_from_entry(
         EntryBody::Resumed { answers } => RunEventBody::Resumed { answers: answers.clone() },
         EntryBody::Restarted { reason } => RunEventBody::Restarted { why: reason.clone() },
         EntryBody::Finished => RunEventBody::Finished,
-        EntryBody::Failed { failure, node } => failed_body(failure.clone(), node.clone()),
-        EntryBody::Cancelled { partial_text, .. } => {
-            RunEventBody::Cancelled { partial: partial_text.clone() }
+        EntryBody::Failed { failure, node, unfinished } => {
+            failed_body(failure.clone(), node.clone(), unfinished.clone())
+        }
+        EntryBody::Cancelled { partial_text, unfinished, .. } => {
+            RunEventBody::Cancelled { partial: partial_text.clone(), unfinished: unfinished.clone() }
         }
         EntryBody::Edited { .. } => return Err(damaged("of a run is an edit")),
     })
 }
 
-fn failed_body(RunFailure { code, message }: RunFailure, node: Option<String>) -> RunEventBody {
+fn failed_body(
+    RunFailure { code, message }: RunFailure,
+    node: Option<String>,
+    unfinished: Vec<UnfinishedTask>,
+) -> RunEventBody {
     let ModelErrorAdvice { en, ko } = advice(&code);
-    RunEventBody::Failed { code, message, en: en.into(), ko: ko.into(), node }
+    RunEventBody::Failed { code, message, en: en.into(), ko: ko.into(), node, unfinished }
 }
 
 fn step_task(
@@ -403,7 +419,7 @@ mod tests {
     fn failed(body: &str) -> (String, String, String) {
         let body: Value = serde_json::from_str(body).expect("json");
         let failure = serde_json::from_value(body).expect("a failure");
-        let body = EntryBody::Failed { failure, node: None };
+        let body = EntryBody::Failed { failure, node: None, unfinished: Vec::new() };
         let entry = ThreadEntry { seq: 2, parent: 1, run: Some(RunId::random()), at: 0, body };
         match body_from_entry("t", None, &entry).expect("an event") {
             RunEventBody::Failed { code, en, ko, .. } => (code, en, ko),

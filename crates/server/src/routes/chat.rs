@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use doran_agents::UserLanguage;
+use doran_agents::agents::react::ReactErrorCode;
 use doran_engine::store::{IfBusy, RunFailure, RunStatus};
 
 use super::spec_body::SpecChatBody;
@@ -52,11 +54,21 @@ async fn chat(
     let agent = asked.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let thread = asked.thread(&caller, key.as_deref())?;
     let session = thread.thread.to_string();
+    if asked.message().trim().is_empty() && agent_request::find_agent(&app, agent)?.kind != DEFAULT_AGENT {
+        return Ok(json_response(json!({
+            "sessionId": session,
+            "executionTime": begun.elapsed().as_secs_f64(),
+            "response": ReactErrorCode::EmptyInput.message(UserLanguage::Ko),
+            "error": true,
+            "errorCode": ReactErrorCode::EmptyInput.as_str(),
+            "modelCalls": 0,
+        })));
+    }
     let ask = AgentRequest {
         agent,
         options: asked.ask_options(&app, &thread).await?,
         thread,
-        // An empty message is a question too: the agent says what is wrong with it.
+        // `react` says itself what is wrong with an empty message, in its error node.
         message: asked.message(),
         if_busy: IfBusy::Enqueue,
         idempotency: key.map(|key| (key, &bytes[..])),
@@ -93,9 +105,9 @@ async fn chat(
             turn: Some(ChatTurn {
                 tools_used: turn.tools_used,
                 sources: turn.sources,
-                model_calls: turn.model_calls,
                 path: turn.path,
             }),
+            model_calls: Some(turn.model_calls),
             error: turn.error,
             error_code: turn.error_code.filter(|_| turn.error),
             ..answer
@@ -109,12 +121,14 @@ async fn chat(
         (None, status) => {
             let ModelErrorAdvice { ko, en } = unanswered_advice(status, came.row.error.as_ref());
             let korean = asked.message().chars().any(|char| ('가'..='힣').contains(&char));
+            let calls = agent_request::count_model_requests(&app, &came.row).await;
+            let model_calls = Some(calls.map_err(|error| error.for_started_run(&session))?);
             let code = came
                 .row
                 .error
                 .map_or_else(|| format!("run_{}", status_error_suffix(status)), |error| error.code);
             let response = Some(if korean { ko } else { en }.to_owned());
-            ChatAnswer { response, error: true, error_code: Some(code), ..answer }
+            ChatAnswer { response, model_calls, error: true, error_code: Some(code), ..answer }
         }
     }))
 }

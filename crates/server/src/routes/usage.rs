@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Response;
-use doran_agents::protocol::{ModelCallNote, StepNotes};
-use doran_engine::store::{RunFilter, RunUsage};
-use doran_engine::{EntryBody, ThreadKey};
+use doran_agents::protocol::{ModelCallNote, notes_of_entry};
+use doran_engine::ThreadKey;
+use doran_engine::store::{RunFilter, RunStatus, RunUsage};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -59,7 +59,7 @@ async fn get_usage(
     if let Some(thread) = &thread {
         app.runtime.thread_row(thread).await?;
     }
-    let (mut total, mut runs, mut before, mut all) = (RunUsage::default(), 0, None, false);
+    let (mut total, mut runs, mut before, mut all, mut exact) = (RunUsage::default(), 0, None, false, true);
     for _ in 0..MAX_PAGES {
         let filter = RunFilter {
             thread: thread.as_ref().map(|thread| thread.thread.clone()),
@@ -71,6 +71,8 @@ async fn get_usage(
         for run in &page {
             total += run.usage;
             runs += 1;
+            // What a request took that was stopped or cut off is an estimate, and a run under way spends more.
+            exact &= run.status == RunStatus::Finished || run.usage.is_zero();
         }
         before = page.last().map(|run| run.run);
         all = page.len() < PAGE_SIZE;
@@ -83,7 +85,8 @@ async fn get_usage(
         Some(thread) => Some(usage_by_model(&app, thread).await?),
         None => None,
     };
-    Ok(json_response(UsageInfo { runs, complete: all, input_tokens, output_tokens, cost_micros, by_model }))
+    let complete = all && exact;
+    Ok(json_response(UsageInfo { runs, complete, input_tokens, output_tokens, cost_micros, by_model }))
 }
 
 /// What one model was asked and took.
@@ -118,14 +121,11 @@ async fn usage_by_model(app: &ServerApp, thread: &ThreadKey) -> Result<Vec<Model
     for _ in 0..MAX_PAGES {
         let page = app.runtime.entries(thread, after, PAGE_SIZE).await?;
         for entry in &page {
-            let (EntryBody::Step(step) | EntryBody::InnerStep(step)) = &entry.body else { continue };
-            for task in &step.tasks {
-                let notes = StepNotes::from_notes(&task.notes).map_err(|error| {
-                    tracing::error!(%error, seq = entry.seq, "the notes of a step cannot be read");
-                    ApiError::from(ApiErrorCode::Internal)
-                })?;
-                notes.models.into_iter().for_each(|note| add_note(&mut took, note));
-            }
+            let notes = notes_of_entry(&entry.body).map_err(|error| {
+                tracing::error!(%error, seq = entry.seq, "the notes of a step cannot be read");
+                ApiError::from(ApiErrorCode::Internal)
+            })?;
+            notes.into_iter().flat_map(|notes| notes.models).for_each(|note| add_note(&mut took, note));
         }
         match page.last() {
             Some(last) if page.len() == PAGE_SIZE => after = last.seq,
@@ -144,6 +144,11 @@ async fn usage_by_model(app: &ServerApp, thread: &ThreadKey) -> Result<Vec<Model
 fn add_note(took: &mut BTreeMap<String, ModelUsage>, note: ModelCallNote) {
     match note {
         ModelCallNote::Asked(call) => took.entry(call.name).or_default().add_call(
+            call.input_tokens,
+            call.output_tokens,
+            call.cost_micros,
+        ),
+        ModelCallNote::Unfinished(call) => took.entry(call.name).or_default().add_call(
             call.input_tokens,
             call.output_tokens,
             call.cost_micros,

@@ -101,3 +101,30 @@ async fn every_error_of_a_model_is_told_in_both_languages_by_every_way_to_ask() 
         }
     }
 }
+
+#[tokio::test]
+async fn an_empty_message_is_answered_with_a_sentence_by_every_agent() {
+    let app = app_with(Arc::new(FailingModel(ModelErrorKind::Rejected)), ServerLimits::default());
+    for agent in AGENTS {
+        for message in ["", " \n"] {
+            let asked = object!({ "agent": agent, "message": message }).to_string();
+            let answer = json(&app, post("/api/chat", &asked)).await;
+            assert_eq!(answer["errorCode"], "empty_input", "{agent}: {answer}");
+            assert_eq!(answer["response"], "질문이 비어 있습니다. 무엇이 궁금한지 적어 주세요.", "{agent}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_run_says_how_many_requests_were_sent() {
+    let app = app_with(Arc::new(FailingModel(ModelErrorKind::Unavailable)), ServerLimits::default());
+    for agent in AGENTS {
+        let asked = object!({ "agent": agent, "message": "계약 해지는 며칠 전에 알리나요?" }).to_string();
+        let answer = json(&app, post("/api/chat", &asked)).await;
+        assert_eq!(
+            (&answer["error"], &answer["modelCalls"]),
+            (&object!(true), &object!(3)),
+            "{agent}: {answer}"
+        );
+    }
+}

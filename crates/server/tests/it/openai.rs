@@ -190,11 +190,10 @@ async fn a_conversation_is_as_long_as_one_message_may_be() {
     }
 }
 
-/// Breaks off after some words, once, then says these.
+/// Breaks off after some words, and would answer the next request.
+#[derive(Default)]
 struct BreaksOffOnceModel {
-    first: &'static str,
-    then: &'static str,
-    asked: AtomicUsize,
+    asked: Arc<AtomicUsize>,
 }
 
 impl ChatModel for BreaksOffOnceModel {
@@ -209,26 +208,22 @@ impl ChatModel for BreaksOffOnceModel {
         let say = |text: &str| Ok(Delta::Text { text: text.to_owned() });
         if self.asked.fetch_add(1, Ordering::SeqCst) == 0 {
             let broken = ModelError::Broken { reason: "it broke off".into() };
-            return stream::iter([say(self.first), Err(broken)]).boxed();
+            return stream::iter([say("안녕하"), Err(broken)]).boxed();
         }
         let end = Delta::Done { usage: doran_llm::Usage::default(), finish: doran_llm::FinishReason::Stop };
-        stream::iter([say(self.then), Ok(end)]).boxed()
+        stream::iter([say("안녕하세요."), Ok(end)]).boxed()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_begins_anew_with_the_same_words_goes_on() {
-    let told = async |first, then| {
-        let model = BreaksOffOnceModel { first, then, asked: AtomicUsize::new(0) };
-        let app = app_with(Arc::new(model), ServerLimits::default());
-        streamed_completion(&app, "assistant", "안녕?").await
-    };
-    let (words, finish, frames) = told("안녕하", "안녕하세요.").await;
-    assert_eq!((words.as_str(), finish.as_deref()), ("안녕하세요.", Some("stop")), "{frames}");
-    assert!(frames.ends_with("data: [DONE]\n\n"), "{frames}");
-    let (words, finish, frames) = told("안녕하", "반갑습니다.").await;
-    assert_eq!((words.as_str(), finish), ("안녕하", None), "{frames}");
-    assert!(frames.contains("\"restarted\""), "{frames}");
+async fn an_answer_that_breaks_off_is_not_asked_for_again_and_ends_with_an_error() {
+    let model = BreaksOffOnceModel::default();
+    let asked = model.asked.clone();
+    let app = app_with(Arc::new(model), ServerLimits::default());
+    let (words, finish, frames) = streamed_completion(&app, "assistant", "안녕?").await;
+    assert!("안녕하".starts_with(&words) && finish.is_none(), "{frames}");
+    assert!(frames.contains("\"model_truncated\"") && !frames.contains("[DONE]"), "{frames}");
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

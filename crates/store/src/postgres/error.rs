@@ -118,9 +118,9 @@ fn error_from_sql_state(error: Error) -> StoreError {
         || *code == SqlState::READ_ONLY_SQL_TRANSACTION;
     // A value that the server cannot hold, or that breaks one of its limits.
     let never = ["22", "54"].iter().any(|class| code.code().starts_with(class));
-    match () {
-        () if passing => StoreError::Unavailable(error.into()),
-        () if never => StoreError::Rejected(error.into()),
-        () => StoreError::Other(error.into()),
+    match (passing, never) {
+        (true, _) => StoreError::Unavailable(error.into()),
+        (false, true) => StoreError::Rejected(error.into()),
+        (false, false) => StoreError::Other(error.into()),
     }
 }

@@ -153,10 +153,32 @@ impl RunStore for PostgresStore {
         let runs: Vec<Uuid> = fences.iter().map(|fence| fence.run.as_uuid()).collect();
         let epochs: Vec<i64> = fences.iter().map(|fence| to_i64(fence.epoch)).collect();
         hit("worker.before_renew");
-        let sql = "select renew_leases($1, $2, $3, $4, $5) as answers";
-        let row = self
+        // Only rows of runs are locked, and those that somebody else has locked are passed over: one thread that is being
+        // removed must not keep the leases of all others from being renewed.
+        let sql = "with asked as materialized (
+                select * from unnest($2::text[], $3::text[], $4::uuid[], $5::int8[])
+                with ordinality as a (tenant, thread, run, epoch, i)
+            ), held as materialized (
+                select a.i, a.tenant, a.run, r.cancel_asked from asked a cross join lateral (
+                    select cancel_asked from runs
+                    where tenant = a.tenant and run = a.run and thread = a.thread and epoch = a.epoch and status = 2
+                        and owner is not null
+                    for no key update skip locked) r
+            ), renewed as (
+                update runs r set lease_until = clock_timestamp() + $1::int8 * interval '1 millisecond'
+                from held h where r.tenant = h.tenant and r.run = h.run
+            )
+            select (case
+                when h.cancel_asked then 2
+                when h.i is not null then 1
+                when exists (
+                    select 1 from runs r where r.tenant = a.tenant and r.run = a.run and r.thread = a.thread
+                        and r.epoch = a.epoch and r.status = 2 and r.owner is not null) then 4
+                else 3 end)::int2 as answer
+            from asked a left join held h on h.i = a.i order by a.i";
+        let rows = self
             .pool
-            .write(
+            .write_returning_rows(
                 StatementSubject::Everything,
                 sql,
                 &[&to_bounded_millis(claim.lease), &tenants, &threads, &runs, &epochs],
@@ -166,9 +188,10 @@ impl RunStore for PostgresStore {
             1 => Ok(LeaseRenewal::Held),
             2 => Ok(LeaseRenewal::CancelAsked),
             3 => Ok(LeaseRenewal::Lost),
+            4 => Ok(LeaseRenewal::Busy),
             other => Err(damaged(format!("answer {other}"))),
         };
-        get_column::<Vec<i16>>(&row, "answers")?.into_iter().map(answer).collect()
+        rows.iter().map(|row| get_column::<i16>(row, "answer").and_then(answer)).collect()
     }
 
     async fn commit(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError> {

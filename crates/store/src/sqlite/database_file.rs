@@ -62,6 +62,27 @@ pub(super) fn lock_database(path: &Path) -> Result<File, StoreError> {
     let name = path_with_suffix(path, ".lock");
     let file = File::options().create(true).truncate(false).write(true).open(&name);
     let file = file.map_err(|cause| StoreError::Unavailable(file_error(&name, "cannot write", cause)))?;
+    try_lock(file, &name, path)
+}
+
+/// Locks the database file itself, if it exists: the lock file beside it may have been removed. The lock is independent of
+/// SQLite's own locks on Linux alone.
+#[cfg(target_os = "linux")]
+pub(super) fn lock_database_file(path: &Path) -> Result<Option<File>, StoreError> {
+    match File::open(path) {
+        Ok(file) => try_lock(file, path, path).map(Some),
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(StoreError::Unavailable(file_error(path, "cannot read", cause))),
+    }
+}
+
+/// Does nothing: this lock would conflict with SQLite's own.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn lock_database_file(_path: &Path) -> Result<Option<File>, StoreError> {
+    Ok(None)
+}
+
+fn try_lock(file: File, name: &Path, path: &Path) -> Result<File, StoreError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Unavailable(message_error(format!(
@@ -69,7 +90,7 @@ pub(super) fn lock_database(path: &Path) -> Result<File, StoreError> {
             path.display()
         )))),
         Err(TryLockError::Error(cause)) => {
-            Err(StoreError::Unavailable(file_error(&name, "cannot lock", cause)))
+            Err(StoreError::Unavailable(file_error(name, "cannot lock", cause)))
         }
     }
 }
@@ -217,7 +238,7 @@ pub(super) fn path_with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Settings that all connections share.
 fn configure_connection(conn: &Connection) -> rusqlite::Result<()> {

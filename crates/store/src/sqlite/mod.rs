@@ -53,7 +53,7 @@ struct SqliteStoreInner {
     // Then the lock is released.
     readers: Option<Arc<ReaderPool>>,
     writer: SqliteWriter,
-    _lock: Option<File>,
+    _locks: Vec<File>,
 }
 
 impl SqliteStore {
@@ -66,15 +66,21 @@ impl SqliteStore {
         let path = database_file::real_path(path.as_ref())?;
         database_file::check_file_system(&path)?;
         let lock = database_file::lock_database(&path)?;
+        let file_lock = database_file::lock_database_file(&path)?;
         database_file::check_existing_file(&path)?;
         let conn = database_file::open_writer(&path)?;
-        Self::start_writer(conn, Some(ReaderPool::new(path)), Some(lock))
+        let file_lock = match file_lock {
+            None => database_file::lock_database_file(&path)?,
+            held => held,
+        };
+        let locks = [Some(lock), file_lock].into_iter().flatten().collect();
+        Self::start_writer(conn, Some(ReaderPool::new(path)), locks)
     }
 
     /// Opens a store in memory. Its content is lost when the store is dropped.
     pub fn in_memory() -> Result<Self, StoreError> {
         database_file::check_sqlite_version()?;
-        Self::start_writer(database_file::open_in_memory()?, None, None)
+        Self::start_writer(database_file::open_in_memory()?, None, Vec::new())
     }
 
     /// The number of transactions committed to disk. Several calls may share one transaction.
@@ -94,13 +100,13 @@ impl SqliteStore {
     fn start_writer(
         conn: Connection,
         readers: Option<Arc<ReaderPool>>,
-        lock: Option<File>,
+        locks: Vec<File>,
     ) -> Result<Self, StoreError> {
         release_claims_of_earlier_process(&conn).or_store_error()?;
         let sql = "SELECT coalesce(max(ticket), 0) FROM runs WHERE status < 4";
         let ticket = conn.query_row(sql, [], |row| row.get(0)).or_store_error()?;
         let writer = SqliteWriter::start(conn, WriterState::new(ticket))?;
-        Ok(Self { inner: Arc::new(SqliteStoreInner { readers, writer, _lock: lock }) })
+        Ok(Self { inner: Arc::new(SqliteStoreInner { readers, writer, _locks: locks }) })
     }
 
     async fn write<T: Send + 'static>(
@@ -161,17 +167,6 @@ impl SqliteStore {
                     .run_in_transaction(TransactionFailPoints::default(), |tx| work(tx.conn))
                     .await
             }
-        }
-    }
-
-    /// Like [`SqliteStore::read`], for reads of one or two rows.
-    async fn read_quick<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        match &self.inner.readers {
-            Some(readers) if self.inner.writer.fatal_error().is_none() => readers.run_quick(work).await,
-            _ => self.read(work).await,
         }
     }
 }
@@ -370,12 +365,12 @@ impl HistoryStore for SqliteStore {
     ) -> Result<Vec<LogEntry>, StoreError> {
         let thread = thread.clone();
         let find = move |conn: &Connection| history::entries(conn, &thread, after, limit);
-        if limit == 1 { self.read_quick(find).await } else { self.read(find).await }
+        self.read(find).await
     }
 
     async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError> {
         let run = run.clone();
-        self.read_quick(move |conn| rows::find_run(conn, &run)).await
+        self.read(move |conn| rows::find_run(conn, &run)).await
     }
 
     async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
@@ -385,7 +380,7 @@ impl HistoryStore for SqliteStore {
 
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
         let thread = thread.clone();
-        self.read_quick(move |conn| history::thread(conn, &thread)).await
+        self.read(move |conn| history::thread(conn, &thread)).await
     }
 
     async fn threads(&self, tenant: &TenantId, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {

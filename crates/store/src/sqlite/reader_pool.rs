@@ -9,7 +9,6 @@ use tokio::sync::Semaphore;
 
 use super::database_file;
 use super::error::{SqliteResultExt, message_error};
-use super::writer::is_multi_thread_runtime;
 
 /// The most read connections. More would only compete for the disk.
 const MAX_READ_CONNECTIONS: usize = 4;
@@ -40,23 +39,6 @@ impl ReaderPool {
             work(&instant)
         })
         .await
-    }
-
-    /// Like [`ReaderPool::run_in_snapshot`], for reads of one or two rows. If a connection is idle, the read runs on
-    /// the calling thread: switching threads costs more than such a read.
-    pub(super) async fn run_quick<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        if is_multi_thread_runtime()
-            && let Ok(_permit) = self.permits.try_acquire()
-            && let Some(conn) = self.pop_idle_connection()
-        {
-            let result = conn.unchecked_transaction().or_store_error().and_then(|instant| work(&instant));
-            self.put_back_connection(conn);
-            return result;
-        }
-        self.run_in_snapshot(work).await
     }
 
     /// Runs `work` without a transaction.

@@ -4,8 +4,8 @@ use std::sync::mpsc;
 
 use doran_engine::id::{RunId, TenantId, ThreadKey};
 use doran_engine::store::{
-    Commit, EntryKind, HistoryStore, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, RunStatus, RunStore,
-    StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, WorkerLease,
+    Commit, EntryKind, HistoryStore, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, NodeCacheStore,
+    RunStatus, RunStore, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, WorkerLease,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
@@ -78,7 +78,7 @@ async fn jobs_that_wait_share_one_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_alone_writes_on_the_spot_and_a_crowd_loses_nothing() {
+async fn nothing_is_written_on_a_thread_of_the_runtime_and_a_crowd_loses_nothing() {
     let store = SqliteStore::in_memory().expect("open");
     let by = |name: &str| -> Box<dyn FnOnce(&mut WriteTransaction<'_>) -> Result<String, StoreError> + Send> {
         let make = insert_thread_job(name);
@@ -88,7 +88,7 @@ async fn a_caller_alone_writes_on_the_spot_and_a_crowd_loses_nothing() {
         let (store, work) = (store.clone(), by("alone"));
         async move { store.write(TransactionFailPoints::default(), work).await }
     });
-    assert_ne!(alone.await.expect("task").expect("write"), "sqlite-writer");
+    assert_eq!(alone.await.expect("task").expect("write"), "sqlite-writer");
     let tasks: Vec<_> = (0..200)
         .map(|number| {
             let (store, work) = (store.clone(), by(&format!("{number:03}")));
@@ -255,26 +255,30 @@ fn what_is_asked_often_goes_by_an_index() {
     check("SELECT * FROM runs WHERE tenant = ?1 AND thread = ?2 ORDER BY run DESC", "runs_by_thread");
 }
 
+/// A run of this thread that is started at once.
+fn claimed_run(name: &str) -> NewRun {
+    NewRun {
+        thread: ThreadKey::local(name).expect("name"),
+        run: RunId::random(),
+        graph: "g".into(),
+        fingerprint: "f".into(),
+        first: NewRunEntry { kind: EntryKind::Started, body: b"{}".to_vec(), parent: None },
+        if_busy: IfBusy::Reject,
+        idempotency: None,
+        metadata: Map::new(),
+        thread_metadata: Map::new(),
+        options: b"{}".to_vec(),
+        stop_body: b"{}".to_vec(),
+        claim: Some(WorkerLease { worker: "w".into(), lease: std::time::Duration::from_secs(30) }),
+    }
+}
+
 #[tokio::test]
 async fn a_claim_that_ended_leaves_no_lease_behind() {
     let store = SqliteStore::in_memory().expect("open");
     let entry = |kind| NewEntry { kind, body: b"{}".to_vec(), parent: None, base: 0, snapshot: None };
     for (name, status) in [("a", RunStatus::Finished), ("b", RunStatus::Failed), ("c", RunStatus::Paused)] {
-        let new = NewRun {
-            thread: ThreadKey::local(name).expect("name"),
-            run: RunId::random(),
-            graph: "g".into(),
-            fingerprint: "f".into(),
-            first: NewRunEntry { kind: EntryKind::Started, body: b"{}".to_vec(), parent: None },
-            if_busy: IfBusy::Reject,
-            idempotency: None,
-            metadata: Map::new(),
-            thread_metadata: Map::new(),
-            options: b"{}".to_vec(),
-            stop_body: b"{}".to_vec(),
-            claim: Some(WorkerLease { worker: "w".into(), lease: std::time::Duration::from_secs(30) }),
-        };
-        let SubmitOutcome::Started(claimed) = store.submit(new).await.expect("submit") else {
+        let SubmitOutcome::Started(claimed) = store.submit(claimed_run(name)).await.expect("submit") else {
             panic!("queued")
         };
         let leases = async || {
@@ -291,6 +295,61 @@ async fn a_claim_that_ended_leaves_no_lease_behind() {
         store.commit(&claimed.fence(), ended).await.expect("commit");
         assert_eq!(leases().await, 0, "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_write_that_takes_long_does_not_count_against_leases() {
+    let store = SqliteStore::in_memory().expect("open");
+    store.submit(claimed_run("a")).await.expect("submit");
+    let lease_end = async || {
+        let end = |tx: &mut WriteTransaction<'_>| Ok(tx.state.leases.values().map(|lease| lease.until).max());
+        store.write(TransactionFailPoints::default(), end).await.expect("read").expect("a lease")
+    };
+    let before = lease_end().await;
+    let busy = std::time::Duration::from_millis(150);
+    let slow = move |_: &mut WriteTransaction<'_>| {
+        std::thread::sleep(busy);
+        Ok(())
+    };
+    store.write(TransactionFailPoints::default(), slow).await.expect("written");
+    assert!(lease_end().await >= before + busy);
+}
+
+#[tokio::test]
+async fn the_log_stays_short_under_readers_that_overlap() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("doran.db");
+    let store = SqliteStore::open(&path).expect("open");
+    let begun = [(); 2].map(|()| std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0)));
+    let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    // Each ends its transaction only when the other has begun a newer one, so there is always one.
+    let readers: Vec<_> = [(0, 1), (1, 0)]
+        .map(|(own, other)| {
+            use std::sync::atomic::Ordering::SeqCst;
+            let (own, other, over) = (begun[own].clone(), begun[other].clone(), over.clone());
+            let conn = super::database_file::open_reader(&path).expect("reader");
+            std::thread::spawn(move || {
+                while !over.load(SeqCst) {
+                    let snapshot = conn.unchecked_transaction().expect("begin");
+                    snapshot.query_row("SELECT count(*) FROM threads", [], |_| Ok(())).expect("read");
+                    own.fetch_add(1, SeqCst);
+                    let seen = other.load(SeqCst);
+                    while other.load(SeqCst) == seen && !over.load(SeqCst) {
+                        std::thread::yield_now();
+                    }
+                }
+            })
+        })
+        .into();
+    let tenant = TenantId::local();
+    for n in 0..256 {
+        let key = format!("k{n}");
+        store.cache_value(&tenant, &key, &[0; 1 << 18], None).await.expect("written");
+    }
+    over.store(true, std::sync::atomic::Ordering::SeqCst);
+    readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
+    let log = std::fs::metadata(folder.path().join("doran.db-wal")).expect("a log").len();
+    assert!(log < 40 << 20, "64 MiB were written and the log has {log} bytes");
 }
 
 #[test]

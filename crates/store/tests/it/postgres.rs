@@ -53,6 +53,25 @@ async fn a_run_is_taken_over_and_its_old_writer_fenced() {
     assert_eq!(entry_bodies(&right, &thread).await, "in one two");
 }
 
+#[tokio::test]
+async fn a_thread_that_is_locked_for_long_keeps_no_other_lease_from_being_renewed() {
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let store = open(&url).await;
+    let claimed = |name: &str| NewRun { claim: Some(worker("w")), ..new_run(&local_thread(name)) };
+    let (locked, free) = (start(&store, claimed("locked")).await, start(&store, claimed("free")).await);
+    let other = connect_plain(&url).await;
+    // What removing a thread does first.
+    let lock = "begin; select 1 from threads where thread = 'locked' for update;
+        select 1 from runs where thread = 'locked' for update";
+    other.batch_execute(lock).await.expect("locked");
+    let fences = [locked.fence(), free.fence()];
+    let renewed = store.renew(&worker("w"), &fences).await.expect("renewed");
+    assert_eq!(renewed, [LeaseRenewal::Busy, LeaseRenewal::Held]);
+    other.batch_execute("rollback").await.expect("unlocked");
+    let renewed = store.renew(&worker("w"), &fences).await.expect("renewed");
+    assert_eq!(renewed, [LeaseRenewal::Held, LeaseRenewal::Held]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_replicas_never_claim_the_same_run() {
     let Some(url) = postgres_server::fresh_schema_url() else { return };

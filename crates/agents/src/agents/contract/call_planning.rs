@@ -17,6 +17,9 @@ const MAX_CALLS_PER_ROUND: usize = 8;
 /// question stands before or after that.
 const MAX_QUESTION_END_BYTES: usize = 4 * 1024;
 
+/// Bytes between 표준 and 계약서 in which the kind of the contract is named.
+const MAX_CONTRACT_KIND_BYTES: usize = 40;
+
 /// Calls that the question itself names: articles by number, articles by a quoted or known title. Each once, and no more
 /// than one round takes.
 pub(super) fn propose_calls(question: &str, titles: &[String]) -> Vec<ToolCall> {
@@ -30,8 +33,19 @@ pub(super) fn propose_calls(question: &str, titles: &[String]) -> Vec<ToolCall> 
         read = range.end;
     }
     question.push_str(&ends[read..]);
+    let (mut of_standard, mut end) = (false, 0);
     for reference in find_article_references(&question).iter().filter(|reference| reference.law.is_none()) {
-        calls.add(names::GET_ARTICLE_BY_INDEX, json!({ "article": reference.to_string() }));
+        let between = &question[end..reference.range.start];
+        // 표준계약서 제10조와 제12조: what is joined on belongs to the same contract.
+        of_standard = (of_standard && is_conjunction(between))
+            || ends_with_standard(between)
+            || follows_of_standard(&question[reference.range.end..]);
+        end = reference.range.end;
+        if of_standard {
+            calls.add(names::LOOKUP_STANDARD_CONTRACT, json!({ "query": reference.to_string() }));
+        } else {
+            calls.add(names::GET_ARTICLE_BY_INDEX, json!({ "article": reference.to_string() }));
+        }
     }
     for title in quoted_titles(&question) {
         calls.add(names::GET_ARTICLE_BY_TITLE, json!({ "title": title }));
@@ -42,12 +56,43 @@ pub(super) fn propose_calls(question: &str, titles: &[String]) -> Vec<ToolCall> 
     let mut rest = without_whitespace(&question);
     for title in known {
         let bare = without_whitespace(title);
-        if rest.contains(&bare) {
+        if let Some(at) = rest.find(&bare) {
+            if ends_with_standard(&rest[..at]) {
+                calls.add(names::LOOKUP_STANDARD_CONTRACT, json!({ "query": title }));
+            } else {
+                calls.add(names::GET_ARTICLE_BY_TITLE, json!({ "title": title }));
+            }
             rest = rest.replace(&bare, " ");
-            calls.add(names::GET_ARTICLE_BY_TITLE, json!({ "title": title }));
         }
     }
     calls.calls
+}
+
+/// Whether a text ends by naming the standard contract: 표준계약서의, 표준 용역계약서에서, the standard contract's.
+fn ends_with_standard(text: &str) -> bool {
+    const PARTICLES: [&str; 7] = ["의", "에서", "에서는", "에", "에는", "상", "'s"];
+    let mut text = text.trim_end().trim_end_matches(',').to_lowercase();
+    text.retain(|char| !char.is_whitespace());
+    let bare = PARTICLES.iter().find_map(|particle| text.strip_suffix(particle)).unwrap_or(&text);
+    let named =
+        ["계약서", "계약", "약관", "contract", "agreement"].iter().find_map(|name| bare.strip_suffix(name));
+    let Some(before) = named else { return bare.ends_with("표준안") };
+    // The kind of contract may stand between: 표준 소프트웨어 용역 계약서.
+    let tail = &before[before.ceil_char_boundary(before.len().saturating_sub(MAX_CONTRACT_KIND_BYTES))..];
+    let is_kind = |kind: &str| !kind.contains("계약") && !kind.contains("약관");
+    tail.rsplit_once("표준").is_some_and(|(_, kind)| is_kind(kind)) || tail.ends_with("standard")
+}
+
+/// Whether a text begins by naming the standard contract: of the standard contract.
+fn follows_of_standard(text: &str) -> bool {
+    let text = text.trim_start().to_lowercase();
+    ["of the standard", "in the standard"].iter().any(|words| text.starts_with(words))
+}
+
+/// Whether a text only joins what stands on either side of it.
+fn is_conjunction(text: &str) -> bool {
+    ["와", "과", "하고", "랑", "이랑", "및", ",", "·", "ㆍ", "and", "", "-", "~", "부터", "에서"]
+        .contains(&text.trim())
 }
 
 /// What rules look for articles in: all of a question, or both of its ends.
@@ -161,6 +206,21 @@ mod tests {
             &[r#"get_article_by_title({"title":"손해배상의 예정"})"#],
         );
         check("안녕하세요", &["목적"], &[]);
+        let standard = |query: &str| format!(r#"lookup_standard_contract({{"query":"{query}"}})"#);
+        check("표준계약서 제10조 보여줘", &[], &[&standard("제10조")]);
+        check("표준 용역 계약서의 제10조와 제12조는?", &[], &[&standard("제10조"), &standard("제12조")]);
+        check("Show Article 10 of the standard contract", &[], &[&standard("제10조")]);
+        check("표준계약서 손해배상 조항은?", &["손해배상"], &[&standard("손해배상")]);
+        check(
+            "제5조를 표준계약서 제5조와 비교해줘",
+            &[],
+            &[r#"get_article_by_index({"article":"제5조"})"#, &standard("제5조")],
+        );
+        check(
+            "표준계약서와 내 계약서 제5조를 비교해줘",
+            &[],
+            &[r#"get_article_by_index({"article":"제5조"})"#],
+        );
         check("별지 1 보여줘", &[], &[r#"get_article_by_index({"article":"별지 1"})"#]);
         check(
             "부칙 제1조와 제3조는?",

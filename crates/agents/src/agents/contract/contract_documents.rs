@@ -114,6 +114,15 @@ impl ContractDocuments {
         Ok(shelf)
     }
 
+    /// The user's contracts by title and id, for whoever named one that does not exist.
+    pub(super) async fn contract_names(&self, tenant: &DocumentTenant) -> Result<Vec<String>, RetrieveError> {
+        let all = Self { index: self.index.clone(), contract: None };
+        let (contracts, _) = all.list_by_side(tenant).await?;
+        let names =
+            contracts.iter().take(MAX_LISTED_TITLES).map(|one| format!("{} (`{}`)", one.title, one.id));
+        Ok(names.collect())
+    }
+
     /// One document, whole.
     pub(super) async fn load_document(
         &self,

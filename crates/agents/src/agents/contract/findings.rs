@@ -18,7 +18,7 @@ const MAX_ARTICLES_PER_LOOKUP: usize = 12;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct ContractFindings {
     pub(super) found: Vec<AnswerSource>,
-    /// Articles of the same contract that the found ones refer to.
+    /// Articles of the same contract that the found ones refer to, as [`article_label`] calls them.
     #[serde(default)]
     pub(super) refers_to: Vec<String>,
     /// Articles that were found as well and are not among these.
@@ -30,6 +30,11 @@ pub(super) struct ContractFindings {
     /// Contracts that were not looked at.
     #[serde(default)]
     pub(super) unread: usize,
+}
+
+/// What an article is called among the articles of both contracts.
+pub(super) fn article_label(article: &str, kind: AnswerSourceKind) -> String {
+    if kind == AnswerSourceKind::Standard { format!("표준 {article}") } else { article.to_owned() }
 }
 
 /// A place in a document, and what it is called.
@@ -136,7 +141,7 @@ impl ContractFindings {
             start: range.start,
             end: range.start + text.len(),
         });
-        self.note_references(contract, text);
+        self.note_references(document, contract, text);
     }
 
     /// Adds a passage that a search found.
@@ -144,7 +149,7 @@ impl ContractFindings {
         let contract = Contract::parse(document);
         let start = passage.range.start;
         let article = contract.articles.iter().find(|article| article.range.contains(&start));
-        self.note_references(&contract, &passage.text);
+        self.note_references(document, &contract, &passage.text);
         self.found.push(AnswerSource {
             number: 0,
             document: document.id.to_string(),
@@ -165,10 +170,11 @@ impl ContractFindings {
     }
 
     /// Notes the articles of the same contract that a text names.
-    fn note_references(&mut self, contract: &Contract, text: &str) {
+    fn note_references(&mut self, document: &Document, contract: &Contract, text: &str) {
+        let kind = AnswerSourceKind::from_document_kind(&document.kind);
         for reference in find_article_references(text) {
             let known = reference.law.is_none() && contract.article(reference.article).is_some();
-            let name = reference.article.to_string();
+            let name = article_label(&reference.article.to_string(), kind);
             if known && !self.refers_to.contains(&name) {
                 self.refers_to.push(name);
             }

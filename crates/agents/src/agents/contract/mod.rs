@@ -111,9 +111,9 @@ fn build_graph(own: &Arc<ContractAgent>) -> Result<Graph<ContractState>, BuildEr
     Graph::define(|step| match step {
         ContractNode::ScopeValidator => node(bind_parts(own, nodes::scope_validator)).branch_or_end(
             [ContractNode::CheckPreviousContext],
-            |state: &ContractState| match state.in_scope {
-                Some(false) => To::End,
-                Some(true) | None => To::Node(ContractNode::CheckPreviousContext),
+            |state: &ContractState| match state.final_response {
+                Some(_) => To::End,
+                None => To::Node(ContractNode::CheckPreviousContext),
             },
         ),
         ContractNode::CheckPreviousContext => {

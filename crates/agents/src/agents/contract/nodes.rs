@@ -6,11 +6,12 @@ use std::sync::Arc;
 use doran_engine::state::ItemChanges;
 use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{Message, TextOrigin, ToolCall, ToolResult};
+use doran_retrieval::DocumentId;
 use serde_json::Value;
 
 use super::ContractAgent;
 use super::call_planning::{new_calls_only, propose_calls};
-use super::findings::ContractFindings;
+use super::findings::{ContractFindings, article_label};
 use super::quote::{cited_sources, with_clause};
 use super::requests::{InScope, NeedsPrevious, Sufficiency};
 use super::scope::{ScopeVerdict, is_about_memory, refers_to_previous_turn, scope_by_rules};
@@ -23,7 +24,7 @@ use crate::nodes::{
     verify_sources_with,
 };
 use crate::protocol::{AgentActivity, ThinkingStep};
-use crate::source::{AnswerSource, AnswerSourceKind};
+use crate::source::AnswerSource;
 use crate::state::{conversation_language, is_standing_instruction};
 use crate::tools::{Taint, names};
 
@@ -39,8 +40,12 @@ pub(super) async fn scope_validator(
 ) -> Result<ContractStateUpdate, NodeError> {
     let language = conversation_language(own.language, &state.messages);
     let work = NodeWork::new(cx, language);
+    if let Some(update) = answer_unknown_contract(&own, &state, &work).await? {
+        return Ok(update);
+    }
     let has_previous = !state.previous_turn().is_empty();
-    let mut back = has_previous && refers_to_previous_turn(&state.user_message);
+    let mut need_previous = None;
+    let back = has_previous && refers_to_previous_turn(&state.user_message);
     let in_scope = match scope_by_rules(&state.user_message) {
         ScopeVerdict::In => true,
         _ if own.has_memory() && is_about_memory(&state.user_message) => true,
@@ -51,31 +56,90 @@ pub(super) async fn scope_validator(
             let decided =
                 ask_structured::<InScope>(&work, &own.models, own.cache.as_ref(), own.scope_request(&state)?)
                     .await?;
-            // Whoever cannot tell does not turn people away.
-            let decided = decided.unwrap_or_else(|misfit| InScope {
-                in_scope: true,
-                need_previous_context: false,
-                reason: misfit.to_string(),
-            });
-            work.cx.note("scope", &decided.reason);
-            back |= has_previous && decided.need_previous_context;
-            decided.in_scope
+            match decided {
+                Ok(decided) => {
+                    work.cx.note("scope", &decided.reason);
+                    need_previous = Some(has_previous && decided.need_previous_context);
+                    decided.in_scope
+                }
+                // Whoever cannot tell does not turn people away.
+                Err(misfit) => {
+                    work.cx.note("scope", misfit.to_string());
+                    true
+                }
+            }
         }
     };
+    if back {
+        need_previous = Some(true);
+    }
     let mut progress = state.progress.after_node("scope_validator", work.model_calls());
     progress.language = language;
     let session = work.cx.thread().map(|thread| thread.as_str().to_owned());
     let update = ContractState::update().in_scope(Some(in_scope)).session_id(session).progress(progress);
     if in_scope {
-        return Ok(if back { update.need_previous_context(Some(true)) } else { update });
+        // What was decided is not asked again by the next node.
+        return Ok(if need_previous.is_some() {
+            update.need_previous_context(need_previous)
+        } else {
+            update
+        });
     }
-    let sentence = out_of_scope_message(language);
+    Ok(say_instead_of_answer(&work, &state, update, out_of_scope_message(language)))
+}
+
+/// The sentence as the answer of the turn, streamed like any other.
+fn say_instead_of_answer(
+    work: &NodeWork,
+    state: &ContractState,
+    update: ContractStateUpdate,
+    sentence: &str,
+) -> ContractStateUpdate {
     for word in sentence.split_inclusive(' ') {
         work.cx.emit_text(word);
     }
-    Ok(update
+    update
         .messages(append_answer_and_trim(&state.messages, Message::assistant(work.cx.new_id(), sentence)))
-        .final_response(Some(sentence.to_owned())))
+        .final_response(Some(sentence.to_owned()))
+}
+
+/// The end of a turn about a contract that nobody has. Another one never takes its place.
+async fn answer_unknown_contract(
+    own: &ContractAgent,
+    state: &ContractState,
+    work: &NodeWork,
+) -> Result<Option<ContractStateUpdate>, NodeError> {
+    let Some(id) = &state.contract_id else { return Ok(None) };
+    let (desk, tenant) = (own.documents(state), retrieval_tenant(work)?);
+    let look = async {
+        let found = desk.load_document(&tenant, &DocumentId::new(id)).await.map_err(retrieve_node_error)?;
+        if found.is_some() {
+            return Ok::<_, NodeError>(None);
+        }
+        desk.contract_names(&tenant).await.map(Some).map_err(retrieve_node_error)
+    };
+    let known: Option<Vec<String>> = work.cx.effect("contract", look).await?;
+    let Some(known) = known else { return Ok(None) };
+    let mut progress = state.progress.after_node("scope_validator", 0);
+    progress.language = work.language;
+    let session = work.cx.thread().map(|thread| thread.as_str().to_owned());
+    let update = ContractState::update().session_id(session).progress(progress);
+    let sentence = unknown_contract_message(id, &known, work.language);
+    Ok(Some(say_instead_of_answer(work, state, update, &sentence)))
+}
+
+fn unknown_contract_message(id: &str, known: &[String], language: UserLanguage) -> String {
+    let list = known.iter().map(|name| format!("\n- {name}")).collect::<String>();
+    match known {
+        [] => language.pick(
+            format!("계약서 `{id}`이(가) 없습니다. 등록된 계약서도 없습니다. 계약서를 먼저 올려 주세요."),
+            format!("There is no contract `{id}`, and no other contract either. Please add one first."),
+        ),
+        _ => language.pick(
+            format!("계약서 `{id}`이(가) 없습니다. 등록된 계약서는 다음과 같습니다.{list}"),
+            format!("There is no contract `{id}`. The contracts are:{list}"),
+        ),
+    }
 }
 
 /// Decides whether the turn before is needed, where nobody decided that yet.
@@ -264,11 +328,6 @@ fn remove_duplicates(names: &mut Vec<String>) {
         }
         new
     });
-}
-
-/// What an article is called among the articles of both contracts.
-fn article_label(article: &str, kind: AnswerSourceKind) -> String {
-    if kind == AnswerSourceKind::Standard { format!("표준 {article}") } else { article.to_owned() }
 }
 
 /// Judges whether what was collected is enough. In the last round nobody is asked.

@@ -138,9 +138,41 @@ const BACK_REFERENCE_WORDS: &[&str] = &[
     "아까",
     "앞서",
     "위에서",
-    "이전",
-    "직전",
 ];
+
+/// Words that point back only beside a word for something that was said: 이전 답변 does, 소유권 이전 and 직전 연도 do not.
+const BEFORE_WORDS: &[&str] =
+    &["이전", "이전의", "이전에", "직전", "직전의", "직전에", "previous", "earlier", "above"];
+
+/// What was said, at the start of the word behind one of those.
+const SAID_WORDS: &[&str] = &[
+    "답",
+    "대답",
+    "질문",
+    "대화",
+    "설명",
+    "말",
+    "얘기",
+    "이야기",
+    "메시지",
+    "메세지",
+    "턴",
+    "언급",
+    "물어",
+    "물었",
+    "알려",
+    "answer",
+    "question",
+    "message",
+    "reply",
+    "response",
+    "turn",
+    "explanation",
+];
+
+/// What was said, before one of those.
+const SAID_BEFORE_WORDS: &[&str] =
+    &["said", "mentioned", "told", "asked", "described", "listed", "explained"];
 
 /// Words that point back only as they are.
 const BACK_REFERENCE_WORDS_EXACT: &[&str] = &[
@@ -154,9 +186,6 @@ const BACK_REFERENCE_WORDS_EXACT: &[&str] = &[
     "앞의",
     "방금전",
     "those",
-    "above",
-    "earlier",
-    "previous",
     "aforementioned",
 ];
 
@@ -246,9 +275,18 @@ fn asks_for_unrelated_work(words: &[&str]) -> bool {
 /// Whether a word of the question points back to the turn before: a whole word, not a syllable inside another.
 pub(super) fn refers_to_previous_turn(question: &str) -> bool {
     let lower = question.to_lowercase();
-    split_words(&lower).any(|word| {
-        BACK_REFERENCE_WORDS_EXACT.contains(&word) || is_word_with_particle(word, BACK_REFERENCE_WORDS)
+    let words: Vec<&str> = split_words(&lower).collect();
+    words.iter().enumerate().any(|(at, word)| {
+        BACK_REFERENCE_WORDS_EXACT.contains(word)
+            || is_word_with_particle(word, BACK_REFERENCE_WORDS)
+            || (BEFORE_WORDS.contains(word) && is_beside_what_was_said(&words, at))
     })
+}
+
+fn is_beside_what_was_said(words: &[&str], at: usize) -> bool {
+    let is_said = |next: &&str| SAID_WORDS.iter().any(|said| next.starts_with(said));
+    words.get(at + 1).is_some_and(is_said)
+        || at.checked_sub(1).and_then(|at| words.get(at)).is_some_and(|word| SAID_BEFORE_WORDS.contains(word))
 }
 
 /// Whether a word is one of these, alone or with a particle.
@@ -371,6 +409,10 @@ mod tests {
             "그럼, 을의 의무는?",
             "Tell me more about those",
             "앞서 말한 것들",
+            "직전 질문에 이어서 알려줘",
+            "이전에 말한 위약금은?",
+            "Summarise the previous answer",
+            "the fee you mentioned earlier",
         ] {
             assert!(refers_to_previous_turn(question), "{question}");
         }
@@ -385,6 +427,14 @@ mod tests {
             "아까시나무",
             "What does that clause say",
             "거기서거기",
+            "소유권 이전은 언제 되나요?",
+            "소유권이전등기 비용은 누가 내?",
+            "권리의 이전에 동의가 필요한가요?",
+            "이전 계약서와 다른 점은?",
+            "직전 3개월 평균임금은?",
+            "Payment is due at the earlier of the two dates",
+            "amounts above 1,000",
+            "the previous year's revenue",
         ] {
             assert!(!refers_to_previous_turn(question), "{question}");
         }

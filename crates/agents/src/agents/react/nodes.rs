@@ -9,7 +9,7 @@ use doran_llm::{ChatRequest, Message, ModelError, TextOrigin, ToolChoice, ToolRe
 use super::ReactAgent;
 use super::error_messages::{call_not_run_message, error_message};
 use super::state::{ReactErrorCode, ReactState, ReactStateUpdate};
-use crate::nodes::{MAX_MODEL_ATTEMPTS, NodeWork, ReplyVisibility, ToolCaller, call_tools, fit_request};
+use crate::nodes::{NodeWork, ReplyVisibility, ToolCaller, call_tools, fit_request};
 use crate::state::{attach_document, conversation_language};
 
 /// Takes the question in.
@@ -38,7 +38,7 @@ pub(super) async fn input(
     Ok(update.messages(message))
 }
 
-/// Asks the model. What it could not answer in three tries is an error of the turn, not of the run.
+/// Asks the model. A final failure is an error of the turn, not of the run.
 pub(super) async fn llm(
     own: Arc<ReactAgent>,
     state: Snap<ReactState>,
@@ -56,18 +56,12 @@ pub(super) async fn llm(
                 .tool_execution_requests(calls)
                 .progress(state.progress.after_node("llm", work.model_calls())))
         }
-        // What may go away is tried again by the engine, up to the last try.
-        Err(error) => match model_error_code(&error)
-            .filter(|_| !error.is_transient() || work.cx.attempt() >= MAX_MODEL_ATTEMPTS)
-        {
-            Some(code) => {
-                let calls = work.cx.attempt();
-                Ok(update
-                    .error(Some(error.to_string()))
-                    .error_code(Some(code))
-                    .tool_execution_requests(Vec::new())
-                    .progress(state.progress.after_node("llm", calls)))
-            }
+        Err(error) => match model_error_code(&error) {
+            Some(code) => Ok(update
+                .error(Some(error.to_string()))
+                .error_code(Some(code))
+                .tool_execution_requests(Vec::new())
+                .progress(state.progress.after_node("llm", work.model_calls()))),
             None => Err(error),
         },
     }

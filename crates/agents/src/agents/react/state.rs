@@ -78,6 +78,11 @@ pub enum ReactErrorCode {
 }
 
 impl ReactErrorCode {
+    /// A friendly sentence that says the way out.
+    pub fn message(self, language: crate::language::UserLanguage) -> &'static str {
+        super::error_messages::error_message(self, language)
+    }
+
     /// As programs see it.
     pub fn as_str(self) -> &'static str {
         match self {

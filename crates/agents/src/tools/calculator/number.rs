@@ -324,6 +324,6 @@ pub(super) fn exact_root(value: &BigRational, degree: u32) -> Option<BigRational
         return None;
     }
     let (above, below) = (value.numer().nth_root(degree), value.denom().nth_root(degree));
-    (&(&above).pow(degree) == value.numer() && &(&below).pow(degree) == value.denom())
-        .then(|| BigRational::new(above, below))
+    let is_root = |root: &BigInt, power: &BigInt| Pow::pow(root, degree) == *power;
+    (is_root(&above, value.numer()) && is_root(&below, value.denom())).then(|| BigRational::new(above, below))
 }

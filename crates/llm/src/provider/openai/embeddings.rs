@@ -1,7 +1,5 @@
 //! Embeddings from any server with the OpenAI `/embeddings` API.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::json;
@@ -36,7 +34,11 @@ struct EmbeddingPrefixes {
 
 impl HttpEmbedder {
     /// Opens an embedder and sends one request to learn the dimension of its vectors.
-    pub async fn open(config: &ModelConfig, secret: ModelApiKey) -> Result<Self, OpenModelError> {
+    pub async fn open(
+        config: &ModelConfig,
+        secret: ModelApiKey,
+        retries: ModelRetryPolicy,
+    ) -> Result<Self, OpenModelError> {
         let reached = ResolvedProvider::resolve(config, secret)?;
         if reached.vendor.dialect != DialectKind::Chat {
             let reason = format!("`{}` has no embeddings in OpenAI's dialect", config.id.provider);
@@ -49,7 +51,7 @@ impl HttpEmbedder {
             about: EmbedderInfo { id: config.id.to_string(), dimension: 0, multilingual: true },
             prefixes: EmbeddingPrefixes::for_model(&model),
             model,
-            retries: config.retries,
+            retries,
         };
         let probe = embedder.embed_batch_with_retries(&["차원".to_owned()]).await?;
         embedder.about.dimension = probe[0].len();
@@ -59,20 +61,16 @@ impl HttpEmbedder {
     /// Sends one request and retries it while that may help.
     async fn embed_batch_with_retries(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
         let began = Instant::now();
-        let mut tries = 0_u32;
+        let mut sent = 0_u32;
         loop {
-            tries += 1;
+            sent += 1;
             let error = match self.embed_batch(texts).await {
                 Ok(vectors) => return Ok(vectors),
                 Err(error) => error,
             };
-            let usual =
-                self.retries.first_wait.saturating_mul(1 << (tries - 1).min(8)).min(self.retries.max_wait);
-            let wait = error.retry_after().unwrap_or(Duration::ZERO).max(usual);
-            let late = began.elapsed() + wait > self.retries.max_elapsed;
-            if !error.is_transient() || tries as usize >= self.retries.max_attempts || late {
+            let Some(wait) = self.retries.wait_before_next(sent, began.elapsed(), &error) else {
                 return Err(error);
-            }
+            };
             tokio::time::sleep(wait).await;
         }
     }

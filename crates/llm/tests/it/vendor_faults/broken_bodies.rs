@@ -7,7 +7,8 @@ use doran_llm::{
     ScriptedServer, ScriptedVendorAnswer, collect_reply, open_model,
 };
 
-use crate::{AnswerDelivery, TEST_API_KEY, greeting_request, model_name, test_model_config};
+use super::stream_with_retries;
+use crate::{AnswerDelivery, TEST_API_KEY, TEST_RETRIES, model_name, test_model_config};
 
 /// The bytes of an answer in one piece.
 fn answer_body(wire: ScriptedDialect, text: &str) -> Vec<u8> {
@@ -34,7 +35,7 @@ async fn outcome_of_pieces(
         ..test_model_config(wire.provider(), model_name(wire), server.url())
     };
     let model = open_model(&config, ModelApiKey::new(TEST_API_KEY)).expect("open");
-    let told = match collect_reply(model.stream(greeting_request())).await {
+    let told = match collect_reply(stream_with_retries(model.as_ref(), TEST_RETRIES).await).await {
         Ok(reply) => reply.text,
         Err(error) => {
             assert!(!format!("{error} {error:?}").contains(TEST_API_KEY), "{error:?}");

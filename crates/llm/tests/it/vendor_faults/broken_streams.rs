@@ -8,9 +8,9 @@ use doran_llm::{
 };
 use futures_util::StreamExt;
 
-use super::{ANSWERED_ON_SECOND_TRY, check_outcome, good_response, outcome_text};
+use super::{ANSWERED_ON_SECOND_TRY, check_outcome, good_response, outcome_text, stream_with_retries};
 use crate::{
-    ANSWER_DELIVERIES, AnswerDelivery, TEST_API_KEY, greeting_request, model_name, open_scripted_vendor,
+    ANSWER_DELIVERIES, AnswerDelivery, TEST_API_KEY, TEST_RETRIES, model_name, open_scripted_vendor,
     test_model_config,
 };
 
@@ -32,7 +32,7 @@ async fn f10_a_torn_connection_is_not_an_answer() {
             let model = open_scripted_vendor(wire, AnswerDelivery::Streamed, &server);
             let mut words = String::new();
             let mut failed = None;
-            let mut deltas = model.stream(greeting_request());
+            let mut deltas = stream_with_retries(model.as_ref(), TEST_RETRIES).await;
             while let Some(delta) = deltas.next().await {
                 match delta {
                     Ok(Delta::Text { text }) => words.push_str(&text),

@@ -8,11 +8,17 @@ mod broken_streams;
 mod odd_tool_calls;
 mod server_failures;
 
-use doran_llm::{
-    ChatModel, ScriptedDialect, ScriptedHttpResponse, ScriptedServer, ScriptedVendorAnswer, collect_reply,
-};
+use std::time::Instant;
 
-use crate::{ANSWER_DELIVERIES, AnswerDelivery, TEST_API_KEY, greeting_request, open_scripted_vendor};
+use doran_llm::{
+    ChatModel, DeltaStream, ModelRetryPolicy, ScriptedDialect, ScriptedHttpResponse, ScriptedServer,
+    ScriptedVendorAnswer, collect_reply,
+};
+use futures_util::StreamExt;
+
+use crate::{
+    ANSWER_DELIVERIES, AnswerDelivery, TEST_API_KEY, TEST_RETRIES, greeting_request, open_scripted_vendor,
+};
 
 fn good_response(wire: ScriptedDialect, mode: AnswerDelivery) -> ScriptedHttpResponse {
     mode.response(wire, &ScriptedVendorAnswer::text("안녕하세요 반갑습니다"))
@@ -22,9 +28,34 @@ fn error_response(status: u16, body: &str) -> ScriptedHttpResponse {
     ScriptedHttpResponse::json(status, body)
 }
 
-/// The outcome of a request in words.
+/// The outcome of a request in words, sent again as often as the policy says.
 async fn outcome_text(model: &dyn ChatModel, server: &ScriptedServer) -> String {
-    let outcome = match collect_reply(model.stream(greeting_request())).await {
+    outcome_with_policy(model, server, TEST_RETRIES).await
+}
+
+/// The first stream that begins with a delta, or whose error is final.
+async fn stream_with_retries(model: &dyn ChatModel, policy: ModelRetryPolicy) -> DeltaStream {
+    let (begun, mut sent) = (Instant::now(), 0);
+    loop {
+        sent += 1;
+        let mut deltas = Box::pin(model.stream(greeting_request()).peekable());
+        let wait = match deltas.as_mut().peek().await {
+            Some(Err(error)) => policy.wait_before_next(sent, begun.elapsed(), error),
+            _ => None,
+        };
+        match wait {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => return deltas,
+        }
+    }
+}
+
+async fn outcome_with_policy(
+    model: &dyn ChatModel,
+    server: &ScriptedServer,
+    policy: ModelRetryPolicy,
+) -> String {
+    let outcome = match collect_reply(stream_with_retries(model, policy).await).await {
         Ok(reply) => format!("{:?} {:?}", reply.text, reply.finish),
         Err(error) => {
             let shown =

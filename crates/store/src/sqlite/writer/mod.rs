@@ -4,9 +4,7 @@
 //! one transaction, so that they share one disk sync. Each job has its own savepoint: a rejected job rolls back only
 //! itself. A caller gets its result after the transaction is on disk.
 //!
-//! A caller that is alone writes on its own thread if the disk has been fast so far, because switching threads costs
-//! about as much as the write. This blocks at most one worker thread of the runtime for one sync. It does not happen
-//! while the disk is slow or if the runtime has only one thread.
+//! Nothing blocks a thread of the runtime: a disk that takes its time holds up only those who wait for it.
 //!
 //! If a commit fails for any reason other than a full or locked file, its outcome is unknown. The writer then stops
 //! for good and every current and later write fails. Only a new process, which reads the file again, can continue.
@@ -15,8 +13,8 @@ mod transaction_runner;
 mod write_job;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,7 +22,6 @@ use doran_engine::id::{RunKey, ThreadKey};
 use doran_engine::store::{Millis, StoreError};
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::transaction_runner::{TransactionRunner, run_writer_thread};
@@ -38,26 +35,17 @@ const MAX_JOBS_PER_TRANSACTION: usize = 64;
 const MAX_QUEUED_JOBS: usize = 1024;
 /// WAL pages that trigger a checkpoint: 4 MiB.
 const WAL_CHECKPOINT_PAGES: i32 = 1000;
-
-/// An inline write that takes longer than this sends the following jobs to the writer thread.
-const SLOW_INLINE_WRITE_THRESHOLD: Duration = Duration::from_millis(2);
-/// How many jobs go to the writer thread after the first slow inline write. The number is multiplied by four for each
-/// further slow write in a row: disks have occasional slow moments, and a long backoff after each costs more than it
-/// saves.
-const MIN_INLINE_BACKOFF_JOBS: u32 = 4;
-/// The upper limit of that number.
-const MAX_INLINE_BACKOFF_JOBS: u32 = 256;
+/// WAL pages from which a checkpoint waits for readers, so that the WAL starts again at its first page: 16 MiB. With
+/// readers that overlap there is no moment without one, and a checkpoint that does not wait never gets that far.
+const WAL_RESTART_PAGES: i32 = 4 * WAL_CHECKPOINT_PAGES;
+/// How long such a checkpoint waits, and holds up writes, at most.
+const WAL_RESTART_TIMEOUT: Duration = Duration::from_millis(100);
+/// Jobs that take longer than this do not count against leases.
+const LONG_JOBS_TIME: Duration = Duration::from_millis(100);
 
 /// The handle through which jobs reach the writer.
 pub(super) struct SqliteWriter {
     jobs: Option<mpsc::Sender<Box<dyn WriteJob>>>,
-    runner: Arc<Mutex<TransactionRunner>>,
-    /// Callers with a job in progress.
-    callers: AtomicU32,
-    /// Jobs that still have to go to the writer thread because the disk was slow.
-    inline_backoff_left: AtomicU32,
-    /// The backoff after the next slow inline write.
-    next_inline_backoff: AtomicU32,
     thread: Option<JoinHandle<()>>,
     fatal_error_watch: watch::Receiver<Option<Arc<str>>>,
     transactions: Arc<AtomicU64>,
@@ -110,6 +98,13 @@ impl WriterState {
         }
     }
 
+    /// Prolongs all leases by a time in which nobody could renew one, because the writer was busy.
+    pub(super) fn prolong_leases(&mut self, busy: Duration) {
+        if busy > LONG_JOBS_TIME {
+            self.leases.values_mut().for_each(|lease| lease.until += busy);
+        }
+    }
+
     /// The current time, which never goes backwards while the process runs.
     fn monotonic_now(&mut self) -> Millis {
         self.last_time = self.last_time.max(unix_millis_now());
@@ -144,24 +139,11 @@ impl SqliteWriter {
             fatal_error_sender: tell,
             transactions: transactions.clone(),
         };
-        let clerk = Arc::new(Mutex::new(clerk));
-        let shared = clerk.clone();
         let thread = std::thread::Builder::new()
             .name("sqlite-writer".into())
-            .spawn(move || run_writer_thread(&shared, queue));
+            .spawn(move || run_writer_thread(clerk, queue));
         let thread = Some(thread.map_err(|error| StoreError::Unavailable(error.into()))?);
-        let (crowd, away, wary) =
-            (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(MIN_INLINE_BACKOFF_JOBS));
-        Ok(Self {
-            jobs: Some(jobs),
-            runner: clerk,
-            callers: crowd,
-            inline_backoff_left: away,
-            next_inline_backoff: wary,
-            thread,
-            fatal_error_watch: failed,
-            transactions,
-        })
+        Ok(Self { jobs: Some(jobs), thread, fatal_error_watch: failed, transactions })
     }
 
     /// Runs `work` in a transaction. Returns after the transaction is on disk.
@@ -238,59 +220,9 @@ impl SqliteWriter {
     ) -> Result<T, StoreError> {
         let gone = || StoreError::Unavailable(message_error("the store is closed"));
         let jobs = self.jobs.as_ref().ok_or_else(gone)?;
-        let present = CallerGuard::enter(&self.callers);
-        if let Some(job) = self.try_run_inline(Box::new(job), present.is_only_caller) {
-            jobs.send(job).await.map_err(|_| gone())?;
-        }
+        jobs.send(Box::new(job)).await.map_err(|_| gone())?;
         // Every job is answered, unless a panic ended the thread that ran it.
         answer.await.map_err(|_| StoreError::Unknown(message_error("a write ended in the middle")))?
-    }
-
-    /// Runs the job on this thread if there is no other caller and the disk is fast. Otherwise returns the job.
-    fn try_run_inline(&self, job: Box<dyn WriteJob>, alone: bool) -> Option<Box<dyn WriteJob>> {
-        let slow = self
-            .inline_backoff_left
-            .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
-            .is_ok();
-        if slow || !alone || job.is_exclusive() || !is_multi_thread_runtime() {
-            return Some(job);
-        }
-        let Ok(mut clerk) = self.runner.try_lock() else { return Some(job) };
-        let begun = Instant::now();
-        clerk.run_jobs(vec![job]);
-        let wary = if begun.elapsed() > SLOW_INLINE_WRITE_THRESHOLD {
-            let away = self.next_inline_backoff.load(Ordering::Relaxed);
-            self.inline_backoff_left.store(away, Ordering::Relaxed);
-            (away * 4).min(MAX_INLINE_BACKOFF_JOBS)
-        } else {
-            MIN_INLINE_BACKOFF_JOBS
-        };
-        self.next_inline_backoff.store(wary, Ordering::Relaxed);
-        None
-    }
-}
-
-/// Whether the runtime has other threads that run while this one waits for the disk.
-pub(super) fn is_multi_thread_runtime() -> bool {
-    Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread)
-}
-
-/// Counts a caller until it has its result or gives up.
-struct CallerGuard<'a> {
-    callers: &'a AtomicU32,
-    /// Whether there was no other caller.
-    is_only_caller: bool,
-}
-
-impl<'a> CallerGuard<'a> {
-    fn enter(crowd: &'a AtomicU32) -> Self {
-        Self { callers: crowd, is_only_caller: crowd.fetch_add(1, Ordering::Relaxed) == 0 }
-    }
-}
-
-impl Drop for CallerGuard<'_> {
-    fn drop(&mut self) {
-        self.callers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

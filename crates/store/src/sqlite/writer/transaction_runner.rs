@@ -1,17 +1,20 @@
 //! Runs batches of jobs in transactions, one savepoint per job, and checkpoints the WAL.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use doran_engine::failpoint::{hit, mutant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, watch};
 
+use super::super::database_file::BUSY_TIMEOUT;
 use super::super::error::{is_disk_failure, to_store_error};
 use super::write_job::{JobRefusal, TransactionEnd, WriteJob};
 use super::{
-    MAX_JOBS_PER_TRANSACTION, TransactionFailPoints, WAL_CHECKPOINT_PAGES, WriteTransaction, WriterState,
+    MAX_JOBS_PER_TRANSACTION, TransactionFailPoints, WAL_CHECKPOINT_PAGES, WAL_RESTART_PAGES,
+    WAL_RESTART_TIMEOUT, WriteTransaction, WriterState,
 };
 
 /// The state of a transaction after a job.
@@ -36,20 +39,16 @@ pub(super) struct TransactionRunner {
 }
 
 /// The loop of the writer thread: takes all waiting jobs, runs them, and repeats.
-pub(super) fn run_writer_thread(
-    clerk: &Mutex<TransactionRunner>,
-    mut queue: mpsc::Receiver<Box<dyn WriteJob>>,
-) {
+pub(super) fn run_writer_thread(mut runner: TransactionRunner, mut queue: mpsc::Receiver<Box<dyn WriteJob>>) {
     let mut jobs = Vec::with_capacity(MAX_JOBS_PER_TRANSACTION);
     while queue.blocking_recv_many(&mut jobs, MAX_JOBS_PER_TRANSACTION) > 0 {
-        // A panic while the connection was in use leaves it in an unknown state.
-        let Ok(mut clerk) = clerk.lock() else { return };
-        clerk.run_jobs(std::mem::take(&mut jobs));
+        runner.run_jobs(std::mem::take(&mut jobs));
     }
 }
 
 impl TransactionRunner {
     pub(super) fn run_jobs(&mut self, jobs: Vec<Box<dyn WriteJob>>) {
+        let begun = Instant::now();
         let mut batch = Vec::with_capacity(jobs.len());
         for job in jobs {
             if job.is_exclusive() {
@@ -61,6 +60,7 @@ impl TransactionRunner {
         }
         self.run_batch(batch);
         self.checkpoint();
+        self.state.prolong_leases(begun.elapsed());
     }
 
     fn run_exclusive_job(&mut self, mut job: Box<dyn WriteJob>) {
@@ -220,16 +220,28 @@ impl TransactionRunner {
         }
         // On a full disk the WAL is truncated to free space. Truncating waits for readers, so it is not done
         // otherwise.
-        let sql =
-            if self.disk_full { "PRAGMA wal_checkpoint(TRUNCATE)" } else { "PRAGMA wal_checkpoint(PASSIVE)" };
+        let done = if self.disk_full {
+            self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        } else if pages >= WAL_RESTART_PAGES {
+            self.restart_wal()
+        } else {
+            self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+        };
         (self.checkpointed_pages, self.disk_full) = (pages, false);
-        let done = self.conn.query_row(sql, [], |_| Ok(()));
         if let Err(error) = done {
             // A full disk or a busy reader only delays the checkpoint. The WAL still has all data.
             tracing::warn!(%error, "checkpoint failed");
             self.disk_full = true;
             self.check_disk(&error);
         }
+    }
+
+    /// Checkpoints and lets the WAL start again, if all readers of the old one are done in time.
+    fn restart_wal(&self) -> rusqlite::Result<()> {
+        self.conn.busy_timeout(WAL_RESTART_TIMEOUT)?;
+        let done = self.conn.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
+        self.conn.busy_timeout(BUSY_TIMEOUT)?;
+        done
     }
 
     fn check_disk(&mut self, error: &rusqlite::Error) {

@@ -153,6 +153,19 @@ async fn an_address_opens_a_file_with_its_keeper() {
     assert!(error_with_sources(&error).contains("`mysql:` is no store"), "{}", error_with_sources(&error));
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_whose_lock_file_was_removed_is_still_locked() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("doran.db");
+    for _ in ["a new file", "an old file"] {
+        let store = SqliteStore::open(&path).expect("open");
+        fs::remove_file(folder.path().join("doran.db.lock")).expect("removed");
+        let second = SqliteStore::open(&path).expect_err("in use");
+        assert!(error_with_sources(&second).contains("is in use by another process"), "{second:?}");
+        drop(store);
+    }
+
 #[test]
 fn a_file_whose_making_was_cut_off_by_a_crash_is_made_anew() {
     let folder = tempfile::tempdir().expect("folder");
