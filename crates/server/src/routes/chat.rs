@@ -102,11 +102,7 @@ async fn chat(
     Ok(json_response(match (came.turn, came.row.status) {
         (Some(turn), _) => ChatAnswer {
             response: Some(turn.response),
-            turn: Some(ChatTurn {
-                tools_used: turn.tools_used,
-                sources: turn.sources,
-                path: turn.path,
-            }),
+            turn: Some(ChatTurn { tools_used: turn.tools_used, sources: turn.sources, path: turn.path }),
             model_calls: Some(turn.model_calls),
             error: turn.error,
             error_code: turn.error_code.filter(|_| turn.error),

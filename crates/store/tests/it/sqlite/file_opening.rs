@@ -165,6 +165,22 @@ async fn a_file_whose_lock_file_was_removed_is_still_locked() {
         assert!(error_with_sources(&second).contains("is in use by another process"), "{second:?}");
         drop(store);
     }
+}
+
+#[test]
+fn a_log_without_its_database_is_not_thrown_away() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("doran.db");
+    fs::write(folder.path().join("doran.db-wal"), [7; 4096]).expect("a log");
+    for empty in [false, true] {
+        if empty {
+            fs::write(&path, []).expect("an empty file");
+        }
+        let error = SqliteStore::open(&path).expect_err("refused");
+        assert!(error_with_sources(&error).contains("doran.db-wal"), "{error:?}");
+        assert_eq!(fs::metadata(folder.path().join("doran.db-wal")).expect("the log").len(), 4096);
+    }
+}
 
 #[test]
 fn a_file_whose_making_was_cut_off_by_a_crash_is_made_anew() {
