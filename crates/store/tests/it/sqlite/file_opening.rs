@@ -165,6 +165,7 @@ async fn a_file_whose_lock_file_was_removed_is_still_locked() {
         assert!(error_with_sources(&second).contains("is in use by another process"), "{second:?}");
         drop(store);
     }
+}
 
 #[test]
 fn a_file_whose_making_was_cut_off_by_a_crash_is_made_anew() {
