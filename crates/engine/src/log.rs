@@ -150,6 +150,7 @@ pub struct RunFailedEntry {
 
 /// A task that failed or was cancelled: what it had spent and noted by then.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct UnfinishedTask {
     /// The node.
     pub node: String,

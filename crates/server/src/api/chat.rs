@@ -12,8 +12,9 @@ use super::QuestionInfo;
 pub struct ChatAnswer {
     /// The thread.
     pub session_id: String,
-    /// The run.
-    pub run_id: String,
+    /// The run. An empty message starts none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
     /// How long the request took, in seconds.
     pub execution_time: f64,
     /// The answer; `null` while the run waits for an approval.

@@ -55,14 +55,15 @@ async fn chat(
     let thread = asked.thread(&caller, key.as_deref())?;
     let session = thread.thread.to_string();
     if asked.message().trim().is_empty() && agent_request::find_agent(&app, agent)?.kind != DEFAULT_AGENT {
-        return Ok(json_response(json!({
-            "sessionId": session,
-            "executionTime": begun.elapsed().as_secs_f64(),
-            "response": ReactErrorCode::EmptyInput.message(UserLanguage::Ko),
-            "error": true,
-            "errorCode": ReactErrorCode::EmptyInput.as_str(),
-            "modelCalls": 0,
-        })));
+        return Ok(json_response(ChatAnswer {
+            session_id: session,
+            execution_time: begun.elapsed().as_secs_f64(),
+            response: Some(ReactErrorCode::EmptyInput.message(UserLanguage::Ko).to_owned()),
+            model_calls: Some(0),
+            error: true,
+            error_code: Some(ReactErrorCode::EmptyInput.as_str().to_owned()),
+            ..ChatAnswer::default()
+        }));
     }
     let ask = AgentRequest {
         agent,
@@ -78,7 +79,7 @@ async fn chat(
         RunStart::ThreadWaiting(WaitingRun { run, questions }) => {
             return Ok(json_response(ChatAnswer {
                 session_id: session,
-                run_id: run.run.to_string(),
+                run_id: Some(run.run.to_string()),
                 execution_time: begun.elapsed().as_secs_f64(),
                 paused: Some(ChatPause::new(false, questions)),
                 ..ChatAnswer::default()
@@ -90,7 +91,7 @@ async fn chat(
         .map_err(|error| error.for_started_run(&session))?;
     let answer = ChatAnswer {
         session_id: session.clone(),
-        run_id: run.id().to_string(),
+        run_id: Some(run.id().to_string()),
         execution_time: begun.elapsed().as_secs_f64(),
         ..ChatAnswer::default()
     };
