@@ -173,7 +173,7 @@ export type ChatAnswer = {
   errorCode?: string
   /** How long the request took, in seconds. */
   executionTime: number
-  /** The number of model calls. */
+  /** The requests that were sent to models. */
   modelCalls?: number
   /** The nodes that ran, in order. */
   path?: string[]
@@ -181,8 +181,8 @@ export type ChatAnswer = {
   questions?: QuestionInfo[]
   /** The answer; `null` while the run waits for an approval. */
   response: string | null
-  /** The run. */
-  runId: string
+  /** The run. An empty message starts none. */
+  runId?: string
   /** The thread. */
   sessionId: string
   /** The sources of the answer, numbered from 1 as the answer cites them. */
@@ -521,7 +521,7 @@ export type MessagePart = {
 }
 
 /** A reply of a model. */
-export type ModelCallNote = ModelRequestNote | CachedReplyNote
+export type ModelCallNote = ModelRequestNote | CachedReplyNote | UnfinishedRequestNote
 
 /** What a model is. */
 export type ModelInfo = {
@@ -793,7 +793,7 @@ export type RunAnswer = {
   id: string
   /** The language of the answer. */
   language?: UserLanguage
-  /** Models asked. A request that was refused as too long and sent again, shorter, is one. */
+  /** Requests sent to models, those that failed and were sent again included. */
   modelCalls?: number
   /** Nodes that ran, in order. */
   path?: string[]
@@ -903,10 +903,14 @@ export type RunEvent = {
   /** The node that failed. */
   node?: string
   type: 'failed'
+  /** Nodes of the last step that did not finish. */
+  unfinished?: UnfinishedTask[]
 } | {
   /** Text shown before it was cut off, by node. */
   partial?: { [key: string]: string }
   type: 'cancelled'
+  /** Nodes of the step that was cut off. */
+  unfinished?: UnfinishedTask[]
 } | {
   /** Which try of the node. */
   attempt: number
@@ -1189,7 +1193,7 @@ export type TopologyEdge = {
 export type TurnProgress = {
   /** The language the person is answered in. */
   language: UserLanguage
-  /** Models asked, replies that had to be repaired included. */
+  /** Requests sent to models, repairs and failed ones included. */
   model_calls: number
   /** Nodes that ran, in order. */
   path: string[]
@@ -1211,6 +1215,44 @@ export type TurnUpdate = {
   rewrites_messages?: boolean
   /** What the answer in this update rests on. */
   sources?: AnswerSource[]
+}
+
+/** A request to a model that brought no reply. Its tokens are an estimate; a request that the vendor refused took none. */
+export type UnfinishedRequestNote = {
+  /** What it cost, in millionths of a dollar; `null` where the price is not known. */
+  cost_micros: number | null
+  /** Who counted the tokens. */
+  counted: TokenCountSource
+  /** Tokens read. */
+  input_tokens: number
+  /** What kind of thing was asked. */
+  kind: ModelKind
+  /** How long it took, in milliseconds. */
+  ms: number
+  /** The model. */
+  name: string
+  /** Tokens written. */
+  output_tokens: number
+  /** What the reply was for. */
+  purpose: RequestLabel
+  /** Which of the configured models was meant. */
+  role: ModelRole
+  /** Why there is no reply: `stopped`, or the code of the error. */
+  unfinished: string
+}
+
+/** A task that failed or was cancelled: what it had spent and noted by then. */
+export type UnfinishedTask = {
+  /** Tries. */
+  attempts: number
+  /** How long it ran in milliseconds, retries included. */
+  ms: number
+  /** The node. */
+  node: string
+  /** What its last try noted for the inspector. */
+  notes?: { [key: string]: Json }
+  /** What it spent. */
+  usage?: RunUsage
 }
 
 /** Where an answer cites a source, and where the source is. */
