@@ -57,7 +57,7 @@ def check(server, address, keys):
         request(address, keys["a"], "POST", "/api/threads/t/runs?wait=true", message)
     runs = request(address, keys["a"], "GET", "/api/threads/t/runs")["runs"]
     routes = [f"{place}/text", "/api/threads/t/messages", "/api/threads/t/state", "/api/threads/t/history",
-              f"/api/threads/t/runs/{runs[0]['run']}/events", "/api/documents", "/api/threads?q=%EC%97%B0%EC%B0%A8"]
+              f"/api/threads/t/runs/{runs[0]['id']}/events", "/api/documents", "/api/threads?q=%EC%97%B0%EC%B0%A8"]
     before = rss_mib(server.pid)
     print(f"{CLIENTS} clients per route, {BUDGET_MIB} MiB for bodies, {before} MiB at the start")
     for route in routes:
