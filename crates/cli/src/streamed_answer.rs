@@ -165,7 +165,7 @@ impl StreamedAnswer {
             let said = self.text.as_str();
             self.failure = Some(match said {
                 "" => bilingual!("답하지 못했습니다. {ko} ({code})", "there is no answer. {en} ({code})"),
-                said => bilingual!("{said} ({code})", "{said} ({code})"),
+                said => BilingualMessage::new(format!("{said} ({code})"), format!("{said} ({code})")),
             });
             self.text_is_error_reply = !said.is_empty();
         }

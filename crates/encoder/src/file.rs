@@ -117,7 +117,7 @@ impl EncoderWeights {
             layers: reader.size()?,
         };
         let (bits, uses_static) = (reader.u32()?, reader.u32()? == 1);
-        let fitting = sizes.width % (sizes.heads * 32) == 0 && sizes.hidden % 32 == 0;
+        let fitting = sizes.width.is_multiple_of(sizes.heads * 32) && sizes.hidden.is_multiple_of(32);
         let small = sizes.width <= MAX_COLUMNS && sizes.hidden <= MAX_COLUMNS;
         if !fitting || !small || !(bits == 8 || bits == 4) {
             return Err(EncoderFileError::Damaged { reason: "the sizes do not fit each other" });
