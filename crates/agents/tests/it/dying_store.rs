@@ -53,7 +53,7 @@ impl DyingStore {
 }
 
 fn dead_process_error() -> StoreError {
-    StoreError::Unavailable("the process is dead".into())
+    StoreError::Unknown("the process is dead".into())
 }
 
 #[async_trait]
@@ -76,6 +76,10 @@ impl RunStore for DyingStore {
     async fn renew(&self, claim: &WorkerLease, fences: &[Fence]) -> DyingStoreResult<Vec<LeaseRenewal>> {
         self.check_alive()?;
         self.inner.renew(claim, fences).await
+    }
+
+    fn is_exclusive(&self) -> bool {
+        true
     }
 
     async fn commit(&self, fence: &Fence, commit: Commit) -> DyingStoreResult<CommitOutcome> {
