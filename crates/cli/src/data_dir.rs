@@ -50,7 +50,7 @@ pub(crate) fn make_private(exposed: &[PathBuf]) {
     for exposed in exposed {
         match permissions::make_private(exposed) {
             Ok(()) => {
-                tracing::warn!(path = %exposed.display(), "other users could read this; its mode was corrected")
+                tracing::warn!(path = %exposed.display(), "other users could read this; its mode was corrected");
             }
             Err(error) => {
                 tracing::warn!(path = %exposed.display(), %error, "other users can read this, and its mode cannot be changed");

@@ -157,7 +157,7 @@ fn threads_share_an_encoder() {
         .map(|_| {
             let expected = Arc::clone(&expected);
             std::thread::spawn(move || {
-                assert_eq!(built_in().encode("여러 스레드", TextSide::Query), *expected)
+                assert_eq!(built_in().encode("여러 스레드", TextSide::Query), *expected);
             })
         })
         .collect();

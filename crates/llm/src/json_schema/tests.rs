@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 
 /// The first finding of each value, or `fits`.
+#[allow(clippy::needless_pass_by_value, reason = "schemas are written in place")]
 fn check(schema: Value, cases: &[(Value, &str)]) {
     let validator = SchemaValidator::new(&schema).expect("a schema");
     for (value, expected) in cases {
@@ -14,6 +15,7 @@ fn check(schema: Value, cases: &[(Value, &str)]) {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "schemas are written in place")]
 fn refused(schema: Value) -> String {
     SchemaValidator::new(&schema).expect_err("refused").to_string()
 }

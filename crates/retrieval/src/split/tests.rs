@@ -221,7 +221,7 @@ fn a_text_of_eight_times_the_size_takes_about_eight_times_as_long() {
 
 #[test]
 fn a_text_that_is_all_structure_is_refused_before_it_takes_memory() {
-    let headings = Document::new("d", "규정", &"#\n".repeat(MAX_DOCUMENT_LINES + 1));
+    let headings = Document::new("d", "규정", "#\n".repeat(MAX_DOCUMENT_LINES + 1));
     assert!(split_within_memory_limit(&headings).is_none());
     assert!(split_within_memory_limit(&Document::new("d", "규정", "# 제목\n\n글")).is_some());
 }
