@@ -188,15 +188,13 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
     })
     const input = () => JSON.parse(body.toString() || '{}')
     const [, what, one, sub, two, act] = parts
-    if (what === 'agents' && !one) return json(response, AGENTS)
+    if (what === 'agents' && !one) return json(response, { agents: AGENTS })
     if (what === 'agents' && sub === 'graph') {
       response.writeHead(200, { 'content-type': 'image/svg+xml' })
       return response.end(mockGraphSvg(one))
     }
     if (what === 'models') {
-      return json(response, { active: { main: 'offline-extractive-1', small: 'offline-extractive-1' }, models: [
-        { id: 'offline-extractive-1', kind: 'extractive', ko: '문서의 문장을 그대로 찾아 인용하는 내장 모드입니다.', en: 'Built in. Finds and quotes sentences.', available: true },
-        { id: 'openai:gpt-x', kind: 'language', ko: 'API 키가 필요합니다.', en: 'Needs an API key.', available: false, why: 'OPENAI_API_KEY' } ] })
+      return json(response, { active: [{ agent: 'assistant', model: { name: 'offline-extractive-1', kind: 'extractive', ko: '문서의 문장을 그대로 찾아 인용하는 내장 모드입니다.', en: 'Built in. Finds and quotes sentences.' } }] })
     }
     if (what === 'usage') return json(response, { input_tokens: 18240, output_tokens: 2210, cost_micros: 0, by_model: [] })
     if (what === 'search') {
@@ -301,7 +299,7 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
   return { base, settings, threads, stop: () => { server.closeAllConnections(); server.close() } }
 }
 
-const pub = ({ id, title, agent, created, updated }) => ({ id, title, agent, created, updated })
+const pub = ({ id, title, agent, created, updated }) => ({ id, title: title ?? '', agent, active: null, created, updated })
 
 function words(text) {
   return text.match(text.length > 50_000 ? /[^]{1,5000}/g : /\S+\s*|\s+/g) ?? []
