@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::XtaskResult;
-use crate::command::{root, run_cargo};
+use crate::command::{root, run_cargo, target_directory};
 use crate::test::{TestRun, TestTally};
 
 /// Builds the program and runs the browser tests against it.
 pub fn run() -> XtaskResult {
     if missing_requirement().is_none() {
-        run_cargo(&["build", "--locked", "--package", "doran"])?;
+        // As the tests of the program build it: other features would compile its dependencies again.
+        let program = ["--package", "doran", "--features", "doran/python", "--test", "it"];
+        run_cargo(&[&["test", "--locked", "--no-run"], &program[..]].concat())?;
     }
     check().outcome
 }
@@ -98,10 +100,6 @@ fn missing_requirement() -> Option<&'static str> {
 
 fn ui_directory() -> PathBuf {
     root().join("crates").join("server").join("ui")
-}
-
-fn target_directory() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! Tasks of this repository, in plain std Rust: `cargo xtask check|tidy|deny|test|torture|openapi|ui|browser|ci`.
+//! Tasks of this repository: `cargo xtask check|tidy|deny|test|torture|openapi|ui|browser|ci|dist`.
 //!
-//! Each task is one file. It prints what it does on stderr and returns an [`XtaskResult`].
+//! Each task is one file. It prints what it does on stderr and returns an `XtaskResult`.
 
 mod browser;
 mod check;
 mod ci;
 mod command;
 mod deny;
+mod dist;
 mod openapi;
 mod test;
 mod tidy;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 type XtaskResult = Result<(), String>;
 
 const USAGE: &str = "\
-cargo xtask check          format and lints, as CI does
+cargo xtask check          format, lints and links in doc comments, as CI does
 cargo xtask tidy           dependency direction, module docs, names, links, licences; lists the largest files
 cargo xtask deny           licences, sources, bans and advisories with cargo-deny, when it is installed
 cargo xtask test [ARGS]    cargo test, with the results of all test programs summed
@@ -28,7 +29,8 @@ cargo xtask openapi        the OpenAPI document and the types of the web page, g
 cargo xtask ui             the web page, built anew
 cargo xtask ui --check     the web page type-checked, tested and compared with a new build
 cargo xtask browser        the web page in Chromium, against the program; needs `cargo xtask ui --check` before
-cargo xtask ci             all of the above but `openapi`, in this order";
+cargo xtask ci             all of the above but `openapi`, in this order
+cargo xtask dist [TARGET]  archives and packages of the program, with checksums, in target/dist";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         (Some("ui"), false) if rest == ["--check"] => exit_code(ui::check()),
         (Some("browser"), true) => exit_code(browser::run()),
         (Some("ci"), true) => ci::run(),
+        (Some("dist"), _) => exit_code(dist::run(&rest)),
         _ => exit_code(Err(USAGE.to_string())),
     }
 }

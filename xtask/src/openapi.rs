@@ -3,10 +3,14 @@
 
 use crate::XtaskResult;
 use crate::command::cargo;
+use crate::test::SHIPPED_FEATURES;
 
 /// Writes the generated files.
 pub fn run() -> XtaskResult {
-    let args = ["test", "--quiet", "--package", "doran-server", "--test", "it", "generated_files"];
+    // The package of the program is named too, so that the features are those of the other tests and nothing is compiled
+    // again.
+    let packages = ["--package", "doran", "--package", "doran-server", "--features", SHIPPED_FEATURES];
+    let args = [&["test", "--quiet"], &packages[..], &["--test", "it", "generated_files"]].concat();
     eprintln!("$ UPDATE_EXPECT=1 cargo {}", args.join(" "));
     let status = cargo(&args).env("UPDATE_EXPECT", "1").status();
     let status = status.map_err(|why| format!("cargo does not start: {why}"))?;

@@ -138,11 +138,11 @@ impl TestOutputCounter {
             self.in_successes = false;
         }
         if let Some(found) = parse_result_line(line) {
-            let said = self.announced_skips.min(found.passed);
+            let skipped = self.announced_skips.min(found.passed);
             self.tally.add(&TestTally {
-                passed: found.passed - said,
+                passed: found.passed - skipped,
                 failed: found.failed,
-                skipped: found.skipped + said,
+                skipped: found.skipped + skipped,
             });
             self.in_successes = false;
             self.announced_skips = 0;

@@ -140,8 +140,11 @@ mod tests {
         let files = |list: &[(&str, &str)]| {
             list.iter().map(|(name, text)| (name.to_string(), text.as_bytes().to_vec())).collect()
         };
-        let kept = files(&[("a", "1"), ("b", "2"), ("c", "3")]);
-        assert_eq!(differing_files(&kept, &files(&[("a", "1"), ("b", "x"), ("d", "4")])), ["b", "c", "d"]);
-        assert!(differing_files(&kept, &kept).is_empty());
+        let committed = files(&[("a", "1"), ("b", "2"), ("c", "3")]);
+        assert_eq!(
+            differing_files(&committed, &files(&[("a", "1"), ("b", "x"), ("d", "4")])),
+            ["b", "c", "d"]
+        );
+        assert!(differing_files(&committed, &committed).is_empty());
     }
 }

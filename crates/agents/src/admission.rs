@@ -1,4 +1,4 @@
-//! Admission by tenant: how many may do something at once, shared out so that one tenant leaves room for the others.
+//! Limits how many may do something at once, shared fairly between tenants.
 //!
 //! Everything that is scarce and shared by tenants goes through a [`FairAdmission`]: requests, streams, uploads, memory
 //! for bodies, slots of the Python interpreter. It counts units: one for a request, bytes for memory.
@@ -240,16 +240,16 @@ mod tests {
     #[test]
     fn more_than_a_tenant_can_have_counts_as_all_it_can_have() {
         let admission = FairAdmission::new(10, 0, AdmissionPolicy::LeaveRoom);
-        let mut held = admission.try_acquire("a", 1000).expect("room");
+        let mut permit = admission.try_acquire("a", 1000).expect("room");
         assert!(admission.try_acquire("a", 1).is_err() && admission.try_acquire("b", 2).is_ok());
-        held.try_grow(5).expect("it has all it can have");
+        permit.try_grow(5).expect("it has all it can have");
         assert_eq!(admission.free(), 5);
     }
 
     #[tokio::test]
     async fn tenants_take_turns() {
         let admission = FairAdmission::new(1, 100, AdmissionPolicy::UseAll);
-        let held = admission.acquire("a", 1).await.expect("room");
+        let permit = admission.acquire("a", 1).await.expect("room");
         let (order, told) = std::sync::mpsc::channel();
         let mut waiting = Vec::new();
         for tenant in ["a", "a", "a", "b", "b", "c"] {
@@ -262,7 +262,7 @@ mod tests {
         for one in &mut waiting {
             assert!(one.now_or_never().is_none());
         }
-        drop(held);
+        drop(permit);
         futures_util::future::join_all(waiting).await;
         assert_eq!(told.try_iter().collect::<String>(), "abcaba");
     }
@@ -270,7 +270,7 @@ mod tests {
     #[tokio::test]
     async fn the_tenant_that_holds_least_is_next() {
         let admission = FairAdmission::new(2, 8, AdmissionPolicy::UseAll);
-        let mut held = vec![
+        let mut permits = vec![
             admission.acquire("a", 1).await.expect("room"),
             admission.acquire("a", 1).await.expect("room"),
         ];
@@ -280,11 +280,11 @@ mod tests {
         assert_eq!((&mut full).now_or_never().map(|refused| refused.err()), Some(Some(AdmissionRefused)));
         let mut other = Box::pin(admission.acquire("b", 1));
         assert!((&mut other).now_or_never().is_none(), "there is a place to wait for others");
-        held.pop();
+        permits.pop();
         assert!((&mut other).now_or_never().is_some_and(|admitted| admitted.is_ok()), "b holds less than a");
         assert!((&mut waiting[0]).now_or_never().is_some(), "b gave it back");
         drop(waiting);
-        drop(held);
+        drop(permits);
         assert_eq!(admission.free(), 2);
     }
 }

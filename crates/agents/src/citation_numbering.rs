@@ -1,5 +1,5 @@
-//! Sources as people count them: from 1, in the order in which an answer first names them. Agents number what they
-//! found, and an answer names only some of it.
+//! Renumbers sources from 1 in the order in which an answer cites them. Agents number all they found, and an answer cites only
+//! some of it.
 
 use std::collections::BTreeSet;
 
@@ -24,9 +24,9 @@ impl CitationNumbering {
     pub fn renumber_text(text: &str, known: impl IntoIterator<Item = u32>) -> (Self, String) {
         let mut cited = Self::default();
         cited.add_source_numbers(known);
-        let mut told = cited.push_text(text);
-        told.push_str(&cited.finish_text());
-        (cited, told)
+        let mut shown = cited.push_text(text);
+        shown.push_str(&cited.finish_text());
+        (cited, shown)
     }
 
     /// These numbers are sources.
@@ -95,11 +95,14 @@ impl CitationNumbering {
         let mut shown = String::with_capacity(mark.len());
         for piece in mark.split_inclusive(|char: char| !char.is_ascii_digit()) {
             let digits = piece.trim_end_matches(|char: char| !char.is_ascii_digit());
-            if let Ok(number) = digits.parse() {
-                if !self.cited_order.contains(&number) {
-                    self.cited_order.push(number);
-                }
-                shown.push_str(&self.displayed_number(number).unwrap_or_default().to_string());
+            let number = digits.parse().ok();
+            if let Some(number) = number.filter(|number| !self.cited_order.contains(number)) {
+                self.cited_order.push(number);
+            }
+            match number.and_then(|number| self.displayed_number(number)) {
+                Some(displayed) => shown.push_str(&displayed.to_string()),
+                // No number of a source: it stays as it is.
+                None => shown.push_str(digits),
             }
             shown.push_str(&piece[digits.len()..]);
         }
@@ -120,10 +123,10 @@ mod tests {
         for at in places {
             let mut cited = CitationNumbering::default();
             cited.add_source_numbers([1, 2, 3, 7]);
-            let mut told = cited.push_text(&text[..at]);
-            told.push_str(&cited.push_text(&text[at..]));
-            told.push_str(&cited.finish_text());
-            assert_eq!(told, whole, "{at}");
+            let mut shown = cited.push_text(&text[..at]);
+            shown.push_str(&cited.push_text(&text[at..]));
+            shown.push_str(&cited.finish_text());
+            assert_eq!(shown, whole, "{at}");
             assert_eq!(
                 (cited.displayed_number(7), cited.displayed_number(3), cited.displayed_number(2)),
                 (Some(1), Some(2), None)
@@ -181,23 +184,23 @@ mod tests {
     #[test]
     fn no_byte_changes_that_is_not_a_number_of_a_mark() {
         let mut seed = 0x2545_F491_4F6C_DD1D_u64;
-        let mut random = |most: usize| {
+        let mut random = |below: usize| {
             seed ^= seed << 13;
             seed ^= seed >> 7;
             seed ^= seed << 17;
-            usize::try_from(seed % most as u64).expect("small")
+            usize::try_from(seed % below as u64).expect("small")
         };
         for _ in 0..10_000 {
             let text = random_text(&mut random);
             // Nothing in it names a source, so nothing is a mark.
             let mut cited = CitationNumbering::default();
             cited.add_source_numbers([2, 3, 4]);
-            let mut told = String::new();
+            let mut shown = String::new();
             for char in text.chars() {
-                told.push_str(&cited.push_text(char.encode_utf8(&mut [0; 4])));
+                shown.push_str(&cited.push_text(char.encode_utf8(&mut [0; 4])));
             }
-            told.push_str(&cited.finish_text());
-            assert_eq!(told, text);
+            shown.push_str(&cited.finish_text());
+            assert_eq!(shown, text);
             assert_eq!(CitationNumbering::renumber_text(&text, [2, 3, 4]).1, text);
         }
     }

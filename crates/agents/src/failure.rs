@@ -1,26 +1,24 @@
-//! What people are told about a run that failed, by the code it was kept with. Each part of an agent has the words for
-//! its own codes; here they are only looked up, so that runs of the past are told as well.
+//! Sentences for people about a run that failed, by its error code. Each part of an agent has the sentences for its own codes;
+//! here they are looked up, so that old runs have them too.
 
 use doran_engine::{NodeError, failure};
 pub use doran_llm::ModelErrorAdvice;
 use doran_llm::ModelErrorKind;
 
+use crate::engine_failure_advice::engine_failure_advice;
 use crate::retrieval::RetrieveError;
 
 /// The code of a run that was given no question.
 const NO_QUESTION_CODE: &str = "nothing_asked";
 
-/// What a person can do about a run that failed with this code. A code that nobody knows is told plainly.
+/// What a person can do about a run that failed with this code. An unknown code gets a general sentence.
 pub fn advice(code: &str) -> ModelErrorAdvice {
-    let of_engine = |code| {
-        failure::failure_advice(code).map(|failure::FailureAdvice { ko, en }| ModelErrorAdvice { ko, en })
-    };
     ModelErrorKind::from_failure_code(code)
         .map(ModelErrorKind::advice)
         .or_else(|| RetrieveError::advice(code))
         .or_else(|| agent_advice(code))
-        .or_else(|| of_engine(code))
-        .or_else(|| of_engine(failure::NODE_FAILED))
+        .or_else(|| engine_failure_advice(code))
+        .or_else(|| engine_failure_advice(failure::NODE_FAILED))
         .unwrap_or(ModelErrorAdvice { ko: "실행이 실패했습니다.", en: "The run failed." })
 }
 

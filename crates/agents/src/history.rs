@@ -1,17 +1,21 @@
-//! The whole conversation of a thread. Agents work with the newest messages and with summaries of the rest; nothing
-//! that was said is lost, because the log keeps every update, and here they are read again.
+//! The whole conversation of a thread, read from the log. Agents work with the newest messages and with summaries of the rest;
+//! the log has everything.
 
 use std::collections::HashMap;
 
 use doran_engine::state::{ItemChange, ItemChanges};
 use doran_engine::store::{Seq, StoreError};
-use doran_engine::{EngineError, EntryBody, Runtime, ThreadEntry, ThreadKey, stored_json};
-use doran_llm::{Message, MessageId, MessagePart};
-use serde::{Deserialize, Serialize};
+use doran_engine::{EngineError, EntryBody, Runtime, StateChange, ThreadEntry, ThreadKey, stored_json};
+use doran_llm::{Message, MessageId, MessagePart, Role};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use crate::agents::Agent;
 use crate::citation_numbering::CitationNumbering;
+use crate::protocol::StepNotes;
 use crate::source::AnswerSource;
+use crate::state::is_chat_instructions;
 
 /// Entries read in one go.
 const ENTRIES_PER_PAGE: usize = 256;
@@ -23,6 +27,8 @@ pub struct HistoryMessage {
     pub message: Message,
     /// What it rests on.
     pub sources: Vec<AnswerSource>,
+    /// The model that wrote it; none for words of people and of the program.
+    pub model: Option<String>,
     /// The run it belongs to.
     pub run: Option<String>,
     /// The entry of the log that holds it.
@@ -53,8 +59,25 @@ impl HistoryMessage {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct SharedAgentUpdate {
+    #[serde(deserialize_with = "message_changes")]
     messages: Option<ItemChanges<Message>>,
     sources: Vec<AnswerSource>,
+}
+
+/// A graph of somebody's own may call anything `messages`. What does not look like changes to messages is none.
+fn message_changes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ItemChanges<Message>>, D::Error> {
+    let value = Value::deserialize(from)?;
+    let is_message = |item: &Value| item.get("role").is_some() && item.get("parts").is_some();
+    let is_change = |change: &Value| match change {
+        Value::Object(_) => change.get("put").is_none_or(is_message),
+        other => other == "clear",
+    };
+    match &value {
+        Value::Array(changes) if changes.iter().all(is_change) => {
+            serde_json::from_value(value).map(Some).map_err(D::Error::custom)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// The messages that the update of a node, or the input of a run, brings.
@@ -74,14 +97,30 @@ pub async fn read_history(
     thread: &ThreadKey,
     agents: &[Agent],
 ) -> Result<Vec<HistoryMessage>, EngineError> {
+    Ok(messages_from_entries(&read_entries(runtime, thread, None).await?, agents)?)
+}
+
+/// The entries of a thread from its first, up to the entry `until` where one is given.
+pub async fn read_entries(
+    runtime: &Runtime,
+    thread: &ThreadKey,
+    until: Option<Seq>,
+) -> Result<Vec<ThreadEntry>, EngineError> {
     let mut entries = Vec::new();
     loop {
         let after = entries.last().map_or(0, |last: &ThreadEntry| last.seq);
         let page = runtime.entries(thread, after, ENTRIES_PER_PAGE).await?;
-        if page.is_empty() {
-            return Ok(messages_from_entries(&entries, agents)?);
-        }
+        let is_last = page.is_empty();
         entries.extend(page);
+        if let Some(until) = until
+            && entries.last().is_some_and(|last| last.seq >= until)
+        {
+            entries.retain(|entry| entry.seq <= until);
+            return Ok(entries);
+        }
+        if is_last {
+            return Ok(entries);
+        }
     }
 }
 
@@ -93,16 +132,18 @@ pub fn messages_from_entries(
     entries: &[ThreadEntry],
     agents: &[Agent],
 ) -> Result<Vec<HistoryMessage>, StoreError> {
-    let mut said = HistoryBuilder { agents, agent: None, messages: Vec::new(), index_by_id: HashMap::new() };
+    let mut history =
+        HistoryBuilder { agents, agent: None, messages: Vec::new(), index_by_id: HashMap::new() };
     for entry in newest_branch(entries) {
-        said.apply_entry(entry)
+        history
+            .apply_entry(entry)
             .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
     }
-    Ok(said.messages)
+    Ok(history.messages)
 }
 
 /// The entries that lead to the newest one.
-fn newest_branch(entries: &[ThreadEntry]) -> Vec<&ThreadEntry> {
+pub(crate) fn newest_branch(entries: &[ThreadEntry]) -> Vec<&ThreadEntry> {
     let by_seq: HashMap<Seq, &ThreadEntry> = entries.iter().map(|entry| (entry.seq, entry)).collect();
     let mut branch = Vec::new();
     let mut next = entries.last();
@@ -116,8 +157,9 @@ fn newest_branch(entries: &[ThreadEntry]) -> Vec<&ThreadEntry> {
 
 /// Who changes messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ChangeAuthor {
-    Node,
+enum ChangeAuthor<'a> {
+    /// A node, with the model that wrote its words.
+    Node(Option<&'a str>),
     Person,
 }
 
@@ -135,15 +177,18 @@ impl HistoryBuilder<'_> {
             EntryBody::Started { graph, input, .. } => {
                 self.agent = self.agents.iter().find(|agent| agent.name == *graph);
                 if let Some(update) = input {
-                    self.apply_update(entry, update.get(), ChangeAuthor::Node)?;
+                    self.apply_update(entry, update.get(), ChangeAuthor::Node(None))?;
                 }
             }
             EntryBody::Step(step) => {
                 for task in &step.tasks {
-                    self.apply_update(entry, task.update.get(), ChangeAuthor::Node)?;
+                    let notes = StepNotes::from_notes(&task.notes)?;
+                    let author = ChangeAuthor::Node(notes.answering_model());
+                    self.apply_update(entry, task.update.get(), author)?;
                 }
             }
-            EntryBody::Edited { state, update } => {
+            EntryBody::Edited(StateChange { state, update })
+            | EntryBody::Paused { edit: Some(StateChange { state, update }), .. } => {
                 if let Some(update) = update {
                     self.apply_update(entry, update.get(), ChangeAuthor::Person)?;
                 }
@@ -152,7 +197,7 @@ impl HistoryBuilder<'_> {
                 }
             }
             EntryBody::InnerStep(_)
-            | EntryBody::Paused { .. }
+            | EntryBody::Paused { edit: None, .. }
             | EntryBody::Resumed { .. }
             | EntryBody::Restarted { .. }
             | EntryBody::Finished
@@ -166,7 +211,7 @@ impl HistoryBuilder<'_> {
         &mut self,
         entry: &ThreadEntry,
         update: &str,
-        by: ChangeAuthor,
+        by: ChangeAuthor<'_>,
     ) -> Result<(), serde_json::Error> {
         let SharedAgentUpdate { messages, sources } = stored_json::from_str(update)?;
         let mut newest = None;
@@ -185,7 +230,7 @@ impl HistoryBuilder<'_> {
             let sources = match self.agent.map(|agent| agent.read_update(update)) {
                 Some(Ok(turn)) => turn.sources,
                 Some(Err(error)) => {
-                    tracing::warn!(%error, seq = entry.seq, "an update does not fit the agent of its name");
+                    tracing::warn!(%error, seq = entry.seq, "cannot read an update with the agent of this name; the agent may have changed since the run");
                     sources
                 }
                 None => sources,
@@ -211,10 +256,16 @@ impl HistoryBuilder<'_> {
         Ok(())
     }
 
-    fn put(&mut self, entry: &ThreadEntry, message: Message, by: ChangeAuthor) -> Option<usize> {
+    fn put(&mut self, entry: &ThreadEntry, message: Message, by: ChangeAuthor<'_>) -> Option<usize> {
+        // They are a setting of the chat that nobody said.
+        if is_chat_instructions(&message) {
+            return None;
+        }
         match self.index_by_id.get(&message.id).copied() {
             Some(place) => {
                 if by == ChangeAuthor::Person {
+                    let model = self.messages[place].model.take();
+                    self.messages[place].model = model.filter(|_| self.messages[place].message == message);
                     self.messages[place].message = message;
                 }
                 None
@@ -223,9 +274,14 @@ impl HistoryBuilder<'_> {
                 let place = self.messages.len();
                 self.index_by_id.insert(message.id.clone(), place);
                 let run = entry.run.map(|run| run.to_string());
+                let model = match by {
+                    ChangeAuthor::Node(model) if message.role == Role::Assistant => model.map(str::to_owned),
+                    ChangeAuthor::Node(_) | ChangeAuthor::Person => None,
+                };
                 self.messages.push(HistoryMessage {
                     message,
                     sources: Vec::new(),
+                    model,
                     run,
                     seq: entry.seq,
                     at: entry.at,
@@ -236,8 +292,8 @@ impl HistoryBuilder<'_> {
     }
 
     fn remove(&mut self, id: &MessageId) {
-        self.messages.retain(|said| said.message.id != *id);
+        self.messages.retain(|entry| entry.message.id != *id);
         self.index_by_id =
-            self.messages.iter().enumerate().map(|(at, said)| (said.message.id.clone(), at)).collect();
+            self.messages.iter().enumerate().map(|(at, entry)| (entry.message.id.clone(), at)).collect();
     }
 }

@@ -7,8 +7,11 @@
 
 pub mod admission;
 pub mod agents;
+pub mod attachments;
 mod citation_numbering;
+pub mod decisions;
 pub mod described;
+mod engine_failure_advice;
 pub mod eval;
 pub mod failure;
 pub mod history;
@@ -28,17 +31,19 @@ pub mod tools;
 pub mod transcript;
 
 pub use agents::{
-    Agent, AgentError, AgentParts, AgentTurn, AskOptions, EarlierMessage, StarterQuestions, TurnUpdate,
-    build_default_agents,
+    Agent, AgentError, AgentParts, AgentTurn, AskOptions, ClientTool, EarlierMessage, MESSAGES_FIELD,
+    StarterQuestions, TurnRequest, TurnUpdate, build_default_agents,
 };
 pub use citation_numbering::CitationNumbering;
+pub use doran_llm as llm;
 pub use doran_llm::{MessagePart, ModelInfo, ModelKind, Role};
 pub use doran_retrieval as retrieval;
+pub use doran_retrieval::Language;
 pub use language::UserLanguage;
-pub use nodes::{Models, QueryRewriting};
+pub use nodes::{ModelCatalog, Models, QueryRewriting};
 pub use prompt::PromptError;
 pub use request_purpose::RequestPurpose;
-pub use settings::{AgentSettings, PersistenceMode, Settings, build_agents};
+pub use settings::{AgentSettings, PersistenceMode, Settings, ThreadStorage, build_agents};
 pub use source::{AnswerSource, AnswerSourceKind};
-pub use state::{ByMessageId, TurnProgress};
+pub use state::{ByMessageId, ModelChoice, TurnProgress};
 pub use summaries::Summaries;

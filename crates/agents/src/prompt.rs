@@ -1,50 +1,36 @@
-//! Prompts: one Markdown file each, in both languages, filled by one typed function each.
+//! Prompts: one Markdown file each, in both languages, in the folder of the agent that uses it. The `prompts.rs` there
+//! lists them and has a typed function to fill each.
 //!
-//! Words of people, documents and tools go into a prompt as values only; nothing they write is read as a template.
+//! What people, documents and tools write goes into a prompt as a value. It is never read as a template.
 
 use std::collections::BTreeMap;
 
+use doran_retrieval::Language;
 use minijinja::value::Value;
-use minijinja::{Environment, UndefinedBehavior, context};
-
-use crate::language::UserLanguage;
+use minijinja::{Environment, UndefinedBehavior};
 
 /// A prompt: its name, its text in both languages, and the slots it may use.
-struct PromptTemplate {
-    name: &'static str,
-    ko: &'static str,
-    en: &'static str,
-    slots: &'static [&'static str],
+pub(crate) struct PromptTemplate {
+    pub(crate) name: &'static str,
+    pub(crate) ko: &'static str,
+    pub(crate) en: &'static str,
+    pub(crate) slots: &'static [&'static str],
 }
 
-macro_rules! known {
-    ($($name:literal: [$($slot:literal),*];)*) => {
-        &[$(PromptTemplate {
+/// A [`PromptTemplate`] whose texts are `prompts/ko/NAME.md` and `prompts/en/NAME.md` beside the file that names it.
+macro_rules! prompt_template {
+    ($name:literal, [$($slot:literal),*]) => {
+        $crate::prompt::PromptTemplate {
             name: $name,
-            ko: include_str!(concat!("../prompts/ko/", $name, ".md")),
-            en: include_str!(concat!("../prompts/en/", $name, ".md")),
+            ko: include_str!(concat!("prompts/ko/", $name, ".md")),
+            en: include_str!(concat!("prompts/en/", $name, ".md")),
             slots: &[$($slot),*],
-        }),*]
+        }
     };
 }
+pub(crate) use prompt_template;
 
-const PROMPT_TEMPLATES: &[PromptTemplate] = known! {
-    "router": [];
-    "assistant": ["summaries"];
-    "summary": [];
-    "react": [];
-    "classify": [];
-    "docqa": ["kind", "summary", "tools"];
-    "condense": ["summary", "most_tokens", "most_letters"];
-    "scope": ["more"];
-    "previous": [];
-    "plan": ["missing_info", "proposed", "done", "explored", "unexplored", "more"];
-    "evaluate": ["explored", "unexplored"];
-    "contract": ["previous", "more"];
-    "reword": [];
-};
-
-/// A prompt that somebody wrote anew does not work.
+/// Why a prompt in the settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
     /// There is no such prompt.
@@ -82,150 +68,54 @@ pub(crate) struct Prompts {
 }
 
 impl Prompts {
-    /// The prompts that come with the program, with some of them written anew: `assistant` in both languages, or
-    /// `ko/assistant` in one.
-    pub(crate) fn with_overrides(written: &BTreeMap<String, String>) -> Result<Self, PromptError> {
+    /// The prompts of `known`, some of them replaced by `overrides`: `assistant` in both languages, or `ko/assistant` in
+    /// one.
+    pub(crate) fn with_overrides(
+        known: &[PromptTemplate],
+        overrides: &BTreeMap<String, String>,
+    ) -> Result<Self, PromptError> {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
-        for known in PROMPT_TEMPLATES {
-            add_template(&mut templates, known, UserLanguage::Ko, known.ko)?;
-            add_template(&mut templates, known, UserLanguage::En, known.en)?;
+        for template in known {
+            add_template(&mut templates, template, Language::Korean, template.ko)?;
+            add_template(&mut templates, template, Language::English, template.en)?;
         }
-        for (name, text) in written {
-            let (languages, bare): (&[UserLanguage], &str) = match name.split_once('/') {
-                Some(("ko", bare)) => (&[UserLanguage::Ko], bare),
-                Some(("en", bare)) => (&[UserLanguage::En], bare),
-                _ => (&[UserLanguage::Ko, UserLanguage::En], name),
+        for (name, text) in overrides {
+            let (languages, bare): (&[Language], &str) = match name.split_once('/') {
+                Some(("ko", bare)) => (&[Language::Korean], bare),
+                Some(("en", bare)) => (&[Language::English], bare),
+                _ => (&Language::ALL, name),
             };
-            let Some(known) = PROMPT_TEMPLATES.iter().find(|known| known.name == bare) else {
-                let known: Vec<&str> = PROMPT_TEMPLATES.iter().map(|known| known.name).collect();
+            let Some(template) = known.iter().find(|template| template.name == bare) else {
+                let known: Vec<&str> = known.iter().map(|template| template.name).collect();
                 return Err(PromptError::Unknown { name: name.clone(), known: known.join(", ") });
             };
             for language in languages {
-                add_template(&mut templates, known, *language, text)?;
+                add_template(&mut templates, template, *language, text)?;
             }
         }
         Ok(Self { templates })
     }
 
-    pub(crate) fn router(&self, language: UserLanguage) -> Result<String, minijinja::Error> {
-        self.render("router", language, context! {})
-    }
-
-    /// The system text of the assistant with what was said before: the first two of the parts of its prompt.
-    pub(crate) fn assistant(
+    pub(crate) fn render(
         &self,
-        language: UserLanguage,
-        summaries: &[String],
+        name: &str,
+        language: Language,
+        slots: Value,
     ) -> Result<String, minijinja::Error> {
-        self.render("assistant", language, context! { summaries => summaries.to_vec() })
-    }
-
-    pub(crate) fn summary(&self, language: UserLanguage) -> Result<String, minijinja::Error> {
-        self.render("summary", language, context! {})
-    }
-
-    pub(crate) fn react(&self, language: UserLanguage) -> Result<String, minijinja::Error> {
-        self.render("react", language, context! {})
-    }
-
-    pub(crate) fn classify(&self, language: UserLanguage) -> Result<String, minijinja::Error> {
-        self.render("classify", language, context! {})
-    }
-
-    pub(crate) fn docqa(
-        &self,
-        language: UserLanguage,
-        kind: &str,
-        summary: &str,
-        tools: bool,
-    ) -> Result<String, minijinja::Error> {
-        let slots = context! { kind => kind.to_owned(), summary => summary.to_owned(), tools };
-        self.render("docqa", language, slots)
-    }
-
-    pub(crate) fn condense(
-        &self,
-        language: UserLanguage,
-        summary: &str,
-        most_tokens: usize,
-    ) -> Result<String, minijinja::Error> {
-        let summary = summary.to_owned();
-        // A syllable of Hangul is three bytes, as a token of the estimate is.
-        let most_letters = most_tokens;
-        self.render("condense", language, context! { summary, most_tokens, most_letters })
-    }
-
-    pub(crate) fn scope(
-        &self,
-        language: UserLanguage,
-        more: Vec<String>,
-    ) -> Result<String, minijinja::Error> {
-        self.render("scope", language, context! { more })
-    }
-
-    pub(crate) fn previous(&self, language: UserLanguage) -> Result<String, minijinja::Error> {
-        self.render("previous", language, context! {})
-    }
-
-    pub(crate) fn plan(
-        &self,
-        language: UserLanguage,
-        plan: PlanPromptVariables,
-    ) -> Result<String, minijinja::Error> {
-        let PlanPromptVariables { missing_info, proposed, done, explored, unexplored, more } = plan;
-        let slots = context! { missing_info, proposed, done, explored, unexplored, more };
-        self.render("plan", language, slots)
-    }
-
-    pub(crate) fn evaluate(
-        &self,
-        language: UserLanguage,
-        explored: &[String],
-        unexplored: &[String],
-    ) -> Result<String, minijinja::Error> {
-        let slots = context! { explored => explored.to_vec(), unexplored => unexplored.to_vec() };
-        self.render("evaluate", language, slots)
-    }
-
-    pub(crate) fn contract(
-        &self,
-        language: UserLanguage,
-        previous: bool,
-        more: bool,
-    ) -> Result<String, minijinja::Error> {
-        self.render("contract", language, context! { previous, more })
-    }
-
-    pub(crate) fn reword(&self, language: UserLanguage) -> Result<String, minijinja::Error> {
-        self.render("reword", language, context! {})
-    }
-
-    fn render(&self, name: &str, language: UserLanguage, slots: Value) -> Result<String, minijinja::Error> {
         let text = self.templates.get_template(&template_path(name, language))?.render(slots)?;
         Ok(text.trim().to_owned())
     }
 }
 
-/// What the planner is told besides the question.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PlanPromptVariables {
-    pub(crate) missing_info: String,
-    pub(crate) proposed: Vec<String>,
-    pub(crate) done: Vec<String>,
-    pub(crate) explored: Vec<String>,
-    pub(crate) unexplored: Vec<String>,
-    pub(crate) more: Vec<String>,
-}
-
-fn template_path(name: &str, language: UserLanguage) -> String {
+fn template_path(name: &str, language: Language) -> String {
     format!("{}/{name}.md", language.code())
 }
 
 fn add_template(
     templates: &mut Environment<'static>,
     known: &PromptTemplate,
-    language: UserLanguage,
+    language: Language,
     text: &str,
 ) -> Result<(), PromptError> {
     let path = template_path(known.name, language);
@@ -243,57 +133,46 @@ fn add_template(
 
 #[cfg(test)]
 mod tests {
+    use minijinja::context;
+
     use super::*;
+    use crate::agents::DEFINITIONS;
 
     fn prompts_with(name: &str, text: &str) -> Result<Prompts, PromptError> {
-        Prompts::with_overrides(&BTreeMap::from([(name.to_owned(), text.to_owned())]))
+        let templates = [PromptTemplate { name: "a", ko: "가 {{ x }}", en: "A {{ x }}", slots: &["x"] }];
+        Prompts::with_overrides(&templates, &BTreeMap::from([(name.to_owned(), text.to_owned())]))
     }
 
     #[test]
-    fn every_prompt_is_there_in_both_languages_and_fills() {
-        let prompts = Prompts::with_overrides(&BTreeMap::new()).expect("sound");
-        for language in [UserLanguage::Ko, UserLanguage::En] {
-            for text in [
-                prompts.router(language),
-                prompts.assistant(language, &["하나".into()]),
-                prompts.summary(language),
-                prompts.react(language),
-                prompts.classify(language),
-                prompts.docqa(language, "question", "", true),
-                prompts.condense(language, "", 10),
-                prompts.scope(language, vec!["recall".into()]),
-                prompts.previous(language),
-                prompts.plan(language, PlanPromptVariables::default()),
-                prompts.evaluate(language, &[], &[]),
-                prompts.contract(language, true, true),
-                prompts.reword(language),
-            ] {
-                let text = text.expect("filled");
-                assert!(!text.is_empty() && !text.contains("{{"), "{text}");
-                assert_eq!(UserLanguage::detect(&text), Some(language), "{text}");
+    fn every_prompt_is_there_in_both_languages_and_can_be_filled() {
+        for definition in DEFINITIONS {
+            let prompts = Prompts::with_overrides(definition.prompts, &BTreeMap::new()).expect("sound");
+            for template in definition.prompts {
+                for language in Language::ALL {
+                    let empty = template.slots.iter().map(|slot| (*slot, Value::from(Vec::<String>::new())));
+                    let text = prompts.render(template.name, language, Value::from_pairs(empty));
+                    let text = text.expect("filled");
+                    assert!(!text.is_empty() && !text.contains("{{"), "{text}");
+                    assert_eq!(Language::detect(&text), Some(language), "{text}");
+                }
             }
         }
     }
 
     #[test]
-    fn words_of_people_are_values_and_never_templates() {
-        let prompts = Prompts::with_overrides(&BTreeMap::new()).expect("sound");
-        let summary = "{{ 7 * 7 }} {% include 'ko/router.md' %} <b>";
-        let text = prompts.assistant(UserLanguage::Ko, &[summary.to_owned()]).expect("filled");
-        assert!(text.contains(summary), "{text}");
-    }
-
-    #[test]
-    fn a_prompt_written_anew_is_checked() {
-        let prompts = prompts_with("ko/assistant", "짧게 답하라.").expect("sound");
-        assert_eq!(prompts.assistant(UserLanguage::Ko, &[]).expect("filled"), "짧게 답하라.");
-        assert!(prompts.assistant(UserLanguage::En, &[]).expect("filled").contains("assistant"));
-        let told = |name: &str, text: &str| prompts_with(name, text).expect_err("refused").to_string();
-        assert!(told("assistent", "x").starts_with("there is no prompt `assistent`; there are: router, "));
-        assert!(told("assistant", "{{ summaries").starts_with("prompt `ko/assistant.md` is not a template"));
+    fn a_replaced_prompt_is_checked() {
+        let prompts = prompts_with("ko/a", "짧게 답하라.").expect("sound");
+        let render = |language| prompts.render("a", language, context! { x => 1 }).expect("filled");
         assert_eq!(
-            told("en/assistant", "{{ secret }}"),
-            "prompt `en/assistant.md` uses `secret`, which it is not given; it may use: summaries"
+            (render(Language::Korean).as_str(), render(Language::English).as_str()),
+            ("짧게 답하라.", "A 1")
+        );
+        let refused = |name: &str, text: &str| prompts_with(name, text).expect_err("refused").to_string();
+        assert_eq!(refused("b", "x"), "there is no prompt `b`; there are: a");
+        assert!(refused("a", "{{ x").starts_with("prompt `ko/a.md` is not a template"));
+        assert_eq!(
+            refused("en/a", "{{ secret }}"),
+            "prompt `en/a.md` uses `secret`, which it is not given; it may use: x"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! The marks that agents put into their requests: ids of messages, headings, prefixes. A language model just reads the
-//! words; a model of rules looks for these marks, and takes them from here.
+//! The marks that agents put into their requests: message ids, headings, prefixes. The built-in model looks for these marks; a
+//! language model reads the words.
 
-use crate::language::UserLanguage;
+use doran_retrieval::Language;
 
 /// The id of a message that holds what was looked up in documents.
 pub const MATERIAL_MESSAGE_ID: &str = "material";
@@ -13,22 +13,22 @@ pub const SUMMARY_MESSAGE_ID: &str = "summary";
 pub const NOTE_PREFIX: &str = "※ ";
 
 /// Stands before what the user said, in a conversation that is told as text.
-pub fn user_line_prefix(language: UserLanguage) -> &'static str {
+pub fn user_line_prefix(language: Language) -> &'static str {
     language.pick("사용자: ", "User: ")
 }
 
 /// Stands before what was answered, in a conversation that is told as text.
-pub fn answer_line_prefix(language: UserLanguage) -> &'static str {
+pub fn answer_line_prefix(language: Language) -> &'static str {
     language.pick("답변: ", "Answer: ")
 }
 
 /// The heading above what was found in the user's contract.
-pub fn user_contract_heading(language: UserLanguage) -> &'static str {
+pub fn user_contract_heading(language: Language) -> &'static str {
     language.pick("사용자 계약서", "The user's contract")
 }
 
 /// The heading above what was found in the standard contract.
-pub fn standard_contract_heading(language: UserLanguage) -> &'static str {
+pub fn standard_contract_heading(language: Language) -> &'static str {
     language.pick("표준계약서", "The standard contract")
 }
 
@@ -46,18 +46,12 @@ pub fn opens_summary(line: &str) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use crate::prompt::Prompts;
 
     #[test]
-    fn the_summaries_of_every_prompt_stand_under_a_heading() {
-        let prompts = Prompts::with_overrides(&BTreeMap::new()).expect("prompts");
-        for language in [UserLanguage::Ko, UserLanguage::En] {
-            let text = prompts.assistant(language, &["one".into(), "two".into()]).expect("a prompt");
-            let headings: Vec<bool> = text.lines().filter_map(|line| opens_summary(line.trim())).collect();
-            assert_eq!(headings, [true; 3], "{text}");
+    fn headings_of_summaries_are_told_from_others() {
+        for heading in ["[이전 대화 요약]", "[Conversation record 1]", "# Summary"] {
+            assert_eq!(opens_summary(heading), Some(true), "{heading}");
         }
         for other in ["[참고 문서]", "[Reference documents]", "[찾아본 결과]", "# 규정"] {
             assert_eq!(opens_summary(other), Some(false), "{other}");

@@ -1,4 +1,4 @@
-//! What agents ask models for. A language model reads the prompt; a model of rules goes by this.
+//! The purposes of model requests. The built-in model goes by the purpose; a language model reads the prompt.
 
 use doran_llm::{ChatRequest, RequestLabel};
 

@@ -4,10 +4,15 @@
 //! The files are as people have them: Markdown, HWPX, DOCX and PDF. Those that are not text are made by
 //! `samples/make/make.py`.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use doran_engine::TenantId;
 use doran_retrieval::ingest::{ReadLimits, extract_text};
-use doran_retrieval::{Document, DocumentKind};
+use doran_retrieval::{Document, DocumentKind, DocumentTenant, Library};
+
+/// The collection of samples that were ingested as files, as `doran demo` does.
+pub const SAMPLE_COLLECTION: &str = "samples";
 
 /// A sample as a file.
 #[derive(Clone, Debug)]
@@ -81,6 +86,19 @@ pub fn document(id: &str) -> Option<Document> {
     SAMPLE_DOCUMENTS.iter().find(|document| document.id.as_str() == id).cloned()
 }
 
+/// Whether a document is a sample: one that is compiled in, or one that was ingested as a file.
+pub fn is_sample(id: &str) -> bool {
+    static IDS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+        let tenant = DocumentTenant::new(TenantId::local().as_str());
+        let ids = files().into_iter().flat_map(|file| {
+            let ingested = Library::document_id(&tenant, SAMPLE_COLLECTION, file.name);
+            [format!("samples/{}", file.name), ingested.to_string()]
+        });
+        ids.collect()
+    });
+    IDS.contains(id)
+}
+
 /// The samples, read once. They are ours, so they are read without a jail.
 static SAMPLE_DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
     let limits = ReadLimits::default();
@@ -90,7 +108,7 @@ static SAMPLE_DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
             Some(Document { kind: file.kind, pages: found.pages, ..document })
         }
         Err(failure) => {
-            tracing::error!(name = file.name, detail = %failure.detail, "a sample cannot be read");
+            tracing::error!(name = file.name, detail = %failure.detail, "cannot read a sample document");
             None
         }
     };

@@ -1,4 +1,4 @@
-//! Settings of agents, as they stand in a file, and the agents they describe.
+//! Settings of agents, and how agents are built from them.
 //!
 //! `[agents.NAME]` changes a ready-made agent; `[assistants.NAME]` adds another one made after it, under its own name;
 //! `[[graphs]]` adds one whose graph is written there.
@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use doran_llm::ChatModel;
+use doran_retrieval::Language;
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{Agent, AgentError, AgentParts, assistant, contract, docqa, react};
+use crate::agents::{Agent, AgentDefinition, AgentError, AgentParts, DEFINITIONS, DefaultTools};
 use crate::described::{self, AgentDescription};
-use crate::language::UserLanguage;
 use crate::nodes::MAX_NEIGHBOURS;
-use crate::prompt::Prompts;
-use crate::tools::{ToolPolicy, Toolbox, names};
+use crate::prompt::{PromptTemplate, Prompts};
+use crate::tools::names::REMEMBER;
+use crate::tools::{ToolPolicy, Toolbox};
 
 /// All that can be said about agents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,7 +31,7 @@ pub struct Settings {
 }
 
 /// What can be said about one agent. What is not said stays as it is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentSettings {
     /// For a further agent: the one it is made after.
@@ -44,7 +45,7 @@ pub struct AgentSettings {
     pub en: Option<String>,
     /// The language it always answers in. Without it, that of the question.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub language: Option<UserLanguage>,
+    pub language: Option<Language>,
     /// Prompts written anew: `assistant` in both languages or `ko/assistant` in one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub prompts: BTreeMap<String, String>,
@@ -102,16 +103,16 @@ pub struct AgentSettings {
     /// For how many seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_seconds: Option<u64>,
-    /// Where its threads are to be kept. The program takes `store` only; who uses the library may do otherwise.
+    /// Where its threads are stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistence_mode: Option<PersistenceMode>,
-    /// The file of a store of its own.
+    /// The SQLite file of its threads. It means `persistence_mode = "file"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_db_path: Option<String>,
 }
 
 /// Where threads of an agent are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PersistenceMode {
     /// With those of all agents.
@@ -124,89 +125,33 @@ pub enum PersistenceMode {
     File,
 }
 
-/// A kind of ready-made agent: its name, what its settings may say, and how it is made.
-struct ReadyMadeAgent {
-    name: &'static str,
-    accepted_settings: &'static [&'static str],
-    default_tools: DefaultTools,
-    build: fn(&str, &AgentSettings, &AgentParts) -> Result<Agent, AgentError>,
-}
-
-/// The tools of an agent whose settings name none.
-#[derive(Clone, Copy)]
-enum DefaultTools {
-    /// All there are.
-    All,
-    /// Those that are its own.
-    Own(&'static [&'static str]),
+/// Where threads of an agent are stored, with the file if it has its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadStorage<'a> {
+    /// In the store of all agents.
+    Shared,
+    /// In memory, until the process ends.
+    Memory,
+    /// In a SQLite file at this path.
+    File(&'a str),
 }
 
 /// What every agent takes.
 const COMMON_SETTINGS: &[&str] =
     &["ko", "en", "language", "prompts", "model", "small_model", "persistence_mode", "checkpoint_db_path"];
 
-const READY_MADE_AGENTS: &[ReadyMadeAgent] = &[
-    ReadyMadeAgent {
-        name: "assistant",
-        accepted_settings: &[
-            "tools",
-            "policies",
-            "collection",
-            "passages",
-            "neighbours",
-            "max_messages",
-            "keep_recent",
-            "max_summaries",
-            "summary_tokens",
-            "max_tool_rounds",
-            "context_length",
-        ],
-        default_tools: DefaultTools::All,
-        build: assistant::build_agent,
-    },
-    ReadyMadeAgent {
-        name: "contract",
-        accepted_settings: &[
-            "tools",
-            "policies",
-            "max_iterations",
-            "enable_cache",
-            "cache_seconds",
-            "context_length",
-        ],
-        default_tools: DefaultTools::Own(&names::CONTRACT_TOOLS),
-        build: contract::build_agent,
-    },
-    ReadyMadeAgent {
-        name: "react",
-        accepted_settings: &["tools", "policies", "max_iterations", "context_length"],
-        default_tools: DefaultTools::All,
-        build: react::build_agent,
-    },
-    ReadyMadeAgent {
-        name: "docqa",
-        accepted_settings: &[
-            "collection",
-            "passages",
-            "neighbours",
-            "keep_recent",
-            "context_length",
-            "compression_threshold",
-            "compression_target",
-            "tools",
-            "policies",
-            "max_tool_rounds",
-        ],
-        default_tools: DefaultTools::Own(&[]),
-        build: docqa::build_agent,
-    },
-];
-
 impl Settings {
     /// Names of all models that are asked for.
     pub fn model_names(&self) -> BTreeSet<&str> {
         let all = self.agents.values().chain(self.assistants.values());
         all.flat_map(|one| [&one.model, &one.small_model]).flatten().map(String::as_str).collect()
+    }
+
+    /// The settings of every agent that has some, by its name.
+    pub fn by_agent(&self) -> impl Iterator<Item = (&str, &AgentSettings)> {
+        let named = self.agents.iter().chain(&self.assistants).map(|(name, one)| (name, Some(one)));
+        let described = self.graphs.iter().map(|graph| (&graph.name, graph.settings.as_ref()));
+        named.chain(described).filter_map(|(name, one)| Some((name.as_str(), one?)))
     }
 
     /// Names of all tools that are named, each after the agent that names it.
@@ -227,13 +172,12 @@ impl Settings {
 
 /// Makes every agent: the ready-made ones as changed, then the further ones.
 pub fn build_agents(settings: &Settings, parts: &AgentParts) -> Result<Vec<Agent>, AgentError> {
-    let known = || READY_MADE_AGENTS.iter().map(|made| made.name).collect::<Vec<_>>().join(", ");
-    if let Some(name) = settings.agents.keys().find(|name| find_ready_made(name).is_none()) {
-        return Err(AgentError::Unknown { name: name.clone(), known: known() });
+    for name in settings.agents.keys() {
+        find_definition(name)?;
     }
     let plain = AgentSettings::default();
     let mut agents = Vec::new();
-    for made in READY_MADE_AGENTS {
+    for made in DEFINITIONS {
         let changed = settings.agents.get(made.name).unwrap_or(&plain);
         if changed.agent.is_some() {
             return Err(setting_error(
@@ -246,9 +190,8 @@ pub fn build_agents(settings: &Settings, parts: &AgentParts) -> Result<Vec<Agent
     }
     for (name, further) in &settings.assistants {
         let after = further.agent.as_deref().unwrap_or("assistant");
-        let made = find_ready_made(after)
-            .ok_or_else(|| AgentError::Unknown { name: after.to_owned(), known: known() })?;
-        if find_ready_made(name).is_some() {
+        let made = find_definition(after)?;
+        if find_definition(name).is_ok() {
             return Err(setting_error(
                 name,
                 "assistants",
@@ -284,14 +227,14 @@ pub(crate) fn build_ready_made(
     settings: &AgentSettings,
     parts: &AgentParts,
 ) -> Result<Agent, AgentError> {
-    let known = || READY_MADE_AGENTS.iter().map(|made| made.name).collect::<Vec<_>>().join(", ");
-    let made = find_ready_made(after)
-        .ok_or_else(|| AgentError::Unknown { name: after.to_owned(), known: known() })?;
-    build_one_agent(name, made, settings, parts)
+    build_one_agent(name, find_definition(after)?, settings, parts)
 }
 
-fn find_ready_made(name: &str) -> Option<&'static ReadyMadeAgent> {
-    READY_MADE_AGENTS.iter().find(|made| made.name == name)
+fn find_definition(name: &str) -> Result<&'static AgentDefinition, AgentError> {
+    DEFINITIONS.iter().find(|made| made.name == name).ok_or_else(|| {
+        let known = DEFINITIONS.iter().map(|made| made.name).collect::<Vec<_>>().join(", ");
+        AgentError::Unknown { name: name.to_owned(), known }
+    })
 }
 
 fn setting_error(agent: &str, setting: &str, reason: impl Into<String>) -> AgentError {
@@ -300,32 +243,30 @@ fn setting_error(agent: &str, setting: &str, reason: impl Into<String>) -> Agent
 
 fn build_one_agent(
     name: &str,
-    made: &ReadyMadeAgent,
+    made: &AgentDefinition,
     settings: &AgentSettings,
     parts: &AgentParts,
 ) -> Result<Agent, AgentError> {
     check_settings(name, made, settings)?;
     let parts = settings.resolve_parts(name, made.default_tools, parts)?;
-    let mut agent = (made.build)(name, settings, &parts)?;
-    agent.kind = made.name.to_owned();
+    let mut agent = (made.build)(name, settings, &parts)?.with_definition(made);
     if let Some(ko) = &settings.ko {
         agent.ko.clone_from(ko);
     }
     if let Some(en) = &settings.en {
         agent.en.clone_from(en);
     }
-    // What names and describes it stands beside its settings in a description.
-    let told = AgentSettings { agent: None, ko: None, en: None, ..settings.clone() };
-    agent.settings = (told != AgentSettings::default()).then(|| Arc::new(told));
-    agent.persistence = settings.persistence_mode.unwrap_or_default();
-    agent.checkpoint_db_path.clone_from(&settings.checkpoint_db_path);
+    // A description has these three beside the settings.
+    let own = AgentSettings { agent: None, ko: None, en: None, ..settings.clone() };
+    agent.settings = (own != AgentSettings::default()).then(|| Arc::new(own));
     Ok(agent)
 }
 
 /// Refuses what the agent does not know, and numbers that cannot work.
-fn check_settings(name: &str, made: &ReadyMadeAgent, settings: &AgentSettings) -> Result<(), AgentError> {
-    let said = serde_json::to_value(settings).unwrap_or_default();
-    for key in said.as_object().into_iter().flat_map(|said| said.keys()).filter(|key| *key != "agent") {
+fn check_settings(name: &str, made: &AgentDefinition, settings: &AgentSettings) -> Result<(), AgentError> {
+    let given = serde_json::to_value(settings)
+        .map_err(|error| setting_error(name, "agents", format!("it cannot be written as JSON: {error}")))?;
+    for key in given.as_object().into_iter().flat_map(|given| given.keys()).filter(|key| *key != "agent") {
         if !COMMON_SETTINGS.contains(&key.as_str()) && !made.accepted_settings.contains(&key.as_str()) {
             let mut takes = [COMMON_SETTINGS, made.accepted_settings].concat();
             takes.sort_unstable();
@@ -370,21 +311,28 @@ fn check_settings(name: &str, made: &ReadyMadeAgent, settings: &AgentSettings) -
             "it must not be above `compression_threshold`",
         ));
     }
-    match (settings.persistence_mode, &settings.checkpoint_db_path) {
-        (Some(PersistenceMode::File), None) => {
-            Err(setting_error(name, "persistence_mode", "`file` needs `checkpoint_db_path`"))
-        }
-        (None | Some(PersistenceMode::Store | PersistenceMode::Memory), Some(_)) => {
-            Err(setting_error(name, "checkpoint_db_path", "it needs `persistence_mode = \"file\"`"))
-        }
-        _ => Ok(()),
-    }
+    settings.thread_storage(name).map(drop)
 }
 
 impl AgentSettings {
+    /// Where the threads of the agent with this name are stored. Settings that contradict each other are an error.
+    pub fn thread_storage(&self, agent: &str) -> Result<ThreadStorage<'_>, AgentError> {
+        match (self.persistence_mode, self.checkpoint_db_path.as_deref()) {
+            (Some(PersistenceMode::Store) | None, None) => Ok(ThreadStorage::Shared),
+            (Some(PersistenceMode::Memory), None) => Ok(ThreadStorage::Memory),
+            (Some(PersistenceMode::File) | None, Some(path)) => Ok(ThreadStorage::File(path)),
+            (Some(PersistenceMode::File), None) => {
+                Err(setting_error(agent, "persistence_mode", "`file` needs `checkpoint_db_path`"))
+            }
+            (Some(PersistenceMode::Store | PersistenceMode::Memory), Some(_)) => {
+                Err(setting_error(agent, "checkpoint_db_path", "it needs `persistence_mode = \"file\"`"))
+            }
+        }
+    }
+
     /// Its prompts.
-    pub(crate) fn prompts(&self, agent: &str) -> Result<Prompts, AgentError> {
-        Prompts::with_overrides(&self.prompts)
+    pub(crate) fn prompts(&self, agent: &str, known: &[PromptTemplate]) -> Result<Prompts, AgentError> {
+        Prompts::with_overrides(known, &self.prompts)
             .map_err(|source| AgentError::Prompt { agent: agent.to_owned(), source })
     }
 
@@ -418,8 +366,8 @@ impl AgentSettings {
             DefaultTools::Own(owned) => owned,
         };
         let known = || {
-            let shared = parts.tools.list().map(|(about, _)| about.spec.name.as_str());
-            owned.iter().copied().chain(shared).collect::<Vec<_>>().join(", ")
+            let shared = parts.tools.list().map(|(about, _)| about.spec.name);
+            owned.iter().map(|name| (*name).to_owned()).chain(shared).collect::<Vec<_>>().join(", ")
         };
         // An agent goes without what is away, so that a server that is down does not keep everything from starting.
         let is_known = |name: &str| {
@@ -443,6 +391,12 @@ impl AgentSettings {
         own.tools = match (&self.tools, offered) {
             (Some(tools), _) => {
                 parts.tools.restricted_to(&tools.iter().map(String::as_str).collect::<Vec<_>>())
+            }
+            // What is remembered would outlive the threads.
+            (None, DefaultTools::All) if self.persistence_mode == Some(PersistenceMode::Memory) => {
+                let mut tools = parts.tools.clone();
+                tools.set_policy(REMEMBER, ToolPolicy::Deny);
+                tools
             }
             (None, DefaultTools::All) => parts.tools.clone(),
             (None, DefaultTools::Own(_)) => Toolbox::new(),

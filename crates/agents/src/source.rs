@@ -1,10 +1,12 @@
-//! What an answer rests on: places in documents, with the words that stand there.
+//! The sources of an answer: places in documents, with their text.
 
 use std::collections::BTreeSet;
 
 use doran_llm::{Message, MessagePart, NumberedPassage, Role, find_citation_marks, strip_citation_marks};
 use doran_retrieval::{ArticleNumber, DocumentKind, Hit};
 use serde::{Deserialize, Serialize};
+
+use crate::samples;
 
 /// A place in a document under the number by which an answer cites it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -41,6 +43,9 @@ pub struct AnswerSource {
     /// Where it ends.
     #[serde(default)]
     pub end: usize,
+    /// Whether the document is one of the samples that come with the program.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sample: bool,
 }
 
 /// Whose document a source is.
@@ -77,6 +82,7 @@ impl AnswerSource {
             hit.passage;
         Self {
             number,
+            sample: samples::is_sample(document.as_str()),
             document: document.to_string(),
             title,
             kind: AnswerSourceKind::from_document_kind(&kind),
@@ -114,9 +120,9 @@ impl AnswerSource {
 /// The messages as a model is shown them: an answer of an earlier turn without the marks of its sources, since the same
 /// numbers mean other places now.
 pub(crate) fn strip_old_citation_marks(messages: &[Message]) -> Vec<Message> {
-    let asked = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+    let question_at = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
     let shown = |(at, message): (usize, &Message)| {
-        if at < asked { without_citation_marks(message) } else { message.clone() }
+        if at < question_at { without_citation_marks(message) } else { message.clone() }
     };
     messages.iter().enumerate().map(shown).collect()
 }
@@ -156,13 +162,13 @@ mod tests {
 
     #[test]
     fn only_answers_of_earlier_turns_lose_their_marks() {
-        let said = [
+        let messages = [
             Message::user("1", "[1]은 뭐야?"),
             Message::assistant("2", "15일입니다. [1]"),
             Message::user("3", "그럼 [2]는?"),
             Message::assistant("4", "찾아보겠습니다. [2]"),
         ];
-        let texts: Vec<String> = strip_old_citation_marks(&said).iter().map(Message::text).collect();
+        let texts: Vec<String> = strip_old_citation_marks(&messages).iter().map(Message::text).collect();
         assert_eq!(texts, ["[1]은 뭐야?", "15일입니다.", "그럼 [2]는?", "찾아보겠습니다. [2]"]);
     }
 

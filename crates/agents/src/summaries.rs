@@ -1,9 +1,9 @@
-//! A window of summaries: a new one goes in behind, the oldest falls out in front.
+//! The last few summaries of a conversation. A new summary pushes out the oldest.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// Summaries, oldest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Summaries(pub Vec<String>);
 
@@ -13,10 +13,10 @@ impl Summaries {
 
     /// The window with a new summary, at most so many in all.
     #[must_use]
-    pub fn push_summary(&self, new: impl Into<String>, most: usize) -> Self {
+    pub fn push_summary(&self, new: impl Into<String>, max_summaries: usize) -> Self {
         let mut all = self.0.clone();
         all.push(new.into());
-        Self(all.split_off(all.len().saturating_sub(most.max(1))))
+        Self(all.split_off(all.len().saturating_sub(max_summaries.max(1))))
     }
 
     /// All of them as one text, for clients; nothing where there are none.

@@ -47,8 +47,8 @@ impl TaskTranscript {
         notes: &BTreeMap<String, Value>,
         turn: &TurnUpdate,
     ) -> Result<Self, serde_json::Error> {
-        let said = if turn.rewrites_messages { Vec::new() } else { history::messages_in_update(update)? };
-        let replies = said.into_iter().filter(|message| message.role == Role::Assistant);
+        let messages = if turn.rewrites_messages { Vec::new() } else { history::messages_in_update(update)? };
+        let replies = messages.into_iter().filter(|message| message.role == Role::Assistant);
         Ok(Self {
             node: node.to_owned(),
             replies: replies.map(|message| (message.id.clone(), message.text())).collect(),
@@ -85,13 +85,13 @@ struct PendingNodeReply {
 impl TranscriptReducer {
     /// A node shows the next words.
     pub fn add_text(&mut self, node: &str, words: &str) -> Vec<TranscriptChange> {
-        let mut told = Vec::new();
+        let mut changes = Vec::new();
         let settled = self.settled_bytes;
         let open = self.pending.entry(node.to_owned()).or_default();
         open.settled_before = open.settled_before.or(Some(settled));
         open.text.push_str(words);
-        self.push_text(words, &mut told);
-        told
+        self.push_text(words, &mut changes);
+        changes
     }
 
     /// A node shows something beside words.
@@ -122,33 +122,33 @@ impl TranscriptReducer {
 
     /// A step is on record. One inside a node is not yet the end of that node.
     pub fn add_step(&mut self, tasks: Vec<TaskTranscript>, is_inner: bool) -> Vec<TranscriptChange> {
-        let mut told = Vec::new();
+        let mut changes = Vec::new();
         for task in tasks {
-            self.add_task(task, &mut told);
+            self.add_task(task, &mut changes);
         }
         if !is_inner {
             self.pending.clear();
         }
-        told
+        changes
     }
 
     /// What is left to tell of the answer that the run ended with.
     pub fn finish(&mut self, response: &str) -> Vec<TranscriptChange> {
-        let mut told = Vec::new();
+        let mut changes = Vec::new();
         if self.text.trim_end().ends_with(response.trim_end()) {
-            return told;
+            return changes;
         }
         if let Some(rest) = response.strip_prefix(&self.text[self.settled_bytes..]) {
-            self.push_text(rest, &mut told);
+            self.push_text(rest, &mut changes);
         } else {
-            self.discard_unsettled(&mut told);
-            self.push_text(response, &mut told);
+            self.discard_unsettled(&mut changes);
+            self.push_text(response, &mut changes);
         }
-        told
+        changes
     }
 
     /// Tells words. Two replies do not run into one another.
-    fn push_text(&mut self, words: &str, told: &mut Vec<TranscriptChange>) {
+    fn push_text(&mut self, words: &str, changes: &mut Vec<TranscriptChange>) {
         if words.is_empty() {
             return;
         }
@@ -156,29 +156,29 @@ impl TranscriptReducer {
         if !runs_on && self.text.ends_with(|last: char| !last.is_whitespace()) {
             self.text.push_str(REPLY_SEPARATOR);
             self.settled_bytes = self.text.len();
-            told.push(TranscriptChange::Text(REPLY_SEPARATOR.to_owned()));
+            changes.push(TranscriptChange::Text(REPLY_SEPARATOR.to_owned()));
         }
         self.text.push_str(words);
-        told.push(TranscriptChange::Text(words.to_owned()));
+        changes.push(TranscriptChange::Text(words.to_owned()));
     }
 
     fn void_since(&mut self, settled_before: Option<usize>) -> Vec<TranscriptChange> {
-        let mut told = Vec::new();
+        let mut changes = Vec::new();
         if let Some(before) = settled_before {
             self.settled_bytes = before;
-            self.discard_unsettled(&mut told);
+            self.discard_unsettled(&mut changes);
         }
-        told
+        changes
     }
 
     /// Takes back what is on no record.
-    fn discard_unsettled(&mut self, told: &mut Vec<TranscriptChange>) {
+    fn discard_unsettled(&mut self, changes: &mut Vec<TranscriptChange>) {
         self.settled_bytes = self.text.floor_char_boundary(self.settled_bytes);
         self.text.truncate(self.settled_bytes);
-        told.push(TranscriptChange::Reset { kept: self.text.clone() });
+        changes.push(TranscriptChange::Reset { kept: self.text.clone() });
     }
 
-    fn add_task(&mut self, task: TaskTranscript, told: &mut Vec<TranscriptChange>) {
+    fn add_task(&mut self, task: TaskTranscript, changes: &mut Vec<TranscriptChange>) {
         let open = self.pending.remove(&task.node).unwrap_or_default();
         let unseen: Vec<AgentActivity> = task.activities.into_iter().skip(open.activity_count).collect();
         let mut replies: Vec<String> = Vec::new();
@@ -191,31 +191,31 @@ impl TranscriptReducer {
         let is_cut_off = unseen.iter().any(AgentActivity::is_tool_call);
         let unseen = unseen.into_iter().map(TranscriptChange::Activity);
         if open.text.is_empty() {
-            told.extend(unseen);
-            self.tell_replies(&replies, told);
-        } else if self.settle_reply(&open.text, &replies.concat(), told) || !is_cut_off {
-            told.extend(unseen);
+            changes.extend(unseen);
+            self.add_replies(&replies, changes);
+        } else if self.settle_reply(&open.text, &replies.concat(), changes) || !is_cut_off {
+            changes.extend(unseen);
         } else {
             // A reply that ended in a tool call, of which only the last one of the step is on record: it was cut off here.
-            self.push_text("…", told);
-            told.extend(unseen);
-            self.tell_replies(&replies, told);
+            self.push_text("…", changes);
+            changes.extend(unseen);
+            self.add_replies(&replies, changes);
         }
     }
 
     /// Tells replies on record of which no word was seen on its way.
-    fn tell_replies(&mut self, replies: &[String], told: &mut Vec<TranscriptChange>) {
+    fn add_replies(&mut self, replies: &[String], changes: &mut Vec<TranscriptChange>) {
         for reply in replies {
             self.settled_bytes = self.text.len();
-            self.push_text(reply, told);
+            self.push_text(reply, changes);
             self.settled_bytes = self.text.len();
         }
     }
 
     /// The words of a node are on record: those that came too late to be seen on their way are told now. Whether they are.
-    fn settle_reply(&mut self, seen: &str, replies: &str, told: &mut Vec<TranscriptChange>) -> bool {
+    fn settle_reply(&mut self, seen: &str, replies: &str, changes: &mut Vec<TranscriptChange>) -> bool {
         match replies.strip_prefix(seen) {
-            Some(rest) => self.push_text(rest, told),
+            Some(rest) => self.push_text(rest, changes),
             None if replies.trim() == seen.trim() => {}
             // Words that are on no record: how the turn ended decides about them.
             None => return false,

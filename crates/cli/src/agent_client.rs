@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use doran_engine::store::StoreError;
 use doran_engine::{EngineError, RunKey, StartOptions, ThreadId, ThreadKey, WatchUntil};
 use doran_server::api::{RunEvent, StartRun};
+use doran_server::percent_encode;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::assemble::{self, App, RecordReplay};
-use crate::client::{ServerHttpClient, percent_encode};
+use crate::client::{ListedId, ServerHttpClient};
+use crate::commands::threads::{ExportedMessage, ExportedSource};
 use crate::config::{Config, Database};
 use crate::data_dir;
 use crate::output::{BilingualMessage, bilingual};
@@ -19,6 +22,13 @@ pub(crate) enum AgentClient {
     Local(Box<App>),
     /// A server of ours.
     Remote(ServerHttpClient),
+}
+
+/// Where an open question is, in the list of the server.
+#[derive(Deserialize)]
+struct OpenQuestionPlace {
+    thread: String,
+    run: String,
 }
 
 /// The server that has the data directory, if one does.
@@ -39,9 +49,9 @@ pub(crate) fn parse_thread_name(name: &str) -> Result<ThreadId, BilingualMessage
 
 impl AgentClient {
     /// Finds out who is to be asked.
-    pub(crate) async fn open(config: &Config, tape: &RecordReplay) -> anyhow::Result<Self> {
+    pub(crate) async fn open(config: &Config, record_replay: &RecordReplay) -> anyhow::Result<Self> {
         if let Some(client) = running_server(config) {
-            if tape.record.is_some() || tape.replay.is_some() {
+            if record_replay.record.is_some() || record_replay.replay.is_some() {
                 return Err(bilingual!(
                     "데이터 디렉터리를 쓰는 서버가 답합니다. `--record`와 `--replay`는 그 서버를 시작할 때 주세요",
                     "the server that has the data directory answers; give `--record` and `--replay` when it is started"
@@ -50,10 +60,10 @@ impl AgentClient {
             }
             return Ok(Self::Remote(client));
         }
-        let house = assemble::assemble_app(config, tape).await?;
+        let app = assemble::assemble_app(config, record_replay).await?;
         // A run that was cut off last time is finished first.
-        house.runtime.start_worker().await?;
-        Ok(Self::Local(Box::new(house)))
+        app.runtime.start_worker().await?;
+        Ok(Self::Local(Box::new(app)))
     }
 
     /// Asks, and hands every event to `each`, until the answer is there or the run waits.
@@ -68,10 +78,10 @@ impl AgentClient {
                 let path = format!("/api/threads/{}/runs", percent_encode(thread.as_str()));
                 client.stream_events(&path, Some(run), each).await
             }
-            Self::Local(house) => {
-                let key = ThreadKey { tenant: house.tenant.clone(), thread: thread.clone() };
-                let started = start_run(house, &key, run).await?;
-                watch_run(house, &started, 0, each).await
+            Self::Local(app) => {
+                let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
+                let started = start_run(app, &key, run).await?;
+                watch_run(app, &started, 0, each).await
             }
         }
     }
@@ -91,20 +101,20 @@ impl AgentClient {
                 client.post(&format!("{path}/resume"), &json!({ "answers": answers })).await?;
                 client.stream_events(&format!("{path}/events?after={after}"), None::<&Value>, each).await
             }
-            Self::Local(house) => {
-                let key = ThreadKey { tenant: house.tenant.clone(), thread: thread.clone() };
+            Self::Local(app) => {
+                let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
                 let run = key.run(run.parse()?);
-                house.runtime.answer(&run, answers).await?;
-                watch_run(house, &run, after, each).await
+                app.runtime.answer(&run, answers).await?;
+                watch_run(app, &run, after, each).await
             }
         }
     }
 
     /// Waits for a run of an earlier life that is still under way on the thread.
     pub(crate) async fn wait_for_active_run(&self, thread: &ThreadId) -> anyhow::Result<()> {
-        let Self::Local(house) = self else { return Ok(()) };
-        let key = ThreadKey { tenant: house.tenant.clone(), thread: thread.clone() };
-        if let Some(run) = house.runtime.active_run(&key).await? {
+        let Self::Local(app) = self else { return Ok(()) };
+        let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
+        if let Some(run) = app.runtime.active_run(&key).await? {
             run.wait().await?;
         }
         Ok(())
@@ -118,22 +128,22 @@ impl AgentClient {
     ) -> anyhow::Result<()> {
         match self {
             Self::Remote(client) => {
-                let listed = client.get("/api/approvals").await?;
-                let open = listed["questions"].as_array().map(Vec::as_slice).unwrap_or_default();
-                let mine = open.iter().find(|asked| asked["thread"] == thread.as_str());
-                let Some(run) = mine.and_then(|asked| asked["run"].as_str()) else { return Ok(()) };
+                let questions: Vec<OpenQuestionPlace> =
+                    client.get_field("/api/approvals", "questions").await?;
+                let question = questions.into_iter().find(|question| question.thread == thread.as_str());
+                let Some(OpenQuestionPlace { run, .. }) = question else { return Ok(()) };
                 let path = format!("/api/threads/{}/runs/{run}/events", percent_encode(thread.as_str()));
                 client.stream_events(&path, None::<&Value>, each).await
             }
-            Self::Local(house) => {
-                let key = ThreadKey { tenant: house.tenant.clone(), thread: thread.clone() };
-                let asked = match house.runtime.open_questions(&key).await {
-                    Ok(asked) => asked,
+            Self::Local(app) => {
+                let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
+                let questions = match app.runtime.open_questions(&key).await {
+                    Ok(questions) => questions,
                     Err(EngineError::Store(StoreError::NotFound { .. })) => Vec::new(),
                     Err(error) => return Err(error.into()),
                 };
-                let Some((run, _)) = asked.first() else { return Ok(()) };
-                watch_run(house, run, 0, each).await
+                let Some((run, _)) = questions.first() else { return Ok(()) };
+                watch_run(app, run, 0, each).await
             }
         }
     }
@@ -149,12 +159,107 @@ impl AgentClient {
                 client.post(&format!("{path}/cancel"), &json!({})).await?;
                 client.stream_events(&format!("{path}/events"), None::<&Value>, |_| Ok(())).await
             }
-            Self::Local(house) => {
-                let key = ThreadKey { tenant: house.tenant.clone(), thread: thread.clone() };
-                let Some(run) = house.runtime.active_run(&key).await? else { return Ok(()) };
-                house.runtime.cancel(&run.key()).await?;
+            Self::Local(app) => {
+                let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
+                let Some(run) = app.runtime.active_run(&key).await? else { return Ok(()) };
+                app.runtime.cancel(&run.key()).await?;
                 run.wait().await?;
                 Ok(())
+            }
+        }
+    }
+
+    /// The log entry that a run follows. A question from there starts a branch.
+    pub(crate) async fn entry_before_run(&self, thread: &ThreadId, run: &str) -> anyhow::Result<Option<u64>> {
+        match self {
+            Self::Remote(client) => {
+                let path = format!("/api/threads/{}/runs/{run}", percent_encode(thread.as_str()));
+                Ok(client.get(&path).await?["from"].as_u64())
+            }
+            Self::Local(app) => {
+                let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
+                Ok(app.runtime.run_row(&key.run(run.parse()?)).await?.parent_seq)
+            }
+        }
+    }
+
+    /// The ids of the models that a chat can choose.
+    pub(crate) async fn model_ids(&self) -> anyhow::Result<Vec<String>> {
+        Ok(match self {
+            Self::Remote(client) => {
+                let rows: Vec<ListedId> = client.get_field("/api/models", "options").await?;
+                rows.into_iter().map(|row| row.id).collect()
+            }
+            Self::Local(app) => app.model_ids(),
+        })
+    }
+
+    /// Chooses the model of a thread. `None` is the default.
+    pub(crate) async fn set_model(&self, thread: &ThreadId, model: Option<&str>) -> anyhow::Result<()> {
+        match self {
+            Self::Remote(client) => {
+                let path = format!("/api/threads/{}", percent_encode(thread.as_str()));
+                client.patch(&path, &json!({ "model": model })).await?;
+            }
+            Self::Local(app) => {
+                let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
+                let metadata = Map::from_iter([("model".to_owned(), json!(model))]);
+                app.runtime.put_thread(&key, &metadata).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Attaches a file to a thread. Returns the id of the document.
+    pub(crate) async fn attach_document(
+        &self,
+        thread: &ThreadId,
+        name: &str,
+        bytes: Vec<u8>,
+    ) -> anyhow::Result<String> {
+        let Self::Remote(client) = self else {
+            return Err(bilingual!(
+                "파일을 첨부하려면 먼저 다른 터미널에서 `doran serve`를 실행하세요",
+                "to attach a file, run `doran serve` in another terminal first"
+            )
+            .into());
+        };
+        let (name, thread) = (percent_encode(name), percent_encode(thread.as_str()));
+        let document = client.upload(&format!("/api/documents?name={name}&thread={thread}"), bytes).await?;
+        Ok(document["id"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// How far an attached file is.
+    pub(crate) async fn attached_document(&self, thread: &ThreadId, id: &str) -> anyhow::Result<Value> {
+        let Self::Remote(client) = self else { return Ok(Value::Null) };
+        client.get(&format!("/api/documents/{id}?thread={}", percent_encode(thread.as_str()))).await
+    }
+
+    /// The messages of a thread.
+    pub(crate) async fn messages(&self, thread: &ThreadId) -> anyhow::Result<Vec<ExportedMessage>> {
+        match self {
+            Self::Remote(client) => {
+                let path = format!("/api/threads/{}/messages", percent_encode(thread.as_str()));
+                client.get_field(&path, "messages").await
+            }
+            Self::Local(app) => {
+                let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
+                let messages = doran_agents::history::read_history(&app.runtime, &key, &app.agents).await?;
+                let exported = |message: doran_agents::history::HistoryMessage| {
+                    let message = message.with_renumbered_sources();
+                    let source = |source: doran_agents::AnswerSource| ExportedSource {
+                        number: source.number,
+                        title: source.title,
+                        quote: source.quote,
+                    };
+                    ExportedMessage {
+                        role: message.message.role,
+                        text: message.message.text(),
+                        model: message.model,
+                        sources: message.sources.into_iter().map(source).collect(),
+                    }
+                };
+                Ok(messages.into_iter().map(exported).collect())
             }
         }
     }
@@ -162,34 +267,38 @@ impl AgentClient {
     /// Ends when a write here failed in a way that only a new start can settle.
     pub(crate) async fn wait_for_unknown_write(&self) -> crate::exit::UnknownWriteOutcome {
         match self {
-            Self::Local(house) => house.wait_for_unknown_write().await,
+            Self::Local(app) => app.wait_for_unknown_write().await,
             Self::Remote(_) => std::future::pending().await,
         }
     }
 
     /// Lets go in order.
     pub(crate) async fn close(&self) {
-        if let Self::Local(house) = self {
-            house.runtime.shutdown(std::time::Duration::from_secs(5)).await;
+        if let Self::Local(app) = self {
+            app.runtime.shutdown(std::time::Duration::from_secs(5)).await;
         }
     }
 }
 
-async fn start_run(house: &App, thread: &ThreadKey, run: &StartRun) -> anyhow::Result<RunKey> {
-    let Some(agent) = house.agents.iter().find(|agent| agent.name == run.agent) else {
+async fn start_run(app: &App, thread: &ThreadKey, run: &StartRun) -> anyhow::Result<RunKey> {
+    let Some(agent) = app.agents.iter().find(|agent| agent.name == run.agent) else {
         return Err(
-            unknown_agent_error(&run.agent, house.agents.iter().map(|agent| agent.name.as_str())).into()
+            unknown_agent_error(&run.agent, app.agents.iter().map(|agent| agent.name.as_str())).into()
         );
     };
-    if house.runtime.find_thread_row(thread).await?.is_none() {
+    let mut options = run.options();
+    if let Some(row) = app.runtime.find_thread_row(thread).await? {
+        doran_server::apply_thread_settings(&mut options, &row);
+    } else {
         let title: String = run.message.lines().next().unwrap_or_default().chars().take(60).collect();
         let about = [("title", json!(title)), ("agent", json!(run.agent))];
         let about: Map<String, Value> =
             about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        house.runtime.put_thread(thread, &about).await?;
+        app.runtime.put_thread(thread, &about).await?;
     }
-    let input = agent.input(&run.message, &run.options());
-    let started = house.runtime.start(&run.agent, thread, Some(&input), StartOptions::default()).await;
+    let input = agent.input(&run.message, &options);
+    let start = StartOptions { from: run.from, ..StartOptions::default() };
+    let started = app.runtime.start(&run.agent, thread, Some(&input), start).await;
     let name = &thread.thread;
     match started {
         Ok(started) => Ok(started.key()),
@@ -204,24 +313,24 @@ async fn start_run(house: &App, thread: &ThreadKey, run: &StartRun) -> anyhow::R
 }
 
 /// The sentence for an agent that there is not.
-pub(crate) fn unknown_agent_error<'a>(asked: &str, known: impl Iterator<Item = &'a str>) -> BilingualMessage {
+pub(crate) fn unknown_agent_error<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> BilingualMessage {
     let known = known.collect::<Vec<_>>().join(", ");
     bilingual!(
-        "`{asked}`(이)라는 에이전트는 없습니다. 있는 것: {known}",
-        "there is no agent `{asked}`; there are: {known}"
+        "`{name}`(이)라는 에이전트는 없습니다. 있는 것: {known}",
+        "there is no agent `{name}`; there are: {known}"
     )
     .with_code("unknown_agent")
 }
 
 async fn watch_run(
-    house: &App,
+    app: &App,
     run: &RunKey,
     after: u64,
     mut each: impl FnMut(&RunEvent) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let row = house.runtime.run_row(run).await?;
-    let mut watch = house.runtime.watch(run, after, WatchUntil::RunEndedOrPaused).await?;
-    let agent = house.agents.iter().find(|agent| agent.name == row.graph);
+    let row = app.runtime.run_row(run).await?;
+    let mut watch = app.runtime.watch(run, after, WatchUntil::RunEndedOrPaused).await?;
+    let agent = app.agents.iter().find(|agent| agent.name == row.graph);
     while let Some(event) = watch.try_next().await? {
         each(&RunEvent::from_engine(row.thread.thread.as_str(), agent, &event)?)?;
     }

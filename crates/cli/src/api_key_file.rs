@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::ServerHttpClient;
+use crate::config::{API_KEYS_VARIABLE, Config};
 use crate::data_dir;
 use crate::output::{BilingualMessage, bilingual};
 
@@ -26,6 +27,9 @@ pub(crate) struct ApiKeyRecord {
     hash: String,
     /// Seconds since 1970.
     pub(crate) made: u64,
+    /// Whether it may change what holds for everybody.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) admin: bool,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -89,11 +93,11 @@ fn write_keys(path: &Path, rows: &[ApiKeyRecord]) -> Result<(), BilingualMessage
 }
 
 /// A new key, and what is kept of it.
-pub(crate) fn generate_key(name: &str, tenant: &TenantId) -> (String, ApiKeyRecord) {
+pub(crate) fn generate_key(name: &str, tenant: &TenantId, admin: bool) -> (String, ApiKeyRecord) {
     let secret = random_key();
     let made = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let hash = KeyHash::from_secret(&secret).to_string();
-    let row = ApiKeyRecord { name: name.to_owned(), tenant: tenant.as_str().to_owned(), hash, made };
+    let row = ApiKeyRecord { name: name.to_owned(), tenant: tenant.as_str().to_owned(), hash, made, admin };
     (secret, row)
 }
 
@@ -105,8 +109,55 @@ fn random_key() -> String {
 impl ApiKeyRecord {
     fn to_server_key(&self) -> Option<ApiKey> {
         let tenant = TenantId::new(&self.tenant).ok()?;
-        Some(ApiKey { name: self.name.clone(), tenant, hash: KeyHash::parse(&self.hash)? })
+        let (name, hash) = (self.name.clone(), KeyHash::parse(&self.hash)?);
+        Some(ApiKey { name, tenant, hash, is_admin: self.admin })
     }
+}
+
+/// The fewest characters of a key that is not generated here.
+const MIN_GIVEN_KEY_CHARS: usize = 32;
+
+/// The number of keys in the file and in the environment.
+pub(crate) fn count_keys(config: &Config) -> Result<usize, BilingualMessage> {
+    Ok(read_keys(&key_file_path(&config.data_dir))?.len() + given_keys(config)?.len())
+}
+
+/// The keys of the environment.
+fn given_keys(config: &Config) -> Result<Vec<ApiKeyRecord>, BilingualMessage> {
+    parse_given_keys(config.secrets.get(API_KEYS_VARIABLE).map_or("", |keys| keys.reveal()))
+}
+
+/// Reads the keys of the environment: `NAME=KEY` or `NAME@TENANT=KEY`, separated by commas or white space. Errors do not
+/// contain a key.
+fn parse_given_keys(text: &str) -> Result<Vec<ApiKeyRecord>, BilingualMessage> {
+    let words = text.split(|char: char| char == ',' || char.is_whitespace()).filter(|word| !word.is_empty());
+    let mut rows: Vec<ApiKeyRecord> = Vec::new();
+    for (at, word) in words.enumerate() {
+        let number = at + 1;
+        let wrong = || {
+            bilingual!(
+                "`{API_KEYS_VARIABLE}`의 {number}번째 키가 맞지 않습니다. `이름=키`나 `이름@테넌트=키`로 적으세요. 이름은 서로 달라야 하고 키는 {MIN_GIVEN_KEY_CHARS}자 이상입니다. 예: `openssl rand -hex 32`",
+                "key {number} of `{API_KEYS_VARIABLE}` does not fit; write `NAME=KEY` or `NAME@TENANT=KEY`, with different names and keys of at least {MIN_GIVEN_KEY_CHARS} characters, such as `openssl rand -hex 32`"
+            )
+        };
+        let (owner, secret) = word.split_once('=').ok_or_else(wrong)?;
+        let local = TenantId::local();
+        let (name, tenant) = owner.split_once('@').unwrap_or((owner, local.as_str()));
+        let tenant = TenantId::new(tenant).map_err(|_| wrong())?;
+        let taken = rows.iter().any(|row| row.name == name);
+        if name.is_empty() || name.len() > 64 || taken || secret.chars().count() < MIN_GIVEN_KEY_CHARS {
+            return Err(wrong());
+        }
+        let hash = KeyHash::from_secret(secret).to_string();
+        rows.push(ApiKeyRecord {
+            name: name.to_owned(),
+            tenant: tenant.as_str().to_owned(),
+            hash,
+            made: 0,
+            admin: false,
+        });
+    }
+    Ok(rows)
 }
 
 /// Who is let in. Once there was a key the door stays shut for those without one, until the next start.
@@ -114,18 +165,24 @@ pub(crate) struct ApiKeyWatcher {
     pub(crate) keys: ApiKeys,
     path: PathBuf,
     records: Vec<ApiKeyRecord>,
+    /// The keys of the environment. They are valid besides those of the file.
+    given: Vec<ApiKeyRecord>,
     /// The program's own key.
     own_key: String,
     requires_key: bool,
 }
 
 impl ApiKeyWatcher {
-    /// With the keys of the file.
-    pub(crate) fn from_data_dir(data_dir: &Path) -> Result<Self, BilingualMessage> {
-        let (path, keys) = (key_file_path(data_dir), ApiKeys::default());
+    /// With the keys of the file and of the environment.
+    pub(crate) fn from_config(config: &Config) -> Result<Self, BilingualMessage> {
+        Self::new(&config.data_dir, given_keys(config)?)
+    }
+
+    fn new(data_dir: &Path, given: Vec<ApiKeyRecord>) -> Result<Self, BilingualMessage> {
+        let (path, keys, own_key) = (key_file_path(data_dir), ApiKeys::default(), random_key());
         let rows = read_keys(&path)?;
-        let shut = !rows.is_empty();
-        let mut door = Self { keys, path, records: Vec::new(), own_key: random_key(), requires_key: shut };
+        let requires_key = !given.is_empty();
+        let mut door = Self { keys, path, records: Vec::new(), given, own_key, requires_key };
         door.replace_keys(rows);
         Ok(door)
     }
@@ -137,12 +194,14 @@ impl ApiKeyWatcher {
 
     fn replace_keys(&mut self, rows: Vec<ApiKeyRecord>) {
         self.requires_key |= !rows.is_empty();
-        let mut keys: Vec<ApiKey> = rows.iter().filter_map(ApiKeyRecord::to_server_key).collect();
+        let mut keys: Vec<ApiKey> =
+            rows.iter().chain(&self.given).filter_map(ApiKeyRecord::to_server_key).collect();
         if self.requires_key {
             keys.push(ApiKey {
                 name: OWN_KEY_NAME.into(),
                 tenant: TenantId::local(),
                 hash: KeyHash::from_secret(&self.own_key),
+                is_admin: false,
             });
         }
         self.keys.replace(keys);
@@ -166,7 +225,7 @@ impl ApiKeyWatcher {
         data_dir: PathBuf,
         stop: CancellationToken,
     ) {
-        let mut told = false;
+        let mut reported = false;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -174,16 +233,16 @@ impl ApiKeyWatcher {
             }
             match self.reload_if_changed() {
                 Ok(true) => {
-                    told = false;
-                    tracing::info!(keys = self.records.len(), "keys read again");
+                    reported = false;
+                    tracing::info!(keys = self.records.len(), "API keys reloaded");
                     if let Err(error) = self.server_client(client.address).write_address_file(&data_dir) {
-                        tracing::warn!(%error, "the place of the server is not written");
+                        tracing::warn!(%error, "cannot write `server.json`; other commands will not find this server");
                     }
                 }
-                Ok(false) => told = false,
-                Err(error) if !told => {
-                    told = true;
-                    tracing::warn!(%error, "the keys stay as they were");
+                Ok(false) => reported = false,
+                Err(error) if !reported => {
+                    reported = true;
+                    tracing::warn!(%error, "cannot read the file of API keys; the keys that were read before stay valid");
                 }
                 Err(_) => {}
             }
@@ -201,7 +260,7 @@ mod tests {
         let scratch = TestDirectory::new();
         let path = key_file_path(scratch.path());
         assert_eq!(read_keys(&path).expect("none"), []);
-        let (secret, row) = generate_key("ci", &TenantId::local());
+        let (secret, row) = generate_key("ci", &TenantId::local(), false);
         write_keys(&path, std::slice::from_ref(&row)).expect("written");
         let text = std::fs::read_to_string(&path).expect("text");
         assert!(!text.contains(&secret) && text.contains("ci"), "{text}");
@@ -216,12 +275,42 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_the_environment_are_read_and_never_repeated() {
+        let secret = "0123456789abcdef0123456789abcdef";
+        let rows = parse_given_keys(&format!("laptop={secret}, ci@sales={secret}=\n")).expect("keys");
+        let found: Vec<(&str, &str)> = rows.iter().map(|row| (&*row.name, &*row.tenant)).collect();
+        assert_eq!(found, [("laptop", "local"), ("ci", "sales")]);
+        assert_eq!(rows[0].hash, KeyHash::from_secret(secret).to_string());
+        assert_eq!(parse_given_keys(" \n").expect("none"), []);
+        for wrong in [
+            secret.to_owned(),
+            "a=hunter2".to_owned(),
+            format!("={secret}"),
+            format!("a@={secret}"),
+            format!("a={secret},a={secret}"),
+        ] {
+            let error = parse_given_keys(&wrong).expect_err(&wrong);
+            for text in [&error.ko, &error.en] {
+                assert!(!text.contains(secret) && !text.contains("hunter2"), "{text}");
+            }
+        }
+        let scratch = TestDirectory::new();
+        let mut door = ApiKeyWatcher::new(scratch.path(), rows).expect("shut");
+        assert!(!door.keys.is_empty());
+        write_keys(&key_file_path(scratch.path()), &[generate_key("a", &TenantId::local(), false).1])
+            .expect("written");
+        assert!(door.reload_if_changed().expect("read"));
+        write_keys(&key_file_path(scratch.path()), &[]).expect("written");
+        assert!(door.reload_if_changed().expect("read"), "the keys of the environment stay");
+    }
+
+    #[test]
     fn a_door_that_was_shut_stays_shut_without_keys() {
         let scratch = TestDirectory::new();
         let path = key_file_path(scratch.path());
-        let mut door = ApiKeyWatcher::from_data_dir(scratch.path()).expect("open");
+        let mut door = ApiKeyWatcher::new(scratch.path(), Vec::new()).expect("open");
         assert!(door.keys.is_empty());
-        let (_, row) = generate_key("a", &TenantId::local());
+        let (_, row) = generate_key("a", &TenantId::local(), false);
         write_keys(&path, &[row]).expect("written");
         assert!(door.reload_if_changed().expect("read") && !door.keys.is_empty());
         write_keys(&path, &[]).expect("written");

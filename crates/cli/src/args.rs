@@ -9,14 +9,15 @@ use crate::config::SettingFlags;
 
 const EXAMPLES: &str = "Examples · 예시:
   doran demo                            sample questions with answers · 예시 질문과 답
-  doran ask 육아휴직은 얼마나 쓸 수 있나요?   one answer · 답 하나
+  doran ask '육아휴직은 얼마나 쓸 수 있나요?' one answer · 답 하나
   doran chat                            chat in the terminal · 터미널에서 대화
   echo '연차휴가는 며칠인가요?' | doran chat
   doran serve --port 8080               start the HTTP server · HTTP 서버 시작
+  doran mcp                             serve Claude Desktop, Cursor, VS Code · Claude Desktop, Cursor, VS Code에 연결
   doran ingest 규정/                    add documents · 문서 추가
   doran search 육아휴직                 search without a model · 모델 없이 검색
   doran documents list                  list documents · 문서 목록
-  doran reindex                         after changing the encoder · 인코더를 바꾼 뒤
+  doran reindex                         rebuild the search index · 검색 색인 다시 만들기
   doran models                          list models · 모델 목록
   doran keys new laptop                 create an API key · API 키 만들기
   doran doctor                          check this machine · 이 컴퓨터 점검
@@ -24,7 +25,7 @@ const EXAMPLES: &str = "Examples · 예시:
 
 /// Durable chat agents in one program · 중간에 꺼져도 이어지는 대화 에이전트
 #[derive(Debug, Parser)]
-#[command(name = "doran", version, after_help = EXAMPLES, after_long_help = long_help(), arg_required_else_help = true)]
+#[command(name = "doran", version, long_version = crate::version::long_version(), after_help = EXAMPLES, after_long_help = long_help(), arg_required_else_help = true)]
 pub(crate) struct CommandLineArgs {
     /// Settings file · 설정 파일
     #[arg(long, global = true, value_name = "FILE")]
@@ -66,7 +67,7 @@ pub(crate) struct SettingArgs {
     /// Search index: local, memory, opensearch · 검색 색인: local, memory, opensearch
     #[arg(long, global = true, value_name = "STORE")]
     store: Option<String>,
-    /// Encoder for semantic search: none, use-multilingual or a directory · 의미 검색 인코더: none, use-multilingual, 디렉터리
+    /// Encoder for semantic search: built-in, none, use-multilingual, PROVIDER:MODEL or a directory · 의미 검색 인코더: built-in, none, use-multilingual, PROVIDER:MODEL, 디렉터리
     #[arg(long, global = true, value_name = "ENCODER")]
     encoder: Option<String>,
     /// Address of OpenSearch · OpenSearch 주소
@@ -85,6 +86,8 @@ pub(crate) enum CliCommand {
     Chat(commands::chat::ChatArgs),
     /// Start the HTTP server and the page · HTTP 서버와 웹 화면을 시작합니다
     Serve(commands::serve::ServeArgs),
+    /// Serve MCP hosts on standard input and output · 표준 입출력으로 MCP 호스트에 연결합니다
+    Mcp(commands::mcp::McpArgs),
     /// Add files to the document library · 파일을 문서로 추가합니다
     Ingest(commands::ingest::IngestArgs),
     /// Search the documents · 문서를 검색합니다
@@ -114,8 +117,10 @@ pub(crate) enum CliCommand {
     Graph(commands::graph::GraphArgs),
     /// Evaluate search and answers · 검색과 답변을 평가합니다
     Eval(commands::eval::EvalArgs),
-    /// Copy the database to a file · 데이터베이스를 파일로 복사합니다
+    /// Write all data into one archive · 모든 데이터를 파일 하나에 백업합니다
     Backup(commands::backup::BackupArgs),
+    /// Put a backup into an empty data directory · 빈 데이터 디렉터리에 백업을 복원합니다
+    Restore(commands::restore::RestoreArgs),
     /// Delete old data that is no longer needed · 더 필요하지 않은 오래된 데이터를 삭제합니다
     #[command(after_help = "Examples · 예시:
   doran gc
@@ -123,6 +128,10 @@ pub(crate) enum CliCommand {
     Gc,
     /// Show all settings with their values and origins · 모든 설정의 값과 출처를 보여 줍니다
     Config(commands::config::ConfigArgs),
+    /// Print the completions of a shell · 셸의 자동 완성 파일을 출력합니다
+    Completions(commands::completions::CompletionsArgs),
+    /// Write the man pages · man 페이지를 저장합니다
+    Man(commands::completions::ManArgs),
 }
 
 impl SettingArgs {
@@ -215,6 +224,6 @@ mod tests {
     }
 
     fn contains_hangul(text: &str) -> bool {
-        text.chars().any(|char| ('가'..='힣').contains(&char))
+        text.contains(doran_retrieval::is_hangul_syllable)
     }
 }

@@ -34,8 +34,8 @@ impl Default for BusyServerRetry {
 
 impl BusyServerRetry {
     /// One that lasts so long.
-    pub(crate) fn with_max_wait(most: Duration) -> Self {
-        Self { max_wait: most, busy_since: None, notified: false }
+    pub(crate) fn with_max_wait(max_wait: Duration) -> Self {
+        Self { max_wait, busy_since: None, notified: false }
     }
 
     /// The server is busy.

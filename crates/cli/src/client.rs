@@ -1,6 +1,5 @@
 //! Asks a server of ours over HTTP and reads its events, as any other client would.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
@@ -12,6 +11,7 @@ use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -27,6 +27,12 @@ const SERVER_FILE_NAME: &str = "server.json";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The most bytes of an answer that is read whole.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
+
+/// An item of a list of the server, of which only the id is needed.
+#[derive(Deserialize)]
+pub(crate) struct ListedId {
+    pub(crate) id: String,
+}
 
 /// A server, and the key that opens it.
 #[derive(Clone, Debug)]
@@ -50,6 +56,14 @@ struct ServerResponse {
     connection: JoinHandle<hyper::Result<()>>,
 }
 
+/// Why there is no response.
+enum ExchangeError {
+    /// The request did not reach the server.
+    NotSent(anyhow::Error),
+    /// The request was sent. Whether the server acted on it is not known.
+    NoAnswer(hyper::Error),
+}
+
 impl ServerHttpClient {
     /// Asks the server at this address.
     pub(crate) fn new(address: SocketAddr, key: Option<&str>) -> Self {
@@ -58,6 +72,11 @@ impl ServerHttpClient {
             false => address,
         };
         Self { address, key: key.map(SecretText::new) }
+    }
+
+    /// The key that opens it.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.key.as_ref().map(SecretText::reveal)
     }
 
     /// The server that has this data directory, if it said where it is.
@@ -92,9 +111,28 @@ impl ServerHttpClient {
         self.request_json(Method::GET, path, Vec::new()).await
     }
 
+    /// Asks for JSON and returns one field of it.
+    pub(crate) async fn get_field<T: DeserializeOwned>(&self, path: &str, name: &str) -> anyhow::Result<T> {
+        let mut response = self.get(path).await?;
+        let field = response.get_mut(name).map(Value::take).unwrap_or_default();
+        serde_json::from_value(field).map_err(|error| {
+            bilingual!(
+                "서버의 응답에서 `{name}`을(를) 읽을 수 없습니다",
+                "cannot read `{name}` in the response of the server"
+            )
+            .with_cause(error)
+            .into()
+        })
+    }
+
     /// Sends JSON and reads JSON.
     pub(crate) async fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
         self.request_json(Method::POST, path, serde_json::to_vec(body)?).await
+    }
+
+    /// Changes a thing with JSON and reads JSON.
+    pub(crate) async fn patch(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
+        self.request_json(Method::PATCH, path, serde_json::to_vec(body)?).await
     }
 
     /// Removes a thing; whether it was there.
@@ -119,12 +157,17 @@ impl ServerHttpClient {
         body: Option<&impl Serialize>,
         mut each: impl FnMut(&RunEvent) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let mut answered = match body {
+        let sent = match body {
             Some(body) => {
-                self.send_request(Method::POST, path, "application/json", serde_json::to_vec(body)?).await?
+                self.exchange(Method::POST, path, "application/json", serde_json::to_vec(body)?).await
             }
-            None => self.send_request(Method::GET, path, "application/json", Vec::new()).await?,
+            None => self.exchange(Method::GET, path, "application/json", Vec::new()).await,
         };
+        let mut answered = sent.map_err(|failure| match failure {
+            ExchangeError::NotSent(error) => error,
+            // The server may have accepted the run before the connection broke off.
+            ExchangeError::NoAnswer(error) => self.connection_lost_error().with_cause(error).into(),
+        })?;
         if !answered.status.is_success() {
             read_response_body(answered).await?;
             return Ok(());
@@ -166,19 +209,32 @@ impl ServerHttpClient {
         kind: &str,
         body: Vec<u8>,
     ) -> anyhow::Result<ServerResponse> {
+        self.exchange(method, path, kind, body).await.map_err(|failure| match failure {
+            ExchangeError::NotSent(error) => error,
+            ExchangeError::NoAnswer(error) => self.no_answer_error().with_cause(error).into(),
+        })
+    }
+
+    fn no_answer_error(&self) -> BilingualMessage {
         let server = self.address;
-        let gone = || {
-            bilingual!(
-                "서버 http://{server} 가 답하지 않습니다",
-                "the server http://{server} does not answer"
-            )
-        };
-        let socket = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(server))
+        bilingual!("서버 http://{server} 가 답하지 않습니다", "the server http://{server} does not answer")
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        body: Vec<u8>,
+    ) -> Result<ServerResponse, ExchangeError> {
+        let not_sent =
+            |cause: anyhow::Error| ExchangeError::NotSent(self.no_answer_error().with_cause(cause).into());
+        let socket = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(self.address))
             .await
-            .map_err(|late| gone().with_cause(late))?
-            .map_err(|error| gone().with_cause(error))?;
+            .map_err(|late| not_sent(late.into()))?
+            .map_err(|error| not_sent(error.into()))?;
         let (mut sender, connection) =
-            http1::handshake(TokioIo::new(socket)).await.map_err(|error| gone().with_cause(error))?;
+            http1::handshake(TokioIo::new(socket)).await.map_err(|error| not_sent(error.into()))?;
         let connection = tokio::spawn(connection);
         let mut request = Request::builder()
             .method(method)
@@ -190,19 +246,12 @@ impl ServerHttpClient {
         if let Some(key) = &self.key {
             request = request.header(header::AUTHORIZATION, format!("Bearer {}", key.reveal()));
         }
-        let sent = sender.send_request(request.body(SingleChunkBody(Some(body.into())))?).await;
-        let response = sent.map_err(|error| gone().with_cause(error))?;
+        let request = request.body(SingleChunkBody(Some(body.into())));
+        let request = request.map_err(|error| ExchangeError::NotSent(error.into()))?;
+        let response = sender.send_request(request).await.map_err(ExchangeError::NoAnswer)?;
         Ok(ServerResponse { status: response.status(), body: response.into_body(), connection })
     }
 }
-
-/// Encodes a name for a path or a query.
-pub(crate) fn percent_encode(name: &str) -> String {
-    utf8_percent_encode(name, URL_RESERVED).to_string()
-}
-
-/// Everything but the unreserved characters of RFC 3986.
-const URL_RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// All that was answered. A refusal becomes an error in the words of the server, in both languages.
 async fn read_response_body(mut answered: ServerResponse) -> anyhow::Result<Vec<u8>> {
@@ -220,7 +269,15 @@ async fn read_response_body(mut answered: ServerResponse) -> anyhow::Result<Vec<
     if status.is_success() {
         return Ok(text);
     }
-    let problem: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let Ok(problem) = serde_json::from_slice::<Value>(&text) else {
+        // Something between here and the server answered, such as a proxy.
+        let text: String = String::from_utf8_lossy(&text).chars().take(200).collect();
+        return Err(bilingual!(
+            "서버가 {status}로 답했습니다: {text}",
+            "the server answered {status}: {text}"
+        )
+        .into());
+    };
     let field = |name: &str| problem.get(name).and_then(Value::as_str).unwrap_or_default();
     let (ko, en) = (field("title_ko"), field("title"));
     let refused = bilingual!("서버가 {status}로 답했습니다: {ko}", "the server answered {status}: {en}")
@@ -300,10 +357,5 @@ mod tests {
         }
         ServerHttpClient::remove_address_file(scratch.path());
         assert!(ServerHttpClient::from_data_dir(scratch.path()).is_none());
-    }
-
-    #[test]
-    fn names_are_safe_in_a_path() {
-        assert_eq!(percent_encode("a/가 ?"), "a%2F%EA%B0%80%20%3F");
     }
 }

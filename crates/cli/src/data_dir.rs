@@ -50,10 +50,10 @@ pub(crate) fn make_private(exposed: &[PathBuf]) {
     for exposed in exposed {
         match permissions::make_private(exposed) {
             Ok(()) => {
-                tracing::warn!(path = %exposed.display(), "other users could read this; its mode was corrected");
+                tracing::warn!(path = %exposed.display(), "other users could read this file; its permissions are corrected");
             }
             Err(error) => {
-                tracing::warn!(path = %exposed.display(), %error, "other users can read this, and its mode cannot be changed");
+                tracing::warn!(path = %exposed.display(), %error, "other users can read this file and its permissions cannot be changed; run `chmod 600` on it");
             }
         }
     }
@@ -79,6 +79,40 @@ pub(crate) fn exposed_database_files(database: &Database) -> Vec<PathBuf> {
     };
     ["", "-wal", "-shm"].into_iter().map(beside).filter(|path| permissions::is_exposed(path)).collect()
 }
+
+/// What a file or directory at the top of the data directory is to a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DataDirEntry {
+    /// It cannot be made again.
+    Data,
+    /// The SQLite database with its log, its lock and its older copies.
+    Database,
+    /// It belongs to a running process, or can be made again.
+    Temporary,
+}
+
+/// What Doran keeps under this name in the data directory. A directory that was chosen with `--data-dir` may contain
+/// things of others, which are `None`.
+pub(crate) fn classify_entry(name: &str) -> Option<DataDirEntry> {
+    let starts = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
+    let ours = starts(&["doran.db", "doran.toml", "memory.", "models.", "keys.", "mcp-pins."]);
+    let temporary = ["demo", "lock", "search", RESTORE_FOLDER].contains(&name)
+        || starts(&["server."])
+        || (ours && (name.ends_with(".lock") || name.ends_with(".new")));
+    if temporary {
+        return Some(DataDirEntry::Temporary);
+    }
+    if starts(&["doran.db"]) {
+        return Some(DataDirEntry::Database);
+    }
+    let data = starts(&["doran.toml", "memory.", "models.", "keys."])
+        || name.ends_with(".key")
+        || ["mcp-pins.json", "library", "evals", "agents"].contains(&name);
+    data.then_some(DataDirEntry::Data)
+}
+
+/// The directory in the data directory in which a restore unpacks.
+pub(crate) const RESTORE_FOLDER: &str = "restore.new";
 
 /// Files and directories that this process makes belong to its owner alone, whichever part of it makes them.
 pub(crate) fn set_private_umask() {
@@ -143,12 +177,8 @@ mod permissions {
         paths
     }
 
-    /// A directory that was chosen with `--data-dir` may hold things of others.
     fn is_ours(path: &Path) -> bool {
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
-        ["doran.db", "doran.toml", "memory.", "keys.", "server."].iter().any(|start| name.starts_with(start))
-            || name.ends_with(".key")
-            || ["lock", "mcp-pins.json", "library", "search", "evals", "agents"].contains(&name)
+        path.file_name().and_then(|name| name.to_str()).and_then(super::classify_entry).is_some()
     }
 }
 

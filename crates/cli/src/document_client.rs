@@ -9,12 +9,13 @@ use doran_retrieval::{
     DocumentFilter, DocumentId, DocumentKind, DocumentStatus, DocumentTenant, Hit, Library, NewDocument,
     Passage, SearchQuery, find_article_numbers,
 };
+use doran_server::percent_encode;
 use serde_json::{Value, json};
 
 use crate::agent_client;
 use crate::assemble::{self, App, RecordReplay};
 use crate::busy_server_retry::{BusyRetryDecision, BusyServerRetry};
-use crate::client::{ServerHttpClient, percent_encode};
+use crate::client::ServerHttpClient;
 use crate::config::Config;
 use crate::output::{self, BilingualMessage, TerminalOutput, bilingual};
 
@@ -34,9 +35,10 @@ pub(crate) enum DocumentClient {
 }
 
 /// What is done to one document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DocumentChange {
     Delete,
+    Kind(DocumentKind),
     Retry,
     Pause,
     Resume,
@@ -47,7 +49,8 @@ pub(crate) enum DocumentChange {
 pub(crate) struct DocumentUpload<'a> {
     pub(crate) name: &'a str,
     pub(crate) collection: &'a str,
-    pub(crate) kind: &'a DocumentKind,
+    /// `None` recognises it.
+    pub(crate) kind: Option<&'a DocumentKind>,
     /// Where it lies on this machine.
     pub(crate) origin: &'a str,
     pub(crate) bytes: Vec<u8>,
@@ -56,20 +59,20 @@ pub(crate) struct DocumentUpload<'a> {
 impl DocumentClient {
     /// Finds out who has them. `reads` says whether what waits is to be read.
     pub(crate) async fn open(config: &Config, reads: bool) -> anyhow::Result<Self> {
-        let tape = RecordReplay::default();
+        let record_replay = RecordReplay::default();
         Ok(match agent_client::running_server(config) {
             Some(server) => Self::Remote { server, library: config.data_dir.join("library") },
             None if reads => {
-                Self::Local(Box::new(assemble::assemble_app_reading_documents(config, &tape).await?))
+                Self::Local(Box::new(assemble::assemble_app_reading_documents(config, &record_replay).await?))
             }
-            None => Self::Local(Box::new(assemble::assemble_app(config, &tape).await?)),
+            None => Self::Local(Box::new(assemble::assemble_app(config, &record_replay).await?)),
         })
     }
 
     /// All documents, the newest change first.
     pub(crate) async fn list(&self) -> anyhow::Result<Vec<DocumentStatus>> {
         match self {
-            Self::Local(house) => Ok(house.library.list(&local_tenant(house))),
+            Self::Local(app) => Ok(app.library.list(&local_tenant(app))),
             Self::Remote { server, .. } => {
                 let mut listed = server.get("/api/documents").await?;
                 Ok(serde_json::from_value(listed["documents"].take())?)
@@ -92,7 +95,7 @@ impl DocumentClient {
     /// The most bytes that a file may have, where that is known before it is read.
     pub(crate) fn max_document_bytes(&self) -> usize {
         match self {
-            Self::Local(house) => house.library.max_file_bytes(),
+            Self::Local(app) => app.library.max_file_bytes(),
             Self::Remote { .. } => doran_server::ServerLimits::default().max_document_bytes,
         }
     }
@@ -107,19 +110,19 @@ impl DocumentClient {
     ) -> anyhow::Result<Result<DocumentStatus, BilingualMessage>> {
         let DocumentUpload { name, collection, kind, origin, bytes } = file;
         match self {
-            Self::Local(house) => {
-                let tenant = local_tenant(house);
-                house.library.wait_for_room(&tenant).await;
-                let (name, collection, kind) = (name.to_owned(), collection.to_owned(), kind.clone());
+            Self::Local(app) => {
+                let tenant = local_tenant(app);
+                app.library.wait_for_room(&tenant).await;
+                let (name, collection, kind) = (name.to_owned(), collection.to_owned(), kind.cloned());
                 let new = NewDocument { tenant, name, collection, kind, bytes };
-                let added = house.library.add_from(new, Some(origin)).await;
+                let added = app.library.add_from(new, Some(origin)).await;
                 Ok(added.map_err(|error| BilingualMessage::new(error.message_ko(), error.to_string())))
             }
             Self::Remote { server, .. } => {
                 let words = [
                     ("name", name),
                     ("collection", collection),
-                    ("kind", &document_kind_name(kind)),
+                    ("kind", &kind.map_or_else(|| "auto".to_owned(), document_kind_name)),
                     ("origin", origin),
                 ];
                 let path = format!("/api/documents?{}", encode_query(&words));
@@ -166,7 +169,7 @@ impl DocumentClient {
         mut each: impl FnMut(&[DocumentStatus]),
     ) -> anyhow::Result<Vec<DocumentStatus>> {
         let mut changes = match self {
-            Self::Local(house) => Some(house.library.watch()),
+            Self::Local(app) => Some(app.library.watch()),
             Self::Remote { .. } => None,
         };
         loop {
@@ -188,9 +191,9 @@ impl DocumentClient {
 
     async fn statuses(&self, ids: &[DocumentId]) -> anyhow::Result<Vec<DocumentStatus>> {
         match self {
-            Self::Local(house) => {
-                let tenant = local_tenant(house);
-                Ok(ids.iter().filter_map(|id| house.library.status(&tenant, id)).collect())
+            Self::Local(app) => {
+                let tenant = local_tenant(app);
+                Ok(ids.iter().filter_map(|id| app.library.status(&tenant, id)).collect())
             }
             Self::Remote { .. } => {
                 let listed = self.list().await?;
@@ -204,14 +207,17 @@ impl DocumentClient {
     /// Does it, and gives where the document stands then, if it is still there.
     pub(crate) async fn apply_change(
         &self,
-        change: DocumentChange,
+        change: &DocumentChange,
         id: &DocumentId,
     ) -> anyhow::Result<Option<DocumentStatus>> {
         match self {
-            Self::Local(house) => {
-                let (library, tenant) = (&house.library, local_tenant(house));
+            Self::Local(app) => {
+                let (library, tenant) = (&app.library, local_tenant(app));
                 let changed = match change {
                     DocumentChange::Delete => library.remove(&tenant, id).await.map(|()| None),
+                    DocumentChange::Kind(kind) => {
+                        library.change_kind(&tenant, id, kind.clone()).await.map(Some)
+                    }
                     DocumentChange::Retry => library.retry(&tenant, id).await.map(Some),
                     DocumentChange::Pause => library.pause(&tenant, id).await.map(Some),
                     DocumentChange::Resume => library.resume(&tenant, id).await.map(Some),
@@ -226,6 +232,10 @@ impl DocumentClient {
                         server.delete(&path).await?;
                         return Ok(None);
                     }
+                    DocumentChange::Kind(kind) => {
+                        let body = json!({ "kind": document_kind_name(kind) });
+                        return Ok(Some(serde_json::from_value(server.patch(&path, &body).await?)?));
+                    }
                     DocumentChange::Retry => "retry",
                     DocumentChange::Pause => "pause",
                     DocumentChange::Resume => "resume",
@@ -239,8 +249,8 @@ impl DocumentClient {
 
     /// Tells what the changes mean for the samples.
     pub(crate) async fn report_samples_change(&self, output: TerminalOutput) -> anyhow::Result<()> {
-        if let Self::Local(house) = self
-            && let Some(turn) = house.update_samples().await?
+        if let Self::Local(app) = self
+            && let Some(turn) = app.update_samples().await?
         {
             output.print_message(&turn.message());
         }
@@ -255,10 +265,10 @@ impl DocumentClient {
         filter: DocumentFilter,
     ) -> anyhow::Result<Vec<Hit>> {
         match self {
-            Self::Local(house) => {
-                let mut question = SearchQuery::new(local_tenant(house), words, limit.min(100));
+            Self::Local(app) => {
+                let mut question = SearchQuery::new(local_tenant(app), words, limit.min(100));
                 question.filter = filter;
-                Ok(house.index.retrieve(&question).await?)
+                Ok(app.index.retrieve(&question).await?)
             }
             Self::Remote { server, .. } => {
                 let limit = limit.clamp(1, MAX_SEARCH_HITS).to_string();
@@ -276,8 +286,8 @@ impl DocumentClient {
 }
 
 /// Whose documents they are without keys.
-fn local_tenant(house: &App) -> DocumentTenant {
-    DocumentTenant::new(house.tenant.as_str())
+fn local_tenant(app: &App) -> DocumentTenant {
+    DocumentTenant::new(app.tenant.as_str())
 }
 
 /// Why the server does not take a file, without the words around it.
@@ -307,21 +317,21 @@ fn encode_query(pairs: &[(&str, &str)]) -> String {
 }
 
 /// A hit as the server tells it.
-fn parse_search_hit(told: &Value) -> anyhow::Result<Hit> {
-    let number = |name: &str| told[name].as_u64().and_then(|number| usize::try_from(number).ok());
-    let article = told["article"].as_str().and_then(|text| Some(find_article_numbers(text).first()?.0));
-    let range = number("start").unwrap_or_default()..number("end").unwrap_or_default();
+fn parse_search_hit(hit: &Value) -> anyhow::Result<Hit> {
+    let article = hit["article"].as_str().and_then(|text| Some(find_article_numbers(text).first()?.0));
+    let (start, end) =
+        (serde_json::from_value(hit["start"].clone())?, serde_json::from_value(hit["end"].clone())?);
     let passage = Passage {
-        id: serde_json::from_value(told["passage"].clone())?,
-        document: serde_json::from_value(told["document"].clone())?,
-        title: serde_json::from_value(told["title"].clone())?,
-        text: serde_json::from_value(told["text"].clone())?,
-        page: serde_json::from_value(told["page"].clone())?,
-        range,
+        id: serde_json::from_value(hit["passage"].clone())?,
+        document: serde_json::from_value(hit["document"].clone())?,
+        title: serde_json::from_value(hit["title"].clone())?,
+        text: serde_json::from_value(hit["text"].clone())?,
+        page: serde_json::from_value(hit["page"].clone())?,
+        range: start..end,
         article,
         ..Passage::default()
     };
-    Ok(Hit { passage, score: serde_json::from_value(told["score"].clone())? })
+    Ok(Hit { passage, score: serde_json::from_value(hit["score"].clone())? })
 }
 
 #[cfg(test)]
@@ -355,10 +365,10 @@ mod tests {
         DocumentClient::Remote { server: ServerHttpClient::new(address, None), library: PathBuf::new() }
     }
 
-    async fn add_file(shelf: &DocumentClient, patience: &mut BusyServerRetry) -> Result<DocumentId, String> {
-        let (kind, bytes) = (&DocumentKind::General, b"words".to_vec());
+    async fn add_file(client: &DocumentClient, patience: &mut BusyServerRetry) -> Result<DocumentId, String> {
+        let (kind, bytes) = (Some(&DocumentKind::General), b"words".to_vec());
         let file = DocumentUpload { name: "a.txt", collection: "", kind, origin: "/a.txt", bytes };
-        let added = shelf.add(file, patience, |_| {}).await.expect("an error of this file alone");
+        let added = client.add(file, patience, |_| {}).await.expect("an error of this file alone");
         added.map(|status| status.id).map_err(|why| why.en)
     }
 
@@ -376,24 +386,24 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_for_which_there_is_no_room_does_not_stop_the_next() {
-        let shelf = client_of_scripted_server(&[
+        let client = client_of_scripted_server(&[
             (507, problem_json("disk_full", "there is no room")),
             (202, accepted_document_json()),
         ]);
         let mut patience = BusyServerRetry::default();
-        assert_eq!(add_file(&shelf, &mut patience).await, Err("there is no room".to_owned()));
-        assert_eq!(add_file(&shelf, &mut patience).await, Ok(DocumentId::new("d")));
+        assert_eq!(add_file(&client, &mut patience).await, Err("there is no room".to_owned()));
+        assert_eq!(add_file(&client, &mut patience).await, Ok(DocumentId::new("d")));
     }
 
     #[tokio::test]
     async fn a_server_that_is_busy_is_asked_again_but_not_for_ever() {
         let busy = (503, problem_json("overloaded", "9 documents are waiting already"));
-        let shelf = client_of_scripted_server(&[busy.clone(), (202, accepted_document_json())]);
-        assert_eq!(add_file(&shelf, &mut BusyServerRetry::default()).await, Ok(DocumentId::new("d")));
-        let shelf = client_of_scripted_server(&[busy.clone(), busy]);
+        let client = client_of_scripted_server(&[busy.clone(), (202, accepted_document_json())]);
+        assert_eq!(add_file(&client, &mut BusyServerRetry::default()).await, Ok(DocumentId::new("d")));
+        let client = client_of_scripted_server(&[busy.clone(), busy]);
         let mut patience = BusyServerRetry::with_max_wait(Duration::ZERO);
         for _ in 0..2 {
-            let why = add_file(&shelf, &mut patience).await.expect_err("nothing is taken");
+            let why = add_file(&client, &mut patience).await.expect_err("nothing is taken");
             assert!(
                 why.contains("has taken no file") && why.ends_with("9 documents are waiting already"),
                 "{why}"

@@ -2,8 +2,7 @@
 
 use clap::builder::StyledStr;
 use clap::{Arg, Command};
-
-use crate::output::OutputLanguage;
+use doran_retrieval::Language;
 
 /// What separates the English from the Korean half of a line.
 const SEPARATOR: &str = " · ";
@@ -25,13 +24,13 @@ pub(crate) fn requested_language(args: impl IntoIterator<Item = String>) -> Opti
 }
 
 /// The command with all help texts in one language.
-pub(crate) fn localize_help(mut command: Command, language: OutputLanguage) -> Command {
+pub(crate) fn localize_help(mut command: Command, language: Language) -> Command {
     // Adds the `help` and `version` flags, so that their texts are changed, too.
     command.build();
     localize(command, language)
 }
 
-fn localize(mut command: Command, language: OutputLanguage) -> Command {
+fn localize(mut command: Command, language: Language) -> Command {
     let pick = |text: &StyledStr| pick_language(&text.to_string(), language);
     if let Some(about) = command.get_about().map(pick) {
         command = command.about(about);
@@ -42,7 +41,7 @@ fn localize(mut command: Command, language: OutputLanguage) -> Command {
     if let Some(help) = command.get_after_long_help().map(pick) {
         command = command.after_long_help(help);
     }
-    if language == OutputLanguage::Korean {
+    if language == Language::Korean {
         command = command.help_template(KOREAN_TEMPLATE).subcommand_help_heading("명령");
         if command.get_name() == "help" {
             command = command.about("이 도움말 또는 명령의 도움말을 보여 줍니다");
@@ -53,12 +52,12 @@ fn localize(mut command: Command, language: OutputLanguage) -> Command {
         .mut_subcommands(|subcommand| localize(subcommand, language))
 }
 
-fn localize_arg(arg: Arg, language: OutputLanguage) -> Arg {
+fn localize_arg(arg: Arg, language: Language) -> Arg {
     let help = arg.get_help().map(|help| pick_language(&help.to_string(), language));
     let is_setting = arg.get_help_heading().is_some();
     let (settings, arguments, options) = match language {
-        OutputLanguage::English => ("Settings", "Arguments", "Options"),
-        OutputLanguage::Korean => ("설정", "인자", "옵션"),
+        Language::English => ("Settings", "Arguments", "Options"),
+        Language::Korean => ("설정", "인자", "옵션"),
     };
     let heading = match (is_setting, arg.is_positional()) {
         (true, _) => settings,
@@ -66,14 +65,14 @@ fn localize_arg(arg: Arg, language: OutputLanguage) -> Arg {
         (false, false) => options,
     };
     let help = match (arg.get_id().as_str(), language) {
-        ("help", OutputLanguage::Korean) => Some("도움말을 보여 줍니다".to_owned()),
-        ("version", OutputLanguage::Korean) => Some("버전을 보여 줍니다".to_owned()),
+        ("help", Language::Korean) => Some("도움말을 보여 줍니다".to_owned()),
+        ("version", Language::Korean) => Some("버전을 보여 줍니다".to_owned()),
         _ => help,
     };
     let arg = arg.help_heading(heading);
     match help {
         // The help flag has a longer text of its own in English.
-        Some(help) if arg.get_long_help().is_some() && language == OutputLanguage::Korean => {
+        Some(help) if arg.get_long_help().is_some() && language == Language::Korean => {
             arg.long_help(help.clone()).help(help)
         }
         Some(help) => arg.help(help),
@@ -83,15 +82,15 @@ fn localize_arg(arg: Arg, language: OutputLanguage) -> Arg {
 
 /// One side of each line. A line without both sides stays as it is. An example keeps its command, which stands before two
 /// or more spaces.
-fn pick_language(text: &str, language: OutputLanguage) -> String {
+fn pick_language(text: &str, language: Language) -> String {
     let pick = |line: &str| match (line.split_once(SEPARATOR), language) {
         (None, _) => line.to_owned(),
-        (Some((english, _)), OutputLanguage::English) => match english.strip_suffix(':') {
+        (Some((english, _)), Language::English) => match english.strip_suffix(':') {
             Some(_) => english.to_owned(),
             None if line.ends_with(':') => format!("{english}:"),
             None => english.to_owned(),
         },
-        (Some((english, korean)), OutputLanguage::Korean) => {
+        (Some((english, korean)), Language::Korean) => {
             let indent = english.len() - english.trim_start().len();
             match english[indent..].rfind("  ") {
                 Some(gap) => format!("{}{korean}", &english[..indent + gap + 2]),
@@ -110,8 +109,8 @@ mod tests {
     use crate::args::CommandLineArgs;
 
     fn check(line: &str, english: &str, korean: &str) {
-        assert_eq!(pick_language(line, OutputLanguage::English), english);
-        assert_eq!(pick_language(line, OutputLanguage::Korean), korean);
+        assert_eq!(pick_language(line, Language::English), english);
+        assert_eq!(pick_language(line, Language::Korean), korean);
     }
 
     #[test]
@@ -132,14 +131,14 @@ mod tests {
 
     #[test]
     fn help_has_one_language() {
-        for language in [OutputLanguage::English, OutputLanguage::Korean] {
+        for language in [Language::English, Language::Korean] {
             let mut open = vec![localize_help(CommandLineArgs::command(), language)];
             while let Some(mut command) = open.pop() {
                 let help = command.render_long_help().to_string();
                 assert!(!help.contains(SEPARATOR), "{help}");
                 let english = ["Usage:", "Options:", "Arguments:", "Commands:", "Examples", "Print help"];
                 let found = english.iter().find(|word| help.contains(*word));
-                assert_eq!(found.is_none(), language == OutputLanguage::Korean, "{found:?} in:\n{help}");
+                assert_eq!(found.is_none(), language == Language::Korean, "{found:?} in:\n{help}");
                 open.extend(command.get_subcommands().cloned());
             }
         }

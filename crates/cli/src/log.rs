@@ -57,8 +57,8 @@ where
         let message = fields.0.remove("message").unwrap_or_default();
         let mut spans = Map::new();
         for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
-            let held = span.extensions().get::<LogFields>().map(|fields| fields.0.clone());
-            spans.insert(span.name().to_owned(), held.unwrap_or_default().into());
+            let fields = span.extensions().get::<LogFields>().map(|fields| fields.0.clone());
+            spans.insert(span.name().to_owned(), fields.unwrap_or_default().into());
         }
         let mut time = String::new();
         // Writing to a text cannot fail.
@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn a_line_is_one_object_that_says_inside_which_request() {
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let kept = lines.clone();
-        let json = JsonLogLayer(move |line: &str| kept.lock().expect("alone").push(line.to_owned()));
+        let written = lines.clone();
+        let json = JsonLogLayer(move |line: &str| written.lock().expect("alone").push(line.to_owned()));
         tracing::subscriber::with_default(tracing_subscriber::registry().with(json), || {
             let span = tracing::info_span!("request", id = "r-1", run = tracing::field::Empty);
             span.record("run", "r-2");

@@ -1,9 +1,12 @@
 //! The program `doran`: reads the environment, the settings and the command line, and hands over.
 
 mod agent_client;
+mod agent_files;
 mod api_key_file;
 mod args;
 mod assemble;
+mod attachment_cleanup;
+mod backup;
 mod busy_server_retry;
 mod client;
 mod commands;
@@ -13,23 +16,28 @@ mod document_client;
 mod environment;
 mod exit;
 mod help_language;
+mod line_reader;
+mod local_api;
 mod log;
 mod output;
 mod secret;
+mod stored_models;
 mod streamed_answer;
+mod systemd_notify;
 #[cfg(test)]
 mod test_directory;
+mod version;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 use doran_agents::tools::python;
-use doran_retrieval::ingest;
+use doran_retrieval::{Language, ingest};
 
 use crate::args::{CliCommand, CommandLineArgs};
 use crate::environment::Environment;
-use crate::output::{OutputLanguage, TerminalOutput};
+use crate::output::TerminalOutput;
 
 /// Gives memory back that thousands of connections took, and is quicker than what most systems bring.
 #[global_allocator]
@@ -48,7 +56,7 @@ fn main() -> ExitCode {
     let environment = match Environment::from_process() {
         Ok(environment) => environment,
         Err(error) => {
-            TerminalOutput::new(OutputLanguage::English, None).print_error(&error.into());
+            TerminalOutput::new(Language::English, None).print_error(&error.into());
             return ExitCode::FAILURE;
         }
     };
@@ -64,28 +72,37 @@ fn main() -> ExitCode {
 }
 
 /// The language of help: `--lang`, then `DORAN_LANGUAGE`, then the locale.
-fn help_language() -> OutputLanguage {
+fn help_language() -> Language {
     let requested = help_language::requested_language(
         std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()),
     );
     match Environment::from_process() {
         Ok(environment) => config::early_language(requested.as_deref(), &environment),
         // The same error is reported in English, once the command line is parsed.
-        Err(_) => OutputLanguage::English,
+        Err(_) => Language::English,
     }
 }
 
-fn parse_command_line(language: OutputLanguage) -> Result<CommandLineArgs, clap::Error> {
+fn parse_command_line(language: Language) -> Result<CommandLineArgs, clap::Error> {
     let command = help_language::localize_help(CommandLineArgs::command(), language);
     CommandLineArgs::from_arg_matches(&command.try_get_matches()?)
 }
 
 /// Prints help, the version, or what is wrong with the command line, in one language.
-fn report_parse_error(error: &clap::Error, language: OutputLanguage) -> ExitCode {
+fn report_parse_error(error: &clap::Error, language: Language) -> ExitCode {
     use clap::error::{ContextKind, ErrorKind};
+    let is_bare = matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand)
+        && std::env::args_os().len() == 1;
+    if is_bare {
+        // Whoever types `doran` alone wants to know what there is, and made no mistake.
+        return match TerminalOutput::new(language, None).print_data(&error.render().to_string()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     let is_help =
         matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand) || !error.use_stderr();
-    if language == OutputLanguage::Korean && !is_help {
+    if language == Language::Korean && !is_help {
         let named = |kind| error.get(kind).map(|value| format!(" `{value}`")).unwrap_or_default();
         let what = match error.kind() {
             ErrorKind::UnknownArgument => format!("그런 옵션은 없습니다:{}", named(ContextKind::InvalidArg)),
@@ -109,7 +126,7 @@ fn report_parse_error(error: &clap::Error, language: OutputLanguage) -> ExitCode
                 .find_map(|kind| error.get(kind))
                 .map(|suggested| format!(". 비슷한 것: `{suggested}`"))
                 .unwrap_or_default();
-        TerminalOutput::new(OutputLanguage::Korean, None)
+        TerminalOutput::new(Language::Korean, None)
             .print_note(&format!("오류: {what}{suggestion}. 사용법은 `doran --help`로 볼 수 있습니다"));
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
@@ -132,14 +149,17 @@ fn run(args: &CommandLineArgs, environment: &Environment, output: TerminalOutput
     let loaded = config::load(&args.settings.given_flags(), args.config.as_deref(), environment)?;
     let output = TerminalOutput { language: loaded.config.language, ..output };
     log::init_logging(&loaded.config.log, loaded.config.log_is_json)?;
-    tracing::debug!(file = ?loaded.file, "settings read");
+    tracing::debug!(file = ?loaded.file, "settings loaded");
     let config = &loaded.config;
     match &args.command {
+        CliCommand::Completions(args) => commands::completions::run(args, output),
+        CliCommand::Man(args) => commands::completions::run_man(args, output),
         CliCommand::Config(args) => commands::config::run(args, &loaded, output),
         CliCommand::Demo(args) => block_on_command(commands::demo::run(args, config, output)),
         CliCommand::Ask(args) => block_on_command(commands::ask::run(args, config, output)),
         CliCommand::Chat(args) => block_on_command(commands::chat::run(args, config, output)),
         CliCommand::Serve(args) => block_on_command(commands::serve::run(args, config, output)),
+        CliCommand::Mcp(args) => block_on_command(commands::mcp::run(args, config, output)),
         CliCommand::Ingest(args) => block_on_command(commands::ingest::run(args, config, output)),
         CliCommand::Search(args) => block_on_command(commands::search::run(args, config, output)),
         CliCommand::Documents(args) => block_on_command(commands::documents::run(args, config, output)),
@@ -156,6 +176,7 @@ fn run(args: &CommandLineArgs, environment: &Environment, output: TerminalOutput
         CliCommand::Graph(args) => block_on_command(commands::graph::run(args, config, output)),
         CliCommand::Eval(args) => block_on_command(commands::eval::run(args, config, output)),
         CliCommand::Backup(args) => block_on_command(commands::backup::run(args, config, output)),
+        CliCommand::Restore(args) => block_on_command(commands::restore::run(args, config, output)),
         CliCommand::Gc => block_on_command(commands::gc::run(config, output)),
     }
 }

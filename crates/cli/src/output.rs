@@ -5,12 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
-/// The language of sentences for a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutputLanguage {
-    Korean,
-    English,
-}
+use doran_retrieval::Language;
 
 /// A sentence in both languages. It is also the error type of this crate; as such it keeps its cause.
 #[derive(Debug, Default)]
@@ -44,12 +39,14 @@ impl BilingualMessage {
         Self { code: (!code.is_empty()).then(|| code.to_owned()), ..self }
     }
 
+    /// The sentence without its cause.
+    pub(crate) fn sentence(&self) -> Self {
+        Self::new(self.ko.clone(), self.en.clone())
+    }
+
     /// The sentence in one language.
-    pub(crate) fn text(&self, language: OutputLanguage) -> &str {
-        match language {
-            OutputLanguage::Korean => &self.ko,
-            OutputLanguage::English => &self.en,
-        }
+    pub(crate) fn text(&self, language: Language) -> &str {
+        language.pick(&self.ko, &self.en)
     }
 }
 
@@ -68,13 +65,13 @@ impl Error for BilingualMessage {
 /// The terminal, with the choices that hold for the whole program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TerminalOutput {
-    pub(crate) language: OutputLanguage,
+    pub(crate) language: Language,
     pub(crate) colour: bool,
 }
 
 impl TerminalOutput {
     /// Colour is used only where stderr is a terminal and `NO_COLOR` is unset or empty.
-    pub(crate) fn new(language: OutputLanguage, no_color: Option<&str>) -> Self {
+    pub(crate) fn new(language: Language, no_color: Option<&str>) -> Self {
         let colour = no_color.is_none_or(str::is_empty) && io::stderr().is_terminal();
         Self { language, colour }
     }
@@ -165,11 +162,11 @@ pub(crate) fn error_code(error: &anyhow::Error) -> Option<&str> {
 }
 
 /// An error with its causes, in one language.
-pub(crate) fn error_message(error: &anyhow::Error, language: OutputLanguage) -> String {
+pub(crate) fn error_message(error: &anyhow::Error, language: Language) -> String {
     join_error_causes(error.as_ref(), language)
 }
 
-fn join_error_causes(error: &(dyn Error + 'static), language: OutputLanguage) -> String {
+fn join_error_causes(error: &(dyn Error + 'static), language: Language) -> String {
     let mut texts = Vec::new();
     let mut next = Some(error);
     while let Some(error) = next {
@@ -231,7 +228,7 @@ mod tests {
     }
 
     fn contains_hangul(text: &str) -> bool {
-        text.chars().any(|char| ('가'..='힣').contains(&char))
+        text.contains(doran_retrieval::is_hangul_syllable)
     }
 
     #[test]
@@ -260,8 +257,8 @@ mod tests {
     fn an_error_is_told_with_its_causes_in_one_language() {
         let inner = bilingual!("안쪽", "inner").with_cause(io::Error::other("disk"));
         let error = anyhow::Error::from(bilingual!("바깥", "outer").with_cause(inner));
-        assert_eq!(join_error_causes(error.as_ref(), OutputLanguage::Korean), "바깥: 안쪽: disk");
-        assert_eq!(join_error_causes(error.as_ref(), OutputLanguage::English), "outer: inner: disk");
+        assert_eq!(join_error_causes(error.as_ref(), Language::Korean), "바깥: 안쪽: disk");
+        assert_eq!(join_error_causes(error.as_ref(), Language::English), "outer: inner: disk");
     }
 
     #[test]

@@ -2,15 +2,14 @@
 
 use doran_agents::protocol::{AgentActivity, StepNotes};
 use doran_agents::transcript::{TranscriptChange, TranscriptReducer};
-use doran_agents::{
-    AnswerSource, CitationNumbering, TurnProgress, TurnUpdate, UserLanguage as Spoken, history,
-};
+use doran_agents::{AnswerSource, CitationNumbering, TurnProgress, TurnUpdate, history};
 use doran_engine::UnfinishedTask;
 use doran_llm::Role;
+use doran_retrieval::{Language, is_hangul_syllable};
 use doran_server::api::{ModelErrorAdvice, QuestionInfo, RunEvent, RunEventBody, StepTask, advice};
 use serde_json::{Value, json};
 
-use crate::output::{BilingualMessage, OutputLanguage, bilingual};
+use crate::output::{BilingualMessage, bilingual};
 
 /// The most characters of a tool's arguments or result on a line.
 const MAX_LINE_CHARS: usize = 80;
@@ -149,10 +148,10 @@ impl StreamedAnswer {
         self.steps.push(describe_step(task, turn, &calls));
         self.calls.extend(calls);
         self.tokens += task.input_tokens + task.output_tokens;
-        // What is said stays said: a node that shortens the working messages afterwards takes no word back.
-        let said =
+        // A node that shortens the working messages afterwards does not take back what was shown.
+        let messages =
             if turn.rewrites_messages { Vec::new() } else { history::messages_in_update(&task.update)? };
-        for message in said.iter().filter(|message| message.role == Role::Assistant) {
+        for message in messages.iter().filter(|message| message.role == Role::Assistant) {
             if !message.text().is_empty() {
                 self.text = message.text();
                 self.sources.clone_from(&turn.sources);
@@ -162,12 +161,12 @@ impl StreamedAnswer {
             let ModelErrorAdvice { ko, en } = advice(code);
             self.error_code = Some(code.clone());
             // The agent's own sentence says it; another one could only disagree.
-            let said = self.text.as_str();
-            self.failure = Some(match said {
+            let text = self.text.as_str();
+            self.failure = Some(match text {
                 "" => bilingual!("답하지 못했습니다. {ko} ({code})", "there is no answer. {en} ({code})"),
-                said => BilingualMessage::new(format!("{said} ({code})"), format!("{said} ({code})")),
+                text => BilingualMessage::new(format!("{text} ({code})"), format!("{text} ({code})")),
             });
-            self.text_is_error_reply = !said.is_empty();
+            self.text_is_error_reply = !text.is_empty();
         }
         Ok(())
     }
@@ -178,13 +177,13 @@ impl StreamedAnswer {
     }
 
     /// A line a source, in the order of their numbers.
-    pub(crate) fn source_lines(&self, language: OutputLanguage) -> Vec<String> {
+    pub(crate) fn source_lines(&self, language: Language) -> Vec<String> {
         self.numbered_sources(language).into_iter().map(|(_, line)| line).collect()
     }
 
     /// The sources in the order of their numbers, each with its line: its number, what it is called, the page and the
     /// document.
-    pub(crate) fn numbered_sources(&self, language: OutputLanguage) -> Vec<(&AnswerSource, String)> {
+    pub(crate) fn numbered_sources(&self, language: Language) -> Vec<(&AnswerSource, String)> {
         let line = |source: &AnswerSource| {
             let page = source.page.map(|page| bilingual!("{page}쪽", "p. {page}").text(language).to_owned());
             // What was handed in as a file goes by a number that tells a person nothing.
@@ -193,7 +192,9 @@ impl StreamedAnswer {
             let document = (!is_number).then(|| source.document.clone());
             let article =
                 source.article.as_deref().map(|article| localize_article_numbers(article, &source.title));
-            let rest: Vec<String> = [article, page, document].into_iter().flatten().collect();
+            let sample =
+                source.sample.then(|| bilingual!("본보기 문서", "sample document").text(language).to_owned());
+            let rest: Vec<String> = [article, page, document, sample].into_iter().flatten().collect();
             let rest = if rest.is_empty() { String::new() } else { format!("  ({})", rest.join(", ")) };
             let number = self
                 .cited
@@ -216,7 +217,7 @@ impl StreamedAnswer {
     }
 
     /// The answer for programs, its sources numbered as people count.
-    pub(crate) fn to_json(&self, thread: &str, seconds: f64, language: OutputLanguage) -> Value {
+    pub(crate) fn to_json(&self, thread: &str, seconds: f64, language: Language) -> Value {
         let (cited, response) =
             CitationNumbering::renumber_text(&self.text, self.sources.iter().map(|source| source.number));
         let mut shown = json!({
@@ -253,7 +254,7 @@ fn describe_step(task: &StepTask, turn: &TurnUpdate, calls: &[String]) -> Biling
 }
 
 /// The tool calls of a node, as it noted them, for a person who asked in this language.
-fn describe_tool_calls(shown: &[AgentActivity], language: Spoken) -> Vec<String> {
+fn describe_tool_calls(shown: &[AgentActivity], language: Language) -> Vec<String> {
     let arguments_of = |id: &str| {
         shown.iter().find_map(|activity| match activity {
             AgentActivity::ToolCall { call, arguments, .. } if call == id => {
@@ -282,11 +283,11 @@ fn localize_place_label(text: &str) -> String {
 }
 
 /// Arguments as a person would write them: the value alone when there is one.
-fn format_arguments(arguments: &Value, language: Spoken) -> String {
+fn format_arguments(arguments: &Value, language: Language) -> String {
     let values: Vec<&Value> = arguments.as_object().into_iter().flat_map(|fields| fields.values()).collect();
     match values.as_slice() {
         [] => String::new(),
-        [Value::String(only)] if language == Spoken::En => {
+        [Value::String(only)] if language == Language::English => {
             truncate_to_line(&localize_article_numbers(only, only))
         }
         [Value::String(only)] => truncate_to_line(only),
@@ -316,9 +317,8 @@ pub(crate) fn localize_article_numbers(label: &str, title: &str) -> String {
         pieces.push(rest.to_owned());
         pieces
     };
-    let is_korean = |text: &str| text.chars().any(|char| ('가'..='힣').contains(&char));
     let of_title = pieces(title);
-    if of_title.is_empty() || of_title.iter().any(|piece| is_korean(piece)) {
+    if of_title.is_empty() || of_title.iter().any(|piece| piece.contains(is_hangul_syllable)) {
         return label.to_owned();
     }
     let mut named = String::new();
@@ -430,11 +430,11 @@ mod tests {
             quote: "q".into(),
             ..AnswerSource::default()
         };
-        let said = TurnUpdate { found: vec![1], sources: vec![source], ..TurnUpdate::default() };
+        let update = TurnUpdate { found: vec![1], sources: vec![source], ..TurnUpdate::default() };
         let shortened = TurnUpdate { rewrites_messages: true, ..TurnUpdate::default() };
         let mut answer = StreamedAnswer::default();
         let mut seen = String::new();
-        for (text, turn) in [("아주 긴 답 [1]", said), ("아주 […]", shortened)] {
+        for (text, turn) in [("아주 긴 답 [1]", update), ("아주 […]", shortened)] {
             let step = step_event(reply_update("m", text), turn);
             seen.push_str(&answer.apply_event(&step).expect("taken"));
         }
@@ -442,7 +442,7 @@ mod tests {
             (seen.as_str(), answer.text_with_numbered_sources().as_str()),
             ("아주 긴 답 [1]", "아주 긴 답 [1]")
         );
-        assert_eq!(answer.source_lines(OutputLanguage::Korean), ["[1] t  (d)"]);
+        assert_eq!(answer.source_lines(Language::Korean), ["[1] t  (d)"]);
     }
 
     #[test]
@@ -451,7 +451,7 @@ mod tests {
         let turn = TurnUpdate { error_code: Some("model_unavailable".into()), ..TurnUpdate::default() };
         let step = step_event(reply_update("m", "지금은 답할 수 없습니다."), turn);
         answer.apply_event(&step).expect("taken");
-        let shown = answer.to_json("t", 0.1, OutputLanguage::English);
+        let shown = answer.to_json("t", 0.1, Language::English);
         assert_eq!(
             (&shown["error"], &shown["errorCode"], &shown["response"]),
             (&json!(true), &json!("model_unavailable"), &json!("지금은 답할 수 없습니다."))
@@ -460,8 +460,7 @@ mod tests {
         let mut answer = StreamedAnswer::default();
         answer.apply_event(&step_event(json!({}), TurnUpdate::default())).expect("taken");
         assert!(
-            answer.failure.is_none()
-                && answer.to_json("t", 0.1, OutputLanguage::English).get("error").is_none()
+            answer.failure.is_none() && answer.to_json("t", 0.1, Language::English).get("error").is_none()
         );
     }
 
@@ -498,12 +497,12 @@ mod tests {
             { "type": "tool_result", "call": "a", "name": "calculator", "text": "8.5\n", "failed": false, "ms": 0 },
             { "type": "tool_result", "call": "b", "name": "x", "text": "y", "failed": true, "ms": 0 },
         ]));
-        assert_eq!(describe_tool_calls(&events, Spoken::Ko), ["calculator(15-6.5) = 8.5", "x() ✗ y"]);
+        assert_eq!(describe_tool_calls(&events, Language::Korean), ["calculator(15-6.5) = 8.5", "x() ✗ y"]);
     }
 
     #[test]
     fn an_article_is_counted_in_the_language_of_whoever_asked_and_of_its_document() {
-        let called = |article: &str, place: &str, language: Spoken| {
+        let called = |article: &str, place: &str, language: Language| {
             let events = activities(&json!([
                 { "type": "tool_call", "call": "a", "name": "read", "arguments": { "article": article } },
                 { "type": "tool_result", "call": "a", "name": "read", "text": format!("[{place}]\n30 days."), "failed": false },
@@ -511,15 +510,15 @@ mod tests {
             describe_tool_calls(&events, language).concat()
         };
         assert_eq!(
-            called("제2조", "Agreement › 제2조(Fees)", Spoken::En),
+            called("제2조", "Agreement › 제2조(Fees)", Language::English),
             "read(Article 2) = [Agreement › Article 2 (Fees)] 30 days."
         );
         assert_eq!(
-            called("제2조", "용역계약서 › 제2조(대금)", Spoken::Ko),
+            called("제2조", "용역계약서 › 제2조(대금)", Language::Korean),
             "read(제2조) = [용역계약서 › 제2조(대금)] 30 days."
         );
         assert_eq!(
-            called("제2조", "용역계약서 › 제2조(대금)", Spoken::En),
+            called("제2조", "용역계약서 › 제2조(대금)", Language::English),
             "read(Article 2) = [용역계약서 › 제2조(대금)] 30 days."
         );
     }

@@ -34,6 +34,7 @@ mod route;
 mod svg;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::collections::{HashMap, HashSet};
 
@@ -43,6 +44,12 @@ use serde::Serialize;
 /// The graph as a Mermaid flowchart. Branches are dotted, subgraphs are blocks, and any name is safe in it.
 pub fn draw_mermaid(topology: &GraphTopology) -> String {
     mermaid::render_mermaid(topology)
+}
+
+/// The graph as lines of text for a terminal: each node with the nodes that may follow it. `-->` always follows, `..>` is a
+/// branch. The nodes of a subgraph are indented below it.
+pub fn draw_text(topology: &GraphTopology) -> String {
+    text::render_text(topology)
 }
 
 /// The graph as a picture that stands alone or inside a page.

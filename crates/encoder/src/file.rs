@@ -2,6 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::MAX_PIECES;
 use crate::integer_product::{IntegerMatrix, MAX_COLUMNS};
 use crate::pieces::{PieceKind, PieceTokenizer};
 
@@ -11,6 +12,9 @@ const HASH_BYTES: usize = 32;
 
 /// Sizes above this are damage, not a larger encoder.
 const MAX_SIZE: usize = 1 << 17;
+
+/// The base of the rotary frequencies.
+const ROTARY_BASE: f32 = 10_000.0;
 
 /// Why a file is not an encoder.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +87,8 @@ pub(crate) struct BlockWeights {
 
 /// Everything that the file holds.
 pub(crate) struct EncoderWeights {
+    /// The first bytes of the hash of the file, in hexadecimal.
+    pub(crate) hash: String,
     pub(crate) sizes: EncoderSizes,
     pub(crate) table: TokenTable,
     /// The logit of every piece in the weighted mean.
@@ -93,6 +99,8 @@ pub(crate) struct EncoderWeights {
     pub(crate) projection: IntegerMatrix,
     /// Projects the mean of the table rows, if the encoder uses it.
     pub(crate) static_projection: Option<IntegerMatrix>,
+    /// The cosines and sines of every position, for one half of a head.
+    pub(crate) rotations: Vec<(f32, f32)>,
     pub(crate) tokenizer: PieceTokenizer,
 }
 
@@ -148,8 +156,29 @@ impl EncoderWeights {
             return Err(EncoderFileError::Damaged { reason: "bytes follow the vocabulary" });
         }
         let tokenizer = PieceTokenizer::new(pieces)?;
-        Ok(Self { sizes, table, token_logits, pooling, blocks, projection, static_projection, tokenizer })
+        let rotations = rotations(MAX_PIECES + 1, width / sizes.heads);
+        Ok(Self {
+            hash: hash[..4].iter().map(|byte| format!("{byte:02x}")).collect(),
+            sizes,
+            table,
+            token_logits,
+            pooling,
+            blocks,
+            projection,
+            static_projection,
+            rotations,
+            tokenizer,
+        })
     }
+}
+
+fn rotations(positions: usize, head: usize) -> Vec<(f32, f32)> {
+    let half = head / 2;
+    let frequencies: Vec<f32> = (0..half).map(|i| ROTARY_BASE.powf(-(i as f32) / half as f32)).collect();
+    (0..positions)
+        .flat_map(|at| frequencies.iter().map(move |frequency| at as f32 * frequency))
+        .map(|angle| (angle.cos(), angle.sin()))
+        .collect()
 }
 
 /// Reads numbers from the front of a slice.
@@ -191,8 +220,8 @@ impl<'a> ByteReader<'a> {
 
     fn matrix(&mut self, rows: usize, columns: usize) -> Result<IntegerMatrix, EncoderFileError> {
         let scales = self.floats(rows)?;
-        let values = self.take(rows * columns)?.iter().map(|byte| i16::from(byte.cast_signed())).collect();
-        Ok(IntegerMatrix { values, scales, columns })
+        let values: Vec<i8> = self.take(rows * columns)?.iter().map(|byte| byte.cast_signed()).collect();
+        Ok(IntegerMatrix::new(&values, scales, columns))
     }
 
     fn piece(&mut self) -> Result<(PieceKind, f32, Box<[u8]>), EncoderFileError> {

@@ -1,165 +1,245 @@
 //! The forward pass: table rows, pre-norm blocks with attention and SwiGLU, a weighted mean, a projection.
 
+use std::ops::Range;
+
 use crate::file::{BlockWeights, EncoderWeights};
-use crate::integer_product::IntegerRows;
+#[cfg(target_arch = "x86_64")]
+use crate::integer_product::{Avx2Product, Avx512Product};
+use crate::integer_product::{BlockProduct, IntegerRows, PortableProduct};
 
 /// Added to the mean square before its root is taken.
 const EPSILON: f32 = 1e-6;
 
-/// The base of the rotary frequencies.
-const ROTARY_BASE: f32 = 10_000.0;
+/// Attention computes this many positions or dimensions side by side. The dimensions of a head are a multiple of it.
+const ATTENTION_LANES: usize = 32;
 
 /// Float sums are kept in this many lanes, so that they can be computed side by side.
 const LANES: usize = 16;
 
-/// Computes the vector of a text from the numbers of its pieces, on the best instructions of this machine.
-pub(crate) fn encode_pieces(weights: &EncoderWeights, pieces: &[u32]) -> Vec<f32> {
+/// Computes the vectors of texts from the numbers of their pieces, on the best instructions of this machine. A vector
+/// does not depend on the texts beside it.
+pub(crate) fn encode_pieces(
+    weights: &EncoderWeights,
+    texts: &[Vec<u32>],
+    buffers: &mut PassBuffers,
+) -> Vec<Vec<f32>> {
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code, reason = "a function for newer instructions is called after they were detected")]
     {
-        if is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512vnni")
-        {
-            // SAFETY: the processor has these instructions, as checked above.
-            return unsafe { encode_avx512(weights, pieces) };
+        if let Some(instructions) = Avx512Product::detect() {
+            // SAFETY: the processor has these instructions, as was detected.
+            return unsafe { encode_avx512(weights, texts, instructions, buffers) };
         }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the processor has these instructions, as checked above.
-            return unsafe { encode_avx2(weights, pieces) };
+        if let Some(instructions) = Avx2Product::detect() {
+            // SAFETY: the processor has these instructions, as was detected.
+            return unsafe { encode_avx2(weights, texts, instructions, buffers) };
         }
     }
-    encode_portable(weights, pieces)
+    encode_portable(weights, texts, buffers)
 }
 
-/// Computes the vector on the instructions that every machine has.
-pub(crate) fn encode_portable(weights: &EncoderWeights, pieces: &[u32]) -> Vec<f32> {
-    encode(weights, pieces)
+/// Computes the vectors on the instructions that every machine has.
+pub(crate) fn encode_portable(
+    weights: &EncoderWeights,
+    texts: &[Vec<u32>],
+    buffers: &mut PassBuffers,
+) -> Vec<Vec<f32>> {
+    encode(weights, texts, PortableProduct, buffers)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma")]
-fn encode_avx512(weights: &EncoderWeights, pieces: &[u32]) -> Vec<f32> {
-    encode(weights, pieces)
+fn encode_avx512(
+    weights: &EncoderWeights,
+    texts: &[Vec<u32>],
+    instructions: Avx512Product,
+    buffers: &mut PassBuffers,
+) -> Vec<Vec<f32>> {
+    encode(weights, texts, instructions, buffers)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn encode_avx2(weights: &EncoderWeights, pieces: &[u32]) -> Vec<f32> {
-    encode(weights, pieces)
+fn encode_avx2(
+    weights: &EncoderWeights,
+    texts: &[Vec<u32>],
+    instructions: Avx2Product,
+    buffers: &mut PassBuffers,
+) -> Vec<Vec<f32>> {
+    encode(weights, texts, instructions, buffers)
 }
 
-/// The buffers of one pass.
+/// The buffers of one pass. They are used again, because asking the system for fresh memory takes longer than the pass.
 #[derive(Default)]
-struct PassBuffers {
+pub(crate) struct PassBuffers {
+    start: Vec<f32>,
+    hidden: Vec<f32>,
+    of_block: BlockBuffers,
+}
+
+/// The buffers of one block.
+#[derive(Default)]
+struct BlockBuffers {
     normed: Vec<f32>,
     rounded: IntegerRows,
     wide: Vec<f32>,
     narrow: Vec<f32>,
     added: Vec<f32>,
+    of_head: HeadBuffers,
+}
+
+/// The buffers of the attention of one head.
+#[derive(Default)]
+struct HeadBuffers {
+    keys: Vec<[f32; ATTENTION_LANES]>,
+    values: Vec<[f32; ATTENTION_LANES]>,
     scores: Vec<f32>,
-    values: Vec<f32>,
 }
 
 #[inline(always)]
-fn encode(weights: &EncoderWeights, pieces: &[u32]) -> Vec<f32> {
+fn encode<P: BlockProduct>(
+    weights: &EncoderWeights,
+    texts: &[Vec<u32>],
+    instructions: P,
+    buffers: &mut PassBuffers,
+) -> Vec<Vec<f32>> {
+    let PassBuffers { start, hidden, of_block } = buffers;
     let width = weights.sizes.width;
-    let mut start = vec![0.0; pieces.len() * width];
+    let positions = texts.iter().map(Vec::len).sum::<usize>();
+    start.resize(positions * width, 0.0);
     let factor = (width as f32).sqrt();
-    for (row, piece) in start.chunks_exact_mut(width).zip(pieces) {
+    for (row, piece) in start.chunks_exact_mut(width).zip(texts.iter().flatten()) {
         weights.table.write_row(*piece as usize, factor, row);
     }
-    let mut hidden = start.clone();
-    let rotations = rotations(pieces.len(), width / weights.sizes.heads);
-    let mut buffers = PassBuffers::default();
+    hidden.clone_from(start);
     for block in &weights.blocks {
-        attend(block, weights.sizes.heads, width, &rotations, &mut hidden, &mut buffers);
-        feed_forward(block, width, &mut hidden, &mut buffers);
+        attend(weights, block, texts, instructions, hidden, of_block);
+        feed_forward(block, width, instructions, hidden, of_block);
     }
-    normalize_rows(&hidden, width, &mut buffers.normed);
-    pool(weights, pieces, &start, &buffers.normed)
-}
-
-/// The cosines and sines of every position, for one half of a head.
-#[inline(always)]
-fn rotations(positions: usize, head: usize) -> Vec<(f32, f32)> {
-    let half = head / 2;
-    let frequencies: Vec<f32> = (0..half).map(|i| ROTARY_BASE.powf(-(i as f32) / half as f32)).collect();
-    (0..positions)
-        .flat_map(|at| frequencies.iter().map(move |frequency| at as f32 * frequency))
-        .map(|angle| (angle.cos(), angle.sin()))
-        .collect()
+    normalize_rows(hidden, width, &mut of_block.normed);
+    pool(weights, texts, start, &of_block.normed, instructions)
 }
 
 /// Adds attention to the hidden states.
 #[inline(always)]
-fn attend(
+fn attend<P: BlockProduct>(
+    weights: &EncoderWeights,
     block: &BlockWeights,
-    heads: usize,
-    width: usize,
-    rotations: &[(f32, f32)],
+    texts: &[Vec<u32>],
+    instructions: P,
     hidden: &mut [f32],
-    buffers: &mut PassBuffers,
+    buffers: &mut BlockBuffers,
 ) {
-    let PassBuffers { normed, rounded, wide, narrow, added, scores, values } = buffers;
-    let positions = hidden.len() / width;
+    let BlockBuffers { normed, rounded, wide, narrow, added, of_head } = buffers;
+    let (width, heads) = (weights.sizes.width, weights.sizes.heads);
     let (head, triple) = (width / heads, 3 * width);
+    let positions = hidden.len() / width;
     normalize_rows(hidden, width, normed);
     rounded.round(normed, width);
-    wide.clear();
     wide.resize(positions * triple, 0.0);
-    block.query_key_value.multiply(rounded, wide);
-    for (row, turns) in wide.chunks_exact_mut(triple).zip(rotations.chunks_exact(head / 2)) {
-        for part in row[..2 * width].chunks_exact_mut(head) {
-            rotate(part, turns);
-        }
-    }
-    narrow.clear();
+    block.query_key_value.multiply(instructions, rounded, wide);
     narrow.resize(positions * width, 0.0);
-    scores.clear();
-    scores.resize(positions, 0.0);
-    let scale = 1.0 / (head as f32).sqrt();
-    for at in 0..heads {
-        // The keys with one row for each dimension, so that the scores of all positions are computed side by side.
-        values.clear();
-        values.resize(positions * head, 0.0);
-        for (position, row) in wide.chunks_exact(triple).enumerate() {
-            for (d, value) in row[width + at * head..width + (at + 1) * head].iter().enumerate() {
-                values[d * positions + position] = *value;
+    let (mut rest, mut outputs) = (&mut wide[..], &mut narrow[..]);
+    for text in texts {
+        let (rows, out);
+        (rows, rest) = rest.split_at_mut(text.len() * triple);
+        (out, outputs) = outputs.split_at_mut(text.len() * width);
+        for (row, turns) in rows.chunks_exact_mut(triple).zip(weights.rotations.chunks_exact(head / 2)) {
+            for part in row[..2 * width].chunks_exact_mut(head) {
+                rotate(part, turns);
             }
         }
-        for (position, out) in narrow.chunks_exact_mut(width).enumerate() {
-            scores.fill(0.0);
-            let query = &wide[position * triple + at * head..position * triple + (at + 1) * head];
-            for (value, keys) in query.iter().zip(values.chunks_exact(positions)) {
-                add_scaled(scores, keys, value * scale);
-            }
-            softmax(scores);
-            let out = &mut out[at * head..(at + 1) * head];
-            for (weight, row) in scores.iter().zip(wide.chunks_exact(triple)) {
-                add_scaled(out, &row[2 * width + at * head..2 * width + (at + 1) * head], *weight);
-            }
+        for at in 0..heads {
+            attend_head(rows, out, width, at * head..(at + 1) * head, of_head);
         }
     }
     rounded.round(narrow, width);
-    added.clear();
     added.resize(positions * width, 0.0);
-    block.attention_output.multiply(rounded, added);
+    block.attention_output.multiply(instructions, rounded, added);
     add_scaled(hidden, added, 1.0);
+}
+
+/// Attention of one head in one text. `rows` has query, key and value of each position.
+#[inline(always)]
+fn attend_head(rows: &[f32], out: &mut [f32], width: usize, head: Range<usize>, buffers: &mut HeadBuffers) {
+    let HeadBuffers { keys, values, scores } = buffers;
+    let triple = 3 * width;
+    let positions = rows.len() / triple;
+    let part = |row: usize, of: usize| &rows[row * triple + of * width..][head.clone()];
+    let scale = 1.0 / (head.len() as f32).sqrt();
+    // The keys of `ATTENTION_LANES` positions with one row for each dimension; in the last ones, some positions are empty.
+    let key_chunks = positions.div_ceil(ATTENTION_LANES);
+    keys.clear();
+    keys.resize(key_chunks * head.len(), [0.0; ATTENTION_LANES]);
+    // The values of `ATTENTION_LANES` dimensions with one row for each position.
+    values.clear();
+    values.resize(positions * head.len() / ATTENTION_LANES, [0.0; ATTENTION_LANES]);
+    for position in 0..positions {
+        let (chunk, lane) = (position / ATTENTION_LANES, position % ATTENTION_LANES);
+        for (row, value) in keys[chunk * head.len()..].iter_mut().zip(part(position, 1)) {
+            row[lane] = value * scale;
+        }
+        for (at, lanes) in part(position, 2).as_chunks().0.iter().enumerate() {
+            values[at * positions + position] = *lanes;
+        }
+    }
+    let row = key_chunks * ATTENTION_LANES;
+    scores.resize(2 * row, 0.0);
+    // Two positions at a time: their sums do not wait for each other.
+    for (pair, out) in out.chunks_mut(2 * width).enumerate() {
+        let (first, second) = (2 * pair, (2 * pair + 1).min(positions - 1));
+        let (one, other) = scores.split_at_mut(row);
+        for (at, keys) in keys.chunks_exact(head.len()).enumerate() {
+            let lanes = at * ATTENTION_LANES..(at + 1) * ATTENTION_LANES;
+            let sums = weighted_sums([part(first, 0), part(second, 0)], keys);
+            one[lanes.clone()].copy_from_slice(&sums[0]);
+            other[lanes].copy_from_slice(&sums[1]);
+        }
+        let (one, other) = (&mut one[..positions], &mut other[..positions]);
+        softmax(one);
+        softmax(other);
+        for (at, values) in values.chunks_exact(positions).enumerate() {
+            let sums = weighted_sums([one, other], values);
+            for (out, sums) in out.chunks_exact_mut(width).zip(&sums) {
+                let start = head.start + at * ATTENTION_LANES;
+                out[start..start + ATTENTION_LANES].copy_from_slice(sums);
+            }
+        }
+    }
+}
+
+/// The sums of the rows, each multiplied by its weight, for two lists of weights.
+#[inline(always)]
+fn weighted_sums(
+    [first, second]: [&[f32]; 2],
+    rows: &[[f32; ATTENTION_LANES]],
+) -> [[f32; ATTENTION_LANES]; 2] {
+    let mut sums = [[0.0; ATTENTION_LANES]; 2];
+    for ((row, first), second) in rows.iter().zip(first).zip(second) {
+        for lane in 0..ATTENTION_LANES {
+            sums[0][lane] += row[lane] * first;
+            sums[1][lane] += row[lane] * second;
+        }
+    }
+    sums
 }
 
 /// Adds the feed-forward layer to the hidden states.
 #[inline(always)]
-fn feed_forward(block: &BlockWeights, width: usize, hidden: &mut [f32], buffers: &mut PassBuffers) {
-    let PassBuffers { normed, rounded, wide, narrow, added, .. } = buffers;
+fn feed_forward<P: BlockProduct>(
+    block: &BlockWeights,
+    width: usize,
+    instructions: P,
+    hidden: &mut [f32],
+    buffers: &mut BlockBuffers,
+) {
+    let BlockBuffers { normed, rounded, wide, narrow, added, .. } = buffers;
     let inner = block.down.columns;
     let positions = hidden.len() / width;
     normalize_rows(hidden, width, normed);
     rounded.round(normed, width);
-    wide.clear();
     wide.resize(positions * 2 * inner, 0.0);
-    block.gate_up.multiply(rounded, wide);
-    narrow.clear();
+    block.gate_up.multiply(instructions, rounded, wide);
     narrow.resize(positions * inner, 0.0);
     for (row, out) in wide.chunks_exact(2 * inner).zip(narrow.chunks_exact_mut(inner)) {
         let (gate, up) = row.split_at(inner);
@@ -168,42 +248,55 @@ fn feed_forward(block: &BlockWeights, width: usize, hidden: &mut [f32], buffers:
         }
     }
     rounded.round(narrow, inner);
-    added.clear();
     added.resize(positions * width, 0.0);
-    block.down.multiply(rounded, added);
+    block.down.multiply(instructions, rounded, added);
     add_scaled(hidden, added, 1.0);
 }
 
-/// The weighted mean of the hidden states, projected and scaled to length 1.
+/// The weighted means of the hidden states of each text, projected and scaled to length 1.
 #[inline(always)]
-fn pool(weights: &EncoderWeights, pieces: &[u32], start: &[f32], hidden: &[f32]) -> Vec<f32> {
+fn pool<P: BlockProduct>(
+    weights: &EncoderWeights,
+    texts: &[Vec<u32>],
+    start: &[f32],
+    hidden: &[f32],
+    instructions: P,
+) -> Vec<Vec<f32>> {
     let width = weights.sizes.width;
-    let mut shares: Vec<f32> = pieces
-        .iter()
-        .zip(hidden.chunks_exact(width))
-        .map(|(piece, row)| weights.token_logits[*piece as usize] + dot(row, &weights.pooling))
-        .collect();
-    softmax(&mut shares);
-    let mean = |rows: &[f32]| {
-        let mut mean = vec![0.0; width];
-        for (share, row) in shares.iter().zip(rows.chunks_exact(width)) {
-            add_scaled(&mut mean, row, *share);
+    let (mut means, mut static_means) = (vec![0.0; texts.len() * width], vec![0.0; texts.len() * width]);
+    let mut first = 0;
+    for (at, text) in texts.iter().enumerate() {
+        let rows = first * width..(first + text.len()) * width;
+        first += text.len();
+        let mut shares: Vec<f32> = text
+            .iter()
+            .zip(hidden[rows.clone()].chunks_exact(width))
+            .map(|(piece, row)| weights.token_logits[*piece as usize] + dot(row, &weights.pooling))
+            .collect();
+        softmax(&mut shares);
+        for (means, values) in [(&mut means, hidden), (&mut static_means, start)] {
+            for (share, row) in shares.iter().zip(values[rows.clone()].chunks_exact(width)) {
+                add_scaled(&mut means[at * width..(at + 1) * width], row, *share);
+            }
         }
-        mean
-    };
-    let mut rounded = IntegerRows::default();
-    let mut vector = vec![0.0; width];
-    rounded.round(&mean(hidden), width);
-    weights.projection.multiply(&rounded, &mut vector);
-    if let Some(projection) = &weights.static_projection {
-        let mut added = vec![0.0; width];
-        rounded.round(&mean(start), width);
-        projection.multiply(&rounded, &mut added);
-        add_scaled(&mut vector, &added, 1.0);
     }
-    let length = dot(&vector, &vector).sqrt().max(1e-12);
-    vector.iter_mut().for_each(|value| *value /= length);
-    vector
+    let mut rounded = IntegerRows::default();
+    let mut vectors = vec![0.0; texts.len() * width];
+    rounded.round(&means, width);
+    weights.projection.multiply(instructions, &rounded, &mut vectors);
+    if let Some(projection) = &weights.static_projection {
+        let mut added = vec![0.0; texts.len() * width];
+        rounded.round(&static_means, width);
+        projection.multiply(instructions, &rounded, &mut added);
+        add_scaled(&mut vectors, &added, 1.0);
+    }
+    vectors
+        .chunks_exact(width)
+        .map(|vector| {
+            let length = dot(vector, vector).sqrt().max(1e-12);
+            vector.iter().map(|value| value / length).collect()
+        })
+        .collect()
 }
 
 /// Divides every row by the root of its mean square.
@@ -227,15 +320,27 @@ fn rotate(head: &mut [f32], turns: &[(f32, f32)]) {
 
 #[inline(always)]
 fn softmax(scores: &mut [f32]) {
-    let most = scores.iter().fold(f32::NEG_INFINITY, |most, score| most.max(*score));
+    let most = fold_lanes(scores, f32::NEG_INFINITY, f32::max);
     for score in scores.iter_mut() {
         *score = exp(*score - most);
     }
-    let sum: f32 = scores.iter().sum();
-    let factor = 1.0 / sum;
+    let factor = 1.0 / fold_lanes(scores, 0.0, |sum, score| sum + score);
     for score in scores.iter_mut() {
         *score *= factor;
     }
+}
+
+/// Folds the numbers in lanes, and then the lanes.
+#[inline(always)]
+fn fold_lanes(numbers: &[f32], start: f32, fold: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = [start; LANES];
+    let (chunks, rest) = numbers.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            lanes[lane] = fold(lanes[lane], chunk[lane]);
+        }
+    }
+    lanes.iter().chain(rest).fold(start, |one, other| fold(one, *other))
 }
 
 #[inline(always)]

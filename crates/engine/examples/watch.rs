@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::RamStore;
-use doran_engine::{Cx, EntryBody, Event, Graph, NodeError, Runtime, Snap, State, ThreadKey, node};
+use doran_engine::{
+    Cx, EntryBody, Event, Graph, NodeError, Runtime, Snap, State, ThreadKey, WatchUntil, node,
+};
 use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +31,7 @@ async fn recite(_: Snap<Poem>, cx: Cx) -> Result<PoemUpdate, NodeError> {
 
 fn describe(event: &Event) -> String {
     match event {
+        Event::Removed { after, next } => format!("   events between {after} and {next} are not kept"),
         Event::Delta(delta) => match &delta.piece {
             NodeDeltaContent::Data(data) => format!("   {}: {data}", delta.node),
             NodeDeltaContent::Restarted(why) => format!("   {} again: {why}", delta.node),
@@ -53,8 +56,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     while let Some(event) = events.try_next().await? {
         println!("{}", describe(&event));
     }
-    // The same events again, all at once: entries stay, pieces do not.
-    let again: Vec<Event> = run.watch().await?.try_collect().await?;
-    println!("{} entries", again.len());
+    // The same again, from the log: entries stay, pieces are kept for a short time only.
+    let again = runtime.watch(&run.key(), 0, WatchUntil::RunEnded).await?;
+    let again: Vec<Event> = again.try_collect().await?;
+    println!("{} entries", again.iter().filter(|event| matches!(event, Event::Entry(..))).count());
     Ok(())
 }

@@ -49,6 +49,8 @@ pub enum EntryBody {
         questions: Vec<PendingQuestion>,
         /// Calls of the step in progress.
         calls: Vec<UnfinishedCall>,
+        /// What somebody changed while the run waited. Such a pause follows another one, with the same questions.
+        edit: Option<StateChange>,
     },
     /// Answers came.
     Resumed {
@@ -81,12 +83,22 @@ pub enum EntryBody {
         calls: Vec<UnfinishedCall>,
     },
     /// Somebody changed the state outside a run.
-    Edited {
-        /// The whole state, replacing the old one.
-        state: Option<Box<RawValue>>,
-        /// A change, folded in.
-        update: Option<Box<RawValue>>,
-    },
+    Edited(StateChange),
+}
+
+/// A change of the state by hand: the whole state, then an update.
+#[derive(Clone, Debug)]
+pub struct StateChange {
+    /// The whole state, replacing the old one.
+    pub state: Option<Box<RawValue>>,
+    /// A change, folded in.
+    pub update: Option<Box<RawValue>>,
+}
+
+impl From<log::StateEditedEntry> for StateChange {
+    fn from(log::StateEditedEntry { state, update, .. }: log::StateEditedEntry) -> Self {
+        Self { state, update }
+    }
 }
 
 /// A superstep.
@@ -121,6 +133,8 @@ pub struct TaskResult {
     pub usage: RunUsage,
     /// What the node noted for people who look into the step.
     pub notes: BTreeMap<String, Value>,
+    /// Why it failed. Its update is empty then, and the run went on at the node that handles its errors.
+    pub failure: Option<RunFailure>,
 }
 
 impl ThreadEntry {
@@ -143,7 +157,7 @@ impl ThreadEntry {
             EntryBody::Finished => EntryKind::Finished,
             EntryBody::Failed { .. } => EntryKind::Failed,
             EntryBody::Cancelled { .. } => EntryKind::Cancelled,
-            EntryBody::Edited { .. } => EntryKind::Edited,
+            EntryBody::Edited(_) => EntryKind::Edited,
         }
     }
 }
@@ -158,8 +172,8 @@ impl EntryBody {
             EntryKind::Step => Self::Step(StepResult::from_log(entry)?),
             EntryKind::Inner => Self::InnerStep(StepResult::from_log(entry)?),
             EntryKind::Paused => {
-                let log::RunPausedEntry { asks, calls } = read_log_body(entry)?;
-                Self::Paused { questions: asks, calls }
+                let log::RunPausedEntry { asks, calls, edit, .. } = read_log_body(entry)?;
+                Self::Paused { questions: asks, calls, edit: edit.map(StateChange::from) }
             }
             EntryKind::Resumed => {
                 Self::Resumed { answers: read_log_body::<log::RunResumedEntry>(entry)?.answers }
@@ -176,10 +190,7 @@ impl EntryBody {
                 let log::RunCancelledEntry { partial, calls, unfinished } = read_log_body(entry)?;
                 Self::Cancelled { partial_text: partial, calls, unfinished }
             }
-            EntryKind::Edited => {
-                let log::StateEditedEntry { state, update, .. } = read_log_body(entry)?;
-                Self::Edited { state, update }
-            }
+            EntryKind::Edited => Self::Edited(read_log_body::<log::StateEditedEntry>(entry)?.into()),
         })
     }
 }
@@ -199,8 +210,8 @@ impl StepResult {
 
 impl TaskResult {
     fn from_log(stored: log::StoredTaskResult) -> Self {
-        let log::StoredTaskResult { node, update, ms, attempts, cached, usage, notes } = stored;
-        Self { node, update, ms, attempts, cached, usage, notes }
+        let log::StoredTaskResult { node, update, ms, attempts, cached, usage, notes, failure, .. } = stored;
+        Self { node, update, ms, attempts, cached, usage, notes, failure }
     }
 }
 

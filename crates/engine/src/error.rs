@@ -137,6 +137,19 @@ pub enum BuildError {
     /// One node was named as the start twice.
     #[error("the graph starts at `{0}` twice")]
     StartTwice(String),
+    /// A node that chooses where to go has a cache, which keeps no choice.
+    #[error("node `{0}` chooses where to go, so its result cannot be cached")]
+    CachedGoto(String),
+    /// A join is to handle the errors of a node.
+    #[error(
+        "node `{node}` hands its errors to join `{join}`, which waits for several nodes: put a node between them"
+    )]
+    JoinHandlesErrors {
+        /// The node.
+        node: String,
+        /// The join.
+        join: String,
+    },
     /// No node was named as the start.
     #[error("the graph has no start: name a node with `.start(…)`")]
     NoStart,
@@ -215,6 +228,12 @@ impl From<InvalidId> for EngineError {
 /// What is wrong with a call.
 #[derive(Debug, thiserror::Error)]
 pub enum MisuseError {
+    /// A schedule makes no sense, or cannot be stored.
+    #[error("the schedule: {0}")]
+    BadSchedule(String),
+    /// The context of a run cannot be stored.
+    #[error("the context of the run: {0}")]
+    BadContext(String),
     /// A name breaks the rules.
     #[error(transparent)]
     BadId(#[from] InvalidId),

@@ -22,7 +22,7 @@
 //!
 //! Each is a file in `examples/` and runs with `cargo run -p doran-engine --example NAME`: `hello`, `branch_and_loop`,
 //! `fan_out`, `subgraph`, `retry_and_timeout`, `at_most_once`, `watch`, `time_travel`, `kill_and_resume`,
-//! `custom_reducer`.
+//! `custom_reducer`, `supervisor`, `handoff`.
 //!
 //! # Where to look
 //!
@@ -30,7 +30,7 @@
 //! |---|---|
 //! | define a state, and how its fields take changes | [`State`], [`state::reduce`] |
 //! | define a graph | [`Graph::define`], [`node`], [`To`], [`subgraph`] |
-//! | call the world from a node, ask a person, show text | [`Cx`] |
+//! | call the world from a node, ask a person, show text, choose the next node | [`Cx`] |
 //! | start, answer, cancel, retry, rewind, watch | [`Runtime`], [`GraphHandle`], [`RunWatch`] |
 //! | read what happened | [`Event`], [`ThreadEntry`] |
 //! | write a store | [`store`] and its conformance suite |
@@ -39,6 +39,7 @@
 #[allow(unused_extern_crates)]
 extern crate self as doran_engine;
 
+mod cron;
 mod drive;
 pub mod entry;
 pub mod error;
@@ -47,6 +48,8 @@ pub mod failpoint;
 pub mod failure;
 pub mod graph;
 pub mod id;
+mod item_index;
+mod large_work;
 /// The stored form of entries. No part of the public interface: [`entry`] has what they say.
 #[doc(hidden)]
 pub mod log;
@@ -61,20 +64,23 @@ pub mod stored_json;
 mod task_path;
 mod unfinished_call;
 
+pub use cron::InvalidCron;
 pub use doran_macros::{Nodes, State};
 pub use drive::RunLimits;
-pub use entry::{EntryBody, StepResult, TaskResult, ThreadEntry};
+pub use entry::{EntryBody, StateChange, StepResult, TaskResult, ThreadEntry};
 pub use error::{BuildError, EngineError, MisuseError, NodeError, RunError};
+pub use failure::NodeFailure;
 pub use graph::{
-    Graph, Node, NodeCachePolicy, NodeDefinition, NodeFuture, NodeTimeout, Nodes, RetryPolicy, To, node,
-    subgraph,
+    Graph, Node, NodeCachePolicy, NodeDefinition, NodeFuture, NodeName, NodeTimeout, Nodes, RetryPolicy, To,
+    node, subgraph,
 };
 pub use id::{RunId, RunKey, TenantId, ThreadId, ThreadKey};
 pub use log::UnfinishedTask;
 pub use node_context::Cx;
 pub use question::{PendingQuestion, QuestionKind};
 pub use runtime::{
-    Event, GraphHandle, Outcome, RunHandle, RunWatch, Runtime, RuntimeOptions, StartOptions, WatchUntil,
+    Event, GraphHandle, Outcome, RunHandle, RunWatch, Runtime, RuntimeOptions, StartOptions, StateEdit,
+    StateView, StateWatch, WatchUntil,
 };
 pub use state::{ItemChanges, Keyed, Snap, State};
 pub use task_path::{InvalidTaskPath, TaskPath};

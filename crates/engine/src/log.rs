@@ -47,6 +47,9 @@ pub struct StepEntry {
     /// Milliseconds the run was worked on so far, waiting for people not counted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub active_ms: u64,
+    /// For a subgraph that ended with this step: where the graph around it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goto_parent: Option<Vec<DueTask>>,
 }
 
 /// What one task did.
@@ -71,9 +74,18 @@ pub struct StoredTaskResult {
     /// What the node noted for the inspector.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub notes: BTreeMap<String, Value>,
+    /// Where it chose to go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goto: Option<Vec<DueTask>>,
+    /// Where it chose to go in the graph around its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goto_parent: Option<Vec<DueTask>>,
+    /// Why it failed. Its update is empty then, and its node has an edge for errors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<RunFailure>,
 }
 
-/// A [`Position`] with names instead of numbers.
+/// A `PlanPosition` with names instead of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoredPosition {
     /// Supersteps finished in this run.
@@ -113,6 +125,12 @@ pub struct RunPausedEntry {
     /// Calls of the step in progress.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<UnfinishedCall>,
+    /// What somebody changed while the run waited. Such a pause follows another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit: Option<StateEditedEntry>,
+    /// Milliseconds the run was worked on so far, the step in progress included.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub active_ms: u64,
 }
 
 /// Answers came.

@@ -1,6 +1,9 @@
 //! A node's way to the world. What is done through it is recorded, so that a crash in the middle of a node repeats at
 //! most the call in flight, and people can watch, be asked, and stop it.
 
+mod items;
+mod sleep;
+
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,9 +19,10 @@ use crate::drive::{RunContext, UnfinishedTaskUsage};
 use crate::error::{NodeError, NodeErrorKind};
 use crate::failpoint;
 use crate::failure;
+use crate::graph::{NodeName, To};
 use crate::log;
 use crate::question::{PendingQuestion, QuestionKind};
-use crate::runtime::approximate_value_bytes;
+use crate::runtime::{NodeDelta, NodeDeltaContent, approximate_value_bytes};
 use crate::store::{Record, RecordStage, RunUsage};
 use crate::stored_json;
 use crate::task_path::{CallKey, QuestionId, RecordKey, TaskPath};
@@ -58,6 +62,9 @@ pub(crate) struct TaskScratch {
     pub usage: RunUsage,
     booked_usage: RunUsage,
     pub notes: BTreeMap<String, Value>,
+    /// Where this attempt chose to go, in its graph and in the one around it.
+    pub goto: Option<Vec<log::DueTask>>,
+    pub goto_parent: Option<Vec<log::DueTask>>,
     /// Why the first note that could not be kept was refused.
     pub note_error: Option<String>,
     pub last_heartbeat: Option<Instant>,
@@ -386,6 +393,48 @@ impl Cx {
         Ok(serde_json::from_value(input)?)
     }
 
+    /// What the run was given at its start ([`StartOptions::context`](crate::StartOptions::context)); `null` if nothing. It
+    /// is the same in every node of the run, in graphs inside it too.
+    pub fn context<T: DeserializeOwned>(&self) -> Result<T, NodeError> {
+        T::deserialize(&self.0.run.context)
+            .map_err(|error| NodeError::permanent(format!("the context of the run does not fit: {error}")))
+    }
+
+    /// Chooses where this node leads, once it has finished. The targets are declared with
+    /// [`goto`](crate::graph::NodeBuilder::goto); a later choice replaces an earlier one. Where several tasks of a node
+    /// choose, the run goes to all that they chose.
+    ///
+    /// ```
+    /// # use doran_engine::{Cx, NodeError, To};
+    /// # fn node(cx: Cx, ready: bool) -> Result<(), NodeError> {
+    /// cx.goto(To::Node(if ready { "answer" } else { "search" }))?;
+    /// # Ok(()) }
+    /// ```
+    pub fn goto<N: NodeName>(&self, to: To<N>) -> Result<(), NodeError> {
+        let chosen = self.chosen_tasks(to)?;
+        self.scratch().goto = Some(chosen);
+        Ok(())
+    }
+
+    /// Ends the graph this node is in, once the step has finished, and chooses where the graph around it goes on. What the
+    /// node of the outer graph gives is folded in before.
+    pub fn goto_parent<N: NodeName>(&self, to: To<N>) -> Result<(), NodeError> {
+        let chosen = self.chosen_tasks(to)?;
+        self.scratch().goto_parent = Some(chosen);
+        Ok(())
+    }
+
+    fn chosen_tasks<N: NodeName>(&self, to: To<N>) -> Result<Vec<log::DueTask>, NodeError> {
+        to.into_due_tasks(N::node_name).map_err(|error| {
+            NodeError::permanent(error.error_message(&self.0.node)).with_code(error.failure_code())
+        })
+    }
+
+    /// The number of the next graph that this attempt runs.
+    pub(crate) fn next_graph_number(&self) -> usize {
+        self.next_call_key("graph").nth as usize
+    }
+
     /// Shows watchers a piece of text. It is not a record.
     pub fn emit_text(&self, text: impl Into<String>) {
         self.emit(Value::String(text.into()));
@@ -395,6 +444,16 @@ impl Cx {
     ///
     /// [`RunLimits::shown_bytes`]: crate::RunLimits::shown_bytes
     pub fn emit(&self, data: Value) {
+        self.emit_piece(None, data);
+    }
+
+    /// Shows watchers the next piece of the text of an item, a message say, whose id the update of this node will have.
+    /// As [`Cx::emit_text`], for watchers that put pieces together by that id.
+    pub fn emit_text_of(&self, item: &str, text: impl Into<String>) {
+        self.emit_piece(Some(Arc::from(item)), Value::String(text.into()));
+    }
+
+    fn emit_piece(&self, item: Option<Arc<str>>, data: Value) {
         if !self.0.run.count_shown_bytes(approximate_value_bytes(&data)) {
             return;
         }
@@ -406,7 +465,9 @@ impl Cx {
         };
         self.0.run.heartbeat_outer_tasks(&self.0.path);
         if let Some(live) = &self.0.run.live_feed {
-            live.push_delta(&self.0.node, &self.0.path, attempt, index, data);
+            let (node, path, piece) =
+                (self.0.node.clone(), self.0.path.clone(), NodeDeltaContent::Data(data));
+            live.push_delta(NodeDelta { node, path, attempt, index, item, piece });
         }
     }
 
@@ -490,6 +551,7 @@ impl Cx {
         scratch.name_uses.clear();
         scratch.questions.clear();
         scratch.notes.clear();
+        (scratch.goto, scratch.goto_parent) = (None, None);
         scratch.note_error = None;
         scratch.deltas = 0;
         scratch.amounts_passed = 0;
@@ -612,7 +674,8 @@ impl Cx {
         self.0.run.heartbeat_outer_tasks(&self.0.path);
     }
 
-    /// What comes before every call: records that must be written before it.
+    /// What comes before every call: records that must be written before it. A call that is known to the world by its key
+    /// is made when everything the run has written is on disk, so that a power failure cannot change what led to it.
     async fn begin_call(&self, before: RecordsBefore) -> Result<CallInFlight, NodeError> {
         let owes = {
             let mut scratch = self.scratch();
@@ -622,6 +685,10 @@ impl Cx {
         let under_way = CallInFlight(self.clone());
         if owes {
             self.write_with_buffered(None).await?;
+        }
+        if before == RecordsBefore::All && !failpoint::mutant("call_before_sync") {
+            let durable = self.0.run.wait_until_durable().await;
+            durable.map_err(|error| NodeError::with_kind(NodeErrorKind::Store, error))?;
         }
         Ok(under_way)
     }

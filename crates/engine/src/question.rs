@@ -28,6 +28,8 @@ pub enum QuestionKind {
     Ask,
     /// A breakpoint. Any answer goes on.
     Breakpoint,
+    /// A node sleeps. A timer answers when its time has come; any answer wakes it earlier.
+    Timer,
     /// A call that must not be repeated may or may not have happened. Answer `{"result": …}` when it did,
     /// `{"retry": true}` when it did not.
     EffectUnknown,

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use crate::item_index::{ItemIndex, ListIndex};
+
 /// What a graph carries. Derive it: `#[derive(State)]` writes the update type and the fold.
 ///
 /// Threads outlive programs. A field may be added: it has its default where older entries lack it. A field that is renamed
@@ -19,6 +21,12 @@ pub trait State: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 
 
     /// Folds a change in. Deterministic: the log is replayed through it.
     fn apply(&mut self, update: Self::Update);
+
+    /// Folds a change in, with an index of its lists that earlier changes went through too. The derive does so with lists
+    /// by id; without it the index is not used.
+    fn apply_indexed(&mut self, update: Self::Update, _index: &mut ItemIndex) {
+        self.apply(update);
+    }
 
     /// The rule of each field, for the fingerprint of a graph: a log that is replayed by another rule gives another
     /// state.
@@ -69,6 +77,11 @@ pub trait Reduce<T> {
 
     /// Folds a change into the field.
     fn fold(field: &mut T, change: Self::Change);
+
+    /// Folds a change into the field, with an index that earlier changes went through too.
+    fn fold_indexed(field: &mut T, change: Self::Change, _index: &mut ListIndex) {
+        Self::fold(field, change);
+    }
 
     /// Puts `later` behind `earlier`.
     fn join(earlier: &mut Self::Change, later: Self::Change);
@@ -178,6 +191,10 @@ pub mod reduce {
                     ItemChange::Clear => field.clear(),
                 }
             }
+        }
+
+        fn fold_indexed(field: &mut Vec<T>, change: ItemChanges<T>, index: &mut ListIndex) {
+            index.apply(field, change);
         }
 
         fn join(earlier: &mut ItemChanges<T>, later: ItemChanges<T>) {

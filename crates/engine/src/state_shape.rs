@@ -2,10 +2,10 @@
 //! was stored in it without a word, so a stored field that the state does not have is an error.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::de::value::Error as ProbeError;
-use serde::de::{DeserializeOwned, Error as _, IgnoredAny, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};
 
 use crate::state::State;
@@ -31,10 +31,39 @@ pub(crate) fn unknown_state_field<S: State>(json: &str) -> Option<String> {
 }
 
 fn unknown_field(json: &str, read: &[&str], written: &BTreeSet<String>) -> Option<String> {
-    // What is no object is told of by whoever reads it.
-    let stored: BTreeMap<Cow<'_, str>, IgnoredAny> = serde_json::from_str(json).ok()?;
     let known = |name: &str| read.contains(&name) || written.contains(name);
-    stored.into_keys().find(|name| !known(name)).map(Cow::into_owned)
+    // What is no object is told of by whoever reads it.
+    UnknownField(known).deserialize(&mut serde_json::Deserializer::from_str(json)).ok()?
+}
+
+/// Finds the first field of an object that is not known.
+struct UnknownField<F>(F);
+
+impl<'de, F: Fn(&str) -> bool> DeserializeSeed<'de> for UnknownField<F> {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<String>, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, F: Fn(&str) -> bool> Visitor<'de> for UnknownField<F> {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Option<String>, A::Error> {
+        let mut unknown = None;
+        while let Some(name) = fields.next_key::<Cow<'de, str>>()? {
+            fields.next_value::<IgnoredAny>()?;
+            if unknown.is_none() && !(self.0)(&name) {
+                unknown = Some(name.into_owned());
+            }
+        }
+        Ok(unknown)
+    }
 }
 
 /// The fields that a struct reads, aliases included; none when it is not read as a struct.

@@ -115,6 +115,8 @@ pub(crate) struct CallKey {
 impl CallKey {
     /// The name of questions to people.
     pub(crate) const ASK: &str = "ask";
+    /// The name of sleeps.
+    pub(crate) const SLEEP: &str = "sleep";
     /// The name of looks at the clock.
     pub(crate) const NOW: &str = "now";
 

@@ -32,11 +32,11 @@ pub(crate) enum FrameError {
 /// Reads one message. If it is too long, none of its bytes are read.
 pub(crate) async fn read_frame(
     from: &mut (impl AsyncRead + Unpin),
-    most: usize,
+    max_bytes: usize,
 ) -> Result<Vec<u8>, FrameError> {
     let mut length = [0; 4];
     from.read_exact(&mut length).await.map_err(|_| FrameError::Gone)?;
-    let length = check_length(length, most)?;
+    let length = check_length(length, max_bytes)?;
     // The length is not trusted: memory is allocated as bytes arrive.
     let mut bytes = Vec::new();
     let read = from.take(length as u64).read_to_end(&mut bytes).await.map_err(|_| FrameError::Gone)?;
@@ -44,10 +44,10 @@ pub(crate) async fn read_frame(
 }
 
 /// Like [`read_frame`], for the child, which has no async runtime.
-pub(crate) fn read_frame_blocking(from: &mut impl Read, most: usize) -> Result<Vec<u8>, FrameError> {
+pub(crate) fn read_frame_blocking(from: &mut impl Read, max_bytes: usize) -> Result<Vec<u8>, FrameError> {
     let mut length = [0; 4];
     from.read_exact(&mut length).map_err(|_| FrameError::Gone)?;
-    let length = check_length(length, most)?;
+    let length = check_length(length, max_bytes)?;
     let mut bytes = Vec::new();
     let read = from.take(length as u64).read_to_end(&mut bytes).map_err(|_| FrameError::Gone)?;
     if read == length { Ok(bytes) } else { Err(FrameError::Gone) }
@@ -66,10 +66,10 @@ pub(crate) fn length_prefix(bytes: &[u8]) -> io::Result<[u8; 4]> {
     Ok(length.to_le_bytes())
 }
 
-fn check_length(length: [u8; 4], most: usize) -> Result<usize, FrameError> {
+fn check_length(length: [u8; 4], max_bytes: usize) -> Result<usize, FrameError> {
     usize::try_from(u32::from_le_bytes(length))
         .ok()
-        .filter(|length| *length <= most)
+        .filter(|length| *length <= max_bytes)
         .ok_or(FrameError::TooLong)
 }
 
@@ -77,14 +77,14 @@ fn check_length(length: [u8; 4], most: usize) -> Result<usize, FrameError> {
 mod tests {
     use super::*;
 
-    fn check(wire: &[u8], most: usize, expected: &str) {
+    fn check(wire: &[u8], max_bytes: usize, expected: &str) {
         let shown = |result: Result<Vec<u8>, FrameError>| match result {
             Ok(bytes) => format!("{bytes:?}"),
             Err(broken) => format!("{broken:?}"),
         };
-        assert_eq!(shown(read_frame_blocking(&mut &*wire, most)), expected);
+        assert_eq!(shown(read_frame_blocking(&mut &*wire, max_bytes)), expected);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
-        assert_eq!(shown(runtime.block_on(read_frame(&mut &*wire, most))), expected);
+        assert_eq!(shown(runtime.block_on(read_frame(&mut &*wire, max_bytes))), expected);
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Jail {
             let sent = async { stdin.write_all(&head).await.and(stdin.write_all(input).await) }.await;
             drop(stdin);
             if let Err(error) = sent {
-                tracing::debug!(%error, "a worker did not take all its input");
+                tracing::debug!(%error, "the worker closed its input early");
             }
             frame::read_frame(&mut output, self.limits.output).await
         };
@@ -222,19 +222,19 @@ impl WorkerProcess {
 
 async fn kill_worker(child: &mut Child) {
     if let Err(error) = child.kill().await {
-        tracing::debug!(%error, "a worker was gone before it was ended");
+        tracing::debug!(%error, "the worker had already ended");
     }
 }
 
 /// Reads the beginning of the child's standard error. The rest is read and dropped, so that the child does not block.
 async fn read_stderr(mut from: ChildStderr) -> String {
-    let mut kept = Vec::new();
+    let mut text = Vec::new();
     let mut piece = [0; 1024];
     while let Ok(read @ 1..) = from.read(&mut piece).await {
-        let room = MAX_STDERR_BYTES - kept.len();
-        kept.extend_from_slice(&piece[..read.min(room)]);
+        let room = MAX_STDERR_BYTES - text.len();
+        text.extend_from_slice(&piece[..read.min(room)]);
     }
-    String::from_utf8_lossy(&kept).into_owned()
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Limits concurrent and waiting calls.

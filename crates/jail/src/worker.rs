@@ -38,6 +38,6 @@ pub fn lock_down_and_read_input() -> Option<(JailRules, impl Write, Vec<u8>)> {
     Some((rules, answer, input))
 }
 
-fn exit_code(told: bool) -> ExitCode {
-    if told { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+fn exit_code(sent: bool) -> ExitCode {
+    if sent { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -33,14 +33,14 @@ pub fn find_citation_marks(text: &str) -> Vec<CitationMark> {
 
 /// The text without its marks. One that is nothing else stays as it is.
 pub fn strip_citation_marks(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
+    let mut text_without_marks = String::with_capacity(text.len());
     let mut from = 0;
     for CitationMark { range, .. } in find_citation_marks(text) {
-        kept.push_str(text[from..range.start].trim_end_matches(' '));
+        text_without_marks.push_str(text[from..range.start].trim_end_matches(' '));
         from = range.end;
     }
-    kept.push_str(&text[from..]);
-    if kept.trim().is_empty() { text.to_owned() } else { kept }
+    text_without_marks.push_str(&text[from..]);
+    if text_without_marks.trim().is_empty() { text.to_owned() } else { text_without_marks }
 }
 
 /// Whether a text goes on.

@@ -1,5 +1,5 @@
-//! The contract of [`ChatModel`](crate::ChatModel) as a suite. A model calls [`check`] in its tests; a broken law
-//! panics with its name.
+//! The contract of [`ChatModel`] as a suite. A model calls [`check_streaming_model`] or [`check_unstreamed_model`] in its
+//! tests, and the checks of what else it can do; a broken law panics with its name.
 
 use futures_util::StreamExt;
 use serde_json::json;
@@ -164,12 +164,12 @@ async fn dropping_stops_it_and_harms_nobody(model: &dyn ChatModel) {
 
 async fn streams_do_not_disturb_each_other(model: &dyn ChatModel) {
     let mut first = model.stream(greeting_request());
-    let held = first.next().await;
+    let delta = first.next().await;
     assert!(
         collect_reply(model.stream(greeting_request())).await.is_ok(),
         "streams_do_not_disturb_each_other: the second"
     );
-    drop(held);
+    drop(delta);
     assert!(collect_reply(first).await.is_ok(), "streams_do_not_disturb_each_other: the first");
 }
 
@@ -238,8 +238,8 @@ mod tests {
             (vec![word("a"), word("b"), done(0)], "usage_is_counted"),
             (vec![word("a"), word("b"), done(9)], "a_limit_is_kept_and_told"),
         ] {
-            let told = broken_law(&deltas).await;
-            assert!(told.contains(law), "{law} for {deltas:?}: {told}");
+            let failure = broken_law(&deltas).await;
+            assert!(failure.contains(law), "{law} for {deltas:?}: {failure}");
         }
     }
 }

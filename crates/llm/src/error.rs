@@ -245,12 +245,12 @@ mod tests {
             ModelError::Rejected { reason: reason() },
             ModelError::NotRecorded { reason: reason() },
         ];
-        let told: Vec<String> = errors
+        let lines: Vec<String> = errors
             .iter()
             .map(|error| format!("{}{}", error.code(), if error.is_transient() { " again" } else { "" }))
             .collect();
         assert_eq!(
-            told.join(", "),
+            lines.join(", "),
             "unavailable again, unreachable again, rate_limited again, truncated again, empty again, \
              limit_exceeded, unauthorized, out_of_credit, too_long, filtered, rejected, not_recorded"
         );

@@ -41,7 +41,7 @@ pub use pricing::{LongPromptPrice, ModelPrice, PriceList, PriceListError};
 pub use provider::{
     DialectKind, DiscoveredServer, HttpEmbedder, KeyRequirement, ModelConfig, ModelId, ModelIdError,
     ModelLocation, OpenModelError, StreamingMode, VENDORS, Vendor, discover_local_servers,
-    discover_server_at, find_vendor, list_models, open_model, set_mark_key,
+    discover_server_at, find_vendor, list_models, open_model, set_mark_key, small_model_for,
 };
 pub use replay::{RecordingModel, ReplayingModel};
 pub use request_label::RequestLabel;

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// The name of a message, unique within its thread and chosen by whoever makes the message.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct MessageId(String);
 
@@ -159,7 +159,7 @@ impl MessagePart {
 }
 
 /// One turn of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Message {
     /// Its name within the thread.
     pub id: MessageId,
@@ -195,6 +195,13 @@ impl Message {
     pub fn tool_output(id: impl Into<String>, results: impl IntoIterator<Item = ToolResult>) -> Self {
         let parts = results.into_iter().map(MessagePart::ToolResult).collect();
         Self { id: MessageId::new(id), role: Role::Tool, parts }
+    }
+
+    /// With images after what is in it already.
+    #[must_use]
+    pub fn with_images(mut self, images: impl IntoIterator<Item = ImageReference>) -> Self {
+        self.parts.extend(images.into_iter().map(MessagePart::Image));
+        self
     }
 
     /// The plain text of the message; passages are material, not text of the turn, and are left out.

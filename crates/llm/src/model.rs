@@ -94,11 +94,11 @@ impl ChatRequest {
     /// What the person asked: the text of the newest message of the user. Words that the program puts there, such as
     /// a request to repair an answer, are not a question.
     pub fn question(&self) -> Option<String> {
-        let asked = |message: &&Message| {
+        let is_question = |message: &&Message| {
             message.role == Role::User
                 && !message.parts.iter().all(|part| part.origin() == TextOrigin::Program)
         };
-        self.messages.iter().rev().find(asked).map(Message::text)
+        self.messages.iter().rev().find(is_question).map(Message::text)
     }
 }
 
@@ -114,7 +114,7 @@ pub enum ModelRole {
 }
 
 /// A tool as a model sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ToolSpec {
     /// Its name: ASCII letters, digits, `_` and `-`, at most 64.
     pub name: String,
@@ -125,7 +125,7 @@ pub struct ToolSpec {
 }
 
 /// Whether a model may, must or must not ask for tools.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
     /// As it sees fit.
@@ -140,7 +140,7 @@ pub enum ToolChoice {
 }
 
 /// The shape of an answer that is to be JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ResponseSchema {
     /// What the shape is called: ASCII letters, digits, `_` and `-`.
     pub name: String,

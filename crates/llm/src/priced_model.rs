@@ -59,10 +59,10 @@ mod tests {
     use crate::model::TokenCountSource;
     use crate::scripted::{ScriptedModel, ScriptedReply};
 
-    async fn cost(name: &str, said: Usage) -> Option<u64> {
+    async fn cost(name: &str, usage: Usage) -> Option<u64> {
         let price = "[models.\"v:m\"]\ninput = 2.0\noutput = 10.0\n";
         let prices = PriceList::built_in().expect("prices").with_overrides(price).expect("prices");
-        let model = ScriptedModel::new([ScriptedReply::text("a").usage(said)]).with_name(name);
+        let model = ScriptedModel::new([ScriptedReply::text("a").usage(usage)]).with_name(name);
         let priced = PricedModel::new(Arc::new(model), Arc::new(prices));
         let request = ChatRequest::new(vec![Message::user("m", "?")]);
         collect_reply(priced.stream(request)).await.expect("an answer").usage.cost_micros
@@ -71,11 +71,11 @@ mod tests {
     #[tokio::test]
     async fn an_answer_says_what_it_cost_and_nothing_where_that_is_not_known() {
         for counted in [TokenCountSource::Reported, TokenCountSource::Estimated] {
-            let said = Usage { input_tokens: 1_000, output_tokens: 100, counted, ..Usage::default() };
-            assert_eq!(cost("v:m", said).await, Some(3_000));
-            assert_eq!(cost("v:unknown", said).await, None);
-            assert_eq!(cost("ollama:qwen3:8b", said).await, Some(0));
-            assert_eq!(cost("v:m", Usage { cost_micros: Some(0), ..said }).await, Some(0), "paid before");
+            let usage = Usage { input_tokens: 1_000, output_tokens: 100, counted, ..Usage::default() };
+            assert_eq!(cost("v:m", usage).await, Some(3_000));
+            assert_eq!(cost("v:unknown", usage).await, None);
+            assert_eq!(cost("ollama:qwen3:8b", usage).await, Some(0));
+            assert_eq!(cost("v:m", Usage { cost_micros: Some(0), ..usage }).await, Some(0), "paid before");
         }
     }
 }

@@ -34,15 +34,15 @@ pub struct ModelPrice {
 pub struct LongPromptPrice {
     /// A prompt of more tokens than this is long.
     pub from: u64,
-    /// As in [`Price`].
+    /// As in [`ModelPrice`].
     pub input: f64,
-    /// As in [`Price`].
+    /// As in [`ModelPrice`].
     #[serde(default)]
     pub cached: Option<f64>,
-    /// As in [`Price`].
+    /// As in [`ModelPrice`].
     #[serde(default)]
     pub cache_write: Option<f64>,
-    /// As in [`Price`].
+    /// As in [`ModelPrice`].
     pub output: f64,
 }
 

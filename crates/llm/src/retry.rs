@@ -45,7 +45,7 @@ impl ModelRetryPolicy {
             .with_max_times(self.max_requests as usize)
             .with_jitter();
         let wait = waits.build().nth(sent as usize - 1)?;
-        let wait = error.retry_after().map_or(wait, |asked| asked.max(wait));
+        let wait = error.retry_after().map_or(wait, |requested| requested.max(wait));
         (elapsed + wait <= self.max_elapsed).then_some(wait)
     }
 }

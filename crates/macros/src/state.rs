@@ -21,6 +21,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let setters = fields.iter().map(StateField::setter);
     let codecs = fields.iter().map(StateField::serde_functions);
     let folds = fields.iter().map(StateField::fold);
+    let indexed_folds = fields.iter().enumerate().map(|(place, field)| field.fold_indexed(place));
     let names = fields.iter().map(|field| field.ident);
     let reducers = fields.iter().map(StateField::reducer);
     let update_doc = format!("A change to [`{state}`]: every field optional.");
@@ -50,6 +51,11 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
 
                 fn apply(&mut self, update: #update) {
                     #(#folds)*
+                }
+
+                fn apply_indexed(&mut self, update: #update, __index: &mut ::doran_engine::state::ItemIndex) {
+                    let _ = &__index;
+                    #(#indexed_folds)*
                 }
 
                 fn reducers() -> &'static [(&'static str, &'static str)] {
@@ -270,6 +276,23 @@ impl<'a> StateField<'a> {
         let rule = self.rule_type();
         let fold = quote_spanned! {ty.span()=>
             <#rule as ::doran_engine::state::Reduce<#ty>>::fold(&mut self.#ident, change)
+        };
+        quote! {
+            if let ::core::option::Option::Some(change) = update.#ident {
+                #fold;
+            }
+        }
+    }
+
+    /// The same, through the index of the field's list if its rule has one.
+    fn fold_indexed(&self, place: usize) -> TokenStream {
+        let Self { ident, ty, .. } = self;
+        if !matches!(self.rule, ReduceRule::BuiltIn("ById") | ReduceRule::CustomType(_)) {
+            return self.fold();
+        }
+        let rule = self.rule_type();
+        let fold = quote_spanned! {ty.span()=>
+            <#rule as ::doran_engine::state::Reduce<#ty>>::fold_indexed(&mut self.#ident, change, __index.list(#place))
         };
         quote! {
             if let ::core::option::Option::Some(change) = update.#ident {

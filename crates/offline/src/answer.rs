@@ -4,21 +4,21 @@
 
 use doran_agents::UserLanguage;
 use doran_agents::tools::is_refused_by_person;
-use doran_llm::{Message, NumberedPassage};
+use doran_llm::Message;
 
-use super::anaphora;
+use super::cues::Cue;
 use super::decisions::{self, is_small_talk};
 use super::facts::{self, StatedFact};
 use super::intent::{QuestionIntent, intents_of};
 use super::memory;
 use super::phrasing::FixedPhrase;
-use super::place_mentions::{PlaceMention, place_mentions};
-use super::quotes::{self, PickedSentence, QuotableSource, QuotableSourceKind, QuotesFound, SourceCitation};
+use super::places::{NamedPlace, named_places};
+use super::quotes::{self, PickedQuote, QuotesFound};
 use super::results;
-use super::small_talk;
 use super::summarize;
 use super::text::{content_words, sentences};
 use super::turn::OfflineTurn;
+use super::units::{QuotableSource, QuotableSourceKind, SourceCitation};
 
 /// The most sentences that one answer quotes.
 const MAX_QUOTES: usize = 8;
@@ -38,7 +38,7 @@ pub(super) fn answer(turn: &OfflineTurn<'_>, messages: &[Message]) -> String {
         lines.push(FixedPhrase::Note.filled(turn.language, &[&list.join(", ")]));
     }
     let noted = !lines.is_empty();
-    let polite = small_talk::is_greeting(&question) || question.is_empty();
+    let polite = Cue::Greeting.is_in(&question) || question.is_empty();
     if !(noted && polite) {
         lines.extend(answer_question(turn, messages, &question));
     }
@@ -50,16 +50,16 @@ fn answer_question(turn: &OfflineTurn<'_>, messages: &[Message], question: &str)
     if !turn.results.is_empty() {
         return answer_from_results(turn, question);
     }
-    if small_talk::is_greeting(question) {
+    if Cue::Greeting.is_in(question) {
         return vec![say(FixedPhrase::Hello), say(FixedPhrase::Introduce), say(FixedPhrase::Connect)];
     }
-    if small_talk::is_thanks(question) || small_talk::is_filler(question) {
+    if Cue::Thanks.is_in(question) || Cue::Filler.is_in(question) {
         return vec![say(FixedPhrase::Welcome)];
     }
-    if small_talk::is_bye(question) {
+    if Cue::Bye.is_in(question) {
         return vec![say(FixedPhrase::Bye)];
     }
-    if small_talk::asks_what_it_is(question) {
+    if Cue::AsksWhatItIs.is_in(question) {
         return vec![say(FixedPhrase::Introduce), say(FixedPhrase::Connect)];
     }
     if let Some(fact) = memory::fact_to_remember(question) {
@@ -74,13 +74,16 @@ fn answer_question(turn: &OfflineTurn<'_>, messages: &[Message], question: &str)
     {
         return vec![line];
     }
-    if small_talk::wants_a_summary(question)
+    if Cue::WantsSummary.is_in(question)
         && let Some(lines) = answer_summary_request(turn, messages, question)
     {
         return lines;
     }
     let sources = decisions::sources(turn);
-    let mut found = quotes::find_quotes(question, &sources);
+    if Cue::GivesOrders.is_in(question) {
+        return vec![say(FixedPhrase::Cannot), say(FixedPhrase::Connect)];
+    }
+    let mut found = quotes::find_quotes(turn.asked(question), &sources);
     let mut noted = note_lines(turn, &mut found);
     if !found.picks.is_empty() || !noted.is_empty() {
         let mut lines = quote_lines(turn, &found);
@@ -96,13 +99,13 @@ fn answer_question(turn: &OfflineTurn<'_>, messages: &[Message], question: &str)
     if let Some(lines) = without_material(turn, question) {
         return lines;
     }
-    if turn.passages.is_empty() && small_talk::wants_a_summary(question) {
+    if turn.passages.is_empty() && Cue::WantsSummary.is_in(question) {
         return vec![say(FixedPhrase::NotFound)];
     }
     if turn.passages.is_empty() && turn.attached.is_empty() && !turn.has_searched_documents {
         return vec![say(FixedPhrase::Introduce), say(FixedPhrase::Connect)];
     }
-    vec![not_found(turn, &turn.passages)]
+    vec![not_found(turn)]
 }
 
 /// What can be said when no passage answers: an open slot, a wish that needs a writer, something said before.
@@ -115,13 +118,16 @@ fn without_material(turn: &OfflineTurn<'_>, question: &str) -> Option<Vec<String
     if wishes.contains(&QuestionIntent::ComputeWhat) {
         return Some(vec![say(FixedPhrase::AskFormula)]);
     }
-    if small_talk::wants_a_writer(question) {
+    if Cue::WantsWriter.is_in(question) {
         return Some(vec![say(FixedPhrase::Cannot), say(FixedPhrase::Connect)]);
     }
     if let Some(line) = recall_statement(turn, question) {
         return Some(vec![line]);
     }
-    if anaphora::points_back(question)
+    // What goes on to something else is not answered with the answer before.
+    let asks_again = Cue::ShowsAgain.is_in(question) || turn.passages.is_empty();
+    if Cue::PointsBack.is_in(question)
+        && asks_again
         && !opens_new_subject(turn, question)
         && let Some(lines) = repeat_previous_answer(turn)
     {
@@ -129,8 +135,7 @@ fn without_material(turn: &OfflineTurn<'_>, question: &str) -> Option<Vec<String
     }
     let statements: Vec<&str> =
         sentences(question).into_iter().filter(|s| facts::is_statement(s)).take(3).collect();
-    let plain =
-        !small_talk::is_question_or_request(question) && !statements.is_empty() && !is_small_talk(question);
+    let plain = !Cue::AsksOrRequests.is_in(question) && !statements.is_empty() && !is_small_talk(question);
     plain.then(|| {
         statements.iter().map(|sentence| FixedPhrase::NoteSaid.filled(turn.language, &[sentence])).collect()
     })
@@ -152,8 +157,7 @@ fn recall_fact(turn: &OfflineTurn<'_>, asked: &facts::PersonalFactQuestion) -> O
             return Some(vec![FixedPhrase::Recall.filled(turn.language, &[&fact.value, fact.sentence])]);
         }
     }
-    let lines = turn.summary.iter().rev();
-    for line in lines {
+    for line in remembered_lines(turn) {
         let said = summarize::said_by_user(line);
         let fact = said.and_then(facts::stated_fact).filter(|fact| asked.is_about(fact));
         if let Some(fact) = fact {
@@ -162,7 +166,7 @@ fn recall_fact(turn: &OfflineTurn<'_>, asked: &facts::PersonalFactQuestion) -> O
     }
     let subject = asked.subject.as_str();
     let told =
-        turn.summary.iter().rev().find(|line| !subject.is_empty() && line.to_lowercase().contains(subject));
+        remembered_lines(turn).find(|line| !subject.is_empty() && line.to_lowercase().contains(subject));
     told.map(|line| vec![FixedPhrase::RecallSummary.filled(turn.language, &[line])])
 }
 
@@ -174,19 +178,24 @@ fn recall_statement(turn: &OfflineTurn<'_>, question: &str) -> Option<String> {
         .iter()
         .rev()
         .flat_map(|text| sentences(text))
-        .filter(|sentence| !small_talk::is_question_or_request(sentence));
+        .filter(|sentence| !Cue::AsksOrRequests.is_in(sentence));
     let sources: Vec<QuotableSource<'_>> = statements.map(statement_source).collect();
-    if let Some(pick) = quotes::best_sentence(&question, &sources) {
-        return Some(FixedPhrase::RecallSaid.filled(turn.language, &[pick.sentence]));
+    if let Some(said) = quotes::most_shared(&question, &sources) {
+        return Some(FixedPhrase::RecallSaid.filled(turn.language, &[said]));
     }
     let sources: Vec<QuotableSource<'_>> =
-        turn.summary.iter().rev().map(|line| statement_source(line)).collect();
-    let pick = quotes::best_sentence(&question, &sources)?;
-    let told = summarize::said_by_user(pick.sentence);
+        remembered_lines(turn).map(|line| statement_source(line)).collect();
+    let line = quotes::most_shared(&question, &sources)?;
+    let told = summarize::said_by_user(line);
     Some(match told {
         Some(told) => FixedPhrase::RecallSaid.filled(turn.language, &[told]),
-        None => FixedPhrase::RecallSummary.filled(turn.language, &[pick.sentence]),
+        None => FixedPhrase::RecallSummary.filled(turn.language, &[line]),
     })
+}
+
+/// The lines of older summaries, newest first, but for what was answered: the program does not quote itself.
+fn remembered_lines<'t>(turn: &'t OfflineTurn<'_>) -> impl Iterator<Item = &'t String> {
+    turn.summary.iter().rev().filter(|line| summarize::said_by_model(line).is_none())
 }
 
 fn statement_source(text: &str) -> QuotableSource<'_> {
@@ -195,31 +204,8 @@ fn statement_source(text: &str) -> QuotableSource<'_> {
 
 /// A question without the words that only say that something was said.
 fn without_cues(question: &str) -> String {
-    const CUES: [&str; 18] = [
-        "아까",
-        "방금",
-        "전에",
-        "말한",
-        "말했던",
-        "내가",
-        "제가",
-        "기억해",
-        "기억하고",
-        "기억나",
-        "뭐라고",
-        "했지",
-        "했죠",
-        "했더라",
-        "said",
-        "say",
-        "remember",
-        "earlier",
-    ];
-    let asks = |word: &str| {
-        word.ends_with("라고") || word.ends_with("였지") || CUES.iter().any(|cue| word.starts_with(cue))
-    };
-    let kept =
-        question.split_whitespace().filter(|word| !asks(word.trim_matches(|c: char| !c.is_alphanumeric())));
+    let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+    let kept = question.split_whitespace().filter(|word| !Cue::SaysThatItWasSaid.is_in(&bare(word)));
     kept.collect::<Vec<_>>().join(" ")
 }
 
@@ -236,17 +222,19 @@ fn answer_summary_request(
             sources.iter().filter(|source| turn.attached.is_empty() || source.cite == SourceCitation::Given);
         let most = if turn.attached.is_empty() { 1 } else { MAX_QUOTES };
         let picks = wanted.flat_map(|source| {
-            quotes::quotable(source.text)
-                .take(most)
-                .map(|sentence| PickedSentence { sentence, source: *source })
+            quotes::quotable(source).take(most).map(|words| PickedQuote {
+                words,
+                source: *source,
+                is_sure: true,
+            })
         });
         let found = QuotesFound { picks: picks.collect(), missing: Vec::new() };
         return (!found.picks.is_empty()).then(|| quote_lines(turn, &found));
     }
-    if anaphora::points_back(question) {
+    if Cue::PointsBack.is_in(question) {
         return repeat_previous_answer(turn);
     }
-    let of_talk = small_talk::is_about_talk(question);
+    let of_talk = Cue::AboutConversation.is_in(question);
     if !of_talk && turn.has_previous() {
         return repeat_previous_answer(turn);
     }
@@ -296,9 +284,9 @@ fn answer_from_results(turn: &OfflineTurn<'_>, question: &str) -> Vec<String> {
         })
         .collect();
     let left = results::question_without_formula(turn, question);
-    let mut found = quotes::find_quotes(question, &sources);
+    let mut found = quotes::find_quotes(turn.asked(question), &sources);
     if found.picks.is_empty() {
-        found.picks = quotes::find_quotes(&left, &sources).picks;
+        found.picks = quotes::find_quotes(turn.asked(&left), &sources).picks;
     }
     found.missing.retain(|part| !intents_of(part).iter().any(|wish| results::is_intent_answered(turn, wish)));
     let noted = note_lines(turn, &mut found);
@@ -308,7 +296,7 @@ fn answer_from_results(turn: &OfflineTurn<'_>, question: &str) -> Vec<String> {
     } else if let Some(told) = missing_place_lines(turn, question, &found).filter(|_| !searched.is_empty()) {
         lines.extend(told);
     } else if !searched.is_empty() || lines.is_empty() {
-        lines.push(not_found(turn, &turn.passages));
+        lines.push(not_found(turn));
     }
     lines
 }
@@ -326,8 +314,8 @@ fn missing_place_lines(
     found: &QuotesFound<'_>,
 ) -> Option<Vec<String>> {
     let looked = turn.has_searched_documents || !turn.passages.is_empty() || !turn.results.is_empty();
-    let named = place_mentions(question).0;
-    let missing = named.iter().map(PlaceMention::to_string).filter(|place| found.missing.contains(place));
+    let named = named_places(question).0;
+    let missing = named.iter().map(NamedPlace::to_string).filter(|place| found.missing.contains(place));
     let lines: Vec<String> =
         missing.map(|place| FixedPhrase::NotFoundPlace.filled(turn.language, &[&place])).collect();
     (looked && !lines.is_empty()).then_some(lines)
@@ -349,19 +337,23 @@ fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
         for pick in picks {
             lines.push(match pick.source.cite {
                 SourceCitation::Number(number) => {
-                    let say = if last == Some(pick.source.cite) { FixedPhrase::QuoteMore } else { lead };
-                    say.filled(turn.language, &[pick.sentence, &number.to_string()])
+                    let say = match (last == Some(pick.source.cite), pick.is_sure) {
+                        (true, _) => FixedPhrase::QuoteMore,
+                        (false, true) => lead,
+                        (false, false) => FixedPhrase::Nearest,
+                    };
+                    say.filled(turn.language, &[&pick.words, &number.to_string()])
                 }
                 SourceCitation::Tool(name) => {
-                    FixedPhrase::QuoteTool.filled(turn.language, &[name, pick.sentence])
+                    FixedPhrase::QuoteTool.filled(turn.language, &[name, &pick.words])
                 }
-                SourceCitation::Given => FixedPhrase::QuoteGiven.filled(turn.language, &[pick.sentence]),
+                SourceCitation::Given => FixedPhrase::QuoteGiven.filled(turn.language, &[&pick.words]),
             });
             last = Some(pick.source.cite);
         }
     }
     let missing =
-        found.missing.iter().filter(|part| !place_mentions(part).0.is_empty() || part.chars().count() > 3);
+        found.missing.iter().filter(|part| !named_places(part).0.is_empty() || part.chars().count() > 3);
     lines.extend(missing.map(|part| FixedPhrase::NotFoundPart.filled(turn.language, &[part])));
     lines
 }
@@ -369,71 +361,15 @@ fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
 /// Whether a question such as "그럼 위약금은?" goes on to something that was not spoken of, and documents were looked
 /// up for it: the answer before is no answer to that.
 fn opens_new_subject(turn: &OfflineTurn<'_>, question: &str) -> bool {
-    let lower = question.trim().to_lowercase();
-    let leads = ["그럼", "그러면", "그렇다면", "then ", "and ", "so ", "also ", "what about", "how about"];
-    let again = ["다시", "보여", "자세히", "정리", "요약", "again", "repeat", "more", "show"];
-    if turn.passages.is_empty()
-        || !leads.iter().any(|lead| lower.starts_with(lead))
-        || again.iter().any(|cue| lower.contains(cue))
-    {
+    if turn.passages.is_empty() || !Cue::OpensFollowUp.is_in(question) || Cue::ShowsAgain.is_in(question) {
         return false;
     }
     let before: String = turn.said.last().into_iter().chain(turn.answered.last()).cloned().collect();
     let before = before.to_lowercase();
-    let asks = [
-        "그럼",
-        "그러면",
-        "그렇다면",
-        "언제",
-        "왜",
-        "어떻",
-        "어떤",
-        "누가",
-        "누구",
-        "어디",
-        "무엇",
-        "무슨",
-        "뭐",
-        "얼마",
-        "몇",
-        "어느",
-        "how",
-        "why",
-        "when",
-        "where",
-        "who",
-        "what",
-        "then",
-        "about",
-    ];
-    let names = |word: &String| !asks.iter().any(|ask| word.starts_with(ask)) && word.chars().count() > 1;
+    let names = |word: &String| !Cue::AsksAnything.is_in(word) && word.chars().count() > 1;
     content_words(question).iter().filter(|word| names(word)).any(|word| !before.contains(word.as_str()))
 }
 
-/// A heading as a person reads it: an article of an English document is not 제5조 to whoever asks in English.
-fn heading(title: &str, tongue: UserLanguage) -> String {
-    let article = || {
-        let (before, rest) = title.split_once('제')?;
-        let (number, rest) = rest.split_once("조(")?;
-        let fits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        let english = rest.starts_with(|char: char| char.is_ascii_alphabetic());
-        (fits && english).then(|| format!("{before}Article {number} ({rest}"))
-    };
-    let told = if tongue == UserLanguage::En { article() } else { None };
-    told.unwrap_or_else(|| title.to_owned())
-}
-
-fn not_found(turn: &OfflineTurn<'_>, passages: &[&NumberedPassage]) -> String {
-    let mut titles: Vec<String> = Vec::new();
-    for passage in passages {
-        let clean: String = passage.title.chars().filter(|char| !char.is_control()).take(120).collect();
-        let title = format!("{} [{}]", heading(&clean, turn.language), passage.number);
-        if !clean.is_empty() && titles.len() < 3 && !titles.contains(&title) {
-            titles.push(title);
-        }
-    }
-    if titles.is_empty() {
-        return FixedPhrase::NotFound.filled(turn.language, &[]);
-    }
-    FixedPhrase::NotFoundNear.filled(turn.language, &[&titles.join(", ")])
+fn not_found(turn: &OfflineTurn<'_>) -> String {
+    FixedPhrase::NotFound.filled(turn.language, &[])
 }

@@ -8,15 +8,14 @@ use doran_retrieval::ArticleNumber;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::anaphora;
 use super::answer;
+use super::cues::Cue;
 use super::decisions::{self, one_line};
 use super::facts;
 use super::intent::{self, QuestionIntent, intents_of};
 use super::memory;
 use super::quotes;
 use super::schema::{has_type, resolved};
-use super::small_talk;
 use super::text::{content_words, sentences};
 use super::turn::OfflineTurn;
 
@@ -78,7 +77,7 @@ fn planned_calls(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Vec<PlannedToolC
         }
     }
     calls.extend(recall_call(turn, tools).filter(|_| wished.is_empty()));
-    let beside = quotes::beside_articles(question).into_iter().filter(|part| intents_of(part).is_empty());
+    let beside = quotes::beside_places(question).into_iter().filter(|part| intents_of(part).is_empty());
     calls.extend(beside.filter_map(|part| search_for(tools, &one_line(part))));
     let memory = wished.iter().any(|wish| {
         matches!(wish, QuestionIntent::Remember(_) | QuestionIntent::Recall(_) | QuestionIntent::Forget(_))
@@ -156,7 +155,7 @@ fn call_for_intent(
                 _ => None,
             });
             let named = article.map(|article| article.to_string()).or(title);
-            let compares = named.is_some() && intent::asks_to_compare(&turn.question);
+            let compares = named.is_some() && Cue::Compares.is_in(&turn.question);
             let subject = named.unwrap_or_else(|| query(turn));
             let (name, arguments) = call_with_argument(tool, SUBJECT, &ToolArgumentValue::Text(&subject))?;
             Some((
@@ -244,14 +243,14 @@ fn by_article(tool: &ToolSpec, article: ArticleNumber) -> Option<PlannedToolCall
 /// Searches for what is still missing: first in the words of the question, then in its content words.
 fn search(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall> {
     let question = turn.question.as_str();
-    let again = anaphora::points_back(question)
-        && (small_talk::wants_a_summary(question)
+    let again = Cue::PointsBack.is_in(question)
+        && (Cue::WantsSummary.is_in(question)
             || ["다시", "보여", "again"].iter().any(|cue| question.contains(cue)));
     if decisions::is_small_talk(question) || again {
         return None;
     }
     let sources = decisions::sources(turn);
-    let found = quotes::find_quotes(question, &sources);
+    let found = quotes::find_quotes(turn.asked(question), &sources);
     if !found.picks.is_empty() && found.missing.is_empty() {
         return None;
     }

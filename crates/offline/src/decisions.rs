@@ -6,16 +6,16 @@ use doran_agents::agents::assistant::AssistantRoute;
 use doran_agents::agents::docqa::QueryType;
 use doran_agents::tools::names;
 
-use super::anaphora;
-use super::article::articles;
+use super::cues::Cue;
 use super::facts;
 use super::intent::{self, QuestionIntent};
 use super::memory;
-use super::quotes::{self, QuotableSource, QuotableSourceKind, SourceCitation};
+use super::quotes;
+use super::ranking::question_terms;
 use super::schema::{RuleChoice, RuleDecision};
-use super::small_talk;
-use super::text::{contains_any_cue, content_words, sentences, without_particle, words};
+use super::text::{content_words, sentences, words};
 use super::turn::OfflineTurn;
+use super::units::{QuotableSource, QuotableSourceKind, SourceCitation};
 
 /// `rag` for what documents may answer, `agent` for the rest.
 pub(super) fn route(turn: &OfflineTurn<'_>) -> RuleDecision {
@@ -31,12 +31,12 @@ pub(super) fn route(turn: &OfflineTurn<'_>) -> RuleDecision {
         (AssistantRoute::Rag, ["문서에서 찾을 말이 있습니다", "names something to be found in documents"])
     } else if intent::intents_of(question).iter().any(is_for_a_tool) {
         (AssistantRoute::Agent, ["도구로 답할 요청입니다", "asks for what a tool does"])
-    } else if small_talk::wants_a_writer(question) || small_talk::wants_a_summary(question) {
+    } else if Cue::WantsWriter.is_in(question) || Cue::WantsSummary.is_in(question) {
         (AssistantRoute::Agent, ["글을 쓰거나 정리하는 요청입니다", "asks to write or to sum up"])
-    } else if small_talk::is_question_or_request(question) {
-        (AssistantRoute::Rag, ["질문이므로 문서에서 찾아봅니다", "a question, so documents are searched"])
-    } else {
+    } else if facts::is_statement(question) && !Cue::AsksOrRequests.is_in(question) {
         (AssistantRoute::Agent, ["찾을 것을 묻지 않았습니다", "asks for nothing to be found"])
+    } else {
+        (AssistantRoute::Rag, ["질문이므로 문서에서 찾아봅니다", "a question, so documents are searched"])
     };
     RuleDecision {
         choice: Some(RuleChoice::Route(choice)),
@@ -48,12 +48,12 @@ pub(super) fn route(turn: &OfflineTurn<'_>) -> RuleDecision {
 /// Whether a question is about contracts, and whether it leans on the turn before.
 pub(super) fn scope(turn: &OfflineTurn<'_>) -> RuleDecision {
     let question = turn.question.as_str();
-    let leans = anaphora::points_back(question);
+    let leans = Cue::PointsBack.is_in(question);
     let wishes = intent::intents_of(question);
     let weather =
         |wish: &QuestionIntent| matches!(wish, QuestionIntent::Weather(_) | QuestionIntent::WeatherWhere);
-    let off_topic = wishes.iter().any(weather) || is_off_topic(question);
-    let outside = off_topic || wishes.iter().any(is_of_the_world) || small_talk::wants_a_writer(question);
+    let off_topic = wishes.iter().any(weather) || Cue::OffTopic.is_in(question);
+    let outside = off_topic || wishes.iter().any(is_of_the_world) || Cue::WantsWriter.is_in(question);
     let (in_scope, reason) = if is_about_contracts(question) {
         (true, ["계약에 관한 말이 있습니다", "speaks of contracts"])
     } else if leans && !off_topic {
@@ -78,9 +78,9 @@ pub(super) fn previous(turn: &OfflineTurn<'_>) -> RuleDecision {
     let question = turn.question.as_str();
     let (leans, reason) = if !turn.has_previous() {
         (false, ["앞의 대화가 없습니다", "there is no turn before"])
-    } else if anaphora::points_back(question) {
+    } else if Cue::PointsBack.is_in(question) {
         (true, ["앞의 대화를 가리키는 말이 있습니다", "a word points back"])
-    } else if anaphora::is_elliptic(question) && !is_small_talk(question) {
+    } else if is_elliptic(question) && !is_small_talk(question) {
         (true, ["혼자서는 뜻이 서지 않는 짧은 질문입니다", "too short to stand alone"])
     } else {
         (false, ["혼자서 뜻이 서는 질문입니다", "stands alone"])
@@ -98,7 +98,9 @@ pub(super) fn classify(turn: &OfflineTurn<'_>) -> RuleDecision {
         (QueryType::Chitchat, ["인사나 대화입니다", "small talk"])
     } else if intent::intents_of(question).iter().any(is_for_memory) {
         (QueryType::Chitchat, ["기억해 둘 것이나 잊을 것입니다", "something to remember or to forget"])
-    } else if small_talk::wants_a_summary(question) && !small_talk::is_about_documents(question) {
+    } else if Cue::WantsSummary.is_in(question)
+        && (Cue::AboutConversation.is_in(question) || !Cue::AboutDocuments.is_in(question))
+    {
         (QueryType::Summary, ["요약을 바랍니다", "asks to sum up"])
     } else if asks_to_recall(question) {
         (
@@ -120,15 +122,20 @@ pub(super) fn classify(turn: &OfflineTurn<'_>) -> RuleDecision {
 pub(super) fn sufficiency(turn: &OfflineTurn<'_>) -> RuleDecision {
     let sources = sources(turn);
     let question = turn.question.as_str();
-    let mut found = quotes::find_quotes(question, &sources);
+    let mut found = quotes::find_quotes(turn.asked(question), &sources);
     found.missing.retain(|part| !turn.notes.iter().any(|note| note.contains(part.as_str())));
     // What is known not to be there is not looked for again.
     let settled = !turn.notes.is_empty() && found.missing.is_empty();
-    let lower = question.to_lowercase();
-    let standard = intent::is_about_standard(&lower)
+    let standard = Cue::AboutStandard.is_in(question)
         && !sources.iter().any(|source| source.kind == QuotableSourceKind::Standard);
+    // A fact that is found is not yet forgotten.
+    let is_memory_change = intent::intents_of(question)
+        .iter()
+        .any(|wish| matches!(wish, QuestionIntent::Remember(_) | QuestionIntent::Forget(_)));
     let missing = if is_done(turn) {
         None
+    } else if is_memory_change {
+        Some(one_line(question))
     } else if standard {
         Some(match turn.language {
             UserLanguage::Ko => "표준계약서".to_owned(),
@@ -223,59 +230,35 @@ pub(super) fn is_small_talk(question: &str) -> bool {
         sentences(question).into_iter().filter(|sentence| facts::stated_fact(sentence).is_none()).collect();
     let rest = rest.join(" ");
     rest.is_empty()
-        || small_talk::is_greeting(&rest)
-        || small_talk::is_thanks(&rest)
-        || small_talk::is_bye(&rest)
-        || small_talk::is_filler(&rest)
-        || small_talk::asks_what_it_is(&rest)
+        || Cue::Greeting.is_in(&rest)
+        || Cue::Thanks.is_in(&rest)
+        || Cue::Bye.is_in(&rest)
+        || Cue::Filler.is_in(&rest)
+        || Cue::AsksWhatItIs.is_in(&rest)
 }
 
 /// Whether a question asks for something that was said in this conversation.
 pub(super) fn asks_to_recall(question: &str) -> bool {
-    let lower = question.to_lowercase();
-    let cues = "라고 했지|라고 했죠|라고 했더라|라고 말했|뭐라고 했|뭐랬|말했던|말한 거 기억|기억해|기억나|기억하|\
-        아까 말한|방금 말한|내가 말한|제가 말한|did i say|did i tell|do you remember|i told you|i mentioned|\
-        remind me what i";
-    facts::personal_fact_question(question).is_some() || contains_any_cue(&lower, cues)
+    facts::personal_fact_question(question).is_some() || Cue::AsksToRecall.is_in(question)
 }
 
 fn names_documents(question: &str) -> bool {
-    let lower = question.to_lowercase();
-    let cues = "규정|정책|문서에|문서의|문서를|문서 |사내|회사|매뉴얼|지침|취업규칙|내규|복리후생|휴가|연차|출장|\
-        경비|계약|휴직|병가|복지|자료에|policy|policies|handbook|document|regulation|contract|according to|\
-        manual|guideline|annual leave|vacation|expense";
-    let file = intent::intents_of(question)
-        .iter()
-        .any(|wish| matches!(wish, QuestionIntent::File(_) | QuestionIntent::Run(_)));
-    let clause = words(question).iter().any(|word| word.starts_with("조항") || word.starts_with("조문"));
-    !file && (clause || contains_any_cue(&lower, cues) || !articles(question).is_empty())
+    let wishes = intent::intents_of(question);
+    let for_a_tool = |wish: &QuestionIntent| matches!(wish, QuestionIntent::File(_) | QuestionIntent::Run(_));
+    let article = |wish: &QuestionIntent| matches!(wish, QuestionIntent::Article(_));
+    !wishes.iter().any(for_a_tool) && (Cue::NamesDocuments.is_in(question) || wishes.iter().any(article))
 }
 
 fn is_about_contracts(question: &str) -> bool {
-    let lower = question.to_lowercase();
-    let cues = "계약|조항|조문|갑은|갑이|갑의|을은|을이 |해지|해제|위약|손해배상|배상|대금|비밀유지|지체상금|하자|\
-        보증|특약|당사자|의무|책임|지급|검수|납품|지식재산|저작권|관할|불가항력|양도|통지|기한|만료|갱신|\
-        면책|준거법|분쟁|용역|임대|임차|도급|하도급|물품|수수료|연체|이자|보험|비용|별지|부칙|제공|개인정보|\
-        재위탁|contract|clause|article|agreement|party|parties|terminat|liab|payment|warrant|confidential|\
-        penalty|indemn|renew|expire|deliver|breach|dispute|fee|governing law";
-    let wishes = intent::intents_of(question);
     let contract = |wish: &QuestionIntent| {
         matches!(wish, QuestionIntent::Article(_) | QuestionIntent::Title(_) | QuestionIntent::Standard)
     };
-    contains_any_cue(&lower, cues) || wishes.iter().any(contract)
+    Cue::AboutContracts.is_in(question) || intent::intents_of(question).iter().any(contract)
 }
 
-/// Whether a question has a word of what contracts are not about: a whole word, as 단가수정 is about no singer (가수).
-fn is_off_topic(question: &str) -> bool {
-    const OTHER: &str = "점심|메뉴|맛집|요리|레시피|영화|드라마|노래|가수|축구|야구|농구|코인|로또|여행지|게임|\
-        연예인|운세|recipe|movie|song|football|soccer|baseball|bitcoin|lottery|restaurant|horoscope|game|joke";
-    let is_other = |form: &str| OTHER.split('|').any(|other| other == form);
-    let lower = question.to_lowercase();
-    let named = words(&lower).into_iter().any(|word| {
-        let plain = word.strip_suffix('s').unwrap_or(word);
-        is_other(word) || is_other(plain) || is_other(without_particle(word))
-    });
-    named || contains_any_cue(&lower, "stock price|what is the capital of|what's the capital of")
+/// Whether a question is too short to stand alone: "왜?", "언제까지?", "더 자세히 알려줘".
+fn is_elliptic(question: &str) -> bool {
+    (words(question).len() <= 3 && Cue::GoesOn.is_in(question)) || question_terms(question).is_empty()
 }
 
 fn is_for_a_tool(wish: &QuestionIntent) -> bool {

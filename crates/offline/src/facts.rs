@@ -1,7 +1,29 @@
 //! Facts a person stated about themselves in plain patterns ("내 이름은 철수야", "my team is Sales"), and questions
 //! for them. Nothing is inferred: what fits no pattern is no fact.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::cues::Cue;
 use super::text::{ends_in_consonant, without_particle, words};
+
+/// `내 SUBJECT는 VALUE이다` in its usual forms, and `my SUBJECT is VALUE`. The topic particle is surer than the subject
+/// particle, which also ends many nouns, so it is tried first.
+#[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
+static STATEMENTS: LazyLock<[Regex; 3]> = LazyLock::new(|| {
+    let korean = |particle: &str| {
+        format!(
+            r"(?:^|\s)(?:내|제|나의|저의)\s+(\S.*?)(?:{particle})\s+(.+?)(?:입니다|이?라고 (?:합니다|해요?)|이에요|예요|이다|야)[^\w]*$"
+        )
+    };
+    [
+        korean("은|는"),
+        korean("이|가"),
+        r"(?i)(?:^|\s)my\s+(\S.*?)(?:'s|\s(?:is|are|was))\s+(.+?)[.!,\s]*$".to_owned(),
+    ]
+    .map(|pattern| Regex::new(&pattern).expect("a pattern"))
+});
 
 /// Something the person said of themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,19 +38,30 @@ pub(super) struct StatedFact<'a> {
 
 /// The fact a sentence states, if it states one.
 pub(super) fn stated_fact(sentence: &str) -> Option<StatedFact<'_>> {
-    if sentence.trim_end().ends_with('?') {
+    if sentence.trim_end().ends_with('?') || sentence.len() > 2000 || Cue::AsksSomething.is_in(sentence) {
         return None;
     }
-    korean(sentence).or_else(|| english(sentence))
+    let found = STATEMENTS.iter().find_map(|pattern| pattern.captures(sentence))?;
+    let value = found[2].trim();
+    // "민준이야" is 민준, "철수야" is 철수.
+    let called = value.strip_suffix('이').filter(|name| sentence.contains("이야") && ends_in_consonant(name));
+    let value = called.unwrap_or(value);
+    let stated = !value.is_empty() && !value.ends_with("아니");
+    stated.then(|| StatedFact { subject: found[1].to_lowercase(), value: value.to_owned(), sentence })
 }
+
+/// The most words of a question about the person. A longer one that says "my" asks about something else.
+const MAX_PERSONAL_WORDS: usize = 8;
 
 /// What of the person's own a sentence asks about: the text after "my", squeezed for comparing.
 pub(super) fn personal_fact_question(sentence: &str) -> Option<PersonalFactQuestion> {
     let words = words(sentence);
-    let mine = words.iter().position(|word| is_mine(word))?;
-    let asks = sentence.trim_end().ends_with('?') || words.iter().any(|word| is_question_word(word));
+    let mine = words.iter().position(|word| matches!(*word, "내" | "제" | "나의" | "저의" | "my" | "My"))?;
+    let asks = sentence.trim_end().ends_with('?') || Cue::AsksSomething.is_in(sentence);
+    let personal =
+        if words[mine].eq_ignore_ascii_case("my") { Cue::AsksAboutMe.is_in(sentence) } else { mine < 2 };
     let rest = squeeze(&words[mine + 1..].concat());
-    (asks && !rest.is_empty())
+    (asks && personal && words.len() <= MAX_PERSONAL_WORDS && !rest.is_empty())
         .then_some(PersonalFactQuestion { rest, subject: subject_asked(&words[mine + 1..]) })
 }
 
@@ -50,97 +83,15 @@ impl PersonalFactQuestion {
 /// Whether a sentence states something in a plain form ("마감일은 3월 15일이야", "the deadline is May 3"), of whatever
 /// it is: worth keeping as it stands, though no fact is read from it.
 pub(super) fn is_statement(sentence: &str) -> bool {
-    if sentence.trim_end().ends_with('?') {
-        return false;
-    }
-    let ends = sentence.trim_end_matches(|c: char| !c.is_alphanumeric());
-    let korean = [
-        "야",
-        "이다",
-        "입니다",
-        "예요",
-        "이에요",
-        "했어",
-        "했다",
-        "했습니다",
-        "됐어",
-        "있어요",
-        "있습니다",
-        "정했어",
-        "한다",
-        "합니다",
-    ];
-    let english =
-        sentence.split_whitespace().any(|word| matches!(word, "is" | "are" | "was" | "were" | "will"));
-    let asks =
-        sentence.split_whitespace().any(|w| is_question_word(w.trim_matches(|c: char| !c.is_alphanumeric())));
-    !asks && (korean.iter().any(|end| ends.ends_with(end)) || english)
-}
-
-fn korean(sentence: &str) -> Option<StatedFact<'_>> {
-    let words: Vec<&str> = sentence.split_whitespace().collect();
-    let mine = words.iter().position(|word| matches!(*word, "내" | "제" | "나의" | "저의"))?;
-    let tail = &words[mine + 1..];
-    let marked =
-        |marks: [char; 2]| tail.iter().position(|word| word.chars().count() > 1 && word.ends_with(marks));
-    // "내 아이 이름은": the topic particle is surer than the subject particle, which also ends many nouns.
-    let mark = marked(['은', '는']).or_else(|| marked(['이', '가']))?;
-    let subject = [&tail[..mark], &[without_particle(tail[mark])]].concat().join(" ");
-    let value = without_copula(&tail[mark + 1..].join(" "))?;
-    if words.iter().any(|word| is_question_word(word.trim_matches(|c: char| !c.is_alphanumeric()))) {
-        return None;
-    }
-    Some(StatedFact { subject: subject.to_lowercase(), value, sentence })
-}
-
-/// The noun before "이다" in one of its usual forms; none if the text does not end so.
-fn without_copula(text: &str) -> Option<String> {
-    let text = text.trim_end_matches(|c: char| !c.is_alphanumeric());
-    const AFTER_ANY: [&str; 10] = [
-        "입니다",
-        "이라고 합니다",
-        "이라고 해요",
-        "이라고 해",
-        "이에요",
-        "라고 합니다",
-        "라고 해요",
-        "라고 해",
-        "예요",
-        "이다",
-    ];
-    let noun = AFTER_ANY.iter().find_map(|end| text.strip_suffix(end)).or_else(|| {
-        let before_ya = text.strip_suffix('야')?;
-        let before_iya = before_ya.strip_suffix('이').filter(|noun| ends_in_consonant(noun));
-        Some(before_iya.unwrap_or(before_ya))
-    })?;
-    let noun = noun.trim();
-    (!noun.is_empty() && !noun.ends_with("아니")).then(|| noun.to_owned())
-}
-
-fn english(sentence: &str) -> Option<StatedFact<'_>> {
-    let words: Vec<&str> = sentence.split_whitespace().collect();
-    let mine = words.iter().position(|word| word.eq_ignore_ascii_case("my"))?;
-    let tail = &words[mine + 1..];
-    let verb = tail.iter().position(|word| matches!(*word, "is" | "are" | "was") || word.ends_with("'s"))?;
-    let mut subject = tail[..verb].to_vec();
-    if let Some(noun) = tail[verb].strip_suffix("'s") {
-        subject.push(noun);
-    }
-    let value = tail[verb + 1..].join(" ");
-    let value = value.trim_end_matches(['.', '!', ',']);
-    let asks = words.first().is_some_and(|word| is_question_word(word));
-    if subject.is_empty() || value.is_empty() || asks {
-        return None;
-    }
-    Some(StatedFact { subject: subject.join(" ").to_lowercase(), value: value.to_owned(), sentence })
+    !sentence.trim_end().ends_with('?') && !Cue::AsksSomething.is_in(sentence) && Cue::States.is_in(sentence)
 }
 
 fn subject_asked(tail: &[&str]) -> String {
     let mut subject: Vec<&str> = Vec::new();
-    for word in tail {
-        if is_question_word(word) || matches!(*word, "is" | "was" | "are") {
-            break;
-        }
+    for word in tail
+        .iter()
+        .take_while(|word| !Cue::AsksSomething.is_in(word) && !matches!(**word, "is" | "was" | "are"))
+    {
         let bare = without_particle(word);
         subject.push(bare);
         if bare != *word {
@@ -150,21 +101,9 @@ fn subject_asked(tail: &[&str]) -> String {
     subject.join(" ")
 }
 
-fn is_mine(word: &str) -> bool {
-    matches!(word, "내" | "제" | "나의" | "저의" | "my" | "My")
-}
-
-fn is_question_word(word: &str) -> bool {
-    const STARTS: [&str; 12] =
-        ["뭐", "뭔", "무엇", "누구", "어디", "언제", "며칠", "몇", "얼마", "기억", "알아", "말했"];
-    let english = ["what", "what's", "who", "where", "when", "which", "how", "remember", "tell", "do", "did"];
-    STARTS.iter().any(|start| word.starts_with(start)) || english.contains(&word.to_lowercase().as_str())
-}
-
 fn squeeze(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,8 +5,9 @@ use doran_agents::agents::contract::StandardComparison;
 use doran_retrieval::ArticleNumber;
 
 use super::arithmetic;
-use super::article;
+use super::cues::Cue;
 use super::memory;
+use super::places::{article_titles, named_articles};
 use super::text::contains_any_cue;
 use super::weather_and_time;
 
@@ -65,10 +66,10 @@ pub(super) fn intents_of(question: &str) -> Vec<QuestionIntent> {
         blocks.into_iter().for_each(|block| add(QuestionIntent::Run(block)));
     }
     files(&prose).into_iter().for_each(|file| add(QuestionIntent::File(file)));
-    let articles = article::articles(&prose);
+    let articles = named_articles(&prose);
     articles.iter().for_each(|article| add(QuestionIntent::Article(*article)));
-    article::titles(&prose).into_iter().for_each(|title| add(QuestionIntent::Title(title)));
-    if is_about_standard(&lower) {
+    article_titles(&prose).into_iter().for_each(|title| add(QuestionIntent::Title(title)));
+    if Cue::AboutStandard.is_in(&lower) {
         add(QuestionIntent::Standard);
     }
     if articles.is_empty() {
@@ -98,7 +99,7 @@ pub(super) fn intents_of(question: &str) -> Vec<QuestionIntent> {
 /// person's contract lacks, `extra` the other way round.
 pub(super) fn one_sided(question: &str) -> Option<StandardComparison> {
     let lower = question.to_lowercase();
-    if !is_about_standard(&lower) {
+    if !Cue::AboutStandard.is_in(&lower) {
         return None;
     }
     let articles =
@@ -131,33 +132,6 @@ pub(super) fn one_sided(question: &str) -> Option<StandardComparison> {
     }
     let at = lower.find("에만 있")?;
     Some(if standard_before(at) { StandardComparison::Missing } else { StandardComparison::Extra })
-}
-
-/// Whether a question asks how two things differ.
-pub(super) fn asks_to_compare(question: &str) -> bool {
-    contains_any_cue(
-        &question.to_lowercase(),
-        "다르|달라|다른|차이|비교|견주|견줘|대비|differ|compare|versus| vs ",
-    )
-}
-
-/// Whether a question asks about the standard contract beside or instead of the person's own.
-pub(super) fn is_about_standard(lower: &str) -> bool {
-    const CUES: [&str; 12] = [
-        "표준계약",
-        "표준 계약",
-        "표준안",
-        "표준과",
-        "표준하고",
-        "표준이랑",
-        "표준에",
-        "표준보다",
-        "표준 대비",
-        "standard contract",
-        "standard form",
-        "the standard",
-    ];
-    CUES.iter().any(|cue| lower.contains(cue))
 }
 
 /// The text outside of code, and the code: fenced blocks, and `spans` that look like a call.
@@ -253,34 +227,7 @@ fn lookup_intent(prose: &str) -> Option<QuestionIntent> {
 
 /// The person whom "… 누구야?" or "who is …?" asks for; none for roles, which documents know better.
 fn person_asked_for(prose: &str) -> Option<String> {
-    const ROLES: [&str; 26] = [
-        "담당자",
-        "팀장",
-        "대표",
-        "책임자",
-        "사장",
-        "매니저",
-        "관리자",
-        "당사자",
-        "갑",
-        "을",
-        "임차인",
-        "임대인",
-        "발주자",
-        "수급인",
-        "나",
-        "내",
-        "너",
-        "저",
-        "우리",
-        "당신",
-        "연락처",
-        "부서",
-        "담당",
-        "승인자",
-        "결재자",
-        "누가",
-    ];
+    const ROLES: &str = "담당자 팀장 대표 책임자 사장 매니저 관리자 당사자 갑 을 임차인 임대인 발주자 수급인 나 내 너 저 우리 당신 연락처 부서 담당 승인자 결재자 누가";
     let sentence = prose.trim().trim_end_matches(['?', '.', '!', ' ']);
     let words: Vec<&str> = sentence.split_whitespace().collect();
     if let Some(at) = words.iter().position(|word| asks_who(word)) {
@@ -288,7 +235,7 @@ fn person_asked_for(prose: &str) -> Option<String> {
         let marked = last.strip_suffix(['은', '는', '이', '가']).filter(|bare| !bare.is_empty())?;
         let name = [name, &[marked]].concat().join(" ");
         let role =
-            ROLES.iter().any(|role| marked == *role || (role.chars().count() > 1 && name.ends_with(role)));
+            ROLES.split(' ').any(|role| marked == role || (role.chars().count() > 1 && name.ends_with(role)));
         return (!role && name.split(' ').count() <= 3).then_some(name);
     }
     let lower = sentence.to_lowercase();
@@ -307,64 +254,12 @@ fn asks_who(word: &str) -> bool {
 
 /// The question without the words that only say where and how to search.
 fn search_terms(prose: &str) -> String {
-    const DROPPED: [&str; 46] = [
-        "위키",
-        "위키에서",
-        "위키백과",
-        "위키백과에서",
-        "위키피디아",
-        "위키피디아에서",
-        "인터넷에서",
-        "인터넷",
-        "인터넷으로",
-        "웹에서",
-        "웹",
-        "구글에서",
-        "구글",
-        "네이버에서",
-        "검색해줘",
-        "검색해",
-        "검색해주세요",
-        "검색",
-        "검색하고",
-        "찾아줘",
-        "찾아봐",
-        "찾아",
-        "찾아주세요",
-        "알려줘",
-        "알려주세요",
-        "설명해줘",
-        "좀",
-        "줘",
-        "봐",
-        "해줘",
-        "해",
-        "에",
-        "대해",
-        "대해서",
-        "에서",
-        "주세요",
-        "wikipedia",
-        "search",
-        "web",
-        "the",
-        "for",
-        "on",
-        "google",
-        "internet",
-        "look",
-        "up",
-    ];
+    const DROPPED: &str = " 위키 위키에서 위키백과 위키백과에서 위키피디아 위키피디아에서 인터넷에서 인터넷 인터넷으로 웹에서 웹 구글에서 구글 네이버에서 검색해줘 검색해 검색해주세요 검색 검색하고 찾아줘 찾아봐 찾아 찾아주세요 알려줘 알려주세요 설명해줘 좀 줘 봐 해줘 \
+        해 에 대해 대해서 에서 주세요 wikipedia search web the for on google internet look up please online can you in about me tell ";
     let kept: Vec<&str> = prose
         .split_whitespace()
         .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()))
-        .filter(|word| !word.is_empty() && !DROPPED.contains(&word.to_lowercase().as_str()))
-        .filter(|word| {
-            !matches!(
-                word.to_lowercase().as_str(),
-                "please" | "online" | "can" | "you" | "in" | "about" | "me" | "tell"
-            )
-        })
+        .filter(|word| !word.is_empty() && !DROPPED.contains(&format!(" {} ", word.to_lowercase())))
         .collect();
     let Some((last, front)) = kept.split_last() else { return String::new() };
     let last =

@@ -1,34 +1,36 @@
-//! The built-in model `offline-extractive-1`: rules, not a language model.
+//! The built-in model `offline-extractive-2`: it quotes, and is not a language model.
 //!
-//! It goes by the purpose of a request. For an answer it quotes sentences of the passages it was given, tells what
-//! tools gave back, recalls what the person said earlier, and otherwise says what it is; for the small decisions of
-//! agents it fills the properties that the schema names; for a summary it picks sentences. Tool calls come from a
-//! grammar over the words of the person alone: words of documents and tools are material and never obeyed. The same
-//! request always gives the same bytes.
+//! It goes by the purpose of a request. For an answer it splits the passages into sentences and table rows, ranks them by
+//! the words and the meaning they share with the question and by the kind of answer that is asked for, and quotes the best
+//! one to three, or says that it found nothing. It tells what tools gave back and recalls what the person said earlier; for
+//! the small decisions of agents it fills the properties that the schema names; for a summary it picks sentences. Tool calls
+//! come from a grammar over the words of the person alone: words of documents and tools are material and never obeyed. The
+//! same request always gives the same bytes.
+//!
+//! What people say is recognised by the patterns in `data/`.
 
-mod anaphora;
 mod answer;
 mod arithmetic;
-mod article;
 mod calls;
+mod cues;
 mod decisions;
-mod expected_answer;
 mod facts;
 mod intent;
 mod memory;
 mod phrasing;
-mod place_mentions;
+mod places;
 mod quotes;
+mod ranking;
 mod results;
 mod schema;
-mod sentence_ranking;
-mod small_talk;
 mod summarize;
 #[cfg(test)]
 mod tests;
 mod text;
 mod turn;
+mod units;
 mod weather_and_time;
+mod weights;
 
 use doran_agents::RequestPurpose;
 use doran_llm::{
@@ -42,7 +44,15 @@ use self::phrasing::FixedPhrase;
 use self::turn::OfflineTurn;
 
 /// The name of the built-in model.
-pub const OFFLINE_MODEL: &str = "offline-extractive-1";
+pub const OFFLINE_MODEL: &str = "offline-extractive-2";
+
+/// The name of the version before, which settings may still hold.
+const OLDER_OFFLINE_MODEL: &str = "offline-extractive-1";
+
+/// Whether settings mean the built-in model by this name.
+pub fn is_offline_model(name: &str) -> bool {
+    name == OFFLINE_MODEL || name == OLDER_OFFLINE_MODEL
+}
 
 /// The built-in model. It has no settings and no memory of its own.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,19 +7,7 @@ use super::intent::QuestionIntent;
 use super::text::{contains_any_cue, content_words, ends_in_consonant, sentences};
 
 /// Ways to ask for something to be kept.
-const REMEMBER_CUES: [&str; 11] = [
-    "기억해줘",
-    "기억해 줘",
-    "기억해주",
-    "기억해 주",
-    "기억해둬",
-    "기억해 둬",
-    "기억해두",
-    "기억해 두",
-    "기억하고 있어줘",
-    "외워줘",
-    "외워 줘",
-];
+const REMEMBER_CUES: &str = "기억해줘|기억해 줘|기억해주|기억해 주|기억해둬|기억해 둬|기억해두|기억해 두|기억하고 있어줘|외워줘|외워 줘";
 
 /// The wish that concerns memory, if there is one.
 pub(super) fn memory_intent(prose: &str) -> Option<QuestionIntent> {
@@ -41,7 +29,7 @@ pub(super) fn fact_to_remember(prose: &str) -> Option<&str> {
         if sentence.ends_with(['?', '？']) {
             continue;
         }
-        if let Some(at) = REMEMBER_CUES.iter().filter_map(|cue| sentence.find(cue)).min() {
+        if let Some(at) = REMEMBER_CUES.split('|').filter_map(|cue| sentence.find(cue)).min() {
             let start = prose.find(sentence).unwrap_or(0);
             let colon = sentence[at..].split_once(':').map_or("", |(_, after)| after.trim());
             let facts =
@@ -87,7 +75,9 @@ fn fact_to_forget(prose: &str, lower: &str) -> Option<String> {
         return Some(format!("[{id}]"));
     }
     let manner = |word: &String| {
-        ["잊어", "기억", "지워", "forget", "please", "전부", "모두"].iter().any(|cue| word.starts_with(cue))
+        ["잊", "기억", "지우", "지워", "forget", "please", "전부", "모두"]
+            .iter()
+            .any(|cue| word.starts_with(cue))
     };
     let about: Vec<String> = content_words(prose).into_iter().filter(|word| !manner(word)).collect();
     (!about.is_empty()).then(|| about.join(" "))

@@ -6,9 +6,10 @@ use doran_llm::ToolResult;
 
 use super::intent::QuestionIntent;
 use super::phrasing::FixedPhrase;
-use super::quotes::{self, QuotableSource, QuotableSourceKind, SourceCitation};
+use super::quotes;
 use super::text::content_words;
 use super::turn::OfflineTurn;
+use super::units::{QuotableSource, QuotableSourceKind, SourceCitation};
 
 /// The most lines of a result that are shown.
 const MAX_RESULT_LINES: usize = 20;
@@ -133,15 +134,14 @@ fn sentences(turn: &OfflineTurn<'_>, result: &ToolResult, lead: FixedPhrase) -> 
         cite: SourceCitation::Tool(&result.name),
     };
     let asked = question_beyond_call(turn, result);
-    if let Some(pick) = quotes::best_sentence(&asked, &[source]).filter(|_| !content_words(&asked).is_empty())
-    {
-        return vec![lead.filled(turn.language, &[pick.sentence])];
+    if let Some(said) = quotes::most_shared(&asked, &[source]).filter(|_| !content_words(&asked).is_empty()) {
+        return vec![lead.filled(turn.language, &[said])];
     }
-    let mut first = quotes::quotable(&result.text);
+    let mut first = quotes::quotable(&source);
     let mut told: Vec<String> = first
         .by_ref()
         .take(MAX_QUOTED_SENTENCES)
-        .map(|sentence| lead.filled(turn.language, &[sentence]))
+        .map(|sentence| lead.filled(turn.language, &[&sentence]))
         .collect();
     if first.next().is_some() {
         told.push(FixedPhrase::ResultCut.filled(turn.language, &[]));

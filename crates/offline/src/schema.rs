@@ -6,7 +6,8 @@ use doran_agents::agents::docqa::QueryType;
 use doran_llm::{ModelError, ResponseSchema};
 use serde_json::{Map, Value, json};
 
-use super::text::{contains_any_cue, question_features, sentence_features};
+use super::cues::Cue;
+use super::ranking::question_terms;
 
 /// A choice among names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,12 +200,10 @@ fn chosen(choice: RuleChoice, names: &[&str], question: &str) -> Option<Value> {
     let found = meant.iter().find_map(|word| names.iter().find(|name| squeezed(name).contains(word)));
     let own = || {
         // Names that somebody made up: the one that shares most with the question, else the one for the rest.
-        let wanted = question_features(question);
-        let shared = |name: &&&str| sentence_features(name).intersection(&wanted).count();
+        let wanted = question_terms(question);
+        let shared = |name: &&&str| wanted.iter().filter(|term| term.is_named_in(name)).count();
         let nearest = names.iter().rev().max_by_key(shared).filter(|name| shared(name) > 0);
-        let rest = names
-            .iter()
-            .find(|name| contains_any_cue(&name.to_lowercase(), "other|else|default|기타|그외|일반|나머지"));
+        let rest = names.iter().find(|name| Cue::NamesTheRest.is_in(name));
         nearest.or(rest).or(names.last())
     };
     found.or_else(own).map(|name| json!(name))

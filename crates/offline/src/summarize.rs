@@ -7,11 +7,11 @@ use doran_agents::UserLanguage;
 use doran_agents::request_format::{answer_line_prefix, user_line_prefix};
 use doran_llm::{BYTES_PER_TOKEN, Message, MessagePart, Role, TextOrigin, strip_citation_marks};
 
+use super::cues::Cue;
 use super::decisions::is_small_talk;
 use super::facts;
 use super::phrasing::FixedPhrase;
-use super::small_talk;
-use super::text::{contains_any_cue, language, sentences};
+use super::text::{language, sentences};
 use super::turn::summary_lines;
 
 /// The budget when none is given, in tokens.
@@ -135,7 +135,7 @@ pub(super) fn said_by_user(line: &str) -> Option<&str> {
 }
 
 /// What was answered, where a line tells so.
-fn said_by_model(line: &str) -> Option<&str> {
+pub(super) fn said_by_model(line: &str) -> Option<&str> {
     LANGUAGES.iter().find_map(|language| line.strip_prefix(answer_line_prefix(*language)))
 }
 
@@ -146,9 +146,9 @@ fn weight_of_user(sentence: &str) -> u32 {
     if is_small_talk(sentence) {
         return 0;
     }
-    let decided = is_decision(sentence);
+    let decided = Cue::Decides.is_in(sentence);
     let number = sentence.chars().any(|char| char.is_ascii_digit());
-    let asks = small_talk::is_question_or_request(sentence);
+    let asks = Cue::AsksOrRequests.is_in(sentence);
     match (decided, asks, number) {
         (true, false, _) => 7,
         (_, false, true) => 6,
@@ -171,12 +171,6 @@ fn weight_of_model(sentence: &str) -> u32 {
         (true, false) | (false, true) => 3,
         (false, false) => u32::from(sentence.chars().count() > 20),
     }
-}
-
-fn is_decision(sentence: &str) -> bool {
-    let lower = sentence.to_lowercase();
-    let cues = "하기로|정했|결정|확정|합의|승인|마감|예산|decided|agreed|deadline|budget|we will";
-    contains_any_cue(&lower, cues)
 }
 
 /// A line within its limit, without line breaks or control characters.

@@ -9,6 +9,8 @@ use doran_llm::{
     strip_citation_marks,
 };
 
+use super::cues::Cue;
+use super::ranking::AskedQuestion;
 use super::results;
 use super::text::language;
 
@@ -92,6 +94,13 @@ impl<'a> OfflineTurn<'a> {
     /// The call that a result answers.
     pub(super) fn call_of(&self, result: &ToolResult) -> Option<&'a ToolCall> {
         self.calls.iter().find(|call| call.id == result.call).copied()
+    }
+
+    /// A question of this turn, with what was asked before where it leans on that.
+    pub(super) fn asked<'q>(&'q self, question: &'q str) -> AskedQuestion<'q> {
+        let leans = Cue::PointsBack.is_in(question) || Cue::FollowsUp.is_in(question);
+        let before = self.said.last().filter(|_| leans).map_or("", String::as_str);
+        AskedQuestion { question, before }
     }
 
     /// Whether there was a turn before this one.

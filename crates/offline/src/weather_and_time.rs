@@ -1,5 +1,7 @@
 //! Wishes about the world outside: the weather of a place, the time somewhere, the weekday of a date.
 
+use std::sync::LazyLock;
+
 use super::intent::QuestionIntent;
 use super::text::{contains_any_cue, without_particle, words};
 
@@ -58,26 +60,8 @@ fn place_of(word: &str) -> &str {
 }
 
 fn is_time_word(word: &str) -> bool {
-    matches!(
-        word,
-        "오늘"
-            | "내일"
-            | "모레"
-            | "어제"
-            | "지금"
-            | "현재"
-            | "이번"
-            | "이번주"
-            | "주말"
-            | "주"
-            | "아침"
-            | "저녁"
-            | "오전"
-            | "오후"
-            | "밖"
-            | "요즘"
-            | "주간"
-    )
+    " 오늘 내일 모레 어제 지금 현재 이번 이번주 주말 주 아침 저녁 오전 오후 밖 요즘 주간 "
+        .contains(&format!(" {word} "))
 }
 
 fn is_question_about_place(word: &str) -> bool {
@@ -156,28 +140,7 @@ fn date_in(text: &str) -> Option<String> {
 }
 
 /// Cities with the zone of their clocks.
-#[rustfmt::skip]
-const CITIES: [(&str, &str); 73] = [
-    ("서울", "Asia/Seoul"), ("한국", "Asia/Seoul"), ("Korea", "Asia/Seoul"), ("Seoul", "Asia/Seoul"),
-    ("부산", "Asia/Seoul"), ("대구", "Asia/Seoul"), ("인천", "Asia/Seoul"), ("광주", "Asia/Seoul"),
-    ("대전", "Asia/Seoul"), ("울산", "Asia/Seoul"), ("세종", "Asia/Seoul"), ("수원", "Asia/Seoul"),
-    ("성남", "Asia/Seoul"), ("용인", "Asia/Seoul"), ("고양", "Asia/Seoul"), ("창원", "Asia/Seoul"),
-    ("청주", "Asia/Seoul"), ("전주", "Asia/Seoul"), ("천안", "Asia/Seoul"), ("포항", "Asia/Seoul"),
-    ("제주", "Asia/Seoul"), ("제주도", "Asia/Seoul"), ("강릉", "Asia/Seoul"), ("춘천", "Asia/Seoul"),
-    ("원주", "Asia/Seoul"), ("여수", "Asia/Seoul"), ("목포", "Asia/Seoul"), ("경주", "Asia/Seoul"),
-    ("속초", "Asia/Seoul"), ("판교", "Asia/Seoul"), ("강남", "Asia/Seoul"), ("Busan", "Asia/Seoul"),
-    ("Incheon", "Asia/Seoul"), ("Daejeon", "Asia/Seoul"), ("Jeju", "Asia/Seoul"),
-    ("도쿄", "Asia/Tokyo"), ("Tokyo", "Asia/Tokyo"), ("일본", "Asia/Tokyo"), ("오사카", "Asia/Tokyo"),
-    ("Osaka", "Asia/Tokyo"), ("베이징", "Asia/Shanghai"), ("Beijing", "Asia/Shanghai"),
-    ("상하이", "Asia/Shanghai"), ("Shanghai", "Asia/Shanghai"), ("홍콩", "Asia/Hong_Kong"),
-    ("싱가포르", "Asia/Singapore"), ("Singapore", "Asia/Singapore"), ("하노이", "Asia/Ho_Chi_Minh"),
-    ("방콕", "Asia/Bangkok"), ("Bangkok", "Asia/Bangkok"), ("시드니", "Australia/Sydney"),
-    ("Sydney", "Australia/Sydney"), ("런던", "Europe/London"), ("London", "Europe/London"),
-    ("파리", "Europe/Paris"), ("Paris", "Europe/Paris"), ("베를린", "Europe/Berlin"),
-    ("Berlin", "Europe/Berlin"), ("로마", "Europe/Rome"), ("Rome", "Europe/Rome"),
-    ("마드리드", "Europe/Madrid"), ("모스크바", "Europe/Moscow"), ("두바이", "Asia/Dubai"),
-    ("뉴욕", "America/New_York"), ("Boston", "America/New_York"), ("시카고", "America/Chicago"),
-    ("Chicago", "America/Chicago"), ("로스앤젤레스", "America/Los_Angeles"), ("LA", "America/Los_Angeles"),
-    ("UTC", "UTC"), ("New York", "America/New_York"), ("Los Angeles", "America/Los_Angeles"),
-    ("Hong Kong", "Asia/Hong_Kong"),
-];
+static CITIES: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let rows = include_str!("data/cities.tsv").lines().filter_map(|row| row.split_once('\t'));
+    rows.flat_map(|(zone, cities)| cities.split(',').map(move |city| (city, zone))).collect()
+});

@@ -6,7 +6,6 @@ use doran_llm::{Embedder, EmbedderInfo, EmbeddingSide, ModelError};
 use crate::passage::Passage;
 use crate::retriever::RetrieveError;
 use crate::text_analysis;
-use crate::vector::VectorRows;
 
 /// The number of texts that are embedded in one call.
 const EMBEDDING_BATCH_TEXTS: usize = 64;
@@ -49,16 +48,6 @@ pub(crate) async fn embed_passages(
         vectors.extend(embed_checked(embedder, &texts, EmbeddingSide::Passage).await?);
     }
     Ok(vectors)
-}
-
-/// Embeds passages and returns the vectors as the bytes of index rows.
-pub(crate) async fn embed_passages_as_rows(
-    embedder: &dyn Embedder,
-    passages: &[&Passage],
-) -> Result<Vec<u8>, RetrieveError> {
-    let vectors = self::embed_passages(embedder, passages).await?;
-    VectorRows::write(embedder.info().dimension, vectors.iter().map(Vec::as_slice))
-        .ok_or_else(|| invalid_embedding_error("odd vectors"))
 }
 
 async fn embed_checked(

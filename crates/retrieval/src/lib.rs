@@ -6,7 +6,7 @@
 //! data in a directory and searches by keywords and by vectors. [`OpenSearchIndex`] does the same in a cluster. This
 //! crate does not depend on agents or chat models; callers decide what to do with a passage.
 
-pub mod citation;
+mod built_in_encoder;
 pub mod conformance;
 pub mod contract;
 mod embedding;
@@ -15,6 +15,7 @@ pub mod eval;
 pub mod hit_postprocessing;
 pub mod ingest;
 mod keyword;
+mod language;
 mod library;
 mod local;
 mod opensearch;
@@ -27,11 +28,12 @@ mod split;
 mod text_analysis;
 pub mod vector;
 
-pub use citation::{Citation, CitationError};
+pub use built_in_encoder::BuiltInEncoder;
 pub use keyword::{
     Highlight, MAX_WORD_QUERY_CHARS, RamKeywordIndex, RankingParameters, Segment, SegmentDocument,
-    WordSearch, find_article_numbers, highlights, match_reasons,
+    WordSearch, find_article_numbers, highlights, is_one_typo_apart, match_reasons, stem_synonyms,
 };
+pub use language::{Language, is_hangul, is_hangul_syllable};
 pub use library::{
     DocumentStatus, IngestState, Library, LibraryError, LibraryOptions, LockedLibrary, NewDocument,
 };
@@ -46,3 +48,4 @@ pub use retriever::{
     DocumentFilter, DocumentIndex, DocumentSummary, Hit, RetrieveError, Retriever, SearchQuery,
 };
 pub use split::{HEADING_SEPARATOR, split_into_passages};
+pub use text_analysis::text_stems;

@@ -113,6 +113,14 @@ impl DocumentIndex for RerankingIndex {
         self.index.expunge_deleted().await
     }
 
+    async fn embed_some(&self) -> Result<usize, RetrieveError> {
+        self.index.embed_some().await
+    }
+
+    fn passages_without_vectors(&self) -> usize {
+        self.index.passages_without_vectors()
+    }
+
     async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
         self.index.tenants().await
     }

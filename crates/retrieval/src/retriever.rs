@@ -96,6 +96,18 @@ pub trait DocumentIndex: Retriever {
         Ok(())
     }
 
+    /// Computes vectors for some passages that have none yet, for at most a second or so with the built-in encoder. Returns
+    /// how many passages are still without. What is computed is kept if the process ends. An index that computes
+    /// vectors when documents are stored, or has no embedder, does nothing.
+    async fn embed_some(&self) -> Result<usize, RetrieveError> {
+        Ok(0)
+    }
+
+    /// Returns how many passages have no vectors yet. Until they have, they are found by keywords alone.
+    fn passages_without_vectors(&self) -> usize {
+        0
+    }
+
     /// Returns whether the index can be asked now. One in this process always can.
     async fn check_health(&self) -> Result<(), RetrieveError> {
         Ok(())

@@ -2,27 +2,20 @@
 //!
 //! Ranks are not fused. With an embedder that is weaker than keyword search, reciprocal rank fusion gives worse results
 //! on every set of a single language. The weight of the vector score depends on the languages of the query and of the
-//! passage. If the query contains the heading of the best keyword hit, vector scores do not count within one language.
+//! passage. Within one language it also depends on the evidence: the more of the query the best keyword hit contains,
+//! the less the vectors weigh, and nothing if the query contains its heading. A long passage has one vector for many
+//! sentences, so its vector weighs less.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use doran_llm::EmbedderInfo;
 
 use crate::keyword::{find_article_numbers, letters_and_digits};
+use crate::language::{Language, is_hangul_syllable};
 use crate::passage::{Passage, PassageId};
 use crate::retriever::Hit;
 use crate::split::HEADING_SEPARATOR;
-
-/// The language that most letters of a text belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DominantLanguage {
-    /// Hangul.
-    Korean,
-    /// Latin letters.
-    English,
-    /// Neither: numbers, punctuation or other scripts.
-    Other,
-}
+use crate::text_analysis::{TermLayer, for_each_term};
 
 /// The weight of the vector score; the rest of a score comes from keywords.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,15 +26,29 @@ pub struct FusionWeights {
     pub english: f64,
     /// The weight if one is Korean and the other English.
     pub cross_language: f64,
+    /// A passage without any word of the query is found by its vector only if the dot product is at least this. A
+    /// question about something else finds nothing then.
+    pub min_similarity: f64,
 }
 
 /// Keywords always have at least this weight, so that an exact name is never lost.
 pub const MIN_KEYWORD_WEIGHT: f64 = 0.1;
 
+/// If the best keyword hit contains up to the first share of the terms of a query, vectors have their full weight. From the
+/// second share on they have none.
+const COVERAGE_WITH_FULL_WEIGHT: f64 = 0.4;
+const COVERAGE_WITHOUT_WEIGHT: f64 = 0.9;
+
+/// Vectors of longer passages weigh less. In Korean; English needs twice as many letters for the same text.
+const MAX_CHARS_WITH_FULL_WEIGHT: f64 = 700.0;
+
+/// The provider in the identifier of the embedder that is compiled in.
+pub(crate) const BUILT_IN_PROVIDER: &str = "built-in";
+
 impl Default for FusionWeights {
     /// The weights for a multilingual embedder that is weaker than keyword search within one language.
     fn default() -> Self {
-        Self { korean: 0.15, english: 0.3, cross_language: 0.9 }
+        Self { korean: 0.15, english: 0.3, cross_language: 0.9, min_similarity: -1.0 }
     }
 }
 
@@ -49,40 +56,45 @@ impl FusionWeights {
     /// Returns the weights for an embedder. An embedder of a single language is assumed to be for English, and to be
     /// better at it than a multilingual one; its vectors for other languages are ignored.
     pub fn for_embedder(about: &EmbedderInfo) -> Self {
-        if about.multilingual {
+        if about.id.split(':').next() == Some(BUILT_IN_PROVIDER) {
+            // It was trained on Korean documents, and on less English.
+            Self { korean: 0.5, english: 0.3, cross_language: 0.9, min_similarity: 0.25 }
+        } else if about.multilingual {
             Self::default()
         } else {
-            Self { korean: 0.0, english: 0.5, cross_language: 0.0 }
+            Self { korean: 0.0, english: 0.5, cross_language: 0.0, ..Self::default() }
         }
     }
 
     /// Returns the weight of the vector score for a query and a passage of these languages.
-    pub fn vector_weight(&self, question: DominantLanguage, passage: DominantLanguage) -> f64 {
+    pub fn vector_weight(&self, question: Option<Language>, passage: Option<Language>) -> f64 {
         let weight = match (question, passage) {
             (question, passage) if is_cross_language(question, passage) => self.cross_language,
-            (DominantLanguage::English, DominantLanguage::English) => self.english,
+            (Some(Language::English), Some(Language::English)) => self.english,
             _ => self.korean,
         };
         weight.clamp(0.0, 1.0 - MIN_KEYWORD_WEIGHT)
     }
 }
 
-/// Detects the language of a text. A text counts as Korean if a tenth of its letters are Hangul, because Korean texts
-/// often quote English names.
-pub fn dominant_language(text: &str) -> DominantLanguage {
+/// Detects the language of a text of a document or a query; `None` for numbers, punctuation and other scripts. A text counts
+/// as Korean if a tenth of its letters are Hangul, because Korean texts often quote English names.
+pub fn dominant_language(text: &str) -> Option<Language> {
     let (mut hangul, mut latin) = (0_usize, 0_usize);
     for char in text.chars().take(2000) {
-        hangul += usize::from(('가'..='힣').contains(&char));
+        hangul += usize::from(is_hangul_syllable(char));
         latin += usize::from(char.is_ascii_alphabetic());
     }
     match (hangul, latin) {
-        (0, 0) => DominantLanguage::Other,
-        (hangul, latin) if hangul * 10 >= latin => DominantLanguage::Korean,
-        _ => DominantLanguage::English,
+        (0, 0) => None,
+        (hangul, latin) if hangul * 10 >= latin => Some(Language::Korean),
+        _ => Some(Language::English),
     }
 }
 
-/// Merges both hit lists, best first. Equal scores are ordered by the identifier of the passage.
+/// Merges both hit lists, best first. Equal scores are ordered by the identifier of the passage. A keyword hit that is
+/// not among the vector hits has no vector yet, and only its keyword score counts. A passage that is only a heading
+/// gains nothing from its vector.
 pub fn fuse_hits(
     question: &str,
     keyword: &[Hit],
@@ -90,33 +102,89 @@ pub fn fuse_hits(
     weights: &FusionWeights,
     limit: usize,
 ) -> Vec<Hit> {
-    let asked = dominant_language(question);
-    let named = keyword.first().is_some_and(|best| contains_heading(question, &best.passage.title));
-    let mut sums: BTreeMap<&PassageId, (f64, &Passage)> = BTreeMap::new();
-    for (hits, by_vector) in [(keyword, false), (vector, true)] {
-        for (hit, score) in hits.iter().zip(scaled_scores(hits)) {
-            let own = dominant_language(&hit.passage.text);
-            let share =
-                if named && !is_cross_language(asked, own) { 0.0 } else { weights.vector_weight(asked, own) };
-            let weight = if by_vector { share } else { 1.0 - share };
-            sums.entry(&hit.passage.id).or_insert((0.0, &hit.passage)).0 += weight * score;
+    let question_language = dominant_language(question);
+    let trust = keyword.first().map_or(1.0, |best| vector_trust(question, &best.passage));
+    let mut scores: BTreeMap<&PassageId, (f64, Option<f64>, &Passage)> = BTreeMap::new();
+    for (hit, score) in keyword.iter().zip(scaled_scores(keyword)) {
+        scores.insert(&hit.passage.id, (score, None, &hit.passage));
+    }
+    for (hit, score) in vector.iter().zip(scaled_scores(vector)) {
+        match scores.get_mut(&hit.passage.id) {
+            Some(known) => known.1 = Some(score),
+            // A score that is not a number is not compared.
+            None if hit.score < weights.min_similarity => {}
+            None => drop(scores.insert(&hit.passage.id, (0.0, Some(score), &hit.passage))),
         }
     }
-    let mut fused: Vec<Hit> = sums
+    let mut fused: Vec<Hit> = scores
         .into_values()
-        .filter(|(score, _)| *score > 0.0)
-        .map(|(score, passage)| Hit { passage: passage.clone(), score })
+        .map(|(keyword, vector, passage)| {
+            let Some(vector) = vector else { return Hit { passage: passage.clone(), score: keyword } };
+            let own = dominant_language(&passage.text);
+            let weight = weights.vector_weight(question_language, own);
+            let weight = match is_cross_language(question_language, own) {
+                true => weight,
+                false => weight * trust * focus(passage, own),
+            };
+            let vector = if is_heading_only(passage) { 0.0 } else { vector };
+            Hit { passage: passage.clone(), score: (1.0 - weight) * keyword + weight * vector }
+        })
+        .filter(|hit| hit.score > 0.0)
         .collect();
     fused.sort_by(|left, right| right.score.total_cmp(&left.score));
     fused.truncate(limit);
     fused
 }
 
-fn is_cross_language(question: DominantLanguage, passage: DominantLanguage) -> bool {
+/// Returns how far vectors count beside the best keyword hit: 0 if keywords are enough, 1 if they say little.
+fn vector_trust(question: &str, best: &Passage) -> f64 {
+    if contains_heading(question, &best.title) {
+        return 0.0;
+    }
+    let covered = term_coverage(question, best);
+    let excess =
+        (covered - COVERAGE_WITH_FULL_WEIGHT) / (COVERAGE_WITHOUT_WEIGHT - COVERAGE_WITH_FULL_WEIGHT);
+    1.0 - excess.clamp(0.0, 1.0)
+}
+
+/// Returns the share of the terms of a query that a passage contains: pairs of syllables and words of other scripts.
+fn term_coverage(question: &str, passage: &Passage) -> f64 {
+    let mut missing = HashSet::new();
+    for_each_term(question, |layer, term, _| {
+        if layer == TermLayer::Bigrams {
+            missing.insert(term.to_owned());
+        }
+    });
+    let term_count = missing.len();
+    for text in [&passage.title, &passage.text] {
+        for_each_term(text, |_, term, _| {
+            missing.remove(term);
+        });
+    }
+    if term_count == 0 { 0.0 } else { (term_count - missing.len()) as f64 / term_count as f64 }
+}
+
+/// Returns how well one vector can stand for a passage of this length.
+fn focus(passage: &Passage, language: Option<Language>) -> f64 {
+    let limit = match language {
+        Some(Language::Korean) => MAX_CHARS_WITH_FULL_WEIGHT,
+        Some(Language::English) | None => 2.0 * MAX_CHARS_WITH_FULL_WEIGHT,
+    };
+    let chars = passage.title.chars().count() + passage.text.chars().count();
+    (limit / chars.max(1) as f64).min(1.0).powi(2)
+}
+
+/// Returns whether the text of a passage is only its heading.
+fn is_heading_only(passage: &Passage) -> bool {
+    let text = letters_and_digits(&passage.text);
+    let last = passage.title.rsplit(HEADING_SEPARATOR).next().unwrap_or_default();
+    text == letters_and_digits(last) || text == letters_and_digits(&passage.title)
+}
+
+fn is_cross_language(question: Option<Language>, passage: Option<Language>) -> bool {
     matches!(
         (question, passage),
-        (DominantLanguage::Korean, DominantLanguage::English)
-            | (DominantLanguage::English, DominantLanguage::Korean)
+        (Some(Language::Korean), Some(Language::English)) | (Some(Language::English), Some(Language::Korean))
     )
 }
 
@@ -199,7 +267,7 @@ mod tests {
                 "가 나 다",
             ),
             ("안내 › 연차휴가", "연차휴가 신청", "가 나 다"),
-            ("연차휴가", "연차휴가 신청", "나 가 라 다"),
+            ("연차", "연차휴가 신청", "나 가 라 다"),
             ("안내 › 병가", "연차휴가 신청", "나 가 라 다"),
             ("안내 › 제2조", "2조의 휴가", "나 가 라 다"),
         ] {
@@ -220,6 +288,64 @@ mod tests {
         assert_eq!(fused[0].passage.text, "leave");
     }
 
+    fn check_first(question: &str, keyword: &[Hit], vector: &[Hit], expected: &str) {
+        let about = EmbedderInfo { id: "built-in:1".to_owned(), dimension: 2, multilingual: true };
+        let fused = fuse_hits(question, keyword, vector, &FusionWeights::for_embedder(&about), 10);
+        assert_eq!(fused[0].passage.text, expected, "{question}");
+    }
+
+    #[test]
+    fn meaning_counts_less_the_more_words_of_the_query_are_found() {
+        let keyword =
+            hits(&[("퇴직금은 퇴사한 날부터 14일 안에 지급한다", 2.0), ("임금 청산", 1.2), ("기타", 0.1)]);
+        let vector = hits(&[("임금 청산", 0.9), ("퇴직금은 퇴사한 날부터 14일 안에 지급한다", 0.2)]);
+        check_first("그만두면 밀린 월급은 언제 받나", &keyword, &vector, "임금 청산");
+        check_first(
+            "퇴직금은 퇴사한 날부터 며칠 안에 지급",
+            &keyword,
+            &vector,
+            "퇴직금은 퇴사한 날부터 14일 안에 지급한다",
+        );
+    }
+
+    #[test]
+    fn the_vector_of_a_long_passage_counts_less() {
+        let long = "임금 청산 ".repeat(300);
+        let vector = hits(&[(&long, 0.9), ("임금 청산", 0.85), ("기타", 0.1)]);
+        check_first("그만두면 월급은 언제 받나", &[], &vector, "임금 청산");
+    }
+
+    #[test]
+    fn a_heading_without_text_does_not_win_by_meaning() {
+        let keyword = hits(&[("본문이 있는 문단", 2.0), ("기타", 0.1)]);
+        let mut vector = hits(&[("제15조(연차휴가)", 0.9), ("본문이 있는 문단", 0.5), ("기타", 0.1)]);
+        for question in ["쉬는 날은 언제", "when can I rest"] {
+            vector[0].passage.title = "취업규칙".to_owned();
+            check_first(question, &[], &vector, "제15조(연차휴가)");
+            for title in ["취업규칙 › 제15조(연차휴가)", "제15조 (연차휴가)"] {
+                vector[0].passage.title = title.to_owned();
+                check_first(question, &keyword, &vector, "본문이 있는 문단");
+                check_first(question, &[], &vector, "본문이 있는 문단");
+            }
+        }
+    }
+
+    #[test]
+    fn a_passage_far_from_the_query_is_found_by_its_words_only() {
+        let weights = FusionWeights { min_similarity: 0.3, ..FusionWeights::default() };
+        let vector = hits(&[("가", 0.29), ("나", 0.1)]);
+        assert_eq!(fuse_hits("xyzzy", &[], &vector, &weights, 10), []);
+        let fused = fuse_hits("xyzzy", &hits(&[("나", 1.0)]), &vector, &weights, 10);
+        assert_eq!(fused.iter().map(|hit| hit.passage.text.as_str()).collect::<Vec<_>>(), ["나"]);
+    }
+
+    #[test]
+    fn a_passage_without_a_vector_is_ranked_by_its_words() {
+        let keyword = hits(&[("새 문단", 2.0), ("나", 1.0), ("다", 0.5)]);
+        check_first("아무 말", &keyword, &hits(&[("나", 0.9), ("다", 0.1)]), "새 문단");
+        check_first("anything", &keyword, &hits(&[("나", 0.9), ("다", 0.1)]), "새 문단");
+    }
+
     #[test]
     fn one_list_alone_keeps_its_order() {
         check("휴가", &[("가", 3.0), ("나", 2.0), ("다", 1.0)], &[], "가 나 다");
@@ -230,7 +356,12 @@ mod tests {
 
     #[test]
     fn the_words_of_a_question_never_stop_counting() {
-        let weights = FusionWeights { korean: 7.0, english: f64::INFINITY, cross_language: 1.0 };
+        let weights = FusionWeights {
+            korean: 7.0,
+            english: f64::INFINITY,
+            cross_language: 1.0,
+            ..FusionWeights::default()
+        };
         for (question, passage) in [("가", "가"), ("a", "a"), ("a", "가"), ("1", "a")] {
             assert!(
                 weights.vector_weight(dominant_language(question), dominant_language(passage))
@@ -253,7 +384,7 @@ mod tests {
         let order: Vec<&str> = fused.iter().map(|hit| hit.passage.text.as_str()).collect();
         assert_eq!(order, ["가", "나"]);
         assert!(
-            weights.vector_weight(DominantLanguage::English, DominantLanguage::English)
+            weights.vector_weight(Some(Language::English), Some(Language::English))
                 > FusionWeights::default().english
         );
         assert_eq!(
@@ -264,8 +395,8 @@ mod tests {
 
     #[test]
     fn korean_with_english_names_is_korean() {
-        assert_eq!(dominant_language("VPN을 Kubernetes에 설치"), DominantLanguage::Korean);
-        assert_eq!(dominant_language("Pods in a cluster"), DominantLanguage::English);
-        assert_eq!(dominant_language("123 !?"), DominantLanguage::Other);
+        assert_eq!(dominant_language("VPN을 Kubernetes에 설치"), Some(Language::Korean));
+        assert_eq!(dominant_language("Pods in a cluster"), Some(Language::English));
+        assert_eq!(dominant_language("123 !?"), None);
     }
 }

@@ -1,12 +1,13 @@
-//! Asking an agent, whichever dialect the question came in: checks, the start of the run, and what came of it.
+//! Requests to an agent, shared by all dialects: validation, the start of the run, and its outcome.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use doran_agents::protocol::{StepNotes, notes_of_entry};
 use doran_agents::retrieval::{LibraryError, is_collection_name};
-use doran_agents::{Agent, AgentTurn, AskOptions, EarlierMessage};
-use doran_engine::store::{IfBusy, RunIdempotencyKey, RunRow, RunStatus, StoreError, ThreadRow};
+use doran_agents::{Agent, AgentTurn, AskOptions};
+use doran_engine::store::{IfBusy, RunIdempotencyKey, RunRow, RunStatus, Seq, StoreError, ThreadRow};
 use doran_engine::{EngineError, RunHandle, RunKey, StartOptions, ThreadId, ThreadKey};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -17,12 +18,17 @@ use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::error_detail::ErrorDetail;
 use crate::idempotency;
+use crate::thread_settings::apply_thread_settings;
+use crate::transcript_stream::is_client_tool;
 
 /// The most characters of a title made from a question.
 const MAX_GENERATED_TITLE_CHARS: usize = 60;
 
 /// How often a run that stands in line is looked at.
 const QUEUE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a request waits for a run that was told to end.
+const CANCEL_WAIT: Duration = Duration::from_secs(2);
 
 /// Entries of a log that are read in one go.
 const ENTRIES_PER_PAGE: usize = 500;
@@ -37,8 +43,23 @@ pub(crate) struct AgentRequest<'a> {
     pub(crate) message: &'a str,
     pub(crate) options: AskOptions,
     pub(crate) if_busy: IfBusy,
+    /// Where the run begins and where it pauses.
+    pub(crate) course: RunCourse,
     /// The key of the client, and the bytes that it stands for.
     pub(crate) idempotency: Option<(String, &'a [u8])>,
+    /// The name of the API key of the caller.
+    pub(crate) key: Option<Arc<str>>,
+}
+
+/// Where a run begins, where it pauses, and what is noted with it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunCourse {
+    /// The log entry that the run follows, if it is not the newest.
+    pub(crate) from: Option<Seq>,
+    pub(crate) pause_before: BTreeSet<String>,
+    pub(crate) pause_after: BTreeSet<String>,
+    /// Free pairs that are stored with the run.
+    pub(crate) metadata: Map<String, Value>,
 }
 
 /// What came of the wish to ask.
@@ -54,14 +75,27 @@ pub(crate) struct WaitingRun {
     pub(crate) questions: Vec<QuestionInfo>,
 }
 
+impl WaitingRun {
+    /// Whether it waits for tools that whoever asked runs, and for nothing else.
+    fn waits_for_client_tools(&self) -> bool {
+        !self.questions.is_empty() && self.questions.iter().all(is_client_tool)
+    }
+}
+
 /// Starts the run, after those that are under way. A thread that waits for a person takes no question, as nobody knows
 /// when it would come to it: whoever asks is told what it waits for.
 pub(crate) async fn start_unless_waiting(
     app: &ServerApp,
     mut ask: AgentRequest<'_>,
 ) -> Result<RunStart, ApiError> {
-    let waits = find_waiting_run(app, &ask.thread).await?.is_some();
-    ask.if_busy = if waits { IfBusy::Reject } else { IfBusy::Enqueue };
+    let waits = find_waiting_run(app, &ask.thread).await?;
+    ask.if_busy = match &waits {
+        // Whoever asked for the tools asks something else instead of running them.
+        Some(waits) if waits.waits_for_client_tools() => IfBusy::Interrupt,
+        Some(_) => IfBusy::Reject,
+        None => IfBusy::Enqueue,
+    };
+    let waits = waits.is_some();
     match start_agent_run(app, &ask).await {
         Err(error) if waits && error.code == ApiErrorCode::Busy => {}
         begun => return begun.map(RunStart::Started),
@@ -89,20 +123,60 @@ pub(crate) async fn wait_until_blocked(app: &ServerApp, run: &RunKey, thread: &T
 }
 
 async fn find_waiting_run(app: &ServerApp, thread: &ThreadKey) -> Result<Option<WaitingRun>, ApiError> {
-    let asked = match app.runtime.open_questions(thread).await {
-        Ok(asked) => asked,
+    let questions = match app.runtime.open_questions(thread).await {
+        Ok(questions) => questions,
         Err(EngineError::Store(StoreError::NotFound { .. })) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let run = asked.first().map(|(run, _)| run.clone());
-    Ok(run.map(|run| WaitingRun { run, questions: QuestionInfo::from_log_all(&asked) }))
+    let run = questions.first().map(|(run, _)| run.clone());
+    Ok(run.map(|run| WaitingRun { run, questions: QuestionInfo::from_log_all(&questions) }))
 }
 
 /// Starts the run. Its input is on disk when this returns.
 pub(crate) async fn start_agent_run(app: &ServerApp, ask: &AgentRequest<'_>) -> Result<RunHandle, ApiError> {
     let agent = find_agent(app, ask.agent)?;
-    check_message(app, ask)?;
-    check_collection(ask.options.collection.as_deref())?;
+    let input = message_input(app, &agent, ask).await?;
+    // A new thread is called by its first question, until somebody calls it otherwise.
+    let title = title_from_message(ask.message);
+    start_run_with_input(app, &agent, ask, &input, &title).await
+}
+
+/// The message of a request as input of its agent.
+async fn message_input(app: &ServerApp, agent: &Agent, ask: &AgentRequest<'_>) -> Result<Value, ApiError> {
+    if !agent.is_chat() {
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
+            format!("the graph `{}` takes `input`, not a message", agent.name),
+            format!("그래프 `{}`에는 메시지가 아니라 `input`을 보냅니다", agent.name),
+        ));
+    }
+    let mut options = ask.options.clone();
+    if let Some(thread) = app.runtime.find_thread_row(&ask.thread).await? {
+        apply_thread_settings(&mut options, &thread);
+    }
+    chat_input(app, agent, ask.message, &options)
+}
+
+/// A message as input of an agent, if it keeps the limits.
+pub(crate) fn chat_input(
+    app: &ServerApp,
+    agent: &Agent,
+    message: &str,
+    options: &AskOptions,
+) -> Result<Value, ApiError> {
+    check_message(app, message, options)?;
+    check_collection(options.collection.as_deref())?;
+    Ok(agent.input(message, options))
+}
+
+/// Starts a run with this input.
+pub(crate) async fn start_run_with_input(
+    app: &ServerApp,
+    agent: &Agent,
+    ask: &AgentRequest<'_>,
+    input: &Value,
+    title: &str,
+) -> Result<RunHandle, ApiError> {
     let idempotency = match &ask.idempotency {
         Some((key, bytes)) => {
             idempotency::check_key_unused(app, &ask.thread.tenant, key).await?;
@@ -110,18 +184,49 @@ pub(crate) async fn start_agent_run(app: &ServerApp, ask: &AgentRequest<'_>) -> 
         }
         None => None,
     };
-    let input = agent.input(ask.message, &ask.options);
-    // A new thread is called by its first question, until somebody calls it otherwise.
     let thread_metadata = Map::from_iter([
-        ("title".to_owned(), Value::String(title_from_message(ask.message))),
+        ("title".to_owned(), Value::String(title.to_owned())),
         ("agent".to_owned(), Value::String(agent.name.clone())),
     ]);
-    let options =
-        StartOptions { idempotency, if_busy: ask.if_busy, thread_metadata, ..StartOptions::default() };
-    let run = app.runtime.start(&agent.name, &ask.thread, Some(&input), options).await?;
+    let RunCourse { from, pause_before, pause_after, mut metadata } = ask.course.clone();
+    metadata.extend(key_metadata(ask.key.as_deref()));
+    let limits = match &app.budget {
+        Some(budget) => Some(budget.run_limits(&app.runtime, &ask.thread.tenant).await?),
+        None => None,
+    };
+    let options = StartOptions {
+        idempotency,
+        if_busy: ask.if_busy,
+        thread_metadata,
+        from,
+        pause_before,
+        pause_after,
+        limits,
+        metadata,
+        ..StartOptions::default()
+    };
+    submit_run(app, agent, &ask.thread, Some(input), options).await
+}
+
+/// Starts a run and counts it.
+pub(crate) async fn submit_run(
+    app: &ServerApp,
+    agent: &Agent,
+    thread: &ThreadKey,
+    input: Option<&Value>,
+    options: StartOptions,
+) -> Result<RunHandle, ApiError> {
+    let run = app.runtime.start(&agent.name, thread, input, options).await?;
     app.metrics.count_run_started();
     tracing::info!(run = %run.id(), agent = %agent.name, "run started");
     Ok(run)
+}
+
+/// Where a run stores the name of the API key it was started with.
+pub(crate) const KEY_METADATA: &str = "key";
+
+fn key_metadata(key: Option<&str>) -> Map<String, Value> {
+    key.map(|key| (KEY_METADATA.to_owned(), Value::from(key))).into_iter().collect()
 }
 
 /// A name that no collection can have is refused, so that a slip is not taken for an empty collection.
@@ -164,12 +269,25 @@ pub(crate) async fn wait_for_run(
     };
     let turn = match row.status {
         RunStatus::Finished => Some(match run.final_state(agent) {
-            Some(state) => turn_from_state(self::find_agent(app, agent)?, &state)?,
+            Some(state) => turn_from_state(&self::find_agent(app, agent)?, &state)?,
             None => load_turn(app, agent, &row).await?,
         }),
         _ => None,
     };
     Ok(RunWaitOutcome { row, turn: turn.map(AgentTurn::with_renumbered_sources), blocked_by: None })
+}
+
+/// Waits a moment for a run that was told to end.
+pub(crate) async fn wait_for_cancel(app: &ServerApp, row: RunRow) -> Result<RunRow, ApiError> {
+    if row.status.is_end() {
+        return Ok(row);
+    }
+    // Whoever works on it hears of it at once, or when its lease is over.
+    let run = app.runtime.run_handle(&row.key()).await?;
+    match tokio::time::timeout(CANCEL_WAIT, run.wait()).await {
+        Ok(ended) => Ok(ended?),
+        Err(_) => Ok(row),
+    }
 }
 
 /// How many requests a run sent to models, by the notes of its steps. For a run without a turn, which counts them itself.
@@ -180,7 +298,7 @@ pub(crate) async fn count_model_requests(app: &ServerApp, row: &RunRow) -> Resul
         let page = app.runtime.entries(&row.thread, after, ENTRIES_PER_PAGE).await?;
         for entry in page.iter().filter(|entry| entry.run == Some(row.run)) {
             let notes = notes_of_entry(&entry.body).map_err(|error| {
-                tracing::error!(%error, seq = entry.seq, "the notes of a step cannot be read");
+                tracing::error!(%error, seq = entry.seq, "cannot read the notes of a step; its model calls are not counted");
                 ApiError::from(ApiErrorCode::Internal)
             })?;
             count += notes.iter().map(StepNotes::request_count).sum::<u32>();
@@ -196,20 +314,21 @@ pub(crate) async fn count_model_requests(app: &ServerApp, row: &RunRow) -> Resul
 pub(crate) async fn load_turn(app: &ServerApp, name: &str, row: &RunRow) -> Result<AgentTurn, ApiError> {
     let agent = find_agent(app, name)?;
     let view = app.runtime.view(&agent.name, &row.thread, row.last_seq).await?;
-    turn_from_state(agent, &view.state)
+    turn_from_state(&agent, &view.state)
 }
 
 fn turn_from_state(agent: &Agent, state: &Value) -> Result<AgentTurn, ApiError> {
     agent.read_turn(state).map_err(|error| {
-        tracing::error!(%error, "the state of a thread does not fit its agent");
+        tracing::error!(%error, "cannot read the state of a thread with this agent; the agent may have changed since the run");
         ApiErrorCode::Internal.into()
     })
 }
 
 /// The agent of this name.
-pub(crate) fn find_agent<'a>(app: &'a ServerApp, name: &str) -> Result<&'a Agent, ApiError> {
+pub(crate) fn find_agent(app: &ServerApp, name: &str) -> Result<Agent, ApiError> {
     app.find_agent(name).ok_or_else(|| {
-        let known: Vec<&str> = app.agents.iter().map(|agent| agent.name.as_str()).collect();
+        let agents = app.agents.current();
+        let known: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
         let known = known.join(", ");
         ApiError::with_message(
             ApiErrorCode::UnknownAgent,
@@ -261,11 +380,11 @@ pub(crate) async fn find_created_thread(
     app: &ServerApp,
     thread: &ThreadKey,
     key: Option<&str>,
-    asked: &str,
+    hash: &str,
 ) -> Result<Option<ThreadRow>, ApiError> {
     let Some(key) = key else { return Ok(None) };
     match app.runtime.find_thread_row(thread).await? {
-        Some(row) if row.metadata.get(REQUEST_HASH_METADATA).and_then(Value::as_str) == Some(asked) => {
+        Some(row) if row.metadata.get(REQUEST_HASH_METADATA).and_then(Value::as_str) == Some(hash) => {
             Ok(Some(row))
         }
         Some(_) => Err(EngineError::from(StoreError::KeyReused(key.to_owned())).into()),
@@ -283,17 +402,15 @@ pub(crate) fn title_from_message(message: &str) -> String {
     }
 }
 
-fn check_message(app: &ServerApp, ask: &AgentRequest<'_>) -> Result<(), ApiError> {
-    let most = app.limits.max_message_bytes;
-    let AskOptions { earlier, system, document, .. } = &ask.options;
-    let earlier =
-        earlier.iter().map(|(EarlierMessage::Asked(text) | EarlierMessage::Answered(text))| text.as_str());
-    let beside = earlier.chain(system.as_deref()).chain(document.as_deref());
-    let texts: Vec<&str> = beside.chain([ask.message]).collect();
-    let wrong = if texts.iter().map(|text| text.len()).sum::<usize>() > most {
+fn check_message(app: &ServerApp, message: &str, options: &AskOptions) -> Result<(), ApiError> {
+    let max_bytes = app.limits.max_message_bytes;
+    let AskOptions { system, document, .. } = options;
+    let beside = options.message_texts().chain(system.as_deref()).chain(document.as_deref());
+    let texts: Vec<&str> = beside.chain([message]).collect();
+    let wrong = if texts.iter().map(|text| text.len()).sum::<usize>() > max_bytes {
         ErrorDetail::new(
-            format!("`message`, with all that comes with it, has more than {most} bytes"),
-            format!("`message`와 함께 온 글을 더하면 {most}바이트를 넘습니다"),
+            format!("`message`, with all that comes with it, has more than {max_bytes} bytes"),
+            format!("`message`와 함께 온 글을 더하면 {max_bytes}바이트를 넘습니다"),
         )
     } else if texts.iter().any(|text| text.contains('\0')) {
         ErrorDetail::new(
@@ -319,7 +436,7 @@ pub(crate) fn request_hash(agent: &str, thread: &ThreadKey, body: &[u8]) -> Stri
 
 /// Agents as lists show them.
 pub(crate) fn agents(app: &ServerApp) -> Arc<[Agent]> {
-    app.agents.clone()
+    app.agents.current()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Who calls. A key opens the things of one tenant; without any keys there is one tenant, and only this machine is
-//! answered.
+//! API keys. A key gives access to the data of one tenant. Without any keys there is one tenant, and only requests from this
+//! machine are accepted.
 //!
-//! Keys are kept as hashes: who reads the file of keys cannot call with what is in it. A key is 256 random bits, so one
-//! round of SHA-256 is enough, and all hashes are compared in the same time whichever of them fits.
+//! Keys are stored as hashes, so the file of keys cannot be used to call the server. A key is 256 random bits, so one round of
+//! SHA-256 is enough. All hashes are compared in constant time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -71,6 +71,8 @@ pub struct ApiKey {
     pub tenant: TenantId,
     /// By what it is known.
     pub hash: KeyHash,
+    /// Whether it may change what holds for everybody: models and their keys.
+    pub is_admin: bool,
 }
 
 /// All keys. Cheap to clone; a change is seen by every clone at once.
@@ -127,9 +129,15 @@ pub(crate) struct ApiCaller {
     pub(crate) key: Option<Arc<str>>,
     /// By what the key is known.
     pub(crate) hash: Option<KeyHash>,
+    /// Whether it may change what holds for everybody. Without keys the only user of the server may.
+    pub(crate) is_admin: bool,
 }
 
-/// Lets in who has a key, or everybody where there are none. What comes after finds the [`Caller`] in the request.
+/// A caller that may change what holds for everybody.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminCaller;
+
+/// Lets in who has a key, or everybody where there are none. What comes after finds the [`ApiCaller`] in the request.
 pub(crate) async fn authenticate(State(app): State<ServerApp>, mut request: Request, next: Next) -> Response {
     match authenticate_headers(&app.keys, request.headers()) {
         Ok(caller) => {
@@ -167,11 +175,12 @@ pub(crate) async fn admit_request(
 
 fn authenticate_headers(keys: &ApiKeys, headers: &HeaderMap) -> Result<ApiCaller, ApiErrorCode> {
     if keys.is_empty() {
-        return Ok(ApiCaller { tenant: TenantId::local(), key: None, hash: None });
+        return Ok(ApiCaller { tenant: TenantId::local(), key: None, hash: None, is_admin: true });
     }
     let secret = read_secret(headers)?.ok_or(ApiErrorCode::NoKey)?;
     let key = keys.find_by_secret(secret).ok_or(ApiErrorCode::WrongKey)?;
-    Ok(ApiCaller { tenant: key.tenant, key: Some(key.name.into()), hash: Some(key.hash) })
+    let (name, hash) = (Some(key.name.into()), Some(key.hash));
+    Ok(ApiCaller { tenant: key.tenant, key: name, hash, is_admin: key.is_admin })
 }
 
 /// `Authorization: Bearer KEY`, as OpenAI's clients send it, or `X-Api-Key: KEY`. Two different ones are refused.
@@ -203,6 +212,15 @@ impl<S: Send + Sync> FromRequestParts<S> for ApiCaller {
     }
 }
 
+impl<S: Send + Sync> FromRequestParts<S> for AdminCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let caller = ApiCaller::from_request_parts(parts, state).await?;
+        if caller.is_admin { Ok(Self) } else { Err(ApiErrorCode::AdminOnly.into()) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +230,7 @@ mod tests {
             name: name.into(),
             tenant: TenantId::new(name).expect("a name"),
             hash: KeyHash::from_secret(secret),
+            is_admin: false,
         };
         ApiKeys::new(vec![key("a", "doran_a"), key("b", "doran_b")])
     }

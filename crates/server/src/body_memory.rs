@@ -1,6 +1,5 @@
-//! Memory of bodies. What is read from clients and what waits for them to read is counted, by tenant and in all, from the
-//! moment it is held until the socket has taken it. Clients that do not read, or send and wait, cannot take the rest of
-//! the memory of the process.
+//! Limits the memory of request and response bodies, per tenant and in total. Bytes count from the moment they are in memory
+//! until the socket has taken them, so clients that do not read cannot use up the memory of the process.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -54,17 +53,17 @@ impl BodyMemory {
     }
 
     /// Reads the body of a request: at most so many bytes in so much time.
-    pub(crate) async fn read(&self, body: Body, most: usize, time: Duration) -> Result<Bytes, ApiError> {
-        timeout(time, self.collect(body, most)).await.map_err(|_| ApiErrorCode::TooSlow)?
+    pub(crate) async fn read(&self, body: Body, max_bytes: usize, time: Duration) -> Result<Bytes, ApiError> {
+        timeout(time, self.collect(body, max_bytes)).await.map_err(|_| ApiErrorCode::TooSlow)?
     }
 
-    async fn collect(&self, body: Body, most: usize) -> Result<Bytes, ApiError> {
+    async fn collect(&self, body: Body, max_bytes: usize) -> Result<Bytes, ApiError> {
         let (mut arriving, mut bytes, mut permit) = (body.into_data_stream(), Vec::new(), None);
         let mut counted = MIN_COUNTED_BYTES;
         while let Some(piece) = arriving.next().await {
             // Within its limits a body fails because it is not what its head says, or because the client went away.
             let piece = piece.map_err(|_| ApiErrorCode::BadBody)?;
-            if bytes.len() + piece.len() > most {
+            if bytes.len() + piece.len() > max_bytes {
                 return Err(ApiErrorCode::TooLarge.into());
             }
             while counted < bytes.len() + piece.len() {

@@ -1,5 +1,5 @@
-//! Requests that read a lot to answer: a whole document, a whole conversation. Few of them work at once, and tenants take
-//! turns, because each holds all that it reads until its answer is made.
+//! Limits requests that read a whole document or a whole conversation. Few of them run at once, and tenants take turns, because
+//! each keeps all it reads in memory until its response is ready.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;

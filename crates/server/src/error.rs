@@ -1,4 +1,4 @@
-//! What can go wrong, in one table: status, stable code, a sentence in English and in Korean.
+//! All errors of the API in one table: status, stable code, and a sentence in English and in Korean.
 
 use std::time::Duration;
 
@@ -56,8 +56,10 @@ table! {
     NoHost 400 "no_host" "the request has no `Host` header" "요청에 `Host` 헤더가 없습니다"
     NoKey 401 "no_key" "this server wants a key: send `Authorization: Bearer KEY`; `doran keys new` makes one" "이 서버는 키가 필요합니다. `Authorization: Bearer 키`를 보내세요. 키는 `doran keys new`로 만듭니다"
     WrongKey 401 "wrong_key" "there is no such key" "그런 키가 없습니다"
+    BudgetSpent 402 "budget_spent" "the budget of this month is spent; `monthly_budget_cents` sets it" "이번 달 예산을 다 썼습니다. 예산은 `monthly_budget_cents`로 정합니다"
     HostNotAllowed 403 "host_not_allowed" "this server does not answer to that name; names are allowed with `allowed_hosts`" "이 서버는 그 이름에 답하지 않습니다. 이름은 `allowed_hosts`로 허용합니다"
-    OriginNotAllowed 403 "origin_not_allowed" "pages of other sites may not call this server" "다른 사이트의 페이지는 이 서버를 부를 수 없습니다"
+    OriginNotAllowed 403 "origin_not_allowed" "pages of other sites may not call this server; origins are allowed with `allowed_origins`" "다른 사이트의 페이지는 이 서버를 부를 수 없습니다. 오리진은 `allowed_origins`로 허용합니다"
+    AdminOnly 403 "admin_only" "this takes a key of an administrator; `doran keys new NAME --admin` makes one" "관리자 키가 필요합니다. `doran keys new 이름 --admin`으로 만듭니다"
     NotFound 404 "not_found" "there is nothing here" "여기에는 아무것도 없습니다"
     UnknownAgent 404 "unknown_agent" "there is no agent of that name" "그런 이름의 에이전트가 없습니다"
     MethodNotAllowed 405 "method_not_allowed" "this route does not take that method" "이 경로는 그 메서드를 받지 않습니다"
@@ -67,6 +69,7 @@ table! {
     TooLarge 413 "too_large" "the body is too large" "본문이 너무 큽니다"
     NotJson 415 "not_json" "send `Content-Type: application/json` without an encoding" "인코딩 없이 `Content-Type: application/json`으로 보내세요"
     NotAFile 415 "not_a_file" "send the bytes of the file as the body, without a form around them or an encoding" "폼이나 인코딩 없이 파일의 바이트를 그대로 본문으로 보내세요"
+    Invalid 422 "invalid_request" "the request does not fit this route" "요청이 이 경로에 맞지 않습니다"
     KeyReused 422 "key_reused" "the idempotency key was used for another request" "이 멱등 키는 다른 요청에 쓰였습니다"
     TooMany 429 "too_many_requests" "this key sends too many requests; wait and ask again" "이 키의 요청이 너무 많습니다. 잠시 뒤에 다시 물으세요"
     Internal 500 "internal" "something went wrong inside" "내부에서 문제가 생겼습니다"
@@ -88,6 +91,8 @@ pub(crate) struct ApiError {
     retry_after: Option<Duration>,
     /// Whether what was asked for was begun, so that asking again would begin another.
     is_run_started: bool,
+    /// The parameter of the request that is wrong.
+    parameter: Option<String>,
 }
 
 impl ApiError {
@@ -97,7 +102,18 @@ impl ApiError {
     }
 
     pub(crate) fn with_detail(code: ApiErrorCode, why: impl Into<Option<ErrorDetail>>) -> Self {
-        Self { code, detail: why.into(), retry_after: None, is_run_started: false }
+        Self { code, detail: why.into(), retry_after: None, is_run_started: false, parameter: None }
+    }
+
+    /// A parameter of the request that is wrong, and why.
+    pub(crate) fn for_parameter(name: &str, en: impl Into<String>, ko: impl Into<String>) -> Self {
+        let (en, ko) = (format!("`{name}`: {}", en.into()), format!("`{name}`: {}", ko.into()));
+        Self { parameter: Some(name.to_owned()), ..Self::with_message(ApiErrorCode::BadInput, en, ko) }
+    }
+
+    /// The same under another code.
+    pub(crate) fn under_code(self, code: ApiErrorCode) -> Self {
+        Self { code, ..self }
     }
 
     /// With the time after which to ask again.
@@ -129,7 +145,8 @@ impl ApiError {
     pub(crate) fn to_json(&self) -> serde_json::Value {
         let ApiErrorInfo { status, code, en: title, ko: title_ko } = self.code.info();
         let (detail, detail_ko) = self.detail.clone().map(|ErrorDetail { en, ko }| (en, ko)).unzip();
-        json!(Problem { kind: "about:blank", status, code, title, title_ko, detail, detail_ko })
+        let parameter = self.parameter.clone();
+        json!(Problem { kind: "about:blank", status, code, title, title_ko, detail, detail_ko, parameter })
     }
 }
 
@@ -149,6 +166,8 @@ impl From<EngineError> for ApiError {
                 MisuseError::BadId(_) => ApiErrorCode::BadPath,
                 MisuseError::UnknownGraph(_) => ApiErrorCode::UnknownAgent,
                 MisuseError::BadInput { .. }
+                | MisuseError::BadContext(_)
+                | MisuseError::BadSchedule(_)
                 | MisuseError::BadAnswer { .. }
                 | MisuseError::UnknownNode { .. } => ApiErrorCode::BadInput,
                 MisuseError::NoOpenQuestion(_)
@@ -165,7 +184,7 @@ impl From<EngineError> for ApiError {
             }
         };
         if code == ApiErrorCode::Internal {
-            tracing::error!(%error, "a request failed");
+            tracing::error!(%error, "request failed with an unexpected error");
         }
         Self::with_detail(code, ErrorDetail::from_engine_error(&error))
     }
@@ -228,7 +247,7 @@ mod tests {
         for code in ApiErrorCode::ALL {
             let ApiErrorInfo { status, en, ko, .. } = code.info();
             assert!((400..600).contains(&status), "{code:?}");
-            let hangul = |text: &str| text.chars().any(|char| ('가'..='힣').contains(&char));
+            let hangul = |text: &str| text.contains(doran_agents::retrieval::is_hangul_syllable);
             assert!(!hangul(en) && hangul(ko) && !en.ends_with('.'), "{code:?}");
         }
     }

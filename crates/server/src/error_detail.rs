@@ -1,5 +1,5 @@
-//! What is special about a problem this time, in both languages: the errors of the parts underneath, told to people.
-//! What only the log should hear is not told.
+//! The details of an error, in both languages: converts errors of the engine, the store and the library to text for people.
+//! Internal causes go to the log only.
 
 use doran_engine::store::StoreError;
 use doran_engine::{EngineError, MisuseError, RunError};
@@ -76,7 +76,7 @@ impl ErrorDetail {
             | StoreError::Damaged(_)
             | StoreError::Rejected(_)
             | StoreError::Other(_) => {
-                tracing::error!(error = error as &dyn std::error::Error, "the store failed a request");
+                tracing::error!(error = error as &dyn std::error::Error, "the store returned an error");
                 return None;
             }
         };
@@ -99,6 +99,8 @@ fn misuse_message_ko(misuse: &MisuseError) -> String {
         MisuseError::BadAnswer { question, source } => {
             format!("`{question}`에 대한 답을 저장할 수 없습니다 ({source})")
         }
+        MisuseError::BadContext(why) => format!("실행의 컨텍스트를 저장할 수 없습니다 ({why})"),
+        MisuseError::BadSchedule(why) => format!("예약을 저장할 수 없습니다 ({why})"),
         MisuseError::NoOpenQuestion(_)
         | MisuseError::SeveralOpenQuestions { .. }
         | MisuseError::BadQuestionId(_) => format!("그 답을 기다리는 물음이 없습니다 ({misuse})"),

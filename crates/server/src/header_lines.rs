@@ -1,8 +1,8 @@
-//! Lines of a request's head end with CR LF and in no other way.
+//! Rejects a bare LF in the head of a request.
 //!
-//! The parser of HTTP takes a bare LF for the end of a line too, and a proxy before this server may not: then the two
-//! see different headers in the same bytes. What is read from the socket passes through here first; a bare LF in a head
-//! is made a NUL, which no head may hold, and the parser refuses the request by itself.
+//! The HTTP parser accepts a bare LF as the end of a line, and a proxy in front of this server may not. Then the two would see
+//! different headers in the same bytes (request smuggling). Bytes from the socket pass through here first: a bare LF in a head is
+//! replaced by NUL, which no head may contain, and the parser rejects the request.
 
 /// The longest line that is understood here: one that says how long a body is.
 const MAX_HEADER_LINE_BYTES: usize = 64;

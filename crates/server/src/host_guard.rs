@@ -1,5 +1,6 @@
-//! Who may call at all: programs and pages of this machine, and of the names the server was given. A page elsewhere
-//! that points its own name at this machine still sends that name, and is refused by it.
+//! Checks `Host` and `Origin`: requests must name this machine or an allowed host, and a page must be of this server or of an
+//! allowed origin. A page elsewhere that points its own name at this machine (DNS rebinding) still sends that name, and is
+//! rejected.
 
 use std::net::Ipv4Addr;
 
@@ -9,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::ServerApp;
+use crate::cors::{AllowedOrigin, is_allowed_origin};
 use crate::error::{ApiError, ApiErrorCode};
 
 /// Refuses what is not addressed to this machine, and marks every answer as data.
@@ -19,7 +21,7 @@ pub(crate) async fn enforce_host_and_origin(
 ) -> Response {
     // Such a body can hide a request that a proxy before this server counted otherwise: nothing after it is read.
     let is_last = request.headers().contains_key(header::TRANSFER_ENCODING);
-    let mut response = match check_request(&app.allowed_hosts, &request) {
+    let mut response = match check_request(&app.allowed_hosts, &app.allowed_origins, &request) {
         Ok(()) => next.run(request).await,
         Err(code) => ApiError::from(code).into_response(),
     };
@@ -37,7 +39,7 @@ pub(crate) async fn enforce_host_and_origin(
     response
 }
 
-fn check_request(names: &[String], request: &Request) -> Result<(), ApiErrorCode> {
+fn check_request(names: &[String], origins: &[AllowedOrigin], request: &Request) -> Result<(), ApiErrorCode> {
     if [Method::CONNECT, Method::TRACE].contains(request.method()) {
         return Err(ApiErrorCode::MethodNotAllowed);
     }
@@ -47,10 +49,15 @@ fn check_request(names: &[String], request: &Request) -> Result<(), ApiErrorCode
     }
     // Probes ask by the address of a container, which nobody can name beforehand. They are told nothing of anybody.
     let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz");
-    check_host_and_origin(names, request.headers(), is_probe)
+    check_host_and_origin(names, origins, request.headers(), is_probe)
 }
 
-fn check_host_and_origin(names: &[String], headers: &HeaderMap, is_probe: bool) -> Result<(), ApiErrorCode> {
+fn check_host_and_origin(
+    names: &[String],
+    origins: &[AllowedOrigin],
+    headers: &HeaderMap,
+    is_probe: bool,
+) -> Result<(), ApiErrorCode> {
     let is_ours = |host: &str| is_loopback(host) || is_allowed_host(names, host);
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().ok_or(ApiErrorCode::NoHost)?;
@@ -61,6 +68,9 @@ fn check_host_and_origin(names: &[String], headers: &HeaderMap, is_probe: bool) 
         return Err(ApiErrorCode::HostNotAllowed);
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    if is_allowed_origin(origins, origin) {
+        return Ok(());
+    }
     // Another port of this machine is another program: its pages are as foreign as those of another site.
     let port = host.to_str().ok().map(port_of);
     let is_own_page =
@@ -144,7 +154,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, host.parse().expect("a host"));
             headers.insert(header::ORIGIN, origin.parse().expect("an origin"));
-            check_host_and_origin(&["doran.example".to_owned()], &headers, false)
+            check_host_and_origin(&["doran.example".to_owned()], &[], &headers, false)
         };
         for origin in ["http://127.0.0.1:7979", "http://localhost:7979", "https://doran.example"] {
             assert_eq!(check("127.0.0.1:7979", origin), Ok(()), "{origin}");

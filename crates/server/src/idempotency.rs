@@ -1,12 +1,12 @@
-//! Requests that may be sent again. What a `POST` changed is answered once more from what was kept under the key that its
-//! client gave, and nothing is done twice.
+//! `Idempotency-Key`: a `POST` that a client repeats under the same key changes nothing again. It gets the stored response.
 //!
-//! A question to an agent is not kept here: the store knows the run that a key started, and the same key comes back to
-//! that run. A key that is kept here is none of a question. Refusals are not kept either: once their reason is gone, the same request under the same key may be taken.
-//! What is kept outlives the process, for a day, and of each tenant only so much.
+//! Only successful responses are stored, so a refused request can be repeated under its key once the reason is gone. Stored
+//! responses survive a restart. They expire after a day, and a tenant has at most
+//! [`ServerLimits::max_stored_responses`](crate::ServerLimits::max_stored_responses).
+//!
+//! The key of a request that starts a run is stored with that run, not here.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -14,7 +14,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use doran_engine::store::StoreError;
+use doran_engine::store::{IdempotencyStore, IdempotentResponse, ResponseRetention, StoreError};
 use doran_engine::{EngineError, TenantId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,14 +25,14 @@ use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 
-/// How long an answer is kept: as long as the store knows the keys of runs.
+/// How long a response is stored: as long as the store knows the keys of runs.
 const STORED_RESPONSE_LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// Requests with a key that work side by side. Those with the same key never do.
+/// How many requests with a key can work at the same time. Those with the same key never do.
 const LOCK_STRIPES: usize = 64;
 
 /// The header by which a client repeats a request.
 pub(crate) const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
-/// Tells that an answer was given before.
+/// Marks a response that was stored.
 const REPLAYED_HEADER: &str = "idempotent-replayed";
 
 /// The key by which a client repeats a request.
@@ -50,71 +50,44 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
     }
 }
 
-/// Refuses a key that stands for something else than a question, which the store keeps the keys of.
+/// Rejects the key of a run that already has a stored response: it was used for another request.
 pub(crate) async fn check_key_unused(app: &ServerApp, tenant: &TenantId, key: &str) -> Result<(), ApiError> {
-    match load_stored_response(app, tenant, &stored_response_name(key)).await? {
+    match app.idempotency.load(tenant, key).await? {
         Some(_) => Err(EngineError::from(StoreError::KeyReused(key.to_owned())).into()),
         None => Ok(()),
     }
 }
 
-/// Where the answer to the request with this key is kept.
-fn stored_response_name(key: &str) -> String {
-    format!("http-once/{}", sha256_of_parts(&[key.as_bytes()]))
+/// The stored responses, and locks that make requests with the same key wait for each other.
+#[derive(Clone)]
+pub(crate) struct StoredResponses {
+    store: Arc<dyn IdempotencyStore>,
+    key_locks: Arc<[tokio::sync::Mutex<()>; LOCK_STRIPES]>,
 }
 
-async fn load_stored_response(
-    app: &ServerApp,
-    tenant: &TenantId,
-    name: &str,
-) -> Result<Option<StoredResponse>, ApiError> {
-    let kept = app.runtime.store().cached_value(tenant, name).await.map_err(EngineError::from)?;
-    // What was forgotten is kept as nothing until it is cleared away.
-    Ok(kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
-}
+impl StoredResponses {
+    pub(crate) fn new(store: Arc<dyn IdempotencyStore>) -> Self {
+        Self { store, key_locks: Arc::new(std::array::from_fn(|_| tokio::sync::Mutex::default())) }
+    }
 
-/// What all requests with a key share.
-#[derive(Clone, Default)]
-pub(crate) struct IdempotencyCache(Arc<IdempotencyCacheState>);
+    fn key_lock(&self, key: &str) -> &tokio::sync::Mutex<()> {
+        let number = key.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        &self.key_locks[number % LOCK_STRIPES]
+    }
 
-struct IdempotencyCacheState {
-    key_locks: [Arc<tokio::sync::Mutex<()>>; LOCK_STRIPES],
-    /// What this process kept, oldest first.
-    stored_names: Mutex<HashMap<TenantId, VecDeque<String>>>,
-}
-
-impl Default for IdempotencyCacheState {
-    fn default() -> Self {
-        Self { key_locks: std::array::from_fn(|_| Arc::default()), stored_names: Mutex::default() }
+    async fn load(&self, tenant: &TenantId, key: &str) -> Result<Option<IdempotentResponse>, ApiError> {
+        Ok(self.store.stored_response(tenant, key).await.map_err(EngineError::from)?)
     }
 }
 
-impl IdempotencyCache {
-    /// Where requests that end up under this name wait for each other.
-    fn key_lock(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let number = name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-        self.0.key_locks[number % LOCK_STRIPES].clone()
-    }
-
-    /// Counts what was kept and gives what is to be forgotten for it.
-    fn record_and_evict(&self, tenant: &TenantId, name: String, most: usize) -> Option<String> {
-        let mut kept = self.0.stored_names.lock().unwrap_or_else(PoisonError::into_inner);
-        let mine = kept.entry(tenant.clone()).or_default();
-        mine.push_back(name);
-        (mine.len() > most).then(|| mine.pop_front()).flatten()
-    }
-}
-
-/// An answer as it is kept.
+/// The response as it is stored.
 #[derive(Serialize, Deserialize)]
 struct StoredResponse {
-    /// The hash of what was asked.
-    asked: String,
     status: u16,
     body: Value,
 }
 
-/// A request as far as it can be known again.
+/// A request that can be recognised when it is repeated.
 pub(crate) struct IdempotentRequest {
     app: ServerApp,
     tenant: TenantId,
@@ -129,8 +102,8 @@ impl FromRequestParts<ServerApp> for IdempotentRequest {
     async fn from_request_parts(parts: &mut Parts, app: &ServerApp) -> Result<Self, ApiError> {
         let tenant = ApiCaller::from_request_parts(parts, app).await?.tenant;
         let key = idempotency_key(&parts.headers)?;
-        let what = format!("{} {}", parts.method, parts.uri);
-        Ok(Self { app: app.clone(), tenant, key, fingerprint: what })
+        let fingerprint = format!("{} {}", parts.method, parts.uri);
+        Ok(Self { app: app.clone(), tenant, key, fingerprint })
     }
 }
 
@@ -140,7 +113,7 @@ impl IdempotentRequest {
         self.key.as_deref()
     }
 
-    /// With the body it came with.
+    /// Includes the body in the fingerprint.
     pub(crate) fn with_body(mut self, body: &[u8]) -> Self {
         if self.key.is_some() {
             self.fingerprint = sha256_of_parts(&[self.fingerprint.as_bytes(), body]);
@@ -148,63 +121,65 @@ impl IdempotentRequest {
         self
     }
 
-    /// The answer that was kept for this request, or what `act` comes to. With a key `act` is done to its end even when
-    /// the client goes away in between, for it will ask again.
+    /// Returns the stored response of this request, or runs `act` and stores its response. With a key, `act` runs to its
+    /// end even if the client disconnects, because the client will ask again.
     pub(crate) async fn respond_once(
         self,
         act: impl Future<Output = Result<(StatusCode, Value), ApiError>> + Send + 'static,
     ) -> Result<Response, ApiError> {
-        let Some(key) = &self.key else {
+        let Some(key) = self.key.clone() else {
             let (status, body) = act.await?;
             return Ok((status, Json(body)).into_response());
         };
-        let asked = self.fingerprint.clone();
-        let name = stored_response_name(key);
-        let key = key.clone();
         let working = async move {
-            let lane = self.app.idempotency.key_lock(&name);
-            let _alone = lane.lock().await;
-            if let Some(kept) = load_stored_response(&self.app, &self.tenant, &name).await? {
-                return kept.replay(&asked, key);
+            let _lock = self.app.idempotency.key_lock(&key).lock().await;
+            if let Some(stored) = self.app.idempotency.load(&self.tenant, &key).await? {
+                return self.replay(&stored, key);
             }
             let (status, body) = act.await?;
-            let kept = StoredResponse { asked, status: status.as_u16(), body };
-            self.store_response(name, &kept).await;
-            Ok((status, Json(kept.body)).into_response())
+            let response = StoredResponse { status: status.as_u16(), body };
+            self.store_response(&key, &response).await;
+            Ok((status, Json(response.body)).into_response())
         };
         let working = tokio::spawn(working.instrument(tracing::Span::current()));
         working.await.map_err(|error| {
-            tracing::error!(%error, "a request that may be sent again failed");
+            tracing::error!(%error, "the handler of a request with an idempotency key panicked");
             ApiError::from(ApiErrorCode::Internal)
         })?
     }
 
-    /// What was done is done: an answer that could not be kept is given all the same.
-    async fn store_response(&self, name: String, kept: &StoredResponse) {
-        let store = self.app.runtime.store();
-        let bytes = serde_json::to_vec(kept).unwrap_or_default();
-        if let Err(error) =
-            store.cache_value(&self.tenant, &name, &bytes, Some(STORED_RESPONSE_LIFETIME)).await
-        {
-            tracing::warn!(%error, "an answer could not be kept for its idempotency key");
-            return;
-        }
-        let most = self.app.limits.max_stored_responses;
-        if let Some(oldest) = self.app.idempotency.record_and_evict(&self.tenant, name, most)
-            && let Err(error) = store.cache_value(&self.tenant, &oldest, b"", Some(Duration::ZERO)).await
-        {
-            tracing::warn!(%error, "an old answer could not be forgotten");
+    /// The request has taken effect, so the client gets its response even if it could not be stored.
+    async fn store_response(&self, key: &str, response: &StoredResponse) {
+        let stored = async {
+            let response = serde_json::to_vec(response).map_err(|error| StoreError::Other(error.into()))?;
+            let response = IdempotentResponse { request_hash: self.fingerprint.clone(), response };
+            let retention = ResponseRetention {
+                lifetime: STORED_RESPONSE_LIFETIME,
+                max_per_tenant: self.app.limits.max_stored_responses,
+            };
+            self.app.idempotency.store.store_response(&self.tenant, key, &response, retention).await
+        };
+        if let Err(error) = stored.await {
+            tracing::warn!(
+                %error,
+                "could not store the response for an idempotency key: the client changes things twice if it repeats \
+                 the request"
+            );
         }
     }
-}
 
-impl StoredResponse {
-    fn replay(self, asked: &str, key: String) -> Result<Response, ApiError> {
-        if self.asked != asked {
+    fn replay(&self, stored: &IdempotentResponse, key: String) -> Result<Response, ApiError> {
+        if stored.request_hash != self.fingerprint {
             return Err(EngineError::from(StoreError::KeyReused(key)).into());
         }
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::OK);
-        let mut response = (status, Json(self.body)).into_response();
+        let unreadable = |error: &dyn std::fmt::Display| {
+            tracing::error!(%error, "the stored response of an idempotency key cannot be read");
+            ApiError::from(ApiErrorCode::Internal)
+        };
+        let stored: StoredResponse =
+            serde_json::from_slice(&stored.response).map_err(|error| unreadable(&error))?;
+        let status = StatusCode::from_u16(stored.status).map_err(|error| unreadable(&error))?;
+        let mut response = (status, Json(stored.body)).into_response();
         response.headers_mut().insert(REPLAYED_HEADER, HeaderValue::from_static("true"));
         Ok(response)
     }

@@ -1,136 +1,205 @@
 //! HTTP and server-sent events over the engine. The only crate that knows status codes.
 //!
-//! A route translates and hands over: what a run does is the engine's business, what an agent says the agents'. A run
-//! belongs to the store, not to the connection that started it; closing the connection changes nothing. Every dialect
-//! is a view of the one event log of a run.
+//! A route converts a request and calls the engine or an agent. A run belongs to the store, not to the connection that
+//! started it: closing the connection does not stop the run. All dialects read the same event log.
 //!
-//! [`router`] is the whole of it as a service, [`bind`] and [`serve`] put it on a socket with deadlines and limits.
+//! [`router`] returns the service. [`bind`] and [`serve`] run it on a socket, with deadlines and limits. [`serve_graphs()`] does
+//! all of it for graphs of your own.
 
 mod agent_request;
 pub mod api;
 mod authentication;
 mod body_memory;
+mod budget;
 mod bulk_read;
+mod cors;
 mod error;
 mod error_detail;
 mod header_lines;
 mod host_guard;
 mod idempotency;
 mod listen;
+mod mcp;
 mod metrics;
+mod model_registry;
 mod openapi;
 mod rate_limit;
 mod request_body;
+mod request_origin;
 mod routes;
+mod serve_graphs;
 mod sse;
+mod thread_settings;
 mod trace;
 mod transcript_stream;
 mod ui;
+mod url_encoding;
 mod write_timeout;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use doran_agents::Agent;
 use doran_agents::admission::{AdmissionPolicy, FairAdmission};
+use doran_agents::llm::Embedder;
 use doran_agents::memory::MemoryStore;
 use doran_agents::retrieval::{DocumentIndex, Library};
 use doran_engine::Runtime;
+use doran_engine::store::IdempotencyStore;
 use tokio_util::sync::CancellationToken;
 
 pub use authentication::{ApiKey, ApiKeys, KeyHash};
+pub use budget::MonthlyBudget;
+pub use cors::{AllowedOrigin, InvalidOriginError};
 pub use error::{ApiErrorCode, ApiErrorInfo};
 pub use listen::{BindError, bind, serve};
 pub use metrics::Metrics;
+pub use model_registry::{ModelRegistry, ModelRegistryError, SubmittedModelKey};
 pub use openapi::openapi_document;
 pub use rate_limit::RateLimit;
-pub use routes::{ApiRoute, RouteAccess, router, routes};
+pub use routes::{
+    ApiRoute, CHAT_COMPLETION_FIELDS, EMBEDDING_FIELDS, OpenAiFieldSupport, OpenAiRequestField,
+    RESPONSE_FIELDS, RouteAccess, router, routes,
+};
+pub use serve_graphs::{ServeGraphsError, serve_graphs};
+pub use thread_settings::apply_thread_settings;
+pub use url_encoding::percent_encode;
 
-use crate::idempotency::IdempotencyCache;
+use crate::idempotency::StoredResponses;
+use crate::mcp::McpSessions;
 use crate::rate_limit::RateLimiter;
 
-/// What the routes work with. Cheap to clone.
+/// The state of the server that all routes share. Cheap to clone.
 #[derive(Clone)]
 pub struct ServerApp {
     /// Runs the graphs.
     pub(crate) runtime: Runtime,
-    /// Who may be asked.
-    pub(crate) agents: Arc<[Agent]>,
-    /// Who may ask.
+    /// The agents.
+    pub(crate) agents: ServerAgents,
+    /// The API keys.
     pub(crate) keys: ApiKeys,
-    /// Where documents are searched.
+    /// The search index.
     pub(crate) index: Option<Arc<dyn DocumentIndex>>,
-    /// Where documents are handed in.
+    /// Turns texts into vectors.
+    pub(crate) embedder: Option<Arc<dyn Embedder>>,
+    /// The library that stores uploaded documents.
     pub(crate) library: Option<Library>,
-    /// What is remembered across threads.
+    /// Memories across threads.
     pub(crate) memories: Option<Arc<dyn MemoryStore>>,
-    /// Names of this server beside those of this machine.
+    /// Models that chats can choose.
+    pub(crate) models: Option<Arc<dyn ModelRegistry>>,
+    /// What the runs of a tenant may cost in a month.
+    pub(crate) budget: Option<MonthlyBudget>,
+    /// Won for a US dollar, to show costs in both.
+    pub(crate) krw_per_usd: Option<f64>,
+    /// Host names of this server besides `localhost`.
     pub(crate) allowed_hosts: Arc<[String]>,
-    /// How much of anything is allowed.
+    /// Origins whose pages may call this server.
+    pub(crate) allowed_origins: Arc<[AllowedOrigin]>,
+    /// Limits and timeouts.
     pub(crate) limits: ServerLimits,
-    /// What happened so far.
+    /// Metrics.
     pub(crate) metrics: Metrics,
-    /// Ends every stream with `draining`.
+    /// Cancelled on shutdown. Every stream then ends with `draining`.
     pub(crate) draining: CancellationToken,
     pub(crate) rate_limiter: RateLimiter,
-    /// What tenants share.
+    /// Capacity that tenants share.
     pub(crate) shares: TenantShares,
-    /// What was answered to requests that may be sent again.
-    pub(crate) idempotency: IdempotencyCache,
+    /// Responses to requests with an idempotency key.
+    pub(crate) idempotency: StoredResponses,
+    /// Sessions of MCP hosts.
+    pub(crate) mcp: McpSessions,
 }
 
 impl ServerApp {
-    /// A server of these agents, for this machine, without keys.
-    pub fn new(runtime: Runtime, agents: Vec<Agent>) -> Self {
+    /// A server of these agents, for this machine, without keys. Responses to requests with an idempotency key are stored
+    /// in `idempotency`.
+    pub fn new(runtime: Runtime, idempotency: Arc<dyn IdempotencyStore>, agents: Vec<Agent>) -> Self {
         let limits = ServerLimits::default();
         Self {
             runtime,
-            agents: agents.into(),
+            agents: ServerAgents::new(agents),
             keys: ApiKeys::default(),
             index: None,
+            embedder: None,
             library: None,
             memories: None,
+            models: None,
+            budget: None,
+            krw_per_usd: None,
             allowed_hosts: Arc::from([]),
+            allowed_origins: Arc::from([]),
             limits,
             metrics: Metrics::default(),
             draining: CancellationToken::new(),
             rate_limiter: RateLimiter::new(limits.rate_limit),
             shares: TenantShares::new(&limits),
-            idempotency: IdempotencyCache::default(),
+            idempotency: StoredResponses::new(idempotency),
+            mcp: McpSessions::default(),
         }
     }
 
-    /// Wants one of these keys from everybody.
+    /// Requires one of these keys for every request.
     pub fn keys(mut self, keys: ApiKeys) -> Self {
         self.keys = keys;
         self
     }
 
-    /// Documents are searched here.
+    /// Sets the search index.
     pub fn index(mut self, index: Arc<dyn DocumentIndex>) -> Self {
         self.index = Some(index);
         self
     }
 
-    /// Documents are handed in here.
+    /// Sets the encoder for `/v1/embeddings`.
+    pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.embedder = Some(embedder);
+        self
+    }
+
+    /// Sets the library for uploaded documents.
     pub fn library(mut self, library: Library) -> Self {
         self.library = Some(library);
         self
     }
 
-    /// What agents remember across threads is here.
+    /// Sets the store of memories.
     pub fn memories(mut self, memories: Arc<dyn MemoryStore>) -> Self {
         self.memories = Some(memories);
         self
     }
 
-    /// Answers to these names too.
+    /// Sets the models that chats can choose.
+    pub fn models(mut self, models: Arc<dyn ModelRegistry>) -> Self {
+        self.models = Some(models);
+        self
+    }
+
+    /// Sets what the runs of a tenant may cost in a month.
+    pub fn budget(mut self, budget: MonthlyBudget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// Sets the rate at which costs are also shown in won.
+    pub fn krw_per_usd(mut self, rate: f64) -> Self {
+        self.krw_per_usd = Some(rate);
+        self
+    }
+
+    /// Accepts these host names too.
     pub fn allowed_hosts(mut self, hosts: Vec<String>) -> Self {
         self.allowed_hosts = hosts.into();
         self
     }
 
-    /// With these limits.
+    /// Lets pages of these origins call the server (CORS).
+    pub fn allowed_origins(mut self, origins: Vec<AllowedOrigin>) -> Self {
+        self.allowed_origins = origins.into();
+        self
+    }
+
+    /// Sets the limits.
     pub fn limits(mut self, limits: ServerLimits) -> Self {
         self.rate_limiter = RateLimiter::new(limits.rate_limit);
         self.shares = TenantShares::new(&limits);
@@ -138,34 +207,59 @@ impl ServerApp {
         self
     }
 
-    /// Ends every stream when this is cancelled.
+    /// Sets the token that ends every stream when it is cancelled.
     pub fn shutdown_token(mut self, draining: CancellationToken) -> Self {
         self.draining = draining;
         self
     }
 
-    /// Ends every stream when it is cancelled.
+    /// The token that ends every stream when it is cancelled.
     pub fn draining(&self) -> &CancellationToken {
         &self.draining
     }
 
-    pub(crate) fn find_agent(&self, name: &str) -> Option<&Agent> {
-        self.agents.iter().find(|agent| agent.name == name)
+    /// The agents, to be replaced while the server runs.
+    pub fn agent_list(&self) -> ServerAgents {
+        self.agents.clone()
+    }
+
+    pub(crate) fn find_agent(&self, name: &str) -> Option<Agent> {
+        self.agents.current().iter().find(|agent| agent.name == name).cloned()
     }
 }
 
-/// What is scarce and shared out by tenant, so that one at its limits leaves room for the others.
+/// The agents of a server. Cheap to clone; a change is seen by every clone at once.
+#[derive(Clone)]
+pub struct ServerAgents(Arc<RwLock<Arc<[Agent]>>>);
+
+impl ServerAgents {
+    fn new(agents: Vec<Agent>) -> Self {
+        Self(Arc::new(RwLock::new(agents.into())))
+    }
+
+    /// These agents from now on. The graphs of new ones have to be known to the runtime.
+    pub fn replace(&self, agents: Vec<Agent>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = agents.into();
+    }
+
+    /// The agents of now.
+    pub(crate) fn current(&self) -> Arc<[Agent]> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Capacity that is shared fairly, so that one tenant at its limit leaves room for the others.
 #[derive(Clone, Debug)]
 pub(crate) struct TenantShares {
-    /// Requests being answered.
+    /// Concurrent requests.
     pub(crate) requests: FairAdmission,
     /// Open streams.
     pub(crate) streams: FairAdmission,
-    /// Documents on their way in.
+    /// Concurrent uploads.
     pub(crate) uploads: FairAdmission,
-    /// Requests that read a lot to answer.
+    /// Concurrent requests that read a whole document or conversation.
     pub(crate) bulk_reads: FairAdmission,
-    /// Bytes of bodies that are held, in either direction.
+    /// Bytes of request and response bodies in memory.
     pub(crate) body_memory: FairAdmission,
 }
 
@@ -190,49 +284,49 @@ impl TenantShares {
     }
 }
 
-/// How much of anything is allowed. Of what tenants share one tenant gets at most half.
+/// Limits and timeouts. One tenant gets at most half of what tenants share.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Connections at a time; more wait to be accepted.
+    /// Maximum open connections. More wait to be accepted.
     pub max_connections: usize,
-    /// Time to send the head of a request.
+    /// Time limit for the head of a request.
     pub header_timeout: Duration,
-    /// Bytes of the head of a request.
+    /// Maximum bytes of the head of a request.
     pub max_header_bytes: usize,
-    /// Time to send the body of a request.
+    /// Time limit for the body of a request.
     pub body_timeout: Duration,
-    /// Bytes of the body of a request.
+    /// Maximum bytes of the body of a request.
     pub max_body_bytes: usize,
-    /// Bytes of one message.
+    /// Maximum bytes of one message.
     pub max_message_bytes: usize,
-    /// Bytes of a document, if the library takes so many.
+    /// Maximum bytes of a document. The library may have a lower limit.
     pub max_document_bytes: usize,
-    /// Documents on their way in at a time; more are turned away. Shared by tenants.
+    /// Maximum concurrent uploads. More are rejected. Shared by tenants.
     pub max_uploads: usize,
-    /// Time to send a document.
+    /// Time limit for an upload.
     pub upload_timeout: Duration,
-    /// Requests answered at a time, open streams not counted; more are turned away. Shared by tenants.
+    /// Maximum concurrent requests, without open streams. More are rejected. Shared by tenants.
     pub max_requests: usize,
-    /// Open streams; more are turned away. Shared by tenants.
+    /// Maximum open streams. More are rejected. Shared by tenants.
     pub max_streams: usize,
-    /// Requests at a time that read a lot to answer, such as the text of a document or a whole conversation; more wait.
+    /// Maximum concurrent requests that read a whole document or conversation. More wait.
     pub max_bulk_reads: usize,
     /// Bytes of bodies that are held at a time, on their way in or out; requests for more are turned away. Shared by
     /// tenants.
     pub max_body_memory_bytes: usize,
-    /// The least bytes a second that a client has to read of a large answer, on average.
+    /// Minimum average rate, in bytes per second, at which a client must read a large response.
     pub min_read_rate: usize,
-    /// How long a request that waits for an answer waits.
+    /// How long a request waits for the end of its run.
     pub answer_timeout: Duration,
-    /// Requests a key may send.
+    /// Rate limit per API key.
     pub rate_limit: RateLimit,
-    /// Answers to requests that may be sent again, kept of each tenant; of more the oldest is forgotten.
+    /// Maximum stored responses to requests with an idempotency key, per tenant. The oldest are deleted first.
     pub max_stored_responses: usize,
-    /// Time between signs of life in a stream where nothing happens.
+    /// Time between heartbeats of an idle stream.
     pub heartbeat_interval: Duration,
-    /// Time after which a client that does not read its stream is let go.
+    /// Time after which a client that does not read is disconnected.
     pub write_timeout: Duration,
-    /// Time that open connections have once the server stops.
+    /// How long open connections may take to end on shutdown.
     pub shutdown_timeout: Duration,
 }
 

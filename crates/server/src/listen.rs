@@ -1,4 +1,4 @@
-//! The socket: who may connect, how long a request may take to arrive, and how it all ends.
+//! The socket: connection limits, deadlines for requests, and graceful shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ pub async fn serve(listener: TcpListener, app: ServerApp, stop: CancellationToke
         let connection = open.watch(http.serve_connection(socket, service.clone()));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
+                tracing::debug!(%error, "connection closed by the client");
             }
             drop(permit);
         });
@@ -110,7 +110,7 @@ pub async fn serve(listener: TcpListener, app: ServerApp, stop: CancellationToke
     drop(listener);
     app.draining.cancel();
     if timeout(limits.shutdown_timeout, open.shutdown()).await.is_err() {
-        tracing::warn!("connections were still open when the time to stop was over");
+        tracing::warn!("closing connections that did not end within the shutdown timeout");
     }
 }
 

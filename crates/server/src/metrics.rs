@@ -1,4 +1,4 @@
-//! What happened so far, as numbers that Prometheus reads.
+//! Metrics in the format of Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -44,10 +44,10 @@ impl Metrics {
         let seconds = time.as_secs_f64();
         let mut requests = self.0.requests.lock().unwrap_or_else(PoisonError::into_inner);
         // Paths are those of the routes, so there are few.
-        let taken = requests.entry((path.to_owned(), status)).or_default();
-        taken.count += 1;
-        taken.seconds += seconds;
-        for (class, end) in taken.buckets.iter_mut().zip(DURATION_BUCKETS_SECONDS) {
+        let counts = requests.entry((path.to_owned(), status)).or_default();
+        counts.count += 1;
+        counts.seconds += seconds;
+        for (class, end) in counts.buckets.iter_mut().zip(DURATION_BUCKETS_SECONDS) {
             *class += u64::from(seconds <= end);
         }
     }
@@ -125,9 +125,9 @@ impl Drop for GaugeGuard {
 /// Counts a request by the route that answered it.
 pub(crate) async fn measure_request(State(app): State<ServerApp>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str).to_owned();
-    let begun = Instant::now();
+    let started = Instant::now();
     let response = next.run(request).await;
-    app.metrics.record_request(&path, response.status().as_u16(), begun.elapsed());
+    app.metrics.record_request(&path, response.status().as_u16(), started.elapsed());
     response
 }
 

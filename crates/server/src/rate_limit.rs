@@ -1,4 +1,4 @@
-//! How often a key may call: a bucket that fills at a steady rate and is emptied by requests.
+//! Rate limit per API key: a token bucket.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -17,8 +17,7 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
     request: Request,
     limits: &ServerLimits,
 ) -> Result<(T, Bytes), ApiError> {
-    check_content_type(request.headers())?;
-    let bytes = read_bytes(request, limits).await?;
+    let bytes = read_json_bytes(request, limits).await?;
     // Fields without names would be taken in the order of a table that nobody sees.
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Err(ApiError::with_message(
@@ -31,6 +30,12 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
         ApiError::with_detail(ApiErrorCode::BadJson, ErrorDetail::from_json_error(&error))
     })?;
     Ok((value, bytes))
+}
+
+/// The bytes of a request that says that it is JSON.
+pub(crate) async fn read_json_bytes(request: Request, limits: &ServerLimits) -> Result<Bytes, ApiError> {
+    check_content_type(request.headers())?;
+    read_bytes(request, limits).await
 }
 
 /// The bytes of a request, whatever they are.
@@ -46,14 +51,18 @@ pub(crate) async fn read_bytes(request: Request, limits: &ServerLimits) -> Resul
 }
 
 /// The body of a request, counted for who sends it.
-pub(crate) async fn read_counted(request: Request, most: usize, time: Duration) -> Result<Bytes, ApiError> {
+pub(crate) async fn read_counted(
+    request: Request,
+    max_bytes: usize,
+    time: Duration,
+) -> Result<Bytes, ApiError> {
     // A route that does not count its bodies reads none.
     let memory = request.extensions().get::<BodyMemory>().cloned().ok_or(ApiErrorCode::Internal)?;
-    memory.read(request.into_body(), most, time).await
+    memory.read(request.into_body(), max_bytes, time).await
 }
 
 /// A page of another site can send a form, and can send text; it cannot send JSON without asking first.
-fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
+pub(crate) fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") || headers.contains_key(header::CONTENT_ENCODING) {

@@ -1,5 +1,5 @@
-//! Events of a run as server-sent events. A stream reads the log at the pace of its client, with a number; what the
-//! client does not read waits in the log, not in a queue.
+//! Events of a run as server-sent events. A stream reads the log at the pace of its client. What the client has not read stays in
+//! the log, not in a queue.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -67,7 +67,8 @@ impl EventNumbers {
     /// A number beyond the run is that of another run, or of a log that was restored: the client goes on at the last event.
     async fn new(app: &ServerApp, row: &RunRow, after: u64) -> Result<Self, ApiError> {
         let newest = match (row.first_seq, row.last_seq) {
-            (None, _) => 0,
+            // A run that ended before it started has its end as its only event.
+            (None, _) => u64::from(row.status.is_end()),
             (Some(first), Some(last)) => last + 1 - first,
             (Some(first), None) => {
                 (app.runtime.thread_row(&row.thread).await?.head + 1).saturating_sub(first)
@@ -81,11 +82,9 @@ impl EventNumbers {
         Ok(Self { last, beyond: Some(after) })
     }
 
-    /// What is told first when this event comes next: that others are missing.
-    fn gap_before(&mut self, n: u64) -> Option<RunEvent> {
-        let after = self.beyond.take().or_else(|| (n > self.last + 1).then_some(self.last));
-        self.last = n;
-        Some(api::RunEventBody::Gone { after: after?, next: n }.into())
+    /// What is told first when this event comes next: that there are none after the number that was asked for.
+    fn beyond_before(&mut self, n: u64) -> Option<RunEvent> {
+        Some(api::RunEventBody::Gone { after: self.beyond.take()?, next: n }.into())
     }
 }
 
@@ -143,15 +142,15 @@ fn sse_response<F: Future<Output = ()> + Send + 'static>(
     let telling = async move {
         tokio::select! {
             () = telling => {}
-            () = keys.wait_until_revoked(&caller) => tracing::info!("a stream ended with its key"),
+            () = keys.wait_until_revoked(&caller) => tracing::info!("event stream closed: its API key was revoked"),
         }
     };
-    let told = SseBodyStream {
+    let stream = SseBodyStream {
         producer: Some(Box::pin(telling.in_current_span())),
         receiver: arriving,
         _open_stream: (open, room),
     };
-    let mut response = Body::from_stream(told).into_response();
+    let mut response = Body::from_stream(stream).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -196,7 +195,9 @@ impl SseSender {
         match self.1.count(frame).await {
             Ok(frame) => self.0.send(frame).await.is_ok(),
             Err(_) => {
-                tracing::warn!("a stream ended because too many wait for memory");
+                tracing::warn!(
+                    "event stream closed: too many streams wait for memory; the client can reconnect"
+                );
                 false
             }
         }
@@ -223,6 +224,12 @@ impl SseFrame {
         Self(format!("event: {name}\ndata: {data}\n\n").into())
     }
 
+    /// A frame with a name and an id. Neither has a line break.
+    pub(crate) fn with_id(name: &str, data: &Value, id: &str) -> Self {
+        let plain = |text: &str| text.replace(['\r', '\n'], " ");
+        Self(format!("event: {}\ndata: {data}\nid: {}\n\n", plain(name), plain(id)).into())
+    }
+
     /// A frame without a name.
     pub(crate) fn unnamed(data: &Value) -> Self {
         Self(format!("data: {data}\n\n").into())
@@ -243,6 +250,7 @@ async fn send_run_events(
     frames: SseSender,
 ) {
     let (thread, agent) = (row.thread.thread.as_str(), app.find_agent(&row.graph));
+    let agent = agent.as_ref();
     let mut beat = heartbeat_timer(app.limits.heartbeat_interval);
     loop {
         let next = watch.try_next();
@@ -255,18 +263,9 @@ async fn send_run_events(
                 _ = beat.tick() => send_heartbeat(&frames.0),
             }
         };
-        let (event, is_last) = match event {
-            Some(event) => {
-                let is_last =
-                    matches!(event.body, api::RunEventBody::Draining | api::RunEventBody::Error { .. });
-                (event, is_last)
-            }
-            None => match missing_end(&app, row, sent).await {
-                Some(end) => (end, true),
-                None => return,
-            },
-        };
-        if let Some(gap) = event.n.and_then(|n| sent.gap_before(n))
+        let Some(event) = event else { return };
+        let is_last = matches!(event.body, api::RunEventBody::Draining | api::RunEventBody::Error { .. });
+        if let Some(gap) = event.n.and_then(|n| sent.beyond_before(n))
             && !frames.send_bytes(encode_run_event(&gap)).await
         {
             return;
@@ -278,23 +277,12 @@ async fn send_run_events(
     }
 }
 
-/// The end of a run whose last entries were removed, unless the client has it.
-async fn missing_end(app: &ServerApp, row: &RunRow, sent: &EventNumbers) -> Option<RunEvent> {
-    match app.runtime.run_row(&row.key()).await {
-        Ok(row) => {
-            let n = row.last_seq? + 1 - row.first_seq?;
-            if sent.last < n { RunEvent::end_from_row(&row, n) } else { None }
-        }
-        Err(error) => Some(api::RunEventBody::Error { problem: ApiError::from(error).to_json() }.into()),
-    }
-}
-
 fn to_run_event(
     thread: &str,
     agent: Option<&Agent>,
     event: Result<Option<doran_engine::Event>, EngineError>,
 ) -> Option<RunEvent> {
-    let told = match event {
+    let read = match event {
         Ok(None) => return None,
         Ok(Some(event)) => {
             RunEvent::from_engine(thread, agent, &event).map_err(|error: StoreError| EngineError::from(error))
@@ -302,7 +290,7 @@ fn to_run_event(
         Err(error) => Err(error),
     };
     Some(
-        told.unwrap_or_else(|error| {
+        read.unwrap_or_else(|error| {
             api::RunEventBody::Error { problem: ApiError::from(error).to_json() }.into()
         }),
     )

@@ -1,4 +1,4 @@
-//! A span for every request, and an id by which a person and a log mean the same one. Turns a panic into an answer.
+//! A tracing span and a request id for every request. Turns a panic into a response.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
@@ -22,10 +22,10 @@ pub(crate) async fn trace(State(app): State<ServerApp>, request: Request, next: 
         method = %request.method(),
         path = %request.uri().path(),
     );
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut response = run_counted(&app, request, next).instrument(span.clone()).await;
-    let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    span.in_scope(|| tracing::info!(status = response.status().as_u16(), ms, "answered"));
+    let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    span.in_scope(|| tracing::info!(status = response.status().as_u16(), ms, "request answered"));
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", value);
     }
@@ -38,7 +38,7 @@ async fn run_counted(app: &ServerApp, request: Request, next: Next) -> Response 
     match AssertUnwindSafe(next.run(request)).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
-            tracing::error!("a route panicked");
+            tracing::error!("a request handler panicked; this is a bug, the client got 500");
             ApiError::from(ApiErrorCode::Internal).into_response()
         }
     }

@@ -1,10 +1,11 @@
-//! Tells a run to a listener that speaks some dialect, from its first event to its end.
+//! Follows a run and yields its text and activities, for all dialects.
 
 use std::collections::VecDeque;
 
-use doran_agents::protocol::AgentActivity;
+use doran_agents::protocol::{AgentActivity, InterruptQuestion};
 use doran_agents::transcript::{TranscriptChange, TranscriptReducer};
 use doran_agents::{AgentTurn, AnswerSource, CitationNumbering};
+use doran_engine::store::RunUsage;
 use doran_engine::{EngineError, RunHandle, RunKey, RunWatch, ThreadKey, WatchUntil};
 
 use crate::ServerApp;
@@ -45,28 +46,67 @@ pub(crate) enum TranscriptEnd {
     Disconnected,
 }
 
-/// The activities of a run that rests, in order: thoughts, tool calls and results, sources.
-pub(crate) async fn load_activities(
+/// A run that rests, or the part of it after an event, read at once.
+#[derive(Debug, Default)]
+pub(crate) struct RunReplay {
+    /// The words.
+    pub(crate) text: String,
+    /// Thoughts, tool calls and results, sources, in order.
+    pub(crate) activities: Vec<AgentActivity>,
+    /// What it took.
+    pub(crate) usage: RunUsage,
+    /// What it waits for, or waited for until somebody ran a tool for it: the part ends there.
+    pub(crate) questions: Vec<QuestionInfo>,
+}
+
+/// Reads a run that rests, after the event with this number. A part ends where the run waits for tools of its client.
+pub(crate) async fn replay_run(
     app: &ServerApp,
     agent: &str,
     run: &RunKey,
     thread: &str,
-) -> Result<Vec<AgentActivity>, ApiError> {
-    let mut watch = app.runtime.watch(run, 0, WatchUntil::RunEndedOrPaused).await?;
-    let (mut reducer, mut activities) = (TranscriptReducer::default(), Vec::new());
+    after: u64,
+) -> Result<RunReplay, ApiError> {
+    let mut watch = app.runtime.watch(run, after, WatchUntil::RunEndedOrPaused).await?;
+    let (mut reducer, mut replay) = (TranscriptReducer::default(), RunReplay::default());
     while let Some(event) = watch.try_next().await? {
-        let event =
-            RunEvent::from_engine(thread, app.find_agent(agent), &event).map_err(EngineError::from)?;
+        let event = RunEvent::from_engine(thread, app.find_agent(agent).as_ref(), &event)
+            .map_err(EngineError::from)?;
         let changes = event.transcript(&mut reducer).map_err(|error| {
-            tracing::error!(%error, "a step cannot be read");
+            tracing::error!(%error, "cannot read a step; the agent may have changed since the run");
             ApiError::from(ApiErrorCode::Internal)
         })?;
-        activities.extend(changes.into_iter().filter_map(|change| match change {
-            TranscriptChange::Activity(activity) => Some(activity),
-            TranscriptChange::Text(_) | TranscriptChange::Reset { .. } => None,
-        }));
+        for change in changes {
+            match change {
+                TranscriptChange::Activity(activity) => replay.activities.push(activity),
+                TranscriptChange::Text(words) => replay.text.push_str(&words),
+                TranscriptChange::Reset { kept } => replay.text = kept,
+            }
+        }
+        add_step_usage(&mut replay.usage, &event.body);
+        replay.questions.clear();
+        if let RunEventBody::Paused { questions } = event.body {
+            replay.questions = questions;
+            if replay.questions.iter().any(is_client_tool) {
+                break;
+            }
+        }
     }
-    Ok(activities)
+    Ok(replay)
+}
+
+/// Whether a question is for the client to run a tool.
+pub(crate) fn is_client_tool(waiting: &QuestionInfo) -> bool {
+    matches!(waiting.interrupt(), InterruptQuestion::ClientTool { .. })
+}
+
+fn add_step_usage(usage: &mut RunUsage, body: &RunEventBody) {
+    if let RunEventBody::Step { tasks, path, .. } = body
+        && path.is_empty()
+    {
+        usage.input_tokens += tasks.iter().map(|task| task.input_tokens).sum::<u64>();
+        usage.output_tokens += tasks.iter().map(|task| task.output_tokens).sum::<u64>();
+    }
 }
 
 /// A run as it is told. The last thing is [`TranscriptEvent::End`] or [`TranscriptEvent::Questions`]. Sources are counted
@@ -86,14 +126,25 @@ pub(crate) struct TranscriptStream {
     queue: VecDeque<TranscriptEvent>,
     /// Whether the run began.
     has_started: bool,
+    usage: RunUsage,
     is_over: bool,
 }
 
 impl TranscriptStream {
     /// The run from its beginning.
     pub(crate) async fn open(app: &ServerApp, agent: &str, run: &RunHandle) -> Result<Self, ApiError> {
+        Self::open_after(app, agent, run, 0).await
+    }
+
+    /// The run after the event with this number.
+    pub(crate) async fn open_after(
+        app: &ServerApp,
+        agent: &str,
+        run: &RunHandle,
+        after: u64,
+    ) -> Result<Self, ApiError> {
         let (place, run) = (run.thread().clone(), run.key());
-        let watch = app.runtime.watch(&run, 0, WatchUntil::RunEndedOrPaused).await?;
+        let watch = app.runtime.watch(&run, after, WatchUntil::RunEndedOrPaused).await?;
         Ok(Self {
             app: app.clone(),
             agent: agent.to_owned(),
@@ -105,9 +156,15 @@ impl TranscriptStream {
             has_pending_sources: false,
             cited_sources: Vec::new(),
             queue: VecDeque::new(),
-            has_started: false,
+            has_started: after > 0,
+            usage: RunUsage::default(),
             is_over: false,
         })
+    }
+
+    /// What was told so far took so much.
+    pub(crate) fn usage(&self) -> RunUsage {
+        self.usage
     }
 
     /// What the answer rests on, once it was told.
@@ -143,7 +200,7 @@ impl TranscriptStream {
         let event = match event {
             Ok(Some(event)) => {
                 let (thread, agent) = (self.thread.thread.as_str(), self.app.find_agent(&self.agent));
-                RunEvent::from_engine(thread, agent, &event).map_err(EngineError::from)
+                RunEvent::from_engine(thread, agent.as_ref(), &event).map_err(EngineError::from)
             }
             Ok(None) => {
                 self.is_over = true;
@@ -152,15 +209,15 @@ impl TranscriptStream {
             Err(error) => Err(error),
         };
         match event {
-            Ok(event) => self.tell_event(event).await,
+            Ok(event) => self.apply_event(event).await,
             Err(error) => {
-                tracing::error!(%error, "a run cannot be watched on");
+                tracing::error!(%error, "cannot continue to watch a run");
                 self.push_end(TranscriptEnd::Disconnected);
             }
         }
     }
 
-    async fn tell_event(&mut self, event: RunEvent) {
+    async fn apply_event(&mut self, event: RunEvent) {
         if let RunEventBody::Step { tasks, .. } = &event.body {
             let turns = tasks.iter().filter_map(|task| task.turn.as_ref());
             turns.for_each(|turn| self.citations.add_source_numbers(turn.found.iter().copied()));
@@ -168,10 +225,11 @@ impl TranscriptStream {
         let changes = match event.transcript(&mut self.reducer) {
             Ok(changes) => changes,
             Err(error) => {
-                tracing::error!(%error, "a step cannot be read");
+                tracing::error!(%error, "cannot read a step; the agent may have changed since the run");
                 return self.push_end(TranscriptEnd::Disconnected);
             }
         };
+        add_step_usage(&mut self.usage, &event.body);
         // Between steps nothing of a number can be on its way.
         let is_piece = matches!(event.body, RunEventBody::Delta { .. });
         for change in changes {
@@ -184,7 +242,10 @@ impl TranscriptStream {
             self.flush_text();
         }
         match event.body {
-            RunEventBody::Paused { questions } => self.queue.push_back(TranscriptEvent::Questions(questions)),
+            RunEventBody::Paused { questions } => {
+                self.is_over = questions.iter().any(is_client_tool);
+                self.queue.push_back(TranscriptEvent::Questions(questions));
+            }
             RunEventBody::Finished => {
                 let end = self.finish_answer().await;
                 self.push_end(end);
@@ -239,7 +300,10 @@ impl TranscriptStream {
         let turn = match self.load_turn().await {
             Ok(turn) => turn,
             Err(error) => {
-                tracing::error!(?error, "the turn of a run that finished cannot be read");
+                tracing::error!(
+                    ?error,
+                    "cannot read the answer of a finished run; the agent may have changed since the run"
+                );
                 return TranscriptEnd::Disconnected;
             }
         };

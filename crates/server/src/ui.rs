@@ -1,6 +1,7 @@
-//! The web page, carried in the binary. It is built from `ui/` and kept there as `ui/dist`; the server knows only its
-//! files. Nothing on it comes from another place, and the policy sent with it says so to the browser.
+//! Serves the web page, which is compiled in from `ui/dist` (built from `ui/`). The page loads nothing from other hosts, and its
+//! content security policy enforces that.
 
+use std::io::Write;
 use std::sync::LazyLock;
 
 use axum::extract::RawQuery;
@@ -22,6 +23,8 @@ struct Asset {
     mime: &'static str,
     bytes: &'static [u8],
     hash: LazyLock<String>,
+    /// The same bytes, compressed once.
+    gzip: LazyLock<Vec<u8>>,
 }
 
 macro_rules! asset {
@@ -30,6 +33,7 @@ macro_rules! asset {
             mime: $mime,
             bytes: include_bytes!(concat!("../ui/dist/", $file)),
             hash: LazyLock::new(|| sha256_hex(include_bytes!(concat!("../ui/dist/", $file)))),
+            gzip: LazyLock::new(|| compress(include_bytes!(concat!("../ui/dist/", $file)))),
         }
     };
 }
@@ -78,17 +82,21 @@ pub(crate) fn is_browser(headers: &HeaderMap) -> bool {
 }
 
 impl Asset {
-    fn respond(&self, RawQuery(query): RawQuery, headers: &HeaderMap) -> Response {
-        let tag = format!("\"{}\"", *self.hash);
+    fn respond(&'static self, RawQuery(query): RawQuery, headers: &HeaderMap) -> Response {
+        // A client that understands no gzip, or one file that does not get smaller, gets the bytes as they are.
+        let is_compressed = accepts_gzip(headers) && self.gzip.len() < self.bytes.len();
+        let tag = format!("\"{}{}\"", *self.hash, if is_compressed { "-gzip" } else { "" });
         let wanted = query.as_deref().and_then(|query| query.strip_prefix("v="));
         // An address with the hash of these bytes never means others.
-        let kept = if wanted == self.hash.get(..ASSET_HASH_CHARS) && wanted.is_some() {
+        let cache_control = if wanted == self.hash.get(..ASSET_HASH_CHARS) && wanted.is_some() {
             "public, max-age=31536000, immutable"
         } else {
             "no-cache"
         };
         let mut response = if matches_etag(headers, &tag) {
             StatusCode::NOT_MODIFIED.into_response()
+        } else if is_compressed {
+            self.gzip.as_slice().into_response()
         } else {
             self.bytes.into_response()
         };
@@ -98,8 +106,12 @@ impl Asset {
             }
         };
         set(header::CONTENT_TYPE, self.mime);
-        set(header::CACHE_CONTROL, kept);
+        set(header::CACHE_CONTROL, cache_control);
         set(header::ETAG, &tag);
+        set(header::VARY, "accept-encoding");
+        if is_compressed {
+            set(header::CONTENT_ENCODING, "gzip");
+        }
         set(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
         set(header::REFERRER_POLICY, "no-referrer");
         set(HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
@@ -111,6 +123,29 @@ impl Asset {
 fn matches_etag(headers: &HeaderMap, tag: &str) -> bool {
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     known.flat_map(|value| value.split(',')).any(|one| one.trim().trim_start_matches("W/") == tag)
+}
+
+/// Whether the client understands gzip: it names it, and does not rule it out with `q=0`.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let named = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    named.flat_map(|value| value.split(',')).any(|coding| {
+        let (name, quality) = coding.split_once(';').unwrap_or((coding, ""));
+        let quality =
+            quality.trim().strip_prefix("q=").and_then(|quality| quality.trim().parse::<f32>().ok());
+        name.trim().eq_ignore_ascii_case("gzip") && quality != Some(0.0)
+    })
+}
+
+/// The bytes as gzip, or nothing if that fails, which a buffer in memory does not.
+fn compress(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    match encoder.write_all(bytes).and_then(|()| encoder.finish()) {
+        Ok(compressed) => compressed,
+        Err(error) => {
+            tracing::error!(%error, "a file of the page cannot be compressed");
+            bytes.to_vec()
+        }
+    }
 }
 
 fn sha256_hex(bytes: &[u8]) -> String {
@@ -140,6 +175,36 @@ mod tests {
         assert!(!html.contains(" style=") && !html.contains("<style") && !html.contains(" onload="));
         let style = std::str::from_utf8(STYLE.bytes).expect("text");
         assert!(!style.contains("url(") && !style.contains("@import"));
+    }
+
+    #[test]
+    fn a_file_is_compressed_for_whoever_understands_that() {
+        use std::io::Read;
+        let check = |accept: Option<&str>, is_compressed: bool| {
+            let mut headers = HeaderMap::new();
+            if let Some(accept) = accept {
+                headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_str(accept).expect("a header"));
+            }
+            let response = SCRIPT.respond(RawQuery(None), &headers);
+            assert_eq!(
+                response.headers().contains_key(header::CONTENT_ENCODING),
+                is_compressed,
+                "{accept:?}"
+            );
+            // Whoever has these bytes gets no others.
+            headers.insert(header::IF_NONE_MATCH, response.headers()[header::ETAG].clone());
+            assert_eq!(SCRIPT.respond(RawQuery(None), &headers).status(), StatusCode::NOT_MODIFIED);
+            response.headers()[header::ETAG].clone()
+        };
+        let compressed = check(Some("gzip, deflate, br, zstd"), true);
+        let plain = check(None, false);
+        assert_ne!(compressed, plain);
+        check(Some("br;q=1.0, gzip;q=0.5"), true);
+        check(Some("gzip;q=0"), false);
+        check(Some("identity"), false);
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(SCRIPT.gzip.as_slice()).read_to_end(&mut unpacked).expect("gzip");
+        assert!(unpacked == SCRIPT.bytes && SCRIPT.gzip.len() * 2 < SCRIPT.bytes.len());
     }
 
     #[test]

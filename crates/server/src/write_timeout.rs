@@ -1,8 +1,8 @@
-//! A socket whose other side has to read. What is written waits for the client only so long; then the connection ends.
-//! What is read passes [`Heads`] first.
+//! A socket with a write timeout: a connection whose client does not read is closed. Bytes that are read pass through
+//! [`HeaderLineGuard`].
 //!
-//! HTTP has a deadline for what a client sends and none for what it takes. A client that stops reading would otherwise
-//! keep its connection, and what waits in it, for as long as it likes.
+//! HTTP servers have a deadline for what a client sends, and none for what it takes. Without this timeout a client that stops
+//! reading would keep its connection, and the bytes that wait in it, for ever.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -99,7 +99,7 @@ mod tests {
         }
         assert!(!writing.is_finished());
         tokio::time::sleep(Duration::from_secs(61)).await;
-        let told = writing.await.expect("no panic").expect_err("given up");
-        assert_eq!(told.kind(), ErrorKind::TimedOut);
+        let error = writing.await.expect("no panic").expect_err("given up");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 }

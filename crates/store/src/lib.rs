@@ -9,18 +9,23 @@ mod migrations;
 pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod store_per_graph;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use doran_engine::store::{RamStore, Store, StoreError};
+use doran_engine::store::{IdempotencyStore, RamStore, Store, StoreError};
+
+pub use self::store_per_graph::{GRAPH_METADATA_KEY, StorePerGraph};
 
 /// A store, with the maintenance operations its backend supports.
 #[derive(Clone)]
 pub struct OpenedStore {
     /// The store.
     pub store: Arc<dyn Store>,
+    /// The same database, for the responses of a server.
+    pub idempotency: Arc<dyn IdempotencyStore>,
     /// Set when the store is a local file that this process has locked.
     pub file_maintenance: Option<Arc<dyn FileStoreMaintenance>>,
 }
@@ -47,7 +52,8 @@ pub trait FileStoreMaintenance: Send + Sync + 'static {
 /// | `ram:` | in memory, lost when the process ends |
 pub async fn open(url: &str) -> Result<OpenedStore, StoreError> {
     if url == "ram:" {
-        return Ok(OpenedStore { store: Arc::new(RamStore::new()), file_maintenance: None });
+        let store = Arc::new(RamStore::new());
+        return Ok(OpenedStore { store: store.clone(), idempotency: store, file_maintenance: None });
     }
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return open_postgres(url).await;
@@ -64,7 +70,7 @@ pub async fn open(url: &str) -> Result<OpenedStore, StoreError> {
 #[cfg(feature = "postgres")]
 async fn open_postgres(url: &str) -> Result<OpenedStore, StoreError> {
     let store = Arc::new(postgres::PostgresStore::open(url).await?);
-    Ok(OpenedStore { store, file_maintenance: None })
+    Ok(OpenedStore { store: store.clone(), idempotency: store, file_maintenance: None })
 }
 
 #[cfg(not(feature = "postgres"))]
@@ -77,7 +83,7 @@ async fn open_sqlite(path: &str) -> Result<OpenedStore, StoreError> {
     let path = path.to_owned();
     let opened = tokio::task::spawn_blocking(move || sqlite::SqliteStore::open(path)).await;
     let store = Arc::new(opened.map_err(|error| StoreError::Other(error.into()))??);
-    Ok(OpenedStore { store: store.clone(), file_maintenance: Some(store) })
+    Ok(OpenedStore { store: store.clone(), idempotency: store.clone(), file_maintenance: Some(store) })
 }
 
 #[cfg(not(feature = "sqlite"))]

@@ -44,6 +44,7 @@ pub fn check_thread(name: &str, dump: &ThreadDump, book: &TortureLedger) {
     check.check_inputs();
     check.check_answers();
     check.check_observed_events();
+    check.check_observed_outcomes();
     check.check_external_calls(&states);
 }
 
@@ -283,13 +284,13 @@ impl ThreadCheck<'_> {
     /// Each question is answered once, by what was acknowledged.
     fn check_answers(&self) {
         for run in &self.dump.runs {
-            let mut taken: HashMap<&str, Vec<&Value>> = HashMap::new();
+            let mut used: HashMap<&str, Vec<&Value>> = HashMap::new();
             for entry in self.entries_of(run).filter(|entry| entry.kind == "resumed") {
                 for (question, value) in entry.body["answers"].as_object().into_iter().flatten() {
-                    taken.entry(question).or_default().push(value);
+                    used.entry(question).or_default().push(value);
                 }
             }
-            for (question, values) in &taken {
+            for (question, values) in &used {
                 if values.len() > 1 {
                     self.record_violation(
                         Violation::Doubled,
@@ -297,17 +298,23 @@ impl ThreadCheck<'_> {
                     );
                 }
             }
-            for sent in self.book.answers_of_run(&run.run) {
+            let all_sent = self.book.answers_of_run(&run.run);
+            for sent in &all_sent {
+                // Two clients may send the same words, of which one is refused.
+                let sent_by_another = all_sent.iter().any(|other| {
+                    (&other.question, &other.value) == (&sent.question, &sent.value)
+                        && !matches!(other.outcome, RequestOutcome::Refused(_))
+                });
                 let there =
-                    taken.get(sent.question.as_str()).is_some_and(|values| values.contains(&&sent.value));
-                match sent.outcome {
+                    used.get(sent.question.as_str()).is_some_and(|values| values.contains(&&sent.value));
+                match &sent.outcome {
                     RequestOutcome::Acknowledged(_) if !there => {
                         self.record_violation(
                             Violation::Lost,
                             format!("answer {} to {} is gone", sent.value, sent.question),
                         );
                     }
-                    RequestOutcome::Refused(code) if there => {
+                    RequestOutcome::Refused(code) if there && !sent_by_another => {
                         let what = format!("answer {} was refused ({code}) and is there", sent.value);
                         self.record_violation(Violation::Lost, what);
                     }
@@ -317,7 +324,8 @@ impl ThreadCheck<'_> {
         }
     }
 
-    /// What watchers saw is in the log, under the same number.
+    /// What watchers saw is in the log, under the same number. A run that was cancelled before it began has no entry; its
+    /// watchers are told by its row.
     fn check_observed_events(&self) {
         for run in &self.dump.runs {
             let entries: Vec<&ThreadDumpEntry> = self.entries_of(run).collect();
@@ -327,7 +335,10 @@ impl ThreadCheck<'_> {
                 let same = entry.is_some_and(|entry| {
                     entry.digest == seen.digest && entry.seq == seen.seq && entry.kind == seen.kind
                 });
-                if !same {
+                let told_by_row = entries.is_empty()
+                    && (seen.number, seen.seq, seen.kind.as_str()) == (1, 0, "cancelled")
+                    && run.status == "cancelled";
+                if !same && !told_by_row {
                     let what = format!("event {} of {} was shown and is not there", seen.number, run.run);
                     self.record_violation(Violation::Events, what);
                 }
@@ -335,16 +346,39 @@ impl ThreadCheck<'_> {
         }
     }
 
+    /// What those who waited for a run were told is in the log.
+    fn check_observed_outcomes(&self) {
+        for outcome in self.book.outcomes_of_thread(self.name) {
+            let says_so = |entry: &&ThreadDumpEntry| {
+                let asks = entry.body["asks"].as_array().map(Vec::as_slice).unwrap_or_default();
+                entry.run.as_deref() == Some(&outcome.run)
+                    && entry.kind == outcome.kind
+                    && outcome.questions.iter().all(|id| asks.iter().any(|ask| ask["id"] == id.as_str()))
+            };
+            if self.dump.entries.iter().find(says_so).is_none() {
+                self.record_violation(
+                    Violation::Lost,
+                    format!("somebody was told that {outcome:?}, and it is gone"),
+                );
+            }
+        }
+    }
+
     /// Every state a node saw was a step boundary, and every task in the log was seen to end.
     fn check_external_calls(&self, states: &HashSet<(usize, String)>) {
-        let deeds = self.book.calls_of_thread(self.name);
+        let external_calls = self.book.calls_of_thread(self.name);
         let mut done: HashSet<(&str, &str)> = HashSet::new();
-        for deed in &deeds {
-            if deed.class == ExternalCallKind::Done {
-                done.insert((&deed.token, &deed.task));
+        for external_call in &external_calls {
+            if external_call.class == ExternalCallKind::Done {
+                done.insert((&external_call.token, &external_call.task));
             }
-            if !states.contains(&(deed.links, deed.hash.clone())) {
-                let what = format!("task {} of {} saw a state that is not in the log", deed.task, deed.token);
+            if !external_call.may_be_lost
+                && !states.contains(&(external_call.links, external_call.hash.clone()))
+            {
+                let what = format!(
+                    "task {} of {} saw a state that is not in the log",
+                    external_call.task, external_call.token
+                );
                 self.record_violation(Violation::Torn, what);
             }
         }

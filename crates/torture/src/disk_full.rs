@@ -31,7 +31,7 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the torture.
 pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let dir =
         tempfile::Builder::new().prefix("doran-torture-").tempdir().map_err(|error| error.to_string())?;
     let inside = |program: &Path, args: &[String]| {
@@ -52,17 +52,18 @@ pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
         options.seed.to_string(),
     ];
     let done = inside(&this, &args).map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&done.stdout);
-    let found: Value = serde_json::from_str(&said)
-        .map_err(|error| format!("{error}: {said}{}", String::from_utf8_lossy(&done.stderr)))?;
+    let output = String::from_utf8_lossy(&done.stdout);
+    let found: Value = serde_json::from_str(&output)
+        .map_err(|error| format!("{error}: {output}{}", String::from_utf8_lossy(&done.stderr)))?;
     let mut figures = TortureReport::new("disk", options.seed);
     for name in ["cycles", "acknowledged", "refused", "slowest_recovery_ms"] {
-        figures.add_number(name, found[name].as_u64().unwrap_or_default());
+        let number = found[name].as_u64().ok_or_else(|| format!("no `{name}` in {output}"))?;
+        figures.add_number(name, number);
     }
     for wrong in found["wrong"].as_array().into_iter().flatten() {
         figures.record_violation(Violation::Damaged, wrong.as_str().unwrap_or_default().to_owned());
     }
-    figures.add_number("seconds", begun.elapsed().as_secs());
+    figures.add_number("seconds", started.elapsed().as_secs());
     Ok(figures)
 }
 
@@ -86,10 +87,10 @@ pub fn run_inside_mount(args: &[String]) -> Result<(), String> {
     victim.wait_until_ready()?;
     for cycle in 0..cycles {
         if let Err(why) = fill_and_free(&victim, &book, dir, cycle, &mut found) {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            let log_text = std::fs::read_to_string(&log).unwrap_or_default();
             book.record_violation(
                 Violation::Damaged,
-                format!("cycle {cycle}: {why} {said}; on disk: {}", describe_file_sizes(dir)),
+                format!("cycle {cycle}: {why} {log_text}; on disk: {}", describe_file_sizes(dir)),
             );
             break;
         }
@@ -98,14 +99,14 @@ pub fn run_inside_mount(args: &[String]) -> Result<(), String> {
     let wrong: Vec<String> =
         book.violations().iter().map(|(broken, what)| format!("{broken:?}: {what}")).collect();
     let (_, acknowledged) = book.observed_and_acknowledged_counts();
-    let said = json!({
+    let report = json!({
         "cycles": cycles,
         "acknowledged": acknowledged,
         "refused": found.refused,
         "slowest_recovery_ms": found.slowest_recovery.as_millis() as u64,
         "wrong": wrong,
     });
-    println!("{said}");
+    println!("{report}");
     Ok(())
 }
 
@@ -144,14 +145,14 @@ fn fill_and_free(
     let full = loop {
         let next = start(n);
         n += 1;
-        let told = request_outcome(victim.ask(VictimRequest::Start(next.clone())));
-        book.record_start(&next, told.clone());
-        match told {
+        let outcome = request_outcome(victim.ask(VictimRequest::Start(next.clone())));
+        book.record_start(&next, outcome.clone());
+        match outcome {
             // The log may have given room back: that is taken too.
             RequestOutcome::Acknowledged(_) if n < 500 => {
                 fill_disk(&ballast, 0).map_err(|error| format!("ballast: {error}"))?;
             }
-            told => break told,
+            outcome => break outcome,
         }
     };
     found.refused += 1;
@@ -173,13 +174,13 @@ fn fill_and_free(
     loop {
         let next = start(n);
         n += 1;
-        let told = request_outcome(victim.ask(VictimRequest::Start(next.clone())));
-        book.record_start(&next, told.clone());
-        if matches!(told, RequestOutcome::Acknowledged(_)) {
+        let outcome = request_outcome(victim.ask(VictimRequest::Start(next.clone())));
+        book.record_start(&next, outcome.clone());
+        if matches!(outcome, RequestOutcome::Acknowledged(_)) {
             break;
         }
         if freed.elapsed() > RECOVERY_TIMEOUT {
-            return Err(format!("there is room again, and a start gives {told:?}"));
+            return Err(format!("there is room again, and a start gives {outcome:?}"));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -32,7 +32,7 @@ struct IoFault {
 
 /// Runs the torture.
 pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut figures = TortureReport::new("io", options.seed);
     let dir =
         tempfile::Builder::new().prefix("doran-torture-").tempdir().map_err(|error| error.to_string())?;
@@ -57,7 +57,7 @@ pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
             break;
         }
     }
-    figures.add_number("seconds", begun.elapsed().as_secs());
+    figures.add_number("seconds", started.elapsed().as_secs());
     Ok(figures)
 }
 
@@ -152,14 +152,14 @@ fn run_fault_case(
     let victim = VictimProcess::start(&birth, book)?;
     victim.wait_until_ready()?;
     for start in starts.iter().take(sent) {
-        let told = request_outcome(victim.ask(VictimRequest::Start(start.clone())));
-        if !matches!(told, RequestOutcome::Acknowledged(_)) {
+        let outcome = request_outcome(victim.ask(VictimRequest::Start(start.clone())));
+        if !matches!(outcome, RequestOutcome::Acknowledged(_)) {
             book.record_violation(
                 Violation::Lost,
-                format!("asking again for {} gives {told:?}", start.token),
+                format!("asking again for {} gives {outcome:?}", start.token),
             );
         }
-        book.record_start(start, told);
+        book.record_start(start, outcome);
     }
     let moving = victim.ask_or_error(VictimRequest::Rest { threads: thread_names(), ms: 5000 })?;
     for run in moving.as_array().into_iter().flatten() {

@@ -162,7 +162,7 @@ impl KillCampaign {
     fn wait_and_check(&mut self, victim: &VictimProcess, all: bool) -> Result<(), String> {
         let threads: Vec<String> =
             if all { self.all.clone() } else { self.recent.iter().flatten().cloned().collect() };
-        let begun = Instant::now();
+        let started = Instant::now();
         let ms = u64::try_from(STUCK_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         // A victim with a fail point may die anywhere, here too.
         let Some(moving) =
@@ -170,7 +170,7 @@ impl KillCampaign {
         else {
             return Ok(());
         };
-        self.slowest_recovery = self.slowest_recovery.max(begun.elapsed());
+        self.slowest_recovery = self.slowest_recovery.max(started.elapsed());
         for run in moving.as_array().into_iter().flatten() {
             self.book.record_violation(Violation::Stuck, format!("{run} does not move"));
         }
@@ -236,8 +236,8 @@ impl KillCampaign {
     /// Where the store lies, kept when something was found wrong.
     pub fn keep_store_if_violated(self, figures: &mut TortureReport) {
         if !self.book.has_no_violations() {
-            let kept = self.dir.keep();
-            figures.add_note(format!("the store is kept in {}", kept.display()));
+            let kept_dir = self.dir.keep();
+            figures.add_note(format!("the store is kept in {}", kept_dir.display()));
         }
     }
 
@@ -259,7 +259,7 @@ fn aborted_itself(victim: &VictimProcess) -> bool {
 pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
     let kills = options.kills.unwrap_or(if options.quick { 30 } else { 1000 });
     let mut figures = TortureReport::new("kill", options.seed);
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut campaign = KillCampaign::new(options.seed, options.mutant_env())?;
     let mut rng = SeededRng::for_part(options.seed, 5);
     let mut done = 0;
@@ -285,7 +285,7 @@ pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
     if clean && options.mutant.is_none() {
         kill_at_fail_points(options, &mut figures)?;
     }
-    figures.add_number("seconds", begun.elapsed().as_secs());
+    figures.add_number("seconds", started.elapsed().as_secs());
     Ok(figures)
 }
 

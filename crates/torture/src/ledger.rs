@@ -1,8 +1,9 @@
 //! What must survive a kill, kept by the driver: everything victims did to the world, everything they acknowledged,
 //! everything they showed. Deeds are judged as they come in; the rest when a log is read.
 //!
-//! A deed later in its task shows that the earlier ones were recorded, and a task later in its run that the earlier
-//! ones were committed: neither may be done again after that, in any life.
+//! A call later in its task shows that the earlier ones were recorded, and a task later in its run that the earlier
+//! ones were committed: neither may be done again after that, in any life. A power failure may take what nobody could
+//! notice: reads and steps after the last call that the outside knows by its key.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
@@ -12,12 +13,14 @@ use serde_json::Value;
 
 use crate::seeded_rng::SeededRng;
 use crate::victim_process::lock_ignoring_poison;
-use crate::victim_protocol::{ExternalCall, ExternalCallKind, ObservedEntry, VictimStartRequest};
+use crate::victim_protocol::{
+    ExternalCall, ExternalCallKind, ObservedEntry, ObservedOutcome, VictimStartRequest,
+};
 
-/// How the token of a run begins whose calls all take [`PROBE`].
+/// How the token of a run begins whose calls all take [`SLOW_CALL_DELAY`].
 pub const SLOW_TOKEN_PREFIX: &str = "slow";
 
-/// How the token of a run begins of which only posts take [`PROBE`]: a process that sleeps then sleeps right before a
+/// How the token of a run begins of which only posts take [`SLOW_CALL_DELAY`]: a process that sleeps then sleeps right before a
 /// payment, most likely.
 pub const SLOW_POST_TOKEN_PREFIX: &str = "rush";
 
@@ -62,7 +65,7 @@ pub struct LedgerAnswer {
 /// Everything the driver knows. Shared by clients, readers and checks.
 pub struct TortureLedger {
     state: Mutex<LedgerState>,
-    /// Whether a deed may come only from the one process that holds the run.
+    /// Whether a call may come only from the one process that holds the run.
     single_owner: bool,
     /// Up to how long the outside takes to answer a call.
     max_call_delay: Duration,
@@ -86,6 +89,8 @@ struct LedgerState {
     cancels: Vec<(String, String)>,
     /// By run: what watchers saw under each number.
     seen: HashMap<String, BTreeMap<u64, ObservedEntry>>,
+    /// How runs rested, as those who waited for them were told.
+    outcomes: Vec<ObservedOutcome>,
     /// By life and watcher: the last number.
     watchers: HashMap<(u32, u64), u64>,
     violations: Vec<(Violation, String)>,
@@ -105,17 +110,18 @@ impl TortureLedger {
         pages.lives
     }
 
-    /// Takes a deed down and says how long the outside takes to answer it.
-    pub fn record_call(&self, life: u32, deed: ExternalCall) -> Duration {
+    /// Takes a call down and says how long the outside takes to answer it.
+    pub fn record_call(&self, life: u32, external_call: ExternalCall) -> Duration {
         let mut pages = lock_ignoring_poison(&self.state);
-        pages.check_call(life, &deed, self.single_owner);
-        let slow = deed.token.starts_with(SLOW_TOKEN_PREFIX)
-            || deed.token.starts_with(SLOW_POST_TOKEN_PREFIX) && deed.class == ExternalCallKind::Post;
-        let quick = deed.token.starts_with(SLOW_POST_TOKEN_PREFIX);
-        if deed.token.starts_with(SLOW_TOKEN_PREFIX) {
-            pages.slow_run_calls.push((deed.thread.clone(), life, Instant::now()));
+        pages.check_call(life, &external_call, self.single_owner);
+        let slow = external_call.token.starts_with(SLOW_TOKEN_PREFIX)
+            || external_call.token.starts_with(SLOW_POST_TOKEN_PREFIX)
+                && external_call.class == ExternalCallKind::Post;
+        let quick = external_call.token.starts_with(SLOW_POST_TOKEN_PREFIX);
+        if external_call.token.starts_with(SLOW_TOKEN_PREFIX) {
+            pages.slow_run_calls.push((external_call.thread.clone(), life, Instant::now()));
         }
-        pages.calls.push(deed);
+        pages.calls.push(external_call);
         pages.total_calls += 1;
         match (slow, quick) {
             (true, _) => return SLOW_CALL_DELAY,
@@ -149,6 +155,31 @@ impl TortureLedger {
             _ => {
                 known.insert(seen.number, seen);
             }
+        }
+    }
+
+    pub fn record_observed_outcome(&self, outcome: ObservedOutcome) {
+        lock_ignoring_poison(&self.state).outcomes.push(outcome);
+    }
+
+    /// The power failed. What nobody could notice may be lost, and done again. A call that the outside knows by its key
+    /// was made when everything before it was on disk; that it was made may be lost.
+    pub fn record_power_failure(&self) {
+        let mut state = lock_ignoring_poison(&self.state);
+        let LedgerState { calls, tasks, reached, .. } = &mut *state;
+        (*tasks, *reached) = (HashMap::new(), HashMap::new());
+        for call in calls {
+            if matches!(call.class, ExternalCallKind::Read | ExternalCallKind::Done) {
+                call.may_be_lost = true;
+                continue;
+            }
+            let rank = task_rank(&call.task);
+            let furthest = reached.entry(call.token.clone()).or_insert(rank);
+            *furthest = rank.max(*furthest);
+            // No life has this number, so the next one may repeat the call and none before it.
+            let task = (call.token.clone(), call.task.clone());
+            let last = tasks.entry(task).or_insert((call.nth, 0, None));
+            last.0 = call.nth.max(last.0);
         }
     }
 
@@ -187,10 +218,10 @@ impl TortureLedger {
         lock_ignoring_poison(&self.state)
             .calls
             .iter()
-            .any(|deed| deed.class == ExternalCallKind::Pay && deed.key == key)
+            .any(|external_call| external_call.class == ExternalCallKind::Pay && external_call.key == key)
     }
 
-    /// How many deeds came in, those of forgotten threads too.
+    /// How many calls came in, those of forgotten threads too.
     pub fn call_count(&self) -> usize {
         lock_ignoring_poison(&self.state).total_calls
     }
@@ -209,7 +240,12 @@ impl TortureLedger {
     }
 
     pub fn calls_of_thread(&self, thread: &str) -> Vec<ExternalCall> {
-        lock_ignoring_poison(&self.state).calls.iter().filter(|deed| deed.thread == thread).cloned().collect()
+        lock_ignoring_poison(&self.state)
+            .calls
+            .iter()
+            .filter(|external_call| external_call.thread == thread)
+            .cloned()
+            .collect()
     }
 
     pub fn starts_of_thread(&self, thread: &str) -> Vec<(VictimStartRequest, RequestOutcome)> {
@@ -235,6 +271,11 @@ impl TortureLedger {
         pages.cancels.iter().filter(|(on, _)| on == thread).map(|(_, run)| run.clone()).collect()
     }
 
+    pub fn outcomes_of_thread(&self, thread: &str) -> Vec<ObservedOutcome> {
+        let state = lock_ignoring_poison(&self.state);
+        state.outcomes.iter().filter(|outcome| outcome.thread == thread).cloned().collect()
+    }
+
     pub fn observed_entries_of_run(&self, run: &str) -> Vec<ObservedEntry> {
         lock_ignoring_poison(&self.state)
             .seen
@@ -257,7 +298,9 @@ impl TortureLedger {
     /// Forgets all about a thread that is not looked at any more.
     pub fn forget_thread(&self, thread: &str) {
         let mut pages = lock_ignoring_poison(&self.state);
-        pages.calls.retain(|deed| deed.thread != thread || deed.class == ExternalCallKind::Pay);
+        pages.calls.retain(|external_call| {
+            external_call.thread != thread || external_call.class == ExternalCallKind::Pay
+        });
     }
 }
 
@@ -276,10 +319,13 @@ impl LedgerState {
         }
     }
 
-    fn check_call(&mut self, life: u32, deed: &ExternalCall, strict: bool) {
-        let task = (deed.token.clone(), deed.task.clone());
-        let name = format!("{:?} {} of task {} of {}", deed.class, deed.nth, deed.task, deed.token);
-        match deed.class {
+    fn check_call(&mut self, life: u32, external_call: &ExternalCall, strict: bool) {
+        let task = (external_call.token.clone(), external_call.task.clone());
+        let name = format!(
+            "{:?} {} of task {} of {}",
+            external_call.class, external_call.nth, external_call.task, external_call.token
+        );
+        match external_call.class {
             ExternalCallKind::Pay => {
                 let times = self.payments.entry(task.clone()).or_default();
                 *times += 1;
@@ -290,18 +336,18 @@ impl LedgerState {
             ExternalCallKind::Post => {
                 let known = self
                     .keys
-                    .entry((task.0.clone(), task.1.clone(), deed.nth))
-                    .or_insert_with(|| deed.key.clone());
-                if *known != deed.key {
+                    .entry((task.0.clone(), task.1.clone(), external_call.nth))
+                    .or_insert_with(|| external_call.key.clone());
+                if *known != external_call.key {
                     let before: Vec<String> = self
                         .calls
                         .iter()
-                        .filter(|old| old.token == deed.token)
+                        .filter(|old| old.token == external_call.token)
                         .map(|old| {
                             format!("{} {:?} {} {} {}", old.task, old.class, old.links, old.hash, old.key)
                         })
                         .collect();
-                    let what = format!("{name} came with another key: {deed:?} after {before:?}");
+                    let what = format!("{name} came with another key: {external_call:?} after {before:?}");
                     self.record_violation(Violation::Doubled, what);
                 }
             }
@@ -313,26 +359,26 @@ impl LedgerState {
         if self.complete.contains(&task) {
             self.record_violation(Violation::Doubled, format!("{name} came after the task was in the log"));
         }
-        let rank = task_rank(&deed.task);
-        let reached = self.reached.entry(deed.token.clone()).or_insert(rank);
+        let rank = task_rank(&external_call.task);
+        let reached = self.reached.entry(external_call.token.clone()).or_insert(rank);
         if rank < *reached {
             self.record_violation(Violation::Doubled, format!("{name} came after a later task of its run"));
         } else {
             *reached = rank;
         }
-        let last = match deed.class {
+        let last = match external_call.class {
             ExternalCallKind::Done => self.tasks.get(&task).and_then(|(_, _, last)| *last),
-            ExternalCallKind::Read => Some(deed.nth),
+            ExternalCallKind::Read => Some(external_call.nth),
             ExternalCallKind::Post | ExternalCallKind::Pay => None,
         };
-        if let Some((nth, then, before)) = self.tasks.insert(task, (deed.nth, life, last))
-            && (deed.nth < nth || deed.nth == nth && then == life)
+        if let Some((nth, then, before)) = self.tasks.insert(task, (external_call.nth, life, last))
+            && (external_call.nth < nth || external_call.nth == nth && then == life)
             // A read that ends its task is recorded with the step, so a kill before that may repeat it.
-            && !(nth == u32::MAX && then != life && before == Some(deed.nth) && last == Some(deed.nth))
+            && !(nth == u32::MAX && then != life && before == Some(external_call.nth) && last == Some(external_call.nth))
         {
             self.record_violation(
                 Violation::Doubled,
-                format!("{name} came after deed {nth} of the same task, lives {then} and {life}"),
+                format!("{name} came after call {nth} of the same task, lives {then} and {life}"),
             );
         }
     }

@@ -52,6 +52,8 @@ struct ReplicaCluster<'a> {
     env: Vec<(String, String)>,
     dir: tempfile::TempDir,
     takeovers: Mutex<Vec<Duration>>,
+    /// The database was stopped hard since threads were last looked at.
+    database_stopped: AtomicBool,
     finished: AtomicBool,
 }
 
@@ -93,7 +95,7 @@ fn run_series(
     faults: &[ReplicaFault],
     parts: &[(u64, u64)],
 ) -> Result<TortureReport, String> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let server = TestPostgresServer::start();
     let base = match (&server, std::env::var("DORAN_TEST_POSTGRES")) {
         (Ok(server), _) => server.tcp_url(postgres_server::PASSWORD),
@@ -133,7 +135,7 @@ fn run_series(
             }
         }
     }
-    figures.add_number("seconds", begun.elapsed().as_secs());
+    figures.add_number("seconds", started.elapsed().as_secs());
     Ok(figures)
 }
 
@@ -167,6 +169,7 @@ impl<'a> ReplicaCluster<'a> {
                 .tempdir()
                 .map_err(|error| error.to_string())?,
             takeovers: Mutex::default(),
+            database_stopped: AtomicBool::new(false),
             finished: AtomicBool::new(false),
         })
     }
@@ -278,16 +281,16 @@ impl<'a> ReplicaCluster<'a> {
                 }
                 let probes = self.start_slow_runs(&victim, name, all);
                 slot.down.store(true, Ordering::SeqCst);
-                let begun = Instant::now();
+                let started = Instant::now();
                 if fault == ReplicaFault::Kill {
                     victim.kill();
                 } else {
                     victim.signal("STOP")?;
                 }
                 let longest = self.lease + Duration::from_secs(5);
-                self.measure_takeovers(&probes, victim.life, begun, longest);
+                self.measure_takeovers(&probes, victim.life, started, longest);
                 if fault == ReplicaFault::Sleep {
-                    let rest = (self.lease * 3 / 2).saturating_sub(begun.elapsed());
+                    let rest = (self.lease * 3 / 2).saturating_sub(started.elapsed());
                     std::thread::sleep(rest);
                     victim.signal("CONT")?;
                 }
@@ -309,6 +312,7 @@ impl<'a> ReplicaCluster<'a> {
             ReplicaFault::RestartDatabase => match self.server {
                 Some(server) => {
                     server.stop_immediately()?;
+                    self.database_stopped.store(true, Ordering::SeqCst);
                     std::thread::sleep(Duration::from_millis(300));
                     server.start_process()?;
                 }
@@ -352,10 +356,10 @@ impl<'a> ReplicaCluster<'a> {
                 key: None,
                 load: 0,
             };
-            let told = request_outcome(victim.ask(VictimRequest::Start(start.clone())));
-            self.book.record_start(&start, told.clone());
+            let outcome = request_outcome(victim.ask(VictimRequest::Start(start.clone())));
+            self.book.record_start(&start, outcome.clone());
             all.push(start.thread.clone());
-            if matches!(told, RequestOutcome::Acknowledged(_)) {
+            if matches!(outcome, RequestOutcome::Acknowledged(_)) {
                 probes.push(start.thread);
             }
         }
@@ -365,16 +369,16 @@ impl<'a> ReplicaCluster<'a> {
     }
 
     /// Waits until other lives move the probes.
-    fn measure_takeovers(&self, probes: &[String], life: u32, begun: Instant, longest: Duration) {
+    fn measure_takeovers(&self, probes: &[String], life: u32, started: Instant, longest: Duration) {
         for thread in probes {
-            let taken = loop {
-                match self.book.first_takeover(thread, life, begun) {
-                    Some(at) => break Some(at - begun),
-                    None if begun.elapsed() > longest => break None,
+            let taken_over = loop {
+                match self.book.first_takeover(thread, life, started) {
+                    Some(at) => break Some(at - started),
+                    None if started.elapsed() > longest => break None,
                     None => std::thread::sleep(Duration::from_millis(5)),
                 }
             };
-            match taken {
+            match taken_over {
                 Some(time) => lock_ignoring_poison(&self.takeovers).push(time),
                 None => self
                     .book
@@ -401,6 +405,9 @@ impl<'a> ReplicaCluster<'a> {
             }
         }
         self.ask_any_replica(&VictimRequest::Rest { threads: threads.to_vec(), ms })?;
+        if self.database_stopped.swap(false, Ordering::SeqCst) {
+            self.book.record_power_failure();
+        }
         for thread in threads {
             let dump = self.ask_any_replica(&VictimRequest::Dump { thread: thread.clone() });
             let dump: ThreadDump = match dump {
@@ -416,7 +423,7 @@ impl<'a> ReplicaCluster<'a> {
 
     /// Asks any replica until one answers.
     fn ask_any_replica(&self, what: &VictimRequest) -> Result<serde_json::Value, String> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let mut why = "no replica".to_owned();
             for slot in &self.slots {
@@ -428,7 +435,7 @@ impl<'a> ReplicaCluster<'a> {
                     VictimReply::NoAnswer => why = "it is gone".into(),
                 }
             }
-            if begun.elapsed() > Duration::from_secs(40) {
+            if started.elapsed() > Duration::from_secs(40) {
                 return Err(format!("{what:?}: {why}"));
             }
         }
@@ -448,8 +455,8 @@ impl<'a> ReplicaCluster<'a> {
 
     /// The replica in a slot, once it is ready.
     fn wait_for_replica(&self, slot: &ReplicaSlot) -> Option<Arc<VictimProcess>> {
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(40) {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(40) {
             if let Some(victim) = lock_ignoring_poison(&slot.victim).clone()
                 && !victim.has_exited()
             {

@@ -55,7 +55,7 @@ impl TortureReport {
         }
         let (seen, acknowledged) = book.observed_and_acknowledged_counts();
         self.add_number("acknowledged", acknowledged);
-        self.add_number("deeds", book.call_count());
+        self.add_number("calls", book.call_count());
         self.add_number("events_seen", seen);
     }
 

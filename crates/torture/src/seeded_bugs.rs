@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use crate::ledger::Violation;
 use crate::report::TortureReport;
-use crate::{TortureFunction, TortureOptions, io_faults, kill_loop, power_loss, replicas};
+use crate::{TortureFunction, TortureOptions, io_faults, kill_loop, power_loss, replicas, simulation_seeds};
 
 /// A bug, what it is, and who has to catch it.
-const SEEDED_BUGS: [(&str, &str, TortureFunction); 11] = [
+const SEEDED_BUGS: [(&str, &str, TortureFunction); 17] = [
     ("reply_before_commit", "acknowledged before the commit", kill_loop::run),
     ("event_before_commit", "an event shown before the commit", kill_loop::run),
     ("records_cleared_in_own_transaction", "records and step in two transactions", kill_loop::run),
@@ -20,11 +20,17 @@ const SEEDED_BUGS: [(&str, &str, TortureFunction); 11] = [
     ("swallow_fsync_error", "an error of fsync swallowed", io_faults::run),
     ("no_fsync", "nothing is synced", power_loss::run),
     ("sync_at_checkpoint_only", "commits are not synced, checkpoints are", power_loss::run),
+    ("budget_reset_by_claim", "a pause or crash resets what was spent", simulation_seeds::run_in_child),
+    ("accept_before_sync", "a run acknowledged before it is on disk", power_loss::run),
+    ("ask_before_sync", "a question asked before it is on disk", power_loss::run),
+    ("call_before_sync", "a call made before what led to it is on disk", power_loss::run),
+    ("show_before_sync", "a watcher shown an entry before it is on disk", power_loss::run),
+    ("read_before_sync", "a reader that does not wait for the disk", power_loss::run),
 ];
 
 /// Runs the torture.
 pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut figures = TortureReport::new("mutants", options.seed);
     for (name, what, torture) in SEEDED_BUGS {
         let began = Instant::now();
@@ -45,6 +51,6 @@ pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
         }
     }
     figures.add_number("mutants", SEEDED_BUGS.len());
-    figures.add_number("seconds", begun.elapsed().as_secs());
+    figures.add_number("seconds", started.elapsed().as_secs());
     Ok(figures)
 }

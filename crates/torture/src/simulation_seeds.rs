@@ -16,7 +16,7 @@ const MAX_REPORTED_SEEDS: usize = 5;
 
 /// Runs the torture. `--kills` says how many seeds.
 pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let seeds = options.kills.unwrap_or(if options.quick { 1_000 } else { 10_000 });
     let (next, found) = (AtomicU64::new(0), Mutex::new((SimulationCounts::default(), Vec::new())));
     let work = || loop {
@@ -47,6 +47,9 @@ pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
     });
     let (tally, problems) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut figures = TortureReport::new("sim", options.seed);
+    if let Err(problem) = simulator::check_fixed_histories() {
+        figures.record_violation(violation_from_failure(problem.kind), problem.text);
+    }
     for (name, number) in [
         ("seeds", seeds),
         ("kills", u64::from(tally.crashes)),
@@ -59,13 +62,36 @@ pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
         ("cancelled", u64::from(tally.cancelled)),
         ("cleared_entries", u64::from(tally.cleared)),
         ("misfits", u64::from(tally.misfits)),
+        ("frozen", u64::from(tally.frozen)),
+        ("clock_jumps", u64::from(tally.clock_jumps)),
+        ("disconnected", u64::from(tally.disconnected)),
+        ("wrong_answers", u64::from(tally.wrong_answers)),
     ] {
         figures.add_number(name, number);
     }
     for (seed, broken, text) in problems {
         figures.record_violation(broken, format!("seed {seed} (alone: --seed {seed} --kills 1): {text}"));
     }
-    figures.add_number("seconds", begun.elapsed().as_secs());
+    figures.add_number("seconds", started.elapsed().as_secs());
+    Ok(figures)
+}
+
+/// Runs the torture in a process of its own, in which a seeded bug can be switched on.
+pub fn run_in_child(options: &TortureOptions) -> Result<TortureReport, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let seed = options.seed.to_string();
+    let child = std::process::Command::new(program)
+        .args(["sim", "--quick", "--seed", &seed])
+        .envs(options.mutant_env())
+        .output()
+        .map_err(|error| error.to_string())?;
+    let mut figures = TortureReport::new("sim", options.seed);
+    if !child.status.success() {
+        let told = String::from_utf8_lossy(&child.stderr);
+        let first =
+            told.lines().find(|line| line.contains("seed ") && line.contains(':')).unwrap_or("it failed");
+        figures.record_violation(Violation::Lost, first.trim().to_owned());
+    }
     Ok(figures)
 }
 

@@ -184,7 +184,8 @@ pub fn answer_open_questions(
     else {
         return;
     };
-    let questions: Vec<(String, Value)> = serde_json::from_value(questions).unwrap_or_default();
+    let questions: Vec<(String, Value)> = serde_json::from_value(questions)
+        .unwrap_or_else(|error| panic!("the victim sent questions that cannot be read: {error}"));
     for (run, question) in questions {
         let Some(id) = question["id"].as_str() else { continue };
         let value = match question["kind"].as_str() {
@@ -212,8 +213,8 @@ pub fn answer_open_questions(
 }
 
 /// What a reply to a write means.
-pub fn request_outcome(told: VictimReply) -> RequestOutcome {
-    match told {
+pub fn request_outcome(reply: VictimReply) -> RequestOutcome {
+    match reply {
         VictimReply::Ok(run) => RequestOutcome::Acknowledged(run.as_str().unwrap_or_default().to_owned()),
         VictimReply::Refused(refusal) if refusal.code == "unknown" => RequestOutcome::Unknown,
         VictimReply::Refused(refusal) => RequestOutcome::Refused(refusal.code),

@@ -128,6 +128,7 @@ impl TortureTask {
             key,
             links: self.links,
             hash: self.hash.clone(),
+            may_be_lost: false,
         }
     }
 }

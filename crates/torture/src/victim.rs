@@ -11,8 +11,8 @@ use doran_engine::store::{
     EntryKind, IfBusy, RunFilter, RunIdempotencyKey, RunRow, RunStatus, Store, StoreError,
 };
 use doran_engine::{
-    EngineError, EntryBody, Event, GraphHandle, MisuseError, NodeError, RunId, RunKey, Runtime,
-    RuntimeOptions, StartOptions, TenantId, ThreadEntry, ThreadKey, WatchUntil,
+    EngineError, EntryBody, Event, GraphHandle, MisuseError, NodeError, Outcome, RunHandle, RunId, RunKey,
+    Runtime, RuntimeOptions, StartOptions, TenantId, ThreadEntry, ThreadKey, WatchUntil,
 };
 use doran_store::{FileStoreMaintenance, OpenedStore};
 use serde_json::{Value, json};
@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::torture_graph::{TortureState, build_torture_graph};
 use crate::victim_protocol::{
-    ExternalCall, FromVictim, ObservedEntry, ThreadDump, ThreadDumpEntry, ThreadDumpRun, ToVictim,
-    VictimRefusal, VictimRequest, VictimStartRequest, fnv1a_hex, links_in_step_body,
+    ExternalCall, FromVictim, ObservedEntry, ObservedOutcome, PlannedAction, ThreadDump, ThreadDumpEntry,
+    ThreadDumpRun, ToVictim, VictimRefusal, VictimRequest, VictimStartRequest, fnv1a_hex, links_in_step_body,
 };
 
 /// How a victim is told to live.
@@ -49,19 +49,19 @@ impl DriverConnection {
     }
 
     /// Makes a call and waits for its answer.
-    pub async fn call(&self, mut deed: ExternalCall) -> Result<String, NodeError> {
+    pub async fn call(&self, mut external_call: ExternalCall) -> Result<String, NodeError> {
         let id = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (tell, told) = oneshot::channel();
         self.0.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(id, tell);
-        deed.call = Some(id);
-        self.send_line(&FromVictim::Deed(deed));
+        external_call.call = Some(id);
+        self.send_line(&FromVictim::Call(external_call));
         told.await?;
         Ok("done".to_owned())
     }
 
     /// Tells the driver something. When this returns, killing the process cannot take it back.
-    pub fn report_call(&self, deed: ExternalCall) {
-        self.send_line(&FromVictim::Deed(deed));
+    pub fn report_call(&self, external_call: ExternalCall) {
+        self.send_line(&FromVictim::Call(external_call));
     }
 
     fn complete_call(&self, id: u64) {
@@ -104,7 +104,7 @@ pub fn victim_main(orders: &VictimOptions) -> ExitCode {
 /// The store and the graph of a victim.
 pub struct VictimSession {
     runtime: Runtime,
-    bot: GraphHandle<TortureState>,
+    graph_handle: GraphHandle<TortureState>,
     store: Arc<dyn Store>,
     file_maintenance: Option<Arc<dyn FileStoreMaintenance>>,
     world: DriverConnection,
@@ -185,7 +185,7 @@ impl VictimSession {
     /// Opens the store. Without a worker nothing in it moves.
     pub async fn open(orders: &VictimOptions) -> Result<Self, String> {
         let world = DriverConnection::new();
-        let OpenedStore { store, file_maintenance } =
+        let OpenedStore { store, file_maintenance, .. } =
             doran_store::open(&orders.url).await.map_err(|error| error_with_sources(&error))?;
         let graph = build_torture_graph(&world).map_err(|error| error.to_string())?;
         let options = RuntimeOptions {
@@ -194,8 +194,8 @@ impl VictimSession {
             ..RuntimeOptions::default()
         };
         let runtime = Runtime::with_options(store.clone(), options);
-        let bot = runtime.register_graph("torture", &graph).map_err(|error| error.to_string())?;
-        Ok(Self { runtime, bot, store, file_maintenance, world })
+        let graph_handle = runtime.register_graph("torture", &graph).map_err(|error| error.to_string())?;
+        Ok(Self { runtime, graph_handle, store, file_maintenance, world })
     }
 
     /// A thread with all it holds.
@@ -212,7 +212,9 @@ impl VictimSession {
             VictimRequest::Start(start) => self.start(start).await,
             VictimRequest::Answer { run, answers } => {
                 let handle = self.runtime.answer(&run_key(&run)?, &answers).await?;
-                Ok(json!(handle.id().to_string()))
+                let id = handle.id().to_string();
+                self.report_outcome(handle);
+                Ok(json!(id))
             }
             VictimRequest::Cancel { run } => {
                 let row = self.runtime.cancel(&run_key(&run)?).await?;
@@ -255,8 +257,31 @@ impl VictimSession {
             metadata: [("token".to_owned(), json!(start.token))].into_iter().collect(),
             ..StartOptions::default()
         };
-        let run = self.bot.start_with(&thread, Some(input), options).await?;
-        Ok(json!(run.id().to_string()))
+        let run = self.graph_handle.start_with(&thread, Some(input), options).await?;
+        let id = run.id().to_string();
+        // A run that waits for its turn is polled for, so not all of them are waited for.
+        let asks = |action: &PlannedAction| matches!(action, PlannedAction::Ask | PlannedAction::FanAsk);
+        if start.if_busy == 0 || start.plan.iter().any(asks) {
+            self.report_outcome(run);
+        }
+        Ok(json!(id))
+    }
+
+    /// Waits for a run, as somebody who started it does, and tells the driver what that one is told.
+    fn report_outcome(&self, run: RunHandle) {
+        let (graph_handle, world) = (self.graph_handle.clone(), self.world.clone());
+        tokio::spawn(async move {
+            let (kind, questions) = match graph_handle.wait_for_outcome(&run).await {
+                Ok(Outcome::Finished(_)) => (EntryKind::Finished, Vec::new()),
+                Ok(Outcome::Paused(asks)) => {
+                    (EntryKind::Paused, asks.into_iter().map(|ask| ask.id).collect())
+                }
+                Err(_) => return,
+            };
+            let (thread, run) = (run.thread().thread.to_string(), run.id().to_string());
+            let kind = entry_kind_name(kind);
+            world.send_line(&FromVictim::Rested(ObservedOutcome { thread, run, kind, questions }));
+        });
     }
 
     async fn watch(&self, run: &str, after: u64) -> Result<Value, EngineError> {
@@ -281,13 +306,13 @@ impl VictimSession {
     }
 
     async fn wait_until_idle(&self, threads: &[String], patience: Duration) -> Result<Value, EngineError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let mut moving = Vec::new();
             for thread in threads {
                 moving.extend(self.unsettled_runs(thread).await?);
             }
-            if moving.is_empty() || begun.elapsed() > patience {
+            if moving.is_empty() || started.elapsed() > patience {
                 return Ok(json!(moving));
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -69,7 +69,7 @@ pub struct VictimLaunch<'a> {
 }
 
 impl VictimProcess {
-    /// Starts a process. It is ready once [`Victim::ready`] says so.
+    /// Starts a process. [`VictimProcess::wait_until_ready`] returns when it is ready.
     pub fn start(birth: &VictimLaunch<'_>, book: &Arc<TortureLedger>) -> Result<Self, String> {
         let this = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
         let log = OpenOptions::new().create(true).append(true).open(birth.log);
@@ -104,12 +104,12 @@ impl VictimProcess {
 
     /// Waits until the store is open. An error says that it ended before.
     pub fn wait_until_ready(&self) -> Result<(), String> {
-        let begun = Instant::now();
+        let started = Instant::now();
         while !self.connection.ready.load(Ordering::SeqCst) {
             if self.has_exited() {
                 return Err("a victim ended before it was ready".into());
             }
-            if begun.elapsed() > REQUEST_TIMEOUT {
+            if started.elapsed() > REQUEST_TIMEOUT {
                 return Err("a victim does not become ready".into());
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -135,17 +135,17 @@ impl VictimProcess {
         self.send(what).wait()
     }
 
-    /// As [`Victim::ask`], where anything but an answer is an error.
+    /// As [`VictimProcess::ask`], where anything but an answer is an error.
     pub fn ask_or_error(&self, what: VictimRequest) -> Result<Value, String> {
-        let asked = format!("{what:?}");
+        let request = format!("{what:?}");
         match self.ask(what) {
             VictimReply::Ok(value) => Ok(value),
-            VictimReply::Refused(refusal) => Err(format!("{asked}: {}: {}", refusal.code, refusal.message)),
+            VictimReply::Refused(refusal) => Err(format!("{request}: {}: {}", refusal.code, refusal.message)),
             VictimReply::NoAnswer => {
                 let ended = self.wait_for_exit(Duration::from_secs(3)).map(|status| status.to_string());
                 let ended = ended.unwrap_or_else(|| "it does not answer".into());
                 let trouble = self.fatal_error().unwrap_or_else(|| "no trouble".into());
-                Err(format!("{asked}: the victim is gone: {ended}, {trouble}"))
+                Err(format!("{request}: the victim is gone: {ended}, {trouble}"))
             }
         }
     }
@@ -161,13 +161,13 @@ impl VictimProcess {
 
     /// Waits for the end of the process, at most so long.
     pub fn wait_for_exit(&self, patience: Duration) -> Option<ExitStatus> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             if let Ok(Some(status)) = lock_ignoring_poison(&self.child).try_wait() {
                 self.join_reader();
                 return Some(status);
             }
-            if begun.elapsed() > patience {
+            if started.elapsed() > patience {
                 return None;
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -231,14 +231,15 @@ impl VictimConnection {
                     let waiting = lock_ignoring_poison(&self.waiting).remove(&id);
                     waiting.map(|waiting| waiting.send(answer).ok());
                 }
-                FromVictim::Deed(deed) => {
-                    let call = deed.call;
-                    let delay = book.record_call(life, deed);
+                FromVictim::Call(external_call) => {
+                    let call = external_call.call;
+                    let delay = book.record_call(life, external_call);
                     if let Some(id) = call {
                         self.answer_call(id, delay);
                     }
                 }
                 FromVictim::Seen(seen) => book.record_observed_entry(life, seen),
+                FromVictim::Rested(outcome) => book.record_observed_outcome(outcome),
                 FromVictim::Trouble { why } => *lock_ignoring_poison(&self.fatal_error) = Some(why),
             }
         }

@@ -103,9 +103,11 @@ pub enum FromVictim {
         answer: Result<Value, VictimRefusal>,
     },
     /// A node did something to the world. `call` waits for [`ToVictim::Called`].
-    Deed(ExternalCall),
+    Call(ExternalCall),
     /// A watcher was shown an entry.
     Seen(ObservedEntry),
+    /// Somebody who waited for a run was told how it rests.
+    Rested(ObservedOutcome),
     /// A write has an unknown outcome: the process ends.
     Trouble {
         why: String,
@@ -121,16 +123,19 @@ pub struct ExternalCall {
     /// The task: place in the plan and item.
     pub task: String,
     pub class: ExternalCallKind,
-    /// Order of the deed within its task.
+    /// Order of the call within its task.
     pub nth: u32,
     /// The key the outside knows the call by.
     pub key: String,
     /// The state the node saw: how many links, and their hash.
     pub links: usize,
     pub hash: String,
+    /// A power failure may have taken the state it saw, and it may be done again.
+    #[serde(skip)]
+    pub may_be_lost: bool,
 }
 
-/// Kinds of deeds.
+/// Kinds of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExternalCallKind {
@@ -153,6 +158,17 @@ pub struct ObservedEntry {
     pub digest: String,
     /// The links that the entry added to the state.
     pub links: Vec<String>,
+}
+
+/// How a run rests, as somebody who waited for it was told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedOutcome {
+    pub thread: String,
+    pub run: String,
+    /// The kind of the entry that tells of it.
+    pub kind: String,
+    /// The questions of a run that waits.
+    pub questions: Vec<String>,
 }
 
 /// Why a request was refused.

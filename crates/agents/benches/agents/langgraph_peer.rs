@@ -46,6 +46,6 @@ impl LangGraphTurnsPeer {
         let request =
             json!({ "case": case, "at_once": at_once, "seconds": time.as_secs_f64(), "path": file });
         let LangGraphTurnsReport { turns, seconds, latencies_ms } = self.program.ask(&request)?;
-        Ok(TurnMeasurements { turns, seconds, latencies_ms })
+        Ok(TurnMeasurements { turns, seconds, latencies_ms, syncs: 0 })
     }
 }

@@ -81,6 +81,7 @@ async fn bench(asked: BenchArguments) -> Result<(), AgentBenchError> {
             let row = Row::less(format!("{name}-{what}"), "ms/turn", doran.percentile(share));
             report.push(row.peer(langgraph, other.as_ref().map(|other| other.percentile(share))));
         }
+        report.push(Row::less(format!("{name}-syncs"), "syncs/turn", doran.syncs_per_turn()));
         let rate = Row::more(format!("{name}-rate"), "turns/s", doran.rate());
         let rate = rate.peer(langgraph, other.as_ref().map(TurnMeasurements::rate));
         report.push(rate.target(Target::RatioAtLeast(20.0)));

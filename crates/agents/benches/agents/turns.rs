@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use doran_agents::tools::{BuiltinToolsConfig, Toolbox, builtin_tools};
 use doran_agents::{Agent, AgentParts, AskOptions, RequestPurpose, Settings, build_agents};
-use doran_engine::store::{RunStatus, Store};
+use doran_engine::store::{HistoryStore, RunStatus};
 use doran_engine::{Runtime, StartOptions, ThreadKey};
 use doran_llm::{ChatModel, ChatRequest, DeltaStream, Role, ScriptedModel, ScriptedReply};
 use doran_retrieval::RamKeywordIndex;
@@ -55,6 +55,8 @@ pub(crate) struct TurnMeasurements {
     pub(crate) turns: usize,
     pub(crate) seconds: f64,
     pub(crate) latencies_ms: Vec<f64>,
+    /// Waits for the disk, where they were counted.
+    pub(crate) syncs: u64,
 }
 
 impl TurnMeasurements {
@@ -62,6 +64,11 @@ impl TurnMeasurements {
         self.turns += more.turns;
         self.seconds += more.seconds;
         self.latencies_ms.extend(more.latencies_ms);
+        self.syncs += more.syncs;
+    }
+
+    pub(crate) fn syncs_per_turn(&self) -> f64 {
+        self.syncs as f64 / self.turns.max(1) as f64
     }
 
     pub(crate) fn rate(&self) -> f64 {
@@ -101,7 +108,7 @@ impl ChatModel for InstantReplyModel {
 struct BenchAgent {
     runtime: Runtime,
     agent: Agent,
-    store: Arc<dyn Store>,
+    store: SqliteStore,
 }
 
 fn bench_agent(name: &str, settings: &str, file: &Path) -> Result<BenchAgent, AgentBenchError> {
@@ -114,8 +121,8 @@ fn bench_agent(name: &str, settings: &str, file: &Path) -> Result<BenchAgent, Ag
     let settings: Settings = toml::from_str(settings)?;
     let agents = build_agents(&settings, &parts)?;
     let agent = agents.into_iter().find(|agent| agent.name == name).ok_or("no such agent")?;
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(file)?);
-    let runtime = Runtime::new(store.clone());
+    let store = SqliteStore::open(file)?;
+    let runtime = Runtime::new(Arc::new(store.clone()));
     agent.register(&runtime)?;
     Ok(BenchAgent { runtime, agent, store })
 }
@@ -143,27 +150,27 @@ pub(crate) async fn measure_turns(
     time: Duration,
     file: &Path,
 ) -> Result<TurnMeasurements, AgentBenchError> {
-    let house = Arc::new(bench_agent("assistant", "", file)?);
+    let bench = Arc::new(bench_agent("assistant", "", file)?);
     let threads = Arc::new(AtomicU64::new(0));
     for _ in 0..3 {
         let thread = format!("t{}", threads.fetch_add(1, Ordering::Relaxed));
-        house.run_turn(&thread, talk.question()).await?;
+        bench.run_turn(&thread, talk.question()).await?;
     }
     let key = ThreadKey::local("t0")?;
-    let state = house.runtime.view(&house.agent.name, &key, None).await?.state;
-    let path = house.agent.read_turn(&state)?.path;
+    let state = bench.runtime.view(&bench.agent.name, &key, None).await?.state;
+    let path = bench.agent.read_turn(&state)?.path;
     if path.len() != talk.nodes() {
         return Err(format!("the turn went another way: {path:?}").into());
     }
-    let begun = Instant::now();
+    let (begun, syncs_before) = (Instant::now(), bench.store.syncs());
     let workers: Vec<_> = (0..at_once)
         .map(|_| {
-            let (house, threads) = (house.clone(), threads.clone());
+            let (bench, threads) = (bench.clone(), threads.clone());
             tokio::spawn(async move {
                 let mut latencies = Vec::new();
                 while latencies.len() < 3 || begun.elapsed() < time {
                     let thread = format!("t{}", threads.fetch_add(1, Ordering::Relaxed));
-                    latencies.push(house.run_turn(&thread, talk.question()).await?.as_secs_f64() * 1e3);
+                    latencies.push(bench.run_turn(&thread, talk.question()).await?.as_secs_f64() * 1e3);
                 }
                 Ok::<_, AgentBenchError>(latencies)
             })
@@ -173,7 +180,9 @@ pub(crate) async fn measure_turns(
     for worker in workers {
         latencies_ms.extend(worker.await??);
     }
-    Ok(TurnMeasurements { turns: latencies_ms.len(), seconds: begun.elapsed().as_secs_f64(), latencies_ms })
+    let seconds = begun.elapsed().as_secs_f64();
+    let syncs = bench.store.syncs() - syncs_before;
+    Ok(TurnMeasurements { turns: latencies_ms.len(), seconds, latencies_ms, syncs })
 }
 
 /// A thread that grew.
@@ -190,13 +199,13 @@ pub(crate) async fn measure_thread_growth(
     turns: usize,
     file: &Path,
 ) -> Result<ThreadGrowth, AgentBenchError> {
-    let house = bench_agent(agent, "[agents.docqa]\ncontextLength = 2000", file)?;
+    let bench = bench_agent(agent, "[agents.docqa]\ncontextLength = 2000", file)?;
     let key = ThreadKey::local("long")?;
     let (mut times, mut bytes, mut seen) = (Vec::new(), Vec::new(), 0);
     for turn in 0..turns {
         let question = format!("{turn:04} {}", "같은 길이의 질문입니다. ".repeat(5));
-        times.push(house.run_turn("long", &question).await?.as_secs_f64() * 1e3);
-        let entries = house.store.entries(&key, seen, 1000).await?;
+        times.push(bench.run_turn("long", &question).await?.as_secs_f64() * 1e3);
+        let entries = bench.store.entries(&key, seen, 1000).await?;
         seen = entries.last().map_or(seen, |entry| entry.seq);
         bytes.push(entries.iter().map(|entry| entry.body.len() as f64).sum::<f64>());
     }

@@ -1,12 +1,16 @@
-//! The ready-made agents. One folder each; [`crate::build_agents`] makes them from settings and parts.
+//! The ready-made agents, one folder each. To add one, write its folder with a `DEFINITION` and list it in
+//! `DEFINITIONS` here. [`crate::build_agents`] makes agents from settings and parts.
 
 pub mod assistant;
 pub mod contract;
+mod definition;
 pub mod docqa;
+mod message_list;
 #[cfg(test)]
 mod other_field_names_tests;
 pub mod react;
 mod turn;
+mod turn_request;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +19,26 @@ use doran_engine::graph::GraphTopology;
 use doran_engine::{BuildError, EngineError, Graph, Runtime, State};
 use doran_llm::{ChatModel, ChatRequest, ModelInfo, ModelRetryPolicy};
 use doran_retrieval::DocumentIndex;
-use serde_json::Value;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
 
-use crate::described::{AgentDescription, AgentDescriptionError};
-use crate::nodes::{Models, QueryRewriting};
+use crate::attachments::AttachmentIndex;
+use crate::described::{AgentDescription, AgentDescriptionError, HttpCallParts};
+use crate::nodes::{DEFAULT_CONTEXT_TOKENS, ModelCatalog, Models, QueryRewriting};
 use crate::prompt::PromptError;
-use crate::settings::{AgentSettings, PersistenceMode};
+use crate::settings::AgentSettings;
 use crate::tools::Toolbox;
 
+pub(crate) use definition::{AgentDefinition, DefaultTools};
+pub use message_list::MESSAGES_FIELD;
+use message_list::MessageListConversation;
 pub use turn::{AgentTurn, AskOptions, EarlierMessage, TurnUpdate};
+pub use turn_request::{ClientTool, TurnRequest};
+
+/// Every ready-made agent, in the order in which they are listed.
+pub(crate) const DEFINITIONS: &[AgentDefinition] =
+    &[assistant::DEFINITION, contract::DEFINITION, react::DEFINITION, docqa::DEFINITION];
 
 /// What agents are made of.
 #[derive(Clone)]
@@ -32,7 +47,7 @@ pub struct AgentParts {
     pub model: Arc<dyn ChatModel>,
     /// Who decides quickly; the same where there is only one.
     pub small: Arc<dyn ChatModel>,
-    /// Where documents are.
+    /// Where documents are, those that are attached to a conversation included.
     pub index: Arc<dyn DocumentIndex>,
     /// What models may have done for them.
     pub tools: Toolbox,
@@ -42,6 +57,10 @@ pub struct AgentParts {
     pub rewriting: QueryRewriting,
     /// How often a request to a model that failed is sent again.
     pub retries: ModelRetryPolicy,
+    /// Models that a turn may choose instead.
+    pub catalog: Option<Arc<dyn ModelCatalog>>,
+    /// What HTTP calls of described agents need.
+    pub http: HttpCallParts,
 }
 
 impl AgentParts {
@@ -50,16 +69,23 @@ impl AgentParts {
         Self {
             small: model.clone(),
             model,
-            index,
+            index: Arc::new(AttachmentIndex::new(index)),
             tools: Toolbox::new(),
             named: BTreeMap::new(),
             rewriting: QueryRewriting::Off,
             retries: ModelRetryPolicy::default(),
+            catalog: None,
+            http: HttpCallParts::default(),
         }
     }
 
     pub(crate) fn models(&self) -> Models {
-        Models { main: self.model.clone(), small: self.small.clone(), retries: self.retries }
+        Models {
+            main: self.model.clone(),
+            small: self.small.clone(),
+            retries: self.retries,
+            catalog: self.catalog.clone(),
+        }
     }
 }
 
@@ -105,7 +131,7 @@ pub enum AgentError {
     },
 }
 
-/// A named graph with its prompts and tools, whatever its state is. Cheap to clone.
+/// A named graph, whatever its state is, with what it takes to serve it. Cheap to clone.
 #[derive(Clone)]
 pub struct Agent {
     /// Its name in calls, and in what is stored of its runs.
@@ -118,17 +144,21 @@ pub struct Agent {
     pub ko: String,
     /// Questions to begin with.
     pub starters: StarterQuestions,
-    /// Who answers.
-    pub model: ModelInfo,
-    /// Where its threads are to be kept.
-    pub persistence: PersistenceMode,
-    /// The file, when they are to be kept in one of their own.
-    pub checkpoint_db_path: Option<String>,
+    /// Whether a question may come with a [`TurnRequest`], with pictures, and with earlier tool calls.
+    pub accepts_turn_requests: bool,
     /// What settings say about it, for a ready-made one.
     pub(crate) settings: Option<Arc<AgentSettings>>,
     /// What it was made of, for one that a file describes.
     pub(crate) description: Option<Arc<AgentDescription>>,
-    graph: Arc<dyn ErasedAgentGraph>,
+    /// Who answers; none for a graph of somebody's own.
+    model: Option<Arc<dyn ChatModel>>,
+    graph: Arc<dyn ServedGraph>,
+    /// How it is talked to; none for a graph that is no chat.
+    conversation: Option<Arc<dyn Conversation>>,
+    /// Fields of its state that are lists of messages.
+    message_fields: Arc<[String]>,
+    /// Fields of its state whose changes are changes to items.
+    item_fields: Arc<[String]>,
 }
 
 /// Questions to begin with, in both languages.
@@ -143,7 +173,7 @@ pub struct StarterQuestions {
 }
 
 /// The state of a conversation with one kind of agent.
-pub(crate) trait ConversationState: State {
+pub(crate) trait ConversationState: State + JsonSchema {
     /// What a person typed, as the input of a run. It starts a new turn.
     fn new_turn_update(message: &str, options: &AskOptions) -> Self::Update;
 
@@ -158,29 +188,61 @@ pub(crate) trait ConversationState: State {
 /// What a node would ask a model, for people who look into a step.
 pub(crate) type ExplainNodeFn<S> = Arc<dyn Fn(&str, &S) -> Vec<ChatRequest> + Send + Sync>;
 
-trait ErasedAgentGraph: Send + Sync {
+/// A graph whose state type is forgotten.
+trait ServedGraph: Send + Sync {
     fn register(&self, name: &str, runtime: &Runtime) -> Result<(), EngineError>;
+    fn replace(&self, name: &str, runtime: &Runtime);
     fn topology(&self) -> GraphTopology;
+    fn state_schema(&self) -> Value;
+    fn reducers(&self) -> &'static [(&'static str, &'static str)];
+    fn check_state(&self, state: &Value) -> Result<(), serde_json::Error>;
+}
+
+/// How a graph is talked to.
+pub(crate) trait Conversation: Send + Sync {
+    /// What a person typed, as the input of a run.
     fn input(&self, message: &str, options: &AskOptions) -> Value;
+    /// What a person sees of the newest turn.
     fn read_turn(&self, state: &Value) -> Result<AgentTurn, serde_json::Error>;
+    /// What an update says about the turn.
     fn read_update(&self, update: &str) -> Result<TurnUpdate, serde_json::Error>;
+    /// What a node would ask models.
     fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error>;
 }
 
-struct TypedAgentGraph<S: State> {
-    graph: Graph<S>,
-    explain: ExplainNodeFn<S>,
-}
-
-impl<S: ConversationState> ErasedAgentGraph for TypedAgentGraph<S> {
+impl<S: State + JsonSchema> ServedGraph for Graph<S> {
     fn register(&self, name: &str, runtime: &Runtime) -> Result<(), EngineError> {
-        runtime.register_graph(name, &self.graph).map(drop)
+        runtime.register_graph(name, self).map(drop)
+    }
+
+    fn replace(&self, name: &str, runtime: &Runtime) {
+        drop(runtime.replace_graph(name, self));
     }
 
     fn topology(&self) -> GraphTopology {
-        self.graph.topology()
+        Graph::topology(self)
     }
 
+    fn state_schema(&self) -> Value {
+        let settings = SchemaSettings::draft2020_12().for_serialize();
+        settings.into_generator().into_root_schema_for::<S>().to_value()
+    }
+
+    fn reducers(&self) -> &'static [(&'static str, &'static str)] {
+        S::reducers()
+    }
+
+    fn check_state(&self, state: &Value) -> Result<(), serde_json::Error> {
+        S::deserialize(state).map(drop)
+    }
+}
+
+/// A conversation that a state knows how to have.
+struct StateConversation<S: State> {
+    explain: ExplainNodeFn<S>,
+}
+
+impl<S: ConversationState> Conversation for StateConversation<S> {
     #[allow(clippy::expect_used, reason = "updates have text keys only, so writing one cannot fail")]
     fn input(&self, message: &str, options: &AskOptions) -> Value {
         serde_json::to_value(S::new_turn_update(message, options)).expect("an update is JSON")
@@ -200,33 +262,77 @@ impl<S: ConversationState> ErasedAgentGraph for TypedAgentGraph<S> {
 }
 
 impl Agent {
-    pub(crate) fn from_graph<S: ConversationState>(
-        name: &str,
-        model: &Models,
-        graph: Graph<S>,
-        explain: ExplainNodeFn<S>,
-    ) -> Self {
+    /// Any graph, served under this name. A graph whose state has `messages`, a list of [`Message`](doran_llm::Message)
+    /// by their ids ([`ByMessageId`](crate::ByMessageId)), is a chat; any other is shown as state and steps.
+    pub fn from_graph<S: State + JsonSchema>(name: &str, graph: &Graph<S>) -> Self {
+        let graph = Arc::new(graph.clone());
+        let schema = graph.state_schema();
+        let message_fields = message_list::message_fields(&schema);
+        let item_fields = message_list::item_fields(&schema, graph.reducers());
+        let is_chat = message_fields.iter().any(|field| field == MESSAGES_FIELD);
+        let chat = || -> Arc<dyn Conversation> { Arc::new(MessageListConversation) };
         Self {
             name: name.to_owned(),
-            kind: "described".to_owned(),
+            kind: "graph".to_owned(),
             en: String::new(),
             ko: String::new(),
             starters: StarterQuestions::default(),
-            model: model.main.info(),
-            persistence: PersistenceMode::default(),
-            checkpoint_db_path: None,
+            accepts_turn_requests: false,
             settings: None,
             description: None,
-            graph: Arc::new(TypedAgentGraph { graph, explain }),
+            model: None,
+            graph,
+            conversation: is_chat.then(chat),
+            message_fields: message_fields.into(),
+            item_fields: item_fields.into(),
         }
     }
 
-    fn with_descriptions(mut self, ko: &str, en: &str, starters: (&[&str], &[&str])) -> Self {
+    /// A graph whose state knows how to have a conversation.
+    pub(crate) fn from_conversation<S: ConversationState>(
+        name: &str,
+        model: &Models,
+        graph: &Graph<S>,
+        explain: ExplainNodeFn<S>,
+    ) -> Self {
+        Self {
+            kind: "described".to_owned(),
+            model: Some(model.main.clone()),
+            conversation: Some(Arc::new(StateConversation { explain })),
+            ..Self::from_graph(name, graph)
+        }
+    }
+
+    /// With descriptions of what it does, in Korean and in English.
+    #[must_use]
+    pub fn with_description(self, ko: &str, en: &str) -> Self {
+        Self { ko: ko.to_owned(), en: en.to_owned(), ..self }
+    }
+
+    /// An agent whose questions may come with a [`TurnRequest`].
+    pub(crate) fn with_turn_requests(self) -> Self {
+        Self { accepts_turn_requests: true, ..self }
+    }
+
+    /// With the kind, the descriptions and the first questions of a ready-made agent.
+    pub(crate) fn with_definition(mut self, definition: &AgentDefinition) -> Self {
         let owned = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect();
-        self.ko = ko.to_owned();
-        self.en = en.to_owned();
-        self.starters = StarterQuestions { ko: owned(starters.0), en: owned(starters.1) };
+        self.kind = definition.name.to_owned();
+        self.ko = definition.description.ko.to_owned();
+        self.en = definition.description.en.to_owned();
+        self.starters =
+            StarterQuestions { ko: owned(definition.starters.ko), en: owned(definition.starters.en) };
         self
+    }
+
+    /// Who answers; none for a graph of somebody's own. It changes where another model is chosen while the program runs.
+    pub fn model(&self) -> Option<ModelInfo> {
+        self.model.as_ref().map(|model| model.info())
+    }
+
+    /// The most tokens that it sends to a model in one request.
+    pub fn context_tokens(&self) -> usize {
+        self.settings.as_ref().and_then(|settings| settings.context_length).unwrap_or(DEFAULT_CONTEXT_TOKENS)
     }
 
     /// Makes a runtime know it, by its name.
@@ -234,29 +340,67 @@ impl Agent {
         self.graph.register(&self.name, runtime)
     }
 
+    /// Makes a runtime know it, in place of an agent that has its name.
+    pub fn replace_in(&self, runtime: &Runtime) {
+        self.graph.replace(&self.name, runtime);
+    }
+
     /// Its nodes and edges.
     pub fn topology(&self) -> GraphTopology {
         self.graph.topology()
     }
 
-    /// What a person typed, as the input of a run.
+    /// The JSON Schema of its state.
+    pub fn state_schema(&self) -> Value {
+        self.graph.state_schema()
+    }
+
+    /// The fields of its state that are lists of messages.
+    pub fn message_fields(&self) -> &[String] {
+        &self.message_fields
+    }
+
+    /// The fields of its state that take changes to items by their ids: an update has `put` and `remove` there.
+    pub fn item_fields(&self) -> &[String] {
+        &self.item_fields
+    }
+
+    /// Whether this JSON is a state of it.
+    pub fn check_state(&self, state: &Value) -> Result<(), serde_json::Error> {
+        self.graph.check_state(state)
+    }
+
+    /// Whether it is talked to with messages.
+    pub fn is_chat(&self) -> bool {
+        self.conversation.is_some()
+    }
+
+    /// Whether a run of it begins a turn that its state has to prepare, so that messages alone are no input of it.
+    pub fn prepares_turns(&self) -> bool {
+        self.kind != "graph"
+    }
+
+    /// What a person typed, as the input of a run. A graph that is no chat takes no message: nothing of it is changed.
     pub fn input(&self, message: &str, options: &AskOptions) -> Value {
-        self.graph.input(message, options)
+        self.conversation.as_ref().map_or_else(|| Value::Object(Map::new()), |it| it.input(message, options))
     }
 
     /// What a person sees of the newest turn, by the state after it.
     pub fn read_turn(&self, state: &Value) -> Result<AgentTurn, serde_json::Error> {
-        self.graph.read_turn(state)
+        match &self.conversation {
+            Some(conversation) => conversation.read_turn(state),
+            None => self.check_state(state).map(|()| AgentTurn::default()),
+        }
     }
 
     /// What an update of one of its nodes, as it stands in the log, says about the turn.
     pub fn read_update(&self, update: &str) -> Result<TurnUpdate, serde_json::Error> {
-        self.graph.read_update(update)
+        self.conversation.as_ref().map_or_else(|| Ok(TurnUpdate::default()), |it| it.read_update(update))
     }
 
     /// What `node` would ask models in this state, for people who look into a step. Nothing is asked.
     pub fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error> {
-        self.graph.explain(node, state)
+        self.conversation.as_ref().map_or_else(|| Ok(Vec::new()), |it| it.explain(node, state))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::nodes::Models;
 use crate::source::AnswerSource;
 use crate::state::{ByMessageId, TurnProgress, question_messages};
 
-#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 struct ResearchState {
     #[reduce(rule = ByMessageId)]
@@ -84,7 +84,7 @@ fn research_agent() -> Agent {
     .build()
     .expect("a sound graph");
     let models = Models::single(Arc::new(ScriptedModel::new([])));
-    Agent::from_graph("research", &models, graph, Arc::new(|_: &str, _: &ResearchState| Vec::new()))
+    Agent::from_conversation("research", &models, &graph, Arc::new(|_: &str, _: &ResearchState| Vec::new()))
 }
 
 #[tokio::test]
@@ -109,8 +109,8 @@ async fn an_agent_with_other_field_names_keeps_its_citations_its_progress_and_it
     assert_eq!(last.error_code.as_deref(), Some("library_closed"));
     assert_eq!(last.progress.expect("progress").path, ["collect", "write"]);
 
-    let said = read_history(&runtime, &thread, std::slice::from_ref(&agent)).await.expect("a history");
-    let answer = said.last().expect("an answer").clone().with_renumbered_sources();
+    let history = read_history(&runtime, &thread, std::slice::from_ref(&agent)).await.expect("a history");
+    let answer = history.last().expect("an answer").clone().with_renumbered_sources();
     assert_eq!(answer.message.text(), "둘째 [1], 첫째 [2]");
     let titles: Vec<&str> = answer.sources.iter().map(|source| source.title.as_str()).collect();
     assert_eq!(titles, ["work 7", "work 3"]);

@@ -1,11 +1,13 @@
-//! What a person sees of a turn, whichever agent answered it.
+//! A turn as a person sees it, for all agents.
 
+use doran_llm::{ImageReference, ToolCall, ToolResult};
+use doran_retrieval::Language;
 use serde::{Deserialize, Serialize};
 
+use super::turn_request::TurnRequest;
 use crate::citation_numbering::CitationNumbering;
-use crate::language::UserLanguage;
 use crate::source::AnswerSource;
-use crate::state::TurnProgress;
+use crate::state::{ModelChoice, TurnProgress};
 
 /// A turn, read from the state after it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -30,7 +32,7 @@ pub struct AgentTurn {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// The language of the answer.
-    pub language: UserLanguage,
+    pub language: Language,
     /// Seconds from question to answer, where the agent counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_time: Option<f64>,
@@ -91,7 +93,7 @@ impl TurnUpdate {
 }
 
 /// What may come with a question.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AskOptions {
     /// The contract that is asked about: the id of its document. Without it, all contracts are.
@@ -108,6 +110,27 @@ pub struct AskOptions {
     /// A text that comes with the question and that the person did not type: a file that was piped in, for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<String>,
+    /// Pictures that belong to the question.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageReference>,
+    /// What was said after the question, where the turn is not over: tool calls and what they gave.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub following: Vec<EarlierMessage>,
+    /// How the turn is to be answered.
+    #[serde(skip_serializing_if = "TurnRequest::is_default")]
+    pub request: TurnRequest,
+    /// The instructions of the chat, in place of those of the turn before; empty ones remove them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// The model that was chosen for the turn.
+    pub chosen: ModelChoice,
+}
+
+impl AskOptions {
+    /// The texts of all messages that come with the question.
+    pub fn message_texts(&self) -> impl Iterator<Item = &str> {
+        self.earlier.iter().chain(&self.following).flat_map(EarlierMessage::texts)
+    }
 }
 
 /// A message of a conversation that is kept elsewhere. Nobody else speaks in it than the person and the agent.
@@ -116,6 +139,34 @@ pub struct AskOptions {
 pub enum EarlierMessage {
     /// The person.
     Asked(String),
+    /// The person, with pictures.
+    AskedWithImages {
+        /// What they said.
+        text: String,
+        /// The pictures.
+        images: Vec<ImageReference>,
+    },
     /// The agent.
     Answered(String),
+    /// The agent, who wanted tools to be run by whoever asks.
+    Called {
+        /// What it said beside it.
+        text: String,
+        /// The calls.
+        calls: Vec<ToolCall>,
+    },
+    /// What the calls gave.
+    Returned(Vec<ToolResult>),
+}
+
+impl EarlierMessage {
+    fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::Asked(text) | Self::Answered(text) | Self::Called { text, .. } => vec![text],
+            Self::AskedWithImages { text, images } => {
+                images.iter().map(|image| image.url.as_str()).chain([text.as_str()]).collect()
+            }
+            Self::Returned(results) => results.iter().map(|result| result.text.as_str()).collect(),
+        }
+    }
 }

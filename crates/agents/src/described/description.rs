@@ -1,14 +1,18 @@
-//! The written form of an agent: its nodes and where each leads, as a file says it.
+//! The file format of a described agent: its nodes and edges.
 
 use std::collections::BTreeMap;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::settings::AgentSettings;
+use crate::tools::ToolPolicy;
 
 /// An agent as a file describes it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(title = "Agent of Doran")]
 pub struct AgentDescription {
     /// Its name.
     pub name: String,
@@ -27,20 +31,24 @@ pub struct AgentDescription {
     /// For the graph of a ready-made agent: what is different about this one, as `[agents.NAME]` would say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<AgentSettings>,
+    /// Its own tools, which programs serve over HTTP. Nodes name them like all others.
+    #[serde(rename = "tool", skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolDescription>,
     /// Its nodes.
     #[serde(rename = "node")]
     pub nodes: Vec<NodeDescription>,
 }
 
 /// One node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NodeDescription {
     /// Its name.
     pub name: String,
-    /// What it does: one of the ready nodes.
+    /// What it does: one of the ready nodes. In the graph of a ready-made agent, `AGENT.NODE`.
+    #[schemars(schema_with = "ready_node_schema")]
     pub r#use: String,
-    /// The prompt of a node that asks a model.
+    /// The prompt of a node that asks a model; of a `map`, for each item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// What a `route` or `classify` chooses from.
@@ -61,6 +69,12 @@ pub struct NodeDescription {
     /// The described agent that a `subgraph` runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
+    /// The call of an `http` node; of a `map`, for each item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpDescription>,
+    /// The list that a `map` goes over: `{{ values.NAME }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
     /// Numbers of a node: passages of `retrieve`, messages of `summarize`, rounds of `evaluate` and `call_tools`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most: Option<usize>,
@@ -75,8 +89,77 @@ pub struct NodeDescription {
     pub branch: Option<BranchDescription>,
 }
 
+/// A call over HTTP. The scheme, host and port of `url` are fixed; a template may fill its path and query.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpDescription {
+    /// Where to: a template. What fills it is percent-encoded.
+    pub url: String,
+    /// `GET`, `POST` (the default), `PUT`, `PATCH` or `DELETE`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Further headers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// The environment variable that holds the key of the service. It is sent as `Authorization: Bearer KEY`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_variable: Option<String>,
+    /// The header that carries the key as it is, instead of `Authorization`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_header: Option<String>,
+    /// The JSON to send. Each text in it is a template; one that is a single `{{ … }}` becomes that value. Without it, all
+    /// variables are sent, and by a tool its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<Value>,
+    /// What is kept of the response: JSON whose texts are templates, with `response` as a further variable. Without it,
+    /// the whole response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// The longest a call may take, from 1 to 600 seconds. 30 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u64>,
+    /// How often a call that failed for a while is made again, from 0 to 10. 2 if left out, 0 with `once`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+    /// Whether the call must never happen twice. If it is cut off, the run asks a person instead of repeating it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub once: bool,
+    /// Whether the address may be one of this machine or its network.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub private: bool,
+}
+
+/// A tool that a program serves over HTTP. Its templates use `arguments`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolDescription {
+    /// Its name: ASCII letters, digits, `_` and `-`.
+    pub name: String,
+    /// What it does, in Korean, for people.
+    pub ko: String,
+    /// What it does, in English, for models and people.
+    pub en: String,
+    /// The JSON schema of its arguments, an object. None if left out.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub parameters: Value,
+    /// The call.
+    pub http: HttpDescription,
+    /// `allow` (the default), `ask` or `deny`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<ToolPolicy>,
+}
+
+fn ready_node_schema(_: &mut SchemaGenerator) -> Schema {
+    schemars::json_schema!({
+        "anyOf": [
+            { "type": "string", "enum": super::validation::READY_NODE_NAMES },
+            { "type": "string", "pattern": "^[a-z]+\\.[A-Za-z_]+$" },
+        ]
+    })
+}
+
 /// A text in both languages.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BilingualText {
     /// In Korean.
@@ -86,7 +169,7 @@ pub struct BilingualText {
 }
 
 /// Ways to go, by a value.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BranchDescription {
     /// The value that decides; that of the node itself if left out.
@@ -132,6 +215,16 @@ pub enum DescriptionFormat {
     Toml,
     /// YAML, in files that end in `.yaml` or `.yml`.
     Yaml,
+}
+
+impl AgentDescription {
+    /// The JSON Schema of the files, for editors.
+    pub fn json_schema() -> Value {
+        schemars::generate::SchemaSettings::draft07()
+            .into_generator()
+            .into_root_schema_for::<Self>()
+            .to_value()
+    }
 }
 
 impl DescriptionFormat {

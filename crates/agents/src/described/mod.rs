@@ -1,4 +1,4 @@
-//! Agents without code: a graph written in a file, made of ready nodes, checked, drawn and run like any other.
+//! Agents without code: a graph of ready nodes, described in a file.
 //!
 //! ```toml
 //! name = "helpdesk"
@@ -35,8 +35,12 @@
 //! template. [`describe`] writes the graph of a ready-made agent in the same form.
 
 mod description;
+mod http;
+mod http_nodes;
+mod http_tool;
 mod nodes;
 mod state;
+mod template;
 mod validation;
 
 use std::collections::BTreeMap;
@@ -44,16 +48,19 @@ use std::sync::Arc;
 
 use doran_engine::graph::{END_NODE_ID, GraphTopology, NamedGraphBuilder, START_NODE_ID};
 use doran_engine::{Graph, To, node, subgraph};
+use doran_retrieval::Language;
 
 use crate::agents::{Agent, AgentParts};
 use crate::settings::build_ready_made;
 
 pub use description::{
     AgentDescription, AgentDescriptionError, BilingualText, BranchDescription, DescriptionFormat,
-    NodeDescription,
+    HttpDescription, NodeDescription, ToolDescription,
 };
+pub use http::HttpCallParts;
 pub use state::{DescribedState, DescribedStateUpdate};
 
+use http_tool::HttpTool;
 use nodes::{ReadyNode, ReadyNodeContext};
 
 /// Makes an agent of a description. `others` are descriptions that its subgraphs may name.
@@ -65,22 +72,32 @@ pub fn build_described_agent(
     if let Some(ready) = &description.agent {
         return build_from_ready_made(ready, description, parts);
     }
-    let shop = ReadyNodeContext::new(parts, description.context_length).map_err(|error| {
+    let mut shop = ReadyNodeContext::new(parts, description.context_length).map_err(|error| {
         AgentDescriptionError::Agent { agent: description.name.clone(), reason: error.to_string() }
     })?;
+    for described in with_subgraphs(description, others) {
+        add_tools(&mut shop, described, &parts.http)?;
+    }
     let shop = Arc::new(shop);
     let mut open = Vec::new();
-    let graph = build_graph(description, others, &shop, &mut open)?;
-    let explained = parse_nodes(description)?;
+    let graph = build_graph(description, others, &shop, &parts.http, &mut open)?;
+    let explained = parse_nodes(description, &parts.http)?;
     let models = shop.models.clone();
     let explain = Arc::new(move |name: &str, state: &DescribedState| {
         explained.get(name).map(|ready| shop.explain(ready, state)).unwrap_or_default()
     });
-    let mut agent = Agent::from_graph(&description.name, &models, graph, explain);
+    let mut agent = Agent::from_conversation(&description.name, &models, &graph, explain);
     agent.ko.clone_from(&description.ko);
     agent.en.clone_from(&description.en);
     agent.description = Some(Arc::new(description.clone()));
     Ok(agent)
+}
+
+/// A commented file to begin an agent of this name with.
+pub fn template(name: &str, language: Language) -> String {
+    language
+        .pick(include_str!("templates/agent.ko.toml"), include_str!("templates/agent.en.toml"))
+        .replace("NAME", name)
 }
 
 /// The graph of an agent in the form of a description. For a ready-made agent, what its nodes do is theirs to know: the
@@ -114,6 +131,7 @@ pub fn describe(agent: &Agent) -> AgentDescription {
         en: agent.en.clone(),
         context_length: None,
         start: start.unwrap_or_default(),
+        tools: Vec::new(),
         settings: agent.settings.as_deref().cloned(),
         nodes: nodes.collect(),
     }
@@ -173,11 +191,50 @@ fn build_from_ready_made(
     Ok(agent)
 }
 
-fn parse_nodes(description: &AgentDescription) -> Result<BTreeMap<String, ReadyNode>, AgentDescriptionError> {
+/// A description and those that it runs as subgraphs, each once.
+fn with_subgraphs<'a>(
+    description: &'a AgentDescription,
+    others: &'a [AgentDescription],
+) -> Vec<&'a AgentDescription> {
+    let mut found = vec![description];
+    let mut next = 0;
+    while let Some(described) = found.get(next).copied() {
+        next += 1;
+        for name in described.nodes.iter().filter_map(|node| node.graph.as_ref()) {
+            let inner = others.iter().find(|other| other.name == *name);
+            found.extend(inner.filter(|inner| found.iter().all(|known| known.name != inner.name)));
+        }
+    }
+    found
+}
+
+/// Adds the tools that a description brings along.
+fn add_tools(
+    shop: &mut ReadyNodeContext,
+    description: &AgentDescription,
+    calls: &HttpCallParts,
+) -> Result<(), AgentDescriptionError> {
+    for tool in &description.tools {
+        let wrong = |reason: String| AgentDescriptionError::Agent {
+            agent: description.name.clone(),
+            reason: format!("tool `{}`: {reason}", tool.name),
+        };
+        let made = HttpTool::new(tool, calls).map_err(wrong)?;
+        shop.tools
+            .add(Arc::new(made), tool.policy.unwrap_or_default())
+            .map_err(|error| wrong(error.to_string()))?;
+    }
+    Ok(())
+}
+
+fn parse_nodes(
+    description: &AgentDescription,
+    calls: &HttpCallParts,
+) -> Result<BTreeMap<String, ReadyNode>, AgentDescriptionError> {
     description
         .nodes
         .iter()
-        .map(|form| Ok((form.name.clone(), validation::parse_node(&description.name, form)?)))
+        .map(|form| Ok((form.name.clone(), validation::parse_node(&description.name, form, calls)?)))
         .collect()
 }
 
@@ -185,6 +242,7 @@ fn build_graph(
     description: &AgentDescription,
     others: &[AgentDescription],
     shop: &Arc<ReadyNodeContext>,
+    calls: &HttpCallParts,
     open: &mut Vec<String>,
 ) -> Result<Graph<DescribedState>, AgentDescriptionError> {
     validation::check_graph(description, shop)?;
@@ -196,8 +254,8 @@ fn build_graph(
     open.push(description.name.clone());
     let mut builder: NamedGraphBuilder<DescribedState> = Graph::named().start(description.start.clone());
     for form in &description.nodes {
-        let ready = validation::parse_node(&description.name, form)?;
-        let begun = match &ready {
+        let ready = validation::parse_node(&description.name, form, calls)?;
+        let node_builder = match &ready {
             ReadyNode::Subgraph { graph: name } => {
                 let inner = others.iter().find(|other| other.name == *name).ok_or_else(|| {
                     validation::node_error(
@@ -206,17 +264,22 @@ fn build_graph(
                         format!("there is no described agent `{name}` to run"),
                     )
                 })?;
-                let inner = build_graph(inner, others, shop, open)?;
+                let inner = build_graph(inner, others, shop, calls, open)?;
                 node(subgraph(inner, nodes::subgraph_input, nodes::subgraph_output))
             }
             _ => {
-                let (shop, ready, name) = (shop.clone(), ready.clone(), form.name.clone());
-                node(move |state, cx| {
+                let (shop, name) = (shop.clone(), form.name.clone());
+                let retry = ready.retry_policy();
+                let made = node(move |state, cx| {
                     nodes::run_ready_node(shop.clone(), ready.clone(), name.clone(), state, cx)
-                })
+                });
+                match retry {
+                    Some(retry) => made.retry(retry),
+                    None => made,
+                }
             }
         };
-        builder = builder.node(form.name.clone(), connect_node(form, begun));
+        builder = builder.node(form.name.clone(), connect_node(form, node_builder));
     }
     open.pop();
     builder.build().map_err(|error| AgentDescriptionError::Agent {

@@ -4,29 +4,31 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use doran_engine::state::{ItemChange, ItemChanges};
-use doran_engine::{Cx, NodeError, Snap};
+use doran_engine::{Cx, NodeError, RetryPolicy, Snap};
 use doran_llm::{
     ChatRequest, Message, ModelRole, ResponseSchema, Role, ToolChoice, ToolSpec, parse_reply_json,
     repair_request,
 };
-use doran_retrieval::{DocumentFilter, DocumentIndex};
-use minijinja::{Environment, context};
+use doran_retrieval::DocumentIndex;
 use serde_json::{Value, json};
 
 use super::description::BilingualText;
+use super::http::HttpCall;
+use super::http_nodes::{item_variables, map_items, node_variables, run_http, run_http_map};
 use super::state::{DescribedState, DescribedStateUpdate};
-use crate::agents::AgentParts;
+use super::template;
+use crate::agents::{AgentParts, TurnRequest};
 use crate::nodes::{
     BYTES_PER_TOKEN, DEFAULT_CONTEXT_TOKENS, DEFAULT_NEIGHBOURS, DocumentFinder, MAX_DECISION_TOKENS, Models,
-    NodeWork, ReplyVisibility, ToolCaller, call_tools, final_reply, fit_messages, fit_request,
-    sources_message, transcript, verify_sources,
+    NodeWork, REWORD_PROMPT, ReplyVisibility, ToolCaller, call_tools, conversation_as_text, final_reply,
+    fit_messages, fit_request, sources_message, verify_sources,
 };
 use crate::prompt::{PromptError, Prompts};
 use crate::protocol::{InterruptQuestion, ThinkingStep};
 use crate::request_format::SUMMARY_MESSAGE_ID;
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
-use crate::state::{conversation_language, newest_question, older_messages_end, typed_text};
+use crate::state::{conversation_language, newest_question, older_messages_end};
 use crate::tools::{Taint, Toolbox};
 
 /// What a node does, with what it needs for it.
@@ -48,10 +50,26 @@ pub(super) enum ReadyNode {
     Interrupt { ask: BilingualText, into: String },
     /// Runs another described agent.
     Subgraph { graph: String },
+    /// Calls a program.
+    Http { call: HttpCall, into: String },
+    /// Calls a program for each item of a list.
+    MapHttp { over: String, call: HttpCall, into: String },
+    /// Asks a model about each item of a list.
+    MapPrompt { over: String, prompt: String, into: String },
     /// Answers by a model, without tools.
     Respond { prompt: String },
     /// Answers with fixed words.
     Say { text: String },
+}
+
+impl ReadyNode {
+    /// How often the node is tried, if it says so.
+    pub(super) fn retry_policy(&self) -> Option<RetryPolicy> {
+        match self {
+            Self::Http { call, .. } | Self::MapHttp { call, .. } => Some(RetryPolicy::times(call.attempts())),
+            _ => None,
+        }
+    }
 }
 
 /// What ready nodes work with.
@@ -66,7 +84,7 @@ pub(super) struct ReadyNodeContext {
 
 impl ReadyNodeContext {
     pub(super) fn new(parts: &AgentParts, context_length: Option<usize>) -> Result<Self, PromptError> {
-        let prompts = Prompts::with_overrides(&BTreeMap::new())?;
+        let prompts = Prompts::with_overrides(&[REWORD_PROMPT], &BTreeMap::new())?;
         let finder = DocumentFinder::new(parts, prompts, DEFAULT_NEIGHBOURS);
         let (models, tools, index) = (parts.models(), parts.tools.clone(), parts.index.clone());
         let context_length = context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS);
@@ -94,6 +112,9 @@ impl ReadyNodeContext {
             | ReadyNode::Summarize { .. }
             | ReadyNode::Interrupt { .. }
             | ReadyNode::Subgraph { .. }
+            | ReadyNode::Http { .. }
+            | ReadyNode::MapHttp { .. }
+            | ReadyNode::MapPrompt { .. }
             | ReadyNode::Say { .. } => return Vec::new(),
         };
         request.into_iter().collect()
@@ -116,7 +137,9 @@ impl ReadyNodeContext {
         let tools = self.tool_specs(tools);
         let may_call = !tools.is_empty() && (state.progress.tool_rounds as usize) < rounds;
         let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
-        Ok(self.fit_request(state, ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) }))
+        let temperature = state.progress.chosen.temperature;
+        let request = ChatRequest { tools, tool_choice, temperature, ..ChatRequest::new(messages) };
+        Ok(self.fit_request(state, request))
     }
 
     fn choose_request(
@@ -126,9 +149,9 @@ impl ReadyNodeContext {
         choices: &[String],
     ) -> Result<ChatRequest, NodeError> {
         let mut messages = vec![Message::system("system", render_prompt(prompt, state)?)];
-        let asked = newest_question(&state.messages).cloned().into_iter().collect();
+        let question = newest_question(&state.messages).cloned().into_iter().collect();
         messages.extend(fit_messages(
-            asked,
+            question,
             MAX_DECISION_TOKENS,
             conversation_language(None, &state.messages),
         ));
@@ -190,7 +213,7 @@ pub(super) async fn run_ready_node(
     cx: Cx,
 ) -> Result<DescribedStateUpdate, NodeError> {
     let language = conversation_language(None, &state.messages);
-    let work = NodeWork::new(cx, language);
+    let work = NodeWork::new(cx, &state.progress).in_language(language);
     let update = match &ready {
         ReadyNode::Choose { prompt, choices, into } => {
             choose(&shop, &work, &state, prompt, choices, into).await?
@@ -209,22 +232,62 @@ pub(super) async fn run_ready_node(
         }
         ReadyNode::Interrupt { ask, into } => {
             let question = InterruptQuestion::Question { ko: ask.ko.clone(), en: ask.en.clone() };
-            let asked: Value = work.cx.ask(question).await?;
-            DescribedState::update().values([(into.clone(), asked)])
+            let answer: Value = work.cx.ask(question).await?;
+            DescribedState::update().values([(into.clone(), answer)])
         }
         ReadyNode::Respond { prompt } => {
             ask_for_answer(&shop, &work, &state, shop.model_request(&state, prompt, Some(&[]), 0)?).await?.0
         }
         ReadyNode::Say { text } => {
             let text = render_prompt(text, &state)?;
-            work.cx.emit_text(text.clone());
-            DescribedState::update().messages(Message::assistant(work.cx.new_id(), text))
+            work.show_reply_text(text.clone());
+            DescribedState::update().messages(Message::assistant(work.take_reply_id(), text))
+        }
+        ReadyNode::Http { call, into } => {
+            let result = run_http(&work.cx, &name, call, &state).await?;
+            outside_update(&state, into, result)
+        }
+        ReadyNode::MapHttp { over, call, into } => {
+            let results = run_http_map(&work.cx, &name, call, over, &state).await?;
+            outside_update(&state, into, results)
+        }
+        ReadyNode::MapPrompt { over, prompt, into } => {
+            let replies = ask_for_items(&shop, &work, &state, over, prompt).await?;
+            DescribedState::update().values([(into.clone(), replies)])
         }
         ReadyNode::Subgraph { .. } => DescribedState::update(),
     };
     let mut progress = state.progress.after_node(&name, work.model_calls());
     progress.language = language;
     Ok(update.progress(progress))
+}
+
+/// What a program said is text from outside, and may be private.
+fn outside_update(state: &DescribedState, into: &str, result: Value) -> DescribedStateUpdate {
+    let taint = state.taint.union(Taint { untrusted: true, private: true });
+    DescribedState::update().values([(into.to_owned(), result)]).taint(taint)
+}
+
+/// Asks a model about each item of a list, one after the other. The replies are in the order of the items.
+async fn ask_for_items(
+    shop: &ReadyNodeContext,
+    work: &NodeWork,
+    state: &DescribedState,
+    over: &str,
+    prompt: &str,
+) -> Result<Value, NodeError> {
+    let mut replies = Vec::new();
+    for (index, item) in map_items(over, state)?.into_iter().enumerate() {
+        let text = template::render_text(prompt, &item_variables(state, index, item))?;
+        let request = ChatRequest {
+            purpose: RequestPurpose::Answer.label(),
+            temperature: Some(0.0),
+            ..ChatRequest::new(vec![Message::user("item", text.trim())])
+        };
+        let request = shop.fit_request(state, request);
+        replies.push(work.ask(&shop.models, request, ReplyVisibility::Hidden).await?.text);
+    }
+    Ok(json!(replies))
 }
 
 /// A value that fits the schema of the request; nothing where it did not fit twice.
@@ -264,12 +327,10 @@ async fn retrieve_sources(
     shop: &ReadyNodeContext,
     work: &NodeWork,
     state: &DescribedState,
-    most: usize,
+    max_passages: usize,
 ) -> Result<DescribedStateUpdate, NodeError> {
-    work.show_thinking(ThinkingStep::Searching, "문서를 찾고 있습니다", "looking documents up");
-    let filter = DocumentFilter { collection: state.collection.clone(), ..DocumentFilter::default() };
-    let found = shop.finder.find(work, &state.messages, most, filter).await?;
-    let taint = state.taint.union(Taint::of_messages(&[sources_message(&found, work.language)]));
+    let (found, taint) =
+        shop.finder.find(work, &state.messages, max_passages, state.collection.clone(), state.taint).await?;
     Ok(DescribedState::update().context(Some(found)).taint(taint))
 }
 
@@ -282,10 +343,10 @@ async fn ask_for_answer(
 ) -> Result<(DescribedStateUpdate, bool), NodeError> {
     let may_call = request.tool_choice == ToolChoice::Auto;
     let offered: Vec<String> = request.tools.iter().map(|tool| tool.name.clone()).collect();
-    let asked = work.ask(&shop.models, request, ReplyVisibility::Shown).await;
-    let reply = if may_call { asked? } else { final_reply(work, asked)? };
+    let reply = work.ask(&shop.models, request, ReplyVisibility::Shown).await;
+    let reply = if may_call { reply? } else { final_reply(work, reply)? };
     let (text, called) = (reply.text.clone(), !reply.tool_calls.is_empty());
-    let update = DescribedState::update().messages(reply.into_message(work.cx.new_id()));
+    let update = DescribedState::update().messages(reply.into_message(work.take_reply_id()));
     if called {
         return Ok((update.offered(offered), true));
     }
@@ -308,12 +369,13 @@ async fn run_tool_calls(
         read_messages: &state.messages,
         taint: state.taint,
         sessions: &state.sessions,
+        turn_request: &TurnRequest::default(),
     };
     let called = call_tools(work, &caller, &calls).await?;
     let progress =
         state.progress.after_node(name, 0).after_tool_round(called.tools_run.iter().map(String::as_str));
     Ok(DescribedState::update()
-        .messages(Message::tool_output(work.cx.new_id(), called.results))
+        .messages(called.message(work.cx.new_id()))
         .sessions(called.sessions)
         .taint(called.taint)
         .progress(progress))
@@ -326,14 +388,14 @@ async fn summarize(
     shop: &ReadyNodeContext,
     work: &NodeWork,
     state: &DescribedState,
-    most: usize,
+    max_messages: usize,
     keep: usize,
 ) -> Result<DescribedStateUpdate, NodeError> {
-    if state.messages.len() <= most {
+    if state.messages.len() <= max_messages {
         return Ok(DescribedState::update());
     }
     let older = &state.messages[..older_messages_end(&state.messages, keep)];
-    let told = work.language.pick(
+    let instruction = work.language.pick(
         "아래 대화를 요약하세요. 대화를 이어 가지 말고 요약만 쓰세요.",
         "Sum up the conversation below. Do not go on with it; write the summary only.",
     );
@@ -343,8 +405,8 @@ async fn summarize(
         temperature: Some(0.0),
         max_output_tokens: Some(MAX_SUMMARY_TOKENS as u64),
         ..ChatRequest::new(vec![
-            Message::system("system", told),
-            transcript("transcript", older, work.language),
+            Message::system("system", instruction),
+            conversation_as_text("transcript", older, work.language),
         ])
     };
     let request = shop.fit_request(state, request);
@@ -416,35 +478,5 @@ pub(super) fn subgraph_output(inner: &DescribedState) -> DescribedStateUpdate {
 
 /// A prompt with its slots filled. What is not there is empty.
 fn render_prompt(prompt: &str, state: &DescribedState) -> Result<String, NodeError> {
-    // A text that came along is material, and no words of a prompt.
-    let asked = newest_question(&state.messages).map(typed_text).unwrap_or_default();
-    let summary = state.summary.joined_text().unwrap_or_default();
-    let values: BTreeMap<String, minijinja::Value> =
-        state.values.iter().map(|(name, value)| (name.clone(), to_template_value(value))).collect();
-    let templates = Environment::new();
-    let text = templates.render_str(
-        prompt,
-        context! { question => asked, summary, values => minijinja::Value::from(values) },
-    )?;
-    Ok(text.trim().to_owned())
-}
-
-fn to_template_value(value: &Value) -> minijinja::Value {
-    match value {
-        Value::Null => minijinja::Value::from(()),
-        Value::Bool(truth) => minijinja::Value::from(*truth),
-        Value::Number(number) => {
-            number.as_f64().map_or_else(|| minijinja::Value::from(number.to_string()), minijinja::Value::from)
-        }
-        Value::String(text) => minijinja::Value::from(text.clone()),
-        Value::Array(items) => {
-            minijinja::Value::from(items.iter().map(to_template_value).collect::<Vec<_>>())
-        }
-        Value::Object(fields) => minijinja::Value::from(
-            fields
-                .iter()
-                .map(|(name, value)| (name.clone(), to_template_value(value)))
-                .collect::<BTreeMap<_, _>>(),
-        ),
-    }
+    Ok(template::render_text(prompt, &node_variables(state))?.trim().to_owned())
 }

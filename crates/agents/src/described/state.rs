@@ -1,4 +1,4 @@
-//! What a conversation with a described agent carries: what every ready node needs, and the values they leave behind.
+//! The state of a conversation with a described agent: the fields of all ready nodes, and the values that nodes store.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::summaries::Summaries;
 use crate::tools::Taint;
 
 /// The state of a conversation with a described agent.
-#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct DescribedState {
     /// The messages that are worked with, oldest first.
@@ -82,7 +82,7 @@ impl ConversationState for DescribedState {
             .values(BTreeMap::new())
             .offered(Vec::new())
             .collection(options.collection.clone())
-            .progress(TurnProgress::default());
+            .progress(TurnProgress::of_turn(options));
         match taint_of_attachments(options) {
             Some(read) => update.taint(read),
             None => update,

@@ -1,17 +1,30 @@
-//! Checks a description before anything is built of it. Every complaint names the node and says the way out.
+//! Validates a description before it is built. Every error names the node and says how to fix it.
 
 use std::collections::BTreeSet;
 
-use minijinja::{Environment, UndefinedBehavior};
+use serde_json::Value;
 
 use super::description::{AgentDescription, AgentDescriptionError, NodeDescription};
+use super::http::{HttpCall, HttpCallParts};
+use super::http_nodes::{MAP_VARIABLES, NODE_VARIABLES};
+use super::http_tool::check_template as check_template_variables;
 use super::nodes::{ReadyNode, ReadyNodeContext};
 
-/// What a prompt of a described node may use.
-const PROMPT_VARIABLES: [&str; 3] = ["question", "summary", "values"];
-
-const READY_NODE_NAMES: &str =
-    "route, classify, retrieve, call_model, call_tools, summarize, evaluate, interrupt, subgraph, respond";
+/// What a node may do.
+pub(super) const READY_NODE_NAMES: [&str; 12] = [
+    "route",
+    "classify",
+    "retrieve",
+    "call_model",
+    "call_tools",
+    "summarize",
+    "evaluate",
+    "interrupt",
+    "subgraph",
+    "http",
+    "map",
+    "respond",
+];
 
 pub(super) fn node_error(
     agent: &str,
@@ -22,10 +35,14 @@ pub(super) fn node_error(
 }
 
 /// What a node does, with what it needs for it and nothing else.
-pub(super) fn parse_node(agent: &str, form: &NodeDescription) -> Result<ReadyNode, AgentDescriptionError> {
+pub(super) fn parse_node(
+    agent: &str,
+    form: &NodeDescription,
+    calls: &HttpCallParts,
+) -> Result<ReadyNode, AgentDescriptionError> {
     let into = form.into.clone().unwrap_or_else(|| form.name.clone());
     let kind = form.r#use.as_str();
-    let taken: &[&str] = match kind {
+    let accepted: &[&str] = match kind {
         "route" | "classify" => &["prompt", "choices", "into"],
         "retrieve" => &["most"],
         "call_model" => &["prompt", "tools", "most", "into"],
@@ -34,19 +51,21 @@ pub(super) fn parse_node(agent: &str, form: &NodeDescription) -> Result<ReadyNod
         "evaluate" => &["prompt", "most", "into"],
         "interrupt" => &["ask", "into"],
         "subgraph" => &["graph"],
+        "http" => &["http", "into"],
+        "map" => &["over", "http", "prompt", "into"],
         "respond" => &["prompt", "text"],
         "" => {
             return Err(node_error(
                 agent,
                 form,
-                format!("it does not say what it does: `use = …`, one of {READY_NODE_NAMES}"),
+                format!("it does not say what it does: `use = …`, one of {}", READY_NODE_NAMES.join(", ")),
             ));
         }
         other => {
             return Err(node_error(
                 agent,
                 form,
-                format!("there is no ready node `{other}`; there are: {READY_NODE_NAMES}"),
+                format!("there is no ready node `{other}`; there are: {}", READY_NODE_NAMES.join(", ")),
             ));
         }
     };
@@ -58,11 +77,13 @@ pub(super) fn parse_node(agent: &str, form: &NodeDescription) -> Result<ReadyNod
         ("text", form.text.is_some()),
         ("ask", form.ask.is_some()),
         ("graph", form.graph.is_some()),
+        ("http", form.http.is_some()),
+        ("over", form.over.is_some()),
         ("most", form.most.is_some()),
         ("keep", form.keep.is_some()),
     ];
-    if let Some((field, _)) = given.iter().find(|(field, given)| *given && !taken.contains(field)) {
-        let fields = if taken.is_empty() { "nothing".to_owned() } else { taken.join(", ") };
+    if let Some((field, _)) = given.iter().find(|(field, given)| *given && !accepted.contains(field)) {
+        let fields = if accepted.is_empty() { "nothing".to_owned() } else { accepted.join(", ") };
         return Err(node_error(agent, form, format!("`{kind}` does not take `{field}`; it takes: {fields}")));
     }
     if form.most == Some(0) {
@@ -116,6 +137,30 @@ pub(super) fn parse_node(agent: &str, form: &NodeDescription) -> Result<ReadyNod
             })?;
             ReadyNode::Subgraph { graph }
         }
+        "http" => ReadyNode::Http { call: parse_http(agent, form, calls, &NODE_VARIABLES)?, into },
+        "map" => {
+            let over = form.over.clone().ok_or_else(|| {
+                node_error(agent, form, "`map` needs a list to go over: `over = \"{{ values.NAME }}\"`")
+            })?;
+            check_variables(agent, form, "`over`", &Value::String(over.clone()), &NODE_VARIABLES)?;
+            match (&form.http, &form.prompt) {
+                (Some(_), None) => {
+                    let call = parse_http(agent, form, calls, &MAP_VARIABLES)?;
+                    ReadyNode::MapHttp { over, call, into }
+                }
+                (None, Some(prompt)) => {
+                    check_variables(
+                        agent,
+                        form,
+                        "its prompt",
+                        &Value::String(prompt.clone()),
+                        &MAP_VARIABLES,
+                    )?;
+                    ReadyNode::MapPrompt { over, prompt: prompt.clone(), into }
+                }
+                _ => return Err(node_error(agent, form, "`map` takes either `http` or a `prompt`")),
+            }
+        }
         _ => match (&form.text, &form.prompt) {
             (Some(text), None) => {
                 check_template(agent, form, text)?;
@@ -131,23 +176,38 @@ pub(super) fn parse_node(agent: &str, form: &NodeDescription) -> Result<ReadyNod
 }
 
 fn check_template(agent: &str, form: &NodeDescription, text: &str) -> Result<(), AgentDescriptionError> {
-    let mut templates = Environment::new();
-    templates.set_undefined_behavior(UndefinedBehavior::Lenient);
-    let broken =
-        |error: minijinja::Error| node_error(agent, form, format!("its prompt is not a template: {error}"));
-    templates.add_template("prompt", text).map_err(broken)?;
-    let used = templates.get_template("prompt").map_err(broken)?.undeclared_variables(false);
-    let mut unknown: Vec<&String> =
-        used.iter().filter(|slot| !PROMPT_VARIABLES.contains(&slot.as_str())).collect();
-    unknown.sort();
-    match unknown.first() {
-        Some(slot) => Err(node_error(
-            agent,
-            form,
-            format!("its prompt uses `{slot}`; it may use: {}", PROMPT_VARIABLES.join(", ")),
-        )),
-        None => Ok(()),
+    check_variables(agent, form, "its prompt", &Value::String(text.to_owned()), &NODE_VARIABLES)
+}
+
+/// The call of a node, whose templates use these variables.
+fn parse_http(
+    agent: &str,
+    form: &NodeDescription,
+    calls: &HttpCallParts,
+    variables: &[&str],
+) -> Result<HttpCall, AgentDescriptionError> {
+    let wrong = |reason: String| node_error(agent, form, format!("`http`: {reason}"));
+    let http = form
+        .http
+        .as_ref()
+        .ok_or_else(|| node_error(agent, form, "`http` needs a call: `http = { url = \"https://…\" }`"))?;
+    for (field, template) in HttpCall::templates(http) {
+        check_variables(agent, form, &format!("`{field}`"), &template, variables)?;
     }
+    if let Some(result) = &http.result {
+        check_variables(agent, form, "`result`", result, &[variables, &["response"]].concat())?;
+    }
+    HttpCall::new(http, calls).map_err(wrong)
+}
+
+fn check_variables(
+    agent: &str,
+    form: &NodeDescription,
+    field: &str,
+    value: &Value,
+    known: &[&str],
+) -> Result<(), AgentDescriptionError> {
+    check_template_variables(field, value, known).map_err(|reason| node_error(agent, form, reason))
 }
 
 /// What holds for the graph as a whole.
@@ -205,11 +265,10 @@ pub(super) fn check_graph(
         check_branch_values(agent, form, description)?;
         for tool in form.tools.iter().flatten() {
             if shop.tools.get(tool).is_none() && !shop.tools.is_of_absent_server(tool) {
-                let known: Vec<&str> = shop.tools.list().map(|(about, _)| about.spec.name.as_str()).collect();
                 return Err(node_error(
                     agent,
                     form,
-                    format!("there is no tool `{tool}`; there are: {}", known.join(", ")),
+                    format!("there is no tool `{tool}`; there are: {}", shop.tools.joined_names()),
                 ));
             }
         }
@@ -254,7 +313,7 @@ fn check_branch_values(
         Some("route" | "classify") => source.map(|node| node.choices.clone()).unwrap_or_default(),
         Some("call_model") => vec!["tools".into(), "answer".into()],
         Some("evaluate") => vec!["sufficient".into(), "insufficient".into()],
-        Some("interrupt") => Vec::new(),
+        Some("interrupt" | "http") => Vec::new(),
         Some(_) | None => {
             return Err(node_error(
                 agent,
@@ -266,7 +325,9 @@ fn check_branch_values(
     if values.is_empty() {
         return match branch.otherwise {
             Some(_) => Ok(()),
-            None => Err(node_error(agent, form, "a person may answer anything: the branch needs an `else`")),
+            None => {
+                Err(node_error(agent, form, format!("`{on}` may be anything: the branch needs an `else`")))
+            }
         };
     }
     if let Some(never) = branch.to.keys().find(|value| !values.contains(value)) {

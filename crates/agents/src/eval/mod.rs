@@ -11,9 +11,10 @@
 //! expect = { route = "rag", tools = [], sources = ["휴가 규정"], contains = ["15일"], model_calls = 2 }
 //! ```
 //!
-//! [`run`] asks and judges, [`Report`] is what came of it, and [`changes`] tells two reports apart. What is expected is
-//! checked word for word; whether an answer is *good* is not for this module to say.
+//! [`run_eval_set`] runs the cases, [`AgentEvalReport`] is the result, and [`EvalChange`] is a difference between two reports.
+//! Expectations are checked word for word; this module does not judge whether an answer is good.
 
+mod answers;
 mod report;
 mod run;
 
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agents::{Agent, AskOptions};
 
+pub use answers::{AnswerGrade, AnswerQuestion, GradeCounts, GradedAnswer, run_answer_questions};
 pub use report::{
     AgentEvalReport, EvalCaseOutcome, EvalChange, FailedExpectation, ObservedTurn, compare_reports,
 };
@@ -77,7 +79,7 @@ pub struct AgentEvalCase {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvalExpectation {
-    /// The way the question went; see [`Observed::route`].
+    /// The way the question went; see [`ObservedTurn::route`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
     /// The nodes that ran, in order.
@@ -180,15 +182,15 @@ mod tests {
 
     #[test]
     fn a_set_that_could_not_fail_is_refused() {
-        let told = |text: &str| AgentEvalSet::from_toml(text).expect_err("wrong").to_string();
-        assert_eq!(told(""), "there is no `[[case]]` in it");
+        let error = |text: &str| AgentEvalSet::from_toml(text).expect_err("wrong").to_string();
+        assert_eq!(error(""), "there is no `[[case]]` in it");
         assert_eq!(
-            told("[[case]]\nid = \"a\"\nagent = \"react\"\nask = \"?\"\n"),
+            error("[[case]]\nid = \"a\"\nagent = \"react\"\nask = \"?\"\n"),
             "case `a`: it expects nothing, so it could not fail: say what to `expect`"
         );
         let twice = "[[case]]\nid = \"a\"\nexpect = { route = \"rag\" }\n".repeat(2);
-        assert_eq!(told(&twice), "case `a`: every case needs an `id` that no other has");
-        let misspelt = told("[[case]]\nid = \"a\"\nexpect = { tool = [] }\n");
+        assert_eq!(error(&twice), "case `a`: every case needs an `id` that no other has");
+        let misspelt = error("[[case]]\nid = \"a\"\nexpect = { tool = [] }\n");
         assert!(misspelt.contains("unknown field `tool`"), "{misspelt}");
     }
 }

@@ -1,4 +1,4 @@
-//! What came of an evaluation, and what changed since the one before.
+//! The report of an evaluation, and the changes since the previous one.
 
 use std::collections::BTreeMap;
 
@@ -135,8 +135,8 @@ impl ObservedTurn {
             differ("model_calls", calls.to_string(), self.model_calls.to_string());
         }
         let cost = self.cost_micros as f64 / 1e6;
-        if let Some(most) = expect.most_cost.filter(|most| cost > *most) {
-            differ("most_cost", format!("{most:.6}"), format!("{cost:.6}"));
+        if let Some(max_cost) = expect.most_cost.filter(|max_cost| cost > *max_cost) {
+            differ("most_cost", format!("{max_cost:.6}"), format!("{cost:.6}"));
         }
         let code = |code: &Option<String>| code.clone().unwrap_or_else(|| "-".to_owned());
         if expect.error != self.error {
@@ -231,12 +231,12 @@ pub fn compare_reports(before: &AgentEvalReport, now: &AgentEvalReport) -> Vec<E
             changes.push(EvalChange::Cost { id, before: was.cost_micros, now: is.cost_micros });
         }
     }
-    let kept = |id: &str| now.cases.iter().any(|case| case.id == id);
+    let is_in_set = |id: &str| now.cases.iter().any(|case| case.id == id);
     changes.extend(
         before
             .cases
             .iter()
-            .filter(|case| !kept(&case.id))
+            .filter(|case| !is_in_set(&case.id))
             .map(|case| EvalChange::Gone { id: case.id.clone() }),
     );
     changes
@@ -260,8 +260,8 @@ mod tests {
 
     fn check(expect: &EvalExpectation, failed: &str) {
         let failures = sample_observation().failures(expect);
-        let told: Vec<&str> = failures.iter().map(|failure| failure.what.as_str()).collect();
-        assert_eq!(told.join(" "), failed, "{failures:?}");
+        let names: Vec<&str> = failures.iter().map(|failure| failure.what.as_str()).collect();
+        assert_eq!(names.join(" "), failed, "{failures:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Asks the questions of a set and judges what came.
+//! Runs the cases of an evaluation and compares the answers with what is expected.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -45,10 +45,10 @@ pub async fn run_eval_set(
     let mut report = AgentEvalReport::default();
     for case in &set.cases {
         let Some(agent) = agents.iter().find(|agent| agent.name == case.agent) else { continue };
-        report.model.clone_from(&agent.model.name);
-        let begun = Instant::now();
+        report.model = agent.model().map(|model| model.name).unwrap_or_default();
+        let started = Instant::now();
         let mut observed = run_case(case, agent).await?;
-        observed.ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        observed.ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let outcome = judge_case(case, observed);
         seen(&outcome);
         report.cases.push(outcome);
@@ -73,7 +73,7 @@ fn judge_case(case: &AgentEvalCase, observed: ObservedTurn) -> EvalCaseOutcome {
 }
 
 /// Plays a case on a store of its own, which nothing else sees and nothing is left of.
-async fn run_case(case: &AgentEvalCase, agent: &Agent) -> Result<ObservedTurn, EvalError> {
+pub(super) async fn run_case(case: &AgentEvalCase, agent: &Agent) -> Result<ObservedTurn, EvalError> {
     let failed = |source: EngineError| EvalError::Engine { id: case.id.clone(), source };
     let unread = |source: serde_json::Error| EvalError::State { id: case.id.clone(), source };
     let runtime = Runtime::new(Arc::new(RamStore::new()));
@@ -95,8 +95,8 @@ async fn run_case(case: &AgentEvalCase, agent: &Agent) -> Result<ObservedTurn, E
     let turn = agent.read_turn(&state).map_err(unread)?;
     let asks = runtime.open_questions(&thread).await.map_err(failed)?;
     let asks = asks.first().map(|(_, question)| {
-        let asked = InterruptQuestion::from_json(&question.question);
-        asked.tool().map_or("question", |(name, _)| name).to_owned()
+        let interrupt = InterruptQuestion::from_json(&question.question);
+        interrupt.tool().map_or("question", |(name, _)| name).to_owned()
     });
     Ok(observed_turn(turn, row, asks))
 }

@@ -1,4 +1,4 @@
-//! Facts in a log on disk.
+//! Memories in a log file.
 //!
 //! Every change is one line, `checksum json`, written and synced before it is acknowledged. A line that a crash left
 //! half written at the end was never acknowledged and is cut off at the next start; a broken line anywhere else is
@@ -121,7 +121,7 @@ impl MemoryStore for FileMemoryStore {
             inner.append(&MemoryLogLine::Forget { owner: owner.clone(), id: id.clone() })?;
             inner.facts.remove(&owner, &id);
             if let Err(error) = inner.compact_if_due() {
-                tracing::warn!(%error, "the log of memories could not be written anew; it stays as it is");
+                tracing::warn!(%error, "cannot compact the file of memories; it keeps growing until this works");
             }
             Ok(true)
         })

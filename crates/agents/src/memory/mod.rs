@@ -1,6 +1,6 @@
 //! Memory: facts that a person asked to keep, across threads.
 //!
-//! [`Memories`] is where they are; [`RamMemories`] keeps them in the process, [`FileMemories`] in a log on disk. The
+//! [`MemoryStore`] is where they are; [`RamMemoryStore`] keeps them in the process, [`FileMemoryStore`] in a log on disk. The
 //! tools `remember`, `recall` and `forget` ([`memory_tools`]) let a model use them. Nothing is kept that nobody asked to
 //! keep, and everything that is kept can be seen and forgotten.
 
@@ -85,7 +85,7 @@ pub enum MemoryError {
 
 /// Where facts are kept.
 ///
-/// What `keep` has acknowledged survives the process (in [`RamMemories`] it survives the thread). Keeping the same `id`
+/// What `keep` has acknowledged survives the process (in [`RamMemoryStore`] it survives the thread). Keeping the same `id`
 /// again changes nothing, so a call may be repeated. One owner never sees the facts of another.
 #[async_trait]
 pub trait MemoryStore: Send + Sync + 'static {

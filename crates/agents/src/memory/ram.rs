@@ -1,4 +1,4 @@
-//! Facts in the process.
+//! Memories in RAM.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

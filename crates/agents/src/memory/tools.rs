@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_llm::{TextOrigin, ToolSpec};
+use doran_retrieval::Language;
 use serde_json::{Value, json};
 
 use super::{MemoryError, MemoryFact, MemoryOwner, MemoryStore, fact_id};
-use crate::tools::{
-    Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names,
-};
+use crate::tools::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, names};
 
 /// How many facts are recalled unless told.
 const DEFAULT_RECALL_LIMIT: usize = 10;
@@ -69,16 +68,16 @@ impl Tool for Remember {
         let owner = self.0.owner(call);
         let text = string_argument(&arguments, "fact").trim().to_owned();
         let fact = MemoryFact { id: fact_id(&owner, call.key), text, at_ms: call.now_ms, taint: call.taint };
-        let kept = self
+        let stored = self
             .0
             .memories
             .keep(&owner, fact)
             .await
             .map_err(|error| memory_tool_error(&error, call.language))?;
-        let MemoryFact { id, text, .. } = &kept;
+        let MemoryFact { id, text, .. } = &stored;
         let words =
             call.language.pick(format!("기억했습니다 [{id}]: {text}"), format!("remembered [{id}]: {text}"));
-        Ok(ToolOutput { text: words, data: json!({ "id": id }), session: None, origin: None })
+        Ok(ToolOutput { text: words, data: json!({ "id": id }), ..ToolOutput::default() })
     }
 }
 
@@ -112,7 +111,7 @@ impl Tool for Recall {
         // What was kept after reading words of strangers may be theirs.
         let is_untrusted = found.iter().any(|fact| fact.taint.untrusted);
         let origin = is_untrusted.then_some(TextOrigin::Document);
-        Ok(ToolOutput { text, data: json!({ "facts": found }), session: None, origin })
+        Ok(ToolOutput { text, data: json!({ "facts": found }), origin, ..ToolOutput::default() })
     }
 }
 
@@ -155,7 +154,7 @@ fn string_argument<'a>(arguments: &'a Value, name: &str) -> &'a str {
     arguments.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn memory_tool_error(error: &MemoryError, language: UserLanguage) -> ToolError {
+fn memory_tool_error(error: &MemoryError, language: Language) -> ToolError {
     let (most, many) = (super::MAX_FACT_BYTES, super::MAX_FACTS_PER_OWNER);
     match error {
         MemoryError::BadLength => ToolError::BadArguments(language.pick(

@@ -1,5 +1,4 @@
-//! Asks a model: the reply is recorded, shown while it comes, counted and noted. The one place that sends a request again
-//! after a failure.
+//! Sends a request to a model: the reply is recorded, streamed, counted and noted. The only place that retries a request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,8 @@ use tokio::time::Instant;
 use super::context_window::halve_request;
 use super::model_request::RequestLog;
 use super::node_work::NodeWork;
-use crate::protocol::{ModelCallNote, ModelRequestNote, UnfinishedRequestNote};
+use crate::protocol::{ModelCallNote, ModelRequestNote, UnfinishedRequestNote, request_digest};
+use crate::state::ModelChoice;
 
 /// A model for each role.
 #[derive(Clone)]
@@ -26,18 +26,38 @@ pub struct Models {
     pub small: Arc<dyn ChatModel>,
     /// How often a request that failed is sent again.
     pub retries: ModelRetryPolicy,
+    /// Models that a turn may choose instead.
+    pub catalog: Option<Arc<dyn ModelCatalog>>,
+}
+
+/// Models that a turn may choose by name.
+pub trait ModelCatalog: Send + Sync + 'static {
+    /// The model of this name.
+    fn open(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError>;
 }
 
 impl Models {
     /// One model for everything.
     pub fn single(model: Arc<dyn ChatModel>) -> Self {
-        Self { main: model.clone(), small: model, retries: ModelRetryPolicy::default() }
+        Self { main: model.clone(), small: model, retries: ModelRetryPolicy::default(), catalog: None }
     }
 
-    pub(super) fn for_role(&self, role: ModelRole) -> &Arc<dyn ChatModel> {
-        match role {
+    /// The model for a role in a turn. A chosen model also decides where there is no other one for that.
+    pub(super) fn for_role(
+        &self,
+        role: ModelRole,
+        chosen: &ModelChoice,
+    ) -> Result<Arc<dyn ChatModel>, ModelError> {
+        let own = match role {
             ModelRole::Main => &self.main,
             ModelRole::Small => &self.small,
+        };
+        match &chosen.model {
+            Some(name) if Arc::ptr_eq(own, &self.main) => match &self.catalog {
+                Some(catalog) => catalog.open(name),
+                None => Err(ModelError::Rejected { reason: format!("there is no model `{name}` to choose") }),
+            },
+            Some(_) | None => Ok(own.clone()),
         }
     }
 }
@@ -60,6 +80,9 @@ pub(crate) enum ReplyVisibility {
 struct RecordedModelReply {
     reply: ModelReply,
     ms: u64,
+    /// The digest of the request that was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request: Option<String>,
     /// The requests before the one that was answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unfinished: Vec<UnfinishedRequestNote>,
@@ -76,7 +99,7 @@ impl NodeWork {
         request: ChatRequest,
         words: ReplyVisibility,
     ) -> Result<ModelReply, NodeError> {
-        let model = models.for_role(request.role);
+        let model = &models.for_role(request.role, &self.chosen).map_err(permanent_error)?;
         let (purpose, role) = (request.purpose.clone(), request.role);
         let call = async {
             let mut log = RequestLog::new(self, model, &request);
@@ -86,37 +109,38 @@ impl NodeWork {
                 let error = match log.send(&request, words).await {
                     Ok(reply) => {
                         let (unfinished, ms) = (log.take_unfinished(), duration_millis(sent.elapsed()));
-                        return Ok(RecordedModelReply { reply, ms, unfinished });
+                        let request = Some(request_digest(&request));
+                        return Ok(RecordedModelReply { reply, ms, request, unfinished });
                     }
                     Err(error) => error,
                 };
                 if let ModelError::TooLong { .. } = error
                     && let Some(shorter) = halve_request(&request, self.language)
                 {
-                    tracing::warn!(%error, "the request is sent again in half its length");
+                    tracing::warn!(%error, "the request is too long for the model; sending half of it");
                     request = shorter;
                     continue;
                 }
                 failures += 1;
                 let wait = models.retries.wait_before_next(failures, begun.elapsed(), &error);
                 let Some(wait) = wait.filter(|_| !log.has_answer_begun()) else {
-                    let code = error.kind().failure_code();
-                    return Err(NodeError::permanent(error).with_code(code));
+                    return Err(permanent_error(error));
                 };
                 tracing::info!(
                     code = error.code(),
                     wait_ms = duration_millis(wait),
-                    "asking the model again"
+                    "the request to the model failed; retrying"
                 );
                 tokio::time::sleep(wait).await;
                 self.cx.heartbeat();
             }
         };
-        let RecordedModelReply { reply, ms, unfinished } = self.cx.closing_effect("model", call).await?;
+        let RecordedModelReply { reply, ms, request, unfinished } =
+            self.cx.closing_effect("model", call).await?;
         for request in unfinished {
             self.record_unfinished(request)?;
         }
-        self.record_usage(&model.info(), (&purpose, role), &reply, ms)?;
+        self.record_usage(&model.info(), (&purpose, role), &reply, ms, request)?;
         Ok(reply)
     }
 
@@ -138,6 +162,7 @@ impl NodeWork {
         (purpose, role): (&RequestLabel, ModelRole),
         reply: &ModelReply,
         ms: u64,
+        request: Option<String>,
     ) -> Result<(), NodeError> {
         self.note_model_call(ModelCallNote::Asked(ModelRequestNote {
             name: about.name.clone(),
@@ -151,6 +176,7 @@ impl NodeWork {
             cost_micros: reply.usage.cost_micros,
             counted: reply.usage.counted,
             ms,
+            request,
         }));
         self.cx.spend(RunUsage {
             input_tokens: reply.usage.input_tokens,
@@ -159,6 +185,12 @@ impl NodeWork {
             cost_micros: reply.usage.cost_micros.unwrap_or(0),
         })
     }
+}
+
+/// The engine does not run a node again for it.
+pub(super) fn permanent_error(error: ModelError) -> NodeError {
+    let code = error.kind().failure_code();
+    NodeError::permanent(error).with_code(code)
 }
 
 pub(super) fn duration_millis(time: Duration) -> u64 {

@@ -1,4 +1,4 @@
-//! Runs the tool calls of one reply: asks a person where that is needed, then runs what may be run side by side.
+//! Runs the tool calls of one reply: asks a person where that is needed, then runs calls concurrently where that is safe.
 //!
 //! What a tool gave, or that it failed, is recorded by the class of the tool; a call that finished is not made again.
 //! A failed tool is news for the model, not the end of a run.
@@ -7,16 +7,17 @@ use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
 use doran_engine::NodeError;
-use doran_llm::{Message, TextOrigin, ToolCall, ToolResult};
+use doran_llm::{ImageReference, Message, TextOrigin, ToolCall, ToolResult};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::node_work::NodeWork;
-use crate::protocol::AgentActivity;
+use crate::agents::{ClientTool, TurnRequest};
+use crate::protocol::{AgentActivity, ClientToolAnswer, InterruptQuestion, ToolApprovalAnswer};
 use crate::tools::{
-    CompletedToolCall, RunExposure, Taint, ToolAdmission, ToolCallContext, ToolError, ToolPermit,
-    ToolSideEffect, Toolbox, truncate_with_note,
+    CompletedToolCall, MAX_CALLS_PER_REPLY, RunExposure, Taint, ToolAdmission, ToolCallContext,
+    ToolCallReason, ToolError, ToolPermit, ToolSideEffect, Toolbox, tool_key, truncate_with_note,
 };
 
 /// The most of a result that is shown while it comes; all of it is in the message.
@@ -29,14 +30,43 @@ pub(crate) struct ToolCaller<'a> {
     pub(crate) read_messages: &'a [Message],
     /// What the thread had read before.
     pub(crate) taint: Taint,
-    /// What tools handed back for their next call, by name.
+    /// What tools handed back for their next call, by name, and the keys of tools that a person allowed for the rest of
+    /// the thread, under [`ALLOWED_PREFIX`].
     pub(crate) sessions: &'a BTreeMap<String, String>,
+    /// How the turn is to be answered: tools that whoever asks runs.
+    pub(crate) turn_request: &'a TurnRequest,
+}
+
+/// What stands before the name of a tool that a person allowed for the rest of the thread. No tool has such a name.
+const ALLOWED_PREFIX: &str = "allowed:";
+
+impl ToolCaller<'_> {
+    fn exposure(&self) -> RunExposure {
+        let allowed = self.sessions.iter().filter(|(name, _)| name.starts_with(ALLOWED_PREFIX));
+        RunExposure::from_messages(self.read_messages, self.taint)
+            .with_allowed_tools(allowed.map(|(_, key)| key.clone()))
+    }
+}
+
+/// What may be run, after people were asked.
+struct AdmittedCalls {
+    /// The calls, with the arguments that people gave them.
+    calls: Vec<ToolCall>,
+    admissions: Vec<ToolAdmission>,
+    /// Tools that were allowed for the rest of the thread.
+    allowed: BTreeMap<String, String>,
+    /// What whoever asks says that their tools gave, by the place of the call.
+    client_results: BTreeMap<usize, ToolResult>,
+    /// How they want the turn to be answered from now on.
+    turn_request: Option<TurnRequest>,
 }
 
 /// What the calls gave, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct ToolCallResults {
     pub(crate) results: Vec<ToolResult>,
+    /// What the model is shown beside them.
+    pub(crate) images: Vec<ImageReference>,
     /// What programs are told, a value for each result.
     pub(crate) data: Vec<Value>,
     /// The tools that were really run, refused calls left out.
@@ -45,12 +75,23 @@ pub(crate) struct ToolCallResults {
     pub(crate) sessions: BTreeMap<String, String>,
     /// What the thread has read now.
     pub(crate) taint: Taint,
+    /// How the turn is to be answered from now on, where that came with the results of somebody's tools.
+    pub(crate) turn_request: Option<TurnRequest>,
+}
+
+impl ToolCallResults {
+    /// The message that gives the model what came of its calls.
+    pub(crate) fn message(&self, id: impl Into<String>) -> Message {
+        Message::tool_output(id, self.results.iter().cloned()).with_images(self.images.iter().cloned())
+    }
 }
 
 /// What is recorded of a call that was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ToolCallRecord {
     result: ToolResult,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    images: Vec<ImageReference>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     data: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,30 +120,54 @@ pub(crate) async fn call_tools(
     let mut outcomes: Vec<Option<ToolCallRecord>> = calls.iter().map(|_| None).collect();
     let mut groups: Vec<Vec<(usize, ToolPermit)>> = Vec::new();
     let mut names = Vec::new();
-    let refused = |result: ToolResult| {
-        let refused = refused_record(result);
-        work.cx.emit(tool_result_activity(&refused).to_json());
-        Some(refused)
+    let show_result = |result: ToolResult| {
+        let record = record_of_result(result);
+        work.cx.emit(tool_result_activity(&record).to_json());
+        Some(record)
     };
-    for (place, admission) in admit_calls(work, caller, calls).await?.into_iter().enumerate() {
+    let AdmittedCalls { calls: given, admissions, allowed, mut client_results, turn_request } =
+        admit_calls(work, caller, calls).await?;
+    let edited: Vec<bool> =
+        given.iter().zip(calls).map(|(given, call)| given.arguments != call.arguments).collect();
+    for (call, _) in given.iter().zip(&edited).filter(|(_, edited)| **edited) {
+        let ToolCall { id: call, name, arguments, .. } = call.clone();
+        work.show_activity(AgentActivity::ToolCall { call, name, arguments });
+    }
+    for (place, admission) in admissions.into_iter().enumerate() {
+        if let Some(result) = client_results.remove(&place) {
+            if !result.failed {
+                names.push(result.name.clone());
+            }
+            outcomes[place] = show_result(result);
+            continue;
+        }
         match admission {
             ToolAdmission::Run(permit) => {
                 names.push(permit.info().spec.name.clone());
                 group_by_tool(&mut groups, place, permit);
             }
-            ToolAdmission::Refuse(result) => outcomes[place] = refused(result),
-            ToolAdmission::Ask(ask) => outcomes[place] = refused(ask.unanswered_result(work.language)),
+            ToolAdmission::Refuse(result) => outcomes[place] = show_result(result),
+            ToolAdmission::Ask(ask) => outcomes[place] = show_result(ask.unanswered_result(work.language)),
         }
     }
     let now_ms = work.cx.now()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
     let running = groups.into_iter().map(|group| run_group(work, caller, calls, group, now_ms));
     for ran in join_all(running).await {
-        for (place, ran) in ran? {
+        for (place, mut ran) in ran? {
+            if edited[place] {
+                ran.result.text = edited_note(work, &given[place].arguments) + &ran.result.text;
+            }
             outcomes[place] = Some(ran);
         }
     }
-    let mut called = ToolCallResults { taint: caller.taint, tools_run: names, ..ToolCallResults::default() };
+    let mut called = ToolCallResults {
+        taint: caller.taint,
+        tools_run: names,
+        sessions: allowed,
+        turn_request,
+        ..ToolCallResults::default()
+    };
     let outcomes: Vec<ToolCallRecord> = outcomes.into_iter().flatten().collect();
     work.note_activities(outcomes.iter().map(tool_result_activity));
     for ran in outcomes {
@@ -110,35 +175,112 @@ pub(crate) async fn call_tools(
             called.sessions.insert(ran.result.name.clone(), session);
         }
         called.results.push(ran.result);
+        called.images.extend(ran.images);
         called.data.push(ran.data);
     }
-    let read = Taint::of_messages(&[Message::tool_output("results", called.results.iter().cloned())]);
+    let read = Taint::of_messages(&[called.message("results")]);
     called.taint = called.taint.union(read);
     Ok(called)
 }
 
-/// What may be run, after people were asked. All questions of one reply are put at once.
+/// Asks people where that is needed. All questions of one reply are put at once.
 async fn admit_calls(
     work: &NodeWork,
     caller: &ToolCaller<'_>,
     calls: &[ToolCall],
-) -> Result<Vec<ToolAdmission>, NodeError> {
-    let seen = RunExposure::from_messages(caller.read_messages, caller.taint);
-    let mut approvals = Vec::new();
+) -> Result<AdmittedCalls, NodeError> {
+    let seen = caller.exposure();
+    let (mut calls, mut approvals, mut allowed) = (calls.to_vec(), Vec::new(), BTreeMap::new());
+    let (mut client_results, mut turn_request) = (BTreeMap::new(), None);
     let mut waits = None;
-    let first = caller.toolbox.admit_all(calls, &seen, &approvals, work.language);
-    for admission in &first {
+    let first = caller.toolbox.admit_all(&calls, &seen, &approvals, work.language);
+    for (place, admission) in first.iter().enumerate() {
+        if let Some(tool) = client_tool_at(caller, &calls, place) {
+            match call_client_tool(work, tool, &calls[place]).await {
+                Ok((result, request)) => {
+                    client_results.insert(place, result);
+                    turn_request = turn_request.or(request);
+                }
+                Err(error) => waits = Some(error),
+            }
+            continue;
+        }
         let ToolAdmission::Ask(ask) = admission else { continue };
-        match work.cx.ask::<Value, _>(ask.question()).await {
-            Ok(answer) => approvals.push(ask.approval_from_answer(&answer)),
-            Err(error) => waits = Some(error),
+        let answer = match work.cx.ask::<Value, _>(ask.question()).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                waits = Some(error);
+                continue;
+            }
+        };
+        approvals.push(ask.approval_from_answer(&answer));
+        let Some(ToolApprovalAnswer { approve: true, always, arguments, .. }) =
+            ToolApprovalAnswer::from_json(&answer)
+        else {
+            continue;
+        };
+        if let Some(tool) = caller.toolbox.get(&ask.call.name)
+            && always
+            && ask.why == ToolCallReason::Policy
+        {
+            allowed.insert(format!("{ALLOWED_PREFIX}{}", ask.call.name), tool_key(tool.info()));
+        }
+        if let Some(arguments) = arguments {
+            calls[place].arguments = arguments;
+            approvals.pop();
+            approvals.extend(caller.toolbox.approval_of(&calls[place]));
         }
     }
-    match waits {
-        Some(error) => Err(error),
-        None if approvals.is_empty() => Ok(first),
-        None => Ok(caller.toolbox.admit_all(calls, &seen, &approvals, work.language)),
+    let admissions = match waits {
+        Some(error) => return Err(error),
+        None if approvals.is_empty() => first,
+        None => caller.toolbox.admit_all(&calls, &seen, &approvals, work.language),
+    };
+    Ok(AdmittedCalls { calls, admissions, allowed, client_results, turn_request })
+}
+
+/// The tool of whoever asks that this call is of. Calls that are too many, or have the id of another, are refused like
+/// those of any tool.
+fn client_tool_at<'a>(caller: &ToolCaller<'a>, calls: &[ToolCall], place: usize) -> Option<&'a ClientTool> {
+    let is_repeated = calls[..place].iter().any(|call| call.id == calls[place].id);
+    let tool = caller.turn_request.client_tool(&calls[place].name)?;
+    (place < MAX_CALLS_PER_REPLY && !is_repeated).then_some(tool)
+}
+
+/// Waits for whoever asks to run their tool. Its error is the question that waits for them.
+async fn call_client_tool(
+    work: &NodeWork,
+    tool: &ClientTool,
+    call: &ToolCall,
+) -> Result<(ToolResult, Option<TurnRequest>), NodeError> {
+    let ToolCall { id, name, arguments } = call.clone();
+    let problems = tool.argument_problems(&arguments);
+    if !problems.is_empty() {
+        let problems = problems.join("; ");
+        let text = work.language.pick(
+            format!("Error: `{name}`의 인자가 스키마에 맞지 않습니다: {problems}"),
+            format!("Error: the arguments do not fit the schema of `{name}`: {problems}"),
+        );
+        let result = ToolResult { call: id, name, text, failed: true, origin: TextOrigin::Program };
+        return Ok((result, None));
     }
+    let question = InterruptQuestion::ClientTool {
+        ko: format!("`{name}` 도구를 실행하고 결과를 보내 주세요"),
+        en: format!("run the tool `{name}` and send what it gives"),
+        call: id.clone(),
+        name: name.clone(),
+        arguments,
+    };
+    let answer = work.cx.ask::<Value, _>(question.to_json()).await?;
+    let ClientToolAnswer { output, request } = ClientToolAnswer::from_json(&answer);
+    Ok((ToolResult { call: id, name, text: output, failed: false, origin: TextOrigin::Tool }, request))
+}
+
+/// What the model is told about a call that a person changed.
+fn edited_note(work: &NodeWork, arguments: &Value) -> String {
+    let ko = format!("사용자가 인자를 바꾸어 실행했습니다: {arguments}\n\n");
+    let en = format!("The person changed the arguments and ran it with: {arguments}\n\n");
+    work.language.pick(ko, en)
 }
 
 /// Calls that only read stand alone; others of one tool take turns, because a later one may build on an earlier one.
@@ -179,6 +321,7 @@ async fn run_group(
                     failed: false,
                     origin: TextOrigin::User,
                 },
+                images: Vec::new(),
                 data: Value::Null,
                 session: None,
                 ms: 0,
@@ -204,7 +347,7 @@ async fn run_call(
     let (tenant, thread) = (tenant.as_str().to_owned(), thread.as_str().to_owned());
     let language = work.language;
     let class = permit.info().class;
-    let taint = RunExposure::from_messages(caller.read_messages, caller.taint).taint;
+    let taint = caller.exposure().taint;
     let Value::Object(unknown) = permit.unknown_outcome_question().to_json() else {
         return Err(NodeError::permanent("the question about a tool is not a JSON object"));
     };
@@ -234,12 +377,12 @@ async fn run_call(
 
 impl ToolCallRecord {
     fn from_completed(done: CompletedToolCall) -> Self {
-        Self { result: done.result, data: done.data, session: done.session, ms: done.ms }
+        Self { result: done.result, images: done.images, data: done.data, session: done.session, ms: done.ms }
     }
 }
 
-fn refused_record(result: ToolResult) -> ToolCallRecord {
-    ToolCallRecord { result, data: Value::Null, session: None, ms: 0 }
+fn record_of_result(result: ToolResult) -> ToolCallRecord {
+    ToolCallRecord { result, images: Vec::new(), data: Value::Null, session: None, ms: 0 }
 }
 
 fn tool_result_activity(ran: &ToolCallRecord) -> AgentActivity {

@@ -1,9 +1,8 @@
-//! Makes a request fit what a model can take, whatever a person pasted. What is too long keeps its beginning and its end,
-//! and says where the rest is.
+//! Makes a request fit the context window of a model. A text that is too long keeps its beginning and its end, with a note where
+//! the rest was.
 
 use doran_llm::{ChatRequest, Message, MessagePart, Role, ToolSpec};
-
-use crate::language::UserLanguage;
+use doran_retrieval::Language;
 
 /// Tokens a model is taken to read unless settings say otherwise.
 pub(crate) const DEFAULT_CONTEXT_TOKENS: usize = 128_000;
@@ -21,23 +20,23 @@ const MIN_REQUEST_TOKENS: usize = 2_000;
 pub(crate) fn fit_request(
     mut request: ChatRequest,
     context_length: usize,
-    language: UserLanguage,
+    language: Language,
 ) -> ChatRequest {
     if request_tokens(&request) <= context_length * 4 / 5 {
         return request;
     }
     let first = request.messages.iter().position(|message| message.role != Role::System);
     let talk = request.messages.split_off(first.unwrap_or(request.messages.len()));
-    let most =
+    let max_tokens =
         (context_length * 7 / 10).saturating_sub(tool_spec_bytes(&request.tools).div_ceil(BYTES_PER_TOKEN));
-    request.messages = shorten_system_messages(request.messages, most, language);
+    request.messages = shorten_system_messages(request.messages, max_tokens, language);
     let room = remaining_tokens(context_length, &request.messages, &request.tools);
     request.messages.extend(fit_messages(talk, room, language));
     request
 }
 
 /// A request of half the length, for a model that would not take it whole; nothing where there is little to leave out.
-pub(crate) fn halve_request(request: &ChatRequest, language: UserLanguage) -> Option<ChatRequest> {
+pub(crate) fn halve_request(request: &ChatRequest, language: Language) -> Option<ChatRequest> {
     let now = request_tokens(request);
     if now <= MIN_REQUEST_TOKENS {
         return None;
@@ -48,8 +47,8 @@ pub(crate) fn halve_request(request: &ChatRequest, language: UserLanguage) -> Op
 
 /// The estimate of tokens of a request.
 fn request_tokens(request: &ChatRequest) -> usize {
-    let said: usize = request.messages.iter().map(message_bytes).sum();
-    (said + tool_spec_bytes(&request.tools)).div_ceil(BYTES_PER_TOKEN)
+    let message_total: usize = request.messages.iter().map(message_bytes).sum();
+    (message_total + tool_spec_bytes(&request.tools)).div_ceil(BYTES_PER_TOKEN)
 }
 
 fn tool_spec_bytes(tools: &[ToolSpec]) -> usize {
@@ -60,7 +59,7 @@ fn tool_spec_bytes(tools: &[ToolSpec]) -> usize {
 fn shorten_system_messages(
     mut messages: Vec<Message>,
     most_tokens: usize,
-    language: UserLanguage,
+    language: Language,
 ) -> Vec<Message> {
     let room = most_tokens * BYTES_PER_TOKEN;
     let lengths: Vec<usize> = messages.iter().flat_map(|message| &message.parts).map(part_bytes).collect();
@@ -70,14 +69,14 @@ fn shorten_system_messages(
     let pointer = language.pick(" … [줄임] … ", " … [shortened] … ");
     let mut allowed = share_bytes(&lengths, room).into_iter();
     for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
-        let most = allowed.next().unwrap_or(0);
+        let allowed_bytes = allowed.next().unwrap_or(0);
         match part {
-            MessagePart::Text { text, .. } if text.len() > most => {
-                *text = keep_both_ends(text, most, pointer);
+            MessagePart::Text { text, .. } if text.len() > allowed_bytes => {
+                *text = keep_both_ends(text, allowed_bytes, pointer);
             }
-            MessagePart::Passage(passage) if passage.title.len() + passage.text.len() > most => {
-                let most = most.saturating_sub(passage.title.len());
-                passage.text = keep_both_ends(&passage.text, most, pointer);
+            MessagePart::Passage(passage) if passage.title.len() + passage.text.len() > allowed_bytes => {
+                let allowed_bytes = allowed_bytes.saturating_sub(passage.title.len());
+                passage.text = keep_both_ends(&passage.text, allowed_bytes, pointer);
             }
             _ => {}
         }
@@ -88,9 +87,9 @@ fn shorten_system_messages(
 /// Tokens that a conversation may have beside what a request holds anyway. A fifth of all is for the reply, and a tenth
 /// the conversation always has.
 pub(crate) fn remaining_tokens(context_length: usize, fixed: &[Message], tools: &[ToolSpec]) -> usize {
-    let held =
+    let used =
         (fixed.iter().map(message_bytes).sum::<usize>() + tool_spec_bytes(tools)).div_ceil(BYTES_PER_TOKEN);
-    (context_length * 4 / 5).saturating_sub(held).max(context_length / 10)
+    (context_length * 4 / 5).saturating_sub(used).max(context_length / 10)
 }
 
 /// The messages in at most so many tokens: as they are while they fit, else the longest are shortened, and where not
@@ -98,7 +97,7 @@ pub(crate) fn remaining_tokens(context_length: usize, fixed: &[Message], tools: 
 pub(crate) fn fit_messages(
     mut messages: Vec<Message>,
     most_tokens: usize,
-    language: UserLanguage,
+    language: Language,
 ) -> Vec<Message> {
     messages.drain(..dropped_message_count(&messages, most_tokens * BYTES_PER_TOKEN));
     // Every message costs its end.
@@ -117,13 +116,13 @@ pub(crate) fn fit_messages(
 
 /// How many of the oldest messages are left out: whole turns, until each of the others has some room.
 fn dropped_message_count(messages: &[Message], room: usize) -> usize {
-    let asked = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-    let mut held: usize = messages.iter().map(|message| message_bytes(message) + 1).sum();
+    let question_at = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+    let mut used: usize = messages.iter().map(|message| message_bytes(message) + 1).sum();
     let mut from = 0;
-    while from < asked && held > room && room / (messages.len() - from) < MIN_MESSAGE_BYTES {
+    while from < question_at && used > room && room / (messages.len() - from) < MIN_MESSAGE_BYTES {
         let next = messages[from + 1..].iter().position(|message| message.role == Role::User);
-        let next = next.map_or(asked, |at| from + 1 + at);
-        held -= messages[from..next].iter().map(|message| message_bytes(message) + 1).sum::<usize>();
+        let next = next.map_or(question_at, |at| from + 1 + at);
+        used -= messages[from..next].iter().map(|message| message_bytes(message) + 1).sum::<usize>();
         from = next;
     }
     from
@@ -143,14 +142,14 @@ fn part_bytes(part: &MessagePart) -> usize {
     }
 }
 
-fn shorten_message(mut message: Message, most: usize, language: UserLanguage) -> Message {
-    if message_bytes(&message) <= most {
+fn shorten_message(mut message: Message, max_bytes: usize, language: Language) -> Message {
+    if message_bytes(&message) <= max_bytes {
         return message;
     }
     let words = |part: &MessagePart| matches!(part, MessagePart::Text { .. } | MessagePart::ToolResult(_));
     let fixed: usize = message.parts.iter().filter(|part| !words(part)).map(part_bytes).sum();
     let lengths: Vec<usize> = message.parts.iter().filter(|part| words(part)).map(part_bytes).collect();
-    let mut allowed = share_bytes(&lengths, most.saturating_sub(fixed)).into_iter();
+    let mut allowed = share_bytes(&lengths, max_bytes.saturating_sub(fixed)).into_iter();
     let pointer = language.pick(
         format!(" … [줄임: 전체 글은 기록의 메시지 {}에 있습니다] … ", message.id),
         format!(" … [shortened: the whole text is message {} of the history] … ", message.id),
@@ -161,18 +160,19 @@ fn shorten_message(mut message: Message, most: usize, language: UserLanguage) ->
         else {
             continue;
         };
-        let most = allowed.next().unwrap_or(0);
-        if text.len() > most {
-            *text = keep_both_ends(text, most, &pointer);
+        let max_bytes = allowed.next().unwrap_or(0);
+        if text.len() > max_bytes {
+            *text = keep_both_ends(text, max_bytes, &pointer);
         }
     }
     message
 }
 
 /// The beginning and the end of a text in at most so many bytes, but never nothing at all.
-fn keep_both_ends(text: &str, most: usize, pointer: &str) -> String {
-    let Some(half) = most.checked_sub(pointer.len()).map(|left| left / 2).filter(|half| *half > 0) else {
-        let start = &text[..text.floor_char_boundary(most)];
+fn keep_both_ends(text: &str, max_bytes: usize, pointer: &str) -> String {
+    let Some(half) = max_bytes.checked_sub(pointer.len()).map(|left| left / 2).filter(|half| *half > 0)
+    else {
+        let start = &text[..text.floor_char_boundary(max_bytes)];
         return if start.is_empty() { "…".to_owned() } else { start.to_owned() };
     };
     let (head, tail) = (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half));
@@ -181,11 +181,11 @@ fn keep_both_ends(text: &str, most: usize, pointer: &str) -> String {
 
 /// The beginning of a text with at most so many bytes, cut after a sentence where one ends in its second half, else
 /// after a word, else between two characters.
-pub(crate) fn truncate_at_sentence(text: &str, most: usize) -> &str {
-    if text.len() <= most {
+pub(crate) fn truncate_at_sentence(text: &str, max_bytes: usize) -> &str {
+    if text.len() <= max_bytes {
         return text;
     }
-    let window = &text[..text.floor_char_boundary(most)];
+    let window = &text[..text.floor_char_boundary(max_bytes)];
     let ends = window.char_indices().filter(|(_, char)| matches!(char, '.' | '!' | '?' | '。' | '\n'));
     let sentence = ends.map(|(at, char)| at + char.len_utf8()).next_back();
     let word = window.rfind(char::is_whitespace);
@@ -216,17 +216,19 @@ mod tests {
     #[test]
     fn what_fits_stays_and_the_longest_is_shortened_at_its_middle() {
         let long = format!("처음 {} 끝?", "가운데 ".repeat(10_000));
-        let said = vec![Message::user("a", "짧은 말"), Message::user("b", long)];
-        assert_eq!(fit_messages(said.clone(), 1_000_000, UserLanguage::Ko), said);
-        let short = fit_messages(said.clone(), 1000, UserLanguage::Ko);
-        assert_eq!(short[0], said[0]);
+        let messages = vec![Message::user("a", "짧은 말"), Message::user("b", long)];
+        assert_eq!(fit_messages(messages.clone(), 1_000_000, Language::Korean), messages);
+        let short = fit_messages(messages.clone(), 1000, Language::Korean);
+        assert_eq!(short[0], messages[0]);
         let text = short[1].text();
         assert!(text.starts_with("처음 ") && text.ends_with(" 끝?"), "{text}");
         assert!(text.contains("전체 글은 기록의 메시지 b에 있습니다"), "{text}");
         assert!(short.iter().map(message_bytes).sum::<usize>() <= 3000);
         for most in [0, 1, 7, 40] {
             assert!(
-                fit_messages(said.clone(), most, UserLanguage::En).iter().all(|one| !one.text().is_empty())
+                fit_messages(messages.clone(), most, Language::English)
+                    .iter()
+                    .all(|one| !one.text().is_empty())
             );
         }
     }
@@ -235,9 +237,9 @@ mod tests {
     fn of_too_many_messages_the_oldest_turns_are_left_out() {
         let turn =
             |nth: usize| [Message::user(format!("u{nth}"), "질문".repeat(20)), Message::assistant("a", "답")];
-        let mut said: Vec<Message> = (0..100).flat_map(turn).collect();
-        said.push(Message::user("newest", "마지막 질문"));
-        let short = fit_messages(said, 300, UserLanguage::Ko);
+        let mut messages: Vec<Message> = (0..100).flat_map(turn).collect();
+        messages.push(Message::user("newest", "마지막 질문"));
+        let short = fit_messages(messages, 300, Language::Korean);
         assert!(short.len() > 1 && short.len() < 20, "{}", short.len());
         assert_eq!(
             (short[0].role, short.last().map(Message::text)),
@@ -262,7 +264,7 @@ mod tests {
             failed: false,
             origin: TextOrigin::Tool,
         };
-        let short = fit_messages(vec![calling, Message::tool_output("t", [result])], 500, UserLanguage::Ko);
+        let short = fit_messages(vec![calling, Message::tool_output("t", [result])], 500, Language::Korean);
         assert_eq!(short[0].parts[1], call);
         assert_eq!(short[1].tool_results().next().map(|result| result.call.as_str()), Some("c"));
         assert!(short.iter().map(message_bytes).sum::<usize>() <= 1500);
@@ -287,7 +289,7 @@ mod tests {
                 material.parts.push(passage(document));
                 let messages = vec![Message::system("s", prompt), material, Message::user("u", asked)];
                 let whole = ChatRequest::new(messages);
-                let fit = fit_request(whole.clone(), context, UserLanguage::Ko);
+                let fit = fit_request(whole.clone(), context, Language::Korean);
                 assert!(request_tokens(&fit) <= context * 4 / 5 + 50, "{} > {context}", request_tokens(&fit));
                 assert_eq!(fit.messages.len(), 3);
                 if request_tokens(&whole) <= context * 4 / 5 {
@@ -309,7 +311,7 @@ mod tests {
             Message::user("u", "가나다라 ".repeat(30_000)),
         ]);
         let mut sizes = vec![request_tokens(&request)];
-        while let Some(next) = halve_request(&request, UserLanguage::Ko) {
+        while let Some(next) = halve_request(&request, Language::Korean) {
             sizes.push(request_tokens(&next));
             request = next;
         }

@@ -1,40 +1,40 @@
-//! What nodes of all agents do: ask a model, read a structured reply, run tools, find passages, sum up. The nodes
-//! themselves belong to their agents; these are the verbs they are made of.
+//! What nodes of all agents share: asking a model, structured replies, tool calls, search, summaries. The nodes themselves are in
+//! the folders of their agents.
 
 mod ask_model;
 mod call_tools;
 mod context_window;
+mod conversation_text;
 mod model_request;
 mod node_work;
 mod query_rewriting;
 mod reply_cache;
 mod retrieve;
 mod structured_reply;
-mod transcript;
 
 use std::sync::Arc;
 
 use doran_engine::{Cx, NodeError, Snap, State};
 use doran_llm::{FinishReason, ModelError, ModelReply, Usage};
+use doran_retrieval::Language;
 
-use crate::language::UserLanguage;
-
-pub use ask_model::Models;
 pub(crate) use ask_model::ReplyVisibility;
+pub use ask_model::{ModelCatalog, Models};
 pub(crate) use call_tools::{ToolCaller, call_tools};
 pub(crate) use context_window::{
     BYTES_PER_TOKEN, DEFAULT_CONTEXT_TOKENS, MAX_DECISION_TOKENS, fit_messages, fit_request,
     remaining_tokens, share_bytes, truncate_at_sentence,
 };
+pub(crate) use conversation_text::conversation_as_text;
 pub(crate) use node_work::NodeWork;
 pub use query_rewriting::QueryRewriting;
+pub(crate) use query_rewriting::REWORD_PROMPT;
 pub(crate) use reply_cache::ReplyCache;
 pub(crate) use retrieve::{
     DEFAULT_NEIGHBOURS, DocumentFinder, MAX_NEIGHBOURS, retrieval_tenant, retrieve_node_error,
     sources_message, verify_sources, verify_sources_with,
 };
-pub(crate) use structured_reply::ask_structured;
-pub(crate) use transcript::transcript;
+pub(crate) use structured_reply::{ask_answer, ask_structured};
 
 /// What a model said that may call no tool any more. Where it says nothing, as often as it is asked, or calls one all
 /// the same, the person is told so: what the tools did before is not lost for that.
@@ -57,13 +57,13 @@ pub(crate) fn final_reply(
     reply.tool_calls.clear();
     if reply.text.trim().is_empty() {
         out_of_tool_rounds_message(work.language).clone_into(&mut reply.text);
-        work.cx.emit_text(reply.text.clone());
+        work.show_reply_text(reply.text.clone());
     }
     Ok(reply)
 }
 
 /// What is said where a model wants another round of tools and there is none.
-fn out_of_tool_rounds_message(language: UserLanguage) -> &'static str {
+fn out_of_tool_rounds_message(language: Language) -> &'static str {
     language.pick(
         "도구를 쓸 수 있는 횟수를 다 썼지만 답을 찾지 못했습니다. 질문을 나누어 다시 물어봐 주세요.",
         "I used all the tool rounds I have without finding an answer. Please ask again in smaller parts.",

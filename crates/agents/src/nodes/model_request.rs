@@ -1,5 +1,5 @@
-//! Requests to a model, one at a time. Each that is sent is accounted for, however it ends: answered, failed, or dropped
-//! because the run was stopped.
+//! One request to a model. Every request that is sent is accounted for, however it ends: answered, failed, or dropped because the
+//! run was stopped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl<'a> RequestLog<'a> {
                 Delta::Text { text } => {
                     self.answer_begun = true;
                     if words == ReplyVisibility::Shown {
-                        self.work.cx.emit_text(std::mem::take(&mut blanks) + text);
+                        self.work.show_reply_text(std::mem::take(&mut blanks) + text);
                     }
                 }
                 Delta::ToolCall(_) => self.answer_begun = true,
@@ -158,7 +158,7 @@ impl Drop for RequestLog<'_> {
         for request in self.take_unfinished() {
             if let Err(error) = self.work.record_unfinished(request) {
                 // The run ends anyway: its last request failed or it was stopped.
-                tracing::debug!(%error, "a limit of the run is reached by a request without a reply");
+                tracing::debug!(%error, "a request that failed reached a limit of the run");
             }
         }
     }

@@ -1,18 +1,24 @@
-//! A node at work: what it shows is shown at once and noted beside its step, so that whoever comes late sees it too.
+//! What a running node shows. It is streamed at once and noted beside the step, so that late readers see it too.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use doran_engine::Cx;
 use doran_llm::ReplyFormatError;
+use doran_retrieval::Language;
 
-use crate::language::UserLanguage;
-use crate::protocol::{AgentActivity, ModelCallNote, StepNotes, ThinkingStep};
+use crate::protocol::{AgentActivity, ModelCallNote, SearchNote, StepNotes, ThinkingStep};
+use crate::state::{ModelChoice, TurnProgress};
 
 /// A node at work.
 pub(crate) struct NodeWork {
     pub(crate) cx: Cx,
-    pub(crate) language: UserLanguage,
+    pub(crate) language: Language,
+    /// The model that was chosen for the turn.
+    pub(crate) chosen: ModelChoice,
     notes: Mutex<PendingNotes>,
+    /// The id of the next reply. Made before its words are shown, and in every life of the node at the same place, so that
+    /// no other id depends on what was shown.
+    reply_id: Mutex<String>,
 }
 
 #[derive(Default)]
@@ -22,8 +28,27 @@ struct PendingNotes {
 }
 
 impl NodeWork {
-    pub(crate) fn new(cx: Cx, language: UserLanguage) -> Self {
-        Self { cx, language, notes: Mutex::default() }
+    pub(crate) fn new(cx: Cx, progress: &TurnProgress) -> Self {
+        let (language, chosen) = (progress.language, progress.chosen.clone());
+        let reply_id = Mutex::new(cx.new_id());
+        Self { cx, language, chosen, notes: Mutex::default(), reply_id }
+    }
+
+    /// The same in a language that the turn does not have yet.
+    pub(crate) fn in_language(self, language: Language) -> Self {
+        Self { language, ..self }
+    }
+
+    /// Shows the next words of the reply.
+    pub(crate) fn show_reply_text(&self, text: impl Into<String>) {
+        let id = self.reply_id.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.cx.emit_text_of(&id, text);
+    }
+
+    /// The id of the reply that was shown. Words after this are of the next one.
+    pub(crate) fn take_reply_id(&self) -> String {
+        let mut id = self.reply_id.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *id, self.cx.new_id())
     }
 
     /// Shows an activity and notes it.
@@ -41,10 +66,7 @@ impl NodeWork {
 
     /// Tells what the node is at, in the person's language.
     pub(crate) fn show_thinking(&self, step: ThinkingStep, ko: impl Into<String>, en: impl Into<String>) {
-        let content: String = match self.language {
-            UserLanguage::Ko => ko.into(),
-            UserLanguage::En => en.into(),
-        };
+        let content: String = self.language.pick(ko.into(), en.into());
         self.show_activity(AgentActivity::Thinking { step, content });
     }
 
@@ -56,9 +78,16 @@ impl NodeWork {
         self.cx.note(StepNotes::MODELS, &noted.step.models);
     }
 
+    /// Notes a search in documents.
+    pub(crate) fn note_search(&self, search: SearchNote) {
+        let mut noted = self.lock_notes();
+        noted.step.searches.push(search);
+        self.cx.note(StepNotes::SEARCHES, &noted.step.searches);
+    }
+
     /// Notes that the reply of a model did not fit its schema twice, so that the node goes on without it.
     pub(crate) fn note_misfit(&self, misfit: &ReplyFormatError) {
-        tracing::warn!(%misfit, "a reply did not fit its schema twice");
+        tracing::warn!(%misfit, "the model returned JSON that does not match the schema, twice; using the default");
         self.cx.note("misfit", misfit.to_string());
     }
 

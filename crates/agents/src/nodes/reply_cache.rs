@@ -1,4 +1,4 @@
-//! Replies at temperature 0 that are used again.
+//! Caches replies at temperature 0.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use doran_llm::{ChatRequest, ModelReply, RequestLabel};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::ask_model::{Models, ReplyVisibility};
+use super::ask_model::{Models, ReplyVisibility, permanent_error};
 use super::node_work::NodeWork;
 use crate::protocol::{CachedReplyNote, ModelCallNote};
 
@@ -39,10 +39,11 @@ impl ReplyCache {
         models: &Models,
         request: ChatRequest,
     ) -> Result<(ModelReply, Option<CacheKey>), NodeError> {
+        let name = models.for_role(request.role, &work.chosen).map_err(permanent_error)?.info().name;
         // Replies are kept per tenant, so a run of nobody has none.
         let key = match (cache, work.cx.tenant()) {
             (Some(_), Some(tenant)) if request.temperature == Some(0.0) => {
-                reply_cache_key(tenant.as_str(), &request, models)
+                reply_cache_key(tenant.as_str(), &request, &name)
             }
             _ => None,
         };
@@ -53,7 +54,6 @@ impl ReplyCache {
         let known = async { Ok::<_, NodeError>(cache.get(&key)) };
         let known: Option<ModelReply> = work.cx.effect("cached", known).await?;
         if let Some(reply) = known {
-            let name = models.for_role(request.role).info().name;
             let (purpose, finish) = (request.purpose, reply.finish);
             let note = CachedReplyNote { name, purpose, finish, cached: true };
             work.note_model_call(ModelCallNote::FromCache(note));
@@ -63,27 +63,27 @@ impl ReplyCache {
     }
 
     fn get(&self, key: &CacheKey) -> Option<ModelReply> {
-        let kept = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(key).filter(|(since, _)| since.elapsed() < self.lifetime).map(|(_, reply)| reply.clone())
+        let replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
+        replies.get(key).filter(|(since, _)| since.elapsed() < self.lifetime).map(|(_, reply)| reply.clone())
     }
 
     /// Keeps a reply for later.
     pub(crate) fn insert(&self, key: CacheKey, reply: ModelReply) {
-        let mut kept = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MAX_CACHED_REPLIES
-            && let Some(oldest) = kept.iter().min_by_key(|(_, (since, _))| *since).map(|(key, _)| *key)
+        let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
+        if replies.len() >= MAX_CACHED_REPLIES
+            && let Some(oldest) = replies.iter().min_by_key(|(_, (since, _))| *since).map(|(key, _)| *key)
         {
-            kept.remove(&oldest);
+            replies.remove(&oldest);
         }
-        kept.insert(key, (Instant::now(), reply));
+        replies.insert(key, (Instant::now(), reply));
     }
 }
 
-fn reply_cache_key(tenant: &str, request: &ChatRequest, models: &Models) -> Option<CacheKey> {
+fn reply_cache_key(tenant: &str, request: &ChatRequest, model: &str) -> Option<CacheKey> {
     let mut hash = Sha256::new();
     hash.update(tenant.as_bytes());
     hash.update([0]);
-    hash.update(models.for_role(request.role).info().name.as_bytes());
+    hash.update(model.as_bytes());
     hash.update([0]);
     hash.update(serde_json::to_vec(&CacheKeyRequest::from_request(request)).ok()?);
     Some(hash.finalize().into())

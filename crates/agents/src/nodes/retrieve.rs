@@ -7,18 +7,21 @@ use doran_engine::NodeError;
 use doran_llm::{ChatRequest, Message, MessageId, MessagePart, Role, TextOrigin};
 use doran_retrieval::hit_postprocessing::add_neighbouring_passages;
 use doran_retrieval::{
-    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, Hit, RetrieveError, SearchQuery,
-    retrieve_with_rewordings, split_into_passages,
+    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, Hit, Language, RetrieveError,
+    SearchQuery, retrieve_with_rewordings, split_into_passages, text_stems,
 };
 
 use super::node_work::NodeWork;
 use super::query_rewriting::{QueryRewriter, QueryRewriting};
 use crate::agents::AgentParts;
-use crate::language::UserLanguage;
+use crate::agents::contract::refers_to_previous_turn;
+use crate::attachments::attachment_tenant;
 use crate::prompt::Prompts;
+use crate::protocol::{SearchHitNote, SearchNote, ThinkingStep};
 use crate::request_format::MATERIAL_MESSAGE_ID;
 use crate::source::AnswerSource;
 use crate::state::{newest_question, typed_text};
+use crate::tools::Taint;
 
 /// So many passages on either side of a hit come along unless settings say otherwise, and as settings may say at most.
 pub(crate) const DEFAULT_NEIGHBOURS: usize = 1;
@@ -49,21 +52,29 @@ impl DocumentFinder {
         Self { index: parts.index.clone(), rewriter: rewording, neighbours }
     }
 
-    /// What was found for the newest question, numbered from 1: the hits in their order, then their neighbours, each
-    /// under a number and a place of its own.
+    /// Searches for the newest question, in one collection or in all documents. Returns the passages, and the taint of the
+    /// thread after it has read them.
+    ///
+    /// Passages are numbered from 1: the hits in their order, then their neighbours, each with a number and a place of its
+    /// own.
     pub(crate) async fn find(
         &self,
         work: &NodeWork,
-        said: &[Message],
+        messages: &[Message],
         limit: usize,
-        filter: DocumentFilter,
-    ) -> Result<Vec<AnswerSource>, NodeError> {
-        let asked = typed_text(newest_question(said).ok_or_else(crate::failure::no_question_error)?);
+        collection: Option<String>,
+        taint: Taint,
+    ) -> Result<(Vec<AnswerSource>, Taint), NodeError> {
+        work.show_thinking(ThinkingStep::Searching, "문서를 찾고 있습니다", "looking documents up");
+        let filter = DocumentFilter { collection, ..DocumentFilter::default() };
+        let question_text =
+            typed_text(newest_question(messages).ok_or_else(crate::failure::no_question_error)?);
         let wordings = match &self.rewriter {
-            Some(rewording) => rewording.rewrite_question(work, said).await?,
-            None => Vec::new(),
+            Some(rewording) => rewording.rewrite_question(work, messages).await?,
+            None => follow_up_wording(messages).into_iter().collect(),
         };
-        let question = SearchQuery { filter, ..SearchQuery::new(retrieval_tenant(work)?, asked, limit) };
+        let question =
+            SearchQuery { filter, ..SearchQuery::new(retrieval_tenant(work)?, question_text, limit) };
         let search = async {
             let hits = retrieve_with_rewordings(&*self.index, &question, &wordings)
                 .await
@@ -71,12 +82,22 @@ impl DocumentFinder {
             self.with_neighbours(&question.tenant, hits).await.map_err(retrieve_node_error)
         };
         let hits: Vec<Hit> = work.cx.effect("retrieve", search).await?;
-        Ok(AnswerSource::from_hits(hits))
+        let noted = hits.iter().zip(1..).map(|(hit, number)| SearchHitNote {
+            number,
+            document: hit.passage.document.to_string(),
+            title: hit.passage.title.clone(),
+            passage: hit.passage.id.to_string(),
+            score: hit.score,
+        });
+        work.note_search(SearchNote { query: question.text, wordings, hits: noted.collect() });
+        let found = AnswerSource::from_hits(hits);
+        let taint = taint.union(Taint::of_messages(&[sources_message(&found, work.language)]));
+        Ok((found, taint))
     }
 
     /// What a model would be asked before the search, for people who look into a step.
-    pub(crate) fn explain(&self, said: &[Message], language: UserLanguage) -> Option<ChatRequest> {
-        self.rewriter.as_ref()?.request(said, language).ok()
+    pub(crate) fn explain(&self, messages: &[Message], language: Language) -> Option<ChatRequest> {
+        self.rewriter.as_ref()?.request(messages, language).ok()
     }
 
     /// The hits, and after them the passages that stand beside the best of them.
@@ -109,8 +130,19 @@ impl DocumentFinder {
     }
 }
 
+/// A question with at most so many words of its own may be a follow-up: "그럼 A-300은요?", "And in Prague?".
+const MAX_FOLLOW_UP_STEMS: usize = 4;
+
+/// The newest question together with the one before it, where it is too short to stand alone or points back.
+fn follow_up_wording(messages: &[Message]) -> Option<String> {
+    let mut asked = messages.iter().rev().filter(|message| message.role == Role::User).map(typed_text);
+    let (newest, before) = (asked.next()?, asked.next()?);
+    let leans = text_stems(&newest).len() <= MAX_FOLLOW_UP_STEMS || refers_to_previous_turn(&newest);
+    leans.then(|| format!("{before} {newest}"))
+}
+
 /// What was found, as material for a model.
-pub(crate) fn sources_message(found: &[AnswerSource], language: UserLanguage) -> Message {
+pub(crate) fn sources_message(found: &[AnswerSource], language: Language) -> Message {
     let heading = language.pick("[참고 문서]\n", "[Reference documents]\n");
     let nothing = language.pick("찾은 문서가 없습니다.", "Nothing was found.");
     let text = if found.is_empty() { format!("{heading}{nothing}") } else { heading.to_owned() };
@@ -140,7 +172,7 @@ pub(crate) async fn verify_sources_with(
     }
     let tenant = retrieval_tenant(work)?;
     let check = async {
-        let mut kept = Vec::new();
+        let mut verified = Vec::new();
         for source in sources {
             let document = index
                 .document(&tenant, &DocumentId::new(&source.document))
@@ -151,24 +183,27 @@ pub(crate) async fn verify_sources_with(
                 tracing::warn!(
                     document = source.document,
                     number = source.number,
-                    "a source is left out: its quote does not stand in its document"
+                    "a source is dropped: its document does not contain the quote"
                 );
                 continue;
             };
             // The words that are quoted may start on a later page than the passage they stand in.
             let page = document.page_at(source.start).or(source.page);
-            kept.push(told(&document, AnswerSource { page, ..source }));
+            verified.push(told(&document, AnswerSource { page, ..source }));
         }
-        Ok::<_, NodeError>(kept)
+        Ok::<_, NodeError>(verified)
     };
     work.cx.effect("verify", check).await
 }
 
-/// Whose documents are searched.
+/// Whose documents are searched: those of the tenant, and those that are attached to the conversation.
 pub(crate) fn retrieval_tenant(work: &NodeWork) -> Result<DocumentTenant, NodeError> {
     let tenant = work.cx.tenant();
     let tenant = tenant.ok_or_else(|| NodeError::permanent("a run without a tenant has no documents"))?;
-    Ok(DocumentTenant::new(tenant.as_str()))
+    Ok(match work.cx.thread() {
+        Some(thread) => attachment_tenant(tenant.as_str(), thread.as_str()),
+        None => DocumentTenant::new(tenant.as_str()),
+    })
 }
 
 pub(crate) fn retrieve_node_error(error: RetrieveError) -> NodeError {

@@ -1,4 +1,4 @@
-//! What an agent shows on the way to its answer.
+//! What an agent shows before its answer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,5 @@
-//! What agents, the server, the terminal and the page tell each other beside the words of an answer: what an agent
-//! shows ([`AgentActivity`]), what it asks a person ([`InterruptQuestion`]) and what it notes beside a step
-//! ([`StepNotes`]).
+//! The types that agents, the server, the terminal and the page exchange besides the text of an answer: activities
+//! ([`AgentActivity`]), questions to a person ([`InterruptQuestion`]) and notes of a step ([`StepNotes`]).
 //!
 //! All of it is stored in the log and sent to clients as JSON. A reader may meet a log of another version: whatever it
 //! does not know, or cannot read, becomes the variant `Unknown` with the JSON as it came, and breaks nothing beside it.
@@ -10,9 +9,10 @@ mod question;
 mod step_notes;
 
 pub use activity::{AgentActivity, ThinkingStep};
-pub use question::{EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
+pub use question::{ClientToolAnswer, EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
 pub use step_notes::{
-    CachedReplyNote, ModelCallNote, ModelRequestNote, StepNotes, UnfinishedRequestNote, notes_of_entry,
+    CachedReplyNote, ModelCallNote, ModelRequestNote, SearchHitNote, SearchNote, StepNotes,
+    UnfinishedRequestNote, notes_of_entry, request_digest,
 };
 
 use serde::Serialize;

@@ -1,10 +1,11 @@
-//! What a run asks a person, and how it is answered.
+//! Questions of a run to a person, and their answers.
 
+use doran_retrieval::Language;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::language::UserLanguage;
+use crate::agents::TurnRequest;
 use crate::tools::ToolCallReason;
 
 /// A question of a run that waits for a person.
@@ -45,6 +46,19 @@ pub enum InterruptQuestion {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
+    /// A tool that whoever asked runs. Answered by what it gives: a [`ClientToolAnswer`], or any JSON.
+    ClientTool {
+        /// The id of the call.
+        call: String,
+        /// The tool.
+        name: String,
+        /// What the tool is given.
+        arguments: Value,
+        /// The request in Korean.
+        ko: String,
+        /// The request in English.
+        en: String,
+    },
     /// What the node of a described agent asks. Answered by any JSON.
     Question {
         /// The question in Korean.
@@ -60,8 +74,8 @@ pub enum InterruptQuestion {
 
 impl InterruptQuestion {
     /// Reads what was stored or sent.
-    pub fn from_json(asked: &Value) -> Self {
-        Self::deserialize(asked).unwrap_or_else(|_| Self::Unknown(asked.clone()))
+    pub fn from_json(question: &Value) -> Self {
+        Self::deserialize(question).unwrap_or_else(|_| Self::Unknown(question.clone()))
     }
 
     /// As it is stored and sent.
@@ -75,10 +89,11 @@ impl InterruptQuestion {
     }
 
     /// The question in words; its JSON where it has none.
-    pub fn text(&self, language: UserLanguage) -> String {
+    pub fn text(&self, language: Language) -> String {
         match self {
             Self::ApproveTool { ko, en, .. }
             | Self::ToolUnknown { ko, en, .. }
+            | Self::ClientTool { ko, en, .. }
             | Self::Question { ko, en } => language.pick(ko, en).clone(),
             Self::Unknown(asked) => {
                 let words = asked.get(language.pick("ko", "en")).and_then(Value::as_str);
@@ -90,20 +105,27 @@ impl InterruptQuestion {
     /// The tool it is about, with the arguments of the call.
     pub fn tool(&self) -> Option<(&str, &Value)> {
         match self {
-            Self::ApproveTool { name, arguments, .. } | Self::ToolUnknown { name, arguments, .. } => {
-                Some((name, arguments))
-            }
+            Self::ApproveTool { name, arguments, .. }
+            | Self::ToolUnknown { name, arguments, .. }
+            | Self::ClientTool { name, arguments, .. } => Some((name, arguments)),
             Self::Question { .. } | Self::Unknown(_) => None,
         }
     }
 }
 
 /// The answer to [`InterruptQuestion::ApproveTool`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolApprovalAnswer {
     /// Whether the call may be made.
     pub approve: bool,
+    /// Whether further calls of this tool in this thread may be made without asking. Only a question that a policy asks
+    /// (`why` is `policy`) takes it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub always: bool,
+    /// The arguments to call the tool with instead of those of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
     /// What the person wrote beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -113,6 +135,33 @@ impl ToolApprovalAnswer {
     /// Reads an answer. Only an object is one; a list that holds the fields in order is not.
     pub fn from_json(answer: &Value) -> Option<Self> {
         answer.as_object().and_then(|_| Self::deserialize(answer).ok())
+    }
+
+    /// As it is stored and sent.
+    pub fn to_json(&self) -> Value {
+        super::to_json(self)
+    }
+}
+
+/// The answer to [`InterruptQuestion::ClientTool`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientToolAnswer {
+    /// What the tool gave, for the model.
+    pub output: String,
+    /// How the turn is to be answered from now on, if that changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<TurnRequest>,
+}
+
+impl ClientToolAnswer {
+    /// Reads an answer. Any other JSON is what the tool gave, a text as its words.
+    pub fn from_json(answer: &Value) -> Self {
+        let read = answer.as_object().and_then(|_| Self::deserialize(answer).ok());
+        read.unwrap_or_else(|| Self {
+            output: answer.as_str().map_or_else(|| answer.to_string(), str::to_owned),
+            request: None,
+        })
     }
 
     /// As it is stored and sent.
@@ -152,15 +201,16 @@ mod tests {
             json!({ "type": "tool_unknown", "name": "f", "arguments": {}, "ko": "했나요?", "en": "done?" }),
             json!({ "type": "tool_unknown", "name": "f", "arguments": {}, "ko": "했나요?", "en": "done?",
                 "call": "tool-0", "key": "k" }),
+            json!({ "type": "client_tool", "call": "a", "name": "f", "arguments": {}, "ko": "실행하세요", "en": "run it" }),
             json!({ "type": "question", "ko": "며칠?", "en": "which days?" }),
         ];
-        for asked in stored {
-            let read = InterruptQuestion::from_json(&asked);
-            assert!(!matches!(read, InterruptQuestion::Unknown(_)), "{asked}");
-            assert_eq!(read.to_json().to_string(), asked.to_string());
+        for question in stored {
+            let read = InterruptQuestion::from_json(&question);
+            assert!(!matches!(read, InterruptQuestion::Unknown(_)), "{question}");
+            assert_eq!(read.to_json().to_string(), question.to_string());
         }
         assert_eq!(
-            ToolApprovalAnswer { approve: true, note: None }.to_json().to_string(),
+            ToolApprovalAnswer { approve: true, ..Default::default() }.to_json().to_string(),
             r#"{"approve":true}"#
         );
         assert_eq!(EffectOutcomeAnswer::Retry(true).to_json().to_string(), r#"{"retry":true}"#);
@@ -169,11 +219,11 @@ mod tests {
 
     #[test]
     fn a_question_of_another_version_is_shown_in_its_words_or_as_it_came() {
-        let check = |asked: Value, ko: &str| {
-            let read = InterruptQuestion::from_json(&asked);
-            assert_eq!(read, InterruptQuestion::Unknown(asked.clone()));
-            assert_eq!(read.text(UserLanguage::Ko), ko);
-            assert_eq!(read.to_json(), asked);
+        let check = |question: Value, ko: &str| {
+            let read = InterruptQuestion::from_json(&question);
+            assert_eq!(read, InterruptQuestion::Unknown(question.clone()));
+            assert_eq!(read.text(Language::Korean), ko);
+            assert_eq!(read.to_json(), question);
         };
         check(json!({ "type": "choose", "ko": "무엇?", "en": "what?" }), "무엇?");
         check(json!({ "pause": "before", "due": ["a"] }), r#"{"due":["a"],"pause":"before"}"#);
@@ -182,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_the_server_adds_to_a_question_does_not_hide_its_kind() {
-        let asked = json!({ "type": "question", "ko": "며칠?", "en": "which days?", "answer": "3" });
-        assert!(matches!(InterruptQuestion::from_json(&asked), InterruptQuestion::Question { .. }));
+        let question = json!({ "type": "question", "ko": "며칠?", "en": "which days?", "answer": "3" });
+        assert!(matches!(InterruptQuestion::from_json(&question), InterruptQuestion::Question { .. }));
     }
 }

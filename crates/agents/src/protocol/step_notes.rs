@@ -1,14 +1,16 @@
-//! What a node notes beside its step, for whoever looks at it later.
+//! Notes of a node, stored beside its step.
 
 use std::collections::BTreeMap;
 
 use doran_engine::EntryBody;
-use doran_llm::{FinishReason, ModelKind, ModelRole, RequestLabel, TokenCountSource};
+use doran_llm::{ChatRequest, FinishReason, ModelKind, ModelRole, RequestLabel, TokenCountSource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::AgentActivity;
+use crate::request_purpose::RequestPurpose;
 
 /// The notes of a step that programs read. Each field is a note of its own, absent while it is empty; a step may have
 /// further notes for people.
@@ -21,6 +23,36 @@ pub struct StepNotes {
     /// Replies of models.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelCallNote>,
+    /// Searches in documents.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub searches: Vec<SearchNote>,
+}
+
+/// A search in documents, and what it found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchNote {
+    /// What was searched for.
+    pub query: String,
+    /// Other wordings that were searched for too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wordings: Vec<String>,
+    /// The passages, as the model was given them.
+    pub hits: Vec<SearchHitNote>,
+}
+
+/// A passage that a search found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchHitNote {
+    /// The number by which the answer cites it.
+    pub number: u32,
+    /// The document.
+    pub document: String,
+    /// The title of the document and the headings above the passage.
+    pub title: String,
+    /// The id of the passage.
+    pub passage: String,
+    /// The score, comparable within one search only.
+    pub score: f64,
 }
 
 impl StepNotes {
@@ -28,6 +60,8 @@ impl StepNotes {
     pub(crate) const EVENTS: &str = "events";
     /// The name of the note that holds [`StepNotes::models`].
     pub(crate) const MODELS: &str = "models";
+    /// The name of the note that holds [`StepNotes::searches`].
+    pub(crate) const SEARCHES: &str = "searches";
 
     /// How many requests were sent to models.
     pub fn request_count(&self) -> u32 {
@@ -35,12 +69,27 @@ impl StepNotes {
         u32::try_from(requests).unwrap_or(u32::MAX)
     }
 
+    /// The model that wrote the words of the step, as far as the notes tell. A model that only decided something is not it.
+    pub fn answering_model(&self) -> Option<&str> {
+        self.models.iter().rev().find_map(|note| match note {
+            ModelCallNote::Asked(ModelRequestNote { name, purpose, .. })
+            | ModelCallNote::FromCache(CachedReplyNote { name, purpose, .. }) => {
+                (*purpose == RequestPurpose::Answer).then_some(name.as_str())
+            }
+            ModelCallNote::Unfinished(_) | ModelCallNote::Unknown(_) => None,
+        })
+    }
+
     /// Reads the notes of a step. An item of another version is kept as it came; a note that is no list is an error.
     pub fn from_notes(notes: &BTreeMap<String, Value>) -> Result<Self, serde_json::Error> {
         fn list<T: serde::de::DeserializeOwned>(note: Option<&Value>) -> Result<Vec<T>, serde_json::Error> {
             note.map_or(Ok(Vec::new()), Vec::deserialize)
         }
-        Ok(Self { events: list(notes.get(Self::EVENTS))?, models: list(notes.get(Self::MODELS))? })
+        Ok(Self {
+            events: list(notes.get(Self::EVENTS))?,
+            models: list(notes.get(Self::MODELS))?,
+            searches: list(notes.get(Self::SEARCHES))?,
+        })
     }
 }
 
@@ -58,7 +107,7 @@ pub fn notes_of_entry(body: &EntryBody) -> Result<Vec<StepNotes>, serde_json::Er
         | EntryBody::Resumed { .. }
         | EntryBody::Restarted { .. }
         | EntryBody::Finished
-        | EntryBody::Edited { .. } => Ok(Vec::new()),
+        | EntryBody::Edited(_) => Ok(Vec::new()),
     }
 }
 
@@ -82,6 +131,12 @@ impl ModelCallNote {
     pub fn is_request(&self) -> bool {
         matches!(self, Self::Asked(_) | Self::Unfinished(_))
     }
+}
+
+/// Names a request by its content. Prompts are not stored: one that is built again from the state is the one that was sent
+/// if it has the same digest.
+pub fn request_digest(request: &ChatRequest) -> String {
+    hex::encode(&Sha256::digest(super::to_json(request).to_string())[..16])
 }
 
 /// A request to a model, and what it took.
@@ -109,6 +164,9 @@ pub struct ModelRequestNote {
     pub counted: TokenCountSource,
     /// How long it took, in milliseconds.
     pub ms: u64,
+    /// The [`request_digest`] of the request as it was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
 }
 
 /// A request to a model that brought no reply. Its tokens are an estimate; a request that the vendor refused took none.
@@ -161,14 +219,28 @@ mod tests {
 
     #[test]
     fn the_json_of_a_model_call_is_the_one_in_stored_logs() {
-        let asked = json!({ "name": "m", "kind": "language", "purpose": "answer", "role": "main", "finish": "stop",
+        let call = json!({ "name": "m", "kind": "language", "purpose": "answer", "role": "main", "finish": "stop",
             "input_tokens": 1, "output_tokens": 2, "cached_tokens": 0, "cost_micros": null, "counted": "reported",
             "ms": 3 });
         let cached = json!({ "name": "m", "purpose": "classify", "finish": "stop", "cached": true });
-        let notes = read(json!({ "models": [asked, cached] })).expect("notes");
+        let notes = read(json!({ "models": [call, cached] })).expect("notes");
         assert!(matches!(notes.models[..], [ModelCallNote::Asked(_), ModelCallNote::FromCache(_)]));
         let written = serde_json::to_value(&notes).expect("JSON");
-        assert_eq!(written.to_string(), json!({ "models": [asked, cached] }).to_string());
+        assert_eq!(written.to_string(), json!({ "models": [call, cached] }).to_string());
+    }
+
+    #[test]
+    fn the_model_that_wrote_the_words_is_told_from_those_that_decided() {
+        let call = |name: &str, purpose: &str| json!({ "name": name, "purpose": purpose, "finish": "stop", "cached": true });
+        let model = |calls: Value| {
+            read(json!({ "models": calls })).expect("notes").answering_model().map(str::to_owned)
+        };
+        let calls = json!([call("tiny", "route"), call("large", "answer"), call("tiny", "summarize")]);
+        assert_eq!(model(calls).as_deref(), Some("large"));
+        assert_eq!(model(json!([call("tiny", "route")])), None);
+        let failed = json!([{ "name": "large", "kind": "language", "purpose": "answer", "role": "main", "unfinished": "stopped",
+            "input_tokens": 1, "output_tokens": 2, "cost_micros": null, "counted": "estimated", "ms": 3 }]);
+        assert_eq!(model(failed), None, "its words are not a message");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The tools that come with the program, from what was set.
+//! The built-in tools, made from their configuration.
 
 use std::path::PathBuf;
 use std::sync::Arc;

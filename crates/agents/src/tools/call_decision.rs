@@ -9,10 +9,11 @@
 //! - and if it has also read what is private ([`Taint::private`]), tells the outside nothing but words that the person
 //!   typed, not even in a search.
 //!
-//! An approval is bound to the exact call ([`approval_key`]): the tool as it is now, and its arguments. Words in a
-//! conversation that say "approved" are words.
+//! An approval is bound to the exact call ([`approval_key`]): the tool as it is now, and its arguments. A person may allow a
+//! tool whose policy asks for the rest of a thread; what was read is still looked at. Words in a conversation that say
+//! "approved" are words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use doran_llm::{Message, MessagePart, TextOrigin, ToolResult};
 use serde::{Deserialize, Serialize};
@@ -34,20 +35,20 @@ const PUBLIC_TOOLS: [&str; 8] = [
 ];
 
 /// What is done with the calls of a tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolPolicy {
     /// They are made, unless the run has read too much to be trusted with this one.
     #[default]
     Allow,
-    /// A person is asked, every time.
+    /// A person is asked, every time until one allows the tool for the thread.
     Ask,
     /// They are refused.
     Deny,
 }
 
 /// What a run has read. It only grows, and is kept with the thread: messages may be summarised, what was read was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Taint {
     /// Words that somebody outside may have written.
     pub untrusted: bool,
@@ -102,11 +103,13 @@ pub struct RunExposure {
     /// What it has read.
     pub taint: Taint,
     typed_words: BTreeMap<String, usize>,
+    /// The keys of the tools that a person allowed for the rest of the thread.
+    allowed_tools: BTreeSet<String>,
 }
 
 impl RunExposure {
     /// What is in `messages`, with what the thread had read before (`kept`).
-    pub fn from_messages(messages: &[Message], kept: Taint) -> Self {
+    pub fn from_messages(messages: &[Message], earlier: Taint) -> Self {
         let mut typed = BTreeMap::new();
         for part in messages.iter().flat_map(|message| &message.parts) {
             if let MessagePart::Text { text, origin: TextOrigin::User } = part {
@@ -115,7 +118,15 @@ impl RunExposure {
                 }
             }
         }
-        Self { taint: Taint::of_messages(messages).union(kept), typed_words: typed }
+        let taint = Taint::of_messages(messages).union(earlier);
+        Self { taint, typed_words: typed, allowed_tools: BTreeSet::new() }
+    }
+
+    /// With the tools that a person allowed for the rest of the thread, by their [`tool_key`].
+    #[must_use]
+    pub fn with_allowed_tools(mut self, keys: impl IntoIterator<Item = String>) -> Self {
+        self.allowed_tools.extend(keys);
+        self
     }
 
     /// Whether `arguments` say only what the person typed: each word (or the beginning of one, for Korean words end in
@@ -184,7 +195,7 @@ pub fn decide_tool_call(
             ToolCallDecision::Deny(ToolCallReason::Refused)
         };
     }
-    if policy == ToolPolicy::Ask {
+    if policy == ToolPolicy::Ask && !seen.allowed_tools.contains(&tool_key(about)) {
         return ToolCallDecision::Ask(ToolCallReason::Policy);
     }
     let Taint { untrusted, private } = seen.taint;
@@ -195,6 +206,11 @@ pub fn decide_tool_call(
             || ((changes || (about.outward && private))
                 && !seen.is_typed_by_person(arguments, &about.spec.parameters)));
     if needs_a_person { ToolCallDecision::Ask(ToolCallReason::Injection) } else { ToolCallDecision::Run }
+}
+
+/// Names a tool exactly: changes when its name, description, schema, class or reach changes.
+pub fn tool_key(about: &ToolInfo) -> String {
+    approval_key(about, &Value::Null)
 }
 
 /// Names a call exactly: changes when the tool (name, description, schema, class, reach) or any argument changes, and
@@ -244,7 +260,7 @@ fn is_limited_choice(schema: &Value, value: &Value) -> bool {
             listed.is_some_and(|list| list.len() <= MOST_CHOICES && list.contains(value))
         }
         Value::Number(number) => {
-            schema.get("maximum").and_then(Value::as_u64).is_some_and(|most| most <= 20)
+            schema.get("maximum").and_then(Value::as_u64).is_some_and(|maximum| maximum <= 20)
                 && number.as_u64().is_some_and(|number| number <= 20)
         }
         Value::Array(_) | Value::Object(_) => false,

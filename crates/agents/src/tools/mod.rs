@@ -1,6 +1,6 @@
-//! Tools: what a model may have done for it. One file each; [`Toolbox`] holds those that an agent may use.
+//! Tools that a model can call, one file each. [`Toolbox`] holds those that an agent may use.
 //!
-//! A tool says what it is ([`About`]) and does one thing ([`Tool::call`]). Who may call it, whether a person is asked
+//! A tool says what it is ([`ToolInfo`]) and does one thing ([`Tool::call`]). Who may call it, whether a person is asked
 //! first, how long it may take and how its output is cut is decided around it, the same way for every tool.
 
 mod builtin;
@@ -22,9 +22,10 @@ pub use builtin::{BuiltinToolsConfig, BuiltinToolsError, builtin_tools};
 pub use calculator::{Calculator, CalculatorAnswer, CalculatorError, CalculatorFailure, calculate};
 pub use call_decision::{
     RunExposure, Taint, ToolApproval, ToolCallDecision, ToolCallReason, ToolPolicy, approval_key,
-    decide_tool_call,
+    decide_tool_call, tool_key,
 };
 pub use datetime::{GetCurrentDatetime, Holiday, holidays_of_year, is_business_day};
+pub(crate) use egress::fixed_origin_client;
 pub use egress::{
     Egress, EgressError, EgressOptions, EgressRequest, EgressResponse, HostLookup, SystemHostLookup,
     is_public,
@@ -45,15 +46,16 @@ pub mod python;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_llm::{TextOrigin, ToolSpec};
+use doran_llm::{ImageReference, TextOrigin, ToolSpec};
+use doran_retrieval::Language;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Something a model may do.
 ///
-/// `call` is given arguments that fit the schema of its [`About`]. It ends by itself within the time limit or is
+/// `call` is given arguments that fit the schema of its [`ToolInfo`]. It ends by itself within the time limit or is
 /// dropped; a dropped call must leave nothing running. It keeps nothing between calls except what it hands back in
-/// [`Output::session`].
+/// [`ToolOutput::session`].
 #[async_trait]
 pub trait Tool: Send + Sync + 'static {
     /// What it is.
@@ -106,34 +108,13 @@ pub struct ToolCallContext<'a> {
     /// The same for every attempt of this call, different for every other.
     pub key: &'a str,
     /// The language of the person, for words that are shown.
-    pub language: UserLanguage,
+    pub language: Language,
     /// What the same tool handed back the last time in this thread.
     pub session: Option<&'a str>,
     /// The time of the call, in milliseconds since 1970.
     pub now_ms: i64,
     /// What the thread has read that makes the call.
     pub taint: Taint,
-}
-
-/// A language of the people who use the program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum UserLanguage {
-    /// Korean.
-    #[default]
-    Ko,
-    /// English.
-    En,
-}
-
-impl UserLanguage {
-    /// The words in this language.
-    pub fn pick<T>(self, ko: T, en: T) -> T {
-        match self {
-            Self::Ko => ko,
-            Self::En => en,
-        }
-    }
 }
 
 /// What a call gave.
@@ -144,6 +125,9 @@ pub struct ToolOutput {
     /// For programs: hits, articles, numbers. Not sent to the model.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
+    /// Images for the model to see.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageReference>,
     /// What the tool wants to see at its next call in this thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,

@@ -11,7 +11,7 @@ impl ToolSecret {
     }
 
     /// The key itself, for the one place that sends it.
-    pub(super) fn reveal(&self) -> &str {
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 }

@@ -12,7 +12,7 @@ pub struct CleanedText {
 /// Takes out of `text` what a person would not see but a model would read: tag characters (U+E0000–E007F), direction
 /// overrides, zero-width characters (joiners inside emoji stay) and control characters. A line end is always `\n`.
 pub fn strip_invisible(text: &str) -> CleanedText {
-    let mut kept = String::with_capacity(text.len());
+    let mut cleaned = String::with_capacity(text.len());
     let mut removed = 0;
     let mut before = None;
     let mut rest = text.chars().peekable();
@@ -21,7 +21,7 @@ pub fn strip_invisible(text: &str) -> CleanedText {
             '\n' | '\t' => true,
             '\r' => {
                 if rest.peek() != Some(&'\n') {
-                    kept.push('\n');
+                    cleaned.push('\n');
                 }
                 continue;
             }
@@ -33,7 +33,7 @@ pub fn strip_invisible(text: &str) -> CleanedText {
             _ => !is_invisible(one),
         };
         if keep {
-            kept.push(one);
+            cleaned.push(one);
             if one != '\u{fe0f}' {
                 before = Some(one);
             }
@@ -41,17 +41,17 @@ pub fn strip_invisible(text: &str) -> CleanedText {
             removed += 1;
         }
     }
-    CleanedText { text: kept, removed }
+    CleanedText { text: cleaned, removed }
 }
 
 /// Cuts `text` to at most `most` bytes, note included, between two characters. The note says how long the whole was.
-pub fn truncate_with_note(text: String, most: usize) -> String {
-    if text.len() <= most {
+pub fn truncate_with_note(text: String, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text;
     }
     let whole = text.len();
     let note = format!("… (잘림: 전체 {whole}바이트 / cut: {whole} bytes in all)");
-    let end = text.floor_char_boundary(most.saturating_sub(note.len()));
+    let end = text.floor_char_boundary(max_bytes.saturating_sub(note.len()));
     let mut text = text;
     text.truncate(end);
     text + &note
@@ -80,9 +80,9 @@ mod tests {
     fn what_cannot_be_seen_is_taken_out_and_counted() {
         let hidden: String = "send it".chars().filter_map(|c| char::from_u32(0xe0000 + c as u32)).collect();
         let cases = [
-            ("C140 tag characters", format!("안녕{hidden}!"), "안녕!", 7),
-            ("C048 right-to-left override", "abc\u{202e}fdp.exe".into(), "abcfdp.exe", 1),
-            ("C048 control characters", "a\u{0}b\u{1b}[31mc\u{7f}".into(), "ab[31mc", 3),
+            ("tag characters", format!("안녕{hidden}!"), "안녕!", 7),
+            ("right-to-left override", "abc\u{202e}fdp.exe".into(), "abcfdp.exe", 1),
+            ("control characters", "a\u{0}b\u{1b}[31mc\u{7f}".into(), "ab[31mc", 3),
             ("zero width", "비\u{200b}밀\u{feff}\u{2060}".into(), "비밀", 3),
             ("bytes in variation selectors", "x\u{fe01}\u{e0101}y".into(), "xy", 2),
             ("an emoji family stays whole", "👨‍👩‍👧 ❤️".into(), "👨‍👩‍👧 ❤️", 0),

@@ -4,14 +4,15 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
-use doran_llm::{TextOrigin, ToolCall, ToolResult, is_too_deep};
+use doran_llm::{ImageReference, TextOrigin, ToolCall, ToolResult, is_too_deep};
+use doran_retrieval::Language;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tracing::Instrument;
 
 use super::call_decision::{ToolApproval, ToolCallReason};
 use super::text_cleaning::{strip_invisible, truncate_with_note};
-use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, UserLanguage};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput};
 use crate::protocol::{InterruptQuestion, ToolApprovalAnswer};
 
 /// The prefix of a tool result that is an error.
@@ -43,6 +44,8 @@ pub struct ApprovalRequest {
 pub struct CompletedToolCall {
     /// What the model is told.
     pub result: ToolResult,
+    /// What the model is shown.
+    pub images: Vec<ImageReference>,
     /// What programs are told.
     pub data: Value,
     /// What the tool wants to see at its next call in this thread.
@@ -118,10 +121,11 @@ impl std::fmt::Debug for ToolPermit {
 
 impl CompletedToolCall {
     fn new(id: String, about: &ToolInfo, outcome: Result<ToolOutput, ToolError>, ms: u64) -> Self {
-        let (text, data, session, told, error) = match outcome {
-            Ok(output) => (output.text, output.data, output.session, output.origin, None),
-            Err(error) => (format!("{ERROR_PREFIX}{error}"), Value::Null, None, None, Some(error)),
+        let (output, error) = match outcome {
+            Ok(output) => (output, None),
+            Err(error) => (ToolOutput::text(format!("{ERROR_PREFIX}{error}")), Some(error)),
         };
+        let ToolOutput { text, images, data, session, origin: told } = output;
         let cleaned = strip_invisible(&text);
         let note = match cleaned.removed {
             0 => String::new(),
@@ -140,7 +144,7 @@ impl CompletedToolCall {
         let size = data.to_string().len();
         let fits = size <= MAX_DATA_BYTES && !is_too_deep(&data);
         let data = if fits { data } else { json!({ "left_out_bytes": size }) };
-        Self { result, data, session, error, ms }
+        Self { result, images, data, session, error, ms }
     }
 }
 
@@ -173,7 +177,7 @@ impl ApprovalRequest {
     }
 
     /// What the model is told when nobody can be asked.
-    pub fn unanswered_result(&self, language: UserLanguage) -> ToolResult {
+    pub fn unanswered_result(&self, language: Language) -> ToolResult {
         refusal_result(
             &self.call,
             &ToolError::Denied(language.pick(

@@ -1,15 +1,16 @@
 //! The tools an agent may use: found by name, checked, decided about, and run within their bounds.
 //!
 //! A call is made in two steps, so that nothing is run that was not looked at: [`Toolbox::admit`] checks its arguments
-//! and decides about it, and only an admitted call ([`Permit`]) can be run. Whatever a tool does, panic or never
+//! and decides about it, and only an admitted call ([`ToolPermit`]) can be run. Whatever a tool does, panic or never
 //! return, the call ends as a result that the model can read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use doran_llm::{
     MAX_JSON_DEPTH, SchemaValidator, SchemaViolation, TextOrigin, ToolCall, ToolResult, ToolSpec,
 };
+use doran_retrieval::Language;
 use serde_json::Value;
 
 use super::call_decision::{
@@ -17,7 +18,7 @@ use super::call_decision::{
 };
 use super::text_cleaning::{strip_invisible, truncate_with_note};
 use super::tool_permit::{ApprovalRequest, ToolPermit, refusal_result};
-use super::{Tool, ToolError, ToolInfo, UserLanguage};
+use super::{Tool, ToolError, ToolInfo};
 
 /// The most bytes of arguments that are looked at.
 pub const MAX_ARGUMENT_BYTES: usize = 64 * 1024;
@@ -31,6 +32,12 @@ const MAX_SCHEMA_PROBLEM_BYTES: usize = 300;
 #[derive(Clone, Default)]
 pub struct Toolbox {
     tools: BTreeMap<String, ToolboxEntry>,
+    /// Tools of servers, which may come and go. All boxes made from one share them.
+    server_tools: Arc<RwLock<BTreeMap<String, ToolboxEntry>>>,
+    /// The names it is restricted to; all if there is none.
+    selected: Option<BTreeSet<String>>,
+    /// Policies that differ from those the tools were added with.
+    policies: BTreeMap<String, ToolPolicy>,
     /// Servers whose tools may be in it, now or at another time.
     servers: BTreeSet<String>,
 }
@@ -89,36 +96,40 @@ impl Toolbox {
 
     /// Puts a tool in.
     pub fn add(&mut self, tool: Arc<dyn Tool>, policy: ToolPolicy) -> Result<(), ToolboxError> {
-        let spec = &tool.info().spec;
-        let name = spec.name.clone();
-        let fits_name = |one: char| one.is_ascii_alphanumeric() || one == '_' || one == '-';
-        if name.is_empty() || name.len() > 64 || !name.chars().all(fits_name) {
-            return Err(ToolboxError::BadName(truncate_with_note(
-                strip_invisible(&name).text,
-                MAX_SCHEMA_PROBLEM_BYTES,
-            )));
-        }
-        if self.tools.contains_key(&name) {
+        let (name, entry) = ToolboxEntry::new(tool, policy)?;
+        if self.entry(&name).is_some() {
             return Err(ToolboxError::DuplicateName(name));
         }
-        let fits = SchemaValidator::new(&spec.parameters).map_err(|error| ToolboxError::BadSchema {
-            name: name.clone(),
-            reason: truncate_with_note(strip_invisible(&error.to_string()).text, MAX_SCHEMA_PROBLEM_BYTES),
-        })?;
-        self.tools.insert(name, ToolboxEntry { tool, policy, arguments_validator: Arc::new(fits) });
+        self.tools.insert(name, entry);
         Ok(())
     }
 
-    /// Sets the policy of a tool; false if there is no such tool.
+    /// Puts a tool of a server in this box and in every box that was made from the same one, in place of an earlier
+    /// tool of that name. Agents that were built before have it from now on.
+    pub fn add_server_tool(&self, tool: Arc<dyn Tool>, policy: ToolPolicy) -> Result<(), ToolboxError> {
+        let (name, entry) = ToolboxEntry::new(tool, policy)?;
+        if self.tools.contains_key(&name) {
+            return Err(ToolboxError::DuplicateName(name));
+        }
+        self.server_tools.write().unwrap_or_else(PoisonError::into_inner).insert(name, entry);
+        Ok(())
+    }
+
+    /// Sets the policy of a tool; false if there is no such tool now. The policy of a tool of a server that is not there
+    /// yet holds when it comes.
     pub fn set_policy(&mut self, name: &str, policy: ToolPolicy) -> bool {
-        self.tools.get_mut(name).map(|entry| entry.policy = policy).is_some()
+        let is_there = self.entry(name).is_some();
+        if is_there || self.is_of_absent_server(name) {
+            self.policies.insert(name.to_owned(), policy);
+        }
+        is_there
     }
 
     /// Only the tools with these names.
     pub fn restricted_to(&self, names: &[&str]) -> Self {
-        let kept = self.tools.iter().filter(|(name, _)| names.contains(&name.as_str()));
-        let tools = kept.map(|(name, entry)| (name.clone(), entry.clone())).collect();
-        Self { tools, servers: self.servers.clone() }
+        let fits = |name: &&str| self.selected.as_ref().is_none_or(|selected| selected.contains(*name));
+        let selected = names.iter().filter(|name| fits(name)).map(|name| (*name).to_owned()).collect();
+        Self { selected: Some(selected), ..self.clone() }
     }
 
     /// Makes it know a server. Its tools, `SERVER__TOOL`, may be named while they are not there.
@@ -128,35 +139,59 @@ impl Toolbox {
 
     /// Whether this is a tool of a server it knows, and not there: the server may not have answered today.
     pub fn is_of_absent_server(&self, name: &str) -> bool {
-        !self.tools.contains_key(name)
+        self.entry(name).is_none()
             && name.split_once("__").is_some_and(|(server, _)| self.servers.contains(server))
     }
 
-    /// These tools and those of another box; of two with one name, these.
+    /// These tools and those that another box has now; of two with one name, these.
     #[must_use]
-    pub(crate) fn merged_with(mut self, more: &Self) -> Self {
-        for (name, entry) in &more.tools {
-            self.tools.entry(name.clone()).or_insert_with(|| entry.clone());
-        }
-        self
+    pub(crate) fn merged_with(self, more: &Self) -> Self {
+        let mut tools = more.entries();
+        tools.extend(self.entries());
+        Self { tools, ..Self::default() }
     }
 
     /// The tool with this name.
-    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.get(name).map(|entry| &entry.tool)
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.entry(name).map(|entry| entry.tool)
     }
 
-    /// Every tool and its policy, by name.
-    pub fn list(&self) -> impl Iterator<Item = (&ToolInfo, ToolPolicy)> {
-        self.tools.values().map(|entry| (entry.tool.info(), entry.policy))
+    /// Every tool there is now and its policy, by name.
+    pub fn list(&self) -> impl Iterator<Item = (ToolInfo, ToolPolicy)> {
+        self.entries().into_values().map(|entry| (entry.tool.info().clone(), entry.policy))
+    }
+
+    /// The names of all tools there are now, for a sentence.
+    pub fn joined_names(&self) -> String {
+        self.entries().into_keys().collect::<Vec<_>>().join(", ")
+    }
+
+    fn entry(&self, name: &str) -> Option<ToolboxEntry> {
+        if self.selected.as_ref().is_some_and(|selected| !selected.contains(name)) {
+            return None;
+        }
+        let found = self.tools.get(name).cloned().or_else(|| {
+            self.server_tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        })?;
+        Some(self.with_policy(name, found))
+    }
+
+    fn entries(&self) -> BTreeMap<String, ToolboxEntry> {
+        let mut entries = self.server_tools.read().unwrap_or_else(PoisonError::into_inner).clone();
+        entries.extend(self.tools.iter().map(|(name, entry)| (name.clone(), entry.clone())));
+        if let Some(selected) = &self.selected {
+            entries.retain(|name, _| selected.contains(name));
+        }
+        entries.into_iter().map(|(name, entry)| (name.clone(), self.with_policy(&name, entry))).collect()
+    }
+
+    fn with_policy(&self, name: &str, entry: ToolboxEntry) -> ToolboxEntry {
+        ToolboxEntry { policy: self.policies.get(name).copied().unwrap_or(entry.policy), ..entry }
     }
 
     /// What a model is told about the tools; those that are denied are not offered.
     pub fn specs(&self) -> Vec<ToolSpec> {
-        self.list()
-            .filter(|(_, policy)| *policy != ToolPolicy::Deny)
-            .map(|(about, _)| about.spec.clone())
-            .collect()
+        self.list().filter(|(_, policy)| *policy != ToolPolicy::Deny).map(|(about, _)| about.spec).collect()
     }
 
     /// Whether `arguments` fit the tool's schema; otherwise what is wrong, for the model to read.
@@ -164,11 +199,10 @@ impl Toolbox {
         &self,
         name: &str,
         arguments: &Value,
-        language: UserLanguage,
+        language: Language,
     ) -> Result<(), ToolError> {
-        let Some(entry) = self.tools.get(name) else {
-            let names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
-            let (asked, names) = (truncate_with_note(strip_invisible(name).text, 100), names.join(", "));
+        let Some(entry) = self.entry(name) else {
+            let (asked, names) = (truncate_with_note(strip_invisible(name).text, 100), self.joined_names());
             return Err(ToolError::BadArguments(language.pick(
                 format!("`{asked}`(이)라는 도구는 없습니다. 쓸 수 있는 도구: {names}"),
                 format!("there is no tool `{asked}`; there are: {names}"),
@@ -205,18 +239,25 @@ impl Toolbox {
         )))
     }
 
-    /// Checks and decides about one call. `approval` is a person's answer to an earlier [`Ask`], if there was one.
+    /// The approval of a call with the arguments that a person gave it. None if there is no such tool.
+    pub(crate) fn approval_of(&self, call: &ToolCall) -> Option<ToolApproval> {
+        let tool = self.get(&call.name)?;
+        let key = approval_key(tool.info(), &call.arguments);
+        Some(ToolApproval { call: call.id.clone(), key, approved: true })
+    }
+
+    /// Checks and decides about one call. `approval` is a person's answer to an earlier [`ToolAdmission::Ask`], if there was one.
     pub fn admit(
         &self,
         call: &ToolCall,
         seen: &RunExposure,
         approval: Option<&ToolApproval>,
-        language: UserLanguage,
+        language: Language,
     ) -> ToolAdmission {
         if let Err(error) = self.check_arguments(&call.name, &call.arguments, language) {
             return ToolAdmission::Refuse(refusal_result(call, &error));
         }
-        let Some(entry) = self.tools.get(&call.name) else {
+        let Some(entry) = self.entry(&call.name) else {
             return ToolAdmission::Refuse(refusal_result(call, &ToolError::BadArguments(call.name.clone())));
         };
         let about = entry.tool.info();
@@ -234,14 +275,14 @@ impl Toolbox {
         }
     }
 
-    /// Admits the calls of one reply, in their order. A second call with the same id, and calls beyond [`MOST_CALLS`],
+    /// Admits the calls of one reply, in their order. A second call with the same id, and calls beyond [`MAX_CALLS_PER_REPLY`],
     /// are refused. Each of the `approvals` counts for the one call that it was given for.
     pub fn admit_all(
         &self,
         calls: &[ToolCall],
         seen: &RunExposure,
         approvals: &[ToolApproval],
-        language: UserLanguage,
+        language: Language,
     ) -> Vec<ToolAdmission> {
         let mut ids = BTreeSet::new();
         let admit = |(place, call): (usize, &ToolCall)| {
@@ -268,7 +309,26 @@ impl Toolbox {
 
 impl std::fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_map().entries(self.tools.iter().map(|(name, entry)| (name, entry.policy))).finish()
+        f.debug_map().entries(self.entries().into_iter().map(|(name, entry)| (name, entry.policy))).finish()
+    }
+}
+
+impl ToolboxEntry {
+    fn new(tool: Arc<dyn Tool>, policy: ToolPolicy) -> Result<(String, Self), ToolboxError> {
+        let spec = &tool.info().spec;
+        let name = spec.name.clone();
+        let fits_name = |one: char| one.is_ascii_alphanumeric() || one == '_' || one == '-';
+        if name.is_empty() || name.len() > 64 || !name.chars().all(fits_name) {
+            return Err(ToolboxError::BadName(truncate_with_note(
+                strip_invisible(&name).text,
+                MAX_SCHEMA_PROBLEM_BYTES,
+            )));
+        }
+        let fits = SchemaValidator::new(&spec.parameters).map_err(|error| ToolboxError::BadSchema {
+            name: name.clone(),
+            reason: truncate_with_note(strip_invisible(&error.to_string()).text, MAX_SCHEMA_PROBLEM_BYTES),
+        })?;
+        Ok((name, Self { tool, policy, arguments_validator: Arc::new(fits) }))
     }
 }
 
@@ -279,13 +339,13 @@ fn schema_problem(violation: &SchemaViolation) -> String {
 /// Whether a result says that a person refused the call. Then nothing has failed.
 pub fn is_refused_by_person(result: &ToolResult) -> bool {
     let refusals =
-        [UserLanguage::Ko, UserLanguage::En].map(|one| denial_message(ToolCallReason::Refused, one));
+        [Language::Korean, Language::English].map(|one| denial_message(ToolCallReason::Refused, one));
     result.failed
         && result.origin == TextOrigin::Program
         && refusals.iter().any(|refusal| result.text.ends_with(refusal))
 }
 
-fn denial_message(why: ToolCallReason, language: UserLanguage) -> String {
+fn denial_message(why: ToolCallReason, language: Language) -> String {
     match why {
         ToolCallReason::Policy => {
             language.pick("이 도구는 쓸 수 없게 설정되어 있습니다", "this tool is switched off by its policy")

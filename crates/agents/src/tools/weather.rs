@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_llm::{TextOrigin, ToolSpec};
+use doran_retrieval::Language;
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::egress::{Egress, EgressError, EgressRequest};
-use super::{
-    Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSecret, ToolSideEffect, UserLanguage, names,
-};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSecret, ToolSideEffect, names};
 
 /// Where OpenWeather is.
 pub const OPENWEATHER_URL: &str = "https://api.openweathermap.org";
@@ -144,11 +143,11 @@ impl Tool for GetWeather {
                 "the weather needs an OpenWeather key: get one at https://openweathermap.org/api and set it as OPENWEATHER_API_KEY".into(),
             )));
         }
-        let told = |error: EgressError| error.to_tool_error(SERVICE_NAME, call.language);
+        let tool_error = |error: EgressError| error.to_tool_error(SERVICE_NAME, call.language);
         let places: Vec<GeocodedPlace> = self
             .fetch_service("/geo/1.0/direct", &[("q", city.trim()), ("limit", "1")])
             .await
-            .map_err(told)?;
+            .map_err(tool_error)?;
         let Some(place) = places.into_iter().next() else {
             let shown: String = city.chars().take(60).collect();
             return Err(ToolError::BadArguments(call.language.pick(
@@ -161,12 +160,13 @@ impl Tool for GetWeather {
         let language = call.language.pick("kr", "en");
         let (lat, lon) = (place.lat.to_string(), place.lon.to_string());
         let query = [("lat", lat.as_str()), ("lon", lon.as_str()), ("units", "metric"), ("lang", language)];
-        let weather: CurrentWeather = self.fetch_service("/data/2.5/weather", &query).await.map_err(told)?;
+        let weather: CurrentWeather =
+            self.fetch_service("/data/2.5/weather", &query).await.map_err(tool_error)?;
         Ok(weather_output(&place, &weather, call.language))
     }
 }
 
-fn weather_output(place: &GeocodedPlace, weather: &CurrentWeather, language: UserLanguage) -> ToolOutput {
+fn weather_output(place: &GeocodedPlace, weather: &CurrentWeather, language: Language) -> ToolOutput {
     let local = place.local_names.get(language.pick("ko", "en")).unwrap_or(&place.name);
     let country = &place.country;
     let sky: Vec<&str> = weather.weather.iter().map(|sky| sky.description.as_str()).collect();
@@ -188,7 +188,7 @@ fn weather_output(place: &GeocodedPlace, weather: &CurrentWeather, language: Use
         "city": place.name, "country": country, "lat": place.lat, "lon": place.lon, "temperature": temp,
         "feels_like": feels_like, "humidity": humidity, "wind": wind, "clouds": clouds, "at": weather.dt,
     });
-    ToolOutput { text, data, session: None, origin: None }
+    ToolOutput { text, data, ..ToolOutput::default() }
 }
 
 /// The time of the report where the place is.

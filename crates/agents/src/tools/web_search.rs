@@ -93,17 +93,17 @@ impl Tool for WebSearch {
                 "web search needs a Tavily key: get one at https://tavily.com and set it as TAVILY_API_KEY".into(),
             )));
         };
-        let most = max_results.unwrap_or(5).clamp(1, 10);
+        let max_hits = max_results.unwrap_or(5).clamp(1, 10);
         let body = json!({
-            "query": query.trim(), "max_results": most, "search_depth": "basic", "topic": "general",
+            "query": query.trim(), "max_results": max_hits, "search_depth": "basic", "topic": "general",
             "include_answer": false, "include_images": false, "include_raw_content": false,
         });
-        let told = |error: EgressError| error.to_tool_error(SERVICE_NAME, call.language);
-        let url = self.base.join("/search").map_err(|_| told(EgressError::Blocked("not a URL")))?;
+        let tool_error = |error: EgressError| error.to_tool_error(SERVICE_NAME, call.language);
+        let url = self.base.join("/search").map_err(|_| tool_error(EgressError::Blocked("not a URL")))?;
         let request = EgressRequest { url, body: Some(body), bearer: Some(key.clone()) };
-        let answer = self.egress.fetch_json(&request).await.map_err(told)?;
+        let answer = self.egress.fetch_json(&request).await.map_err(tool_error)?;
         let answer: TavilyResponse = serde_json::from_value(answer)
-            .map_err(|_| told(EgressError::Unreadable("not of the documented shape")))?;
+            .map_err(|_| tool_error(EgressError::Unreadable("not of the documented shape")))?;
         if answer.results.is_empty() {
             return Ok(ToolOutput::text(call.language.pick("찾은 것이 없습니다", "nothing was found")));
         }
@@ -115,13 +115,8 @@ impl Tool for WebSearch {
                 json!({ "title": title, "url": url, "score": found.score }),
             )
         };
-        let found = answer.results.into_iter().take(usize::from(most)).enumerate();
+        let found = answer.results.into_iter().take(usize::from(max_hits)).enumerate();
         let (texts, data): (Vec<String>, Vec<Value>) = found.map(page).unzip();
-        Ok(ToolOutput {
-            text: texts.join("\n\n"),
-            data: json!({ "results": data }),
-            session: None,
-            origin: None,
-        })
+        Ok(ToolOutput { text: texts.join("\n\n"), data: json!({ "results": data }), ..ToolOutput::default() })
     }
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_llm::{TextOrigin, ToolSpec};
+use doran_retrieval::Language;
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::egress::{Egress, EgressError, EgressRequest};
 use super::text_cleaning::truncate_with_note;
-use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, names};
 
 /// Where the Korean Wikipedia is.
 pub const WIKIPEDIA_KO_URL: &str = "https://ko.wikipedia.org";
@@ -34,7 +35,7 @@ pub struct SearchWikipedia {
 struct WikipediaArguments {
     query: String,
     #[serde(default)]
-    language: Option<UserLanguage>,
+    language: Option<Language>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -132,13 +133,13 @@ impl Tool for SearchWikipedia {
     async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
         let WikipediaArguments { query, language } =
             serde_json::from_value(arguments).map_err(|error| ToolError::BadArguments(error.to_string()))?;
-        let told = |error: EgressError| error.to_tool_error("Wikipedia", call.language);
+        let tool_error = |error: EgressError| error.to_tool_error("Wikipedia", call.language);
         let mut pages = Vec::new();
-        if language != Some(UserLanguage::En) {
-            pages = self.search(&self.ko, query.trim()).await.map_err(told)?;
+        if language != Some(Language::English) {
+            pages = self.search(&self.ko, query.trim()).await.map_err(tool_error)?;
         }
-        if pages.is_empty() && language != Some(UserLanguage::Ko) {
-            pages = self.search(&self.en, query.trim()).await.map_err(told)?;
+        if pages.is_empty() && language != Some(Language::Korean) {
+            pages = self.search(&self.en, query.trim()).await.map_err(tool_error)?;
         }
         if pages.is_empty() {
             let shown: String = query.chars().take(100).collect();
@@ -158,8 +159,7 @@ impl Tool for SearchWikipedia {
         Ok(ToolOutput {
             text: texts.join("\n\n"),
             data: json!({ "articles": data }),
-            session: None,
-            origin: None,
+            ..ToolOutput::default()
         })
     }
 }

@@ -309,6 +309,13 @@ async fn the_router_is_asked_coldly_and_by_schema() {
     let (route, answer) = (&requests[0], &requests[1]);
     assert_eq!((RequestPurpose::of(route), route.temperature), (Some(RequestPurpose::Route), Some(0.0)));
     assert!(route.schema.is_some() && route.tools.is_empty());
+    let words = route.messages[0].text();
+    for line in [
+        "- rag: 회사 문서, 정책, 규정 등 저장된 문서에서 정보를 찾아야 하는 질문",
+        "- agent: 일반 대화, 계산, 코딩, 날씨, 검색 등",
+    ] {
+        assert!(words.contains(line), "{words}");
+    }
     assert_eq!(answer.purpose, RequestPurpose::Answer);
     assert_eq!(answer.tools.len(), 3);
 }
@@ -395,6 +402,9 @@ async fn the_window_of_summaries_slides_and_nothing_said_is_lost() {
     }
     assert_eq!(windows, ["", "요약1", "요약1 | 요약2", "요약1 | 요약2 | 요약3", "요약2 | 요약3 | 요약4"]);
     assert_eq!(model.remaining_replies(), 0);
+    let prompt = model.requests().pop().expect("asked").messages[0].text();
+    let shown = "[이전 대화 요약]\n[대화 기록 1]\n요약2\n[대화 기록 2]\n요약3\n[대화 기록 3]\n요약4";
+    assert!(prompt.replace("\n\n[대화", "\n[대화").contains(shown), "{prompt}");
     let said = history::read_history(&stage.runtime, &test_thread(), &[]).await.expect("a history");
     assert_eq!(said.len(), turn * 2, "the history keeps every message");
     assert_eq!(said[0].message.text(), "질문 1");

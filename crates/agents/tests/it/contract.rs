@@ -767,6 +767,7 @@ async fn events_come_in_order_and_words_before_the_sources() {
         // Late watchers see the same in the notes of the steps.
         let entry = match event {
             Event::Entry(_, entry) => entry,
+            Event::Removed { .. } => panic!("nothing was removed"),
             Event::Delta(delta) => {
                 if let (NodeDeltaContent::Data(Value::String(word)), "respond") = (&delta.piece, &*delta.node)
                 {

@@ -302,7 +302,7 @@ fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
     })
     .collect();
     expect![[r#"
-        agent `helpdesk`, node `search`: there is no ready node `retreive`; there are: route, classify, retrieve, call_model, call_tools, summarize, evaluate, interrupt, subgraph, respond
+        agent `helpdesk`, node `search`: there is no ready node `retreive`; there are: route, classify, retrieve, call_model, call_tools, summarize, evaluate, interrupt, subgraph, http, map, respond
         agent `helpdesk`, node `search`: `retrieve` does not take `keep`; it takes: most
         agent `helpdesk`: it starts at `begin`, which is no node of it; there are: answer, person, run, search, sort, talk
         agent `helpdesk`, node `search`: it leads to `tlak`, which is no node; there are: answer, person, run, search, sort, talk, end
@@ -311,13 +311,13 @@ fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
         agent `helpdesk`, node `sort`: `classify` needs at least two `choices`
         agent `helpdesk`, node `talk`: there is no tool `rocket`; there are: calculator, get_current_datetime, order
         agent `helpdesk`, node `answer`: its prompt uses `secret`; it may use: question, summary, values
-        agent `helpdesk`, node `answer`: its prompt is not a template: syntax error: unexpected `{`, expected end of variable block (in prompt:1)
+        agent `helpdesk`, node `answer`: its prompt is not a template: syntax error: unexpected `{`, expected end of variable block (in template:1)
         agent `helpdesk`, node `talk`: it leads to `run`, which is no node; there are: answer, end, person, search, sort, talk, end
         agent `helpdesk`, node `run`: it leads nowhere: say `then = "end"` if it is the last
         agent `helpdesk`, node `run`: nothing leads from it to `end`: it would run until a limit stops it
         agent `helpdesk`: nothing leads to node `person`
         agent `helpdesk`: it runs itself as a subgraph: helpdesk → helpdesk
-        the description cannot be read: unknown field `colour`, expected one of `name`, `agent`, `ko`, `en`, `context_length`, `start`, `settings`, `node`"#]].assert_eq(&told.join("\n"));
+        the description cannot be read: unknown field `colour`, expected one of `name`, `agent`, `ko`, `en`, `context_length`, `start`, `settings`, `tool`, `node`"#]].assert_eq(&told.join("\n"));
 }
 
 #[tokio::test]

@@ -140,7 +140,7 @@ async fn a_model_that_fails_at_other_words_costs_nothing_but_them() {
         let model = ScriptedModel::new([question_type_reply(), script, ScriptedReply::text("모릅니다.")]);
         let stage = docqa_fixture(model.clone(), QueryRewriting::ByModel);
         let told = stage.ask(COLLOQUIAL).await;
-        assert!(told.contains("다른 말로 바꾸지 못해 그대로 찾습니다"), "{name}: {told}");
+        assert!(told.contains("질문을 바꾸어 쓰지 못해 원래 질문으로 검색합니다"), "{name}: {told}");
         assert!(told.contains("= 모릅니다."), "{name}: {told}");
         assert_eq!(passages_sent_to_model(&model), plain, "{name}");
         assert_eq!(model.remaining_replies(), 0, "{name}: asked once and not again");

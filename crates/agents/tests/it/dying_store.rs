@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, Fence, GcReport, HistoryStore, LeaseRenewal, LoadedLog, LogEntry,
-    NewEntry, NewRun, NodeCacheStore, Retention, RunFilter, RunRow, RunSignal, RunStore, Seq, Store,
-    StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, Fence, GcReport, HistoryStore, ItemKey, ItemNamespace,
+    ItemSearch, ItemStore, LeaseRenewal, LoadedLog, LogEntry, Millis, NamespaceSearch, NewEntry, NewRun,
+    NewTimer, NodeCacheStore, Retention, RunFilter, RunRow, RunSignal, RunStore, Seq, SharedItem, Store,
+    StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, TimerKind, TimerRow, TimerStore,
+    TimerTime, WorkerLease,
 };
 use doran_engine::{RunKey, TenantId, ThreadId, ThreadKey};
 use serde_json::{Map, Value};
@@ -90,6 +92,11 @@ impl RunStore for DyingStore {
         }
         let committed = self.inner.commit(fence, commit).await?;
         if self.crash_point == CrashPoint::After(nth) { Err(dead_process_error()) } else { Ok(committed) }
+    }
+
+    async fn durable(&self, position: CommitPosition) -> DyingStoreResult<()> {
+        self.check_alive()?;
+        self.inner.durable(position).await
     }
 
     async fn signal(&self, run: &RunKey, signal: RunSignal) -> DyingStoreResult<RunRow> {
@@ -184,5 +191,109 @@ impl NodeCacheStore for DyingStore {
     ) -> DyingStoreResult<()> {
         self.check_alive()?;
         self.inner.cache_value(tenant, key, value, lifetime).await
+    }
+}
+
+#[async_trait]
+impl ItemStore for DyingStore {
+    async fn put_item(
+        &self,
+        tenant: &TenantId,
+        namespace: &ItemNamespace,
+        key: &ItemKey,
+        value: &Map<String, Value>,
+        lifetime: Option<Duration>,
+    ) -> Result<SharedItem, StoreError> {
+        self.check_alive()?;
+        self.inner.put_item(tenant, namespace, key, value, lifetime).await
+    }
+
+    async fn item(
+        &self,
+        tenant: &TenantId,
+        namespace: &ItemNamespace,
+        key: &ItemKey,
+    ) -> Result<Option<SharedItem>, StoreError> {
+        self.check_alive()?;
+        self.inner.item(tenant, namespace, key).await
+    }
+
+    async fn delete_item(
+        &self,
+        tenant: &TenantId,
+        namespace: &ItemNamespace,
+        key: &ItemKey,
+    ) -> Result<bool, StoreError> {
+        self.check_alive()?;
+        self.inner.delete_item(tenant, namespace, key).await
+    }
+
+    async fn search_items(
+        &self,
+        tenant: &TenantId,
+        search: &ItemSearch,
+    ) -> Result<Vec<SharedItem>, StoreError> {
+        self.check_alive()?;
+        self.inner.search_items(tenant, search).await
+    }
+
+    async fn item_namespaces(
+        &self,
+        tenant: &TenantId,
+        search: &NamespaceSearch,
+    ) -> Result<Vec<ItemNamespace>, StoreError> {
+        self.check_alive()?;
+        self.inner.item_namespaces(tenant, search).await
+    }
+}
+
+#[async_trait]
+impl TimerStore for DyingStore {
+    async fn store_time(&self) -> Result<Millis, StoreError> {
+        self.check_alive()?;
+        self.inner.store_time().await
+    }
+
+    async fn put_timer(&self, tenant: &TenantId, timer: &NewTimer) -> Result<TimerRow, StoreError> {
+        self.check_alive()?;
+        self.inner.put_timer(tenant, timer).await
+    }
+
+    async fn timer(&self, tenant: &TenantId, id: &str) -> Result<Option<TimerRow>, StoreError> {
+        self.check_alive()?;
+        self.inner.timer(tenant, id).await
+    }
+
+    async fn timers(
+        &self,
+        tenant: &TenantId,
+        kind: TimerKind,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<TimerRow>, StoreError> {
+        self.check_alive()?;
+        self.inner.timers(tenant, kind, after, limit).await
+    }
+
+    async fn delete_timer(&self, tenant: &TenantId, id: &str) -> Result<bool, StoreError> {
+        self.check_alive()?;
+        self.inner.delete_timer(tenant, id).await
+    }
+
+    async fn due_timers(&self, limit: usize) -> Result<Vec<TimerRow>, StoreError> {
+        self.check_alive()?;
+        self.inner.due_timers(limit).await
+    }
+
+    async fn move_timer(
+        &self,
+        tenant: &TenantId,
+        id: &str,
+        from: Millis,
+        to: TimerTime,
+        body: Option<&[u8]>,
+    ) -> Result<bool, StoreError> {
+        self.check_alive()?;
+        self.inner.move_timer(tenant, id, from, to, body).await
     }
 }

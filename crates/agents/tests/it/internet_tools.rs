@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use doran_agents::tools::{
     BuiltinToolsConfig, CompletedToolCall, Egress, EgressOptions, RunExposure, ToolAdmission,
-    ToolCallContext, ToolSecret, Toolbox, UserLanguage, builtin_tools,
+    ToolCallContext, ToolSecret, Toolbox, builtin_tools,
 };
 use doran_llm::{TextOrigin, ToolCall};
+use doran_retrieval::Language;
 use serde_json::{Value, json};
 
 use crate::http_test_server::{
@@ -30,12 +31,7 @@ fn internet_toolbox(far_end: &HttpTestServer, keys: bool) -> Toolbox {
     Toolbox::with_tools(builtin_tools(config).expect("tools")).expect("toolbox")
 }
 
-async fn call_tool(
-    toolbox: &Toolbox,
-    name: &str,
-    arguments: Value,
-    language: UserLanguage,
-) -> CompletedToolCall {
+async fn call_tool(toolbox: &Toolbox, name: &str, arguments: Value, language: Language) -> CompletedToolCall {
     let call = ToolCall { id: "1".into(), name: name.into(), arguments };
     match toolbox.admit(&call, &RunExposure::default(), None, language) {
         ToolAdmission::Run(permit) => {
@@ -80,7 +76,7 @@ fn openweather_reply(asked: &HttpTestRequest) -> HttpTestReply {
 async fn the_weather_is_told_with_place_time_and_source() {
     let far_end = HttpTestServer::start(openweather_reply);
     let toolbox = internet_toolbox(&far_end, true);
-    let done = call_tool(&toolbox, "get_weather", json!({ "city": "서울" }), UserLanguage::Ko).await;
+    let done = call_tool(&toolbox, "get_weather", json!({ "city": "서울" }), Language::Korean).await;
     assert_eq!(
         done.result.text,
         "서울특별시(KR) 2026-11-15 18:22 현재: 실 비, 기온 12.3°C(체감 11.5°C), 습도 82%, 바람 2.1m/s, 구름 90%, 비 0.4mm/시간 (출처: OpenWeather)"
@@ -94,7 +90,7 @@ async fn the_weather_is_told_with_place_time_and_source() {
             "/data/2.5/weather?lat=37.5666791&lon=126.9782914&units=metric&lang=kr&appid=canary-key",
         ]
     );
-    let nowhere = call_tool(&toolbox, "get_weather", json!({ "city": "Nowhere" }), UserLanguage::En).await;
+    let nowhere = call_tool(&toolbox, "get_weather", json!({ "city": "Nowhere" }), Language::English).await;
     assert_eq!(
         nowhere.result.text,
         "Error: there is no city `Nowhere`; try another spelling or add the country (Seoul,KR)"
@@ -109,7 +105,7 @@ async fn without_a_key_the_way_to_one_is_told_and_nobody_is_asked() {
         ("get_weather", json!({ "city": "서울" }), "OPENWEATHER_API_KEY"),
         ("web_search", json!({ "query": "환율" }), "TAVILY_API_KEY"),
     ] {
-        for language in [UserLanguage::Ko, UserLanguage::En] {
+        for language in [Language::Korean, Language::English] {
             let done = call_tool(&toolbox, name, arguments.clone(), language).await;
             assert!(done.result.failed && done.result.text.contains(setting), "{}", done.result.text);
         }
@@ -126,14 +122,14 @@ async fn a_wrong_key_is_told_as_such_and_not_shown() {
     for (name, arguments) in
         [("get_weather", json!({ "city": "서울" })), ("web_search", json!({ "query": "x" }))]
     {
-        let done = call_tool(&toolbox, name, arguments, UserLanguage::En).await;
+        let done = call_tool(&toolbox, name, arguments, Language::English).await;
         assert!(done.result.text.contains("does not accept the API key"), "{}", done.result.text);
         assert!(!format!("{done:?}").contains(CANARY_KEY), "{done:?}");
     }
 }
 
 #[tokio::test]
-async fn c046_a_city_is_data_whatever_it_says() {
+async fn a_city_is_data_whatever_it_says() {
     for city in [
         "London&appid=X#",
         "../../admin",
@@ -147,7 +143,7 @@ async fn c046_a_city_is_data_whatever_it_says() {
             &internet_toolbox(&far_end, true),
             "get_weather",
             json!({ "city": city }),
-            UserLanguage::Ko,
+            Language::Korean,
         )
         .await;
         for asked in far_end.requests() {
@@ -193,7 +189,7 @@ fn wikipedia_reply(asked: &HttpTestRequest) -> HttpTestReply {
 async fn wikipedia_is_asked_in_korean_first_and_best_articles_come_first() {
     let far_end = HttpTestServer::start(wikipedia_reply);
     let toolbox = internet_toolbox(&far_end, false);
-    let done = call_tool(&toolbox, "search_wikipedia", json!({ "query": "세종" }), UserLanguage::Ko).await;
+    let done = call_tool(&toolbox, "search_wikipedia", json!({ "query": "세종" }), Language::Korean).await;
     assert_eq!(
         done.result.text,
         "# 세종\nhttps://ko.wikipedia.org/wiki/세종\n세종은 조선의 제4대 국왕이다.\n\n# 한글\nhttps://ko.wikipedia.org/wiki/한글\n한글은 …"
@@ -206,13 +202,13 @@ async fn wikipedia_is_asked_in_korean_first_and_best_articles_come_first() {
          &prop=extracts%7Cinfo&exintro=1&explaintext=1&exlimit=max&inprop=url"
     );
     assert!(asked.header("user-agent").is_some_and(|agent| agent.starts_with("doran/")));
-    let none = call_tool(&toolbox, "search_wikipedia", json!({ "query": "없는 것" }), UserLanguage::Ko).await;
+    let none = call_tool(&toolbox, "search_wikipedia", json!({ "query": "없는 것" }), Language::Korean).await;
     assert_eq!(none.result.text, "위키백과에서 `없는 것`에 관한 문서를 찾지 못했습니다");
     let english = call_tool(
         &toolbox,
         "search_wikipedia",
         json!({ "query": "Ferris", "language": "en" }),
-        UserLanguage::Ko,
+        Language::Korean,
     )
     .await;
     assert_eq!(english.result.text, "# Ferris\nhttps://en.wikipedia.org/wiki/Ferris\nFerris is a crab.");
@@ -221,7 +217,7 @@ async fn wikipedia_is_asked_in_korean_first_and_best_articles_come_first() {
 }
 
 #[tokio::test]
-async fn c047_a_title_is_data_whatever_it_says() {
+async fn a_title_is_data_whatever_it_says() {
     let titles = ["A|B|C|".repeat(50), "../w/api.php?action=delete&title=x".into(), "x&action=edit#".into()];
     for title in titles {
         let far_end = HttpTestServer::start(wikipedia_reply);
@@ -229,7 +225,7 @@ async fn c047_a_title_is_data_whatever_it_says() {
             &internet_toolbox(&far_end, false),
             "search_wikipedia",
             json!({ "query": title }),
-            UserLanguage::Ko,
+            Language::Korean,
         )
         .await;
         for asked in far_end.requests() {
@@ -253,12 +249,12 @@ async fn c047_a_title_is_data_whatever_it_says() {
         arguments: json!({ "query": "x".repeat(10_000) }),
     };
     let admission =
-        internet_toolbox(&far_end, false).admit(&long, &RunExposure::default(), None, UserLanguage::Ko);
+        internet_toolbox(&far_end, false).admit(&long, &RunExposure::default(), None, Language::Korean);
     assert!(matches!(admission, ToolAdmission::Refuse(_)), "{admission:?}");
 }
 
 #[tokio::test]
-async fn c048_what_the_web_says_is_cleaned_and_cut() {
+async fn what_the_web_says_is_cleaned_and_cut() {
     let far_end = HttpTestServer::start(|asked| {
         assert_eq!(asked.header("authorization"), Some("Bearer canary-key"));
         let body: Value = serde_json::from_str(&asked.body).expect("json");
@@ -280,7 +276,7 @@ async fn c048_what_the_web_says_is_cleaned_and_cut() {
         &internet_toolbox(&far_end, true),
         "web_search",
         json!({ "query": "환율", "max_results": 2 }),
-        UserLanguage::Ko,
+        Language::Korean,
     )
     .await;
     let text = done.result.text;
@@ -294,13 +290,13 @@ async fn answers_of_another_shape_are_told_as_unreadable() {
     for body in ["[]", "{}", "null", "{\"results\": 7}", "<html>", "{\"query\":{\"pages\":{}}}", ""] {
         let far_end = HttpTestServer::start(move |_| http_reply("200 OK", "", body.as_bytes()));
         let toolbox = internet_toolbox(&far_end, true);
-        let done = call_tool(&toolbox, "web_search", json!({ "query": "x" }), UserLanguage::En).await;
+        let done = call_tool(&toolbox, "web_search", json!({ "query": "x" }), Language::English).await;
         assert!(
             done.result.text.starts_with("Error: the answer of Tavily cannot be read"),
             "{body}: {}",
             done.result.text
         );
-        let done = call_tool(&toolbox, "get_weather", json!({ "city": "x" }), UserLanguage::En).await;
+        let done = call_tool(&toolbox, "get_weather", json!({ "city": "x" }), Language::English).await;
         assert!(done.result.failed, "{body}: {}", done.result.text);
     }
 }

@@ -12,6 +12,7 @@ mod context_limits;
 mod contract;
 mod contract_comparison;
 mod described;
+mod described_http;
 mod docqa;
 mod document_lookup;
 mod dying_store;

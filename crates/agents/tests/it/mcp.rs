@@ -10,10 +10,13 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use doran_agents::tools::mcp::{self, McpDiscovery, McpLimits, McpServer, McpTransport, McpTrust, ToolPins};
-use doran_agents::tools::{
-    Tool, ToolCallContext, ToolError, ToolOutput, ToolSecret, ToolSideEffect, UserLanguage,
+use doran_agents::tools::mcp::{
+    self, McpDiscovery, McpImages, McpLimits, McpServer, McpTransport, McpTrust, ToolPins,
 };
+use doran_agents::tools::{
+    Tool, ToolCallContext, ToolError, ToolOutput, ToolPolicy, ToolSecret, ToolSideEffect, Toolbox,
+};
+use doran_retrieval::Language;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
@@ -49,9 +52,11 @@ fn stdio_server(python: &Path, environment: &[(&str, &str)]) -> McpServer {
         reach: McpTransport::Stdio {
             command: python.display().to_string(),
             arguments: vec![server_script(), "stdio".to_string()],
+            inherited: BTreeMap::new(),
             environment,
         },
         trust: McpTrust::None,
+        images: McpImages::Describe,
         bounds: test_bounds(),
     }
 }
@@ -61,7 +66,7 @@ fn call_context() -> ToolCallContext<'static> {
         tenant: "t",
         thread: "th",
         key: "k",
-        language: UserLanguage::En,
+        language: Language::English,
         session: None,
         now_ms: 0,
         taint: doran_agents::tools::Taint::default(),
@@ -116,6 +121,7 @@ fn http_server(url: &str, headers: &[(&str, &str)]) -> McpServer {
         name: "test".to_string(),
         reach: McpTransport::Http { url: url.to_string(), headers },
         trust: McpTrust::None,
+        images: McpImages::Describe,
         bounds: test_bounds(),
     }
 }
@@ -302,9 +308,11 @@ async fn a_server_that_is_not_there_is_a_problem_and_no_more() {
         reach: McpTransport::Stdio {
             command: "/nowhere/at/all".to_string(),
             arguments: vec![],
+            inherited: BTreeMap::new(),
             environment: BTreeMap::new(),
         },
         trust: McpTrust::None,
+        images: McpImages::Describe,
         bounds: McpLimits::default(),
     };
     let closed = http_server("http://127.0.0.1:9/mcp", &[]);
@@ -326,9 +334,11 @@ async fn a_program_that_speaks_something_else_is_given_up() {
         reach: McpTransport::Stdio {
             command: "/bin/cat".to_string(),
             arguments: vec![],
+            inherited: BTreeMap::new(),
             environment: BTreeMap::new(),
         },
         trust: McpTrust::None,
+        images: McpImages::Describe,
         bounds: McpLimits { start: Duration::from_secs(2), ..McpLimits::default() },
     };
     let found = mcp::connect_servers(vec![server.clone()], &ToolPins::default()).await;
@@ -339,8 +349,107 @@ async fn a_program_that_speaks_something_else_is_given_up() {
             "-c".to_string(),
             "while :; do printf xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done".to_string(),
         ],
+        inherited: BTreeMap::new(),
         environment: BTreeMap::new(),
     };
     let found = mcp::connect_servers(vec![server], &ToolPins::default()).await;
     assert_eq!((found.tools.len(), found.problems.len()), (0, 1));
+}
+
+#[tokio::test]
+async fn resources_prompts_and_images_reach_the_model() {
+    let Some(python) = mcp_python() else { return };
+    let mut server = stdio_server(&python, &[("LANG", "C.UTF-8")]);
+    server.images = McpImages::Pass;
+    let found = mcp::connect_servers(vec![server], &ToolPins::default()).await;
+    assert!(found.problems.is_empty(), "{:?}", found.problems);
+
+    let listed = call_tool_text(&found, "test__resources", json!({})).await;
+    assert!(
+        listed.contains("memo://today") && listed.contains("memo://{day}/notes: notes: The notes of a day."),
+        "{listed}"
+    );
+    assert_eq!(
+        call_tool_text(&found, "test__resources", json!({ "uri": "memo://today" })).await,
+        "우유 사기"
+    );
+    assert_eq!(
+        call_tool_text(&found, "test__resources", json!({ "uri": "memo://monday/notes" })).await,
+        "notes of monday"
+    );
+    let error = call_tool(&found, "test__resources", json!({ "uri": "file:///etc/passwd" })).await;
+    assert!(matches!(error, Err(ToolError::Failed(_))), "{error:?}");
+
+    let listed = call_tool_text(&found, "test__prompts", json!({})).await;
+    assert_eq!(listed, "summarise(text, words?): Asks for a summary.");
+    let arguments = json!({ "name": "summarise", "arguments": { "text": "가나다", "words": "3" } });
+    let prompt = call_tool_text(&found, "test__prompts", arguments).await;
+    assert_eq!(prompt, "user:\nSummarise in 3 words: 가나다");
+
+    let picture = call_tool(&found, "test__picture", json!({})).await.expect("a picture");
+    assert_eq!(picture.images.len(), 1, "{picture:?}");
+    assert!(picture.images[0].url.starts_with("data:image/png;base64,iVBORw0KGgo"), "{picture:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_late_is_known_when_it_comes_up() {
+    let Some(python) = mcp_python() else { return };
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    let mut found = mcp::connect_servers(vec![http_server(&url, &[])], &ToolPins::default()).await;
+    assert_eq!((found.tools.len(), found.problems.len(), found.unreached.len()), (0, 1, 1));
+    let mut toolbox = Toolbox::new();
+    toolbox.register_server("test");
+    toolbox.set_policy("test__greet", ToolPolicy::Deny);
+    // Agents are built with boxes such as these before the server is there.
+    let (all, one) = (toolbox.clone(), toolbox.restricted_to(&["test__add"]));
+    assert!(one.get("test__add").is_none());
+
+    let waiting = tokio::spawn(found.unreached.remove(0).reach());
+    let (_server, _) = start_http_server_on(port, &python, &[]).await;
+    let found = waiting.await.expect("reached").discover(&ToolPins::default());
+    assert!(found.problems.is_empty(), "{:?}", found.problems);
+    for tool in found.tools {
+        toolbox.add_server_tool(tool, ToolPolicy::Allow).expect("a tool");
+    }
+    assert!(one.get("test__add").is_some() && one.get("test__greet").is_none());
+    let offered: Vec<String> = all.specs().into_iter().map(|spec| spec.name).collect();
+    assert!(offered.contains(&"test__add".to_owned()), "{offered:?}");
+    assert!(!offered.contains(&"test__greet".to_owned()), "its policy was set before it came: {offered:?}");
+    let added = one.get("test__add").expect("a tool").call(json!({ "a": 2, "b": 3 }), call_context()).await;
+    assert_eq!(added.expect("an answer").text, "5");
+}
+
+#[tokio::test]
+async fn what_a_program_wrote_is_in_the_error_and_its_secrets_are_not() {
+    let mut server = McpServer {
+        name: "broken".to_string(),
+        reach: McpTransport::Stdio {
+            command: "sh".to_string(),
+            arguments: vec![
+                "-c".to_string(),
+                "echo \"npm error 404 for $HOME with $TOKEN\" >&2; exit 1".to_string(),
+            ],
+            inherited: BTreeMap::from([
+                ("PATH".to_string(), "/usr/bin:/bin".to_string()),
+                ("HOME".to_string(), "/home/me".to_string()),
+            ]),
+            environment: BTreeMap::from([("TOKEN".to_string(), ToolSecret::new("hunter2hunter2"))]),
+        },
+        trust: McpTrust::None,
+        images: McpImages::Describe,
+        bounds: test_bounds(),
+    };
+    let found = mcp::connect_servers(vec![server.clone()], &ToolPins::default()).await;
+    let problem = &found.problems[0];
+    assert!(problem.en.contains("it wrote: npm error 404 for /home/me with ***"), "{problem:?}");
+    assert!(problem.ko.contains("npm error 404 for /home/me with ***"), "{problem:?}");
+
+    // Without `PATH` the program is not found, which is said as well.
+    if let McpTransport::Stdio { command, inherited, .. } = &mut server.reach {
+        *command = "npx-that-is-nowhere".to_string();
+        inherited.clear();
+    }
+    let found = mcp::connect_servers(vec![server], &ToolPins::default()).await;
+    assert!(found.problems[0].en.contains("`npx-that-is-nowhere`: No such file"), "{:?}", found.problems);
 }

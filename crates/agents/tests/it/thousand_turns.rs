@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use doran_agents::agents::docqa::estimate_tokens;
 use doran_agents::tools::Toolbox;
 use doran_agents::{RequestPurpose, Settings, history};
 use doran_engine::store::Store;
@@ -34,7 +33,7 @@ impl ChatModel for FixedLengthReplyModel {
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
         let sent: String = request.messages.iter().map(|message| message.text()).collect();
-        self.max_sent_tokens.fetch_max(estimate_tokens(&sent) as u64, Ordering::SeqCst);
+        self.max_sent_tokens.fetch_max(doran_llm::estimate_tokens(&sent), Ordering::SeqCst);
         let reply = match RequestPurpose::of(&request).expect("a purpose of agents") {
             RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "시험" })),
             RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "chitchat" })),

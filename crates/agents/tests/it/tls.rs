@@ -1,4 +1,4 @@
-//! C051: a certificate that is expired, signed by itself or made out to another name ends the connection.
+//! A certificate that is expired, signed by itself or made out to another name ends the connection.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -71,7 +71,7 @@ async fn fetch_with_certificate(certificate: &'static [u8]) -> Result<Vec<u8>, E
 }
 
 #[tokio::test]
-async fn c051_only_a_certificate_that_is_right_in_every_way_is_believed() {
+async fn only_a_certificate_that_is_right_in_every_way_is_believed() {
     assert_eq!(
         fetch_with_certificate(include_bytes!("../fixtures/tls/good.pem")).await,
         Ok(b"hello!".to_vec())

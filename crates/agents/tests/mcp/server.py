@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.fastmcp import Context, FastMCP, Image
 from mcp.types import ResourceLink, ToolAnnotations
 
 way = sys.argv[1]
@@ -73,6 +73,33 @@ def flood(bytes: int) -> str:
 @server.tool(description="Links to a file of the machine.")
 def link() -> list[ResourceLink]:
     return [ResourceLink(type="resource_link", name="passwords", uri="file:///etc/passwd")]
+
+
+# A black PNG of one pixel.
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"
+    "0000000c4944415408d763606060000000040001f61738550000000049454e44ae426082"
+)
+
+
+@server.tool(description="Draws one pixel.")
+def picture() -> Image:
+    return Image(data=PIXEL, format="png")
+
+
+@server.resource("memo://today", description="What there is to do today.")
+def today() -> str:
+    return "우유 사기"
+
+
+@server.resource("memo://{day}/notes", description="The notes of a day.")
+def notes(day: str) -> str:
+    return f"notes of {day}"
+
+
+@server.prompt(description="Asks for a summary.")
+def summarise(text: str, words: str = "20") -> str:
+    return f"Summarise in {words} words: {text}"
 
 
 @server.tool(description="Changes what `greet` says it is, and tells so.")

@@ -2,31 +2,45 @@
 //! part.
 
 pub(crate) mod model;
+mod model_registry;
 pub(crate) mod samples;
 pub(crate) mod search_index;
 mod tools;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use doran_agents::memory::MemoryStore;
-use doran_agents::tools::Toolbox;
-use doran_agents::{Agent, AgentParts, ModelInfo, ModelKind, PersistenceMode, QueryRewriting, described};
+use doran_agents::tools::{ToolSecret, Toolbox};
+use doran_agents::{
+    Agent, AgentError, AgentParts, ModelCatalog, ModelInfo, ModelKind, QueryRewriting, Settings,
+    ThreadStorage, described,
+};
+use doran_engine::store::{IdempotencyStore, RamStore, Store};
 use doran_engine::{RunLimits, Runtime, RuntimeOptions, TenantId};
+use doran_llm::Embedder;
 use doran_retrieval::{
     DocumentFilter, DocumentId, DocumentIndex, Library, LibraryError, LibraryOptions, LockedLibrary,
     RerankingIndex,
 };
-use doran_server::{ApiKeys, ServerApp};
-use doran_store::{FileStoreMaintenance, OpenedStore};
+use doran_server::{AllowedOrigin, ApiKeys, ModelRegistry, MonthlyBudget, ServerApp};
+use doran_store::{FileStoreMaintenance, OpenedStore, StorePerGraph};
 use tokio_util::sync::CancellationToken;
 
+use self::search_index::OpenedIndex;
+use crate::agent_files::{AgentFileBuilder, BuiltAgents, agent_folder};
+use crate::commands::ingest::{progress_bar, show_vector_progress};
 use crate::config::{Config, Database, SearchStore};
 use crate::data_dir::{DataDirLock, ensure_private_dir, exposed_database_files, make_private};
 use crate::exit::UnknownWriteOutcome;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual, pluralize};
 
 pub(crate) use model::RecordReplay;
+use model_registry::ProgramModels;
+
+/// Up to so many passages get their vectors when a command starts: it takes less than a second.
+const MAX_EMBEDDED_AT_START: usize = 256;
 
 /// Whether building may write to the data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +52,10 @@ pub(crate) enum DataDirWrites {
 /// The agents and the parts they are built from.
 pub(crate) struct Agents {
     pub(crate) agents: Vec<Agent>,
+    files: AgentFileBuilder,
     pub(crate) model: ModelInfo,
+    /// The models that chats choose.
+    models: Arc<ProgramModels>,
     pub(crate) tools: Toolbox,
     memories: Option<Arc<dyn MemoryStore>>,
     /// Notices for the user that do not prevent a start.
@@ -50,19 +67,30 @@ pub(crate) struct App {
     pub(crate) runtime: Runtime,
     pub(crate) tenant: TenantId,
     pub(crate) agents: Vec<Agent>,
+    /// Builds the agents that files describe.
+    pub(crate) agent_files: AgentFileBuilder,
     pub(crate) model: Arc<ModelInfo>,
+    /// The models that chats choose.
+    models: Arc<ProgramModels>,
+    budget: Option<MonthlyBudget>,
+    krw_per_usd: Option<u64>,
     /// Notices for the user that do not prevent a start.
     pub(crate) notes: Vec<BilingualMessage>,
     allowed_hosts: Vec<String>,
+    allowed_origins: Vec<AllowedOrigin>,
     /// The ingested documents and their index.
     pub(crate) library: Library,
     pub(crate) index: Arc<dyn DocumentIndex>,
+    /// The encoder of the search.
+    encoder: Option<Arc<dyn Embedder>>,
     /// Memories that agents keep across threads.
     memories: Option<Arc<dyn MemoryStore>>,
     /// The API keys of the HTTP server. If there are none, only this machine has access.
     pub(crate) keys: ApiKeys,
-    /// Set if the store is a local file.
-    pub(crate) keeper: Option<Arc<dyn FileStoreMaintenance>>,
+    /// The responses to HTTP requests with an idempotency key.
+    idempotency: Arc<dyn IdempotencyStore>,
+    /// The stores that are local files.
+    file_maintenance: Vec<Arc<dyn FileStoreMaintenance>>,
     /// Whether the store was created by this start.
     pub(crate) store_is_new: bool,
     sample_policy: SampleDocumentPolicy,
@@ -71,9 +99,10 @@ pub(crate) struct App {
 
 /// The opened store and the lock on its data directory, without a runtime or agents.
 pub(crate) struct LockedStore {
-    pub(crate) store: Arc<dyn doran_engine::store::Store>,
-    /// Set if the store is a local file.
-    keeper: Option<Arc<dyn FileStoreMaintenance>>,
+    pub(crate) store: Arc<dyn Store>,
+    idempotency: Arc<dyn IdempotencyStore>,
+    /// The stores that are local files.
+    file_maintenance: Vec<Arc<dyn FileStoreMaintenance>>,
     /// Whether the store was created by this start.
     is_new: bool,
     data_dir_lock: Option<DataDirLock>,
@@ -89,14 +118,55 @@ pub(crate) async fn open_locked_store(config: &Config) -> anyhow::Result<LockedS
             (None, false)
         }
     };
-    let database = &config.database;
+    let OpenedStore { store, mut idempotency, file_maintenance } = open_database(&config.database).await?;
+    let mut file_maintenance: Vec<_> = file_maintenance.into_iter().collect();
+    let storage = agents_by_storage(config, &config.tables.agent_settings())?;
+    if storage.is_empty() {
+        return Ok(LockedStore { store, idempotency, file_maintenance, is_new: new, data_dir_lock: held });
+    }
+    let mut stores = StorePerGraph::new(store);
+    for (file, agents) in storage {
+        let Some(path) = file else {
+            let store = Arc::new(RamStore::new());
+            // The stored responses contain parts of threads.
+            idempotency = store.clone();
+            stores = stores.with_store(store, agents);
+            continue;
+        };
+        let opened = open_database(&Database::Sqlite(path)).await?;
+        file_maintenance.extend(opened.file_maintenance);
+        stores = stores.with_store(opened.store, agents);
+    }
+    let store = Arc::new(stores);
+    Ok(LockedStore { store, idempotency, file_maintenance, is_new: new, data_dir_lock: held })
+}
+
+async fn open_database(database: &Database) -> anyhow::Result<OpenedStore> {
     make_private(&exposed_database_files(database));
-    let OpenedStore { store, file_maintenance: keeper } =
-        doran_store::open(&database.url()).await.map_err(|error| {
-            bilingual!("저장소 `{database}`을(를) 열 수 없습니다", "cannot open the store `{database}`")
-                .with_cause(error)
-        })?;
-    Ok(LockedStore { store, keeper, is_new: new, data_dir_lock: held })
+    Ok(doran_store::open(&database.url()).await.map_err(|error| {
+        bilingual!("저장소 `{database}`을(를) 열 수 없습니다", "cannot open the store `{database}`")
+            .with_cause(error)
+    })?)
+}
+
+/// The agents whose threads are not in `database`, by the file that has them, or by none if it is memory.
+fn agents_by_storage(
+    config: &Config,
+    settings: &Settings,
+) -> Result<BTreeMap<Option<PathBuf>, Vec<String>>, BilingualMessage> {
+    let mut agents: BTreeMap<Option<PathBuf>, Vec<String>> = BTreeMap::new();
+    for (name, settings) in settings.by_agent() {
+        let file = match settings.thread_storage(name).map_err(agents_error)? {
+            ThreadStorage::Shared => continue,
+            ThreadStorage::Memory => None,
+            ThreadStorage::File(path) => Some(config.resolve_settings_path(path)),
+        };
+        if file.as_ref().is_some_and(|path| config.database == Database::Sqlite(path.clone())) {
+            continue;
+        }
+        agents.entry(file).or_default().push(name.to_owned());
+    }
+    Ok(agents)
 }
 
 /// Whether the sample documents are searchable while there are no others.
@@ -116,38 +186,44 @@ enum PendingDocumentPolicy {
 }
 
 /// Builds the application for a command that ends soon. Queued documents are not read.
-pub(crate) async fn assemble_app(config: &Config, tape: &RecordReplay) -> anyhow::Result<App> {
-    let mut house =
-        build_app(config, tape, SampleDocumentPolicy::ShowWhileEmpty, PendingDocumentPolicy::LeavePending)
-            .await?;
-    house.notes.extend(house.pending_documents_message());
-    Ok(house)
+pub(crate) async fn assemble_app(config: &Config, record_replay: &RecordReplay) -> anyhow::Result<App> {
+    let mut app = build_app(
+        config,
+        record_replay,
+        SampleDocumentPolicy::ShowWhileEmpty,
+        PendingDocumentPolicy::LeavePending,
+    )
+    .await?;
+    app.notes.extend(app.pending_documents_message());
+    Ok(app)
 }
 
 /// Like [`assemble_app`], for a command that keeps running. Queued documents are read.
 pub(crate) async fn assemble_app_reading_documents(
     config: &Config,
-    tape: &RecordReplay,
+    record_replay: &RecordReplay,
 ) -> anyhow::Result<App> {
-    build_app(config, tape, SampleDocumentPolicy::ShowWhileEmpty, PendingDocumentPolicy::ReadPending).await
+    build_app(config, record_replay, SampleDocumentPolicy::ShowWhileEmpty, PendingDocumentPolicy::ReadPending)
+        .await
 }
 
 /// Like [`assemble_app_reading_documents`], without the sample documents.
 pub(crate) async fn assemble_app_without_samples(
     config: &Config,
-    tape: &RecordReplay,
+    record_replay: &RecordReplay,
 ) -> anyhow::Result<App> {
-    build_app(config, tape, SampleDocumentPolicy::Hide, PendingDocumentPolicy::ReadPending).await
+    build_app(config, record_replay, SampleDocumentPolicy::Hide, PendingDocumentPolicy::ReadPending).await
 }
 
 async fn build_app(
     config: &Config,
-    tape: &RecordReplay,
+    record_replay: &RecordReplay,
     shown: SampleDocumentPolicy,
     reading: PendingDocumentPolicy,
 ) -> anyhow::Result<App> {
-    let LockedStore { store, keeper, is_new: new, data_dir_lock: held } = open_locked_store(config).await?;
-    let limits = RunLimits {
+    let LockedStore { store, idempotency, file_maintenance, is_new: new, data_dir_lock: held } =
+        open_locked_store(config).await?;
+    let run_limits = RunLimits {
         steps: config.max_steps,
         active: Some(config.run_timeout),
         tokens: config.max_run_tokens,
@@ -157,24 +233,37 @@ async fn build_app(
     let options = RuntimeOptions {
         worker: Some(config.worker.clone()),
         lease: config.lease,
-        limits,
+        limits: run_limits.clone(),
         ..RuntimeOptions::default()
     };
     let runtime = Runtime::with_options(store, options);
-    let taken = lock_library(config).await?;
-    let mut told = Vec::new();
-    let index: Arc<dyn DocumentIndex> =
-        Arc::new(RerankingIndex::new(search_index::open_index(config, &mut told).await?));
-    let library = open_library(config, taken, index.clone(), reading).await?;
+    let locked_library = lock_library(config).await?;
+    let mut index_notes = Vec::new();
+    let OpenedIndex { index, encoder } = search_index::open_index(config, &mut index_notes).await?;
+    let index: Arc<dyn DocumentIndex> = Arc::new(RerankingIndex::new(index));
+    let library = open_library(config, locked_library, index.clone(), reading).await?;
     match shown {
-        SampleDocumentPolicy::ShowWhileEmpty => drop(samples::update_samples(index.as_ref()).await?),
+        SampleDocumentPolicy::ShowWhileEmpty => {
+            if let removed @ 1.. = samples::remove_ingested_samples(&library).await? {
+                let documents = pluralize(removed, "sample document");
+                index_notes.push(bilingual!(
+                    "예전 `doran demo`가 넣은 본보기 문서 {removed}개를 문서 목록에서 지웠습니다",
+                    "removed {documents} that an earlier `doran demo` had added to your documents"
+                ));
+            }
+            samples::update_samples(index.as_ref()).await?;
+        }
         SampleDocumentPolicy::Hide => drop(samples::remove_samples(index.as_ref()).await?),
     }
-    let Agents { agents, model, memories, mut notes, .. } =
-        assemble_agents(config, tape, index.clone(), DataDirWrites::Allowed).await?;
-    notes.extend(told);
+    if index.passages_without_vectors() <= MAX_EMBEDDED_AT_START {
+        embed_missing(index.as_ref(), |_| {}).await?;
+    } else {
+        index_notes.push(missing_vectors_message(index.passages_without_vectors(), reading));
+    }
+    let Agents { agents, files: agent_files, model, models, memories, mut notes, .. } =
+        assemble_agents(config, record_replay, index.clone(), DataDirWrites::Allowed).await?;
+    notes.extend(index_notes);
     for agent in &agents {
-        check_persistence_mode(agent)?;
         agent.register(&runtime)?;
     }
     let (tenant, model, keys) = (TenantId::local(), Arc::new(model), ApiKeys::default());
@@ -183,35 +272,58 @@ async fn build_app(
         runtime,
         tenant,
         agents,
+        agent_files,
         model,
+        models,
+        budget: config.monthly_budget_micros.map(|micros| MonthlyBudget::new(micros, run_limits)),
+        krw_per_usd: config.krw_per_usd,
         notes,
         allowed_hosts: hosts,
+        allowed_origins: config.allowed_origins.clone(),
         library,
         index,
+        encoder,
         memories,
         keys,
-        keeper,
+        idempotency,
+        file_maintenance,
         store_is_new: new,
         sample_policy: shown,
         _data_dir_lock: held,
     })
 }
 
-/// Rejects an agent that asks to store its threads outside the store. The error says what to do instead.
-fn check_persistence_mode(agent: &Agent) -> Result<(), BilingualMessage> {
-    let name = &agent.name;
-    let path = agent.checkpoint_db_path.as_deref().unwrap_or("PATH");
-    match agent.persistence {
-        PersistenceMode::Store => Ok(()),
-        PersistenceMode::Memory => Err(bilingual!(
-            "에이전트 `{name}`: 대화는 모두 한 저장소에 두며 언제나 남습니다. `persistence_mode`를 지우세요. 남기지 않을 대화라면 `--data-dir`로 임시 디렉터리를 주고, 끝난 뒤에 지우세요",
-            "agent `{name}`: all threads are in one store and always kept; remove `persistence_mode`. For conversations that nobody keeps, give a directory of their own with `--data-dir` and remove it afterwards"
-        )),
-        PersistenceMode::File => Err(bilingual!(
-            "에이전트 `{name}`: 대화는 모두 한 저장소에 둡니다. `persistence_mode`와 `checkpoint_db_path`를 지우고, 파일을 정하려면 `database = \"sqlite:{path}\"`를 적으세요",
-            "agent `{name}`: all threads are in one store; remove `persistence_mode` and `checkpoint_db_path`, and to choose the file write `database = \"sqlite:{path}\"`"
-        )),
+/// The message about passages that only a keyword search finds.
+fn missing_vectors_message(count: usize, reading: PendingDocumentPolicy) -> BilingualMessage {
+    let passages = pluralize(count, "passage");
+    match reading {
+        PendingDocumentPolicy::ReadPending => bilingual!(
+            "문단 {count}개의 벡터를 백그라운드에서 계산합니다. 그동안 이 문단은 키워드로만 검색됩니다",
+            "the vectors of {passages} are computed in the background; until then these are found by keywords only"
+        ),
+        PendingDocumentPolicy::LeavePending => bilingual!(
+            "문단 {count}개에 아직 벡터가 없어 키워드로만 검색됩니다. `doran documents read`나 `doran serve`가 이어서 계산합니다",
+            "{passages} have no vectors yet and are found by keywords only; `doran documents read` or `doran serve` computes the rest"
+        ),
     }
+}
+
+/// Computes the vectors that an index lacks. `progress` gets the number of passages that are still without.
+pub(crate) async fn embed_missing(
+    index: &dyn DocumentIndex,
+    progress: impl Fn(usize),
+) -> Result<(), doran_retrieval::RetrieveError> {
+    if index.passages_without_vectors() > 0 {
+        progress(index.passages_without_vectors());
+        loop {
+            let left = index.embed_some().await?;
+            progress(left);
+            if left == 0 {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Locks the library in the data directory. This is done before its index is opened or rebuilt, so that no other
@@ -253,9 +365,13 @@ pub(crate) async fn rebuild_index_from_library(
     output: TerminalOutput,
 ) -> anyhow::Result<(usize, usize)> {
     let _records = open_locked_store(config).await?;
-    let taken = lock_library(config).await?;
+    let locked_library = lock_library(config).await?;
     let index = search_index::rebuild_index(config, output).await?;
-    let library = open_library(config, taken, index.clone(), PendingDocumentPolicy::LeavePending).await?;
+    let library =
+        open_library(config, locked_library, index.clone(), PendingDocumentPolicy::LeavePending).await?;
+    let bar = progress_bar(0, output);
+    embed_missing(index.as_ref(), |left| show_vector_progress(&bar, left)).await?;
+    bar.finish_and_clear();
     let mut tenants: Vec<_> = library.tenants();
     let local = doran_retrieval::DocumentTenant::new(TenantId::local().as_str());
     if !tenants.contains(&local) {
@@ -274,26 +390,39 @@ pub(crate) async fn rebuild_index_from_library(
 /// add, and those described by files in `agents/` of the data directory.
 pub(crate) async fn assemble_agents(
     config: &Config,
-    tape: &RecordReplay,
+    record_replay: &RecordReplay,
     index: Arc<dyn DocumentIndex>,
     keep: DataDirWrites,
 ) -> anyhow::Result<Agents> {
-    let model::OpenedModels { main, small, named } = model::open_models(config, tape)?;
+    let model::OpenedModels { main, small, named, registry } = model::open_models(config, record_replay)?;
     let about = main.info();
     let tools::AssembledTools { toolbox: tools, memories, mut notes } =
         tools::assemble_tools(config, keep).await?;
     let rewriting = effective_rewriting(config, &small.info(), &mut notes);
-    let parts = AgentParts { small, tools: tools.clone(), named, rewriting, ..AgentParts::new(main, index) };
-    let mut settings = config.tables.agent_settings();
-    settings.graphs.extend(read_agent_files(config)?);
-    let agents = doran_agents::build_agents(&settings, &parts).map_err(|error| {
-        bilingual!(
-            "에이전트를 만들 수 없습니다. 설정의 `[agents]`, `[assistants]`, `[[graphs]]`와 `agents/`의 파일을 고치세요",
-            "the agents cannot be made; correct `[agents]`, `[assistants]`, `[[graphs]]` in the settings and the files in `agents/`"
-        )
-        .with_cause(error)
-    })?;
-    Ok(Agents { agents, model: about, tools, memories, notes })
+    let catalog: Arc<dyn ModelCatalog> = registry.clone();
+    let http = described::HttpCallParts {
+        proxy: config.tables.tools.proxy.clone(),
+        variable: Arc::new(|name| {
+            std::env::var(name).ok().filter(|key| !key.is_empty()).map(ToolSecret::new)
+        }),
+    };
+    let parts = AgentParts {
+        small,
+        tools: tools.clone(),
+        named,
+        rewriting,
+        catalog: Some(catalog),
+        http,
+        ..AgentParts::new(main, index)
+    };
+    notes.extend(small_model_note(config));
+    let settings = config.tables.agent_settings();
+    let other_agents = doran_agents::build_agents(&settings, &parts).map_err(agents_error)?;
+    let folder = agent_folder(&config.data_dir);
+    let files = AgentFileBuilder { folder, parts, other_agents, graphs: settings.graphs };
+    let BuiltAgents { agents, broken } = files.build();
+    notes.extend(broken);
+    Ok(Agents { agents, files, model: about, models: registry, tools, memories, notes })
 }
 
 /// Opens the memories of agents, for commands that list or delete them.
@@ -306,6 +435,23 @@ pub(crate) fn open_memories(config: &Config) -> anyhow::Result<Arc<dyn MemorySto
         )
         .into()
     })
+}
+
+fn agents_error(error: AgentError) -> BilingualMessage {
+    bilingual!(
+        "에이전트를 만들 수 없습니다. 설정의 `[agents]`, `[assistants]`, `[[graphs]]`를 고치세요",
+        "the agents cannot be made; correct `[agents]`, `[assistants]`, `[[graphs]]` in the settings"
+    )
+    .with_cause(error)
+}
+
+/// Says which model makes the short decisions, if nobody chose it.
+fn small_model_note(config: &Config) -> Option<BilingualMessage> {
+    let small = config.small_model.as_ref().filter(|_| config.small_model_is_default)?;
+    Some(bilingual!(
+        "짧은 판단에는 `{small}`을(를) 씁니다. 한 모델만 쓰려면 설정에 `small_model = \"same\"`을 적으세요",
+        "`{small}` makes short decisions; to use one model only, set `small_model = \"same\"`"
+    ))
 }
 
 /// The effective query rewriting. The built-in model cannot rewrite, so rewriting is turned off and a notice is
@@ -325,30 +471,12 @@ fn effective_rewriting(
     config.search.rewriting
 }
 
-/// Reads the agents described by files, in the order of the file names.
-fn read_agent_files(config: &Config) -> anyhow::Result<Vec<described::AgentDescription>> {
-    let folder = config.data_dir.join("agents");
-    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
-    let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    let format = |path: &std::path::Path| described::DescriptionFormat::of_file(path.file_name()?.to_str()?);
-    files.retain(|path| format(path).is_some());
-    files.sort();
-    let read = |path: &std::path::PathBuf| -> anyhow::Result<described::AgentDescription> {
-        let shown = path.display();
-        let wrong = || {
-            bilingual!(
-                "에이전트 파일 `{shown}`을(를) 읽을 수 없습니다",
-                "cannot read the agent file `{shown}`"
-            )
-        };
-        let text = std::fs::read_to_string(path).map_err(|error| wrong().with_cause(error))?;
-        let format = format(path).unwrap_or(described::DescriptionFormat::Toml);
-        Ok(described::AgentDescription::read(&text, format).map_err(|error| wrong().with_cause(error))?)
-    };
-    files.iter().map(read).collect()
-}
-
 impl App {
+    /// The ids of the models that a chat can choose.
+    pub(crate) fn model_ids(&self) -> Vec<String> {
+        self.models.options().into_iter().map(|option| option.id).collect()
+    }
+
     /// A notice about documents that are not searchable yet, if there are any.
     pub(crate) fn pending_documents_message(&self) -> Option<BilingualMessage> {
         let waiting = self.library.pending_count(&doran_retrieval::DocumentTenant::new(self.tenant.as_str()));
@@ -359,6 +487,12 @@ impl App {
                 "not read yet, and not to be found until then: {documents}; `doran documents read` or `doran serve` reads on"
             )
         })
+    }
+
+    /// A notice about passages without vectors, if there are any.
+    pub(crate) fn missing_vectors_message(&self) -> Option<BilingualMessage> {
+        let count = self.index.passages_without_vectors();
+        (count > 0).then(|| missing_vectors_message(count, PendingDocumentPolicy::LeavePending))
     }
 
     /// Adds or removes the sample documents after a command changed the library. Returns what changed, if anything.
@@ -378,22 +512,42 @@ impl App {
 
     /// The parts the HTTP server needs.
     pub(crate) fn server_app(&self) -> ServerApp {
-        let app = ServerApp::new(self.runtime.clone(), self.agents.clone());
+        let app = ServerApp::new(self.runtime.clone(), self.idempotency.clone(), self.agents.clone());
         let app = match &self.memories {
             Some(memories) => app.memories(memories.clone()),
             None => app,
         };
-        app.index(self.index.clone())
+        let app = match &self.encoder {
+            Some(encoder) => app.embedder(encoder.clone()),
+            None => app,
+        };
+        let app = match &self.budget {
+            Some(budget) => app.budget(budget.clone()),
+            None => app,
+        };
+        let app = match self.krw_per_usd.and_then(|rate| u32::try_from(rate).ok()) {
+            Some(rate) => app.krw_per_usd(rate.into()),
+            None => app,
+        };
+        app.models(self.models.clone())
+            .index(self.index.clone())
             .library(self.library.clone())
             .keys(self.keys.clone())
             .allowed_hosts(self.allowed_hosts.clone())
+            .allowed_origins(self.allowed_origins.clone())
     }
 
     /// Returns when a write to the local file failed in a way that only a restart can resolve, with the reason. With
     /// a database server this never returns: the affected run is read again and continues.
     pub(crate) async fn wait_for_unknown_write(&self) -> UnknownWriteOutcome {
-        match &self.keeper {
-            Some(keeper) => UnknownWriteOutcome(keeper.wait_for_fatal_error().await.to_string()),
+        let mut waiting = tokio::task::JoinSet::new();
+        for file in &self.file_maintenance {
+            let file = file.clone();
+            waiting.spawn(async move { file.wait_for_fatal_error().await });
+        }
+        match waiting.join_next().await {
+            Some(Ok(reason)) => UnknownWriteOutcome(reason.to_string()),
+            Some(Err(error)) => UnknownWriteOutcome(error.to_string()),
             None => std::future::pending().await,
         }
     }

@@ -9,10 +9,12 @@ use doran_llm::{
     ChatModel, ModelApiKey, ModelConfig, ModelId, ModelPrice, PriceList, PricedModel, RecordingModel,
     ReplayingModel, StreamingMode, find_vendor,
 };
-use doran_offline::{OFFLINE_MODEL, OfflineModel};
+use doran_offline::{OFFLINE_MODEL, OfflineModel, is_offline_model};
 
+use super::model_registry::{DefaultModel, ProgramModels};
 use crate::config::Config;
 use crate::output::{BilingualMessage, bilingual};
+use crate::stored_models::StoredModels;
 
 /// A file of answers: written, or read instead of asking anybody.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -31,46 +33,72 @@ pub(super) struct OpenedModels {
     pub(super) small: Arc<dyn ChatModel>,
     /// Models that agents choose by name.
     pub(super) named: BTreeMap<String, Arc<dyn ChatModel>>,
+    /// Models that chats choose by name.
+    pub(super) registry: Arc<ProgramModels>,
 }
 
 /// Opens all models.
-pub(super) fn open_models(config: &Config, tape: &RecordReplay) -> Result<OpenedModels, BilingualMessage> {
+pub(super) fn open_models(
+    config: &Config,
+    record_replay: &RecordReplay,
+) -> Result<OpenedModels, BilingualMessage> {
     let agents = config.tables.agent_settings();
-    let names = agents.model_names();
-    if let Some(path) = &tape.replay {
-        let shown = path.display();
-        let replaying = ReplayingModel::from_file(path).map_err(|error| {
-            bilingual!("녹음 `{shown}`을(를) 읽을 수 없습니다", "cannot read the recording `{shown}`")
-                .with_cause(error)
-        })?;
-        let model: Arc<dyn ChatModel> = Arc::new(replaying);
-        let named = names.into_iter().map(|name| (name.to_owned(), model.clone())).collect();
-        return Ok(OpenedModels { small: model.clone(), main: model, named });
-    }
-    let taped = |model: Arc<dyn ChatModel>| -> Result<Arc<dyn ChatModel>, BilingualMessage> {
-        let Some(path) = &tape.record else { return Ok(model) };
-        let shown = path.display();
-        let recording = RecordingModel::append_to_file(model, path).map_err(|error| {
-            bilingual!("`{shown}`에 녹음할 수 없습니다", "cannot record to `{shown}`").with_cause(error)
-        })?;
-        Ok(Arc::new(recording))
-    };
-    let prices = Arc::new(load_prices(config)?);
-    let counted = |name: &str| -> Result<Arc<dyn ChatModel>, BilingualMessage> {
-        let model = taped(open_model(config, name)?)?;
-        check_price_is_known(config, &prices, &model.info().name)?;
-        Ok(Arc::new(PricedModel::new(model, prices.clone())))
-    };
-    let main = counted(&config.model)?;
+    let opener = ModelOpener::new(config, record_replay)?;
+    let default = Arc::new(DefaultModel::new(&config.model, opener.open(&config.model)?));
+    let main: Arc<dyn ChatModel> = default.clone();
     let small = match &config.small_model {
-        Some(name) => counted(name)?,
+        Some(name) => opener.open(name)?,
         None => main.clone(),
     };
     let mut named = BTreeMap::new();
-    for name in names {
-        named.insert(name.to_owned(), counted(name)?);
+    for name in agents.model_names() {
+        named.insert(name.to_owned(), opener.open(name)?);
     }
-    Ok(OpenedModels { main, small, named })
+    let registry = Arc::new(ProgramModels::new(opener, default));
+    Ok(OpenedModels { main, small, named, registry })
+}
+
+/// Opens models by name, with their prices, and recorded or replayed where that was asked for.
+pub(super) struct ModelOpener {
+    pub(super) config: Config,
+    record: Option<PathBuf>,
+    /// Answers for every model.
+    replay: Option<Arc<dyn ChatModel>>,
+    prices: Arc<PriceList>,
+}
+
+impl ModelOpener {
+    fn new(config: &Config, record_replay: &RecordReplay) -> Result<Self, BilingualMessage> {
+        let replay = match &record_replay.replay {
+            Some(path) => {
+                let shown = path.display();
+                let replaying = ReplayingModel::from_file(path).map_err(|error| {
+                    bilingual!("녹음 `{shown}`을(를) 읽을 수 없습니다", "cannot read the recording `{shown}`")
+                        .with_cause(error)
+                })?;
+                Some(Arc::new(replaying) as Arc<dyn ChatModel>)
+            }
+            None => None,
+        };
+        let prices = Arc::new(load_prices(config)?);
+        Ok(Self { config: config.clone(), record: record_replay.record.clone(), replay, prices })
+    }
+
+    pub(super) fn open(&self, name: &str) -> Result<Arc<dyn ChatModel>, BilingualMessage> {
+        if let Some(replay) = &self.replay {
+            return Ok(replay.clone());
+        }
+        let mut model = open_model(&self.config, name)?;
+        if let Some(path) = &self.record {
+            let shown = path.display();
+            let recording = RecordingModel::append_to_file(model, path).map_err(|error| {
+                bilingual!("`{shown}`에 녹음할 수 없습니다", "cannot record to `{shown}`").with_cause(error)
+            })?;
+            model = Arc::new(recording);
+        }
+        check_price_is_known(&self.config, &self.prices, &model.info().name)?;
+        Ok(Arc::new(PricedModel::new(model, self.prices.clone())))
+    }
 }
 
 /// The price list: the built-in prices, overridden by `[prices]`.
@@ -85,18 +113,23 @@ pub(crate) fn load_prices(config: &Config) -> Result<PriceList, BilingualMessage
 
 /// A cost limit requires a price for every model.
 fn check_price_is_known(config: &Config, prices: &PriceList, name: &str) -> Result<(), BilingualMessage> {
-    if config.max_run_cost_micros.is_none() || prices.has_price_for(name) {
+    let setting = match (config.max_run_cost_micros, config.monthly_budget_micros) {
+        (Some(_), _) => "max_run_cost_cents",
+        (None, Some(_)) => "monthly_budget_cents",
+        (None, None) => return Ok(()),
+    };
+    if prices.has_price_for(name) {
         return Ok(());
     }
     Err(bilingual!(
-        "`{name}`의 가격을 몰라 `max_run_cost_cents`를 지킬 수 없습니다. `[prices.\"{name}\"]`에 `input`과 `output`(백만 토큰당 미국 달러)을 적거나, `max_run_tokens`를 쓰세요",
-        "`max_run_cost_cents` cannot be kept: the price of `{name}` is not known. Write `input` and `output` (US dollars for a million tokens) into `[prices.\"{name}\"]`, or use `max_run_tokens`"
+        "`{name}`의 가격을 몰라 `{setting}`를 지킬 수 없습니다. `[prices.\"{name}\"]`에 `input`과 `output`(백만 토큰당 미국 달러)을 적거나, `max_run_tokens`를 쓰세요",
+        "`{setting}` cannot be kept: the price of `{name}` is not known. Write `input` and `output` (US dollars for a million tokens) into `[prices.\"{name}\"]`, or use `max_run_tokens`"
     ))
 }
 
 /// Opens the model with this name.
 pub(crate) fn open_model(config: &Config, name: &str) -> Result<Arc<dyn ChatModel>, BilingualMessage> {
-    if name == OFFLINE_MODEL {
+    if is_offline_model(name) {
         return Ok(Arc::new(OfflineModel));
     }
     let (how, secret) = model_config_and_key(config, name)?;
@@ -107,8 +140,34 @@ pub(crate) fn open_model(config: &Config, name: &str) -> Result<Arc<dyn ChatMode
     })
 }
 
-/// The connection settings of the model with this name, and its API key. The key comes from the provider's own
-/// variable or from the one named in the settings.
+/// The key with which stored keys of providers are encrypted.
+pub(super) fn model_encryption_key(config: &Config) -> Result<[u8; 32], BilingualMessage> {
+    super::tools::derive_key(config, "models")
+}
+
+/// The key of a provider: from the variable that the settings name, else the stored one, else from the provider's own
+/// variable.
+pub(super) fn provider_key(
+    config: &Config,
+    provider: &str,
+    variable: Option<&str>,
+) -> Result<ModelApiKey, BilingualMessage> {
+    let from_variable = |variable: &str| {
+        config.secrets.get(variable).map_or_else(ModelApiKey::none, |key| ModelApiKey::new(key.reveal()))
+    };
+    if let Some(variable) = variable {
+        return Ok(from_variable(variable));
+    }
+    let stored = StoredModels::read(&config.data_dir)?;
+    if stored.has_key(provider)
+        && let Some(key) = stored.key(provider, &model_encryption_key(config)?)
+    {
+        return Ok(ModelApiKey::new(key?.reveal()));
+    }
+    Ok(from_variable(find_vendor(provider).map_or("", |vendor| vendor.key_variable)))
+}
+
+/// The connection settings of the model with this name, and its API key.
 pub(crate) fn model_config_and_key(
     config: &Config,
     name: &str,
@@ -122,10 +181,8 @@ pub(crate) fn model_config_and_key(
             )
             .with_cause(error)
         })?;
-    let usual = find_vendor(&id.provider).map_or("", |vendor| vendor.key_variable);
-    let variable = table.and_then(|table| table.key_variable.as_deref()).unwrap_or(usual);
-    let secret =
-        config.secrets.get(variable).map_or_else(ModelApiKey::none, |key| ModelApiKey::new(key.reveal()));
+    let variable = table.and_then(|table| table.key_variable.as_deref());
+    let secret = provider_key(config, &id.provider, variable)?;
     let mut how = ModelConfig::new(id);
     if let Some(table) = table {
         how.base_url.clone_from(&table.base_url);

@@ -4,8 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use doran_agents::samples::{files, is_sample as is_sample_id};
 use doran_engine::TenantId;
-use doran_retrieval::{Document, DocumentFilter, DocumentIndex, DocumentSummary, Library};
+use doran_retrieval::{
+    Document, DocumentFilter, DocumentIndex, DocumentStatus, DocumentSummary, IngestState, Library,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::output::{BilingualMessage, bilingual};
@@ -61,6 +64,46 @@ pub(crate) async fn remove_samples(index: &dyn DocumentIndex) -> anyhow::Result<
     Ok(had)
 }
 
+/// Removes samples that were ingested as files of the user. Earlier versions of `doran demo` did that. Returns how many
+/// there were.
+pub(crate) async fn remove_ingested_samples(library: &Library) -> anyhow::Result<usize> {
+    let mut removed = 0;
+    for status in library.list(&samples_tenant()) {
+        let Some(file) = files().into_iter().find(|file| file.name == status.name) else { continue };
+        let is_unchanged = is_sample_id(status.id.as_str())
+            && library.original(&samples_tenant(), &status.id).await?.as_deref() == Some(file.bytes);
+        if is_unchanged {
+            library.remove(&samples_tenant(), &status.id).await?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes the samples of `doran demo`, from the library and from the index, as soon as another document is searchable.
+pub(crate) async fn remove_samples_beside_own_documents(index: Arc<dyn DocumentIndex>, library: Library) {
+    let mut changes = library.watch();
+    loop {
+        let is_own =
+            |status: &DocumentStatus| status.state == IngestState::Ready && !is_sample_id(status.id.as_str());
+        if library.list(&samples_tenant()).iter().any(is_own) {
+            let removed = async {
+                remove_ingested_samples(&library).await?;
+                remove_samples(index.as_ref()).await
+            };
+            match removed.await {
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot remove the sample documents; trying again after the next change");
+                }
+            }
+        }
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Updates the index: adds the samples if there are no other documents, and removes them otherwise.
 pub(crate) async fn update_samples(index: &dyn DocumentIndex) -> anyhow::Result<Option<SamplesChange>> {
     let all = sample_documents();
@@ -88,9 +131,11 @@ pub(crate) async fn keep_samples_updated(
     let mut changes = library.watch();
     loop {
         match update_samples(index.as_ref()).await {
-            Ok(Some(turn)) => tracing::info!(?turn, "the samples"),
+            Ok(Some(turn)) => tracing::info!(?turn, "sample documents updated"),
             Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "the samples stay as they are"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot add or remove the sample documents; trying again after the next change");
+            }
         }
         tokio::select! {
             () = stop.cancelled() => return,

@@ -1,42 +1,69 @@
 //! Opens the search index and the encoder chosen in the settings.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use doran_llm::Embedder;
 use doran_llm::embed::UniversalEmbedder;
-use doran_retrieval::{DocumentIndex, LocalIndex, OpenSearchIndex, RamKeywordIndex, RetrieveError};
+use doran_llm::{HttpEmbedder, ModelRetryPolicy};
+use doran_retrieval::{
+    BuiltInEncoder, DocumentIndex, LocalIndex, OpenSearchIndex, RamKeywordIndex, RetrieveError,
+};
 use tempfile::TempDir;
 
-use crate::config::{Config, INSTALLED_ENCODER, SearchStore};
+use super::model::model_config_and_key;
+use crate::config::{Config, EncoderChoice, INSTALLED_ENCODER, SearchStore};
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 use crate::secret::SecretText;
 
 /// The index name in a cluster if the URL names none.
 const DEFAULT_OPENSEARCH_INDEX: &str = "doran";
 
-/// Opens the index that the settings describe. A local index made by an older text analyser is rebuilt. An index made
-/// by another encoder is rejected.
+/// Opens the index that the settings describe. A local index made by an older text analyser is rebuilt. The vectors of
+/// another encoder in a local index are computed again later. An OpenSearch index made by another encoder is rejected;
+/// one without vectors is searched by keywords.
 pub(crate) async fn open_index(
     config: &Config,
     notes: &mut Vec<BilingualMessage>,
+) -> anyhow::Result<OpenedIndex> {
+    let encoder = open_encoder(config).await?;
+    let index = open_index_with(config, encoder.clone(), notes).await?;
+    Ok(OpenedIndex { index, encoder })
+}
+
+/// An index, and the encoder that its vectors are of.
+pub(crate) struct OpenedIndex {
+    pub(crate) index: Arc<dyn DocumentIndex>,
+    pub(crate) encoder: Option<Arc<dyn Embedder>>,
+}
+
+async fn open_index_with(
+    config: &Config,
+    encoder: Option<Arc<dyn Embedder>>,
+    notes: &mut Vec<BilingualMessage>,
 ) -> anyhow::Result<Arc<dyn DocumentIndex>> {
-    let encoder = open_encoder(config)?;
     let opened: Result<Arc<dyn DocumentIndex>, RetrieveError> = match &config.search.store {
         SearchStore::Memory => return Ok(Arc::new(RamKeywordIndex::default())),
-        SearchStore::Local => match LocalIndex::open(index_directory(config), encoder.clone()).await {
+        SearchStore::Local(directory) => match LocalIndex::open(directory, encoder.clone()).await {
             Err(RetrieveError::Stale { reason }) => {
                 notes.push(bilingual!(
                     "색인을 다시 만들었습니다: {reason}",
                     "the index was made anew: {reason}"
                 ));
-                rebuild_or_recreate_index(&index_directory(config), encoder).await.map(into_arc_index)
+                rebuild_or_recreate_index(directory, encoder).await.map(into_arc_index)
             }
             opened => opened.map(into_arc_index),
         },
         SearchStore::OpenSearch(address) => {
             let (address, name) = opensearch_address_and_index(address.as_ref())?;
-            OpenSearchIndex::open(&address, &name, encoder).await.map(into_arc_index)
+            let index = OpenSearchIndex::open(&address, &name, encoder.clone()).await;
+            if index.as_ref().is_ok_and(|index| index.embedder().is_none()) && encoder.is_some() {
+                notes.push(bilingual!(
+                    "OpenSearch 색인에 벡터가 없어 키워드로만 검색합니다. `doran reindex`로 벡터를 추가하세요",
+                    "the OpenSearch index has no vectors and is searched by keywords; add them with `doran reindex`"
+                ));
+            }
+            index.map(into_arc_index)
         }
     };
     opened.map_err(|error| index_error_message(error).into())
@@ -47,7 +74,7 @@ pub(crate) async fn rebuild_index(
     config: &Config,
     output: TerminalOutput,
 ) -> anyhow::Result<Arc<dyn DocumentIndex>> {
-    let encoder = open_encoder(config)?;
+    let encoder = open_encoder(config).await?;
     let made: Result<Arc<dyn DocumentIndex>, RetrieveError> = match &config.search.store {
         SearchStore::Memory => {
             output.print_message(&bilingual!(
@@ -56,8 +83,8 @@ pub(crate) async fn rebuild_index(
             ));
             return Ok(Arc::new(RamKeywordIndex::default()));
         }
-        SearchStore::Local => {
-            rebuild_or_recreate_index(&index_directory(config), encoder).await.map(into_arc_index)
+        SearchStore::Local(directory) => {
+            rebuild_or_recreate_index(directory, encoder).await.map(into_arc_index)
         }
         SearchStore::OpenSearch(address) => {
             let (address, name) = opensearch_address_and_index(address.as_ref())?;
@@ -70,13 +97,13 @@ pub(crate) async fn rebuild_index(
 /// Creates a temporary index for one evaluation. Its name is random, and a leftover index is never reused, because
 /// its content would affect the result.
 pub(crate) async fn open_evaluation_index(config: &Config) -> anyhow::Result<EvaluationIndex> {
-    let encoder = open_encoder(config)?;
+    let encoder = open_encoder(config).await?;
     Ok(match &config.search.store {
         SearchStore::Memory => EvaluationIndex::Memory(RamKeywordIndex::default()),
-        SearchStore::Local => {
+        SearchStore::Local(_) => {
             let folder = tempfile::Builder::new().prefix("doran-eval-").tempdir()?;
             EvaluationIndex::Local(
-                LocalIndex::open(folder.path(), encoder).await.map_err(index_error_message)?,
+                Box::new(LocalIndex::open(folder.path(), encoder).await.map_err(index_error_message)?),
                 folder,
             )
         }
@@ -90,10 +117,20 @@ pub(crate) async fn open_evaluation_index(config: &Config) -> anyhow::Result<Eva
     })
 }
 
+/// Creates a local index with the configured encoder in a temporary folder, which is removed when it is dropped.
+pub(crate) async fn open_temporary_index(
+    config: &Config,
+) -> anyhow::Result<(Arc<dyn DocumentIndex>, TempDir)> {
+    let folder = tempfile::Builder::new().prefix("doran-eval-").tempdir()?;
+    let encoder = open_encoder(config).await?;
+    let index = LocalIndex::open(folder.path(), encoder).await.map_err(index_error_message)?;
+    Ok((into_arc_index(index), folder))
+}
+
 /// A temporary index for one evaluation.
 pub(crate) enum EvaluationIndex {
     Memory(RamKeywordIndex),
-    Local(LocalIndex, TempDir),
+    Local(Box<LocalIndex>, TempDir),
     OpenSearch(OpenSearchIndex),
 }
 
@@ -101,7 +138,7 @@ impl EvaluationIndex {
     pub(crate) fn index(&self) -> &dyn DocumentIndex {
         match self {
             Self::Memory(index) => index,
-            Self::Local(index, _) => index,
+            Self::Local(index, _) => index.as_ref(),
             Self::OpenSearch(index) => index,
         }
     }
@@ -130,10 +167,6 @@ fn into_arc_index(index: impl DocumentIndex) -> Arc<dyn DocumentIndex> {
     Arc::new(index)
 }
 
-fn index_directory(config: &Config) -> PathBuf {
-    config.data_dir.join("search")
-}
-
 /// Rebuilds the index from its own documents. If they can no longer be read, creates an empty one.
 async fn rebuild_or_recreate_index(
     directory: &Path,
@@ -146,27 +179,61 @@ async fn rebuild_or_recreate_index(
 }
 
 /// Opens the encoder named in the settings.
-fn open_encoder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, BilingualMessage> {
-    let Some(folder) = &config.search.encoder else { return Ok(None) };
+async fn open_encoder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, BilingualMessage> {
+    let choice = &config.search.encoder;
     if config.search.store == SearchStore::Memory {
-        return Err(bilingual!(
-            "`memory` 저장소는 낱말로만 찾습니다. `store`를 `local`로 바꾸거나 `encoder`를 `none`으로 두세요",
-            "the store `memory` finds by words alone; set `store` to `local`, or `encoder` to `none`"
-        ));
+        return match choice {
+            // The default. This store has no use for it.
+            EncoderChoice::Off | EncoderChoice::BuiltIn => Ok(None),
+            EncoderChoice::Directory(_) | EncoderChoice::Endpoint(_) => Err(bilingual!(
+                "`memory` 저장소는 키워드로만 검색합니다. `store`를 `local`로 바꾸거나 `encoder`를 `none`으로 두세요",
+                "the store `memory` searches by keywords only; set `store` to `local`, or `encoder` to `none`"
+            )),
+        };
     }
-    // A published sentence transformer has this file. Doran's own encoder does not.
+    match choice {
+        EncoderChoice::Off => Ok(None),
+        EncoderChoice::BuiltIn => {
+            let encoder = BuiltInEncoder::open().map_err(|error| {
+                bilingual!(
+                    "내장 인코더를 읽을 수 없습니다. Doran을 다시 설치하거나 `encoder`를 `none`으로 두세요",
+                    "the built-in encoder cannot be read; install Doran again, or set `encoder` to `none`"
+                )
+                .with_cause(error)
+            })?;
+            Ok(Some(Arc::new(encoder)))
+        }
+        EncoderChoice::Directory(folder) => open_encoder_directory(folder).map(Some),
+        EncoderChoice::Endpoint(name) => {
+            let (how, key) = model_config_and_key(config, name)?;
+            let opened = HttpEmbedder::open(&how, key, ModelRetryPolicy::default()).await;
+            let encoder = opened.map_err(|error| {
+                let (ko, en) = error.advice();
+                bilingual!(
+                    "인코더 `{name}`을(를) 열 수 없습니다. {ko}",
+                    "cannot open the encoder `{name}`. {en}"
+                )
+                .with_cause(error)
+            })?;
+            Ok(Some(Arc::new(encoder)))
+        }
+    }
+}
+
+fn open_encoder_directory(folder: &Path) -> Result<Arc<dyn Embedder>, BilingualMessage> {
+    // A published sentence transformer has this file. The universal encoder does not.
     if folder.join("config.json").is_file() {
-        return transformer(folder).map(Some);
+        return transformer(folder);
     }
     let opened = UniversalEmbedder::open(folder).map_err(|error| {
         let shown = folder.display();
         bilingual!(
-            "`{shown}`의 문장 인코더를 열 수 없습니다. `doran models install {INSTALLED_ENCODER}`로 설치하고 `encoder`를 `{INSTALLED_ENCODER}`로 두거나, `none`으로 두세요",
-            "the sentence encoder in `{shown}` cannot be opened; install it with `doran models install {INSTALLED_ENCODER}` and set `encoder` to `{INSTALLED_ENCODER}`, or set it to `none`"
+            "`{shown}`의 문장 인코더를 열 수 없습니다. `doran models install {INSTALLED_ENCODER}`로 설치하고 `encoder`를 `{INSTALLED_ENCODER}`로 두거나, `built-in`으로 두세요",
+            "the sentence encoder in `{shown}` cannot be opened; install it with `doran models install {INSTALLED_ENCODER}` and set `encoder` to `{INSTALLED_ENCODER}`, or set it to `built-in`"
         )
         .with_cause(error)
     })?;
-    Ok(Some(Arc::new(opened)))
+    Ok(Arc::new(opened))
 }
 
 /// Opens a sentence transformer from a directory.

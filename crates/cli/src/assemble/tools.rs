@@ -1,8 +1,9 @@
 //! Builds the tools of the agents: the built-in ones, Python, memory, and the tools of MCP servers.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use doran_agents::memory::{FileMemoryStore, MemoryStore, RamMemoryStore};
@@ -10,10 +11,12 @@ use doran_agents::tools::python::SessionSigningKey;
 use doran_agents::tools::{
     self, BuiltinToolsConfig, DocumentTextReader, ReadableRoot, ToolPolicy, Toolbox, mcp,
 };
+use doran_retrieval::Language;
 use doran_retrieval::ingest::{JailedFileReader, ReadLimits};
 use sha2::{Digest, Sha256};
 
 use super::DataDirWrites;
+use crate::agent_files::{AgentFiles, agent_folder};
 use crate::config::{Config, Database, OPENWEATHER_KEY_VARIABLE, SHARED_KEY_VARIABLE, TAVILY_KEY_VARIABLE};
 use crate::output::{BilingualMessage, bilingual};
 use crate::secret::SecretText;
@@ -48,8 +51,7 @@ pub(super) async fn assemble_tools(config: &Config, keep: DataDirWrites) -> anyh
     connect_mcp_servers(config, keep, &mut toolbox, &mut notes).await?;
     for (name, policy) in &config.tables.tools.policies {
         if !toolbox.set_policy(name, *policy) {
-            let known: Vec<&str> = toolbox.list().map(|(about, _)| about.spec.name.as_str()).collect();
-            let known = known.join(", ");
+            let known = toolbox.joined_names();
             // A server that is unreachable today must not prevent the start.
             if toolbox.is_of_absent_server(name) {
                 notes.push(bilingual!(
@@ -66,7 +68,8 @@ pub(super) async fn assemble_tools(config: &Config, keep: DataDirWrites) -> anyh
         }
     }
     let mut agents = config.tables.agent_settings();
-    agents.graphs.extend(super::read_agent_files(config)?);
+    let files = AgentFiles::read(&agent_folder(&config.data_dir));
+    agents.graphs.extend(files.descriptions().cloned());
     for (agent, name) in agents.tool_names().into_iter().filter(|(_, name)| toolbox.is_of_absent_server(name))
     {
         notes.push(bilingual!(
@@ -116,7 +119,7 @@ fn builtin_tools_config(config: &Config, keep: DataDirWrites) -> anyhow::Result<
     if keep == DataDirWrites::Allowed {
         // A process that opens a second data directory keeps the key of the first.
         if !doran_llm::set_mark_key(derive_key(config, "marks")?) {
-            tracing::warn!("marks around quoted text use the key of another data directory");
+            tracing::warn!("this process already uses the key of another data directory to mark quoted text");
         }
     }
     builtin.egress.proxy.clone_from(&tools.proxy);
@@ -160,7 +163,7 @@ fn python(config: &Config, keep: DataDirWrites) -> anyhow::Result<Option<Session
 
 /// Derives a secret key for one use: signing Python variables, or marking quoted material. Replicas that share a
 /// database get it from a variable. Otherwise it belongs to the data directory.
-fn derive_key(config: &Config, usage: &str) -> Result<[u8; 32], BilingualMessage> {
+pub(super) fn derive_key(config: &Config, usage: &str) -> Result<[u8; 32], BilingualMessage> {
     let Some(shared) = config.secrets.get(SHARED_KEY_VARIABLE) else {
         return load_or_create_key(&config.data_dir.join(format!("{usage}.key")));
     };
@@ -222,6 +225,7 @@ async fn connect_mcp_servers(
             (Some(command), _) => mcp::McpTransport::Stdio {
                 command: command.clone(),
                 arguments: table.args.clone(),
+                inherited: config.program_environment.clone(),
                 environment: hidden(&table.env)?,
             },
             (None, url) => mcp::McpTransport::Http {
@@ -230,35 +234,96 @@ async fn connect_mcp_servers(
             },
         };
         let trust = if table.trust_hints { mcp::McpTrust::Hints } else { mcp::McpTrust::None };
-        servers.push(mcp::McpServer { name: name.clone(), reach, trust, bounds: mcp::McpLimits::default() });
+        let images = if table.images { mcp::McpImages::Pass } else { mcp::McpImages::Describe };
+        let bounds = mcp::McpLimits::default();
+        servers.push(mcp::McpServer { name: name.clone(), reach, trust, images, bounds });
     }
     if servers.is_empty() {
         return Ok(());
     }
+    let policies = config.tables.mcp.iter().filter_map(|(name, table)| Some((name.clone(), table.policy?)));
     let path = config.data_dir.join("mcp-pins.json");
     let pins = read_mcp_pins(&path)?;
-    let found = mcp::connect_servers(servers, &pins).await;
-    if keep == DataDirWrites::Allowed && found.pins != pins {
-        let shown = path.display();
-        crate::data_dir::write_private_file(&path, &serde_json::to_vec_pretty(&found.pins)?).map_err(
-            |error| bilingual!("`{shown}`에 쓸 수 없습니다", "cannot write `{shown}`").with_cause(error),
-        )?;
-    }
-    for mcp::McpProblem { server, ko, en } in found.problems {
-        notes.push(bilingual!("MCP 서버 `{server}`: {ko}", "MCP server `{server}`: {en}"));
-    }
-    for tool in found.tools {
-        let server = tool.info().spec.name.split("__").next().unwrap_or_default().to_owned();
-        let policy = config.tables.mcp.get(&server).and_then(|table| table.policy).unwrap_or(ToolPolicy::Ask);
-        // What a server of somebody else offers does not keep the program from starting.
-        if let Err(error) = toolbox.add(tool, policy) {
-            notes.push(bilingual!(
-                "MCP 서버 `{server}`: 도구를 쓸 수 없습니다: {error}",
-                "MCP server `{server}`: a tool cannot be used: {error}"
-            ));
+    let mut found = mcp::connect_servers(servers, &pins).await;
+    let unreached = std::mem::take(&mut found.unreached);
+    let pins = McpPinFile { path, pins, keep };
+    let mut intake = McpToolIntake { toolbox: toolbox.clone(), policies: policies.collect(), pins };
+    notes.extend(intake.take_in(found)?);
+    // A command that writes nothing ends soon.
+    if keep == DataDirWrites::Allowed && !unreached.is_empty() {
+        let intake = Arc::new(Mutex::new(intake));
+        for server in unreached {
+            tokio::spawn(take_in_late_server(server, intake.clone()));
         }
     }
     Ok(())
+}
+
+/// Waits for an MCP server that was not there at the start, and adds its tools.
+async fn take_in_late_server(server: mcp::UnreachedMcpServer, intake: Arc<Mutex<McpToolIntake>>) {
+    let name = server.name().to_owned();
+    let reached = server.reach().await;
+    let mut intake = intake.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = reached.discover(&intake.pins.pins);
+    let tools = found.tools.len();
+    match intake.take_in(found) {
+        Ok(notes) => {
+            tracing::info!(server = name, tools, "the MCP server is there now");
+            notes.iter().for_each(|note| tracing::warn!("{}", note.en));
+        }
+        Err(error) => tracing::error!(server = name, "{}", error.en),
+    }
+}
+
+/// Takes the tools of MCP servers into the toolbox of the agents.
+struct McpToolIntake {
+    toolbox: Toolbox,
+    /// By server. A server without one has `ask`.
+    policies: BTreeMap<String, ToolPolicy>,
+    pins: McpPinFile,
+}
+
+/// The approved descriptions of MCP tools and where they are stored.
+struct McpPinFile {
+    path: PathBuf,
+    pins: mcp::ToolPins,
+    keep: DataDirWrites,
+}
+
+impl McpToolIntake {
+    fn take_in(&mut self, found: mcp::McpDiscovery) -> Result<ToolNotices, BilingualMessage> {
+        self.pins.update(found.pins)?;
+        let mut notes = ToolNotices::new();
+        for mcp::McpProblem { server, ko, en } in found.problems {
+            notes.push(bilingual!("MCP 서버 `{server}`: {ko}", "MCP server `{server}`: {en}"));
+        }
+        for tool in found.tools {
+            let server = tool.info().spec.name.split("__").next().unwrap_or_default().to_owned();
+            let policy = self.policies.get(&server).copied().unwrap_or(ToolPolicy::Ask);
+            // What a server of somebody else offers does not keep the program from starting.
+            if let Err(error) = self.toolbox.add_server_tool(tool, policy) {
+                notes.push(bilingual!(
+                    "MCP 서버 `{server}`: 도구를 쓸 수 없습니다: {error}",
+                    "MCP server `{server}`: a tool cannot be used: {error}"
+                ));
+            }
+        }
+        Ok(notes)
+    }
+}
+
+impl McpPinFile {
+    fn update(&mut self, pins: mcp::ToolPins) -> Result<(), BilingualMessage> {
+        if self.keep == DataDirWrites::Allowed && pins != self.pins {
+            let shown = self.path.display();
+            let cannot = || bilingual!("`{shown}`에 쓸 수 없습니다", "cannot write `{shown}`");
+            let text = serde_json::to_vec_pretty(&pins).map_err(|error| cannot().with_cause(error))?;
+            crate::data_dir::write_private_file(&self.path, &text)
+                .map_err(|error| cannot().with_cause(error))?;
+        }
+        self.pins = pins;
+        Ok(())
+    }
 }
 
 /// The descriptions of MCP tools as they were first seen.
@@ -287,12 +352,7 @@ impl DocumentTextReader for JailedDocumentReader {
         matches!(end.as_str(), "hwpx" | "hwp" | "pdf" | "docx" | "xlsx")
     }
 
-    async fn read(
-        &self,
-        name: &str,
-        bytes: Vec<u8>,
-        language: tools::UserLanguage,
-    ) -> Result<String, String> {
+    async fn read(&self, name: &str, bytes: Vec<u8>, language: Language) -> Result<String, String> {
         match self.0.read(name, &bytes).await {
             Ok(found) => Ok(found.text),
             Err(failure) => {
@@ -337,11 +397,11 @@ mod tests {
     fn only_replicas_that_lose_variables_are_told_so() {
         let home = TestDirectory::new();
         let postgres = ("DORAN_DATABASE", "postgres://u@h/d");
-        let told = |variables: &[(&str, &str)], has_python: bool| {
+        let errors = |variables: &[(&str, &str)], has_python: bool| {
             missing_shared_key_notice(&load_test_config(home.path(), variables), has_python).is_some()
         };
-        assert!(told(&[postgres], true));
-        assert!(!told(&[postgres], false) && !told(&[], true));
-        assert!(!told(&[postgres, (SHARED_KEY_VARIABLE, "the key that all replicas are given")], true));
+        assert!(errors(&[postgres], true));
+        assert!(!errors(&[postgres], false) && !errors(&[], true));
+        assert!(!errors(&[postgres, (SHARED_KEY_VARIABLE, "the key that all replicas are given")], true));
     }
 }

@@ -21,7 +21,7 @@ const MAX_QUESTION_BYTES: u64 = 512 * 1024;
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 예시:
-  doran ask 육아휴직은 얼마나 쓸 수 있나요?
+  doran ask '육아휴직은 얼마나 쓸 수 있나요?'
   doran ask --agent react --json '15 * 4 + 3'
   cat question.txt | doran ask -
   cat contract.txt | doran ask 위약금이 나오는 문장만 알려 줘 -")]
@@ -39,7 +39,7 @@ pub(crate) struct AskArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    tape: RecordReplay,
+    record_replay: RecordReplay,
     /// The question. `-` reads stdin: alone it is the question, with a question it is the text to ask about · 질문. `-`는 표준 입력입니다. 혼자 쓰면 질문, 질문과 함께 쓰면 질문의 대상이 되는 글입니다
     #[arg(value_name = "TEXT")]
     text: Vec<String>,
@@ -51,11 +51,11 @@ pub(crate) async fn run(args: &AskArgs, config: &Config, output: TerminalOutput)
         Some(name) => agent_client::parse_thread_name(name)?,
         None => ThreadId::random(),
     };
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut answer = StreamedAnswer::default();
-    let came = ask_question(args, config, &thread, &mut answer, output).await;
+    let outcome = ask_question(args, config, &thread, &mut answer, output).await;
     if !args.json {
-        came?;
+        outcome?;
         let text = answer.text_with_numbered_sources();
         let lines = answer.source_lines(output.language);
         lines.iter().for_each(|line| output.print_note(&format!("  {line}")));
@@ -65,14 +65,14 @@ pub(crate) async fn run(args: &AskArgs, config: &Config, output: TerminalOutput)
         };
     }
     // With `--json` exactly one object is printed in every case. The exit code also tells the outcome.
-    let mut shown = answer.to_json(thread.as_str(), begun.elapsed().as_secs_f64(), output.language);
-    if let Err(error) = &came {
+    let mut shown = answer.to_json(thread.as_str(), started.elapsed().as_secs_f64(), output.language);
+    if let Err(error) = &outcome {
         shown["error"] = json!(true);
         shown["response"] = json!(crate::output::error_message(error, output.language));
         shown["errorCode"] = json!(crate::output::error_code(error).unwrap_or("not_asked"));
     }
     output.print_data(&format!("{shown}\n"))?;
-    came?;
+    outcome?;
     answer.failure.map_or(Ok(()), |failure| Err(failure.into()))
 }
 
@@ -84,46 +84,50 @@ async fn ask_question(
     output: TerminalOutput,
 ) -> anyhow::Result<()> {
     let (question, document) = read_question(&args.text)?;
-    let desk = AgentClient::open(config, &args.tape).await?;
-    if let AgentClient::Local(house) = &desk {
-        house.notes.iter().for_each(|note| output.print_message(note));
+    let client = AgentClient::open(config, &args.record_replay).await?;
+    if let AgentClient::Local(app) = &client {
+        app.notes.iter().for_each(|note| output.print_message(note));
     }
     let contract_id = args.contract.clone();
     let run = StartRun { contract_id, document, ..StartRun::new(&args.agent, question) };
     let asking = async {
-        desk.wait_for_active_run(thread).await?;
-        desk.ask(thread, &run, |event| {
-            let before = answer.steps.len();
-            answer.apply_event(event)?;
-            for step in &answer.steps[before..] {
-                output.print_note(&format!("· {}", step.text(output.language)));
-            }
-            Ok(())
-        })
-        .await
+        client.wait_for_active_run(thread).await?;
+        client
+            .ask(thread, &run, |event| {
+                let before = answer.steps.len();
+                answer.apply_event(event)?;
+                for step in &answer.steps[before..] {
+                    output.print_note(&format!("· {}", step.text(output.language)));
+                }
+                Ok(())
+            })
+            .await
     };
     let ended = tokio::select! {
         ended = asking => ended,
-        asked = exit::wait_for_stop_signal() => handle_stop_signal(&desk, thread, asked).await,
-        trouble = desk.wait_for_unknown_write() => Err(trouble.into_message().into()),
+        asked = exit::wait_for_stop_signal() => handle_stop_signal(&client, thread, asked).await,
+        trouble = client.wait_for_unknown_write() => Err(trouble.into_message().into()),
     };
-    desk.close().await;
+    client.close().await;
     ended?;
     if !answer.questions.is_empty() {
-        let asked: Vec<String> =
-            answer.questions.iter().map(|asked| chat::format_question(asked, output.language)).collect();
-        let (asked, thread, agent) = (asked.join("\n"), thread.as_str(), &args.agent);
+        let questions: Vec<String> = answer
+            .questions
+            .iter()
+            .map(|question| chat::format_question(question, output.language))
+            .collect();
+        let (questions, thread, agent) = (questions.join("\n"), thread.as_str(), &args.agent);
         answer.error_code = Some("waits_for_approval".into());
         // A tool call is approved. A question from a node of a described agent is answered.
-        let approval = answer.questions.iter().all(|asked| asked.interrupt().is_tool_approval());
+        let approval = answer.questions.iter().all(|question| question.interrupt().is_tool_approval());
         let (ko, en) = if approval {
             ("승인을", "an approval")
         } else {
             ("사람의 답을", "an answer of a person")
         };
         answer.failure = Some(bilingual!(
-            "실행이 {ko} 기다립니다. `doran chat --agent {agent} --thread '{thread}'`나 웹 화면에서 답하세요\n{asked}",
-            "the run waits for {en}; answer it with `doran chat --agent {agent} --thread '{thread}'`, or on the page\n{asked}"
+            "실행이 {ko} 기다립니다. `doran chat --agent {agent} --thread '{thread}'`나 웹 화면에서 답하세요\n{questions}",
+            "the run waits for {en}; answer it with `doran chat --agent {agent} --thread '{thread}'`, or on the page\n{questions}"
         ));
     }
     Ok(())
@@ -131,12 +135,12 @@ async fn ask_question(
 
 /// Ctrl-C cancels the run. After a signal from the system, the run continues at the next start.
 async fn handle_stop_signal(
-    desk: &AgentClient,
+    client: &AgentClient,
     thread: &ThreadId,
     asked: anyhow::Result<StopSignal>,
 ) -> anyhow::Result<()> {
     if asked? == StopSignal::CtrlC {
-        desk.cancel_active_run(thread).await?;
+        client.cancel_active_run(thread).await?;
     }
     Err(bilingual!("멈추었습니다", "stopped").into())
 }
@@ -152,10 +156,10 @@ fn read_question(words: &[String]) -> anyhow::Result<(String, Option<String>)> {
     if is_piped {
         std::io::stdin().lock().take(MAX_QUESTION_BYTES + 1).read_to_string(&mut piped)?;
         if piped.len() as u64 > MAX_QUESTION_BYTES {
-            let most = MAX_QUESTION_BYTES / 1024;
+            let max_kib = MAX_QUESTION_BYTES / 1024;
             return Err(bilingual!(
-                "표준 입력의 글이 {most} KiB보다 깁니다. `doran ingest`로 문서를 추가한 뒤에 물어보세요",
-                "the text on standard input is longer than {most} KiB; add it with `doran ingest` and ask about it"
+                "표준 입력의 글이 {max_kib} KiB보다 깁니다. `doran ingest`로 문서를 추가한 뒤에 물어보세요",
+                "the text on standard input is longer than {max_kib} KiB; add it with `doran ingest` and ask about it"
             )
             .with_code("input_too_long")
             .into());

@@ -1,23 +1,26 @@
 //! `doran chat`: an interactive conversation in the terminal, or one question per line through a pipe.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, IsTerminal};
+mod slash_commands;
 
-use doran_agents::UserLanguage;
+use std::collections::BTreeMap;
+
 use doran_agents::protocol::{EffectOutcomeAnswer, ToolApprovalAnswer};
 use doran_engine::QuestionKind;
 use doran_engine::ThreadId;
 use doran_llm::ModelKind;
+use doran_retrieval::Language;
 use doran_server::api::{QuestionInfo, RunEvent, StartRun};
 use serde_json::Value;
-use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::agent_client::{self, AgentClient};
 use crate::assemble::RecordReplay;
+use crate::client::ListedId;
 use crate::config::Config;
 use crate::exit;
-use crate::output::{OutputLanguage, TerminalOutput, bilingual};
+use crate::line_reader::{LineReader, TypedLine};
+use crate::output::{TerminalOutput, bilingual};
 use crate::streamed_answer::StreamedAnswer;
+use slash_commands::LastTurn;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -28,8 +31,16 @@ use crate::streamed_answer::StreamedAnswer;
 
 Commands in a chat · 대화 중 명령:
   /agent NAME   switch to another agent · 다른 에이전트로 바꿉니다
+  /model [ID]   list the models or choose one · 모델을 보여 주거나 고릅니다
+  /retry        ask the last question again · 마지막 질문을 다시 묻습니다
+  /edit TEXT    ask this instead of the last question · 마지막 질문 대신 묻습니다
+  /sources      show the quotations of the answer · 답의 인용문을 보여 줍니다
+  /steps        show the steps of the answer · 답의 단계를 보여 줍니다
+  /attach FILE  attach a file to this chat · 파일을 이 대화에 첨부합니다
+  /export FILE  write the chat as Markdown · 대화를 Markdown으로 저장합니다
   /help         show the commands · 명령을 보여 줍니다
   /quit         quit, like Ctrl-D · 종료합니다. Ctrl-D와 같습니다
+  \\             at the end of a line: continue on the next · 줄 끝에 쓰면 다음 줄로 이어집니다
   Ctrl-C        cancel the run; quit if there is none · 실행을 취소합니다. 실행이 없으면 종료합니다")]
 pub(crate) struct ChatArgs {
     /// Thread to continue · 이어 갈 스레드
@@ -42,7 +53,7 @@ pub(crate) struct ChatArgs {
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
-    tape: RecordReplay,
+    record_replay: RecordReplay,
 }
 
 /// A conversation in progress.
@@ -54,32 +65,39 @@ struct ChatSession<'a> {
     initial_thread_and_agent: (ThreadId, String),
     quiet: bool,
     is_interactive: bool,
-    input_lines: Receiver<std::io::Result<String>>,
+    input: LineReader,
+    /// Whether Ctrl-C was typed instead of a line.
+    is_interrupted: bool,
     output: TerminalOutput,
+    /// The newest turn of this process.
+    last: Option<LastTurn>,
 }
 
 /// Answers each line of standard input until it ends.
 pub(crate) async fn run(args: &ChatArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let thread = agent_client::parse_thread_name(&args.thread)?;
-    let desk = AgentClient::open(config, &args.tape).await?;
+    let client = AgentClient::open(config, &args.record_replay).await?;
+    let input = LineReader::open(output);
     let mut talk = ChatSession {
-        client: &desk,
+        client: &client,
         thread: thread.clone(),
         agent: args.agent.clone(),
         initial_thread_and_agent: (thread, args.agent.clone()),
         quiet: args.quiet,
-        is_interactive: std::io::stdin().is_terminal(),
-        input_lines: read_stdin_lines(),
+        is_interactive: input.is_terminal(),
+        input,
+        is_interrupted: false,
         output,
+        last: None,
     };
     let typed = talk.is_interactive;
     let ended = tokio::select! {
         ended = talk.run() => ended,
         // In a terminal, Ctrl-C is handled by what is in progress.
         asked = async { if typed { exit::wait_for_sigterm().await } else { exit::wait_for_stop_signal().await.map(drop) } } => asked,
-        trouble = desk.wait_for_unknown_write() => Err(trouble.into_message().into()),
+        trouble = client.wait_for_unknown_write() => Err(trouble.into_message().into()),
     };
-    desk.close().await;
+    client.close().await;
     ended
 }
 
@@ -107,6 +125,20 @@ impl ChatSession<'_> {
                             self.output.print_error(error);
                         }
                     }
+                    ("retry", _) => {
+                        failed = self.run_until_ctrl_c(async |talk| talk.ask_instead("").await).await.err();
+                        failed.iter().for_each(|error| self.output.print_error(error));
+                    }
+                    ("edit", text) => {
+                        let text = text.trim();
+                        failed = self.run_until_ctrl_c(async |talk| talk.ask_instead(text).await).await.err();
+                        failed.iter().for_each(|error| self.output.print_error(error));
+                    }
+                    ("model", name) => self.print_if_failed(self.choose_model(name.trim()).await),
+                    ("sources", _) => self.print_if_failed(self.print_sources()),
+                    ("steps", _) => self.print_if_failed(self.print_steps()),
+                    ("attach", path) => self.print_if_failed(self.attach_file(path.trim()).await),
+                    ("export", path) => self.print_if_failed(self.export(path.trim()).await),
                     ("quit" | "exit", _) => break,
                     ("help", _) => self.print_help(&agents),
                     (other, _) => {
@@ -134,14 +166,19 @@ impl ChatSession<'_> {
         }
     }
 
+    fn print_if_failed(&self, outcome: anyhow::Result<()>) {
+        if let Err(error) = outcome {
+            self.output.print_error(&error);
+        }
+    }
+
     /// The names of the available agents.
     async fn agents(&self) -> anyhow::Result<Vec<String>> {
         Ok(match self.client {
-            AgentClient::Local(house) => house.agents.iter().map(|agent| agent.name.clone()).collect(),
+            AgentClient::Local(app) => app.agents.iter().map(|agent| agent.name.clone()).collect(),
             AgentClient::Remote(client) => {
-                let listed = client.get("/api/agents").await?;
-                let rows = listed["agents"].as_array().cloned().unwrap_or_default();
-                rows.iter().filter_map(|row| row["id"].as_str().map(str::to_owned)).collect()
+                let rows: Vec<ListedId> = client.get_field("/api/agents", "agents").await?;
+                rows.into_iter().map(|row| row.id).collect()
             }
         })
     }
@@ -176,8 +213,8 @@ impl ChatSession<'_> {
     fn print_help(&self, agents: &[String]) {
         let (agent, agents) = (&self.agent, agents.join(", "));
         self.output.print_message(&bilingual!(
-            "/agent 이름   다른 에이전트에게 묻습니다. 지금은 {agent}. 있는 것: {agents}\n/quit         마칩니다. Ctrl-D와 같습니다\nCtrl-C        실행을 멈춥니다. 묻고 있어도 그렇습니다. 실행이 없으면 마칩니다\n/help         이 도움말\n나머지는 모두 질문입니다",
-            "/agent NAME   ask another agent; now {agent}. There are: {agents}\n/quit         end, as Ctrl-D does\nCtrl-C        stop the run, also one that asks you something; where there is none, end\n/help         this text\nEverything else is a question"
+            "/agent 이름   다른 에이전트에게 묻습니다. 지금은 {agent}. 있는 것: {agents}\n/model [ID]   모델을 보여 주거나 고릅니다. default는 기본 모델입니다\n/retry        마지막 질문을 다시 묻습니다\n/edit 글      마지막 질문 대신 묻습니다\n/sources      답의 인용문을 보여 줍니다\n/steps        답의 단계를 보여 줍니다\n/attach 파일  파일을 이 대화에 첨부합니다\n/export 파일  대화를 Markdown으로 저장합니다\n/quit         마칩니다. Ctrl-D와 같습니다\n\\             줄 끝에 쓰면 다음 줄로 이어 씁니다. ↑ ↓는 앞서 쓴 줄을 불러옵니다\nCtrl-C        실행을 멈춥니다. 묻고 있어도 그렇습니다. 실행이 없으면 마칩니다\n/help         이 도움말\n나머지는 모두 질문입니다",
+            "/agent NAME   ask another agent; now {agent}. There are: {agents}\n/model [ID]   list the models or choose one; `default` takes it back\n/retry        ask the last question again\n/edit TEXT    ask this instead of the last question\n/sources      show the quotations of the answer\n/steps        show the steps of the answer\n/attach FILE  attach a file to this chat\n/export FILE  write the chat as Markdown\n/quit         end, as Ctrl-D does\n\\             at the end of a line: go on in the next one; ↑ and ↓ call up earlier lines\nCtrl-C        stop the run, also one that asks you something; where there is none, end\n/help         this text\nEverything else is a question"
         ));
     }
 
@@ -190,10 +227,10 @@ impl ChatSession<'_> {
                     "the server http://{server} has the data directory and is asked"
                 ));
             }
-            AgentClient::Local(house) => {
-                house.notes.iter().for_each(|note| self.output.print_message(note));
+            AgentClient::Local(app) => {
+                app.notes.iter().for_each(|note| self.output.print_message(note));
                 if self.is_interactive {
-                    let about = &house.model;
+                    let about = &app.model;
                     let (name, ko, en) = (&about.name, &about.ko, &about.en);
                     self.output.print_message(&match about.kind {
                         ModelKind::Extractive => bilingual!(
@@ -228,12 +265,16 @@ impl ChatSession<'_> {
         }
     }
 
-    /// Reads the next line, or `None` at the end of the input.
+    /// Reads the next line, or `None` at the end of the input and after Ctrl-C.
     async fn read_line(&mut self, prompt: &str) -> anyhow::Result<Option<String>> {
-        if self.is_interactive {
-            self.output.print_prompt(prompt);
-        }
-        Ok(self.input_lines.recv().await.transpose()?)
+        Ok(match self.input.next(prompt).await? {
+            TypedLine::Text(line) => Some(line),
+            TypedLine::End => None,
+            TypedLine::Interrupted => {
+                self.is_interrupted = true;
+                None
+            }
+        })
     }
 
     /// Runs `work`. In a terminal, Ctrl-C cancels the run, even one that waits for an answer.
@@ -244,10 +285,18 @@ impl ChatSession<'_> {
         if !self.is_interactive {
             return work(self).await;
         }
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
-            pressed = tokio::signal::ctrl_c() => pressed?,
-            ended = work(self) => return ended,
+            pressed = tokio::signal::ctrl_c() => {
+                pressed?;
+                None
+            }
+            ended = work(self) => Some(ended),
+        };
+        if let Some(ended) = ended
+            && !std::mem::take(&mut self.is_interrupted)
+        {
+            return ended;
         }
         self.client.cancel_active_run(&self.thread).await?;
         self.output.print_data("\n")?;
@@ -256,10 +305,14 @@ impl ChatSession<'_> {
     }
 
     async fn answer_question(&mut self, question: &str) -> anyhow::Result<()> {
-        let mut shown = AnswerPrinter::new(self.output, self.quiet);
         let run = StartRun::new(&self.agent, question);
-        self.client.ask(&self.thread, &run, |event| shown.print_event(event)).await?;
-        self.answer_until_finished(shown).await
+        self.answer_run(question, &run).await
+    }
+
+    async fn answer_run(&mut self, question: &str, run: &StartRun) -> anyhow::Result<()> {
+        let mut shown = AnswerPrinter::new(self.output, self.quiet);
+        self.client.ask(&self.thread, run, |event| shown.print_event(event)).await?;
+        self.answer_until_finished(question, shown).await
     }
 
     /// Resumes an earlier run on this thread that waits for answers.
@@ -274,11 +327,15 @@ impl ChatSession<'_> {
             "a run of this conversation waits for an answer"
         ));
         shown.quiet = self.quiet;
-        self.answer_until_finished(shown).await
+        self.answer_until_finished("", shown).await
     }
 
     /// Asks the user what the run asks, until the run is finished. Without an answer, the run keeps waiting.
-    async fn answer_until_finished(&mut self, mut shown: AnswerPrinter) -> anyhow::Result<()> {
+    async fn answer_until_finished(
+        &mut self,
+        question: &str,
+        mut shown: AnswerPrinter,
+    ) -> anyhow::Result<()> {
         while !shown.answer.questions.is_empty() {
             let Some(answers) = self.ask_questions(&shown.answer.questions.clone()).await? else {
                 let (agent, thread) = (&self.agent, &self.thread);
@@ -293,6 +350,8 @@ impl ChatSession<'_> {
                 .resume_with_answers(&self.thread, &id, last, &answers, |event| shown.print_event(event))
                 .await?;
         }
+        // A turn that began in another process can be shown, and not asked again.
+        self.last = (!question.is_empty()).then(|| LastTurn::new(question, &shown));
         shown.finish()
     }
 
@@ -302,26 +361,27 @@ impl ChatSession<'_> {
         questions: &[QuestionInfo],
     ) -> anyhow::Result<Option<BTreeMap<String, Value>>> {
         let mut answers = BTreeMap::new();
-        for asked in questions {
-            let is_approval = asked.interrupt().is_tool_approval();
-            self.output.print_note(&format_question(asked, self.output.language));
-            if asked.kind == QuestionKind::EffectUnknown {
+        for question in questions {
+            let is_approval = question.interrupt().is_tool_approval();
+            self.output.print_note(&format_question(question, self.output.language));
+            if question.kind == QuestionKind::EffectUnknown {
                 let Some(settled) = self.ask_effect_outcome().await? else { return Ok(None) };
-                answers.insert(asked.id.clone(), settled.to_json());
+                answers.insert(question.id.clone(), settled.to_json());
                 continue;
             }
             let hint = match (is_approval, self.output.language) {
-                (true, OutputLanguage::Korean) => "[예/아니요] ",
-                (true, OutputLanguage::English) => "[y/N] ",
+                (true, Language::Korean) => "[예/아니요] ",
+                (true, Language::English) => "[y/N] ",
                 (false, _) => "? ",
             };
             let Some(line) = self.read_line(hint).await? else { return Ok(None) };
             let line = line.trim();
             let answer = match is_approval {
-                true => ToolApprovalAnswer { approve: is_yes(&line.to_lowercase()), note: None }.to_json(),
+                true => ToolApprovalAnswer { approve: is_yes(&line.to_lowercase()), ..Default::default() }
+                    .to_json(),
                 false => line.into(),
             };
-            answers.insert(asked.id.clone(), answer);
+            answers.insert(question.id.clone(), answer);
         }
         Ok(Some(answers))
     }
@@ -332,10 +392,7 @@ impl ChatSession<'_> {
             "  `예`, 또는 `예 결과`: 실행되었다 · `아니요`: 실행되지 않았다. 지금 실행한다",
             "  `y`, or `y RESULT`: it happened · `n`: it did not, and is made now"
         ));
-        let hint = match self.output.language {
-            OutputLanguage::Korean => "[예/아니요] ",
-            OutputLanguage::English => "[y/n] ",
-        };
+        let hint = self.output.language.pick("[예/아니요] ", "[y/n] ");
         loop {
             let Some(line) = self.read_line(hint).await? else { return Ok(None) };
             if let Some(settled) = parse_effect_outcome(&line) {
@@ -363,17 +420,13 @@ fn is_yes(word: &str) -> bool {
 }
 
 /// A question of a run, in the user's language.
-pub(crate) fn format_question(asked: &QuestionInfo, language: OutputLanguage) -> String {
-    let question = asked.interrupt();
-    let spoken = match language {
-        OutputLanguage::Korean => UserLanguage::Ko,
-        OutputLanguage::English => UserLanguage::En,
-    };
-    let mut text = format!("? {}", question.text(spoken));
+pub(crate) fn format_question(pending: &QuestionInfo, language: Language) -> String {
+    let question = pending.interrupt();
+    let mut text = format!("? {}", question.text(language));
     if let Some((name, arguments)) = question.tool() {
         text.push_str(&format!("\n  {name} {arguments}"));
     }
-    if let Some(problem) = &asked.problem {
+    if let Some(problem) = &pending.problem {
         text.push_str(&format!("\n  ({problem})"));
     }
     text
@@ -432,19 +485,6 @@ impl AnswerPrinter {
             None => Ok(()),
         }
     }
-}
-
-/// Lines of standard input. A separate thread reads them, because a blocking read cannot be cancelled.
-fn read_stdin_lines() -> Receiver<std::io::Result<String>> {
-    let (sender, lines) = channel(1);
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            if sender.blocking_send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! `doran config`: prints every setting with its value and its origin.
 
+use doran_retrieval::Language;
 use serde_json::{Value as Json, json};
 
 use crate::config::{LoadedConfig, SettingOrigin};
-use crate::output::{OutputLanguage, TerminalOutput, bilingual, display_width, pad_to_width};
+use crate::output::{TerminalOutput, bilingual, display_width, pad_to_width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -36,15 +37,12 @@ pub(crate) fn run(args: &ConfigArgs, loaded: &LoadedConfig, output: TerminalOutp
     output.print_data(&settings_table(loaded, output.language))
 }
 
-fn settings_table(loaded: &LoadedConfig, language: OutputLanguage) -> String {
+fn settings_table(loaded: &LoadedConfig, language: Language) -> String {
     let rows: Vec<[String; 4]> = loaded
         .values
         .iter()
         .map(|value| {
-            let about = match language {
-                OutputLanguage::Korean => value.setting.ko,
-                OutputLanguage::English => value.setting.en,
-            };
+            let about = language.pick(value.setting.ko, value.setting.en);
             [
                 value.setting.key.to_owned(),
                 value.display_text(),

@@ -7,32 +7,35 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use doran_agents::samples;
+use doran_agents::samples::{self, SAMPLE_COLLECTION};
 use doran_engine::ThreadId;
 use doran_llm::ModelKind;
+use doran_retrieval::Language;
 use doran_server::ApiKeys;
 use doran_server::api::StartRun;
+use doran_server::percent_encode;
 use indicatif::ProgressBar;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::api_key_file::ApiKeyWatcher;
 use crate::assemble::{self, App, RecordReplay};
-use crate::client::{ServerHttpClient, percent_encode};
+use crate::client::ServerHttpClient;
 use crate::commands::ingest;
 use crate::commands::serve::{RunningServer, bind_listener};
-use crate::config::Config;
+use crate::config::{Config, Database, SearchStore};
 use crate::document_client::document_kind_name;
-use crate::output::{BilingualMessage, OutputLanguage, TerminalOutput, bilingual};
+use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 use crate::streamed_answer::StreamedAnswer;
+use crate::systemd_notify::SystemdNotifier;
 
 /// How many further ports are tried if the configured one is in use.
 const EXTRA_PORTS_TO_TRY: u16 = 20;
 /// How often document progress is polled, and for how long.
 const DOCUMENT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_DOCUMENT_WAIT: Duration = Duration::from_secs(300);
-/// The collection of the sample documents.
-const SAMPLE_COLLECTION: &str = "samples";
+/// The directory of the demo below the data directory.
+const DEMO_DIRECTORY: &str = "demo";
 
 /// The agent and its question, in Korean and in English.
 const DEMO_QUESTIONS: [(&str, &str, &str); 4] = [
@@ -47,13 +50,14 @@ const DEMO_QUESTIONS: [(&str, &str, &str); 4] = [
 #[command(after_help = "Examples · 예시:
   doran demo
   doran demo --once --lang ko
-  doran demo --data-dir /tmp/doran-demo     in a separate data directory · 별도의 데이터 디렉터리에서")]
+
+It uses the directory `demo` in the data directory, so that sample documents never mix with yours · 본보기 문서가 내 문서와 섞이지 않도록 데이터 디렉터리 안의 `demo`를 사용합니다")]
 pub(crate) struct DemoArgs {
     /// Exit after the questions; the default when stdout is not a terminal · 질문이 끝나면 종료합니다. 표준 출력이 터미널이 아니면 기본값입니다
     #[arg(long)]
     once: bool,
     #[command(flatten)]
-    tape: RecordReplay,
+    record_replay: RecordReplay,
 }
 
 /// File names by document id.
@@ -68,34 +72,50 @@ struct DemoTotals {
     tools: usize,
 }
 
+/// The settings of the demo: its own directory, database and index, whatever the settings say.
+fn demo_config(config: &Config) -> Config {
+    let data_dir = config.data_dir.join(DEMO_DIRECTORY);
+    let mut demo = config.clone();
+    demo.database = Database::Sqlite(data_dir.join("doran.db"));
+    demo.search.store = SearchStore::Local(data_dir.join("search"));
+    demo.data_dir = data_dir;
+    demo
+}
+
 /// Ingests documents, asks questions, prints the answers, and keeps serving.
 pub(crate) async fn run(args: &DemoArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
-    let door = ApiKeyWatcher::from_data_dir(&config.data_dir)?;
+    let config = &demo_config(config);
+    let door = ApiKeyWatcher::from_config(config)?;
     let listener = bind_free_port(config.listen, &door.keys).await?;
-    let mut house = assemble::assemble_app_without_samples(config, &args.tape).await?;
-    house.notes.iter().for_each(|note| output.print_message(note));
-    let serving = RunningServer::start(&mut house, listener, config, door).await?;
-    let asked = tokio::select! {
-        asked = run_demo_questions(&house, config, &serving.client, output) => asked,
-        trouble = house.wait_for_unknown_write() => Err(trouble.into_message().into()),
+    let mut app = assemble::assemble_app_without_samples(config, &args.record_replay).await?;
+    app.notes.iter().for_each(|note| output.print_message(note));
+    let serving = RunningServer::start(&mut app, listener, config, door).await?;
+    let outcome = tokio::select! {
+        outcome = run_demo_questions(&app, config, &serving.client, output) => outcome,
+        trouble = app.wait_for_unknown_write() => Err(trouble.into_message().into()),
     };
-    if asked.is_err() || args.once || !std::io::stdout().is_terminal() {
-        serving.shut_down(&house).await?;
-        return asked;
+    if outcome.is_err() || args.once || !std::io::stdout().is_terminal() {
+        serving.shut_down(&app).await?;
+        return outcome;
     }
+    // Whoever tries it with a document of their own gets answers from that document.
+    tokio::spawn(assemble::samples::remove_samples_beside_own_documents(
+        app.index.clone(),
+        app.library.clone(),
+    ));
     let address = serving.client.address;
     output.print_message(&bilingual!(
         "열기: http://{address}   (화면, API, 문서)   Ctrl-C로 멈춤",
         "open: http://{address}   (page, API, docs)   Ctrl-C stops it"
     ));
-    serving.serve_until_stopped(&house, output).await
+    serving.serve_until_stopped(&app, &SystemdNotifier::default(), output).await
 }
 
 /// Binds the configured port, or the next free one.
 async fn bind_free_port(address: SocketAddr, keys: &ApiKeys) -> anyhow::Result<TcpListener> {
     let first = bind_listener(address, keys).await;
     let (Err(error), true) = (&first, address.ip().is_loopback()) else { return Ok(first?) };
-    tracing::debug!(%error, "the port is taken");
+    tracing::debug!(%error, "the port is in use; trying another");
     for more in 1..=EXTRA_PORTS_TO_TRY {
         let port = address.port().saturating_add(more);
         if let Ok(listener) = doran_server::bind(SocketAddr::new(address.ip(), port), keys).await {
@@ -106,21 +126,18 @@ async fn bind_free_port(address: SocketAddr, keys: &ApiKeys) -> anyhow::Result<T
 }
 
 async fn run_demo_questions(
-    house: &App,
+    app: &App,
     config: &Config,
     client: &ServerHttpClient,
     output: TerminalOutput,
 ) -> anyhow::Result<()> {
-    output.print_data(&format!("{}\n", demo_header(house, config, output.language)))?;
-    let names = ingest_samples(house, client, output).await?;
+    output.print_data(&format!("{}\n", demo_header(app, config, output.language)))?;
+    let names = ingest_samples(app, client, output).await?;
     let mut sum = DemoTotals::default();
     let mark = ThreadId::random();
     let mark = mark.as_str().split('-').next().unwrap_or_default();
     for (nth, (agent, ko, en)) in (2..).zip(DEMO_QUESTIONS) {
-        let question = match output.language {
-            OutputLanguage::Korean => ko,
-            OutputLanguage::English => en,
-        };
+        let question = output.language.pick(ko, en);
         // A thread holds the state of one agent.
         let path = format!("/api/threads/demo-{mark}-{agent}/runs");
         let mut answer = StreamedAnswer::default();
@@ -139,25 +156,26 @@ async fn run_demo_questions(
         }
     }
     let (runs, DemoTotals { steps, tokens, calls, tools }) = (DEMO_QUESTIONS.len(), sum);
-    let cost = match house.model.kind {
+    let cost = match app.model.kind {
         ModelKind::Extractive => {
             bilingual!(", 밖으로 나간 것 없음, 비용 0원", ", nothing left this machine, cost 0")
         }
         ModelKind::Language => Default::default(),
     };
     let (cost_ko, cost_en) = (cost.ko, cost.en);
+    let data = config.data_dir.display();
     let sum = bilingual!(
-        "실행 {runs}번, 단계 {steps}개, 모델 호출 {calls}번, 도구 호출 {tools}번, 토큰 약 {tokens}개(어림){cost_ko}. 대화 `demo-{mark}-…`에 모두 남아 있습니다.\n",
-        "{runs} runs, {steps} steps, {calls} model calls, {tools} tool calls, about {tokens} tokens (estimated){cost_en}. All of it is kept in threads `demo-{mark}-…`.\n"
+        "실행 {runs}번, 단계 {steps}개, 모델 호출 {calls}번, 도구 호출 {tools}번, 토큰 약 {tokens}개(어림){cost_ko}. `{data}`의 대화 `demo-{mark}-…`에 모두 남아 있습니다.\n",
+        "{runs} runs, {steps} steps, {calls} model calls, {tools} tool calls, about {tokens} tokens (estimated){cost_en}. All of it is kept in threads `demo-{mark}-…` in `{data}`.\n"
     );
     output.print_data(sum.text(output.language))
 }
 
-fn demo_header(house: &App, config: &Config, language: OutputLanguage) -> String {
-    let (version, data, model) = (env!("CARGO_PKG_VERSION"), &config.database, &house.model.name);
+fn demo_header(app: &App, config: &Config, language: Language) -> String {
+    let (version, data, model) = (env!("CARGO_PKG_VERSION"), &config.database, &app.model.name);
     let made = bilingual!(" (새로 만듦)", " (new)");
-    let age = if house.store_is_new { made.text(language) } else { "" };
-    let what = match house.model.kind {
+    let age = if app.store_is_new { made.text(language) } else { "" };
+    let what = match app.model.kind {
         ModelKind::Extractive => bilingual!(
             " (내장, LLM 아님: 글을 찾아 인용합니다)",
             " (built in, NOT an LLM: it finds text and cites it)"
@@ -174,28 +192,28 @@ fn demo_header(house: &App, config: &Config, language: OutputLanguage) -> String
 
 /// Uploads the sample files and waits until they are searchable. Returns the file names by document.
 async fn ingest_samples(
-    house: &App,
+    app: &App,
     client: &ServerHttpClient,
     output: TerminalOutput,
 ) -> anyhow::Result<FileNamesByDocument> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let files = samples::files();
     let bar = ingest::progress_bar(files.len(), output);
     let mut ids = Vec::new();
     for file in &files {
         let (name, kind) = (percent_encode(file.name), percent_encode(&document_kind_name(&file.kind)));
         let path = format!("/api/documents?name={name}&collection={SAMPLE_COLLECTION}&kind={kind}");
-        let taken = client.upload(&path, file.bytes.to_vec()).await?;
-        ids.push(taken["id"].as_str().unwrap_or_default().to_owned());
+        let accepted = client.upload(&path, file.bytes.to_vec()).await?;
+        ids.push(serde_json::from_value(accepted["id"].clone())?);
     }
-    let rows = wait_for_documents(client, &ids, &bar, begun).await?;
+    let rows = wait_for_documents(client, &ids, &bar, started).await?;
     bar.finish_and_clear();
     let is = |row: &&Value, state: &str| row["status"] == state;
     let (ready, passages) = rows
         .iter()
         .filter(|row| is(row, "ready"))
         .fold((0, 0), |(count, sum), row| (count + 1, sum + row["passages"].as_u64().unwrap_or(0)));
-    let (all, seconds) = (files.len(), begun.elapsed().as_secs_f32());
+    let (all, seconds) = (files.len(), started.elapsed().as_secs_f32());
     let steps = DEMO_QUESTIONS.len() + 1;
     let line = bilingual!(
         "[1/{steps}] 문서 넣기  보기 규정과 계약서 {ready}/{all}개 (HWPX, DOCX, PDF, MD)  문단 {passages}개  {seconds:.1}초\n",
@@ -216,7 +234,7 @@ async fn ingest_samples(
         "  읽지 못한 파일 대신 프로그램에 든 같은 글을 씁니다. `doran doctor`가 이유를 알려 줍니다",
         "  the same texts from inside the program stand in for files that could not be read; `doran doctor` says why"
     ));
-    assemble::samples::add_samples(house.index.as_ref()).await?;
+    assemble::samples::add_samples(app.index.as_ref()).await?;
     Ok(names)
 }
 
@@ -251,7 +269,7 @@ fn format_answer(
     question: &str,
     answer: &mut StreamedAnswer,
     names: &FileNamesByDocument,
-    language: OutputLanguage,
+    language: Language,
 ) -> anyhow::Result<String> {
     let mut text = format!("[{nth}/{}] {agent}  Q: {question}\n", DEMO_QUESTIONS.len() + 1);
     writeln!(text, "      {}", answer.node_path().join(" → "))?;
@@ -289,8 +307,8 @@ mod tests {
         answer.text = "둘째. [2] 첫째. [1]".into();
         answer.sources = vec![source(1, "a"), source(2, "b")];
         let names = [("a".repeat(32), "a.md"), ("b".repeat(32), "b.md")].into_iter().collect();
-        let told = format_answer(2, "docqa", "?", &mut answer, &names, OutputLanguage::Korean).expect("told");
+        let text = format_answer(2, "docqa", "?", &mut answer, &names, Language::Korean).expect("told");
         let lines = "A: 둘째. [1] 첫째. [2]\n         [1] 규정 b  b.md\n         [2] 규정 a  a.md\n";
-        assert!(told.ends_with(lines), "{told}");
+        assert!(text.ends_with(lines), "{text}");
     }
 }

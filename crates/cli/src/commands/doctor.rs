@@ -1,19 +1,21 @@
 //! `doran doctor`: checks the machine and the settings, and says what to do about each problem.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use doran_jail::Jail;
 use doran_llm::embed;
-use doran_offline::OFFLINE_MODEL;
+use doran_offline::is_offline_model;
 use doran_retrieval::ingest::{self, JailedFileReader, ReadLimits};
+use doran_retrieval::{BuiltInEncoder, RamKeywordIndex};
 use serde_json::json;
 
-use crate::assemble::{model, search_index};
+use crate::assemble::{self, Agents, DataDirWrites, RecordReplay, model, search_index};
 use crate::client::ServerHttpClient;
 use crate::commands::models::install_encoder;
 use crate::commands::serve;
-use crate::config::{Config, Database, LoadedConfig, SearchStore};
-use crate::output::{BilingualMessage, TerminalOutput, bilingual, error_message};
+use crate::config::{Config, Database, EncoderChoice, LoadedConfig, SearchStore};
+use crate::output::{BilingualMessage, TerminalOutput, bilingual, error_message, pluralize};
 use crate::{agent_client, api_key_file, data_dir};
 
 const MIB: u64 = 1 << 20;
@@ -45,16 +47,16 @@ struct DoctorCheck {
 }
 
 impl DoctorCheck {
-    fn ok(name: &'static str, told: BilingualMessage) -> Self {
-        Self { name, health: CheckHealth::Ok, message: told }
+    fn ok(name: &'static str, message: BilingualMessage) -> Self {
+        Self { name, health: CheckHealth::Ok, message }
     }
 
-    fn warn(name: &'static str, told: BilingualMessage) -> Self {
-        Self { name, health: CheckHealth::Warn, message: told }
+    fn warn(name: &'static str, message: BilingualMessage) -> Self {
+        Self { name, health: CheckHealth::Warn, message }
     }
 
-    fn fail(name: &'static str, told: BilingualMessage) -> Self {
-        Self { name, health: CheckHealth::Fail, message: told }
+    fn fail(name: &'static str, message: BilingualMessage) -> Self {
+        Self { name, health: CheckHealth::Fail, message }
     }
 }
 
@@ -75,8 +77,10 @@ pub(crate) async fn run(
         check_jail().await,
         check_model(config).await,
         check_model_servers().await,
+        check_agents(config).await,
         check_encoder(config),
         check_api_keys(config),
+        check_allowed_origins(config),
         check_port(config, server.as_ref()).await,
     ];
     let language = output.language;
@@ -186,7 +190,7 @@ fn check_disk_space(folder: &Path) -> DoctorCheck {
         );
     };
     let mib = free / MIB;
-    let told = bilingual!("{mib} MiB 남음", "{mib} MiB free");
+    let message = bilingual!("{mib} MiB 남음", "{mib} MiB free");
     match mib {
         0..100 => DoctorCheck::fail(
             "disk",
@@ -195,8 +199,8 @@ fn check_disk_space(folder: &Path) -> DoctorCheck {
                 "only {mib} MiB free; make room, or choose another disk with `--data-dir`"
             ),
         ),
-        100..1024 => DoctorCheck::warn("disk", told),
-        _ => DoctorCheck::ok("disk", told),
+        100..1024 => DoctorCheck::warn("disk", message),
+        _ => DoctorCheck::ok("disk", message),
     }
 }
 
@@ -261,6 +265,24 @@ async fn check_database(config: &Config, server: Option<&ServerHttpClient>) -> D
     }
 }
 
+/// Builds the agents and their tools, those of files and of MCP servers included.
+async fn check_agents(config: &Config) -> DoctorCheck {
+    let (name, index) = ("agents", Arc::new(RamKeywordIndex::default()));
+    let built =
+        assemble::assemble_agents(config, &RecordReplay::default(), index, DataDirWrites::Forbidden).await;
+    let Agents { agents, notes, .. } = match built {
+        Ok(built) => built,
+        Err(error) => return DoctorCheck::fail(name, bilingual_error(&error)),
+    };
+    if !notes.is_empty() {
+        let ko = notes.iter().map(|note| note.ko.as_str()).collect::<Vec<_>>().join("; ");
+        let en = notes.iter().map(|note| note.en.as_str()).collect::<Vec<_>>().join("; ");
+        return DoctorCheck::warn(name, BilingualMessage::new(ko, en));
+    }
+    let (count, all) = (agents.len(), pluralize(agents.len(), "agent"));
+    DoctorCheck::ok(name, bilingual!("에이전트 {count}개", "{all}"))
+}
+
 /// Checks that the search index can be reached.
 async fn check_search_index(config: &Config) -> DoctorCheck {
     let name = "search";
@@ -277,7 +299,7 @@ async fn check_search_index(config: &Config) -> DoctorCheck {
 }
 
 fn bilingual_error(error: &anyhow::Error) -> BilingualMessage {
-    use crate::output::OutputLanguage::{English, Korean};
+    use doran_retrieval::Language::{English, Korean};
     BilingualMessage::new(error_message(error, Korean), error_message(error, English))
 }
 
@@ -304,7 +326,7 @@ async fn check_jail() -> DoctorCheck {
 
 async fn check_model(config: &Config) -> DoctorCheck {
     let (check, name) = ("model", &config.model);
-    if name == OFFLINE_MODEL {
+    if is_offline_model(name) {
         return DoctorCheck::ok(
             check,
             bilingual!(
@@ -362,34 +384,59 @@ async fn check_model_servers() -> DoctorCheck {
     )
 }
 
-/// Checks the encoder. It may be missing, but installed files must be complete.
+/// Checks the encoder of the settings. Installed files must be complete even if they are not used.
 fn check_encoder(config: &Config) -> DoctorCheck {
     let folder = install_encoder::encoder_folder(config);
     let (name, shown) = ("encoder", folder.display());
-    if !folder.exists() {
-        return DoctorCheck::ok(
+    if folder.exists() && !embed::is_encoder_installed(&folder) {
+        return DoctorCheck::fail(
             name,
             bilingual!(
-                "없음. 뜻으로 찾으려면 `doran models install use-multilingual`",
-                "none; for search by meaning `doran models install use-multilingual`"
+                "{shown}: 파일이 없거나 손상되었습니다. `doran models install use-multilingual`로 다시 설치하세요",
+                "{shown}: files are missing or damaged; install again with `doran models install use-multilingual`"
             ),
         );
     }
-    match embed::is_encoder_installed(&folder) {
-        true => DoctorCheck::ok(name, bilingual!("{shown}: 온전함", "{shown}: whole")),
-        false => DoctorCheck::fail(
+    match &config.search.encoder {
+        EncoderChoice::Off => DoctorCheck::ok(
             name,
             bilingual!(
-                "{shown}: 파일이 빠졌거나 상했습니다. `doran models install use-multilingual`로 다시 설치하세요",
-                "{shown}: files are missing or damaged; install again with `doran models install use-multilingual`"
+                "없음. 키워드로만 검색합니다. 의미로도 검색하려면 `encoder = \"built-in\"`",
+                "none; search is by keywords only. For semantic search set `encoder = \"built-in\"`"
             ),
         ),
+        EncoderChoice::BuiltIn => match BuiltInEncoder::open() {
+            Ok(_) => DoctorCheck::ok(name, bilingual!("내장 인코더", "the built-in encoder")),
+            Err(error) => DoctorCheck::fail(
+                name,
+                bilingual!(
+                    "내장 인코더를 읽을 수 없습니다: {error}",
+                    "the built-in encoder cannot be read: {error}"
+                ),
+            ),
+        },
+        EncoderChoice::Directory(folder) => {
+            let shown = folder.display();
+            match folder.exists() {
+                true => DoctorCheck::ok(name, bilingual!("{shown}: 있음", "{shown}: found")),
+                false => DoctorCheck::fail(
+                    name,
+                    bilingual!(
+                        "{shown}: 없습니다. `doran models install use-multilingual`로 설치하거나 `encoder = \"built-in\"`으로 두세요",
+                        "{shown}: does not exist; install it with `doran models install use-multilingual`, or set `encoder = \"built-in\"`"
+                    ),
+                ),
+            }
+        }
+        EncoderChoice::Endpoint(model) => {
+            DoctorCheck::ok(name, bilingual!("임베딩 엔드포인트 {model}", "the embeddings endpoint {model}"))
+        }
     }
 }
 
 fn check_api_keys(config: &Config) -> DoctorCheck {
-    let rows = match api_key_file::read_keys(&api_key_file::key_file_path(&config.data_dir)) {
-        Ok(rows) => rows.len(),
+    let rows = match api_key_file::count_keys(config) {
+        Ok(rows) => rows,
         Err(error) => return DoctorCheck::fail("keys", bilingual_error(&error.into())),
     };
     let (address, outward) = (config.listen, !config.listen.ip().is_loopback());
@@ -416,6 +463,32 @@ fn check_api_keys(config: &Config) -> DoctorCheck {
             ),
         ),
         _ => DoctorCheck::ok("keys", bilingual!("키 {rows}개", "{rows} keys")),
+    }
+}
+
+fn check_allowed_origins(config: &Config) -> DoctorCheck {
+    let name = "origins";
+    let origins: Vec<String> = config.allowed_origins.iter().map(ToString::to_string).collect();
+    if origins.is_empty() {
+        return DoctorCheck::ok(
+            name,
+            bilingual!(
+                "없음. 이 서버의 페이지만 브라우저에서 호출할 수 있습니다",
+                "none; only pages of this server may call it from a browser"
+            ),
+        );
+    }
+    let list = origins.join(", ");
+    match api_key_file::read_keys(&api_key_file::key_file_path(&config.data_dir)) {
+        Ok(rows) if rows.is_empty() => DoctorCheck::warn(
+            name,
+            bilingual!(
+                "{list}의 페이지가 키 없이 이 서버를 쓸 수 있습니다. `doran keys new 이름`으로 키를 만드세요",
+                "pages of {list} can use this server without a key; make one with `doran keys new NAME`"
+            ),
+        ),
+        // What is wrong with the file of keys is told by its own check.
+        Ok(_) | Err(_) => DoctorCheck::ok(name, BilingualMessage::new(list.clone(), list)),
     }
 }
 

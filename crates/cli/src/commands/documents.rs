@@ -1,17 +1,19 @@
-//! `doran documents`: lists documents with their status, and deletes, retries, pauses, resumes or cancels them.
+//! `doran documents`: lists documents with their status, changes their kind, and deletes, retries, pauses, resumes or
+//! cancels them.
 
-use doran_retrieval::{DocumentId, DocumentStatus};
+use doran_retrieval::{DocumentId, DocumentKind, DocumentStatus, Language};
 
 use crate::commands::ingest;
 use crate::config::Config;
 use crate::document_client::{DocumentChange, DocumentClient};
-use crate::output::{BilingualMessage, OutputLanguage, TerminalOutput, bilingual, pad_to_width};
+use crate::output::{BilingualMessage, TerminalOutput, bilingual, pad_to_width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 예시:
   doran documents list
   doran documents delete 규정.md
+  doran documents kind contract 용역계약서.hwpx
   doran documents retry 3f9c01d2ab77e05512f3c8a90b4d6e71
   doran documents pause 큰책.pdf, doran documents resume 큰책.pdf, doran documents cancel 큰책.pdf
   doran documents read")]
@@ -34,6 +36,14 @@ enum DocumentsCommand {
     },
     /// Remove documents: file, text and index entries · 문서의 파일, 텍스트, 색인을 모두 삭제합니다
     Delete(DocumentSelection),
+    /// Change the kind of documents: general, contract or standard:KIND · 문서 종류를 바꿉니다: general, contract, standard:용역
+    Kind {
+        /// New kind · 새 종류
+        #[arg(value_name = "KIND", value_parser = ingest::parse_document_kind)]
+        kind: DocumentKind,
+        #[command(flatten)]
+        which: DocumentSelection,
+    },
     /// Retry failed or cancelled documents · 실패했거나 취소한 문서를 다시 읽습니다
     Retry(DocumentSelection),
     /// Pause documents until they are resumed · 재개할 때까지 읽지 않습니다
@@ -62,33 +72,33 @@ pub(crate) async fn run(args: &DocumentsArgs, config: &Config, output: TerminalO
         }
         DocumentsCommand::Read => return read_pending_documents(config, output).await,
         DocumentsCommand::Delete(which) => (DocumentChange::Delete, which),
+        DocumentsCommand::Kind { kind, which } => (DocumentChange::Kind(kind.clone()), which),
         DocumentsCommand::Retry(which) => (DocumentChange::Retry, which),
         DocumentsCommand::Pause(which) => (DocumentChange::Pause, which),
         DocumentsCommand::Resume(which) => (DocumentChange::Resume, which),
         DocumentsCommand::Cancel(which) => (DocumentChange::Cancel, which),
     };
-    let shelf =
-        DocumentClient::open(config, matches!(change, DocumentChange::Retry | DocumentChange::Resume))
-            .await?;
-    let known = shelf.list().await?;
+    let reads = matches!(change, DocumentChange::Kind(_) | DocumentChange::Retry | DocumentChange::Resume);
+    let client = DocumentClient::open(config, reads).await?;
+    let known = client.list().await?;
     // All names are resolved before anything is changed.
     let chosen: Vec<&DocumentStatus> =
         which.ids.iter().map(|id| find_document(&known, id)).collect::<Result<_, _>>()?;
     let mut changed = Vec::new();
     for status in chosen {
-        let now = shelf.apply_change(change, &status.id).await?;
+        let now = client.apply_change(&change, &status.id).await?;
         let name = &status.name;
         match now {
             Some(now) => changed.push(now),
             None => output.print_message(&bilingual!("지웠습니다: {name}", "removed: {name}")),
         }
     }
-    if let (DocumentChange::Retry | DocumentChange::Resume, DocumentClient::Local(_)) = (change, &shelf) {
+    if reads && matches!(client, DocumentClient::Local(_)) {
         let ids: Vec<DocumentId> = changed.iter().map(|status| status.id.clone()).collect();
-        return wait_and_report(&shelf, &ids, output).await;
+        return wait_and_report(&client, &ids, output).await;
     }
     if change == DocumentChange::Delete {
-        shelf.report_samples_change(output).await?;
+        client.report_samples_change(output).await?;
     }
     output
         .print_data(&changed.iter().map(|status| format_status(status, output.language)).collect::<String>())
@@ -117,32 +127,32 @@ async fn list_documents(
 
 /// Reads all queued documents and reports the result.
 async fn read_pending_documents(config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
-    let shelf = DocumentClient::open(config, true).await?;
-    if let DocumentClient::Remote { .. } = shelf {
+    let client = DocumentClient::open(config, true).await?;
+    if let DocumentClient::Remote { .. } = client {
         output.print_message(&bilingual!(
             "데이터 디렉터리를 쓰는 서버가 읽고 있습니다. `doran documents list`로 볼 수 있습니다",
             "the server that has the data directory reads them; see `doran documents list`"
         ));
         return Ok(());
     }
-    let mut waiting = shelf.list().await?;
+    let mut waiting = client.list().await?;
     waiting.retain(|status| status.state.is_pending());
     let ids: Vec<DocumentId> = waiting.into_iter().map(|status| status.id).collect();
-    wait_and_report(&shelf, &ids, output).await
+    wait_and_report(&client, &ids, output).await
 }
 
 /// Waits until these documents are finished, and reports the result.
 async fn wait_and_report(
-    shelf: &DocumentClient,
+    client: &DocumentClient,
     ids: &[DocumentId],
     output: TerminalOutput,
 ) -> anyhow::Result<()> {
     let bar = ingest::progress_bar(ids.len(), output);
     let statuses =
-        ingest::run_until_stop_signal(shelf, &bar, ingest::wait_for_documents(shelf, ids, 0, &bar)).await?;
+        ingest::run_until_stop_signal(client, &bar, ingest::wait_for_documents(client, ids, 0, &bar)).await?;
     bar.finish_and_clear();
     output.print_data(&ingest::format_statuses(&statuses, false, output.language)?)?;
-    shelf.report_samples_change(output).await?;
+    client.report_samples_change(output).await?;
     ingest::report_totals(&statuses, 0, output)
 }
 
@@ -168,19 +178,20 @@ fn find_document<'a>(
     }
 }
 
-fn format_status(status: &DocumentStatus, language: OutputLanguage) -> String {
+fn format_status(status: &DocumentStatus, language: Language) -> String {
     let DocumentStatus { id, name, title, passages, .. } = status;
     let group = match status.collection.as_str() {
         "" => String::new(),
         collection => format!("  [{collection}]"),
     };
-    let why = status.failure.as_ref().map(|failure| match language {
-        OutputLanguage::Korean => failure.kind.message_ko(),
-        OutputLanguage::English => failure.kind.message_en(),
-    });
+    let why = status
+        .failure
+        .as_ref()
+        .map(|failure| language.pick(failure.kind.message_ko(), failure.kind.message_en()));
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
     format!(
-        "{id}  {}  {passages:>5}  {title}  ({name}){group}{why}\n",
-        pad_to_width(status.state.as_str(), 9)
+        "{id}  {}  {passages:>5}  {title}  ({name}){}{group}{why}\n",
+        pad_to_width(status.state.as_str(), 9),
+        ingest::kind_suffix(&status.kind)
     )
 }

@@ -8,7 +8,7 @@ use doran_retrieval::DocumentTenant;
 use doran_retrieval::eval::{RankingMetrics, RetrievalEvalReport, RetrievalEvalSet};
 
 use crate::assemble::search_index;
-use crate::commands::eval_agent;
+use crate::commands::{eval_agent, eval_answers};
 use crate::config::Config;
 use crate::output::{TerminalOutput, bilingual};
 
@@ -16,6 +16,7 @@ use crate::output::{TerminalOutput, bilingual};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 예시:
   doran eval agent questions.toml
+  doran eval answers questions.jsonl --documents folder
   doran eval retrieval --passages passages.jsonl --queries queries.jsonl")]
 pub(crate) struct EvalArgs {
     #[command(subcommand)]
@@ -29,6 +30,8 @@ enum EvalCommand {
     Retrieval(EvalRetrievalArgs),
     /// Evaluate the answers of agents · 에이전트의 답변을 평가합니다
     Agent(eval_agent::EvalAgentArgs),
+    /// Evaluate answers by strings of the documents · 문서의 문구로 답변을 평가합니다
+    Answers(eval_answers::EvalAnswersArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -49,6 +52,7 @@ pub(crate) async fn run(args: &EvalArgs, config: &Config, output: TerminalOutput
     let args = match &args.what {
         EvalCommand::Retrieval(args) => args,
         EvalCommand::Agent(args) => return eval_agent::run(args, config, output).await,
+        EvalCommand::Answers(args) => return eval_answers::run(args, config, output).await,
     };
     let set = RetrievalEvalSet::read(&args.passages, &args.queries).map_err(|error| {
         bilingual!(

@@ -9,16 +9,14 @@ use doran_agents::Agent;
 use doran_agents::eval::{
     self, AgentEvalReport, AgentEvalSet, EvalCaseOutcome, EvalChange, EvalDocuments, FailedExpectation,
 };
-use doran_retrieval::RamKeywordIndex;
+use doran_retrieval::{Language, RamKeywordIndex};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::assemble::{self, App, DataDirWrites, RecordReplay};
 use crate::config::Config;
 use crate::data_dir;
-use crate::output::{
-    BilingualMessage, OutputLanguage, TerminalOutput, bilingual, display_width, pad_to_width,
-};
+use crate::output::{BilingualMessage, TerminalOutput, bilingual, display_width, pad_to_width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -55,8 +53,8 @@ pub(crate) async fn run(args: &EvalAgentArgs, config: &Config, output: TerminalO
     })
     .await?;
     broken?;
-    let kept = config.data_dir.join("evals").join(report_file_name(&args.file));
-    let before = read_last_report(&kept)?;
+    let report_path = config.data_dir.join("evals").join(report_file_name(&args.file));
+    let before = read_last_report(&report_path)?;
     let changes =
         before.as_ref().map(|before| changes_since(before, &report, &args.only)).unwrap_or_default();
     let text = if args.json {
@@ -66,7 +64,7 @@ pub(crate) async fn run(args: &EvalAgentArgs, config: &Config, output: TerminalO
         format_summary(&report, before.as_ref(), &changes, output.language)
     };
     output.print_data(&text)?;
-    save_report(&kept, before, &report, &args.only)?;
+    save_report(&report_path, before, &report, &args.only)?;
     let failed = report.cases.len() - report.passed_count() - report.known_failure_count();
     if failed > 0 {
         return Err(bilingual!("{failed}개가 기대와 다릅니다", "{failed} did not hold").into());
@@ -89,20 +87,25 @@ async fn assemble_eval_agents(
     config: &Config,
     output: TerminalOutput,
 ) -> anyhow::Result<(Vec<Agent>, Option<App>)> {
-    let tape = RecordReplay::default();
+    let record_replay = RecordReplay::default();
     match set.documents {
         EvalDocuments::Library => {
-            let house = assemble::assemble_app(config, &tape).await?;
-            house.notes.iter().for_each(|note| output.print_message(note));
-            let staff =
-                assemble::assemble_agents(config, &tape, house.index.clone(), DataDirWrites::Forbidden)
-                    .await?;
-            Ok((staff.agents, Some(house)))
+            let app = assemble::assemble_app(config, &record_replay).await?;
+            app.notes.iter().for_each(|note| output.print_message(note));
+            let staff = assemble::assemble_agents(
+                config,
+                &record_replay,
+                app.index.clone(),
+                DataDirWrites::Forbidden,
+            )
+            .await?;
+            Ok((staff.agents, Some(app)))
         }
         EvalDocuments::Samples => {
             let index = Arc::new(RamKeywordIndex::default());
             assemble::samples::add_samples(index.as_ref()).await?;
-            let staff = assemble::assemble_agents(config, &tape, index, DataDirWrites::Forbidden).await?;
+            let staff =
+                assemble::assemble_agents(config, &record_replay, index, DataDirWrites::Forbidden).await?;
             staff.notes.iter().for_each(|note| output.print_message(note));
             Ok((staff.agents, None))
         }
@@ -118,15 +121,15 @@ fn report_file_name(file: &Path) -> String {
     format!("{stem}-{short}.json")
 }
 
-fn read_last_report(kept: &Path) -> Result<Option<AgentEvalReport>, BilingualMessage> {
-    let shown = kept.display();
+fn read_last_report(path: &Path) -> Result<Option<AgentEvalReport>, BilingualMessage> {
+    let shown = path.display();
     let wrong = || {
         bilingual!(
             "지난 결과 `{shown}`을(를) 읽을 수 없습니다. 지우면 처음부터 견줍니다",
             "cannot read the last report `{shown}`; remove it to start anew"
         )
     };
-    match fs::read(kept) {
+    match fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| wrong().with_cause(error)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(wrong().with_cause(error)),
@@ -177,14 +180,14 @@ fn summary_json(report: &AgentEvalReport) -> String {
 
 fn format_outcome(outcome: &EvalCaseOutcome, wide: usize) -> String {
     let EvalCaseOutcome { id, failures, known, observed, .. } = outcome;
-    let held = match (failures.is_empty(), known) {
+    let verdict = match (failures.is_empty(), known) {
         (true, None) => "ok   ",
         (true, Some(_)) => "known",
         (false, _) => "FAIL ",
     };
     let tools = if observed.tools.is_empty() { "-".to_owned() } else { observed.tools.join("+") };
     let mut text = format!(
-        "{held}  {}  {}  {} · sources {} · models {} · ${:.6} · {} ms\n",
+        "{verdict}  {}  {}  {} · sources {} · models {} · ${:.6} · {} ms\n",
         pad_to_width(id, wide),
         pad_to_width(&observed.route, 18),
         pad_to_width(&tools, 20),
@@ -215,7 +218,7 @@ fn format_summary(
     report: &AgentEvalReport,
     before: Option<&AgentEvalReport>,
     changes: &[EvalChange],
-    language: OutputLanguage,
+    language: Language,
 ) -> String {
     let (passed, all, model, calls) =
         (report.passed_count(), report.cases.len(), &report.model, report.model_calls());
@@ -242,7 +245,7 @@ fn format_summary(
     text
 }
 
-fn format_change(change: &EvalChange, language: OutputLanguage) -> String {
+fn format_change(change: &EvalChange, language: Language) -> String {
     let sentence = match change {
         EvalChange::Broke { id } => {
             bilingual!("- {id}: 이제 어긋납니다\n", "- {id}: does not hold any more\n")

@@ -164,8 +164,9 @@ pub(crate) fn assign_document_names(
     let placed = known.iter().filter_map(|status| Some((status.origin.as_deref()?, status.name.as_str())));
     let by_place: HashMap<&str, &str> = placed.collect();
     // A name whose original file no longer exists is free: the file was moved or replaced.
-    let held = known.iter().filter_map(|status| Some((status.name.clone(), status.origin.clone()?)));
-    let mut taken: BTreeMap<String, String> = held.filter(|(_, origin)| exists(origin)).collect();
+    let known_origins = known.iter().filter_map(|status| Some((status.name.clone(), status.origin.clone()?)));
+    let mut used_names: BTreeMap<String, String> =
+        known_origins.filter(|(_, origin)| exists(origin)).collect();
     let mut alike: HashMap<String, usize> = HashMap::new();
     for file in files.iter().filter(|file| !by_place.contains_key(file.origin.as_str())) {
         *alike.entry(file.name.clone()).or_default() += 1;
@@ -174,21 +175,22 @@ pub(crate) fn assign_document_names(
     for mut file in files {
         if let Some(name) = by_place.get(file.origin.as_str()) {
             file.name = (*name).to_owned();
-        } else if alike.get(&file.name).is_some_and(|count| *count > 1) || taken.contains_key(&file.name) {
-            file.name = name_with_parent_folders(&file, &taken);
+        } else if alike.get(&file.name).is_some_and(|count| *count > 1) || used_names.contains_key(&file.name)
+        {
+            file.name = name_with_parent_folders(&file, &used_names);
         }
-        taken.insert(file.name.clone(), file.origin.clone());
+        used_names.insert(file.name.clone(), file.origin.clone());
         named.push(file);
     }
     named
 }
 
 /// The file name with as few parent directories as make it unique.
-fn name_with_parent_folders(file: &FileToIngest, taken: &BTreeMap<String, String>) -> String {
+fn name_with_parent_folders(file: &FileToIngest, used_names: &BTreeMap<String, String>) -> String {
     let parts: Vec<&str> = file.origin.split(['/', '\\']).filter(|part| !part.is_empty()).collect();
     let short = Path::new(&file.name).components().count();
     let names = (short + 1..=parts.len()).map(|count| parts[parts.len() - count..].join("/"));
-    names.into_iter().find(|name| !taken.contains_key(name)).unwrap_or_else(|| file.origin.clone())
+    names.into_iter().find(|name| !used_names.contains_key(name)).unwrap_or_else(|| file.origin.clone())
 }
 
 /// Documents that came from these directories and whose files no longer exist.
@@ -205,12 +207,12 @@ pub(crate) fn documents_with_missing_files<'a>(
 }
 
 /// Reads a file of at most `most` bytes. A larger file is not read.
-pub(crate) fn read_limited(path: &Path, most: usize) -> Result<Vec<u8>, BilingualMessage> {
+pub(crate) fn read_limited(path: &Path, max_bytes: usize) -> Result<Vec<u8>, BilingualMessage> {
     let wrong = |error: std::io::Error| file_unreadable_message(path, &error);
     let file = std::fs::File::open(path).map_err(wrong)?;
     let bytes = usize::try_from(file.metadata().map_err(wrong)?.len()).unwrap_or(usize::MAX);
-    if bytes > most {
-        let error = LibraryError::TooLarge { bytes, most };
+    if bytes > max_bytes {
+        let error = LibraryError::TooLarge { bytes, most: max_bytes };
         return Err(file_refused_message(
             path,
             &BilingualMessage::new(error.message_ko(), error.to_string()),
@@ -219,7 +221,7 @@ pub(crate) fn read_limited(path: &Path, most: usize) -> Result<Vec<u8>, Bilingua
     let mut read = Vec::with_capacity(bytes);
     // A file that grows while it is read, or has no known length, is read up to one byte over the limit. The library
     // then rejects it.
-    file.take(most as u64 + 1).read_to_end(&mut read).map_err(wrong)?;
+    file.take(max_bytes as u64 + 1).read_to_end(&mut read).map_err(wrong)?;
     Ok(read)
 }
 
@@ -252,9 +254,9 @@ mod tests {
         DocumentStatus { origin: origin.map(ToOwned::to_owned), ..status }
     }
 
-    fn check(files: &[(&str, &str)], kept: &[DocumentStatus], expected: &[&str]) {
+    fn check(files: &[(&str, &str)], known: &[DocumentStatus], expected: &[&str]) {
         let files = files.iter().map(|(origin, name)| file(origin, name)).collect();
-        let named = assign_document_names(files, kept, |origin| !origin.starts_with("/gone"));
+        let named = assign_document_names(files, known, |origin| !origin.starts_with("/gone"));
         assert_eq!(named.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), expected);
     }
 
@@ -273,9 +275,9 @@ mod tests {
         check(&[("/a/x.md", "x.md"), ("/b/y.md", "y.md")], &[], &["x.md", "y.md"]);
         check(&[("/a/x.md", "x.md"), ("/b/x.md", "x.md")], &[], &["a/x.md", "b/x.md"]);
         check(&[("/1/a/x", "x"), ("/2/a/x", "x")], &[], &["a/x", "2/a/x"]);
-        let kept = [known(Some("/a/x.md"), "x.md")];
-        check(&[("/b/x.md", "x.md")], &kept, &["b/x.md"]);
-        check(&[("/a/x.md", "a/x.md"), ("/b/x.md", "x.md")], &kept, &["x.md", "b/x.md"]);
+        let known_documents = [known(Some("/a/x.md"), "x.md")];
+        check(&[("/b/x.md", "x.md")], &known_documents, &["b/x.md"]);
+        check(&[("/a/x.md", "a/x.md"), ("/b/x.md", "x.md")], &known_documents, &["x.md", "b/x.md"]);
         check(&[("/b/x.md", "x.md")], &[known(Some("/gone/x.md"), "x.md")], &["x.md"]);
         check(&[("/b/x.md", "x.md")], &[known(None, "x.md")], &["x.md"]);
     }
@@ -284,10 +286,10 @@ mod tests {
     fn what_is_left_out_is_named_with_the_reason() {
         let names = |count: usize| (0..count).map(|nth| format!("f{nth}")).collect::<Vec<_>>();
         let left_out = SkippedFiles { hidden: names(1), links: names(7), other: Vec::new() };
-        let told: Vec<String> = left_out.messages().iter().map(ToString::to_string).collect();
-        assert_eq!(told[0], "left out, because hidden or another program's scratch: `f0`");
-        assert!(told[1].ends_with("`f4`, … +2") && told[1].contains("links"), "{told:?}");
-        assert_eq!(told.len(), 2);
+        let messages: Vec<String> = left_out.messages().iter().map(ToString::to_string).collect();
+        assert_eq!(messages[0], "left out, because hidden or another program's scratch: `f0`");
+        assert!(messages[1].ends_with("`f4`, … +2") && messages[1].contains("links"), "{messages:?}");
+        assert_eq!(messages.len(), 2);
     }
 
     #[test]

@@ -9,10 +9,11 @@ use crate::output::{TerminalOutput, bilingual};
 /// Deletes what is older than `retention_days` and `conversation_days`, and data that is no longer used.
 pub(crate) async fn run(config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let records = assemble::open_locked_store(config).await?;
-    let GcReport { threads, entries, keys, cached } = records.store.gc(&config.retention).await?;
+    let GcReport { threads, entries, keys, cached, items } = records.store.gc(&config.retention).await?;
     output.print_message(&bilingual!(
-        "지웠습니다: 대화 {threads}, 단계 {entries}, 멱등 키 {keys}, 캐시 {cached}",
-        "removed: {threads} threads, {entries} steps, {keys} idempotency keys, {cached} cached results"
+        "지웠습니다: 대화 {threads}, 단계 {entries}, 멱등 키 {keys}, 캐시 {cached}, 공유 항목 {items}",
+        "removed: {threads} threads, {entries} steps, {keys} idempotency keys, {cached} cached results, \
+         {items} shared items"
     ));
     if config.retention.old_entries.is_none() {
         output.print_message(&bilingual!(

@@ -12,6 +12,7 @@ use crate::output::{TerminalOutput, bilingual};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 예시:
   doran graph assistant
+  doran graph assistant --format ascii
   doran graph contract --format svg > contract.svg")]
 pub(crate) struct GraphArgs {
     /// Agent to draw · 그릴 에이전트
@@ -28,6 +29,7 @@ enum GraphOutputFormat {
     Mermaid,
     Json,
     Svg,
+    Ascii,
 }
 
 /// Prints the topology.
@@ -37,11 +39,11 @@ pub(crate) async fn run(args: &GraphArgs, config: &Config, output: TerminalOutpu
         assemble::assemble_agents(config, &RecordReplay::default(), index, DataDirWrites::Forbidden).await?;
     let agents = staff.agents;
     let Some(agent) = agents.iter().find(|agent| agent.name == args.agent) else {
-        let asked = &args.agent;
+        let name = &args.agent;
         let known = agents.iter().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ");
         return Err(bilingual!(
-            "`{asked}`(이)라는 에이전트는 없습니다. 있는 것: {known}",
-            "there is no agent `{asked}`; there are: {known}"
+            "`{name}`(이)라는 에이전트는 없습니다. 있는 것: {known}",
+            "there is no agent `{name}`; there are: {known}"
         )
         .into());
     };
@@ -50,6 +52,7 @@ pub(crate) async fn run(args: &GraphArgs, config: &Config, output: TerminalOutpu
         GraphOutputFormat::Mermaid => doran_draw::draw_mermaid(&topology),
         GraphOutputFormat::Json => format!("{:#}", serde_json::json!(doran_draw::draw_json(&topology))),
         GraphOutputFormat::Svg => doran_draw::draw_svg(&topology),
+        GraphOutputFormat::Ascii => doran_draw::draw_text(&topology),
     };
     output.print_data(&format!("{}\n", text.trim_end()))
 }

@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use doran_retrieval::{DocumentId, DocumentKind, DocumentStatus, IngestState};
+use doran_retrieval::{DocumentId, DocumentKind, DocumentStatus, IngestState, Language};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
+use crate::assemble;
 use crate::busy_server_retry::BusyServerRetry;
 use crate::commands::files_to_ingest::{self, CollectedFiles, FileToIngest};
 use crate::config::Config;
-use crate::document_client::{DocumentClient, DocumentUpload};
+use crate::document_client::{DocumentClient, DocumentUpload, document_kind_name};
 use crate::exit;
 use crate::output::{
-    BilingualMessage, OutputLanguage, TerminalOutput, bilingual, pad_to_width, pluralize,
-    strip_control_characters,
+    BilingualMessage, TerminalOutput, bilingual, pad_to_width, pluralize, strip_control_characters,
 };
 
 /// Options of the command.
@@ -33,12 +33,25 @@ pub(crate) struct IngestArgs {
     /// Collection to add them to · 추가할 컬렉션
     #[arg(long, value_name = "NAME", default_value = "")]
     collection: String,
-    /// Kind of document: general, contract or standard:KIND · 문서 종류: general, contract, standard:용역
-    #[arg(long, value_name = "KIND", default_value = "general", value_parser = parse_document_kind)]
-    kind: DocumentKind,
+    /// Kind of document: auto, general, contract or standard:KIND; auto recognises contracts · 문서 종류: auto, general, contract, standard:용역. auto는 계약서를 알아봅니다
+    #[arg(long, value_name = "KIND", default_value = "auto", value_parser = parse_ingest_kind)]
+    kind: IngestKind,
     /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
     #[arg(long)]
     json: bool,
+}
+
+/// The kind of the files that are ingested. `None` recognises it.
+#[derive(Clone, Debug)]
+struct IngestKind(Option<DocumentKind>);
+
+fn parse_ingest_kind(text: &str) -> Result<IngestKind, String> {
+    match text {
+        "auto" => Ok(IngestKind(None)),
+        other => parse_document_kind(other)
+            .map(|kind| IngestKind(Some(kind)))
+            .map_err(|expected| format!("auto, {expected}")),
+    }
 }
 
 /// Parses a document kind.
@@ -55,7 +68,7 @@ pub(crate) fn parse_document_kind(text: &str) -> Result<DocumentKind, String> {
 pub(crate) async fn run(args: &IngestArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let CollectedFiles { files, folders, unreadable, skipped: left_out, .. } =
         CollectedFiles::collect(&args.paths);
-    let shelf = DocumentClient::open(config, true).await?;
+    let client = DocumentClient::open(config, true).await?;
     let bar = progress_bar(files.len() + unreadable.len(), output);
     let refuse = |why: &BilingualMessage| {
         bar.suspend(|| output.print_message(why));
@@ -69,11 +82,11 @@ pub(crate) async fn run(args: &IngestArgs, config: &Config, output: TerminalOutp
     let taking = async {
         for file in files_to_ingest::assign_document_names(
             files,
-            &shelf.list_with_origins(&args.collection).await?,
+            &client.list_with_origins(&args.collection).await?,
             file_exists,
         ) {
             let tell = |why: &BilingualMessage| bar.suspend(|| output.print_message(why));
-            match ingest_file(&shelf, args, &file, &mut patience, tell).await? {
+            match ingest_file(&client, args, &file, &mut patience, tell).await? {
                 Ok(id) => documents.push(id),
                 Err(why) => {
                     refused += 1;
@@ -81,19 +94,19 @@ pub(crate) async fn run(args: &IngestArgs, config: &Config, output: TerminalOutp
                 }
             }
         }
-        wait_for_documents(&shelf, &documents, refused, &bar).await
+        wait_for_documents(&client, &documents, refused, &bar).await
     };
-    let statuses = run_until_stop_signal(&shelf, &bar, taking).await?;
+    let statuses = run_until_stop_signal(&client, &bar, taking).await?;
     bar.finish_and_clear();
     output.print_data(&format_statuses(&statuses, args.json, output.language)?)?;
-    report_missing_files(&folders, &shelf.list_with_origins(&args.collection).await?, output);
-    shelf.report_samples_change(output).await?;
+    report_missing_files(&folders, &client.list_with_origins(&args.collection).await?, output);
+    client.report_samples_change(output).await?;
     report_totals(&statuses, refused, output)
 }
 
 /// Waits for the work or for a signal to stop. Documents that were already added are kept.
 pub(crate) async fn run_until_stop_signal<T>(
-    shelf: &DocumentClient,
+    client: &DocumentClient,
     bar: &ProgressBar,
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
@@ -102,10 +115,11 @@ pub(crate) async fn run_until_stop_signal<T>(
         asked = exit::wait_for_stop_signal() => {
             asked?;
             bar.finish_and_clear();
-            Err(match shelf {
-                DocumentClient::Local(house) => {
-                    house.library.stop_workers().await;
-                    house.pending_documents_message().unwrap_or_else(|| bilingual!("멈췄습니다", "stopped"))
+            Err(match client {
+                DocumentClient::Local(app) => {
+                    app.library.stop_workers().await;
+                    let message = app.pending_documents_message().or_else(|| app.missing_vectors_message());
+                    message.unwrap_or_else(|| bilingual!("멈췄습니다", "stopped"))
                 }
                 DocumentClient::Remote { .. } => bilingual!(
                     "멈췄습니다. 서버가 받은 문서는 서버가 이어서 읽습니다",
@@ -123,19 +137,19 @@ fn file_exists(origin: &str) -> bool {
 
 /// Ingests one file. The inner result has errors that concern only this file.
 async fn ingest_file(
-    shelf: &DocumentClient,
+    client: &DocumentClient,
     args: &IngestArgs,
     file: &FileToIngest,
     patience: &mut BusyServerRetry,
     tell: impl Fn(&BilingualMessage),
 ) -> anyhow::Result<Result<DocumentId, BilingualMessage>> {
-    let bytes = match files_to_ingest::read_limited(&file.path, shelf.max_document_bytes()) {
+    let bytes = match files_to_ingest::read_limited(&file.path, client.max_document_bytes()) {
         Ok(bytes) => bytes,
         Err(why) => return Ok(Err(why)),
     };
-    let (collection, kind) = (&args.collection, &args.kind);
+    let (collection, kind) = (&args.collection, args.kind.0.as_ref());
     let incoming = DocumentUpload { name: &file.name, collection, kind, origin: &file.origin, bytes };
-    let added = shelf.add(incoming, patience, tell).await?;
+    let added = client.add(incoming, patience, tell).await?;
     Ok(added.map(|status| status.id).map_err(|why| files_to_ingest::file_refused_message(&file.path, &why)))
 }
 
@@ -154,7 +168,7 @@ fn report_missing_files(folders: &[PathBuf], known: &[DocumentStatus], output: T
 /// A progress bar on stderr, if that is a terminal.
 pub(crate) fn progress_bar(files: usize, output: TerminalOutput) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(files as u64), ProgressDrawTarget::stderr());
-    let template = "[{bar:30}] {pos}/{len}  {percent:>3} %  {msg}";
+    let template = "[{bar:30}] {pos}/{len}  {percent:>3} %  {wide_msg}";
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("##-"));
     }
@@ -164,9 +178,9 @@ pub(crate) fn progress_bar(files: usize, output: TerminalOutput) -> ProgressBar 
     bar
 }
 
-/// Waits until every document is finished.
+/// Waits until every document is finished. In this process, also until all vectors are computed.
 pub(crate) async fn wait_for_documents(
-    shelf: &DocumentClient,
+    client: &DocumentClient,
     documents: &[DocumentId],
     refused: usize,
     bar: &ProgressBar,
@@ -180,35 +194,60 @@ pub(crate) async fn wait_for_documents(
             working.map(|status| strip_control_characters(&status.name).into_owned()).unwrap_or_default(),
         );
     };
-    shelf.watch_until_processed(documents, progress).await
+    let statuses = client.watch_until_processed(documents, progress).await?;
+    if let DocumentClient::Local(app) = client {
+        assemble::embed_missing(app.index.as_ref(), |left| show_vector_progress(bar, left)).await?;
+    }
+    Ok(statuses)
+}
+
+/// Shows how many passages are still without vectors. The bar starts anew with the first number.
+pub(crate) fn show_vector_progress(bar: &ProgressBar, left: usize) {
+    const MESSAGE: &str = "vectors · 벡터";
+    let left = left as u64;
+    if bar.message() != MESSAGE {
+        bar.set_message(MESSAGE);
+        bar.set_length(left);
+    }
+    // Documents may be added meanwhile.
+    bar.set_length(bar.length().unwrap_or(0).max(left));
+    bar.set_position(bar.length().unwrap_or(left) - left);
+}
+
+/// The kind of a document at the end of its line, if it is not general.
+pub(crate) fn kind_suffix(kind: &DocumentKind) -> String {
+    match kind {
+        DocumentKind::General => String::new(),
+        kind => format!("  {}", document_kind_name(kind)),
+    }
 }
 
 /// The status of each document, one per line.
 pub(crate) fn format_statuses(
     statuses: &[DocumentStatus],
     as_json: bool,
-    language: OutputLanguage,
+    language: Language,
 ) -> anyhow::Result<String> {
     let mut lines = String::new();
     for status in statuses {
-        let reason = status.failure.as_ref().map(|failure| match language {
-            OutputLanguage::Korean => failure.kind.message_ko(),
-            OutputLanguage::English => failure.kind.message_en(),
-        });
+        let reason = status
+            .failure
+            .as_ref()
+            .map(|failure| language.pick(failure.kind.message_ko(), failure.kind.message_en()));
         let line = if as_json {
             let code = status.failure.as_ref().map(|failure| failure.kind.as_str());
             json!({
                 "id": status.id, "name": status.name, "title": status.title, "collection": status.collection,
-                "state": status.state, "passages": status.passages, "pages": status.pages, "bytes": status.bytes,
+                "kind": document_kind_name(&status.kind), "state": status.state, "passages": status.passages, "pages": status.pages, "bytes": status.bytes,
                 "version": status.version, "failure": code, "reason": reason,
             })
             .to_string()
         } else {
-            let told = match reason {
+            let message = match reason {
                 Some(reason) => format!("{}: {reason}", status.name),
-                None => format!("{}  ({})", status.title, status.name),
+                None => format!("{}  ({}){}", status.title, status.name, kind_suffix(&status.kind)),
             };
-            format!("{}  {:>5}  {told}", pad_to_width(status.state.as_str(), 9), status.passages)
+            format!("{}  {:>5}  {message}", pad_to_width(status.state.as_str(), 9), status.passages)
         };
         lines.push_str(&line);
         lines.push('\n');

@@ -12,6 +12,7 @@ use crate::output::{TerminalOutput, bilingual, display_width, pad_to_width};
 #[command(after_help = "Examples · 예시:
   doran keys new laptop
   doran keys new team --tenant sales
+  doran keys new boss --admin
   doran keys list
   doran keys revoke laptop
   curl -H 'Authorization: Bearer KEY' http://HOST:7979/api/agents")]
@@ -31,6 +32,9 @@ enum KeysCommand {
         /// Tenant the key gives access to · 키로 접근할 테넌트
         #[arg(long, value_name = "TENANT", default_value = "local")]
         tenant: String,
+        /// Let the key choose models and store their keys · 모델을 고르고 모델의 키를 저장할 수 있게 합니다
+        #[arg(long)]
+        admin: bool,
     },
     /// List the names of all keys · 키 목록을 보여 줍니다
     List {
@@ -49,7 +53,7 @@ enum KeysCommand {
 /// Creates, lists or revokes keys.
 pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     match &args.what {
-        KeysCommand::New { name, tenant } => {
+        KeysCommand::New { name, tenant, admin } => {
             if name.trim().is_empty() || name.len() > 64 || name.chars().any(char::is_control) {
                 return Err(bilingual!(
                     "키의 이름은 1바이트에서 64바이트까지입니다",
@@ -68,7 +72,7 @@ pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> a
                         "there is a key `{name}` already; choose another name, or take it away with `doran keys revoke {name}`"
                     ));
                 }
-                let (secret, row) = api_key_file::generate_key(name, &tenant);
+                let (secret, row) = api_key_file::generate_key(name, &tenant, *admin);
                 rows.push(row);
                 Ok(secret)
             })?;
@@ -88,8 +92,14 @@ pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> a
             }
             let wide = rows.iter().map(|row| display_width(&row.name)).max().unwrap_or(0);
             let line = |row: &api_key_file::ApiKeyRecord| match json {
-                true => format!("{}\n", json!({ "name": row.name, "tenant": row.tenant, "made": row.made })),
-                false => format!("{}  {}\n", pad_to_width(&row.name, wide), row.tenant),
+                true => format!(
+                    "{}\n",
+                    json!({ "name": row.name, "tenant": row.tenant, "made": row.made, "admin": row.admin })
+                ),
+                false => {
+                    let admin = if row.admin { "  admin" } else { "" };
+                    format!("{}  {}{admin}\n", pad_to_width(&row.name, wide), row.tenant)
+                }
             };
             output.print_data(&rows.iter().map(line).collect::<String>())
         }

@@ -3,11 +3,12 @@
 use doran_agents::memory::{DEFAULT_SPACE, MAX_FACTS_PER_OWNER, MemoryFact, MemoryOwner};
 use doran_agents::tools::Taint;
 use doran_engine::TenantId;
-use serde_json::{Value, json};
+use doran_server::percent_encode;
+use serde::Deserialize;
+use serde_json::json;
 
 use crate::agent_client;
 use crate::assemble;
-use crate::client::percent_encode;
 use crate::config::Config;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 
@@ -66,9 +67,9 @@ pub(crate) async fn run(args: &MemoryArgs, config: &Config, output: TerminalOutp
 async fn load_facts(words: &str, config: &Config) -> anyhow::Result<Vec<MemoryFact>> {
     Ok(match agent_client::running_server(config) {
         Some(client) => {
-            let listed = client.get(&format!("/api/memory?q={}", percent_encode(words))).await?;
-            let facts = listed["facts"].as_array().map(Vec::as_slice).unwrap_or_default();
-            facts.iter().map(fact_from_json).collect()
+            let path = format!("/api/memory?q={}", percent_encode(words));
+            let facts: Vec<ListedFact> = client.get_field(&path, "facts").await?;
+            facts.into_iter().map(ListedFact::into_fact).collect()
         }
         None => {
             let (memories, owner) = (assemble::open_memories(config)?, local_owner());
@@ -116,8 +117,16 @@ fn local_owner() -> MemoryOwner {
     MemoryOwner::new(TenantId::local().as_str(), DEFAULT_SPACE)
 }
 
-fn fact_from_json(fact: &Value) -> MemoryFact {
-    let text = |name: &str| fact[name].as_str().unwrap_or_default().to_owned();
-    let at_ms = fact["at"].as_i64().unwrap_or_default();
-    MemoryFact { id: text("id"), text: text("text"), at_ms, taint: Taint::default() }
+/// A memory as the server lists it.
+#[derive(Deserialize)]
+struct ListedFact {
+    id: String,
+    text: String,
+    at: i64,
+}
+
+impl ListedFact {
+    fn into_fact(self) -> MemoryFact {
+        MemoryFact { id: self.id, text: self.text, at_ms: self.at, taint: Taint::default() }
+    }
 }

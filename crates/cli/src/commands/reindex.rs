@@ -1,4 +1,5 @@
-//! `doran reindex`: rebuilds the document index next to the old one, which stays in use until then.
+//! `doran reindex`: rebuilds the document index next to the old one, which stays in use until then, and computes all
+//! vectors. If it is interrupted, `doran documents read` or `doran serve` computes the rest.
 
 use crate::assemble;
 use crate::config::Config;

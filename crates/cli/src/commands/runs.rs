@@ -1,21 +1,27 @@
-//! `doran runs`: lists runs, newest first.
+//! `doran runs`: lists runs, newest first, and shows, watches or forks one.
 
-use doran_engine::store::RunFilter;
+use doran_engine::store::{RunFilter, RunStatus};
 use doran_engine::{TenantId, ThreadId};
 use doran_server::api::RunInfo;
+use doran_server::percent_encode;
 use serde_json::json;
 
 use crate::agent_client;
 use crate::assemble;
-use crate::client::{ServerHttpClient, percent_encode};
+use crate::client::{ListedId, ServerHttpClient};
 use crate::config::Config;
-use crate::output::{TerminalOutput, pad_to_width};
+use crate::local_api::LocalApi;
+use crate::output::{TerminalOutput, bilingual, pad_to_width};
+use crate::streamed_answer::StreamedAnswer;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 예시:
   doran runs
-  doran runs --thread main --json")]
+  doran runs --thread main --json
+  doran runs show 01a1e60f
+  doran runs watch 01a1e60f
+  doran runs fork 01a1e60f --title 다시")]
 pub(crate) struct RunsArgs {
     /// Only of this thread · 이 스레드의 실행만
     #[arg(long, value_name = "NAME")]
@@ -26,10 +32,147 @@ pub(crate) struct RunsArgs {
     /// Maximum number to list · 최대 개수
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
+    #[command(subcommand)]
+    what: Option<RunsCommand>,
+}
+
+/// What to do with one run.
+#[derive(Debug, clap::Subcommand)]
+enum RunsCommand {
+    /// Print the steps, the answer and the sources of a run · 실행의 단계, 답, 출처를 출력합니다
+    Show {
+        /// Id of the run, or its beginning · 실행의 id 또는 앞부분
+        #[arg(value_name = "RUN")]
+        run: String,
+    },
+    /// Follow a run until it ends · 실행이 끝날 때까지 따라갑니다
+    Watch {
+        /// Id of the run, or its beginning · 실행의 id 또는 앞부분
+        #[arg(value_name = "RUN")]
+        run: String,
+    },
+    /// Make a thread that goes on after a run · 실행 다음부터 이어지는 스레드를 만듭니다
+    Fork {
+        /// Id of the run, or its beginning · 실행의 id 또는 앞부분
+        #[arg(value_name = "RUN")]
+        run: String,
+        /// Log entry to go on from; the last one of the run without it · 이어 갈 기록. 없으면 실행의 마지막 기록
+        #[arg(long, value_name = "SEQ")]
+        at: Option<u64>,
+        /// Title of the new thread · 새 스레드의 제목
+        #[arg(long, value_name = "TITLE")]
+        title: Option<String>,
+    },
+}
+
+/// Lists runs, or does something with one.
+pub(crate) async fn run(args: &RunsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let Some(what) = &args.what else { return list(args, config, output).await };
+    let api = LocalApi::open(config).await?;
+    let outcome = match what {
+        RunsCommand::Show { run } => show_run(&api.client, run, false, output).await,
+        RunsCommand::Watch { run } => show_run(&api.client, run, true, output).await,
+        RunsCommand::Fork { run, at, title } => {
+            fork_run(&api.client, run, *at, title.as_deref(), output).await
+        }
+    };
+    api.close().await?;
+    outcome
+}
+
+/// The run whose id begins like this.
+async fn find_run(client: &ServerHttpClient, start: &str) -> anyhow::Result<RunInfo> {
+    let mut before: Option<String> = None;
+    loop {
+        let cursor = before.map(|before| format!("&before={before}")).unwrap_or_default();
+        let page = client.get(&format!("/api/runs?limit=200{cursor}")).await?;
+        let runs: Vec<RunInfo> = serde_json::from_value(page["runs"].clone())?;
+        let mut found: Vec<RunInfo> = runs.into_iter().filter(|run| run.id.starts_with(start)).collect();
+        match found.len() {
+            0 => {}
+            1 => return Ok(found.remove(0)),
+            count => {
+                return Err(bilingual!(
+                    "`{start}`(으)로 시작하는 실행이 {count}개입니다. id를 더 길게 적으세요",
+                    "{count} runs begin with `{start}`; write more of the id"
+                )
+                .into());
+            }
+        }
+        before = page["next"].as_str().map(str::to_owned);
+        if before.is_none() {
+            return Err(bilingual!(
+                "`{start}`(으)로 시작하는 실행이 없습니다",
+                "there is no run that begins with `{start}`"
+            )
+            .into());
+        }
+    }
+}
+
+/// Prints what a run did. One that is under way is followed to its end only if that was asked for.
+async fn show_run(
+    client: &ServerHttpClient,
+    start: &str,
+    follow: bool,
+    output: TerminalOutput,
+) -> anyhow::Result<()> {
+    let run = find_run(client, start).await?;
+    let is_active = matches!(run.status, RunStatus::Queued | RunStatus::Running);
+    let (id, agent, thread) = (&run.id, &run.agent, &run.thread);
+    output.print_note(&format!("{id}  {agent}  {thread}"));
+    if is_active && !follow {
+        output.print_message(&bilingual!(
+            "실행이 진행 중입니다. `doran runs watch {id}`로 따라갑니다",
+            "the run is under way; follow it with `doran runs watch {id}`"
+        ));
+        return Ok(());
+    }
+    let path = format!("/api/threads/{}/runs/{id}/events", percent_encode(thread));
+    let mut answer = StreamedAnswer::default();
+    client
+        .stream_events(&path, None::<&serde_json::Value>, |event| {
+            let before = answer.steps.len();
+            answer.apply_event(event)?;
+            for step in &answer.steps[before..] {
+                output.print_note(&format!("· {}", step.text(output.language)));
+            }
+            Ok(())
+        })
+        .await?;
+    let text = answer.text_with_numbered_sources();
+    answer.source_lines(output.language).iter().for_each(|line| output.print_note(&format!("  {line}")));
+    if !text.is_empty() {
+        output.print_data(&format!("{text}\n"))?;
+    }
+    for question in &answer.questions {
+        output.print_note(&super::chat::format_question(question, output.language));
+    }
+    answer.failure.map_or(Ok(()), |failure| Err(failure.into()))
+}
+
+async fn fork_run(
+    client: &ServerHttpClient,
+    start: &str,
+    at: Option<u64>,
+    title: Option<&str>,
+    output: TerminalOutput,
+) -> anyhow::Result<()> {
+    let run = find_run(client, start).await?;
+    let path = format!("/api/threads/{}/fork", percent_encode(&run.thread));
+    let mut body = json!({ "agent": run.agent });
+    if let Some(at) = at.or(run.last) {
+        body["at"] = json!(at);
+    }
+    if let Some(title) = title {
+        body["title"] = json!(title);
+    }
+    let made = client.post(&path, &body).await?;
+    output.print_data(&format!("{}\n", made["id"].as_str().unwrap_or_default()))
 }
 
 /// Lists runs from the database, or from the server that has it open.
-pub(crate) async fn run(args: &RunsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+async fn list(args: &RunsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let runs = match agent_client::running_server(config) {
         Some(client) => list_runs_of_server(args, &client).await?,
         None => {
@@ -65,16 +208,15 @@ async fn list_runs_of_server(args: &RunsArgs, client: &ServerHttpClient) -> anyh
     let threads = match &args.thread {
         Some(thread) => vec![thread.as_str().to_owned()],
         None => {
-            let listed = client.get(&format!("/api/threads?limit={}", args.limit)).await?;
-            let rows = listed["threads"].as_array().cloned().unwrap_or_default();
-            rows.iter().filter_map(|row| row["id"].as_str().map(str::to_owned)).collect()
+            let path = format!("/api/threads?limit={}", args.limit);
+            let rows: Vec<ListedId> = client.get_field(&path, "threads").await?;
+            rows.into_iter().map(|row| row.id).collect()
         }
     };
     let mut runs: Vec<RunInfo> = Vec::new();
     for thread in threads {
         let path = format!("/api/threads/{}/runs?limit={}", percent_encode(&thread), args.limit);
-        let mut listed = client.get(&path).await?;
-        runs.extend(serde_json::from_value::<Vec<RunInfo>>(listed["runs"].take())?);
+        runs.extend(client.get_field::<Vec<RunInfo>>(&path, "runs").await?);
     }
     runs.sort_by(|left, right| right.created.cmp(&left.created).then(right.id.cmp(&left.id)));
     runs.truncate(args.limit);

@@ -3,9 +3,10 @@
 use std::io::IsTerminal;
 use std::ops::Range;
 
+use doran_agents::samples;
 use doran_retrieval::{
-    DocumentFilter, DocumentId, DocumentKind, Highlight, Hit, LibraryError, highlights, is_collection_name,
-    match_reasons,
+    DocumentFilter, DocumentId, DocumentKind, Highlight, Hit, Language, LibraryError, highlights,
+    is_collection_name, match_reasons,
 };
 use serde_json::json;
 
@@ -50,9 +51,9 @@ pub(crate) async fn run(args: &SearchArgs, config: &Config, output: TerminalOutp
         return Err(bilingual!("컬렉션 이름 `{name}`: {ko}", "collection `{name}`: {wrong}").into());
     }
     let words = args.words.join(" ");
-    let shelf = DocumentClient::open(config, false).await?;
-    if let DocumentClient::Local(house) = &shelf
-        && let Some(waiting) = house.pending_documents_message()
+    let client = DocumentClient::open(config, false).await?;
+    if let DocumentClient::Local(app) = &client
+        && let Some(waiting) = app.pending_documents_message()
     {
         output.print_message(&waiting);
     }
@@ -61,7 +62,7 @@ pub(crate) async fn run(args: &SearchArgs, config: &Config, output: TerminalOutp
         documents: args.document.iter().map(DocumentId::new).collect(),
         kinds: args.kind.clone(),
     };
-    let hits = shelf.retrieve(&words, args.limit, filter).await?;
+    let hits = client.retrieve(&words, args.limit, filter).await?;
     if hits.is_empty() {
         output.print_message(&bilingual!(
             "`{words}`에 맞는 문단이 없습니다. 다른 말로 찾거나 `doran ingest`로 문서를 넣으세요",
@@ -75,7 +76,13 @@ pub(crate) async fn run(args: &SearchArgs, config: &Config, output: TerminalOutp
         if args.json {
             text.push_str(&format!("{}\n", hit_json(hit, &match_reasons(&words, &hit.passage), &why)));
         } else {
-            text.push_str(&format_hit(number, hit, &match_reasons(&words, &hit.passage), &why, bold));
+            text.push_str(&format_hit(
+                number,
+                hit,
+                &match_reasons(&words, &hit.passage),
+                &why,
+                (bold, output.language),
+            ));
         }
     }
     output.print_data(&text)
@@ -87,16 +94,27 @@ fn hit_json(hit: &Hit, reasons: &[String], why: &[Highlight]) -> serde_json::Val
         "passage": passage.id, "document": passage.document, "title": passage.title, "text": passage.text,
         "page": passage.page, "article": passage.article.map(|article| article.to_string()),
         "start": passage.range.start, "end": passage.range.end, "score": hit.score, "why": why,
-        "reasons": reasons,
+        "reasons": reasons, "sample": samples::is_sample(passage.document.as_str()),
     })
 }
 
-fn format_hit(number: usize, hit: &Hit, reasons: &[String], why: &[Highlight], bold: bool) -> String {
+fn format_hit(
+    number: usize,
+    hit: &Hit,
+    reasons: &[String],
+    why: &[Highlight],
+    (bold, language): (bool, Language),
+) -> String {
     let passage = &hit.passage;
     let page = passage.page.map(|page| format!("  p.{page}")).unwrap_or_default();
+    let sample = if samples::is_sample(passage.document.as_str()) {
+        language.pick("  (본보기 문서)", "  (sample document)")
+    } else {
+        ""
+    };
     let words = highlight_matches(&passage.text, why, bold).replace('\n', "\n   ");
     let title = localize_article_numbers(&passage.title, &passage.title);
-    let mut text = format!("{number}  {:.2}  {title}{page}\n   {words}\n", hit.score);
+    let mut text = format!("{number}  {:.2}  {title}{page}{sample}\n   {words}\n", hit.score);
     // A semantic match has no words to show.
     if !reasons.is_empty() {
         text.push_str(&format!("   ↳ {}\n", localize_article_numbers(&reasons.join(", "), &passage.title)));
@@ -134,11 +152,13 @@ mod tests {
         let passage =
             doran_retrieval::Passage { title: "Agreement › 제3조(Payment)".into(), ..Default::default() };
         let hit = Hit { passage, score: 1.0 };
-        let told = |question: &str| format_hit(1, &hit, &match_reasons(question, &hit.passage), &[], false);
-        let text = told("payments");
+        let line = |question: &str| {
+            format_hit(1, &hit, &match_reasons(question, &hit.passage), &[], (false, Language::English))
+        };
+        let text = line("payments");
         assert!(text.contains("  Agreement › Article 3 (Payment)\n"), "{text}");
         assert!(text.ends_with("   ↳ Payment\n"), "the heading says why: {text}");
-        assert!(!told("money").contains('↳'), "nothing is said where nothing is known");
+        assert!(!line("money").contains('↳'), "nothing is said where nothing is known");
     }
 
     #[allow(clippy::single_range_in_vec_init, reason = "one place is a list of places too")]

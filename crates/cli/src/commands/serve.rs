@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use doran_engine::Runtime;
 use doran_engine::store::Retention;
+use doran_retrieval::Library;
 use doran_server::{ApiKeys, BindError, ServerLimits};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -13,11 +14,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api_key_file::ApiKeyWatcher;
 use crate::assemble::{self, App, RecordReplay};
+use crate::attachment_cleanup::delete_orphaned_attachments;
 use crate::client::ServerHttpClient;
 use crate::config::Config;
 use crate::data_dir;
 use crate::exit;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
+use crate::systemd_notify::SystemdNotifier;
 
 /// Time for running steps after the connections are closed. Together with the server's own timeout it is below ten
 /// seconds.
@@ -36,7 +39,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
     #[command(flatten)]
-    tape: RecordReplay,
+    record_replay: RecordReplay,
 }
 
 /// Serves until a signal arrives or a write has an unknown outcome.
@@ -44,11 +47,11 @@ pub(crate) async fn run(args: &ServeArgs, config: &Config, output: TerminalOutpu
     let mut address = config.listen;
     address.set_port(args.port.unwrap_or(address.port()));
     // The address is checked first, so that a mistake in it does not create a database.
-    let door = ApiKeyWatcher::from_data_dir(&config.data_dir)?;
+    let door = ApiKeyWatcher::from_config(config)?;
     let listener = bind_listener(address, &door.keys).await?;
-    let mut house = assemble::assemble_app_reading_documents(config, &args.tape).await?;
-    house.notes.iter().for_each(|note| output.print_message(note));
-    let serving = RunningServer::start(&mut house, listener, config, door).await?;
+    let mut app = assemble::assemble_app_reading_documents(config, &args.record_replay).await?;
+    app.notes.iter().for_each(|note| output.print_message(note));
+    let serving = RunningServer::start(&mut app, listener, config, door).await?;
     let address = serving.address;
     output.print_message(&bilingual!(
         "http://{address} 에서 요청을 기다립니다. Ctrl-C로 멈춥니다",
@@ -60,7 +63,9 @@ pub(crate) async fn run(args: &ServeArgs, config: &Config, output: TerminalOutpu
             "name what other machines call this server, a name or an address, in `allowed_hosts` (`DORAN_ALLOWED_HOSTS`); until then only this machine is answered"
         ));
     }
-    serving.serve_until_stopped(&house, output).await
+    let systemd = SystemdNotifier::from_environment();
+    systemd.notify_ready(&format!("listening on http://{address}"));
+    serving.serve_until_stopped(&app, &systemd, output).await
 }
 
 /// Binds an address. The error says in both languages why it failed.
@@ -96,24 +101,32 @@ pub(crate) struct RunningServer {
 impl RunningServer {
     /// Resumes unfinished runs, starts the server, and writes its address into the data directory.
     pub(crate) async fn start(
-        house: &mut App,
+        app: &mut App,
         listener: TcpListener,
         config: &Config,
         door: ApiKeyWatcher,
     ) -> anyhow::Result<Self> {
         let address = listener.local_addr()?;
-        house.keys = door.keys.clone();
-        house.runtime.start_worker().await?;
+        app.keys = door.keys.clone();
+        app.runtime.start_worker().await?;
         let (stop, data_dir) = (CancellationToken::new(), config.data_dir.clone());
         let limits = ServerLimits {
             max_connections: max_connections(),
             max_body_memory_bytes: config.max_body_memory_bytes,
             ..ServerLimits::default()
         };
-        let task =
-            tokio::spawn(doran_server::serve(listener, house.server_app().limits(limits), stop.clone()));
-        tokio::spawn(run_gc_periodically(house.runtime.clone(), config.retention.clone(), stop.clone()));
-        house.keep_samples_updated(stop.clone());
+        let server = app.server_app().limits(limits);
+        let updating =
+            app.agent_files.clone().keep_updated(server.agent_list(), app.runtime.clone(), stop.clone());
+        tokio::spawn(updating);
+        let task = tokio::spawn(doran_server::serve(listener, server, stop.clone()));
+        tokio::spawn(run_gc_periodically(
+            app.runtime.clone(),
+            app.library.clone(),
+            config.retention.clone(),
+            stop.clone(),
+        ));
+        app.keep_samples_updated(stop.clone());
         let client = door.server_client(address);
         data_dir::ensure_private_dir(&data_dir)?;
         client.write_address_file(&data_dir)?;
@@ -122,25 +135,32 @@ impl RunningServer {
     }
 
     /// Serves until a signal arrives, then shuts down.
-    pub(crate) async fn serve_until_stopped(self, house: &App, output: TerminalOutput) -> anyhow::Result<()> {
+    pub(crate) async fn serve_until_stopped(
+        self,
+        app: &App,
+        systemd: &SystemdNotifier,
+        output: TerminalOutput,
+    ) -> anyhow::Result<()> {
         let ended = tokio::select! {
             asked = exit::wait_for_stop_signal() => asked.map(drop),
-            trouble = house.wait_for_unknown_write() => Err(trouble.into_message().into()),
+            trouble = app.wait_for_unknown_write() => Err(trouble.into_message().into()),
+            () = systemd.send_watchdog(&self.stop) => Ok(()),
         };
+        systemd.notify_stopping();
         if ended.is_ok() {
             output.print_message(&bilingual!("멈추는 중입니다", "stopping"));
         }
-        self.shut_down(house).await?;
+        self.shut_down(app).await?;
         ended
     }
 
     /// Ends streams, then stops runs at their next step. Nothing is lost: the next start resumes them.
-    pub(crate) async fn shut_down(self, house: &App) -> anyhow::Result<()> {
+    pub(crate) async fn shut_down(self, app: &App) -> anyhow::Result<()> {
         ServerHttpClient::remove_address_file(&self.data_dir);
         self.stop.cancel();
         self.task.await?;
-        house.runtime.shutdown(SHUTDOWN_TIMEOUT).await;
-        house.library.stop_workers().await;
+        app.runtime.shutdown(SHUTDOWN_TIMEOUT).await;
+        app.library.stop_workers().await;
         Ok(())
     }
 }
@@ -155,7 +175,7 @@ fn max_connections() -> usize {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
         if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-            tracing::debug!(%error, "the limit of open files stays as it is");
+            tracing::debug!(%error, "cannot raise the limit of open files");
         }
         if let Some(most) = getrlimit(Resource::Nofile).current {
             return wanted.min(usize::try_from(most / 4 * 3).unwrap_or(wanted));
@@ -168,10 +188,22 @@ fn max_connections() -> usize {
 const GC_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Deletes expired data as long as the server runs.
-async fn run_gc_periodically(runtime: Runtime, retention: Retention, stop: CancellationToken) {
+async fn run_gc_periodically(
+    runtime: Runtime,
+    library: Library,
+    retention: Retention,
+    stop: CancellationToken,
+) {
     loop {
         if let Err(error) = runtime.collect_garbage(&retention).await {
-            tracing::warn!(%error, "could not clear old things");
+            tracing::warn!(%error, "cannot delete expired data; trying again later");
+        }
+        match delete_orphaned_attachments(&runtime, &library).await {
+            Ok(0) => {}
+            Ok(files) => tracing::info!(files, "attachments of deleted conversations were deleted"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot delete attachments of deleted conversations; trying again later");
+            }
         }
         tokio::select! {
             () = stop.cancelled() => return,

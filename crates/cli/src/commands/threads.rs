@@ -1,20 +1,31 @@
-//! `doran threads`: lists threads, last changed first.
+//! `doran threads`: lists, shows, renames, deletes and exports threads.
 
-use doran_engine::TenantId;
-use doran_engine::store::{ThreadFilter, ThreadRow};
+use doran_agents::Role;
+use doran_engine::store::ThreadFilter;
+use doran_engine::{TenantId, ThreadId};
+use doran_retrieval::Language;
 use doran_server::api::ThreadInfo;
-use serde_json::{Value, json};
+use doran_server::percent_encode;
+use serde::Deserialize;
+use serde_json::json;
 
 use crate::agent_client;
 use crate::assemble;
+use crate::client::ServerHttpClient;
 use crate::config::Config;
-use crate::output::{TerminalOutput, display_width, pad_to_width};
+use crate::local_api::LocalApi;
+use crate::output::{TerminalOutput, bilingual, display_width, pad_to_width};
+use crate::streamed_answer::localize_article_numbers;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 예시:
   doran threads
-  doran threads --limit 5 --json")]
+  doran threads --limit 5 --json
+  doran threads show main
+  doran threads rename main 휴가 질문
+  doran threads export main > main.md
+  doran threads delete main")]
 pub(crate) struct ThreadsArgs {
     /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
     #[arg(long)]
@@ -22,20 +33,165 @@ pub(crate) struct ThreadsArgs {
     /// Maximum number to list · 최대 개수
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
+    #[command(subcommand)]
+    what: Option<ThreadsCommand>,
+}
+
+/// What to do with one thread.
+#[derive(Debug, clap::Subcommand)]
+enum ThreadsCommand {
+    /// Print the messages of a thread · 스레드의 메시지를 출력합니다
+    Show {
+        /// Name of the thread · 스레드의 이름
+        #[arg(value_name = "THREAD")]
+        thread: ThreadId,
+    },
+    /// Change the title of a thread · 스레드의 제목을 바꿉니다
+    Rename {
+        /// Name of the thread · 스레드의 이름
+        #[arg(value_name = "THREAD")]
+        thread: ThreadId,
+        /// New title · 새 제목
+        #[arg(value_name = "TITLE", required = true, num_args = 1..)]
+        title: Vec<String>,
+    },
+    /// Delete a thread with its runs and attachments · 스레드를 실행, 첨부 파일과 함께 삭제합니다
+    Delete {
+        /// Name of the thread · 스레드의 이름
+        #[arg(value_name = "THREAD")]
+        thread: ThreadId,
+    },
+    /// Print a thread as a file · 스레드를 파일로 출력합니다
+    Export {
+        /// Name of the thread · 스레드의 이름
+        #[arg(value_name = "THREAD")]
+        thread: ThreadId,
+        /// Output format · 출력 형식
+        #[arg(long, value_enum, default_value_t = ThreadExportFormat::Markdown)]
+        format: ThreadExportFormat,
+    },
+}
+
+/// Ways to export.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum ThreadExportFormat {
+    Markdown,
+    Json,
+}
+
+/// Lists threads, or does something with one.
+pub(crate) async fn run(args: &ThreadsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let Some(what) = &args.what else { return list(args, config, output).await };
+    let api = LocalApi::open(config).await?;
+    let outcome = change_or_show(what, &api.client, output).await;
+    api.close().await?;
+    outcome
+}
+
+async fn change_or_show(
+    what: &ThreadsCommand,
+    client: &ServerHttpClient,
+    output: TerminalOutput,
+) -> anyhow::Result<()> {
+    let path = |thread: &ThreadId| format!("/api/threads/{}", percent_encode(thread.as_str()));
+    match what {
+        ThreadsCommand::Show { thread } => {
+            let messages: Vec<ExportedMessage> =
+                client.get_field(&format!("{}/messages", path(thread)), "messages").await?;
+            output.print_data(&messages_as_text(&messages, output.language))
+        }
+        ThreadsCommand::Rename { thread, title } => {
+            client.patch(&path(thread), &json!({ "title": title.join(" ") })).await.map(drop)
+        }
+        ThreadsCommand::Delete { thread } => {
+            if client.delete(&path(thread)).await? {
+                return Ok(());
+            }
+            let name = thread.as_str();
+            Err(bilingual!("`{name}`(이)라는 스레드가 없습니다", "there is no thread `{name}`").into())
+        }
+        ThreadsCommand::Export { thread, format: ThreadExportFormat::Json } => {
+            let mut about = client.get(&path(thread)).await?;
+            about["messages"] = client.get(&format!("{}/messages", path(thread))).await?["messages"].take();
+            output.print_data(&format!("{about:#}\n"))
+        }
+        ThreadsCommand::Export { thread, format: ThreadExportFormat::Markdown } => {
+            let about: ThreadInfo = serde_json::from_value(client.get(&path(thread)).await?)?;
+            let messages: Vec<ExportedMessage> =
+                client.get_field(&format!("{}/messages", path(thread)), "messages").await?;
+            output.print_data(&messages_as_markdown(&about.title, &messages, output.language))
+        }
+    }
+}
+
+/// A message as the server lists it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ExportedMessage {
+    pub(crate) role: Role,
+    pub(crate) text: String,
+    pub(crate) model: Option<String>,
+    pub(crate) sources: Vec<ExportedSource>,
+}
+
+/// A source of an answer as the server lists it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ExportedSource {
+    pub(crate) number: u32,
+    pub(crate) title: String,
+    pub(crate) quote: String,
+}
+
+/// The messages of people and agents. What tools said is in the JSON.
+fn spoken(messages: &[ExportedMessage]) -> impl Iterator<Item = &ExportedMessage> {
+    messages
+        .iter()
+        .filter(|message| matches!(message.role, Role::User | Role::Assistant) && !message.text.is_empty())
+}
+
+fn messages_as_text(messages: &[ExportedMessage], language: Language) -> String {
+    let mut text = String::new();
+    for message in spoken(messages) {
+        let (text_of, sign) = (&message.text, if message.role == Role::User { "> " } else { "" });
+        text.push_str(&format!("{sign}{text_of}\n"));
+        for ExportedSource { number, title, .. } in &message.sources {
+            text.push_str(&format!("  [{number}] {}\n", localize_article_numbers(title, title)));
+        }
+        if let Some(model) = &message.model {
+            text.push_str(&format!("  {}: {model}\n", language.pick("모델", "model")));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+pub(crate) fn messages_as_markdown(title: &str, messages: &[ExportedMessage], language: Language) -> String {
+    let mut text = format!("# {title}\n");
+    for message in spoken(messages) {
+        let who = match message.role {
+            Role::User => language.pick("나", "You").to_owned(),
+            _ => message.model.clone().unwrap_or_else(|| language.pick("에이전트", "Agent").to_owned()),
+        };
+        text.push_str(&format!("\n## {who}\n\n{}\n", message.text));
+        if !message.sources.is_empty() {
+            text.push_str(&format!("\n{}\n\n", language.pick("출처:", "Sources:")));
+        }
+        for ExportedSource { number, title, quote } in &message.sources {
+            let quote = quote.split_whitespace().collect::<Vec<_>>().join(" ");
+            text.push_str(&format!("{number}. {title}: \"{quote}\"\n"));
+        }
+    }
+    text
 }
 
 /// Lists threads from the database, or from the server that has it open.
-pub(crate) async fn run(args: &ThreadsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+async fn list(args: &ThreadsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let threads: Vec<ThreadInfo> = match agent_client::running_server(config) {
-        Some(client) => {
-            let mut listed = client.get(&format!("/api/threads?limit={}", args.limit)).await?;
-            serde_json::from_value(listed["threads"].take())?
-        }
+        Some(client) => client.get_field(&format!("/api/threads?limit={}", args.limit), "threads").await?,
         None => {
             let records = assemble::open_locked_store(config).await?;
             let filter = ThreadFilter { limit: args.limit, ..ThreadFilter::default() };
             let rows = records.store.threads(&TenantId::local(), &filter).await?;
-            rows.iter().map(thread_from_row).collect()
+            rows.iter().map(ThreadInfo::from_row).collect()
         }
     };
     let wide = threads.iter().map(|thread| display_width(&thread.id)).max().unwrap_or(0);
@@ -51,16 +207,4 @@ pub(crate) async fn run(args: &ThreadsArgs, config: &Config, output: TerminalOut
         lines.push_str(&format!("{}\n", line.trim_end()));
     }
     output.print_data(&lines)
-}
-
-fn thread_from_row(row: &ThreadRow) -> ThreadInfo {
-    let text = |key: &str| row.metadata.get(key).and_then(Value::as_str).map(str::to_owned);
-    ThreadInfo {
-        id: row.key.thread.to_string(),
-        title: text("title").unwrap_or_default(),
-        agent: text("agent"),
-        active: row.active.map(|run| run.to_string()),
-        created: row.created_at,
-        updated: row.updated_at,
-    }
 }

@@ -14,14 +14,17 @@ use crate::output::{BilingualMessage, bilingual};
 use crate::secret::SecretText;
 
 /// The names of the tables in the file.
-pub(crate) const TABLE_NAMES: [&str; 7] =
-    ["tools", "mcp", "models", "prices", "agents", "assistants", "graphs"];
+pub(crate) const TABLE_NAMES: [&str; 8] =
+    ["tools", "mcp", "models", "prices", "agents", "assistants", "graphs", "chatbot"];
 
 /// The environment variables with the API keys of tools.
 pub(crate) const OPENWEATHER_KEY_VARIABLE: &str = "OPENWEATHER_API_KEY";
 pub(crate) const TAVILY_KEY_VARIABLE: &str = "TAVILY_API_KEY";
 /// The environment variable with the key that replicas share.
 pub(crate) const SHARED_KEY_VARIABLE: &str = "DORAN_SHARED_KEY";
+
+/// The variable with API keys that the HTTP server accepts besides those of `doran keys`.
+pub(crate) const API_KEYS_VARIABLE: &str = "DORAN_API_KEYS";
 
 /// All tables.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -35,6 +38,30 @@ pub(crate) struct ConfigTables {
     agents: BTreeMap<String, AgentSettings>,
     assistants: BTreeMap<String, AgentSettings>,
     graphs: Vec<AgentDescription>,
+    chatbot: ChatbotTable,
+}
+
+/// `[chatbot.llm]` and `[chatbot.context]`: other names of settings of `docqa`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ChatbotTable {
+    llm: ChatbotModelTable,
+    context: ChatbotContextTable,
+}
+
+/// `[chatbot.llm]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct ChatbotModelTable {
+    context_length: Option<usize>,
+}
+
+/// `[chatbot.context]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct ChatbotContextTable {
+    compression_threshold: Option<f64>,
+    compression_target: Option<f64>,
 }
 
 /// `[tools]`
@@ -62,7 +89,7 @@ pub(crate) struct McpServerTable {
     /// The program to start, for a server on standard input and output.
     pub(crate) command: Option<String>,
     pub(crate) args: Vec<String>,
-    /// The complete environment of the program. `$NAME` is replaced by the value of a variable.
+    /// The environment of the program, beside `PATH` and `HOME`. `$NAME` is replaced by the value of a variable.
     pub(crate) env: BTreeMap<String, SecretText>,
     /// The URL, for a server on HTTP.
     pub(crate) url: Option<String>,
@@ -70,6 +97,8 @@ pub(crate) struct McpServerTable {
     pub(crate) headers: BTreeMap<String, SecretText>,
     /// Whether the server's hints about its tools are trusted.
     pub(crate) trust_hints: bool,
+    /// Whether images in its results go to the model.
+    pub(crate) images: bool,
     /// The policy of its tools. Default: `ask`.
     pub(crate) policy: Option<ToolPolicy>,
 }
@@ -92,7 +121,7 @@ impl ConfigTables {
     /// Parses the tables. An error has the position in the text and the reason, without values of tables that may
     /// contain secrets.
     pub(super) fn parse(text: &str) -> Result<Self, (usize, BilingualMessage)> {
-        let tables: Self = toml::from_str(text).map_err(|error| {
+        let mut tables: Self = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let reason = error.message();
             (
@@ -102,6 +131,16 @@ impl ConfigTables {
                 } else {
                     bilingual!("맞지 않습니다: {reason}", "it does not fit: {reason}")
                 },
+            )
+        })?;
+        tables.apply_chatbot_table().map_err(|key| {
+            let at = text.find("[chatbot").unwrap_or(0);
+            (
+                at,
+                bilingual!(
+                    "`{key}`을(를) `[chatbot]`과 `[agents.docqa]`에 모두 적었습니다. 하나만 남기세요",
+                    "`{key}` is set in `[chatbot]` and in `[agents.docqa]`; keep one of them"
+                ),
             )
         })?;
         for (name, server) in &tables.mcp {
@@ -132,6 +171,19 @@ impl ConfigTables {
             }
         }
         Ok(tables)
+    }
+
+    /// Makes `[chatbot]` settings of `docqa`. The error is a key that is set in both.
+    fn apply_chatbot_table(&mut self) -> Result<(), &'static str> {
+        let ChatbotTable { llm, context } = std::mem::take(&mut self.chatbot);
+        let given = (llm.context_length, context.compression_threshold, context.compression_target);
+        if given == (None, None, None) {
+            return Ok(());
+        }
+        let docqa = self.agents.entry("docqa".to_owned()).or_default();
+        set_once("contextLength", &mut docqa.context_length, llm.context_length)?;
+        set_once("compressionThreshold", &mut docqa.compression_threshold, context.compression_threshold)?;
+        set_once("compressionTarget", &mut docqa.compression_target, context.compression_target)
     }
 
     /// The settings of agents.
@@ -165,10 +217,21 @@ impl ConfigTables {
     }
 }
 
+fn set_once<T>(key: &'static str, setting: &mut Option<T>, value: Option<T>) -> Result<(), &'static str> {
+    match value {
+        Some(_) if setting.is_some() => Err(key),
+        Some(value) => {
+            *setting = Some(value);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
 fn mcp_table_help() -> BilingualMessage {
     bilingual!(
-        "MCP 서버에는 `command`(와 `args`, `env`)나 `url`(과 `headers`) 가운데 하나, 그리고 `trust_hints`, `policy`를 적습니다. 값은 따옴표로 묶은 문자열입니다",
-        "an MCP server takes `command` (with `args`, `env`) or `url` (with `headers`), and `trust_hints`, `policy`; values are text in quotes"
+        "MCP 서버에는 `command`(와 `args`, `env`)나 `url`(과 `headers`) 가운데 하나, 그리고 `trust_hints`, `images`, `policy`를 적습니다. 값은 따옴표로 묶은 문자열입니다",
+        "an MCP server takes `command` (with `args`, `env`) or `url` (with `headers`), and `trust_hints`, `images`, `policy`; values are text in quotes"
     )
 }
 
@@ -189,7 +252,7 @@ impl EnvironmentSecrets {
         let vendors = doran_llm::VENDORS.iter().map(|vendor| vendor.key_variable);
         let names: BTreeSet<&str> = vendors
             .filter(|name| !name.is_empty())
-            .chain([OPENWEATHER_KEY_VARIABLE, TAVILY_KEY_VARIABLE, SHARED_KEY_VARIABLE])
+            .chain([OPENWEATHER_KEY_VARIABLE, TAVILY_KEY_VARIABLE, SHARED_KEY_VARIABLE, API_KEYS_VARIABLE])
             .chain(tables.referenced_variables())
             .collect();
         let found = names
@@ -225,14 +288,14 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let told = match ConfigTables::parse(text) {
+        let message = match ConfigTables::parse(text) {
             Ok(tables) => tables.table_names().join(" "),
             Err((_, both)) => {
                 assert!(!both.ko.contains("hunter2"), "{}", both.ko);
                 both.en
             }
         };
-        assert!(told.contains(expected) && !told.contains("hunter2"), "{told}");
+        assert!(message.contains(expected) && !message.contains("hunter2"), "{message}");
     }
 
     #[test]
@@ -247,6 +310,22 @@ mod tests {
         );
         check("[assistants.hr]\nko = \"인사\"", "assistants.hr");
         check("[prices.\"openai:new\"]\ninput = 1\noutput = 2.5", "prices.openai:new");
+    }
+
+    #[test]
+    fn the_chatbot_table_is_that_of_docqa() {
+        let tables = ConfigTables::parse(
+            "[chatbot.llm]\ncontextLength = 1000\n[chatbot.context]\ncompressionThreshold = 0.5\ncompressionTarget = 0.2",
+        )
+        .expect("tables");
+        let docqa = &tables.agent_settings().agents["docqa"];
+        assert_eq!(docqa.context_length, Some(1000));
+        assert_eq!((docqa.compression_threshold, docqa.compression_target), (Some(0.5), Some(0.2)));
+        check("[chatbot.llm]\ncontextLenght = 1", "unknown field `contextLenght`");
+        check(
+            "[chatbot.llm]\ncontextLength = 1\n[agents.docqa]\ncontext_length = 2",
+            "`contextLength` is set in `[chatbot]` and in `[agents.docqa]`",
+        );
     }
 
     #[test]

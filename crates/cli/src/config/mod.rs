@@ -16,15 +16,21 @@ use std::time::Duration;
 
 use doran_agents::QueryRewriting;
 use doran_engine::store::Retention;
+use doran_retrieval::Language;
+use doran_server::AllowedOrigin;
 
 use crate::environment::Environment;
-use crate::output::{BilingualMessage, OutputLanguage, bilingual};
+use crate::output::{BilingualMessage, bilingual};
 use crate::secret::{SecretText, mask_url_password};
 
 pub(crate) use config_tables::{
-    ConfigTables, EnvironmentSecrets, OPENWEATHER_KEY_VARIABLE, SHARED_KEY_VARIABLE, TAVILY_KEY_VARIABLE,
+    API_KEYS_VARIABLE, ConfigTables, EnvironmentSecrets, OPENWEATHER_KEY_VARIABLE, SHARED_KEY_VARIABLE,
+    TAVILY_KEY_VARIABLE,
 };
 pub(crate) use setting_definitions::{SETTINGS, Setting};
+
+/// The encoder that is compiled in.
+pub(crate) const BUILT_IN_ENCODER: &str = "built-in";
 
 /// The encoder that `doran models install` puts into the data directory.
 pub(crate) const INSTALLED_ENCODER: &str = "use-multilingual";
@@ -38,17 +44,21 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     pub(crate) database: Database,
     pub(crate) listen: SocketAddr,
-    pub(crate) language: OutputLanguage,
+    pub(crate) language: Language,
     pub(crate) log: String,
     /// Whether log lines are written as JSON.
     pub(crate) log_is_json: bool,
     pub(crate) model: String,
     /// The model for quick decisions, if it differs from `model`.
     pub(crate) small_model: Option<String>,
+    /// Whether `small_model` was not chosen but is the vendor's.
+    pub(crate) small_model_is_default: bool,
     /// Where and how documents are searched.
     pub(crate) search: SearchConfig,
     /// Host names of this server, in addition to those of this machine.
     pub(crate) allowed_hosts: Vec<String>,
+    /// Origins of pages that may call the server.
+    pub(crate) allowed_origins: Vec<AllowedOrigin>,
     /// The most memory for bodies of HTTP requests and responses.
     pub(crate) max_body_memory_bytes: usize,
     pub(crate) worker: String,
@@ -59,14 +69,22 @@ pub(crate) struct Config {
     pub(crate) max_run_tokens: Option<u64>,
     /// The cost limit of a run. `None` means no limit.
     pub(crate) max_run_cost_micros: Option<u64>,
+    /// What the runs of a tenant may cost in a month. `None` means no limit.
+    pub(crate) monthly_budget_micros: Option<u64>,
+    /// Won for a US dollar, to show costs in both.
+    pub(crate) krw_per_usd: Option<u64>,
     /// How long finished runs and threads are kept. `None` keeps them for ever.
     pub(crate) retention: Retention,
     /// The tables of the settings file.
     pub(crate) tables: ConfigTables,
     /// API keys found in the environment.
     pub(crate) secrets: EnvironmentSecrets,
+    /// The variables that programs are given which Doran starts: `PATH` and `HOME`.
+    pub(crate) program_environment: BTreeMap<String, String>,
     /// The settings file that was read, if any.
     pub(crate) file: Option<PathBuf>,
+    /// The variable or the flag that sets `model`, and so beats the settings file.
+    pub(crate) model_override: Option<&'static str>,
     /// The home directory, for paths that start with `~/`.
     home: Option<PathBuf>,
 }
@@ -84,10 +102,23 @@ pub(crate) enum Database {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SearchConfig {
     pub(crate) store: SearchStore,
-    /// The directory of the encoder, if there is one.
-    pub(crate) encoder: Option<PathBuf>,
+    /// The encoder for semantic search.
+    pub(crate) encoder: EncoderChoice,
     /// Whether agents rewrite questions before they search.
     pub(crate) rewriting: QueryRewriting,
+}
+
+/// The encoder for semantic search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum EncoderChoice {
+    /// Keyword search only.
+    Off,
+    /// The encoder that is compiled in.
+    BuiltIn,
+    /// An encoder in a directory.
+    Directory(PathBuf),
+    /// A model behind an embeddings endpoint, as `PROVIDER:MODEL` or by the name of a `[models]` table.
+    Endpoint(String),
 }
 
 /// Where documents are searched.
@@ -95,8 +126,8 @@ pub(crate) struct SearchConfig {
 pub(crate) enum SearchStore {
     /// A keyword index in memory.
     Memory,
-    /// An index in the data directory.
-    Local,
+    /// An index in this directory.
+    Local(PathBuf),
     /// An OpenSearch cluster, by its URL. `None` if no URL was given.
     OpenSearch(Option<SecretText>),
 }
@@ -128,7 +159,7 @@ pub(crate) struct LoadedConfig {
     pub(crate) file: Option<PathBuf>,
     /// Notices for the user that do not prevent a start.
     pub(crate) notes: Vec<String>,
-    language: OutputLanguage,
+    language: Language,
 }
 
 /// Loads and checks every setting. `file` is the settings file given by a flag.
@@ -159,14 +190,31 @@ pub(crate) fn load(
     }
     let secrets = EnvironmentSecrets::from_environment(environment, &tables);
     let home = environment.home();
-    let config =
-        Config { tables, secrets, file: file.clone(), home, ..build_config(&mut values, environment)? };
+    let model_override = match value_origin(&values, "model") {
+        SettingOrigin::Environment(name) | SettingOrigin::Flag(name) => Some(*name),
+        SettingOrigin::Default | SettingOrigin::File(_) => None,
+    };
+    let inherited = ["PATH", "HOME"].into_iter();
+    let inherited = inherited.filter_map(|name| Some((name.to_owned(), environment.get(name)?.to_owned())));
+    let mut config = Config {
+        tables,
+        secrets,
+        program_environment: inherited.collect(),
+        file: file.clone(),
+        home,
+        model_override,
+        ..build_config(&mut values, environment)?
+    };
     for key in ["model", "small_model"] {
         let (name, from) = (value_text(&values, key), value_origin(&values, key));
-        let same = key == "small_model" && name == "same";
-        if !same && !config.is_known_model(name) {
+        let is_word = key == "small_model" && matches!(name, "same" | "auto");
+        if !is_word && !config.is_known_model(name) {
             return Err(setting_definitions::unknown_model_error(key, name, from));
         }
+    }
+    if value_text(&values, "small_model") == "auto" {
+        config.small_model = config.small_model_of_vendor();
+        config.small_model_is_default = config.small_model.is_some();
     }
     let language = config.language;
     Ok(LoadedConfig {
@@ -179,16 +227,27 @@ pub(crate) fn load(
 }
 
 /// The language of messages printed before the settings are loaded: from the flag, the environment or the locale.
-pub(crate) fn early_language(flag: Option<&str>, environment: &Environment) -> OutputLanguage {
+pub(crate) fn early_language(flag: Option<&str>, environment: &Environment) -> Language {
     parse_language(flag.or_else(|| environment.get("DORAN_LANGUAGE")).unwrap_or("auto"), environment)
 }
 
 impl Config {
     /// Whether a model has this name: the built-in one, one in `[models]`, or `provider:model`.
     pub(crate) fn is_known_model(&self, name: &str) -> bool {
-        name == doran_offline::OFFLINE_MODEL
+        doran_offline::is_offline_model(name)
             || self.tables.models.contains_key(name)
             || name.parse::<doran_llm::ModelId>().is_ok()
+    }
+
+    /// The small model of the vendor of `model`. A model with a table of its own may have another server and key.
+    fn small_model_of_vendor(&self) -> Option<String> {
+        if self.tables.models.contains_key(&self.model) {
+            return None;
+        }
+        let prices = doran_llm::PriceList::built_in().ok()?;
+        let own = &self.tables.prices;
+        let prices = own.iter().fold(prices, |prices, (name, price)| prices.with_price(name, *price));
+        Some(doran_llm::small_model_for(&self.model.parse().ok()?, &prices)?.to_string())
     }
 
     /// Resolves a path in the settings file, relative to that file.
@@ -310,12 +369,29 @@ fn build_config(values: &mut [SettingValue], environment: &Environment) -> Resul
             let address = Some(value_text(values, "opensearch")).filter(|address| *address != "none");
             SearchStore::OpenSearch(address.map(SecretText::new))
         }
-        _ => SearchStore::Local,
+        _ => SearchStore::Local(match value_text(values, "index_path") {
+            "auto" => data_dir.join("search"),
+            path => resolve_path(path, value_origin(values, "index_path"), environment)?,
+        }),
     };
+    if !matches!(store, SearchStore::Local(_)) && value_text(values, "index_path") != "auto" {
+        return Err(bilingual!(
+            "`index_path`는 `store`가 `local`이나 `faiss`일 때만 쓸 수 있습니다",
+            "`index_path` needs `store = \"local\"` or `store = \"faiss\"`"
+        ));
+    }
     let encoder = match value_text(values, "encoder") {
-        "none" => None,
-        INSTALLED_ENCODER => Some(data_dir.join(doran_llm::embed::UNIVERSAL_FOLDER)),
-        path => Some(resolve_path(path, value_origin(values, "encoder"), environment)?),
+        "none" => EncoderChoice::Off,
+        BUILT_IN_ENCODER => EncoderChoice::BuiltIn,
+        INSTALLED_ENCODER => EncoderChoice::Directory(data_dir.join(doran_llm::embed::UNIVERSAL_FOLDER)),
+        // A drive letter is no provider, so `C:\\models` stays a path.
+        name if name
+            .split_once(':')
+            .is_some_and(|(provider, _)| doran_llm::find_vendor(provider).is_some()) =>
+        {
+            EncoderChoice::Endpoint(name.to_owned())
+        }
+        path => EncoderChoice::Directory(resolve_path(path, value_origin(values, "encoder"), environment)?),
     };
     let rewriting = match value_text(values, "rewrite") {
         "on" => QueryRewriting::ByModel,
@@ -330,6 +406,12 @@ fn build_config(values: &mut [SettingValue], environment: &Environment) -> Resul
         idle_threads: limit_unless_zero(parse_u32_value(values, "conversation_days")?).map(days_to_duration),
         ..Retention::default()
     };
+    let allowed_origins = split_comma_list(value_text(values, "allowed_origins"));
+    let allowed_origins = allowed_origins.iter().map(|origin| AllowedOrigin::parse(origin));
+    let allowed_origins = allowed_origins.collect::<Result<_, _>>().map_err(|error| {
+        bilingual!("`allowed_origins`을(를) 읽을 수 없습니다", "cannot read `allowed_origins`")
+            .with_cause(error)
+    })?;
     let config = Config {
         data_dir,
         database,
@@ -339,10 +421,12 @@ fn build_config(values: &mut [SettingValue], environment: &Environment) -> Resul
         log_is_json: value_text(values, "log_format") == "json",
         model: value_text(values, "model").to_owned(),
         small_model: Some(value_text(values, "small_model"))
-            .filter(|name| *name != "same")
+            .filter(|name| !matches!(*name, "same" | "auto"))
             .map(str::to_owned),
+        small_model_is_default: false,
         search: SearchConfig { store, encoder, rewriting },
         allowed_hosts: split_comma_list(value_text(values, "allowed_hosts")),
+        allowed_origins,
         max_body_memory_bytes: parse_u32_value(values, "max_body_memory_mib")? as usize * 1024 * 1024,
         worker,
         lease: Duration::from_secs(parse_u32_value(values, "lease_seconds")?.into()),
@@ -351,9 +435,14 @@ fn build_config(values: &mut [SettingValue], environment: &Environment) -> Resul
         max_run_tokens: limit_unless_zero(parse_u32_value(values, "max_run_tokens")?),
         max_run_cost_micros: limit_unless_zero(parse_u32_value(values, "max_run_cost_cents")?)
             .map(|cents| cents * 10_000),
+        monthly_budget_micros: limit_unless_zero(parse_u32_value(values, "monthly_budget_cents")?)
+            .map(|cents| cents * 10_000),
+        krw_per_usd: limit_unless_zero(parse_u32_value(values, "krw_per_usd")?),
         retention,
         tables: ConfigTables::default(),
         secrets: EnvironmentSecrets::default(),
+        model_override: None,
+        program_environment: BTreeMap::new(),
         file: None,
         home: None,
     };
@@ -409,10 +498,10 @@ where
     })
 }
 
-fn parse_language(text: &str, environment: &Environment) -> OutputLanguage {
+fn parse_language(text: &str, environment: &Environment) -> Language {
     match text {
-        "ko" => OutputLanguage::Korean,
-        "en" => OutputLanguage::English,
+        "ko" => Language::Korean,
+        "en" => Language::English,
         _ => environment.locale_language(),
     }
 }
@@ -458,12 +547,16 @@ fn host_name(environment: &Environment) -> String {
 }
 
 /// Warns about unknown `DORAN_` variables, because a misspelt one would be ignored silently.
-fn unknown_variable_warnings(environment: &Environment, language: OutputLanguage) -> Vec<String> {
-    let known: Vec<&str> =
-        SETTINGS.iter().map(|setting| setting.env).chain(["DORAN_CONFIG", SHARED_KEY_VARIABLE]).collect();
+fn unknown_variable_warnings(environment: &Environment, language: Language) -> Vec<String> {
+    let known: Vec<&str> = SETTINGS
+        .iter()
+        .map(|setting| setting.env)
+        .chain(["DORAN_CONFIG", SHARED_KEY_VARIABLE, API_KEYS_VARIABLE])
+        .collect();
+    let is_known = |name: &str| known.contains(&name) || environment.is_read_from_file(name);
     let unknown = environment
         .variable_names()
-        .filter(|name| name.starts_with("DORAN_") && !known.contains(name) && !is_test_variable(name));
+        .filter(|name| name.starts_with("DORAN_") && !is_known(name) && !is_test_variable(name));
     unknown
         .map(|name| {
             let near = settings_file::nearest_name(name, &known);

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use doran_offline::OFFLINE_MODEL;
+use doran_server::AllowedOrigin;
 
-use super::SettingOrigin;
+use super::{SettingOrigin, split_comma_list};
 use crate::output::{BilingualMessage, bilingual};
 
 /// A setting, with its documentation in both languages.
@@ -39,6 +40,8 @@ pub(crate) enum SettingKind {
     Database,
     /// `none` or the URL of a cluster.
     OpenSearchUrl,
+    /// `none` or origins of pages, separated by commas.
+    Origins,
     /// A log filter.
     LogFilter,
     /// A whole number within bounds.
@@ -52,6 +55,9 @@ pub(crate) enum SettingKind {
 /// What is wrong with a value. Does not contain the value, which may be a password.
 #[derive(Debug)]
 pub(crate) struct InvalidSetting(BilingualMessage);
+
+/// Other names of settings in `doran.toml`, with the key that they mean.
+pub(crate) const SETTING_ALIASES: [(&str, &str); 1] = [("opensearch_url", "opensearch")];
 
 /// All settings, in display order.
 pub(crate) const SETTINGS: &[Setting] = &[
@@ -122,18 +128,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: SettingKind::Model,
         default: OFFLINE_MODEL,
         secret: false,
-        en: "The model that answers: `provider:model`, for example `ollama:qwen3:8b` or `openai:gpt-4.1-mini`, or a name from `[models]`. `offline-extractive-1` is built in. It needs no API key and is not an LLM: it quotes documents. Doran uses an API key from the environment only for models that you choose.",
-        ko: "답변하는 모델입니다. `ollama:qwen3:8b`나 `openai:gpt-4.1-mini` 같은 `provider:model`, 또는 `[models]`에 적은 이름을 씁니다. `offline-extractive-1`은 내장 모델입니다. API 키가 필요 없으며, LLM이 아니라 문서를 인용합니다. 환경 변수의 API 키는 직접 고른 모델에만 사용합니다.",
+        en: "The model that answers: `provider:model`, for example `ollama:qwen3:8b` or `openai:gpt-4.1-mini`, or a name from `[models]`. `offline-extractive-2` is built in. It needs no API key and is not an LLM: it quotes documents. Doran uses an API key from the environment only for models that you choose.",
+        ko: "답변하는 모델입니다. `ollama:qwen3:8b`나 `openai:gpt-4.1-mini` 같은 `provider:model`, 또는 `[models]`에 적은 이름을 씁니다. `offline-extractive-2`은 내장 모델입니다. API 키가 필요 없으며, LLM이 아니라 문서를 인용합니다. 환경 변수의 API 키는 직접 고른 모델에만 사용합니다.",
     },
     Setting {
         key: "small_model",
         env: "DORAN_SMALL_MODEL",
         flag: None,
         kind: SettingKind::Model,
-        default: "same",
+        default: "auto",
         secret: false,
-        en: "The model for short decisions, such as routing a question. `same` means the model that answers.",
-        ko: "질문의 경로 선택 같은 짧은 판단에 쓰는 모델입니다. `same`은 답변하는 모델을 그대로 쓴다는 뜻입니다.",
+        en: "The model for short decisions, such as routing a question. `auto` means the small model of the vendor of `model`, if Doran knows one that costs less (`openai:gpt-4.1-nano`, `anthropic:claude-haiku-5-5`, `gemini:gemini-3.1-flash-lite`), and `model` itself otherwise. `same` always means `model`.",
+        ko: "질문의 경로 선택 같은 짧은 판단에 쓰는 모델입니다. `auto`는 `model`과 같은 제공자의 더 저렴한 소형 모델(`openai:gpt-4.1-nano`, `anthropic:claude-haiku-5-5`, `gemini:gemini-3.1-flash-lite`)을 쓰고, 아는 모델이 없으면 `model`을 그대로 씁니다. `same`은 언제나 `model`을 씁니다.",
     },
     Setting {
         key: "store",
@@ -142,18 +148,28 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: SettingKind::OneOf(&["local", "faiss", "memory", "opensearch"]),
         default: "local",
         secret: false,
-        en: "The search index: `local` (files in the data directory; `faiss` is another name for it), `memory` (keyword search only, rebuilt at every start) or `opensearch` (your own cluster). With an `encoder`, `local` and `opensearch` also do semantic search.",
-        ko: "검색 색인을 두는 곳입니다: `local`(데이터 디렉터리의 파일. `faiss`라고 써도 같습니다), `memory`(키워드 검색만 하며 시작할 때마다 새로 만듭니다), `opensearch`(직접 운영하는 클러스터). `encoder`를 설정하면 `local`과 `opensearch`는 의미 검색도 합니다.",
+        en: "The search index: `local` (files in the data directory; `faiss` is another name for it), `memory` (keyword search only, rebuilt at every start) or `opensearch` (your own cluster). `local` and `opensearch` also do semantic search, with the `encoder`.",
+        ko: "검색 색인을 두는 곳입니다: `local`(데이터 디렉터리의 파일. `faiss`라고 써도 같습니다), `memory`(키워드 검색만 하며 시작할 때마다 새로 만듭니다), `opensearch`(직접 운영하는 클러스터). `local`과 `opensearch`는 `encoder`로 의미 검색도 합니다.",
+    },
+    Setting {
+        key: "index_path",
+        env: "DORAN_INDEX_PATH",
+        flag: None,
+        kind: SettingKind::Text,
+        default: "auto",
+        secret: false,
+        en: "The directory of the index for `store = \"local\"` (or `faiss`). `auto` means `search` in the data directory.",
+        ko: "`store = \"local\"`(또는 `faiss`)일 때 색인을 두는 디렉터리입니다. `auto`는 데이터 디렉터리의 `search`입니다.",
     },
     Setting {
         key: "encoder",
         env: "DORAN_ENCODER",
         flag: Some("--encoder"),
         kind: SettingKind::Text,
-        default: "none",
+        default: "built-in",
         secret: false,
-        en: "The sentence encoder for semantic search: `none`, `use-multilingual` (install it first with `doran models install use-multilingual`), or a directory with the files of an encoder. After a change, rebuild the index with `doran reindex`.",
-        ko: "의미 검색에 쓰는 문장 인코더입니다: `none`, `use-multilingual`(먼저 `doran models install use-multilingual`로 설치합니다), 또는 인코더 파일이 있는 디렉터리. 값을 바꾼 뒤에는 `doran reindex`로 색인을 다시 만듭니다.",
+        en: "The sentence encoder for semantic search: `built-in` (compiled in, Korean and English), `none` (keyword search only), `use-multilingual` (install it first with `doran models install use-multilingual`), `PROVIDER:MODEL` for a model behind an embeddings endpoint, such as `ollama:bge-m3`, or a directory with the files of an encoder. After a change, the vectors of a local index are computed again in the background; an OpenSearch index is rebuilt with `doran reindex`.",
+        ko: "의미 검색에 쓰는 문장 인코더입니다: `built-in`(프로그램에 들어 있으며 한국어와 영어를 지원합니다), `none`(키워드 검색만 합니다), `use-multilingual`(먼저 `doran models install use-multilingual`로 설치합니다), 임베딩 엔드포인트의 모델이면 `ollama:bge-m3`처럼 `PROVIDER:MODEL`, 또는 인코더 파일이 있는 디렉터리. 값을 바꾸면 로컬 색인의 벡터는 백그라운드에서 다시 계산합니다. OpenSearch 색인은 `doran reindex`로 다시 만듭니다.",
     },
     Setting {
         key: "rewrite",
@@ -172,8 +188,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: SettingKind::OpenSearchUrl,
         default: "none",
         secret: true,
-        en: "Address of the OpenSearch cluster for `store = \"opensearch\"`, such as `https://name:password@host:9200`. A path sets the name of the index (`https://host:9200/team`); the default is `doran`.",
-        ko: "`store = \"opensearch\"`일 때 사용할 OpenSearch 주소입니다. 예: `https://name:password@host:9200`. 경로를 붙이면 색인 이름이 됩니다(`https://host:9200/team`). 기본 이름은 `doran`입니다.",
+        en: "Address of the OpenSearch cluster for `store = \"opensearch\"`, such as `https://name:password@host:9200`. A path sets the name of the index (`https://host:9200/team`); the default is `doran`. In `doran.toml` the key may also be `opensearch_url`.",
+        ko: "`store = \"opensearch\"`일 때 사용할 OpenSearch 주소입니다. 예: `https://name:password@host:9200`. 경로를 붙이면 색인 이름이 됩니다(`https://host:9200/team`). 기본 이름은 `doran`입니다. `doran.toml`에서는 `opensearch_url`이라는 이름으로도 쓸 수 있습니다.",
     },
     Setting {
         key: "allowed_hosts",
@@ -184,6 +200,16 @@ pub(crate) const SETTINGS: &[Setting] = &[
         secret: false,
         en: "Host names that other machines use to reach the server, separated by commas, such as `doran.example.com`. Doran rejects requests for any other host. `none` allows this machine only.",
         ko: "다른 컴퓨터가 서버에 접속할 때 쓰는 호스트 이름입니다. `doran.example.com`처럼 적고 쉼표로 구분합니다. 다른 호스트 이름으로 온 요청은 거부합니다. `none`이면 이 컴퓨터에서만 접속할 수 있습니다.",
+    },
+    Setting {
+        key: "allowed_origins",
+        env: "DORAN_ALLOWED_ORIGINS",
+        flag: None,
+        kind: SettingKind::Origins,
+        default: "none",
+        secret: false,
+        en: "Origins of web pages that may call the server from a browser (CORS), separated by commas, such as `https://app.example.com,http://localhost:3000`. `vscode-webview://*` allows every origin of a scheme other than http and https. With API keys, such a page must send one. Without keys, it can do everything that this machine can do. `none` allows only the pages of this server.",
+        ko: "브라우저에서 서버를 호출할 수 있는 웹 페이지의 오리진입니다(CORS). `https://app.example.com,http://localhost:3000`처럼 적고 쉼표로 구분합니다. `vscode-webview://*`는 http와 https가 아닌 스킴의 모든 오리진을 허용합니다. API 키가 있으면 그 페이지도 키를 보내야 합니다. 키가 없으면 그 페이지는 이 컴퓨터가 할 수 있는 일을 모두 할 수 있습니다. `none`이면 이 서버의 페이지만 호출할 수 있습니다.",
     },
     Setting {
         key: "max_body_memory_mib",
@@ -256,6 +282,26 @@ pub(crate) const SETTINGS: &[Setting] = &[
         ko: "한 실행의 모델 비용 한도(미국 센트)입니다. 넘으면 실행이 오류로 끝납니다. 한도를 두려면 모든 모델의 가격이 내장되어 있거나 `[prices]`에 있어야 합니다. `0`이면 제한이 없습니다.",
     },
     Setting {
+        key: "monthly_budget_cents",
+        env: "DORAN_MONTHLY_BUDGET_CENTS",
+        flag: None,
+        kind: SettingKind::Integer { min: 0, max: 100_000_000 },
+        default: "0",
+        secret: false,
+        en: "The most US cents that the runs of one tenant may cost in a calendar month (UTC). A run gets what is left; when nothing is left, the server starts no run. Every model must then have a price, built in or in `[prices]`. `0` means no limit.",
+        ko: "한 테넌트의 실행이 한 달(UTC) 동안 쓸 수 있는 비용 한도(미국 센트)입니다. 실행은 남은 만큼만 쓸 수 있고, 남은 것이 없으면 서버가 실행을 시작하지 않습니다. 한도를 두려면 모든 모델의 가격이 내장되어 있거나 `[prices]`에 있어야 합니다. `0`이면 제한이 없습니다.",
+    },
+    Setting {
+        key: "krw_per_usd",
+        env: "DORAN_KRW_PER_USD",
+        flag: None,
+        kind: SettingKind::Integer { min: 0, max: 100_000 },
+        default: "0",
+        secret: false,
+        en: "Won for a US dollar. With a rate, the page shows costs in won as well. Doran does not look it up. `0` means that costs are shown in dollars only.",
+        ko: "1달러의 원화 환율입니다. 정하면 웹 화면이 비용을 원화로도 표시합니다. 환율을 인터넷에서 찾지 않습니다. `0`이면 달러로만 표시합니다.",
+    },
+    Setting {
         key: "retention_days",
         env: "DORAN_RETENTION_DAYS",
         flag: None,
@@ -295,6 +341,10 @@ impl Setting {
                 let rest = ["http://", "https://"].iter().find_map(|start| text.strip_prefix(start));
                 text == "none" || rest.is_some_and(|rest| !rest.trim_matches('/').is_empty())
             }
+            SettingKind::Origins => {
+                !text.trim().is_empty()
+                    && split_comma_list(text).iter().all(|origin| AllowedOrigin::parse(origin).is_ok())
+            }
             SettingKind::LogFilter => text.parse::<tracing_subscriber::filter::Targets>().is_ok(),
             SettingKind::Integer { min: least, max: most } => {
                 text.parse().is_ok_and(|number| (least..=most).contains(&number))
@@ -324,6 +374,10 @@ impl SettingKind {
                 "`none`이나 `https://host:9200` 같은 주소",
                 "`none` or an address such as `https://host:9200`"
             ),
+            Self::Origins => bilingual!(
+                "`none`이나 `https://app.example.com,http://localhost:3000` 같은 오리진 목록",
+                "`none` or origins such as `https://app.example.com,http://localhost:3000`"
+            ),
             Self::LogFilter => bilingual!(
                 "`warn`이나 `warn,doran_engine=debug` 같은 로그 필터",
                 "a log filter such as `warn` or `warn,doran_engine=debug`"
@@ -332,8 +386,8 @@ impl SettingKind {
                 bilingual!("{least}부터 {most}까지의 정수", "a whole number from {least} to {most}")
             }
             Self::Model => bilingual!(
-                "`offline-extractive-1`, `ollama:qwen3:8b` 같은 `provider:model`, `[models]`의 이름 가운데 하나",
-                "one of `offline-extractive-1`, `provider:model` such as `ollama:qwen3:8b`, a name of `[models]`"
+                "`offline-extractive-2`, `ollama:qwen3:8b` 같은 `provider:model`, `[models]`의 이름 가운데 하나",
+                "one of `offline-extractive-2`, `provider:model` such as `ollama:qwen3:8b`, a name of `[models]`"
             ),
             Self::OneOf(words) => {
                 let words = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
@@ -350,6 +404,7 @@ impl SettingKind {
             | Self::Address
             | Self::Database
             | Self::OpenSearchUrl
+            | Self::Origins
             | Self::LogFilter
             | Self::Model
             | Self::OneOf(_) => false,

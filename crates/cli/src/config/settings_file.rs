@@ -6,7 +6,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use super::config_tables::{ConfigTables, TABLE_NAMES};
-use super::setting_definitions::{SETTINGS, Setting};
+use super::setting_definitions::{SETTING_ALIASES, SETTINGS, Setting};
 use crate::output::{BilingualMessage, bilingual};
 
 /// The content of a file: checked values by key, as text, and the tables.
@@ -41,7 +41,13 @@ fn parse_settings(path: &str, text: &str) -> Result<ParsedSettingsFile, Bilingua
         let line = line_number(text, value.span().start);
         let value = plain_value_text(setting, path, line, value.get_ref())?;
         setting.validate(&value).map_err(|wrong| wrong.message_with_line(setting, path, line))?;
-        values.insert(setting.key, value);
+        if values.insert(setting.key, value).is_some() {
+            let key = setting.key;
+            return Err(bilingual!(
+                "{path} {line}번째 줄: `{key}`을(를) 두 번 적었습니다",
+                "{path} line {line}: `{key}` is set twice"
+            ));
+        }
     }
     let tables = ConfigTables::parse(text).map_err(|(at, BilingualMessage { ko, en, .. })| {
         let line = line_number(text, at);
@@ -56,6 +62,7 @@ fn find_setting(
     key: &toml::Spanned<toml::de::DeString<'_>>,
 ) -> Result<&'static Setting, BilingualMessage> {
     let name = key.get_ref().as_ref();
+    let name = SETTING_ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, key)| key);
     if let Some(setting) = SETTINGS.iter().find(|setting| setting.key == name) {
         return Ok(setting);
     }
@@ -130,6 +137,15 @@ mod tests {
         check(
             "[server]\nport = 1",
             "doran.toml line 1: there is no setting `server`; the nearest is `worker`",
+        );
+    }
+
+    #[test]
+    fn a_setting_may_have_another_name_but_only_one_value() {
+        check("opensearch_url = 'http://h:9200'", r#"{"opensearch": "http://h:9200"}"#);
+        check(
+            "opensearch = 'http://h:9200'\nopensearch_url = 'http://h:9200'",
+            "doran.toml line 2: `opensearch` is set twice",
         );
     }
 

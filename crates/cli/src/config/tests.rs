@@ -169,7 +169,7 @@ fn variables_of_tests_and_measurements_are_not_noted() {
 
 #[test]
 fn settings_are_few_named_alike_and_documented_twice() {
-    assert!(SETTINGS.len() <= 25);
+    assert!(SETTINGS.len() <= 26);
     for setting in SETTINGS {
         assert_eq!(setting.env, format!("DORAN_{}", setting.key.to_uppercase()));
         assert!(setting.en.ends_with('.') && setting.en.is_ascii(), "{}", setting.key);
@@ -215,6 +215,18 @@ directory. That file is not read once one of the other four exists.
 
 A file named by `--config` or `DORAN_CONFIG` must exist. An unknown key is an error. A relative path in the file starts at the
 directory of the file. Tools, MCP servers, models and agents have [tables](tables.md) in the same file.
+
+These environment variables are no settings and stand in no file:
+
+| variable | meaning |
+|---|---|
+| `DORAN_API_KEYS` | API keys that the server accepts besides those of `doran keys`: `NAME=KEY` or `NAME@TENANT=KEY`, separated by commas or white space. A key has at least 32 characters |
+| `DORAN_SHARED_KEY` | a secret that all replicas share, of at least 32 characters |
+| `OPENAI_API_KEY` and the like | keys of [model providers](models.md) |
+
+A secret can also be read from a file, as containers provide them. Add `_FILE` to the name of the variable and give the path:
+`DORAN_DATABASE_FILE=/run/secrets/database`. This works for `DORAN_API_KEYS`, `DORAN_DATABASE`, `DORAN_OPENSEARCH`, `DORAN_SHARED_KEY` and for
+variables that end with `_API_KEY`.
 "#;
 const KOREAN_HEAD: &str = r#"# 설정
 
@@ -253,29 +265,38 @@ doran serve --model ollama:qwen3:8b --listen 127.0.0.1:8080
 
 `--config`나 `DORAN_CONFIG`로 지정한 파일은 반드시 있어야 합니다. 알 수 없는 키는 오류입니다. 설정 파일 안의 상대 경로는 그 파일이 있는
 디렉터리를 기준으로 합니다. 도구, MCP 서버, 모델, 에이전트는 같은 파일의 [테이블](tables.md)에 적습니다.
+
+다음 환경 변수는 설정이 아니므로 설정 파일에 적지 않습니다.
+
+| 변수 | 의미 |
+|---|---|
+| `DORAN_API_KEYS` | `doran keys`로 만든 키와 함께 서버가 받는 API 키. `이름=키`나 `이름@테넌트=키`를 쉼표나 공백으로 구분합니다. 키는 32자 이상입니다 |
+| `DORAN_SHARED_KEY` | 모든 레플리카가 함께 쓰는 비밀 값. 32자 이상입니다 |
+| `OPENAI_API_KEY` 등 | [모델 제공자](models.md)의 키 |
+
+비밀 값은 컨테이너에서 하듯이 파일에서 읽을 수도 있습니다. 변수 이름에 `_FILE`을 붙이고 경로를 적습니다:
+`DORAN_DATABASE_FILE=/run/secrets/database`. `DORAN_API_KEYS`, `DORAN_DATABASE`, `DORAN_OPENSEARCH`, `DORAN_SHARED_KEY`와 `_API_KEY`로 끝나는 변수에
+쓸 수 있습니다.
 "#;
 
 #[test]
 fn the_book_lists_every_setting() {
     expect_file!["../../../../docs/src/en/settings.md"].assert_eq(&settings_page(
-        OutputLanguage::English,
+        Language::English,
         ENGLISH_HEAD,
         ["in `doran.toml`", "environment", "flag", "default", "value"],
     ));
     expect_file!["../../../../docs/src/ko/settings.md"].assert_eq(&settings_page(
-        OutputLanguage::Korean,
+        Language::Korean,
         KOREAN_HEAD,
         ["`doran.toml`", "환경 변수", "플래그", "기본값", "값"],
     ));
 }
 
-fn settings_page(language: OutputLanguage, head: &str, labels: [&str; 5]) -> String {
+fn settings_page(language: Language, head: &str, labels: [&str; 5]) -> String {
     let mut page = head.to_owned();
     for setting in SETTINGS {
-        let about = match language {
-            OutputLanguage::Korean => setting.ko,
-            OutputLanguage::English => setting.en,
-        };
+        let about = language.pick(setting.ko, setting.en);
         let [key, env, flag, default, takes] = labels;
         let quote = if setting.kind.is_number() { "" } else { "\"" };
         writeln!(page, "\n## {}\n\n{about}\n", setting.key).expect("page");

@@ -14,7 +14,9 @@ fn the_next_process_remembers() {
     assert!(first.status.success(), "{}", utf8(&first.stderr));
     assert!(stdout.contains("이 대화에 적어 두었습니다: 이름 = 김도란.\n"), "{stdout}");
     assert!(
-        stdout.contains("연차휴가 15일을 준다.\" [1]\n  [1] 휴가 규정 › 연차휴가  (samples/ko/휴가.md)\n"),
+        stdout.contains(
+            "연차휴가 15일을 준다.\" [1]\n  [1] 휴가 규정 › 연차휴가  (samples/ko/휴가.md, sample document)\n"
+        ),
         "{stdout}"
     );
     let second = utf8(&run_doran(&here, &["chat"], "\n내 이름이 뭐라고 했지?\n").stdout);
@@ -46,6 +48,44 @@ fn a_second_process_asks_the_server_that_has_the_data() {
     let stderr = utf8(&refused.stderr);
     let who = format!("the server http://{} is using the data directory", server.address);
     assert!(stderr.contains(&who) && !stderr.contains("kill"), "{stderr}");
+}
+
+#[test]
+fn commands_ask_again_show_what_an_answer_rests_on_and_export_it() {
+    let here = fresh_directory("chat-commands");
+    let lines = "/sources\n법인카드 영수증은 언제까지 올려야 하나요?\n/sources\n/steps\n/edit 육아휴직은 얼마나 쓸 수 있나요?\n/model nobody\n/model\n/model offline-extractive-2\n/attach 메모.md\n/export chat.md\n";
+    let output = run_doran(&here, &["chat"], lines);
+    let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
+    assert!(stderr.contains("ask something first"), "{stderr}");
+    assert!(stdout.contains("\n  \"") && stdout.contains("영수증을 경비 시스템에 올린다"), "{stdout}");
+    assert!(stdout.contains("육아휴직"), "{stdout}");
+    assert!(
+        stdout.contains("offline-extractive-2\n") && stderr.contains("`nobody` cannot be chosen"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("run `doran serve`") || stderr.contains("cannot read `메모.md`"), "{stderr}");
+    // The edited question takes the place of the first one: the conversation has one turn.
+    let exported = std::fs::read_to_string(here.join("chat.md")).expect("a file");
+    assert!(exported.contains("육아휴직은 얼마나") && !exported.contains("법인카드"), "{exported}");
+    let shown = utf8(&run_doran(&here, &["threads", "show", "main"], "").stdout);
+    assert!(shown.starts_with("> 육아휴직은 얼마나"), "{shown}");
+    assert!(run_doran(&here, &["threads", "rename", "main", "휴가", "질문"], "").status.success());
+    assert!(utf8(&run_doran(&here, &["threads"], "").stdout).contains("휴가 질문"));
+    let runs = utf8(&run_doran(&here, &["runs"], "").stdout);
+    let newest = runs.split_whitespace().next().expect("a run");
+    let run = run_doran(&here, &["runs", "show", newest], "");
+    assert!(
+        utf8(&run.stdout).contains("육아휴직") && utf8(&run.stderr).contains("· "),
+        "{}",
+        utf8(&run.stderr)
+    );
+    let fork = utf8(&run_doran(&here, &["runs", "fork", newest, "--title", "다시"], "").stdout);
+    assert!(utf8(&run_doran(&here, &["threads"], "").stdout).contains(fork.trim()));
+    assert!(run_doran(&here, &["threads", "delete", "main"], "").status.success());
+    assert!(!run_doran(&here, &["threads", "delete", "main"], "").status.success());
+    let graph = utf8(&run_doran(&here, &["graph", "assistant", "--format", "ascii"], "").stdout);
+    assert!(graph.contains("start --> router\nrouter ..> rag | memory\n"), "{graph}");
 }
 
 #[test]
@@ -96,18 +136,40 @@ fn a_question_of_a_run_is_answered_by_a_later_process() {
 }
 
 /// In a terminal, which the program `script` plays, there is a prompt, and colours where they are wanted.
+/// Reads what a program shows until it has shown these words so many times.
+#[cfg(target_os = "linux")]
+fn read_screen_until(stdout: &mut impl std::io::Read, screen: &mut Vec<u8>, words: &str, times: usize) {
+    let mut piece = [0; 4096];
+    while String::from_utf8_lossy(screen).matches(words).count() < times {
+        let length = stdout.read(&mut piece).expect("output");
+        assert!(length > 0, "no `{words}` in {}", String::from_utf8_lossy(screen));
+        screen.extend_from_slice(&piece[..length]);
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn in_a_terminal_it_greets_answers_and_ends_with_the_input() {
+    use std::io::Read;
+    // What the line editor sends before it reads a line: whoever pastes lines is told apart from whoever types them.
+    const PROMPT: &str = "\u{1b}[?2004h";
     let here = fresh_directory("terminal");
     let Some(mut child) = spawn_in_terminal(&here, "chat --lang ko") else { return };
-    let mut keys = child.stdin.take().expect("a pipe");
-    // What is typed early waits in the terminal; the last key is Ctrl-D.
-    keys.write_all("연차휴가는 며칠인가요?\n/help\n\u{4}".as_bytes()).expect("typed");
-    let shown = child.wait_with_output().expect("it ends");
-    let screen = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(shown.status.success(), "{screen}");
-    assert!(screen.contains("> ") && screen.contains("연차휴가 15일을 준다."), "{screen}");
+    let (mut keys, mut stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    let mut screen = Vec::new();
+    read_screen_until(&mut stdout, &mut screen, PROMPT, 1);
+    // A Hangul syllable too many is taken back.
+    keys.write_all("육아휴직은 최대 얼마나 쓸 수 있나요요\u{7f}?\r".as_bytes()).expect("typed");
+    read_screen_until(&mut stdout, &mut screen, PROMPT, 2);
+    keys.write_all(b"/help\r").expect("typed");
+    read_screen_until(&mut stdout, &mut screen, PROMPT, 3);
+    // The last key is Ctrl-D.
+    keys.write_all(b"\x04").expect("typed");
+    stdout.read_to_end(&mut screen).ok();
+    let status = child.wait().expect("it ends");
+    let screen = String::from_utf8_lossy(&screen).into_owned();
+    assert!(status.success(), "{screen}");
+    assert!(screen.contains("> ") && screen.contains("육아휴직은 자녀 한 명당 1년 이내로 하며"), "{screen}");
     assert!(screen.contains("[1]\r\n· agent "), "a step stands on a line of its own: {screen}");
     assert!(screen.contains("/agent 이름") && screen.contains("지금은 assistant"), "{screen}");
     assert!(!screen.contains("panicked") && !screen.contains("tracing-subscriber"), "{screen}");

@@ -98,8 +98,8 @@ fn a_key_that_replicas_share_is_known_long_enough_and_never_shown() {
 fn the_log_goes_to_stderr_when_asked_for() {
     let here = fresh_directory("log");
     let output = run_with_environment(&here, &[], &["config", "--log", "debug"]);
-    assert!(utf8(&output.stderr).contains("settings read"));
-    assert!(!utf8(&output.stdout).contains("settings read"));
+    assert!(utf8(&output.stderr).contains("settings loaded"));
+    assert!(!utf8(&output.stdout).contains("settings loaded"));
 }
 
 #[test]
@@ -131,24 +131,12 @@ fn a_mistake_in_the_command_line_is_told_in_korean_too() {
 }
 
 #[test]
-fn a_store_of_its_own_for_an_agent_is_refused_with_the_way_to_have_one() {
-    let here = fresh_directory("persistence");
-    for (settings, ko, en) in [
-        ("persistence_mode = \"memory\"", "`--data-dir`로 임시 디렉터리를", "of their own with `--data-dir`"),
-        (
-            "persistence_mode = \"sqlite\"\ncheckpoint_db_path = \"c.db\"",
-            "`database = \"sqlite:c.db\"`를 적으세요",
-            "write `database = \"sqlite:c.db\"`",
-        ),
-    ] {
-        std::fs::write(here.join("doran.toml"), format!("[agents.contract]\n{settings}\n")).expect("written");
-        for (language, words) in [("ko", ko), ("en", en)] {
-            let output = run_doran(&here, &["ask", "안녕", "--lang", language], "");
-            assert!(!output.status.success());
-            assert!(utf8(&output.stderr).contains(words), "{}", utf8(&output.stderr));
-        }
-    }
-    std::fs::write(here.join("doran.toml"), "[agents.contract]\npersistence_mode = \"store\"\n")
-        .expect("written");
-    assert!(run_doran(&here, &["ask", "안녕"], "").status.success());
+fn the_version_names_commit_features_and_target() {
+    let here = fresh_directory("version");
+    let version = run_with_environment(&here, &[], &["--version"]);
+    let text = utf8(&version.stdout);
+    let lines: Vec<&str> = text.lines().collect();
+    let labels: Vec<&str> = lines.iter().filter_map(|line| line.split([' ', ':']).next()).collect();
+    assert!(version.status.success() && labels == ["doran", "commit", "features", "target"], "{version:?}");
+    assert!(lines[3].contains(std::env::consts::ARCH), "{lines:?}");
 }

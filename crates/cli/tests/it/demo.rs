@@ -13,15 +13,15 @@ fn the_demo_reads_files_answers_cites_calculates_and_ends() {
     let output = run_doran(&here, &["demo", "--once", "--lang", "ko"], "");
     let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
-    let data = here.join(".local/share/doran/doran.db");
+    let data = here.join(".local/share/doran/demo/doran.db");
     let head =
-        format!("데이터: sqlite:{} (새로 만듦)   모델: offline-extractive-1 (내장, LLM 아님", data.display());
+        format!("데이터: sqlite:{} (새로 만듦)   모델: offline-extractive-2 (내장, LLM 아님", data.display());
     for line in [
         head.as_str(),
         "[1/5] 문서 넣기  보기 규정과 계약서 ",
         "[2/5] assistant  Q: 육아휴직은 최대 얼마나 쓸 수 있나요?\n      router → rag → memory → agent\n",
         "육아휴직은 자녀 한 명당 1년 이내로 하며",
-        "[1] 휴가 규정 › 육아휴직",
+        "[1] 휴가 규정 › 육아휴직  (본보기 문서)",
         "[3/5] docqa  Q: 모니터는 몇 년마다 교체하나요?",
         "6년",
         "[4/5] contract  Q: 계약을 해지하려면 며칠 전에 알려야 하나요?",
@@ -42,26 +42,24 @@ fn the_demo_reads_files_answers_cites_calculates_and_ends() {
     }
     assert!(fs::metadata(&data).is_ok_and(|file| file.len() > 0));
 
-    let listed = utf8(&run_doran(&here, &["runs", "--json"], "").stdout);
+    let place = data.parent().and_then(|path| path.to_str()).expect("a path");
+    let listed = utf8(&run_doran(&here, &["runs", "--json", "--data-dir", place], "").stdout);
     assert_eq!(listed.matches("\"status\":\"finished\"").count(), 4, "{listed}");
-    let threads = utf8(&run_doran(&here, &["threads"], "").stdout);
+    let threads = utf8(&run_doran(&here, &["threads", "--data-dir", place], "").stdout);
     assert!(
         threads.lines().count() == 4 && threads.lines().all(|line| line.starts_with("demo-")),
         "{threads}"
     );
+    // None of it is among one's own threads and documents.
+    for command in [&["threads"][..], &["documents", "list"]] {
+        assert!(run_doran(&here, command, "").stdout.is_empty(), "{command:?}");
+    }
 }
 
 #[test]
-fn a_copy_of_the_database_is_a_database() {
-    let here = fresh_directory("backup");
-    assert!(run_doran(&here, &["chat"], "내 이름은 철수야.\n").status.success());
-    let output = run_doran(&here, &["backup", "copy.db"], "");
-    assert!(output.status.success(), "{}", utf8(&output.stderr));
-    let again = run_doran(&here, &["backup", "copy.db"], "");
-    assert_eq!(again.status.code(), Some(1), "a backup never replaces a file");
-    let args = ["chat", "--database", "sqlite:copy.db", "--data-dir", "elsewhere"];
-    let answer = run_doran(&here, &args, "내 이름이 뭐야?\n");
-    assert!(utf8(&answer.stdout).contains("철수입니다"), "{}", utf8(&answer.stderr));
+fn what_was_removed_is_told() {
+    let here = fresh_directory("gc");
+    assert!(run_doran(&here, &["chat"], "안녕하세요\n").status.success());
     let swept = run_doran(&here, &["gc", "--lang", "ko"], "");
     assert!(
         swept.status.success() && utf8(&swept.stderr).contains("지웠습니다: 대화 0"),

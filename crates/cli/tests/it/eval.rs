@@ -1,10 +1,35 @@
-//! `doran eval agent`, `doran agents export`, and Python in the shipped program.
+//! `doran eval agent`, `doran eval answers`, `doran agents export`, and Python in the shipped program.
 
 use std::fs;
 
 use serde_json::Value;
 
 use crate::program::{fresh_directory, run_doran, utf8};
+
+#[test]
+fn answers_are_graded_by_strings_of_the_documents() {
+    let here = fresh_directory("eval-answers");
+    fs::create_dir(here.join("documents")).expect("a folder");
+    fs::write(here.join("documents/leave.md"), "# 휴가 규정\n\n연차휴가는 15일을 준다.\n").expect("written");
+    let line = |id: &str, ask: &str, rest: &str| {
+        format!(r#"{{"id":"{id}","ask":"{ask}","language":"ko","style":"plain","kind":"number",{rest}}}"#)
+            + "\n"
+    };
+    let questions = [
+        line("days", "연차휴가는 며칠인가요?", r#""must":[["15일"]],"answerable":true"#),
+        line("other", "연차휴가는 며칠인가요?", r#""must":[["16일"]],"answerable":true"#),
+        line("parking", "주차장은 어디인가요?", r#""answerable":false"#),
+    ];
+    fs::write(here.join("questions.jsonl"), questions.concat()).expect("written");
+    let run =
+        run_doran(&here, &["eval", "answers", "questions.jsonl", "--documents", "documents", "--json"], "");
+    assert!(run.status.success(), "{}", utf8(&run.stderr));
+    let lines: Vec<Value> =
+        utf8(&run.stdout).lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let grades: Vec<&Value> = lines[..3].iter().map(|line| &line["grade"]).collect();
+    assert_eq!(grades, ["right", "wrong", "right"], "{lines:?}");
+    assert_eq!(lines[3]["answerable"], serde_json::json!({"right": 1, "withheld": 0, "wrong": 1}));
+}
 
 const EVAL_CASES: &str = r#"
 documents = "samples"
@@ -31,13 +56,13 @@ fn agents_are_evaluated_and_compared_with_the_last_time() {
     assert!(first.status.success(), "{shown}{}", utf8(&first.stderr));
     assert!(shown.starts_with("ok     leave  rag "), "{shown}");
     assert!(
-        shown.contains("2 of 2 held · model offline-extractive-1 · 4 model calls · $0.000000"),
+        shown.contains("2 of 2 held · model offline-extractive-2 · 4 model calls · $0.000000"),
         "{shown}"
     );
     assert!(shown.ends_with("there is no earlier report to compare with\n"), "{shown}");
     let again = run_doran(&here, &["eval", "agent", "cases.toml", "--lang", "ko"], "");
     let shown = utf8(&again.stdout);
-    assert!(shown.ends_with("지난번(모델 offline-extractive-1)과 다른 것: 0\n"), "{shown}");
+    assert!(shown.ends_with("지난번(모델 offline-extractive-2)과 다른 것: 0\n"), "{shown}");
 
     // What does not hold is told with what was seen, is a change, and is an exit code.
     fs::write(here.join("cases.toml"), EVAL_CASES.replace("\"42\"", "\"43\"")).expect("written");
@@ -47,7 +72,7 @@ fn agents_are_evaluated_and_compared_with_the_last_time() {
     assert!(shown.contains("FAIL   sum ") && shown.contains("\n      contains: 43 ≠ "), "{shown}");
     assert!(
         shown.ends_with(
-            "changed since the last time (model offline-extractive-1): 1\n- sum: does not hold any more\n"
+            "changed since the last time (model offline-extractive-2): 1\n- sum: does not hold any more\n"
         ),
         "{shown}"
     );

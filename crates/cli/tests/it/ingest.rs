@@ -59,7 +59,11 @@ fn files_are_taken_in_found_and_answered_from() {
     assert!(found.contains("«방문» «차량»의 «주차»는 세 시간까지 무료이다."), "{found}");
     for store in ["local", "faiss", "memory"] {
         let same = utf8(&run_doran(&here, &["search", "방문 차량 주차", "--store", store], "").stdout);
-        assert_eq!(same, found, "{store}");
+        // The scores differ: the store `memory` has no vectors.
+        let without_scores = |text: &str| -> Vec<String> {
+            text.lines().filter_map(|line| line.rsplit("  ").next()).map(str::to_owned).collect()
+        };
+        assert_eq!(without_scores(&same), without_scores(&found), "{store}");
     }
     let anew = run_doran(&here, &["reindex", "--lang", "en"], "");
     assert!(utf8(&anew.stderr).contains("made anew: 2 documents"), "{}", utf8(&anew.stderr));
@@ -387,4 +391,100 @@ fn a_missing_file_of_the_index_heals_by_itself() {
     all.iter().for_each(|path| fs::remove_file(path).expect("removed"));
     let found = run_doran(&here, &[&["search", "펭귄"], &at[..]].concat(), "");
     assert!(utf8(&found.stdout).contains("남쪽"), "{}", utf8(&found.stderr));
+}
+
+/// A contract, and a rule book that is written in articles too.
+const LEASE: &str = "# 상가 임대차\n\n임대인 노경자와 임차인 빈센트제과는 임대차 계약을 맺는다.\n\n제1조(보증금)\n보증금은 5,000만 원으로 한다.\n\n제5조(수리)\n지붕의 수리는 임대인이 한다.\n";
+const RULES: &str = "# 출장 규정\n\n제1조(목적)\n이 규정은 출장에 필요한 사항을 정한다.\n\n제5조(숙박)\n숙박비는 하루 9만 원이다.\n";
+
+#[test]
+fn a_contract_is_recognised_and_a_wrong_kind_is_explained_and_can_be_changed() {
+    let here = fresh_directory("ingest-kinds");
+    write_file(&here.join("임대차.md"), LEASE);
+    write_file(&here.join("출장.md"), RULES);
+    let taken = run_doran(&here, &["ingest", "임대차.md", "출장.md", "--json"], "");
+    let stdout = utf8(&taken.stdout);
+    if !has_jail(&stdout) {
+        return;
+    }
+    let kind_of = |name: &str| {
+        let listed = utf8(&run_doran(&here, &["documents", "list", "--json"], "").stdout);
+        let row = listed.lines().find(|line| line.contains(name)).expect(name).to_owned();
+        let row: serde_json::Value = serde_json::from_str(&row).expect("JSON");
+        (row["kind"].to_string(), row["id"].as_str().expect("an id").to_owned())
+    };
+    assert_eq!(kind_of("임대차.md").0, "\"contract\"");
+    assert_eq!(kind_of("출장.md").0, "\"general\"");
+    let ask = || {
+        let answer =
+            run_doran(&here, &["ask", "--agent", "contract", "제5조 내용이 뭐야?", "--lang", "ko"], "");
+        utf8(&answer.stdout)
+    };
+    assert!(ask().contains("지붕의 수리는 임대인이 한다"), "{}", ask());
+
+    // Somebody says that it is something else. The agent says why it finds nothing and what to do.
+    let changed = run_doran(&here, &["documents", "kind", "general", "임대차.md"], "");
+    assert!(changed.status.success(), "{}", utf8(&changed.stderr));
+    let (kind, id) = kind_of("임대차.md");
+    assert_eq!(kind, "\"general\"");
+    let answer = ask();
+    assert!(!answer.contains("지붕의 수리"), "{answer}");
+    assert!(answer.contains(&id) && answer.contains("doran documents kind contract"), "{answer}");
+    // What was chosen stays when the file is ingested again.
+    run_doran(&here, &["ingest", "임대차.md"], "");
+    assert_eq!(kind_of("임대차.md").0, "\"general\"");
+
+    // The way it names works, here through a server.
+    let server = crate::program::ServerProcess::start(&here, None);
+    let patched = server.request(&format!("PATCH /api/documents/{id}"), "{\"kind\":\"contract\"}");
+    assert!(patched.starts_with("HTTP/1.1 200"), "{patched}");
+    let unknown = server.request(&format!("PATCH /api/documents/{id}"), "{\"kind\":\"poem\"}");
+    assert!(unknown.starts_with("HTTP/1.1 400"), "{unknown}");
+    wait_until_kind(&server, &id, "contract");
+    drop(server);
+    assert!(ask().contains("지붕의 수리는 임대인이 한다"), "{}", ask());
+}
+
+/// Waits until a document is ready as one of this kind.
+fn wait_until_kind(server: &crate::program::ServerProcess, id: &str, kind: &str) {
+    for _ in 0..600 {
+        let shown = server.request(&format!("GET /api/documents/{id}"), "");
+        if shown.contains("\"ready\"") && shown.contains(&format!("\"kind\":\"{kind}\"")) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("{id} did not become a {kind}");
+}
+
+#[test]
+fn samples_are_marked_and_those_of_an_earlier_demo_leave() {
+    let here = fresh_directory("samples-marked");
+    for (language, mark) in [("ko", "(본보기 문서)"), ("en", "(sample document)")] {
+        let found = utf8(&run_doran(&here, &["search", "육아휴직", "--lang", language], "").stdout);
+        assert!(found.lines().next().is_some_and(|line| line.contains(mark)), "{found}");
+    }
+    let asked = run_doran(&here, &["ask", "육아휴직은 최대 얼마나 쓸 수 있나요?", "--lang", "ko"], "");
+    let answer = utf8(&asked.stdout) + &utf8(&asked.stderr);
+    assert!(answer.contains("본보기 문서"), "{answer}");
+
+    // Earlier versions of the demo ingested the samples like files of the user.
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../agents/samples/ko/휴가.md");
+    write_file(&here.join("ko/휴가.md"), &fs::read_to_string(sample).expect("a sample"));
+    write_file(&here.join("own.md"), "# 휴가 규정\n\n우리 회사의 육아휴직은 3년이다.\n");
+    let server = crate::program::ServerProcess::start(&here, None);
+    let body = fs::read_to_string(sample).expect("a sample");
+    let added =
+        server.request("POST /api/documents?name=ko%2F%ED%9C%B4%EA%B0%80.md&collection=samples", &body);
+    assert!(added.starts_with("HTTP/1.1 202"), "{added}");
+    drop(server);
+    let said = utf8(&run_doran(&here, &["ask", "hello", "--lang", "en"], "").stderr);
+    assert!(said.contains("removed 1 sample document that"), "{said}");
+    let taken = run_doran(&here, &["ingest", "own.md", "--json", "--lang", "en"], "");
+    if !has_jail(&utf8(&taken.stdout)) {
+        return;
+    }
+    assert_eq!(list_documents(&here), ["own.md ready"]);
+    let found = utf8(&run_doran(&here, &["search", "육아휴직", "--lang", "ko"], "").stdout);
+    assert!(found.contains("3년이다") && !found.contains("본보기"), "{found}");
 }

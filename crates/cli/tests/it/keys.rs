@@ -67,6 +67,33 @@ fn with_a_key_other_machines_may_be_served() {
     assert!(!stderr.contains("only this machine"), "{stderr}");
 }
 
+#[test]
+fn keys_come_from_the_environment_or_a_file_before_the_first_start() {
+    let here = fresh_directory("given-keys");
+    let key = "0123456789abcdef0123456789abcdef";
+    std::fs::write(here.join("secret"), format!("gateway={key}\n")).expect("write");
+    let program = env!("CARGO_BIN_EXE_doran");
+    for variable in [format!("DORAN_API_KEYS=gateway={key}"), "DORAN_API_KEYS_FILE=secret".to_owned()] {
+        let line =
+            format!("{variable} DORAN_ALLOWED_HOSTS=doran.lan exec {program} serve --listen 0.0.0.0:0");
+        let server = ServerProcess::start_by_shell(&here, &line);
+        assert!(status_line(&server, None).contains(" 401 "));
+        assert!(status_line(&server, Some(key)).contains(" 200 "));
+        // The program itself gets in, and its own keys are valid besides.
+        assert!(run_doran(&here, &["threads"], "").status.success());
+        let own = utf8(&run_doran(&here, &["keys", "new", &format!("own-{}", variable.len())], "").stdout)
+            .trim()
+            .to_owned();
+        wait_for_status(&server, Some(&own), " 200 ");
+        assert!(status_line(&server, Some(key)).contains(" 200 "));
+    }
+    let refused = doran_command(&here, &["serve", "--port", "0"]).env("DORAN_API_KEYS", "a=hunter2").output();
+    let refused = refused.expect("the program ends");
+    let error = utf8(&refused.stderr);
+    assert!(!refused.status.success() && error.contains("key 1 of `DORAN_API_KEYS`"), "{error}");
+    assert!(!error.contains("hunter2"), "{error}");
+}
+
 /// The program asks its own server, whatever address that has.
 #[cfg(target_os = "linux")]
 #[test]

@@ -2,7 +2,10 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod agent_files;
+mod agent_settings;
 mod ask;
+mod backup;
 mod chat;
 mod config;
 mod cost;
@@ -10,10 +13,13 @@ mod data_dir_permissions;
 mod demo;
 mod encoder_install;
 mod eval;
+mod http_nodes;
 mod ingest;
 mod keys;
 mod kill_at_every_step;
 mod kill_during_stream;
+mod load;
+mod mcp;
 mod memory;
 mod mock_vendor;
 mod models;
@@ -21,3 +27,4 @@ mod program;
 mod reindex;
 mod serve;
 mod stop_signals;
+mod systemd_notify;

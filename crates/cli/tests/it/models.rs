@@ -15,7 +15,7 @@ fn a_key_in_the_environment_is_offered_and_not_used() {
     };
     let listed = run(&["models"]);
     let stdout = utf8(&listed.stdout);
-    assert!(stdout.contains("answering now: offline-extractive-1 (default)"), "{stdout}");
+    assert!(stdout.contains("answering now: offline-extractive-2 (default)"), "{stdout}");
     assert!(stdout.contains("OPENAI_API_KEY  OpenAI   to use it: doran models use openai:MODEL"), "{stdout}");
     let shown = run(&["config"]);
     let all = [listed.stdout, listed.stderr, shown.stdout.clone(), shown.stderr].concat();
@@ -42,9 +42,9 @@ fn a_choice_is_written_where_it_is_read_again() {
     assert!(listed.contains("\"model\": \"ollama:qwen3:8b\""), "{listed}");
 
     fs::write(here.join("doran.toml"), "# mine\nlog = \"info\"\n").expect("written");
-    run_doran(&here, &["models", "use", "offline-extractive-1"], "");
+    run_doran(&here, &["models", "use", "offline-extractive-2"], "");
     let text_now = fs::read_to_string(here.join("doran.toml")).expect("the file");
-    assert_eq!(text_now, "model = \"offline-extractive-1\"\n# mine\nlog = \"info\"\n");
+    assert_eq!(text_now, "model = \"offline-extractive-2\"\n# mine\nlog = \"info\"\n");
     let unknown = utf8(&run_doran(&here, &["models", "use", "gpt"], "").stderr);
     assert!(unknown.contains("there is no model `gpt`; `doran models` lists what can be used"), "{unknown}");
 }

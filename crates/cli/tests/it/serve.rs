@@ -130,23 +130,6 @@ fn an_address_that_others_can_reach_is_refused_in_both_languages() {
     assert!(!here.join(".local").exists(), "a mistake in the address makes no database");
 }
 
-#[test]
-fn a_backup_is_made_while_the_server_runs() {
-    let here = fresh_directory("backup");
-    let server = ServerProcess::start(&here, None);
-    let answer = server.request("POST /api/threads/t/runs", QUESTION_BODY);
-    assert!(answer.contains("event: finished"), "{answer}");
-    let copy = here.join("copy.db");
-    let name = copy.to_str().expect("a name");
-    let made = run_doran(&here, &["backup", name], "");
-    assert!(made.status.success(), "{}", utf8(&made.stderr));
-    let again = run_doran(&here, &["backup", name], "");
-    assert_eq!(again.status.code(), Some(1), "a backup replaces nothing");
-    drop(server.stop());
-    let listed = run_doran(&here, &["threads", "--database", &format!("sqlite:{name}")], "");
-    assert!(utf8(&listed.stdout).contains('t'), "{}", utf8(&listed.stderr));
-}
-
 #[cfg(unix)]
 #[test]
 fn a_server_that_may_open_few_files_makes_clients_wait_and_goes_on() {

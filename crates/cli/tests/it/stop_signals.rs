@@ -56,6 +56,19 @@ fn wait_for_screen_text(screen: &mut impl Read, words: &str) {
     }
 }
 
+/// Waits until these words are shown and the program reads a line after them. Before that, a key like Ctrl-D means nothing.
+#[cfg(target_os = "linux")]
+fn wait_for_prompt_after(screen: &mut impl Read, words: &str) {
+    let (mut seen, mut bytes) = (String::new(), [0; 1024]);
+    let mut pending = Vec::new();
+    while !seen.split_once(words).is_some_and(|(_, after)| after.contains("\u{1b}[?2004h")) {
+        let read = screen.read(&mut bytes).expect("a screen");
+        assert!(read > 0, "it ended without `{words}` and a prompt: {seen}");
+        pending.extend_from_slice(&bytes[..read]);
+        seen = String::from_utf8_lossy(&pending).into_owned();
+    }
+}
+
 fn run_statuses(here: &Path) -> String {
     let listed = utf8(&run_doran(here, &["runs", "--json"], "").stdout);
     let status = |line: &str| {
@@ -93,16 +106,17 @@ fn an_answer_is_stopped_and_the_talk_goes_on() {
         let server = with_server.then(|| ServerProcess::start(&here, None));
         let Some(mut child) = spawn_in_terminal(&here, "chat --agent react --lang ko") else { return };
         let mut keys = child.stdin.take().expect("a pipe");
+        let mut screen = child.stdout.take().expect("a pipe");
         keys.write_all("안녕?\n".as_bytes()).expect("typed");
         far.wait_for_held_call();
         // Ctrl-C, another question, and Ctrl-D.
         keys.write_all("\u{3}".as_bytes()).expect("typed");
-        keys.write_all("다시?\n\u{4}".as_bytes()).expect("typed");
-        let shown = child.wait_with_output().expect("it ends");
-        let screen = String::from_utf8_lossy(&shown.stdout).into_owned();
-        assert!(shown.status.success(), "{}\n{screen}", shown.status);
-        assert!(screen.contains("멈추었습니다") && screen.contains("다시 물으신 답입니다."), "{screen}");
-        assert_eq!(run_statuses(&here), "finished cancelled", "{screen}");
+        wait_for_prompt_after(&mut screen, "멈추었습니다");
+        keys.write_all("다시?\r".as_bytes()).expect("typed");
+        wait_for_prompt_after(&mut screen, "다시 물으신 답입니다.");
+        keys.write_all("\u{4}".as_bytes()).expect("typed");
+        assert!(child.wait().expect("it ends").success());
+        assert_eq!(run_statuses(&here), "finished cancelled");
         drop(server);
     }
 }
@@ -121,7 +135,7 @@ fn at_a_question_ctrl_c_stops_the_run_every_time() {
         keys.write_all("15 * 3은?\n".as_bytes()).expect("typed");
         wait_for_screen_text(&mut screen, "[예/아니요] ");
         keys.write_all("\u{3}".as_bytes()).expect("typed");
-        wait_for_screen_text(&mut screen, "멈추었습니다");
+        wait_for_prompt_after(&mut screen, "멈추었습니다");
         keys.write_all("\u{4}".as_bytes()).expect("typed");
         assert!(child.wait().expect("it ends").success());
     }
@@ -143,7 +157,7 @@ fn a_run_of_an_earlier_time_that_was_taken_up_is_stopped_like_any_other() {
     keys.write_all("예\n".as_bytes()).expect("typed");
     far.wait_for_held_call();
     keys.write_all("\u{3}".as_bytes()).expect("typed");
-    wait_for_screen_text(&mut screen, "멈추었습니다");
+    wait_for_prompt_after(&mut screen, "멈추었습니다");
     keys.write_all("\u{4}".as_bytes()).expect("typed");
     assert!(child.wait().expect("it ends").success());
     assert_eq!(run_statuses(&here), "cancelled");

@@ -10,7 +10,7 @@ use crate::error::EngineError;
 use crate::graph::BuiltGraph;
 use crate::log::{self, StateSnapshot, StoredPosition};
 use crate::plan::{self, PlanPosition};
-use crate::state::State;
+use crate::state::{ItemIndex, State};
 use crate::state_shape::{unknown_state_field, unknown_update_field};
 use crate::store::{EntryKind, LoadedLog, LogEntry, NewEntry, Record, RunUsage, Seq};
 use crate::stored_json;
@@ -36,6 +36,8 @@ pub(crate) struct ThreadState<S> {
     pub unbooked_usage: RunUsage,
     /// Steps of subgraphs inside the step in progress: path of the task, body.
     pub subgraph_steps: Vec<(TaskPath, Vec<u8>)>,
+    /// For a subgraph that ended so: where the graph around it goes on.
+    pub goto_parent: Option<Vec<log::DueTask>>,
     /// The entry with the snapshot replay starts from; 0 for the beginning.
     pub replay_base: Seq,
     /// The position names a node that the graph does not have any more. The state can be read and a run with an input
@@ -46,6 +48,8 @@ pub(crate) struct ThreadState<S> {
     /// The entries read now were written by a graph of that name. Others may have states with other fields.
     written_by_graph: bool,
     replay_cost: ReplayCost,
+    /// Of the lists in the state. Every change goes through it.
+    item_index: ItemIndex,
 }
 
 /// A place that a graph does not know.
@@ -77,12 +81,25 @@ impl<S: State> ThreadState<S> {
             unsaved_records: Vec::new(),
             unbooked_usage: RunUsage::default(),
             subgraph_steps: Vec::new(),
+            goto_parent: None,
             replay_base: 0,
             unknown_node: None,
             graph_name: Arc::from(""),
             written_by_graph: false,
             replay_cost: ReplayCost::default(),
+            item_index: ItemIndex::default(),
         }
+    }
+
+    /// Folds a change into the state.
+    pub(crate) fn apply_update(&mut self, update: S::Update) {
+        Arc::make_mut(&mut self.state).apply_indexed(update, &mut self.item_index);
+    }
+
+    /// Replaces the whole state.
+    fn replace_state(&mut self, state: S) {
+        self.state = Arc::new(state);
+        self.item_index = ItemIndex::default();
     }
 
     /// The empty state of a thread, for the graph of this name.
@@ -203,7 +220,7 @@ pub(crate) fn rebuild_thread_state<S: State>(
     if let Some((seq, body)) = &loaded.snapshot {
         let snapshot = read_snapshot(*seq, body)?;
         at.written_by_graph = snapshot.graph.as_deref() == Some(graph_name);
-        at.state = Arc::new(read_state(*seq, &snapshot.state, at.written_by_graph)?);
+        at.replace_state(read_state(*seq, &snapshot.state, at.written_by_graph)?);
         at.set_position(graph, *seq, &snapshot.at);
         at.active_ms = snapshot.active_ms;
         at.finished = finished_nodes(graph, snapshot.finished.iter());
@@ -236,7 +253,7 @@ fn fold_entry<S: State>(
             at.written_by_graph = started.graph == *at.graph_name;
             if let Some(update) = started.update {
                 let update = at.read_update(seq, &update)?;
-                Arc::make_mut(&mut at.state).apply(update);
+                at.apply_update(update);
             }
             match started.at {
                 // At the start of the graph that runs it, whatever the start of the graph was that accepted it.
@@ -261,24 +278,50 @@ fn fold_entry<S: State>(
             at.subgraph_steps.push((path, entry.body.clone()));
         }
         EntryKind::Edited => {
-            let edited: log::StateEditedEntry = parse_entry_body(seq, &entry.body)?;
-            if let Some(state) = edited.state {
-                at.state = Arc::new(read_state(seq, &state, at.written_by_graph)?);
-            }
-            if let Some(update) = edited.update {
-                let update = at.read_update(seq, &update)?;
-                Arc::make_mut(&mut at.state).apply(update);
-            }
-            if let Some(begin) = edited.at {
-                at.set_position(graph, seq, &begin);
+            fold_edit(graph, at, seq, parse_entry_body(seq, &entry.body)?)?;
+        }
+        EntryKind::Paused => {
+            let paused: ReplayedPause = parse_entry_body(seq, &entry.body)?;
+            // Older pauses do not tell it.
+            at.active_ms = at.active_ms.max(paused.active_ms);
+            if let Some(edit) = paused.edit {
+                fold_edit(graph, at, seq, edit)?;
             }
         }
-        EntryKind::Paused
-        | EntryKind::Resumed
+        EntryKind::Resumed
         | EntryKind::Restarted
         | EntryKind::Finished
         | EntryKind::Failed
         | EntryKind::Cancelled => {}
+    }
+    Ok(())
+}
+
+/// What replaying needs of a pause: the questions are for people.
+#[derive(serde::Deserialize)]
+struct ReplayedPause {
+    #[serde(default)]
+    edit: Option<log::StateEditedEntry>,
+    #[serde(default)]
+    active_ms: u64,
+}
+
+/// Folds a change by hand.
+fn fold_edit<S: State>(
+    graph: &BuiltGraph<S>,
+    at: &mut ThreadState<S>,
+    seq: Seq,
+    edit: log::StateEditedEntry,
+) -> Result<(), EngineError> {
+    if let Some(state) = edit.state {
+        at.replace_state(read_state(seq, &state, at.written_by_graph)?);
+    }
+    if let Some(update) = edit.update {
+        let update = at.read_update(seq, &update)?;
+        at.apply_update(update);
+    }
+    if let Some(begin) = edit.at {
+        at.set_position(graph, seq, &begin);
     }
     Ok(())
 }
@@ -303,11 +346,12 @@ pub(crate) fn fold_step<S: State>(
     let step: log::StepEntry = parse_entry_body(seq, body)?;
     for task in &step.tasks {
         let update = at.read_update(seq, &task.update)?;
-        Arc::make_mut(&mut at.state).apply(update);
+        at.apply_update(update);
     }
     at.finished = finished_nodes(graph, step.tasks.iter().map(|task| &task.node));
     at.set_position(graph, seq, &step.at);
     at.active_ms = step.active_ms;
+    at.goto_parent = step.goto_parent;
     Ok(())
 }
 

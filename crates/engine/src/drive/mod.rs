@@ -1,4 +1,4 @@
-//! Runs a graph, superstep by superstep: calls the nodes that [`plan`](crate::plan) says are due, folds what they
+//! Runs a graph, superstep by superstep: calls the nodes that [`plan`] says are due, folds what they
 //! propose, writes it down, goes on. One loop for every run, with or without a store, watched or not, outermost
 //! graph or subgraph.
 //!
@@ -20,14 +20,15 @@ use std::sync::Arc;
 
 use crate::failpoint;
 use crate::failure;
-use crate::graph::BuiltGraph;
+use crate::failure::NodeFailure;
+use crate::graph::{BranchError, BuiltGraph};
 use crate::log::{self, StoredPosition};
 use crate::plan;
 use crate::question::{PendingQuestion, QuestionKind};
 use crate::state::State;
 use crate::store::{
-    Commit, CommitOutcome, EntryKind, NewEntry, NewStatus, Record, RecordStage, RunFailure, RunStatus,
-    RunUsage, StoreError,
+    Commit, CommitOutcome, Durability, EntryKind, NewEntry, NewStatus, Record, RecordStage, RunFailure,
+    RunStatus, RunUsage, StoreError,
 };
 use crate::task_path::{QuestionId, RecordKey, TaskPath};
 
@@ -165,8 +166,11 @@ async fn write_paused<S: State>(
     records.append(&mut at.unsaved_records);
     run.remember_calls(&records);
     let calls = run.unfinished_calls();
-    let body = log::to_json_bytes(&log::RunPausedEntry { asks: asks.clone(), calls });
+    let active_ms = u64::try_from(run.active_time().as_millis()).unwrap_or(u64::MAX);
+    let body = log::to_json_bytes(&log::RunPausedEntry { asks: asks.clone(), calls, edit: None, active_ms });
+    let durability = if failpoint::mutant("ask_before_sync") { Durability::Later } else { Durability::Now };
     let commit = Commit {
+        durability,
         entries: vec![at.new_entry(EntryKind::Paused, body)],
         records,
         usage: std::mem::take(&mut at.unbooked_usage),
@@ -214,7 +218,8 @@ pub(crate) async fn drive<S: State>(
                 if scope.is_outer() {
                     (at.unsaved_records, at.unbooked_usage) = (records, usage);
                 } else {
-                    run.commit(Commit { records, usage, ..Commit::default() }).await?;
+                    let durability = Durability::Later;
+                    run.commit(Commit { records, usage, durability, ..Commit::default() }).await?;
                 }
                 return Ok((DriveOutcome::Paused(asks), None));
             }
@@ -245,13 +250,14 @@ async fn fold_and_write<S: State>(
         .filter_map(|(task, done)| superstep::stored_task_result(graph, task, done))
         .collect();
     // Reducers and branches are not the engine's code. What is half folded when one panics is not written.
-    let folded = catch_unwind(AssertUnwindSafe(|| fold_updates(graph, at, done))).unwrap_or_else(|panic| {
-        let nodes: Vec<String> =
-            at.position.due.iter().map(|task| format!("`{}`", graph.node(task.node).name)).collect();
-        let said = panic::panic_message(&*panic);
-        let message = format!("a reducer or branch after {} panicked: {said}", nodes.join(", "));
-        Err(HaltReason::failed(failure::PANIC, message))
-    });
+    let folded =
+        catch_unwind(AssertUnwindSafe(|| fold_updates(graph, scope, at, done))).unwrap_or_else(|panic| {
+            let nodes: Vec<String> =
+                at.position.due.iter().map(|task| format!("`{}`", graph.node(task.node).name)).collect();
+            let said = panic::panic_message(&*panic);
+            let message = format!("a reducer or branch after {} panicked: {said}", nodes.join(", "));
+            Err(HaltReason::failed(failure::PANIC, message))
+        });
     if let Err(halt) = folded {
         return Err(halt
             .with_records_and_usage(superstep::task_result_records(scope, at.position.step, &tasks), usage));
@@ -264,25 +270,80 @@ async fn fold_and_write<S: State>(
     Ok((write_step(graph, run, scope, at, tasks, usage, ended).await?, ended))
 }
 
+/// What the tasks of one node in a step led to.
+struct NodeChoices {
+    node: plan::NodeIndex,
+    /// At least one of them did not fail.
+    finished: bool,
+    /// What they chose themselves.
+    chosen: Option<Vec<log::DueTask>>,
+    /// Failures that another node handles, with the items of the tasks.
+    failures: Vec<(RunFailure, Option<serde_json::Value>)>,
+}
+
+impl NodeChoices {
+    fn new(node: plan::NodeIndex) -> Self {
+        Self { node, finished: false, chosen: None, failures: Vec::new() }
+    }
+
+    fn next_tasks<S: State>(self, graph: &BuiltGraph<S>, state: &S) -> Result<plan::NextTasks, BranchError> {
+        let built = graph.node(self.node);
+        let mut next =
+            if self.finished { graph.next_tasks(self.node, state, self.chosen)? } else { Vec::new() };
+        for (RunFailure { code, message }, input) in self.failures {
+            let failure = NodeFailure { node: built.name.to_string(), code, message, input };
+            let handler = built.on_error.zip(serde_json::to_value(failure).ok());
+            next.extend(handler.map(|(node, input)| plan::PlannedTask { node, input: Some(input) }));
+        }
+        Ok(next)
+    }
+}
+
 /// Folds the updates of a finished step and moves on to what is due after it.
 fn fold_updates<S: State>(
     graph: &Arc<BuiltGraph<S>>,
+    scope: &GraphScope,
     at: &mut ThreadState<S>,
     done: Vec<task::FinishedTask<S::Update>>,
 ) -> Result<(), HaltReason> {
     // Tasks of one node lie side by side, and lead on as one.
-    let mut nodes: Vec<plan::NodeIndex> = at.position.due.iter().map(|task| task.node).collect();
-    nodes.dedup();
-    let state = Arc::make_mut(&mut at.state);
-    for done in done {
-        state.apply(done.update);
+    let mut choices: Vec<NodeChoices> = Vec::new();
+    for (place, done) in done.into_iter().enumerate() {
+        let Some(task) = at.position.due.get(place) else { break };
+        if choices.last().is_none_or(|last| last.node != task.node) {
+            choices.push(NodeChoices::new(task.node));
+        }
+        let Some(node) = choices.last_mut() else { break };
+        match done.failure {
+            Some(failure) => node.failures.push((failure, task.input.clone())),
+            None => node.finished = true,
+        }
+        if let Some(goto) = done.goto {
+            node.chosen.get_or_insert_default().extend(goto);
+        }
+        if let Some(goto) = done.goto_parent {
+            at.goto_parent.get_or_insert_default().extend(goto);
+        }
+        at.apply_update(done.update);
+    }
+    if at.goto_parent.is_some() && scope.is_outer() {
+        let message = "a node chose where the graph around its own goes, and there is none".to_owned();
+        return Err(HaltReason::failed(failure::UNDECLARED_TARGET, message));
+    }
+    let nodes: Vec<plan::NodeIndex> = choices.iter().map(|choices| choices.node).collect();
+    if at.goto_parent.is_some() {
+        // The graph around this one goes on, so this one is over.
+        at.position = plan::PlanPosition { step: at.position.step + 1, ..plan::PlanPosition::default() };
+        at.finished = nodes;
+        return Ok(());
     }
     let mut routes = Vec::with_capacity(nodes.len());
-    for node in &nodes {
-        let next = graph.next_nodes(*node, state).map_err(|astray| {
-            HaltReason::failed(astray.failure_code(), astray.error_message(&graph.node(*node).name))
+    for choices in choices {
+        let from = choices.node;
+        let next = choices.next_tasks(graph, &at.state).map_err(|astray| {
+            HaltReason::failed(astray.failure_code(), astray.error_message(&graph.node(from).name))
         })?;
-        routes.push((*node, next));
+        routes.push((from, next));
     }
     let position = plan::advance(&graph.plan_topology, &at.position, routes).map_err(|stuck| {
         let name = |ix: &plan::NodeIndex| format!("`{}`", graph.node(*ix).name);
@@ -313,12 +374,14 @@ async fn write_step<S: State>(
         tasks,
         at: StoredPosition::from_position(&at.position, graph),
         active_ms,
+        goto_parent: at.goto_parent.clone(),
     };
     let body = log::to_json_bytes(&step);
     let commit = match scope {
         GraphScope::Inner { .. } => Commit {
             entries: vec![NewEntry { kind: EntryKind::Inner, body, parent: None, base: 0, snapshot: None }],
             usage,
+            durability: Durability::Later,
             ..Commit::default()
         },
         GraphScope::Outer => {
@@ -328,7 +391,8 @@ async fn write_step<S: State>(
                 entries.push(at.new_entry(EntryKind::Finished, b"{}".to_vec()));
             }
             let status = ended.then_some(NewStatus { status: RunStatus::Finished, error: None });
-            Commit { entries, clear_records: true, usage, steps: 1, status, ..Commit::default() }
+            let durability = if ended { Durability::Now } else { Durability::Later };
+            Commit { entries, clear_records: true, usage, steps: 1, status, durability, ..Commit::default() }
         }
     };
     let committed = match scope {
@@ -413,7 +477,7 @@ pub(crate) async fn drive_without_store<S: State>(
     input: S::Update,
 ) -> Result<(DriveOutcome, Arc<S>), HaltReason> {
     let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.plan_topology, &graph.start));
-    Arc::make_mut(&mut at.state).apply(input);
+    at.apply_update(input);
     let (ended, _) = drive(graph, &run, &GraphScope::Outer, &mut at).await?;
     Ok((ended, at.state))
 }
@@ -425,9 +489,9 @@ pub(crate) async fn drive_subgraph<S: State>(
     path: &TaskPath,
     name: Arc<str>,
     input: S::Update,
-) -> Result<(DriveOutcome, Arc<S>), HaltReason> {
+) -> Result<(DriveOutcome, ThreadState<S>), HaltReason> {
     let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.plan_topology, &graph.start));
-    Arc::make_mut(&mut at.state).apply(input);
+    at.apply_update(input);
     for body in run.subgraph_steps(path).await {
         log_replay::fold_subgraph_step(graph, &mut at, &body)
             .map_err(|error| HaltReason::failed(failure::STATE_MISMATCH, error.to_string()))?;
@@ -436,5 +500,5 @@ pub(crate) async fn drive_subgraph<S: State>(
         return Err(HaltReason::failed(failure::GRAPH_CHANGED, astray.to_string()));
     }
     let (ended, _) = drive(graph, run, &GraphScope::Inner { path: path.clone(), name }, &mut at).await?;
-    Ok((ended, at.state))
+    Ok((ended, at))
 }

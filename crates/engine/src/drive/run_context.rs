@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,10 +16,10 @@ use crate::drive::run_journal::{LogTip, RunJournal};
 use crate::failpoint;
 use crate::id::RunId;
 use crate::log::UnfinishedTask;
-use crate::runtime::LiveFeed;
+use crate::runtime::{LiveFeed, TimerAlarm};
 use crate::store::{
-    Commit, CommitOutcome, EntryKind, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage, Seq,
-    StoreError,
+    Commit, CommitOutcome, Durability, EntryKind, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage,
+    Seq, StoreError,
 };
 use crate::stored_json;
 use crate::task_path::{CallKey, QuestionId, RecordKey, TaskPath};
@@ -110,11 +111,15 @@ pub(crate) struct RunContext {
     pub graph_name: Arc<str>,
     /// Most tasks of a step at work at a time.
     pub max_tasks_per_step: usize,
+    /// Rings when a timer of a sleeping run is due.
+    pub timer_alarm: Option<Arc<TimerAlarm>>,
     /// What runs take turns with that are resumed alone.
     pub suspect_turn: Option<Arc<tokio::sync::Mutex<()>>>,
     held_suspect_turn: Mutex<Option<tokio::sync::OwnedMutexGuard<()>>>,
     /// What random numbers and keys of this run grow from.
     pub seed: [u8; 16],
+    /// What the caller of the run gave to all its nodes.
+    pub context: Value,
     /// Nodes to pause before and after, asked for by the caller of the run.
     pub pause_before: BTreeSet<String>,
     pub pause_after: BTreeSet<String>,
@@ -162,9 +167,11 @@ impl RunContext {
             limits,
             graph_name: Arc::from(""),
             max_tasks_per_step: DEFAULT_MAX_TASKS_PER_STEP,
+            timer_alarm: None,
             suspect_turn: None,
             held_suspect_turn: Mutex::default(),
             seed,
+            context: Value::Null,
             pause_before: BTreeSet::new(),
             pause_after: BTreeSet::new(),
             records: Mutex::default(),
@@ -203,6 +210,9 @@ impl RunContext {
         meter.steps_in_row = told;
         meter.steps_not_in_row = meter.steps - told;
         (meter.usage, meter.usage_in_row) = (usage, usage);
+        if failpoint::mutant("budget_reset_by_claim") {
+            meter.usage = RunUsage::default();
+        }
         self.wrote_records = AtomicBool::new(!records.is_empty());
         self.remember_calls(&records);
         let by_path = self.records.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -275,7 +285,16 @@ impl RunContext {
         if self.journal.is_none() || records.is_empty() {
             return Ok(());
         }
-        self.commit(Commit { records, ..Commit::default() }).await.map(|_| ())
+        let durability = Durability::Later;
+        self.commit(Commit { records, durability, ..Commit::default() }).await.map(|_| ())
+    }
+
+    /// Waits until everything the run has written is on disk: what comes next can be noticed outside.
+    pub(crate) async fn wait_until_durable(&self) -> Result<(), StoreError> {
+        match &self.journal {
+            Some(journal) => journal.durable().await,
+            None => Ok(()),
+        }
     }
 
     /// Writes, and learns of a wish to cancel on the way.
@@ -346,7 +365,7 @@ impl RunContext {
             if let (true, Some(live)) = (grows, &self.live_feed) {
                 let shown = shown.into_iter().zip(tip.head + 1..);
                 let entries = shown.map(|(new, seq)| to_log_entry(new, seq, journal.fence.run, committed.at));
-                live.note_log_written(committed.head, within, entries.collect());
+                live.note_log_written(committed.head, within, entries.collect(), committed.position);
             }
             if grows {
                 *tip = LogTip { head: committed.head, base };

@@ -7,8 +7,8 @@ use crate::log;
 use crate::runtime::ClaimLease;
 use crate::state::State;
 use crate::store::{
-    ClaimedRun, Commit, CommitOutcome, EntryKind, NewEntry, NewStatus, RunSignal, RunStatus, Seq, Store,
-    StoreError,
+    ClaimedRun, Commit, CommitOutcome, EntryKind, NewEntry, NewStatus, RunFailure, RunSignal, RunStatus, Seq,
+    Store, StoreError,
 };
 
 /// Most bytes of the sentence of a failure.
@@ -26,6 +26,14 @@ pub(super) async fn cancel_paused(run: &RunContext) -> HaltReason {
     }
 }
 
+/// Cuts the sentence of a failure to what is stored of it.
+pub(super) fn shorten_failure(failure: &mut RunFailure) {
+    if failure.message.len() > MAX_FAILURE_MESSAGE_BYTES {
+        failure.message.truncate(failure.message.floor_char_boundary(MAX_FAILURE_MESSAGE_BYTES));
+        failure.message.push('…');
+    }
+}
+
 /// Writes the end of a run that failed. Gives back what is to be told: the failure, or that it could not be written.
 pub(crate) async fn write_failure<S: State>(
     run: &Arc<RunContext>,
@@ -34,10 +42,7 @@ pub(crate) async fn write_failure<S: State>(
 ) -> HaltReason {
     let HaltReason::Failed { mut failure, node, usage, records } = halt else { return halt };
     // A failure is written where nothing else could be, so it must be small.
-    if failure.message.len() > MAX_FAILURE_MESSAGE_BYTES {
-        failure.message.truncate(failure.message.floor_char_boundary(MAX_FAILURE_MESSAGE_BYTES));
-        failure.message.push('…');
-    }
+    shorten_failure(&mut failure);
     let unfinished = run.take_unfinished_tasks();
     let body =
         log::to_json_bytes(&log::RunFailedEntry { failure: failure.clone(), node: node.clone(), unfinished });
@@ -92,14 +97,13 @@ pub(crate) async fn cancel_claimed(
     claimed: ClaimedRun,
     lease: Arc<ClaimLease>,
 ) -> HaltReason {
-    let (fence, row, head) = (claimed.fence(), &claimed.run, claimed.head);
+    let (row, head) = (&claimed.run, claimed.head);
     let base = match replay_base_after(&store, &claimed).await {
         Ok(base) => base,
         Err(error) => return HaltReason::Lost(error),
     };
     let mut run = RunContext::new(RunLimits::default(), *row.run.as_uuid().as_bytes());
-    run.journal =
-        Some(RunJournal { store, fence, lease, tip: tokio::sync::Mutex::new(LogTip { head, base }) });
+    run.journal = Some(RunJournal::new(store, &claimed, lease, LogTip { head, base }));
     run.continue_from_claim(row.steps, 0, row.usage, claimed.records);
     write_cancelled(&run).await
 }

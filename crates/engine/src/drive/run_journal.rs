@@ -2,16 +2,25 @@
 //!
 //! A write that failed is not work that is lost. As long as the lease lasts nobody else can have the run, so the same
 //! write is tried again. When nobody knows whether a write happened, the log is asked.
+//!
+//! A step need not be on disk before the next one begins: if the power fails, repeating it is as good as finding it. What
+//! somebody outside could notice waits until everything before it is on disk.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::runtime::ClaimLease;
-use crate::store::{Commit, CommitOutcome, Fence, RunUsage, Seq, Store, StoreError};
+use crate::store::{
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, RunUsage, Seq, Store, StoreError,
+};
 
 /// How long to wait before a write is tried again: at first, and at most.
 const MIN_RETRY_WAIT: Duration = Duration::from_millis(10);
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(1);
+
+/// Steps in a row that need not be on disk before the next one begins. A power failure repeats at most so many.
+const MAX_UNDURABLE_STEPS: u32 = 8;
 
 /// Where a durable run is written.
 pub(crate) struct RunJournal {
@@ -20,6 +29,12 @@ pub(crate) struct RunJournal {
     pub lease: Arc<ClaimLease>,
     /// The newest entry of the thread. Held while entries are written, so that subgraphs side by side take turns.
     pub tip: tokio::sync::Mutex<LogTip>,
+    /// The newest entry that was certainly written.
+    written_head: AtomicU64,
+    /// The newest position of this claim.
+    position: AtomicU64,
+    /// Steps committed since something was last waited for.
+    undurable_steps: AtomicU32,
 }
 
 /// Where the next entry goes.
@@ -31,9 +46,79 @@ pub(crate) struct LogTip {
 }
 
 impl RunJournal {
+    /// The journal of a claim.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        claimed: &ClaimedRun,
+        lease: Arc<ClaimLease>,
+        tip: LogTip,
+    ) -> Self {
+        Self {
+            store,
+            fence: claimed.fence(),
+            lease,
+            written_head: AtomicU64::new(tip.head),
+            tip: tokio::sync::Mutex::new(tip),
+            position: AtomicU64::new(claimed.position.0),
+            undurable_steps: AtomicU32::new(0),
+        }
+    }
+
+    /// Writes. Of too many steps in a row that are on disk later, one is on disk at once.
+    pub(super) async fn commit(
+        &self,
+        mut commit: Commit,
+        booked: RunUsage,
+    ) -> Result<CommitOutcome, StoreError> {
+        if commit.entries.is_empty() {
+            commit.head = self.written_head.load(Ordering::Relaxed);
+        } else if self.undurable_steps.fetch_add(1, Ordering::Relaxed) >= MAX_UNDURABLE_STEPS {
+            commit.durability = Durability::Now;
+        }
+        let durability = commit.durability;
+        let committed = self.commit_with_retries(commit, booked).await?;
+        self.written_head.fetch_max(committed.head, Ordering::Relaxed);
+        self.position.fetch_max(committed.position.0, Ordering::Relaxed);
+        if durability == Durability::Now {
+            self.undurable_steps.store(0, Ordering::Relaxed);
+        }
+        Ok(committed)
+    }
+
+    /// Waits until everything this claim has written is on disk.
+    pub(super) async fn durable(&self) -> Result<(), StoreError> {
+        let position = CommitPosition(self.position.load(Ordering::Relaxed));
+        let head = self.written_head.load(Ordering::Relaxed);
+        let waited = retry_while(
+            &self.lease,
+            |error| matches!(error, StoreError::Unavailable(_)),
+            || self.store.durable(position),
+        );
+        match waited.await {
+            // A database that was started anew may have lost the end of the log. What is read is on disk.
+            Err(StoreError::Unknown(_)) if !self.store.is_exclusive() => {
+                self.retry(|| self.find_head(head)).await?;
+            }
+            waited => waited?,
+        }
+        self.undurable_steps.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes sure that the log reaches up to `head`. Nobody else adds to it while the claim holds.
+    async fn find_head(&self, head: Seq) -> Result<(), StoreError> {
+        let found = self.store.thread(&self.fence.thread).await?.head;
+        let epoch = self.store.run(&self.fence.thread.run(self.fence.run)).await?.epoch;
+        if found >= head && epoch == self.fence.epoch { Ok(()) } else { Err(StoreError::Fenced) }
+    }
+
     /// Writes, and tries again as long as the store is away or full and the lease lasts. `booked` is what the row of
     /// the run counted before.
-    pub(super) async fn commit(&self, commit: Commit, booked: RunUsage) -> Result<CommitOutcome, StoreError> {
+    async fn commit_with_retries(
+        &self,
+        commit: Commit,
+        booked: RunUsage,
+    ) -> Result<CommitOutcome, StoreError> {
         let mut in_doubt = None;
         let mut wait = RetryWait::default();
         loop {
@@ -88,11 +173,13 @@ impl RunJournal {
         }
         let head = commit.head + commit.entries.len() as Seq;
         let (cancel_asked, next_waits) = (row.cancel_asked, commit.status.is_some());
+        // What was read is on disk.
+        let position = CommitPosition::default();
         if commit.entries.is_empty() {
             // Records replace each other and can be written again. What was spent must be counted once.
             let counted = !commit.usage.is_zero() && row.usage != booked;
             let at = row.started_at.unwrap_or(row.created_at);
-            return Ok(counted.then_some(CommitOutcome { head, at, cancel_asked, next_waits }));
+            return Ok(counted.then_some(CommitOutcome { head, at, cancel_asked, next_waits, position }));
         }
         let found = self.store.entries(&self.fence.thread, commit.head, commit.entries.len()).await?;
         let same = found.len() == commit.entries.len()
@@ -100,7 +187,7 @@ impl RunJournal {
                 found.run == Some(self.fence.run) && found.kind == new.kind && found.body == new.body
             });
         let at = found.last().map(|entry| entry.at);
-        Ok(at.filter(|_| same).map(|at| CommitOutcome { head, at, cancel_asked, next_waits }))
+        Ok(at.filter(|_| same).map(|at| CommitOutcome { head, at, cancel_asked, next_waits, position }))
     }
 
     /// Makes a call that may be made twice, again as long as the store is away and the lease lasts.
@@ -121,10 +208,22 @@ pub(crate) async fn retry_while_held<T, F>(
 where
     F: Future<Output = Result<T, StoreError>>,
 {
+    retry_while(lease, |error| is_passing(store, error), call).await
+}
+
+/// Makes a call again as long as its error passes and the lease lasts.
+async fn retry_while<T, F>(
+    lease: &ClaimLease,
+    passes: impl Fn(&StoreError) -> bool,
+    call: impl Fn() -> F,
+) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
     let mut wait = RetryWait::default();
     loop {
         match call().await {
-            Err(error) if is_passing(store, &error) => {
+            Err(error) if passes(&error) => {
                 if !wait.wait_within(lease).await {
                     return Err(error);
                 }

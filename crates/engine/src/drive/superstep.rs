@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::drive::fan_out::run_concurrently;
 use crate::drive::task::{self, FinishedTask, TaskOutcome};
 use crate::drive::{GraphScope, HaltReason, RunContext, ThreadState};
+use crate::failpoint::mutant;
 use crate::failure;
 use crate::graph::BuiltGraph;
 use crate::log::{self, StoredTaskResult};
@@ -141,7 +142,7 @@ fn finished_task_record<S: State>(
     end: &TaskOutcome<S::Update>,
 ) -> Option<Record> {
     let TaskOutcome::Done(done) = end else { return None };
-    if done.replayed {
+    if done.replayed || mutant("drop_finished_siblings") {
         return None;
     }
     let stored = stored_task_result(graph, &at.position.due[place], done)?;
@@ -182,5 +183,8 @@ pub(crate) fn stored_task_result<S: State>(
         cached: done.cached,
         usage: done.usage,
         notes: done.notes.clone(),
+        goto: done.goto.clone(),
+        goto_parent: done.goto_parent.clone(),
+        failure: done.failure.clone(),
     })
 }

@@ -16,11 +16,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::drive::RunContext;
 use crate::drive::panic::{catch_panic, panic_message};
+use crate::drive::run_end::shorten_failure;
 use crate::error::{NodeError, NodeErrorKind};
 use crate::failpoint;
 use crate::failure::{LIMIT_EXCEEDED, NODE_FAILED, NOT_STORABLE, PANIC, STATE_MISMATCH, TIMEOUT};
-use crate::graph::{BuiltGraph, BuiltNode, NodeCachePolicy, NodeFuture};
-use crate::log::{StoredTaskResult, UnfinishedTask};
+use crate::graph::{BuiltGraph, BuiltNode, NodeCachePolicy, NodeFuture, RetryPolicy};
+use crate::log::{DueTask, StoredTaskResult, UnfinishedTask};
 use crate::node_context::{Cx, TaskContext, TaskScratch};
 use crate::plan::PlannedTask;
 use crate::question::PendingQuestion;
@@ -59,6 +60,11 @@ pub(crate) struct FinishedTask<U> {
     /// The part of it that the row of the run counts already.
     pub booked_usage: RunUsage,
     pub notes: BTreeMap<String, Value>,
+    /// Where it chose to go, in its graph and in the one around it.
+    pub goto: Option<Vec<DueTask>>,
+    pub goto_parent: Option<Vec<DueTask>>,
+    /// Why it failed, when another node handles that.
+    pub failure: Option<RunFailure>,
     /// It finished in an earlier life of the step.
     pub replayed: bool,
 }
@@ -166,10 +172,11 @@ async fn run_recorded_task<S: State>(
         json.map(|json| (update, json))
             .map_err(|message| TaskFailure::new(NodeErrorKind::Permanent, NOT_STORABLE, message))
     });
-    let (asks, usage, spent, notes, unsaved) = {
+    let (asks, usage, spent, notes, unsaved, (goto, goto_parent)) = {
         let mut scratch = cx.scratch();
         let (asks, notes) = (std::mem::take(&mut scratch.questions), std::mem::take(&mut scratch.notes));
-        (asks, scratch.usage, scratch.take_unfinished_usage(), notes, scratch.take_buffered_records())
+        let chosen = (scratch.goto.take(), scratch.goto_parent.take());
+        (asks, scratch.usage, scratch.take_unfinished_usage(), notes, scratch.take_buffered_records(), chosen)
     };
     // A task that runs again, after an answer or a retry of the run, is to see the same time again.
     if (end.is_err() || !asks.is_empty())
@@ -178,7 +185,9 @@ async fn run_recorded_task<S: State>(
         return TaskOutcome::Lost(error);
     }
     let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let ends_run = end.as_ref().is_err_and(|failure| !matches!(failure.kind, NodeErrorKind::Store));
+    let handled = end.as_ref().is_err_and(|failure| node.on_error.is_some() && failure.can_be_handled());
+    let ends_run =
+        end.as_ref().is_err_and(|failure| !matches!(failure.kind, NodeErrorKind::Store)) && !handled;
     if run.cancel.is_cancelled() || (ends_run && asks.is_empty()) {
         run.add_unfinished_task(UnfinishedTask {
             node: node.name.to_string(),
@@ -217,12 +226,41 @@ async fn run_recorded_task<S: State>(
                 usage,
                 booked_usage: booked,
                 notes,
+                goto,
+                goto_parent,
+                failure: None,
                 replayed: false,
             })
         }
         Err(TaskFailure { code, message, .. }) => {
             let message = format!("node `{}`: {message}", node.name);
-            TaskOutcome::Failed { failure: RunFailure { code: code.into_owned(), message }, spent }
+            let mut failure = RunFailure { code: code.into_owned(), message };
+            if !handled {
+                return TaskOutcome::Failed { failure, spent };
+            }
+            shorten_failure(&mut failure);
+            let update = S::Update::default();
+            let json = match &run.journal {
+                None => None,
+                Some(_) => match stored_json::to_readable_json(&update) {
+                    Ok(json) => Some(json),
+                    Err(_) => return TaskOutcome::Failed { failure, spent },
+                },
+            };
+            TaskOutcome::Done(FinishedTask {
+                update,
+                json,
+                ms,
+                attempts,
+                cached: false,
+                usage,
+                booked_usage: usage.saturating_sub(spent.unbooked_usage),
+                notes,
+                goto: None,
+                goto_parent: None,
+                failure: Some(failure),
+                replayed: false,
+            })
         }
     }
 }
@@ -234,19 +272,28 @@ struct TaskFailure {
     source: BoxError,
     /// The node gave it, and not somebody who watched the node.
     from_node: bool,
+    /// It may be tried again.
+    retried: bool,
 }
 
 impl TaskFailure {
-    fn from_node_error(error: NodeError) -> Self {
+    fn from_node_error(error: NodeError, retry: &RetryPolicy) -> Self {
+        let retried = retry.retries(&error);
         let message = error.to_string();
         let NodeError { kind, code, source } = error;
         let of_node = !matches!(kind, NodeErrorKind::Limit);
         let code = if of_node { code.unwrap_or(NODE_FAILED.into()) } else { LIMIT_EXCEEDED.into() };
-        Self { kind, code, message, source, from_node: of_node }
+        Self { kind, code, message, source, from_node: of_node, retried }
+    }
+
+    /// Whether it is the node's own failure, and not the end of the whole run.
+    fn can_be_handled(&self) -> bool {
+        matches!(self.kind, NodeErrorKind::Transient | NodeErrorKind::Permanent | NodeErrorKind::NotDone)
     }
 
     fn new(kind: NodeErrorKind, code: &'static str, message: String) -> Self {
-        Self { kind, code: code.into(), source: message.clone().into(), message, from_node: false }
+        let retried = matches!(kind, NodeErrorKind::Transient);
+        Self { kind, code: code.into(), source: message.clone().into(), message, from_node: false, retried }
     }
 }
 
@@ -273,9 +320,7 @@ async fn run_with_retries<S: State>(
         };
         let asks = !cx.scratch().questions.is_empty();
         let wait = match &outcome {
-            Err(failure)
-                if matches!(failure.kind, NodeErrorKind::Transient) && !(asks && failure.from_node) =>
-            {
+            Err(failure) if failure.retried && !(asks && failure.from_node) => {
                 node.retry.wait_after(tried, retry_jitter())
             }
             _ => None,
@@ -305,12 +350,12 @@ async fn run_attempt<S: State>(
         Err(panic) => return Err(panic_failure(&panic_message(&*panic))),
     };
     if node.timeout.total.is_none() && node.timeout.idle.is_none() {
-        return poll_node_catching_panic::<S>(running).await;
+        return poll_node_catching_panic(node, running).await;
     }
     cx.heartbeat();
     tokio::select! {
         biased;
-        outcome = poll_node_catching_panic::<S>(running) => outcome,
+        outcome = poll_node_catching_panic(node, running) => outcome,
         limit = wait_for_timeout(node.timeout.total, node.timeout.idle, cx) => {
             Err(TaskFailure::new(NodeErrorKind::Transient, TIMEOUT, limit))
         }
@@ -345,9 +390,14 @@ async fn wait_for_timeout(total: Option<Duration>, idle: Option<Duration>, cx: &
 }
 
 /// Polls a node so that its panic is an error of the node.
-async fn poll_node_catching_panic<S: State>(running: NodeFuture<S>) -> Result<S::Update, TaskFailure> {
-    match catch_panic(running).await {
-        Ok(outcome) => outcome.map_err(TaskFailure::from_node_error),
+async fn poll_node_catching_panic<S: State>(
+    node: &BuiltNode<S>,
+    running: NodeFuture<S>,
+) -> Result<S::Update, TaskFailure> {
+    // What decides about retries is not the engine's code either.
+    let outcome = async { running.await.map_err(|error| TaskFailure::from_node_error(error, &node.retry)) };
+    match catch_panic(outcome).await {
+        Ok(outcome) => outcome,
         Err(said) => Err(panic_failure(&said)),
     }
 }
@@ -375,6 +425,9 @@ fn replay_recorded_result<U: DeserializeOwned>(body: &[u8], node: &str, booked: 
             usage: done.usage,
             booked_usage: if booked { done.usage } else { RunUsage::default() },
             notes: done.notes,
+            goto: done.goto,
+            goto_parent: done.goto_parent,
+            failure: done.failure,
             replayed: true,
         }),
         Err(error) => {
@@ -401,6 +454,9 @@ fn finished_from_cache<U>(update: U, json: Box<RawValue>) -> FinishedTask<U> {
         usage: RunUsage::default(),
         booked_usage: RunUsage::default(),
         notes: BTreeMap::new(),
+        goto: None,
+        goto_parent: None,
+        failure: None,
         replayed: false,
     }
 }

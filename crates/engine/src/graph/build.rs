@@ -8,14 +8,13 @@ use sha2::{Digest, Sha256};
 use crate::error::BuildError;
 use crate::graph::node::{BranchChooser, EdgeDefinition};
 use crate::graph::{
-    BranchError, BuiltEdge, BuiltGraph, BuiltNode, CheckedBranch, END_NODE_ID, Graph, GraphTopology,
-    NodeDefinition, Nodes, START_NODE_ID, To, TopologyEdge, TopologyNode,
+    BuiltEdge, BuiltGraph, BuiltNode, CheckedBranch, DeclaredTargets, END_NODE_ID, Graph, GraphTopology,
+    NodeDefinition, Nodes, START_NODE_ID, TopologyEdge, TopologyNode,
 };
 use crate::log;
-use crate::plan::{NextNodes, NodeIndex, PlanTopology};
+use crate::plan::{NodeIndex, PlanTopology};
 use crate::state::State;
 use crate::state_shape::state_shape;
-use crate::stored_json;
 
 /// A graph in the making, over an enum of nodes.
 pub struct GraphBuilder<S: State, N> {
@@ -111,12 +110,18 @@ fn assemble_graph<S: State, N: Send + Sync + 'static>(
         }
         let targets = match &def.edge {
             EdgeDefinition::End => Vec::new(),
-            EdgeDefinition::Then(targets) | EdgeDefinition::Branch { targets, .. } => targets
+            EdgeDefinition::Then(targets)
+            | EdgeDefinition::Branch { targets, .. }
+            | EdgeDefinition::Goto { targets, .. } => targets
                 .iter()
                 .map(|node| target(&name, node))
                 .collect::<Result<Vec<NodeIndex>, BuildError>>()?,
         };
-        leads.push(targets.iter().copied().collect());
+        if matches!(def.edge, EdgeDefinition::Goto { .. }) && def.node.cache.is_some() {
+            return Err(BuildError::CachedGoto(name));
+        }
+        let on_error = def.on_error.as_ref().map(|handler| target(&name, handler)).transpose()?;
+        leads.push(targets.iter().copied().chain(on_error).collect());
         plan_topology.waits_for.push(waits_for);
         plan_topology.deferred.push(def.node.defer);
         add_to_topology(&mut topology, &name, &def, name_of);
@@ -124,17 +129,18 @@ fn assemble_graph<S: State, N: Send + Sync + 'static>(
             EdgeDefinition::End => BuiltEdge::End,
             EdgeDefinition::Then(_) => BuiltEdge::Then(targets),
             EdgeDefinition::Branch { may_end, choose, .. } => {
-                let named = |ix: &NodeIndex| {
-                    names.iter().find(|(_, known)| *known == ix).map(|(name, _)| name.clone())
-                };
-                let declared = targets.iter().filter_map(|ix| Some((named(ix)?, *ix))).collect();
-                BuiltEdge::Branch(check_branch_targets(declared, may_end, choose, name_of))
+                let declared = declared_targets(&names, &targets, may_end);
+                BuiltEdge::Branch(check_branch_targets(declared, choose, name_of))
+            }
+            EdgeDefinition::Goto { may_end, .. } => {
+                BuiltEdge::Goto(declared_targets(&names, &targets, may_end))
             }
         };
         nodes.push(BuiltNode {
             name: Arc::from(name.as_str()),
             run: def.node.run,
             edge,
+            on_error,
             retry: def.node.retry,
             timeout: def.node.timeout,
             cache: def.node.cache,
@@ -151,6 +157,7 @@ fn assemble_graph<S: State, N: Send + Sync + 'static>(
         }),
     );
     check_reachable(&nodes, &start_ix, &leads)?;
+    check_error_handlers(&nodes, &plan_topology)?;
     check_joins(&nodes, &plan_topology, &leads)?;
     let topology_fingerprint = topology_fingerprint(&topology, &nodes, &plan_topology);
     let fingerprint = graph_fingerprint(&topology_fingerprint, &nodes);
@@ -178,39 +185,22 @@ fn number_nodes<S: State, N>(
     Ok(names)
 }
 
+fn declared_targets(
+    names: &HashMap<String, NodeIndex>,
+    targets: &[NodeIndex],
+    may_end: bool,
+) -> DeclaredTargets {
+    let named = |ix: &NodeIndex| names.iter().find(|(_, known)| *known == ix).map(|(name, _)| name.clone());
+    DeclaredTargets { nodes: targets.iter().filter_map(|ix| Some((named(ix)?, *ix))).collect(), may_end }
+}
+
 /// Wraps a branch so that it can lead only where it said it would.
 fn check_branch_targets<S: State, N: 'static>(
-    declared: Vec<(String, NodeIndex)>,
-    may_end: bool,
+    declared: DeclaredTargets,
     choose: BranchChooser<S, N>,
-    name_of: impl Fn(&N) -> &str + Send + Sync + 'static,
+    name_of: impl Fn(&N) -> &str + Copy + Send + Sync + 'static,
 ) -> CheckedBranch<S> {
-    Arc::new(move |state| {
-        let known = |node: &N| {
-            let name = name_of(node);
-            let found = declared.iter().find(|(declared, _)| declared == name);
-            found.map(|(_, ix)| *ix).ok_or_else(|| BranchError::Undeclared(name.to_owned()))
-        };
-        let chosen = match choose(state) {
-            // A list without anything in it leads nowhere, so it needs the same leave.
-            To::All(nodes) if nodes.is_empty() => To::End,
-            To::Each(_, items) if items.is_empty() => To::End,
-            chosen => chosen,
-        };
-        match chosen {
-            To::End if may_end => Ok(NextNodes::End),
-            To::End => Err(BranchError::Undeclared(END_NODE_ID.into())),
-            To::Node(node) => Ok(NextNodes::Nodes(vec![known(&node)?])),
-            To::All(nodes) => Ok(NextNodes::Nodes(nodes.iter().map(known).collect::<Result<_, _>>()?)),
-            To::Each(node, items) => {
-                let storable = items.iter().try_for_each(stored_json::check_depth);
-                storable
-                    .map_err(|error| BranchError::Invalid(format!("an item cannot be stored: {error}")))?;
-                Ok(NextNodes::Each(known(&node)?, items))
-            }
-            To::Invalid(why) => Err(BranchError::Invalid(why)),
-        }
-    })
+    Arc::new(move |state| declared.check(choose(state).into_due_tasks(name_of)?))
 }
 
 fn add_to_topology<S: State, N>(
@@ -232,13 +222,32 @@ fn add_to_topology<S: State, N>(
         EdgeDefinition::Then(targets) => {
             targets.iter().for_each(|node| edge(name_of(node).to_owned(), false));
         }
-        EdgeDefinition::Branch { targets, may_end, .. } => {
+        EdgeDefinition::Branch { targets, may_end, .. } | EdgeDefinition::Goto { targets, may_end } => {
             targets.iter().for_each(|node| edge(name_of(node).to_owned(), true));
             if *may_end {
                 edge(END_NODE_ID.into(), true);
             }
         }
     }
+    if let Some(handler) = &def.on_error {
+        edge(name_of(handler).to_owned(), true);
+    }
+}
+
+/// A handler is given one error, and a join waits for several nodes.
+fn check_error_handlers<S: State>(
+    nodes: &[BuiltNode<S>],
+    plan_topology: &PlanTopology,
+) -> Result<(), BuildError> {
+    for node in nodes {
+        if let Some(handler) = node.on_error
+            && !plan_topology.waits_for[usize::from(handler)].is_empty()
+        {
+            let join = nodes[usize::from(handler)].name.to_string();
+            return Err(BuildError::JoinHandlesErrors { node: node.name.to_string(), join });
+        }
+    }
+    Ok(())
 }
 
 fn check_reachable<S: State>(

@@ -1,6 +1,6 @@
 //! Graphs: nodes, edges and branches over one state. A graph is checked when it is built and cannot change after.
 //!
-//! What runs when is in [`plan`](crate::plan); how it runs, in [`drive`](crate::drive).
+//! What runs when is in `plan`; how it runs, in `drive`.
 
 mod build;
 mod node;
@@ -15,9 +15,11 @@ use serde_json::Value;
 use crate::drive::{DriveOutcome, HaltReason, RunContext, RunLimits, drive_without_store};
 use crate::error::{EngineError, RunError};
 use crate::failure;
-use crate::plan::{NextNodes, NodeIndex, PlanTopology};
+use crate::log::DueTask;
+use crate::plan::{NextTasks, NodeIndex, PlanTopology, PlannedTask};
 use crate::state::State;
 use crate::store::StoreError;
+use crate::stored_json;
 
 pub use build::{GraphBuilder, NamedGraphBuilder};
 pub use node::{IntoNode, Node, NodeBuilder, NodeDefinition, NodeFuture, node};
@@ -47,6 +49,8 @@ pub enum To<N> {
     /// The node must not be a join, which runs once.
     /// No items at all is [`To::End`]; [`To::each`] says where to go then.
     Each(N, Vec<Value>),
+    /// To one task for each of these, side by side, each with an item of its own. None at all is [`To::End`].
+    Tasks(Vec<(N, Value)>),
     /// Nowhere.
     End,
     /// Nowhere, since the branch could not choose. The run fails with [`NOT_STORABLE`](crate::failure::NOT_STORABLE)
@@ -65,6 +69,55 @@ impl<N> To<N> {
             Ok(items) => Self::Each(node, items),
             Err(error) => Self::Invalid(format!("an item is not JSON: {error}")),
         }
+    }
+}
+
+/// What names a node: a variant of an enum of nodes, or a text.
+pub trait NodeName {
+    /// The name.
+    fn node_name(&self) -> &str;
+}
+
+impl<N: Nodes> NodeName for N {
+    fn node_name(&self) -> &str {
+        self.name()
+    }
+}
+
+impl NodeName for String {
+    fn node_name(&self) -> &str {
+        self
+    }
+}
+
+impl NodeName for &str {
+    fn node_name(&self) -> &str {
+        self
+    }
+}
+
+impl<N> To<N> {
+    /// The tasks by name, if their items can be stored.
+    pub(crate) fn into_due_tasks(self, name_of: impl Fn(&N) -> &str) -> Result<Vec<DueTask>, BranchError> {
+        let name = |node: &N| name_of(node).to_owned();
+        let tasks = match self {
+            Self::Node(node) => vec![DueTask::Node(name(&node))],
+            Self::All(nodes) => nodes.iter().map(|node| DueTask::Node(name(node))).collect(),
+            Self::Each(node, items) => {
+                items.into_iter().map(|input| DueTask::Item { node: name(&node), input }).collect()
+            }
+            Self::Tasks(tasks) => {
+                tasks.into_iter().map(|(node, input)| DueTask::Item { node: name(&node), input }).collect()
+            }
+            Self::End => Vec::new(),
+            Self::Invalid(why) => return Err(BranchError::Invalid(why)),
+        };
+        let storable = tasks.iter().try_for_each(|task| match task {
+            DueTask::Item { input, .. } => stored_json::check_depth(input),
+            DueTask::Node(_) => Ok(()),
+        });
+        storable.map_err(|error| BranchError::Invalid(format!("an item cannot be stored: {error}")))?;
+        Ok(tasks)
     }
 }
 
@@ -150,7 +203,7 @@ pub struct GraphTopology {
 
 impl GraphTopology {
     /// Whether the graph, or one inside it, has a node of this name.
-    pub(crate) fn has_node(&self, node: &str) -> bool {
+    pub fn has_node(&self, node: &str) -> bool {
         self.nodes
             .iter()
             .any(|known| known.id == node || known.inner.as_ref().is_some_and(|inner| inner.has_node(node)))
@@ -199,6 +252,8 @@ pub(crate) struct BuiltNode<S: State> {
     pub name: Arc<str>,
     pub run: Arc<dyn Node<S>>,
     pub edge: BuiltEdge<S>,
+    /// The node that handles its errors.
+    pub on_error: Option<NodeIndex>,
     pub retry: RetryPolicy,
     pub timeout: NodeTimeout,
     pub cache: Option<NodeCachePolicy<S>>,
@@ -210,10 +265,39 @@ pub(crate) enum BuiltEdge<S> {
     End,
     Then(Vec<NodeIndex>),
     Branch(CheckedBranch<S>),
+    /// Its tasks choose themselves.
+    Goto(DeclaredTargets),
 }
 
 /// Chooses by the state. `Err` names a target that was not declared.
-pub(crate) type CheckedBranch<S> = Arc<dyn Fn(&S) -> Result<NextNodes, BranchError> + Send + Sync>;
+pub(crate) type CheckedBranch<S> = Arc<dyn Fn(&S) -> Result<NextTasks, BranchError> + Send + Sync>;
+
+/// Where a node may lead.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeclaredTargets {
+    pub nodes: Vec<(String, NodeIndex)>,
+    pub may_end: bool,
+}
+
+impl DeclaredTargets {
+    /// The tasks that were chosen. A choice without anything in it leads nowhere, so it needs the same leave.
+    pub(crate) fn check(&self, chosen: Vec<DueTask>) -> Result<NextTasks, BranchError> {
+        if chosen.is_empty() && !self.may_end {
+            return Err(BranchError::Undeclared(END_NODE_ID.into()));
+        }
+        let known = |name: String| {
+            let found = self.nodes.iter().find(|(declared, _)| *declared == name);
+            found.map(|(_, ix)| *ix).ok_or(BranchError::Undeclared(name))
+        };
+        let task = |due| {
+            Ok(match due {
+                DueTask::Node(name) => PlannedTask::without_input(known(name)?),
+                DueTask::Item { node, input } => PlannedTask { node: known(node)?, input: Some(input) },
+            })
+        };
+        chosen.into_iter().map(task).collect()
+    }
+}
 
 /// A branch led somewhere it cannot lead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -238,12 +322,12 @@ impl BranchError {
     pub(crate) fn error_message(&self, node: &str) -> String {
         match self {
             Self::Undeclared(to) => {
-                format!("the branch of node `{node}` led to `{to}`, which it had not declared")
+                format!("node `{node}` led to `{to}`, which it had not declared")
             }
             Self::ItemsToJoin(join) => format!(
-                "the branch of node `{node}` handed items to join `{join}`, which runs once: put a node between them"
+                "node `{node}` handed items to join `{join}`, which runs once: put a node between them"
             ),
-            Self::Invalid(why) => format!("the branch of node `{node}` could not choose: {why}"),
+            Self::Invalid(why) => format!("node `{node}` could not choose where to go: {why}"),
         }
     }
 }
@@ -262,17 +346,27 @@ impl<S: State> BuiltGraph<S> {
         fingerprint == self.fingerprint || fingerprint == self.topology_fingerprint
     }
 
-    /// Where this node leads once its tasks finished, by the state after the step.
-    pub(crate) fn next_nodes(&self, ix: NodeIndex, state: &S) -> Result<NextNodes, BranchError> {
-        match &self.node(ix).edge {
-            BuiltEdge::End => Ok(NextNodes::End),
-            BuiltEdge::Then(targets) => Ok(NextNodes::Nodes(targets.clone())),
-            BuiltEdge::Branch(choose) => match choose(state)? {
-                NextNodes::Each(to, _) if !self.plan_topology.waits_for[usize::from(to)].is_empty() => {
-                    Err(BranchError::ItemsToJoin(self.node(to).name.to_string()))
-                }
-                next => Ok(next),
-            },
+    /// Where this node leads once its tasks finished, by the state after the step and by what its tasks chose.
+    pub(crate) fn next_tasks(
+        &self,
+        ix: NodeIndex,
+        state: &S,
+        chosen: Option<Vec<DueTask>>,
+    ) -> Result<NextTasks, BranchError> {
+        let next = match (&self.node(ix).edge, chosen) {
+            (BuiltEdge::Goto(targets), chosen) => targets.check(chosen.unwrap_or_default())?,
+            // A node that declares no targets to choose from has nothing to choose.
+            (_, Some(chosen)) => DeclaredTargets::default().check(chosen)?,
+            (BuiltEdge::End, None) => Vec::new(),
+            (BuiltEdge::Then(targets), None) => {
+                targets.iter().copied().map(PlannedTask::without_input).collect()
+            }
+            (BuiltEdge::Branch(choose), None) => choose(state)?,
+        };
+        let is_join = |ix: NodeIndex| !self.plan_topology.waits_for[usize::from(ix)].is_empty();
+        match next.iter().find(|task| task.input.is_some() && is_join(task.node)) {
+            Some(task) => Err(BranchError::ItemsToJoin(self.node(task.node).name.to_string())),
+            None => Ok(next),
         }
     }
 }

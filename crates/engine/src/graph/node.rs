@@ -128,6 +128,7 @@ pub struct NodeDefinition<S: State, N> {
     pub(crate) node: NodeBuilder<S>,
     pub(crate) edge: EdgeDefinition<S, N>,
     pub(crate) waits_for: Vec<N>,
+    pub(crate) on_error: Option<N>,
 }
 
 /// What a branch was given to choose with.
@@ -137,6 +138,7 @@ pub(crate) enum EdgeDefinition<S, N> {
     End,
     Then(Vec<N>),
     Branch { targets: Vec<N>, may_end: bool, choose: BranchChooser<S, N> },
+    Goto { targets: Vec<N>, may_end: bool },
 }
 
 impl<S: State> NodeBuilder<S> {
@@ -212,7 +214,7 @@ impl<S: State> NodeBuilder<S> {
         self.with_edge(EdgeDefinition::Branch { targets, may_end: false, choose: Arc::new(choose) })
     }
 
-    /// As [`Open::branch`], and [`To::End`] is allowed too.
+    /// As [`NodeBuilder::branch`], and [`To::End`] is allowed too.
     pub fn branch_or_end<N>(
         self,
         targets: impl IntoIterator<Item = impl Into<N>>,
@@ -222,17 +224,40 @@ impl<S: State> NodeBuilder<S> {
         self.with_edge(EdgeDefinition::Branch { targets, may_end: true, choose: Arc::new(choose) })
     }
 
+    /// Leads to those of `targets` that the node itself chooses with [`Cx::goto`]. A node that ends without a choice fails
+    /// the run.
+    ///
+    /// The targets are declared so that the drawing is true; going anywhere else fails the run and says so.
+    pub fn goto<N>(self, targets: impl IntoIterator<Item = impl Into<N>>) -> NodeDefinition<S, N> {
+        let targets = targets.into_iter().map(Into::into).collect();
+        self.with_edge(EdgeDefinition::Goto { targets, may_end: false })
+    }
+
+    /// As [`NodeBuilder::goto`], and the run may also end here: by [`To::End`], or without a choice.
+    pub fn goto_or_end<N>(self, targets: impl IntoIterator<Item = impl Into<N>>) -> NodeDefinition<S, N> {
+        let targets = targets.into_iter().map(Into::into).collect();
+        self.with_edge(EdgeDefinition::Goto { targets, may_end: true })
+    }
+
     /// Leads nowhere.
     pub fn end<N>(self) -> NodeDefinition<S, N> {
         self.with_edge(EdgeDefinition::End)
     }
 
     fn with_edge<N>(self, way: EdgeDefinition<S, N>) -> NodeDefinition<S, N> {
-        NodeDefinition { node: self, edge: way, waits_for: Vec::new() }
+        NodeDefinition { node: self, edge: way, waits_for: Vec::new(), on_error: None }
     }
 }
 
 impl<S: State, N> NodeDefinition<S, N> {
+    /// Where the run goes on when this node fails for good, after its retries. The node that handles the error reads a
+    /// [`NodeFailure`](crate::NodeFailure) with [`Cx::input`]; it must not be a join. The failed node changes nothing. A
+    /// limit of the run, a cancel, or trouble with the store ends the run as without a handler.
+    pub fn on_error(mut self, handler: impl Into<N>) -> Self {
+        self.on_error = Some(handler.into());
+        self
+    }
+
     /// Makes this node a join: it runs when **all** of these have finished and led to it, however many steps apart.
     /// (Without it a node runs in the step after anyone led to it.)
     pub fn after_all(mut self, nodes: impl IntoIterator<Item = impl Into<N>>) -> Self {

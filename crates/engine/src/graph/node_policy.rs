@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a transient error is tried again. Permanent errors never are.
+use crate::error::{NodeError, NodeErrorKind};
+
+/// Which errors of a node are tried again, how often and how patiently: transient ones, unless
+/// [`RetryPolicy::retry_on`] says otherwise.
 #[derive(Clone, Debug)]
 pub struct RetryPolicy {
     /// Tries in all, the first included.
@@ -14,6 +17,20 @@ pub struct RetryPolicy {
     pub factor: f64,
     /// No wait is longer.
     pub max_wait: Duration,
+    /// Which errors are tried again.
+    pub retried_errors: RetriedErrors,
+}
+
+/// Which errors of a node are tried again.
+#[derive(Clone, Default)]
+pub struct RetriedErrors(Option<ErrorPredicate>);
+
+type ErrorPredicate = Arc<dyn Fn(&NodeError) -> bool + Send + Sync>;
+
+impl std::fmt::Debug for RetriedErrors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "chosen errors" } else { "transient errors" })
+    }
 }
 
 impl Default for RetryPolicy {
@@ -35,6 +52,7 @@ impl RetryPolicy {
             first_wait: Duration::from_millis(500),
             factor: 2.0,
             max_wait: Duration::from_secs(30),
+            retried_errors: RetriedErrors::default(),
         }
     }
 
@@ -42,6 +60,23 @@ impl RetryPolicy {
     pub fn first_wait(mut self, wait: Duration) -> Self {
         self.first_wait = wait;
         self
+    }
+
+    /// Tries again the errors for which `decide` says so, transient or not. A node that ran out of time is always tried
+    /// again; a panic never is.
+    pub fn retry_on(mut self, decide: impl Fn(&NodeError) -> bool + Send + Sync + 'static) -> Self {
+        self.retried_errors = RetriedErrors(Some(Arc::new(decide)));
+        self
+    }
+
+    /// Whether an error that a node gave is one to try again.
+    pub(crate) fn retries(&self, error: &NodeError) -> bool {
+        match (&error.kind, &self.retried_errors.0) {
+            (NodeErrorKind::Transient | NodeErrorKind::Permanent | NodeErrorKind::NotDone, Some(decide)) => {
+                decide(error)
+            }
+            (kind, _) => matches!(kind, NodeErrorKind::Transient),
+        }
     }
 
     /// The wait after `tried` tries, or `None` when that was enough. `jitter` is in 0..1; a wait is cut by up to half,

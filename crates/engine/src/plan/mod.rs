@@ -46,14 +46,8 @@ pub(crate) struct PlanTopology {
     pub deferred: Vec<bool>,
 }
 
-/// Where a node leads once its tasks finished.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum NextNodes {
-    End,
-    Nodes(Vec<NodeIndex>),
-    /// One task of the node for each item.
-    Each(NodeIndex, Vec<Value>),
-}
+/// Where a node leads once its tasks finished: nodes, and tasks with an item each. Nowhere when there are none.
+pub(crate) type NextTasks = Vec<PlannedTask>;
 
 /// A join that can never run: nothing is due any more and these did not come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +67,7 @@ pub(crate) fn start_position(topology: &PlanTopology, start: &[NodeIndex]) -> Pl
 pub(crate) fn advance(
     topology: &PlanTopology,
     position: &PlanPosition,
-    mut routes: Vec<(NodeIndex, NextNodes)>,
+    mut routes: Vec<(NodeIndex, NextTasks)>,
 ) -> Result<PlanPosition, StuckJoin> {
     let mut next = PlanPosition {
         step: position.step + 1,
@@ -82,20 +76,14 @@ pub(crate) fn advance(
         arrived: position.arrived.clone(),
     };
     routes.dedup_by_key(|(from, _)| *from);
-    for (from, route) in routes {
-        match route {
-            NextNodes::End => {}
-            NextNodes::Nodes(targets) => {
-                for (nth, target) in targets.iter().enumerate() {
-                    // A node that is named twice is reached once.
-                    if !targets[..nth].contains(target) {
-                        mark_arrived(topology, &mut next, from, *target);
-                    }
-                }
-            }
-            NextNodes::Each(target, items) => {
-                next.due
-                    .extend(items.into_iter().map(|item| PlannedTask { node: target, input: Some(item) }));
+    for (from, tasks) in routes {
+        let mut reached = BTreeSet::new();
+        for task in tasks {
+            if task.input.is_some() {
+                next.due.push(task);
+            // A node that is named twice is reached once.
+            } else if reached.insert(task.node) {
+                mark_arrived(topology, &mut next, from, task.node);
             }
         }
     }

@@ -23,12 +23,12 @@ fn node_letter(ix: NodeIndex) -> char {
     char::from(b'a' + u8::try_from(ix).expect("few nodes"))
 }
 
-fn next_nodes(names: &str) -> NextNodes {
-    if names.is_empty() {
-        NextNodes::End
-    } else {
-        NextNodes::Nodes(names.chars().map(|c| node_index(&c.to_string())).collect())
-    }
+fn next_nodes(names: &str) -> NextTasks {
+    names.chars().map(|c| PlannedTask::without_input(node_index(&c.to_string()))).collect()
+}
+
+fn each(node: NodeIndex, items: Vec<Value>) -> NextTasks {
+    items.into_iter().map(|item| PlannedTask { node, input: Some(item) }).collect()
 }
 
 /// Runs `steps` (lists of `from>targets`) and prints what is due after each.
@@ -110,8 +110,8 @@ fn order_is_that_of_definition_whoever_points_first() {
 fn each_item_of_a_dynamic_fan_out_is_a_task_and_their_join_runs_once() {
     let topology = topology(3, "", &[]);
     let items = vec![Value::from(1), Value::from(2), Value::from(2)];
-    let position = advance(&topology, &start_position(&topology, &[0]), vec![(0, NextNodes::Each(1, items))])
-        .expect("plan");
+    let position =
+        advance(&topology, &start_position(&topology, &[0]), vec![(0, each(1, items))]).expect("plan");
     assert_eq!(due_letters(&position), "bbb");
     assert_eq!(position.due[2].input, Some(Value::from(2)));
     let routes = vec![(1, next_nodes("c")), (1, next_nodes("c")), (1, next_nodes("c"))];
@@ -122,8 +122,7 @@ fn each_item_of_a_dynamic_fan_out_is_a_task_and_their_join_runs_once() {
 fn an_empty_fan_out_ends() {
     let topology = topology(3, "", &[]);
     let position =
-        advance(&topology, &start_position(&topology, &[0]), vec![(0, NextNodes::Each(1, vec![]))])
-            .expect("plan");
+        advance(&topology, &start_position(&topology, &[0]), vec![(0, each(1, vec![]))]).expect("plan");
     assert!(position.due.is_empty());
 }
 
@@ -132,7 +131,7 @@ fn a_node_with_many_tasks_comes_to_a_barrier_once_a_step() {
     let topology = topology(4, "", &[("d", "bc")]);
     let begun = start_position(&topology, &[node_index("b"), node_index("c")]);
     let tasks = ["b>d", "c>d", "c>d", "c>d"];
-    let routes = |tasks: &[&str]| -> Vec<(NodeIndex, NextNodes)> {
+    let routes = |tasks: &[&str]| -> Vec<(NodeIndex, NextTasks)> {
         tasks.iter().map(|route| (node_index(&route[..1]), next_nodes(&route[2..]))).collect()
     };
     let joined = advance(&topology, &begun, routes(&tasks)).expect("joined");
@@ -144,9 +143,9 @@ fn a_node_with_many_tasks_comes_to_a_barrier_once_a_step() {
 fn a_node_with_many_tasks_hands_out_a_list_once() {
     let topology = topology(3, "", &[]);
     let items = || vec![Value::from(1), Value::from(2), Value::from(3)];
-    let first = advance(&topology, &start_position(&topology, &[0]), vec![(0, NextNodes::Each(1, items()))])
-        .expect("plan");
-    let list = || (1, NextNodes::Each(2, vec![Value::from(7), Value::from(8)]));
+    let first =
+        advance(&topology, &start_position(&topology, &[0]), vec![(0, each(1, items()))]).expect("plan");
+    let list = || (1, each(2, vec![Value::from(7), Value::from(8)]));
     assert_eq!(due_letters(&advance(&topology, &first, vec![list(), list(), list()]).expect("plan")), "cc");
 }
 

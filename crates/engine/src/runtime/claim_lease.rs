@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::failpoint::mutant;
 use crate::store::{Fence, LeaseRenewal, RunStore, StoreError, WorkerLease};
 
 /// How long to wait before a lease is asked for again that could not be given because somebody wrote to the run.
@@ -84,7 +85,7 @@ impl ClaimLease {
         store: &(impl RunStore + ?Sized),
         fence: &Fence,
     ) -> Result<(), StoreError> {
-        while !self.holds() {
+        while !self.holds() && !mutant("stale_worker_goes_on") {
             let asked = LeaseTime::now();
             match store.renew(&self.claim, std::slice::from_ref(fence)).await?.first() {
                 Some(LeaseRenewal::Held | LeaseRenewal::CancelAsked) => self.note_renewed(asked),
@@ -101,7 +102,10 @@ mod tests {
     use super::*;
 
     fn lease_of_a_minute(asked: LeaseTime) -> ClaimLease {
-        ClaimLease::new(WorkerLease { worker: "w".into(), lease: Duration::from_secs(60) }, asked)
+        ClaimLease::new(
+            WorkerLease { worker: "w".into(), lease: Duration::from_secs(60), graphs: None },
+            asked,
+        )
     }
 
     #[tokio::test(start_paused = true)]

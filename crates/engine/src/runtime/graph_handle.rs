@@ -13,8 +13,10 @@ use crate::drive;
 use crate::entry::read_log_body;
 use crate::error::{EngineError, MisuseError, RunError};
 use crate::id::{RunId, RunKey, ThreadKey};
+use crate::large_work::work_on_bytes;
 use crate::log;
 use crate::question::PendingQuestion;
+use crate::runtime::live_feed::LiveFeed;
 use crate::runtime::registered_graph::{AnyGraph, RegisteredGraph};
 use crate::runtime::run_worker::ActiveRun;
 use crate::runtime::watch::{WatchCursor, WatchedItem};
@@ -101,7 +103,7 @@ impl<S: State> GraphHandle<S> {
     /// one, if there is one; a run under way is waited for, also one that a process left when it died; a thread
     /// without either gets a new run with `input`. An answer that nobody waited for when this was called is not used.
     ///
-    /// It lets this process take up runs that nobody works on ([`Runtime::work`]), so register all graphs before.
+    /// It lets this process take up runs that nobody works on ([`Runtime::start_worker`]), so register all graphs before.
     pub async fn run_or_resume(
         &self,
         thread: &ThreadKey,
@@ -166,7 +168,10 @@ impl<S: State> GraphHandle<S> {
     /// The state after entry `at`.
     pub async fn state_at(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<Snap<S>, EngineError> {
         let loaded = self.runtime.0.store.load(thread, at).await?;
-        Ok(Snap(drive::rebuild_thread_state(&self.registered.core, &self.registered.name, &loaded)?.state))
+        let bytes = loaded.byte_len();
+        let (core, name) = (self.registered.core.clone(), self.registered.name.clone());
+        let rebuild = move || drive::rebuild_thread_state(&core, &name, &loaded).map(|at| Snap(at.state));
+        work_on_bytes(bytes, rebuild).await
     }
 }
 
@@ -176,15 +181,23 @@ pub struct RunHandle {
     thread: ThreadKey,
     run: RunId,
     outcome: Option<watch::Receiver<Option<RunOutcome>>>,
+    /// What it shows, if it is driven here.
+    live: Option<Arc<LiveFeed>>,
 }
 
 impl RunHandle {
     pub(super) fn driven_here(runtime: Runtime, row: &RunRow, active: &ActiveRun) -> Self {
-        Self { runtime, thread: row.thread.clone(), run: row.run, outcome: Some(active.outcome.subscribe()) }
+        Self {
+            runtime,
+            thread: row.thread.clone(),
+            run: row.run,
+            outcome: Some(active.outcome.subscribe()),
+            live: Some(active.live.clone()),
+        }
     }
 
     pub(super) fn driven_elsewhere(runtime: Runtime, row: &RunRow) -> Self {
-        Self { runtime, thread: row.thread.clone(), run: row.run, outcome: None }
+        Self { runtime, thread: row.thread.clone(), run: row.run, outcome: None, live: None }
     }
 
     /// Its id.
@@ -204,7 +217,14 @@ impl RunHandle {
 
     /// Watches it from the beginning until it rests.
     pub async fn watch(&self) -> Result<RunWatch, EngineError> {
-        self.runtime.watch(&self.key(), 0, WatchUntil::RunEndedOrPaused).await
+        self.watch_after(0, WatchUntil::RunEndedOrPaused).await
+    }
+
+    /// Watches it after event number `after`. Also if it was quick, what it showed since this handle was made is seen, as
+    /// far as it is still kept.
+    pub async fn watch_after(&self, after: u64, until: WatchUntil) -> Result<RunWatch, EngineError> {
+        let row = self.runtime.0.store.run(&self.key()).await?;
+        Ok(RunWatch::with_live_feed(&self.runtime, &row, after, until, self.live.as_ref()))
     }
 
     /// Waits until it rests and tells where it stands.

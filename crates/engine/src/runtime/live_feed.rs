@@ -1,7 +1,8 @@
 //! What a run shows while it works: pieces of text on their way, and a bell that rings when the log grew.
 //!
-//! Pieces belong to the step in progress and are forgotten when it is written. Watchers read at their own pace; a
-//! slow one misses pieces, never entries, and costs the run nothing. The newest entries stay here for a while, so that
+//! Pieces belong to the step in progress. When it is written they are void, and stay a while for watchers who keep up: they
+//! see them before the step. Watchers read at their own pace; a slow one misses pieces, never entries, and costs the run
+//! nothing. The newest entries stay here for a while, so that
 //! those who keep up need not ask the store for what this process has just written.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -11,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::store::{LogEntry, Seq};
+use crate::store::{CommitPosition, LogEntry, Seq};
 use crate::task_path::TaskPath;
 
 /// Most entries kept for watchers who keep up, and about how many bytes of them.
@@ -20,6 +21,9 @@ const MAX_RECENT_ENTRIES_BYTES: usize = 256 * 1024;
 
 /// Most bytes of pieces kept for watchers that come late or are slow.
 const MAX_BUFFERED_DELTA_BYTES: usize = 1 << 20;
+
+/// Most bytes of pieces of steps that are written, as long as nobody watches.
+const MAX_UNWATCHED_DELTA_BYTES: usize = 64 * 1024;
 
 /// Most bytes of text kept of a task that was cut off, and of all tasks of a step together.
 const MAX_PARTIAL_TEXT_BYTES: usize = 64 * 1024;
@@ -37,6 +41,9 @@ pub struct NodeDelta {
     pub attempt: u32,
     /// Number of the piece within the try, from 0.
     pub index: u64,
+    /// The id of what it is a piece of, where the node says so: a message of the state, for one.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_optional_text")]
+    pub item: Option<Arc<str>>,
     /// The piece.
     #[serde(flatten)]
     pub piece: NodeDeltaContent,
@@ -44,6 +51,10 @@ pub struct NodeDelta {
 
 fn as_text<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(text)
+}
+
+fn as_optional_text<S: serde::Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    text.as_deref().serialize(serializer)
 }
 
 /// What a [`NodeDelta`] carries.
@@ -67,14 +78,31 @@ struct LiveBuffer {
     head: Seq,
     /// Number of the next piece. Numbers only rise, so a watcher that knows one never sees a piece twice.
     next: u64,
-    deltas: VecDeque<(u64, Arc<NodeDelta>)>,
+    deltas: VecDeque<BufferedDelta>,
     delta_bytes: usize,
     /// The text shown so far by each task of the step in progress, from its beginning and without a hole.
     partial_texts: BTreeMap<TaskPath, PartialText>,
     partial_text_bytes: usize,
     /// The newest entries, without a gap, as long as somebody watched when they were written.
-    recent_entries: VecDeque<Arc<LogEntry>>,
+    recent_entries: VecDeque<(CommitPosition, Arc<LogEntry>)>,
     recent_entries_bytes: usize,
+}
+
+/// A piece with its place between the entries of the log.
+struct BufferedDelta {
+    number: u64,
+    /// The newest entry when it was shown.
+    shown_after: Seq,
+    /// The entry that has what it was a piece of. It is kept for those who have not come that far.
+    void_since: Option<Seq>,
+    delta: Arc<NodeDelta>,
+}
+
+impl BufferedDelta {
+    /// Whether it comes after this entry and before the next one.
+    fn follows(&self, entry: Seq) -> bool {
+        self.shown_after <= entry && self.void_since.is_none_or(|void| void > entry)
+    }
 }
 
 /// The beginning of the text that a task showed.
@@ -113,21 +141,37 @@ impl LiveBuffer {
         }
     }
 
-    fn push_recent_entries(&mut self, entries: Vec<LogEntry>) {
+    fn pop_oldest_delta(&mut self) {
+        if let Some(oldest) = self.deltas.pop_front() {
+            self.delta_bytes -= delta_size_bytes(&oldest.delta);
+        }
+    }
+
+    /// Forgets pieces that were void when entry `before` was written, and more of the void ones if all take over `most` bytes.
+    fn drop_void_deltas(&mut self, before: Seq, most: usize) {
+        self.deltas.retain(|buffered| buffered.void_since.is_none_or(|void| void > before));
+        self.delta_bytes = self.deltas.iter().map(|buffered| delta_size_bytes(&buffered.delta)).sum();
+        while self.delta_bytes > most && self.deltas.front().is_some_and(|oldest| oldest.void_since.is_some())
+        {
+            self.pop_oldest_delta();
+        }
+    }
+
+    fn push_recent_entries(&mut self, entries: Vec<LogEntry>, position: CommitPosition) {
         let follows =
-            |entry: &LogEntry| self.recent_entries.back().is_some_and(|last| last.seq + 1 == entry.seq);
+            |entry: &LogEntry| self.recent_entries.back().is_some_and(|(_, last)| last.seq + 1 == entry.seq);
         if !entries.first().is_some_and(follows) {
             self.recent_entries.clear();
             self.recent_entries_bytes = 0;
         }
         for entry in entries {
             self.recent_entries_bytes += entry.body.len();
-            self.recent_entries.push_back(Arc::new(entry));
+            self.recent_entries.push_back((position, Arc::new(entry)));
         }
         while self.recent_entries.len() > MAX_RECENT_ENTRIES
             || self.recent_entries_bytes > MAX_RECENT_ENTRIES_BYTES
         {
-            let Some(oldest) = self.recent_entries.pop_front() else { return };
+            let Some((_, oldest)) = self.recent_entries.pop_front() else { return };
             self.recent_entries_bytes -= oldest.body.len();
         }
     }
@@ -148,14 +192,16 @@ impl LiveFeed {
         Self { wakeup: watch::Sender::new(0), buffer: Mutex::new(pieces) }
     }
 
-    pub(crate) fn push_delta(&self, node: &Arc<str>, path: &TaskPath, attempt: u32, index: u64, data: Value) {
-        let piece = NodeDeltaContent::Data(data);
-        self.push(NodeDelta { node: node.clone(), path: path.clone(), attempt, index, piece });
-    }
-
     pub(crate) fn push_restarted(&self, node: &Arc<str>, path: &TaskPath, attempt: u32, why: &str) {
         let piece = NodeDeltaContent::Restarted(why.to_owned());
-        self.push(NodeDelta { node: node.clone(), path: path.clone(), attempt, index: 0, piece });
+        self.push_delta(NodeDelta {
+            node: node.clone(),
+            path: path.clone(),
+            attempt,
+            index: 0,
+            item: None,
+            piece,
+        });
     }
 
     /// Whether somebody watches, to whom new entries are worth a copy.
@@ -164,18 +210,25 @@ impl LiveFeed {
     }
 
     /// The log grew up to `head`, by `entries` when somebody watches: the pieces before are void. Of an inner step, in
-    /// the task `within`, only its own are; what runs beside it goes on.
-    pub(crate) fn note_log_written(&self, head: Seq, within: Option<&TaskPath>, entries: Vec<LogEntry>) {
+    /// the task `within`, only its own are; what runs beside it goes on. Watchers wait until `position` is on disk.
+    pub(crate) fn note_log_written(
+        &self,
+        head: Seq,
+        within: Option<&TaskPath>,
+        entries: Vec<LogEntry>,
+        position: CommitPosition,
+    ) {
         let mut pieces = self.lock_buffer();
         pieces.head = head;
-        pieces.push_recent_entries(entries);
-        if !pieces.deltas.is_empty() {
-            match within {
-                Some(path) => pieces.deltas.retain(|(_, delta)| !delta.path.is_inside(path)),
-                None => pieces.deltas.clear(),
+        pieces.push_recent_entries(entries, position);
+        let is_void = |delta: &NodeDelta| within.is_none_or(|path| delta.path.is_inside(path));
+        for buffered in &mut pieces.deltas {
+            if buffered.void_since.is_none() && is_void(&buffered.delta) {
+                buffered.void_since = Some(head);
             }
-            pieces.delta_bytes = pieces.deltas.iter().map(|(_, delta)| delta_size_bytes(delta)).sum();
         }
+        let most = if self.is_watched() { MAX_BUFFERED_DELTA_BYTES } else { MAX_UNWATCHED_DELTA_BYTES };
+        pieces.drop_void_deltas(head.saturating_sub(MAX_RECENT_ENTRIES as Seq), most);
         match within {
             Some(path) => pieces.partial_texts.retain(|shown, _| !shown.is_inside(path)),
             None => pieces.partial_texts.clear(),
@@ -202,19 +255,26 @@ impl LiveFeed {
         self.lock_buffer().head
     }
 
-    /// Up to `most` entries after entry `cursor`. None when they are not here, or not any more: the store has them.
-    pub(crate) fn recent_entries_after(&self, cursor: Seq, most: usize) -> Vec<Arc<LogEntry>> {
+    /// Up to `most` entries after entry `cursor`, and the position at which all of them are on disk. None when they are
+    /// not here, or not any more: the store has them.
+    pub(crate) fn recent_entries_after(
+        &self,
+        cursor: Seq,
+        most: usize,
+    ) -> (Vec<Arc<LogEntry>>, CommitPosition) {
         let pieces = self.lock_buffer();
-        match pieces.recent_entries.front() {
-            Some(oldest) if oldest.seq <= cursor + 1 => {
-                pieces.recent_entries.iter().filter(|entry| entry.seq > cursor).take(most).cloned().collect()
-            }
-            _ => Vec::new(),
-        }
+        let all_here = pieces.recent_entries.front().is_some_and(|(_, oldest)| oldest.seq <= cursor + 1);
+        let mut newest = CommitPosition::default();
+        let entries = pieces.recent_entries.iter().filter(|(_, entry)| all_here && entry.seq > cursor);
+        let entries = entries.take(most).map(|(position, entry)| {
+            newest = newest.max(*position);
+            entry.clone()
+        });
+        (entries.collect(), newest)
     }
 
-    /// The first `most` pieces after entry `cursor` from number `from` on, and the number to go on from. `None` when
-    /// the log has grown past `cursor`.
+    /// The first `most` pieces between entry `cursor` and the next one, from number `from` on, and the number to go on
+    /// from. `None` when the log is not that far.
     pub(crate) fn deltas_after(
         &self,
         cursor: Seq,
@@ -222,17 +282,19 @@ impl LiveFeed {
         most: usize,
     ) -> Option<(Vec<Arc<NodeDelta>>, u64)> {
         let pieces = self.lock_buffer();
-        if pieces.head != cursor {
+        if cursor > pieces.head {
             return None;
         }
-        let first = pieces.deltas.partition_point(|(number, _)| *number < from);
-        let some: Vec<_> = pieces.deltas.iter().skip(first).take(most).collect();
-        let next = if first + some.len() < pieces.deltas.len() {
-            some.last().map_or(from, |(number, _)| number + 1)
-        } else {
+        let first = pieces.deltas.partition_point(|buffered| buffered.number < from);
+        let some: Vec<&BufferedDelta> =
+            pieces.deltas.iter().skip(first).filter(|buffered| buffered.follows(cursor)).take(most).collect();
+        // What comes after a later entry is not passed by.
+        let next = if some.len() < most && cursor == pieces.head {
             pieces.next
+        } else {
+            some.last().map_or(from, |last| last.number + 1)
         };
-        Some((some.into_iter().map(|(_, delta)| delta.clone()).collect(), next))
+        Some((some.into_iter().map(|buffered| buffered.delta.clone()).collect(), next))
     }
 
     /// The text shown so far in the step in progress, by node: what is kept of it is its beginning, without a hole. Of
@@ -246,17 +308,21 @@ impl LiveFeed {
         texts
     }
 
-    fn push(&self, delta: NodeDelta) {
+    /// Shows a piece.
+    pub(crate) fn push_delta(&self, delta: NodeDelta) {
         let mut pieces = self.lock_buffer();
         pieces.delta_bytes += delta_size_bytes(&delta);
         pieces.add_partial_text(&delta);
-        let number = pieces.next;
+        let (number, shown_after) = (pieces.next, pieces.head);
         pieces.next += 1;
-        pieces.deltas.push_back((number, Arc::new(delta)));
+        pieces.deltas.push_back(BufferedDelta {
+            number,
+            shown_after,
+            void_since: None,
+            delta: Arc::new(delta),
+        });
         while pieces.delta_bytes > MAX_BUFFERED_DELTA_BYTES && pieces.deltas.len() > 1 {
-            if let Some((_, oldest)) = pieces.deltas.pop_front() {
-                pieces.delta_bytes -= delta_size_bytes(&oldest);
-            }
+            pieces.pop_oldest_delta();
         }
         drop(pieces);
         self.wake_watchers();
@@ -298,8 +364,13 @@ pub(crate) fn approximate_value_bytes(value: &Value) -> u64 {
 mod tests {
     use super::*;
 
+    fn push_data(live: &LiveFeed, node: &str, path: &TaskPath, index: u64, data: Value) {
+        let (node, path, piece) = (Arc::from(node), path.clone(), NodeDeltaContent::Data(data));
+        live.push_delta(NodeDelta { node, path, attempt: 1, index, item: None, piece });
+    }
+
     fn push_text(live: &LiveFeed, index: u64, text: &str) {
-        live.push_delta(&Arc::from("say"), &TaskPath::outermost(0, 0), 1, index, Value::from(text));
+        push_data(live, "say", &TaskPath::outermost(0, 0), index, Value::from(text));
     }
 
     #[test]
@@ -310,11 +381,17 @@ mod tests {
         let (pieces, end) = live.deltas_after(1, 0, 9).expect("same step");
         assert_eq!((pieces.len(), end), (2, 2));
         assert_eq!(live.deltas_after(1, 2, 9).expect("same step").0.len(), 0);
-        live.note_log_written(2, Some(&TaskPath::outermost(0, 1)), Vec::new());
-        assert!(live.deltas_after(1, 2, 9).is_none());
+        live.note_log_written(2, Some(&TaskPath::outermost(0, 1)), Vec::new(), CommitPosition::default());
+        assert_eq!(live.deltas_after(1, 2, 9).expect("a written step").0.len(), 0, "nothing twice");
+        assert_eq!(
+            live.deltas_after(1, 0, 9).expect("a written step").0.len(),
+            2,
+            "for those who come behind"
+        );
+        assert!(live.deltas_after(3, 0, 9).is_none(), "no such entry yet");
         assert_eq!(live.deltas_after(2, 0, 9).expect("the step of a sibling's graph").0.len(), 2);
         assert_eq!(live.deltas_after(2, 2, 9).expect("nothing twice").0.len(), 0);
-        live.note_log_written(3, None, Vec::new());
+        live.note_log_written(3, None, Vec::new(), CommitPosition::default());
         assert_eq!(live.deltas_after(3, 0, 9).expect("next step").0.len(), 0);
     }
 
@@ -330,22 +407,28 @@ mod tests {
             body: vec![0; bytes],
         };
         let seqs = |live: &LiveFeed, cursor| -> Vec<Seq> {
-            live.recent_entries_after(cursor, 8).iter().map(|entry| entry.seq).collect()
+            live.recent_entries_after(cursor, 8).0.iter().map(|entry| entry.seq).collect()
         };
         let live = LiveFeed::new(1);
-        live.note_log_written(3, None, vec![entry(2, 1), entry(3, 1)]);
+        live.note_log_written(3, None, vec![entry(2, 1), entry(3, 1)], CommitPosition::default());
         assert_eq!(seqs(&live, 1), [2, 3]);
         assert_eq!(seqs(&live, 2), [3]);
         assert_eq!(seqs(&live, 0), Vec::<Seq>::new(), "the first is not here");
-        live.note_log_written(5, None, vec![entry(5, 1)]);
+        live.note_log_written(5, None, vec![entry(5, 1)], CommitPosition::default());
         assert_eq!(seqs(&live, 2), Vec::<Seq>::new(), "4 was not seen here");
         assert_eq!(seqs(&live, 4), [5]);
-        (6..40).for_each(|seq| live.note_log_written(seq, None, vec![entry(seq, 1)]));
+        (6..40)
+            .for_each(|seq| live.note_log_written(seq, None, vec![entry(seq, 1)], CommitPosition::default()));
         assert_eq!(live.lock_buffer().recent_entries.len(), MAX_RECENT_ENTRIES);
-        live.note_log_written(40, None, vec![entry(40, MAX_RECENT_ENTRIES_BYTES + 1)]);
+        live.note_log_written(
+            40,
+            None,
+            vec![entry(40, MAX_RECENT_ENTRIES_BYTES + 1)],
+            CommitPosition::default(),
+        );
         assert_eq!(seqs(&live, 39), Vec::<Seq>::new(), "too large to keep");
-        live.note_log_written(41, None, Vec::new());
-        live.note_log_written(42, None, vec![entry(42, 1)]);
+        live.note_log_written(41, None, Vec::new(), CommitPosition::default());
+        live.note_log_written(42, None, vec![entry(42, 1)], CommitPosition::default());
         assert_eq!((seqs(&live, 40), seqs(&live, 41)), (vec![], vec![42]));
     }
 
@@ -393,13 +476,7 @@ mod tests {
         push_text(&live, 0, "first");
         for index in 1..3 {
             let path = TaskPath::outermost(0, 1);
-            live.push_delta(
-                &Arc::from("other"),
-                &path,
-                1,
-                index,
-                Value::from("x".repeat(MAX_BUFFERED_DELTA_BYTES)),
-            );
+            push_data(&live, "other", &path, index, Value::from("x".repeat(MAX_BUFFERED_DELTA_BYTES)));
         }
         assert_eq!(live.partial_text().remove("say").as_deref(), Some("first"));
     }
@@ -409,7 +486,7 @@ mod tests {
         let live = LiveFeed::new(0);
         for index in 0..100 {
             let data = serde_json::json!({ "page": ["x".repeat(100_000)] });
-            live.push_delta(&Arc::from("say"), &TaskPath::outermost(0, 0), 1, index, data);
+            push_data(&live, "say", &TaskPath::outermost(0, 0), index, data);
         }
         assert!(live.lock_buffer().deltas.len() <= 11, "a mebibyte of pieces");
     }

@@ -8,9 +8,13 @@ mod graph_handle;
 mod live_feed;
 mod reads;
 mod registered_graph;
+mod remote_runs;
 mod run_worker;
+mod schedules;
 mod state_cache;
+mod state_watch;
 mod threads;
+mod timers;
 mod watch;
 mod worker_state;
 
@@ -31,8 +35,8 @@ use crate::id::{RunId, RunKey, ThreadKey};
 use crate::log;
 use crate::state::State;
 use crate::store::{
-    EntryKind, IfBusy, NewRun, NewRunEntry, RunIdempotencyKey, RunRow, RunSignal, Seq, Store, StoreError,
-    SubmitOutcome, WorkerLease,
+    CommitPosition, Durability, EntryKind, IfBusy, NewRun, NewRunEntry, RunIdempotencyKey, RunRow, RunSignal,
+    Seq, Store, StoreError, SubmitOutcome, WorkerLease,
 };
 use crate::stored_json;
 use crate::task_path::QuestionId;
@@ -43,8 +47,14 @@ pub(crate) use live_feed::{LiveFeed, approximate_value_bytes};
 pub use live_feed::{NodeDelta, NodeDeltaContent};
 pub use registered_graph::StateView;
 use registered_graph::{AnyGraph, RegisteredGraph};
+use remote_runs::RemoteRuns;
 use run_worker::ActiveRun;
+pub use schedules::{
+    MAX_SCHEDULE_BYTES, MissedTimes, Schedule, ScheduleDefinition, ScheduleTiming, ScheduledRun,
+};
+pub use state_watch::StateWatch;
 pub use threads::StateEdit;
+pub(crate) use timers::{TimerAlarm, wake_timer};
 pub use watch::{Event, RunWatch, WatchUntil};
 use worker_state::WorkerState;
 
@@ -93,6 +103,9 @@ pub struct StartOptions {
     pub thread_metadata: Map<String, Value>,
     /// Limits of this run.
     pub limits: Option<RunLimits>,
+    /// What all nodes of the run can read with [`Cx::context`](crate::Cx::context): who asks, which model to use. It is
+    /// stored with the run and never changes. At most [`MAX_CONTEXT_BYTES`].
+    pub context: Option<Value>,
     /// Pause before these nodes, of the graph or of one inside it.
     pub pause_before: BTreeSet<String>,
     /// Pause after these nodes.
@@ -104,6 +117,8 @@ pub struct StartOptions {
 struct StoredRunOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     limits: Option<RunLimits>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    context: Option<Value>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pause_before: BTreeSet<String>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -117,6 +132,7 @@ impl StoredRunOptions {
         if let Some(limits) = options.limits {
             run.limits = limits;
         }
+        run.context = options.context.unwrap_or_default();
         (run.pause_before, run.pause_after) = (options.pause_before, options.pause_after);
         Ok(())
     }
@@ -130,6 +146,7 @@ pub(crate) struct RuntimeInner {
     pub store: Arc<dyn Store>,
     graphs: RwLock<HashMap<String, Arc<dyn AnyGraph>>>,
     active_runs: Mutex<HashMap<RunId, Arc<ActiveRun>>>,
+    remote_runs: RemoteRuns,
     claim: WorkerLease,
     options: RuntimeOptions,
     worker_state: Mutex<WorkerState>,
@@ -137,6 +154,7 @@ pub(crate) struct RuntimeInner {
     unknown_write: tokio::sync::watch::Sender<Option<String>>,
     /// Held by the run that is resumed alone, because it was at work each time the process ended.
     suspect_turn: Arc<tokio::sync::Mutex<()>>,
+    timer_alarm: Arc<TimerAlarm>,
 }
 
 impl Runtime {
@@ -152,12 +170,14 @@ impl Runtime {
             store,
             graphs: RwLock::default(),
             active_runs: Mutex::default(),
-            claim: WorkerLease { worker: Arc::from(worker), lease: options.lease },
+            remote_runs: RemoteRuns::default(),
+            claim: WorkerLease { worker: Arc::from(worker), lease: options.lease, graphs: None },
             options,
             worker_state: Mutex::default(),
             stop: CancellationToken::new(),
             unknown_write: tokio::sync::watch::Sender::new(None),
             suspect_turn: Arc::default(),
+            timer_alarm: Arc::default(),
         }))
     }
 
@@ -176,6 +196,15 @@ impl Runtime {
         Ok(GraphHandle::new(self.clone(), hosted))
     }
 
+    /// Registers a graph under a name, in place of one that has the name. Runs that go on use the graph they were
+    /// accepted by; a run that is claimed later is checked against this one by its fingerprint.
+    pub fn replace_graph<S: State>(&self, name: &str, graph: &Graph<S>) -> GraphHandle<S> {
+        let hosted = Arc::new(RegisteredGraph::new(name, graph.core.clone()));
+        let mut graphs = self.0.graphs.write().unwrap_or_else(PoisonError::into_inner);
+        graphs.insert(name.to_owned(), hosted.clone());
+        GraphHandle::new(self.clone(), hosted)
+    }
+
     /// Names of the graphs, sorted.
     pub fn graphs(&self) -> Vec<String> {
         let graphs = self.0.graphs.read().unwrap_or_else(PoisonError::into_inner);
@@ -187,6 +216,11 @@ impl Runtime {
     /// Nodes and edges of a graph.
     pub fn topology(&self, graph: &str) -> Result<GraphTopology, EngineError> {
         Ok(self.0.find_graph(graph)?.topology().clone())
+    }
+
+    /// The limits of runs that bring none of their own.
+    pub fn default_limits(&self) -> &RunLimits {
+        &self.0.options.limits
     }
 
     /// The store, for whoever writes to it directly: tests, and caches of other crates.
@@ -223,6 +257,19 @@ impl Runtime {
         input: Option<Box<RawValue>>,
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
+        self.submit_as(RunId::random(), graph, hosted, thread, input, options).await
+    }
+
+    /// As [`Runtime::submit`], for a run whose id is known before.
+    async fn submit_as(
+        &self,
+        run: RunId,
+        graph: &str,
+        hosted: &Arc<dyn AnyGraph>,
+        thread: &ThreadKey,
+        input: Option<Box<RawValue>>,
+        options: StartOptions,
+    ) -> Result<RunHandle, EngineError> {
         if self.0.stop.is_cancelled() {
             return Err(EngineError::Stopped("it is shutting down".into()));
         }
@@ -231,8 +278,12 @@ impl Runtime {
                 return Err(MisuseError::UnknownNode { graph: graph.to_owned(), node: node.clone() }.into());
             }
         }
+        if let Some(context) = &options.context {
+            check_context(context)?;
+        }
         let stored = StoredRunOptions {
             limits: options.limits,
+            context: options.context,
             pause_before: options.pause_before,
             pause_after: options.pause_after,
         };
@@ -246,7 +297,7 @@ impl Runtime {
         let room = self.0.capacity() > 0;
         let new = NewRun {
             thread: thread.clone(),
-            run: RunId::random(),
+            run,
             graph: graph.to_owned(),
             fingerprint: hosted.fingerprint().to_owned(),
             first: NewRunEntry { kind: EntryKind::Started, body: body.clone(), parent: options.from },
@@ -257,6 +308,7 @@ impl Runtime {
             options: log::to_json_bytes(&stored),
             stop_body: log::to_json_bytes(&log::RunCancelledEntry::default()),
             claim: room.then(|| self.0.claim.clone()),
+            durability: Durability::Later,
         };
         let (runtime, hosted) = (self.clone(), hosted.clone());
         finish_detached(async move { runtime.accept(new, hosted, body).await }).await
@@ -282,11 +334,14 @@ impl Runtime {
             // By now somebody else may have it; whoever looks for work finds it if not.
             SubmitOutcome::Started(claimed) if asked.elapsed() >= self.0.claim.lease => {
                 self.0.worker_state().scan_for_lost_runs();
+                self.wait_until_accepted(claimed.position).await?;
                 Ok(RunHandle::driven_elsewhere(self.clone(), &claimed.run))
             }
             SubmitOutcome::Started(claimed) => {
-                let row = claimed.run.clone();
+                let (row, position) = (claimed.run.clone(), claimed.position);
                 let active = self.0.drive_claimed_run(hosted, claimed, asked, Some(body));
+                // The run begins while its input is on its way to the disk.
+                self.wait_until_accepted(position).await?;
                 Ok(RunHandle::driven_here(self.clone(), &row, &active))
             }
             SubmitOutcome::Queued { run, stop } => {
@@ -301,6 +356,14 @@ impl Runtime {
             }
             SubmitOutcome::Repeated(run) => Ok(self.handle_for_row(&run)),
         }
+    }
+
+    /// Waits until the input of a run is on disk. That the run was accepted is said after that.
+    async fn wait_until_accepted(&self, position: CommitPosition) -> Result<(), StoreError> {
+        if failpoint::mutant("accept_before_sync") {
+            return Ok(());
+        }
+        self.0.report_unknown_write(self.0.store.durable(position).await)
     }
 
     /// The run of a thread that is running or paused, if there is one.
@@ -326,7 +389,7 @@ impl Runtime {
     }
 
     /// Answers questions of a paused run, by id, and goes on with it. Each question is answered once: a second
-    /// answer is a [`StoreError::Conflict`](crate::store::StoreError::Conflict). Questions left open are asked again.
+    /// answer is a [`StoreError::Conflict`]. Questions left open are asked again.
     pub async fn answer(
         &self,
         run: &RunKey,
@@ -396,6 +459,7 @@ impl Runtime {
     /// Takes up runs that nobody works on, now and from now on. Call it once all graphs are registered.
     pub async fn start_worker(&self) -> Result<(), EngineError> {
         self.0.worker_state().scan_for_waiting_runs();
+        self.0.scan_for_timers();
         self.0.start_lease_keeper();
         self.0.claim_unclaimed_runs().await
     }
@@ -458,6 +522,19 @@ impl RuntimeInner {
             }
             some => some,
         }
+    }
+}
+
+/// The most bytes of the context of a run, as JSON.
+pub const MAX_CONTEXT_BYTES: usize = 256 * 1024;
+
+fn check_context(context: &Value) -> Result<(), MisuseError> {
+    stored_json::check_depth(context).map_err(|error| MisuseError::BadContext(error.to_string()))?;
+    match context.to_string().len() {
+        ..=MAX_CONTEXT_BYTES => Ok(()),
+        bytes => Err(MisuseError::BadContext(format!(
+            "it has {bytes} bytes, and at most {MAX_CONTEXT_BYTES} are allowed"
+        ))),
     }
 }
 

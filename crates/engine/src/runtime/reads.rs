@@ -1,4 +1,6 @@
-//! Reading and changing rows of threads and runs. All of it goes to the store.
+//! Reading and changing rows of threads and runs, and items. All of it goes to the store.
+
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -6,7 +8,10 @@ use crate::entry::ThreadEntry;
 use crate::error::EngineError;
 use crate::id::{RunKey, TenantId, ThreadKey};
 use crate::runtime::Runtime;
-use crate::store::{GcReport, Retention, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow};
+use crate::store::{
+    GcReport, ItemKey, ItemNamespace, ItemSearch, NamespaceSearch, Retention, RunFilter, RunRow, Seq,
+    SharedItem, StoreError, ThreadFilter, ThreadRow,
+};
 
 impl Runtime {
     /// One run, as it stands.
@@ -65,6 +70,57 @@ impl Runtime {
     /// Removes a thread with all it holds. `false` when there was none.
     pub async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, EngineError> {
         Ok(self.0.store.delete_thread(thread).await?)
+    }
+
+    /// Puts an item that all threads of the tenant share, replacing an older one of this name, for `lifetime` (for ever
+    /// when `None`).
+    pub async fn put_item(
+        &self,
+        tenant: &TenantId,
+        namespace: &ItemNamespace,
+        key: &ItemKey,
+        value: &Map<String, Value>,
+        lifetime: Option<Duration>,
+    ) -> Result<SharedItem, EngineError> {
+        Ok(self.0.store.put_item(tenant, namespace, key, value, lifetime).await?)
+    }
+
+    /// An item, unless its lifetime is over.
+    pub async fn item(
+        &self,
+        tenant: &TenantId,
+        namespace: &ItemNamespace,
+        key: &ItemKey,
+    ) -> Result<Option<SharedItem>, EngineError> {
+        Ok(self.0.store.item(tenant, namespace, key).await?)
+    }
+
+    /// Removes an item. `false` when there was none.
+    pub async fn delete_item(
+        &self,
+        tenant: &TenantId,
+        namespace: &ItemNamespace,
+        key: &ItemKey,
+    ) -> Result<bool, EngineError> {
+        Ok(self.0.store.delete_item(tenant, namespace, key).await?)
+    }
+
+    /// Items by their namespaces and keys, in this order.
+    pub async fn search_items(
+        &self,
+        tenant: &TenantId,
+        search: &ItemSearch,
+    ) -> Result<Vec<SharedItem>, EngineError> {
+        Ok(self.0.store.search_items(tenant, search).await?)
+    }
+
+    /// Namespaces that have items, in order.
+    pub async fn item_namespaces(
+        &self,
+        tenant: &TenantId,
+        search: &NamespaceSearch,
+    ) -> Result<Vec<ItemNamespace>, EngineError> {
+        Ok(self.0.store.item_namespaces(tenant, search).await?)
     }
 
     /// Clears old things of all tenants.

@@ -14,8 +14,8 @@ use crate::drive::{self, DriveOutcome, HaltReason, LogTip, RunContext, RunJourna
 use crate::entry::read_log_body;
 use crate::error::{EngineError, MisuseError};
 use crate::failure;
-use crate::graph::{BuiltGraph, GraphTopology};
-use crate::id::ThreadKey;
+use crate::graph::{BuiltGraph, END_NODE_ID, GraphTopology, START_NODE_ID};
+use crate::large_work::work_on_bytes;
 use crate::log::{self, StoredPosition};
 use crate::plan;
 use crate::question::PendingQuestion;
@@ -24,8 +24,8 @@ use crate::runtime::{ClaimLease, StoredRunOptions};
 use crate::state::State;
 use crate::state_shape::unknown_update_field;
 use crate::store::{
-    ClaimedRun, Commit, CommitOutcome, EntryKind, LoadedLog, LogEntry, RunRow, RunStatus, Seq, Store,
-    StoreError,
+    ClaimedRun, Commit, CommitOutcome, Durability, EntryKind, LoadedLog, LogEntry, RunRow, RunStatus, Seq,
+    Store, StoreError,
 };
 use crate::stored_json;
 
@@ -60,6 +60,8 @@ pub(crate) trait AnyGraph: Send + Sync {
     /// Where a run begins.
     fn start_position(&self) -> StoredPosition;
     fn view(&self, seq: Seq, loaded: &LoadedLog) -> Result<StateView, EngineError>;
+    /// The state that `loaded` describes, to fold more entries into.
+    fn replay(self: Arc<Self>, loaded: &LoadedLog) -> Result<Box<dyn AnyStateReplay>, EngineError>;
     /// A state as JSON, if it is one of this graph.
     fn state_to_json(&self, state: &(dyn Any + Send + Sync)) -> Option<Value>;
     /// The place of a thread after `node` finished on the state in `loaded` with `edit` folded in.
@@ -80,6 +82,28 @@ pub(crate) trait AnyGraph: Send + Sync {
     ) -> DriveFuture<(Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>)>;
 }
 
+/// A state that follows a log, entry by entry.
+pub(crate) trait AnyStateReplay: Send {
+    fn apply(&mut self, entry: &LogEntry) -> Result<(), EngineError>;
+    /// What it is after entry `seq`.
+    fn view(&self, seq: Seq) -> Result<StateView, EngineError>;
+}
+
+struct GraphStateReplay<S: State> {
+    graph: Arc<RegisteredGraph<S>>,
+    at: ThreadState<S>,
+}
+
+impl<S: State> AnyStateReplay for GraphStateReplay<S> {
+    fn apply(&mut self, entry: &LogEntry) -> Result<(), EngineError> {
+        self.at.apply_entry(&self.graph.core, entry)
+    }
+
+    fn view(&self, seq: Seq) -> Result<StateView, EngineError> {
+        self.graph.state_view(seq, &self.at)
+    }
+}
+
 /// A graph with its name and the threads it has at hand.
 pub(crate) struct RegisteredGraph<S: State> {
     pub name: Arc<str>,
@@ -92,22 +116,21 @@ impl<S: State> RegisteredGraph<S> {
         Self { name: Arc::from(name), core, state_cache: Mutex::default() }
     }
 
+    fn state_view(&self, seq: Seq, at: &ThreadState<S>) -> Result<StateView, EngineError> {
+        let state = serde_json::to_value(&*at.state)
+            .map_err(|error| EngineError::StateMismatch { seq, message: error.to_string() })?;
+        let next = at.position.due.iter().map(|task| self.core.node(task.node).name.to_string()).collect();
+        Ok(StateView { seq, state, step: at.position.step, next })
+    }
+
     fn lock_state_cache(&self) -> MutexGuard<'_, StateCache<S>> {
         self.state_cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state at hand, when the newest entry is still the one it was made from.
-    async fn take_cached_state(
-        &self,
-        store: &Arc<dyn Store>,
-        thread: &ThreadKey,
-        head: Seq,
-    ) -> Result<Option<ThreadState<S>>, EngineError> {
-        let taken = self.lock_state_cache().take(thread, head);
-        let Some((writer, at)) = taken else { return Ok(None) };
-        let newest = store.entries(thread, head - 1, 1).await?;
-        let same = newest.first().is_some_and(|entry| entry.seq == head && entry.run == Some(writer));
-        Ok(same.then_some(at))
+    /// The state at hand, when the entry the run starts from is still the one it was made from.
+    fn take_cached_state(&self, claimed: &ClaimedRun, parent: Seq) -> Option<ThreadState<S>> {
+        let (writer, at) = self.lock_state_cache().take(&claimed.run.thread, parent)?;
+        (claimed.parent_writer == Some(writer)).then_some(at)
     }
 
     /// Where the run stands, from what is at hand or from the log.
@@ -125,7 +148,7 @@ impl<S: State> RegisteredGraph<S> {
             let at = if parent == 0 && claimed.head == 1 {
                 Some(ThreadState::empty(self.name.clone()))
             } else {
-                self.take_cached_state(store, &run.thread, parent).await?
+                self.take_cached_state(claimed, parent)
             };
             if let Some(mut at) = at {
                 let entry = LogEntry {
@@ -147,8 +170,13 @@ impl<S: State> RegisteredGraph<S> {
         if loaded.head != claimed.head {
             return Err(StoreError::Fenced.into());
         }
-        let at = drive::rebuild_thread_state(&self.core, &self.name, &loaded)?;
-        Ok((at, ClaimHistory::from_entries(&loaded.entries)?))
+        let bytes = loaded.byte_len();
+        let (core, name) = (self.core.clone(), self.name.clone());
+        let rebuild = move || {
+            let at = drive::rebuild_thread_state(&core, &name, &loaded)?;
+            Ok((at, ClaimHistory::from_entries(&loaded.entries)?))
+        };
+        work_on_bytes(bytes, rebuild).await
     }
 
     async fn drive_claimed(
@@ -188,8 +216,8 @@ impl<S: State> RegisteredGraph<S> {
             Ok(base) => base,
             Err(error) => return (Err(HaltReason::Lost(error)), None),
         };
-        let tip = tokio::sync::Mutex::new(LogTip { head: claimed.head, base });
-        run.journal = Some(RunJournal { store, fence: claimed.fence(), lease, tip });
+        let tip = LogTip { head: claimed.head, base };
+        run.journal = Some(RunJournal::new(store, &claimed, lease, tip));
         let logged = stood.as_ref().map_or(0, |(at, _)| at.position.step);
         run.continue_from_claim(row.steps, logged, row.usage, claimed.records.clone());
         // To end a run nobody has to know where it stands.
@@ -306,7 +334,8 @@ async fn write_restart_entry<S: State>(
     epoch: u64,
 ) -> Result<(), HaltReason> {
     let body = log::to_json_bytes(&log::RunRestartedEntry { epoch, why: "taken up again".into() });
-    let commit = Commit { entries: vec![at.new_entry(EntryKind::Restarted, body)], ..Commit::default() };
+    let entries = vec![at.new_entry(EntryKind::Restarted, body)];
+    let commit = Commit { entries, durability: Durability::Later, ..Commit::default() };
     run.commit(commit).await?;
     Ok(())
 }
@@ -364,10 +393,12 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
 
     fn view(&self, seq: Seq, loaded: &LoadedLog) -> Result<StateView, EngineError> {
         let at = drive::rebuild_thread_state(&self.core, &self.name, loaded)?;
-        let state = serde_json::to_value(&*at.state)
-            .map_err(|error| EngineError::StateMismatch { seq, message: error.to_string() })?;
-        let next = at.position.due.iter().map(|task| self.core.node(task.node).name.to_string()).collect();
-        Ok(StateView { seq, state, step: at.position.step, next })
+        self.state_view(seq, &at)
+    }
+
+    fn replay(self: Arc<Self>, loaded: &LoadedLog) -> Result<Box<dyn AnyStateReplay>, EngineError> {
+        let at = drive::rebuild_thread_state(&self.core, &self.name, loaded)?;
+        Ok(Box::new(GraphStateReplay { graph: self, at }))
     }
 
     fn state_to_json(&self, state: &(dyn Any + Send + Sync)) -> Option<Value> {
@@ -381,12 +412,19 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         edit: &LogEntry,
     ) -> Result<StoredPosition, EngineError> {
         let unknown = || MisuseError::UnknownNode { graph: self.name.to_string(), node: node.to_owned() };
-        let ix = self.core.node_index(node).ok_or_else(unknown)?;
         let mut at = drive::rebuild_thread_state(&self.core, &self.name, loaded)?;
         at.apply_entry(&self.core, edit)?;
+        match node {
+            START_NODE_ID => return Ok(self.start_position()),
+            END_NODE_ID => return Ok(StoredPosition::default()),
+            _ => {}
+        }
+        let ix = self.core.node_index(node).ok_or_else(unknown)?;
         let mismatch = |message: String| EngineError::StateMismatch { seq: edit.seq, message };
-        let route =
-            self.core.next_nodes(ix, &at.state).map_err(|astray| mismatch(astray.error_message(node)))?;
+        let route = self
+            .core
+            .next_tasks(ix, &at.state, None)
+            .map_err(|astray| mismatch(astray.error_message(node)))?;
         let next = plan::advance(&self.core.plan_topology, &plan::PlanPosition::default(), vec![(ix, route)])
             .map_err(|_| mismatch(format!("node `{node}` alone cannot fill the join it leads to")))?;
         Ok(StoredPosition::from_position(&next, &self.core))

@@ -1,6 +1,6 @@
 //! Driving runs in the background: claims, leases, takeover, and letting go.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -10,14 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::drive::{self, HaltReason, RunContext};
 use crate::error::EngineError;
+use crate::failpoint::mutant;
 use crate::id::ThreadKey;
 use crate::runtime::graph_handle::RunOutcome;
 use crate::runtime::registered_graph::{AnyGraph, ClaimedRunOutcome};
 use crate::runtime::{ClaimLease, LeaseTime, LiveFeed, RuntimeInner};
 use crate::store::{ClaimedRun, Fence, LeaseRenewal, StoreError, WorkerLease};
-
-/// A look for work ends when it met so many runs of graphs that are unknown here.
-const MAX_UNKNOWN_GRAPH_RUNS: usize = 4096;
 
 /// A run that this process drives.
 pub(crate) struct ActiveRun {
@@ -45,6 +43,7 @@ impl RuntimeInner {
         run.live_feed = Some(live.clone());
         run.max_tasks_per_step = self.options.max_tasks_per_step.max(1);
         run.suspect_turn = Some(self.suspect_turn.clone());
+        run.timer_alarm = Some(self.timer_alarm.clone());
         if claimed.run.cancel_asked {
             run.cancel.cancel();
         }
@@ -80,6 +79,7 @@ impl RuntimeInner {
                 !matches!(end, Err(HaltReason::Lost(_) | HaltReason::Rejected(_) | HaltReason::Released));
             let rest = inner.to_run_outcome(&driven.fence, end);
             drop(guard);
+            inner.start_expected_timers();
             driven.outcome.send_replace(Some(rest));
             driven.live.wake_watchers();
             if next_waits || ended && committed.is_none() {
@@ -120,19 +120,24 @@ impl RuntimeInner {
             return Ok(());
         }
         let (claimed, asked) = self.claim_runs(Some(thread), 1).await?;
-        let strangers = self.drive_claimed_runs(claimed, asked);
-        self.release_unknown_runs(strangers);
+        self.drive_claimed_runs(claimed, asked);
         Ok(())
     }
 
-    /// Claims runs, and says when it asked for them. Claims that were told so late that they may have run out already are left to whoever looks next.
+    /// Claims runs of the graphs that are known here, and says when it asked for them. Claims that were told so late that
+    /// they may have run out already are left to whoever looks next.
     async fn claim_runs(
         &self,
         only: Option<&ThreadKey>,
         limit: usize,
     ) -> Result<(Vec<ClaimedRun>, LeaseTime), StoreError> {
         let asked = LeaseTime::now();
-        let claimed = self.store.claim(&self.claim, only, limit).await?;
+        let graphs = {
+            let graphs = self.graphs.read().unwrap_or_else(PoisonError::into_inner);
+            graphs.keys().cloned().collect()
+        };
+        let claim = WorkerLease { graphs: Some(graphs), ..self.claim.clone() };
+        let claimed = self.store.claim(&claim, only, limit).await?;
         if asked.elapsed() < self.claim.lease {
             return Ok((claimed, asked));
         }
@@ -160,17 +165,15 @@ impl RuntimeInner {
         Box::pin(self.claim_unclaimed_runs())
     }
 
-    /// Drives these, and gives back those whose graph nobody here knows.
-    fn drive_claimed_runs(self: &Arc<Self>, claimed: Vec<ClaimedRun>, asked: LeaseTime) -> Vec<Fence> {
-        let mut strangers = Vec::new();
+    fn drive_claimed_runs(self: &Arc<Self>, claimed: Vec<ClaimedRun>, asked: LeaseTime) {
         for claimed in claimed {
             crate::failpoint::hit("worker.after_claim");
             match self.find_graph(&claimed.run.graph) {
                 Ok(graph) => {
                     self.drive_claimed_run(graph, claimed, asked, None);
                 }
-                // To end a run nobody has to know its graph.
-                Err(_) if claimed.run.cancel_asked => {
+                // It was claimed to be cancelled: to end a run nobody has to know its graph.
+                Err(_) => {
                     let inner = self.clone();
                     tokio::spawn(async move {
                         let fence = claimed.fence();
@@ -183,46 +186,24 @@ impl RuntimeInner {
                         }
                     });
                 }
-                Err(error) => {
-                    tracing::debug!(run = %claimed.run.run, %error, "claimed a run of an unknown graph");
-                    strangers.push(claimed.fence());
-                }
             }
         }
-        strangers
     }
 
-    /// Gives up runs of graphs that are unknown here. Another worker may know them: it gets them at once.
-    fn release_unknown_runs(&self, strangers: Vec<Fence>) {
-        let Some(first) = strangers.first() else { return };
-        tracing::warn!(runs = strangers.len(), first = %first.run, "runs wait whose graph is unknown here");
-        let store = self.store.clone();
-        let now = WorkerLease { worker: self.claim.worker.clone(), lease: Duration::ZERO };
-        // When this fails the leases run out by themselves.
-        tokio::spawn(async move { drop(store.renew(&now, &strangers).await) });
-    }
-
-    /// Claims whatever nobody works on. Runs that nobody here knows are kept until the look is over: given up at once
-    /// they would be claimed over and over, and whatever waits behind them never.
+    /// Claims whatever nobody works on.
     pub(super) async fn claim_unclaimed_runs(self: &Arc<Self>) -> Result<(), EngineError> {
-        let mut strangers = Vec::new();
-        let looked = loop {
+        loop {
             let room = self.capacity().min(64);
-            if room == 0 || self.stop.is_cancelled() || strangers.len() >= MAX_UNKNOWN_GRAPH_RUNS {
-                break Ok(());
+            if room == 0 || self.stop.is_cancelled() {
+                return Ok(());
             }
-            let (claimed, asked) = match self.claim_runs(None, room).await {
-                Ok(claimed) => claimed,
-                Err(error) => break Err(error.into()),
-            };
+            let (claimed, asked) = self.claim_runs(None, room).await?;
             let few = claimed.len() < room;
-            strangers.extend(self.drive_claimed_runs(claimed, asked));
+            self.drive_claimed_runs(claimed, asked);
             if few {
-                break Ok(());
+                return Ok(());
             }
-        };
-        self.release_unknown_runs(strangers);
-        looked
+        }
     }
 
     /// Starts the keeper, once.
@@ -252,7 +233,7 @@ impl RuntimeInner {
                     active.cancel.cancel();
                 }
                 LeaseRenewal::Busy => all = false,
-                LeaseRenewal::Lost if crate::failpoint::mutant("ignore_fence") => {}
+                LeaseRenewal::Lost if stale_workers_go_on() => {}
                 LeaseRenewal::Lost => self.abandon(active, "another worker has it, or it ended"),
             }
         }
@@ -290,7 +271,7 @@ impl RuntimeInner {
     /// Past two thirds of its lease somebody else may be about to take a run over: stop before that. Nobody takes a run
     /// on a store that no one else can open.
     fn abandon_expiring_runs(&self) {
-        if self.store.is_exclusive() || crate::failpoint::mutant("ignore_fence") {
+        if self.store.is_exclusive() || stale_workers_go_on() {
             return;
         }
         let expiring = |active: &&Arc<ActiveRun>| active.lease.age() > self.claim.lease * 2 / 3;
@@ -323,11 +304,16 @@ impl RuntimeInner {
         self.abandon_all("the process is shutting down");
         // A lease that ends now lets the next worker take over at once.
         let fences: Vec<Fence> = held.iter().map(|active| active.fence.clone()).collect();
-        let now = WorkerLease { worker: self.claim.worker.clone(), lease: Duration::ZERO };
+        let now = WorkerLease { worker: self.claim.worker.clone(), lease: Duration::ZERO, graphs: None };
         if let Err(error) = self.store.renew(&now, &fences).await {
             tracing::warn!(%error, "could not hand over leases; they run out by themselves");
         }
     }
+}
+
+/// Seeded bugs: a worker does not mind that it lost its runs.
+fn stale_workers_go_on() -> bool {
+    mutant("ignore_fence") || mutant("stale_worker_goes_on")
 }
 
 /// Takes a run off the books however its task ends, a panic of the engine included.

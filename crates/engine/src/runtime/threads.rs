@@ -6,10 +6,11 @@ use serde_json::value::to_raw_value;
 use crate::entry::read_log_body;
 use crate::error::{EngineError, MisuseError};
 use crate::id::{RunKey, ThreadId, ThreadKey};
+use crate::large_work::work_on_bytes;
 use crate::log;
 use crate::question::PendingQuestion;
 use crate::runtime::{Runtime, StateView};
-use crate::store::{EntryKind, LoadedLog, LogEntry, NewEntry, RunStatus, Seq, StoreError};
+use crate::store::{EntryKind, LoadedLog, LogEntry, NewEntry, RunRow, RunSignal, RunStatus, Seq, StoreError};
 use crate::stored_json;
 
 /// A change of a thread's state by hand.
@@ -19,7 +20,9 @@ pub struct StateEdit {
     pub state: Option<Value>,
     /// Is folded in, like the update of a node.
     pub update: Option<Value>,
-    /// Go on as if this node had just finished. Without it the thread stands where the edited entry stood.
+    /// Go on as if this node had just finished: [`START_NODE_ID`](crate::graph::START_NODE_ID) begins anew, and after
+    /// [`END_NODE_ID`](crate::graph::END_NODE_ID) nothing is due. Without it the thread stands where the edited entry
+    /// stood.
     pub as_node: Option<String>,
 }
 
@@ -32,13 +35,16 @@ impl Runtime {
         at: Option<Seq>,
     ) -> Result<StateView, EngineError> {
         let loaded = self.0.store.load(thread, at).await?;
-        self.0.find_graph(graph)?.view(at.unwrap_or(loaded.head), &loaded)
+        let hosted = self.0.find_graph(graph)?;
+        work_on_bytes(loaded.byte_len(), move || hosted.view(at.unwrap_or(loaded.head), &loaded)).await
     }
 
     /// Changes the state after entry `at` (the newest when `None`). The log keeps what was there; the thread goes on
-    /// from the change. Gives the number of the new entry. The thread must not have a run under way, nor one that waits
-    /// for an answer: to correct a state before answering, cancel the run, edit, and start again from there, or edit a
-    /// [`fork`](Runtime::fork).
+    /// from the change. Gives the number of the new entry.
+    ///
+    /// A run that waits for an answer goes on waiting: its node runs on the changed state when the answer comes, and finds
+    /// the calls it had made. With [`StateEdit::as_node`] the thread goes on elsewhere, so that run is cancelled first. A
+    /// thread with a run under way is [`StoreError::Busy`].
     pub async fn edit(
         &self,
         graph: &str,
@@ -46,9 +52,30 @@ impl Runtime {
         at: Option<Seq>,
         edit: &StateEdit,
     ) -> Result<Seq, EngineError> {
+        let loaded = self.0.store.load(thread, at).await?;
+        let edited = self.checked_edit(graph, at, edit, &loaded)?;
+        let at_head = at.is_none_or(|at| at == loaded.head);
+        match self.paused_run(thread).await? {
+            Some(run) if at_head && edit.as_node.is_none() => self.edit_paused(&run, &loaded, edited).await,
+            Some(run) if at_head => {
+                self.cancel(&run.key()).await?;
+                let loaded = self.0.store.load(thread, None).await?;
+                self.append_edit(thread, loaded.head, &loaded, &edited).await
+            }
+            _ => self.append_edit(thread, at.unwrap_or(loaded.head), &loaded, &edited).await,
+        }
+    }
+
+    /// The entry of an edit, if the state can be read with it.
+    fn checked_edit(
+        &self,
+        graph: &str,
+        at: Option<Seq>,
+        edit: &StateEdit,
+        loaded: &LoadedLog,
+    ) -> Result<log::StateEditedEntry, EngineError> {
         let hosted = self.0.find_graph(graph)?;
         let bad = |source| MisuseError::BadInput { graph: graph.to_owned(), source };
-        let loaded = self.0.store.load(thread, at).await?;
         let update = edit.update.as_ref().map(to_raw_value).transpose().map_err(bad)?;
         if let Some(update) = &update {
             hosted.check_update(update).map_err(bad)?;
@@ -59,18 +86,17 @@ impl Runtime {
         }
         let mut edited = log::StateEditedEntry { state, update, at: None };
         let parent = at.unwrap_or(loaded.head);
-        let base = replay_base(&loaded);
         let try_out = LogEntry {
             seq: loaded.head + 1,
             parent,
-            base,
+            base: replay_base(loaded),
             run: None,
             at: 0,
             kind: EntryKind::Edited,
             body: log::to_json_bytes(&edited),
         };
         match &edit.as_node {
-            Some(node) => edited.at = Some(hosted.position_after_node(node, &loaded, &try_out)?),
+            Some(node) => edited.at = Some(hosted.position_after_node(node, loaded, &try_out)?),
             None => {
                 // Read it once as it will be read for ever, so that a wrong state is refused here.
                 let mut with_edit = loaded.clone();
@@ -78,14 +104,47 @@ impl Runtime {
                 hosted.view(parent, &with_edit)?;
             }
         }
+        Ok(edited)
+    }
+
+    async fn append_edit(
+        &self,
+        thread: &ThreadKey,
+        parent: Seq,
+        loaded: &LoadedLog,
+        edited: &log::StateEditedEntry,
+    ) -> Result<Seq, EngineError> {
         let entry = NewEntry {
             kind: EntryKind::Edited,
-            body: log::to_json_bytes(&edited),
+            body: log::to_json_bytes(edited),
             parent: Some(parent),
-            base,
+            base: replay_base(loaded),
             snapshot: None,
         };
         Ok(self.0.store.append_entry(thread, loaded.head, entry).await?)
+    }
+
+    /// The run of a thread that waits for an answer.
+    async fn paused_run(&self, thread: &ThreadKey) -> Result<Option<RunRow>, EngineError> {
+        let Some(run) = self.0.store.thread(thread).await?.active else { return Ok(None) };
+        let run = self.0.store.run(&thread.run(run)).await?;
+        Ok((run.status == RunStatus::Paused).then_some(run))
+    }
+
+    async fn edit_paused(
+        &self,
+        run: &RunRow,
+        loaded: &LoadedLog,
+        edited: log::StateEditedEntry,
+    ) -> Result<Seq, EngineError> {
+        let conflict = || StoreError::Conflict(format!("run `{}` went on", run.run));
+        let newest =
+            loaded.entries.last().filter(|entry| entry.kind == EntryKind::Paused).ok_or_else(conflict)?;
+        let asked: log::RunPausedEntry = read_log_body(newest)?;
+        let paused = log::RunPausedEntry { edit: Some(edited), ..asked };
+        let signal = RunSignal::Edit { head: loaded.head, body: log::to_json_bytes(&paused) };
+        self.0.report_unknown_write(self.0.store.signal(&run.key(), signal).await)?;
+        Ok(loaded.head + 1)
     }
 
     /// Copies a thread to a new one that goes on from entry `at` (the newest when `None`). The source stays as it is.

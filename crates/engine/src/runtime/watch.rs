@@ -18,9 +18,11 @@ use crate::entry::ThreadEntry;
 use crate::error::EngineError;
 use crate::failpoint;
 use crate::id::{RunKey, ThreadKey};
+use crate::log;
 use crate::runtime::live_feed::{LiveFeed, NodeDelta};
+use crate::runtime::remote_runs::RemoteRun;
 use crate::runtime::{Runtime, RuntimeInner};
-use crate::store::{EntryKind, LogEntry, RunRow, RunStatus, Seq};
+use crate::store::{EntryKind, LogEntry, RunFailure, RunRow, RunStatus, Seq};
 
 /// Entries read in one go. An entry can be large, and a slow watcher holds all it has read.
 const ENTRIES_PER_READ: usize = 8;
@@ -28,16 +30,25 @@ const ENTRIES_PER_READ: usize = 8;
 /// Pieces of a step in progress taken in one go.
 const DELTAS_PER_READ: usize = 32;
 
-/// How often a run that another process drives is looked at.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a run that this process drives may be silent before its log is looked at.
+const LIVE_SILENCE: Duration = Duration::from_secs(1);
 
 /// What a watcher sees.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// An entry of the log, with its number within the run, from 1 and without a gap.
+    /// An entry of the log, with its number within the run, from 1. The last one is the end of the run, also where the log
+    /// does not have it any more, or never had: a run that is cancelled before it starts has this one event, with
+    /// 0 as its place in the thread.
     Entry(u64, Arc<ThreadEntry>),
     /// A piece of the step in progress.
     Delta(Arc<NodeDelta>),
+    /// Events were removed from the log: those after `after` and before `next`, which comes now.
+    Removed {
+        /// The last event before the gap; 0 if it is at the beginning.
+        after: u64,
+        /// The first event after it.
+        next: u64,
+    },
 }
 
 /// The events of one run, as a stream. It ends after the first error.
@@ -45,7 +56,23 @@ pub struct RunWatch(Pin<Box<dyn Stream<Item = Result<Event, EngineError>> + Send
 
 impl RunWatch {
     pub(super) fn new(runtime: &Runtime, row: &RunRow, after: u64, until: WatchUntil) -> Self {
-        let cursor = WatchCursor::new(runtime, row, after, until);
+        Self::from_cursor(WatchCursor::new(runtime, row, after, until))
+    }
+
+    /// Watches a run that began just now and may be over already: its live side has what it showed.
+    pub(super) fn with_live_feed(
+        runtime: &Runtime,
+        row: &RunRow,
+        after: u64,
+        until: WatchUntil,
+        live: Option<&Arc<LiveFeed>>,
+    ) -> Self {
+        let mut cursor = WatchCursor::new(runtime, row, after, until);
+        cursor.live = live.map(|live| (live.clone(), live.subscribe()));
+        Self::from_cursor(cursor)
+    }
+
+    fn from_cursor(cursor: WatchCursor) -> Self {
         Self(Box::pin(try_unfold(cursor, |mut cursor| async move {
             let event = cursor.next_event().await?;
             Ok::<_, EngineError>(event.map(|event| (event, cursor)))
@@ -77,6 +104,7 @@ impl std::fmt::Debug for RunWatch {
 pub(super) enum WatchedItem {
     Entry(u64, Arc<LogEntry>),
     Delta(Arc<NodeDelta>),
+    Removed { after: u64, next: u64 },
 }
 
 /// A cursor over the events of one run.
@@ -91,6 +119,8 @@ pub(super) struct WatchCursor {
     /// Number of the next piece to show.
     next_delta: u64,
     live: Option<(Arc<LiveFeed>, watch::Receiver<Seq>)>,
+    /// News of a run that another process drives, once it was waited for.
+    remote: Option<watch::Receiver<RemoteRun>>,
     buffer: VecDeque<WatchedItem>,
     /// The log has to be looked at, whatever the live side says.
     must_read_log: bool,
@@ -118,6 +148,7 @@ impl WatchCursor {
             last_event_number: after.min(u64::MAX / 4),
             next_delta: 0,
             live: None,
+            remote: None,
             buffer: VecDeque::new(),
             must_read_log: true,
             is_over: false,
@@ -131,6 +162,7 @@ impl WatchCursor {
                 Some(Event::Entry(number, Arc::new(ThreadEntry::from_log(&entry)?)))
             }
             Some(WatchedItem::Delta(delta)) => Some(Event::Delta(delta)),
+            Some(WatchedItem::Removed { after, next }) => Some(Event::Removed { after, next }),
             None => None,
         })
     }
@@ -148,12 +180,15 @@ impl WatchCursor {
             if let Some((_, bell)) = &mut self.live {
                 bell.mark_unchanged();
             }
-            if (self.may_have_grown() && self.read_log().await?) || self.read_deltas() {
+            if let Some(remote) = &mut self.remote {
+                remote.mark_unchanged();
+            }
+            if self.read_deltas() || (self.may_have_grown() && self.read_log().await?) {
                 continue;
             }
-            if self.run_has_ended().await? {
+            if let Some(row) = self.row_at_rest().await? {
                 // The end may have been written between reading the log and asking for the status.
-                if !self.read_log().await? {
+                if !self.read_log().await? && !self.push_missing_end(&row) {
                     return Ok(None);
                 }
                 continue;
@@ -165,6 +200,9 @@ impl WatchCursor {
     /// Finds the live side of the run, when this process drives it. A run that was resumed has a new one.
     fn attach_live_feed(&mut self) {
         let current = self.runtime.find_live_feed(&self.run);
+        if current.is_none() && self.has_unread_entries() {
+            return;
+        }
         let same = match (&self.live, &current) {
             (Some((old, _)), Some(new)) => Arc::ptr_eq(old, new),
             (None, None) => true,
@@ -177,6 +215,17 @@ impl WatchCursor {
             });
             self.next_delta = 0;
             self.must_read_log = true;
+        }
+        if self.live.is_some() {
+            self.remote = None;
+        }
+    }
+
+    /// Whether the live side of a run that is over here still has something to tell.
+    fn has_unread_entries(&self) -> bool {
+        match (&self.live, self.first) {
+            (Some((live, _)), Some(first)) => live.head() >= first + self.last_event_number,
+            _ => false,
         }
     }
 
@@ -215,7 +264,9 @@ impl WatchCursor {
                 break;
             }
             any = true;
-            self.last_event_number = entry.seq - first + 1;
+            // What was shown between this entry and the one before it comes first.
+            while self.read_deltas_at_cursor() {}
+            self.go_to_event(entry.seq - first + 1);
             let rests = entry.kind == EntryKind::Paused && self.until == WatchUntil::RunEndedOrPaused;
             self.is_over = entry.kind.is_end() || rests;
             let number = if failpoint::mutant("event_number_from_clock") {
@@ -232,15 +283,18 @@ impl WatchCursor {
         Ok(any)
     }
 
-    /// A few entries after this one: from the live side when it still has them, else from the store.
+    /// A few entries after this one: from the live side when it still has them, else from the store. Nobody is shown what
+    /// a power failure could take back.
     async fn entries_after(&self, cursor: Seq) -> Result<Vec<Arc<LogEntry>>, EngineError> {
-        let fresh = self
-            .live
-            .as_ref()
-            .map(|(live, _)| live.recent_entries_after(cursor, ENTRIES_PER_READ))
-            .unwrap_or_default();
-        if !fresh.is_empty() {
-            return Ok(fresh);
+        if let Some((live, _)) = &self.live {
+            let (fresh, position) = live.recent_entries_after(cursor, ENTRIES_PER_READ);
+            // When nobody knows whether it is on disk, the store is read.
+            if !fresh.is_empty()
+                && (failpoint::mutant("show_before_sync")
+                    || self.runtime.store.durable(position).await.is_ok())
+            {
+                return Ok(fresh);
+            }
         }
         let entries = self.runtime.store.entries(&self.thread, cursor, ENTRIES_PER_READ).await?;
         Ok(entries.into_iter().map(Arc::new).collect())
@@ -252,6 +306,12 @@ impl WatchCursor {
     }
 
     fn read_deltas(&mut self) -> bool {
+        self.read_deltas_at_cursor();
+        !self.buffer.is_empty()
+    }
+
+    /// Takes some pieces between the last entry that was given and the next one. Whether there were any.
+    fn read_deltas_at_cursor(&mut self) -> bool {
         let (Some((live, _)), Some(first)) = (&self.live, self.first) else { return false };
         let Some((pieces, end)) =
             live.deltas_after(first + self.last_event_number - 1, self.next_delta, DELTAS_PER_READ)
@@ -259,19 +319,58 @@ impl WatchCursor {
             return false;
         };
         self.next_delta = end;
+        let any = !pieces.is_empty();
         self.buffer.extend(pieces.into_iter().map(WatchedItem::Delta));
-        !self.buffer.is_empty()
+        any
     }
 
-    /// Whether nothing more will come, by the run's status.
-    async fn run_has_ended(&mut self) -> Result<bool, EngineError> {
+    /// The row of the run, if nothing more will come by its status.
+    async fn row_at_rest(&mut self) -> Result<Option<RunRow>, EngineError> {
         if self.live.is_some() {
-            return Ok(false);
+            return Ok(None);
         }
         // Whoever asks reads the log once more: what is not there then was cleared away, and will not come.
         let row = self.runtime.store.run(&self.run).await?;
-        Ok(row.status.is_end()
-            || (row.status == RunStatus::Paused && self.until == WatchUntil::RunEndedOrPaused))
+        let rests = row.status.is_end()
+            || (row.status == RunStatus::Paused && self.until == WatchUntil::RunEndedOrPaused);
+        Ok(rests.then_some(row))
+    }
+
+    /// Moves on to the event with this number, which comes next.
+    fn go_to_event(&mut self, number: u64) {
+        if number > self.last_event_number + 1 {
+            self.buffer.push_back(WatchedItem::Removed { after: self.last_event_number, next: number });
+        }
+        self.last_event_number = number;
+    }
+
+    /// Gives the end of a run whose log does not have it, by what its row says. `false` if it was given before.
+    fn push_missing_end(&mut self, row: &RunRow) -> bool {
+        let (kind, body) = match row.status {
+            RunStatus::Finished => (EntryKind::Finished, b"{}".to_vec()),
+            RunStatus::Cancelled => {
+                (EntryKind::Cancelled, log::to_json_bytes(&log::RunCancelledEntry::default()))
+            }
+            RunStatus::Failed => {
+                let unknown = || RunFailure { code: String::new(), message: String::new() };
+                let failure = row.error.clone().unwrap_or_else(unknown);
+                let failed = log::RunFailedEntry { failure, node: None, unfinished: Vec::new() };
+                (EntryKind::Failed, log::to_json_bytes(&failed))
+            }
+            RunStatus::Queued | RunStatus::Running | RunStatus::Paused => return false,
+        };
+        let seq = row.last_seq.unwrap_or(0);
+        let number = row.first_seq.map_or(1, |first| (seq + 1).saturating_sub(first));
+        if number <= self.last_event_number {
+            return false;
+        }
+        self.go_to_event(number);
+        let at = row.ended_at.unwrap_or(row.created_at);
+        let (parent, run) = (seq.saturating_sub(1), Some(row.run));
+        let entry = LogEntry { seq, parent, base: 0, run, at, kind, body };
+        self.buffer.push_back(WatchedItem::Entry(number, Arc::new(entry)));
+        self.is_over = true;
+        true
     }
 
     async fn wait_for_change(&mut self) {
@@ -279,8 +378,13 @@ impl WatchCursor {
             // The bell can ring between the read above and here: `changed` then returns at once. The time limit only
             // matters when the run ends in this process without an entry (it was lost to another worker): the next
             // turn looks at the log, and in the end finds that the run has no live side any more.
-            Some((_, bell)) => self.must_read_log = timeout(POLL_INTERVAL * 5, bell.changed()).await.is_err(),
-            None => tokio::time::sleep(POLL_INTERVAL).await,
+            Some((_, bell)) => self.must_read_log = timeout(LIVE_SILENCE, bell.changed()).await.is_err(),
+            None => {
+                let (runtime, run) = (&self.runtime, &self.run);
+                let remote = self.remote.get_or_insert_with(|| runtime.follow_remote_run(run));
+                // Its sender lives as long as there is a receiver.
+                drop(remote.changed().await);
+            }
         }
     }
 }

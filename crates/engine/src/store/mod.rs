@@ -1,4 +1,5 @@
-//! What the engine asks of a durable home: four small traits, their records, and the rules they keep.
+//! What a store provides: the small traits that the engine calls, together [`Store`], with their records and the
+//! rules they keep; and [`IdempotencyStore`], which servers call.
 //!
 //! A thread is a **log of entries**, numbered from 1 without a gap. The log is the truth: state, position, history
 //! and the events people watch are all read from it, and nothing in it is ever rewritten. An entry names its parent,
@@ -6,8 +7,9 @@
 //!
 //! Rules every store keeps (checked by the conformance suite):
 //!
-//! 1. Each call is **one transaction**. `Ok` means it is on disk; any error but [`StoreError::Unknown`] means that
-//!    nothing of it is.
+//! 1. Each call is **one transaction**. Any error but [`StoreError::Unknown`] means that nothing of it was written. Long
+//!    logs are copied and deleted in several, so that nobody waits for them: a copy appears when it is complete, a removed
+//!    thread is gone before its log is deleted.
 //! 2. Every write of a running run carries a [`Fence`]. A run that was claimed again has a higher epoch, and writes
 //!    with the old one get [`StoreError::Fenced`] and change nothing.
 //! 3. A thread has at most one active run (running or paused). Its entries therefore lie side by side in the log, and
@@ -19,6 +21,11 @@
 //! 7. Metadata holds no NUL character, neither in a key nor in a text, because PostgreSQL cannot keep it, and is nested
 //!    at most [`MAX_DEPTH`](crate::stored_json::MAX_DEPTH) levels deep: other metadata is refused with
 //!    [`StoreError::Conflict`], by every store alike. [`check_metadata`] looks at it.
+//! 8. **What leaves the store is on disk.** A read waits for everything it saw, and every write but a commit with
+//!    [`Durability::Later`] returns when it and everything before it is on disk. So only the worker that commits
+//!    `Later` knows of something that a power failure may take.
+//! 9. **A power failure takes an end.** If a commit survives it, so does every commit before it.
+//! 10. What was committed is on disk after [`MAX_UNDURABLE_TIME`], whether somebody waits or not.
 //!
 //! A thread is *free* when it has no active run.
 //!
@@ -27,8 +34,11 @@
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
+mod idempotency;
+mod items;
 mod ram_store;
 mod rows;
+mod timers;
 mod write_requests;
 
 use std::time::Duration;
@@ -37,14 +47,26 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 pub use self::error::{BoxError, StoreError, check_metadata};
+pub use self::idempotency::{IdempotencyStore, IdempotentResponse, ResponseRetention};
+pub use self::items::{
+    InvalidItem, ItemComparison, ItemCondition, ItemKey, ItemNamespace, ItemSearch, ItemStore,
+    MAX_ITEM_BYTES, MAX_ITEM_KEY_BYTES, MAX_ITEMS_PER_SEARCH, MAX_ITEMS_PER_TENANT, MAX_NAMESPACE_BYTES,
+    MAX_NAMESPACE_NAMES, NamespacePrefix, NamespaceSearch, SharedItem, item_from_stored, item_to_stored,
+    too_many_items,
+};
 pub use self::ram_store::RamStore;
 pub use self::rows::{
-    EntryKind, GcReport, LoadedLog, LogEntry, Retention, RunFilter, RunRow, RunStatus, RunUsage,
-    ThreadFilter, ThreadRow, entries_leading_to,
+    EntryKind, GcReport, LoadedLog, LogEntry, Retention, RunFilter, RunPosition, RunRow, RunStatus, RunUsage,
+    ThreadFilter, ThreadListPosition, ThreadRow, entries_leading_to,
+};
+pub use self::timers::{
+    MAX_SCHEDULES_PER_TENANT, MAX_TIMER_ID_BYTES, NewTimer, TimerKind, TimerRow, TimerStore, TimerTime,
+    too_many_schedules,
 };
 pub use self::write_requests::{
-    ClaimedRun, Commit, CommitOutcome, Fence, IfBusy, LeaseRenewal, NewEntry, NewRun, NewRunEntry, NewStatus,
-    Record, RecordStage, RunFailure, RunIdempotencyKey, RunSignal, SubmitOutcome, WorkerLease,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, IfBusy, LeaseRenewal, NewEntry,
+    NewRun, NewRunEntry, NewStatus, Record, RecordStage, RunFailure, RunIdempotencyKey, RunSignal,
+    SubmitOutcome, WorkerLease,
 };
 use crate::id::{RunKey, TenantId, ThreadId, ThreadKey};
 
@@ -54,22 +76,28 @@ pub type Seq = u64;
 /// Milliseconds since 1970 by the store's clock.
 pub type Millis = i64;
 
+/// How long a commit may be not yet on disk.
+pub const MAX_UNDURABLE_TIME: Duration = Duration::from_millis(20);
+
 /// Everything the engine needs of a store.
-pub trait Store: RunStore + HistoryStore + ThreadMaintenance + NodeCacheStore {}
-impl<T: RunStore + HistoryStore + ThreadMaintenance + NodeCacheStore> Store for T {}
+pub trait Store:
+    RunStore + HistoryStore + ThreadMaintenance + NodeCacheStore + ItemStore + TimerStore
+{
+}
+impl<T: RunStore + HistoryStore + ThreadMaintenance + NodeCacheStore + ItemStore + TimerStore> Store for T {}
 
 /// Runs: accepted, claimed, written to, ended.
 #[async_trait]
 pub trait RunStore: Send + Sync + 'static {
     /// Accepts a run. When the thread is free, nobody waits before this run and `claim` is given, the run starts at
-    /// once in the same transaction; with `claim` as `None` it waits as [`Status::Queued`] for [`Runs::claim`].
+    /// once in the same transaction; with `claim` as `None` it waits as [`RunStatus::Queued`] for [`RunStore::claim`].
     /// A thread that does not exist yet is made. A `parent` that does not exist, or cannot be rebuilt any more, is
     /// `NotFound`; 0 does, it is the empty state. A run id that was used before is [`StoreError::Conflict`].
     async fn submit(&self, run: NewRun) -> Result<SubmitOutcome, StoreError>;
 
     /// Takes up to `limit` runs that nobody works on: the oldest queued run of a free thread, a running run whose
-    /// lease ran out, a run released by [`Signal::Answer`] or [`Signal::Retry`]. Each gets the next epoch and this
-    /// worker's lease. `only` narrows it to one thread.
+    /// lease ran out, a run released by [`RunSignal::Answer`] or [`RunSignal::Retry`]. Each gets the next epoch and this
+    /// worker's lease. `only` narrows it to one thread. Runs of graphs that the worker does not know stay as they are.
     async fn claim(
         &self,
         claim: &WorkerLease,
@@ -81,11 +109,15 @@ pub trait RunStore: Send + Sync + 'static {
     async fn renew(&self, claim: &WorkerLease, fences: &[Fence]) -> Result<Vec<LeaseRenewal>, StoreError>;
 
     /// Writes what one step changed, all of it or nothing. A claim that no longer holds is [`StoreError::Fenced`];
-    /// a `head` that
-    /// is not the newest entry is [`StoreError::Conflict`], unless there are no entries to write: then it is not looked
-    /// at, so that records can be written side by side. A run that somebody asked to cancel does not wait for answers:
-    /// a commit that pauses it leaves it running and lets it be claimed, for a worker to end it.
+    /// a `head` that is not the newest entry is [`StoreError::Conflict`]. Without entries to write an older head is
+    /// fine, so that records can be written side by side; a newer one tells that entries were lost. A run that somebody
+    /// asked to cancel does not wait for answers: a commit that pauses it leaves it running and lets it be claimed, for a
+    /// worker to end it.
     async fn commit(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError>;
+
+    /// Returns when everything up to this position is on disk. All who wait share one sync. [`StoreError::Unknown`] says
+    /// that nobody knows whether it is: read it again.
+    async fn durable(&self, position: CommitPosition) -> Result<(), StoreError>;
 
     /// Whether this process alone can open the store as long as it has it. Then nobody takes a run when its lease runs
     /// out, and after a write of unknown outcome only a new process can go on.
@@ -101,7 +133,7 @@ pub trait RunStore: Send + Sync + 'static {
 #[async_trait]
 pub trait HistoryStore: Send + Sync + 'static {
     /// What is needed to rebuild the state after entry `at` (the newest when `None`).
-    /// An empty thread that exists gives an empty [`Loaded`], and so does entry 0 of any; an unknown thread or entry
+    /// An empty thread that exists gives an empty [`LoadedLog`], and so does entry 0 of any; an unknown thread or entry
     /// is `NotFound`, and so is an entry that cannot be rebuilt because `gc` cleared what leads to it.
     async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError>;
 
@@ -115,6 +147,27 @@ pub trait HistoryStore: Send + Sync + 'static {
 
     /// One run.
     async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError>;
+
+    /// How far these runs are, in order; `None` for one that does not exist. Many are asked for often, by whoever waits
+    /// for runs that others drive.
+    async fn run_positions(&self, runs: &[RunKey]) -> Result<Vec<Option<RunPosition>>, StoreError> {
+        let mut positions = Vec::with_capacity(runs.len());
+        for run in runs {
+            positions.push(match self.run(run).await {
+                Ok(RunRow { status, epoch, first_seq, last_seq, thread, .. }) => {
+                    let head = match (first_seq, last_seq) {
+                        (None, _) => 0,
+                        (Some(_), Some(last)) => last,
+                        (Some(_), None) => self.thread(&thread).await?.head,
+                    };
+                    Some(RunPosition { status, epoch, head })
+                }
+                Err(StoreError::NotFound { .. }) => None,
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(positions)
+    }
 
     /// Runs of a tenant, newest first, in the order of their ids.
     async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError>;

@@ -2,7 +2,7 @@
 //! outlive the program.
 //!
 //! One lock around plain maps. A commit touches its own thread and run only; which runs may be claimed is kept in
-//! two ordered sets, so nobody ever walks over all runs. The rules themselves are in [`shelf`].
+//! two ordered sets, so nobody ever walks over all runs. The rules themselves are in `ram_state`.
 
 mod ram_state;
 #[cfg(test)]
@@ -16,9 +16,11 @@ use serde_json::{Map, Value};
 
 use self::ram_state::RamState;
 use super::{
-    ClaimedRun, Commit, CommitOutcome, Fence, GcReport, HistoryStore, LeaseRenewal, LoadedLog, LogEntry,
-    Millis, NewEntry, NewRun, NodeCacheStore, Retention, RunFilter, RunRow, RunSignal, RunStore, Seq,
-    StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, Fence, GcReport, HistoryStore, IdempotencyStore,
+    IdempotentResponse, ItemKey, ItemNamespace, ItemSearch, ItemStore, LeaseRenewal, LoadedLog, LogEntry,
+    Millis, NamespaceSearch, NewEntry, NewRun, NewTimer, NodeCacheStore, ResponseRetention, Retention,
+    RunFilter, RunRow, RunSignal, RunStore, Seq, SharedItem, StoreError, SubmitOutcome, ThreadFilter,
+    ThreadMaintenance, ThreadRow, TimerKind, TimerRow, TimerStore, TimerTime, WorkerLease,
 };
 use crate::id::{RunKey, TenantId, ThreadId, ThreadKey};
 
@@ -47,9 +49,9 @@ impl RamStore {
     /// The content and the time. The time is read under the lock, so that it never runs back between two calls.
     fn lock_state(&self) -> (MutexGuard<'_, RamState>, Millis) {
         // No code under the lock leaves a half-done change when it panics, so a poisoned lock is as good as any.
-        let shelf = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = (self.inner.clock)();
-        (shelf, now)
+        (state, now)
     }
 }
 
@@ -73,8 +75,8 @@ fn system_time_millis() -> Millis {
 #[async_trait]
 impl RunStore for RamStore {
     async fn submit(&self, run: NewRun) -> Result<SubmitOutcome, StoreError> {
-        let (mut shelf, now) = self.lock_state();
-        shelf.submit(run, now)
+        let (mut state, now) = self.lock_state();
+        state.submit(run, now)
     }
 
     async fn claim(
@@ -83,23 +85,28 @@ impl RunStore for RamStore {
         only: Option<&ThreadKey>,
         limit: usize,
     ) -> Result<Vec<ClaimedRun>, StoreError> {
-        let (mut shelf, now) = self.lock_state();
-        shelf.claim(claim, only, limit, now)
+        let (mut state, now) = self.lock_state();
+        state.claim(claim, only, limit, now)
     }
 
     async fn renew(&self, claim: &WorkerLease, fences: &[Fence]) -> Result<Vec<LeaseRenewal>, StoreError> {
-        let (mut shelf, now) = self.lock_state();
-        Ok(fences.iter().map(|fence| shelf.renew(claim, fence, now)).collect())
+        let (mut state, now) = self.lock_state();
+        Ok(fences.iter().map(|fence| state.renew(claim, fence, now)).collect())
     }
 
     async fn commit(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError> {
-        let (mut shelf, now) = self.lock_state();
-        shelf.commit(fence, commit, now)
+        let (mut state, now) = self.lock_state();
+        state.commit(fence, commit, now)
+    }
+
+    /// There is no disk, so everything is as durable as it gets.
+    async fn durable(&self, _position: CommitPosition) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
-        let (mut shelf, now) = self.lock_state();
-        shelf.signal(run, signal, now)
+        let (mut state, now) = self.lock_state();
+        state.signal(run, signal, now)
     }
 }
 
@@ -142,8 +149,8 @@ impl ThreadMaintenance for RamStore {
         thread: &ThreadKey,
         metadata: &Map<String, Value>,
     ) -> Result<ThreadRow, StoreError> {
-        let (mut shelf, now) = self.lock_state();
-        shelf.put_thread(thread, metadata, now)
+        let (mut state, now) = self.lock_state();
+        state.put_thread(thread, metadata, now)
     }
 
     async fn append_entry(
@@ -152,8 +159,8 @@ impl ThreadMaintenance for RamStore {
         expect: Seq,
         entry: NewEntry,
     ) -> Result<Seq, StoreError> {
-        let (mut shelf, now) = self.lock_state();
-        shelf.append_entry(thread, expect, entry, now)
+        let (mut state, now) = self.lock_state();
+        state.append_entry(thread, expect, entry, now)
     }
 
     async fn copy_thread(
@@ -162,8 +169,8 @@ impl ThreadMaintenance for RamStore {
         to: &ThreadId,
         stands: Option<NewEntry>,
     ) -> Result<ThreadRow, StoreError> {
-        let (mut shelf, now) = self.lock_state();
-        shelf.copy_thread(from, to, stands, now)
+        let (mut state, now) = self.lock_state();
+        state.copy_thread(from, to, stands, now)
     }
 
     async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError> {
@@ -171,16 +178,16 @@ impl ThreadMaintenance for RamStore {
     }
 
     async fn gc(&self, retention: &Retention) -> Result<GcReport, StoreError> {
-        let (mut shelf, now) = self.lock_state();
-        Ok(shelf.gc(retention, now))
+        let (mut state, now) = self.lock_state();
+        Ok(state.gc(retention, now))
     }
 }
 
 #[async_trait]
 impl NodeCacheStore for RamStore {
     async fn cached_value(&self, tenant: &TenantId, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let (shelf, now) = self.lock_state();
-        Ok(shelf.cached_value(tenant, key, now))
+        let (state, now) = self.lock_state();
+        Ok(state.cached_value(tenant, key, now))
     }
 
     async fn cache_value(
@@ -190,8 +197,132 @@ impl NodeCacheStore for RamStore {
         value: &[u8],
         lifetime: Option<Duration>,
     ) -> Result<(), StoreError> {
-        let (mut shelf, now) = self.lock_state();
-        shelf.cache_value(tenant, key, value, lifetime, now);
+        let (mut state, now) = self.lock_state();
+        state.cache_value(tenant, key, value, lifetime, now);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ItemStore for RamStore {
+    async fn put_item(
+        &self,
+        tenant: &TenantId,
+        namespace: &ItemNamespace,
+        key: &ItemKey,
+        value: &Map<String, Value>,
+        lifetime: Option<Duration>,
+    ) -> Result<SharedItem, StoreError> {
+        let (mut state, now) = self.lock_state();
+        state.put_item(tenant, (namespace, key), value, lifetime, now)
+    }
+
+    async fn item(
+        &self,
+        tenant: &TenantId,
+        namespace: &ItemNamespace,
+        key: &ItemKey,
+    ) -> Result<Option<SharedItem>, StoreError> {
+        let (state, now) = self.lock_state();
+        Ok(state.item(tenant, (namespace, key), now))
+    }
+
+    async fn delete_item(
+        &self,
+        tenant: &TenantId,
+        namespace: &ItemNamespace,
+        key: &ItemKey,
+    ) -> Result<bool, StoreError> {
+        let (mut state, now) = self.lock_state();
+        Ok(state.delete_item(tenant, (namespace, key), now))
+    }
+
+    async fn search_items(
+        &self,
+        tenant: &TenantId,
+        search: &ItemSearch,
+    ) -> Result<Vec<SharedItem>, StoreError> {
+        let (state, now) = self.lock_state();
+        Ok(state.search_items(tenant, search, now))
+    }
+
+    async fn item_namespaces(
+        &self,
+        tenant: &TenantId,
+        search: &NamespaceSearch,
+    ) -> Result<Vec<ItemNamespace>, StoreError> {
+        let (state, now) = self.lock_state();
+        state.item_namespaces(tenant, search, now)
+    }
+}
+
+#[async_trait]
+impl TimerStore for RamStore {
+    async fn store_time(&self) -> Result<Millis, StoreError> {
+        Ok(self.lock_state().1)
+    }
+
+    async fn put_timer(&self, tenant: &TenantId, timer: &NewTimer) -> Result<TimerRow, StoreError> {
+        let (mut state, now) = self.lock_state();
+        state.put_timer(tenant, timer, now)
+    }
+
+    async fn timer(&self, tenant: &TenantId, id: &str) -> Result<Option<TimerRow>, StoreError> {
+        Ok(self.lock_state().0.timer(tenant, id))
+    }
+
+    async fn timers(
+        &self,
+        tenant: &TenantId,
+        kind: TimerKind,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<TimerRow>, StoreError> {
+        Ok(self.lock_state().0.timers(tenant, kind, after, limit))
+    }
+
+    async fn delete_timer(&self, tenant: &TenantId, id: &str) -> Result<bool, StoreError> {
+        Ok(self.lock_state().0.delete_timer(tenant, id))
+    }
+
+    async fn due_timers(&self, limit: usize) -> Result<Vec<TimerRow>, StoreError> {
+        let (state, now) = self.lock_state();
+        Ok(state.due_timers(limit, now))
+    }
+
+    async fn move_timer(
+        &self,
+        tenant: &TenantId,
+        id: &str,
+        from: Millis,
+        to: TimerTime,
+        body: Option<&[u8]>,
+    ) -> Result<bool, StoreError> {
+        let (mut state, now) = self.lock_state();
+        Ok(state.move_timer(tenant, id, from, (to, body), now))
+    }
+}
+
+#[async_trait]
+impl IdempotencyStore for RamStore {
+    async fn stored_response(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+    ) -> Result<Option<IdempotentResponse>, StoreError> {
+        let (state, now) = self.lock_state();
+        Ok(state.stored_response(tenant, key, now))
+    }
+
+    async fn store_response(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+        response: &IdempotentResponse,
+        retention: ResponseRetention,
+    ) -> Result<(), StoreError> {
+        let (mut state, now) = self.lock_state();
+        state.store_response(tenant, key, response, retention, now);
         Ok(())
     }
 }

@@ -95,6 +95,14 @@ pub struct LoadedLog {
     pub entries: Vec<LogEntry>,
 }
 
+impl LoadedLog {
+    /// How many bytes have to be read.
+    pub(crate) fn byte_len(&self) -> usize {
+        let snapshot = self.snapshot.as_ref().map_or(0, |(_, body)| body.len());
+        snapshot + self.entries.iter().map(|entry| entry.body.len()).sum::<usize>()
+    }
+}
+
 /// A thread as listed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadRow {
@@ -159,6 +167,17 @@ impl RunRow {
     pub fn key(&self) -> RunKey {
         self.thread.run(self.run)
     }
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunPosition {
+    /// Where it stands.
+    pub status: RunStatus,
+    /// How often it was claimed.
+    pub epoch: u64,
+    /// Its newest entry; 0 before it started.
+    pub head: Seq,
 }
 
 /// Where a run stands.
@@ -268,6 +287,8 @@ impl Default for RunFilter {
 pub struct ThreadFilter {
     /// Each key has exactly this value.
     pub metadata: Map<String, Value>,
+    /// Those that come after this place in the list, to page on. It costs the same however far it is.
+    pub after: Option<ThreadListPosition>,
     /// Skip so many.
     pub offset: usize,
     /// At most this many.
@@ -276,7 +297,22 @@ pub struct ThreadFilter {
 
 impl Default for ThreadFilter {
     fn default() -> Self {
-        Self { metadata: Map::new(), offset: 0, limit: 50 }
+        Self { metadata: Map::new(), after: None, offset: 0, limit: 50 }
+    }
+}
+
+/// Where a thread stands in the list of threads: the last changed first, those of one millisecond by their ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadListPosition {
+    /// When it last changed.
+    pub updated_at: Millis,
+    /// Its id.
+    pub thread: ThreadId,
+}
+
+impl From<&ThreadRow> for ThreadListPosition {
+    fn from(row: &ThreadRow) -> Self {
+        Self { updated_at: row.updated_at, thread: row.key.thread.clone() }
     }
 }
 
@@ -289,7 +325,7 @@ pub struct Retention {
     /// snapshot of the newest branch are removed, with the snapshots nobody needs any more. The newest state stays,
     /// and so does what a younger entry is rebuilt from.
     pub old_entries: Option<Duration>,
-    /// Idempotency keys older than this are forgotten.
+    /// Idempotency keys of runs older than this are forgotten. Stored responses have a lifetime of their own.
     pub idempotency: Duration,
 }
 
@@ -306,10 +342,12 @@ pub struct GcReport {
     pub threads: u64,
     /// Entries of kept threads.
     pub entries: u64,
-    /// Idempotency keys.
+    /// Idempotency keys: of runs, and with a stored response.
     pub keys: u64,
     /// Cache values past their lifetime.
     pub cached: u64,
+    /// Items past their lifetime.
+    pub items: u64,
 }
 
 /// Keeps of `entries` (oldest first, from the base of `at` on) those that lead to `at`.

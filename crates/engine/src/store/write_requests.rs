@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{EntryKind, Millis, RunRow, RunStatus, RunUsage, Seq};
+use super::{EntryKind, Millis, RunRow, RunStatus, RunUsage, Seq, StoreError};
 use crate::id::{RunId, ThreadKey};
 
 /// Who works on runs, and for how long a claim holds without renewal.
@@ -16,6 +16,16 @@ pub struct WorkerLease {
     pub worker: Arc<str>,
     /// How long the claim holds.
     pub lease: Duration,
+    /// The graphs it can drive. [`RunStore::claim`](super::RunStore::claim) passes over runs of others, unless they are
+    /// to be cancelled. `None` takes all.
+    pub graphs: Option<Arc<[String]>>,
+}
+
+impl WorkerLease {
+    /// Whether [`RunStore::claim`](super::RunStore::claim) gives this worker a run of `graph`.
+    pub fn takes(&self, graph: &str, cancel_asked: bool) -> bool {
+        cancel_asked || self.graphs.as_ref().is_none_or(|graphs| graphs.iter().any(|known| known == graph))
+    }
 }
 
 /// A run as handed in.
@@ -45,6 +55,9 @@ pub struct NewRun {
     pub stop_body: Vec<u8>,
     /// Start at once on behalf of this worker.
     pub claim: Option<WorkerLease>,
+    /// Whether a run that starts at once is on disk when the call returns. With [`Durability::Later`] the worker can begin,
+    /// and waits for the position of the claim before it says that the run was accepted. Any other outcome is on disk.
+    pub durability: Durability,
 }
 
 impl NewRun {
@@ -94,7 +107,7 @@ pub struct NewRunEntry {
 pub struct RunIdempotencyKey {
     /// Chosen by the client, 1–200 bytes.
     pub key: String,
-    /// Hash of what was asked; another hash under the same key is [`StoreError::KeyReused`].
+    /// Hash of what was asked; another hash under the same key is [`super::StoreError::KeyReused`].
     pub hash: String,
 }
 
@@ -103,7 +116,7 @@ pub struct RunIdempotencyKey {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum IfBusy {
-    /// Refuses with [`StoreError::Busy`], which names the active run or the next one that waits.
+    /// Refuses with [`super::StoreError::Busy`], which names the active run or the next one that waits.
     #[default]
     Reject,
     /// Waits its turn, first in first out.
@@ -117,7 +130,7 @@ pub enum IfBusy {
     Rollback,
 }
 
-/// How [`Runs::submit`] ended.
+/// How [`RunStore::submit`](super::RunStore::submit) ended.
 #[derive(Clone, Debug)]
 pub enum SubmitOutcome {
     /// The run is this worker's now.
@@ -142,6 +155,10 @@ pub struct ClaimedRun {
     pub head: Seq,
     /// Records of the step in progress.
     pub records: Vec<Record>,
+    /// The run that wrote the entry this one starts from, when the store just learned it.
+    pub parent_writer: Option<RunId>,
+    /// Where the claim is on disk.
+    pub position: CommitPosition,
 }
 
 impl ClaimedRun {
@@ -194,9 +211,38 @@ pub struct Commit {
     pub steps: u32,
     /// The run's new status, when it changes.
     pub status: Option<NewStatus>,
+    /// Whether the writer waits until it is on disk.
+    pub durability: Durability,
 }
 
+/// When a commit is on disk, so that a power failure cannot take it back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When the call returns, together with everything committed before it.
+    #[default]
+    Now,
+    /// Soon after the call returned: within [`MAX_UNDURABLE_TIME`](super::MAX_UNDURABLE_TIME), or when somebody waits
+    /// for it. A store may also sync at once.
+    Later,
+}
+
+/// The place of a commit in the order of all commits of a store. It rises from one commit to the next; commits that share a
+/// transaction share a position.
+///
+/// The default stands before every commit, so it is always on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CommitPosition(pub u64);
+
 impl Commit {
+    /// Refuses the commit when it does not follow `newest`, the newest entry of the thread.
+    pub fn check_head(&self, newest: Seq) -> Result<(), StoreError> {
+        let follows = if self.entries.is_empty() { self.head <= newest } else { self.head == newest };
+        if follows {
+            return Ok(());
+        }
+        Err(StoreError::Conflict(format!("the newest entry is {newest}, not {}", self.head)))
+    }
+
     /// The entry of a commit that adds one and does nothing else: an ordinary step.
     pub fn as_plain_step(&self) -> Option<&NewEntry> {
         let [entry] = self.entries.as_slice() else { return None };
@@ -236,6 +282,8 @@ pub struct CommitOutcome {
     pub cancel_asked: bool,
     /// A run of the thread can be claimed now: a queued one, since the thread became free, or this one, to be cancelled.
     pub next_waits: bool,
+    /// What to wait for with [`RunStore::durable`](super::RunStore::durable).
+    pub position: CommitPosition,
 }
 
 /// A new status of a run.
@@ -266,16 +314,24 @@ pub enum RunSignal {
         body: Vec<u8>,
     },
     /// Answer open questions of a paused run and let it be claimed. Each must be open and named once, else
-    /// [`StoreError::Conflict`] and nothing is taken; so is it when the run is not paused. The record of an answered
-    /// question becomes [`Stage::Done`] with the answer as its body.
+    /// [`super::StoreError::Conflict`] and nothing is taken; so is it when the run is not paused. The record of an answered
+    /// question becomes [`RecordStage::Done`] with the answer as its body.
     Answer {
         /// `(path, key, answer)`
         answers: Vec<(String, String, Vec<u8>)>,
         /// The entry that tells of it.
         body: Vec<u8>,
     },
+    /// Add another pause to a paused run, with a change of its state. The run goes on waiting for the same answers.
+    /// [`super::StoreError::Conflict`] when it is not paused, or the newest entry of the thread is not `head`.
+    Edit {
+        /// The newest entry the writer knows of.
+        head: Seq,
+        /// The entry that tells of it.
+        body: Vec<u8>,
+    },
     /// Let a failed run be claimed again where it stopped, with its records. The newest entry of the thread must
-    /// still be its own, else [`StoreError::Conflict`]. Error, end and a wish to cancel are taken back.
+    /// still be its own, else [`super::StoreError::Conflict`]. Error, end and a wish to cancel are taken back.
     Retry {
         /// The entry that tells of it.
         body: Vec<u8>,

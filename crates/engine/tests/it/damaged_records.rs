@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use doran_engine::log;
 use doran_engine::store::{
-    ClaimedRun, Commit, EntryKind, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, RamStore, Record,
-    RecordStage, RunStatus, RunStore, SubmitOutcome, WorkerLease,
+    ClaimedRun, Commit, Durability, EntryKind, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, RamStore,
+    Record, RecordStage, RunStatus, RunStore, SubmitOutcome, WorkerLease,
 };
 use doran_engine::{
     BuildError, Cx, EngineError, Graph, GraphHandle, RetryPolicy, RunError, RunId, Runtime, To,
@@ -47,7 +47,8 @@ async fn abandoned_run(store: &RamStore, options: &[u8]) -> ClaimedRun {
         thread_metadata: Map::new(),
         options: options.to_vec(),
         stop_body: b"{}".to_vec(),
-        claim: Some(WorkerLease { worker: Arc::from("dead"), lease: Duration::ZERO }),
+        claim: Some(WorkerLease { worker: Arc::from("dead"), lease: Duration::ZERO, graphs: None }),
+        durability: Durability::Now,
     };
     match store.submit(new).await.expect("submitted") {
         SubmitOutcome::Started(claimed) => claimed,
@@ -138,7 +139,7 @@ async fn an_item_that_is_not_json_fails_the_run_and_is_not_null() {
         .build()
         .expect("sound");
     let end = run_to_text(&graph_handle(&graph), EngineTestState::update()).await;
-    assert!(end.starts_with("not_storable: the branch of node `a` could not choose"), "{end}");
+    assert!(end.starts_with("not_storable: node `a` could not choose where to go"), "{end}");
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ async fn a_branch_to_an_undeclared_node_fails_the_run_and_names_both() {
         .build()
         .expect("sound");
     let (end, trace) = run_with_trace(&graph).await;
-    assert_eq!(end, "undeclared_target: the branch of node `a` led to `c`, which it had not declared");
+    assert_eq!(end, "undeclared_target: node `a` led to `c`, which it had not declared");
     assert_eq!(trace, "started | failed undeclared_target");
 }
 
@@ -53,10 +53,7 @@ async fn a_branch_that_leads_nowhere_without_leave_fails_the_run() {
             .build()
             .expect("sound");
         let (end, _) = run_with_trace(&graph).await;
-        assert!(
-            end.starts_with("undeclared_target: the branch of node `a` led to `__end__`"),
-            "{shown}: {end}"
-        );
+        assert!(end.starts_with("undeclared_target: node `a` led to `__end__`"), "{shown}: {end}");
     }
 }
 

@@ -158,3 +158,15 @@ fn every_example_is_short_and_says_how_to_run_it() {
     }
     assert!(names.len() >= 10, "{names:?}");
 }
+
+#[test]
+fn a_supervisor_sends_workers_until_it_is_content() {
+    check_example("supervisor", &[], "research → research → write\nfact 1 about rust, fact 2 about rust\n");
+}
+
+#[test]
+fn an_agent_hands_over_to_another() {
+    let expected = "support: hello\nsupport: have you tried turning it off and on again?\nsupport: hello\n\
+                    support: my colleague will help you\nbilling: about \"my invoice is wrong\"\n";
+    check_example("handoff", &[], expected);
+}

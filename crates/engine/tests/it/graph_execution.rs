@@ -657,6 +657,6 @@ async fn items_cannot_be_handed_to_a_join() {
     let (end, _) = run_with_trace(&graph).await;
     assert_eq!(
         end,
-        "undeclared_target: the branch of node `a` handed items to join `join`, which runs once: put a node between them"
+        "undeclared_target: node `a` handed items to join `join`, which runs once: put a node between them"
     );
 }

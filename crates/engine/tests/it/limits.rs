@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use doran_engine::graph::NodeBuilder;
-use doran_engine::store::{EntryKind, HistoryStore, IfBusy, RunStatus, RunUsage};
+use doran_engine::store::{EntryKind, HistoryStore, IfBusy, RunSignal, RunStatus, RunStore, RunUsage};
 use doran_engine::{
     Cx, Graph, GraphHandle, NodeCachePolicy, NodeError, NodeTimeout, RetryPolicy, RunHandle, RunLimits, Snap,
     StartOptions, State, TenantId, ThreadId, ThreadKey, To, node, subgraph,
@@ -458,6 +458,36 @@ async fn time_spent_waiting_for_a_person_does_not_count() {
     assert_eq!(outcome_text(bot.resume(&local_thread("t"), "late").await), "late");
 }
 
+#[tokio::test(start_paused = true)]
+async fn time_worked_before_a_pause_counts() {
+    let works = |name: &'static str| {
+        node_running(move |_, _: Cx| async move {
+            tokio::time::sleep(ms(700)).await;
+            Ok(update_saying(name))
+        })
+    };
+    let asks = node_running(|_, cx: Cx| async move { Ok(update_saying(cx.ask::<String, _>("?").await?)) });
+    let graph = Graph::named().node("a", works("a").then("b")).node("b", asks.then("c"));
+    let graph = graph.node("c", works("c").end()).start("a").build().expect("sound");
+    let (_, bot) =
+        run_with_limits(&graph, RunLimits { active: Some(ms(1_000)), ..RunLimits::default() }).await;
+    let ended = outcome_text(bot.resume(&local_thread("t"), "on").await);
+    assert!(ended.starts_with("limit_exceeded"), "the second 700 ms are too many: {ended}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_worked_in_the_step_that_pauses_counts() {
+    let works_and_asks = node_running(|_, cx: Cx| async move {
+        tokio::time::sleep(ms(700)).await;
+        Ok(update_saying(cx.ask::<String, _>("?").await?))
+    });
+    let graph = single_node_graph("a", works_and_asks);
+    let (_, bot) =
+        run_with_limits(&graph, RunLimits { active: Some(ms(1_000)), ..RunLimits::default() }).await;
+    let ended = outcome_text(bot.resume(&local_thread("t"), "on").await);
+    assert!(ended.starts_with("limit_exceeded"), "it worked for 700 ms twice: {ended}");
+}
+
 #[tokio::test]
 async fn a_panic_ends_its_run_and_nothing_else() {
     type PanickingGraphCase = (&'static str, Graph<EngineTestState>);
@@ -671,6 +701,30 @@ async fn a_cancel_is_durable_when_the_process_dies_next() {
     let run = other.runtime().run_handle(&key).await.expect("the run");
     assert_eq!(wait_for_outcome_text(&other, &run).await, "the run was cancelled");
     assert_eq!(begun.count(), 1, "nothing was begun again");
+}
+
+/// A wish to cancel that the store alone knows is heard of with the next write: no further node begins.
+#[tokio::test]
+async fn a_cancel_that_a_commit_tells_of_begins_no_other_node() {
+    let (store, begun) = (ram_store(), CallCounter::default());
+    let (cancelled, counted) = (store.clone(), begun.clone());
+    let cancels = node_running(move |_, _: Cx| {
+        let store = cancelled.clone();
+        async move {
+            let row = store.thread(&local_thread("t")).await.expect("a thread");
+            let run = local_thread("t").run(row.active.expect("a run"));
+            store.signal(&run, RunSignal::Cancel { body: b"{}".to_vec() }).await.expect("noted");
+            Ok(update_saying("a"))
+        }
+    });
+    let counts = node_running(move |_, _: Cx| {
+        counted.increment();
+        async { Ok(update_saying("b")) }
+    });
+    let graph = Graph::named().node("a", cancels.then("b")).node("b", counts.end()).start("a");
+    let handle = graph_handle_on(Arc::new(store.clone()), &graph.build().expect("sound"));
+    let ended = outcome_text(handle.run(&local_thread("t"), EngineTestState::update()).await);
+    assert_eq!((ended.as_str(), begun.count()), ("the run was cancelled", 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,14 +8,15 @@ use doran_engine::store::{
     EntryKind, HistoryStore, IfBusy, NewEntry, RamStore, Retention, RunStatus, ThreadMaintenance,
 };
 use doran_engine::{
-    Cx, EngineError, Graph, GraphHandle, NodeError, RunError, RunKey, Runtime, Snap, StartOptions, State,
-    node,
+    Cx, EngineError, Event, Graph, GraphHandle, NodeError, RunError, RunKey, Runtime, RuntimeOptions, Snap,
+    StartOptions, State, WatchUntil, node,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::support::{
-    CallCounter, EngineTestState, crash_and_take_over, graph_handle_on, killable_runtime, local_thread, ms,
-    node_running, node_saying, ram_store, short_lease_options, single_node_graph, update_saying,
+    CallCounter, EngineTestState, GatedStore, StoreCallCounts, crash_and_take_over, graph_handle_on,
+    killable_runtime, local_thread, ms, node_running, node_saying, ram_store, short_lease_options,
+    single_node_graph, update_saying,
 };
 
 /// A state whose text is overwritten, so that the log outgrows it.
@@ -255,4 +256,39 @@ async fn a_node_that_takes_the_process_with_it_is_given_up_after_a_while() {
         "well",
         "the thread goes on"
     );
+}
+
+#[tokio::test]
+async fn a_watcher_is_told_of_events_that_were_removed() {
+    let store = store_with_cut_log().await;
+    let bot = page_graph_handle(&store);
+    let filter = doran_engine::store::RunFilter { limit: 1000, ..Default::default() };
+    let runs = store.runs(&local_thread("t").tenant, &filter).await.expect("runs");
+    let oldest = runs.last().expect("a run").key();
+    let mut watch = bot.runtime().watch(&oldest, 1, WatchUntil::RunEnded).await.expect("a watch");
+    let gap = watch.try_next().await.expect("an event").expect("not over");
+    assert!(matches!(gap, Event::Removed { after: 1, next: 3 }), "{gap:?}");
+    let end = watch.try_next().await.expect("an event").expect("not over");
+    assert!(matches!(&end, Event::Entry(3, entry) if entry.kind() == EntryKind::Finished), "{end:?}");
+    assert!(watch.try_next().await.expect("over").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_of_an_unknown_graph_is_left_alone_until_somebody_knows_it() {
+    let store = ram_store();
+    let counts = Arc::new(StoreCallCounts::default());
+    let graph = single_node_graph("a", node_saying("a"));
+    let none = RuntimeOptions { max_runs: 0, ..short_lease_options("submits") };
+    let submits = Runtime::with_options(Arc::new(store.clone()), none);
+    let handle = submits.register_graph("g", &graph).expect("registered");
+    let run = handle.start(&local_thread("t"), EngineTestState::update()).await.expect("accepted");
+    let gated = GatedStore { inner: store.clone(), gate: counts.clone() };
+    let ignorant = Runtime::with_options(Arc::new(gated), short_lease_options("ignorant"));
+    ignorant.start_worker().await.expect("works");
+    tokio::time::sleep(ms(60_000)).await;
+    assert_eq!(counts.take().keys().copied().collect::<Vec<_>>(), ["claim", "due_timers"]);
+    assert_eq!(store.run(&run.key()).await.expect("row").epoch, 0, "nobody wrote to it");
+    let (knows, _) = killable_runtime(&store, "knows", &graph);
+    knows.runtime().start_worker().await.expect("works");
+    assert_eq!(wait_for_end(&store, &run.key()).await, RunStatus::Finished);
 }

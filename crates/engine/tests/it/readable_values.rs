@@ -74,17 +74,17 @@ fn lists(depth: usize) -> Value {
 }
 
 /// Pseudo-random JSON: the same seed gives the same value.
-struct JsonGenerator(u64);
+pub(crate) struct JsonGenerator(pub(crate) u64);
 
 impl JsonGenerator {
-    fn next(&mut self, below: u64) -> u64 {
+    pub(crate) fn next(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % below
     }
 
-    fn value(&mut self, depth: u64) -> Value {
+    pub(crate) fn value(&mut self, depth: u64) -> Value {
         let texts = ["", "null", "\u{0}", "가나다", "{\"[\\", "\u{1f600}\n", "__proto__"];
         match self.next(if depth == 0 { 7 } else { 12 }) {
             0 => Value::Null,
@@ -103,7 +103,7 @@ impl JsonGenerator {
     }
 
     /// A small value below so many levels.
-    fn deep_value(&mut self) -> Value {
+    pub(crate) fn deep_value(&mut self) -> Value {
         let inner = self.value(4);
         (0..self.next(140)).fold(inner, |inner, _| match self.next(2) {
             0 => json!([inner]),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use doran_engine::store::{HistoryStore, RamStore, Retention, Store, ThreadMaintenance};
+use doran_engine::store::{EntryKind, HistoryStore, RamStore, Retention, Store, ThreadMaintenance};
 use doran_engine::{
-    EngineError, Graph, MisuseError, NodeError, Nodes, Outcome, RunError, Runtime, RuntimeOptions, Snap,
-    State, ThreadKey, To, WatchUntil, node,
+    EngineError, Event, Graph, MisuseError, NodeError, Nodes, Outcome, RunError, Runtime, RuntimeOptions,
+    Snap, State, ThreadKey, To, WatchUntil, node,
 };
 use serde::{Deserialize, Serialize};
 
@@ -129,6 +129,11 @@ async fn watching_a_run_whose_entries_were_cleared_away_ends() {
         store.gc(&Retention { old_entries: Some(old), ..Retention::default() }).await.expect("cleared");
     assert!(cleared.entries >= 3, "the first run is gone: {cleared:?}");
     let mut watch = runtime.watch(&keys[0], 0, WatchUntil::RunEnded).await.expect("watch");
+    let seen = [watch.try_next().await.expect("no error"), watch.try_next().await.expect("no error")];
+    let [Some(Event::Removed { after: 0, next: 3 }), Some(Event::Entry(3, end))] = &seen else {
+        panic!("what is gone and the end are told, not {seen:?}")
+    };
+    assert_eq!(end.kind(), EntryKind::Finished);
     assert!(watch.try_next().await.expect("no error").is_none(), "nothing is left to see, and it ends");
 }
 

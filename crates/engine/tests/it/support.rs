@@ -9,9 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use doran_engine::graph::NodeBuilder;
 use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, Fence, GcReport, HistoryStore, LeaseRenewal, LoadedLog, LogEntry,
-    NewEntry, NewRun, NodeCacheStore, RamStore, Retention, RunFilter, RunRow, RunSignal, RunStore, Seq,
-    Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, Fence, GcReport, HistoryStore, ItemKey, ItemNamespace,
+    ItemSearch, ItemStore, LeaseRenewal, LoadedLog, LogEntry, Millis, NamespaceSearch, NewEntry, NewRun,
+    NewTimer, NodeCacheStore, RamStore, Retention, RunFilter, RunPosition, RunRow, RunSignal, RunStore, Seq,
+    SharedItem, Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, TimerKind,
+    TimerRow, TimerStore, TimerTime, WorkerLease,
 };
 use doran_engine::{
     Cx, EngineError, EntryBody, Graph, GraphHandle, NodeError, Outcome, RunError, RunHandle, RunKey, Runtime,
@@ -185,7 +187,7 @@ pub(crate) fn entry_text(entry: &ThreadEntry) -> String {
         EntryBody::Finished => "finished".into(),
         EntryBody::Failed { failure, .. } => format!("failed {}", failure.code),
         EntryBody::Cancelled { .. } => "cancelled".into(),
-        EntryBody::Edited { .. } => "edited".into(),
+        EntryBody::Edited(_) => "edited".into(),
     }
 }
 
@@ -285,6 +287,10 @@ impl RunStore for GatedStore {
         self.gated_call("commit", made).await
     }
 
+    async fn durable(&self, position: CommitPosition) -> Result<(), StoreError> {
+        self.gated_call("durable", self.inner.durable(position)).await
+    }
+
     async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
         self.gated_call("signal", self.inner.signal(run, signal)).await
     }
@@ -307,6 +313,10 @@ impl HistoryStore for GatedStore {
 
     async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError> {
         self.gated_call("run", self.inner.run(run)).await
+    }
+
+    async fn run_positions(&self, runs: &[RunKey]) -> Result<Vec<Option<RunPosition>>, StoreError> {
+        self.gated_call("run_positions", self.inner.run_positions(runs)).await
     }
 
     async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
@@ -376,6 +386,98 @@ impl NodeCacheStore for GatedStore {
     }
 }
 
+#[async_trait]
+impl ItemStore for GatedStore {
+    async fn put_item(
+        &self,
+        tenant: &TenantId,
+        namespace: &ItemNamespace,
+        key: &ItemKey,
+        value: &Map<String, Value>,
+        lifetime: Option<Duration>,
+    ) -> Result<SharedItem, StoreError> {
+        self.gated_call("put_item", self.inner.put_item(tenant, namespace, key, value, lifetime)).await
+    }
+
+    async fn item(
+        &self,
+        tenant: &TenantId,
+        namespace: &ItemNamespace,
+        key: &ItemKey,
+    ) -> Result<Option<SharedItem>, StoreError> {
+        self.gated_call("item", self.inner.item(tenant, namespace, key)).await
+    }
+
+    async fn delete_item(
+        &self,
+        tenant: &TenantId,
+        namespace: &ItemNamespace,
+        key: &ItemKey,
+    ) -> Result<bool, StoreError> {
+        self.gated_call("delete_item", self.inner.delete_item(tenant, namespace, key)).await
+    }
+
+    async fn search_items(
+        &self,
+        tenant: &TenantId,
+        search: &ItemSearch,
+    ) -> Result<Vec<SharedItem>, StoreError> {
+        self.gated_call("search_items", self.inner.search_items(tenant, search)).await
+    }
+
+    async fn item_namespaces(
+        &self,
+        tenant: &TenantId,
+        search: &NamespaceSearch,
+    ) -> Result<Vec<ItemNamespace>, StoreError> {
+        self.gated_call("item_namespaces", self.inner.item_namespaces(tenant, search)).await
+    }
+}
+
+#[async_trait]
+impl TimerStore for GatedStore {
+    async fn store_time(&self) -> Result<Millis, StoreError> {
+        self.gated_call("store_time", self.inner.store_time()).await
+    }
+
+    async fn put_timer(&self, tenant: &TenantId, timer: &NewTimer) -> Result<TimerRow, StoreError> {
+        self.gated_call("put_timer", self.inner.put_timer(tenant, timer)).await
+    }
+
+    async fn timer(&self, tenant: &TenantId, id: &str) -> Result<Option<TimerRow>, StoreError> {
+        self.gated_call("timer", self.inner.timer(tenant, id)).await
+    }
+
+    async fn timers(
+        &self,
+        tenant: &TenantId,
+        kind: TimerKind,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<TimerRow>, StoreError> {
+        self.gated_call("timers", self.inner.timers(tenant, kind, after, limit)).await
+    }
+
+    async fn delete_timer(&self, tenant: &TenantId, id: &str) -> Result<bool, StoreError> {
+        self.gated_call("delete_timer", self.inner.delete_timer(tenant, id)).await
+    }
+
+    async fn due_timers(&self, limit: usize) -> Result<Vec<TimerRow>, StoreError> {
+        self.gated_call("due_timers", self.inner.due_timers(limit)).await
+    }
+
+    async fn move_timer(
+        &self,
+        tenant: &TenantId,
+        id: &str,
+        from: Millis,
+        to: TimerTime,
+        body: Option<&[u8]>,
+    ) -> Result<bool, StoreError> {
+        self.gated_call("move_timer", self.inner.move_timer(tenant, id, from, to, body)).await
+    }
+}
+
 /// A gate that does something once, at the k-th call of a kind.
 pub(crate) struct NthCallGate {
     call: &'static str,
@@ -409,9 +511,29 @@ impl StoreCallGate for NthCallGate {
     }
 }
 
+/// Counts the calls.
+#[derive(Default)]
+pub(crate) struct StoreCallCounts(Mutex<std::collections::BTreeMap<&'static str, u32>>);
+
+impl StoreCallCounts {
+    /// How often each call was made since this was asked last.
+    #[allow(dead_code, reason = "the simulator of crates/torture, which includes this file, does not count")]
+    pub(crate) fn take(&self) -> std::collections::BTreeMap<&'static str, u32> {
+        std::mem::take(&mut *self.0.lock().expect("no panic"))
+    }
+}
+
+#[async_trait]
+impl StoreCallGate for StoreCallCounts {
+    async fn decide(&self, call: &'static str) -> StoreCallDecision {
+        *self.0.lock().expect("no panic").entry(call).or_default() += 1;
+        StoreCallDecision::Pass
+    }
+}
+
 /// A process that is killed: its store stops answering and so does the world it acts on.
 ///
-/// Gives the runtime's graph handle and a switch; after [`Life::end`] nothing of it reaches the store any more.
+/// Gives the runtime's graph handle and a switch; after [`KillSwitch`] nothing of it reaches the store any more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KillSwitch(Arc<std::sync::atomic::AtomicBool>);
 
@@ -470,4 +592,84 @@ pub(crate) async fn crash_and_take_over(
     second.runtime().start_worker().await.expect("works");
     let handle = second.runtime().run_handle(&key).await.expect("the run");
     (second, handle)
+}
+
+/// A process that is killed at its k-th commit: from then on it hears nothing from its store.
+#[allow(dead_code, reason = "the simulator of crates/torture, which includes this file, does not use it")]
+pub(crate) struct KillGate {
+    commits_left: Mutex<u32>,
+    after_commit: bool,
+    dead: std::sync::atomic::AtomicBool,
+}
+
+#[async_trait]
+impl StoreCallGate for KillGate {
+    async fn decide(&self, call: &'static str) -> StoreCallDecision {
+        if self.dead.load(Ordering::SeqCst) {
+            return StoreCallDecision::HangBefore;
+        }
+        if call != "commit" {
+            return StoreCallDecision::Pass;
+        }
+        let mut left = self.commits_left.lock().expect("no panic");
+        *left = left.saturating_sub(1);
+        if *left > 0 {
+            return StoreCallDecision::Pass;
+        }
+        self.dead.store(true, Ordering::SeqCst);
+        if self.after_commit { StoreCallDecision::HangAfter } else { StoreCallDecision::HangBefore }
+    }
+}
+
+/// Runs the graph once for every commit of a run, with a process that is killed before that commit and one that is killed
+/// after it. Another process goes on. Gives how each run ended, without repetitions, and how many were killed. Time must be
+/// paused.
+#[allow(dead_code, reason = "the simulator of crates/torture, which includes this file, does not use it")]
+pub(crate) async fn outcomes_despite_kills(
+    make_graph: impl Fn() -> Graph<EngineTestState>,
+    options: &doran_engine::StartOptions,
+) -> (std::collections::BTreeSet<String>, u32) {
+    let (mut outcomes, mut killed) = (std::collections::BTreeSet::new(), 0);
+    for commit in 1.. {
+        for after_commit in [false, true] {
+            let store = ram_store();
+            let gate = Arc::new(KillGate {
+                commits_left: Mutex::new(commit),
+                after_commit,
+                dead: std::sync::atomic::AtomicBool::new(false),
+            });
+            let dying = GatedStore { inner: store.clone(), gate: gate.clone() };
+            let graph = make_graph();
+            let first = Runtime::with_options(Arc::new(dying), short_lease_options("first"));
+            let first = first.register_graph("g", &graph).expect("registered");
+            let second = Runtime::with_options(Arc::new(store), short_lease_options("second"));
+            let second = second.register_graph("g", &graph).expect("registered");
+            second.runtime().start_worker().await.expect("at work");
+            // Whoever starts the run may die before it hears that the run was accepted.
+            let options = options.clone();
+            let starting = tokio::spawn(async move {
+                first.start_with(&local_thread("t"), Some(EngineTestState::update()), options).await
+            });
+            let row = loop {
+                let filter = RunFilter::default();
+                let runs = second.runtime().list_runs(&TenantId::local(), &filter).await.expect("runs");
+                match runs.into_iter().next() {
+                    Some(row) => break row,
+                    None => tokio::time::sleep(ms(1)).await,
+                }
+            };
+            // A run that sleeps rests without having ended.
+            let until = doran_engine::WatchUntil::RunEnded;
+            let mut watch = second.runtime().watch(&row.key(), 0, until).await.expect("watch");
+            while watch.try_next().await.expect("an event").is_some() {}
+            let run = second.runtime().run_handle(&row.key()).await.expect("the run");
+            outcomes.insert(wait_for_outcome_text(&second, &run).await);
+            if !gate.dead.load(Ordering::SeqCst) {
+                return (outcomes, killed);
+            }
+            starting.abort();
+            killed += 1;
+        }
+    }
+    unreachable!("a run has an end")
 }

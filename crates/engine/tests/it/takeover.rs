@@ -29,9 +29,9 @@ impl TakeoverDuringLoadGate {
         let filter = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
         let row = self.store.runs(&TenantId::local(), &filter).await.expect("runs").remove(0);
         let fence = Fence { thread: on.clone(), run: row.run, epoch: row.epoch };
-        let over = WorkerLease { worker: "anybody".into(), lease: Duration::ZERO };
+        let over = WorkerLease { worker: "anybody".into(), lease: Duration::ZERO, graphs: None };
         self.store.renew(&over, &[fence]).await.expect("a lease that is over");
-        let other = WorkerLease { worker: "other".into(), lease: Duration::from_secs(60) };
+        let other = WorkerLease { worker: "other".into(), lease: Duration::from_secs(60), graphs: None };
         let claimed = self.store.claim(&other, Some(on), 1).await.expect("claim").remove(0);
         let end = NewEntry {
             kind: EntryKind::Cancelled,

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use doran_engine::graph::NodeBuilder;
 use doran_engine::store::{HistoryStore, RamStore, RunUsage};
-use doran_engine::{Cx, EntryBody, Graph, NodeError, RunKey, ThreadEntry, To, node, subgraph};
+use doran_engine::{
+    Cx, EntryBody, Graph, NodeError, RunKey, RunLimits, StartOptions, ThreadEntry, To, node, subgraph,
+};
 
 use crate::support::{
-    CallCounter, EngineTestState, graph_handle_on, local_thread, node_running, outcome_text, ram_store,
-    single_node_graph, update_saying, wait_for_outcome_text,
+    CallCounter, EngineTestState, graph_handle_on, killable_runtime, local_thread, ms, node_running,
+    outcome_text, ram_store, single_node_graph, update_saying, wait_for_outcome_text,
 };
 
 fn input_usage(input_tokens: u64) -> RunUsage {
@@ -133,4 +135,61 @@ async fn what_a_step_spent_whose_branch_failed_is_booked_once() {
     let again = bot.runtime().retry(&run.key()).await.expect("tried again");
     assert!(wait_for_outcome_text(&bot, &again).await.starts_with("undeclared_target"));
     assert_eq!(usage_in_run_row(&store, &run.key()).await, 7);
+}
+
+/// Ends a run whose limit is fifteen tokens, ten of which are spent before `interrupted` and ten after it.
+fn interrupted_graph(interrupted: NodeBuilder<EngineTestState>) -> Graph<EngineTestState> {
+    Graph::named()
+        .node("before", spending_node(10).then("interrupted"))
+        .node("interrupted", interrupted.then("after"))
+        .node("after", spending_node(10).end())
+        .start("before")
+        .build()
+        .expect("sound")
+}
+
+fn fifteen_tokens() -> StartOptions {
+    let limits = RunLimits { tokens: Some(15), ..RunLimits::default() };
+    StartOptions { limits: Some(limits), ..StartOptions::default() }
+}
+
+const TOKENS_EXCEEDED: &str = "limit_exceeded: node `after`: the run may use at most 15 tokens";
+
+#[tokio::test(start_paused = true)]
+async fn what_was_spent_before_a_pause_counts_towards_the_limit() {
+    let asks = node_running(|_, cx: Cx| async move { Ok(update_saying(cx.ask::<String, _>("?").await?)) });
+    let store = ram_store();
+    let handle = graph_handle_on(Arc::new(store.clone()), &interrupted_graph(asks));
+    let input = Some(EngineTestState::update());
+    let run = handle.start_with(&local_thread("t"), input, fifteen_tokens()).await.expect("started");
+    handle.wait_for_outcome(&run).await.expect("paused");
+    assert_eq!(outcome_text(handle.resume(&local_thread("t"), "on").await), TOKENS_EXCEEDED);
+    assert_eq!(usage_in_run_row(&store, &run.key()).await, 20, "what was spent is booked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_spent_before_a_crash_counts_towards_the_limit() {
+    let calls = CallCounter::default();
+    let counted = calls.clone();
+    let hangs_once = node_running(move |_, _: Cx| {
+        let nth = counted.increment();
+        async move {
+            if nth == 1 {
+                std::future::pending::<()>().await;
+            }
+            Ok(update_saying("again"))
+        }
+    });
+    let (store, graph) = (ram_store(), interrupted_graph(hangs_once));
+    let (first, life) = killable_runtime(&store, "first", &graph);
+    let input = Some(EngineTestState::update());
+    let run = first.start_with(&local_thread("t"), input, fifteen_tokens()).await.expect("started");
+    while calls.count() == 0 {
+        tokio::time::sleep(ms(1)).await;
+    }
+    life.kill();
+    let (second, _) = killable_runtime(&store, "second", &graph);
+    second.runtime().start_worker().await.expect("works");
+    let run = second.runtime().run_handle(&run.key()).await.expect("the run");
+    assert_eq!(wait_for_outcome_text(&second, &run).await, TOKENS_EXCEEDED);
 }

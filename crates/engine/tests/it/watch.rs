@@ -12,9 +12,9 @@ use doran_engine::{
 use serde_json::Value;
 
 use crate::support::{
-    CallCounter, EngineTestState, crash_and_take_over, entry_text, graph_handle, local_thread, ms,
-    node_running, node_saying, outcome_text, ram_store, short_lease_options, single_node_graph,
-    update_saying, wait_for_outcome_text,
+    CallCounter, EngineTestState, GatedStore, StoreCallCounts, crash_and_take_over, entry_text, graph_handle,
+    local_thread, ms, node_running, node_saying, outcome_text, ram_store, short_lease_options,
+    single_node_graph, update_saying, wait_for_outcome_text,
 };
 
 /// Everything a watcher sees from here on, as text: `n:entry`, `"text"`, `again`.
@@ -29,6 +29,7 @@ async fn watch_to_text(mut watch: RunWatch) -> String {
 fn event_text(event: &Event) -> String {
     match event {
         Event::Entry(n, entry) => format!("{n}:{}", entry_text(entry)),
+        Event::Removed { after, next } => format!("removed after {after} up to {next}"),
         Event::Delta(delta) => match &delta.piece {
             NodeDeltaContent::Data(Value::String(text)) => {
                 format!("{}.{} {text}", delta.attempt, delta.index)
@@ -82,12 +83,12 @@ async fn a_watcher_sees_entries_without_a_gap_and_pieces_between() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_watcher_gets_every_entry_and_the_pieces_of_the_step_in_progress() {
+async fn a_late_watcher_gets_every_entry_and_the_pieces_that_are_still_kept() {
     let bot = graph_handle(&talking_graph());
     let run = start_run(&bot).await;
     tokio::time::sleep(ms(35)).await;
     let late = watch_to_text(run.watch().await.expect("a watch")).await;
-    assert_eq!(late, "1:started | 2:a | 1.0 three | 1.1 four | 3:b | 4:finished");
+    assert_eq!(late, TALKING_GRAPH_TRACE);
     let after = watch_to_text(watch_run(bot.runtime(), &run.key(), 0, WatchUntil::RunEnded).await).await;
     assert_eq!(after, "1:started | 2:a | 3:b | 4:finished", "pieces are no record");
 }
@@ -379,4 +380,78 @@ async fn a_watch_of_a_queued_run_begins_when_the_run_does() {
     assert_eq!((row.first_seq, row.last_seq), (Some(5), Some(8)));
     let log = bot.runtime().store().entries(&local_thread("t"), 0, 100).await.expect("entries");
     assert_eq!(log.iter().filter(|entry| entry.kind == EntryKind::Finished).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_run_that_is_cancelled_has_a_last_event() {
+    let bot = graph_handle(&talking_graph());
+    let first = start_run(&bot).await;
+    let options = doran_engine::StartOptions {
+        if_busy: doran_engine::store::IfBusy::Enqueue,
+        ..doran_engine::StartOptions::default()
+    };
+    let queued =
+        bot.start_with(&local_thread("t"), Some(EngineTestState::update()), options).await.expect("queued");
+    let early = tokio::spawn(watch_to_text(queued.watch().await.expect("a watch")));
+    tokio::time::sleep(ms(1)).await;
+    bot.runtime().cancel(&queued.key()).await.expect("cancelled");
+    assert_eq!(early.await.expect("no panic"), "1:cancelled");
+    assert_eq!(watch_to_text(queued.watch().await.expect("a watch")).await, "1:cancelled");
+    let seen = watch_run(bot.runtime(), &queued.key(), 1, WatchUntil::RunEnded).await;
+    assert_eq!(watch_to_text(seen).await, "", "who has the end gets nothing");
+    assert_eq!(wait_for_outcome_text(&bot, &first).await, "onetwo threefour");
+}
+
+/// Watchers of runs that another process drives cost the store nothing each while nothing happens.
+#[tokio::test(start_paused = true)]
+async fn idle_watchers_of_another_runtimes_runs_share_one_poll() {
+    let store = ram_store();
+    let graph = single_node_graph(
+        "a",
+        node_running(|_, _: Cx| async {
+            tokio::time::sleep(ms(60_000)).await;
+            Ok(update_saying("a"))
+        }),
+    );
+    let (here, _) = crate::support::killable_runtime(&store, "here", &graph);
+    let counts = Arc::new(StoreCallCounts::default());
+    let there = Runtime::new(Arc::new(GatedStore { inner: store, gate: counts.clone() }));
+    let mut watches = Vec::new();
+    for n in 0..50 {
+        let run =
+            here.start(&local_thread(&n.to_string()), EngineTestState::update()).await.expect("started");
+        for _ in 0..2 {
+            let watch = there.watch(&run.key(), 0, WatchUntil::RunEnded).await.expect("a watch");
+            watches.push(tokio::spawn(watch_to_text(watch)));
+        }
+    }
+    tokio::time::sleep(ms(2_000)).await;
+    counts.take();
+    tokio::time::sleep(ms(10_000)).await;
+    let calls = counts.take();
+    assert_eq!(calls.keys().copied().collect::<Vec<_>>(), ["run_positions"], "{calls:?}");
+    assert!((45..=55).contains(&calls["run_positions"]), "{calls:?}");
+    for watch in watches {
+        assert_eq!(watch.await.expect("no panic"), "1:started | 2:a | 3:finished");
+    }
+    tokio::time::sleep(ms(1_000)).await;
+    counts.take();
+    tokio::time::sleep(ms(1_000)).await;
+    assert!(counts.take().is_empty(), "nobody watches any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_another_runtimes_run_ends_when_the_thread_is_deleted() {
+    let store = ram_store();
+    let hangs = single_node_graph("a", node_running(|_, _: Cx| std::future::pending()));
+    let (here, _) = crate::support::killable_runtime(&store, "here", &hangs);
+    let there = Runtime::new(Arc::new(store));
+    let run = start_run(&here).await;
+    let mut watch = there.watch(&run.key(), 0, WatchUntil::RunEnded).await.expect("a watch");
+    assert!(watch.try_next().await.expect("started").is_some());
+    let (end, _) = tokio::join!(watch.try_next(), async {
+        tokio::time::sleep(ms(1_000)).await;
+        there.store().delete_thread(&local_thread("t")).await.expect("deleted")
+    });
+    assert!(end.is_err(), "{end:?}");
 }

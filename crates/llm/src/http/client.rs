@@ -175,18 +175,18 @@ impl ModelHttpClient {
 impl ModelHttpResponse {
     /// Returns the next bytes of the body, or `None` at its end.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, ModelError> {
-        let most = if self.has_answer_started {
+        let max_wait = if self.has_answer_started {
             self.timeouts.idle
         } else {
             self.timeouts.first_byte.max(self.timeouts.idle)
         };
         // The wait for the headers counts towards the timeout of the first byte.
         if self.has_received_body {
-            self.deadline.set_deadline(Instant::now() + most);
+            self.deadline.set_deadline(Instant::now() + max_wait);
         }
         let piece = match self.deadline.wait_for(self.response.chunk()).await {
             None => {
-                let reason = format!("`{}` said nothing more for {most:?}", self.host);
+                let reason = format!("`{}` said nothing more for {max_wait:?}", self.host);
                 return Err(ModelError::Broken { reason });
             }
             Some(Err(_)) => {
@@ -209,13 +209,13 @@ impl ModelHttpResponse {
     }
 
     /// Returns the whole body. More than `most` bytes are an error.
-    pub(crate) async fn read_body(&mut self, most: usize) -> Result<Vec<u8>, ModelError> {
+    pub(crate) async fn read_body(&mut self, max_bytes: usize) -> Result<Vec<u8>, ModelError> {
         let mut body = Vec::new();
         while let Some(piece) = self.next_chunk().await? {
             self.has_answer_started = true;
             body.extend_from_slice(piece.as_ref());
-            if body.len() > most {
-                let reason = format!("the answer has more than {most} bytes");
+            if body.len() > max_bytes {
+                let reason = format!("the answer has more than {max_bytes} bytes");
                 return Err(ModelError::LimitExceeded { reason });
             }
         }
@@ -285,6 +285,6 @@ pub(crate) fn install_tls_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none()
         && rustls::crypto::ring::default_provider().install_default().is_err()
     {
-        tracing::debug!("the cryptography of TLS was chosen elsewhere");
+        tracing::debug!("the TLS provider is already installed");
     }
 }

@@ -94,11 +94,11 @@ impl SseDecoder {
             line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
         }
         if line.is_empty() {
-            let told = if self.has_data { found(&self.event) } else { Ok(()) };
+            let outcome = if self.has_data { found(&self.event) } else { Ok(()) };
             self.event.name.clear();
             self.event.data.clear();
             self.has_data = false;
-            return told;
+            return outcome;
         }
         let (field, value) = match line.iter().position(|byte| *byte == b':') {
             Some(colon) => (&line[..colon], &line[colon + 1..]),

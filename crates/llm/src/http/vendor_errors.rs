@@ -31,9 +31,9 @@ fn classify_error_body(
     secret: &ModelApiKey,
 ) -> ModelError {
     let retry_after = retry_after.or(fault.retry_after);
-    let said = safe_vendor_message(&fault.message, secret);
+    let message = safe_vendor_message(&fault.message, secret);
     let reason =
-        if said.is_empty() { format!("status {status}") } else { format!("status {status}: {said}") };
+        if message.is_empty() { format!("status {status}") } else { format!("status {status}: {message}") };
     if let Some(error) = fault.error_by_code_or_message(&reason, retry_after) {
         return error;
     }
@@ -59,8 +59,8 @@ fn classify_error_body(
 pub(crate) fn classify_stream_error(error: &Value, secret: &ModelApiKey) -> ModelError {
     let wrapped = serde_json::json!({ "error": error });
     let fault = VendorErrorBody::parse(Some(&wrapped));
-    let said = safe_vendor_message(&fault.message, secret);
-    let reason = if said.is_empty() { "an error without words".to_owned() } else { said };
+    let message = safe_vendor_message(&fault.message, secret);
+    let reason = if message.is_empty() { "an error without words".to_owned() } else { message };
     if let Some(error) = fault.error_by_code_or_message(&reason, fault.retry_after) {
         return error;
     }
@@ -230,9 +230,9 @@ impl VendorErrorBody {
     /// Returns the error that the vendor's code or message implies, whatever the status.
     fn error_by_code_or_message(&self, reason: &str, retry_after: Option<Duration>) -> Option<ModelError> {
         let reason = reason.to_owned();
-        let said = self.message.to_ascii_lowercase();
+        let message = self.message.to_ascii_lowercase();
         let coded = |words: &[&str]| words.iter().any(|word| self.codes.contains(word));
-        let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
+        let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
         if coded(&["insufficient_quota", "billing", "insufficient_balance", "credit"])
             || says(&["credit balance is too low", "insufficient balance", "exceeded your current quota"])
                 && !coded(&["resource_exhausted"])
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_key_is_hidden_in_every_spelling() {
         let key = ModelApiKey::new("topsecret-0123456789");
-        for told in [
+        for message in [
             "bad key topsecret-0123456789!",
             "bad key TOPSECRET-0123456789!",
             "bad key 9876543210-tercespot!",
@@ -290,9 +290,9 @@ mod tests {
             "bad key topsecret%2D0123456789!",
             "bad key %74%6F%70%73%65%63%72%65%74-0123456789!",
         ] {
-            let safe = safe_vendor_message(told, &key);
+            let safe = safe_vendor_message(message, &key);
             let left = safe.chars().filter(|char| char.is_alphanumeric()).count();
-            assert!(safe.contains('…') && left <= 13, "{told} → {safe}");
+            assert!(safe.contains('…') && left <= 13, "{message} → {safe}");
         }
         assert_eq!(safe_vendor_message("100% of your quota", &key), "100% of your quota");
     }
@@ -358,8 +358,8 @@ mod tests {
 
     #[test]
     fn a_long_sentence_is_cut() {
-        let told = safe_vendor_message(&"가".repeat(1_000), &ModelApiKey::none());
-        assert_eq!(told.chars().count(), MAX_VENDOR_MESSAGE_CHARS + 1);
+        let message = safe_vendor_message(&"가".repeat(1_000), &ModelApiKey::none());
+        assert_eq!(message.chars().count(), MAX_VENDOR_MESSAGE_CHARS + 1);
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl<'a> SchemaKeywords<'_, 'a> {
             Some(_) => return Err(self.invalid("enum", "it is not a list")),
         };
         for values in [constant, several].into_iter().flatten() {
-            self.rules.push(SchemaRule::OneOf(values.iter().map(canonical).collect(), told(values)));
+            self.rules.push(SchemaRule::OneOf(values.iter().map(canonical).collect(), format_values(values)));
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ impl<'a> SchemaKeywords<'_, 'a> {
 }
 
 /// The values as a reader is told them: a few, and how many more there are.
-fn told(values: &[Value]) -> String {
+fn format_values(values: &[Value]) -> String {
     const SHOWN: usize = 20;
     let mut shown: Vec<String> = values.iter().take(SHOWN).map(Value::to_string).collect();
     if values.len() > SHOWN {

@@ -10,8 +10,8 @@ fn check(schema: Value, cases: &[(Value, &str)]) {
     let validator = SchemaValidator::new(&schema).expect("a schema");
     for (value, expected) in cases {
         let found = validator.violations(value, 1);
-        let told = found.first().map_or_else(|| "fits".to_owned(), ToString::to_string);
-        assert_eq!(told, *expected, "{schema} {value}");
+        let outcome = found.first().map_or_else(|| "fits".to_owned(), ToString::to_string);
+        assert_eq!(outcome, *expected, "{schema} {value}");
     }
 }
 
@@ -183,8 +183,8 @@ fn references_stay_inside_the_schema() {
         ],
     );
     for reference in ["#/$defs/none", "#none", "other.json", "file:///etc/passwd", "https://example.com/x"] {
-        let told = refused(json!({"properties": {"x": {"$ref": reference}}}));
-        assert_eq!(told, format!("at `/properties/x`: `{reference}` is not in the schema"));
+        let error = refused(json!({"properties": {"x": {"$ref": reference}}}));
+        assert_eq!(error, format!("at `/properties/x`: `{reference}` is not in the schema"));
     }
 }
 

@@ -306,12 +306,12 @@ mod tests {
     #[test]
     fn counts_that_cannot_be_true_give_way_to_our_own() {
         let own = Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() };
-        let told = |input, output| {
+        let tokens = |input, output| {
             plausible_usage(&ReportedUsage { input, output, ..ReportedUsage::default() }, || own)
         };
-        assert_eq!(told(Some(9), Some(4)).counted, TokenCountSource::Reported);
+        assert_eq!(tokens(Some(9), Some(4)).counted, TokenCountSource::Reported);
         for (input, output) in [(None, Some(4)), (Some(9), None), (Some(0), Some(4)), (Some(9), Some(0))] {
-            assert_eq!(told(input, output), own, "{input:?} {output:?}");
+            assert_eq!(tokens(input, output), own, "{input:?} {output:?}");
         }
         for json in ["-5", "1e30", "\"7\"", "3.5", "999999999999"] {
             let usage: Value = serde_json::from_str(&format!("{{\"n\":{json}}}")).expect("json");

@@ -24,7 +24,9 @@ pub use self::quoted_material::set_mark_key;
 use self::remote_model::RemoteModel;
 pub use self::server_discovery::{DiscoveredServer, discover_local_servers, discover_server_at, list_models};
 use self::vendors::KeyHeader;
-pub use self::vendors::{DialectKind, KeyRequirement, ModelLocation, VENDORS, Vendor, find_vendor};
+pub use self::vendors::{
+    DialectKind, KeyRequirement, ModelLocation, VENDORS, Vendor, find_vendor, small_model_for,
+};
 use crate::error::ModelError;
 use crate::http::{
     ModelApiKey, ModelHttpClient, ModelResponseLimits, ModelTimeouts, is_loopback, parse_server_url,

@@ -113,8 +113,8 @@ impl RemoteStreamReader {
 
     async fn read_more(&mut self) -> Result<(), ModelError> {
         if !self.answer.is_stream {
-            let most = self.max_unstreamed_bytes;
-            let body = self.answer.read_body(most).await?;
+            let max_bytes = self.max_unstreamed_bytes;
+            let body = self.answer.read_body(max_bytes).await?;
             self.decoder.decode_body(&body, &mut self.delta_buffer)?;
             return self.close();
         }

@@ -30,11 +30,11 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(400);
 /// Probes every usual port on `127.0.0.1` and `::1` in parallel. A server that does not answer quickly is left out.
 pub async fn discover_local_servers() -> Vec<DiscoveredServer> {
     let places = VENDORS.iter().filter(|vendor| vendor.base_url.starts_with("http://127.0.0.1:"));
-    let asked = places.flat_map(|vendor| {
+    let lookups = places.flat_map(|vendor| {
         let six = vendor.base_url.replace("127.0.0.1", "[::1]");
         [vendor.base_url.to_owned(), six].map(|base_url| probe_vendor(vendor, base_url))
     });
-    let mut found: Vec<DiscoveredServer> = join_all(asked).await.into_iter().flatten().collect();
+    let mut found: Vec<DiscoveredServer> = join_all(lookups).await.into_iter().flatten().collect();
     // The same server usually listens on both addresses.
     found.dedup_by(|second, first| first.provider == second.provider && first.models == second.models);
     found

@@ -5,6 +5,9 @@
 
 use serde::Serialize;
 
+use super::ModelId;
+use crate::pricing::PriceList;
+
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Vendor {
@@ -18,6 +21,8 @@ pub struct Vendor {
     pub key_variable: &'static str,
     /// Whether it needs a key.
     pub key: KeyRequirement,
+    /// Its model for short decisions; empty if it is not known.
+    pub small_model: &'static str,
     /// Where the model runs, and so where the text is sent.
     pub place: ModelLocation,
     /// The dialect of its API.
@@ -157,6 +162,7 @@ const fn cloud_vendor(
         base_url,
         key_variable,
         key: KeyRequirement::Required,
+        small_model: "",
         place: ModelLocation::Cloud,
         dialect: DialectKind::Chat,
         quirks,
@@ -176,10 +182,16 @@ const fn local_vendor(
     }
 }
 
+const OPENAI_SMALL_MODEL: &str = "gpt-4.1-nano";
+
 /// All vendors.
 pub const VENDORS: &[Vendor] = &[
-    cloud_vendor("openai", "OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", OPENAI_QUIRKS),
     Vendor {
+        small_model: OPENAI_SMALL_MODEL,
+        ..cloud_vendor("openai", "OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", OPENAI_QUIRKS)
+    },
+    Vendor {
+        small_model: OPENAI_SMALL_MODEL,
         dialect: DialectKind::Responses,
         ..cloud_vendor(
             "openai-responses",
@@ -190,6 +202,7 @@ pub const VENDORS: &[Vendor] = &[
         )
     },
     Vendor {
+        small_model: "claude-haiku-5-5",
         dialect: DialectKind::Messages,
         ..cloud_vendor(
             "anthropic",
@@ -200,6 +213,7 @@ pub const VENDORS: &[Vendor] = &[
         )
     },
     Vendor {
+        small_model: "gemini-3.1-flash-lite",
         dialect: DialectKind::Gemini,
         ..cloud_vendor(
             "gemini",
@@ -335,6 +349,20 @@ pub const VENDORS: &[Vendor] = &[
     local_vendor("openai-compatible", "OpenAI-compatible", "", "OPENAI_COMPATIBLE_API_KEY"),
 ];
 
+/// The model of the same vendor that makes short decisions for less money. `None` if the vendor's is not known, or if it
+/// is not cheaper.
+pub fn small_model_for(model: &ModelId, prices: &PriceList) -> Option<ModelId> {
+    let name = find_vendor(&model.provider)?.small_model;
+    let small = ModelId { model: name.to_owned(), ..model.clone() };
+    let dollars = |id: &ModelId| prices.price_of(&id.to_string()).map(|price| price.input + price.output);
+    let is_cheaper = match (dollars(&small), dollars(model)) {
+        (Some(small), Some(main)) => small < main,
+        // A model without a known price is a new one, or one of the customer's own.
+        _ => true,
+    };
+    (!name.is_empty() && is_cheaper && small != *model).then_some(small)
+}
+
 /// Returns the vendor with this id.
 pub fn find_vendor(id: &str) -> Option<&'static Vendor> {
     VENDORS.iter().find(|vendor| vendor.id == id)
@@ -343,6 +371,25 @@ pub fn find_vendor(id: &str) -> Option<&'static Vendor> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_model_is_of_the_same_vendor_and_cheaper() {
+        let prices = PriceList::built_in().expect("prices");
+        let check = |model: &str, expected: Option<&str>| {
+            let small = small_model_for(&model.parse().expect("a model"), &prices);
+            assert_eq!(small.map(|id| id.to_string()).as_deref(), expected, "{model}");
+        };
+        check("openai:gpt-5.5", Some("openai:gpt-4.1-nano"));
+        check("openai-responses:gpt-5.5", Some("openai-responses:gpt-4.1-nano"));
+        check("openai:not-priced", Some("openai:gpt-4.1-nano"));
+        check("openai:gpt-4.1-nano", None);
+        check("openai:gpt-5-nano", None);
+        check("ollama:qwen3:8b", None);
+        for row in VENDORS.iter().filter(|row| !row.small_model.is_empty()) {
+            let name = format!("{}:{}", row.id, row.small_model);
+            assert!(prices.has_price_for(&name), "`{name}` has no price");
+        }
+    }
 
     #[test]
     fn every_row_can_be_used() {

@@ -70,13 +70,6 @@ impl ScriptedReply {
         self
     }
 
-    /// Adds reasoning.
-    #[must_use]
-    pub fn and_reasoning(mut self, text: impl Into<String>, signature: Option<String>) -> Self {
-        self.deltas.push(Delta::Reasoning { text: text.into(), signature });
-        self
-    }
-
     /// Adds a tool call.
     #[must_use]
     pub fn and_call(mut self, name: impl Into<String>, arguments: serde_json::Value) -> Self {

@@ -69,24 +69,24 @@ impl ScriptedDialect {
     }
 
     /// Returns the answer as an event stream.
-    pub fn streamed_response(self, said: &ScriptedVendorAnswer) -> ScriptedHttpResponse {
+    pub fn streamed_response(self, answer: &ScriptedVendorAnswer) -> ScriptedHttpResponse {
         let events = match self {
-            Self::Chat => chat_events(said),
-            Self::Responses => responses_events(said),
-            Self::Messages => messages_events(said),
-            Self::Gemini => gemini_events(said),
+            Self::Chat => chat_events(answer),
+            Self::Responses => responses_events(answer),
+            Self::Messages => messages_events(answer),
+            Self::Gemini => gemini_events(answer),
         };
         ScriptedHttpResponse::events(events)
     }
 
     /// Returns the answer as one JSON document.
-    pub fn whole_response(self, said: &ScriptedVendorAnswer) -> ScriptedHttpResponse {
+    pub fn whole_response(self, answer: &ScriptedVendorAnswer) -> ScriptedHttpResponse {
         let body = match self {
-            Self::Chat => chat_body(said),
-            Self::Responses => responses_body(said),
-            Self::Messages => messages_body(said),
+            Self::Chat => chat_body(answer),
+            Self::Responses => responses_body(answer),
+            Self::Messages => messages_body(answer),
             Self::Gemini => {
-                gemini_body(said, &said.reasoning.concat(), &said.text.concat(), &said.calls, true)
+                gemini_body(answer, &answer.reasoning.concat(), &answer.text.concat(), &answer.calls, true)
             }
         };
         ScriptedHttpResponse::json(200, body.to_string())
@@ -107,7 +107,7 @@ fn halves(text: &str) -> [&str; 2] {
     [&text[..cut], &text[cut..]]
 }
 
-fn chat_events(said: &ScriptedVendorAnswer) -> Vec<String> {
+fn chat_events(answer: &ScriptedVendorAnswer) -> Vec<String> {
     let chunk = |delta: Value, finish: Value| {
         sse_data(&json!({
             "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m",
@@ -115,13 +115,13 @@ fn chat_events(said: &ScriptedVendorAnswer) -> Vec<String> {
         }))
     };
     let mut events = vec![chunk(json!({ "role": "assistant", "content": "" }), Value::Null)];
-    for thought in &said.reasoning {
+    for thought in &answer.reasoning {
         events.push(chunk(json!({ "reasoning_content": thought }), Value::Null));
     }
-    for text in &said.text {
+    for text in &answer.text {
         events.push(chunk(json!({ "content": text }), Value::Null));
     }
-    for (index, call) in said.calls.iter().enumerate() {
+    for (index, call) in answer.calls.iter().enumerate() {
         let opening = json!({
             "index": index, "id": call.id, "type": "function",
             "function": { "name": call.name, "arguments": "" },
@@ -132,16 +132,16 @@ fn chat_events(said: &ScriptedVendorAnswer) -> Vec<String> {
             events.push(chunk(json!({ "tool_calls": [piece] }), Value::Null));
         }
     }
-    events.push(chunk(json!({}), chat_finish(said.finish).into()));
-    if let Some(usage) = &said.usage {
+    events.push(chunk(json!({}), chat_finish(answer.finish).into()));
+    if let Some(usage) = &answer.usage {
         events.push(sse_data(&json!({ "id": "chatcmpl-1", "choices": [], "usage": chat_usage(usage) })));
     }
     events.push("data: [DONE]\n\n".into());
     events
 }
 
-fn chat_body(said: &ScriptedVendorAnswer) -> Value {
-    let calls: Vec<Value> = said
+fn chat_body(answer: &ScriptedVendorAnswer) -> Value {
+    let calls: Vec<Value> = answer
         .calls
         .iter()
         .map(|call| {
@@ -151,18 +151,18 @@ fn chat_body(said: &ScriptedVendorAnswer) -> Value {
             })
         })
         .collect();
-    let mut message = json!({ "role": "assistant", "content": said.text.concat() });
-    if !said.reasoning.is_empty() {
-        message["reasoning_content"] = said.reasoning.concat().into();
+    let mut message = json!({ "role": "assistant", "content": answer.text.concat() });
+    if !answer.reasoning.is_empty() {
+        message["reasoning_content"] = answer.reasoning.concat().into();
     }
     if !calls.is_empty() {
         message["tool_calls"] = calls.into();
     }
     let mut body = json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
-        "choices": [{ "index": 0, "message": message, "finish_reason": chat_finish(said.finish) }],
+        "choices": [{ "index": 0, "message": message, "finish_reason": chat_finish(answer.finish) }],
     });
-    if let Some(usage) = &said.usage {
+    if let Some(usage) = &answer.usage {
         body["usage"] = chat_usage(usage);
     }
     body
@@ -188,21 +188,21 @@ fn chat_usage(usage: &Usage) -> Value {
     })
 }
 
-fn responses_events(said: &ScriptedVendorAnswer) -> Vec<String> {
+fn responses_events(answer: &ScriptedVendorAnswer) -> Vec<String> {
     let event = |kind: &str, mut value: Value| {
         value["type"] = kind.into();
         sse_event(kind, &value)
     };
-    let whole = responses_body(said);
+    let whole = responses_body(answer);
     let mut events =
         vec![event("response.created", json!({ "response": { "id": "resp_1", "status": "in_progress" } }))];
-    for thought in &said.reasoning {
+    for thought in &answer.reasoning {
         events.push(event("response.reasoning_summary_text.delta", json!({ "delta": thought })));
     }
-    for text in &said.text {
+    for text in &answer.text {
         events.push(event("response.output_text.delta", json!({ "output_index": 0, "delta": text })));
     }
-    for call in &said.calls {
+    for call in &answer.calls {
         for half in halves(&call.arguments.to_string()) {
             events.push(event("response.function_call_arguments.delta", json!({ "delta": half })));
         }
@@ -215,32 +215,32 @@ fn responses_events(said: &ScriptedVendorAnswer) -> Vec<String> {
     events
 }
 
-fn responses_body(said: &ScriptedVendorAnswer) -> Value {
+fn responses_body(answer: &ScriptedVendorAnswer) -> Value {
     let mut output = Vec::new();
-    if !said.reasoning.is_empty() {
-        let summary = json!([{ "type": "summary_text", "text": said.reasoning.concat() }]);
+    if !answer.reasoning.is_empty() {
+        let summary = json!([{ "type": "summary_text", "text": answer.reasoning.concat() }]);
         output.push(
             json!({ "type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "sealed" }),
         );
     }
-    if !said.text.is_empty() {
-        let content = json!([{ "type": "output_text", "text": said.text.concat(), "annotations": [] }]);
+    if !answer.text.is_empty() {
+        let content = json!([{ "type": "output_text", "text": answer.text.concat(), "annotations": [] }]);
         output.push(json!({ "type": "message", "id": "msg_1", "role": "assistant", "content": content }));
     }
-    output.extend(said.calls.iter().map(|call| {
+    output.extend(answer.calls.iter().map(|call| {
         json!({
             "type": "function_call", "id": format!("fc_{}", call.id), "call_id": call.id,
             "name": call.name, "arguments": call.arguments.to_string(),
         })
     }));
-    let (status, why) = match said.finish {
+    let (status, why) = match answer.finish {
         FinishReason::Stop | FinishReason::ToolCalls => ("completed", Value::Null),
         FinishReason::Length => ("incomplete", json!({ "reason": "max_output_tokens" })),
         FinishReason::Filtered => ("incomplete", json!({ "reason": "content_filter" })),
         FinishReason::Other => ("incomplete", json!({ "reason": "moon_phase" })),
     };
     let mut body = json!({ "id": "resp_1", "status": status, "incomplete_details": why, "output": output, "error": null });
-    if let Some(usage) = &said.usage {
+    if let Some(usage) = &answer.usage {
         body["usage"] = json!({
             "input_tokens": usage.input_tokens,
             "input_tokens_details": { "cached_tokens": usage.cached_tokens },
@@ -251,13 +251,13 @@ fn responses_body(said: &ScriptedVendorAnswer) -> Value {
     body
 }
 
-fn messages_events(said: &ScriptedVendorAnswer) -> Vec<String> {
+fn messages_events(answer: &ScriptedVendorAnswer) -> Vec<String> {
     let event = |kind: &str, mut value: Value| {
         value["type"] = kind.into();
         sse_event(kind, &value)
     };
     let mut start = json!({ "message": { "id": "msg_1", "role": "assistant", "content": [] } });
-    if let Some(usage) = &said.usage {
+    if let Some(usage) = &answer.usage {
         start["message"]["usage"] = json!({
             "input_tokens": usage.input_tokens - usage.cached_tokens,
             "cache_read_input_tokens": usage.cached_tokens,
@@ -275,27 +275,28 @@ fn messages_events(said: &ScriptedVendorAnswer) -> Vec<String> {
         events.push(event("content_block_stop", json!({ "index": index })));
         index += 1;
     };
-    if !said.reasoning.is_empty() {
+    if !answer.reasoning.is_empty() {
         let thoughts =
-            said.reasoning.iter().map(|text| json!({ "type": "thinking_delta", "thinking": text }));
+            answer.reasoning.iter().map(|text| json!({ "type": "thinking_delta", "thinking": text }));
         let signature = json!({ "type": "signature_delta", "signature": "sealed" });
         block(
             json!({ "type": "thinking", "thinking": "", "signature": "" }),
             thoughts.chain([signature]).collect(),
         );
     }
-    if !said.text.is_empty() {
-        let texts = said.text.iter().map(|text| json!({ "type": "text_delta", "text": text }));
+    if !answer.text.is_empty() {
+        let texts = answer.text.iter().map(|text| json!({ "type": "text_delta", "text": text }));
         block(json!({ "type": "text", "text": "" }), texts.collect());
     }
-    for call in &said.calls {
+    for call in &answer.calls {
         let arguments = call.arguments.to_string();
         let pieces =
             halves(&arguments).map(|half| json!({ "type": "input_json_delta", "partial_json": half }));
         block(json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": {} }), pieces.into());
     }
-    let mut end = json!({ "delta": { "stop_reason": messages_finish(said.finish), "stop_sequence": null } });
-    if let Some(usage) = &said.usage {
+    let mut end =
+        json!({ "delta": { "stop_reason": messages_finish(answer.finish), "stop_sequence": null } });
+    if let Some(usage) = &answer.usage {
         end["usage"] = json!({ "output_tokens": usage.output_tokens });
     }
     events.push(event("message_delta", end));
@@ -303,23 +304,24 @@ fn messages_events(said: &ScriptedVendorAnswer) -> Vec<String> {
     events
 }
 
-fn messages_body(said: &ScriptedVendorAnswer) -> Value {
+fn messages_body(answer: &ScriptedVendorAnswer) -> Value {
     let mut content = Vec::new();
-    if !said.reasoning.is_empty() {
-        content
-            .push(json!({ "type": "thinking", "thinking": said.reasoning.concat(), "signature": "sealed" }));
+    if !answer.reasoning.is_empty() {
+        content.push(
+            json!({ "type": "thinking", "thinking": answer.reasoning.concat(), "signature": "sealed" }),
+        );
     }
-    if !said.text.is_empty() {
-        content.push(json!({ "type": "text", "text": said.text.concat() }));
+    if !answer.text.is_empty() {
+        content.push(json!({ "type": "text", "text": answer.text.concat() }));
     }
-    content.extend(said.calls.iter().map(
+    content.extend(answer.calls.iter().map(
         |call| json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments }),
     ));
     let mut body = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "content": content,
-        "stop_reason": messages_finish(said.finish),
+        "stop_reason": messages_finish(answer.finish),
     });
-    if let Some(usage) = &said.usage {
+    if let Some(usage) = &answer.usage {
         body["usage"] = json!({
             "input_tokens": usage.input_tokens - usage.cached_tokens,
             "cache_read_input_tokens": usage.cached_tokens,
@@ -339,15 +341,15 @@ fn messages_finish(finish: FinishReason) -> &'static str {
     }
 }
 
-fn gemini_events(said: &ScriptedVendorAnswer) -> Vec<String> {
+fn gemini_events(answer: &ScriptedVendorAnswer) -> Vec<String> {
     let mut events = Vec::new();
-    for thought in &said.reasoning {
-        events.push(sse_data(&gemini_body(said, thought, "", &[], false)));
+    for thought in &answer.reasoning {
+        events.push(sse_data(&gemini_body(answer, thought, "", &[], false)));
     }
-    for text in &said.text {
-        events.push(sse_data(&gemini_body(said, "", text, &[], false)));
+    for text in &answer.text {
+        events.push(sse_data(&gemini_body(answer, "", text, &[], false)));
     }
-    events.push(sse_data(&gemini_body(said, "", "", &said.calls, true)));
+    events.push(sse_data(&gemini_body(answer, "", "", &answer.calls, true)));
     events
 }
 

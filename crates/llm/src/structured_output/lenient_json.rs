@@ -85,11 +85,11 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let told = match extract_json(text) {
+        let outcome = match extract_json(text) {
             Ok(value) => value.to_string(),
             Err(reason) => format!("no: {reason}"),
         };
-        assert_eq!(told, expected, "{text}");
+        assert_eq!(outcome, expected, "{text}");
     }
 
     #[test]

@@ -109,13 +109,13 @@ pub fn repair_request(
     let korean = request.question().is_some_and(|question| has_hangul(&question));
     let last = request.messages.last().map_or("m", |message| message.id.as_str()).to_owned();
     // Every vendor rejects a tool call without its result, so only the text is sent back.
-    let said = match reply.text.trim() {
+    let reply_text = match reply.text.trim() {
         "" => "(empty)".to_owned(),
         text => text.chars().take(MAX_SHOWN_REPLY_CHARS).collect(),
     };
-    let told = if korean { repair_prompt_korean(misfit) } else { repair_prompt_english(misfit) };
-    let part = MessagePart::Text { text: told, origin: TextOrigin::Program };
-    request.messages.push(Message::assistant(format!("{last}-misfit"), said));
+    let prompt = if korean { repair_prompt_korean(misfit) } else { repair_prompt_english(misfit) };
+    let part = MessagePart::Text { text: prompt, origin: TextOrigin::Program };
+    request.messages.push(Message::assistant(format!("{last}-misfit"), reply_text));
     request.messages.push(Message {
         id: MessageId::new(format!("{last}-repair")),
         role: Role::User,

@@ -43,8 +43,8 @@ async fn an_unfit_answer_is_repaired_once_with_what_was_wrong() {
     let requests = model.requests();
     assert_eq!(requests[1].messages[..2], requests[0].messages[..], "what was sent stays as it was");
     assert_eq!(requests[1].messages[2].text(), r#"{"route": 3}"#);
-    let told = requests[1].messages[3].text();
-    assert!(told.starts_with("방금 답은 스키마에 맞지 않습니다") && told.contains("/route"), "{told}");
+    let text = requests[1].messages[3].text();
+    assert!(text.starts_with("방금 답은 스키마에 맞지 않습니다") && text.contains("/route"), "{text}");
     assert_eq!(requests[1].question().as_deref(), Some("안녕?"), "a repair is not a question");
 }
 

@@ -165,21 +165,35 @@ fn fits(line: &str, pieces: &[&str], slots: &mut Vec<String>, held: &dyn Fn(&[St
     false
 }
 
+/// Whether a source holds a quote: its words in order, or the heads and cells of a row.
+fn holds_quote(source: &str, quote: &str) -> bool {
+    let fold = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let source = fold(source);
+    let cell = |cell: &str| {
+        source.contains(cell)
+            || cell
+                .split_once(": ")
+                .is_some_and(|(head, cell)| source.contains(head) && source.contains(cell))
+    };
+    source.contains(quote) || quote.split(" · ").all(cell)
+}
+
 fn is_grounded(line: &str, sources: &[(Option<u32>, String)]) -> bool {
     let anywhere = |text: &str| sources.iter().any(|(_, source)| source.contains(text));
     let says =
-        FixedPhrase::ALL.into_iter().flat_map(|say| [(say, UserLanguage::Ko), (say, UserLanguage::En)]);
+        FixedPhrase::ALL.iter().copied().flat_map(|say| [(say, UserLanguage::Ko), (say, UserLanguage::En)]);
     let mut fitting = says.map(|(say, tongue)| {
         let template = say.template(tongue);
         let pieces: Vec<&str> = template.split("{}").collect();
         let held = |slots: &[String]| match say {
             FixedPhrase::Quote
+            | FixedPhrase::Nearest
             | FixedPhrase::QuoteContract
             | FixedPhrase::QuoteStandard
             | FixedPhrase::QuoteMore => {
                 let number: Option<u32> = slots[1].parse().ok();
                 number.is_some()
-                    && sources.iter().any(|(n, source)| *n == number && source.contains(&slots[0]))
+                    && sources.iter().any(|(n, source)| *n == number && holds_quote(source, &slots[0]))
             }
             FixedPhrase::Note => slots[0].split(", ").all(|fact| {
                 fact.split_once(" = ").is_some_and(|(subject, value)| {
@@ -191,9 +205,6 @@ fn is_grounded(line: &str, sources: &[(Option<u32>, String)]) -> bool {
             FixedPhrase::NotTold => {
                 sources.iter().any(|(_, source)| source.to_lowercase().contains(&slots[0]))
             }
-            FixedPhrase::NotFoundNear => slots[0]
-                .split("], ")
-                .all(|near| near.rsplit_once(" [").is_some_and(|(title, _)| anywhere(title))),
             // An article is named in one spelling whatever the question's.
             FixedPhrase::NotFoundPart | FixedPhrase::NotFoundPlace => {
                 anywhere(&slots[0]) || slots[0].starts_with('제')
@@ -209,7 +220,7 @@ fn is_grounded(line: &str, sources: &[(Option<u32>, String)]) -> bool {
 fn every_line_is_a_fixed_sentence_or_stands_in_its_source() {
     let mut choices = SeededChoices(7);
     let mut lines = 0;
-    for round in 0..4000 {
+    for round in 0..600 {
         let request = conversation(&mut choices);
         let OfflineOutput::Text(answer) = run_rules(&request).expect("given") else { continue };
         let sources = sources(&request);
@@ -220,7 +231,7 @@ fn every_line_is_a_fixed_sentence_or_stands_in_its_source() {
         assert!(!answer.chars().any(|char| char.is_control() && char != '\n' && char != '\t'), "{answer:?}");
         assert!(!answer.is_empty(), "nothing was said to {request:#?}");
     }
-    assert!(lines > 4000, "only {lines} lines were checked");
+    assert!(lines > 600, "only {lines} lines were checked");
 }
 
 #[test]
@@ -271,7 +282,7 @@ fn what_needs_a_writer_is_refused_with_the_way_out() {
 
 #[test]
 fn every_sentence_is_there_in_both_languages() {
-    for say in FixedPhrase::ALL {
+    for say in FixedPhrase::ALL.iter().copied() {
         let (ko, en) = (say.template(UserLanguage::Ko), say.template(UserLanguage::En));
         let slots = |template: &str| template.matches("{}").count();
         assert_eq!(slots(ko), slots(en), "{say:?}");

@@ -1,8 +1,10 @@
 //! The built-in model as a whole.
 
 mod answers;
+mod fitting;
 mod honesty;
 mod hostile;
+mod quoting;
 mod sentences;
 mod tooling;
 

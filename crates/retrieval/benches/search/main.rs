@@ -14,11 +14,16 @@ mod corpus;
 
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use doran_llm::embed::UniversalEmbedder;
+use doran_llm::{Embedder, EmbeddingSide};
 use doran_retrieval::vector::{HnswGraph, VectorRows, VectorSearchTarget, nearest_rows};
-use doran_retrieval::{Document, DocumentIndex, DocumentTenant, LocalIndex, Passage, Retriever, SearchQuery};
+use doran_retrieval::{
+    BuiltInEncoder, Document, DocumentIndex, DocumentTenant, LocalIndex, Passage, Retriever, SearchQuery,
+};
 use serde_json::Value;
 
 use crate::arguments::BenchArguments;
@@ -28,7 +33,7 @@ use crate::table::{Report, Row, Target};
 
 /// The number of hits for each query.
 const HITS_PER_QUERY: usize = 10;
-/// The dimension of vectors: that of the built-in encoder, and a smaller one for the largest set, which would otherwise
+/// The dimension of vectors: that of `use-multilingual`, and a smaller one for the largest set, which would otherwise
 /// take longer to build than everything else together.
 const WIDE_DIMENSION: usize = 512;
 const NARROW_DIMENSION: usize = 64;
@@ -74,6 +79,10 @@ fn run_benches(asked: &BenchArguments) {
         if asked.wants(&format!("vectors{size}x")) {
             bench.bench_vector_search(*size, WIDE_DIMENSION);
         }
+    }
+    let encoded = if tiny { 20 } else { 1000 };
+    if asked.wants(&format!("encoder{encoded}/")) {
+        bench.bench_encoder(encoded);
     }
     if !asked.quick && !tiny && asked.wants("vectors1000000x") {
         bench.bench_vector_search(1_000_000, NARROW_DIMENSION);
@@ -161,6 +170,55 @@ impl SearchBench {
             let target = |_: &str| (threads == 1).then_some(Target::ValueAtMost(5.0));
             self.push_rows(&Row::less(case("p99"), "ms", p99), &peers, &format!("p99_{threads}"), target);
         }
+        drop(index);
+        std::fs::remove_dir_all(&directory).ok();
+    }
+
+    /// The built-in encoder, beside `use-multilingual` if that is installed, and an index with its vectors.
+    fn bench_encoder(&mut self, size: usize) {
+        let texts = SyntheticCorpus::generate(size);
+        let runtime = tokio::runtime::Handle::current();
+        let case = |what: &str| format!("encoder{size}/{what}");
+        let before = resident_megabytes();
+        let encoder = BuiltInEncoder::open().expect("the encoder");
+        let passages: Vec<String> =
+            texts.documents.iter().map(|(document, _)| document.text.clone()).collect();
+        // Milliseconds of processor time for a text.
+        let measure = |embedder: &dyn Embedder, texts: &[String], side: EmbeddingSide| {
+            let used = cpu_seconds();
+            for some in texts.chunks(64) {
+                runtime.block_on(embedder.embed(some, side)).expect("vectors");
+            }
+            (cpu_seconds() - used) * 1e3 / texts.len() as f64
+        };
+        let other = std::env::var_os("DORAN_BENCH_UNIVERSAL").map(|folder| {
+            UniversalEmbedder::open(Path::new(&folder)).expect("the folder of `use-multilingual`")
+        });
+        for (what, texts, side, target) in [
+            ("passage-cpu", &passages, EmbeddingSide::Passage, Some(Target::ValueAtMost(5.0))),
+            ("question-cpu", &texts.questions, EmbeddingSide::Query, None),
+        ] {
+            let own = measure(&encoder, texts, side);
+            let beside = other.as_ref().map(|other| measure(other, texts, side));
+            let row = Row::less(case(what), "cpu ms", own).peer("use-multilingual", beside);
+            self.report.push(row.target(target));
+        }
+        let memory = resident_megabytes() - before;
+        if other.is_none() {
+            self.report.push(Row::less(case("memory"), "MB", memory).target(Some(Target::ValueAtMost(60.0))));
+        }
+        let directory = self.folder.join("encoded");
+        let index =
+            runtime.block_on(LocalIndex::open(&directory, Some(Arc::new(encoder)))).expect("an index");
+        let (started, used) = (Instant::now(), cpu_seconds());
+        runtime.block_on(async {
+            index.put_all(&DocumentTenant::new("bench"), &texts.documents).await.expect("put");
+            while index.embed_some().await.expect("vectors") > 0 {}
+        });
+        let (seconds, used) = (started.elapsed().as_secs_f64(), cpu_seconds() - used);
+        self.report.push(Row::more(case("ingest"), "MB/s", texts.megabytes() / seconds));
+        self.report.push(Row::more(case("ingest-cpu"), "MB/cpu s", texts.megabytes() / used));
+        self.report.push(Row::less(case("disk"), "MB", disk_megabytes(&directory)));
         drop(index);
         std::fs::remove_dir_all(&directory).ok();
     }

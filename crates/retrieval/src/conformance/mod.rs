@@ -1,4 +1,4 @@
-//! Test suites for the contracts of [`Retriever`](crate::Retriever) and [`DocumentIndex`](crate::DocumentIndex).
+//! Test suites for the contracts of [`Retriever`] and [`DocumentIndex`](crate::DocumentIndex).
 //!
 //! A retriever calls [`check_retriever`] in its tests with a function that builds it from documents. An index calls
 //! [`check_index`] with a function that creates it empty, and a persistent index also calls [`check_durable_index`]. A

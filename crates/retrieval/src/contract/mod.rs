@@ -11,6 +11,7 @@ mod compare;
 mod line_heading;
 mod numeral;
 mod parse;
+mod recognition;
 mod reference;
 mod similarity;
 
@@ -22,6 +23,7 @@ use crate::passage::{ArticleNumber, Document};
 
 pub use compare::{ArticleMatch, ContractComparison, compare_contracts};
 pub(crate) use numeral::parse_circled_number;
+pub use recognition::is_contract;
 pub use reference::{ArticleReference, find_article_references};
 
 /// Titles with a lower similarity are not returned.

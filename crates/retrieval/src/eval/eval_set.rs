@@ -133,7 +133,7 @@ impl RetrievalEvalSet {
         self.documents.push((document, passages));
     }
 
-    /// Stores all documents in an index.
+    /// Stores all documents in an index and computes their vectors.
     pub async fn fill_index(
         &self,
         index: &dyn DocumentIndex,
@@ -142,6 +142,7 @@ impl RetrievalEvalSet {
         for some in self.documents.chunks(DOCUMENTS_PER_BATCH) {
             index.put_all(tenant, some).await?;
         }
+        while index.embed_some().await? > 0 {}
         Ok(())
     }
 

@@ -11,10 +11,10 @@ use std::collections::BinaryHeap;
 use crate::text_analysis::TermLayer;
 
 use super::accumulators::ScoreAccumulators;
+use super::document_frequency::SegmentTermNumbers;
 use super::live_segment::{LiveSegment, SlotMask};
 use super::postings::{PostingsBlock, SLOTS_PER_BLOCK};
 use super::ranking::RankingParameters;
-use super::search::SegmentTermNumbers;
 use super::segment::LAYER_COUNT;
 
 /// A query term with its weight.

@@ -32,6 +32,11 @@ impl LiveSegment {
         self.documents.len() - self.removed_count
     }
 
+    /// Returns the number of passages of the documents that are not removed.
+    pub(crate) fn live_passage_count(&self) -> usize {
+        self.documents.iter().flatten().map(|held| held.len()).sum()
+    }
+
     /// Marks a document as removed, by its position.
     pub(crate) fn remove_document(&mut self, place: usize) {
         if self.documents.get_mut(place).is_some_and(|held| held.take().is_some()) {

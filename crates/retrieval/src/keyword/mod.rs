@@ -8,6 +8,7 @@ mod accumulators;
 pub(crate) mod article_numbers;
 mod bm25_scoring;
 mod contains_words;
+mod document_frequency;
 mod highlight;
 pub(crate) mod live_segment;
 mod phrase;
@@ -38,6 +39,8 @@ pub use contains_words::{MAX_WORD_QUERY_CHARS, WordSearch};
 pub use highlight::{Highlight, highlights, match_reasons};
 pub use ranking::RankingParameters;
 pub use segment::{Segment, SegmentDocument};
+pub use synonyms::find_synonyms as stem_synonyms;
+pub use typo_tolerance::is_one_typo_apart;
 
 pub(crate) use stored_document::{SharedBytes, StoredDocument, StoredDocumentRecord, letters_and_digits};
 
@@ -68,11 +71,6 @@ struct RamTenantContent {
 }
 
 impl RamKeywordIndex {
-    /// Creates an empty index with these ranking parameters.
-    pub fn with_ranking(ranking: RankingParameters) -> Self {
-        Self { ranking, ..Self::default() }
-    }
-
     /// Creates an index of these documents of one tenant.
     pub fn from_documents<'a>(
         tenant: &DocumentTenant,

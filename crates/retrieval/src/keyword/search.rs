@@ -5,6 +5,9 @@ use crate::text_analysis::TermLayer;
 
 use super::article_numbers;
 use super::bm25_scoring::{TopSlotScorer, WeightedQueryTerm};
+use super::document_frequency::{
+    SegmentTermNumbers, document_frequency, find_in_segments, inverse_document_frequency,
+};
 use super::live_segment::{LiveSegment, SlotMask, slot_mask};
 use super::phrase;
 use super::query::KeywordQuery;
@@ -98,67 +101,42 @@ fn weighted_query_terms(
     query: &KeywordQuery,
     ranking: &RankingParameters,
 ) -> Vec<WeightedQueryTerm> {
-    let rare = |holders: u32| {
-        let (holders, passages) = (holders as f32, about.passage_count as f32);
-        (1.0 + (passages - holders + 0.5) / (holders + 0.5)).ln()
-    };
-    let asked = query
+    let rarity = |frequency: u32| inverse_document_frequency(frequency, about.passage_count as f32);
+    let stem_count = query
         .terms
         .iter()
         .filter(|term| term.layer == TermLayer::Stems && term.synonym_of_keys.is_empty())
         .count();
-    let mut slips_left = if asked <= MAX_STEMS_FOR_TYPO_TOLERANCE { MAX_TYPO_TERMS } else { 0 };
+    let mut typos_left = if stem_count <= MAX_STEMS_FOR_TYPO_TOLERANCE { MAX_TYPO_TERMS } else { 0 };
     let mut terms = Vec::with_capacity(query.terms.len());
     for wanted in &query.terms {
         let places = find_in_segments(parts, &wanted.key);
-        let holders = document_frequency(parts, masks, &places);
+        let frequency = document_frequency(parts, masks, &places);
         let layer = wanted.layer;
         let mut weight = wanted.weight;
         if !wanted.synonym_of_keys.is_empty() {
             // The more terms of the query the documents contain, the less the synonyms weigh.
-            let said = wanted
+            let rarities = wanted
                 .synonym_of_keys
                 .iter()
-                .map(|key| rare(self::document_frequency(parts, masks, &find_in_segments(parts, key))));
-            weight *= said.fold(0.0, f32::max) / rare(0);
+                .map(|key| rarity(document_frequency(parts, masks, &find_in_segments(parts, key))));
+            weight *= rarities.fold(0.0, f32::max) / rarity(0);
         }
-        if holders > 0 {
+        if frequency > 0 {
             terms.push((
-                holders,
-                WeightedQueryTerm { layer, term_numbers: places, weight: weight * rare(holders) },
+                frequency,
+                WeightedQueryTerm { layer, term_numbers: places, weight: weight * rarity(frequency) },
             ));
-        } else if wanted.synonym_of_keys.is_empty() && !wanted.is_article_number && slips_left > 0 {
-            slips_left -= 1;
-            for (places, holders) in typo_corrections(parts, masks, &wanted.key) {
-                let weight = weight * ranking.typo_weight * rare(holders);
-                terms.push((holders, WeightedQueryTerm { layer, term_numbers: places, weight }));
+        } else if wanted.synonym_of_keys.is_empty() && !wanted.is_article_number && typos_left > 0 {
+            typos_left -= 1;
+            for (places, frequency) in typo_corrections(parts, masks, &wanted.key) {
+                let weight = weight * ranking.typo_weight * rarity(frequency);
+                terms.push((frequency, WeightedQueryTerm { layer, term_numbers: places, weight }));
             }
         }
     }
-    terms.sort_by_key(|(holders, _)| *holders);
+    terms.sort_by_key(|(frequency, _)| *frequency);
     terms.into_iter().map(|(_, term)| term).collect()
-}
-
-/// The number of a term in each segment, `None` where the segment does not contain it.
-pub(super) type SegmentTermNumbers = Vec<Option<usize>>;
-
-fn find_in_segments(parts: &[LiveSegment], key: &[u8]) -> SegmentTermNumbers {
-    parts.iter().map(|part| part.segment.find_term(key)).collect()
-}
-
-/// Returns how many of the searched passages contain a term.
-fn document_frequency(parts: &[LiveSegment], masks: &[SlotMask], places: &SegmentTermNumbers) -> u32 {
-    let mut holders = 0;
-    for ((part, mask), place) in parts.iter().zip(masks).zip(places) {
-        let Some(term) = place else { continue };
-        match mask {
-            None => holders += part.segment.document_frequency(*term),
-            Some(mask) => {
-                part.segment.for_each_posting(*term, |slot, _| holders += u32::from(mask[slot as usize]));
-            }
-        }
-    }
-    holders
 }
 
 /// Returns the likeliest corrections of a term that occurs nowhere: the terms one edit away with the highest document

@@ -17,7 +17,7 @@ struct SynonymTable {
 }
 
 /// Returns the formal terms for a query with these stems, each with the stems of the query that it stands for.
-pub(super) fn find_synonyms(stems: &[String]) -> Vec<(String, Vec<String>)> {
+pub fn find_synonyms(stems: &[String]) -> Vec<(String, Vec<String>)> {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     for (at, stem) in stems.iter().enumerate() {
         for (rest, meant) in SYNONYMS.by_first_stem.get(stem).into_iter().flatten() {

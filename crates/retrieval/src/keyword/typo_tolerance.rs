@@ -1,6 +1,6 @@
 //! Typo tolerance: candidates for a word that no passage contains, one jamo or one letter away.
 
-use crate::text_analysis::normalization::is_hangul_syllable;
+use crate::language::is_hangul_syllable;
 
 const HANGUL_BASE: u32 = '가' as u32;
 const VOWEL_COUNT: u32 = 21;
@@ -21,6 +21,17 @@ pub(super) fn for_each_typo_candidate(term: &str, each: &mut dyn FnMut(&[u8])) {
     {
         english_typo_candidates(term.as_bytes(), each);
     }
+}
+
+/// Returns whether one jamo or one letter makes one word out of another.
+pub fn is_one_typo_apart(one: &str, other: &str) -> bool {
+    // One edit changes the length of an English word by one letter, and not that of a Korean word.
+    if one.len().abs_diff(other.len()) > 1 {
+        return false;
+    }
+    let mut found = false;
+    for_each_typo_candidate(one, &mut |candidate| found |= candidate == other.as_bytes());
+    found
 }
 
 fn korean_typo_candidates(term: &str, each: &mut dyn FnMut(&[u8])) {

@@ -10,21 +10,34 @@ use tokio::sync::oneshot;
 use super::catalog::IngestJob;
 use super::record::{DocumentKey, DocumentRecord, ReadyVersion};
 use super::{LibraryError, LibraryInner, disk};
+use crate::contract::is_contract;
 use crate::ingest::{ExtractedText, IngestFailure, IngestFailureKind};
-use crate::passage::{Document, Passage};
+use crate::passage::{Document, DocumentKind, Passage};
 use crate::split::{SPLIT_RULES_VERSION, split_within_memory_limit};
 
 /// The delay before a failed removal is retried: the first one, and the longest.
 const FIRST_REMOVAL_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_REMOVAL_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// Processes documents until the library is dropped.
+/// The delay before vectors are computed again after a failure.
+const EMBEDDING_RETRY_DELAY: Duration = Duration::from_secs(30);
+
+/// Processes documents until the library is dropped. When none is left, computes the vectors that the index lacks.
 pub(super) async fn run_ingest_worker(inner: Arc<LibraryInner>) {
     loop {
         let next = inner.catalog().next_job();
         let Some(job) = next else {
             clean_up_index(&inner).await;
-            inner.wake_worker.notified().await;
+            match embed_some(&inner).await {
+                // Documents that came meanwhile are read first.
+                EmbeddingStep::MoreLeft => {}
+                EmbeddingStep::Complete => inner.wake_worker.notified().await,
+                EmbeddingStep::Failed => {
+                    // A timeout is not an error: it is tried again then.
+                    let woken = inner.wake_worker.notified();
+                    tokio::time::timeout(EMBEDDING_RETRY_DELAY, woken).await.ok();
+                }
+            }
             continue;
         };
         // Another idle worker may be needed for a document that is still queued.
@@ -63,6 +76,28 @@ async fn clean_up_index(inner: &LibraryInner) {
     }
     inner.catalog().finish_cleanup();
     inner.notify_changed();
+}
+
+/// How far the vectors of the index are.
+enum EmbeddingStep {
+    MoreLeft,
+    Complete,
+    Failed,
+}
+
+/// Computes some vectors that the index lacks.
+async fn embed_some(inner: &LibraryInner) -> EmbeddingStep {
+    if inner.index.passages_without_vectors() == 0 {
+        return EmbeddingStep::Complete;
+    }
+    match inner.index.embed_some().await {
+        Ok(0) => EmbeddingStep::Complete,
+        Ok(_) => EmbeddingStep::MoreLeft,
+        Err(error) => {
+            tracing::warn!(%error, "vectors could not be computed; that is tried again");
+            EmbeddingStep::Failed
+        }
+    }
 }
 
 /// Removes a document and retries until that succeeds. Sends the result of the first attempt to the caller.
@@ -159,7 +194,10 @@ async fn index_document(
     let (format, hidden) = (extracted.format, extracted.hidden);
     let record = record.clone();
     let cut = disk::run_blocking(&inner.root, move || {
-        let document = disk::document_from_extracted(&record, &record.kind, extracted);
+        let mut document = disk::document_from_extracted(&record, &record.kind, extracted);
+        if record.recognises_kind && is_contract(&document) {
+            document.kind = DocumentKind::Contract;
+        }
         Ok(split_within_memory_limit(&document).map(|passages| (document, passages)))
     });
     let cut: Option<(Document, Vec<Passage>)> = cut.await.map_err(|error| disk_failure(&error))?;

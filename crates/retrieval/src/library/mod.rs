@@ -79,8 +79,9 @@ pub struct NewDocument {
     pub name: String,
     /// The collection it belongs to. The empty name is the default collection.
     pub collection: String,
-    /// The kind of document.
-    pub kind: DocumentKind,
+    /// The kind of document. `None` keeps the kind of an earlier version of the file; a contract is recognised by its
+    /// structure, and everything else is general.
+    pub kind: Option<DocumentKind>,
     /// The content of the file.
     pub bytes: Vec<u8>,
 }
@@ -134,6 +135,12 @@ impl Library {
     pub fn origins(root: &Path) -> std::io::Result<HashMap<DocumentId, String>> {
         let records = disk::read_records_without_lock(root)?;
         Ok(records.into_iter().filter_map(|record| Some((record.id, record.origin?))).collect())
+    }
+
+    /// Returns the identifier that a file gets when it is added. The same name in the same collection of the same tenant
+    /// is the same document.
+    pub fn document_id(tenant: &DocumentTenant, collection: &str, name: &str) -> DocumentId {
+        DocumentKey::for_file(tenant, collection, name).id
     }
 
     /// Stops the workers and unlocks the directory, so that it can be opened again at once. Other clones of this
@@ -212,7 +219,7 @@ impl Library {
         let key = DocumentKey::for_file(&tenant, &collection, &name);
         let incoming = IncomingVersion { hash: disk::sha256_hex(&bytes), bytes: bytes.len() as u64 };
         let _writing = inner.lock_for_write(&key).await?;
-        let same = inner.catalog().status_if_unchanged(&key, &incoming, &kind);
+        let same = inner.catalog().status_if_unchanged(&key, &incoming, kind.as_ref());
         if let Some(status) = same {
             let moved = origin.and_then(|origin| inner.catalog().update_origin(&key, origin));
             let Some(moved) = moved else { return Ok(status) };
@@ -225,6 +232,7 @@ impl Library {
         disk::run_blocking(&inner.root, move || disk::write_file_atomically(&file, &bytes)).await?;
         let origin = origin.map(ToOwned::to_owned);
         let hash = incoming.hash.clone();
+        let kind = kind.or_else(|| inner.catalog().chosen_kind(&key));
         let record = DocumentRecord { origin, ..DocumentRecord::new(&key, name, kind, incoming) };
         let record = inner.catalog().with_ready_version(record);
         // Workers see the document once its record is on disk: an error means that nothing was added.
@@ -320,6 +328,16 @@ impl Library {
             shelf.requeue(key, &[IngestState::Failed, IngestState::Cancelled, IngestState::Paused])
         })
         .await
+    }
+
+    /// Changes the kind of a document. It is indexed again with its new kind and stays searchable meanwhile.
+    pub async fn change_kind(
+        &self,
+        tenant: &DocumentTenant,
+        id: &DocumentId,
+        kind: DocumentKind,
+    ) -> Result<DocumentStatus, LibraryError> {
+        self.change_state(tenant, id, |catalog, key| catalog.change_kind(key, kind)).await
     }
 
     /// Removes a document completely: from the index, its text and its original. If that fails, it is retried in the

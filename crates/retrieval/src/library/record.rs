@@ -164,6 +164,9 @@ pub(super) struct DocumentRecord {
     pub(super) collection: String,
     pub(super) name: String,
     pub(super) kind: DocumentKind,
+    /// Whether the kind is decided when the text is read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) recognises_kind: bool,
     pub(super) state: IngestState,
     pub(super) incoming: Option<IncomingVersion>,
     pub(super) ready: Option<ReadyVersion>,
@@ -183,7 +186,7 @@ impl DocumentRecord {
     pub(super) fn new(
         key: &DocumentKey,
         name: String,
-        kind: DocumentKind,
+        kind: Option<DocumentKind>,
         incoming: IncomingVersion,
     ) -> Self {
         let now = unix_seconds_now();
@@ -193,7 +196,8 @@ impl DocumentRecord {
             id: key.id.clone(),
             collection: key.collection.clone(),
             name,
-            kind,
+            recognises_kind: kind.is_none(),
+            kind: kind.unwrap_or(DocumentKind::General),
             state: IngestState::Queued,
             incoming: Some(incoming),
             ready: None,

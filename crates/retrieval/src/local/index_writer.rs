@@ -10,24 +10,22 @@ use crate::retriever::RetrieveError;
 
 use super::background_graph::{self, FileVectors};
 use super::manifest::{IndexFileEntry, IndexManifest, part_path};
-use super::tenant_index::{FileMergeOutput, TenantIndex};
+use super::tenant_index::{FileMergeInput, FileMergeOutput, TenantIndex};
 use super::{LocalIndexInner, index_file, io_error};
 
 impl LocalIndexInner {
-    /// Stores documents with different identifiers and replaces older ones. `rows` are the vectors of all their
-    /// passages.
+    /// Stores documents with different identifiers and replaces older ones. Their vectors are computed later.
     pub(super) fn put(
         &self,
         tenant: &DocumentTenant,
         held: &[Arc<StoredDocument>],
-        rows: &[u8],
     ) -> Result<(), RetrieveError> {
         let segment = Segment::from_stored_documents(held.iter().map(|held| &**held));
         let shelf = self.tenant_index_or_create(tenant);
         // Files are written in parallel. Only the change of the manifest is serialised.
         let number = self.next_file_number();
-        let content = self.write_file(number, held, segment, rows)?;
-        let vectors = {
+        let content = self.write_file(number, held, segment, &[])?;
+        {
             let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
             let mut next = manifest.clone();
             {
@@ -38,15 +36,9 @@ impl LocalIndexInner {
             }
             next.add_file(tenant, number, Vec::new());
             self.commit_manifest(&mut manifest, next)?;
-            shelf.write().unwrap_or_else(PoisonError::into_inner).add_file(number, content, &[])
-        };
-        let tidied = self.merge_files(tenant, &shelf, false);
-        // If the new file was merged at once, it needs no graph of its own.
-        let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-        if manifest.parts.iter().any(|entry| entry.file == number) {
-            self.ensure_graph(number, vectors);
+            shelf.write().unwrap_or_else(PoisonError::into_inner).add_file(number, content, &[]);
         }
-        tidied
+        self.merge_files(tenant, &shelf, false)
     }
 
     /// Removes a document. Returns whether it existed.
@@ -110,40 +102,52 @@ impl LocalIndexInner {
                 }
                 shelf.merge_input(old)
             };
-            let new = match joining.merge() {
-                Some(FileMergeOutput { documents: held, segment, vector_bytes: rows }) => {
-                    let number = self.next_file_number();
-                    Some((number, self.write_file(number, &held, segment, &rows)?))
-                }
-                None => None,
-            };
-            let old = joining.file_numbers();
-            {
-                let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-                let gone = shelf.read().unwrap_or_else(PoisonError::into_inner).deleted_since(&joining);
-                let mut next = manifest.clone();
-                next.parts.retain(|entry| !old.contains(&entry.file));
-                if let Some((number, _)) = &new {
-                    next.add_file(tenant, *number, gone.clone());
-                }
-                self.commit_manifest(&mut manifest, next)?;
-                let number = new.as_ref().map(|(number, _)| *number);
-                let new = new.map(|(number, content)| (number, content, gone));
-                let vectors = shelf.write().unwrap_or_else(PoisonError::into_inner).replace_files(old, new);
-                if let Some(number) = number {
-                    self.ensure_graph(number, vectors);
-                }
+            self.replace_files(tenant, shelf, &joining, joining.merge())?;
+        }
+    }
+
+    /// Replaces files by one with this content, or by none. The caller holds the merge lock.
+    pub(super) fn replace_files(
+        &self,
+        tenant: &DocumentTenant,
+        shelf: &RwLock<TenantIndex>,
+        joining: &FileMergeInput,
+        content: Option<FileMergeOutput>,
+    ) -> Result<(), RetrieveError> {
+        let new = match content {
+            Some(FileMergeOutput { documents: held, segment, vector_bytes: rows }) => {
+                let number = self.next_file_number();
+                Some((number, self.write_file(number, &held, segment, &rows)?))
             }
-            for number in old {
-                // The manifest no longer refers to it. If this fails, the next open removes it.
-                let old = part_path(&self.directory, *number);
-                if let Err(error) = std::fs::remove_file(&old) {
-                    tracing::debug!(%error, number, "a joined file stays for now");
-                }
-                // Most files have no graph.
-                std::fs::remove_file(background_graph::graph_path(&old)).ok();
+            None => None,
+        };
+        let old = joining.file_numbers();
+        {
+            let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+            let gone = shelf.read().unwrap_or_else(PoisonError::into_inner).deleted_since(joining);
+            let mut next = manifest.clone();
+            next.parts.retain(|entry| !old.contains(&entry.file));
+            if let Some((number, _)) = &new {
+                next.add_file(tenant, *number, gone.clone());
+            }
+            self.commit_manifest(&mut manifest, next)?;
+            let number = new.as_ref().map(|(number, _)| *number);
+            let new = new.map(|(number, content)| (number, content, gone));
+            let vectors = shelf.write().unwrap_or_else(PoisonError::into_inner).replace_files(old, new);
+            if let Some(number) = number {
+                self.ensure_graph(number, vectors);
             }
         }
+        for number in old {
+            // The manifest no longer refers to it. If this fails, the next open removes it.
+            let old = part_path(&self.directory, *number);
+            if let Err(error) = std::fs::remove_file(&old) {
+                tracing::debug!(%error, number, "a joined file stays for now");
+            }
+            // Most files have no graph.
+            std::fs::remove_file(background_graph::graph_path(&old)).ok();
+        }
+        Ok(())
     }
 
     /// Makes sure that a file with many vectors gets a graph.
@@ -185,7 +189,8 @@ impl LocalIndexInner {
 impl IndexManifest {
     /// Adds a file of a tenant, of which some documents are deleted.
     fn add_file(&mut self, tenant: &DocumentTenant, file: u64, dead: Vec<u32>) {
-        self.parts.push(IndexFileEntry { tenant: tenant.as_str().to_owned(), file, dead });
+        let embedder = self.about.embedder.as_ref().map(|embedder| embedder.id.clone());
+        self.parts.push(IndexFileEntry { tenant: tenant.as_str().to_owned(), file, dead, embedder });
     }
 
     /// Marks a document as deleted.

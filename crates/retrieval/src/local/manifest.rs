@@ -4,8 +4,9 @@
 //! lock                held by the process that has the index open
 //! current             the name of the current generation
 //! g1/manifest         the files of the index, and the deleted documents in them
-//! g1/00000001.part    documents, keyword segment, vectors
+//! g1/00000001.part    documents, keyword segment, vectors once they are computed
 //! g1/00000001.graph   a graph over the vectors, if there are many; rebuilt when it is missing
+//! g1/computed-vectors vectors that are not in a file yet, while they are computed
 //! ```
 //!
 //! The manifest is the source of truth. It is replaced atomically, after the files it lists are on disk. Files that it
@@ -19,11 +20,11 @@ use std::path::{Path, PathBuf};
 use doran_llm::EmbedderInfo;
 use serde::{Deserialize, Serialize};
 
-use crate::embedding;
 use crate::library::disk;
 use crate::retriever::RetrieveError;
 use crate::text_analysis::ANALYSIS_VERSION;
 
+use super::computed_vectors::COMPUTED_VECTORS_FILE;
 use super::{background_graph, index_file, io_error};
 
 /// The version of the directory layout.
@@ -42,7 +43,8 @@ impl IndexFingerprint {
         Self { layout: LAYOUT_VERSION, analysis: ANALYSIS_VERSION, embedder }
     }
 
-    /// Returns an error if an index with this fingerprint cannot be used as `wanted`.
+    /// Returns an error if an index with this fingerprint cannot be used as `wanted`. Another embedder is no error: the
+    /// vectors of its files are replaced, and until then the words in them can be searched.
     fn check_compatible(&self, wanted: &Self, root: &Path) -> Result<(), RetrieveError> {
         let stale = |why: String| RetrieveError::Stale { reason: format!("`{}`: {why}", root.display()) };
         if self.layout != wanted.layout {
@@ -57,21 +59,12 @@ impl IndexFingerprint {
                 self.analysis, wanted.analysis
             )));
         }
-        let made =
-            |about: &Self| about.embedder.as_ref().map(|embedder| (embedder.id.clone(), embedder.dimension));
-        if made(self) == made(wanted) {
-            return Ok(());
-        }
-        let (made, wanted) = (
-            embedding::describe_embedder(self.embedder.as_ref()),
-            embedding::describe_embedder(wanted.embedder.as_ref()),
-        );
-        Err(RetrieveError::OtherEmbedder { made, wanted })
+        Ok(())
     }
 }
 
 /// The files of an index.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IndexManifest {
     pub(super) about: IndexFingerprint,
     /// The number of the next file.
@@ -80,12 +73,15 @@ pub(super) struct IndexManifest {
 }
 
 /// A file of the index.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IndexFileEntry {
     pub(super) tenant: String,
     pub(super) file: u64,
     /// The positions of its deleted documents.
     pub(super) dead: Vec<u32>,
+    /// The identifier of the embedder that made its vectors. In older manifests it is the embedder of the index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) embedder: Option<String>,
 }
 
 impl IndexManifest {
@@ -117,7 +113,25 @@ impl IndexManifest {
         serde_json::from_slice(json).map_err(|_| damaged("has another format"))
     }
 
-    /// Returns an error if the index was made by another analyser or embedder.
+    /// Changes the embedder of the index. Its files remember whose vectors they have.
+    pub(super) fn set_embedder(&mut self, embedder: Option<EmbedderInfo>) {
+        if self.about.embedder == embedder {
+            return;
+        }
+        let before = self.about.embedder.take().map(|before| before.id);
+        for entry in self.parts.iter_mut().filter(|entry| entry.embedder.is_none()) {
+            entry.embedder.clone_from(&before);
+        }
+        self.about.embedder = embedder;
+    }
+
+    /// Returns the embedder of the index if it made the vectors of this file.
+    pub(super) fn embedder_of_file(&self, entry: &IndexFileEntry) -> Option<&EmbedderInfo> {
+        let current = self.about.embedder.as_ref()?;
+        (entry.embedder.as_ref().is_none_or(|made| *made == current.id)).then_some(current)
+    }
+
+    /// Returns an error if the index was made by another analyser.
     pub(super) fn check_compatible(
         &self,
         wanted: &IndexFingerprint,
@@ -131,10 +145,10 @@ impl IndexManifest {
         let parts = self.parts.iter().map(|entry| part_path(directory, entry.file));
         let named: HashSet<PathBuf> =
             parts.flat_map(|part| [background_graph::graph_path(&part), part]).collect();
-        let manifest = directory.join("manifest");
+        let kept = [directory.join("manifest"), directory.join(COMPUTED_VECTORS_FILE)];
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
-            if path != manifest && !named.contains(&path) {
+            if !kept.contains(&path) && !named.contains(&path) {
                 fs::remove_file(path)?;
             }
         }

@@ -1,11 +1,15 @@
 //! Keyword and vector search in a directory on the local disk.
 //!
-//! What `put` and `remove` have acknowledged survives a power loss: a file with the documents, their terms and vectors
-//! is synced, then the manifest is replaced by one that lists it. Searches read memory-mapped files and never wait for
-//! disk writes. The directory records which analyser and which embedder made it. With another one it is rejected and
-//! must be rebuilt; [`LocalIndex::rebuild`] does that beside the old index.
+//! What `put` and `remove` have acknowledged survives a power loss: a file with the documents and their terms is synced,
+//! then the manifest is replaced by one that lists it. Searches read memory-mapped files and never wait for disk writes.
+//! Documents can be found by keywords at once. Their vectors are computed afterwards, by
+//! [`DocumentIndex::embed_some`]. The directory records which analyser made it; with another one it is rejected and must
+//! be rebuilt, which [`LocalIndex::rebuild`] does beside the old index. With another embedder all vectors are computed
+//! again, and until then the passages are found by keywords.
 
 mod background_graph;
+mod computed_vectors;
+mod embedding_job;
 mod index_file;
 mod index_writer;
 mod manifest;
@@ -30,6 +34,7 @@ use crate::retriever::{
 };
 use crate::score_fusion::{FusionWeights, fuse_hits};
 
+use embedding_job::EmbeddingJob;
 use manifest::{IndexFingerprint, IndexManifest};
 use tenant_index::TenantIndex;
 
@@ -45,6 +50,8 @@ const REBUILD_BATCH_DOCUMENTS: usize = 256;
 pub struct LocalIndex {
     inner: Arc<LocalIndexInner>,
     embedder: Option<Arc<dyn Embedder>>,
+    /// The file whose vectors are being computed.
+    embedding_job: tokio::sync::Mutex<Option<EmbeddingJob>>,
     weights: FusionWeights,
 }
 
@@ -68,8 +75,7 @@ impl Drop for LocalIndexInner {
 }
 
 impl LocalIndex {
-    /// Opens the index in a directory, or creates one. An index made by another analyser or embedder is rejected as
-    /// stale.
+    /// Opens the index in a directory, or creates one. An index made by another analyser is rejected as stale.
     pub async fn open(
         root: impl Into<PathBuf>,
         embedder: Option<Arc<dyn Embedder>>,
@@ -91,12 +97,16 @@ impl LocalIndex {
             };
             let directory = manifest::generation_directory(&root, number);
             let mut manifest = IndexManifest::load(&directory)?;
-            if manifest.parts.is_empty() && manifest.about != about {
+            let before = manifest.clone();
+            if manifest.parts.is_empty() {
                 // The index is empty, so it holds nothing that could be compared wrongly.
                 manifest.about = about.clone();
-                manifest.save(&directory).map_err(|error| io_error("the index cannot be written", error))?;
             }
             manifest.check_compatible(&about, &root)?;
+            manifest.set_embedder(about.embedder);
+            if manifest != before {
+                manifest.save(&directory).map_err(|error| io_error("the index cannot be written", error))?;
+            }
             let tidied = manifest
                 .remove_unreferenced_files(&directory)
                 .and_then(|()| manifest::remove_other_generations(&root, number));
@@ -187,7 +197,7 @@ impl LocalIndex {
         let weights = embedder
             .as_ref()
             .map_or_else(FusionWeights::default, |embedder| FusionWeights::for_embedder(&embedder.info()));
-        Self { inner: Arc::new(inside), embedder, weights }
+        Self { inner: Arc::new(inside), embedder, embedding_job: tokio::sync::Mutex::default(), weights }
     }
 
     async fn put_stored(
@@ -195,15 +205,8 @@ impl LocalIndex {
         tenant: &DocumentTenant,
         held: Vec<Arc<StoredDocument>>,
     ) -> Result<(), RetrieveError> {
-        let rows = match &self.embedder {
-            Some(embedder) => {
-                let passages: Vec<Passage> = held.iter().flat_map(|held| held.passages()).collect();
-                embedding::embed_passages_as_rows(&**embedder, &passages.iter().collect::<Vec<_>>()).await?
-            }
-            None => Vec::new(),
-        };
         let (inside, tenant) = (Arc::clone(&self.inner), tenant.clone());
-        run_blocking(move || inside.put(&tenant, &held, &rows)).await
+        run_blocking(move || inside.put(&tenant, &held)).await
     }
 }
 
@@ -217,12 +220,11 @@ impl LocalIndexInner {
         let mut shelves: HashMap<DocumentTenant, TenantIndex> = HashMap::new();
         let mut loaded = Vec::new();
         for entry in &manifest.parts {
-            let content = index_file::open_index_file(&manifest::part_path(&directory, entry.file))?;
-            let dimension = content.rows.as_ref().map(|rows| rows.dimension());
-            if dimension != manifest.about.embedder.as_ref().map(|embedder| embedder.dimension) {
-                let reason = format!("file {} has vectors of another size", entry.file);
-                return Err(RetrieveError::Stale { reason });
-            }
+            let mut content = index_file::open_index_file(&manifest::part_path(&directory, entry.file))?;
+            let embedder = manifest.embedder_of_file(entry);
+            content.rows = content
+                .rows
+                .filter(|rows| embedder.is_some_and(|embedder| embedder.dimension == rows.dimension()));
             let shelf = shelves.entry(DocumentTenant::new(&entry.tenant)).or_default();
             loaded.push((entry.file, shelf.add_file(entry.file, content, &entry.dead)));
         }
@@ -324,6 +326,15 @@ impl DocumentIndex for LocalIndex {
     async fn expunge_deleted(&self) -> Result<(), RetrieveError> {
         let inside = Arc::clone(&self.inner);
         run_blocking(move || inside.expunge_deleted()).await
+    }
+
+    async fn embed_some(&self) -> Result<usize, RetrieveError> {
+        let Some(embedder) = &self.embedder else { return Ok(0) };
+        embedding_job::embed_some(&self.inner, embedder, &self.embedding_job).await
+    }
+
+    fn passages_without_vectors(&self) -> usize {
+        if self.embedder.is_some() { self.inner.passages_without_vectors() } else { 0 }
     }
 
     async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {

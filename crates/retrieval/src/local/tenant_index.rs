@@ -26,6 +26,8 @@ pub(super) struct TenantIndex {
     segment_vectors: Vec<Option<Arc<FileVectors>>>,
     /// The file number of each segment.
     file_numbers: Vec<u64>,
+    /// The file whose vectors are being computed. It is not merged with others meanwhile.
+    embedding_file: Option<u64>,
     /// Held while files are merged.
     merge_lock: Arc<Mutex<()>>,
 }
@@ -163,13 +165,18 @@ impl TenantIndex {
 
     /// Returns the files that should be merged: many of one size, or one in which most documents are deleted.
     pub(super) fn files_to_merge(&self) -> Vec<u64> {
-        let mut by_size: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for (part, file) in self.segments.iter().zip(&self.file_numbers) {
+        // Files with vectors are not merged with files without, which would have to be computed again.
+        let mut by_size: BTreeMap<(u32, bool), Vec<u64>> = BTreeMap::new();
+        for ((part, vectors), file) in self.segments.iter().zip(&self.segment_vectors).zip(&self.file_numbers)
+        {
             if part.live_document_count() * 2 < part.documents().len() || part.live_document_count() == 0 {
                 return vec![*file];
             }
             let size = part.segment.slot_count().max(part.documents().len()).max(1);
-            by_size.entry((size as u32).ilog(FILE_MERGE_FACTOR as u32)).or_default().push(*file);
+            if self.embedding_file != Some(*file) {
+                let level = (size as u32).ilog(FILE_MERGE_FACTOR as u32);
+                by_size.entry((level, vectors.is_some())).or_default().push(*file);
+            }
         }
         by_size.into_values().find(|files| files.len() >= FILE_MERGE_FACTOR).unwrap_or_default()
     }
@@ -178,6 +185,31 @@ impl TenantIndex {
     pub(super) fn file_with_deleted_documents(&self) -> Option<u64> {
         let mut parts = self.segments.iter().zip(&self.file_numbers);
         parts.find(|(part, _)| part.live_document_count() < part.documents().len()).map(|(_, file)| *file)
+    }
+
+    /// Returns how many passages have no vectors.
+    pub(super) fn passages_without_vectors(&self) -> usize {
+        self.files_without_vectors().map(|(part, _)| part.live_passage_count()).sum()
+    }
+
+    /// Chooses a file without vectors, so that they can be computed. It is not merged with others meanwhile.
+    pub(super) fn begin_embedding(&mut self) -> Option<FileMergeInput> {
+        let chosen = self.files_without_vectors().map(|(_, file)| file).next();
+        self.embedding_file = chosen;
+        chosen.map(|file| self.merge_input(vec![file]))
+    }
+
+    /// Returns whether a chosen file is still there. Cleaning may have replaced it.
+    pub(super) fn end_embedding(&mut self, chosen: &FileMergeInput) -> bool {
+        self.embedding_file = None;
+        chosen.file_numbers.iter().all(|file| self.file_numbers.contains(file))
+    }
+
+    fn files_without_vectors(&self) -> impl Iterator<Item = (&LiveSegment, u64)> {
+        let files = self.segments.iter().zip(&self.segment_vectors).zip(&self.file_numbers);
+        files
+            .filter(|((part, vectors), _)| vectors.is_none() && part.live_passage_count() > 0)
+            .map(|((part, _), file)| (part, *file))
     }
 
     /// Returns the lock for merging files.
@@ -288,7 +320,8 @@ impl FileMergeInput {
         let segment = Segment::merge(&segments, |part, document| self.segments[part].1[document].is_some());
         let mut dimension = None;
         let mut rows = Vec::new();
-        for (segment, held, vectors) in &self.segments {
+        let all_have_vectors = self.segments.iter().all(|(_, _, vectors)| vectors.is_some());
+        for (segment, held, vectors) in self.segments.iter().filter(|_| all_have_vectors) {
             let Some(old) = vectors.as_ref().map(|vectors| vectors.rows()) else { continue };
             dimension = Some(old.dimension());
             for document in (0..held.len()).filter(|document| held[*document].is_some()) {

@@ -54,6 +54,12 @@ async fn fill(index: &LocalIndex, documents: &[Document]) {
     for document in documents {
         index.put(&conformance::tenant(), document, &split_into_passages(document)).await.expect("put");
     }
+    embed_all(index).await;
+}
+
+async fn embed_all(index: &LocalIndex) {
+    while index.embed_some().await.expect("vectors") > 0 {}
+    assert_eq!(index.passages_without_vectors(), 0);
 }
 
 async fn found(index: &LocalIndex, text: &str) -> Vec<String> {
@@ -128,7 +134,7 @@ async fn a_question_in_one_language_finds_the_other() {
 }
 
 #[tokio::test]
-async fn another_embedder_is_refused_and_a_rebuild_takes_it() {
+async fn with_another_embedder_words_are_found_at_once_and_vectors_are_computed_again() {
     let root = temporary_directory();
     let documents = [
         Document::new("a", "t", "휴가는 15일이다.\n\n식비는 4만 원이다."),
@@ -138,36 +144,104 @@ async fn another_embedder_is_refused_and_a_rebuild_takes_it() {
     fill(&index, &documents).await;
     index.remove(&conformance::tenant(), &DocumentId::new("b")).await.expect("removed");
     drop(index);
-    for (embedder, told) in [
-        (dictionary_embedder(), "`test:dictionary` (8 numbers)"),
-        (
-            Some(Arc::new(DictionaryEmbedder("test:other", 9)) as Arc<dyn Embedder>),
-            "`test:other` (9 numbers)",
-        ),
-    ] {
-        let refused = LocalIndex::open(root.path(), embedder).await.err().expect("a refusal");
-        assert!(
-            matches!(&refused, RetrieveError::OtherEmbedder { made, wanted } if made == "no embedder" && wanted == told),
-            "{refused}"
-        );
+    let other = || Some(Arc::new(DictionaryEmbedder("test:other", 8)) as Arc<dyn Embedder>);
+    for embedder in [dictionary_embedder(), other(), dictionary_embedder()] {
+        let index = open(root.path(), embedder.clone()).await;
+        assert_eq!(index.passages_without_vectors(), 2);
+        assert_eq!(found(&index, "휴가").await, ["휴가는 15일이다."]);
+        assert_eq!(found(&index, "leave").await, Vec::<String>::new());
+        embed_all(&index).await;
+        assert_eq!(found(&index, "leave").await[0], "휴가는 15일이다.");
+        drop(index);
+        let index = open(root.path(), embedder).await;
+        assert_eq!(index.passages_without_vectors(), 0, "they are kept");
+        assert_eq!(found(&index, "leave").await[0], "휴가는 15일이다.");
     }
-    let index = LocalIndex::rebuild(root.path(), dictionary_embedder()).await.expect("rebuilt");
-    assert_eq!(found(&index, "leave").await[0], "휴가는 15일이다.");
+    let index = open(root.path(), None).await;
+    assert_eq!(index.passages_without_vectors(), 0, "none are wanted");
+    assert_eq!(found(&index, "휴가").await, ["휴가는 15일이다."]);
     drop(index);
     let index = open(root.path(), dictionary_embedder()).await;
+    assert_eq!(found(&index, "leave").await[0], "휴가는 15일이다.", "they outlive a start without");
+}
+
+#[tokio::test]
+async fn a_rebuild_replaces_the_index() {
+    let root = temporary_directory();
+    let index = open(root.path(), None).await;
+    fill(&index, &[Document::new("a", "t", "휴가는 15일이다."), Document::new("b", "t", "영수증.")]).await;
+    index.remove(&conformance::tenant(), &DocumentId::new("b")).await.expect("removed");
+    drop(index);
+    let index = LocalIndex::rebuild(root.path(), dictionary_embedder()).await.expect("rebuilt");
+    embed_all(&index).await;
     assert_eq!(found(&index, "leave").await[0], "휴가는 15일이다.");
     assert_eq!(index.list(&conformance::tenant(), &DocumentFilter::default()).await.expect("list").len(), 1);
-    drop(index);
-    assert!(
-        LocalIndex::open(root.path(), None).await.is_err(),
-        "vectors would be missing from what is put in next"
-    );
     let names: Vec<String> = fs::read_dir(root.path())
         .expect("a directory")
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
         .filter(|name| name.starts_with('g'))
         .collect();
     assert_eq!(names, ["g2"], "the old index is gone");
+}
+
+/// Counts the texts that it embeds.
+struct CountingEmbedder(Arc<AtomicU64>);
+
+#[async_trait]
+impl Embedder for CountingEmbedder {
+    fn info(&self) -> EmbedderInfo {
+        DictionaryEmbedder("test:dictionary", 8).info()
+    }
+
+    async fn embed(&self, texts: &[String], side: EmbeddingSide) -> Result<Vec<Vec<f32>>, ModelError> {
+        self.0.fetch_add(texts.len() as u64, Ordering::Relaxed);
+        DictionaryEmbedder("test:dictionary", 8).embed(texts, side).await
+    }
+}
+
+#[tokio::test]
+async fn vectors_that_are_computed_outlive_an_interruption() {
+    let root = temporary_directory();
+    let count = Arc::new(AtomicU64::new(0));
+    let embedder = || Some(Arc::new(CountingEmbedder(Arc::clone(&count))) as Arc<dyn Embedder>);
+    let text: String = (0..300).map(|n| format!("{n}번 휴가 규정이다.\n\n")).collect();
+    let document = Document::new("long", "t", text);
+    let index = open(root.path(), embedder()).await;
+    index.put(&conformance::tenant(), &document, &split_into_passages(&document)).await.expect("put");
+    assert_eq!(index.passages_without_vectors(), 300);
+    let left = index.embed_some().await.expect("a step");
+    assert!(left > 0 && left < 300, "{left}");
+    assert_eq!(found(&index, "77번").await[0], "77번 휴가 규정이다.", "words are found meanwhile");
+    drop(index);
+    let index = open(root.path(), embedder()).await;
+    let before = count.load(Ordering::Relaxed);
+    embed_all(&index).await;
+    // The question above was embedded, too.
+    assert_eq!((before, count.load(Ordering::Relaxed)), (300 - left as u64 + 1, 301));
+    assert!(found(&index, "leave").await[0].contains("휴가"));
+}
+
+#[tokio::test]
+async fn a_document_that_goes_while_its_vectors_are_computed_stays_gone() {
+    let root = temporary_directory();
+    let index = open(root.path(), dictionary_embedder()).await;
+    let tenant = conformance::tenant();
+    let long = |id: &str, word: &str| {
+        let text: String = (0..100).map(|n| format!("{n}번 {word} 규정이다.\n\n")).collect();
+        let document = Document::new(id, "t", text);
+        (document.clone(), split_into_passages(&document))
+    };
+    index.put_all(&tenant, &[long("a", "휴가"), long("b", "식비")]).await.expect("put");
+    assert!(index.embed_some().await.expect("a step") > 0);
+    index.remove(&tenant, &DocumentId::new("a")).await.expect("removed");
+    let (newer, passages) = long("b", "노트북");
+    index.put(&tenant, &newer, &passages).await.expect("put");
+    embed_all(&index).await;
+    for (text, expected) in [("leave", "노트북"), ("meal", "노트북"), ("laptop", "노트북")] {
+        let hits = found(&index, text).await;
+        assert!(hits.iter().all(|hit| hit.contains(expected)), "{text}: {hits:?}");
+    }
+    assert_eq!(index.list(&tenant, &DocumentFilter::default()).await.expect("list").len(), 1);
 }
 
 #[tokio::test]
@@ -236,7 +310,8 @@ async fn every_damaged_byte_is_noticed() {
     let index = open(root.path(), dictionary_embedder()).await;
     fill(&index, &[Document::new("a", "t", "휴가는 15일이다.")]).await;
     drop(index);
-    for name in ["00000001.part", "manifest"] {
+    // The first file had no vectors.
+    for name in ["00000002.part", "manifest"] {
         let path = root.path().join("g1").join(name);
         let whole = fs::read(&path).expect("a file");
         for at in (0..whole.len()).step_by(13) {
@@ -285,9 +360,10 @@ async fn an_embedder_that_errs_never_reaches_the_index() {
         let root = temporary_directory();
         let index = open(root.path(), Some(Arc::new(InvalidVectorEmbedder(odd)))).await;
         let document = Document::new("a", "t", "휴가는 15일이다.");
-        let refused = index.put(&conformance::tenant(), &document, &split_into_passages(&document)).await;
+        index.put(&conformance::tenant(), &document, &split_into_passages(&document)).await.expect("put");
+        let refused = index.embed_some().await;
         assert!(matches!(refused, Err(RetrieveError::Unavailable { .. })), "{refused:?}");
-        assert_eq!(index.list(&conformance::tenant(), &DocumentFilter::default()).await.expect("list"), []);
+        assert_eq!(index.passages_without_vectors(), 1);
         assert!(index.retrieve(&SearchQuery::new(conformance::tenant(), "휴가", 5)).await.is_err());
     }
 }
@@ -318,11 +394,12 @@ async fn many_vectors_get_a_graph_that_is_kept_and_made_again_when_damaged() {
         .collect();
     let index = make().await;
     index.put_all(&conformance::tenant(), &all).await.expect("put");
+    embed_all(&index).await;
     grown(&index).await;
     let first = found(&index, "leave").await;
     assert!(first[0].contains("휴가"), "{first:?}");
     drop(index);
-    let place = root.path().join("g1").join("00000001.graph");
+    let place = root.path().join("g1").join("00000002.graph");
     let whole = fs::read(&place).expect("a graph is kept");
     let index = make().await;
     grown(&index).await;

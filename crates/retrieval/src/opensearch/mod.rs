@@ -62,13 +62,14 @@ struct DocumentHeadEntry {
 
 impl OpenSearchIndex {
     /// Opens the index of this name in the cluster at an address such as `https://name:password@host:9200`, or creates
-    /// it. An index made by another analyser or embedder is rejected as stale.
+    /// it. An index made by another analyser or embedder is rejected as stale. One made without an embedder is searched
+    /// and written without.
     pub async fn open(
         address: &str,
         name: &str,
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Result<Self, RetrieveError> {
-        let index = Self::from_client(OpenSearchClient::new(address)?, name, embedder)?;
+        let mut index = Self::from_client(OpenSearchClient::new(address)?, name, embedder)?;
         let behind = match index.index_behind_alias().await? {
             Some(behind) => behind,
             None => {
@@ -87,7 +88,9 @@ impl OpenSearchIndex {
         if made["layout"] != wanted["layout"] || made["analysis"] != wanted["analysis"] {
             return Err(RetrieveError::Stale { reason: format!("`{name}` was made by another version") });
         }
-        if made["embedder"] != wanted["embedder"] {
+        if made["embedder"].is_null() {
+            index.embedder = None;
+        } else if made["embedder"] != wanted["embedder"] {
             let made: Option<EmbedderInfo> = parse_entry(&made["embedder"])?;
             return Err(RetrieveError::OtherEmbedder {
                 made: embedding::describe_embedder(made.as_ref()),
@@ -95,6 +98,11 @@ impl OpenSearchIndex {
             });
         }
         Ok(index)
+    }
+
+    /// Returns the embedder whose vectors the index contains.
+    pub fn embedder(&self) -> Option<EmbedderInfo> {
+        self.embedder.as_ref().map(|embedder| embedder.info())
     }
 
     /// Checks that the cluster at this address answers.

@@ -107,7 +107,7 @@ impl OpenSearchIndex {
             if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
                 return Err(unavailable_error(format!("OpenSearch could not search: {}", error["reason"])));
             }
-            let hits = answer["hits"]["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let hits = list_at(answer, "/hits/hits")?;
             full |= hits.len() >= size;
             for hit in hits {
                 add_candidate(&mut seen, hit, *way)?;
@@ -132,10 +132,8 @@ impl OpenSearchIndex {
             .http
             .send_json_expecting_success(Method::POST, &format!("/{}/_mget", self.target), Some(&body))
             .await?;
-        let found = answer["docs"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let found = found.iter().filter(|head| head["found"] == json!(true));
-        Ok(found.map(|head| (text(&head["_id"]), text(&head["_source"]["generation"]))).collect())
+        let found = list_at(&answer, "/docs")?.iter().filter(|head| head["found"] == json!(true));
+        found.map(|head| Ok((text_at(head, "/_id")?, text_at(head, "/_source/generation")?))).collect()
     }
 
     /// Ranks like every index: each layer scaled to its best hit, articles boosted, vectors fused.
@@ -221,7 +219,7 @@ impl OpenSearchIndex {
             .send_json_expecting_success(Method::POST, &format!("/{}/_search", self.target), Some(&search))
             .await?;
         let mut found = Vec::new();
-        for hit in answer["hits"]["hits"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        for hit in list_at(&answer, "/hits/hits")? {
             if let Some(seen) = seen.iter().find(|seen| hit["_id"].as_str() == Some(seen.entry_id.as_str())) {
                 found.push((dot_product_from_score(hit["_score"].as_f64().unwrap_or(0.0)), *seen));
             }
@@ -235,13 +233,27 @@ fn dot_product_from_score(score: f64) -> f64 {
     if score >= 1.0 { score - 1.0 } else { 1.0 - 1.0 / score.max(1e-9) }
 }
 
+/// The list at a JSON pointer. A response without it is an error, not an empty result.
+fn list_at<'a>(response: &'a Value, pointer: &str) -> Result<&'a [Value], RetrieveError> {
+    let list = response.pointer(pointer).and_then(Value::as_array);
+    list.map(Vec::as_slice).ok_or_else(|| missing_field_error(pointer))
+}
+
+fn text_at(entry: &Value, pointer: &str) -> Result<String, RetrieveError> {
+    let text = entry.pointer(pointer).and_then(Value::as_str);
+    text.map(str::to_owned).ok_or_else(|| missing_field_error(pointer))
+}
+
+fn missing_field_error(pointer: &str) -> RetrieveError {
+    unavailable_error(format!("the response of OpenSearch has no `{pointer}`"))
+}
+
 fn add_candidate(
     seen: &mut BTreeMap<String, OpenSearchCandidate>,
     hit: &Value,
     way: usize,
 ) -> Result<(), RetrieveError> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let entry = text(&hit["_id"]);
+    let entry = text_at(hit, "/_id")?;
     let score = if way == ARTICLE_SCORE { 1.0 } else { hit["_score"].as_f64().unwrap_or(0.0) };
     if let Some(known) = seen.get_mut(&entry) {
         known.scores[way] = score;
@@ -253,9 +265,9 @@ fn add_candidate(
     let new = OpenSearchCandidate {
         entry_id: entry.clone(),
         passage: parse_entry(&kept["passage"])?,
-        head_key: text(&kept["head"]),
-        normalized_title: text(&kept["name"]),
-        generation: text(&hit["_source"]["generation"]),
+        head_key: text_at(kept, "/head")?,
+        normalized_title: text_at(kept, "/name")?,
+        generation: text_at(hit, "/_source/generation")?,
         scores,
     };
     seen.insert(entry, new);

@@ -184,15 +184,11 @@ fn passages_that_take_too_much_memory_are_refused() {
     assert_eq!(split_within_memory_limit(&document), Some(split_into_passages(&document)));
 }
 
-/// The fastest of three measurements of splitting a text of this size.
-fn fastest_split(text: impl Fn(usize) -> String, size: usize) -> Duration {
-    let document = Document::new("d", "t", text(size));
-    let once = |_: usize| {
-        let began = Instant::now();
-        assert!(!split_into_passages(&document).is_empty());
-        began.elapsed()
-    };
-    (0..3).map(once).min().unwrap_or_default()
+/// How long it takes to split a document.
+fn split_time(document: &Document) -> Duration {
+    let began = Instant::now();
+    assert!(!split_into_passages(document).is_empty());
+    began.elapsed()
 }
 
 #[test]
@@ -213,9 +209,15 @@ fn a_text_of_eight_times_the_size_takes_about_eight_times_as_long() {
         }),
     ];
     for (name, text) in texts {
-        let (small, large) = (fastest_split(text, 2_000), fastest_split(text, 16_000));
-        // Quadratic work would take 64 times as long.
-        assert!(large < small * 28, "{name}: {small:?}, then {large:?}");
+        let [short, long] = [2_000, 16_000].map(|size| Document::new("d", "t", text(size)));
+        let (mut small, mut large) = (Duration::MAX, Duration::MAX);
+        // Quadratic work takes 64 times as long however often it is measured. A busy machine slows a few measurements.
+        let is_about_linear = (0..20).any(|_| {
+            small = small.min(split_time(&short));
+            large = large.min(split_time(&long));
+            large < small * 28
+        });
+        assert!(is_about_linear, "{name}: {small:?}, then {large:?}");
     }
 }
 

@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 static LEXICON_BYTES: &[u8] = include_bytes!("lexicon.bin");
-static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| Lexicon::parse(LEXICON_BYTES).unwrap_or_default());
+#[allow(clippy::expect_used, reason = "the lexicon is compiled in, and a test reads it")]
+static LEXICON: LazyLock<Lexicon> =
+    LazyLock::new(|| Lexicon::parse(LEXICON_BYTES).expect("`lexicon.bin` is damaged"));
 
 /// One reading of a part of a word.
 #[derive(Clone, Copy, Debug)]

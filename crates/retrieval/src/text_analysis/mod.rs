@@ -14,7 +14,9 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 pub(crate) use korean_morphology::PrecededBy;
-use normalization::{NormalizedChar, is_han_character, is_hangul_syllable, normalize_into};
+use normalization::{NormalizedChar, is_han_character, normalize_into};
+
+use crate::language::is_hangul_syllable;
 
 /// The version of the analysis rules. Every change to the terms of any text must raise it, because an index made by
 /// other rules must be rebuilt.
@@ -70,6 +72,17 @@ pub(crate) fn for_each_term(text: &str, mut each: impl FnMut(TermLayer, &str, Ra
     if text.len() <= MAX_REUSED_TEXT_BYTES {
         CHAR_BUFFER.set(letters);
     }
+}
+
+/// Returns the nouns and stems of a text, as keyword search compares them, with their byte ranges.
+pub fn text_stems(text: &str) -> Vec<(String, Range<usize>)> {
+    let mut stems = Vec::new();
+    for_each_term(text, |layer, term, range| {
+        if layer == TermLayer::Stems {
+            stems.push((term.to_owned(), range));
+        }
+    });
+    stems
 }
 
 /// Returns the script runs of a text, in order.

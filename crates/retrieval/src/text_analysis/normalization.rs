@@ -3,6 +3,8 @@
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::canonical_combining_class;
 
+use crate::language::is_hangul_syllable;
+
 /// A normalised character of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NormalizedChar {
@@ -45,11 +47,6 @@ pub(crate) fn normalize_into(text: &str, letters: &mut Vec<NormalizedChar>) {
             letters.extend(text[start..end].nfkc().flat_map(char::to_lowercase).map(place));
         }
     }
-}
-
-/// Returns whether a character is a whole Korean syllable.
-pub(crate) fn is_hangul_syllable(char: char) -> bool {
-    ('가'..='힣').contains(&char)
 }
 
 /// Returns whether a character is a letter or a digit of any script.

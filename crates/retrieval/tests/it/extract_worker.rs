@@ -78,7 +78,7 @@ fn library(root: &Path, search: &Path, files: &Path) -> ExitCode {
                 tenant: DocumentTenant::new("t"),
                 name: entry.file_name().to_string_lossy().into_owned(),
                 collection: String::new(),
-                kind: DocumentKind::General,
+                kind: Some(DocumentKind::General),
                 bytes: std::fs::read(entry.path())?,
             };
             library.add(new).await.map_err(std::io::Error::other)?;

@@ -153,9 +153,73 @@ fn a_page_that_cannot_be_unpacked_is_not_passed_over() {
     for at in (10..broken.len() - 10).step_by(3) {
         broken[at] ^= 0x15;
     }
-    let bytes = pdf_of_pages(&[&one, &broken], "/Filter /FlateDecode");
-    let kind = extract_text("a.pdf", &bytes, &ReadLimits::default()).map_err(|failure| failure.kind);
-    assert_eq!(kind.map(|found| found.text), Err(IngestFailureKind::Corrupt));
+    let mut without_page = whole.clone();
+    let count = whole.windows(8).position(|window| window == b"/Count 2").expect("there") + 7;
+    without_page[count] = b'3';
+    for bytes in [
+        pdf_of_pages(&[&one, &broken], "/Filter /FlateDecode"),
+        pdf_of_pages(&[&one, &two[..two.len() / 2]], "/Filter /FlateDecode"),
+        without_page,
+    ] {
+        let kind = extract_text("a.pdf", &bytes, &ReadLimits::default()).map_err(|failure| failure.kind);
+        assert_eq!(kind.map(|found| found.text), Err(IngestFailureKind::Corrupt));
+    }
+}
+
+/// Reads a PDF of one page with a font and a content. `/X` is a form with the given content.
+#[cfg(feature = "pdf")]
+fn read_pdf_page(font: &str, content: &str, form: &str) -> String {
+    let stream =
+        |keys: &str, bytes: &str| format!("<< {keys} /Length {} >>\nstream\n{bytes}\nendstream", bytes.len());
+    let bytes = crate::hostile_files::pdf::pdf_of_objects(&[
+        "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F 5 0 R >> /XObject << /X 6 0 R >> >> >>".to_owned(),
+        stream("", content),
+        font.to_owned(),
+        stream("/Type /XObject /Subtype /Form /BBox [0 0 595 842] /Matrix [1 0 0 1 0 -300]", form),
+    ]);
+    extract_text("a.pdf", &bytes, &ReadLimits::default()).expect("text").text.trim().to_owned()
+}
+
+#[cfg(feature = "pdf")]
+const HELVETICA: &str = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>";
+
+#[cfg(feature = "pdf")]
+#[test]
+fn a_declared_text_replaces_its_characters_and_ligatures_are_spelled_out() {
+    let marked = "BT /F 12 Tf 72 700 Td (two) Tj /Span << /ActualText <FEFF0020> >> BDC (\\003) Tj EMC (words, e\\002cient) Tj ET";
+    let with_ligature = format!(
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding << /Differences [2 /ffi] >> /FirstChar 2 /LastChar 126 /Widths [833 {}] >>",
+        "500 ".repeat(124)
+    );
+    assert_eq!(read_pdf_page(&with_ligature, marked, ""), "two words, efficient");
+    // One text for two lines does not say which word is on which.
+    let lines =
+        "/Span << /ActualText (replaced) >> BDC BT /F 12 Tf 14 TL 72 700 Td (first) Tj T* (second) Tj ET EMC";
+    assert_eq!(read_pdf_page(HELVETICA, lines, ""), "first\nsecond");
+}
+
+#[cfg(feature = "pdf")]
+#[test]
+fn spaced_type_is_one_word_and_a_form_stands_where_its_page_puts_it() {
+    let page = "BT /F 12 Tf 4 Tc 72 700 Td (heading) Tj 0 Tc 0 -40 Td (words ) Tj [(ap) 80 (art) -400 (too)] TJ ET q 1 0 0 1 0 200 cm /X Do Q BT /F 12 Tf 72 300 Td (last) Tj ET";
+    let form = "BT /F 12 Tf 72 700 Td (inside) Tj ET";
+    assert_eq!(read_pdf_page(HELVETICA, page, form), "heading\nwords apart too\n\ninside\n\nlast");
+}
+
+#[cfg(feature = "pdf")]
+#[test]
+fn korean_without_a_table_of_characters_and_vertical_korean_are_read() {
+    assert_eq!(read("korea1.pdf").text.trim(), "연차휴가는 1년에 15일을 준다.");
+    let vertical = "<< /Type /Font /Subtype /Type0 /BaseFont /HYSMyeongJo-Medium /Encoding /UniKS-UCS2-V /DescendantFonts [<< /Type /Font /Subtype /CIDFontType0 /BaseFont /HYSMyeongJo-Medium /CIDSystemInfo << /Registry (Adobe) /Ordering (Korea1) /Supplement 1 >> >>] >>";
+    let hex = |text: &str| text.encode_utf16().map(|unit| format!("{unit:04X}")).collect::<String>();
+    let columns = format!(
+        "BT /F 12 Tf 300 700 Td <{}> Tj ET BT /F 12 Tf 280 700 Td <{}> Tj ET",
+        hex("오른쪽 줄이 먼저"),
+        hex("왼쪽 줄은 나중")
+    );
+    assert_eq!(read_pdf_page(vertical, &columns, ""), "오른쪽 줄이 먼저\n왼쪽 줄은 나중");
 }
 
 #[cfg(feature = "pdf")]

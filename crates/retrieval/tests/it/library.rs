@@ -23,7 +23,7 @@ pub(crate) fn new_document(tenant: &str, name: &str, words: &str) -> NewDocument
         tenant: DocumentTenant::new(tenant),
         name: name.into(),
         collection: String::new(),
-        kind: DocumentKind::General,
+        kind: Some(DocumentKind::General),
         bytes: words.as_bytes().to_vec(),
     }
 }
@@ -158,7 +158,7 @@ async fn a_file_that_cannot_be_read_says_why_and_can_be_tried_again() {
 }
 
 #[tokio::test]
-async fn c118_a_name_is_data_and_never_a_path() {
+async fn a_name_is_data_and_never_a_path() {
     if !has_jail().await {
         return;
     }
@@ -193,7 +193,7 @@ async fn c118_a_name_is_data_and_never_a_path() {
 }
 
 #[tokio::test]
-async fn c121_tenants_share_nothing_not_even_the_knowledge_of_a_file() {
+async fn tenants_share_nothing_not_even_the_knowledge_of_a_file() {
     if !has_jail().await {
         return;
     }
@@ -213,7 +213,7 @@ async fn c121_tenants_share_nothing_not_even_the_knowledge_of_a_file() {
 }
 
 #[tokio::test]
-async fn c121_there_is_a_limit_on_what_waits_and_on_what_is_kept() {
+async fn there_is_a_limit_on_what_waits_and_on_what_is_kept() {
     if !has_jail().await {
         return;
     }
@@ -385,7 +385,7 @@ async fn a_file_is_remembered_with_its_place_and_a_stranger_never_sees_it() {
 }
 
 #[tokio::test]
-async fn c124_an_index_that_fails_takes_all_or_nothing_and_is_tried_again() {
+async fn an_index_that_fails_takes_all_or_nothing_and_is_tried_again() {
     if !has_jail().await {
         return;
     }

@@ -43,7 +43,7 @@ fn ready_documents(library: &Library) -> Vec<(String, usize)> {
 }
 
 #[tokio::test]
-async fn c122_killed_fifty_times_every_document_is_there_once() {
+async fn killed_fifty_times_every_document_is_there_once() {
     if crate::read_in_jail(&jailed_reader(ReadLimits::default()), "a.txt", b"x").await.is_none() {
         return;
     }

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use doran_llm::{Embedder, EmbedderInfo, EmbeddingSide, ModelError};
 use doran_retrieval::{
-    Document, DocumentFilter, DocumentIndex, DocumentTenant, LocalIndex, RetrieveError, Retriever,
-    SearchQuery, split_into_passages,
+    BuiltInEncoder, Document, DocumentFilter, DocumentIndex, DocumentTenant, LocalIndex, RetrieveError,
+    Retriever, SearchQuery, split_into_passages,
 };
 
 use crate::{EXTRACT_WORKER, fresh_directory};
@@ -82,7 +82,7 @@ impl Embedder for FailingEmbedder {
 }
 
 #[tokio::test]
-async fn c124_an_encoder_that_fails_midway_leaves_nothing_and_the_document_can_be_put_again() {
+async fn an_encoder_that_fails_midway_loses_nothing_and_goes_on_later() {
     let failing =
         Arc::new(FailingEmbedder { embedded: AtomicUsize::new(0), recovered: AtomicBool::new(false) });
     let root = fresh_directory("c124");
@@ -92,15 +92,48 @@ async fn c124_an_encoder_that_fails_midway_leaves_nothing_and_the_document_can_b
         Document::new("a", "t", (0..1000).map(|at| format!("{at}째 단락이다.\n\n")).collect::<String>());
     let passages = split_into_passages(&document);
     assert_eq!(passages.len(), 1000);
-    let refused = index.put(&tenant, &document, &passages).await;
-    assert!(matches!(refused, Err(RetrieveError::Unavailable { .. })), "{refused:?}");
-    assert_eq!(index.list(&tenant, &DocumentFilter::default()).await.expect("list"), [], "all or nothing");
-    failing.recovered.store(true, Ordering::SeqCst);
     index.put(&tenant, &document, &passages).await.expect("put");
-    let listed = index.list(&tenant, &DocumentFilter::default()).await.expect("list");
-    assert_eq!(listed.iter().map(|listed| listed.passages).collect::<Vec<_>>(), [1000]);
+    let refused = loop {
+        match index.embed_some().await {
+            Ok(left) => assert!(left > 400, "{left}"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, RetrieveError::Unavailable { .. }), "{refused:?}");
+    failing.recovered.store(true, Ordering::SeqCst);
+    let before = failing.embedded.load(Ordering::SeqCst);
+    while index.embed_some().await.expect("a step") > 0 {}
+    assert!(failing.embedded.load(Ordering::SeqCst) - before <= 500, "the first half is not computed again");
     let hits = index.retrieve(&SearchQuery::new(tenant, "777째 단락", 3)).await.expect("hits");
     assert_eq!(hits[0].passage.text, "777째 단락이다.");
+}
+
+#[tokio::test]
+async fn the_built_in_encoder_takes_any_text() {
+    let root = fresh_directory("any-text");
+    let encoder = BuiltInEncoder::open().expect("the encoder");
+    let index = LocalIndex::open(&root, Some(Arc::new(encoder))).await.expect("an index");
+    let tenant = DocumentTenant::new("t");
+    let thai = "พนักงานมีสิทธิลาพักร้อนปีละสิบห้าวัน";
+    for (id, text) in [
+        ("leave", "직원은 1년에 15일의 유급휴가를 쓸 수 있다.".to_owned()),
+        ("parking", "주차장은 평일 저녁 8시에 닫는다.".to_owned()),
+        ("thai", thai.to_owned()),
+        ("emoji", "🙂".repeat(1 << 13)),
+        ("marks", "\u{200b}\u{feff} — … ※".to_owned()),
+    ] {
+        let document = Document::new(id, "t", text);
+        index.put(&tenant, &document, &split_into_passages(&document)).await.expect("put");
+    }
+    while index.embed_some().await.expect("a step") > 0 {}
+    let found = async |text: &str| {
+        let hits = index.retrieve(&SearchQuery::new(tenant.clone(), text, 5)).await.expect("hits");
+        hits.first().map(|hit| hit.passage.document.as_str().to_owned())
+    };
+    assert_eq!(found("paid leave of an employee").await.as_deref(), Some("leave"), "across languages");
+    assert_eq!(found(thai).await.as_deref(), Some("thai"), "a language the encoder does not know");
+    assert_eq!(found(&"🙂".repeat(1 << 18)).await, None, "there is no word to look for");
+    assert!(found(&"유급휴가 🙂".repeat(1 << 16)).await.is_some(), "a question of more than a megabyte");
 }
 
 fn note_acknowledgement(line: &str, acknowledged: &mut BTreeSet<String>, removed: &mut BTreeSet<String>) {

@@ -180,8 +180,10 @@ async fn another_embedder_is_refused_and_a_rebuild_takes_it(
     let index = node.open("changing", None).await;
     let document = Document::new("a", "t", "휴가는 15일이다.\n\n식비는 4만 원이다.");
     index.put(&tenant(), &document, &split_into_passages(&document)).await.expect("put");
-    let refused = OpenSearchIndex::open(&node.address(), "changing", embedder.clone()).await.err();
-    assert!(matches!(refused, Some(RetrieveError::OtherEmbedder { .. })), "{refused:?}");
+    let without = node.open("changing", embedder.clone()).await;
+    assert_eq!(without.embedder(), None, "an index without vectors is searched by words");
+    let hits = without.retrieve(&SearchQuery::new(tenant(), "휴가", 5)).await.expect("hits");
+    assert_eq!(hits[0].passage.text, "휴가는 15일이다.");
     let rebuilt =
         OpenSearchIndex::rebuild(&node.address(), "changing", embedder.clone()).await.expect("rebuilt");
     for index in [rebuilt, node.open("changing", embedder).await] {
@@ -189,6 +191,8 @@ async fn another_embedder_is_refused_and_a_rebuild_takes_it(
         assert_eq!(hits[0].passage.text, "휴가는 15일이다.");
         assert_eq!(index.document(&tenant(), &document.id).await.expect("read"), Some(document.clone()));
     }
+    let refused = OpenSearchIndex::open(&node.address(), "changing", None).await.err();
+    assert!(matches!(refused, Some(RetrieveError::OtherEmbedder { .. })), "{refused:?}");
 }
 
 /// Changes the index when the first passage is embedded, as another process may at any time.

@@ -94,6 +94,7 @@ pub(crate) async fn serve(store: &str) -> Result<(), ServerBenchError> {
         ServerLimits { rate_limit: RateLimit { per_minute: 1e9, burst: 1e9 }, ..ServerLimits::default() };
     let listener = bind(([127, 0, 0, 1], 0).into(), &ApiKeys::default()).await?;
     println!("{}", listener.local_addr()?);
-    serve_app(listener, ServerApp::new(runtime, vec![three]).limits(limits), CancellationToken::new()).await;
+    let app = ServerApp::new(runtime, opened.idempotency, vec![three]).limits(limits);
+    serve_app(listener, app, CancellationToken::new()).await;
     Ok(())
 }

@@ -15,8 +15,13 @@ pub struct AgentInfo {
     pub ko: String,
     /// Questions to start with.
     pub starters: StarterQuestions,
-    /// The model that answers.
-    pub model: ModelInfo,
+    /// The model that answers; none for a graph of your own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelInfo>,
+    /// Whether it is talked to with messages. Any other graph takes `input` and is shown as state and steps.
+    pub chat: bool,
+    /// The most tokens that the agent sends to a model in one request.
+    pub context_tokens: usize,
 }
 
 impl AgentInfo {
@@ -26,7 +31,9 @@ impl AgentInfo {
             en: agent.en.clone(),
             ko: agent.ko.clone(),
             starters: agent.starters.clone(),
-            model: agent.model.clone(),
+            model: agent.model(),
+            chat: agent.is_chat(),
+            context_tokens: agent.context_tokens(),
         }
     }
 }
@@ -36,20 +43,4 @@ impl AgentInfo {
 pub struct AgentList {
     /// The agents.
     pub agents: Vec<AgentInfo>,
-}
-
-/// The models in use.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ModelList {
-    /// The model of each agent.
-    pub active: Vec<AgentModel>,
-}
-
-/// The model of one agent.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct AgentModel {
-    /// The name of the agent.
-    pub agent: String,
-    /// The model that answers.
-    pub model: ModelInfo,
 }

@@ -5,8 +5,10 @@ use std::ops::Range;
 
 use doran_agents::retrieval::ingest::IngestFailureKind;
 use doran_agents::retrieval::{
-    Document, DocumentId, DocumentStatus, Highlight, Hit, IngestState, PassageId, highlights,
+    Document, DocumentId, DocumentStatus, HEADING_SEPARATOR, Highlight, Hit, IngestState, PassageId,
+    highlights, split_into_passages,
 };
+use doran_agents::samples;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
@@ -90,14 +92,51 @@ pub struct DocumentText {
     pub version: String,
     /// The byte offset in `text` at which each page starts; empty for files without pages.
     pub pages: Vec<usize>,
+    /// The articles of a contract or the headings of a document.
+    pub outline: Vec<OutlineEntry>,
     /// The text.
     pub text: String,
 }
 
 impl DocumentText {
     pub(crate) fn from_document(document: Document) -> Self {
+        let outline = OutlineEntry::of_document(&document);
         let Document { id, title, version, pages, text, .. } = document;
-        Self { id, title, version, pages, text }
+        Self { id, title, version, pages, outline, text }
+    }
+}
+
+/// A place in the outline of a document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct OutlineEntry {
+    /// The heading, or the number and title of the article.
+    pub title: String,
+    /// The byte offset in the text at which it starts.
+    pub start: usize,
+}
+
+/// The most entries of an outline.
+const MAX_OUTLINE_ENTRIES: usize = 1000;
+/// A longer document has no outline: it would take too long to split.
+const MAX_OUTLINED_BYTES: usize = 4 * 1024 * 1024;
+
+impl OutlineEntry {
+    /// The headings that the passages of the document stand under, in order.
+    fn of_document(document: &Document) -> Vec<Self> {
+        let mut outline: Vec<Self> = Vec::new();
+        if document.text.len() > MAX_OUTLINED_BYTES {
+            return outline;
+        }
+        for passage in split_into_passages(document) {
+            let Some((_, heading)) = passage.title.rsplit_once(HEADING_SEPARATOR) else { continue };
+            if outline.last().is_none_or(|last| last.title != heading) {
+                outline.push(Self { title: heading.to_owned(), start: passage.range.start });
+            }
+            if outline.len() == MAX_OUTLINE_ENTRIES {
+                break;
+            }
+        }
+        outline
     }
 }
 
@@ -122,6 +161,9 @@ pub struct SearchHit {
     pub end: usize,
     /// The score; higher is better.
     pub score: f64,
+    /// Whether the document is one of the samples that come with the program.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sample: bool,
     /// The words of the query that the passage contains, with their byte ranges in `text`.
     pub why: Vec<HighlightInfo>,
 }
@@ -131,6 +173,7 @@ impl SearchHit {
         let passage = hit.passage;
         Self {
             why: HighlightInfo::of_passage(query, &passage.text),
+            sample: samples::is_sample(passage.document.as_str()),
             passage: passage.id,
             document: passage.document,
             title: passage.title,

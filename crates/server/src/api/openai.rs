@@ -55,7 +55,7 @@ pub struct OpenAiChoice {
     pub message: OpenAiAnswerMessage,
     /// Always `null`.
     pub logprobs: Option<()>,
-    /// Always `stop`.
+    /// `stop`, or `tool_calls` if the client is to run tools.
     pub finish_reason: &'static str,
 }
 
@@ -64,18 +64,42 @@ pub struct OpenAiChoice {
 pub struct OpenAiAnswerMessage {
     /// Always `assistant`.
     pub role: &'static str,
-    /// The text.
-    pub content: String,
+    /// The text; `null` if there are only tool calls.
+    pub content: Option<String>,
     /// Always `null`.
     pub refusal: Option<()>,
     /// One annotation for each source.
     pub annotations: Vec<OpenAiAnnotation>,
+    /// Tools that the client is to run. The run waits for the results.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<OpenAiToolCall>,
     /// What the agent did before it answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
     /// The same, under the name that other clients read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
+}
+
+/// A tool that the client is to run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OpenAiToolCall {
+    /// The id of the call. The result names it.
+    pub id: String,
+    /// Always `function`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The function.
+    pub function: OpenAiFunctionCall,
+}
+
+/// The function of a tool call.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OpenAiFunctionCall {
+    /// The name of the tool.
+    pub name: String,
+    /// The arguments, as JSON in a text.
+    pub arguments: String,
 }
 
 /// A source of an answer.
@@ -97,7 +121,7 @@ pub struct UrlCitation {
     pub end_index: usize,
     /// The title of the source.
     pub title: String,
-    /// The path of the document's text on this server.
+    /// The address of the document's text on this server.
     pub url: String,
     /// The number by which the answer cites the source.
     pub number: u32,
@@ -148,8 +172,51 @@ pub struct OpenAiErrorBody {
     /// The kind of error, as OpenAI's API names it.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Always `null`.
-    pub param: Option<()>,
+    /// The parameter of the request that is wrong.
+    pub param: Option<String>,
     /// The code of the error, for programs.
     pub code: String,
+}
+
+/// Texts as vectors.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OpenAiEmbeddingList {
+    /// Always `list`.
+    pub object: &'static str,
+    /// One for each text, in order.
+    pub data: Vec<OpenAiEmbedding>,
+    /// The encoder, with the version of its weights.
+    pub model: String,
+    /// The tokens of the texts, estimated.
+    pub usage: OpenAiEmbeddingUsage,
+}
+
+/// A text as a vector.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OpenAiEmbedding {
+    /// Always `embedding`.
+    pub object: &'static str,
+    /// The place of the text in the request, from 0.
+    pub index: usize,
+    /// The vector, of length 1.
+    pub embedding: OpenAiEmbeddingVector,
+}
+
+/// A vector.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OpenAiEmbeddingVector {
+    /// As numbers.
+    Numbers(Vec<f32>),
+    /// As 32-bit numbers, the lowest byte first, in base64.
+    Base64(String),
+}
+
+/// The tokens of texts.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct OpenAiEmbeddingUsage {
+    /// Estimated by the length of the texts.
+    pub prompt_tokens: u64,
+    /// The same.
+    pub total_tokens: u64,
 }

@@ -23,4 +23,7 @@ pub struct Problem {
     /// Details of this occurrence, in Korean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail_ko: Option<String>,
+    /// The parameter of the request that is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameter: Option<String>,
 }

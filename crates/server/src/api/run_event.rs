@@ -8,7 +8,7 @@ use doran_agents::protocol::{
 use doran_agents::transcript::{TaskTranscript, TranscriptChange, TranscriptReducer};
 use doran_agents::{Agent, TurnUpdate};
 use doran_engine::runtime::NodeDeltaContent;
-use doran_engine::store::{RunFailure, RunRow, RunStatus, RunUsage, StoreError};
+use doran_engine::store::{RunFailure, RunUsage, StoreError};
 use doran_engine::{
     EntryBody, PendingQuestion, QuestionKind, RunId, RunKey, TaskResult, ThreadEntry, UnfinishedTask,
     stored_json,
@@ -204,8 +204,8 @@ impl QuestionInfo {
     }
 
     /// The open questions of a thread.
-    pub(crate) fn from_log_all(asked: &[(RunKey, PendingQuestion)]) -> Vec<Self> {
-        asked.iter().map(|(run, ask)| Self::from_log(run.run, ask)).collect()
+    pub(crate) fn from_log_all(questions: &[(RunKey, PendingQuestion)]) -> Vec<Self> {
+        questions.iter().map(|(run, ask)| Self::from_log(run.run, ask)).collect()
     }
 
     pub(crate) fn from_log(run: RunId, ask: &PendingQuestion) -> Self {
@@ -214,7 +214,7 @@ impl QuestionInfo {
         let example = match kind {
             QuestionKind::EffectUnknown => Some(EffectOutcomeAnswer::Result("…".into()).to_json()),
             _ if InterruptQuestion::from_json(&question).is_tool_approval() => {
-                Some(ToolApprovalAnswer { approve: true, note: None }.to_json())
+                Some(ToolApprovalAnswer { approve: true, ..Default::default() }.to_json())
             }
             _ => None,
         };
@@ -246,27 +246,10 @@ impl RunEvent {
                 let (node, attempt, index) = (delta.node.to_string(), delta.attempt, delta.index);
                 Ok(RunEventBody::Delta { node, attempt, index, text, data, restarted }.into())
             }
+            doran_engine::Event::Removed { after, next } => {
+                Ok(RunEventBody::Gone { after: *after, next: *next }.into())
+            }
         }
-    }
-
-    /// The end of a run whose last entry is not there any more, by what is still known of the run.
-    pub(crate) fn end_from_row(row: &RunRow, n: u64) -> Option<Self> {
-        let body = match row.status {
-            RunStatus::Finished => RunEventBody::Finished,
-            RunStatus::Cancelled => {
-                RunEventBody::Cancelled { partial: BTreeMap::new(), unfinished: Vec::new() }
-            }
-            RunStatus::Failed => {
-                let failure = row.error.clone();
-                failed_body(
-                    failure.unwrap_or_else(|| RunFailure { code: String::new(), message: String::new() }),
-                    None,
-                    Vec::new(),
-                )
-            }
-            RunStatus::Queued | RunStatus::Running | RunStatus::Paused => return None,
-        };
-        Some(Self { n: Some(n), at: row.ended_at, body })
     }
 
     /// What the event tells, by a reducer that was told those before it.
@@ -276,17 +259,17 @@ impl RunEvent {
     ) -> Result<Vec<TranscriptChange>, serde_json::Error> {
         Ok(match &self.body {
             RunEventBody::Delta { node, text, data, restarted, .. } => {
-                let mut told = Vec::new();
+                let mut changes = Vec::new();
                 if restarted.is_some() {
-                    told.extend(reducer.restart_node(node));
+                    changes.extend(reducer.restart_node(node));
                 }
                 if let Some(words) = text {
-                    told.extend(reducer.add_text(node, words));
+                    changes.extend(reducer.add_text(node, words));
                 }
                 if let Some(shown) = data {
-                    told.extend(reducer.add_activity(node, AgentActivity::from_json(shown)));
+                    changes.extend(reducer.add_activity(node, AgentActivity::from_json(shown)));
                 }
-                told
+                changes
             }
             RunEventBody::Step { path, tasks, .. } => {
                 let tasks = tasks.iter().map(StepTask::transcript).collect::<Result<_, _>>()?;
@@ -375,7 +358,7 @@ fn body_from_entry(
         EntryBody::Cancelled { partial_text, unfinished, .. } => {
             RunEventBody::Cancelled { partial: partial_text.clone(), unfinished: unfinished.clone() }
         }
-        EntryBody::Edited { .. } => return Err(damaged("of a run is an edit")),
+        EntryBody::Edited(_) => return Err(damaged("of a run is an edit")),
     })
 }
 
@@ -395,7 +378,7 @@ fn step_task(
 ) -> Result<StepTask, serde_json::Error> {
     let RunUsage { input_tokens, output_tokens, .. } = task.usage;
     let unfit = |error: &serde_json::Error| {
-        tracing::warn!(%error, seq = entry.seq, "an update does not fit the agent of its name");
+        tracing::warn!(%error, seq = entry.seq, "cannot read an update with the agent of this name; the agent may have changed since the run");
     };
     let turn = agent.and_then(|agent| agent.read_update(task.update.get()).inspect_err(unfit).ok());
     Ok(StepTask {

@@ -1,13 +1,16 @@
 //! Runs: how they are started, what they are, and what they ask.
 
+use std::collections::BTreeSet;
+
 use doran_agents::{AgentTurn, AskOptions};
-use doran_engine::store::{IfBusy, RunRow, RunStatus, RunUsage};
+use doran_engine::store::{IfBusy, RunRow, RunStatus, RunUsage, Seq};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{QuestionInfo, advice};
 
-/// The message for an agent.
+/// The message for an agent, or the input of a graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartRun {
@@ -15,8 +18,12 @@ pub struct StartRun {
     #[schemars(example = &"assistant")]
     pub agent: String,
     /// The message. It must not be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(min = 1), example = &"연차는 며칠인가요?")]
     pub message: String,
+    /// The input of a graph instead of a message: an update of its state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Map<String, Value>>,
     /// What to do when the thread has an active run: `reject` (the default), `enqueue`, `interrupt` or `rollback`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_busy: Option<IfBusy>,
@@ -31,13 +38,33 @@ pub struct StartRun {
     /// document and trusts it as any other document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<String>,
+    /// The log entry that the message follows. The default is the newest entry. What came after an older one stays in the
+    /// log as another branch, and the agent does not see it. 0 is the beginning of the thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Seq>,
+    /// Nodes before which the run pauses.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub pause_before: BTreeSet<String>,
+    /// Nodes after which the run pauses.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub pause_after: BTreeSet<String>,
 }
 
 impl StartRun {
     /// Asks an agent.
     pub fn new(agent: impl Into<String>, message: impl Into<String>) -> Self {
-        let (agent, message) = (agent.into(), message.into());
-        Self { agent, message, if_busy: None, contract_id: None, collection: None, document: None }
+        Self {
+            agent: agent.into(),
+            message: message.into(),
+            input: None,
+            if_busy: None,
+            contract_id: None,
+            collection: None,
+            document: None,
+            from: None,
+            pause_before: BTreeSet::new(),
+            pause_after: BTreeSet::new(),
+        }
     }
 
     /// What comes with the question.
@@ -68,10 +95,22 @@ pub struct RunInfo {
     pub started: Option<i64>,
     /// When the run ended, in milliseconds since 1970.
     pub ended: Option<i64>,
+    /// The log entry that the run follows. Runs that follow the same entry are branches of the thread.
+    #[serde(default)]
+    pub from: Option<Seq>,
+    /// The first log entry of the run.
+    #[serde(default)]
+    pub first: Option<Seq>,
+    /// The last log entry of the run; `null` until it has ended.
+    #[serde(default)]
+    pub last: Option<Seq>,
     /// The number of finished steps.
     pub steps: u32,
     /// The tokens and the money that the run used.
     pub usage: RunUsage,
+    /// What its client noted with it, such as `user` and `metadata` of an OpenAI request.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
     /// The code of the error, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
@@ -99,8 +138,12 @@ impl RunInfo {
             created: row.created_at,
             started: row.started_at,
             ended: row.ended_at,
+            from: row.parent_seq,
+            first: row.first_seq,
+            last: row.last_seq,
             steps: row.steps,
             usage: row.usage,
+            metadata: row.metadata.clone(),
             error_code: error.as_ref().map(|error| error.code.clone()),
             error_message: error.map(|error| error.message),
             error_en: words.map(|words| words.en.to_owned()),
@@ -114,6 +157,15 @@ impl RunInfo {
 pub struct RunList {
     /// The runs, newest first.
     pub runs: Vec<RunInfo>,
+}
+
+/// A page of the runs of all threads.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunPage {
+    /// The runs, newest first.
+    pub runs: Vec<RunInfo>,
+    /// The `before` of the next page; `null` on the last page.
+    pub next: Option<String>,
 }
 
 /// A run with its open questions.

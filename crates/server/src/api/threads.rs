@@ -7,8 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::QuestionInfo;
+use crate::thread_settings;
+
+/// Where a thread says that it is pinned.
+pub(crate) const PINNED_METADATA: &str = "pinned";
+
 /// A thread.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadInfo {
     /// The name of the thread in requests.
     pub id: String,
@@ -18,6 +24,18 @@ pub struct ThreadInfo {
     pub agent: Option<String>,
     /// The run that is active or waits.
     pub active: Option<String>,
+    /// The model of the chat, by the `id` of one of the models; `null` for the default.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The temperature of answers; `null` leaves it to the model.
+    #[serde(default)]
+    pub temperature: Option<f32>,
+    /// What the model is told in every turn.
+    #[serde(default)]
+    pub instructions: String,
+    /// Whether the thread is pinned to the top of lists.
+    #[serde(default)]
+    pub pinned: bool,
     /// When the thread was created, in milliseconds since 1970.
     pub created: i64,
     /// When the thread last changed, in milliseconds since 1970.
@@ -25,13 +43,18 @@ pub struct ThreadInfo {
 }
 
 impl ThreadInfo {
-    pub(crate) fn from_row(row: &ThreadRow) -> Self {
+    /// A thread of the store.
+    pub fn from_row(row: &ThreadRow) -> Self {
         let text = |key: &str| row.metadata.get(key).and_then(Value::as_str).map(str::to_owned);
         Self {
             id: row.key.thread.to_string(),
             title: text("title").unwrap_or_default(),
             agent: text("agent"),
             active: row.active.map(|run| run.to_string()),
+            model: text(thread_settings::MODEL_METADATA),
+            temperature: thread_settings::temperature_of(row),
+            instructions: text(thread_settings::INSTRUCTIONS_METADATA).unwrap_or_default(),
+            pinned: row.metadata.get(PINNED_METADATA) == Some(&Value::Bool(true)),
             created: row.created_at,
             updated: row.updated_at,
         }
@@ -60,6 +83,8 @@ pub struct MessageInfo {
     pub parts: Vec<MessagePart>,
     /// The sources of the answer.
     pub sources: Vec<AnswerSource>,
+    /// The model that wrote the message; `null` if a person or the program did.
+    pub model: Option<String>,
     /// The run that the message belongs to.
     pub run: Option<String>,
     /// The log entry that holds the message.
@@ -69,15 +94,16 @@ pub struct MessageInfo {
 }
 
 impl MessageInfo {
-    pub(crate) fn from_history(said: doran_agents::history::HistoryMessage) -> Self {
-        let doran_agents::history::HistoryMessage { message, sources, run, seq, at } =
-            said.with_renumbered_sources();
+    pub(crate) fn from_history(message_with_sources: doran_agents::history::HistoryMessage) -> Self {
+        let doran_agents::history::HistoryMessage { message, sources, model, run, seq, at } =
+            message_with_sources.with_renumbered_sources();
         Self {
             id: message.id.to_string(),
             text: message.text(),
             role: message.role,
             parts: message.parts,
             sources,
+            model,
             run,
             seq,
             at,
@@ -85,11 +111,81 @@ impl MessageInfo {
     }
 }
 
-/// The messages of a thread.
+/// The messages of a thread, along one branch of its log.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MessageList {
     /// The messages, oldest first.
     pub messages: Vec<MessageInfo>,
+    /// The `before` of the page with earlier messages; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Seq>,
+    /// What people were asked, oldest first.
+    pub decisions: Vec<DecisionInfo>,
+    /// What people think of the answers.
+    pub feedback: Vec<FeedbackInfo>,
+}
+
+/// How a thread names what people think of its answers, followed by the id of the run.
+pub(crate) const FEEDBACK_METADATA_PREFIX: &str = "feedback:";
+
+/// What a person thinks of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FeedbackInfo {
+    /// The run that answered.
+    pub run: String,
+    /// The rating.
+    pub rating: FeedbackRating,
+    /// Why.
+    pub note: String,
+}
+
+/// The rating of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FeedbackRating {
+    /// The answer helped.
+    Up,
+    /// The answer was wrong or did not help.
+    Down,
+}
+
+impl FeedbackInfo {
+    /// All that a thread holds.
+    pub(crate) fn of_thread(row: &ThreadRow) -> Vec<Self> {
+        let read = |(key, value): (&String, &Value)| {
+            let run = key.strip_prefix(FEEDBACK_METADATA_PREFIX)?.to_owned();
+            let rating = FeedbackRating::deserialize(value.get("rating")?).ok()?;
+            let note = value.get("note").and_then(Value::as_str).unwrap_or_default().to_owned();
+            Some(Self { run, rating, note })
+        };
+        row.metadata.iter().filter_map(read).collect()
+    }
+}
+
+/// A question of a run to a person, with the answer once there is one.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DecisionInfo {
+    /// The question.
+    #[serde(flatten)]
+    pub question: QuestionInfo,
+    /// When it was asked, in milliseconds since 1970.
+    pub asked: i64,
+    /// The answer; absent while there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
+    /// When it was answered, in milliseconds since 1970.
+    pub answered: Option<i64>,
+}
+
+impl DecisionInfo {
+    pub(crate) fn from_decision(decision: &doran_agents::decisions::Decision) -> Self {
+        Self {
+            question: QuestionInfo::from_log(decision.run, &decision.question),
+            asked: decision.asked_at,
+            answer: decision.answer.clone(),
+            answered: decision.answered_at,
+        }
+    }
 }
 
 /// An entry of the log of a thread.
@@ -161,6 +257,9 @@ pub struct ThreadStateInfo {
     /// The requests that the node in `explain` would send to models in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asks: Option<Vec<Value>>,
+    /// The digests of `asks`. A request with the digest of a model call (`request`) is the one that was sent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub digests: Vec<String>,
     /// The state, as the agent defines it.
     pub state: Value,
 }

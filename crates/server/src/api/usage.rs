@@ -8,7 +8,8 @@ use serde::Serialize;
 pub struct UsageInfo {
     /// The number of runs.
     pub runs: u64,
-    /// Whether all runs were counted, not only the newest.
+    /// Whether all runs were counted, not only the newest, and none of the numbers is an estimate. What a request took that was
+    /// stopped or cut off is an estimate.
     pub complete: bool,
     /// Tokens that models read.
     pub input_tokens: u64,
@@ -16,9 +17,63 @@ pub struct UsageInfo {
     pub output_tokens: u64,
     /// The cost in millionths of a US dollar.
     pub cost_micros: u64,
-    /// The usage of each model. Only with `thread`.
+    /// The usage of each model. Only with `thread` or `days`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_model: Option<Vec<ModelUsageInfo>>,
+    /// The usage of each day, newest first. Only with `days`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_day: Option<Vec<DayUsageInfo>>,
+    /// The usage of each agent. Only with `days`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_agent: Option<Vec<NamedUsageInfo>>,
+    /// The usage of each API key; runs without one have an empty name. Only with `days`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_key: Option<Vec<NamedUsageInfo>>,
+    /// Won for a US dollar, if the settings have a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub krw_per_usd: Option<f64>,
+    /// The budget of the month, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetInfo>,
+}
+
+/// The budget of a month.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct BudgetInfo {
+    /// The budget, in millionths of a US dollar.
+    pub limit_micros: u64,
+    /// What was spent of it since the month began (UTC).
+    pub spent_micros: u64,
+}
+
+/// What the runs of a day used.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DayUsageInfo {
+    /// When the day began, in milliseconds since 1970.
+    pub start: i64,
+    /// The number of runs.
+    pub runs: u64,
+    /// Tokens that models read.
+    pub input_tokens: u64,
+    /// Tokens that models wrote.
+    pub output_tokens: u64,
+    /// The cost in millionths of a US dollar.
+    pub cost_micros: u64,
+}
+
+/// What the runs of an agent or of an API key used.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct NamedUsageInfo {
+    /// The name.
+    pub name: String,
+    /// The number of runs.
+    pub runs: u64,
+    /// Tokens that models read.
+    pub input_tokens: u64,
+    /// Tokens that models wrote.
+    pub output_tokens: u64,
+    /// The cost in millionths of a US dollar.
+    pub cost_micros: u64,
 }
 
 /// What calls of one model used.

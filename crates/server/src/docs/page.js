@@ -8,7 +8,8 @@ const make = (name, attributes = {}, ...children) => {
 };
 
 const example = (schema, all) => {
-  if (!schema) return null;
+  // `true` is the schema of anything.
+  if (!schema || schema === true) return null;
   if (schema.$ref) return example(all[schema.$ref.split("/").pop()], all);
   if (schema.examples) return schema.examples[0];
   if ("const" in schema) return schema.const;

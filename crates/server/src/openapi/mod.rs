@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::operation::{
-    IdempotencyEffect, Operation, OperationTag, count_schema, thread_name_schema,
+    IdempotencyEffect, Operation, OperationTag, count_schema, text_schema, thread_name_schema,
 };
 use self::operation::{OperationBody, OperationContent, OperationResponse};
 use self::parameters::{idempotency_parameter, path_names, path_parameter, query_parameters};

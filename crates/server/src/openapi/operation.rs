@@ -15,21 +15,27 @@ pub(crate) enum OperationTag {
     Threads,
     Runs,
     Documents,
+    Models,
     Memory,
     Chat,
     OpenAi,
+    LangGraph,
+    Mcp,
     Server,
 }
 
 impl OperationTag {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Agents,
         Self::Threads,
         Self::Runs,
         Self::Documents,
+        Self::Models,
         Self::Memory,
         Self::Chat,
         Self::OpenAi,
+        Self::LangGraph,
+        Self::Mcp,
         Self::Server,
     ];
 
@@ -39,9 +45,12 @@ impl OperationTag {
             Self::Threads => "threads",
             Self::Runs => "runs",
             Self::Documents => "documents",
+            Self::Models => "models",
             Self::Memory => "memory",
             Self::Chat => "chat",
             Self::OpenAi => "openai",
+            Self::LangGraph => "langgraph",
+            Self::Mcp => "mcp",
             Self::Server => "server",
         }
     }
@@ -193,6 +202,11 @@ impl Operation {
         self.response(200, description, OperationContent::Events(None))
     }
 
+    /// The route answers with `202` and no body.
+    pub(crate) fn accepted(self, description: &'static str) -> Self {
+        self.response(202, description, OperationContent::None)
+    }
+
     /// The route answers with `204` and no body.
     pub(crate) fn returns_nothing(self, description: &'static str) -> Self {
         self.response(204, description, OperationContent::None)
@@ -213,6 +227,11 @@ impl Operation {
 /// A whole number from 0.
 pub(crate) fn count_schema() -> Value {
     json!({ "type": "integer", "minimum": 0 })
+}
+
+/// Any text.
+pub(crate) fn text_schema() -> Value {
+    json!({ "type": "string" })
 }
 
 /// The name of a thread.

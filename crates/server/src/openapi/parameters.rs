@@ -20,6 +20,10 @@ pub(super) fn path_parameter(name: &str) -> Value {
             ("What to do.", json!({ "type": "string", "enum": ["pause", "resume", "cancel", "retry"] }))
         }
         "fact" => ("The id of a fact.", text()),
+        "assistant" => ("The id of an assistant, or the name of its graph.", text()),
+        "checkpoint" => ("The id of a checkpoint.", json!({ "type": "string", "format": "uuid" })),
+        "response" => ("The id of a response.", text()),
+        "provider" => ("The name of a provider of models, as `GET /api/models/offers` lists it.", text()),
         "agent" | "model" => ("The name of an agent.", text()),
         _ => ("", text()),
     };

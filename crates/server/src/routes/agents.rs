@@ -1,4 +1,4 @@
-//! Agents: who may be asked, how each goes about it, and which models answer.
+//! Agents: their names and their graphs.
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -32,12 +32,6 @@ pub(super) fn routes() -> Vec<ApiRoute> {
                 .returns_text("image/svg+xml", "The graph.")
                 .returns_text("text/plain", "The graph.")
                 .errors(&[ApiErrorCode::UnknownAgent]),
-        ),
-        ApiRoute::get(
-            "/api/models",
-            list_models,
-            Operation::new(OperationTag::Agents, "list_models", "Lists the models in use.")
-                .returns::<api::ModelList>(200, "The model of each agent."),
         ),
     ]
 }
@@ -88,13 +82,4 @@ async fn agent_graph(
                 .into_response()
         }
     })
-}
-
-/// `GET /api/models`: what answers now, agent by agent.
-async fn list_models(State(app): State<ServerApp>, _: ApiCaller) -> Response {
-    let models = app
-        .agents
-        .iter()
-        .map(|agent| api::AgentModel { agent: agent.name.clone(), model: agent.model.clone() });
-    json_response(api::ModelList { active: models.collect() })
 }

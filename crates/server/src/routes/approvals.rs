@@ -1,4 +1,4 @@
-//! What waits for a person, over all threads.
+//! Open questions of all threads.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -33,12 +33,12 @@ async fn list_approvals(State(app): State<ServerApp>, caller: ApiCaller) -> Resu
     let mut questions = Vec::new();
     for run in paused {
         // A run that went on or was removed in between asks nothing any more.
-        let asked = match app.runtime.open_questions(&run.thread).await {
-            Ok(asked) => asked,
+        let open = match app.runtime.open_questions(&run.thread).await {
+            Ok(open) => open,
             Err(EngineError::Store(doran_engine::store::StoreError::NotFound { .. })) => continue,
             Err(error) => return Err(error.into()),
         };
-        for (key, ask) in asked.iter().filter(|(key, _)| key.run == run.run) {
+        for (key, ask) in open.iter().filter(|(key, _)| key.run == run.run) {
             questions.push(api::WaitingQuestion {
                 question: api::QuestionInfo::from_log(key.run, ask),
                 thread: run.thread.thread.to_string(),

@@ -1,17 +1,17 @@
-//! `POST /api/chat`: one question, one answer, in the shape that the design of the `react` agent gives.
+//! `POST /api/chat`: one question, one answer, in the JSON that the specification of the `react` agent defines.
 
 use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use doran_agents::UserLanguage;
+use doran_agents::Language;
 use doran_agents::agents::react::ReactErrorCode;
 use doran_engine::store::{IfBusy, RunFailure, RunStatus};
 
 use super::spec_body::SpecChatBody;
 use super::{ApiRoute, json_response};
 use crate::ServerApp;
-use crate::agent_request::{self, AgentRequest, RunStart, WaitingRun};
+use crate::agent_request::{self, AgentRequest, RunCourse, RunStart, WaitingRun};
 use crate::api::{ChatAnswer, ChatPause, ChatTurn, ModelErrorAdvice, QuestionInfo, advice};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
@@ -48,17 +48,17 @@ async fn chat(
     caller: ApiCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let key = idempotency::idempotency_key(request.headers())?;
-    let (asked, bytes) = request_body::read_json::<SpecChatBody>(request, &app.limits).await?;
-    let agent = asked.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let thread = asked.thread(&caller, key.as_deref())?;
+    let (body, bytes) = request_body::read_json::<SpecChatBody>(request, &app.limits).await?;
+    let agent = body.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+    let thread = body.thread(&caller, key.as_deref())?;
     let session = thread.thread.to_string();
-    if asked.message().trim().is_empty() && agent_request::find_agent(&app, agent)?.kind != DEFAULT_AGENT {
+    if body.message().trim().is_empty() && agent_request::find_agent(&app, agent)?.kind != DEFAULT_AGENT {
         return Ok(json_response(ChatAnswer {
             session_id: session,
-            execution_time: begun.elapsed().as_secs_f64(),
-            response: Some(ReactErrorCode::EmptyInput.message(UserLanguage::Ko).to_owned()),
+            execution_time: started.elapsed().as_secs_f64(),
+            response: Some(ReactErrorCode::EmptyInput.message(Language::Korean).to_owned()),
             model_calls: Some(0),
             error: true,
             error_code: Some(ReactErrorCode::EmptyInput.as_str().to_owned()),
@@ -67,12 +67,14 @@ async fn chat(
     }
     let ask = AgentRequest {
         agent,
-        options: asked.ask_options(&app, &thread).await?,
+        options: body.ask_options(&app, &thread).await?,
         thread,
         // `react` says itself what is wrong with an empty message, in its error node.
-        message: asked.message(),
+        message: body.message(),
         if_busy: IfBusy::Enqueue,
+        course: RunCourse::default(),
         idempotency: key.map(|key| (key, &bytes[..])),
+        key: caller.key.clone(),
     };
     let run = match agent_request::start_unless_waiting(&app, ask).await? {
         RunStart::Started(run) => run,
@@ -80,27 +82,27 @@ async fn chat(
             return Ok(json_response(ChatAnswer {
                 session_id: session,
                 run_id: Some(run.run.to_string()),
-                execution_time: begun.elapsed().as_secs_f64(),
+                execution_time: started.elapsed().as_secs_f64(),
                 paused: Some(ChatPause::new(false, questions)),
                 ..ChatAnswer::default()
             }));
         }
     };
-    let came = agent_request::wait_for_run(&app, agent, &run)
+    let outcome = agent_request::wait_for_run(&app, agent, &run)
         .await
         .map_err(|error| error.for_started_run(&session))?;
     let answer = ChatAnswer {
         session_id: session.clone(),
         run_id: Some(run.id().to_string()),
-        execution_time: begun.elapsed().as_secs_f64(),
+        execution_time: started.elapsed().as_secs_f64(),
         ..ChatAnswer::default()
     };
-    if let Some(waits) = came.blocked_by {
+    if let Some(waits) = outcome.blocked_by {
         // The question stands in line, and is answered once the run before it was.
         let paused = Some(ChatPause::new(true, waits.questions));
         return Ok(json_response(ChatAnswer { paused, ..answer }));
     }
-    Ok(json_response(match (came.turn, came.row.status) {
+    Ok(json_response(match (outcome.turn, outcome.row.status) {
         (Some(turn), _) => ChatAnswer {
             response: Some(turn.response),
             turn: Some(ChatTurn { tools_used: turn.tools_used, sources: turn.sources, path: turn.path }),
@@ -110,21 +112,21 @@ async fn chat(
             ..answer
         },
         (None, RunStatus::Paused) => {
-            let asked = app.runtime.open_questions(&came.row.thread).await;
-            let asked = asked.map_err(|error| ApiError::from(error).for_started_run(&session))?;
-            let paused = Some(ChatPause::new(true, QuestionInfo::from_log_all(&asked)));
+            let questions = app.runtime.open_questions(&outcome.row.thread).await;
+            let questions = questions.map_err(|error| ApiError::from(error).for_started_run(&session))?;
+            let paused = Some(ChatPause::new(true, QuestionInfo::from_log_all(&questions)));
             ChatAnswer { paused, ..answer }
         }
         (None, status) => {
-            let ModelErrorAdvice { ko, en } = unanswered_advice(status, came.row.error.as_ref());
-            let korean = asked.message().chars().any(|char| ('가'..='힣').contains(&char));
-            let calls = agent_request::count_model_requests(&app, &came.row).await;
+            let ModelErrorAdvice { ko, en } = unanswered_advice(status, outcome.row.error.as_ref());
+            let language = Language::detect(body.message()).unwrap_or(Language::English);
+            let calls = agent_request::count_model_requests(&app, &outcome.row).await;
             let model_calls = Some(calls.map_err(|error| error.for_started_run(&session))?);
-            let code = came
+            let code = outcome
                 .row
                 .error
                 .map_or_else(|| format!("run_{}", status_error_suffix(status)), |error| error.code);
-            let response = Some(if korean { ko } else { en }.to_owned());
+            let response = Some(language.pick(ko, en).to_owned());
             ChatAnswer { response, model_calls, error: true, error_code: Some(code), ..answer }
         }
     }))

@@ -1,9 +1,9 @@
-//! `POST /api/contract/chat`: the events of the `contract` agent as its design names them: `thinking`, `token`,
-//! `sources`, then `done` or `error`. The data of each says its name again (`type`), with what it is about (`content`).
+//! `POST /api/contract/chat`: the events of the `contract` agent as its specification names them: `thinking`, `token`, `sources`,
+//! then `done` or `error`. The data of each repeats the name in `type` and has its payload in `content`.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use doran_agents::UserLanguage;
+use doran_agents::Language;
 use doran_agents::protocol::AgentActivity;
 use doran_engine::store::IfBusy;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::ApiRoute;
 use super::spec_body::SpecChatBody;
 use crate::ServerApp;
-use crate::agent_request::{self, AgentRequest, RunStart, WaitingRun};
+use crate::agent_request::{self, AgentRequest, RunCourse, RunStart, WaitingRun};
 use crate::api::{ModelErrorAdvice, QuestionInfo, advice};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
@@ -55,31 +55,33 @@ async fn contract_chat(
     request: Request,
 ) -> Result<Response, ApiError> {
     let key = idempotency::idempotency_key(request.headers())?;
-    let (asked, bytes) = request_body::read_json::<SpecChatBody>(request, &app.limits).await?;
-    if asked.agent.as_deref().is_some_and(|agent| agent != CONTRACT_AGENT) {
+    let (body, bytes) = request_body::read_json::<SpecChatBody>(request, &app.limits).await?;
+    if body.agent.as_deref().is_some_and(|agent| agent != CONTRACT_AGENT) {
         return Err(ApiError::with_message(
             ApiErrorCode::BadInput,
             "here `contract` is asked, and nobody else",
             "여기서는 `contract`에게만 묻습니다",
         ));
     }
-    if asked.message().trim().is_empty() {
+    if body.message().trim().is_empty() {
         return Err(ApiError::with_message(
             ApiErrorCode::BadInput,
             "`message` is empty",
             "`message`가 비어 있습니다",
         ));
     }
-    let thread = asked.thread(&caller, key.as_deref())?;
+    let thread = body.thread(&caller, key.as_deref())?;
     let name = thread.thread.to_string();
-    let language = UserLanguage::detect(asked.message()).unwrap_or_default();
+    let language = Language::detect(body.message()).unwrap_or_default();
     let ask = AgentRequest {
         agent: CONTRACT_AGENT,
-        options: asked.ask_options(&app, &thread).await?,
+        options: body.ask_options(&app, &thread).await?,
         thread,
-        message: asked.message(),
+        message: body.message(),
         if_busy: IfBusy::Enqueue,
+        course: RunCourse::default(),
         idempotency: key.map(|key| (key, &bytes[..])),
+        key: caller.key.clone(),
     };
     let run = match agent_request::start_unless_waiting(&app, ask).await? {
         RunStart::Started(run) => run,
@@ -87,9 +89,9 @@ async fn contract_chat(
             let about = json!({ "threadId": name, "runId": run.run.to_string() });
             let mut waits = interrupt_data(&questions, language);
             waits["accepted"] = false.into();
-            let told = vec![start_frame(&about), SseFrame::new("interrupt", &waits)];
+            let sent = vec![start_frame(&about), SseFrame::new("interrupt", &waits)];
             return sse::stream_frames(&app, caller, move |frames| async move {
-                frames.send_all(told).await;
+                frames.send_all(sent).await;
             });
         }
     };
@@ -100,8 +102,8 @@ async fn contract_chat(
     let first = start_frame(&about);
     sse::stream_frames(&app, caller, move |frames| async move {
         let mut listens = frames.send(first).await;
-        while listens && let Some(told) = tale.next().await {
-            listens = frames.send_all(contract_frames(told, &about, language)).await;
+        while listens && let Some(event) = tale.next().await {
+            listens = frames.send_all(contract_frames(event, &about, language)).await;
         }
     })
     .map_err(|error| error.for_started_run(&name))
@@ -111,9 +113,9 @@ fn start_frame(about: &Value) -> SseFrame {
     SseFrame::new("start", &typed_data("start", "".into(), about.clone()))
 }
 
-fn interrupt_data(questions: &[QuestionInfo], language: UserLanguage) -> Value {
-    let asked = questions.iter().map(|asked| asked.interrupt().text(language));
-    let content = asked.collect::<Vec<_>>().join("\n");
+fn interrupt_data(questions: &[QuestionInfo], language: Language) -> Value {
+    let question = questions.iter().map(|question| question.interrupt().text(language));
+    let content = question.collect::<Vec<_>>().join("\n");
     typed_data("interrupt", content.into(), json!({ "questions": questions }))
 }
 
@@ -124,8 +126,8 @@ fn typed_data(kind: &str, content: Value, mut data: Value) -> Value {
     data
 }
 
-fn contract_frames(told: TranscriptEvent, about: &Value, language: UserLanguage) -> Vec<SseFrame> {
-    let (name, data) = match told {
+fn contract_frames(event: TranscriptEvent, about: &Value, language: Language) -> Vec<SseFrame> {
+    let (name, data) = match event {
         TranscriptEvent::Text(words) => ("token", typed_data("token", words.into(), json!({}))),
         TranscriptEvent::Reset => ("restart", typed_data("restart", "".into(), json!({}))),
         TranscriptEvent::Activity(activity) => {

@@ -1,4 +1,4 @@
-//! The interface as a document for programs, and as a page to try it on. The page needs nothing from anywhere else.
+//! The OpenAPI document, and a page to try the API. The page loads nothing from other hosts.
 
 use std::sync::LazyLock;
 

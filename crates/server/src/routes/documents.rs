@@ -1,4 +1,4 @@
-//! Documents: handed in, followed while they are read, looked at, removed; and what is found in them.
+//! Documents: upload, status, text, deletion and search.
 
 use std::time::Duration;
 
@@ -6,8 +6,9 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use doran_agents::attachments::attachment_tenant;
 use doran_agents::retrieval::{
-    DocumentFilter, DocumentId, DocumentKind, DocumentTenant, Library, LibraryError, NewDocument,
+    Document, DocumentFilter, DocumentId, DocumentKind, DocumentTenant, Library, LibraryError, NewDocument,
     RetrieveError, SearchQuery,
 };
 use doran_agents::samples;
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
 
+use super::threads::load_thread_row;
 use super::{ApiRoute, check_query, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::agent_request;
@@ -26,6 +28,7 @@ use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency::IdempotentRequest;
 use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
+use crate::url_encoding::percent_encode;
 
 /// The most hits a search gives.
 const MAX_SEARCH_HITS: usize = 50;
@@ -41,6 +44,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             "/api/documents",
             list_documents,
             operation("list_documents", "Lists the documents and their ingestion states.")
+                .query::<DocumentThreadQuery>()
                 .returns::<api::DocumentList>(200, "The documents.")
                 .errors(&[ApiErrorCode::NotFound]),
         ),
@@ -61,6 +65,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             "/api/documents/{document}",
             get_document,
             operation("get_document", "Returns a document.")
+                .query::<DocumentThreadQuery>()
                 .returns::<api::DocumentInfo>(200, "The document.")
                 .errors(&[ApiErrorCode::NotFound]),
         ),
@@ -68,15 +73,36 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             "/api/documents/{document}",
             delete_document,
             operation("delete_document", "Deletes a document, its text and its passages.")
+                .query::<DocumentThreadQuery>()
                 .returns_nothing("The document was deleted.")
                 .errors(&[ApiErrorCode::NotFound, ApiErrorCode::DiskFull]),
         ),
         ApiRoute::get(
             "/api/documents/{document}/text",
             document_text,
-            operation("document_text", "Returns the text of a document.")
+            operation("document_text", "Returns the text of a document and its outline.")
+                .query::<DocumentThreadQuery>()
                 .returns::<api::DocumentText>(200, "The text.")
                 .errors(&[ApiErrorCode::NotFound]),
+        ),
+        ApiRoute::get(
+            "/api/documents/{document}/file",
+            original_file,
+            operation("original_file", "Returns the file as it was uploaded.")
+                .query::<DocumentThreadQuery>()
+                .returns_text("application/octet-stream", "The file.")
+                .errors(&[ApiErrorCode::NotFound]),
+        ),
+        ApiRoute::patch(
+            "/api/documents/{document}",
+            update_document,
+            operation("update_document", "Changes the kind or the collection of a document.")
+                .description(
+                    "The file is ingested again. In another collection the document has another id, which the response contains.",
+                )
+                .body::<UpdateDocumentBody>()
+                .returns::<api::DocumentInfo>(200, "The document.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::DiskFull]),
         ),
         ApiRoute::post(
             "/api/documents/{document}/{change}",
@@ -109,8 +135,12 @@ struct AddDocumentQuery {
     #[serde(default)]
     #[schemars(with = "api::CollectionName")]
     collection: String,
-    /// The kind of document: `general`, `contract` or `standard:KIND`.
+    /// The kind of document: `general`, `contract`, `standard:KIND` or `auto`. `auto` is the default: a contract is
+    /// recognised by its articles and parties, a new version of a file keeps its kind, and everything else is `general`.
     kind: Option<String>,
+    /// The thread that the document is attached to. Only this thread finds it, and it is deleted with the thread.
+    #[schemars(length(min = 1, max = 128))]
+    thread: Option<String>,
     /// The path of the file on the machine that sends it. `doran ingest` sends it, so that a file keeps its name when it is
     /// uploaded again. It is never shown.
     origin: Option<String>,
@@ -126,8 +156,19 @@ async fn add_document(
     request: Request,
 ) -> Result<Response, ApiError> {
     let library = require_library(&app)?.clone();
-    let AddDocumentQuery { name, collection, kind, origin } = query_value(about)?;
-    let kind = parse_document_kind(kind.as_deref())?;
+    let AddDocumentQuery { name, collection, kind, thread, origin } = query_value(about)?;
+    let tenant = match &thread {
+        Some(thread) => {
+            // A document that no thread owns would never be deleted.
+            load_thread_row(&app, &caller, thread).await?;
+            document_tenant(&caller, Some(thread))?
+        }
+        None => document_tenant(&caller, None)?,
+    };
+    let kind = match kind.as_deref() {
+        None | Some("" | "auto") => None,
+        Some(kind) => Some(parse_document_kind(kind)?),
+    };
     agent_request::check_collection(Some(&collection))?;
     // A name is shown in lists and on terminals, where such a character would do something.
     if name.chars().any(char::is_control) {
@@ -148,13 +189,7 @@ async fn add_document(
     once.with_body(&bytes)
         .respond_once(async move {
             let _room = room;
-            let new = NewDocument {
-                tenant: retrieval_tenant(&caller),
-                name,
-                collection,
-                kind,
-                bytes: bytes.into(),
-            };
+            let new = NewDocument { tenant, name, collection, kind, bytes: bytes.into() };
             let replaced = library.would_replace(&new);
             // One that is being removed has to be gone first; nobody keeps the room of others waiting for that.
             let adding = timeout(ADD_DOCUMENT_TIMEOUT, library.add_from(new, origin.as_deref())).await;
@@ -170,12 +205,15 @@ async fn list_documents(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     _turn: BulkRead,
+    of: Result<Query<DocumentThreadQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let documents = require_library(&app)?.list(&retrieval_tenant(&caller));
+    let DocumentThreadQuery { thread } = query_value(of)?;
+    let tenant = document_tenant(&caller, thread.as_deref())?;
+    let documents = require_library(&app)?.list(&tenant);
     // Who has handed in nothing is told what is searched instead.
     let samples = match &app.index {
-        Some(index) if documents.is_empty() => {
-            let there = index.list(&retrieval_tenant(&caller), &DocumentFilter::default()).await;
+        Some(index) if documents.is_empty() && thread.is_none() => {
+            let there = index.list(&tenant, &DocumentFilter::default()).await;
             Some(there.map_err(index_error)?.len())
         }
         Some(_) | None => None,
@@ -189,9 +227,11 @@ async fn get_document(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     id: Result<Path<String>, PathRejection>,
+    of: Result<Query<DocumentThreadQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let id = DocumentId::new(path_value(id)?);
-    let status = require_library(&app)?.status(&retrieval_tenant(&caller), &id);
+    let tenant = document_tenant(&caller, query_value(of)?.thread.as_deref())?;
+    let status = require_library(&app)?.status(&tenant, &id);
     Ok(json_response(api::DocumentInfo::from_status(status.ok_or(ApiErrorCode::NotFound)?)))
 }
 
@@ -201,24 +241,50 @@ async fn document_text(
     caller: ApiCaller,
     _turn: BulkRead,
     id: Result<Path<String>, PathRejection>,
+    of: Result<Query<DocumentThreadQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let id = DocumentId::new(path_value(id)?);
-    let tenant = retrieval_tenant(&caller);
-    let kept = match &app.library {
-        Some(library) => library.document(&tenant, &id).await.map_err(library_error)?,
+    let thread = query_value(of)?.thread;
+    // A chat cites its attachments and the library alike.
+    let attached = match thread.as_deref() {
+        Some(thread) => find_stored_document(&app, &document_tenant(&caller, Some(thread))?, &id).await?,
         None => None,
     };
-    // What was not handed in as a file, such as the samples, is in the index alone.
-    let document = match (kept, &app.index) {
-        (Some(document), _) => Some(document),
-        (None, Some(index)) => index.document(&tenant, &id).await.map_err(index_error)?,
-        (None, None) => None,
+    let document = match attached {
+        Some(document) => document,
+        None => find_document(&app, &caller, &id).await?,
     };
-    // The samples leave the index when there are documents of one's own; what cited them can still be opened.
-    let document = document.or_else(|| samples::document(id.as_str())).ok_or(ApiErrorCode::NotFound)?;
     // Words of strangers: whoever opens the address itself gets a file, and nothing is shown.
     let saved = [(header::CONTENT_DISPOSITION, "attachment; filename=\"document.json\"")];
     Ok((saved, json_response(api::DocumentText::from_document(document))).into_response())
+}
+
+/// A document of the caller's, with its text.
+pub(crate) async fn find_document(
+    app: &ServerApp,
+    caller: &ApiCaller,
+    id: &DocumentId,
+) -> Result<Document, ApiError> {
+    let document = find_stored_document(app, &retrieval_tenant(caller), id).await?;
+    // The samples leave the index when there are documents of one's own; what cited them can still be opened.
+    document.or_else(|| samples::document(id.as_str())).ok_or_else(|| ApiErrorCode::NotFound.into())
+}
+
+async fn find_stored_document(
+    app: &ServerApp,
+    tenant: &DocumentTenant,
+    id: &DocumentId,
+) -> Result<Option<Document>, ApiError> {
+    let stored = match &app.library {
+        Some(library) => library.document(tenant, id).await.map_err(library_error)?,
+        None => None,
+    };
+    // What was not handed in as a file, such as the samples, is in the index alone.
+    match (stored, &app.index) {
+        (Some(document), _) => Ok(Some(document)),
+        (None, Some(index)) => index.document(tenant, id).await.map_err(index_error),
+        (None, None) => Ok(None),
+    }
 }
 
 /// `DELETE /api/documents/{document}`: removes the file, its text and what is found of it.
@@ -226,10 +292,103 @@ async fn delete_document(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     id: Result<Path<String>, PathRejection>,
+    of: Result<Query<DocumentThreadQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let id = DocumentId::new(path_value(id)?);
-    require_library(&app)?.remove(&retrieval_tenant(&caller), &id).await.map_err(library_error)?;
+    let tenant = document_tenant(&caller, query_value(of)?.thread.as_deref())?;
+    require_library(&app)?.remove(&tenant, &id).await.map_err(library_error)?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `GET /api/documents/{document}/file`
+async fn original_file(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    _turn: BulkRead,
+    id: Result<Path<String>, PathRejection>,
+    of: Result<Query<DocumentThreadQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let id = DocumentId::new(path_value(id)?);
+    let tenant = document_tenant(&caller, query_value(of)?.thread.as_deref())?;
+    let library = require_library(&app)?;
+    let status = library.status(&tenant, &id).ok_or(ApiErrorCode::NotFound)?;
+    let bytes = library.original(&tenant, &id).await.map_err(library_error)?.ok_or(ApiErrorCode::NotFound)?;
+    // Words of strangers: the browser saves the file and shows nothing of it.
+    let saved = format!("attachment; filename*=UTF-8''{}", percent_encode(&status.name));
+    let headers = [
+        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (header::CONTENT_DISPOSITION, saved),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+    ];
+    Ok((headers, bytes).into_response())
+}
+
+/// Changes to a document. What is left out stays as it is.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct UpdateDocumentBody {
+    /// The kind of document: `general`, `contract` or `standard:KIND`.
+    kind: Option<String>,
+    /// The collection of the document.
+    #[schemars(with = "Option<api::CollectionName>")]
+    collection: Option<String>,
+}
+
+/// `PATCH /api/documents/{document}`: the file is taken in again. In another collection it is another document, and the old
+/// one goes once the new one is on disk.
+async fn update_document(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    _turn: BulkRead,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let id = DocumentId::new(path_value(id)?);
+    let (UpdateDocumentBody { kind, collection }, _) = request_body::read_json(request, &app.limits).await?;
+    agent_request::check_collection(collection.as_deref())?;
+    let (library, tenant) = (require_library(&app)?, document_tenant(&caller, None)?);
+    let status = library.status(&tenant, &id).ok_or(ApiErrorCode::NotFound)?;
+    let kind = match kind {
+        Some(kind) => parse_document_kind(&kind)?,
+        None => status.kind.clone(),
+    };
+    let collection = collection.unwrap_or_else(|| status.collection.clone());
+    if collection == status.collection {
+        let changed = library.change_kind(&tenant, &id, kind).await.map_err(library_error)?;
+        return Ok(json_response(api::DocumentInfo::from_status(changed)));
+    }
+    let kind = Some(kind);
+    let bytes = library.original(&tenant, &id).await.map_err(library_error)?.ok_or(ApiErrorCode::NotFound)?;
+    let new = NewDocument { tenant: tenant.clone(), name: status.name.clone(), collection, kind, bytes };
+    let added = timeout(ADD_DOCUMENT_TIMEOUT, library.add(new)).await;
+    let added = added.map_err(|_| ApiErrorCode::Overloaded)?.map_err(library_error)?;
+    if added.id != id {
+        library.remove(&tenant, &id).await.map_err(library_error)?;
+    }
+    Ok(json_response(api::DocumentInfo::from_status(added)))
+}
+
+/// Deletes the documents that are attached to a thread.
+pub(super) async fn delete_attachments(
+    app: &ServerApp,
+    caller: &ApiCaller,
+    thread: &str,
+) -> Result<(), ApiError> {
+    let Some(library) = &app.library else { return Ok(()) };
+    let tenant = document_tenant(caller, Some(thread))?;
+    for attached in library.list(&tenant) {
+        library.remove(&tenant, &attached.id).await.map_err(library_error)?;
+    }
+    Ok(())
+}
+
+/// Whose documents are meant.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DocumentThreadQuery {
+    /// The thread that the document is attached to.
+    #[schemars(length(min = 1, max = 128))]
+    thread: Option<String>,
 }
 
 /// `POST /api/documents/{document}/{change}`: pause, resume, cancel or retry.
@@ -243,7 +402,7 @@ async fn change_document(
     let (id, change) = path_value(names)?;
     let bytes = request_body::read_bytes(request, &app.limits).await?;
     let (library, tenant, id) =
-        (require_library(&app)?.clone(), retrieval_tenant(&caller), DocumentId::new(id));
+        (require_library(&app)?.clone(), document_tenant(&caller, None)?, DocumentId::new(id));
     once.with_body(&bytes)
         .respond_once(async move {
             let status = match change.as_str() {
@@ -318,20 +477,31 @@ async fn search(
     find: Result<Query<DocumentSearchQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let DocumentSearchQuery { q, limit, collection, documents, kinds } = query_value(find)?;
-    let kinds = kinds.iter().map(|kind| parse_document_kind(Some(kind))).collect::<Result<_, _>>()?;
-    agent_request::check_collection(collection.as_deref())?;
-    check_query(&q, MAX_QUERY_CHARS)?;
-    let index = app.index.as_ref().ok_or(ApiErrorCode::NotFound)?;
-    let mut question =
-        SearchQuery::new(retrieval_tenant(&caller), q.clone(), limit.unwrap_or(10).clamp(1, MAX_SEARCH_HITS));
-    question.filter = DocumentFilter { collection, documents, kinds };
-    let hits = index.retrieve(&question).await.map_err(index_error)?;
-    let hits = hits.into_iter().map(|hit| api::SearchHit::from_hit(&q, hit)).collect();
+    let kinds = kinds.iter().map(|kind| parse_document_kind(kind)).collect::<Result<_, _>>()?;
+    let filter = DocumentFilter { collection, documents, kinds };
+    let hits = search_passages(&app, &caller, &q, limit.unwrap_or(10), filter).await?;
     Ok(json_response(api::SearchHitList { hits }))
 }
 
+/// The passages of the caller's documents that answer a query best.
+pub(crate) async fn search_passages(
+    app: &ServerApp,
+    caller: &ApiCaller,
+    query: &str,
+    limit: usize,
+    filter: DocumentFilter,
+) -> Result<Vec<api::SearchHit>, ApiError> {
+    agent_request::check_collection(filter.collection.as_deref())?;
+    check_query(query, MAX_QUERY_CHARS)?;
+    let index = app.index.as_ref().ok_or(ApiErrorCode::NotFound)?;
+    let mut question = SearchQuery::new(retrieval_tenant(caller), query, limit.clamp(1, MAX_SEARCH_HITS));
+    question.filter = filter;
+    let hits = index.retrieve(&question).await.map_err(index_error)?;
+    Ok(hits.into_iter().map(|hit| api::SearchHit::from_hit(query, hit)).collect())
+}
+
 /// A form around the file, or one that has to be unpacked first, would be kept as if it were the file.
-fn check_upload_headers(headers: &HeaderMap, most: usize) -> Result<(), ApiError> {
+fn check_upload_headers(headers: &HeaderMap, max_bytes: usize) -> Result<(), ApiError> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_form = text(header::CONTENT_TYPE).trim_start().to_ascii_lowercase().starts_with("multipart/");
     if is_form || headers.contains_key(header::CONTENT_ENCODING) {
@@ -341,7 +511,7 @@ fn check_upload_headers(headers: &HeaderMap, most: usize) -> Result<(), ApiError
             "`curl --data-binary @파일`은 파일을 그대로 보냅니다",
         ));
     }
-    if text(header::CONTENT_LENGTH).parse::<usize>().is_ok_and(|length| length > most) {
+    if text(header::CONTENT_LENGTH).parse::<usize>().is_ok_and(|length| length > max_bytes) {
         return Err(ApiErrorCode::TooLarge.into());
     }
     Ok(())
@@ -351,16 +521,28 @@ fn require_library(app: &ServerApp) -> Result<&Library, ApiError> {
     app.library.as_ref().ok_or_else(|| ApiErrorCode::NotFound.into())
 }
 
-fn retrieval_tenant(caller: &ApiCaller) -> DocumentTenant {
+/// The owner of the documents of the caller, or of those that are attached to a thread.
+fn document_tenant(caller: &ApiCaller, thread: Option<&str>) -> Result<DocumentTenant, ApiError> {
+    Ok(match thread {
+        Some(thread) => {
+            let key = agent_request::thread_key_from_field(caller, "thread", thread)?;
+            attachment_tenant(key.tenant.as_str(), key.thread.as_str())
+        }
+        None => retrieval_tenant(caller),
+    })
+}
+
+/// The owner of the documents of the caller.
+pub(crate) fn retrieval_tenant(caller: &ApiCaller) -> DocumentTenant {
     DocumentTenant::new(caller.tenant.as_str())
 }
 
 /// `general`, `contract`, or `standard:KIND`.
-fn parse_document_kind(kind: Option<&str>) -> Result<DocumentKind, ApiError> {
+fn parse_document_kind(kind: &str) -> Result<DocumentKind, ApiError> {
     match kind {
-        None | Some("general" | "") => Ok(DocumentKind::General),
-        Some("contract") => Ok(DocumentKind::Contract),
-        Some(other) => match other.strip_prefix("standard:") {
+        "general" | "" => Ok(DocumentKind::General),
+        "contract" => Ok(DocumentKind::Contract),
+        other => match other.strip_prefix("standard:") {
             Some(kind) if !kind.trim().is_empty() && kind.len() <= 100 => {
                 Ok(DocumentKind::Standard(kind.trim().to_owned()))
             }
@@ -387,11 +569,17 @@ fn library_error(error: LibraryError) -> ApiError {
                 std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
             ) =>
         {
-            tracing::error!(error = &error as &dyn std::error::Error, "the disk is full");
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "cannot store a document: the disk is full"
+            );
             return ApiErrorCode::DiskFull.into();
         }
         LibraryError::Disk { .. } => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the library failed a request");
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the document library returned an error"
+            );
             return ApiErrorCode::Unavailable.into();
         }
         LibraryError::Index(_) => return ApiErrorCode::IndexUnavailable.into(),
@@ -401,6 +589,6 @@ fn library_error(error: LibraryError) -> ApiError {
 
 #[allow(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
 fn index_error(error: RetrieveError) -> ApiError {
-    tracing::error!(error = &error as &dyn std::error::Error, "the index failed a request");
+    tracing::error!(error = &error as &dyn std::error::Error, "the search index returned an error");
     ApiErrorCode::IndexUnavailable.into()
 }

@@ -1,12 +1,15 @@
-//! `POST /api/threads/{thread}/fork`: a thread that goes its own way from a step of another, which stays as it is.
+//! `POST /api/threads/{thread}/fork`: copies a thread up to a step. The original stays unchanged.
+
+use std::collections::BTreeSet;
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use doran_agents::Agent;
+use doran_engine::runtime::StateEdit;
 use doran_engine::store::{EntryKind, RunFilter, Seq, StoreError, ThreadRow};
-use doran_engine::{EngineError, StartOptions};
+use doran_engine::{EngineError, MisuseError, StartOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -57,6 +60,16 @@ struct ForkThreadBody {
     /// Whether the nodes that are due after the entry run at once. `active` is then their run.
     #[serde(default)]
     go_on: bool,
+    /// Replaces the state in the fork. Fields that are left out get their default.
+    state: Option<Value>,
+    /// With `state`: continue as if this node had just finished. The default is where the entry stands.
+    as_node: Option<String>,
+    /// With `go_on`: nodes before which the run pauses.
+    #[serde(default)]
+    pause_before: BTreeSet<String>,
+    /// With `go_on`: nodes after which the run pauses.
+    #[serde(default)]
+    pause_after: BTreeSet<String>,
 }
 
 async fn fork_thread(
@@ -78,7 +91,8 @@ async fn fork_thread(
                 check_fork_entry(&app, &source, at).await?;
             }
             // Whatever can be wrong is found out before anything is made.
-            let agent = if fork.go_on {
+            check_fork_options(&app, &source, &fork)?;
+            let agent = if fork.go_on || fork.state.is_some() {
                 Some(resolve_fork_agent(&app, &source, fork.agent.as_deref())?)
             } else {
                 None
@@ -100,7 +114,7 @@ async fn fork_thread(
                 made = app.runtime.put_thread(&to, &metadata).await?;
             }
             let made = match agent {
-                Some(agent) => start_due_nodes(&app, agent, made).await?,
+                Some(agent) => change_and_continue(&app, &agent, made, &fork).await?,
                 None => made,
             };
             Ok((StatusCode::CREATED, json!(api::ThreadInfo::from_row(&made))))
@@ -127,7 +141,7 @@ async fn fork_thread_name(
 }
 
 /// Only what stands between two steps can be gone on from: what a node does inside is its own.
-async fn check_fork_entry(app: &ServerApp, source: &ThreadRow, at: Seq) -> Result<(), ApiError> {
+pub(super) async fn check_fork_entry(app: &ServerApp, source: &ThreadRow, at: Seq) -> Result<(), ApiError> {
     let before = at.checked_sub(1).filter(|_| at <= source.head);
     let before = before.ok_or_else(unknown_entry_error)?;
     let found = app.runtime.entries(&source.key, before, 1).await?;
@@ -151,17 +165,94 @@ fn unknown_entry_error() -> ApiError {
 }
 
 /// Whose state is gone on with.
-fn resolve_fork_agent<'a>(
-    app: &'a ServerApp,
-    source: &ThreadRow,
-    named: Option<&str>,
-) -> Result<&'a Agent, ApiError> {
+fn resolve_fork_agent(app: &ServerApp, source: &ThreadRow, named: Option<&str>) -> Result<Agent, ApiError> {
     let known = source.metadata.get("agent").and_then(Value::as_str);
     agent_request::find_agent(app, named.or(known).ok_or_else(missing_agent_error)?)
 }
 
+/// What is of no use without something else is refused.
+fn check_fork_options(app: &ServerApp, source: &ThreadRow, fork: &ForkThreadBody) -> Result<(), ApiError> {
+    if fork.as_node.is_some() && fork.state.is_none() {
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
+            "`as_node` comes with `state`",
+            "`as_node`는 `state`와 함께 적습니다",
+        ));
+    }
+    let pauses = !fork.pause_before.is_empty() || !fork.pause_after.is_empty();
+    if pauses && !fork.go_on {
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
+            "`pause_before` and `pause_after` come with `go_on`",
+            "`pause_before`와 `pause_after`는 `go_on`과 함께 적습니다",
+        ));
+    }
+    let named: Vec<&String> =
+        fork.pause_before.iter().chain(&fork.pause_after).chain(&fork.as_node).collect();
+    if named.is_empty() && fork.state.is_none() {
+        return Ok(());
+    }
+    let agent = resolve_fork_agent(app, source, fork.agent.as_deref())?;
+    if let Some(state) = &fork.state
+        && let Err(error) = agent.read_turn(state)
+    {
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
+            format!("`state` does not fit the agent: {error}"),
+            format!("`state`가 에이전트의 상태에 맞지 않습니다: {error}"),
+        ));
+    }
+    let topology = app.runtime.topology(&agent.name)?;
+    match named.into_iter().find(|node| !topology.has_node(node)) {
+        Some(node) => {
+            Err(EngineError::from(MisuseError::UnknownNode { graph: agent.name.clone(), node: node.clone() })
+                .into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Puts the state in place, which may be done twice, and does what is due.
+async fn change_and_continue(
+    app: &ServerApp,
+    agent: &Agent,
+    made: ThreadRow,
+    fork: &ForkThreadBody,
+) -> Result<ThreadRow, ApiError> {
+    let mut made = made;
+    if let Some(state) = &fork.state
+        && !has_run(app, &made).await?
+    {
+        let edit = StateEdit { state: Some(state.clone()), update: None, as_node: fork.as_node.clone() };
+        if let Err(error) = app.runtime.edit(&agent.name, &made.key, None, &edit).await {
+            app.runtime.delete_thread(&made.key).await?;
+            return Err(match error {
+                // A state with a field that the agent does not have cannot be read again.
+                EngineError::StateMismatch { message: why, .. } => ApiError::with_message(
+                    ApiErrorCode::BadInput,
+                    format!("`state` does not fit the agent: {why}"),
+                    format!("`state`가 에이전트의 상태에 맞지 않습니다: {why}"),
+                ),
+                other => other.into(),
+            });
+        }
+        made = app.runtime.thread_row(&made.key).await?;
+    }
+    if fork.go_on { start_due_nodes(app, agent, made, fork).await } else { Ok(made) }
+}
+
+async fn has_run(app: &ServerApp, thread: &ThreadRow) -> Result<bool, ApiError> {
+    let filter = RunFilter { thread: Some(thread.key.thread.clone()), limit: 1, ..RunFilter::default() };
+    Ok(!app.runtime.list_runs(&thread.key.tenant, &filter).await?.is_empty())
+}
+
 /// Does what is due where the thread stands, if anything is and it was not done before.
-async fn start_due_nodes(app: &ServerApp, agent: &Agent, made: ThreadRow) -> Result<ThreadRow, ApiError> {
+async fn start_due_nodes(
+    app: &ServerApp,
+    agent: &Agent,
+    made: ThreadRow,
+    fork: &ForkThreadBody,
+) -> Result<ThreadRow, ApiError> {
     let thread = &made.key;
     let filter = RunFilter { thread: Some(thread.thread.clone()), limit: 1, ..RunFilter::default() };
     let runs = app.runtime.list_runs(&thread.tenant, &filter).await?;
@@ -173,7 +264,12 @@ async fn start_due_nodes(app: &ServerApp, agent: &Agent, made: ThreadRow) -> Res
     if view.next.is_empty() {
         return Ok(made);
     }
-    let run = app.runtime.start(&agent.name, thread, None, StartOptions::default()).await?;
+    let options = StartOptions {
+        pause_before: fork.pause_before.clone(),
+        pause_after: fork.pause_after.clone(),
+        ..StartOptions::default()
+    };
+    let run = app.runtime.start(&agent.name, thread, None, options).await?;
     app.metrics.count_run_started();
     tracing::info!(run = %run.id(), agent = %agent.name, "run started on a fork");
     // A quick run may be over already; who asked wants to know which one it was.

@@ -1,4 +1,4 @@
-//! What this server is, and whether it is well.
+//! Health checks and information about the server.
 
 use std::time::Duration;
 
@@ -68,7 +68,8 @@ pub(super) async fn root(State(app): State<ServerApp>, headers: HeaderMap) -> Re
 fn server_info(app: &ServerApp) -> Response {
     let mut about = json!({ "name": "doran", "version": env!("CARGO_PKG_VERSION") });
     if app.keys.is_empty() {
-        about["agents"] = app.agents.iter().map(|agent| json!(api::AgentInfo::from_agent(agent))).collect();
+        about["agents"] =
+            app.agents.current().iter().map(|agent| json!(api::AgentInfo::from_agent(agent))).collect();
     }
     json_response(about)
 }
@@ -96,7 +97,7 @@ pub(super) async fn ready(State(app): State<ServerApp>) -> Result<Response, ApiE
         match timeout(STORE_READY_TIMEOUT, index.check_health()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the index is not ready");
+                tracing::warn!(error = &error as &dyn std::error::Error, "the search index is not ready");
                 return Err(ApiErrorCode::IndexUnavailable.into());
             }
             Err(_) => return Err(ApiErrorCode::IndexUnavailable.into()),

@@ -1,4 +1,4 @@
-//! What is remembered across threads: seen, and forgotten. Agents keep it when somebody asks them to; nothing is kept here.
+//! Memories that agents keep across threads: list and delete. Only agents add memories.
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -104,7 +104,7 @@ fn fact_info(fact: MemoryFact) -> MemoryFactInfo {
 
 #[allow(clippy::needless_pass_by_value, reason = "`map_err` hands the error over")]
 fn memory_error(error: MemoryError) -> ApiError {
-    tracing::error!(%error, "the memories cannot be used");
+    tracing::error!(%error, "cannot read or write memories; check the disk of the data directory");
     ApiError::with_message(
         ApiErrorCode::Unavailable,
         "the memories could not be written or read",

@@ -1,14 +1,18 @@
-//! One file a resource. A route translates and hands over.
+//! The routes, one file per resource. A route converts the request and calls the engine or an agent.
 
 mod agents;
 mod approvals;
 mod chat;
 mod contract;
 mod docs;
-mod documents;
+pub(crate) mod documents;
+mod feedback;
 mod fork;
 mod health;
+mod langgraph;
+mod mcp;
 mod memory;
+mod models;
 mod openai;
 mod route;
 mod runs;
@@ -18,15 +22,20 @@ mod usage;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query};
+use axum::http::Uri;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use serde::Serialize;
 
+pub use self::openai::{
+    CHAT_COMPLETION_FIELDS, EMBEDDING_FIELDS, OpenAiFieldSupport, OpenAiRequestField, RESPONSE_FIELDS,
+};
 pub use self::route::{ApiRoute, RouteAccess};
 use crate::ServerApp;
 use crate::authentication::{admit_request, authenticate};
 use crate::body_memory::count_bodies;
+use crate::cors::allow_cross_origin;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::host_guard::enforce_host_and_origin;
 use crate::metrics::measure_request;
@@ -44,12 +53,16 @@ pub fn routes() -> Vec<ApiRoute> {
         fork::routes(),
         runs::routes(),
         approvals::routes(),
+        feedback::routes(),
         documents::routes(),
         usage::routes(),
         memory::routes(),
+        models::routes(),
         chat::routes(),
         contract::routes(),
         openai::routes(),
+        langgraph::routes(),
+        mcp::routes(),
     ]
     .concat()
 }
@@ -58,6 +71,9 @@ fn web_page_routes() -> Vec<ApiRoute> {
     vec![
         ApiRoute::web_page("/t/{thread}", ui::page),
         ApiRoute::web_page("/documents", ui::page),
+        ApiRoute::web_page("/inbox", ui::page),
+        ApiRoute::web_page("/runs", ui::page),
+        ApiRoute::web_page("/usage", ui::page),
         ApiRoute::web_page("/app.js", ui::script),
         ApiRoute::web_page("/app.css", ui::style),
         ApiRoute::web_page("/highlight.js", ui::highlight_script),
@@ -84,13 +100,15 @@ pub fn router(app: &ServerApp) -> Router {
     Router::new()
         .merge(routes_with_access(RouteAccess::Public))
         .merge(routes_with_access(RouteAccess::WebPage))
-        .method_not_allowed_fallback(no_method)
         .merge(identified(routes_with_access(RouteAccess::Monitoring)))
         .merge(admitted(RouteAccess::KeyRequired))
         .merge(admitted(RouteAccess::OpenAi))
-        .fallback(async || ApiError::from(ApiErrorCode::NotFound))
+        // For those that anybody may call. A path may have a page for one method and a key for another.
+        .method_not_allowed_fallback(no_method)
+        .fallback(async |uri: Uri| langgraph::no_route(uri.path()))
         .route_layer(from_fn_with_state(app.clone(), measure_request))
         .with_state(app.clone())
+        .layer(from_fn_with_state(app.clone(), allow_cross_origin))
         .layer(from_fn_with_state(app.clone(), enforce_host_and_origin))
         .layer(from_fn(openai::rewrite_errors_for_openai))
         .layer(from_fn_with_state(app.clone(), trace))
@@ -102,29 +120,29 @@ fn json_response(value: impl Serialize) -> Response {
 }
 
 /// A query is refused before anything is made of it, because normalising can make it longer.
-fn check_query(q: &str, most: usize) -> Result<(), ApiError> {
-    if q.chars().nth(most).is_none() {
+fn check_query(q: &str, max_chars: usize) -> Result<(), ApiError> {
+    if q.chars().nth(max_chars).is_none() {
         return Ok(());
     }
     Err(ApiError::with_message(
         ApiErrorCode::BadInput,
-        format!("`q` has more than {most} characters"),
-        format!("`q`가 {most}자를 넘습니다"),
+        format!("`q` has more than {max_chars} characters"),
+        format!("`q`가 {max_chars}자를 넘습니다"),
     ))
 }
 
 fn path_value<T>(path: Result<Path<T>, PathRejection>) -> Result<T, ApiError> {
     path.map(|Path(value)| value).map_err(|rejection| {
-        let said = rejection.body_text();
-        let ko = format!("경로를 읽을 수 없습니다 ({said})");
-        ApiError::with_message(ApiErrorCode::BadPath, said, ko)
+        let reason = rejection.body_text();
+        let ko = format!("경로를 읽을 수 없습니다 ({reason})");
+        ApiError::with_message(ApiErrorCode::BadPath, reason, ko)
     })
 }
 
 fn query_value<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, ApiError> {
     query.map(|Query(value)| value).map_err(|rejection| {
-        let said = rejection.body_text();
-        let ko = format!("경로 뒤 `?` 다음의 값이 맞지 않습니다 ({said})");
-        ApiError::with_message(ApiErrorCode::BadInput, said, ko)
+        let reason = rejection.body_text();
+        let ko = format!("경로 뒤 `?` 다음의 값이 맞지 않습니다 ({reason})");
+        ApiError::with_message(ApiErrorCode::BadInput, reason, ko)
     })
 }

@@ -1,4 +1,4 @@
-//! A route: a method and a path, who may call it, what answers, and how it is described.
+//! The definition of a route: method, path, access, handler and documentation.
 
 use std::fmt;
 
@@ -60,6 +60,14 @@ impl ApiRoute {
         operation: Operation,
     ) -> Self {
         Self::new("patch", path, on(MethodFilter::PATCH, handler), operation)
+    }
+
+    pub(super) fn put<T: 'static>(
+        path: &'static str,
+        handler: impl Handler<T, ServerApp>,
+        operation: Operation,
+    ) -> Self {
+        Self::new("put", path, on(MethodFilter::PUT, handler), operation)
     }
 
     pub(super) fn delete<T: 'static>(

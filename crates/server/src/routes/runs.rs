@@ -1,31 +1,35 @@
-//! Runs: start one and watch it or wait for it, come back to one, answer what it asks, end it.
+//! Runs: start, watch, list, answer, cancel and retry.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use doran_agents::AskOptions;
 use doran_agents::protocol::{EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
+use doran_agents::tools::ToolCallReason;
 use doran_engine::QuestionKind;
-use doran_engine::store::{IfBusy, RunFilter, RunRow, RunStatus, StoreError};
+use doran_engine::store::{IfBusy, RunFilter, RunRow, RunStatus, Seq, StoreError};
 use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::fork::check_fork_entry;
+use super::threads::check_seq;
 use super::{ApiRoute, json_response, path_value, query_value};
 use crate::ServerApp;
-use crate::agent_request::{self, AgentRequest};
+use crate::agent_request::{self, AgentRequest, RunCourse};
 use crate::api::{self, StartRun};
 use crate::authentication::ApiCaller;
+use crate::bulk_read::BulkRead;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency::{self, IdempotentRequest};
 use crate::openapi::{IdempotencyEffect, Operation, OperationTag, count_schema};
 use crate::request_body;
 use crate::sse::{self, WatchedRun};
+use crate::url_encoding::percent_encode;
 
 /// No run has more events; a larger number is a mistake.
 const MAX_EVENT_NUMBER: u64 = 1 << 40;
@@ -33,12 +37,19 @@ const MAX_EVENT_NUMBER: u64 = 1 << 40;
 const MAX_NOTE_BYTES: usize = 4096;
 /// The most runs a list gives.
 const MAX_RUNS_PER_PAGE: usize = 200;
-/// How long the end of a cancelled run is waited for.
-const CANCEL_WAIT: Duration = Duration::from_secs(2);
+/// The most runs that one request for those of an agent looks at.
+const MAX_RUNS_SEARCHED: usize = 2000;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
     let operation = |id, summary| Operation::new(OperationTag::Runs, id, summary);
     vec![
+        ApiRoute::get(
+            "/api/runs",
+            list_all_runs,
+            operation("list_all_runs", "Lists the runs of all threads, newest first.")
+                .query::<AllRunsQuery>()
+                .returns::<api::RunPage>(200, "A page of runs."),
+        ),
         ApiRoute::get(
             "/api/threads/{thread}/runs",
             list_runs,
@@ -61,6 +72,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
                 .returns::<api::RunAnswer>(200, "The run and its answer.")
                 .errors(&[
                     ApiErrorCode::UnknownAgent,
+                    ApiErrorCode::BudgetSpent,
                     ApiErrorCode::Busy,
                     ApiErrorCode::NotFinished,
                     ApiErrorCode::DiskFull,
@@ -89,7 +101,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             resume_run,
             operation("resume_run", "Answers the open questions of a run.")
                 .description(
-                    "A question about a tool (`approve_tool`) takes `{\"approve\": true}` or `{\"approve\": false}`, or `true` or `false` alone. Any other answer is rejected with `400`, and the question stays open.",
+                    "A question about a tool (`approve_tool`) takes `{\"approve\": true}` or `{\"approve\": false}`, or `true` or `false` alone. An approval may also have `always` (further calls of the tool in this thread are not asked about) and `arguments` (the tool is called with these instead). Any other answer is rejected with `400`, and the question stays open.",
                 )
                 .idempotent(IdempotencyEffect::SameResponse)
                 .body::<ResumeRunBody>()
@@ -138,8 +150,15 @@ async fn start_run(
     let thread = agent_request::thread_key(&caller, &path_value(name)?)?;
     let StartRunQuery { wait } = query_value(wait)?;
     let key = idempotency::idempotency_key(request.headers())?;
-    let (asked, bytes) = request_body::read_json::<StartRun>(request, &app.limits).await?;
-    if asked.message.trim().is_empty() {
+    let (body, bytes) = request_body::read_json::<StartRun>(request, &app.limits).await?;
+    if body.input.is_some() && !(body.message.is_empty() && body.options() == AskOptions::default()) {
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
+            "`input` comes without `message`, `contract_id`, `collection` and `document`",
+            "`input`은 `message`, `contract_id`, `collection`, `document` 없이 보냅니다",
+        ));
+    }
+    if body.input.is_none() && body.message.trim().is_empty() {
         return Err(ApiError::with_message(
             ApiErrorCode::BadInput,
             "`message` is empty",
@@ -147,17 +166,30 @@ async fn start_run(
         ));
     }
     let ask = AgentRequest {
-        agent: &asked.agent,
+        agent: &body.agent,
         thread: thread.clone(),
-        message: &asked.message,
-        options: asked.options(),
-        if_busy: asked.if_busy.unwrap_or(IfBusy::Reject),
+        message: &body.message,
+        options: body.options(),
+        if_busy: body.if_busy.unwrap_or(IfBusy::Reject),
+        course: RunCourse {
+            from: check_branch_point(&app, &thread, body.from).await?,
+            pause_before: body.pause_before.clone(),
+            pause_after: body.pause_after.clone(),
+            ..RunCourse::default()
+        },
         idempotency: key.map(|key| (key, &bytes[..])),
+        key: caller.key.clone(),
     };
-    let run = agent_request::start_agent_run(&app, &ask).await?;
+    let run = match body.input.clone() {
+        Some(input) => {
+            let agent = agent_request::find_agent(&app, &body.agent)?;
+            agent_request::start_run_with_input(&app, &agent, &ask, &input.into(), &agent.name).await?
+        }
+        None => agent_request::start_agent_run(&app, &ask).await?,
+    };
     let name = thread.thread.as_str();
-    let told = if wait {
-        run_outcome_response(&app, &asked.agent, &run).await
+    let responded = if wait {
+        run_outcome_response(&app, &body.agent, &run).await
     } else {
         match app.runtime.run_row(&run.key()).await {
             Ok(row) => sse::stream_run_events(&app, caller, WatchedRun { row, after: 0 }).await,
@@ -165,7 +197,7 @@ async fn start_run(
         }
     };
     // Also with an error: the run is there, and can be watched.
-    let mut response = told.unwrap_or_else(|error| error.for_started_run(name).into_response());
+    let mut response = responded.unwrap_or_else(|error| error.for_started_run(name).into_response());
     let place = format!("/api/threads/{}/runs/{}/events", percent_encode(name), run.id());
     if let Ok(place) = HeaderValue::from_str(&place) {
         response.headers_mut().insert(header::LOCATION, place);
@@ -173,14 +205,32 @@ async fn start_run(
     Ok(response)
 }
 
+/// Where a branch may begin: between two steps of the thread, or at its beginning.
+async fn check_branch_point(
+    app: &ServerApp,
+    thread: &ThreadKey,
+    from: Option<Seq>,
+) -> Result<Option<Seq>, ApiError> {
+    let Some(from) = from.map(|from| check_seq(Some(from))).transpose()? else { return Ok(None) };
+    if from > 0 {
+        let row = app.runtime.thread_row(thread).await?;
+        check_fork_entry(app, &row, from).await?;
+    }
+    Ok(Some(from))
+}
+
 /// What came of a run, as JSON.
 async fn run_outcome_response(app: &ServerApp, agent: &str, run: &RunHandle) -> Result<Response, ApiError> {
-    let came = agent_request::wait_for_run(app, agent, run).await?;
-    let questions = match came.row.status {
-        RunStatus::Paused => Some(open_questions(app, &came.row).await?),
-        _ => came.blocked_by.map(|waits| waits.questions),
+    let outcome = agent_request::wait_for_run(app, agent, run).await?;
+    let questions = match outcome.row.status {
+        RunStatus::Paused => Some(open_questions(app, &outcome.row).await?),
+        _ => outcome.blocked_by.map(|waits| waits.questions),
     };
-    Ok(json_response(api::RunAnswer { run: api::RunInfo::from_row(&came.row), turn: came.turn, questions }))
+    Ok(json_response(api::RunAnswer {
+        run: api::RunInfo::from_row(&outcome.row),
+        turn: outcome.turn,
+        questions,
+    }))
 }
 
 async fn open_questions(app: &ServerApp, row: &RunRow) -> Result<Vec<api::QuestionInfo>, ApiError> {
@@ -206,13 +256,7 @@ async fn list_runs(
 ) -> Result<Response, ApiError> {
     let thread = agent_request::thread_key(&caller, &path_value(name)?)?;
     let RunListQuery { limit, before } = query_value(list)?;
-    let before = before.map(|before| before.parse()).transpose().map_err(|_| {
-        ApiError::with_message(
-            ApiErrorCode::BadInput,
-            "`before` is not the id of a run",
-            "`before`가 실행의 id가 아닙니다",
-        )
-    })?;
+    let before = before.as_deref().map(parse_run_id).transpose()?;
     app.runtime.thread_row(&thread).await?;
     let filter = RunFilter {
         thread: Some(thread.thread),
@@ -222,6 +266,62 @@ async fn list_runs(
     };
     let runs = app.runtime.list_runs(&caller.tenant, &filter).await?;
     Ok(json_response(api::RunList { runs: runs.iter().map(api::RunInfo::from_row).collect() }))
+}
+
+fn parse_run_id(before: &str) -> Result<RunId, ApiError> {
+    before.parse().map_err(|_| {
+        ApiError::with_message(
+            ApiErrorCode::BadInput,
+            "`before` is not the id of a run",
+            "`before`가 실행의 id가 아닙니다",
+        )
+    })
+}
+
+/// What may follow the path of the runs of all threads.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AllRunsQuery {
+    /// Only runs of this agent.
+    agent: Option<String>,
+    /// Only runs with this status.
+    status: Option<RunStatus>,
+    /// The maximum number of runs. The server returns at most 200.
+    limit: Option<usize>,
+    /// `next` of the page before: only runs before the run with this id.
+    before: Option<String>,
+}
+
+/// `GET /api/runs`: newest first. One request looks at so many runs: `next` goes on there, also when none was found yet.
+async fn list_all_runs(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    _turn: BulkRead,
+    list: Result<Query<AllRunsQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let AllRunsQuery { agent, status, limit, before } = query_value(list)?;
+    let limit = limit.unwrap_or(50).clamp(1, MAX_RUNS_PER_PAGE);
+    let mut before = before.as_deref().map(parse_run_id).transpose()?;
+    let (mut runs, mut looked) = (Vec::new(), 0);
+    let next = 'looking: loop {
+        let filter = RunFilter { thread: None, status, before, limit: MAX_RUNS_PER_PAGE };
+        let page = app.runtime.list_runs(&caller.tenant, &filter).await?;
+        let is_last = page.len() < MAX_RUNS_PER_PAGE;
+        for row in page {
+            if runs.len() == limit || looked == MAX_RUNS_SEARCHED {
+                break 'looking before;
+            }
+            looked += 1;
+            before = Some(row.run);
+            if agent.as_ref().is_none_or(|agent| row.graph == *agent) {
+                runs.push(api::RunInfo::from_row(&row));
+            }
+        }
+        if is_last {
+            break None;
+        }
+    };
+    Ok(json_response(api::RunPage { runs, next: next.map(|run| run.to_string()) }))
 }
 
 /// `GET /api/threads/{thread}/runs/{run}`
@@ -311,36 +411,50 @@ async fn resume_run(
 
 /// The answers as the questions want them. Inside, whatever is not a clear yes is a no for good, so what fits no question
 /// of the kind is refused at the door, and the question stays open.
-async fn validate_answers(
+pub(super) async fn validate_answers(
     app: &ServerApp,
     row: &RunRow,
     mut answers: BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, Value>, ApiError> {
-    for (of, asked) in app.runtime.open_questions(&row.thread).await? {
+    for (of, pending) in app.runtime.open_questions(&row.thread).await? {
         if of.run != row.run {
             continue;
         }
-        let Some(answer) = answers.get_mut(&asked.id) else { continue };
-        if asked.kind == QuestionKind::EffectUnknown {
-            check_effect_answer(&asked.id, answer)?;
+        let Some(answer) = answers.get_mut(&pending.id) else { continue };
+        if pending.kind == QuestionKind::EffectUnknown {
+            check_effect_answer(&pending.id, answer)?;
             continue;
         }
-        if !InterruptQuestion::from_json(&asked.question).is_tool_approval() {
+        let InterruptQuestion::ApproveTool { why, .. } = InterruptQuestion::from_json(&pending.question)
+        else {
             continue;
-        }
+        };
         let Some(approval) = read_approval(answer) else {
             return Err(ApiError::with_message(
                 ApiErrorCode::BadInput,
                 format!(
-                    "`{}` takes `{{\"approve\": true}}` or `{{\"approve\": false}}`, or `true` or `false` alone; it is still open",
-                    asked.id
+                    "`{}` takes `{{\"approve\": true}}` or `{{\"approve\": false}}`, or `true` or `false` alone; an approval may have `always` and `arguments`; it is still open",
+                    pending.id
                 ),
                 format!(
-                    "`{}`에는 `{{\"approve\": true}}`나 `{{\"approve\": false}}`, 또는 `true`나 `false`로 답합니다. 물음은 아직 열려 있습니다",
-                    asked.id
+                    "`{}`에는 `{{\"approve\": true}}`나 `{{\"approve\": false}}`, 또는 `true`나 `false`로 답합니다. 승인에는 `always`와 `arguments`를 더할 수 있습니다. 물음은 아직 열려 있습니다",
+                    pending.id
                 ),
             ));
         };
+        if approval.always && why != ToolCallReason::Policy {
+            return Err(ApiError::with_message(
+                ApiErrorCode::BadInput,
+                format!(
+                    "`{}` cannot be answered with `always`: the thread has read text from outside; it is still open",
+                    pending.id
+                ),
+                format!(
+                    "`{}`에는 `always`로 답할 수 없습니다. 밖에서 온 글을 읽은 대화입니다. 물음은 아직 열려 있습니다",
+                    pending.id
+                ),
+            ));
+        }
         // What the person noted stays in the log.
         *answer = approval.to_json();
     }
@@ -368,12 +482,14 @@ fn check_effect_answer(id: &str, answer: &Value) -> Result<(), ApiError> {
 /// A clear yes or no, with what the person wrote beside it, as the page lets them; or `true` or `false` alone.
 fn read_approval(answer: &Value) -> Option<ToolApprovalAnswer> {
     if let Value::Bool(approve) = answer {
-        return Some(ToolApprovalAnswer { approve: *approve, note: None });
+        return Some(ToolApprovalAnswer { approve: *approve, ..ToolApprovalAnswer::default() });
     }
-    let ToolApprovalAnswer { approve, note } = ToolApprovalAnswer::from_json(answer)?;
-    let note = note.filter(|note| !note.is_empty());
-    let fits = note.as_ref().is_none_or(|note| note.len() <= MAX_NOTE_BYTES);
-    fits.then_some(ToolApprovalAnswer { approve, note })
+    let answer = ToolApprovalAnswer::from_json(answer)?;
+    let note = answer.note.filter(|note| !note.is_empty());
+    let fits = note.as_ref().is_none_or(|note| note.len() <= MAX_NOTE_BYTES)
+        && answer.arguments.as_ref().is_none_or(Value::is_object)
+        && (answer.approve || (!answer.always && answer.arguments.is_none()));
+    fits.then_some(ToolApprovalAnswer { note, ..answer })
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/cancel`: ends the run. Durable when answered.
@@ -389,14 +505,8 @@ async fn cancel_run(
     once.with_body(&bytes)
         .respond_once(async move {
             let (key, _) = load_run(&app, &caller, &names).await?;
-            let mut row = app.runtime.cancel(&key).await?;
-            if !row.status.is_end() {
-                // Whoever works on it hears of it at once, or when its lease is over.
-                let run = app.runtime.run_handle(&key).await?;
-                if let Ok(ended) = tokio::time::timeout(CANCEL_WAIT, run.wait()).await {
-                    row = ended?;
-                }
-            }
+            let row = app.runtime.cancel(&key).await?;
+            let row = agent_request::wait_for_cancel(&app, row).await?;
             let shown =
                 api::RunDetail { cancel_requested: !row.status.is_end(), ..api::RunDetail::from_row(&row) };
             Ok((StatusCode::OK, json!(shown)))
@@ -429,7 +539,7 @@ fn run_response(row: &RunRow) -> Result<(StatusCode, Value), ApiError> {
 }
 
 /// The run of this name on the thread of that name, both the caller's.
-async fn load_run(
+pub(super) async fn load_run(
     app: &ServerApp,
     caller: &ApiCaller,
     names: &(String, String),
@@ -457,11 +567,3 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
         )
     })
 }
-
-/// Encodes a name for a path or a query.
-pub(super) fn percent_encode(name: &str) -> String {
-    utf8_percent_encode(name, URL_RESERVED).to_string()
-}
-
-/// Everything but the unreserved characters of RFC 3986.
-const URL_RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -1,5 +1,5 @@
-//! A question as the designs of the agents spell it: in camel case, or as their calls name the arguments
-//! (`contract_id`, `user_message`, `session_id`, `previous_turn`).
+//! The request body that the specifications of the agents define: camel case, or the names of their arguments (`contract_id`,
+//! `user_message`, `session_id`, `previous_turn`).
 
 use doran_agents::{AskOptions, EarlierMessage};
 use doran_engine::ThreadKey;
@@ -98,11 +98,11 @@ impl SpecChatBody {
     ) -> Result<AskOptions, ApiError> {
         let before = self.previous_turn.as_deref().unwrap_or_default();
         let earlier = if !before.is_empty() && agent_request::is_new_thread(app, thread).await? {
-            let said = |SpecPreviousMessage { role, content }: &SpecPreviousMessage| match role {
+            let to_earlier = |SpecPreviousMessage { role, content }: &SpecPreviousMessage| match role {
                 SpecMessageRole::User => EarlierMessage::Asked(content.clone()),
                 SpecMessageRole::Assistant => EarlierMessage::Answered(content.clone()),
             };
-            before.iter().filter(|said| !said.content.trim().is_empty()).map(said).collect()
+            before.iter().filter(|message| !message.content.trim().is_empty()).map(to_earlier).collect()
         } else {
             Vec::new()
         };

@@ -1,4 +1,4 @@
-//! Threads: made, found, renamed, removed, and looked into at any step.
+//! Threads: create, list, search, rename, delete, and read messages, history and state.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,17 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use doran_agents::Role;
-use doran_agents::history::HistoryMessage;
+use doran_agents::decisions::decisions_from_entries;
+use doran_agents::history::{self, HistoryMessage};
+use doran_agents::protocol::request_digest;
 use doran_agents::retrieval::{MAX_WORD_QUERY_CHARS, WordSearch};
 use doran_engine::EngineError;
-use doran_engine::store::{Seq, StoreError, ThreadFilter, ThreadRow};
+use doran_engine::store::{Seq, StoreError, ThreadFilter, ThreadListPosition, ThreadRow};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::documents::delete_attachments;
 use super::{ApiRoute, check_query, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::agent_request;
@@ -26,6 +29,7 @@ use crate::error_detail::ErrorDetail;
 use crate::idempotency::IdempotentRequest;
 use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
+use crate::thread_settings::{MAX_INSTRUCTIONS_CHARS, ThreadSettingsChange, present};
 
 /// The most things a list gives.
 const MAX_LIST_ITEMS: usize = 200;
@@ -68,9 +72,9 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         ),
         ApiRoute::patch(
             "/api/threads/{thread}",
-            rename_thread,
-            operation("rename_thread", "Renames a thread.")
-                .body::<RenameThreadBody>()
+            update_thread,
+            operation("update_thread", "Changes the title or the settings of a thread.")
+                .body::<UpdateThreadBody>()
                 .returns::<api::ThreadInfo>(200, "The thread.")
                 .errors(&[ApiErrorCode::NotFound, ApiErrorCode::DiskFull]),
         ),
@@ -85,6 +89,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             "/api/threads/{thread}/messages",
             list_messages,
             operation("list_messages", "Lists the messages of a thread.")
+                .query::<MessageListQuery>()
                 .returns::<api::MessageList>(200, "The messages.")
                 .errors(&[ApiErrorCode::NotFound]),
         ),
@@ -116,6 +121,18 @@ struct MakeThreadBody {
     /// The title of the thread.
     #[schemars(length(min = 1, max = MAX_TITLE_CHARS))]
     title: Option<String>,
+    /// The model that answers, by the `id` of one of the models. `null` is the default model.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<String>", length(min = 1, max = 300))]
+    model: Option<Option<String>>,
+    /// The temperature of answers. `null` leaves it to the model.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<f32>", range(min = 0.0, max = 2.0))]
+    temperature: Option<Option<f32>>,
+    /// What the model is told in every turn.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<String>", length(max = MAX_INSTRUCTIONS_CHARS))]
+    instructions: Option<Option<String>>,
 }
 
 /// `POST /api/threads`: makes an empty thread.
@@ -133,17 +150,18 @@ async fn make_thread(
     if let Some(title) = &make.title {
         metadata.insert("title".into(), check_title(title)?.into());
     }
+    let MakeThreadBody { model, temperature, instructions, .. } = make;
+    ThreadSettingsChange { model, temperature, instructions }.add_to(&mut metadata, &app)?;
     let key = once.key().map(str::to_owned);
     let thread = agent_request::new_thread_key(&caller, key.as_deref());
-    let asked = agent_request::request_hash("", &thread, &bytes);
+    let hash = agent_request::request_hash("", &thread, &bytes);
     once.with_body(&bytes)
         .respond_once(async move {
-            let made = match agent_request::find_created_thread(&app, &thread, key.as_deref(), &asked).await?
-            {
+            let made = match agent_request::find_created_thread(&app, &thread, key.as_deref(), &hash).await? {
                 Some(made) => made,
                 None => {
                     if key.is_some() {
-                        metadata.insert(agent_request::REQUEST_HASH_METADATA.into(), asked.into());
+                        metadata.insert(agent_request::REQUEST_HASH_METADATA.into(), hash.into());
                     }
                     app.runtime.put_thread(&thread, &metadata).await?
                 }
@@ -165,6 +183,9 @@ struct ThreadListQuery {
     limit: Option<usize>,
     /// `next` of the page before.
     cursor: Option<usize>,
+    /// Only pinned threads.
+    #[serde(default)]
+    pinned: bool,
 }
 
 /// `GET /api/threads`: the last changed first; with `q`, those whose title and words hold every word of it. A search looks through so
@@ -174,7 +195,7 @@ async fn list_threads(
     caller: ApiCaller,
     find: Result<Query<ThreadListQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let ThreadListQuery { q, limit, cursor } = query_value(find)?;
+    let ThreadListQuery { q, limit, cursor, pinned } = query_value(find)?;
     let limit = limit.unwrap_or(50).clamp(1, MAX_LIST_ITEMS);
     let mut offset = cursor.unwrap_or(0);
     if offset > MAX_THREAD_CURSOR {
@@ -191,7 +212,7 @@ async fn list_threads(
         }
         None => None,
     };
-    let most = if wanted.is_some() { MAX_THREADS_SEARCHED } else { usize::MAX };
+    let max_searched = if wanted.is_some() { MAX_THREADS_SEARCHED } else { usize::MAX };
     // A search reads whole conversations.
     let _turn = match &wanted {
         Some(_) => Some(BulkRead::acquire(&app, &caller).await?),
@@ -199,13 +220,18 @@ async fn list_threads(
     };
     let deadline = Instant::now() + THREAD_SEARCH_TIME;
     let (mut threads, mut looked) = (Vec::new(), 0);
+    // Only the first page is found by counting.
+    let mut filter = ThreadFilter { offset, limit: MAX_LIST_ITEMS, ..ThreadFilter::default() };
+    if pinned {
+        filter.metadata.insert(api::PINNED_METADATA.into(), true.into());
+    }
     let next = 'looking: loop {
-        let filter = ThreadFilter { offset, limit: MAX_LIST_ITEMS, ..ThreadFilter::default() };
         let page = app.runtime.list_threads(&caller.tenant, &filter).await?;
         let is_last = page.len() < MAX_LIST_ITEMS;
+        (filter.after, filter.offset) = (page.last().map(ThreadListPosition::from), 0);
         for row in page {
             let is_late = wanted.is_some() && looked > 0 && Instant::now() >= deadline;
-            if threads.len() == limit || looked == most || is_late {
+            if threads.len() == limit || looked == max_searched || is_late {
                 break 'looking Some(offset);
             }
             offset += 1;
@@ -237,26 +263,26 @@ async fn thread_contains_words(
     if wanted.is_found() {
         return Ok(true);
     }
-    let said = match doran_agents::history::read_history(&app.runtime, &row.key, &app.agents).await {
-        Ok(said) => said,
+    let messages = match history::read_history(&app.runtime, &row.key, &app.agents.current()).await {
+        Ok(messages) => messages,
         // Removed in between.
         Err(EngineError::Store(StoreError::NotFound { .. })) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
     // Where it takes nobody else's time.
-    let looking = tokio::task::spawn_blocking(move || messages_contain_words(said, wanted));
+    let looking = tokio::task::spawn_blocking(move || messages_contain_words(messages, wanted));
     looking.await.map_err(|error| {
-        tracing::error!(%error, "a search in threads failed");
+        tracing::error!(%error, "the search in threads panicked");
         ApiErrorCode::Internal.into()
     })
 }
 
-fn messages_contain_words(said: Vec<HistoryMessage>, mut wanted: WordSearch) -> bool {
+fn messages_contain_words(messages: Vec<HistoryMessage>, mut wanted: WordSearch) -> bool {
     let mut left = MAX_SEARCHED_BYTES;
-    for said in said.into_iter().rev().map(api::MessageInfo::from_history) {
-        if matches!(said.role, Role::User | Role::Assistant) {
-            wanted.look_into(&said.text[..said.text.floor_char_boundary(left)]);
-            left = left.saturating_sub(said.text.len());
+    for message in messages.into_iter().rev().map(api::MessageInfo::from_history) {
+        if matches!(message.role, Role::User | Role::Assistant) {
+            wanted.look_into(&message.text[..message.text.floor_char_boundary(left)]);
+            left = left.saturating_sub(message.text.len());
         }
         if wanted.is_found() || left == 0 {
             break;
@@ -274,25 +300,47 @@ async fn get_thread(
     Ok(json_response(api::ThreadInfo::from_row(&load_thread_row(&app, &caller, &path_value(name)?).await?)))
 }
 
-/// A new title.
+/// Changes to a thread. What is left out stays as it is.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct RenameThreadBody {
+struct UpdateThreadBody {
     /// The title of the thread.
     #[schemars(length(min = 1, max = MAX_TITLE_CHARS))]
-    title: String,
+    title: Option<String>,
+    /// Whether the thread is pinned to the top of lists.
+    pinned: Option<bool>,
+    /// The model that answers, by the `id` of one of the models. `null` is the default model.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<String>", length(min = 1, max = 300))]
+    model: Option<Option<String>>,
+    /// The temperature of answers. `null` leaves it to the model.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<f32>", range(min = 0.0, max = 2.0))]
+    temperature: Option<Option<f32>>,
+    /// What the model is told in every turn.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<String>", length(max = MAX_INSTRUCTIONS_CHARS))]
+    instructions: Option<Option<String>>,
 }
 
-/// `PATCH /api/threads/{thread}`: calls it otherwise.
-async fn rename_thread(
+/// `PATCH /api/threads/{thread}`
+async fn update_thread(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let found = load_thread_row(&app, &caller, &path_value(name)?).await?;
-    let (rename, _) = request_body::read_json::<RenameThreadBody>(request, &app.limits).await?;
-    let metadata = Map::from_iter([("title".to_owned(), Value::from(check_title(&rename.title)?))]);
+    let (change, _) = request_body::read_json::<UpdateThreadBody>(request, &app.limits).await?;
+    let mut metadata = Map::new();
+    if let Some(title) = &change.title {
+        metadata.insert("title".into(), check_title(title)?.into());
+    }
+    if let Some(pinned) = change.pinned {
+        metadata.insert(api::PINNED_METADATA.into(), pinned.into());
+    }
+    let UpdateThreadBody { model, temperature, instructions, .. } = change;
+    ThreadSettingsChange { model, temperature, instructions }.add_to(&mut metadata, &app)?;
     let row = app.runtime.put_thread(&found.key, &metadata).await?;
     Ok(json_response(api::ThreadInfo::from_row(&row)))
 }
@@ -307,21 +355,58 @@ async fn delete_thread(
     if let Some(run) = found.active {
         app.runtime.cancel(&found.key.run(run)).await?;
     }
+    // First: a thread that is still there can be deleted again.
+    delete_attachments(&app, &caller, found.key.thread.as_str()).await?;
     app.runtime.delete_thread(&found.key).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `GET /api/threads/{thread}/messages`: all that was said, whatever the agent still works with.
+/// What may follow the path of the messages.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MessageListQuery {
+    /// The messages of the branch that leads to this log entry. The default is the newest entry.
+    at: Option<Seq>,
+    /// Only messages of earlier log entries than this one: the `earlier` of another page.
+    before: Option<Seq>,
+    /// The newest messages only, at most this many and those of the same log entry. The default is all.
+    #[schemars(range(min = 1))]
+    limit: Option<usize>,
+}
+
+/// `GET /api/threads/{thread}/messages`: all that was said on a branch, whatever the agent still works with.
 async fn list_messages(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     _turn: BulkRead,
     name: Result<Path<String>, PathRejection>,
+    at: Result<Query<MessageListQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let found = load_thread_row(&app, &caller, &path_value(name)?).await?;
-    let said = doran_agents::history::read_history(&app.runtime, &found.key, &app.agents).await?;
-    let messages = said.into_iter().map(api::MessageInfo::from_history).collect();
-    Ok(json_response(api::MessageList { messages }))
+    let MessageListQuery { at, before, limit } = query_value(at)?;
+    let at = at.map(|at| check_seq(Some(at))).transpose()?;
+    if at.is_some_and(|at| at == 0 || at > found.head) {
+        return Err(EngineError::from(StoreError::no_entry(at.unwrap_or(0))).into());
+    }
+    let entries = history::read_entries(&app.runtime, &found.key, at).await?;
+    let mut messages =
+        history::messages_from_entries(&entries, &app.agents.current()).map_err(EngineError::from)?;
+    if let Some(before) = before {
+        messages.retain(|message| message.seq < before);
+    }
+    // A page begins with a whole log entry, so that the next one can be named by it.
+    let newest = messages.len().saturating_sub(limit.unwrap_or(usize::MAX).max(1));
+    let start = messages.get(newest).map_or(0, |first| first.seq);
+    let page = messages.split_off(messages.iter().position(|message| message.seq >= start).unwrap_or(0));
+    let earlier = if messages.is_empty() { None } else { page.first().map(|first| first.seq) };
+    let messages = page;
+    let decisions = decisions_from_entries(&entries);
+    Ok(json_response(api::MessageList {
+        earlier,
+        messages: messages.into_iter().map(api::MessageInfo::from_history).collect(),
+        decisions: decisions.iter().map(api::DecisionInfo::from_decision).collect(),
+        feedback: api::FeedbackInfo::of_thread(&found),
+    }))
 }
 
 /// What may follow the path of the history.
@@ -378,14 +463,17 @@ async fn get_state(
     let agent = agent_request::find_agent(&app, &agent)?;
     let at = at.map(|at| check_seq(Some(at))).transpose()?;
     let view = app.runtime.view(&agent.name, &found.key, at).await?;
-    let asks = match explain {
-        Some(node) => {
-            let asked = agent.explain(&node, &view.state).map_err(|_| ApiErrorCode::Internal)?;
-            Some(asked.iter().map(|request| json!(request)).collect())
-        }
+    let requests = match explain {
+        Some(node) => Some(agent.explain(&node, &view.state).map_err(|_| ApiErrorCode::Internal)?),
         None => None,
     };
-    Ok(json_response(api::ThreadStateInfo { seq: view.seq, next: view.next, asks, state: view.state }))
+    Ok(json_response(api::ThreadStateInfo {
+        seq: view.seq,
+        next: view.next,
+        digests: requests.iter().flatten().map(request_digest).collect(),
+        asks: requests.map(|requests| requests.iter().map(|request| json!(request)).collect()),
+        state: view.state,
+    }))
 }
 
 pub(super) async fn load_thread_row(

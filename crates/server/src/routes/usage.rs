@@ -1,4 +1,4 @@
-//! What was spent, in all and, for a thread, by each model.
+//! Tokens and cost, in total and per model of a thread.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,28 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use doran_agents::protocol::{ModelCallNote, notes_of_entry};
 use doran_engine::ThreadKey;
-use doran_engine::store::{RunFilter, RunStatus, RunUsage};
+use doran_engine::store::{RunFilter, RunRow, RunStatus, RunUsage, Seq};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{ApiRoute, json_response, query_value};
 use crate::ServerApp;
 use crate::agent_request;
-use crate::api::{ModelUsageInfo, UsageInfo};
+use crate::api::{BudgetInfo, DayUsageInfo, ModelUsageInfo, NamedUsageInfo, UsageInfo};
 use crate::authentication::ApiCaller;
+use crate::budget::now_millis;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::openapi::{Operation, OperationTag};
 
 /// Runs or steps read in one go, and how often.
 const PAGE_SIZE: usize = 500;
 const MAX_PAGES: usize = 40;
+/// Threads whose steps are read to tell models apart.
+const MAX_THREADS_BY_MODEL: usize = 200;
+/// The most days that are told apart.
+const MAX_DAYS: u32 = 366;
+const DAY_MILLIS: i64 = 86_400_000;
 /// The name under which calls are summed whose notes cannot be read.
 const UNKNOWN_MODEL: &str = "unknown";
 
@@ -32,7 +39,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         Operation::new(
             OperationTag::Server,
             "get_usage",
-            "Returns the tokens and the money that runs used; for a thread also by model.",
+            "Returns the tokens and the money that runs used, for a thread or for the last days also in groups.",
         )
         .query::<UsageQuery>()
         .returns::<UsageInfo>(200, "The usage.")
@@ -47,6 +54,13 @@ struct UsageQuery {
     /// Only this thread, also by model.
     #[schemars(length(min = 1, max = 200))]
     thread: Option<String>,
+    /// Only the last so many days, also by day, agent, model and API key.
+    #[schemars(range(min = 1, max = MAX_DAYS))]
+    days: Option<u32>,
+    /// Where days begin: minutes that the clock of the reader is ahead of UTC.
+    #[serde(default)]
+    #[schemars(range(min = -840, max = 840))]
+    utc_offset: i32,
 }
 
 /// `GET /api/usage`: tokens and money of a thread, also by model, or of the newest runs of all.
@@ -55,12 +69,21 @@ async fn get_usage(
     caller: ApiCaller,
     of: Result<Query<UsageQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let thread = query_value(of)?.thread.map(|name| agent_request::thread_key(&caller, &name)).transpose()?;
+    let UsageQuery { thread, days, utc_offset } = query_value(of)?;
+    if days.is_some_and(|days| !(1..=MAX_DAYS).contains(&days)) || !(-840..=840).contains(&utc_offset) {
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
+            format!("`days` is 1 to {MAX_DAYS}, `utc_offset` is at most 840 minutes"),
+            format!("`days`는 1~{MAX_DAYS}, `utc_offset`은 840분까지입니다"),
+        ));
+    }
+    let thread = thread.map(|name| agent_request::thread_key(&caller, &name)).transpose()?;
+    let mut groups = days.map(|days| UsageGroups::new(days, i64::from(utc_offset), now_millis()));
     if let Some(thread) = &thread {
         app.runtime.thread_row(thread).await?;
     }
     let (mut total, mut runs, mut before, mut all, mut exact) = (RunUsage::default(), 0, None, false, true);
-    for _ in 0..MAX_PAGES {
+    'pages: for _ in 0..MAX_PAGES {
         let filter = RunFilter {
             thread: thread.as_ref().map(|thread| thread.thread.clone()),
             before,
@@ -69,6 +92,13 @@ async fn get_usage(
         };
         let page = app.runtime.list_runs(&caller.tenant, &filter).await?;
         for run in &page {
+            if let Some(groups) = &mut groups {
+                if run.created_at < groups.since {
+                    all = true;
+                    break 'pages;
+                }
+                groups.add(run);
+            }
             total += run.usage;
             runs += 1;
             // What a request took that was stopped or cut off is an estimate, and a run under way spends more.
@@ -81,12 +111,142 @@ async fn get_usage(
         }
     }
     let RunUsage { input_tokens, output_tokens, cost_micros } = total;
-    let by_model = match &thread {
-        Some(thread) => Some(usage_by_model(&app, thread).await?),
+    let mut complete = all && exact;
+    let by_model = match (&thread, &groups) {
+        (Some(thread), _) => {
+            let (by_model, has_estimates) = usage_by_model(&app, thread, 0).await?;
+            complete &= !has_estimates;
+            Some(by_model)
+        }
+        (None, Some(groups)) => {
+            complete &= groups.threads.len() <= MAX_THREADS_BY_MODEL;
+            Some(groups.usage_by_model(&app).await?)
+        }
+        (None, None) => None,
+    };
+    let budget = match &app.budget {
+        Some(budget) => Some(BudgetInfo {
+            limit_micros: budget.cost_micros,
+            spent_micros: budget.spent_micros(&app.runtime, &caller.tenant).await?,
+        }),
         None => None,
     };
-    let complete = all && exact;
-    Ok(json_response(UsageInfo { runs, complete, input_tokens, output_tokens, cost_micros, by_model }))
+    let (by_day, by_agent, by_key) = match groups {
+        Some(groups) => {
+            (Some(groups.days()), Some(named_usage(groups.agents)), Some(named_usage(groups.keys)))
+        }
+        None => (None, None, None),
+    };
+    Ok(json_response(UsageInfo {
+        runs,
+        complete,
+        input_tokens,
+        output_tokens,
+        cost_micros,
+        by_model,
+        by_day,
+        by_agent,
+        by_key,
+        krw_per_usd: app.krw_per_usd,
+        budget,
+    }))
+}
+
+/// Runs, and what they used.
+type UsageSum = (u64, RunUsage);
+
+/// What runs used since a time, in groups.
+struct UsageGroups {
+    /// The start of the oldest day.
+    since: i64,
+    /// Milliseconds that the clock of the reader is ahead of UTC.
+    offset: i64,
+    days: BTreeMap<i64, UsageSum>,
+    agents: BTreeMap<String, UsageSum>,
+    keys: BTreeMap<String, UsageSum>,
+    /// The threads of the runs, each with the oldest entry that counts; newest first.
+    threads: Vec<(ThreadKey, Seq)>,
+}
+
+impl UsageGroups {
+    fn new(days: u32, offset_minutes: i64, now: i64) -> Self {
+        let offset = offset_minutes * 60_000;
+        let today = (now + offset).div_euclid(DAY_MILLIS);
+        Self {
+            since: (today - i64::from(days) + 1) * DAY_MILLIS - offset,
+            offset,
+            days: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            threads: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, run: &RunRow) {
+        let day = (run.created_at + self.offset).div_euclid(DAY_MILLIS) * DAY_MILLIS - self.offset;
+        let key = run.metadata.get(agent_request::KEY_METADATA).and_then(Value::as_str).unwrap_or_default();
+        for sum in [
+            self.days.entry(day).or_default(),
+            self.agents.entry(run.graph.clone()).or_default(),
+            self.keys.entry(key.to_owned()).or_default(),
+        ] {
+            sum.0 += 1;
+            sum.1 += run.usage;
+        }
+        let Some(first) = run.first_seq else { return };
+        if let Some((_, oldest)) = self.threads.iter_mut().find(|(thread, _)| *thread == run.thread) {
+            *oldest = first.min(*oldest);
+        } else if self.threads.len() <= MAX_THREADS_BY_MODEL {
+            // One more tells that there are more.
+            self.threads.push((run.thread.clone(), first));
+        }
+    }
+
+    fn days(&self) -> Vec<DayUsageInfo> {
+        let info = |(start, (runs, usage)): (&i64, &UsageSum)| DayUsageInfo {
+            start: *start,
+            runs: *runs,
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cost_micros: usage.cost_micros,
+        };
+        self.days.iter().rev().map(info).collect()
+    }
+
+    /// What each model took on the newest threads.
+    async fn usage_by_model(&self, app: &ServerApp) -> Result<Vec<ModelUsageInfo>, ApiError> {
+        let mut sums: BTreeMap<String, ModelUsageInfo> = BTreeMap::new();
+        for (thread, oldest) in self.threads.iter().take(MAX_THREADS_BY_MODEL) {
+            let (rows, _) = match usage_by_model(app, thread, oldest.saturating_sub(1)).await {
+                // Deleted in between.
+                Err(error) if error.code == ApiErrorCode::NotFound => continue,
+                rows => rows?,
+            };
+            for row in rows {
+                match sums.get_mut(&row.name) {
+                    Some(sum) => {
+                        sum.calls += row.calls;
+                        sum.input_tokens += row.input_tokens;
+                        sum.output_tokens += row.output_tokens;
+                        sum.cost_micros = sum.cost_micros.zip(row.cost_micros).map(|(sum, cost)| sum + cost);
+                    }
+                    None => drop(sums.insert(row.name.clone(), row)),
+                }
+            }
+        }
+        Ok(sums.into_values().collect())
+    }
+}
+
+fn named_usage(sums: BTreeMap<String, UsageSum>) -> Vec<NamedUsageInfo> {
+    let info = |(name, (runs, usage)): (String, UsageSum)| NamedUsageInfo {
+        name,
+        runs,
+        input_tokens: usage.input_tokens,
+        output_tokens: usage.output_tokens,
+        cost_micros: usage.cost_micros,
+    };
+    sums.into_iter().map(info).collect()
 }
 
 /// What one model was asked and took.
@@ -115,17 +275,26 @@ impl ModelUsage {
     }
 }
 
-/// What each model took, as the steps of the thread noted it.
-async fn usage_by_model(app: &ServerApp, thread: &ThreadKey) -> Result<Vec<ModelUsageInfo>, ApiError> {
-    let (mut took, mut after) = (BTreeMap::<String, ModelUsage>::new(), 0);
+/// What each model took after an entry, as the steps of the thread noted it, and whether a part of it is an estimate because a
+/// request was cut off. A run may finish well after that.
+async fn usage_by_model(
+    app: &ServerApp,
+    thread: &ThreadKey,
+    after: Seq,
+) -> Result<(Vec<ModelUsageInfo>, bool), ApiError> {
+    let (mut took, mut after) = (BTreeMap::<String, ModelUsage>::new(), after);
+    let mut has_estimates = false;
     for _ in 0..MAX_PAGES {
         let page = app.runtime.entries(thread, after, PAGE_SIZE).await?;
         for entry in &page {
             let notes = notes_of_entry(&entry.body).map_err(|error| {
-                tracing::error!(%error, seq = entry.seq, "the notes of a step cannot be read");
+                tracing::error!(%error, seq = entry.seq, "cannot read the notes of a step; its usage is not counted");
                 ApiError::from(ApiErrorCode::Internal)
             })?;
-            notes.into_iter().flat_map(|notes| notes.models).for_each(|note| add_note(&mut took, note));
+            for note in notes.into_iter().flat_map(|notes| notes.models) {
+                has_estimates |= matches!(&note, ModelCallNote::Unfinished(call) if call.input_tokens > 0);
+                add_note(&mut took, note);
+            }
         }
         match page.last() {
             Some(last) if page.len() == PAGE_SIZE => after = last.seq,
@@ -136,7 +305,7 @@ async fn usage_by_model(app: &ServerApp, thread: &ThreadKey) -> Result<Vec<Model
         took.into_iter().map(|(name, ModelUsage { calls, input_tokens, output_tokens, cost_micros })| {
             ModelUsageInfo { name, calls, input_tokens, output_tokens, cost_micros }
         });
-    Ok(rows.collect())
+    Ok((rows.collect(), has_estimates))
 }
 
 /// Adds a call as the node that made it noted it. A reply from the cache took nothing; of a note of another version
@@ -169,11 +338,11 @@ mod tests {
     #[test]
     fn a_reply_from_the_cache_neither_counts_nor_hides_what_the_others_cost() {
         let mut took = BTreeMap::new();
-        let asked = json!({ "name": "m", "kind": "language", "purpose": "answer", "role": "main", "finish": "stop",
+        let call = json!({ "name": "m", "kind": "language", "purpose": "answer", "role": "main", "finish": "stop",
             "input_tokens": 7, "output_tokens": 3, "cached_tokens": 0, "cost_micros": 20, "counted": "reported",
             "ms": 1 });
         let cached = json!({ "name": "m", "purpose": "answer", "finish": "stop", "cached": true });
-        for note in [asked, cached, json!({ "of": "a later version" })] {
+        for note in [call, cached, json!({ "of": "a later version" })] {
             add_note(&mut took, serde_json::from_value(note).expect("a note"));
         }
         let sum = ModelUsage { calls: 1, input_tokens: 7, output_tokens: 3, cost_micros: Some(20) };

@@ -1,22 +1,23 @@
 #!/bin/sh
-# Fetches OpenAI's client for Node.js, where there is npm, for the tests of the server. They say themselves that they are
-# skipped when it is not there. Does nothing when it is there already, so it may be called before every run.
+# Fetches clients for Node.js, where there is npm, for the tests of the server. They say themselves that they are skipped
+# when a client is not there. Does nothing when all are there already, so it may be called before every run.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../../.." && pwd)
-package=openai@7.53.0
+packages='openai@7.53.0 ai@6.0.326 @ai-sdk/openai@3.0.139 @ai-sdk/openai-compatible@2.0.87 zod@4.6.7'
 modules=$root/.parts/clients-node
 
 say() { printf '%s\n' "clients: $*" >&2; }
 
 command -v npm >/dev/null 2>&1 || exit 0
-[ "$(cat "$modules/doran-stamp" 2>/dev/null)" != "$package" ] || exit 0
-say "installing $package into .parts/clients-node"
+[ "$(cat "$modules/doran-stamp" 2>/dev/null)" != "$packages" ] || exit 0
+say "installing $packages into .parts/clients-node"
 rm -rf "$modules"
 mkdir -p "$modules"
-if npm install --prefix "$modules" --ignore-scripts --no-audit --no-fund --silent "$package" >&2; then
-    printf '%s\n' "$package" >"$modules/doran-stamp"
+# shellcheck disable=SC2086 # a list of packages
+if npm install --prefix "$modules" --ignore-scripts --no-audit --no-fund --silent $packages >&2; then
+    printf '%s\n' "$packages" >"$modules/doran-stamp"
 else
-    say "npm could not install $package"
+    say "npm could not install $packages"
     rm -rf "$modules"
 fi

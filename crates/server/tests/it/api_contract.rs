@@ -84,8 +84,13 @@ fn an_answer_that_is_not_documented_is_noticed() {
     let thread = &DOCUMENT["paths"]["/api/threads/{thread}"]["get"]["responses"];
     assert!(resolve(&thread["418"]).is_null() && resolve(&thread["404"]).is_object());
     let schema = &thread["200"]["content"]["application/json"]["schema"];
-    let good = json!({ "id": "t", "title": "", "agent": null, "active": null, "created": 1, "updated": 1 });
-    let bad = json!({ "id": "t", "title": 3, "agent": null, "active": null, "created": 1, "updated": 1 });
+    let thread = |title: Value| {
+        json!({
+            "id": "t", "title": title, "agent": null, "active": null, "model": null, "temperature": null,
+            "instructions": "", "pinned": false, "created": 1, "updated": 1,
+        })
+    };
+    let (good, bad) = (thread(json!("")), thread(json!(3)));
     assert_eq!(check_json(schema, good.to_string().as_bytes()), Ok(()));
     assert!(check_json(schema, bad.to_string().as_bytes()).is_err());
     assert!(check_json(schema, b"{}").is_err());

@@ -9,6 +9,7 @@ use expect_test::expect;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
+use crate::mcp;
 use crate::{
     check_both_languages, get, json, json_request, post, problem, run_location, send, text, two_tenant_app,
     until, with_header, with_key_of,
@@ -48,15 +49,34 @@ fn route_request(route: &ApiRoute, things: &TenantFixtures) -> Request<Body> {
         .replace("{document}", &things.document)
         .replace("{fact}", &things.fact)
         .replace("{agent}", "react")
+        .replace("{assistant}", "react")
+        .replace("{checkpoint}", "00000000-0000-8000-8000-000000000003")
         .replace("{model}", "react")
+        .replace("{response}", &format!("resp_{}", things.run.replace('-', "")))
         .replace("{change}", "retry");
     let query = match (route.method, route.path) {
         ("get", "/api/search") => "?q=%EC%97%B0%EC%B0%A8",
         ("post", "/api/documents") => "?name=other.md",
         _ => "",
     };
+    let run =
+        json!({ "assistant_id": "react", "input": { "messages": [{ "role": "user", "content": "안녕?" }] } });
     let body = match (route.method, route.path) {
+        (
+            "post",
+            "/runs"
+            | "/runs/wait"
+            | "/runs/stream"
+            | "/threads/{thread}/runs"
+            | "/threads/{thread}/runs/wait"
+            | "/threads/{thread}/runs/stream",
+        ) => run,
+        ("post", "/runs/batch") => json!([run]),
+        ("post", "/runs/cancel") => json!({ "thread_id": things.thread, "run_ids": [things.run] }),
+        ("post", "/threads/{thread}/state/checkpoint") => json!({ "checkpoint": {} }),
+        ("patch", "/threads/{thread}") => json!({ "metadata": { "x": 1 } }),
         ("post", "/api/threads") => json!({ "title": "새 대화" }),
+        ("patch", "/api/documents/{document}") => json!({ "kind": "general" }),
         ("patch", _) => json!({ "title": "새 이름" }),
         ("post", "/api/threads/{thread}/runs") => json!({ "agent": "react", "message": "안녕?" }),
         ("post", "/api/threads/{thread}/runs/{run}/resume") => json!({ "answers": { "q": true } }),
@@ -64,6 +84,9 @@ fn route_request(route: &ApiRoute, things: &TenantFixtures) -> Request<Body> {
         ("post", "/v1/chat/completions") => {
             json!({ "model": "react", "messages": [{ "role": "user", "content": "안녕?" }] })
         }
+        ("post", "/v1/embeddings") => json!({ "model": "built-in", "input": "안녕?" }),
+        ("post", "/v1/responses") => json!({ "model": "react", "input": "안녕?" }),
+        ("post", "/mcp") => return mcp::mcp_request(&mcp::initialize()),
         _ => json!({}),
     };
     json_request(route.method, &format!("{path}{query}"), &body.to_string())
@@ -128,6 +151,9 @@ async fn every_route_lets_in_whom_it_should() {
         200 200 200 200  get    /docs/page.css
         200 200 200 200  get    /t/{thread}
         200 200 200 200  get    /documents
+        200 200 200 200  get    /inbox
+        200 200 200 200  get    /runs
+        200 200 200 200  get    /usage
         200 200 200 200  get    /app.js
         200 200 200 200  get    /app.css
         200 200 200 200  get    /highlight.js
@@ -135,7 +161,6 @@ async fn every_route_lets_in_whom_it_should() {
         200 200 200 200  get    /icon.svg
         401 401 200 200  get    /api/agents
         401 401 200 200  get    /api/agents/{agent}/graph
-        401 401 200 200  get    /api/models
         401 401 200 200  get    /api/threads
         401 401 201 201  post   /api/threads
         401 401 404 200  get    /api/threads/{thread}
@@ -144,6 +169,7 @@ async fn every_route_lets_in_whom_it_should() {
         401 401 404 200  get    /api/threads/{thread}/history
         401 401 404 200  get    /api/threads/{thread}/state
         401 401 404 201  post   /api/threads/{thread}/fork
+        401 401 200 200  get    /api/runs
         401 401 404 200  get    /api/threads/{thread}/runs
         401 401 404 200  get    /api/threads/{thread}/runs/{run}
         401 401 404 200  get    /api/threads/{thread}/runs/{run}/events
@@ -151,23 +177,77 @@ async fn every_route_lets_in_whom_it_should() {
         401 401 404 200  post   /api/threads/{thread}/runs/{run}/cancel
         401 401 404 409  post   /api/threads/{thread}/runs/{run}/retry
         401 401 200 200  get    /api/approvals
+        401 401 404 204  put    /api/threads/{thread}/runs/{run}/feedback
         401 401 200 200  get    /api/documents
         401 401 202 202  post   /api/documents
         401 401 404 200  get    /api/documents/{document}
         401 401 404 200  get    /api/documents/{document}/text
+        401 401 404 200  get    /api/documents/{document}/file
+        401 401 404 200  patch  /api/documents/{document}
         401 401 404 200  post   /api/documents/{document}/{change}
         401 401 200 200  get    /api/search
         401 401 200 200  get    /api/usage
         401 401 200 200  get    /api/memory
+        401 401 200 200  get    /api/models
+        401 401 403 403  put    /api/models/{model}
+        401 401 403 403  get    /api/models/offers
+        401 401 403 403  get    /api/models/providers/{provider}
+        401 401 403 403  put    /api/models/test
+        401 401 403 403  put    /api/models/default
+        401 401 403 403  put    /api/models/keys/{provider}
         401 401 200 200  post   /api/chat
         401 401 200 200  post   /api/contract/chat
         401 401 200 200  get    /v1/models
         401 401 200 200  get    /v1/models/{model}
         401 401 200 200  post   /v1/chat/completions
+        401 401 404 404  post   /v1/embeddings
+        401 401 200 200  post   /v1/responses
+        401 401 404 200  get    /v1/responses/{response}
+        401 401 404 200  post   /v1/responses/{response}/cancel
+        200 200 200 200  get    /ok
+        401 401 200 200  get    /info
+        401 401 200 200  post   /assistants/search
+        401 401 200 200  post   /assistants/count
+        401 401 200 200  get    /assistants/{assistant}
+        401 401 200 200  get    /assistants/{assistant}/graph
+        401 401 200 200  get    /assistants/{assistant}/schemas
+        401 401 200 200  post   /threads
+        401 401 200 200  post   /threads/search
+        401 401 200 200  post   /threads/count
+        401 401 404 200  get    /threads/{thread}
+        401 401 404 200  patch  /threads/{thread}
+        401 401 404 200  post   /threads/{thread}/copy
+        401 401 404 200  get    /threads/{thread}/state
+        401 401 404 200  post   /threads/{thread}/state
+        401 401 404 200  get    /threads/{thread}/state/{checkpoint}
+        401 401 404 200  post   /threads/{thread}/state/checkpoint
+        401 401 404 200  post   /threads/{thread}/history
+        401 401 404 200  get    /threads/{thread}/history
+        401 401 404 200  get    /threads/{thread}/runs
+        401 401 404 200  post   /threads/{thread}/runs
+        401 401 404 200  post   /threads/{thread}/runs/wait
+        401 401 404 200  post   /threads/{thread}/runs/stream
+        401 401 404 200  get    /threads/{thread}/runs/{run}
+        401 401 404 200  get    /threads/{thread}/runs/{run}/join
+        401 401 404 200  get    /threads/{thread}/runs/{run}/stream
+        401 401 404 404  post   /threads/{thread}/runs/{run}/cancel
+        401 401 200 200  post   /runs
+        401 401 200 200  post   /runs/wait
+        401 401 200 200  post   /runs/stream
+        401 401 200 200  post   /runs/batch
+        401 401 404 204  post   /runs/cancel
+        401 401 200 200  post   /mcp
+        401 401 400 400  get    /mcp
         401 401 200 200  post   /api/threads/{thread}/runs
         401 401 204 204  delete /api/threads/{thread}
         401 401 404 204  delete /api/documents/{document}
         401 401 404 204  delete /api/memory/{fact}
+        401 401 403 403  delete /api/models/{model}
+        401 401 403 403  delete /api/models/keys/{provider}
+        401 401 404 404  delete /v1/responses/{response}
+        401 401 404 404  delete /threads/{thread}
+        401 401 404 404  delete /threads/{thread}/runs/{run}
+        401 401 400 400  delete /mcp
     "#]]
     .assert_eq(&table);
 }
@@ -212,8 +292,10 @@ async fn what_belongs_to_another_is_told_like_what_is_not_there() {
     for route in
         routes().iter().filter(|route| route.access == RouteAccess::KeyRequired && route.path.contains('{'))
     {
-        // Agents are everybody's, and a thread that is asked something is made.
+        // Agents and models are everybody's, and a thread that is asked something is made.
         if route.path.contains("{agent}")
+            || route.path.contains("{assistant}")
+            || route.path.starts_with("/api/models/")
             || (route.method, route.path) == ("post", "/api/threads/{thread}/runs")
         {
             continue;
@@ -246,6 +328,7 @@ async fn lists_searches_and_sums_hold_nothing_of_another() {
         ("/api/threads?q=연차", "threads"),
         ("/api/documents", "documents"),
         ("/api/approvals", "questions"),
+        ("/api/runs", "runs"),
         ("/api/search?q=비밀+수당", "hits"),
         (&format!("/api/search?q=비밀&document={}", theirs.document), "hits"),
         ("/api/memory", "facts"),
@@ -261,7 +344,7 @@ async fn lists_searches_and_sums_hold_nothing_of_another() {
         assert!(a[key] != json!([]) && a[key] != 0, "{path}: {a}");
         nothing.push_str(&format!("{} ", b[key]));
     }
-    assert_eq!(nothing, "[] [] [] [] [] [] [] [] 0 ");
+    assert_eq!(nothing, "[] [] [] [] [] [] [] [] [] 0 ");
     assert_eq!(
         problem(&app, with_key_of("b", get("/api/usage?thread=secret-thread"))).await,
         "404 not_found"
@@ -410,6 +493,7 @@ async fn a_stream_ends_when_its_key_is_taken_away() {
         name: tenant.into(),
         tenant: doran_engine::TenantId::new(tenant).expect("a name"),
         hash: doran_server::KeyHash::from_secret(&format!("key-{tenant}")),
+        is_admin: false,
     });
     keys.replace(vec![a]);
     assert_eq!(problem(&app, with_key_of("b", get("/api/threads"))).await, "401 wrong_key");

@@ -54,6 +54,45 @@ async fn a_fork_goes_on_from_a_step_and_leaves_its_source_alone() {
     assert_eq!(json(&app, get("/api/threads/t")).await["title"], "연차휴가는 며칠인가요?");
 }
 
+/// The events of the run that a fork started.
+async fn fork_events(app: &doran_server::ServerApp, fork: &Value) -> (String, String) {
+    let (id, run) = (fork["id"].as_str().expect("an id"), fork["active"].as_str().expect("a run"));
+    let run = format!("/api/threads/{id}/runs/{run}");
+    let events = text(send(app, get(&format!("{run}/events"))).await).await;
+    (run, events)
+}
+
+#[tokio::test]
+async fn a_fork_with_another_state_stops_where_it_was_told_and_continues_from_the_change() {
+    let app = app_with_asked_thread().await;
+    let mut state = json(&app, get("/api/threads/t/state?at=1")).await["state"].clone();
+    let question = state["messages"][0]["parts"][0].as_object_mut().expect("a text");
+    question.insert("text".into(), "육아휴직은 얼마나 쓸 수 있나요?".into());
+    let body = json!({ "at": 1, "go_on": true, "state": state, "pause_before": ["agent"] }).to_string();
+    let fork = json(&app, post("/api/threads/t/fork", &body)).await;
+    let (run, events) = fork_events(&app, &fork).await;
+    assert!(events.contains("event: paused") && events.contains(r#""node":"rag""#), "{events}");
+    assert!(!events.contains("event: finished"), "{events}");
+    let waiting = json(&app, get("/api/approvals")).await["questions"][0].clone();
+    assert_eq!((&waiting["kind"], &waiting["node"]), (&json!("breakpoint"), &json!("agent")));
+    let answers = json!({ "answers": { waiting["id"].as_str().expect("an id"): true } }).to_string();
+    json(&app, post(&format!("{run}/resume"), &answers)).await;
+    let events = text(send(&app, get(&format!("{run}/events"))).await).await;
+    assert!(events.contains("event: finished") && events.contains("육아휴직"), "{events}");
+    for (body, why) in [
+        (json!({ "at": 1, "as_node": "agent" }), "without a state"),
+        (json!({ "at": 1, "pause_after": ["agent"] }), "without a run"),
+        (json!({ "at": 1, "go_on": true, "pause_before": ["nobody"] }), "no such node"),
+        (json!({ "at": 1, "state": { "messages": 3 } }), "not a state"),
+        (json!({ "at": 1, "state": { "nobody": 3 } }), "not a field of the state"),
+    ] {
+        assert!(
+            problem(&app, post("/api/threads/t/fork", &body.to_string())).await.starts_with("400 "),
+            "{why}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_fork_without_a_step_is_a_copy_that_can_be_asked() {
     let app = app_with_asked_thread().await;

@@ -16,12 +16,40 @@ async fn what_a_thread_took_is_told_by_model_and_adds_up() {
     let told = json(&app, with_key_of("a", get("/api/usage?thread=t"))).await;
     let models = told["by_model"].as_array().expect("a list");
     assert_eq!(models.len(), 1, "{told}");
-    assert_eq!(models[0]["name"], "offline-extractive-1");
+    assert_eq!(models[0]["name"], "offline-extractive-2");
     assert!(models[0]["calls"].as_u64() >= Some(2), "{told}");
     for what in ["input_tokens", "output_tokens"] {
         assert_eq!(models[0][what], told[what], "{told}");
     }
     assert!(json(&app, with_key_of("a", get("/api/usage"))).await.get("by_model").is_none());
+}
+
+#[tokio::test]
+async fn a_message_names_the_model_that_wrote_it() {
+    let app = two_tenant_app("model").await;
+    let ask = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
+    json(&app, with_key_of("a", post("/api/threads/t/runs?wait=true", ask))).await;
+    let said = json(&app, with_key_of("a", get("/api/threads/t/messages"))).await;
+    let models: Vec<&serde_json::Value> =
+        said["messages"].as_array().expect("a list").iter().map(|one| &one["model"]).collect();
+    assert_eq!(models, [&serde_json::Value::Null, &"offline-extractive-2".into()], "{said}");
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_built_again_is_known_for_the_one_that_was_sent() {
+    let app = two_tenant_app("prompt").await;
+    let ask = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
+    let run = json(&app, with_key_of("a", post("/api/threads/t/runs?wait=true", ask))).await;
+    let events = format!("/api/threads/t/runs/{}/events", run["id"].as_str().expect("an id"));
+    let events = crate::text(send(&app, with_key_of("a", get(&events))).await).await;
+    for (before, node) in [(1, "router"), (4, "agent")] {
+        let path = format!("/api/threads/t/state?at={before}&explain={node}");
+        let built = json(&app, with_key_of("a", get(&path))).await;
+        let digest = built["digests"][0].as_str().expect("a digest");
+        assert!(events.contains(&format!(r#""request":"{digest}""#)), "{node}: {built}");
+        let other = json(&app, with_key_of("a", get(&path.replace("at=4", "at=1")))).await;
+        assert_eq!(other["digests"][0] == digest, node == "router", "another state, another prompt");
+    }
 }
 
 #[tokio::test]
@@ -123,9 +151,38 @@ async fn looking_changes_nothing() {
     for route in doran_server::routes().iter().filter(|route| route.method == "get") {
         let path =
             route.path.replace("{thread}", "t").replace("{agent}", "react").replace("{model}", "react");
+        let path = path
+            .replace("{assistant}", "react")
+            .replace("{checkpoint}", "00000000-0000-8000-8000-000000000003");
         let path = path.replace("{document}", "d").replace("{run}", "00000000-0000-0000-0000-000000000000");
+        let path = path.replace("{provider}", "openai").replace("{response}", "resp_0");
         assert!(!path.contains('{'), "{path}");
         drop(send(&app, mine(get(&path))).await);
     }
     assert_eq!(seen().await, before);
+}
+
+#[tokio::test]
+async fn pages_of_messages_have_every_message_once() {
+    let app = two_tenant_app("message-pages").await;
+    for number in 0..5 {
+        let ask = serde_json::json!({ "agent": "assistant", "message": format!("안녕하세요 {number}") })
+            .to_string();
+        json(&app, with_key_of("a", post("/api/threads/t/runs?wait=true", &ask))).await;
+    }
+    let ids = |page: &serde_json::Value| -> Vec<String> {
+        let messages = page["messages"].as_array().expect("a list");
+        messages.iter().map(|one| one["id"].as_str().expect("an id").to_owned()).collect()
+    };
+    let whole = json(&app, with_key_of("a", get("/api/threads/t/messages"))).await;
+    assert!(whole.get("earlier").is_none() && ids(&whole).len() >= 10, "{whole}");
+    let (mut pages, mut path) = (Vec::new(), "/api/threads/t/messages?limit=3".to_owned());
+    loop {
+        let page = json(&app, with_key_of("a", get(&path))).await;
+        assert!(ids(&page).len() >= 3 || page.get("earlier").is_none(), "{page}");
+        pages.splice(0..0, ids(&page));
+        let Some(earlier) = page["earlier"].as_u64() else { break };
+        path = format!("/api/threads/t/messages?limit=3&before={earlier}");
+    }
+    assert_eq!(pages, ids(&whole));
 }

@@ -108,14 +108,29 @@ async fn repeated_request(app: &ServerApp, route: &ApiRoute) -> RepeatedRequest 
             let ask = |said: &str| object!({ "model": "react", "messages": words(said) });
             (route.path.into(), bodies(ask("안녕?"), ask("잘 가?")))
         }
+        "/v1/responses" => {
+            let ask = |said: &str| object!({ "model": "react", "input": said });
+            (route.path.into(), bodies(ask("안녕?"), ask("잘 가?")))
+        }
+        "/v1/responses/{response}/cancel" => {
+            let ask = object!({ "model": "react", "input": "안녕?" }).to_string();
+            let made = json(app, with_key_of("a", post("/v1/responses", &ask))).await;
+            let path = format!("/v1/responses/{}/cancel", made["id"].as_str().expect("an id"));
+            (path, bodies(object!({}), object!({ "why": "그만" })))
+        }
         other => panic!("{other}: a route that changes something needs a request here"),
     };
     RepeatedRequest { path, body, other }
 }
 
+/// A `POST` to any other route changes nothing, and can be sent again without a key.
+fn changes_something(route: &&ApiRoute) -> bool {
+    route.method == "post" && route.path != "/v1/embeddings"
+}
+
 /// Whether a route asks an agent: its key belongs to a run, and the answer tells where that run stands.
 fn starts_run(route: &ApiRoute) -> bool {
-    ["/runs", "/chat", "/chat/completions"].iter().any(|end| route.path.ends_with(end))
+    ["/runs", "/chat", "/chat/completions", "/responses"].iter().any(|end| route.path.ends_with(end))
 }
 
 fn keyed_request(path: &str, body: &str, key: &str) -> Request<Body> {
@@ -132,11 +147,23 @@ async fn all_runs(app: &ServerApp) -> Value {
     json(app, with_key_of("a", get("/api/usage"))).await["runs"].clone()
 }
 
+fn is_langgraph(route: &ApiRoute) -> bool {
+    ["/assistants", "/threads", "/runs"].iter().any(|start| route.path.starts_with(start))
+}
+
+/// Whether a request may be sent again under a key. LangGraph's clients have none, and its routes reject one. Messages of
+/// the Model Context Protocol have ids of their own.
+fn takes_key(route: &ApiRoute) -> bool {
+    route.method == "post" && !is_langgraph(route) && route.path != "/mcp"
+}
+
 #[tokio::test]
 async fn every_post_may_be_sent_again_under_its_key() {
     let app = two_tenant_app_with_model("once", Arc::new(FailsOnWordModel)).await;
     let mut checked = 0;
-    for (number, route) in routes().iter().filter(|route| route.method == "post").enumerate() {
+    let routes = routes();
+    let taking = routes.iter().filter(changes_something).filter(|route| takes_key(route));
+    for (number, route) in taking.enumerate() {
         let (RepeatedRequest { path, body, other }, key) =
             (repeated_request(&app, route).await, format!("key-{number}"));
         let first = send_and_read(&app, keyed_request(&path, &body, &key)).await;
@@ -165,10 +192,27 @@ async fn every_post_may_be_sent_again_under_its_key() {
     assert!(checked >= 11, "{checked}");
 }
 
+/// A key that nobody looks at would promise something.
+#[tokio::test]
+async fn a_post_that_takes_no_key_rejects_one() {
+    let app = two_tenant_app("once-rejected").await;
+    let made = json(&app, with_key_of("a", post("/threads", "{}"))).await;
+    let thread = made["thread_id"].as_str().expect("an id");
+    let mut checked = 0;
+    for route in routes().iter().filter(|route| changes_something(route) && is_langgraph(route)) {
+        let path = route.path.replace("{thread}", thread);
+        let path = path.replace("{run}", "01a1e90e-4436-751f-9dd0-34d53ff0ce50");
+        let (status, _, told) = send_and_read(&app, keyed_request(&path, "{}", "k")).await;
+        assert!(status == 422 && told.contains("`Idempotency-Key`"), "{path}: {status} {told}");
+        checked += 1;
+    }
+    assert!(checked >= 18, "{checked}");
+}
+
 #[tokio::test]
 async fn the_document_for_programs_says_of_every_post_that_it_may_be_sent_again() {
     let document = json(&crate::app(), get("/openapi.json")).await;
-    for route in routes().iter().filter(|route| route.method == "post") {
+    for route in routes().iter().filter(changes_something).filter(|route| takes_key(route)) {
         let about = &document["paths"][route.path]["post"];
         let names = about["parameters"].as_array().into_iter().flatten().map(|one| &one["name"]);
         assert_eq!(names.filter(|name| **name == "Idempotency-Key").count(), 1, "{}", route.path);
@@ -219,7 +263,7 @@ async fn fifty_answers_with_one_key_are_one_answer() {
 #[tokio::test]
 async fn what_was_answered_outlives_the_process_and_a_refusal_is_not_kept() {
     let store = Arc::new(RamStore::new());
-    let server = || ServerApp::new(Runtime::new(store.clone()), Vec::new());
+    let server = || ServerApp::new(Runtime::new(store.clone()), store.clone(), Vec::new());
     let keyed = |body: &str, key: &str| with_header(post("/api/threads", body), "idempotency-key", key);
     let refused = send_and_read(&server(), keyed(r#"{"agent":"nobody"}"#, "k")).await;
     assert_eq!(refused.0, 404, "{refused:?}");

@@ -2,17 +2,28 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod answer_bytes;
 mod api_contract;
+mod attachments;
 mod authorization;
+mod branches;
+mod cors;
+mod cut_off_calls;
 mod fair_shares;
 mod forks;
 mod generated_files;
 mod history_views;
 mod hostile;
 mod idempotency;
+mod langgraph;
 mod many_clients;
+mod mcp;
 mod model_failures;
+mod models;
 mod openai;
+mod openai_fields;
+mod openai_responses;
+mod openai_tools;
 mod paused_runs;
 mod races;
 mod rejected_requests;
@@ -60,11 +71,11 @@ fn app_with_store(store: Arc<RamStore>) -> ServerApp {
     ));
     let agents =
         build_default_agents(&AgentParts::new(Arc::new(OfflineModel), index.clone())).expect("sound graphs");
-    let runtime = Runtime::new(store);
+    let runtime = Runtime::new(store.clone());
     for agent in &agents {
         agent.register(&runtime).expect("registered");
     }
-    ServerApp::new(runtime, agents).index(index)
+    ServerApp::new(runtime, store, agents).index(index)
 }
 
 fn app_with(model: Arc<dyn ChatModel>, limits: ServerLimits) -> ServerApp {
@@ -80,11 +91,12 @@ fn app_for_tenant(model: Arc<dyn ChatModel>, tenant: &str) -> (ServerApp, Arc<Ra
     let mut parts = AgentParts::new(model, index.clone());
     parts.tools.add(Arc::new(Calculator::new()), ToolPolicy::Ask).expect("a sound tool");
     let agents = build_default_agents(&parts).expect("sound graphs");
-    let runtime = Runtime::new(Arc::new(RamStore::new()));
+    let store = Arc::new(RamStore::new());
+    let runtime = Runtime::new(store.clone());
     for agent in &agents {
         agent.register(&runtime).expect("registered");
     }
-    (ServerApp::new(runtime, agents).index(index.clone()), index)
+    (ServerApp::new(runtime, store, agents).index(index.clone()), index)
 }
 
 /// Keys of two tenants, each opened by its own name: `key-a` and `key-b`.
@@ -93,6 +105,7 @@ fn two_keys() -> ApiKeys {
         name: format!("of {tenant}"),
         tenant: TenantId::new(tenant).expect("a name"),
         hash: KeyHash::from_secret(&format!("key-{tenant}")),
+        is_admin: false,
     };
     ApiKeys::new(vec![key("a"), key("b")])
 }

@@ -151,7 +151,6 @@ async fn what_a_client_keeps_becomes_messages_and_what_it_says_as_the_system_one
         { "role": "system", "content": "짧게." },
         { "role": "user", "content": "내 이름은 철수야." },
         { "role": "assistant", "content": "반갑습니다." },
-        { "role": "tool", "content": "hidden" },
         { "role": "user", "content": "내 이름이 뭐야?" },
     ] });
     let response = send(&app, post("/v1/chat/completions", &asked.to_string())).await;
@@ -166,7 +165,7 @@ async fn what_a_client_keeps_becomes_messages_and_what_it_says_as_the_system_one
     for question in ["내 이름은 영희야.", "내 이름이 뭐야?"] {
         let mut asked = asked.clone();
         asked["metadata"] = json!({ "thread_id": "mine" });
-        asked["messages"][4]["content"] = json!(question);
+        asked["messages"][3]["content"] = json!(question);
         text(send(&app, post("/v1/chat/completions", &asked.to_string())).await).await;
     }
     let kept = said("mine").await;
@@ -236,4 +235,27 @@ async fn a_run_that_asks_back_says_where_to_answer() {
     let whole =
         completion_text(&app, "react", json!([{ "role": "user", "content": "15 * 4는 얼마야?" }])).await;
     assert!(whole.contains("승인을 기다립니다") && whole.contains("`calculator "), "{whole}");
+}
+
+#[tokio::test]
+async fn a_chat_of_open_webui_is_one_thread_and_a_temporary_one_is_none() {
+    let app = app();
+    let asked = json!({ "model": "assistant", "messages": [{ "role": "user", "content": "안녕하세요" }] })
+        .to_string();
+    let thread_of = async |chat: &str, named: Option<&str>| {
+        let mut request = with_header(post("/v1/chat/completions", &asked), "x-openwebui-chat-id", chat);
+        if let Some(named) = named {
+            request = with_header(request, "x-thread-id", named);
+        }
+        let response = send(&app, request).await;
+        assert_eq!(response.status(), 200);
+        response.headers()["x-thread-id"].to_str().expect("text").to_owned()
+    };
+    let chat = "0b2e6e5e-1111-4222-8333-1234567890ab";
+    assert_eq!(thread_of(chat, None).await, chat);
+    assert_eq!(thread_of(chat, Some("mine")).await, "mine", "a name that a client gives comes first");
+    for temporary in ["local", "local:abc"] {
+        let threads = [thread_of(temporary, None).await, thread_of(temporary, None).await];
+        assert!(threads[0] != threads[1] && !threads[0].starts_with("local"), "{threads:?}");
+    }
 }

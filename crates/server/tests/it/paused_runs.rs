@@ -42,7 +42,10 @@ async fn only_a_clear_answer_is_taken_and_anything_else_leaves_the_question_open
             json!({}),
             json!({ "approve": 1 }),
             json!({ "approve": "yes" }),
-            json!({ "approve": true, "always": true }),
+            json!({ "approve": true, "always": 1 }),
+            json!({ "approve": false, "always": true }),
+            json!({ "approve": true, "arguments": "2 + 3" }),
+            json!({ "approve": false, "arguments": {} }),
             json!({ "approve": true, "note": 1 }),
             json!({ "note": "네" }),
             json!([true]),
@@ -60,6 +63,54 @@ async fn only_a_clear_answer_is_taken_and_anything_else_leaves_the_question_open
         let said = fetched(&app, get(&format!("/api/threads/t{number}/messages"))).await.to_string();
         assert_eq!(said.contains("거절"), !runs, "{said}");
     }
+}
+
+/// Answers the question of a run and waits for its end. Gives its events.
+async fn answer(app: &doran_server::ServerApp, run: &str, id: &str, answer: &Value) -> String {
+    let body = json!({ "answers": { id: answer } }).to_string();
+    fetched(app, post(&format!("{run}/resume"), &body)).await;
+    let events = text(send(app, get(&format!("{run}/events"))).await).await;
+    assert!(events.contains("event: finished"), "{events}");
+    events
+}
+
+#[tokio::test]
+async fn a_call_that_a_person_changed_runs_with_the_new_arguments_and_the_model_is_told() {
+    let app = app();
+    let (run, id) = start_paused_run(&app, "t").await;
+    let events =
+        answer(&app, &run, &id, &json!({ "approve": true, "arguments": { "expression": "2 + 3" } })).await;
+    assert!(
+        events.contains(r#""type":"tool_call""#) && events.contains(r#""expression":"2 + 3""#),
+        "{events}"
+    );
+    let said = fetched(&app, get("/api/threads/t/messages")).await;
+    let result = said["messages"].as_array().expect("a list").iter().find(|one| one["role"] == "tool");
+    let result = result.expect("a result")["parts"].to_string();
+    assert!(result.contains("사용자가 인자를 바꾸어 실행했습니다") && result.contains('5'), "{result}");
+    assert!(!result.contains("60"), "the call of the model was made: {result}");
+    let decision = &said["decisions"][0];
+    assert_eq!(decision["question"]["arguments"], json!({ "expression": "15 * 4" }), "{decision}");
+    assert_eq!(decision["answer"]["arguments"], json!({ "expression": "2 + 3" }));
+    assert!(
+        decision["asked"].as_i64() <= decision["answered"].as_i64() && decision["asked"].as_i64() > Some(0)
+    );
+}
+
+#[tokio::test]
+async fn a_tool_that_is_allowed_for_a_thread_is_asked_about_once_there() {
+    let app = app();
+    let (run, id) = start_paused_run(&app, "t").await;
+    answer(&app, &run, &id, &json!({ "approve": true, "always": true })).await;
+    let ask = json!({ "agent": "react", "message": "20 * 4는 얼마야?" }).to_string();
+    let again = fetched(&app, post("/api/threads/t/runs?wait=true", &ask)).await;
+    assert_eq!(again["status"], "finished", "{again}");
+    let said = fetched(&app, get("/api/threads/t/messages")).await;
+    assert_eq!(said["decisions"].as_array().map(Vec::len), Some(1), "{said}");
+    let elsewhere = fetched(&app, post("/api/threads/other/runs?wait=true", &ask)).await;
+    assert_eq!(elsewhere["status"], "paused", "another thread: {elsewhere}");
+    let open = fetched(&app, get("/api/threads/other/messages")).await;
+    assert_eq!((&open["decisions"][0]["answered"], open["decisions"][0].get("answer")), (&Value::Null, None));
 }
 
 #[tokio::test]

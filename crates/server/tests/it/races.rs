@@ -132,15 +132,33 @@ async fn an_answer_is_taken_once() {
     }
 }
 
+/// Thinks for two milliseconds, so that a request may come before and after the end of a run.
+struct ThinkingModel(FixedReplyModel);
+
+impl ChatModel for ThinkingModel {
+    fn info(&self) -> ModelInfo {
+        self.0.info()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        let reply = self.0.stream(request);
+        stream::once(tokio::time::sleep(Duration::from_millis(2)))
+            .flat_map(|()| stream::empty())
+            .chain(reply)
+            .boxed()
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_ends_once_however_it_ends() {
-    let app = short_reply_router();
+    let model = ThinkingModel(FixedReplyModel("네.".into()));
+    let app = router(&app_with(Arc::new(model), ServerLimits::default()));
     let mut ends = std::collections::BTreeMap::new();
     for round in 0..RACES {
         let answer = send(&app, post(&format!("/api/threads/t{round}/runs"), SHORT_ASK_BODY)).await;
         let run = run_location(&answer).trim_end_matches("/events").to_owned();
         // From at once to well after the end.
-        tokio::time::sleep(Duration::from_micros(40 * (round % 100) as u64)).await;
+        tokio::time::sleep(Duration::from_micros(80 * (round % 100) as u64)).await;
         let cancelled = send(&app, post(&format!("{run}/cancel"), "{}")).await;
         assert_eq!(cancelled.status(), 200, "{}", text(cancelled).await);
         drop(answer);

@@ -22,7 +22,7 @@ async fn the_front_door_says_what_is_here() {
     assert_eq!((&home["name"], &agent["id"]), (&"doran".into(), &"assistant".into()));
     assert_eq!(
         (&agent["model"]["name"], &agent["model"]["kind"]),
-        (&"offline-extractive-1".into(), &"extractive".into())
+        (&"offline-extractive-2".into(), &"extractive".into())
     );
     assert_eq!(text(send(&app, get("/healthz")).await).await, r#"{"status":"ok"}"#);
     app.draining().cancel();

@@ -70,7 +70,7 @@ async fn a_run_is_a_stream_of_numbered_frames() {
 
         id: 3
         event: step
-        data: {"at":0,"n":3,"next":["memory"],"step":2,"tasks":[{"attempts":1,"input_tokens":0,"ms":0,"node":"rag","notes":["events"],"output_tokens":0,"turn":["found","progress"],"update":["context","progress","taint"]}],"type":"step"}
+        data: {"at":0,"n":3,"next":["memory"],"step":2,"tasks":[{"attempts":1,"input_tokens":0,"ms":0,"node":"rag","notes":["events","searches"],"output_tokens":0,"turn":["found","progress"],"update":["context","progress","taint"]}],"type":"step"}
 
         id: 4
         event: step
@@ -139,7 +139,8 @@ async fn start_paused_run(app: &ServerApp) -> (String, axum::body::BodyDataStrea
     let place = run_location(&response);
     let mut frames = response.into_body().into_data_stream();
     let mut seen = String::new();
-    while !seen.contains("event: delta") {
+    // The first word of the model. Steps before it show what they are at.
+    while !seen.contains("음…") {
         let bytes = frames.next().await.expect("more").expect("bytes");
         seen.push_str(std::str::from_utf8(&bytes).expect("text"));
     }

@@ -59,11 +59,12 @@ fn app_with_tool_calling_model() -> ServerApp {
     let tools = json!({ "agents": { "docqa": { "tools": ["calculator"] } } });
     let settings = serde_json::from_value(tools).expect("settings");
     let agents = build_agents(&settings, &parts).expect("sound graphs");
-    let runtime = Runtime::new(Arc::new(RamStore::new()));
+    let store = Arc::new(RamStore::new());
+    let runtime = Runtime::new(store.clone());
     for agent in &agents {
         agent.register(&runtime).expect("registered");
     }
-    ServerApp::new(runtime, agents).index(index)
+    ServerApp::new(runtime, store, agents).index(index)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -181,7 +182,10 @@ async fn what_an_answer_rests_on_is_numbered_the_same_in_every_view() {
     for sources in [&chat["sources"], &said["sources"], &whole["sources"]] {
         assert_eq!((&sources[0]["number"], &sources[0]["quote"]), (&json!(1), &cited["quote"]), "{sources}");
     }
-    let opened = fetched(&app, get(cited["url"].as_str().expect("an address"))).await;
+    let address = cited["url"].as_str().expect("an address");
+    let (origin, path) = address.split_at(address.find("/api/").expect("a route"));
+    assert!(origin.starts_with("http://"), "{address}");
+    let opened = fetched(&app, get(path)).await;
     assert!(
         opened["text"].as_str().is_some_and(|text| text.contains(cited["quote"].as_str().expect("words")))
     );

@@ -1,26 +1,41 @@
-//! Programs that people have already: OpenAI's own clients, and one that tries whatever the document for programs
-//! allows. `./x test` fetches them from their registries; without them the tests say so.
+//! Programs that people have already: OpenAI's own clients, libraries that are built on OpenAI's API, and one that tries
+//! whatever the document for programs allows. `./x test` fetches them from their registries; without them the tests say so.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 
-use doran_server::{RateLimit, ServerApp, ServerLimits};
+use doran_llm::{
+    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, ModelKind, ToolCall, Usage,
+};
+use doran_retrieval::BuiltInEncoder;
+use doran_server::{
+    CHAT_COMPLETION_FIELDS, EMBEDDING_FIELDS, OpenAiRequestField, RESPONSE_FIELDS, RateLimit, ServerApp,
+    ServerLimits,
+};
+use futures_util::{StreamExt, stream};
+use serde_json::json;
 use tokio::process::Command;
 
 use crate::retry_after_start::{UnansweredRunCase, list_thread_runs};
 use crate::socket::start_server_with;
-use crate::two_tenant_app;
+use crate::{app_for_tenant, two_keys, two_tenant_app};
 
 /// A part that may be missing, or a loud word about it.
-fn optional_program(variable: &str, made: &str, en: &str, ko: &str) -> Option<PathBuf> {
+pub(crate) fn optional_program(variable: &str, made: &str, en: &str, ko: &str) -> Option<PathBuf> {
     let named = std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
     let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.parts").join(made);
     let found = named.or_else(|| made.exists().then_some(made));
     if found.is_none() {
-        assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "required and not there: {en}");
-        println!("SKIPPED: {en}; run ./x test clients / {ko}, ./x test clients로 실행하세요");
+        report_missing(en, ko);
     }
     found
+}
+
+/// Says that a part is missing. Where all parts are required that is a failure.
+pub(crate) fn report_missing(en: &str, ko: &str) {
+    assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "required and not there: {en}");
+    println!("SKIPPED: {en}; run ./x test clients / {ko}, ./x test clients로 실행하세요");
 }
 
 /// Runs a client against a server of two tenants and gives what it printed.
@@ -51,7 +66,7 @@ fn script(name: &str) -> PathBuf {
 const SCHEMATHESIS_CHECKS: &str =
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 
-const PYTHON: (&str, &str) = ("DORAN_TEST_CLIENTS_PYTHON", "clients-venv/bin/python");
+pub(crate) const PYTHON: (&str, &str) = ("DORAN_TEST_CLIENTS_PYTHON", "clients-venv/bin/python");
 
 /// OpenAI's client for Python with one of the scripts.
 fn python(name: &str) -> Option<impl Fn(&[&str]) -> Command + use<>> {
@@ -62,6 +77,60 @@ fn python(name: &str) -> Option<impl Fn(&[&str]) -> Command + use<>> {
         command.arg(&script).args(arguments);
         command
     })
+}
+
+/// A model that calls the tools of its client: `get_weather` when it is asked for the weather, and any other to answer with.
+struct ClientToolModel;
+
+impl ClientToolModel {
+    fn reply(request: &ChatRequest) -> Delta {
+        let forecast = json!({ "city": "Seoul", "days": 3 });
+        let question = request.question().unwrap_or_default();
+        let result = request.messages.last().and_then(|message| message.tool_results().next());
+        if let Some(result) = result {
+            return Delta::Text { text: format!("The weather: {}", result.text) };
+        }
+        let call = |name: &str, arguments| {
+            Delta::ToolCall(ToolCall { id: format!("call-{name}"), name: name.to_owned(), arguments })
+        };
+        let wanted = if question.contains("weather") { "get_weather" } else { "" };
+        let own = ["calculator", "get_weather"];
+        match request.tools.iter().find(|tool| tool.name == wanted || !own.contains(&tool.name.as_str())) {
+            Some(tool) if tool.name == wanted => call(&tool.name, json!({ "city": "Seoul" })),
+            Some(tool) => call(&tool.name, forecast),
+            None if request.schema.is_some() => Delta::Text { text: forecast.to_string() },
+            None => Delta::Text { text: format!("You said: {question}") },
+        }
+    }
+}
+
+impl ChatModel for ClientToolModel {
+    fn info(&self) -> ModelInfo {
+        let text = || "a model for tests".to_owned();
+        ModelInfo { name: "test".into(), kind: ModelKind::Language, ko: text(), en: text() }
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        let reply = Self::reply(&request);
+        let finish = match reply {
+            Delta::ToolCall(_) => FinishReason::ToolCalls,
+            _ => FinishReason::Stop,
+        };
+        let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
+        stream::iter([Ok(reply), Ok(Delta::Done { usage, finish })]).boxed()
+    }
+}
+
+/// Runs a client against a server whose model calls tools, and checks that it was content.
+async fn check_tool_client(client: impl FnOnce(&[&str]) -> Command) {
+    let rate = RateLimit { per_minute: 1e9, burst: 1e9 };
+    let (app, _) = app_for_tenant(Arc::new(ClientToolModel), "a");
+    let app = app
+        .keys(two_keys())
+        .embedder(Arc::new(BuiltInEncoder::open().expect("an encoder")))
+        .limits(ServerLimits { rate_limit: rate, ..ServerLimits::default() });
+    let told = run_client_against(app, |base| client(&[base, "key-a"])).await;
+    assert!(told.starts_with("ok "), "{told}");
 }
 
 /// The same for Node.js.
@@ -91,6 +160,64 @@ async fn openais_node_client_is_served() {
     let Some(client) = node("openai_client.mjs") else { return };
     let told = run_client("openai-node", |base| client(&[base, "key-a"])).await;
     assert!(told.starts_with("ok openai "), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn openais_python_client_gets_tools_typed_answers_responses_and_embeddings() {
+    if let Some(client) = python("openai_features.py") {
+        check_tool_client(client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn openais_node_client_gets_tools_typed_answers_responses_and_embeddings() {
+    if let Some(client) = node("openai_features.mjs") {
+        check_tool_client(client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ai_sdk_is_served() {
+    if let Some(client) = node("ai_sdk.mjs") {
+        check_tool_client(client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_openai_agents_sdk_is_served() {
+    if let Some(client) = python("openai_agents.py") {
+        check_tool_client(client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn langchain_is_served() {
+    if let Some(client) = python("langchain_client.py") {
+        check_tool_client(client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pydantic_ai_is_served() {
+    if let Some(client) = python("pydantic_ai_client.py") {
+        check_tool_client(client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_field_that_openais_client_knows_is_in_the_tables() {
+    let Some(client) = python("documented_fields.py") else { return };
+    let output = client(&[]).output().await.expect("the client starts");
+    let told = String::from_utf8(output.stdout).expect("text");
+    let check = |request: &str, table: &[OpenAiRequestField]| {
+        let line = told.lines().find(|line| line.starts_with(request)).expect("a line");
+        let fields: Vec<&str> = line.split(' ').skip(1).collect();
+        let known: Vec<&str> = table.iter().map(|field| field.name).collect();
+        assert_eq!(known, fields, "{request}");
+    };
+    check("chat", CHAT_COMPLETION_FIELDS);
+    check("responses", RESPONSE_FIELDS);
+    check("embeddings", EMBEDDING_FIELDS);
 }
 
 /// Asks with a client that asks again by itself, by every way in which a run gives no answer: it is begun once.

@@ -173,10 +173,16 @@ async fn a_page_or_a_drawing_that_was_handed_in_never_comes_back_as_one() {
             let body = text(response).await;
             assert!(!body.contains("<script>") && !body.contains("onload="), "{path}: {body}");
         }
-        // The file itself has no address at all.
-        for path in
-            [format!("{place}/file"), format!("{place}/original"), format!("/{name}"), format!("/api/{name}")]
-        {
+        // The file itself can only be saved.
+        let file = send(&app, with_key_of("a", get(&format!("{place}/file")))).await;
+        if file.status().is_success() {
+            let header = |name: &str| file.headers()[name].to_str().expect("text").to_owned();
+            assert_eq!(header("content-type"), "application/octet-stream", "{place}");
+            assert!(header("content-disposition").starts_with("attachment"), "{place}");
+            assert_eq!(header("x-content-type-options"), "nosniff", "{place}");
+            assert!(header("content-security-policy").contains("sandbox"), "{place}");
+        }
+        for path in [format!("{place}/original"), format!("/{name}"), format!("/api/{name}")] {
             let response = send(&app, with_key_of("a", get(&path))).await;
             assert!([404, 405].contains(&response.status().as_u16()), "{path}");
         }

@@ -109,17 +109,25 @@ export const anyServerTests = [
       await waitForAnswer(page)
       const name = `이름 <b>${Date.now()}</b>`
       await page.hover('.thread.is-open')
-      await page.click('.thread.is-open .thread-tools button >> nth=0')
+      await page.click('.thread.is-open .thread-tools [title="이름 바꾸기"]')
       await page.fill('.thread input', name)
       await page.press('.thread input', 'Enter')
       await page.waitForFunction((title) => document.querySelector('.thread.is-open .thread-title')?.textContent === title, name)
       await page.fill('.search input', name.slice(3, 20))
       await page.waitForFunction(() => document.querySelectorAll('.thread').length === 1)
       await page.hover('.thread')
-      await page.click('.thread .thread-tools button >> nth=1')
-      await page.click('dialog button.danger')
+      // A deletion can be undone for a while.
+      await page.click('.thread .thread-tools [title="삭제"]')
       await page.waitForFunction(() => document.querySelectorAll('.thread').length === 0)
       assert.equal(new URL(page.url()).pathname, '/')
+      await page.click('.deleted .link')
+      await page.waitForFunction(() => document.querySelectorAll('.thread').length === 1)
+      await page.hover('.thread')
+      await page.click('.thread .thread-tools [title="삭제"]')
+      await page.waitForSelector('.deleted .note')
+      const deleted = page.waitForResponse((response) => response.request().method() === 'DELETE')
+      assert.equal((await deleted).ok(), true)
+      await page.waitForFunction(() => document.querySelectorAll('.thread, .deleted .note').length === 0)
     },
   },
   {
@@ -166,7 +174,7 @@ export const anyServerTests = [
     },
   },
   {
-    name: 'a file that is dropped on the conversation, or pasted, is a document',
+    name: 'a file that is dropped on a conversation is attached to it, and one that is pasted in the documents is a document',
     async run({ page }) {
       await waitUntilReady(page)
       await page.fill('.composer textarea', '아직 쓰는 중')
@@ -179,8 +187,14 @@ export const anyServerTests = [
           .dispatchEvent(new DragEvent(kind, { dataTransfer: carried, bubbles: true, cancelable: true })))
       }, dropped)
       assert.deepEqual(taken, [true, true])
-      await page.waitForURL(/\/documents$/)
-      await page.locator('.doc.is-ready', { hasText: dropped }).waitFor()
+      await page.waitForURL(/\/t\//)
+      const attached = page.locator('.attachment', { hasText: dropped })
+      await page.locator('.attachment.is-ready', { hasText: dropped }).waitFor()
+      assert.equal(await page.inputValue('.composer textarea'), '아직 쓰는 중')
+      // It belongs to the conversation alone.
+      await page.click('a.place[href="/documents"]')
+      await page.waitForSelector('.drop')
+      assert.equal(await page.locator('.doc', { hasText: dropped }).count(), 0)
       const pasted = `붙인 파일 ${Date.now()}.md`
       await page.evaluate((name) => {
         const carried = new DataTransfer()
@@ -188,14 +202,14 @@ export const anyServerTests = [
         document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: carried, bubbles: true, cancelable: true }))
       }, pasted)
       await page.locator('.doc.is-ready', { hasText: pasted }).waitFor()
-      for (const name of [dropped, pasted]) {
-        const row = page.locator('.doc', { hasText: name })
-        await row.locator('button').last().click()
-        await page.click('dialog button.danger')
-        await row.waitFor({ state: 'detached' })
-      }
+      const row = page.locator('.doc', { hasText: pasted })
+      await row.locator('button').last().click()
+      await page.click('dialog button.danger')
+      await row.waitFor({ state: 'detached' })
       await page.click('a.back')
       assert.equal(await page.inputValue('.composer textarea'), '아직 쓰는 중')
+      await attached.locator('[title="삭제"]').click()
+      await attached.waitFor({ state: 'detached' })
     },
   },
   {
@@ -217,6 +231,8 @@ export const anyServerTests = [
       await page.click('.top [aria-pressed]')
       await page.waitForSelector('.timeline button')
       await checkNoHorizontalScroll(page)
+      const side = await page.locator('.side').boundingBox()
+      assert.ok(side.y < 80 && side.y + side.height > 800, `the inspector does not fill the screen: ${JSON.stringify(side)}`)
       await shoot('phone-inspector')
       await checkAccessibility(page, 'inspector on a phone')
     },

@@ -1,6 +1,6 @@
 // Data and scripted answers of the mock server.
 
-const MODEL = { name: 'offline-extractive-1', kind: 'extractive', ko: '문서의 문장을 그대로 찾아 인용합니다. LLM이 아닙니다.', en: 'Finds and quotes sentences. Not an LLM.' }
+const MODEL = { name: 'offline-extractive-2', kind: 'extractive', ko: '문서의 문장을 그대로 찾아 인용합니다. LLM이 아닙니다.', en: 'Finds and quotes sentences. Not an LLM.' }
 
 export const AGENTS = [
   { id: 'assistant', ko: '문서를 찾고 도구를 쓰며 대화를 이어 갑니다.', en: 'Looks things up, uses tools, keeps the conversation.', model: MODEL,
@@ -44,11 +44,11 @@ const SOURCES = [
 ]
 
 export const DOCUMENTS = [
-  { id: 'd1', name: '취업규칙.hwpx', title: '취업규칙', kind: 'general', status: 'ready', progress: 1, passages: 212, pages: 48, bytes: 184_320, version: 'a41f09c2', at: Date.now() - 86_400_000 * 3 },
-  { id: 'd2', name: '복리후생 안내.pdf', title: '복리후생 안내', kind: 'general', status: 'ready', progress: 1, passages: 64, pages: 31, bytes: 921_600, at: Date.now() - 86_400_000 },
-  { id: 'd3', name: '용역계약서_2026.docx', title: '용역계약서', kind: 'contract', status: 'ready', progress: 1, passages: 48, pages: 12, bytes: 61_440, at: Date.now() - 3_600_000 },
-  { id: 'd4', name: '인사규정_구.hwp', kind: 'general', status: 'failed', reason: 'encrypted', ko: '암호가 걸린 문서입니다. 암호를 푼 파일을 다시 올려 주세요.', en: 'The document is encrypted. Upload it again without the password.', bytes: 40_960, at: Date.now() - 7_200_000 },
-  { id: 'd5', name: '출장 규정 <img src=x onerror=alert(1)>.md', kind: 'general', status: 'paused', progress: 0.38, bytes: 10_240, at: Date.now() - 60_000 },
+  { id: 'd1', name: '취업규칙.hwpx', title: '취업규칙', kind: 'general', collection: '', status: 'ready', progress: 1, passages: 212, pages: 48, bytes: 184_320, version: 'a41f09c2', at: Date.now() - 86_400_000 * 3 },
+  { id: 'd2', name: '복리후생 안내.pdf', title: '복리후생 안내', kind: 'general', collection: '', status: 'ready', progress: 1, passages: 64, pages: 31, bytes: 921_600, at: Date.now() - 86_400_000 },
+  { id: 'd3', name: '용역계약서_2026.docx', title: '용역계약서', kind: 'contract', collection: '', status: 'ready', progress: 1, passages: 48, pages: 12, bytes: 61_440, at: Date.now() - 3_600_000 },
+  { id: 'd4', name: '인사규정_구.hwp', kind: 'general', collection: '', status: 'failed', reason: 'encrypted', ko: '암호가 걸린 문서입니다. 암호를 푼 파일을 다시 올려 주세요.', en: 'The document is encrypted. Upload it again without the password.', bytes: 40_960, at: Date.now() - 7_200_000 },
+  { id: 'd5', name: '출장 규정 <img src=x onerror=alert(1)>.md', kind: 'general', collection: '', status: 'paused', progress: 0.38, bytes: 10_240, at: Date.now() - 60_000 },
 ]
 
 const call = (purpose, input, output, ms) => ({ name: MODEL.name, kind: MODEL.kind, purpose, finish: 'stop', input_tokens: input, output_tokens: output, cached_tokens: 0, cost_micros: 0, counted: 'estimated', ms })

@@ -5,14 +5,53 @@ import { createServer } from 'node:http'
 import { HOSTILE } from './mock-data.mjs'
 
 export const LONG = '긴 답을 천천히 씁니다. ' + Array.from({ length: 60 }, (_, at) => `문장 ${at + 1}은 여기에 있습니다.`).join(' ')
+/** Brackets, lists and code that are no citations. */
+export const BRACKETS = 'm[4][1] = a[1]; 계약 기간은 [    ]년입니다.\n\n- [ ] 할 일\n- [x] 한 일\n\n2. 둘\n4. 넷 [9]\n\n```py\nm[4][1] = [ ]\n```\n\nf[0](x)와 [목차](#a)'
 export const REFUSAL = 'this mock provider refuses the question'
 
-/** Starts the provider. `pace` is the time between words in milliseconds. `left` counts answers whose client disconnected. */
-export async function startMockModelProvider() {
+/** A graph of a user, with another one inside. */
+const OWN_GRAPHS = `
+[[graphs]]
+name = "lookup"
+start = "look"
+[[graphs.node]]
+name = "look"
+use = "retrieve"
+then = "say"
+[[graphs.node]]
+name = "say"
+use = "respond"
+prompt = "Answer: {{ question }}"
+then = "end"
+
+[[graphs]]
+name = "helpdesk"
+start = "help"
+[[graphs.node]]
+name = "help"
+use = "subgraph"
+graph = "lookup"
+then = "bye"
+[[graphs.node]]
+name = "bye"
+use = "respond"
+text = "더 궁금한 것이 있으면 물어보세요."
+then = "end"
+`
+
+/** Starts the provider. `pace` is the time between words in milliseconds. `left` counts answers whose client disconnected.
+ * `requests` holds the bodies it got. */
+export async function startMockModelProvider(port = 0) {
   const settings = { pace: 0 }
-  const seen = { asked: 0, left: 0 }
+  const seen = { asked: 0, left: 0, requests: [] }
   const server = createServer(async (request, response) => {
+    if (request.method === 'GET') {
+      response.writeHead(200, { 'content-type': 'application/json' })
+      response.end(JSON.stringify({ object: 'list', data: [{ id: 'scripted', object: 'model', owned_by: 'library' }] }))
+      return
+    }
     const body = JSON.parse(await readBody(request))
+    seen.requests.push(body)
     seen.asked += 1
     const said = reply(body)
     if (said.status) {
@@ -37,13 +76,16 @@ export async function startMockModelProvider() {
     tell({}, said.call ? 'tool_calls' : 'stop', { usage: { prompt_tokens: 120, completion_tokens: 30, total_tokens: 150 } })
     response.end('data: [DONE]\n\n')
   })
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address()
+  await new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(port, '127.0.0.1', resolve)
+  })
+  const { port: bound } = server.address()
   return {
     settings,
     seen,
-    /** The settings file of the real server. The calculator requires approval. */
-    toml: `model = "mock"\n[models.mock]\nid = "openai-compatible:http://127.0.0.1:${port}/v1#scripted"\n[tools.policies]\ncalculator = "ask"\n`,
+    /** The settings file of the real server. A small model makes the decisions. The calculator requires approval. */
+    toml: `model = "mock"\nsmall_model = "small"\n[models.mock]\nid = "openai-compatible:http://127.0.0.1:${bound}/v1#scripted"\n[models.small]\nid = "openai-compatible:http://127.0.0.1:${bound}/v1#decider"\n[tools.policies]\ncalculator = "ask"\n${OWN_GRAPHS}`,
     end() {
       server.close()
       server.closeAllConnections()
@@ -68,6 +110,7 @@ function reply({ messages, response_format: format }) {
   const result = messages.at(-1)?.role === 'tool' ? textOf(messages.at(-1)) : null
   if (result !== null) return { text: /8\.5/.test(result) ? '남은 연차는 **8.5일**입니다.' : '계산하지 못했습니다.', isSpoken: true }
   if (/REFUSE/.test(question)) return { status: 400 }
+  if (/BRACKETS/.test(question)) return { text: BRACKETS, isSpoken: true }
   if (/HOSTILE/.test(question)) return { text: HOSTILE, isSpoken: true }
   if (/계산/.test(question)) return { call: { name: 'calculator', arguments: '{"expression":"15 - 6.5"}' } }
   return { text: LONG, isSpoken: true }

@@ -194,8 +194,10 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
       return response.end(mockGraphSvg(one))
     }
     if (what === 'models') {
-      return json(response, { active: [{ agent: 'assistant', model: { name: 'offline-extractive-1', kind: 'extractive', ko: '문서의 문장을 그대로 찾아 인용하는 내장 모드입니다.', en: 'Built in. Finds and quotes sentences.' } }] })
+      const model = { name: 'offline-extractive-2', kind: 'extractive', ko: '문서의 문장을 그대로 찾아 인용하는 내장 모드입니다.', en: 'Built in. Finds and quotes sentences.' }
+      return json(response, { active: [{ agent: 'assistant', model }], options: [{ id: model.name, model, is_default: true, added: false }], may_change: false })
     }
+    if (what === 'approvals') return json(response, { questions: [] })
     if (what === 'usage') return json(response, { input_tokens: 18240, output_tokens: 2210, cost_micros: 0, by_model: [] })
     if (what === 'search') {
       const q = url.searchParams.get('q') ?? ''
@@ -207,17 +209,18 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
     if (what === 'threads' && !one) {
       if (method === 'POST') return json(response, pub(newThread(input().agent)), 201)
       const q = (url.searchParams.get('q') ?? '').toLowerCase()
-      const list = [...threads.values()].filter((t) => !q || (t.title ?? '').toLowerCase().includes(q) || t.messages.some((m) => m.text.toLowerCase().includes(q)))
+      const isPinned = url.searchParams.get('pinned') === 'true'
+      const list = [...threads.values()].filter((t) => !isPinned || t.pinned).filter((t) => !q || (t.title ?? '').toLowerCase().includes(q) || t.messages.some((m) => m.text.toLowerCase().includes(q)))
       return json(response, { threads: list.sort((a, b) => b.updated - a.updated).map(pub), next: null })
     }
     const thread = what === 'threads' ? threads.get(one) : null
     if (what === 'threads' && !thread) return problem(response, 404, 'not_found', 'there is nothing here', '여기에는 아무것도 없습니다')
     if (thread && !sub) {
-      if (method === 'PATCH') thread.title = input().title
+      if (method === 'PATCH') Object.assign(thread, input())
       if (method === 'DELETE') threads.delete(one)
       return json(response, pub(thread))
     }
-    if (thread && sub === 'messages') return json(response, { messages: thread.messages })
+    if (thread && sub === 'messages') return json(response, { messages: thread.messages, decisions: [], feedback: [] })
     if (thread && sub === 'history') return json(response, { steps: thread.runs.flatMap((run, at) => run.log.filter((e) => e.type === 'step').map((e) => ({ seq: at * 1000 + e.n, parent: at * 1000 + e.n - 1, run: run.id, step: e.step, at: e.at, nodes: e.tasks.map((task) => task.node), next: e.next }))) })
     if (thread && sub === 'state') return json(response, { seq: Number(url.searchParams.get('at')), state: { messages: thread.messages.slice(0, 1 + (Number(url.searchParams.get('at')) % 4)).map((m) => ({ role: m.role, text: m.text })), route: 'rag' }, asks: url.searchParams.get('explain') ? [{ messages: [{ role: 'system', content: '당신은 문서에 근거해 답합니다. 근거가 없으면 없다고 말합니다.' }, { role: 'user', parts: [{ type: 'text', text: thread.messages[0]?.text ?? '' }] }] }] : [] })
     if (thread && sub === 'runs' && !two) {
@@ -245,19 +248,20 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
       }
     }
     if (what === 'documents' && !one) {
+      const thread = url.searchParams.get('thread')
       if (method === 'POST') {
         const name = url.searchParams.get('name') ?? 'file'
-        const doc = { id: id('d'), name, title: name, kind: url.searchParams.get('kind') ?? 'general', status: 'queued', progress: 0, bytes: body.length, at: Date.now() }
-        const held = [...documents.values()].find((one) => one.name === name)
+        const doc = { id: id('d'), name, title: name, kind: url.searchParams.get('kind') ?? 'general', collection: '', thread, status: 'queued', progress: 0, bytes: body.length, at: Date.now() }
+        const held = [...documents.values()].find((one) => one.name === name && (one.thread ?? null) === thread)
         if (held) documents.delete(held.id)
         documents.set(doc.id, doc)
         void ingest(doc)
         return json(response, held ? { ...doc, replaced: true } : doc, 202)
       }
-      return json(response, { documents: [...documents.values()] })
+      return json(response, { documents: [...documents.values()].filter((one) => (one.thread ?? null) === thread) })
     }
     const doc = what === 'documents' ? documents.get(one) : null
-    if (doc && sub === 'text') return json(response, { text: DOCUMENT_TEXT[one] ?? `${doc.name}\n\n${HOSTILE}`, title: doc.title })
+    if (doc && sub === 'text') return json(response, { text: DOCUMENT_TEXT[one] ?? `${doc.name}\n\n${HOSTILE}`, title: doc.title, outline: [] })
     if (doc && method === 'DELETE') {
       documents.delete(one)
       return json(response, {})

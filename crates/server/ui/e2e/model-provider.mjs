@@ -4,12 +4,14 @@
 import assert from 'node:assert/strict'
 import { HOSTILE } from './mock-data.mjs'
 import { checkAccessibility, answerText, askQuestion, waitForAnswer, checkNoHorizontalScroll, PHONE, waitUntilReady } from './page-actions.mjs'
-import { LONG, REFUSAL } from './mock-model-provider.mjs'
+import { BRACKETS, LONG, REFUSAL } from './mock-model-provider.mjs'
 
 const SLOW_PACE_MS = 40
 const CALCULATION = '연차 15일 중 6.5일을 썼으면 며칠 남았는지 계산해 주세요.'
 
 const waitForThirdSentence = (page) => page.waitForFunction(() => document.querySelector('.markdown')?.textContent?.includes('문장 3은'))
+
+const badge = async (page) => (await page.textContent('.turn.is-last .answer-head .badge-name'))?.trim()
 
 async function runStatuses(base, page) {
   const thread = new URL(page.url()).pathname.slice(3)
@@ -78,6 +80,7 @@ export const modelProviderTests = [
       await page.waitForSelector('.answer[data-status=cancelled]')
       const text = await answerText(page)
       await checkNoHorizontalScroll(page)
+      assert.match((await page.textContent('.turn.is-last .spent')) ?? '', /약 [\d,]+토큰/)
       await shoot('stopped-phone')
       assert.deepEqual(await runStatuses(base, page), ['cancelled'])
       for (let at = 0; modelProvider.seen.left === left && at < 100; at++) await page.waitForTimeout(50)
@@ -103,11 +106,138 @@ export const modelProviderTests = [
       await doranServer.start()
       await page.reload()
       await page.waitForSelector('.approval')
+      await page.fill('.composer textarea', '다음 질문')
+      await page.press('.composer textarea', 'Enter')
+      await page.locator('.blocked', { hasText: '새 질문을 보낼 수 없습니다' }).waitFor()
+      assert.equal(await page.inputValue('.composer textarea'), '다음 질문')
+      await shoot('blocked')
+      await page.fill('.composer textarea', '')
       await page.click('.approval .primary')
       await waitForAnswer(page)
       assert.match(await answerText(page), /8\.5일/)
       await page.click('.activity-line')
       await page.waitForSelector('.tool.is-done')
+      const decided = async () => ((await page.textContent('.decision summary')) ?? '').trim()
+      assert.match(await decided(), /calculator 승인함.*\d{1,2}:\d{2}/s)
+      // The decision stays when its run is not the newest any more.
+      await askQuestion(page, '다시 써 주세요')
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+      await waitForAnswer(page)
+      await page.reload()
+      await waitForAnswer(page)
+      assert.match(await decided(), /calculator 승인함/)
+      await page.click('.decision summary')
+      assert.match((await page.textContent('.decision')) ?? '', /15 - 6\.5/)
+      await shoot('decision')
+    },
+  },
+  {
+    name: 'arguments can be edited, a tool can be allowed for the chat, and the inbox lists what waits',
+    options: { locale: 'en-GB' },
+    async run({ page, base, shoot }) {
+      await waitUntilReady(page)
+      await askQuestion(page, CALCULATION)
+      await page.waitForSelector('.approval')
+      const thread = page.url()
+      await page.locator('.place .count', { hasText: /\d/ }).waitFor()
+      await page.click('a.place[href="/inbox"]')
+      const waiting = page.locator('.waiting-run', { hasText: '연차 15일 중' })
+      await waiting.first().waitFor()
+      await shoot('inbox')
+      await checkAccessibility(page, 'inbox')
+      await waiting.first().locator('.link', { hasText: 'Edit the arguments' }).click()
+      await waiting.first().locator('textarea').fill('{"expression": 1')
+      await waiting.first().locator('.bad', { hasText: 'not a JSON object' }).waitFor()
+      assert.ok(await waiting.first().locator('.primary').isDisabled())
+      await waiting.first().locator('textarea').fill('{"expression": "20 - 11.5"}')
+      await waiting.first().locator('button', { hasText: 'Always approve' }).click()
+      await page.waitForFunction(() => document.querySelectorAll('.waiting-run').length === 0)
+      await page.goto(thread)
+      await waitForAnswer(page)
+      assert.match(await answerText(page), /8\.5일/)
+      const decision = page.locator('.decision')
+      assert.match((await decision.locator('summary').textContent()) ?? '', /always approved in this chat.*arguments edited/s)
+      await decision.locator('summary').click()
+      assert.match((await decision.textContent()) ?? '', /20 - 11\.5.*15 - 6\.5/s)
+      await shoot('decision-edited')
+      await checkAccessibility(page, 'a decision')
+      // The tool is not asked about again in this chat.
+      await askQuestion(page, CALCULATION)
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+      await waitForAnswer(page)
+      assert.equal(await page.locator('.approval').count(), 0)
+      assert.deepEqual(await runStatuses(base, page), ['finished', 'finished'])
+    },
+  },
+  {
+    name: 'an edited question starts a branch, and each version keeps what followed it',
+    async run({ page, base, shoot }) {
+      await waitUntilReady(page)
+      await askQuestion(page, '길게 써 주세요')
+      await waitForAnswer(page)
+      await askQuestion(page, '하나 더 써 주세요')
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+      await waitForAnswer(page)
+      await page.hover('.turn:first-child .asked')
+      await page.click('.turn:first-child .asked [title="질문 수정"]')
+      await page.fill('.question-editor textarea', 'BRACKETS')
+      await shoot('edit-question')
+      await checkAccessibility(page, 'an edited question')
+      await page.press('.question-editor textarea', 'Enter')
+      await page.locator('.versions-count', { hasText: '2/2' }).waitFor()
+      await waitForAnswer(page)
+      assert.deepEqual((await page.locator('.bubble').allTextContents()).map((text) => text.replace('나: ', '')), ['BRACKETS'])
+      await shoot('version-2')
+      await page.click('.versions [title="이전 버전"]')
+      await page.locator('.versions-count', { hasText: '1/2' }).waitFor()
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+      await shoot('version-1')
+      // Asking here continues this version, without the other one in the context.
+      await askQuestion(page, '세 번째를 써 주세요')
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 3)
+      await waitForAnswer(page)
+      const thread = new URL(page.url()).pathname.slice(3)
+      const { state } = await (await fetch(`${base}/api/threads/${thread}/state`)).json()
+      assert.doesNotMatch(JSON.stringify(state), /BRACKETS/)
+      await page.reload()
+      await waitForAnswer(page)
+      assert.equal(await page.locator('.turn').count(), 3)
+      await page.hover('.turn:nth-child(2) .asked')
+      await page.click('.turn:nth-child(2) .answer-foot [title="다시 답변"]')
+      await page.locator('.turn:nth-child(2) .versions-count', { hasText: '2/2' }).waitFor()
+      await waitForAnswer(page)
+      assert.equal(await page.locator('.turn').count(), 2)
+      // A question that the server refuses leaves the conversation as it was.
+      const refusal = { status: 400, contentType: 'application/problem+json', body: JSON.stringify({ status: 400, code: 'bad_input', title: 'no', title_ko: '거절합니다' }) }
+      await page.route('**/runs', (route) => (route.request().method() === 'POST' ? route.fulfill(refusal) : route.continue()))
+      await page.click('.turn:nth-child(1) .answer-foot [title="다시 답변"]')
+      await page.locator('.turn:nth-child(1) .card.problem', { hasText: '거절합니다' }).waitFor()
+      assert.equal(await page.locator('.turn').count(), 2)
+    },
+  },
+  {
+    name: 'a question that is sent while a run works waits for its turn and can be cancelled',
+    options: { ...PHONE, locale: 'ko-KR' },
+    async run({ page, base, modelProvider, shoot }) {
+      modelProvider.settings.pace = SLOW_PACE_MS
+      await waitUntilReady(page)
+      await askQuestion(page, '길게 써 주세요')
+      await waitForThirdSentence(page)
+      await askQuestion(page, '둘째 질문')
+      await page.locator('.turn.is-last .note', { hasText: '앞의 실행이 끝나면 시작합니다' }).waitFor()
+      await askQuestion(page, '셋째 질문')
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 3)
+      await page.locator('.turn.is-last .note', { hasText: '앞의 실행이 끝나면 시작합니다' }).waitFor()
+      await shoot('queued-phone')
+      await checkNoHorizontalScroll(page)
+      await page.click('.turn.is-last .note .link')
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+      modelProvider.settings.pace = 0
+      await page.waitForSelector('.turn:nth-child(2) .answer[data-status=finished]')
+      assert.deepEqual(await runStatuses(base, page), ['cancelled', 'finished', 'finished'])
+      await page.reload()
+      await waitForAnswer(page)
+      assert.equal(await page.locator('.turn').count(), 2)
     },
   },
   {
@@ -165,6 +295,97 @@ export const modelProviderTests = [
     },
   },
   {
+    name: 'the badge names the model that wrote the words, and a stopped step stands in the timeline',
+    async run({ page, modelProvider, shoot }) {
+      modelProvider.settings.pace = SLOW_PACE_MS
+      await waitUntilReady(page)
+      await askQuestion(page, '길게 써 주세요')
+      await waitForThirdSentence(page)
+      assert.equal(await badge(page), 'scripted', 'while streaming')
+      await page.click('.round.stop')
+      await page.waitForSelector('.answer[data-status=cancelled]')
+      assert.equal(await badge(page), 'scripted', 'after a stop')
+      await page.click('.answer-foot [aria-pressed]')
+      await page.waitForSelector('.timeline li.is-cancelled')
+      await page.click('.timeline li.is-cancelled button')
+      await page.waitForSelector('.timeline .model-calls')
+      await page.locator('.timeline li.is-cancelled .tab-body', { hasText: '문장 3은' }).waitFor()
+      assert.match((await page.textContent('.timeline li.is-cancelled')) ?? '', /agent.*중지됨.*scripted.*입력 [\d,]+ · 출력 [\d,]+ 토큰\(추정\)/s)
+      await shoot('stopped-step')
+      await checkAccessibility(page, 'a stopped step')
+      modelProvider.settings.pace = 0
+      await askQuestion(page, 'REFUSE this')
+      await page.waitForSelector('.turn.is-last .card.problem')
+      assert.equal(await badge(page), 'scripted', 'after a failure')
+      await askQuestion(page, '다시 써 주세요')
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 3)
+      await waitForAnswer(page)
+      await page.reload()
+      await waitForAnswer(page)
+      assert.deepEqual(await page.locator('.answer-head .badge-name').allTextContents(), ['scripted', 'scripted', 'scripted'])
+    },
+  },
+  {
+    name: 'a graph of the user stops inside its inner graph, is changed and compared',
+    options: { locale: 'en-GB' },
+    async run({ page, shoot }) {
+      await waitUntilReady(page)
+      await page.locator('.agent', { hasText: 'helpdesk' }).click()
+      await page.keyboard.press('Control+i')
+      await page.click('.breakpoints summary')
+      await page.check('[aria-label="say: before"]')
+      await askQuestion(page, 'Write something')
+      await page.locator('.approval', { hasText: 'Paused before say' }).waitFor()
+      await page.locator('.timeline .row-node', { hasText: 'help › look' }).waitFor()
+      await shoot('own-graph-paused')
+      await page.click('.approval .primary')
+      await waitForAnswer(page)
+      assert.match(await answerText(page), /더 궁금한 것이 있으면/)
+      await page.locator('.timeline li.depth-1', { hasText: 'look' }).waitFor()
+      assert.deepEqual((await page.locator('.timeline .row-node').allTextContents()).map((text) => text.trim()), ['help › look', 'help › say', 'help', 'bye'])
+      await page.uncheck('[aria-label="say: before"]')
+      const first = new URL(page.url()).pathname
+      await page.locator('.timeline li > button', { hasText: /^help/ }).last().click()
+      await page.click('.step [role=tab] >> text=State')
+      await page.click('.step button >> text=Edit the state')
+      const state = JSON.parse(await page.inputValue('.state-editor textarea'))
+      state.values = { changed: true }
+      await page.fill('.state-editor textarea', JSON.stringify(state))
+      await shoot('own-graph-state')
+      await page.click('.state-editor .primary')
+      await page.waitForURL((url) => url.pathname !== first && url.pathname.startsWith('/t/'))
+      await waitForAnswer(page)
+      await page.click('.inspector [title="Compare with another run"]')
+      await page.waitForFunction(() => document.querySelectorAll('.comparison option').length > 1)
+      await page.selectOption('.comparison select', { index: 1 })
+      await page.locator('.comparison .diff li', { hasText: 'values' }).first().waitFor()
+      await shoot('own-graph-compared')
+      await checkAccessibility(page, 'a graph of the user')
+    },
+  },
+  {
+    name: 'no character of an answer changes',
+    async run({ page, shoot }) {
+      await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
+      await waitUntilReady(page)
+      await askQuestion(page, 'BRACKETS')
+      await waitForAnswer(page)
+      const copied = async () => {
+        await page.click('.turn.is-last .answer-foot [title="답변 복사"]')
+        await page.waitForFunction(() => document.querySelector('.shell > .away[role=status]')?.textContent?.includes('복사했습니다'))
+        return page.evaluate(() => navigator.clipboard.readText())
+      }
+      assert.equal(await copied(), BRACKETS)
+      const shown = await page.evaluate(() => document.querySelector('.turn.is-last .markdown').innerText)
+      for (const part of ['m[4][1] = a[1]; 계약 기간은 [    ]년입니다.', '넷 [9]', 'm[4][1] = [ ]', 'f[0](x)와 [목차](#a)']) assert.ok(shown.includes(part), `${part} is not in ${shown}`)
+      assert.deepEqual(await page.locator('.turn.is-last .markdown ol li').evaluateAll((all) => all.map((one) => one.value)), [2, 4])
+      await shoot('brackets')
+      await page.reload()
+      await waitForAnswer(page)
+      assert.equal(await copied(), BRACKETS)
+    },
+  },
+  {
     name: 'a denied tool does not run, and the model is told',
     options: { locale: 'en-GB', colorScheme: 'dark' },
     async run({ page, shoot }) {
@@ -172,7 +393,7 @@ export const modelProviderTests = [
       await askQuestion(page, CALCULATION)
       await page.waitForSelector('.approval')
       await shoot('approval-dark')
-      await page.click('.approval .row button:not(.primary)')
+      await page.click('.approval .deny')
       await waitForAnswer(page)
       assert.match(await answerText(page), /계산하지 못했습니다/)
       await page.click('.activity-line')
@@ -206,8 +427,9 @@ export const modelProviderTests = [
       await shoot('refused')
       await checkAccessibility(page, 'a refusal')
       assert.deepEqual(await runStatuses(base, page), ['failed'])
-      await page.click('.answer-foot [title="Ask again"]')
-      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+      await page.click('.answer-foot [title="Answer again"]')
+      await page.locator('.versions-count', { hasText: '2/2' }).waitFor()
+      assert.equal(await page.locator('.turn').count(), 1)
     },
   },
   {

@@ -1,18 +1,19 @@
-// The lists around the conversation: agents, threads and models.
+// The lists around the conversation: agents and threads.
 
 import { effect, signal } from '@preact/signals'
 
 import * as api from './api'
 import { settledRuns } from './conversation'
 import { loadSetting, saveSetting } from './settings'
-import type { AgentInfo, ModelInfo, ThreadInfo } from './api-types'
+import type { AgentInfo, ThreadInfo } from './api-types'
 
 export const agents = signal<AgentInfo[]>([])
 export const agentsError = signal<unknown>(null)
 export const selectedAgent = signal<string>(loadSetting('agent') ?? '')
-export const models = signal<ModelInfo[] | null>(null)
 
 export const threads = signal<ThreadInfo[]>([])
+/** Threads that are pinned, wherever they are in the list. */
+export const pinnedThreads = signal<ThreadInfo[]>([])
 export const nextThreadsCursor = signal<number | null>(null)
 export const threadsError = signal<unknown>(null)
 export const threadQuery = signal('')
@@ -21,6 +22,12 @@ export const isSearchingThreads = signal(false)
 
 export function findAgent(id: string): AgentInfo | undefined {
   return agents.value.find((one) => one.id === id)
+}
+
+/** Whether the agent takes messages. Any other graph takes an input and is shown as state and steps. */
+export function isChatAgent(id: string): boolean {
+  const agent = findAgent(id) as (AgentInfo & { chat?: boolean }) | undefined
+  return agent?.chat !== false
 }
 
 export function chooseAgent(id: string): void {
@@ -36,7 +43,10 @@ export async function loadAgents(): Promise<void> {
   } catch (error) {
     agentsError.value = error
   }
-  models.value = await api.fetchModels().catch(() => null)
+}
+
+export async function loadPinnedThreads(): Promise<void> {
+  pinnedThreads.value = await api.fetchPinnedThreads().catch(() => pinnedThreads.peek())
 }
 
 let requestNumber = 0
@@ -73,13 +83,9 @@ export function refreshListsAfterRuns(): void {
     if (settledRuns.value !== seen) {
       seen = settledRuns.value
       void loadThreads()
+      void loadPinnedThreads()
     }
   })
-}
-
-/** The model that answers for an agent. */
-export function modelOfAgent(id: string): ModelInfo | null {
-  return findAgent(id)?.model ?? models.value?.[0] ?? null
 }
 
 /** Whether a model only quotes documents and generates no text. */

@@ -86,14 +86,18 @@ export type AgentGraphFormat = 'json' | 'svg' | 'mermaid'
 
 /** An agent. */
 export type AgentInfo = {
+  /** Whether it is talked to with messages. Any other graph takes `input` and is shown as state and steps. */
+  chat: boolean
+  /** The most tokens that the agent sends to a model in one request. */
+  context_tokens: number
   /** What the agent does, in English. */
   en: string
   /** The name of the agent in requests. */
   id: string
   /** What the agent does, in Korean. */
   ko: string
-  /** The model that answers. */
-  model: ModelInfo
+  /** The model that answers; none for a graph of your own. */
+  model?: ModelInfo
   /** Questions to start with. */
   starters: StarterQuestions
 }
@@ -132,6 +136,8 @@ export type AnswerSource = {
   passage: string
   /** The words, exactly those of the document from `start` to `end`. */
   quote: string
+  /** Whether the document is one of the samples that come with the program. */
+  sample?: boolean
   /** Where the quote starts in the text of the document, in bytes. */
   start: number
   /** What a person calls the place: document and headings. */
@@ -142,6 +148,71 @@ export type AnswerSource = {
 
 /** Whose document a source is. */
 export type AnswerSourceKind = 'general' | 'user' | 'standard'
+
+/** A graph with its settings. */
+export type Assistant = {
+  /** The id of the assistant. */
+  assistant_id: string
+  /** Settings of its runs. */
+  config: { [key: string]: Json }
+  /** Values that its nodes read. */
+  context: { [key: string]: Json }
+  /** When it was made. */
+  created_at: string
+  /** What it does. */
+  description: string | null
+  /** The name of its graph. */
+  graph_id: string
+  /** Free pairs. */
+  metadata: { [key: string]: Json }
+  /** What people call it. */
+  name: string
+  /** When it last changed. */
+  updated_at: string
+  /** The number of its version. */
+  version: number
+}
+
+/** A graph as LangGraph's clients draw it. */
+export type AssistantGraph = {
+  /** The edges. */
+  edges: Json[]
+  /** The nodes. */
+  nodes: Json[]
+}
+
+/** By what assistants are sorted. */
+export type AssistantOrder = 'assistant_id' | 'graph_id' | 'name' | 'created_at' | 'updated_at'
+
+/** The schemas of a graph. */
+export type AssistantSchemas = {
+  /** Settings of runs. */
+  config_schema: Json
+  /** Values that nodes read. */
+  context_schema: Json
+  /** The graph. */
+  graph_id: string
+  /** What a run takes. */
+  input_schema: Json
+  /** What a run gives. */
+  output_schema: Json
+  /** What a thread holds. */
+  state_schema: Json
+}
+
+/** A checkpoint, as clients name one to page on. */
+export type BeforeBody = string | CheckpointBody | {
+  /** The configuration. */
+  configurable: CheckpointBody
+}
+
+/** The budget of a month. */
+export type BudgetInfo = {
+  /** The budget, in millionths of a US dollar. */
+  limit_micros: number
+  /** What was spent of it since the month began (UTC). */
+  spent_micros: number
+}
 
 /** A part of a text, in bytes of UTF-8. */
 export type ByteRange = {
@@ -161,6 +232,17 @@ export type CachedReplyNote = {
   name: string
   /** What the reply was for. */
   purpose: RequestLabel
+}
+
+/** What happens to what a cancelled run did. */
+export type CancelAction = 'interrupt' | 'rollback'
+
+/** Which runs are cancelled. */
+export type CancelRunsBody = {
+  /** Their ids. */
+  run_ids: string[]
+  /** The thread. */
+  thread_id: string
 }
 
 /** An answer. */
@@ -193,29 +275,125 @@ export type ChatAnswer = {
   toolsUsed?: string[]
 }
 
-/** A request for a chat completion. Other fields of OpenAI's API are accepted and ignored. */
+/** A request for a chat completion. A parameter of OpenAI's API that is not here is rejected with `400`. */
 export type ChatCompletionBody = {
-  /** The conversation. The last message of the user is the question. */
-  messages: OpenAiMessage[]
-  /** `thread_id` is the thread to continue. */
-  metadata?: Json
+  /** The most tokens of a reply of the model. */
+  max_completion_tokens?: number | null
+  /** The same, under its older name. */
+  max_tokens?: number | null
+  /** The conversation. The last message of the user is the question. Tool results at its end continue the run that waits for them. */
+  messages: { [key: string]: Json }[]
+  /** Texts by name. They are stored with the run. `thread_id` is the thread to continue. */
+  metadata?: { [key: string]: Json } | null
   /** The name of the agent. */
   model: string
-  /** The number of answers. Only 1 is possible. */
-  n?: number | null
+  /** Whether a reply of the model can have several tool calls. The default is `true`. */
+  parallel_tool_calls?: boolean | null
+  /** `text`, `json_object` or `json_schema`. An answer is checked by the schema; one that does not fit is requested once more. */
+  response_format?: { [key: string]: Json } | null
+  /** The same, under its newer name. */
+  safety_identifier?: string | null
   /** Whether the answer is streamed. */
   stream?: boolean | null
   /** Options of a stream. */
   stream_options?: CompletionStreamOptions | null
+  /** How freely words of the answer are chosen. */
+  temperature?: number | null
+  /** `auto`, `none`, `required` or a function of `tools`. It applies to `tools`, not to the tools of the agent. */
+  tool_choice?: Json
+  /** Functions that the client runs. The agents `assistant` and `react` offer them to the model. */
+  tools?: { [key: string]: Json }[] | null
+  /** Who the question is from. Stored with the run. */
+  user?: string | null
 }
 
 /** The status of an answer that is not there yet. */
 export type ChatPauseStatus = 'paused'
 
+/** A checkpoint as clients name one. */
+export type CheckpointBody = {
+  /** Its id. */
+  checkpoint_id?: string | null
+  /** Checkpoints of graphs inside; not used. */
+  checkpoint_map?: { [key: string]: Json } | null
+  /** The graph inside the graph; only the outermost one is supported. */
+  checkpoint_ns?: string | null
+  /** The thread. */
+  thread_id?: string | null
+}
+
+/** The name of a checkpoint. */
+export type CheckpointRef = {
+  /** The id of the checkpoint. */
+  checkpoint_id: string
+  /** The graph inside the graph; always empty. */
+  checkpoint_ns: string
+  /** The thread. */
+  thread_id: string
+}
+
 /** Options of a stream. */
 export type CompletionStreamOptions = {
   /** Whether the last chunk has the usage. */
   include_usage?: boolean
+}
+
+/** What clients put into a configuration beside values of their own. */
+export type ConfigurableBody = {
+  /** Where the run starts. */
+  checkpoint_id?: string | null
+  /** The graph inside the graph. */
+  checkpoint_ns?: string | null
+  /** The thread. */
+  thread_id?: string | null
+}
+
+/** A thread to make. */
+export type CreateThreadBody = {
+  /** The graph that is to run on it. */
+  graph_id?: string | null
+  /** What happens when it exists. The default is `raise`. */
+  if_exists?: IfExists | null
+  /** Free pairs. */
+  metadata?: { [key: string]: Json } | null
+  /** Its id. The default is a new one. */
+  thread_id?: string | null
+}
+
+/** What the runs of a day used. */
+export type DayUsageInfo = {
+  /** The cost in millionths of a US dollar. */
+  cost_micros: number
+  /** Tokens that models read. */
+  input_tokens: number
+  /** Tokens that models wrote. */
+  output_tokens: number
+  /** The number of runs. */
+  runs: number
+  /** When the day began, in milliseconds since 1970. */
+  start: number
+}
+
+/** A question of a run to a person, with the answer once there is one. */
+export type DecisionInfo = {
+  /** The answer; absent while there is none. */
+  answer?: Json
+  /** When it was answered, in milliseconds since 1970. */
+  answered: number | null
+  /** When it was asked, in milliseconds since 1970. */
+  asked: number
+  /** The id of the question. The answer names it. */
+  id: string
+  /** Why the run waits: a node asks, a breakpoint was reached, or it is unknown whether a call happened that must not be repeated. */
+  kind: QuestionKind
+  /** The node that asks. */
+  node: string
+  /** Why the last answer was rejected. */
+  problem?: string
+  /** The question. For a question about a tool, `answer` is an example of an answer. A question of the kind `effect_unknown` takes `{"result": …}` if the call happened, and `{"retry": true}` if it did not and may be made. */
+  question: InterruptQuestion | Json
+  /** The run that asks. It takes the answer. It may be an earlier run of the thread. */
+  run: string
 }
 
 /** The identifier of a document, such as its path. */
@@ -282,6 +460,8 @@ export type DocumentList = {
 export type DocumentText = {
   /** The id of the document. */
   id: DocumentId
+  /** The articles of a contract or the headings of a document. */
+  outline: OutlineEntry[]
   /** The byte offset in `text` at which each page starts; empty for files without pages. */
   pages: number[]
   /** The text. */
@@ -323,8 +503,47 @@ export type DrawnNodeData = {
 /** The type of a `DrawnNode`, as other programs that draw graphs call it. */
 export type DrawnNodeType = 'runnable'
 
+/** A request for embeddings. A parameter of OpenAI's API that is not here is rejected with `400`. */
+export type EmbeddingBody = {
+  /** How many numbers a vector has. It must be what the encoder gives. */
+  dimensions?: number | null
+  /** The format of the vectors. The default is `float`. */
+  encoding_format?: EncodingFormat | null
+  /** A text or a list of texts. Lists of tokens are not supported. */
+  input: EmbeddingInput
+  /** The name of the encoder. `built-in` is enough for the built-in one. */
+  model: string
+}
+
+/** One text or several. */
+export type EmbeddingInput = string | string[]
+
+/** The format of a vector. */
+export type EncodingFormat = 'float' | 'base64'
+
 /** What an entry is. The numbers are the stored form. */
 export type EntryKind = 'started' | 'step' | 'inner' | 'paused' | 'resumed' | 'restarted' | 'finished' | 'failed' | 'cancelled' | 'edited'
+
+/** What a person thinks of an answer. */
+export type FeedbackBody = {
+  /** Why. */
+  note?: string
+  /** The rating; `null` takes it back. */
+  rating?: FeedbackRating | null
+}
+
+/** What a person thinks of an answer. */
+export type FeedbackInfo = {
+  /** Why. */
+  note: string
+  /** The rating. */
+  rating: FeedbackRating
+  /** The run that answered. */
+  run: string
+}
+
+/** The rating of an answer. */
+export type FeedbackRating = 'up' | 'down'
 
 /** The format of a file. */
 export type FileFormat = 'hwpx' | 'hwp' | 'pdf' | 'docx' | 'xlsx' | 'csv' | 'html' | 'markdown' | 'text'
@@ -336,10 +555,18 @@ export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'filtered' | 'othe
 export type ForkThreadBody = {
   /** The agent whose state it is. It is needed if the thread has no agent. */
   agent?: string | null
+  /** With `state`: continue as if this node had just finished. The default is where the entry stands. */
+  as_node?: string | null
   /** The log entry (`seq`) to continue from. The default is the newest entry. */
   at?: number | null
   /** Whether the nodes that are due after the entry run at once. `active` is then their run. */
   go_on?: boolean
+  /** With `go_on`: nodes after which the run pauses. */
+  pause_after?: string[]
+  /** With `go_on`: nodes before which the run pauses. */
+  pause_before?: string[]
+  /** Replaces the state in the fork. Fields that are left out get their default. */
+  state?: Json
   /** The title. The default is the title of the source. */
   title?: string | null
 }
@@ -359,6 +586,18 @@ export type HighlightInfo = {
   ranges: ByteRange[]
   /** The stem that was searched, or an English word as the passage has it. */
   term: string
+}
+
+/** Which states of a thread are listed. */
+export type HistoryBody = {
+  /** Only states before this checkpoint. */
+  before?: BeforeBody | null
+  /** Only the states that lead to this checkpoint. */
+  checkpoint?: CheckpointBody | null
+  /** The maximum number, at most 1000. The default is 1. */
+  limit?: number | null
+  /** Only states whose metadata has these pairs. */
+  metadata?: { [key: string]: Json } | null
 }
 
 /** An entry of the log of a thread. */
@@ -383,6 +622,12 @@ export type HistoryEntry = {
 
 /** What a second run on a busy thread does. A thread is busy while it has an active run, or runs that wait. */
 export type IfBusy = 'reject' | 'enqueue' | 'interrupt' | 'rollback'
+
+/** What happens when a thread exists. */
+export type IfExists = 'raise' | 'do_nothing'
+
+/** What happens when a thread does not exist. */
+export type IfNotExists = 'create' | 'reject'
 
 /** A picture by reference: a `data:` URL or an address the model can reach. */
 export type ImageReference = {
@@ -440,6 +685,18 @@ export type InterruptQuestion = {
   name: string
   type: 'tool_unknown'
 } | {
+  /** What the tool is given. */
+  arguments: Json
+  /** The id of the call. */
+  call: string
+  /** The request in English. */
+  en: string
+  /** The request in Korean. */
+  ko: string
+  /** The tool. */
+  name: string
+  type: 'client_tool'
+} | {
   /** The question in English. */
   en: string
   /** The question in Korean. */
@@ -447,10 +704,100 @@ export type InterruptQuestion = {
   type: 'question'
 }
 
+/** Something that a run waits for. */
+export type LangGraphInterrupt = {
+  /** The id to answer it by. */
+  id: string
+  /** What is asked. */
+  value: Json
+}
+
+/** A run as LangGraph's clients read it. */
+export type LangGraphRun = {
+  /** Its assistant. */
+  assistant_id: string
+  /** When it was accepted. */
+  created_at: string
+  /** What it was started with. */
+  kwargs: { [key: string]: Json }
+  /** Free pairs. */
+  metadata: { [key: string]: Json }
+  /** What happened to the run before it. */
+  multitask_strategy: MultitaskStrategy
+  /** The id of the run. */
+  run_id: string
+  /** Where it stands. */
+  status: LangGraphRunStatus
+  /** Its thread. */
+  thread_id: string
+  /** When it last changed. */
+  updated_at: string
+}
+
+/** Where a run stands. */
+export type LangGraphRunStatus = 'pending' | 'running' | 'error' | 'success' | 'timeout' | 'interrupted'
+
+/** A state of a thread, as LangGraph's clients read it. */
+export type LangGraphState = {
+  /** The checkpoint. */
+  checkpoint: CheckpointRef | null
+  /** The id of the checkpoint. */
+  checkpoint_id: string | null
+  /** When the checkpoint was written. */
+  created_at: string | null
+  /** What the thread waits for. */
+  interrupts: LangGraphInterrupt[]
+  /** Where the checkpoint came from. */
+  metadata: { [key: string]: Json } | null
+  /** The nodes that are due. */
+  next: string[]
+  /** The checkpoint before it. */
+  parent_checkpoint: CheckpointRef | null
+  /** The id of the checkpoint before it. */
+  parent_checkpoint_id: string | null
+  /** The tasks that are due, or what became of them. */
+  tasks: Json[]
+  /** The state, with messages as LangChain writes them. */
+  values: Json
+}
+
+/** A thread as LangGraph's clients read it. */
+export type LangGraphThread = {
+  /** Settings of its last run. */
+  config: { [key: string]: Json }
+  /** When it was made. */
+  created_at: string
+  /** Why its last run failed. */
+  error?: Json
+  /** What it waits for, by task. */
+  interrupts?: { [key: string]: Json }
+  /** Free pairs. */
+  metadata: { [key: string]: Json }
+  /** When its state last changed. */
+  state_updated_at: string
+  /** Whether a run is under way or waits. */
+  status: ThreadStatus
+  /** The id of the thread. */
+  thread_id: string
+  /** When it last changed. */
+  updated_at: string
+  /** The state. */
+  values: Json
+}
+
+/** A language of the people who use Doran. Everything a person reads is written in each. */
+export type Language = 'ko' | 'en'
+
 /** A new thread. */
 export type MakeThreadBody = {
   /** The agent that the thread is for. */
   agent?: string | null
+  /** What the model is told in every turn. */
+  instructions?: string | null
+  /** The model that answers, by the `id` of one of the models. `null` is the default model. */
+  model?: string | null
+  /** The temperature of answers. `null` leaves it to the model. */
+  temperature?: number | null
   /** The title of the thread. */
   title?: string | null
 }
@@ -477,6 +824,8 @@ export type MessageInfo = {
   at: number
   /** The id of the message within the thread. */
   id: string
+  /** The model that wrote the message; `null` if a person or the program did. */
+  model: string | null
   /** All parts, including tool calls and their results. */
   parts: MessagePart[]
   /** Who wrote it. */
@@ -491,8 +840,14 @@ export type MessageInfo = {
   text: string
 }
 
-/** The messages of a thread. */
+/** The messages of a thread, along one branch of its log. */
 export type MessageList = {
+  /** What people were asked, oldest first. */
+  decisions: DecisionInfo[]
+  /** The `before` of the page with earlier messages; absent if there are none. */
+  earlier?: number
+  /** What people think of the answers. */
+  feedback: FeedbackInfo[]
   /** The messages, oldest first. */
   messages: MessageInfo[]
 }
@@ -520,8 +875,22 @@ export type MessagePart = {
   type: 'reasoning'
 }
 
+/** A model. */
+export type ModelBody = {
+  /** The id of the model, such as `ollama:qwen3:8b`. */
+  model: string
+}
+
 /** A reply of a model. */
 export type ModelCallNote = ModelRequestNote | CachedReplyNote | UnfinishedRequestNote
+
+/** The model that a person chose, in place of the agent's own. */
+export type ModelChoice = {
+  /** Its name; without one, the agent's own model. */
+  model?: string
+  /** The temperature of answers; without one, the model's own. */
+  temperature?: number
+}
 
 /** What a model is. */
 export type ModelInfo = {
@@ -535,13 +904,46 @@ export type ModelInfo = {
   name: string
 }
 
+/** The key of a provider. */
+export type ModelKeyBody = {
+  /** The key. */
+  key: SubmittedModelKey
+}
+
+/** Where the key of a provider comes from. */
+export type ModelKeyOrigin = 'none' | 'environment' | 'stored'
+
 /** What kind of thing answers. */
 export type ModelKind = 'language' | 'extractive'
 
-/** The models in use. */
+/** The models of a server. */
 export type ModelList = {
   /** The model of each agent. */
   active: AgentModel[]
+  /** Whether the caller may add models, store keys and choose the default. */
+  may_change: boolean
+  /** The models that a chat can choose. The default comes first. */
+  options: ModelOption[]
+}
+
+/** Where models can be had. */
+export type ModelOffers = {
+  /** Providers that need a key. */
+  providers: OfferedModelProvider[]
+  /** Model servers that were found on this machine. */
+  servers: OfferedModelServer[]
+}
+
+/** A model that a chat can choose. */
+export type ModelOption = {
+  /** Whether it was added on this server and can be removed. */
+  added: boolean
+  /** The name of the model in requests. */
+  id: string
+  /** Whether agents use it when a chat chooses none. */
+  is_default: boolean
+  /** The model. */
+  model: ModelInfo
 }
 
 /** A request to a model, and what it took. */
@@ -566,12 +968,38 @@ export type ModelRequestNote = {
   output_tokens: number
   /** What the reply was for. */
   purpose: RequestLabel
+  /** The `request_digest` of the request as it was sent. */
+  request?: string
   /** Which of the configured models was meant. */
   role: ModelRole
 }
 
 /** Which of the configured models is meant. */
 export type ModelRole = 'small' | 'main'
+
+/** What a model answered to a short message. */
+export type ModelTest = {
+  /** Why there is no answer. */
+  error?: ModelTestError
+  /** The time it took, in milliseconds. */
+  ms: number
+  /** Whether it answered. */
+  ok: boolean
+  /** The answer. */
+  text?: string
+}
+
+/** Why a model did not answer. */
+export type ModelTestError = {
+  /** The code, for programs. */
+  code: string
+  /** What to do, in English. */
+  en: string
+  /** What to do, in Korean. */
+  ko: string
+  /** What the provider said. */
+  message: string
+}
 
 /** What calls of one model used. */
 export type ModelUsageInfo = {
@@ -587,6 +1015,23 @@ export type ModelUsageInfo = {
   output_tokens: number
 }
 
+/** What happens when a thread has a run already. */
+export type MultitaskStrategy = 'reject' | 'enqueue' | 'interrupt' | 'rollback'
+
+/** What the runs of an agent or of an API key used. */
+export type NamedUsageInfo = {
+  /** The cost in millionths of a US dollar. */
+  cost_micros: number
+  /** Tokens that models read. */
+  input_tokens: number
+  /** The name. */
+  name: string
+  /** Tokens that models wrote. */
+  output_tokens: number
+  /** The number of runs. */
+  runs: number
+}
+
 /** A passage given to a model as material, with the number by which an answer cites it. */
 export type NumberedPassage = {
   /** The citation number; `[1]` in an answer means the passage numbered 1. */
@@ -596,6 +1041,42 @@ export type NumberedPassage = {
   /** What a person calls the place: document and heading. */
   title: string
 }
+
+/** A provider of models. */
+export type OfferedModelProvider = {
+  /** The id of the provider: the part of a model id before the colon. */
+  id: string
+  /** Where its key comes from. */
+  key: ModelKeyOrigin
+  /** The name of the provider. */
+  name: string
+  /** The environment variable for its key. */
+  variable: string
+}
+
+/** A model server on this machine. */
+export type OfferedModelServer = {
+  /** The address. */
+  base_url: string
+  /** Whether it is still loading its model. */
+  loading: boolean
+  /** The ids of its models, to be used in requests. */
+  models: string[]
+  /** The name of the server program. */
+  name: string
+}
+
+/** What happens to the thread of a run that was started without one. */
+export type OnCompletion = 'delete' | 'keep'
+
+/** What happens to a run when its client goes away. */
+export type OnDisconnect = 'cancel' | 'continue'
+
+/** One value, or a list of them. */
+export type OneOrMany = StreamMode | StreamMode[]
+
+/** One value, or a list of them. */
+export type OneOrMany2 = string | string[]
 
 /** A source of an answer. */
 export type OpenAiAnnotation = {
@@ -609,8 +1090,8 @@ export type OpenAiAnnotation = {
 export type OpenAiAnswerMessage = {
   /** One annotation for each source. */
   annotations: OpenAiAnnotation[]
-  /** The text. */
-  content: string
+  /** The text; `null` if there are only tool calls. */
+  content: string | null
   /** The same, under the name that other clients read. */
   reasoning?: string
   /** What the agent did before it answered. */
@@ -619,11 +1100,19 @@ export type OpenAiAnswerMessage = {
   refusal: null
   /** Always `assistant`. */
   role: string
+  /** Tools that the client is to run. The run waits for the results. */
+  tool_calls?: OpenAiToolCall[]
+}
+
+/** Tokens that a vendor had cached. */
+export type OpenAiCachedTokens = {
+  /** Not counted: always 0. */
+  cached_tokens: number
 }
 
 /** The text of an answer. */
 export type OpenAiChoice = {
-  /** Always `stop`. */
+  /** `stop`, or `tool_calls` if the client is to run tools. */
   finish_reason: string
   /** Always 0. */
   index: number
@@ -651,6 +1140,49 @@ export type OpenAiCompletion = {
   usage: OpenAiUsage
 }
 
+/** A response that was deleted. */
+export type OpenAiDeletedResponse = {
+  /** Always `true`. */
+  deleted: boolean
+  /** The id of the response. */
+  id: string
+  /** Always `response`. */
+  object: string
+}
+
+/** A text as a vector. */
+export type OpenAiEmbedding = {
+  /** The vector, of length 1. */
+  embedding: OpenAiEmbeddingVector
+  /** The place of the text in the request, from 0. */
+  index: number
+  /** Always `embedding`. */
+  object: string
+}
+
+/** Texts as vectors. */
+export type OpenAiEmbeddingList = {
+  /** One for each text, in order. */
+  data: OpenAiEmbedding[]
+  /** The encoder, with the version of its weights. */
+  model: string
+  /** Always `list`. */
+  object: string
+  /** The tokens of the texts, estimated. */
+  usage: OpenAiEmbeddingUsage
+}
+
+/** The tokens of texts. */
+export type OpenAiEmbeddingUsage = {
+  /** Estimated by the length of the texts. */
+  prompt_tokens: number
+  /** The same. */
+  total_tokens: number
+}
+
+/** A vector. */
+export type OpenAiEmbeddingVector = number[] | string
+
 /** An error response. */
 export type OpenAiError = {
   /** The error. */
@@ -665,18 +1197,18 @@ export type OpenAiErrorBody = {
   message: string
   /** The error in Korean. */
   message_ko: string
-  /** Always `null`. */
-  param: null
+  /** The parameter of the request that is wrong. */
+  param: string | null
   /** The kind of error, as OpenAI's API names it. */
   type: string
 }
 
-/** A message of the client's conversation. */
-export type OpenAiMessage = {
-  /** The text, or a list of parts with `text`. */
-  content?: Json
-  /** `system`, `developer`, `user`, `assistant` or `tool`. */
-  role: string
+/** The function of a tool call. */
+export type OpenAiFunctionCall = {
+  /** The arguments, as JSON in a text. */
+  arguments: string
+  /** The name of the tool. */
+  name: string
 }
 
 /** An agent as a model of OpenAI's API. */
@@ -699,6 +1231,158 @@ export type OpenAiModelList = {
   object: string
 }
 
+/** A part of an answer. */
+export type OpenAiOutputItem = {
+  /** The text, in one part. */
+  content: OpenAiOutputText[]
+  /** The id of the item. */
+  id: string
+  /** Always `assistant`. */
+  role: string
+  /** `in_progress` or `completed`. */
+  status: string
+  type: 'message'
+} | {
+  /** The arguments, as JSON in a text. */
+  arguments: string
+  /** The id of the call. The result names it. */
+  call_id: string
+  /** The id of the item. */
+  id: string
+  /** The name of the tool. */
+  name: string
+  /** `in_progress` or `completed`. */
+  status: string
+  type: 'function_call'
+}
+
+/** The text of an answer. */
+export type OpenAiOutputText = {
+  /** One annotation for each source. */
+  annotations: OpenAiTextAnnotation[]
+  /** Always empty. */
+  logprobs: null[]
+  /** The text. */
+  text: string
+  /** Always `output_text`. */
+  type: string
+}
+
+/** Tokens of thoughts. */
+export type OpenAiReasoningTokens = {
+  /** Not counted: always 0. */
+  reasoning_tokens: number
+}
+
+/** A response: the answer of a run, or of the part of a run up to the tools that its client runs. */
+export type OpenAiResponse = {
+  /** Whether the request did not wait for the answer. */
+  background: boolean
+  /** When the run was accepted, in seconds since 1970. */
+  created_at: number
+  /** Why there is no answer. */
+  error: OpenAiResponseError | null
+  /** The id of the response. */
+  id: string
+  /** Always `null`. */
+  incomplete_details: null
+  /** The instructions. */
+  instructions: string | null
+  /** The most tokens of a reply of the model. */
+  max_output_tokens: number | null
+  /** Texts by name. */
+  metadata: { [key: string]: Json }
+  /** The name of the agent. */
+  model: string
+  /** Always `response`. */
+  object: string
+  /** The answer, and the tools that the client is to run. */
+  output: OpenAiOutputItem[]
+  /** Whether a reply of the model can have several tool calls. */
+  parallel_tool_calls: boolean
+  /** The response that this one follows. */
+  previous_response_id: string | null
+  /** How far it is. */
+  status: OpenAiResponseStatus
+  /** Always `true`. */
+  store: boolean
+  /** How freely words are chosen. */
+  temperature: number | null
+  /** The format of the answer. */
+  text: { [key: string]: Json }
+  /** Whether the model may, must or must not call tools. */
+  tool_choice: Json
+  /** The tools of the client. */
+  tools: { [key: string]: Json }[]
+  /** Always `null`. */
+  top_p: number | null
+  /** Always `auto`: a long conversation is shortened. */
+  truncation: string
+  /** The tokens that it used; `null` until it is over. */
+  usage: OpenAiResponseUsage | null
+  /** Who the request is from. */
+  user: string | null
+}
+
+/** Why there is no answer. */
+export type OpenAiResponseError = {
+  /** Stable, for programs. */
+  code: string
+  /** The error in English. */
+  message: string
+  /** The error in Korean. */
+  message_ko: string
+}
+
+/** How far a response is. */
+export type OpenAiResponseStatus = 'queued' | 'in_progress' | 'completed' | 'failed' | 'cancelled'
+
+/** The tokens that a response used. */
+export type OpenAiResponseUsage = {
+  /** Tokens that models read. */
+  input_tokens: number
+  /** Always without cached tokens. */
+  input_tokens_details: OpenAiCachedTokens
+  /** Tokens that models wrote. */
+  output_tokens: number
+  /** Always without reasoning tokens. */
+  output_tokens_details: OpenAiReasoningTokens
+  /** The sum of both. */
+  total_tokens: number
+}
+
+/** A source of an answer. */
+export type OpenAiTextAnnotation = {
+  /** The id of the document. */
+  document: string
+  /** Where the citation ends in the text, in characters. */
+  end_index: number
+  /** The number by which the answer cites the source. */
+  number: number
+  /** The page, from 1. */
+  page: number | null
+  /** The quoted words. */
+  quote: string
+  /** Where the citation starts in the text, in characters. */
+  start_index: number
+  /** The title of the source. */
+  title: string
+  /** Always `url_citation`. */
+  type: string
+  /** The address of the document's text on this server. */
+  url: string
+}
+
+/** A tool that the client is to run. */
+export type OpenAiToolCall = {
+  /** The function. */
+  function: OpenAiFunctionCall
+  /** The id of the call. The result names it. */
+  id: string
+  /** Always `function`. */
+  type: string
+}
+
 /** The tokens that an answer used. */
 export type OpenAiUsage = {
   /** Tokens that models wrote. */
@@ -707,6 +1391,14 @@ export type OpenAiUsage = {
   prompt_tokens: number
   /** The sum of both. */
   total_tokens: number
+}
+
+/** A place in the outline of a document. */
+export type OutlineEntry = {
+  /** The byte offset in the text at which it starts. */
+  start: number
+  /** The heading, or the number and title of the article. */
+  title: string
 }
 
 /** The identifier of a passage, made of its document and its start offset. */
@@ -720,6 +1412,8 @@ export type Problem = {
   detail?: string
   /** Details of this occurrence, in Korean. */
   detail_ko?: string
+  /** The parameter of the request that is wrong. */
+  parameter?: string
   /** The status of the response. */
   status: number
   /** The error in English. */
@@ -728,6 +1422,12 @@ export type Problem = {
   title_ko: string
   /** Always `about:blank`. */
   type: string
+}
+
+/** The models of a provider. */
+export type ProviderModelList = {
+  /** The ids of the models, to be used in requests. */
+  models: string[]
 }
 
 /** A question of a run to a person. */
@@ -747,16 +1447,46 @@ export type QuestionInfo = {
 }
 
 /** Why a run waits. */
-export type QuestionKind = 'ask' | 'breakpoint' | 'effect_unknown'
-
-/** A new title. */
-export type RenameThreadBody = {
-  /** The title of the thread. */
-  title: string
-}
+export type QuestionKind = 'ask' | 'breakpoint' | 'timer' | 'effect_unknown'
 
 /** A short name for what a request is for, such as `answer`. It is shown in traces and recordings. This crate knows `RequestLabel::ANSWER` alone; what other labels mean is agreed between the sender and a model that reads them. */
 export type RequestLabel = string
+
+/** A request for a response. A parameter of OpenAI's API that is not here is rejected with `400`. */
+export type ResponseBody = {
+  /** Whether the request returns at once. `GET /v1/responses/{response}` has the answer later. */
+  background?: boolean | null
+  /** The thread to continue: its name, or an object with its name as `id`. */
+  conversation?: Json
+  /** A text, or a list of items: messages, function calls, their outputs, and references to items of responses. The last message of the user is the question. Outputs at its end continue the run that waits for them. */
+  input: Json
+  /** What applies to the conversation, with the rank of user text. */
+  instructions?: string | null
+  /** The most tokens of a reply of the model. */
+  max_output_tokens?: number | null
+  /** Texts by name. They are stored with the run. */
+  metadata?: { [key: string]: Json } | null
+  /** The name of the agent. */
+  model: string
+  /** Whether a reply of the model can have several tool calls. The default is `true`. */
+  parallel_tool_calls?: boolean | null
+  /** The response that this one follows. Its thread continues. */
+  previous_response_id?: string | null
+  /** The same, under its newer name. */
+  safety_identifier?: string | null
+  /** Whether the answer is streamed. */
+  stream?: boolean | null
+  /** How freely words of the answer are chosen. */
+  temperature?: number | null
+  /** `format`: `text`, `json_object` or `json_schema`. An answer is checked by the schema; one that does not fit is requested once more. */
+  text?: { [key: string]: Json } | null
+  /** `auto`, `none`, `required` or a function of `tools`. It applies to `tools`, not to the tools of the agent. */
+  tool_choice?: Json
+  /** Functions that the client runs. The agents `assistant` and `react` offer them to the model. */
+  tools?: { [key: string]: Json }[] | null
+  /** Who the request is from. Stored with the run. */
+  user?: string | null
+}
 
 /** Answers to questions. */
 export type ResumeRunBody = {
@@ -789,10 +1519,18 @@ export type RunAnswer = {
   error_message?: string
   /** Seconds from question to answer, where the agent counts them. */
   executionTime?: number
+  /** The first log entry of the run. */
+  first: number | null
+  /** The log entry that the run follows. Runs that follow the same entry are branches of the thread. */
+  from: number | null
   /** The id of the run. */
   id: string
   /** The language of the answer. */
-  language?: UserLanguage
+  language?: Language
+  /** The last log entry of the run; `null` until it has ended. */
+  last: number | null
+  /** What its client noted with it, such as `user` and `metadata` of an OpenAI request. */
+  metadata?: { [key: string]: Json }
   /** Requests sent to models, those that failed and were sent again included. */
   modelCalls?: number
   /** Nodes that ran, in order. */
@@ -819,6 +1557,22 @@ export type RunAnswer = {
   usage: RunUsage
 }
 
+/** What a run does instead of taking an input. */
+export type RunCommand = {
+  /** The answer to what the thread waits for, or the answers by their ids. */
+  resume?: Json
+  /** Changes of the state, as if a node had made them. */
+  update?: { [key: string]: Json } | null
+}
+
+/** Settings of a run. */
+export type RunConfig = {
+  /** Only `thread_id`, `checkpoint_id` and `checkpoint_ns`, as in the request itself. */
+  configurable?: ConfigurableBody | null
+  /** The most steps of the run. */
+  recursion_limit?: number | null
+}
+
 /** A run with its open questions. */
 export type RunDetail = {
   /** The agent of the run. */
@@ -837,8 +1591,16 @@ export type RunDetail = {
   error_ko?: string
   /** The message of the part that failed. */
   error_message?: string
+  /** The first log entry of the run. */
+  first: number | null
+  /** The log entry that the run follows. Runs that follow the same entry are branches of the thread. */
+  from: number | null
   /** The id of the run. */
   id: string
+  /** The last log entry of the run; `null` until it has ended. */
+  last: number | null
+  /** What its client noted with it, such as `user` and `metadata` of an OpenAI request. */
+  metadata?: { [key: string]: Json }
   /** The open questions of a paused run. */
   questions?: QuestionInfo[]
   /** When the run started, in milliseconds since 1970. */
@@ -939,6 +1701,44 @@ export type RunEvent = {
   type: 'error'
 })
 
+/** A request to run a graph. */
+export type RunGraphBody = {
+  /** The id of an assistant, or the name of its graph. */
+  assistant_id: string
+  /** Where the run starts. The default is where the thread stands. */
+  checkpoint?: CheckpointBody | null
+  /** The same by its id. */
+  checkpoint_id?: string | null
+  /** Answers what the thread waits for, or changes its state, instead of an input. */
+  command?: RunCommand | null
+  /** Settings of the run. */
+  config?: RunConfig | null
+  /** When a step is stored. Doran stores each before it is told; so do both of these. */
+  durability?: StepDurability | null
+  /** What happens when the thread does not exist. */
+  if_not_exists?: IfNotExists | null
+  /** The values that the run starts with. Without them the run goes on where the thread stands. */
+  input?: Json
+  /** Nodes after which the run pauses; `*` for all. */
+  interrupt_after?: OneOrMany2 | null
+  /** Nodes before which the run pauses; `*` for all. */
+  interrupt_before?: OneOrMany2 | null
+  /** Free pairs of the run. */
+  metadata?: { [key: string]: Json } | null
+  /** What happens when the thread has a run already. */
+  multitask_strategy?: MultitaskStrategy | null
+  /** What happens to the thread of a run without one. The default is `delete`. */
+  on_completion?: OnCompletion | null
+  /** What happens to the run when the client goes away. The default is `continue`. */
+  on_disconnect?: OnDisconnect | null
+  /** What is streamed. The default is `values`. */
+  stream_mode?: OneOrMany | null
+  /** Whether events have ids to come back with. They always have. */
+  stream_resumable?: boolean | null
+  /** Whether steps of graphs inside nodes are streamed too. */
+  stream_subgraphs?: boolean | null
+}
+
 /** A run. */
 export type RunInfo = {
   /** The agent of the run. */
@@ -955,8 +1755,16 @@ export type RunInfo = {
   error_ko?: string
   /** The message of the part that failed. */
   error_message?: string
+  /** The first log entry of the run. */
+  first: number | null
+  /** The log entry that the run follows. Runs that follow the same entry are branches of the thread. */
+  from: number | null
   /** The id of the run. */
   id: string
+  /** The last log entry of the run; `null` until it has ended. */
+  last: number | null
+  /** What its client noted with it, such as `user` and `metadata` of an OpenAI request. */
+  metadata?: { [key: string]: Json }
   /** When the run started, in milliseconds since 1970. */
   started: number | null
   /** The status of the run. */
@@ -975,6 +1783,14 @@ export type RunList = {
   runs: RunInfo[]
 }
 
+/** A page of the runs of all threads. */
+export type RunPage = {
+  /** The `before` of the next page; `null` on the last page. */
+  next: string | null
+  /** The runs, newest first. */
+  runs: RunInfo[]
+}
+
 /** Where a run stands. */
 export type RunStatus = 'queued' | 'running' | 'paused' | 'finished' | 'failed' | 'cancelled'
 
@@ -986,6 +1802,24 @@ export type RunUsage = {
   input_tokens: number
   /** Tokens written by models. */
   output_tokens: number
+}
+
+/** Which assistants are listed. */
+export type SearchAssistantsBody = {
+  /** Only those of this graph. */
+  graph_id?: string | null
+  /** The maximum number, at most 1000. The default is 10. */
+  limit?: number | null
+  /** Only those with these pairs. */
+  metadata?: { [key: string]: Json } | null
+  /** Only those with this name. */
+  name?: string | null
+  /** How many to skip. */
+  offset?: number | null
+  /** By what they are sorted. The default is `created_at`. */
+  sort_by?: AssistantOrder | null
+  /** Which of them comes first. The default is `desc`. */
+  sort_order?: SortOrder | null
 }
 
 /** A passage that a search found. */
@@ -1000,6 +1834,8 @@ export type SearchHit = {
   page: number | null
   /** The id of the passage. */
   passage: PassageId
+  /** Whether the document is one of the samples that come with the program. */
+  sample?: boolean
   /** The score; higher is better. */
   score: number
   /** The byte offset in the document at which the passage starts. */
@@ -1017,6 +1853,69 @@ export type SearchHitList = {
   /** The passages, best first. */
   hits: SearchHit[]
 }
+
+/** A passage that a search found. */
+export type SearchHitNote = {
+  /** The document. */
+  document: string
+  /** The number by which the answer cites it. */
+  number: number
+  /** The id of the passage. */
+  passage: string
+  /** The score, comparable within one search only. */
+  score: number
+  /** The title of the document and the headings above the passage. */
+  title: string
+}
+
+/** A search in documents, and what it found. */
+export type SearchNote = {
+  /** The passages, as the model was given them. */
+  hits: SearchHitNote[]
+  /** What was searched for. */
+  query: string
+  /** Other wordings that were searched for too. */
+  wordings?: string[]
+}
+
+/** Which threads are listed. */
+export type SearchThreadsBody = {
+  /** Only these. */
+  ids?: string[] | null
+  /** The maximum number, at most 1000. The default is 10. */
+  limit?: number | null
+  /** Only those with these pairs. */
+  metadata?: { [key: string]: Json } | null
+  /** How many to skip. */
+  offset?: number | null
+  /** Fields to return. The default is all. */
+  select?: string[] | null
+  /** By what they are sorted: by `updated_at`, the default. */
+  sort_by?: ThreadOrder | null
+  /** Which of them comes first: the newest, `desc`, the default. */
+  sort_order?: SortOrder | null
+  /** Only those in this status. */
+  status?: ThreadStatus | null
+  /** Only those whose state has these values. */
+  values?: { [key: string]: Json } | null
+}
+
+/** What the server is. */
+export type ServerInfo = {
+  /** What it supports. */
+  flags: { [key: string]: Json }
+  /** The version of Doran. */
+  version: string
+}
+
+/** Whether the server answers. */
+export type ServerOk = {
+  /** Always `true`. */
+  ok: boolean
+}
+
+/** Which comes first. */
+export type SortOrder = 'asc' | 'desc'
 
 /** A message. */
 export type SpecChatBody = {
@@ -1047,7 +1946,7 @@ export type SpecPreviousMessage = {
   role: SpecMessageRole
 }
 
-/** The message for an agent. */
+/** The message for an agent, or the input of a graph. */
 export type StartRun = {
   /** The name of the agent. */
   agent: string
@@ -1057,10 +1956,18 @@ export type StartRun = {
   contract_id?: string | null
   /** A text that comes with the message and that the person did not type, such as a file. The model sees it as a quoted document and trusts it as any other document. */
   document?: string | null
+  /** The log entry that the message follows. The default is the newest entry. What came after an older one stays in the log as another branch, and the agent does not see it. 0 is the beginning of the thread. */
+  from?: number | null
   /** What to do when the thread has an active run: `reject` (the default), `enqueue`, `interrupt` or `rollback`. */
   if_busy?: IfBusy | null
+  /** The input of a graph instead of a message: an update of its state. */
+  input?: { [key: string]: Json } | null
   /** The message. It must not be empty. */
-  message: string
+  message?: string
+  /** Nodes after which the run pauses. */
+  pause_after?: string[]
+  /** Nodes before which the run pauses. */
+  pause_before?: string[]
 }
 
 /** Questions to begin with, in both languages. */
@@ -1071,12 +1978,35 @@ export type StarterQuestions = {
   ko: string[]
 }
 
+/** A checkpoint whose state is wanted. */
+export type StateAtBody = {
+  /** The checkpoint. */
+  checkpoint: CheckpointBody
+  /** Whether the states of graphs inside nodes are wanted. They are not kept. */
+  subgraphs?: boolean | null
+}
+
+/** Where the change of a state is. */
+export type StateUpdated = {
+  /** The new checkpoint. */
+  checkpoint: CheckpointRef
+  /** Its id. */
+  checkpoint_id: string
+  /** The same, as a configuration. */
+  configurable: CheckpointRef
+}
+
+/** When a step is stored. */
+export type StepDurability = 'async' | 'sync'
+
 /** The notes of a step that programs read. Each field is a note of its own, absent while it is empty; a step may have further notes for people. */
 export type StepNotes = {
   /** What the node showed, in order. */
   events?: AgentActivity[]
   /** Replies of models. */
   models?: ModelCallNote[]
+  /** Searches in documents. */
+  searches?: SearchNote[]
 }
 
 /** What a node did in a step. */
@@ -1098,6 +2028,12 @@ export type StepTask = {
   /** The change it proposed. */
   update: Json
 }
+
+/** What of a run is streamed. */
+export type StreamMode = 'values' | 'updates' | 'messages' | 'messages-tuple' | 'custom' | 'tasks' | 'checkpoints' | 'debug'
+
+/** The key of a provider, as a client sent it. It prints nothing. */
+export type SubmittedModelKey = string
 
 /** Where a text came from, whoever passes it on. */
 export type TextOrigin = 'program' | 'user' | 'document' | 'web' | 'tool' | 'model'
@@ -1123,6 +2059,14 @@ export type ThreadInfo = {
   created: number
   /** The name of the thread in requests. */
   id: string
+  /** What the model is told in every turn. */
+  instructions: string
+  /** The model of the chat, by the `id` of one of the models; `null` for the default. */
+  model: string | null
+  /** Whether the thread is pinned to the top of lists. */
+  pinned: boolean
+  /** The temperature of answers; `null` leaves it to the model. */
+  temperature: number | null
   /** The title; empty until the first message. */
   title: string
   /** When the thread last changed, in milliseconds since 1970. */
@@ -1137,10 +2081,21 @@ export type ThreadList = {
   threads: ThreadInfo[]
 }
 
+/** A change of a thread. */
+export type ThreadMetadataBody = {
+  /** Pairs to set; a pair that is `null` is removed. */
+  metadata: { [key: string]: Json }
+}
+
+/** By what threads are sorted. */
+export type ThreadOrder = 'updated_at'
+
 /** The state of a thread after an entry. */
 export type ThreadStateInfo = {
   /** The requests that the node in `explain` would send to models in this state. */
   asks?: Json[]
+  /** The digests of `asks`. A request with the digest of a model call (`request`) is the one that was sent. */
+  digests?: string[]
   /** The nodes that are due next. */
   next: string[]
   /** The entry. */
@@ -1148,6 +2103,9 @@ export type ThreadStateInfo = {
   /** The state, as the agent defines it. */
   state: Json
 }
+
+/** Whether a run of a thread is under way or waits. */
+export type ThreadStatus = 'idle' | 'busy' | 'interrupted' | 'error'
 
 /** Who counted tokens. */
 export type TokenCountSource = 'reported' | 'estimated'
@@ -1191,12 +2149,16 @@ export type TopologyEdge = {
 
 /** How far the turn has come. The question of a new turn starts it anew. */
 export type TurnProgress = {
+  /** The model that was chosen for the turn. */
+  chosen?: ModelChoice
   /** The language the person is answered in. */
-  language: UserLanguage
+  language: Language
   /** Requests sent to models, repairs and failed ones included. */
   model_calls: number
   /** Nodes that ran, in order. */
   path: string[]
+  /** Whether the model was already made to call a tool, where whoever asks wanted that. */
+  tool_choice_applied?: boolean
   /** Rounds of tools so far. */
   tool_rounds: number
   /** Tools run, each named once. */
@@ -1255,6 +2217,40 @@ export type UnfinishedTask = {
   usage?: RunUsage
 }
 
+/** Changes to a document. What is left out stays as it is. */
+export type UpdateDocumentBody = {
+  /** The collection of the document. */
+  collection?: string | null
+  /** The kind of document: `general`, `contract` or `standard:KIND`. */
+  kind?: string | null
+}
+
+/** A change of a state. */
+export type UpdateStateBody = {
+  /** The node that is taken to have made them: the thread goes on after it. */
+  as_node?: string | null
+  /** The checkpoint that is changed. The default is the newest. */
+  checkpoint?: CheckpointBody | null
+  /** The same by its id. */
+  checkpoint_id?: string | null
+  /** The changes, as if a node had made them. */
+  values?: { [key: string]: Json } | null
+}
+
+/** Changes to a thread. What is left out stays as it is. */
+export type UpdateThreadBody = {
+  /** What the model is told in every turn. */
+  instructions?: string | null
+  /** The model that answers, by the `id` of one of the models. `null` is the default model. */
+  model?: string | null
+  /** Whether the thread is pinned to the top of lists. */
+  pinned?: boolean | null
+  /** The temperature of answers. `null` leaves it to the model. */
+  temperature?: number | null
+  /** The title of the thread. */
+  title?: string | null
+}
+
 /** Where an answer cites a source, and where the source is. */
 export type UrlCitation = {
   /** The id of the document. */
@@ -1271,28 +2267,35 @@ export type UrlCitation = {
   start_index: number
   /** The title of the source. */
   title: string
-  /** The path of the document's text on this server. */
+  /** The address of the document's text on this server. */
   url: string
 }
 
 /** What runs used. */
 export type UsageInfo = {
-  /** The usage of each model. Only with `thread`. */
+  /** The budget of the month, if there is one. */
+  budget?: BudgetInfo
+  /** The usage of each agent. Only with `days`. */
+  by_agent?: NamedUsageInfo[]
+  /** The usage of each day, newest first. Only with `days`. */
+  by_day?: DayUsageInfo[]
+  /** The usage of each API key; runs without one have an empty name. Only with `days`. */
+  by_key?: NamedUsageInfo[]
+  /** The usage of each model. Only with `thread` or `days`. */
   by_model?: ModelUsageInfo[]
-  /** Whether all runs were counted, not only the newest. */
+  /** Whether all runs were counted, not only the newest, and none of the numbers is an estimate. What a request took that was stopped or cut off is an estimate. */
   complete: boolean
   /** The cost in millionths of a US dollar. */
   cost_micros: number
   /** Tokens that models read. */
   input_tokens: number
+  /** Won for a US dollar, if the settings have a rate. */
+  krw_per_usd?: number
   /** Tokens that models wrote. */
   output_tokens: number
   /** The number of runs. */
   runs: number
 }
-
-/** A language of the people who use the program. */
-export type UserLanguage = 'ko' | 'en'
 
 /** An open question of any thread. */
 export type WaitingQuestion = {

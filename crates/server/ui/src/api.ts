@@ -5,8 +5,8 @@ import { signal } from '@preact/signals'
 import { RefusedError } from './follow-run'
 import { isServerReachable } from './server-status'
 import type {
-  AddedDocument, AgentList, DocumentList, DocumentText, Json, MessageList, ModelInfo, ModelList, Problem, RunDetail, RunList,
-  SearchHitList, ThreadHistory, ThreadInfo, ThreadList, ThreadStateInfo, UsageInfo,
+  AddedDocument, AgentList, DocumentList, DocumentText, FeedbackRating, Json, MessageList, ModelList, ModelOffers, ModelTest, Problem, ProviderModelList, RunDetail, RunList, RunPage,
+  SearchHitList, ThreadHistory, ThreadInfo, ThreadList, ThreadStateInfo, UsageInfo, WaitingQuestionList,
 } from './api-types'
 
 const API_KEY_STORAGE = 'doran.key'
@@ -133,15 +133,47 @@ export const fetchGraphSvg = (agent: string) =>
 export const THREADS_PER_PAGE = 40
 export const fetchThreads = (q: string, cursor?: number) =>
   fetchJson<ThreadList>(`/api/threads${queryString({ q, limit: THREADS_PER_PAGE, cursor })}`)
-export const createThread = (agent: string) => fetchJson<ThreadInfo>('/api/threads', { method: 'POST', json: { agent } })
-/** Forks a thread after the log entry `at`. Requests with the same idempotency key create one fork. */
-export const forkThread = (id: string, at: number, agent: string, title: string, idempotencyKey: string) =>
-  fetchJson<ThreadInfo>(`${threadPath(id)}/fork`, { method: 'POST', json: { at, agent, title, go_on: true }, headers: { 'idempotency-key': idempotencyKey } })
+export const createThread = (agent: string, settings: object) => fetchJson<ThreadInfo>('/api/threads', { method: 'POST', json: { agent, ...settings } })
+export interface ForkRequest {
+  /** The log entry to continue from. */
+  at: number
+  agent: string
+  title: string
+  /** Replaces the state. */
+  state?: Json
+  pause_before?: string[]
+  pause_after?: string[]
+}
+
+/** Forks a thread and runs what is due. Requests with the same idempotency key create one fork. */
+export const forkThread = (id: string, request: ForkRequest, idempotencyKey: string) =>
+  fetchJson<ThreadInfo>(`${threadPath(id)}/fork`, { method: 'POST', json: { ...request, go_on: true }, headers: { 'idempotency-key': idempotencyKey } })
+/** The runs of all threads, newest first. */
+export const fetchAllRuns = (filter: { agent?: string; status?: string; before?: string; limit?: number }) =>
+  fetchJson<RunPage>(`/api/runs${queryString({ ...filter })}`)
 export const renameThread = (id: string, title: string) => sendCommand(threadPath(id), { method: 'PATCH', json: { title } })
+/** Changes the settings of a chat. */
+export const updateThread = (id: string, change: object) => fetchJson<ThreadInfo>(threadPath(id), { method: 'PATCH', json: change })
+/** Rates the answer of a run; null takes the rating back. */
+export const putFeedback = (id: string, of: string, rating: FeedbackRating | null, note: string) =>
+  sendCommand(`${runPath(id, of)}/feedback`, { method: 'PUT', json: { rating, note } })
+export const fetchPinnedThreads = () => fetchJson<ThreadList>(`/api/threads${queryString({ pinned: 'true', limit: 200 })}`).then((got) => got.threads)
+/** Sent when the page is closed: nobody waits for the response. */
+export const deleteThreadOnLeave = (id: string) => void sendCommand(threadPath(id), { method: 'DELETE', keepalive: true }).catch(() => undefined)
 export const deleteThread = (id: string) => sendCommand(threadPath(id), { method: 'DELETE' })
-export const fetchMessages = (id: string) => fetchJson<MessageList>(`${threadPath(id)}/messages`).then((got) => got.messages)
+/** The messages of the branch that leads to the log entry `at`, or to the newest entry. */
+export const fetchMessages = (id: string, at?: number | null) => fetchJson<MessageList>(`${threadPath(id)}/messages${queryString({ at: at ?? undefined })}`)
 export const fetchRun = (id: string, of: string) => fetchJson<RunDetail>(runPath(id, of))
-export const fetchRuns = (id: string) => fetchJson<RunList>(`${threadPath(id)}/runs`).then((got) => got.runs)
+/** The server lists at most this many runs. */
+export const MAX_LISTED_RUNS = 200
+export const fetchRuns = (id: string) => fetchJson<RunList>(`${threadPath(id)}/runs${queryString({ limit: MAX_LISTED_RUNS })}`).then((got) => got.runs)
+export const fetchWaitingQuestions = () => fetchJson<WaitingQuestionList>('/api/approvals').then((got) => got.questions)
+
+/** The entry that a log entry follows. */
+export async function fetchParentEntry(id: string, seq: number): Promise<number | null> {
+  const { steps } = await fetchJson<ThreadHistory>(`${threadPath(id)}/history${queryString({ after: seq - 1, limit: 1 })}`)
+  return steps[0]?.seq === seq ? steps[0].parent : null
+}
 
 /** Finds the log entry of a step and the entry before it. */
 export async function findHistoryEntry(id: string, of: string, step: number, node: string): Promise<{ at: number; before: number } | null> {
@@ -160,34 +192,47 @@ export async function findHistoryEntry(id: string, of: string, step: number, nod
 }
 
 /** The state after a log entry. With `explain`, also the requests that node would send to models. */
-export const fetchState = (id: string, at: number, agent: string, explain?: string) =>
+export const fetchState = (id: string, at: number | undefined, agent: string, explain?: string) =>
   fetchJson<ThreadStateInfo>(`${threadPath(id)}/state${queryString({ at, agent, explain })}`)
 export const resumeRun = (id: string, of: string, answers: Record<string, Json>) =>
   sendCommand(`${runPath(id, of)}/resume`, { method: 'POST', json: { answers } })
 export const retryRun = (id: string, of: string) => sendCommand(`${runPath(id, of)}/retry`, { method: 'POST', json: {} })
-export const cancelRun = (id: string, of: string) => sendCommand(`${runPath(id, of)}/cancel`, { method: 'POST', json: {} })
+export const cancelRun = (id: string, of: string) => fetchJson<RunDetail>(`${runPath(id, of)}/cancel`, { method: 'POST', json: {} })
 
-export const fetchDocuments = () => fetchJson<DocumentList>('/api/documents')
-export const fetchDocumentText = (id: string) => fetchJson<DocumentText>(`${documentPath(id)}/text`)
-export const deleteDocument = (id: string) => sendCommand(documentPath(id), { method: 'DELETE' })
+/** The documents of the library, or those that are attached to a thread. */
+export const fetchDocuments = (thread?: string) => fetchJson<DocumentList>(`/api/documents${queryString({ thread })}`)
+/** The text of a document of the library, or of one that is attached to a thread. */
+export const fetchDocumentText = (id: string, thread?: string) => fetchJson<DocumentText>(`${documentPath(id)}/text${queryString({ thread })}`)
+export const fetchDocumentFile = (id: string, thread?: string) => fetchChecked(`${documentPath(id)}/file${queryString({ thread })}`).then((response) => response.blob())
+export const deleteDocument = (id: string, thread?: string) => sendCommand(`${documentPath(id)}${queryString({ thread })}`, { method: 'DELETE' })
+export const updateDocument = (id: string, change: { kind?: string; collection?: string }) => sendCommand(documentPath(id), { method: 'PATCH', json: change })
 export const changeDocument = (id: string, what: 'pause' | 'resume' | 'cancel' | 'retry') =>
   sendCommand(`${documentPath(id)}/${what}`, { method: 'POST', json: {} })
 export const searchDocuments = (q: string, limit = 8) => fetchJson<SearchHitList>(`/api/search${queryString({ q, limit })}`).then((got) => got.hits)
 
-/** The models in use, each once. The model of the first agent comes first. */
-export async function fetchModels(): Promise<ModelInfo[]> {
-  const { active } = await fetchJson<ModelList>('/api/models')
-  return [...new Map(active.map(({ model }) => [model.name, model])).values()]
-}
+export const fetchModels = () => fetchJson<ModelList>('/api/models')
+/** Model servers on the machine of the server, and providers. */
+export const fetchModelOffers = () => fetchJson<ModelOffers>('/api/models/offers')
+export const fetchProviderModels = (provider: string) =>
+  fetchJson<ProviderModelList>(`/api/models/providers/${encodePathPart(provider)}`).then((got) => got.models)
+export const testModel = (model: string) => fetchJson<ModelTest>('/api/models/test', { method: 'PUT', json: { model } })
+export const addModel = (model: string) => fetchJson<ModelList>(`/api/models/${encodePathPart(model)}`, { method: 'PUT' })
+export const removeModel = (model: string) => sendCommand(`/api/models/${encodePathPart(model)}`, { method: 'DELETE' })
+export const chooseDefaultModel = (model: string) => fetchJson<ModelList>('/api/models/default', { method: 'PUT', json: { model } })
+/** Stores the key of a model provider on the server. No response contains it. */
+export const storeModelKey = (provider: string, key: string) => sendCommand(`/api/models/keys/${encodePathPart(provider)}`, { method: 'PUT', json: { key } })
+export const deleteModelKey = (provider: string) => sendCommand(`/api/models/keys/${encodePathPart(provider)}`, { method: 'DELETE' })
 
+/** The usage of the last days, in groups. `utcOffset` is in minutes. */
+export const fetchUsageOfDays = (days: number, utcOffset: number) => fetchJson<UsageInfo>(`/api/usage${queryString({ days, utc_offset: utcOffset })}`)
 export const fetchUsage = (of?: string) => fetchJson<UsageInfo>(`/api/usage${queryString({ thread: of })}`)
 
 /** Uploads a file and reports progress. */
-export function uploadDocument(file: Blob, name: string, kind: string, sent: (share: number) => void): { done: Promise<AddedDocument>; stop: () => void } {
+export function uploadDocument(file: Blob, about: { name: string; kind: string; collection?: string; thread?: string }, sent: (share: number) => void): { done: Promise<AddedDocument>; stop: () => void } {
   // `fetch` does not report upload progress.
   const sending = new XMLHttpRequest()
   const done = new Promise<AddedDocument>((resolve, reject) => {
-    sending.open('POST', `/api/documents${queryString({ name, kind })}`)
+    sending.open('POST', `/api/documents${queryString(about)}`)
     if (apiKey !== null) sending.setRequestHeader('authorization', `Bearer ${apiKey}`)
     sending.setRequestHeader('content-type', 'application/octet-stream')
     sending.upload.onprogress = (event) => {
@@ -211,12 +256,27 @@ export function uploadDocument(file: Blob, name: string, kind: string, sent: (sh
   return { done, stop: () => sending.abort() }
 }
 
+/** What is asked, and where. */
+export interface RunRequest {
+  agent: string
+  message?: string
+  /** The input of a graph that is not a chat, instead of a message. */
+  input?: Json
+  /** The log entry that the message follows, if it starts a branch. */
+  from?: number | undefined
+  /** What happens if another run is active. */
+  if_busy?: 'enqueue' | 'interrupt' | 'reject' | undefined
+  /** Nodes before and after which the run pauses. */
+  pause_before?: string[] | undefined
+  pause_after?: string[] | undefined
+}
+
 /** Starts a run. Requests with the same idempotency key start one run. */
-export async function startRun(of: string, agent: string, message: string, idempotencyKey: string, signal: AbortSignal) {
+export async function startRun(of: string, request: RunRequest, idempotencyKey: string, signal: AbortSignal) {
   const response = await throwRefusedIfPermanent(() =>
     fetchChecked(`${threadPath(of)}/runs`, {
       method: 'POST',
-      json: { agent, message },
+      json: request,
       headers: { accept: 'text/event-stream', 'idempotency-key': idempotencyKey },
       signal,
     }),

@@ -5,20 +5,27 @@ import { useEffect, useState } from 'preact/hooks'
 import { announcement } from './announce'
 import { conversation } from './conversation'
 import { language, setLanguage, t } from './i18n'
-import { selectedAgent, modelOfAgent, threads } from './agents-and-threads'
+import { selectedAgent, threads } from './agents-and-threads'
+import { modelOfChat } from './models'
 import { navigate, currentRoute } from './route'
 import { isServerReachable } from './server-status'
-import { inspectorOpen } from './settings'
+import { inspectorOpen, isInspectorFull } from './settings'
+import { waitingQuestions } from './inbox'
 import { agentName } from './views/agent-picker'
 import { ModelBadge } from './views/model-badge'
 import { Chat } from './views/chat'
 import { composerFocusRequests } from './views/composer'
 import { ConfirmDialog } from './views/confirm'
+import { ConnectDialog } from './views/connect-model'
 import { Documents, uploadFiles } from './views/documents'
 import { ExportMenu } from './views/export-menu'
 import { Icon, Logo } from './views/icons'
+import { Inbox } from './views/inbox'
 import { Inspector } from './views/inspector'
 import { ApiKeyDialog, Settings, settingsOpen } from './views/settings'
+import { PanelResizer } from './views/panel-resizer'
+import { Runs } from './views/runs'
+import { Usage } from './views/usage'
 import { newConversation, Sidebar, threadTitle } from './views/sidebar'
 import { closeSource, openSource, SourcePanel } from './views/sources'
 
@@ -27,11 +34,11 @@ export function App() {
   const here = currentRoute.value
   const thread = here.view === 'chat' ? here.thread : null
   const current = threads.value.find((one) => one.id === thread)
-  const model = modelOfAgent(current?.agent ?? selectedAgent.value)
+  const model = modelOfChat(current?.agent ?? selectedAgent.value, thread)
 
   useEffect(() => {
     document.documentElement.lang = language.value
-    const what = here.view === 'documents' ? t('documents') : current ? threadTitle(current) : null
+    const what = here.view !== 'chat' ? t(here.view) : current ? threadTitle(current) : null
     document.title = what ? `${what} · ${t('name')}` : t('name')
   }, [language.value, here, current])
 
@@ -65,7 +72,8 @@ export function App() {
     }
     const drop = (event: DragEvent) => {
       const files = Array.from(event.dataTransfer?.files ?? [])
-      if (event.defaultPrevented || files.length === 0) return
+      // In a chat the files are attached to it.
+      if (event.defaultPrevented || files.length === 0 || currentRoute.peek().view === 'chat') return
       event.preventDefault()
       uploadFiles(files)
       navigate({ view: 'documents' })
@@ -79,7 +87,8 @@ export function App() {
   }, [])
 
   const panel = openSource.value ? 'source' : inspectorOpen.value && here.view === 'chat' ? 'inspector' : null
-  const shell = ['shell', isDrawerOpen ? 'has-drawer' : '', panel ? 'has-panel' : ''].join(' ')
+  const isFull = panel === 'inspector' && isInspectorFull.value
+  const shell = ['shell', isDrawerOpen ? 'has-drawer' : '', panel ? 'has-panel' : '', isFull ? 'is-full' : ''].join(' ')
   return (
     <div class={shell}>
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); composerFocusRequests.value += 1 }}>{t('skip')}</a>
@@ -88,6 +97,9 @@ export function App() {
         <Sidebar leave={() => setDrawer(false)} />
         <nav class="places" aria-label={t('places')}>
           <NavigationLink icon="file" label={t('documents')} isOn={here.view === 'documents'} act={() => { navigate({ view: 'documents' }); setDrawer(false) }} href="/documents" />
+          <NavigationLink icon="shield" label={t('inbox')} count={waitingQuestions.value.length} isOn={here.view === 'inbox'} act={() => { navigate({ view: 'inbox' }); setDrawer(false) }} href="/inbox" />
+          <NavigationLink icon="list" label={t('runs')} isOn={here.view === 'runs'} act={() => { navigate({ view: 'runs' }); setDrawer(false) }} href="/runs" />
+          <NavigationLink icon="chart" label={t('usage')} isOn={here.view === 'usage'} act={() => { navigate({ view: 'usage' }); setDrawer(false) }} href="/usage" />
           <button type="button" class="place" onClick={() => { settingsOpen.value = true }}><Icon name="gear" /><span>{t('settings')}</span></button>
           <div class="tongues" role="group" aria-label={t('language')}>
             <button type="button" lang="ko" aria-pressed={language.value === 'ko'} onClick={() => setLanguage('ko')}>한국어</button>
@@ -100,7 +112,7 @@ export function App() {
         <header class="top">
           <button type="button" class="ghost only-narrow" aria-label={t('threads')} aria-expanded={isDrawerOpen} onClick={() => setDrawer(!isDrawerOpen)}><Icon name="menu" /></button>
           <div class="top-title">
-            {here.view === 'documents' ? (
+            {here.view !== 'chat' ? (
               <a class="back" href="/" onClick={(event) => { event.preventDefault(); navigate({ view: 'chat', thread: conversation.value.thread }) }}>
                 <Icon name="chat" size={16} />{t('back_to_chat')}
               </a>
@@ -116,10 +128,11 @@ export function App() {
           )}
         </header>
         {!isServerReachable.value && <p class="note bad unreachable" role="alert"><Icon name="warn" size={15} />{t('unreachable')}</p>}
-        {here.view === 'documents' ? <Documents /> : <Chat thread={here.thread} />}
+        {here.view === 'documents' ? <Documents /> : here.view === 'inbox' ? <Inbox /> : here.view === 'runs' ? <Runs /> : here.view === 'usage' ? <Usage /> : <Chat thread={here.thread} />}
       </main>
-      {panel && <div class="side">{panel === 'source' ? <SourcePanel /> : <Inspector />}</div>}
+      {panel && <div class="side">{!isFull && <PanelResizer />}{panel === 'source' ? <SourcePanel /> : <Inspector />}</div>}
       <Settings />
+      <ConnectDialog />
       <ApiKeyDialog />
       <ConfirmDialog />
       <div class="away" role="status" aria-live="polite">{announcement.value}</div>
@@ -134,7 +147,7 @@ function toggleInspector() {
   } else inspectorOpen.value = !inspectorOpen.value
 }
 
-function NavigationLink({ icon, label, isOn, act, href }: { icon: 'file'; label: string; isOn: boolean; act: () => void; href: string }) {
+function NavigationLink({ icon, label, count = 0, isOn, act, href }: { icon: 'file' | 'shield' | 'list' | 'chart'; label: string; count?: number; isOn: boolean; act: () => void; href: string }) {
   return (
     <a class={isOn ? 'place is-on' : 'place'} href={href} aria-current={isOn ? 'page' : undefined}
       onClick={(event) => {
@@ -142,7 +155,8 @@ function NavigationLink({ icon, label, isOn, act, href }: { icon: 'file'; label:
         event.preventDefault()
         act()
       }}>
-      <Icon name={icon} /><span>{label}</span>
+      <Icon name={icon} /><span class="grow">{label}</span>
+      {count > 0 && <span class="count" aria-label={t('inbox_n', { n: count })}>{count}</span>}
     </a>
   )
 }

@@ -3,10 +3,14 @@
 import { batch, signal } from '@preact/signals'
 
 import * as api from './api'
-import { reduceRunEvent, newRunView, continuation } from './transcript'
+import { reduceRunEvent, newRunView, continuation, type RunView } from './transcript'
 import { followRun } from './follow-run'
 import { mergeTurns, newTurn, turnsToWatch, buildTurns, type Turn } from './turns'
-import type { Json, RunEvent, RunInfo } from './api-types'
+import { branchTip, runsOnBranch } from './branches'
+import { pauseFields } from './breakpoints'
+import { t } from './i18n'
+import { parseJsonObject } from './json-search'
+import type { FeedbackInfo, Json, MessageList, RunEvent, RunInfo } from './api-types'
 import { removePendingMessage, savePendingMessage, loadPendingMessage } from './pending-messages'
 
 export type { Turn } from './turns'
@@ -16,11 +20,17 @@ export interface Conversation {
   turns: Turn[]
   /** Messages that existed when the thread was opened, with the run of each. */
   known: ReadonlyMap<string, string | null>
+  /** The runs of all branches. */
+  runs: RunInfo[]
+  /** The last log entry of the branch shown. Null for the newest branch. */
+  tip: number | null
   state: 'loading' | 'ready' | 'failed'
   error: unknown
+  /** What the user thinks of the answers, by run. */
+  feedback: ReadonlyMap<string, Pick<FeedbackInfo, 'rating' | 'note'>>
 }
 
-const EMPTY: Conversation = { thread: null, turns: [], known: new Map(), state: 'ready', error: null }
+const EMPTY: Conversation = { thread: null, turns: [], known: new Map(), runs: [], tip: null, state: 'ready', error: null, feedback: new Map() }
 
 export const conversation = signal<Conversation>(EMPTY)
 
@@ -44,19 +54,67 @@ export async function openConversation(thread: string): Promise<void> {
   threadAbort.abort()
   threadAbort = new AbortController()
   const { signal: left } = threadAbort
-  conversation.value = { thread, turns: [], known: new Map(), state: 'loading', error: null }
+  conversation.value = { ...EMPTY, thread, state: 'loading' }
   try {
-    const [messages, runs] = await Promise.all([api.fetchMessages(thread), api.fetchRuns(thread)])
+    const [list, runs] = await Promise.all([api.fetchMessages(thread), api.fetchRuns(thread)])
     if (left.aborted) return
-    const turns = buildTurns(messages, runs)
-    const known = new Map(messages.map((message) => [message.id, message.run]))
-    conversation.value = { thread, turns, known, state: 'ready', error: null }
-    watchTurns(turns, runs)
+    const shown = runsOnBranch(runs, null)
+    const turns = buildTurns(list.messages, shown, list.decisions)
+    conversation.value = { ...EMPTY, thread, turns, known: runsByMessage(list), runs, feedback: new Map((list.feedback ?? []).map((one) => [one.run, one])) }
+    watchTurns(turns, shown)
     const unsent = loadPendingMessage(thread)
-    if (unsent) sendQuestion(thread, newTurn(unsent.text, unsent.at, unsent.agent, null), unsent)
+    if (unsent) void sendQuestion(thread, newTurn(unsent.text, unsent.at, unsent.agent, null), unsent)
   } catch (error) {
-    if (!left.aborted) conversation.value = { thread, turns: [], known: new Map(), state: 'failed', error }
+    if (!left.aborted) conversation.value = { ...EMPTY, thread, state: 'failed', error }
   }
+}
+
+function runsByMessage({ messages }: MessageList): Map<string, string | null> {
+  return new Map(messages.map((message) => [message.id, message.run]))
+}
+
+export function setFeedback(run: string, given: Pick<FeedbackInfo, 'rating' | 'note'> | null): void {
+  const feedback = new Map(conversation.value.feedback)
+  if (given === null) feedback.delete(run)
+  else feedback.set(run, given)
+  conversation.value = { ...conversation.value, feedback }
+}
+
+/** Shows the branch with another version of a turn. */
+export async function showVersion(run: string): Promise<void> {
+  const { thread, runs } = conversation.value
+  if (thread === null) return
+  const { signal: left } = threadAbort
+  const tip = branchTip(runs, run)
+  try {
+    const list = await api.fetchMessages(thread, tip)
+    if (left.aborted) return
+    const shown = runsOnBranch(conversation.value.runs, tip)
+    const { turns: before } = conversation.value
+    const turns = buildTurns(list.messages, shown, list.decisions)
+      .map((turn) => before.find((one) => one.id.peek() !== null && one.id.peek() === turn.id.peek()) ?? turn)
+    conversation.value = { ...conversation.value, turns, known: runsByMessage(list), tip }
+    watchTurns(turns.filter((turn) => !before.includes(turn)), shown)
+  } catch (error) {
+    const turn = conversation.value.turns.find((one) => one.id.peek() === run) ?? conversation.value.turns.at(-1)
+    if (turn) turn.error.value = error
+  }
+}
+
+/** Loads the runs of all branches again, so that the versions of turns can be counted. */
+async function reloadRuns(thread: string): Promise<void> {
+  const runs = await api.fetchRuns(thread).catch(() => null)
+  if (runs && conversation.value.thread === thread) conversation.value = { ...conversation.value, runs }
+}
+
+/** The log entry before a question. A version of the question starts there. */
+export async function entryBefore(turn: Turn): Promise<number | null> {
+  const { thread } = conversation.value
+  if (thread === null) return null
+  const id = turn.id.peek()
+  const run = conversation.value.runs.find((one) => one.id === id) ?? (id === null ? undefined : await api.fetchRun(thread, id))
+  if (typeof run?.from === 'number') return run.from
+  return turn.seq === null ? null : api.fetchParentEntry(thread, turn.seq)
 }
 
 function watchTurns(turns: Turn[], runs: RunInfo[]): void {
@@ -65,16 +123,18 @@ function watchTurns(turns: Turn[], runs: RunInfo[]): void {
 
 /** Loads turns that another tab or program added to the open thread. */
 export async function refreshConversation(): Promise<void> {
-  const { thread, state } = conversation.value
-  if (thread === null || state !== 'ready') return
+  const { thread, state, tip } = conversation.value
+  if (thread === null || state !== 'ready' || isStartingBranch()) return
   const { signal: left } = threadAbort
   try {
     // Messages first: every message then has its run in the list that is read after it.
-    const messages = await api.fetchMessages(thread)
-    const runs = await api.fetchRuns(thread)
-    if (left.aborted) return
+    const list = await api.fetchMessages(thread, tip)
+    const allRuns = await api.fetchRuns(thread)
+    // Meanwhile another branch may have been opened or started.
+    if (left.aborted || conversation.value.tip !== tip || isStartingBranch()) return
+    const runs = runsOnBranch(allRuns, tip)
     const { value } = conversation
-    const { turns, news } = mergeTurns(value.turns, buildTurns(messages, runs))
+    const { turns, news } = mergeTurns(value.turns, buildTurns(list.messages, runs, list.decisions))
     const status = new Map(runs.map((run) => [run.id, run.status]))
     // A run that is paused or failed here may have been resumed elsewhere.
     const moved = value.turns.filter((turn) => {
@@ -82,7 +142,7 @@ export async function refreshConversation(): Promise<void> {
       return (shown === 'paused' || shown === 'failed') && status.get(turn.id.peek() ?? '') !== shown
     })
     if (news.length > 0) {
-      conversation.value = { ...value, turns, known: new Map(messages.map((message) => [message.id, message.run])) }
+      conversation.value = { ...value, turns, known: runsByMessage(list), runs: allRuns }
       watchTurns(news, runs)
     }
     moved.forEach((turn) => watchTurn(turn))
@@ -97,24 +157,59 @@ export function watchTurn(turn: Turn, isQuiet = false): void {
   if (thread !== null && turn.id.value !== null) void trackRun(turn, thread, null, isQuiet)
 }
 
+/** Whether a question that starts a branch has not reached the server yet. */
+function isStartingBranch(): boolean {
+  return conversation.value.turns.some((turn) => turn.isBranch && turn.id.peek() === null && turn.connection.peek().state !== 'refused')
+}
+
+/** Asks a question again, or another one in its place, on a branch of its own. Returns null on success, else the error. */
+export async function askInsteadOf(turn: Turn, agent: string, text: string): Promise<unknown> {
+  const { thread } = conversation.value
+  if (thread === null) return null
+  try {
+    const from = await entryBefore(turn)
+    if (from === null) return new Error(t('no_state'))
+    const { value } = conversation
+    const place = value.turns.indexOf(turn)
+    if (place === -1) return null
+    // What came after the question is left on the other branch.
+    conversation.value = { ...value, turns: value.turns.slice(0, place), tip: null }
+    const pending: PendingQuestion = { agent, text, once: api.randomId(), from, if_busy: 'interrupt', ...pauseFields(agent) }
+    const asked = { ...newTurn(text, Date.now(), agent, null), isBranch: true }
+    savePendingMessage(thread, { ...pending, at: asked.at })
+    void sendQuestion(thread, asked, pending).then(() => {
+      // A refused question has no version: what was shown before comes back.
+      if (asked.connection.peek().state !== 'refused' || asked.id.peek() !== null || conversation.value.thread !== thread) return
+      conversation.value = { ...conversation.value, turns: value.turns, tip: value.tip }
+      turn.error.value = asked.error.peek()
+    })
+    return null
+  } catch (error) {
+    return error
+  }
+}
+
 /** Sends a question to an agent. Returns null on success, else the error. */
-export async function askAgent(agent: string, text: string, entered: (thread: string) => void): Promise<unknown> {
+export async function askAgent(agent: string, text: string, isInput: boolean, settings: object, entered: (thread: string) => void): Promise<unknown> {
   let { thread } = conversation.value
+  const { tip } = conversation.value
   if (thread === null) {
     try {
-      thread = (await api.createThread(agent)).id
+      thread = (await api.createThread(agent, settings)).id
     } catch (error) {
       return error
     }
     threadAbort.abort()
     threadAbort = new AbortController()
-    conversation.value = { thread, turns: [], known: new Map(), state: 'ready', error: null }
+    conversation.value = { ...EMPTY, thread }
     entered(thread)
   }
-  const pending = { agent, text, once: api.randomId() }
-  const turn = newTurn(text, Date.now(), agent, null)
+  // A question on an older branch goes on from there. It must not end what runs or waits on the newest one.
+  const pending: PendingQuestion = { agent, text, once: api.randomId(), ...(tip === null ? { if_busy: 'enqueue' } : { from: tip, if_busy: 'reject' }), ...(isInput ? { isInput } : {}), ...pauseFields(agent) }
+  const turn = { ...newTurn(text, Date.now(), agent, null), isBranch: tip !== null }
+  if (tip !== null) conversation.value = { ...conversation.value, tip: null }
   savePendingMessage(thread, { ...pending, at: turn.at })
-  sendQuestion(thread, turn, pending)
+  void sendQuestion(thread, turn, pending)
   void refreshConversation()
   return null
 }
@@ -123,23 +218,32 @@ interface PendingQuestion {
   agent: string
   text: string
   once: string
+  from?: number | undefined
+  if_busy?: 'enqueue' | 'interrupt' | 'reject'
+  pause_before?: string[]
+  pause_after?: string[]
+  isInput?: boolean
 }
 
 /** Aborts the sending of questions that the server has not accepted yet. */
 const pendingAborts = new WeakMap<Turn, () => void>()
 
-function sendQuestion(thread: string, turn: Turn, pending: PendingQuestion): void {
+function sendQuestion(thread: string, turn: Turn, pending: PendingQuestion): Promise<void> {
   const { value } = conversation
   conversation.value = { ...value, turns: [...value.turns, turn] }
-  void trackRun(turn, thread, pending)
+  return trackRun(turn, thread, pending)
 }
 
 /** Stops sending a question that the server has not accepted yet, and returns its text. */
 export function withdrawQuestion(turn: Turn): string {
   pendingAborts.get(turn)?.()
+  removeTurn(turn)
+  return turn.question
+}
+
+function removeTurn(turn: Turn): void {
   const { value } = conversation
   conversation.value = { ...value, turns: value.turns.filter((one) => one !== turn) }
-  return turn.question
 }
 
 /** The server has accepted the question. A refresh in the meantime may have added its run as a second turn: remove that. */
@@ -148,9 +252,28 @@ function questionAccepted(turn: Turn, thread: string, pending: PendingQuestion, 
   pendingAborts.delete(turn)
   if (run === null) return
   turn.id.value = run
+  void reloadRuns(thread)
   const { value } = conversation
   const turns = value.turns.filter((one) => one === turn || one.id.peek() !== run)
   if (turns.length < value.turns.length) conversation.value = { ...value, turns }
+}
+
+/** Reads the events of a run that has stopped. */
+export async function loadRunView(thread: string, id: string, agent: string, signal: AbortSignal): Promise<RunView> {
+  let run = newRunView(id, thread, agent)
+  let problem: unknown = null
+  await followRun({
+    open: (after, own) => api.openRunEvents(thread, id, after, own),
+    applyEvent(event) {
+      run = reduceRunEvent(run, event)
+      return continuation(run.status)
+    },
+    lastEventNumber: () => run.lastEventNumber,
+    onConnectionChange(connection) { if (connection.state === 'refused') problem = connection.error },
+    waitBeforeRetry: waitUntilOnline,
+  }, signal)
+  if (problem !== null) throw problem
+  return run
 }
 
 /** Follows a run. With `isQuiet` the turn is rendered only at the end, so that an old answer is not replayed. */
@@ -174,7 +297,10 @@ async function trackRun(turn: Turn, thread: string, pending: PendingQuestion | n
         const id = turn.id.peek()
         if (id !== null) return api.openRunEvents(thread, id, after, signal)
         if (pending === null) throw new Error('nothing to follow')
-        const { body, run: started } = await api.startRun(thread, pending.agent, pending.text, pending.once, signal)
+        const { agent, text, from, if_busy, pause_before, pause_after } = pending
+        const asked = pending.isInput ? { input: parseJsonObject(text) ?? {} } : { message: text }
+        const request = { agent, ...asked, from, if_busy, pause_before, pause_after }
+        const { body, run: started } = await api.startRun(thread, request, pending.once, signal)
         questionAccepted(turn, thread, pending, started)
         return body
       },
@@ -207,13 +333,14 @@ async function trackRun(turn: Turn, thread: string, pending: PendingQuestion | n
   turn.stopping.value = false
   if (left.aborted) return
   settledRuns.value += 1
+  void reloadRuns(thread)
   if (run.status === 'finished' || run.status === 'cancelled') await loadStoredAnswer(turn, thread, left)
 }
 
 /** Replaces the streamed answer by the stored one, so that it reads the same after a reload. */
 async function loadStoredAnswer(turn: Turn, thread: string, left: AbortSignal): Promise<void> {
   try {
-    const messages = await api.fetchMessages(thread)
+    const { messages } = await api.fetchMessages(thread, conversation.value.tip)
     if (left.aborted) return
     const own = messages.filter((message) => message.run === turn.id.peek())
     const stored = buildTurns(own, [])[0]?.storedAnswer.peek()
@@ -229,7 +356,9 @@ export async function cancelTurn(turn: Turn): Promise<void> {
   if (thread === null || id === null) return
   turn.stopping.value = true
   try {
-    await api.cancelRun(thread, id)
+    const ended = await api.cancelRun(thread, id)
+    // A question that was still in line leaves nothing behind.
+    if (ended.status === 'cancelled' && ended.first === null) return removeTurn(turn)
     if (turn.run.peek()?.status === 'paused') watchTurn(turn)
   } catch (error) {
     batch(() => {
@@ -274,6 +403,12 @@ async function hasRunAdvanced(turn: Turn, thread: string, id: string): Promise<b
   if (!shown || !now) return false
   const knownIds = new Set(shown.questions.map((question) => question.id))
   return now.status !== shown.status || (now.questions ?? []).some((question) => !knownIds.has(question.id))
+}
+
+/** Whether an earlier turn is still running or paused, so that this one waits for it. */
+export function isBehindAnother(turn: Turn): boolean {
+  const { turns } = conversation.value
+  return turns.slice(0, turns.indexOf(turn)).some((one) => ['running', 'paused', 'waiting'].includes(one.run.value?.status ?? ''))
 }
 
 /** The active turn of the open thread. If several are active, the one that runs, not those queued behind it. */

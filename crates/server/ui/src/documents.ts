@@ -34,6 +34,11 @@ function hasReadyDocument(all: DocumentInfo[]): boolean {
 /** The collection that holds the sample documents in demo mode. */
 const SAMPLES_COLLECTION = 'samples'
 
+/** Whether a document is one of the samples of the fictional company. */
+export function isSampleDocument(id: string): boolean {
+  return id.startsWith('samples/') || (documents.value ?? []).some((one) => one.id === id && one.collection === SAMPLES_COLLECTION)
+}
+
 /** The suggested questions that the current documents can answer. */
 export function answerableStarters(starters: readonly string[], all: DocumentInfo[] | null): string[] {
   const hasSamples = all === null || !hasReadyDocument(all) || all.some((one) => one.collection === SAMPLES_COLLECTION)

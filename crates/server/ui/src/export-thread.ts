@@ -33,7 +33,11 @@ export function exportFileName(title: string, extension: 'md' | 'json'): string 
 }
 
 export function downloadText(name: string, text: string, type: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }))
+  downloadBlob(name, new Blob([text], { type: `${type};charset=utf-8` }))
+}
+
+export function downloadBlob(name: string, blob: Blob): void {
+  const url = URL.createObjectURL(blob)
   const link = document.createElement('a')
   link.href = url
   link.download = name

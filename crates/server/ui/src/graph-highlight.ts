@@ -1,8 +1,9 @@
 // Computes which nodes and edges of a graph to highlight for a run. Pure functions.
 
+import { graphPath } from './task-path'
 import type { RunView } from './transcript'
 
-export type NodeHighlight = 'done' | 'running' | 'waiting' | 'failed'
+export type NodeHighlight = 'done' | 'running' | 'waiting' | 'failed' | 'stopped'
 
 export interface GraphHighlights {
   /** Keyed by `nodeKey`. */
@@ -37,7 +38,7 @@ export function highlightGraph(run: RunView, upto: number | null, starts: string
   let previousNodes = [START]
   for (const step of steps) {
     for (const task of step.tasks) {
-      const key = nodeKey(task.node, step.path)
+      const key = nodeKey(task.node, graphPath(run, step.path, starts))
       nodes.set(key, { highlight: 'done', count: (nodes.get(key)?.count ?? 0) + 1 })
       if (step.path === '') for (const source of previousNodes) if (due.includes(task.node)) edges.add(edgeKey(source, task.node))
     }
@@ -58,6 +59,8 @@ export function highlightGraph(run: RunView, upto: number | null, starts: string
     for (const { node } of run.questions) set(node, 'waiting')
   } else if (settled === 'failed' && run.failure?.node) {
     set(run.failure.node, 'failed')
+  } else if (settled === 'cancelled') {
+    for (const { outcome, task } of run.stoppedTasks) if (outcome === 'cancelled') set(task.node, 'stopped')
   } else if (settled === 'finished') {
     nodes.set(END, { highlight: 'done', count: 1 })
     for (const source of previousNodes) edges.add(edgeKey(source, END))

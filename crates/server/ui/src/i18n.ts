@@ -69,6 +69,21 @@ export function formatTime(at: number): string {
     : date.toLocaleDateString(locale, { month: 'short', day: 'numeric' })
 }
 
+/** Formats a time with its date, unless it is today. */
+export function formatDateTime(at: number): string {
+  const date = new Date(at)
+  const isToday = date.toDateString() === new Date().toDateString()
+  const locale = language.value === 'ko' ? 'ko-KR' : 'en-GB'
+  const day = isToday ? {} : { month: 'short', day: 'numeric' } as const
+  return date.toLocaleString(locale, { ...day, hour: 'numeric', minute: '2-digit' })
+}
+
+/** Formats a cost in millionths of a dollar as won. */
+export function formatWon(micros: number, krwPerUsd: number): string {
+  const won = (micros / 1e6) * krwPerUsd
+  return `₩${formatNumber(won < 100 ? Math.round(won * 10) / 10 : Math.round(won))}`
+}
+
 /** Formats a cost in millionths of a dollar. An unknown cost is a dash. */
 export function formatCost(micros: number | null | undefined): string {
   if (micros === null || micros === undefined) return '–'

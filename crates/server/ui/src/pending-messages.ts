@@ -9,6 +9,15 @@ export interface PendingMessage {
   /** The idempotency key. Stored under this name in browsers. */
   once: string
   at: number
+  /** The log entry that the message follows, if it starts a branch. */
+  from?: number | undefined
+  /** What happens if another run is active. */
+  if_busy?: 'enqueue' | 'interrupt' | 'reject'
+  /** Nodes before and after which the run pauses. */
+  pause_before?: string[]
+  pause_after?: string[]
+  /** Whether the text is the input of a graph, as JSON, and not a message. */
+  isInput?: boolean
 }
 
 /** The server keeps idempotency keys for a day. An older message might be answered a second time. */
@@ -29,9 +38,16 @@ export function removePendingMessage(thread: string, once: string, store: Storag
 
 export function loadPendingMessage(thread: string, store: Storage | null = safeLocalStorage(), now = Date.now()): PendingMessage | null {
   try {
-    const { agent, text, once, at } = JSON.parse(store?.getItem(PREFIX + thread) ?? 'null') as Record<string, unknown>
+    const { agent, text, once, at, from, if_busy, pause_before, pause_after, isInput } = JSON.parse(store?.getItem(PREFIX + thread) ?? 'null') as Record<string, unknown>
     if (typeof agent !== 'string' || typeof text !== 'string' || typeof once !== 'string' || typeof at !== 'number') return null
-    return now - at < MAX_PENDING_AGE_MS ? { agent, text, once, at } : null
+    const more = {
+      ...(typeof from === 'number' ? { from } : {}),
+      ...(if_busy === 'enqueue' || if_busy === 'interrupt' || if_busy === 'reject' ? { if_busy } as const : {}),
+      ...(Array.isArray(pause_before) ? { pause_before: pause_before.map(String) } : {}),
+      ...(Array.isArray(pause_after) ? { pause_after: pause_after.map(String) } : {}),
+      ...(isInput === true ? { isInput } : {}),
+    }
+    return now - at < MAX_PENDING_AGE_MS ? { agent, text, once, at, ...more } : null
   } catch {
     return null
   }

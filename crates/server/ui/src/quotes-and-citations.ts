@@ -1,4 +1,4 @@
-// Locates quotes in documents and numbers citations. The server counts UTF-8 bytes, JavaScript counts UTF-16 units.
+// Locates quotes in documents. The server counts UTF-8 bytes, JavaScript counts UTF-16 units.
 
 import type { AnswerSource } from './api-types'
 
@@ -50,21 +50,4 @@ export function articleLabel(label: string, title = label): string {
   const counted = /\uc81c(\d+)\uc870(?:\uc758(\d+))?/g
   if (/[\uac00-\ud7a3]/.test(title.replace(counted, ''))) return label
   return label.replace(counted, (_, number: string, branch?: string) => `Article ${number}${branch ? `-${branch}` : ''} `).replace(/ +(?=\s|$)/g, '')
-}
-
-/** Matches citations such as `[3]` or `[3, 5]`. */
-const CITATION_PATTERN = /\[(\d{1,3}(?:\s*,\s*\d{1,3}){0,9})\](?!\()/g
-
-/** The source numbers cited in a text, in order of first mention. The index plus one is the number shown. */
-export function citedNumbers(text: string, known: readonly number[]): number[] {
-  const named = [...text.matchAll(CITATION_PATTERN)].flatMap(([, list]) => (list ?? '').split(',').map(Number))
-  return [...new Set(named)].filter((n) => known.includes(n))
-}
-
-/** Replaces the source numbers in a text by the numbers shown. */
-export function renumberCitations(text: string, cited: readonly number[]): string {
-  return text.replace(CITATION_PATTERN, (_, list: string) => `[${list.split(',').map((one) => {
-    const at = cited.indexOf(Number(one))
-    return at === -1 ? one.trim() : at + 1
-  }).join(', ')}]`)
 }

@@ -2,7 +2,7 @@
 
 import { signal } from '@preact/signals'
 
-export type PageRoute = { view: 'chat'; thread: string | null } | { view: 'documents' }
+export type PageRoute = { view: 'chat'; thread: string | null } | { view: 'documents' } | { view: 'inbox' } | { view: 'runs' } | { view: 'usage' }
 
 export function routeFromPath(path: string): PageRoute {
   const thread = /^\/t\/([^/]+)\/?$/.exec(path)
@@ -13,26 +13,55 @@ export function routeFromPath(path: string): PageRoute {
       return { view: 'chat', thread: null }
     }
   }
-  return /^\/documents\/?$/.test(path) ? { view: 'documents' } : { view: 'chat', thread: null }
+  const view = /^\/(documents|inbox|runs|usage)\/?$/.exec(path)?.[1]
+  return view === 'documents' || view === 'inbox' || view === 'runs' || view === 'usage' ? { view } : { view: 'chat', thread: null }
 }
 
 export function pathFromRoute(place: PageRoute): string {
-  if (place.view === 'documents') return '/documents'
+  if (place.view !== 'chat') return `/${place.view}`
   return place.thread === null ? '/' : `/t/${encodeURIComponent(place.thread)}`
+}
+
+/** The run, and the row of its timeline, that an address leads to. */
+export interface InspectorLink {
+  run: string
+  row: string | null
+}
+
+export function inspectorLinkFromQuery(query: string): InspectorLink | null {
+  const params = new URLSearchParams(query)
+  const run = params.get('run')
+  return run ? { run, row: params.get('step') } : null
+}
+
+export function inspectorQuery({ run, row }: InspectorLink): string {
+  return `?${new URLSearchParams({ run, ...(row === null ? {} : { step: row }) })}`
+}
+
+/** The link that the page was opened with, until the inspector has followed it. */
+export const openedLink = signal<InspectorLink | null>(null)
+
+/** Puts what the inspector shows into the address, so that it can be shared. */
+export function showInspectorLink(link: InspectorLink | null): void {
+  const query = link ? inspectorQuery(link) : ''
+  if (location.pathname.startsWith('/t/') && location.search !== query) history.replaceState(null, '', location.pathname + query)
 }
 
 export const currentRoute = signal<PageRoute>({ view: 'chat', thread: null })
 
 export function watchLocation(): void {
-  currentRoute.value = routeFromPath(location.pathname)
-  addEventListener('popstate', () => {
+  const follow = () => {
+    openedLink.value = inspectorLinkFromQuery(location.search)
     currentRoute.value = routeFromPath(location.pathname)
-  })
+  }
+  follow()
+  addEventListener('popstate', follow)
 }
 
-export function navigate(to: PageRoute, how: 'push' | 'replace' = 'push'): void {
-  const path = pathFromRoute(to)
-  if (path !== location.pathname) {
+export function navigate(to: PageRoute, how: 'push' | 'replace' = 'push', link: InspectorLink | null = null): void {
+  const path = pathFromRoute(to) + (link ? inspectorQuery(link) : '')
+  openedLink.value = link
+  if (path !== location.pathname + (link ? location.search : '')) {
     if (how === 'push') history.pushState(null, '', path)
     else history.replaceState(null, '', path)
   }

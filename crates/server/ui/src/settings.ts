@@ -31,6 +31,10 @@ function loadChoice<T extends string>(name: string, values: readonly T[], otherw
 export const theme = signal<Theme>(loadChoice('theme', ['system', 'light', 'dark'], 'system'))
 export const activityDetail = signal<ActivityDetail>(loadChoice('detail', ['quiet', 'steps', 'all'], 'steps'))
 export const inspectorOpen = signal(loadSetting('inspector') === 'open')
+/** Whether the inspector takes the place of the conversation. */
+export const isInspectorFull = signal(loadSetting('inspector-full') === 'yes')
+/** Width of the side panel in pixels. Null until the user changes it. */
+export const panelWidth = signal<number | null>(Number(loadSetting('panel-width')) || null)
 
 export function persistSettings(): void {
   effect(() => {
@@ -39,4 +43,10 @@ export function persistSettings(): void {
   })
   effect(() => saveSetting('detail', activityDetail.value))
   effect(() => saveSetting('inspector', inspectorOpen.value ? 'open' : 'closed'))
+  effect(() => saveSetting('inspector-full', isInspectorFull.value ? 'yes' : 'no'))
+  effect(() => {
+    if (panelWidth.value === null) return
+    document.documentElement.style.setProperty('--panel-width', `${panelWidth.value}px`)
+    saveSetting('panel-width', String(panelWidth.value))
+  })
 }

@@ -4,12 +4,12 @@
 // cancelled. A client that received every delta and one that connected late end with the same transcript.
 
 import type { RunContinuation } from './follow-run'
-import type { AgentActivity, AnswerSource, Json, ModelRequestNote, QuestionInfo, RunEvent, StepTask } from './api-types'
+import type { AgentActivity, AnswerSource, CachedReplyNote, DecisionInfo, Json, ModelRequestNote, QuestionInfo, RunEvent, StepTask, UnfinishedRequestNote, UnfinishedTask } from './api-types'
 
 export type RunStatus = 'waiting' | 'running' | 'paused' | 'finished' | 'failed' | 'cancelled'
 
-/** A model call of a task. A reply from the cache has no tokens, cost and time. */
-export type ModelCall = Pick<ModelRequestNote, 'name'> & Partial<ModelRequestNote>
+/** A model call of a task. A reply from the cache has no tokens, cost and time. `unfinished` says why there is no reply. */
+export type ModelCall = Pick<ModelRequestNote, 'name'> & Partial<ModelRequestNote> & Partial<Pick<UnfinishedRequestNote, 'unfinished'> & Pick<CachedReplyNote, 'cached'>>
 
 export interface RecordedStep {
   n: number
@@ -18,6 +18,16 @@ export interface RecordedStep {
   path: string
   tasks: StepTask[]
   next: string[]
+}
+
+/** A task that failed or was stopped before its step was recorded. */
+export interface StoppedTask {
+  n: number
+  at: number
+  outcome: 'failed' | 'cancelled'
+  /** Number of steps recorded before it. */
+  afterSteps: number
+  task: UnfinishedTask
 }
 
 /** The deltas of a node whose step is not recorded yet. An undefined piece is a missed delta. */
@@ -37,21 +47,21 @@ export interface RunView {
   started: number
   ended: number
   steps: RecordedStep[]
+  stoppedTasks: StoppedTask[]
   next: string[]
   questions: QuestionInfo[]
-  answered: Record<string, Json>
+  /** What people were asked, with the answers. */
+  decisions: DecisionInfo[]
   liveReplies: LiveReply[]
   failure: { code: string; message: string; en?: string; ko?: string; node?: string } | null
-  /** Ids of the tool calls that the user denied. */
-  deniedCalls: readonly string[]
   partial: Record<string, string>
   restarts: number
 }
 
 export function newRunView(id: string, thread: string, agent: string): RunView {
   return {
-    id, thread, agent, status: 'waiting', lastEventNumber: 0, started: 0, ended: 0, steps: [], next: [], questions: [],
-    answered: {}, liveReplies: [], failure: null, deniedCalls: [], partial: {}, restarts: 0,
+    id, thread, agent, status: 'waiting', lastEventNumber: 0, started: 0, ended: 0, steps: [], stoppedTasks: [], next: [], questions: [],
+    decisions: [], liveReplies: [], failure: null, partial: {}, restarts: 0,
   }
 }
 
@@ -94,12 +104,9 @@ export function reduceRunEvent(run: RunView, event: RunEvent): RunView {
       }
     }
     case 'paused':
-      return { ...next, status: 'paused', questions: event.questions, liveReplies: [] }
+      return { ...next, status: 'paused', questions: event.questions, liveReplies: [], decisions: addQuestions(run.decisions, event.questions, at) }
     case 'resumed':
-      return {
-        ...next, status: 'running', questions: [], liveReplies: [], answered: { ...run.answered, ...event.answers },
-        deniedCalls: [...run.deniedCalls, ...deniedToolCalls(run.questions, event.answers)],
-      }
+      return { ...next, status: 'running', questions: [], liveReplies: [], decisions: addAnswers(run.decisions, event.answers, at) }
     case 'restarted':
       return { ...next, status: 'running', liveReplies: [], failure: null, ended: 0, restarts: run.restarts + 1 }
     case 'finished':
@@ -107,18 +114,34 @@ export function reduceRunEvent(run: RunView, event: RunEvent): RunView {
     case 'failed': {
       const { code, message, en, ko, node } = event
       const failure = { code, message, ...(en ? { en } : {}), ...(ko ? { ko } : {}), ...(node ? { node } : {}) }
-      return { ...next, status: 'failed', ended: at, liveReplies: [], failure }
+      const stoppedTasks = [...run.stoppedTasks, ...stopTasks(run, n, at, 'failed', event.unfinished)]
+      return { ...next, status: 'failed', ended: at, liveReplies: [], failure, stoppedTasks }
     }
-    case 'cancelled':
-      return { ...next, status: 'cancelled', ended: at, liveReplies: [], partial: event.partial ?? {} }
+    case 'cancelled': {
+      const stoppedTasks = [...run.stoppedTasks, ...stopTasks(run, n, at, 'cancelled', event.unfinished)]
+      return { ...next, status: 'cancelled', ended: at, liveReplies: [], partial: event.partial ?? {}, stoppedTasks }
+    }
   }
 }
 
-/** The tool calls among these questions whose answer is not an explicit approval. */
-function deniedToolCalls(questions: QuestionInfo[], answers: Record<string, Json>): string[] {
-  return questions.flatMap(({ id, question }) => {
-    if (!isJsonObject(question) || question.type !== 'approve_tool' || !(id in answers)) return []
-    const answer = answers[id]
+function stopTasks(run: RunView, n: number, at: number, outcome: StoppedTask['outcome'], tasks: UnfinishedTask[] = []): StoppedTask[] {
+  return tasks.map((task) => ({ n, at, outcome, afterSteps: run.steps.length, task }))
+}
+
+/** A question that is still open after others were answered is asked again. */
+function addQuestions(decisions: DecisionInfo[], questions: QuestionInfo[], asked: number): DecisionInfo[] {
+  const isOpen = (id: string) => decisions.some((one) => one.id === id && one.answered === null)
+  return [...decisions, ...questions.filter(({ id }) => !isOpen(id)).map((question) => ({ ...question, asked, answered: null }))]
+}
+
+function addAnswers(decisions: DecisionInfo[], answers: Record<string, Json>, answered: number): DecisionInfo[] {
+  return decisions.map((one) => (one.answered === null && one.id in answers ? { ...one, answer: answers[one.id] as Json, answered } : one))
+}
+
+/** Ids of the tool calls whose answer is not an explicit approval. */
+function deniedToolCalls(decisions: DecisionInfo[]): string[] {
+  return decisions.flatMap(({ question, answer, answered }) => {
+    if (!isJsonObject(question) || question.type !== 'approve_tool' || answered === null) return []
     return isJsonObject(answer) && answer.approve === true ? [] : [String(question.call ?? '')]
   })
 }
@@ -149,13 +172,19 @@ export type TranscriptItem =
       /** Whether the user denied the call. */
       isDenied: boolean
     }
-  | { kind: 'text'; node: string; text: string; id: string | null; live: boolean }
+  | {
+      kind: 'text'; node: string; text: string; id: string | null; live: boolean
+      /** The model that wrote the text. Null if it is not known yet, or if the program wrote it. */
+      model: ModelCall | null
+    }
 
 export interface Transcript {
   items: TranscriptItem[]
   text: string
   sources: AnswerSource[]
   models: ModelCall[]
+  /** Whether a model call was cut off of which nothing is recorded. */
+  hasUnknownUsage: boolean
 }
 
 /** The activities and replies of a run, in order. `known` are ids of messages of earlier turns, which a run may rewrite. */
@@ -164,9 +193,10 @@ export function buildTranscript(run: RunView, known: ReadonlySet<string> = new S
   const models: ModelCall[] = []
   let sources: AnswerSource[] = []
   const said = new Set(known)
+  const denied = deniedToolCalls(run.decisions)
   const show = (node: string, shown: AgentActivity, live: boolean) => {
     if (shown.type === 'sources') sources = shown.sources
-    else addActivity(items, node, shown, live, run.deniedCalls)
+    else addActivity(items, node, shown, live, denied)
   }
   for (const step of run.steps) {
     for (const task of step.tasks) {
@@ -176,12 +206,21 @@ export function buildTranscript(run: RunView, known: ReadonlySet<string> = new S
       for (const { id, text } of repliesIn(task.update)) {
         if (id !== null && said.has(id)) continue
         if (id !== null) said.add(id)
-        items.push({ kind: 'text', node: task.node, text, id, live: false })
+        items.push({ kind: 'text', node: task.node, text, id, live: false, model: answeringModel(modelCallsIn(task)) })
       }
     }
   }
+  const stopped = new Map<string, ModelCall[]>()
+  for (const { task } of run.stoppedTasks) {
+    const calls = modelCallsIn(task)
+    models.push(...calls)
+    stopped.set(task.node, calls)
+  }
+  let hasUnknownUsage = false
   for (const [node, text] of Object.entries(run.partial)) {
-    if (text) items.push({ kind: 'text', node, text, id: null, live: false })
+    const calls = stopped.get(node) ?? []
+    hasUnknownUsage ||= calls.length === 0
+    if (text) items.push({ kind: 'text', node, text, id: null, live: false, model: answeringModel(calls) })
   }
   for (const { node, pieces } of run.liveReplies) {
     let text = ''
@@ -194,10 +233,10 @@ export function buildTranscript(run: RunView, known: ReadonlySet<string> = new S
         isHole = false
       } else show(node, one, true)
     }
-    if (text) items.push({ kind: 'text', node, text, id: null, live: true })
+    if (text) items.push({ kind: 'text', node, text, id: null, live: true, model: null })
   }
   const text = items.flatMap((item) => (item.kind === 'text' ? [item.text] : [])).join('\n\n')
-  return { items, text, sources, models }
+  return { items, text, sources, models, hasUnknownUsage }
 }
 
 function addActivity(items: TranscriptItem[], node: string, shown: Exclude<AgentActivity, { type: 'sources' }>, live: boolean, denied: readonly string[]) {
@@ -220,14 +259,30 @@ function addActivity(items: TranscriptItem[], node: string, shown: Exclude<Agent
   else items.push({ kind: 'tool', node, call: shown.call, name: shown.name, arguments: null, result, live, isDenied })
 }
 
+/** The model call that wrote the words of a task. A call that only decided something is not it. */
+function answeringModel(calls: ModelCall[]): ModelCall | null {
+  return calls.findLast((call) => call.purpose === 'answer') ?? null
+}
+
+/**
+ * The model to name beside an answer: the one that wrote its words. While there is no recorded text, the model of the
+ * call that was cut off, or `expected` as long as the run goes on.
+ */
+export function modelOfWords<T extends { name: string }>(run: RunView, { items, models }: Transcript, expected: T | null): ModelCall | T | null {
+  const text = items.findLast((item) => item.kind === 'text')
+  if (text && !text.live) return text.model
+  if (!isSettled(run.status)) return expected
+  return models.findLast((call) => call.unfinished !== undefined) ?? null
+}
+
 /** The activities recorded in the notes of a task. */
-export function activitiesIn(task: StepTask): AgentActivity[] {
+export function activitiesIn(task: Pick<StepTask, 'notes'>): AgentActivity[] {
   const events = task.notes?.events
   return Array.isArray(events) ? events.flatMap((event) => parseActivity(event) ?? []) : []
 }
 
 /** The model calls recorded in the notes of a task. */
-export function modelCallsIn(task: StepTask): ModelCall[] {
+export function modelCallsIn(task: { notes?: StepTask['notes'] | UnfinishedTask['notes'] }): ModelCall[] {
   const models: unknown = task.notes?.models
   return Array.isArray(models) ? models.filter((one): one is ModelCall => isJsonObject(one) && typeof one.name === 'string') : []
 }

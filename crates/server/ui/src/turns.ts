@@ -5,7 +5,14 @@ import { signal, type Signal } from '@preact/signals'
 import * as api from './api'
 import type { RunView } from './transcript'
 import type { Connection } from './follow-run'
-import type { AnswerSource, MessageInfo, RunInfo } from './api-types'
+import type { AnswerSource, DecisionInfo, MessageInfo, RunInfo } from './api-types'
+
+export interface StoredAnswer {
+  text: string
+  sources: AnswerSource[]
+  /** The model that wrote the last message. Null if the program did. */
+  model: string | null
+}
 
 /** A question and its answer. */
 export interface Turn {
@@ -13,8 +20,14 @@ export interface Turn {
   question: string
   at: number
   agent: string
+  /** The log entry of the question, once it is known. */
+  seq: number | null
+  /** The questions of the run and their answers, as stored by the server. */
+  storedDecisions: Signal<DecisionInfo[]>
+  /** Whether the question starts a branch. */
+  isBranch: boolean
   /** The answer as stored by the server, once it is stored. */
-  storedAnswer: Signal<{ text: string; sources: AnswerSource[] } | null>
+  storedAnswer: Signal<StoredAnswer | null>
   run: Signal<RunView | null>
   /** The id of the run, known before its events are read. */
   id: Signal<string | null>
@@ -27,6 +40,9 @@ export function newTurn(question: string, at: number, agent: string, id: string 
   return {
     key: id ?? api.randomId(),
     question, at, agent,
+    seq: null,
+    isBranch: false,
+    storedDecisions: signal<DecisionInfo[]>([]),
     storedAnswer: signal(null),
     run: signal(null),
     id: signal(id),
@@ -36,18 +52,15 @@ export function newTurn(question: string, at: number, agent: string, id: string 
   }
 }
 
-/** The server lists at most this many runs. */
-const MAX_LISTED_RUNS = 50
-
 /**
  * Builds the turns of a thread, oldest first. A fork contains messages of runs of its source thread. Those runs have no
  * events here. An unanswered question among those messages is answered by the first run of the fork.
  */
-export function buildTurns(messages: MessageInfo[], runs: RunInfo[]): Turn[] {
+export function buildTurns(messages: MessageInfo[], runs: RunInfo[], decisions: DecisionInfo[] = []): Turn[] {
   const begun = (run: RunInfo) => run.created
   const oldestFirst = [...runs].sort((left, right) => begun(left) - begun(right))
   const agents = new Map(runs.map((run) => [run.id, run.agent]))
-  const isForeign = (run: string | null) => run !== null && !agents.has(run) && runs.length < MAX_LISTED_RUNS
+  const isForeign = (run: string | null) => run !== null && !agents.has(run) && runs.length < api.MAX_LISTED_RUNS
   const turns: Turn[] = []
   const byRun = new Map<string, Turn>()
   const add = (question: string, at: number, run: string | null) => {
@@ -70,18 +83,21 @@ export function buildTurns(messages: MessageInfo[], runs: RunInfo[]): Turn[] {
       // A client that keeps the conversation itself sends all of it with each run. Only the last question is the run's.
       if (turn && message.run !== null && turn.id.value === message.run) turn.id.value = null
       turn = add(message.text, message.at, message.run)
+      turn.seq = message.seq
     } else if (message.role === 'assistant' && message.text.trim() !== '') {
       turn ??= (message.run === null ? null : forRun(message.run)) ?? add('', message.at, message.run)
       const before = turn.storedAnswer.value
       turn.storedAnswer.value = {
         text: before ? `${before.text}\n\n${message.text}` : message.text,
         sources: message.sources.length > 0 ? message.sources : (before?.sources ?? []),
+        model: message.model ?? null,
       }
     }
   }
   for (const run of oldestFirst) {
     if (!byRun.has(run.id) && !forRun(run.id)) add('', begun(run), run.id)
   }
+  for (const [run, turn] of byRun) turn.storedDecisions.value = decisions.filter((one) => one.run === run)
   return turns
 }
 

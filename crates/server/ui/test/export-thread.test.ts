@@ -10,7 +10,7 @@ const LABELS = { user: '나', agent: '도우미', sources: '출처' }
 test('words are copied as they are, with their sources', () => {
   const answer = '- [ ] 할 일\n\n```\n<b>&amp;</b>\n```\n  [1]'
   const message = (role: MessageInfo['role'], text: string, at: number, sources: AnswerSource[] = []): MessageInfo =>
-    ({ id: String(at), role, text, parts: [], sources, run: 'r', seq: at, at })
+    ({ id: String(at), role, text, parts: [], sources, model: null, run: 'r', seq: at, at })
   const source: AnswerSource = {
     number: 1, document: 'd', title: '규칙', kind: 'general', article: '제3조', clause: null, page: null, passage: '', version: '',
     quote: '휴가는\n15일', start: 0, end: 0,

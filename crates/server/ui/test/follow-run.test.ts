@@ -21,7 +21,7 @@ const EVENTS: RunEvent[] = [
   { type: 'delta', node: 'agent', attempt: 1, index: 2, restarted: 'timeout' },
   delta('agent', 2, 0, '육아휴직은 '),
   delta('agent', 2, 1, '1년 😀입니다. [1]'),
-  { n: 3, at: 30, type: 'step', step: 2, tasks: [task('agent', says('m1', '육아휴직은 1년 😀입니다. [1]'), { events: [{ type: 'tool_call', call: 'c', name: 'calculator', arguments: { e: '1+1' } }, { type: 'tool_result', call: 'c', name: 'calculator', text: '2', failed: false }, { type: 'sources', sources: [{ number: 1, document: 'd', title: '취업규칙', quote: '1년' }] }], models: [{ name: 'offline-extractive-1', kind: 'extractive' }] })], next: ['check'] },
+  { n: 3, at: 30, type: 'step', step: 2, tasks: [task('agent', says('m1', '육아휴직은 1년 😀입니다. [1]'), { events: [{ type: 'tool_call', call: 'c', name: 'calculator', arguments: { e: '1+1' } }, { type: 'tool_result', call: 'c', name: 'calculator', text: '2', failed: false }, { type: 'sources', sources: [{ number: 1, document: 'd', title: '취업규칙', quote: '1년' }] }], models: [{ name: 'offline-extractive-2', kind: 'extractive' }] })], next: ['check'] },
   { n: 4, at: 32, type: 'paused', questions: [{ id: 'q', run: 'r', node: 'check', kind: 'ask', question: { type: 'approve_tool', call: 'c2', name: 'x' } }] },
   { n: 5, at: 34, type: 'resumed', answers: { q: { approve: true } } },
   { n: 6, at: 36, type: 'failed', code: 'node_failed', message: 'reset' },

@@ -15,12 +15,12 @@ function renderAsText(list: (Block | Inline)[]): string {
       case 'code': return 'lang' in one ? `{pre ${one.lang}|${one.v}}` : `{code ${one.v}}`
       case 'br': return '{br}'
       case 'hr': return '{hr}'
-      case 'cite': return `{cite ${one.n}}`
+      case 'cite': return `{cite ${one.numbers}}`
       case 'math': return `{${one.display ? 'display' : 'math'} ${one.v}}`
       case 'link': return `{a ${one.href}|${renderAsText(one.c)}}`
       case 'image': return `{img-link ${one.href}|${one.alt}}`
       case 'h': return `{h${one.level} ${renderAsText(one.c)}}`
-      case 'list': return `{${one.ordered ? `ol${one.start}` : 'ul'} ${one.items.map((item) => `(${item.done === null ? '' : item.done ? 'x ' : '- '}${renderAsText(item.c)})`).join('')}}`
+      case 'list': return `{${one.ordered ? 'ol' : 'ul'} ${one.items.map((item) => `(${one.ordered ? `${item.value}${item.hasParenthesis ? ')' : '.'} ` : ''}${item.done === null ? '' : item.done ? 'x ' : '- '}${renderAsText(item.c)})`).join('')}}`
       case 'table': return `{table ${one.head.map(renderAsText).join('|')} / ${one.rows.map((row) => row.map(renderAsText).join('|')).join(' / ')}}`
       default: return `{${one.t} ${renderAsText(one.c)}}`
     }
@@ -36,14 +36,21 @@ test('ordinary Markdown', () => {
   check('**"따옴표"**입니다', '{p {strong "따옴표"}입니다}')
   check('*a* ***b*** ~~c~~ 2*3*4 snake_case_name', '{p {em a} {strong {em b}} {del c} 2*3*4 snake_case_name}')
   check('# 제목 #\n글\n둘째 줄', '{h1 제목}{p 글{br}둘째 줄}')
-  check('- 하나\n  - 안쪽\n- 둘\n\n3. 셋\n4. 넷', '{ul ({p 하나}{ul ({p 안쪽})})({p 둘})}{ol3 ({p 셋})({p 넷})}')
+  check('- 하나\n  - 안쪽\n- 둘\n\n3. 셋\n4. 넷', '{ul ({p 하나}{ul ({p 안쪽})})({p 둘})}{ol (3. {p 셋})(4. {p 넷})}')
   check('- [x] 함\n- [ ] 안 함', '{ul (x {p 함})(- {p 안 함})}')
   check('> 인용 [1]\n> 둘', '{quote {p 인용 {cite 1}{br}둘}}')
-  check('| a | b |\n|---|--:|\n| 1 | 2\\|3 |\n| `x` |', '{table a|b / 1|2|3 / {code x}|}')
+  check('| a | b |\n|---|--:|\n| 1 | 2\\|3 |\n| `x` |', '{table a|b / 1|2|3 / {code x}}')
   check('```ts\nlet a = `1`\n```\n끝', '{pre ts|let a = `1`}{p 끝}')
   check('a\n\n---\n\nb', '{p a}{hr}{p b}')
-  check('[1][2] [1, 3] [a]', '{p {cite 1}{cite 2} {cite 1}{cite 3} [a]}')
+  check('[1][2] [1, 3] [a]', '{p {cite 1}{cite 2} {cite 1,3} [a]}')
   check('https://example.com/가? https://example.com/a_(b).', '{p {a https://example.com/|https://example.com/}가? {a https://example.com/a_(b|https://example.com/a_(b}).}')
+})
+
+test('no word is lost', () => {
+  check('2. 둘\n4. 넷\n\n1) 하나\n3) 셋', '{ol (2. {p 둘})(4. {p 넷})(1) {p 하나})(3) {p 셋})}')
+  check('f[0](x) [목차](#a) [글](/문서)', '{p f[0](x) [목차](#a) [글](/문서)}')
+  check('m[4][1], a[1] `x`[1] [1] [    ]년', '{p m[4][1], a[1] {code x}{cite 1} {cite 1} [    ]년}')
+  check('| a |\n|---|\n| 1 | 2 | 3 |', '{table a / 1|2|3}')
 })
 
 test('formulas', () => {
@@ -99,7 +106,7 @@ test('C126: addresses that are no places to go are no links', () => {
 
 test('C127 C128: pictures are links, never pictures', () => {
   check('![x](https://canary.example/?d=SECRET)', '{p {img-link https://canary.example/?d=SECRET|x}}')
-  check('![x](javascript:alert(1))', '{p x}')
+  check('![x](javascript:alert(1))', '{p ![x](javascript:alert(1))}')
   check('![a][r]\n\n[r]: https://canary.example/S', '{p ![a][r]}{p [r]: {a https://canary.example/S|https://canary.example/S}}')
 })
 

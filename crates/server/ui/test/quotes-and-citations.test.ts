@@ -1,10 +1,10 @@
-// Byte offsets, quotes, citations, state diffs and routes.
+// Byte offsets, quotes, state diffs and routes.
 
 import { expect, test } from 'vitest'
 
 import { diffStates } from '../src/state-diff'
 import { pathFromRoute, routeFromPath } from '../src/route'
-import { articleLabel, citedNumbers, highlightTerms, findQuote, renumberCitations, utf16IndexOfByte } from '../src/quotes-and-citations'
+import { articleLabel, highlightTerms, findQuote, utf16IndexOfByte } from '../src/quotes-and-citations'
 
 const bytes = (text: string) => new TextEncoder().encode(text).length
 
@@ -54,17 +54,4 @@ test('articles are counted in the language of their document', () => {
   expect(articleLabel('제2조의3', 'Services Agreement')).toBe('Article 2-3')
   expect(articleLabel('용역계약서 › 제5조(계약 금액)')).toBe('용역계약서 › 제5조(계약 금액)')
   expect(articleLabel('제5조', '용역계약서')).toBe('제5조')
-})
-
-test('sources are counted from 1 in the order of their first mention, and only those that are named', () => {
-  const text = '가 [7], 나 [3, 7] 다 [9] [3](https://example.org) a[2]'
-  const order = citedNumbers(text, [1, 2, 3, 7])
-  expect(order).toEqual([7, 3, 2])
-  expect(renumberCitations(text, order)).toBe('가 [1], 나 [2, 1] 다 [9] [3](https://example.org) a[3]')
-  expect(citedNumbers('이름이 없는 답', [1, 2])).toEqual([])
-  // While an answer streams, a number that was shown does not change.
-  for (let at = 0; at < text.length; at++) {
-    const early = citedNumbers(text.slice(0, at), [1, 2, 3, 7])
-    expect(order.slice(0, early.length)).toEqual(early)
-  }
 })

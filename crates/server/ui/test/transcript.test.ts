@@ -2,8 +2,9 @@
 
 import { expect, test } from 'vitest'
 
-import { reduceRunEvent, newRunView, repliesIn, buildTranscript } from '../src/transcript'
+import { reduceRunEvent, newRunView, repliesIn, buildTranscript, modelOfWords } from '../src/transcript'
 import { edgeKey, END, highlightGraph, START } from '../src/graph-highlight'
+import { inspectorRows } from '../src/views/inspector-rows'
 import type { AgentActivity, Json, RunEvent } from '../src/api-types'
 
 const started: RunEvent = { n: 1, at: 1, type: 'started', agent: 'a', thread: 't', run: 'r' }
@@ -84,4 +85,72 @@ test('a tool that a person said no to is denied, not failed', () => {
   }
   const { items } = buildTranscript(reduceAll(started, asks, answers, done))
   expect(items.map((item) => item.kind === 'tool' && [item.call, item.isDenied])).toEqual([['c1', true], ['c2', false]])
+})
+
+const call = (name: string, purpose: string, more: object = {}) =>
+  ({ name, purpose, kind: 'language', role: purpose === 'answer' ? 'main' : 'small', input_tokens: 3, output_tokens: 4, cost_micros: null, counted: 'reported', ms: 1, ...more }) as unknown as Json
+const answered = (n: number, node: string, models: Json[], text: string): RunEvent => {
+  const event = step(n, node, [], text === '' ? {} : { messages: [{ put: { id: `m${n}`, role: 'assistant', text } }] })
+  if (event.type === 'step' && event.tasks[0]) event.tasks[0].notes = { models } as never
+  return event
+}
+const badge = (...events: RunEvent[]) => {
+  const run = reduceAll(...events)
+  return modelOfWords(run, buildTranscript(run), { name: 'expected' })?.name ?? null
+}
+
+test('the model that wrote the words is named, not the last one that was asked', () => {
+  const said = answered(2, 'agent', [call('large', 'answer')], '답')
+  expect(badge(started, said, answered(3, 'summarizeHistory', [call('tiny', 'summarize')], ''), { n: 4, type: 'finished' })).toBe('large')
+  expect(badge(started, answered(2, 'router', [call('tiny', 'route')], ''))).toBe('expected')
+  expect(badge(started, answered(2, 'router', [call('tiny', 'route')], ''), { type: 'delta', node: 'agent', attempt: 1, index: 0, text: '답' })).toBe('expected')
+  // A sentence of the program has no model.
+  expect(badge(started, answered(2, 'error', [], '요청이 너무 복잡합니다'), { n: 3, type: 'finished' })).toBe(null)
+})
+
+test('a stopped or failed call names its model, counts its tokens and stands in the timeline', () => {
+  const unfinished = [{ node: 'agent', ms: 9, attempts: 1, notes: { models: [call('large', 'answer', { unfinished: 'stopped', counted: 'estimated' })] } }]
+  const route = answered(2, 'router', [call('tiny', 'route')], '')
+  for (const end of [
+    { n: 3, type: 'cancelled', partial: { agent: '반쪽' }, unfinished }, { n: 3, type: 'cancelled', unfinished },
+    { n: 3, type: 'failed', code: 'x', message: 'y', node: 'agent', unfinished },
+  ] as RunEvent[]) {
+    expect(badge(started, route, end)).toBe('large')
+    const run = reduceAll(started, route, end)
+    const { models, hasUnknownUsage } = buildTranscript(run)
+    expect([models.map((one) => one.input_tokens), hasUnknownUsage]).toEqual([[3, 3], false])
+    expect(inspectorRows(run).map((row) => [row.task.node, row.outcome])).toEqual([['router', 'done'], ['agent', end.type]])
+  }
+  const stopped = reduceAll(started, { n: 2, type: 'cancelled', partial: { agent: '반쪽' }, unfinished })
+  expect(highlightGraph(stopped, null, ['agent']).nodes.get('agent')?.highlight).toBe('stopped')
+  // A failed try stays in the timeline when the run goes on.
+  const again = reduceAll(started, { n: 2, type: 'failed', code: 'x', message: 'y', node: 'agent', unfinished }, { n: 3, type: 'restarted', why: 'retry' }, answered(4, 'agent', [call('large', 'answer')], '답'))
+  expect(inspectorRows(again).map((row) => row.outcome)).toEqual(['failed', 'done'])
+})
+
+test('the tokens of a cut-off call without a record are unknown, not zero', () => {
+  expect(buildTranscript(reduceAll(started, { n: 2, type: 'cancelled', partial: { agent: '반쪽' } })).hasUnknownUsage).toBe(true)
+  expect(buildTranscript(reduceAll(started, { n: 2, type: 'cancelled' })).hasUnknownUsage).toBe(false)
+})
+
+test('what a person was asked and answered stays, with its times', () => {
+  const question = (id: string) => ({ id, run: 'r', node: 'tools', kind: 'ask', question: { type: 'approve_tool', call: id } }) as never
+  const run = reduceAll(
+    started, { n: 2, at: 20, type: 'paused', questions: [question('q1'), question('q2')] }, { n: 3, at: 30, type: 'resumed', answers: { q1: { approve: true } } },
+    { n: 4, at: 40, type: 'paused', questions: [question('q2')] }, { n: 5, at: 50, type: 'resumed', answers: { q2: { approve: false } } }, { n: 6, at: 60, type: 'finished' },
+  )
+  expect(run.decisions.map(({ id, asked, answer, answered }) => [id, asked, answer, answered])).toEqual([
+    ['q1', 20, { approve: true }, 30], ['q2', 20, { approve: false }, 50],
+  ])
+})
+
+test('inner graphs are nested in the timeline, and tasks of one step stand side by side', () => {
+  const inner: RunEvent = { n: 2, at: 100, type: 'step', step: 1, path: '0.0', next: [], tasks: ['a', 'b'].map((node, at) => ({ node, ms: 10 * (at + 1), attempts: 1, input_tokens: 0, output_tokens: 0, update: {} })) }
+  const outer: RunEvent = { ...step(3, 'help', []), step: 1 } as RunEvent
+  const run = reduceAll(started, inner, outer)
+  const rows = inspectorRows(run)
+  expect(rows.map((row) => [row.graph, row.task.node, row.depth, row.parallel])).toEqual([['help', 'a', 1, 2], ['help', 'b', 1, 2], ['', 'help', 0, 1]])
+  // The nodes of the inner graph are lit, also before its outer task is recorded.
+  for (const one of [run, reduceAll(started, inner)]) expect(highlightGraph(one, null, ['help']).nodes.get('help/a')?.highlight).toBe('done')
+  expect([rows[0]?.began, rows[1]?.began, rows[1]?.ended]).toEqual([90, 80, 100])
 })

@@ -72,12 +72,15 @@ impl EngineBenchDatabases {
             EngineBenchStoreKind::None => None,
             EngineBenchStoreKind::Ram => Some(EngineBenchStore {
                 store: Arc::new(RamStore::new()),
+                sqlite: None,
                 location: EngineBenchStoreLocation::Ram,
             }),
             EngineBenchStoreKind::Sqlite => {
                 let path = self.new_file_path();
+                let sqlite = SqliteStore::open(&path)?;
                 Some(EngineBenchStore {
-                    store: Arc::new(SqliteStore::open(&path)?),
+                    store: Arc::new(sqlite.clone()),
+                    sqlite: Some(sqlite),
                     location: EngineBenchStoreLocation::File(path),
                 })
             }
@@ -85,7 +88,8 @@ impl EngineBenchDatabases {
                 let url = self.postgres_url()?.to_owned();
                 let schema = format!("doran_bench_{}_{}", std::process::id(), self.next_number());
                 let store = Arc::new(PostgresStore::open(&with_schema(&url, &schema)).await?);
-                Some(EngineBenchStore { store, location: EngineBenchStoreLocation::Schema { url, schema } })
+                let location = EngineBenchStoreLocation::Schema { url, schema };
+                Some(EngineBenchStore { store, sqlite: None, location })
             }
         })
     }
@@ -99,6 +103,8 @@ impl EngineBenchDatabases {
 /// A store and its place.
 pub(crate) struct EngineBenchStore {
     pub store: Arc<dyn Store>,
+    /// The same store, when it counts how often it waits for the disk.
+    pub sqlite: Option<SqliteStore>,
     pub location: EngineBenchStoreLocation,
 }
 
@@ -111,7 +117,7 @@ pub(crate) enum EngineBenchStoreLocation {
 impl EngineBenchStore {
     /// Closes the store and removes what it kept.
     pub(crate) async fn clear(self) -> Result<(), EngineBenchError> {
-        drop(self.store);
+        drop((self.store, self.sqlite));
         self.location.clear().await
     }
 }

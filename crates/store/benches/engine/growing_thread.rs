@@ -126,6 +126,8 @@ pub(crate) struct GrownThreadResult {
     pub early: f64,
     /// Milliseconds of the first turn on the long thread by a runtime that knows nothing of it.
     pub cold: f64,
+    /// Waits for the disk a turn, where they are counted.
+    pub syncs: Option<f64>,
 }
 
 /// Lets a thread grow to the last of `marks`. Short threads lie in a store of their own, so that the bytes of the
@@ -163,8 +165,9 @@ pub(crate) async fn grow_thread(
         }
     }
     let late = median_of_last(&walls, COMPARED_TURNS);
+    let syncs = opened.sqlite.as_ref().map(|store| store.syncs() as f64 / walls.len().max(1) as f64);
     chats.close().await;
-    drop(opened.store);
+    drop((opened.store, opened.sqlite));
 
     let chats = EngineBenchChats::open(opened.location.reopen().await?, &texts)?;
     let cold = chats.run_turn(&mut long).await?;
@@ -172,7 +175,7 @@ pub(crate) async fn grow_thread(
     opened.location.clear().await?;
     other_chats.close().await;
     other.clear().await?;
-    Ok(Some(GrownThreadResult { marks: seen, late, early: median(early).unwrap_or_default(), cold }))
+    Ok(Some(GrownThreadResult { marks: seen, late, early: median(early).unwrap_or_default(), cold, syncs }))
 }
 
 fn median_of_last(walls: &[f64], count: usize) -> f64 {

@@ -280,6 +280,9 @@ impl EngineBench {
         let flat = Row::less(name("flat"), "ms/turn", grown.late).floor("doran, first 10 turns", grown.early);
         self.report.push(flat.target(Target::RatioAtMost(1.2)));
         self.report.push(Row::less(name("cold"), "ms", grown.cold));
+        if let Some(syncs) = grown.syncs {
+            self.report.push(Row::less(name("syncs"), "syncs/turn", syncs));
+        }
         Ok(())
     }
 }

@@ -16,10 +16,13 @@ begin
     for v_old in
         select p.oid::regprocedure from pg_proc p
         where p.pronamespace = current_schema()::regnamespace and p.proname in (
-            'pair_digest', 'base_after', 'check_rebuildable', 'newest_entry', 'has_queue', 'write_step', 'start_run',
+            'pair_digest', 'base_after', 'check_rebuildable', 'newest_entry', 'has_queue', 'next_queued', 'write_step',
+            'start_run',
             'cancel_paused', 'submit_run', 'claim_runs', 'renew_leases', 'lock_run',
             'cancel_run', 'clear_pairs', 'release_run', 'answer_run', 'retry_run', 'put_thread',
-            'append_entry', 'copy_thread', 'delete_thread', 'clear_idle_threads', 'clear_old_entries')
+            'append_entry', 'copy_thread', 'delete_thread', 'clear_idle_threads', 'clear_old_entries',
+            'batch_start', 'begin_copy', 'copy_batch', 'finish_copy', 'delete_log', 'delete_unowned_logs',
+            'put_item', 'edit_paused_run')
     loop
         execute 'drop function ' || v_old;
     end loop;
@@ -68,10 +71,11 @@ begin
     return coalesce((select max(seq) from entries where number = p_number), 0);
 end $$;
 
--- Whether a run waits on a thread that the caller has locked. Not `stable`, for the same reason.
-create function has_queue(p_tenant text, p_thread text) returns bool language plpgsql as $$
+-- The queued run that goes next on a thread that the caller has locked, by its `num`. Not `stable`, for the same reason.
+create function next_queued(p_tenant text, p_thread text) returns int8 language plpgsql as $$
 begin
-    return exists (select 1 from runs where tenant = p_tenant and thread = p_thread and status = 1);
+    return (
+        select num from runs where tenant = p_tenant and thread = p_thread and status = 1 order by rank, num limit 1);
 end $$;
 
 -- A step without a new status locks the row of its run, adds its entry and changes no row of another table.
@@ -86,6 +90,7 @@ create function write_step(
 declare
     v_ends bool := coalesce(p_status >= 4, false);
     v_number int8;
+    v_ready int8;
 begin
     if p_status is not null then
         perform 1 from threads where tenant = p_tenant and thread = p_thread for no key update;
@@ -104,8 +109,12 @@ begin
     o_next_waits := false;
 
     if cardinality(p_kinds) = 0 then
-        -- Records alone are written side by side, so their writer need not know the newest entry.
+        -- Records alone are written side by side, so their writer need not know the newest entry. If it knows one that is
+        -- not there, entries were lost.
         o_head := newest_entry(v_number);
+        if p_head > o_head then
+            raise exception 'the newest entry is not %', p_head using errcode = 'DR003';
+        end if;
     else
         -- Only now that the run is locked does the newest entry stay the newest.
         o_head := p_head + cardinality(p_kinds);
@@ -124,8 +133,10 @@ begin
 
     if p_status is not null then
         update threads
-        set head = o_head, updated_at = o_at, active = case when v_ends then null else active end
-        where tenant = p_tenant and thread = p_thread;
+        set head = o_head, updated_at = o_at, active = case when v_ends then null else active end,
+            ready = case when v_ends then next_queued(p_tenant, p_thread) end
+        where tenant = p_tenant and thread = p_thread
+        returning ready into v_ready;
         update runs set
             -- A run that is to be cancelled does not wait for answers: it is let go, for a worker to end it.
             status = case when p_status = 3 and cancel_asked then 2 else p_status end,
@@ -159,8 +170,7 @@ begin
         on conflict (tenant, run, digest) do update set stage = excluded.stage, body = excluded.body;
     end if;
     if v_ends then
-        o_next_waits := exists (
-            select 1 from runs where tenant = p_tenant and thread = p_thread and status = 1);
+        o_next_waits := v_ready is not null;
     elsif p_status = 3 then
         o_next_waits := o_cancel_asked;
     end if;
@@ -176,7 +186,7 @@ begin
     insert into entries (number, seq, parent, base, run, at, kind, body)
     values (p_run.number, p_head + 1, nullif(v_parent, p_head), base_after(p_run.number, v_parent), p_run.run, v_now,
         p_run.first_kind, p_run.first_body);
-    update threads set head = p_head + 1, active = p_run.run, updated_at = v_now
+    update threads set head = p_head + 1, active = p_run.run, ready = null, updated_at = v_now
     where tenant = p_run.tenant and thread = p_run.thread;
     update runs set
         status = 2, epoch = epoch + 1, owner = p_worker, lease_until = v_now + p_lease * interval '1 millisecond',
@@ -195,7 +205,8 @@ declare
 begin
     insert into entries (number, seq, base, run, at, kind, body)
     values (p_run.number, p_head + 1, base_after(p_run.number, p_head), p_run.run, v_now, 9, p_body);
-    update threads set head = p_head + 1, active = null, updated_at = v_now
+    update threads set head = p_head + 1, active = null, ready = next_queued(p_run.tenant, p_run.thread),
+        updated_at = v_now
     where tenant = p_run.tenant and thread = p_run.thread;
     delete from records where tenant = p_run.tenant and run = p_run.run;
     update runs set status = 6, ended_at = v_now, last_seq = p_head + 1
@@ -300,7 +311,9 @@ begin
         values (p_tenant, p_run, p_thread, v_thread.number, p_graph, p_fingerprint, 1, v_now, p_metadata, p_options,
             v_rank, p_kind, p_body, v_parent)
         returning * into o_run;
-        update threads set updated_at = v_now where tenant = p_tenant and thread = p_thread;
+        update threads set updated_at = v_now,
+            ready = case when active is null then next_queued(p_tenant, p_thread) end
+        where tenant = p_tenant and thread = p_thread;
         o_outcome := 2;
         o_head := v_thread.head;
         return;
@@ -312,7 +325,7 @@ begin
     insert into entries (number, seq, parent, base, run, at, kind, body)
     values (v_thread.number, o_head, nullif(v_parent, v_thread.head), base_after(v_thread.number, v_parent), p_run,
         v_now, p_kind, p_body);
-    update threads set head = o_head, active = p_run, updated_at = v_now
+    update threads set head = o_head, active = p_run, ready = null, updated_at = v_now
     where tenant = p_tenant and thread = p_thread;
     insert into runs (tenant, run, thread, number, graph, fingerprint, status, epoch, owner, lease_until, created_at,
         started_at, metadata, options, rank, first_seq, parent_seq)
@@ -322,8 +335,10 @@ begin
 end $$;
 
 -- Threads that are locked by somebody are passed over: their turn comes with the next look. A thread that is asked for
--- by name is waited for.
-create function claim_runs(p_worker bytea, p_lease int8, p_tenant text, p_thread text, p_limit int4)
+-- by name is waited for. Runs of graphs other than `p_graphs` (null: all) are claimed only to be cancelled.
+create function claim_runs(
+    p_worker bytea, p_lease int8, p_tenant text, p_thread text, p_limit int4, p_graphs bytea[]
+)
 returns table (o_run runs, o_head int8, o_paths bytea[], o_keys bytea[], o_stages int2[], o_bodies bytea[])
 language plpgsql as $$
 declare
@@ -336,11 +351,13 @@ begin
         union all
         (select r.tenant, r.thread from runs r
         where p_tenant is null and r.status = 2 and (r.owner is null or r.lease_until <= clock_timestamp())
+            and (p_graphs is null or r.graph = any (p_graphs) or r.cancel_asked)
         order by r.num limit p_limit + 64)
         union all
-        (select r.tenant, r.thread from runs r join threads t on t.tenant = r.tenant and t.thread = r.thread
-        where p_tenant is null and r.status = 1 and t.active is null
-        order by r.num limit p_limit + 64)
+        (select t.tenant, t.thread from threads t join runs r on r.num = t.ready and r.status = 1
+        where p_tenant is null and t.ready is not null
+            and (p_graphs is null or r.graph = any (p_graphs) or r.cancel_asked)
+        order by t.ready limit p_limit + 64)
     loop
         exit when v_count >= p_limit;
         if p_tenant is null then
@@ -359,6 +376,7 @@ begin
             where r.tenant = v_thread.tenant and r.thread = v_thread.thread and r.status = 1
             order by r.rank, r.num limit 1;
             continue when not found;
+            continue when not coalesce((o_run).graph = any (p_graphs), true) and not (o_run).cancel_asked;
             o_run := start_run(o_run, v_thread.head, p_worker, p_lease);
             o_head := o_run.first_seq;
         else
@@ -366,6 +384,7 @@ begin
                 lease_until = clock_timestamp() + p_lease * interval '1 millisecond'
             where r.tenant = v_thread.tenant and r.run = v_thread.active and r.status = 2
                 and (r.owner is null or r.lease_until <= clock_timestamp())
+                and (p_graphs is null or r.graph = any (p_graphs) or r.cancel_asked)
             returning * into o_run;
             continue when not found;
             o_head := newest_entry(v_thread.number);
@@ -426,10 +445,12 @@ declare
 begin
     case v_run.status
         when 1 then
-            update threads set updated_at = clock_timestamp() where tenant = p_tenant and thread = v_run.thread;
             update runs set status = 6, ended_at = clock_timestamp(),
                 first_kind = null, first_body = null, first_parent = null
             where tenant = p_tenant and run = p_run returning * into v_run;
+            update threads set updated_at = clock_timestamp(),
+                ready = case when active is null then next_queued(p_tenant, v_run.thread) end
+            where tenant = p_tenant and thread = v_run.thread;
         when 2 then
             update runs set cancel_asked = true
             where tenant = p_tenant and run = p_run returning * into v_run;
@@ -450,7 +471,7 @@ declare
 begin
     insert into entries (number, seq, base, run, at, kind, body)
     values (p_run.number, p_head + 1, base_after(p_run.number, p_head), p_run.run, v_now, p_kind, p_body);
-    update threads set head = p_head + 1, active = p_run.run, updated_at = v_now
+    update threads set head = p_head + 1, active = p_run.run, ready = null, updated_at = v_now
     where tenant = p_run.tenant and thread = p_run.thread;
     -- A retry (kind 6) takes a wish to cancel back, an answer does not.
     update runs set status = 2, owner = null, lease_until = null, cancel_asked = cancel_asked and p_kind <> 6,
@@ -480,6 +501,25 @@ begin
         raise exception 'a question was answered before or never asked' using errcode = 'DR003';
     end if;
     return release_run(v_run, v_thread.head, 5::int2, p_body, v_run.fingerprint);
+end $$;
+
+create function edit_paused_run(p_tenant text, p_run uuid, p_head int8, p_body bytea) returns runs language plpgsql as $$
+declare
+    v_found record := lock_run(p_tenant, p_run);
+    v_run runs := v_found.o_run;
+    v_thread threads := v_found.o_thread;
+    v_now timestamptz := clock_timestamp();
+begin
+    if v_run.status <> 3 then
+        raise exception 'the run is not paused' using errcode = 'DR003';
+    end if;
+    if v_thread.head <> p_head then
+        raise exception 'the newest entry is %, not %', v_thread.head, p_head using errcode = 'DR003';
+    end if;
+    insert into entries (number, seq, base, run, at, kind, body)
+    values (v_run.number, p_head + 1, base_after(v_run.number, p_head), p_run, v_now, 4, p_body);
+    update threads set head = p_head + 1, updated_at = v_now where tenant = p_tenant and thread = v_run.thread;
+    return v_run;
 end $$;
 
 create function retry_run(p_tenant text, p_run uuid, p_body bytea, p_fingerprint bytea)
@@ -566,49 +606,113 @@ begin
     return p_expect + 1;
 end $$;
 
--- The entry, if one is given, is where the copy stands.
-create function copy_thread(
-    p_tenant text, p_from text, p_to text, p_kind int2, p_body bytea, p_parent int8, p_base int8
+-- The first entry of a batch that ends before `p_before` and is the newest part of what lies there; null if nothing does.
+create function batch_start(p_number int8, p_before int8) returns int8 language plpgsql as $$
+begin
+    return (
+        select min(b.seq) from (
+            select e.seq, row_number() over w as place,
+                sum(length(e.body) + coalesce(length(s.body), 0)) over w as bytes
+            from (
+                select l.number, l.seq, l.body from entries l
+                where l.number = p_number and l.seq < p_before
+                order by l.seq desc limit 5000
+            ) e
+            left join snapshots s on s.number = e.number and s.seq = e.seq
+            window w as (order by e.seq desc)
+        ) b
+        where b.place = 1 or b.bytes <= 4194304);
+end $$;
+
+-- A thread is copied under a number of its own, which no thread has until the copy is complete. Entries are copied from the
+-- newest to the oldest: if old ones are cleared meanwhile, the copy has no gap.
+create function begin_copy(
+    p_tenant text, p_from text, p_to text, p_parent int8,
+    out o_source int8, out o_number int8, out o_head int8, out o_left int8
+) language plpgsql as $$
+begin
+    select number into o_source from threads where tenant = p_tenant and thread = p_from for key share;
+    if not found then
+        raise exception 'no such thread' using errcode = 'DR005';
+    end if;
+    if p_parent > 0 then
+        perform check_rebuildable(o_source, p_parent);
+    end if;
+    if exists (select 1 from threads where tenant = p_tenant and thread = p_to) then
+        raise exception 'thread `%` exists already', p_to using errcode = 'DR003';
+    end if;
+    o_head := newest_entry(o_source);
+    o_number := nextval(pg_get_serial_sequence('threads', 'number'));
+    insert into unowned_logs (number) values (o_number);
+    o_left := copy_batch(p_tenant, p_from, o_source, o_number, o_head + 1);
+end $$;
+
+-- Copies the entries of a batch that ends before `p_before`. Those before the entry it returns are left; null if none are.
+create function copy_batch(p_tenant text, p_from text, p_source int8, p_number int8, p_before int8)
+returns int8 language plpgsql as $$
+declare
+    v_first int8;
+begin
+    -- Keeps the source from being removed or cleared meanwhile, but lets its run go on writing.
+    perform 1 from threads where tenant = p_tenant and thread = p_from and number = p_source for key share;
+    if not found then
+        raise exception 'no such thread' using errcode = 'DR005';
+    end if;
+    update unowned_logs set copying_until = clock_timestamp() + interval '10 minutes' where number = p_number;
+    if not found then
+        raise exception 'the copy took too long' using errcode = 'DR003';
+    end if;
+    v_first := batch_start(p_source, p_before);
+    insert into entries (number, seq, parent, base, run, at, kind, body)
+    select p_number, seq, parent, base, run, at, kind, body from entries
+    where number = p_source and seq >= v_first and seq < p_before
+    order by seq;
+    insert into snapshots (number, seq, body)
+    select p_number, seq, body from snapshots where number = p_source and seq >= v_first and seq < p_before;
+    return (select v_first where exists (select 1 from entries where number = p_source and seq < v_first));
+end $$;
+
+-- Makes the thread of a copy. The entry, if one is given, is where it stands.
+create function finish_copy(
+    p_tenant text, p_from text, p_to text, p_source int8, p_number int8, p_head int8,
+    p_kind int2, p_body bytea, p_parent int8, p_base int8
 ) returns threads language plpgsql as $$
 declare
     v_now timestamptz := clock_timestamp();
     v_from threads;
     v_to threads;
 begin
-    -- Keeps the source from being removed or cleared meanwhile, but lets its run go on writing: what is older than
-    -- the head read here does not change.
-    select * into v_from from threads where tenant = p_tenant and thread = p_from for key share;
+    select * into v_from from threads
+    where tenant = p_tenant and thread = p_from and number = p_source for key share;
     if not found then
         raise exception 'no such thread' using errcode = 'DR005';
     end if;
-    v_from.head := newest_entry(v_from.number);
-    if p_parent > 0 then
-        perform check_rebuildable(v_from.number, p_parent);
+    delete from unowned_logs where number = p_number;
+    if not found then
+        raise exception 'the copy took too long' using errcode = 'DR003';
     end if;
-    insert into threads (tenant, thread, head, created_at, updated_at, meta_keys, meta_vals)
-    values (p_tenant, p_to, v_from.head, v_now, v_now, v_from.meta_keys, v_from.meta_vals)
+    insert into threads (number, tenant, thread, head, created_at, updated_at, meta_keys, meta_vals)
+    overriding system value
+    values (p_number, p_tenant, p_to, p_head, v_now, v_now, v_from.meta_keys, v_from.meta_vals)
     on conflict do nothing
     returning * into v_to;
     if not found then
         raise exception 'thread `%` exists already', p_to using errcode = 'DR003';
     end if;
-    insert into entries (number, seq, parent, base, run, at, kind, body)
-    select v_to.number, seq, parent, base, run, at, kind, body from entries
-    where number = v_from.number and seq <= v_from.head
-    order by seq;
-    insert into snapshots (number, seq, body)
-    select v_to.number, seq, body from snapshots
-    where number = v_from.number and seq <= v_from.head;
     insert into thread_pairs (tenant, pair, thread)
     select p_tenant, pair_digest(m.k, m.v), p_to from unnest(v_to.meta_keys, v_to.meta_vals) as m (k, v);
-    if p_kind is not null and p_parent is distinct from v_from.head then
+    if p_kind is not null and p_parent is distinct from p_head then
+        if p_parent > 0 then
+            perform check_rebuildable(p_number, p_parent);
+        end if;
         insert into entries (number, seq, parent, base, at, kind, body)
-        values (v_to.number, v_from.head + 1, p_parent, p_base, v_now, p_kind, p_body);
-        update threads set head = v_from.head + 1 where tenant = p_tenant and thread = p_to returning * into v_to;
+        values (p_number, p_head + 1, p_parent, p_base, v_now, p_kind, p_body);
+        update threads set head = p_head + 1 where tenant = p_tenant and thread = p_to returning * into v_to;
     end if;
     return v_to;
 end $$;
 
+-- Removes a thread, and a batch of its log. The rest belongs to no thread then.
 create function delete_thread(p_tenant text, p_thread text) returns bool language plpgsql as $$
 declare
     v_thread threads;
@@ -622,12 +726,43 @@ begin
     delete from records n using runs r
     where r.number = v_thread.number and n.tenant = r.tenant and n.run = r.run;
     delete from runs where number = v_thread.number;
-    delete from entries where number = v_thread.number;
-    delete from snapshots where number = v_thread.number;
     perform clear_pairs(v_thread);
     delete from idempotency where tenant = p_tenant and thread = p_thread;
     delete from threads where tenant = p_tenant and thread = p_thread;
+    insert into unowned_logs (number) values (v_thread.number);
+    perform delete_log(v_thread.number);
     return true;
+end $$;
+
+-- Deletes a batch of a log that belongs to no thread, and returns how many entries that was.
+create function delete_log(p_number int8) returns int8 language plpgsql as $$
+declare
+    v_first int8 := batch_start(p_number, 2147483648);
+    v_rows int8;
+begin
+    delete from snapshots where number = p_number and seq >= v_first;
+    delete from entries where number = p_number and seq >= v_first;
+    get diagnostics v_rows = row_count;
+    if not exists (select 1 from entries where number = p_number) then
+        delete from unowned_logs where number = p_number;
+    end if;
+    return v_rows;
+end $$;
+
+-- Deletes a batch of the logs that belong to no thread. Returns whether it found one.
+create function delete_unowned_logs() returns bool language plpgsql as $$
+declare
+    v_number int8;
+    v_rows int8 := 0;
+begin
+    for v_number in
+        select number from unowned_logs where copying_until is null or copying_until < clock_timestamp()
+        limit 100 for update skip locked
+    loop
+        v_rows := v_rows + delete_log(v_number);
+        exit when v_rows >= 5000;
+    end loop;
+    return found;
 end $$;
 
 -- Removes up to `p_limit` idle threads.
@@ -638,9 +773,10 @@ declare
 begin
     for v_thread in
         select t.tenant, t.thread, t.number from threads t
-        where t.active is null and t.updated_at < clock_timestamp() - p_idle * interval '1 millisecond'
-            and not exists (
-                select 1 from runs r where r.tenant = t.tenant and r.thread = t.thread and r.status = 1)
+        where t.active is null and t.ready is null
+            and t.updated_at < clock_timestamp() - p_idle * interval '1 millisecond'
+            and t.changed_in <= (clock_timestamp() - p_idle * interval '1 millisecond') at time zone 'UTC'
+        order by t.changed_in
         limit p_limit
         for update of t skip locked
     loop
@@ -654,37 +790,77 @@ begin
     return v_count;
 end $$;
 
--- Clears old entries of up to `p_limit` free threads after the given one, in the order of their keys.
-create function clear_old_entries(p_age int8, p_tenant text, p_thread text, p_limit int4)
-returns table (o_tenant text, o_thread text, o_cleared int8) language plpgsql as $$
+-- Clears entries before `p_before` in up to `p_limit` free threads after the given one, in the order in which they changed,
+-- and up to 5000 in each. Returns how far it came; nothing if there are no more threads that changed up to `p_until`.
+create function clear_old_entries(
+    p_before timestamptz, p_until timestamp, p_changed timestamp, p_tenant text, p_thread text, p_limit int4
+) returns table (o_changed timestamp, o_tenant text, o_thread text, o_cleared int8) language plpgsql as $$
 declare
-    v_before timestamptz := clock_timestamp() - p_age * interval '1 millisecond';
     v_thread record;
     v_cut int8;
+    v_limit int8;
     v_rows int8;
 begin
+    o_changed := p_changed;
+    o_tenant := p_tenant;
+    o_thread := p_thread;
     o_cleared := 0;
     for v_thread in
-        select t.tenant, t.thread, t.number, t.head, t.active from threads t
-        where (t.tenant, t.thread) > (p_tenant, p_thread)
-        order by t.tenant, t.thread limit p_limit
+        select t.changed_in, t.tenant, t.thread, t.number, t.head from threads t
+        where (t.changed_in, t.tenant, t.thread) > (p_changed, p_tenant, p_thread) and t.changed_in <= p_until
+        order by t.changed_in, t.tenant, t.thread limit p_limit
     loop
+        perform 1 from threads t
+        where t.tenant = v_thread.tenant and t.thread = v_thread.thread and t.number = v_thread.number
+            and t.head = v_thread.head and t.created_at < p_before and t.active is null and t.ready is null
+        for update skip locked;
+        if found then
+            v_cut := base_after(v_thread.number, v_thread.head);
+            -- What is too young to go keeps the snapshot it is read from, and all that lies after that.
+            select least(v_cut, min(least(e.seq, e.base))) into v_cut from entries e
+            where e.number = v_thread.number and e.seq < v_cut and e.at >= p_before;
+            v_limit := (
+                select e.seq from entries e where e.number = v_thread.number and e.seq < v_cut
+                order by e.seq offset 5000 limit 1);
+            delete from entries e where e.number = v_thread.number and e.seq < least(v_cut, v_limit);
+            get diagnostics v_rows = row_count;
+            o_cleared := o_cleared + v_rows;
+            delete from snapshots s where s.number = v_thread.number and s.seq < least(v_cut, v_limit);
+            if v_limit is not null then
+                -- More of this thread next time.
+                return next;
+                return;
+            end if;
+        end if;
+        o_changed := v_thread.changed_in;
         o_tenant := v_thread.tenant;
         o_thread := v_thread.thread;
-        select t.tenant, t.thread, t.number, t.head, t.active into v_thread from threads t
-        where t.tenant = o_tenant and t.thread = o_thread and t.active is null
-        for update skip locked;
-        continue when not found;
-        continue when exists (
-            select 1 from runs r where r.tenant = o_tenant and r.thread = o_thread and r.status = 1);
-        v_cut := base_after(v_thread.number, v_thread.head);
-        -- What is too young to go keeps the snapshot it is read from, and all that lies after that.
-        select least(v_cut, min(least(e.seq, e.base))) into v_cut from entries e
-        where e.number = v_thread.number and e.seq < v_cut and e.at >= v_before;
-        delete from entries e where e.number = v_thread.number and e.seq < v_cut;
-        get diagnostics v_rows = row_count;
-        o_cleared := o_cleared + v_rows;
-        delete from snapshots s where s.number = v_thread.number and s.seq < v_cut;
     end loop;
+    if found then
+        return next;
+    end if;
+end $$;
+
+-- Puts an item. Gives no row, and changes nothing, when it would be one too many.
+create function put_item(
+    p_tenant text, p_namespace text, p_key text, p_value bytea, p_lifetime int8, p_most int8
+) returns table (o_created_at timestamptz, o_updated_at timestamptz) language plpgsql as $$
+declare
+    v_now timestamptz := clock_timestamp();
+    v_is_new bool;
+begin
+    insert into items as i (tenant, namespace, key, created_at, updated_at, expires, value)
+    values (p_tenant, p_namespace, p_key, v_now, v_now, v_now + p_lifetime * interval '1 millisecond', p_value)
+    on conflict (tenant, namespace, key) do update set value = excluded.value, updated_at = excluded.updated_at,
+        created_at = case when i.expires <= v_now then v_now else i.created_at end, expires = excluded.expires
+    returning i.created_at, i.updated_at, i.xmax = 0 into o_created_at, o_updated_at, v_is_new;
+    if v_is_new then
+        insert into item_counts as c (tenant, items) values (p_tenant, 1)
+        on conflict (tenant) do update set items = c.items + 1 where c.items < p_most;
+        if not found then
+            delete from items i where i.tenant = p_tenant and i.namespace = p_namespace and i.key = p_key;
+            return;
+        end if;
+    end if;
     return next;
 end $$;

@@ -8,7 +8,11 @@
 use std::time::SystemTime;
 
 use doran_engine::failpoint::mutant;
-use doran_engine::store::{Commit, CommitOutcome, Fence, NewEntry, NewRun, NewStatus, RunStatus, StoreError};
+use doran_engine::id::RunId;
+use doran_engine::store::{
+    Commit, CommitOutcome, CommitPosition, Durability, Fence, NewEntry, NewRun, NewStatus, RunStatus,
+    StoreError,
+};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -26,6 +30,7 @@ pub(super) struct StepWrite {
     pub(super) fence: Fence,
     pub(super) head: u64,
     pub(super) entry: NewEntry,
+    pub(super) durability: Durability,
 }
 
 impl BatchWriter for StepBatchWriter {
@@ -63,15 +68,27 @@ impl BatchWriter for StepBatchWriter {
                 where h.head = (select coalesce(max(e.seq), 0) from entries e where e.number = h.number)
                 returning number, at
             )
-            select h.i, h.head + 1 as last, w.at, h.cancel_asked, false as next_waits
+            select h.i, h.head + 1 as last, w.at, h.cancel_asked, false as next_waits,
+                case when $10::bool then set_config('synchronous_commit', 'off', true) end
             from written w join held h on h.number = w.number";
-        let params: &[&(dyn ToSql + Sync)] =
-            &[&who.tenants, &who.threads, &who.runs, &who.epochs, &heads, &parents, &bases, &kinds, &bodies];
-        results_in_request_order(
-            steps.len(),
-            &self.0.write_returning_rows(StatementSubject::Everything, sql, params).await?,
-            committed_from_row,
-        )
+        // The batch waits for the disk if one of its steps does.
+        let all_later = steps.iter().all(|step| step.durability == Durability::Later);
+        let params: &[&(dyn ToSql + Sync)] = &[
+            &who.tenants,
+            &who.threads,
+            &who.runs,
+            &who.epochs,
+            &heads,
+            &parents,
+            &bases,
+            &kinds,
+            &bodies,
+            &all_later,
+        ];
+        let durability = if all_later { Durability::Later } else { Durability::Now };
+        let (rows, position) =
+            self.0.write_with_position(StatementSubject::Everything, sql, params, durability).await?;
+        results_in_request_order(steps.len(), &rows, |row| committed_from_row(row, position))
     }
 }
 
@@ -157,8 +174,10 @@ impl BatchWriter for RunEndBatchWriter {
                     as n (i, seq, parent, base, kind, body)
                 join ending f on f.i = n.i
             ), rested as (
-                update threads t set head = f.last, updated_at = f.at, active = null
+                update threads t set
+                    head = f.last, updated_at = f.at, active = null, ready = next_queued(f.tenant, f.thread)
                 from ending f where t.tenant = f.tenant and t.thread = f.thread
+                returning t.number, t.ready
             ), ended as (
                 update runs r set
                     status = f.status, steps = r.steps + f.steps,
@@ -170,7 +189,8 @@ impl BatchWriter for RunEndBatchWriter {
             ), cleared as (
                 delete from records n using ending f where n.tenant = f.tenant and n.run = f.run
             )
-            select f.i, f.last, f.at, f.cancel_asked, has_queue(f.tenant, f.thread) as next_waits from ending f";
+            select f.i, f.last, f.at, f.cancel_asked, t.ready is not null as next_waits
+            from ending f join rested t on t.number = f.number";
         let params: &[&(dyn ToSql + Sync)] = &[
             &who.tenants,
             &who.threads,
@@ -190,11 +210,9 @@ impl BatchWriter for RunEndBatchWriter {
             &kinds,
             &bodies,
         ];
-        results_in_request_order(
-            ends.len(),
-            &self.0.write_returning_rows(StatementSubject::Everything, sql, params).await?,
-            committed_from_row,
-        )
+        let (rows, position) =
+            self.0.write_with_position(StatementSubject::Everything, sql, params, Durability::Now).await?;
+        results_in_request_order(ends.len(), &rows, |row| committed_from_row(row, position))
     }
 }
 
@@ -205,6 +223,7 @@ pub(super) struct RunStartBatchWriter(pub(super) PostgresPool);
 pub(super) struct BatchedRunStart {
     pub(super) head: u64,
     pub(super) at: i64,
+    pub(super) parent_writer: Option<RunId>,
 }
 
 /// Whether a run can be batched as a start: it continues from the newest entry, is claimed by a worker, and has no
@@ -275,7 +294,7 @@ impl BatchWriter for RunStartBatchWriter {
                 on conflict (tenant, thread) do update set
                     head = t.head + 1, active = excluded.active,
                     updated_at = greatest(clock_timestamp(), t.created_at + interval '1 microsecond')
-                where t.active is null and t.meta_keys @> excluded.meta_keys and not has_queue(t.tenant, t.thread)
+                where t.active is null and t.meta_keys @> excluded.meta_keys and t.ready is null
                 returning t.number, t.head, t.active, t.updated_at as at, t.created_at = t.updated_at as new
             ), placed as (
                 insert into entries (number, seq, base, run, at, kind, body)
@@ -294,14 +313,17 @@ impl BatchWriter for RunStartBatchWriter {
                     m.head - 1
                 from made m join asked a on a.run = m.active
             )
-            select a.i, m.head as last, m.at from made m join asked a on a.run = m.active";
+            select a.i, m.head as last, m.at,
+                (select e.run from entries e where e.number = m.number and e.seq = m.head - 1) as parent_writer
+            from made m join asked a on a.run = m.active";
         let params: &[&(dyn ToSql + Sync)] = &[
             &tenants, &threads, &runs, &graphs, &prints, &kinds, &bodies, &metadata, &options, &ranks,
             &workers, &leases, &of, &names, &values,
         ];
         let rows = self.0.write_returning_rows(StatementSubject::Everything, sql, params).await?;
         results_in_request_order(starts.len(), &rows, |row| {
-            Ok(BatchedRunStart { head: last_seq_from_row(row)?, at: time_from_row(row)? })
+            let parent_writer = get_column::<Option<Uuid>>(row, "parent_writer")?.map(RunId::from_uuid);
+            Ok(BatchedRunStart { head: last_seq_from_row(row)?, at: time_from_row(row)?, parent_writer })
         })
     }
 }
@@ -334,8 +356,8 @@ impl<'a> FenceColumns<'a> {
     }
 }
 
-/// Puts results in the order of the requests. A request without a row was not handled.
-fn results_in_request_order<T>(
+/// Puts results in the order of the requests, by their column `i`. A request without a row was not handled.
+pub(super) fn results_in_request_order<T>(
     count: usize,
     rows: &[Row],
     read: impl Fn(&Row) -> Result<T, StoreError>,
@@ -349,12 +371,13 @@ fn results_in_request_order<T>(
     Ok(answers)
 }
 
-fn committed_from_row(row: &Row) -> Result<CommitOutcome, StoreError> {
+fn committed_from_row(row: &Row, position: CommitPosition) -> Result<CommitOutcome, StoreError> {
     Ok(CommitOutcome {
         head: last_seq_from_row(row)?,
         at: time_from_row(row)?,
         cancel_asked: get_column(row, "cancel_asked")?,
         next_waits: get_column(row, "next_waits")?,
+        position,
     })
 }
 

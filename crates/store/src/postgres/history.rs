@@ -4,16 +4,18 @@
 use async_trait::async_trait;
 use doran_engine::id::{RunKey, TenantId, ThreadKey};
 use doran_engine::store::{
-    HistoryStore, LoadedLog, LogEntry, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow,
-    check_metadata, entries_leading_to,
+    HistoryStore, LoadedLog, LogEntry, RunFilter, RunPosition, RunRow, RunStatus, Seq, StoreError,
+    ThreadFilter, ThreadRow, check_metadata, entries_leading_to,
 };
+use uuid::Uuid;
 
 use super::PostgresStore;
+use super::batched_writes::results_in_request_order;
 use super::error::StatementSubject;
 use super::pool::SqlParams;
 use super::row::{
-    canonical_json, entry_from_row, get_column, limit_to_i64, run_row, thread_columns, thread_row, to_i64,
-    to_u64,
+    canonical_json, decode_code, entry_from_row, from_unix_millis, get_column, limit_to_i64, run_row,
+    thread_columns, thread_row, to_i64, to_u64,
 };
 
 #[async_trait]
@@ -110,6 +112,24 @@ impl HistoryStore for PostgresStore {
         rows.first().map(run_row).unwrap_or_else(|| Err(StoreError::no_run(run)))
     }
 
+    async fn run_positions(&self, runs: &[RunKey]) -> Result<Vec<Option<RunPosition>>, StoreError> {
+        let sql =
+            "select a.i, r.status, r.epoch, (case when r.first_seq is null then 0 else coalesce(r.last_seq,
+                (select max(e.seq) from entries e where e.number = r.number), 0) end)::int8 as head
+            from unnest($1::text[], $2::uuid[]) with ordinality as a (tenant, run, i)
+            join runs r on r.tenant = a.tenant and r.run = a.run";
+        let tenants: Vec<&str> = runs.iter().map(|run| run.tenant.as_str()).collect();
+        let ids: Vec<Uuid> = runs.iter().map(|run| run.run.as_uuid()).collect();
+        let rows = self.pool.read(StatementSubject::Everything, sql, &[&tenants, &ids]).await?;
+        results_in_request_order(runs.len(), &rows, |row| {
+            Ok(RunPosition {
+                status: decode_code(get_column(row, "status")?, RunStatus::from_code)?,
+                epoch: to_u64(get_column(row, "epoch")?)?,
+                head: to_u64(get_column(row, "head")?)?,
+            })
+        })
+    }
+
     async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         let sql = match filter.thread {
             None => {
@@ -139,18 +159,13 @@ impl HistoryStore for PostgresStore {
 
     async fn threads(&self, tenant: &TenantId, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {
         check_metadata(&filter.metadata)?;
-        let (offset, limit) = (limit_to_i64(filter.offset), limit_to_i64(filter.limit));
-        let rows = if filter.metadata.is_empty() {
-            // The index has a resolution of one minute. Few threads share a minute.
-            let sql = concat!(
-                "select ",
-                thread_columns!(),
-                " from threads t where tenant = $1
-                order by changed_in desc, updated_at desc, thread offset $2 limit $3"
-            );
-            let params: SqlParams<'_> = &[&tenant.as_str(), &offset, &limit];
-            self.pool.read(StatementSubject::Everything, sql, params).await?
-        } else {
+        let (tenant, offset, limit) =
+            (tenant.as_str(), limit_to_i64(filter.offset), limit_to_i64(filter.limit));
+        let after = filter.after.as_ref();
+        let (changed, name) =
+            after.map(|after| (from_unix_millis(after.updated_at), after.thread.as_str())).unzip();
+        // The index over changes has a resolution of one minute. Few threads share a minute.
+        let rows = if !filter.metadata.is_empty() {
             let sql = concat!(
                 "select ",
                 thread_columns!(),
@@ -158,12 +173,35 @@ impl HistoryStore for PostgresStore {
                     select p.thread from thread_pairs p where p.tenant = $1 and p.pair in (
                         select pair_digest(w.k, w.v) from unnest($4::bytea[], $5::bytea[]) as w (k, v))
                     group by p.thread having count(*) = cardinality($4::bytea[]))
-                order by updated_at desc, thread offset $2 limit $3"
+                and ($6::timestamptz is null or date_trunc('milliseconds', updated_at) < $6
+                    or (date_trunc('milliseconds', updated_at) = $6 and thread > $7::text collate \"C\"))
+                order by date_trunc('milliseconds', updated_at) desc, thread offset $2 limit $3"
             );
             let keys: Vec<&[u8]> = filter.metadata.keys().map(String::as_bytes).collect();
             let values: Vec<Vec<u8>> =
                 filter.metadata.values().map(|value| canonical_json(value).into_bytes()).collect();
-            let params: SqlParams<'_> = &[&tenant.as_str(), &offset, &limit, &keys, &values];
+            let params: SqlParams<'_> = &[&tenant, &offset, &limit, &keys, &values, &changed, &name];
+            self.pool.read(StatementSubject::Everything, sql, params).await?
+        } else if after.is_some() {
+            let sql = concat!(
+                "select ",
+                thread_columns!(),
+                " from threads t where tenant = $1
+                and changed_in <= date_trunc('minute', $4::timestamptz at time zone 'UTC')
+                and (date_trunc('milliseconds', updated_at) < $4
+                    or (date_trunc('milliseconds', updated_at) = $4 and thread > $5::text collate \"C\"))
+                order by changed_in desc, date_trunc('milliseconds', updated_at) desc, thread offset $2 limit $3"
+            );
+            let params: SqlParams<'_> = &[&tenant, &offset, &limit, &changed, &name];
+            self.pool.read(StatementSubject::Everything, sql, params).await?
+        } else {
+            let sql = concat!(
+                "select ",
+                thread_columns!(),
+                " from threads t where tenant = $1
+                order by changed_in desc, date_trunc('milliseconds', updated_at) desc, thread offset $2 limit $3"
+            );
+            let params: SqlParams<'_> = &[&tenant, &offset, &limit];
             self.pool.read(StatementSubject::Everything, sql, params).await?
         };
         rows.iter().map(thread_row).collect()

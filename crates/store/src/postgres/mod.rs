@@ -9,22 +9,27 @@
 //! | `url` | connection URLs and session settings |
 //! | `tls` | connections with and without TLS |
 //! | `pool` | connections, timeouts, retries |
+//! | `wal_flush` | which commits are on the server's disk |
 //! | `error` | conversion of database errors |
 //! | `migrate` | schema migrations |
 //! | `row` | conversion of rows |
 //! | `write_batcher`, `batched_writes` | writes of several runs in one statement |
-//! | `runs`, `history`, `thread_maintenance` | the store traits |
+//! | `runs`, `history`, `idempotency`, `items`, `timers`, `thread_maintenance` | the store traits |
 
 mod batched_writes;
 mod error;
 mod history;
+mod idempotency;
+mod items;
 mod migrate;
 mod pool;
 mod row;
 mod runs;
 mod thread_maintenance;
+mod timers;
 mod tls;
 mod url;
+mod wal_flush;
 mod write_batcher;
 
 use std::fmt;

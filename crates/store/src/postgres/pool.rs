@@ -4,10 +4,12 @@
 //! turned out to be dead while the statement was being prepared, or the database rolled the statement back and asked
 //! to retry it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Object, PoolError, QueueMode, Runtime, TimeoutType};
-use doran_engine::store::StoreError;
+use doran_engine::failpoint::mutant;
+use doran_engine::store::{CommitPosition, Durability, StoreError};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
@@ -18,6 +20,7 @@ use super::error::{
     StatementAccess, StatementSubject, connection_error, is_connection_lost, statement_error, unavailable,
 };
 use super::url::PostgresTarget;
+use super::wal_flush::WalFlush;
 
 /// The most times a statement is sent.
 const MAX_STATEMENT_ATTEMPTS: usize = 5;
@@ -33,7 +36,14 @@ pub(super) struct PostgresPool {
     connect_timeout: Duration,
     /// How long to wait for a response. After that, the request or the response counts as lost in the network.
     answer_timeout: Duration,
+    wal_flush: Arc<WalFlush>,
 }
+
+/// Whether everything that the statement before it saw is on disk. The first function is evaluated first.
+const IS_FLUSHED_SQL: &str = "select pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn()";
+
+/// A transaction that writes as little as possible. One that writes nothing would flush nothing.
+const MESSAGE_SQL: &str = "select pg_logical_emit_message(true, 'doran', ''::text)::text";
 
 impl PostgresPool {
     pub(super) fn new(target: &PostgresTarget, options: &PostgresOptions) -> Result<Self, StoreError> {
@@ -46,9 +56,15 @@ impl PostgresPool {
             .build()
             .map_err(|error| StoreError::Other(error.into()))?;
         let answer = options.statement_timeout + Duration::from_secs(2);
-        Ok(Self { pool, connect_timeout: options.connect_timeout, answer_timeout: answer })
+        Ok(Self {
+            pool,
+            connect_timeout: options.connect_timeout,
+            answer_timeout: answer,
+            wal_flush: Arc::default(),
+        })
     }
 
+    /// Reads. Returns when everything it saw is on disk, whoever wrote it.
     pub(super) async fn read(
         &self,
         about: StatementSubject<'_>,
@@ -59,8 +75,13 @@ impl PostgresPool {
         loop {
             left -= 1;
             let (client, statement) = self.prepare_on_connection(sql).await?;
-            let error = match self.execute_statement(&client, &statement, params).await {
-                Ok(rows) => return Ok(rows),
+            let error = match self.execute_read(&client, &statement, params).await {
+                Ok((rows, true)) => return Ok(rows),
+                Ok((rows, false)) => {
+                    drop(client);
+                    self.wal_flush.flush(self).await?;
+                    return Ok(rows);
+                }
                 Err(StatementError::Rejected(error)) if !is_stale_prepared_statement(&error) => {
                     return Err(statement_error(error, StatementAccess::Reading, about));
                 }
@@ -101,12 +122,32 @@ impl PostgresPool {
         sql: &'static str,
         params: SqlParams<'_>,
     ) -> Result<Vec<Row>, StoreError> {
+        Ok(self.write_with_position(about, sql, params, Durability::Now).await?.0)
+    }
+
+    /// Like [`PostgresPool::write_returning_rows`], and returns the position of the commit. `durability` tells what the
+    /// statement itself does.
+    pub(super) async fn write_with_position(
+        &self,
+        about: StatementSubject<'_>,
+        sql: &'static str,
+        params: SqlParams<'_>,
+        durability: Durability,
+    ) -> Result<(Vec<Row>, CommitPosition), StoreError> {
         let mut left = MAX_STATEMENT_ATTEMPTS;
         loop {
             let (client, statement) = self.prepare_on_connection(sql).await?;
             left -= 1;
+            let sent = self.wal_flush.begin_commit();
             let error = match self.execute_statement(&client, &statement, params).await {
-                Ok(rows) => return Ok(rows),
+                Ok(rows) => {
+                    let connected = Object::metrics(&client).created;
+                    let position = self.wal_flush.end_commit(&sent, connected, durability);
+                    if durability == Durability::Later {
+                        self.wal_flush.schedule(self);
+                    }
+                    return Ok((rows, position));
+                }
                 Err(StatementError::Rejected(error)) => error,
                 Err(StatementError::ConnectionLost(error)) => {
                     self.discard_connections(client);
@@ -125,6 +166,56 @@ impl PostgresPool {
                 self.discard_connections(client);
             }
         }
+    }
+
+    /// Commits something small, which flushes everything before it to the server's disk.
+    pub(super) async fn commit_message(&self) -> Result<(), StoreError> {
+        self.write_returning_rows(StatementSubject::Everything, MESSAGE_SQL, &[]).await.map(drop)
+    }
+
+    /// Like [`PostgresPool::commit_message`], on a connection that was open at `time`. Does nothing if the pool has none to
+    /// give now.
+    pub(super) async fn commit_message_on_connection_of(
+        &self,
+        time: std::time::Instant,
+    ) -> Result<(), StoreError> {
+        let began = std::time::Instant::now();
+        // Held, so that the pool gives another one each time.
+        let mut younger = Vec::new();
+        loop {
+            let (client, statement) = self.prepare_on_connection(MESSAGE_SQL).await?;
+            let connected = Object::metrics(&client).created;
+            if connected > time {
+                if connected >= began {
+                    return Ok(());
+                }
+                younger.push(client);
+                continue;
+            }
+            let sent = self.wal_flush.begin_commit();
+            return match self.execute_statement(&client, &statement, &[]).await {
+                Ok(_) => {
+                    self.wal_flush.end_commit(&sent, connected, Durability::Now);
+                    Ok(())
+                }
+                Err(StatementError::Rejected(error)) => {
+                    Err(statement_error(error, StatementAccess::Writing, StatementSubject::Everything))
+                }
+                Err(StatementError::ConnectionLost(error)) => {
+                    self.discard_connections(client);
+                    Err(StoreError::Unknown(error.into()))
+                }
+                Err(StatementError::TimedOut) => {
+                    self.discard_connections(client);
+                    Err(StoreError::Unknown(ANSWER_TIMEOUT_MESSAGE.into()))
+                }
+            };
+        }
+    }
+
+    /// Waits until everything up to this position is on the server's disk.
+    pub(super) async fn wait_until_durable(&self, position: CommitPosition) -> Result<(), StoreError> {
+        self.wal_flush.wait_until_durable(self, position).await
     }
 
     /// Like [`PostgresPool::write`], for calls that may take minutes.
@@ -197,6 +288,32 @@ impl PostgresPool {
             Ok(Err(error)) => Err(StatementError::Rejected(error)),
             Err(_) => Err(StatementError::TimedOut),
         }
+    }
+
+    /// Executes a statement that reads, and tells whether everything it saw is on disk. Both requests are sent at once.
+    async fn execute_read(
+        &self,
+        client: &Object,
+        statement: &Statement,
+        params: SqlParams<'_>,
+    ) -> Result<(Vec<Row>, bool), StatementError> {
+        if mutant("read_before_sync") {
+            return Ok((self.execute_statement(client, statement, params).await?, true));
+        }
+        let check = match timeout(self.answer_timeout, client.prepare_cached(IS_FLUSHED_SQL)).await {
+            Ok(Ok(check)) => check,
+            Ok(Err(error)) if is_connection_lost(&error) => {
+                return Err(StatementError::ConnectionLost(error));
+            }
+            Ok(Err(error)) => return Err(StatementError::Rejected(error)),
+            Err(_) => return Err(StatementError::TimedOut),
+        };
+        let (rows, flushed) = tokio::join!(
+            self.execute_statement(client, statement, params),
+            self.execute_statement(client, &check, &[]),
+        );
+        let (rows, flushed) = (rows?, flushed?);
+        Ok((rows, flushed.first().is_some_and(|row| row.try_get(0).unwrap_or(false))))
     }
 
     async fn get_connection_until(&self, deadline: Instant) -> Result<Object, StoreError> {

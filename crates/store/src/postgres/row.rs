@@ -135,7 +135,7 @@ fn stage_from_code(code: u8) -> Option<RecordStage> {
     })
 }
 
-fn decode_code<T>(code: i16, from: impl Fn(u8) -> Option<T>) -> Result<T, StoreError> {
+pub(super) fn decode_code<T>(code: i16, from: impl Fn(u8) -> Option<T>) -> Result<T, StoreError> {
     u8::try_from(code)
         .ok()
         .and_then(from)
@@ -152,6 +152,12 @@ pub(super) fn to_u64(value: i64) -> Result<u64, StoreError> {
 
 fn to_optional_u64(value: Option<i64>) -> Result<Option<u64>, StoreError> {
     value.map(to_u64).transpose()
+}
+
+/// The time at this millisecond.
+pub(super) fn from_unix_millis(millis: Millis) -> SystemTime {
+    let since = Duration::from_millis(millis.unsigned_abs());
+    if millis < 0 { SystemTime::UNIX_EPOCH - since } else { SystemTime::UNIX_EPOCH + since }
 }
 
 pub(super) fn unix_millis(time: SystemTime) -> Millis {

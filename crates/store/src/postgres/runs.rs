@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use doran_engine::failpoint::{hit, mutant};
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, Fence, HistoryStore, IfBusy, LeaseRenewal, NewRun, Record, RunRow,
-    RunSignal, RunStatus, RunStore, StoreError, SubmitOutcome, WorkerLease, check_metadata,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, HistoryStore, IfBusy, LeaseRenewal,
+    NewRun, Record, RunRow, RunSignal, RunStatus, RunStore, StoreError, SubmitOutcome, WorkerLease,
+    check_metadata,
 };
 use uuid::Uuid;
 
@@ -29,7 +30,7 @@ impl RunStore for PostgresStore {
         let run = if is_plain_start(&run) {
             let row = run.queued_row(0);
             match self.start_batcher.write(run).await? {
-                Ok(BatchedRunStart { head, at }) => {
+                Ok(BatchedRunStart { head, at, parent_writer }) => {
                     hit("submit.after_commit");
                     let run = RunRow {
                         status: RunStatus::Running,
@@ -40,7 +41,15 @@ impl RunStore for PostgresStore {
                         parent_seq: Some(head - 1),
                         ..row
                     };
-                    return Ok(SubmitOutcome::Started(ClaimedRun { run, head, records: Vec::new() }));
+                    let records = Vec::new();
+                    let position = CommitPosition::default();
+                    return Ok(SubmitOutcome::Started(ClaimedRun {
+                        run,
+                        head,
+                        records,
+                        parent_writer,
+                        position,
+                    }));
                 }
                 Err(back) => back,
             }
@@ -95,6 +104,8 @@ impl RunStore for PostgresStore {
                 run: accepted,
                 head: to_u64(get_column(&row, "o_head")?)?,
                 records: Vec::new(),
+                parent_writer: None,
+                position: CommitPosition::default(),
             }),
             2 => SubmitOutcome::Queued {
                 run: accepted,
@@ -117,17 +128,20 @@ impl RunStore for PostgresStore {
         self.format_check.refuse_newer_format(&self.pool).await?;
         // A larger batch would hold the locks of that many threads until all are written.
         let limit = i32::try_from(limit.min(1000)).unwrap_or(1000);
+        let graphs = claim.graphs.as_ref();
+        let graphs: Option<Vec<&[u8]>> = graphs.map(|known| known.iter().map(String::as_bytes).collect());
         let rows = self
             .pool
             .write_returning_rows(
                 StatementSubject::Everything,
-                "select (o_run).*, o_head, o_paths, o_keys, o_stages, o_bodies from claim_runs($1, $2, $3, $4, $5)",
+                "select (o_run).*, o_head, o_paths, o_keys, o_stages, o_bodies from claim_runs($1, $2, $3, $4, $5, $6)",
                 &[
                     &claim.worker.as_bytes(),
                     &to_bounded_millis(claim.lease),
                     &only.map(|key| key.tenant.as_str()),
                     &only.map(|key| key.thread.as_str()),
                     &limit,
+                    &graphs,
                 ],
             )
             .await?;
@@ -139,6 +153,8 @@ impl RunStore for PostgresStore {
                 run: run_row(row)?,
                 head: to_u64(get_column(row, "o_head")?)?,
                 records: records_from_row(row)?,
+                parent_writer: None,
+                position: CommitPosition::default(),
             })
         };
         rows.iter().map(claimed).collect()
@@ -219,9 +235,9 @@ impl RunStore for PostgresStore {
             (fence.epoch, commit.head)
         };
         hit("commit.before_begin");
-        let row = self
+        let (rows, position) = self
             .pool
-            .write(
+            .write_with_position(
                 StatementSubject::Thread(&fence.thread),
                 "select o_head, o_at, o_cancel_asked, o_next_waits from write_step($1, $2, $3, $4, $5, $6, $7, $8, \
                  $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)",
@@ -250,15 +266,22 @@ impl RunStore for PostgresStore {
                     &error.map(|error| error.code.as_bytes()),
                     &error.map(|error| error.message.as_bytes()),
                 ],
+                Durability::Now,
             )
             .await?;
+        let row = rows.first().ok_or_else(|| damaged("a function gave no row"))?;
         hit("commit.after_commit");
         Ok(CommitOutcome {
-            head: to_u64(get_column(&row, "o_head")?)?,
-            at: unix_millis(get_column(&row, "o_at")?),
-            cancel_asked: get_column(&row, "o_cancel_asked")?,
-            next_waits: get_column(&row, "o_next_waits")?,
+            head: to_u64(get_column(row, "o_head")?)?,
+            at: unix_millis(get_column(row, "o_at")?),
+            cancel_asked: get_column(row, "o_cancel_asked")?,
+            next_waits: get_column(row, "o_next_waits")?,
+            position,
         })
+    }
+
+    async fn durable(&self, position: CommitPosition) -> Result<(), StoreError> {
+        self.pool.wait_until_durable(position).await
     }
 
     async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
@@ -279,6 +302,10 @@ impl RunStore for PostgresStore {
                 let row = self.pool.write(about, sql, &[&tenant, &id, &paths, &keys, &given, body]).await?;
                 hit("answer.after_consume");
                 row
+            }
+            RunSignal::Edit { head, body } => {
+                let sql = "select * from edit_paused_run($1, $2, $3, $4)";
+                self.pool.write(about, sql, &[&tenant, &id, &to_i64(*head), body]).await?
             }
             RunSignal::Retry { body, fingerprint } => {
                 let sql = "select * from retry_run($1, $2, $3, $4)";
@@ -302,7 +329,8 @@ impl PostgresStore {
             && !mutant("ignore_fence")
         {
             hit("commit.before_begin");
-            let step = StepWrite { fence, head: commit.head, entry: entry.clone() };
+            let (head, durability) = (commit.head, commit.durability);
+            let step = StepWrite { fence, head, entry: entry.clone(), durability };
             self.step_batcher.write(step).await?.map_err(|_| commit)
         } else if RunEndWrite::is_plain_end(&commit) {
             hit("commit.before_begin");

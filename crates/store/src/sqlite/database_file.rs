@@ -19,8 +19,15 @@ const MIN_SQLITE_VERSION: i32 = 3_051_003;
 /// `dora`, the application id in the header of every Doran database.
 const APPLICATION_ID: i32 = 0x646f_7261;
 
-const MIGRATIONS: Migrations =
-    Migrations { first_format: 2, scripts: &[include_str!("../../migrations/sqlite/0002_initial.sql")] };
+const MIGRATIONS: Migrations = Migrations {
+    first_format: 2,
+    scripts: &[
+        include_str!("../../migrations/sqlite/0002_initial.sql"),
+        include_str!("../../migrations/sqlite/0003_idempotent_responses.sql"),
+        include_str!("../../migrations/sqlite/0004_log_batches.sql"),
+        include_str!("../../migrations/sqlite/0005_items_and_timers.sql"),
+    ],
+};
 
 /// Network file systems, where SQLite's locks and shared memory are not reliable: NFS, SMB, CIFS, SMB2, 9P, AFS,
 /// Coda, Ceph.
@@ -195,9 +202,10 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
             "`{path}` lies where SQLite cannot keep a write-ahead log"
         ))));
     }
-    // The writer runs checkpoints itself, because a failed sync inside an automatic checkpoint would go unnoticed.
+    // The writer runs checkpoints itself, because a failed sync inside an automatic checkpoint would go unnoticed. It also
+    // syncs the log itself, when somebody waits for it.
     conn.execute_batch(
-        "PRAGMA synchronous = FULL;
+        "PRAGMA synchronous = NORMAL;
          PRAGMA wal_autocheckpoint = 0;
          PRAGMA journal_size_limit = 67108864;
          PRAGMA cache_size = -16000;",
@@ -206,12 +214,55 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     if mutant("no_fsync") {
         conn.pragma_update(None, "synchronous", "OFF").or_store_error()?;
     }
-    if mutant("sync_at_checkpoint_only") {
-        conn.pragma_update(None, "synchronous", "NORMAL").or_store_error()?;
-    }
     configure_connection(&conn).or_store_error()?;
+    copy_before_migration(&conn, path, &MIGRATIONS)?;
     migrate(&conn, &MIGRATIONS)?;
     Ok(conn)
+}
+
+/// Copies a database of an older format to a file beside it, before it is migrated. Older programs cannot read what a
+/// migration makes, but they can read this copy.
+fn copy_before_migration(conn: &Connection, path: &Path, migrations: &Migrations) -> Result<(), StoreError> {
+    let format: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).or_store_error()?;
+    let (found, known) = (format_version(format)?, migrations.current_format());
+    if found == 0 || found == known {
+        return Ok(());
+    }
+    let copy = path_with_suffix(path, &format!(".format-{found}"));
+    let part = path_with_suffix(&copy, ".part");
+    let cannot = |cause: std::io::Error| StoreError::Other(file_error(&copy, "cannot write", cause));
+    match std::fs::remove_file(&part) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => return Err(cannot(cause)),
+        Ok(()) | Err(_) => {}
+    }
+    if let Err(error) = super::vacuum_into(conn, &part) {
+        std::fs::remove_file(&part).ok();
+        return Err(error);
+    }
+    std::fs::rename(&part, &copy).map_err(cannot)?;
+    #[cfg(unix)]
+    File::open(path.parent().unwrap_or(Path::new("/")))
+        .and_then(|folder| folder.sync_all())
+        .map_err(cannot)?;
+    tracing::warn!(
+        "the database is migrated from format {found} to format {known}; `{}` is a copy of it as it was",
+        copy.display()
+    );
+    Ok(())
+}
+
+/// Opens the write-ahead log of a database that is open, and makes sure that it and all it holds is on disk.
+pub(super) fn open_log(path: &Path) -> Result<File, StoreError> {
+    let log = path_with_suffix(path, "-wal");
+    let open = || {
+        let file = File::options().read(true).write(true).open(&log)?;
+        file.sync_data()?;
+        // The name of the file must survive too.
+        #[cfg(unix)]
+        File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()?;
+        Ok(file)
+    };
+    open().map_err(|cause: std::io::Error| StoreError::Unavailable(file_error(&log, "cannot sync", cause)))
 }
 
 /// Opens a read-only connection.
@@ -277,6 +328,9 @@ mod tests {
         first_format: MIGRATIONS.first_format,
         scripts: &[
             include_str!("../../migrations/sqlite/0002_initial.sql"),
+            include_str!("../../migrations/sqlite/0003_idempotent_responses.sql"),
+            include_str!("../../migrations/sqlite/0004_log_batches.sql"),
+            include_str!("../../migrations/sqlite/0005_items_and_timers.sql"),
             "ALTER TABLE threads ADD COLUMN title TEXT; UPDATE threads SET title = upper(thread);",
         ],
     };
@@ -303,7 +357,42 @@ mod tests {
         assert_eq!(title(&conn).expect("column"), "T");
         drop(conn);
         let refused = check_existing_file(&path);
-        assert!(matches!(refused, Err(StoreError::Newer { found: 3, known: 2 })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Newer { found: 6, known: 5 })), "{refused:?}");
+    }
+
+    #[test]
+    fn the_database_is_copied_before_a_migration() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("doran.db");
+        let conn = file_with_thread(&path);
+        copy_before_migration(&conn, &path, &MIGRATIONS).expect("nothing to copy");
+        let copy = path_with_suffix(&path, &format!(".format-{}", MIGRATIONS.current_format()));
+        assert!(!copy.exists(), "there is no migration");
+        std::fs::write(path_with_suffix(&copy, ".part"), "left by a crash").expect("write");
+        copy_before_migration(&conn, &path, &WITH_NEXT_FORMAT).expect("copied");
+        migrate(&conn, &WITH_NEXT_FORMAT).expect("migrated");
+        drop(conn);
+        check_existing_file(&path).expect_err("this program is too old for it now");
+        // The way back: the copy takes the place of the database.
+        check_existing_file(&copy).expect("the format before");
+        let conn = open_writer(&copy).expect("open");
+        assert!(title(&conn).is_err(), "the copy has no new column");
+        let threads: u32 =
+            conn.query_row("SELECT count(*) FROM threads", [], |row| row.get(0)).expect("count");
+        assert_eq!(threads, 1);
+    }
+
+    #[test]
+    fn a_database_that_cannot_be_copied_is_not_migrated() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("doran.db");
+        let conn = file_with_thread(&path);
+        let copy = path_with_suffix(&path, &format!(".format-{}", MIGRATIONS.current_format()));
+        std::fs::create_dir(&copy).expect("something in the way");
+        let error = copy_before_migration(&conn, &path, &WITH_NEXT_FORMAT).expect_err("in the way");
+        assert!(format!("{error:?}").contains("doran.db.format-"), "{error:?}");
+        drop(conn);
+        check_existing_file(&path).expect("still the format before");
     }
 
     #[test]
@@ -313,7 +402,13 @@ mod tests {
         let conn = file_with_thread(&path);
         let broken = Migrations {
             first_format: MIGRATIONS.first_format,
-            scripts: &["", "ALTER TABLE threads ADD COLUMN title TEXT; UPDATE nothing SET x = 1;"],
+            scripts: &[
+                "",
+                "",
+                "",
+                "",
+                "ALTER TABLE threads ADD COLUMN title TEXT; UPDATE nothing SET x = 1;",
+            ],
         };
         migrate(&conn, &broken).expect_err("no such table");
         assert!(title(&conn).is_err(), "the column is undone");

@@ -1,16 +1,17 @@
 //! Reads states, log entries, runs and threads.
 
-use doran_engine::id::{TenantId, ThreadKey};
+use doran_engine::id::{RunKey, TenantId, ThreadKey};
 use doran_engine::store::{
-    LoadedLog, LogEntry, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow, check_metadata,
-    entries_leading_to,
+    LoadedLog, LogEntry, RunFilter, RunPosition, RunRow, Seq, StoreError, ThreadFilter, ThreadRow,
+    check_metadata, entries_leading_to,
 };
 use rusqlite::{Connection, params};
 
 use super::error::SqliteResultExt;
 use super::rows::{
     ENTRY_COLUMNS, MAX_ENTRIES_PER_THREAD, RUN_COLUMNS, THREAD_COLUMNS, entry_from_row, find_thread,
-    get_column, limit_to_i64, place, query_all, query_optional, run_row, thread_row, to_i64,
+    get_column, limit_to_i64, newest, place, query_all, query_optional, run_row, status_from_code,
+    thread_row, to_i64,
 };
 
 pub(super) fn load(conn: &Connection, key: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
@@ -68,6 +69,23 @@ pub(super) fn entries(
     )
 }
 
+pub(super) fn run_position(conn: &Connection, run: &RunKey) -> Result<Option<RunPosition>, StoreError> {
+    let sql = concat!(
+        "SELECT r.status, r.epoch, CASE WHEN r.first_seq IS NULL THEN 0 ELSE coalesce(r.last_seq, ",
+        newest!("t.number"),
+        ") END
+         FROM runs r JOIN threads t ON t.tenant = r.tenant AND t.thread = r.thread
+         WHERE r.tenant = ?1 AND r.run = ?2"
+    );
+    query_optional(conn, sql, params![run.tenant.as_str(), run.run.as_uuid()], |row| {
+        Ok(RunPosition {
+            status: status_from_code(get_column(row, 0)?)?,
+            epoch: get_column(row, 1)?,
+            head: get_column(row, 2)?,
+        })
+    })
+}
+
 pub(super) fn runs(
     conn: &Connection,
     tenant: &TenantId,
@@ -99,11 +117,23 @@ pub(super) fn threads(
     filter: &ThreadFilter,
 ) -> Result<Vec<ThreadRow>, StoreError> {
     check_metadata(&filter.metadata)?;
-    let sql =
-        format!("SELECT {THREAD_COLUMNS} FROM threads WHERE tenant = ?1 ORDER BY updated_at DESC, thread");
+    // `updated_at <= ?2` is what the index over changes can begin at.
+    let after = match &filter.after {
+        Some(_) => "AND updated_at <= ?2 AND (updated_at < ?2 OR thread > ?3)",
+        None => "AND ?2 IS NULL AND ?3 IS NULL",
+    };
+    let sql = format!(
+        "SELECT {THREAD_COLUMNS} FROM threads WHERE tenant = ?1 {after} ORDER BY updated_at DESC, thread
+         LIMIT -1 OFFSET ?4"
+    );
     let mut statement = conn.prepare_cached(&sql).or_store_error()?;
-    let mut rows = statement.query([tenant.as_str()]).or_store_error()?;
-    let mut skip = filter.offset;
+    let (updated_at, thread) =
+        filter.after.as_ref().map(|after| (after.updated_at, after.thread.as_str())).unzip();
+    // SQLite skips rows faster, but does not know which ones fit.
+    let (skipped_by_sql, mut skip) =
+        if filter.metadata.is_empty() { (filter.offset, 0) } else { (0, filter.offset) };
+    let row = params![tenant.as_str(), updated_at, thread, limit_to_i64(skipped_by_sql)];
+    let mut rows = statement.query(row).or_store_error()?;
     let mut found = Vec::new();
     while found.len() < filter.limit {
         let Some(row) = rows.next().or_store_error()?.map(thread_row).transpose()? else { break };
@@ -121,7 +151,7 @@ pub(super) fn threads(
 }
 
 fn snapshot(conn: &Connection, key: &ThreadKey, seq: Seq) -> Result<Option<Vec<u8>>, StoreError> {
-    let sql = "SELECT state FROM snapshots WHERE tenant = ?1 AND thread = ?2 AND seq = ?3";
+    let sql = concat!("SELECT state FROM snapshots WHERE place = ?3 + ", place!());
     query_optional(conn, sql, params![key.tenant.as_str(), key.thread.as_str(), to_i64(seq)], |row| {
         get_column(row, 0)
     })

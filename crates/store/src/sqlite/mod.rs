@@ -1,17 +1,22 @@
 //! The SQLite store: one file on a local disk, used by one process.
 //!
-//! - [`writer`] runs all writes on one connection. Concurrent writes share a transaction and a disk sync.
-//! - [`reader_pool`] has read-only connections that never wait for the writer.
-//! - [`database_file`] opens the file and migrates it to the newest format.
-//! - [`queue`], [`runs`], [`history`] and [`thread_maintenance`] implement the store operations as plain functions of
-//!   a connection.
+//! - `writer` runs all writes on one connection. Concurrent writes share a transaction, and all who wait for the disk
+//!   share a sync.
+//! - `reader_pool` has read-only connections that never wait for the writer.
+//! - `database_file` opens the file and migrates it to the newest format.
+//! - `queue`, `runs`, `history`, `idempotency`, `items`, `timers`, `thread_maintenance`, `log_batches` and
+//!   `garbage_collection` implement the store operations as plain functions of a connection.
 //!
 //! The file is locked as long as the store is open, so no lease outlives the process. Leases are kept in memory:
 //! renewing one costs no write, and after a restart every interrupted run can be claimed at once.
 
 mod database_file;
 mod error;
+mod garbage_collection;
 mod history;
+mod idempotency;
+mod items;
+mod log_batches;
 mod queue;
 mod reader_pool;
 mod rows;
@@ -19,6 +24,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 mod thread_maintenance;
+mod timers;
 mod writer;
 
 use std::fs::File;
@@ -30,14 +36,17 @@ use async_trait::async_trait;
 use doran_engine::failpoint::mutant;
 use doran_engine::id::{RunKey, TenantId, ThreadId, ThreadKey};
 use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, Fence, GcReport, HistoryStore, LeaseRenewal, LoadedLog, LogEntry,
-    NewEntry, NewRun, NodeCacheStore, Retention, RunFilter, RunRow, RunSignal, RunStore, Seq, StoreError,
-    SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, GcReport, HistoryStore,
+    LeaseRenewal, LoadedLog, LogEntry, NewEntry, NewRun, NodeCacheStore, Retention, RunFilter, RunPosition,
+    RunRow, RunSignal, RunStore, Seq, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow,
+    WorkerLease,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
 
 use self::error::{SqliteResultExt, file_error, message_error};
+use self::garbage_collection::{GC_BATCH_ROWS, GcCursor};
+use self::log_batches::{BatchBudget, CopyProgress};
 use self::reader_pool::ReaderPool;
 use self::writer::{SqliteWriter, TransactionFailPoints, WriteTransaction, WriterState};
 use crate::FileStoreMaintenance;
@@ -74,18 +83,26 @@ impl SqliteStore {
             held => held,
         };
         let locks = [Some(lock), file_lock].into_iter().flatten().collect();
-        Self::start_writer(conn, Some(ReaderPool::new(path)), locks)
+        release_claims_of_earlier_process(&conn).or_store_error()?;
+        let log = database_file::open_log(&path)?;
+        Self::start_writer(conn, Some(log), Some(ReaderPool::new(path)), locks)
     }
 
     /// Opens a store in memory. Its content is lost when the store is dropped.
     pub fn in_memory() -> Result<Self, StoreError> {
         database_file::check_sqlite_version()?;
-        Self::start_writer(database_file::open_in_memory()?, None, Vec::new())
+        Self::start_writer(database_file::open_in_memory()?, None, None, Vec::new())
     }
 
-    /// The number of transactions committed to disk. Several calls may share one transaction.
+    /// The number of committed transactions. Several calls may share one transaction.
     pub fn transactions(&self) -> u64 {
         self.inner.writer.transactions()
+    }
+
+    /// The number of syncs of the write-ahead log that somebody waited for or that time brought. Several transactions may
+    /// share one sync. Checkpoints are not counted.
+    pub fn syncs(&self) -> u64 {
+        self.inner.writer.wal_sync().syncs()
     }
 
     /// Rewrites the file to return free space to the disk (`VACUUM`). Writes wait until it is done.
@@ -99,13 +116,13 @@ impl SqliteStore {
 
     fn start_writer(
         conn: Connection,
+        log: Option<File>,
         readers: Option<Arc<ReaderPool>>,
         locks: Vec<File>,
     ) -> Result<Self, StoreError> {
-        release_claims_of_earlier_process(&conn).or_store_error()?;
         let sql = "SELECT coalesce(max(ticket), 0) FROM runs WHERE status < 4";
         let ticket = conn.query_row(sql, [], |row| row.get(0)).or_store_error()?;
-        let writer = SqliteWriter::start(conn, WriterState::new(ticket))?;
+        let writer = SqliteWriter::start(conn, log, WriterState::new(ticket))?;
         Ok(Self { inner: Arc::new(SqliteStoreInner { readers, writer, _locks: locks }) })
     }
 
@@ -114,26 +131,67 @@ impl SqliteStore {
         points: TransactionFailPoints,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.inner.writer.run_in_transaction(points, work).await
+        self.inner.writer.run_in_transaction(points, Durability::Now, work).await
     }
 
-    /// Deletes threads batch by batch.
+    /// Clears threads batch by batch.
     async fn clear_thread_batches<F>(&self, clear: F) -> Result<u64, StoreError>
     where
-        F: Fn(&WriteTransaction<'_>, Option<&ThreadKey>) -> Result<(u64, Option<ThreadKey>), StoreError>
-            + Copy
-            + Send
-            + 'static,
+        F: Fn(&WriteTransaction<'_>, &mut GcCursor) -> Result<u64, StoreError> + Copy + Send + 'static,
     {
-        let (mut total, mut after) = (0, None::<ThreadKey>);
-        loop {
-            let (cleared, last) =
-                self.write(TransactionFailPoints::default(), move |tx| clear(tx, after.as_ref())).await?;
+        let (mut total, mut cursor) = (0, GcCursor::default());
+        while !cursor.is_done {
+            let batch = move |tx: &mut WriteTransaction<'_>| {
+                let mut next = cursor;
+                clear(tx, &mut next).map(|cleared| (cleared, next))
+            };
+            let (cleared, next) = self.write(TransactionFailPoints::default(), batch).await?;
             total += cleared;
-            if last.is_none() {
-                return Ok(total);
-            }
-            after = last;
+            cursor = next;
+        }
+        Ok(total)
+    }
+
+    /// Copies a thread batch by batch.
+    async fn copy_in_batches(
+        &self,
+        from: ThreadKey,
+        to: ThreadId,
+        stands: Option<NewEntry>,
+    ) -> Result<ThreadRow, StoreError> {
+        let begin = move |tx: &mut WriteTransaction<'_>| log_batches::begin_copy(tx, from, to, stands);
+        let mut progress = self.write(TransactionFailPoints::default(), begin).await?;
+        loop {
+            let copy = match progress {
+                CopyProgress::Complete(row) => return Ok(row),
+                CopyProgress::Unfinished(copy) => copy,
+            };
+            let number = copy.number;
+            let next = move |tx: &mut WriteTransaction<'_>| log_batches::continue_copy(tx, *copy);
+            progress = match self.write(TransactionFailPoints::default(), next).await {
+                Ok(progress) => progress,
+                Err(error) => {
+                    let abandon = move |tx: &mut WriteTransaction<'_>| log_batches::abandon_copy(tx, number);
+                    // If this fails too, the next start of the process does it.
+                    drop(self.write(TransactionFailPoints::default(), abandon).await);
+                    self.delete_unowned_logs_or_log().await;
+                    return Err(error);
+                }
+            };
+        }
+    }
+
+    /// Deletes logs that belong to no thread, batch by batch.
+    async fn delete_unowned_logs(&self) -> Result<(), StoreError> {
+        while self.write(TransactionFailPoints::default(), |tx| log_batches::delete_unowned_logs(tx)).await? {
+        }
+        Ok(())
+    }
+
+    /// The same after a thread was removed. That is done; what is left of its log is deleted by the next `gc`.
+    async fn delete_unowned_logs_or_log(&self) {
+        if let Err(error) = self.delete_unowned_logs().await {
+            tracing::warn!(%error, "could not delete the log of a removed thread yet");
         }
     }
 
@@ -146,12 +204,13 @@ impl SqliteStore {
         loop {
             let cleared = self.write(TransactionFailPoints::default(), move |tx| clear(tx)).await?;
             total += cleared;
-            if cleared < thread_maintenance::GC_BATCH_ROWS as u64 {
+            if cleared < GC_BATCH_ROWS as u64 {
                 return Ok(total);
             }
         }
     }
 
+    /// Reads one snapshot. Returns when everything in it is on disk.
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -160,18 +219,27 @@ impl SqliteStore {
             return Err(failure);
         }
         match &self.inner.readers {
-            Some(readers) => readers.run_in_snapshot(work).await,
-            None => {
-                self.inner
-                    .writer
-                    .run_in_transaction(TransactionFailPoints::default(), |tx| work(tx.conn))
-                    .await
+            Some(readers) => {
+                let found = readers.run_in_snapshot(work).await?;
+                self.wait_for_visible().await?;
+                Ok(found)
             }
+            None => self.write(TransactionFailPoints::default(), |tx| work(tx.conn)).await,
         }
+    }
+
+    /// Waits until everything that could be seen up to now is on disk.
+    async fn wait_for_visible(&self) -> Result<(), StoreError> {
+        if mutant("read_before_sync") {
+            return Ok(());
+        }
+        let wal_sync = self.inner.writer.wal_sync();
+        wal_sync.wait_until_durable(wal_sync.visible_position()).await
     }
 }
 
-/// Releases all runs that an earlier process had claimed. Writes nothing if there are none.
+/// Releases all runs that an earlier process had claimed, and copies it did not complete. Writes nothing if there are
+/// none.
 ///
 /// `status < 4` repeats the condition of the partial index over open runs. SQLite uses that index only if the
 /// condition is in the query.
@@ -181,6 +249,7 @@ fn release_claims_of_earlier_process(conn: &Connection) -> rusqlite::Result<()> 
                WHERE (tenant, thread) IN (SELECT tenant, thread FROM runs WHERE status = 2 AND status < 4 AND held = 1)";
     all.execute(sql, [])?;
     all.execute("UPDATE runs SET held = 0 WHERE status = 2 AND status < 4 AND held = 1", [])?;
+    all.execute("UPDATE unowned_logs SET copying = 0 WHERE copying = 1", [])?;
     all.commit()
 }
 
@@ -196,21 +265,18 @@ impl FileStoreMaintenance for SqliteStore {
         let to = to.to_owned();
         let copy = move |conn: &Connection| back_up(conn, &to);
         match &self.inner.readers {
-            Some(readers) => readers.run_without_transaction(copy).await,
+            Some(readers) => {
+                readers.run_without_transaction(copy).await?;
+                self.wait_for_visible().await
+            }
             None => self.inner.writer.run_outside_transaction(copy).await,
         }
     }
 
     async fn integrity_check(&self) -> Result<(), StoreError> {
-        let check = |conn: &Connection| {
-            let mut statement = conn.prepare("PRAGMA integrity_check").or_store_error()?;
-            let lines = statement.query_map([], |row| row.get(0)).or_store_error()?;
-            let lines: Vec<String> = lines.collect::<Result<_, _>>().or_store_error()?;
-            if lines == ["ok"] { Ok(()) } else { Err(StoreError::Damaged(lines.join("; "))) }
-        };
         match &self.inner.readers {
-            Some(readers) => readers.run_in_snapshot(check).await,
-            None => self.inner.writer.run_outside_transaction(check).await,
+            Some(readers) => readers.run_in_snapshot(check_integrity).await,
+            None => self.inner.writer.run_outside_transaction(check_integrity).await,
         }
     }
 
@@ -226,6 +292,19 @@ fn remove_file_at(path: &Path) -> Result<(), StoreError> {
 /// Copies the database at `from`, which another process may have open, to the new file `to`. Blocks on disk I/O.
 pub fn back_up_file(from: &Path, to: &Path) -> Result<(), StoreError> {
     back_up(&database_file::open_reader(from)?, to)
+}
+
+/// Checks a database file that no process has open: that this program knows its format, and that it is not damaged.
+pub fn verify_file(path: &Path) -> Result<(), StoreError> {
+    database_file::check_existing_file(path)?;
+    check_integrity(&database_file::open_reader(path)?)
+}
+
+fn check_integrity(conn: &Connection) -> Result<(), StoreError> {
+    let mut statement = conn.prepare("PRAGMA integrity_check").or_store_error()?;
+    let lines = statement.query_map([], |row| row.get(0)).or_store_error()?;
+    let lines: Vec<String> = lines.collect::<Result<_, _>>().or_store_error()?;
+    if lines == ["ok"] { Ok(()) } else { Err(StoreError::Damaged(lines.join("; "))) }
 }
 
 /// Writes a consistent copy to a new file and syncs it to disk. Never overwrites an existing file.
@@ -298,7 +377,14 @@ impl RunStore for SqliteStore {
         };
         let later = if mutant("idempotency_key_after_run") { run.idempotency.clone() } else { None };
         let key = run.thread.run(run.run);
-        let submitted = self.write(points, |tx| queue::submit(tx, run)).await?;
+        let durability = run.durability;
+        let work = |tx: &mut WriteTransaction<'_>| queue::submit(tx, run);
+        let submitted = self.inner.writer.run_in_transaction(points, durability, work).await;
+        // Only the worker that begins may know of what can still be lost.
+        if durability == Durability::Later && !matches!(submitted, Ok(SubmitOutcome::Started(_))) {
+            self.wait_for_visible().await?;
+        }
+        let submitted = submitted?;
         if let (Some(named), false) = (later, matches!(submitted, SubmitOutcome::Repeated(_))) {
             let name = move |tx: &mut WriteTransaction<'_>| {
                 queue::insert_idempotency_key(tx, &key, &named.key, &named.hash)
@@ -330,8 +416,13 @@ impl RunStore for SqliteStore {
             before_commit: Some("commit.before_commit"),
             after_commit: Some("commit.after_commit"),
         };
-        let fence = fence.clone();
-        self.write(points, move |tx| runs::commit(tx, &fence, commit)).await
+        let (fence, durability) = (fence.clone(), commit.durability);
+        let work = move |tx: &mut WriteTransaction<'_>| runs::commit(tx, &fence, commit);
+        self.inner.writer.run_in_transaction(points, durability, work).await
+    }
+
+    async fn durable(&self, position: CommitPosition) -> Result<(), StoreError> {
+        self.inner.writer.wal_sync().wait_until_durable(position).await
     }
 
     fn is_exclusive(&self) -> bool {
@@ -342,7 +433,7 @@ impl RunStore for SqliteStore {
         let after_commit = match &signal {
             RunSignal::Cancel { .. } => Some("cancel.after_commit"),
             RunSignal::Answer { .. } => Some("answer.after_consume"),
-            RunSignal::Retry { .. } => None,
+            RunSignal::Edit { .. } | RunSignal::Retry { .. } => None,
         };
         let run = run.clone();
         let points = TransactionFailPoints { after_commit, ..TransactionFailPoints::default() };
@@ -371,6 +462,11 @@ impl HistoryStore for SqliteStore {
     async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError> {
         let run = run.clone();
         self.read(move |conn| rows::find_run(conn, &run)).await
+    }
+
+    async fn run_positions(&self, runs: &[RunKey]) -> Result<Vec<Option<RunPosition>>, StoreError> {
+        let runs = runs.to_vec();
+        self.read(move |conn| runs.iter().map(|run| history::run_position(conn, run)).collect()).await
     }
 
     async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
@@ -422,19 +518,22 @@ impl ThreadMaintenance for SqliteStore {
         to: &ThreadId,
         stands: Option<NewEntry>,
     ) -> Result<ThreadRow, StoreError> {
-        let (from, to) = (from.clone(), to.clone());
-        self.write(TransactionFailPoints::default(), move |tx| {
-            thread_maintenance::copy_thread(tx, &from, &to, stands.as_ref())
-        })
-        .await
+        // In a task of its own, so that a caller who leaves does not leave half a copy.
+        let (store, from, to) = (self.clone(), from.clone(), to.clone());
+        let copy = tokio::spawn(async move { store.copy_in_batches(from, to, stands).await });
+        copy.await.unwrap_or_else(|error| Err(StoreError::Other(error.into())))
     }
 
     async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError> {
         let thread = thread.clone();
-        self.write(TransactionFailPoints::default(), move |tx| {
-            thread_maintenance::delete_thread(tx.conn, &thread)
-        })
-        .await
+        let delete = move |tx: &mut WriteTransaction<'_>| {
+            thread_maintenance::delete_thread(tx.conn, &thread, &mut BatchBudget::new())
+        };
+        let existed = self.write(TransactionFailPoints::default(), delete).await?;
+        if existed {
+            self.delete_unowned_logs_or_log().await;
+        }
+        Ok(existed)
     }
 
     /// Deletes in small transactions. If one fails, the earlier ones stay committed and the next call continues.
@@ -442,18 +541,21 @@ impl ThreadMaintenance for SqliteStore {
         let mut cleared = GcReport::default();
         if let Some(age) = retention.idle_threads {
             cleared.threads = self
-                .clear_thread_batches(move |tx, after| thread_maintenance::clear_threads(tx, age, after))
+                .clear_thread_batches(move |tx, after| garbage_collection::clear_threads(tx, age, after))
                 .await?;
         }
+        self.delete_unowned_logs().await?;
         if let Some(age) = retention.old_entries {
             cleared.entries = self
-                .clear_thread_batches(move |tx, after| thread_maintenance::clear_entries(tx, age, after))
+                .clear_thread_batches(move |tx, after| garbage_collection::clear_entries(tx, age, after))
                 .await?;
         }
         let age = retention.idempotency;
         cleared.keys =
-            self.clear_row_batches(move |tx| thread_maintenance::clear_idempotency_keys(tx, age)).await?;
-        cleared.cached = self.clear_row_batches(thread_maintenance::clear_expired_cache).await?;
+            self.clear_row_batches(move |tx| garbage_collection::clear_idempotency_keys(tx, age)).await?;
+        cleared.keys += self.clear_row_batches(idempotency::clear_expired_responses).await?;
+        cleared.cached = self.clear_row_batches(garbage_collection::clear_expired_cache).await?;
+        cleared.items = self.clear_row_batches(items::clear_expired_items).await?;
         Ok(cleared)
     }
 }

@@ -12,9 +12,10 @@ use rusqlite::params;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::error::SqliteResultExt;
 use super::rows::{
-    base_after, check_rebuildable, execute, find_records, find_run, find_thread, get_column,
-    metadata_to_json, query_all, query_optional, thread_key, to_i64,
+    base_after, check_rebuildable, entry_writer, execute, find_records, find_run, find_thread, get_column,
+    metadata_to_json, query_optional, thread_key, to_i64,
 };
 use super::runs::{
     append_entry, append_status_entry, end_run, grant_lease, insert_thread, request_cancel, set_active_run,
@@ -132,7 +133,9 @@ fn start_run_now(
     };
     insert_run(tx, &run, true)?;
     grant_lease(tx, claim, &new.thread, new.run);
-    Ok(SubmitOutcome::Started(ClaimedRun { run, head, records: Vec::new() }))
+    let parent_writer = entry_writer(tx.conn, &new.thread, parent)?;
+    let (records, position) = (Vec::new(), tx.position);
+    Ok(SubmitOutcome::Started(ClaimedRun { run, head, records, parent_writer, position }))
 }
 
 /// Queues a run. Starts it at once if it is next in line.
@@ -207,32 +210,49 @@ pub(super) fn claim(
         if claimed.len() == limit {
             return Ok(claimed);
         }
-        let sql = "SELECT 1 FROM runs WHERE tenant = ?1 AND run = ?2 AND held = 1";
-        if query_optional(tx.conn, sql, params![run.tenant.as_str(), run.run.as_uuid()], |_| Ok(()))?
-            .is_some()
-        {
-            claimed.extend(claim_run_of_thread(tx, claim, &thread)?);
-        } else {
-            tx.state.ended_leases.push(run);
+        let sql = "SELECT graph, cancel_asked FROM runs WHERE tenant = ?1 AND run = ?2 AND held = 1";
+        let found = query_optional(tx.conn, sql, params![run.tenant.as_str(), run.run.as_uuid()], |row| {
+            Ok(claim.takes(&get_column::<String>(row, 0)?, get_column(row, 1)?))
+        })?;
+        match found {
+            Some(true) => claimed.extend(claim_run_of_thread(tx, claim, &thread)?),
+            Some(false) => {}
+            None => tx.state.ended_leases.push(run),
         }
     }
-    let rest = i64::try_from(limit - claimed.len()).unwrap_or(i64::MAX);
-    let ready = match only {
-        Some(key) => {
-            let sql = "SELECT tenant, thread FROM threads
-                       WHERE tenant = ?1 AND thread = ?2 AND ready IS NOT NULL LIMIT ?3";
-            let key = params![key.tenant.as_str(), key.thread.as_str(), rest];
-            query_all(tx.conn, sql, key, |row| thread_key(row, 0, 1))?
-        }
-        None => {
-            let sql = "SELECT tenant, thread FROM threads WHERE ready IS NOT NULL ORDER BY ready LIMIT ?1";
-            query_all(tx.conn, sql, [rest], |row| thread_key(row, 0, 1))?
-        }
-    };
-    for thread in ready {
+    for thread in ready_threads(tx, claim, only, limit - claimed.len())? {
         claimed.extend(claim_run_of_thread(tx, claim, &thread)?);
     }
     Ok(claimed)
+}
+
+/// Threads whose next run waits for a worker and is one for this worker, in the order in which the runs began to wait.
+fn ready_threads(
+    tx: &WriteTransaction<'_>,
+    claim: &WorkerLease,
+    only: Option<&ThreadKey>,
+    limit: usize,
+) -> Result<Vec<ThreadKey>, StoreError> {
+    let one_thread =
+        if only.is_some() { "t.tenant = ?1 AND t.thread = ?2 AND" } else { "?1 IS NULL AND ?2 IS NULL AND" };
+    let sql = format!(
+        "SELECT t.tenant, t.thread, r.graph, r.cancel_asked FROM threads t
+         JOIN runs r ON r.tenant = t.tenant AND r.run = coalesce(t.active,
+             (SELECT q.run FROM queue q WHERE q.tenant = t.tenant AND q.thread = t.thread
+              ORDER BY q.enqueued, q.ticket LIMIT 1))
+         WHERE {one_thread} t.ready IS NOT NULL ORDER BY t.ready"
+    );
+    let mut statement = tx.conn.prepare_cached(&sql).or_store_error()?;
+    let (tenant, thread) = only.map(|key| (key.tenant.as_str(), key.thread.as_str())).unzip();
+    let mut rows = statement.query(params![tenant, thread]).or_store_error()?;
+    let mut found = Vec::new();
+    while found.len() < limit {
+        let Some(row) = rows.next().or_store_error()? else { break };
+        if claim.takes(&get_column::<String>(row, 2)?, get_column(row, 3)?) {
+            found.push(thread_key(row, 0, 1)?);
+        }
+    }
+    Ok(found)
 }
 
 fn insert_run(tx: &WriteTransaction<'_>, run: &RunRow, held: bool) -> Result<(), StoreError> {
@@ -308,7 +328,8 @@ fn claim_run_of_thread(
     update_ready_ticket(tx, key)?;
     grant_lease(tx, claim, key, run);
     let records = find_records(tx.conn, &run_key)?;
-    Ok(Some(ClaimedRun { run: find_run(tx.conn, &run_key)?, head, records }))
+    let run = find_run(tx.conn, &run_key)?;
+    Ok(Some(ClaimedRun { run, head, records, parent_writer: None, position: tx.position }))
 }
 
 /// Starts the next queued run of a free thread by writing its first entry.

@@ -74,13 +74,12 @@ pub(super) fn thread_row(row: &Row<'_>) -> Result<ThreadRow, StoreError> {
 pub(super) fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
     let code: Option<String> = get_column(row, 18)?;
     let message: Option<String> = get_column(row, 19)?;
-    let status: u8 = get_column(row, 5)?;
     Ok(RunRow {
         thread: thread_key(row, 0, 1)?,
         run: RunId::from_uuid(get_column(row, 2)?),
         graph: get_column(row, 3)?,
         fingerprint: get_column(row, 4)?,
-        status: RunStatus::from_code(status).ok_or_else(|| invalid_code("status", status))?,
+        status: status_from_code(get_column(row, 5)?)?,
         epoch: get_column(row, 6)?,
         cancel_asked: get_column(row, 7)?,
         created_at: get_column(row, 8)?,
@@ -112,6 +111,10 @@ pub(super) fn entry_from_row(row: &Row<'_>) -> Result<LogEntry, StoreError> {
         kind: EntryKind::from_code(kind).ok_or_else(|| invalid_code("kind of entry", kind))?,
         body: get_column(row, 6)?,
     })
+}
+
+pub(super) fn status_from_code(code: u8) -> Result<RunStatus, StoreError> {
+    RunStatus::from_code(code).ok_or_else(|| invalid_code("status", code))
 }
 
 pub(super) fn stage_code(stage: RecordStage) -> u8 {
@@ -150,6 +153,14 @@ pub(super) fn find_thread(conn: &Connection, key: &ThreadKey) -> Result<Option<T
     query_optional(conn, &sql, params![key.tenant.as_str(), key.thread.as_str()], thread_row)
 }
 
+/// Returns the number of a thread, or `NotFound`.
+pub(super) fn find_thread_number(conn: &Connection, key: &ThreadKey) -> Result<i64, StoreError> {
+    let sql = "SELECT number FROM threads WHERE tenant = ?1 AND thread = ?2";
+    let key_columns = params![key.tenant.as_str(), key.thread.as_str()];
+    let number = query_optional(conn, sql, key_columns, |row| get_column(row, 0))?;
+    number.ok_or_else(|| StoreError::no_thread(key))
+}
+
 /// Returns the base of an entry whose parent is `parent`, or `NotFound` if there is no such parent.
 pub(super) fn base_after(conn: &Connection, key: &ThreadKey, parent: Seq) -> Result<Seq, StoreError> {
     if parent == 0 {
@@ -160,8 +171,7 @@ pub(super) fn base_after(conn: &Connection, key: &ThreadKey, parent: Seq) -> Res
         return Err(StoreError::no_entry(parent));
     }
     let sql = concat!(
-        "SELECT base, EXISTS (SELECT 1 FROM snapshots s WHERE s.tenant = ?1 AND s.thread = ?2 AND s.seq = ?3)
-         FROM entries WHERE place = ?3 + ",
+        "SELECT base, EXISTS (SELECT 1 FROM snapshots s WHERE s.place = e.place) FROM entries e WHERE e.place = ?3 + ",
         place!()
     );
     let key = params![key.tenant.as_str(), key.thread.as_str(), to_i64(parent)];
@@ -171,13 +181,25 @@ pub(super) fn base_after(conn: &Connection, key: &ThreadKey, parent: Seq) -> Res
     Ok(if has_snapshot { parent } else { base })
 }
 
+/// The run that wrote an entry, if there is such an entry and a run wrote it.
+pub(super) fn entry_writer(
+    conn: &Connection,
+    key: &ThreadKey,
+    seq: Seq,
+) -> Result<Option<RunId>, StoreError> {
+    let sql = concat!("SELECT run FROM entries WHERE place = ?3 + ", place!());
+    let key = params![key.tenant.as_str(), key.thread.as_str(), to_i64(seq)];
+    let found = query_optional(conn, sql, key, |row| get_column::<Option<Uuid>>(row, 0))?;
+    Ok(found.flatten().map(RunId::from_uuid))
+}
+
 /// Checks that the state after entry `seq` can be rebuilt: `gc` may have deleted entries that an abandoned branch
 /// depends on. It deletes all before some entry, so where the snapshot of a branch is, its entries are.
 pub(super) fn check_rebuildable(conn: &Connection, key: &ThreadKey, seq: Seq) -> Result<(), StoreError> {
     let base = base_after(conn, key, seq)?;
     let (tenant, thread) = (key.tenant.as_str(), key.thread.as_str());
     let found = if base > 0 {
-        let sql = "SELECT 1 FROM snapshots WHERE tenant = ?1 AND thread = ?2 AND seq = ?3";
+        let sql = concat!("SELECT 1 FROM snapshots WHERE place = ?3 + ", place!());
         query_optional(conn, sql, params![tenant, thread, to_i64(base)], |_| Ok(()))?
     } else {
         let place = place!();
@@ -272,6 +294,6 @@ fn metadata_column(row: &Row<'_>, column: usize) -> Result<Map<String, Value>, S
     serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("metadata: {error}")))
 }
 
-fn invalid_code(what: &str, code: u8) -> StoreError {
+pub(super) fn invalid_code(what: &str, code: u8) -> StoreError {
     StoreError::Damaged(format!("{code} is no {what}"))
 }

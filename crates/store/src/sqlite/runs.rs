@@ -12,8 +12,8 @@ use rusqlite::params;
 
 use super::queue::update_ready_ticket;
 use super::rows::{
-    MAX_ENTRIES_PER_THREAD, base_after, execute, find_run, find_thread, get_column, newest, query_optional,
-    stage_code, to_i64,
+    MAX_ENTRIES_PER_THREAD, base_after, execute, find_run, find_thread, find_thread_number, get_column,
+    newest, query_optional, stage_code, to_i64,
 };
 use super::writer::{RunLease, WriteTransaction};
 
@@ -44,12 +44,11 @@ pub(super) fn commit(
         insert_entry(tx, known.thread_number, head, Some(fence.run), entry)?;
         hit("commit.mid_write");
         tx.state.next_verified_fence = Some(VerifiedFence { head, ..known });
-        return Ok(CommitOutcome { head, at: tx.now, cancel_asked: false, next_waits: false });
+        let position = tx.position;
+        return Ok(CommitOutcome { head, at: tx.now, cancel_asked: false, next_waits: false, position });
     }
     let held = find_held_run(tx, fence)?.ok_or(StoreError::Fenced)?;
-    if !commit.entries.is_empty() && commit.head != held.head {
-        return Err(StoreError::Conflict(format!("the newest entry is {}, not {}", held.head, commit.head)));
-    }
+    commit.check_head(held.head)?;
     if commit.status.as_ref().is_some_and(|new| new.status == RunStatus::Queued) {
         return Err(StoreError::Conflict("a run that started cannot be queued again".into()));
     }
@@ -58,7 +57,7 @@ pub(super) fn commit(
     for entry in &commit.entries {
         head += 1;
         insert_entry(tx, held.thread_number, head, Some(fence.run), entry)?;
-        insert_snapshot(tx, &fence.thread, head, entry)?;
+        insert_snapshot(tx, held.thread_number, head, entry)?;
     }
     hit("commit.mid_write");
     let key = fence.thread.run(fence.run);
@@ -103,7 +102,8 @@ pub(super) fn commit(
         tx.state.next_verified_fence =
             Some(VerifiedFence { fence: fence.clone(), thread_number: held.thread_number, head });
     }
-    Ok(CommitOutcome { head, at: tx.now, cancel_asked: held.cancel_asked, next_waits })
+    let (at, cancel_asked, position) = (tx.now, held.cancel_asked, tx.position);
+    Ok(CommitOutcome { head, at, cancel_asked, next_waits, position })
 }
 
 /// A fence that was checked, with the state of its thread. Valid until the next write by anybody else.
@@ -157,6 +157,16 @@ pub(super) fn signal(
             append_status_entry(tx, &row, EntryKind::Resumed, &body)?;
             make_claimable(tx, key)?;
         }
+        RunSignal::Edit { head, body } => {
+            if row.status != RunStatus::Paused {
+                return Err(StoreError::Conflict(format!("run `{}` is not paused", key.run)));
+            }
+            let written = append_status_entry(tx, &row, EntryKind::Paused, &body)?;
+            if written != head + 1 {
+                // Undoes the transaction.
+                return Err(StoreError::Conflict(format!("the newest entry is {}, not {head}", written - 1)));
+            }
+        }
         RunSignal::Retry { body, fingerprint } => {
             if row.status != RunStatus::Failed {
                 return Err(StoreError::Conflict(format!("run `{}` did not fail", key.run)));
@@ -188,9 +198,27 @@ pub(super) fn insert_thread(
     key: &ThreadKey,
     metadata: &str,
 ) -> Result<(), StoreError> {
-    let sql = "INSERT INTO threads (tenant, thread, created_at, updated_at, metadata)
-               VALUES (?1, ?2, ?3, ?3, ?4)";
-    execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), tx.now, metadata]).map(drop)
+    insert_thread_as(tx, next_thread_number(tx)?, key, metadata)
+}
+
+/// Inserts a thread for the log with this number.
+pub(super) fn insert_thread_as(
+    tx: &WriteTransaction<'_>,
+    number: i64,
+    key: &ThreadKey,
+    metadata: &str,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO threads (number, tenant, thread, created_at, updated_at, metadata)
+               VALUES (?1, ?2, ?3, ?4, ?4, ?5)";
+    let row = params![number, key.tenant.as_str(), key.thread.as_str(), tx.now, metadata];
+    execute(tx.conn, sql, row).map(drop)
+}
+
+/// A number under which there is no entry, not even of a thread that was removed.
+pub(super) fn next_thread_number(tx: &WriteTransaction<'_>) -> Result<i64, StoreError> {
+    let sql = "SELECT 1 + max(coalesce((SELECT max(number) FROM threads), 0),
+                              coalesce((SELECT max(number) FROM unowned_logs), 0))";
+    query_optional(tx.conn, sql, [], |row| get_column(row, 0)).map(|number| number.unwrap_or(1))
 }
 
 /// Appends the entry with number `seq`, which becomes the newest entry of the thread.
@@ -201,22 +229,20 @@ pub(super) fn append_entry(
     run: Option<RunId>,
     entry: &NewEntry,
 ) -> Result<(), StoreError> {
-    let (tenant, thread) = (key.tenant.as_str(), key.thread.as_str());
-    let sql = "SELECT number FROM threads WHERE tenant = ?1 AND thread = ?2";
-    let number = query_optional(tx.conn, sql, params![tenant, thread], |row| get_column::<i64>(row, 0))?;
-    insert_entry(tx, number.ok_or_else(|| StoreError::no_thread(key))?, seq, run, entry)?;
-    insert_snapshot(tx, key, seq, entry)
+    let number = find_thread_number(tx.conn, key)?;
+    insert_entry(tx, number, seq, run, entry)?;
+    insert_snapshot(tx, number, seq, entry)
 }
 
 fn insert_snapshot(
     tx: &WriteTransaction<'_>,
-    key: &ThreadKey,
+    number: i64,
     seq: Seq,
     entry: &NewEntry,
 ) -> Result<(), StoreError> {
     let Some(state) = &entry.snapshot else { return Ok(()) };
-    let sql = "INSERT INTO snapshots (tenant, thread, seq, state) VALUES (?1, ?2, ?3, ?4)";
-    execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), to_i64(seq), state]).map(drop)
+    let sql = "INSERT INTO snapshots (place, state) VALUES (?1, ?2)";
+    execute(tx.conn, sql, params![(number << 28) + to_i64(seq), state]).map(drop)
 }
 
 /// Inserts an entry of the thread with this number.

@@ -1,11 +1,14 @@
 //! Tests of how the writer handles jobs that share a transaction.
 
+use std::pin::Pin;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use doran_engine::id::{RunId, TenantId, ThreadKey};
 use doran_engine::store::{
-    Commit, EntryKind, HistoryStore, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, NodeCacheStore,
-    RunStatus, RunStore, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, WorkerLease,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, EntryKind, Fence, HistoryStore, IfBusy,
+    NewEntry, NewRun, NewRunEntry, NewStatus, NodeCacheStore, RunStatus, RunStore, StoreError, SubmitOutcome,
+    ThreadFilter, ThreadMaintenance, WorkerLease,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
@@ -15,6 +18,8 @@ use super::rows::THREAD_COLUMNS;
 use super::writer::{TransactionFailPoints, WriteTransaction};
 use super::{SqliteStore, runs};
 use crate::FileStoreMaintenance;
+
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 type TestWriteJob = Box<dyn FnOnce(&mut WriteTransaction<'_>) -> Result<(), StoreError> + Send>;
 
@@ -143,6 +148,28 @@ async fn a_job_that_is_refused_alone_leaves_nothing() {
     assert_eq!(thread_names(&store).await, ["a"]);
 }
 
+/// A statement that meets a failing disk, alone and between others.
+#[tokio::test]
+async fn a_disk_that_fails_during_a_statement_stops_the_store() {
+    for neighbours in [0, 2] {
+        let store = SqliteStore::in_memory().expect("open");
+        let failing: TestWriteJob = Box::new(|tx| {
+            insert_thread_job("gone")(tx)?;
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_READ);
+            Err(rusqlite::Error::SqliteFailure(code, None)).or_store_error()
+        });
+        let mut jobs: Vec<TestWriteJob> =
+            (0..neighbours).map(|n| insert_thread_job(&n.to_string())).collect();
+        jobs.push(failing);
+        jobs.extend((0..neighbours).map(|n| insert_thread_job(&format!("later{n}"))));
+        let answers = write_in_one_transaction(&store, jobs).await;
+        assert!(answers.iter().all(Result::is_err), "{answers:?}");
+        store.wait_for_fatal_error().await;
+        let later = store.write(TransactionFailPoints::default(), insert_thread_job("later")).await;
+        assert!(matches!(later, Err(StoreError::Unavailable(_))), "{later:?}");
+    }
+}
+
 async fn allow_pages(store: &SqliteStore, more: i64) {
     let limit = move |conn: &Connection| {
         let pages: i64 = conn.query_row("PRAGMA page_count", [], |row| row.get(0)).or_store_error()?;
@@ -269,14 +296,22 @@ fn claimed_run(name: &str) -> NewRun {
         thread_metadata: Map::new(),
         options: b"{}".to_vec(),
         stop_body: b"{}".to_vec(),
-        claim: Some(WorkerLease { worker: "w".into(), lease: std::time::Duration::from_secs(30) }),
+        claim: Some(worker()),
+        durability: Durability::Now,
     }
+}
+
+fn worker() -> WorkerLease {
+    WorkerLease { worker: "w".into(), lease: Duration::from_secs(30), graphs: None }
+}
+
+fn entry(kind: EntryKind) -> NewEntry {
+    NewEntry { kind, body: b"{}".to_vec(), parent: None, base: 0, snapshot: None }
 }
 
 #[tokio::test]
 async fn a_claim_that_ended_leaves_no_lease_behind() {
     let store = SqliteStore::in_memory().expect("open");
-    let entry = |kind| NewEntry { kind, body: b"{}".to_vec(), parent: None, base: 0, snapshot: None };
     for (name, status) in [("a", RunStatus::Finished), ("b", RunStatus::Failed), ("c", RunStatus::Paused)] {
         let SubmitOutcome::Started(claimed) = store.submit(claimed_run(name)).await.expect("submit") else {
             panic!("queued")
@@ -322,19 +357,20 @@ async fn the_log_stays_short_under_readers_that_overlap() {
     let store = SqliteStore::open(&path).expect("open");
     let begun = [(); 2].map(|()| std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0)));
     let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    // Each ends its transaction only when the other has begun a newer one, so there is always one.
+    // Each ends its transaction only when the other has begun a newer one, so there is always one. The first waits for as
+    // many as it has begun itself, the second for one more: they never wait for each other.
     let readers: Vec<_> = [(0, 1), (1, 0)]
         .map(|(own, other)| {
             use std::sync::atomic::Ordering::SeqCst;
+            let more = u64::try_from(own).expect("small");
             let (own, other, over) = (begun[own].clone(), begun[other].clone(), over.clone());
             let conn = super::database_file::open_reader(&path).expect("reader");
             std::thread::spawn(move || {
                 while !over.load(SeqCst) {
                     let snapshot = conn.unchecked_transaction().expect("begin");
                     snapshot.query_row("SELECT count(*) FROM threads", [], |_| Ok(())).expect("read");
-                    own.fetch_add(1, SeqCst);
-                    let seen = other.load(SeqCst);
-                    while other.load(SeqCst) == seen && !over.load(SeqCst) {
+                    let wanted = own.fetch_add(1, SeqCst) + 1 + more;
+                    while other.load(SeqCst) < wanted && !over.load(SeqCst) {
                         std::thread::yield_now();
                     }
                 }
@@ -350,6 +386,131 @@ async fn the_log_stays_short_under_readers_that_overlap() {
     readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
     let log = std::fs::metadata(folder.path().join("doran.db-wal")).expect("a log").len();
     assert!(log < 40 << 20, "64 MiB were written and the log has {log} bytes");
+}
+
+/// A run with one step that need not be on disk.
+async fn run_with_later_step(store: &SqliteStore, name: &str) -> (ClaimedRun, CommitOutcome) {
+    let SubmitOutcome::Started(claimed) = store.submit(claimed_run(name)).await.expect("submit") else {
+        panic!("queued")
+    };
+    let step = Commit {
+        head: claimed.head,
+        entries: vec![entry(EntryKind::Step)],
+        durability: Durability::Later,
+        ..Commit::default()
+    };
+    let committed = store.commit(&claimed.fence(), step).await.expect("commit");
+    (claimed, committed)
+}
+
+#[tokio::test]
+#[allow(
+    clippy::await_holding_lock,
+    reason = "the lock is what keeps the disk away, and no task of the test takes it"
+)]
+async fn only_a_commit_that_may_be_lost_returns_before_the_disk_has_it() {
+    let folder = tempfile::tempdir().expect("folder");
+    let store = SqliteStore::open(folder.path().join("doran.db")).expect("open");
+    let (other, thread) = (ThreadKey::local("other").expect("name"), ThreadKey::local("t").expect("name"));
+    store.put_thread(&other, &Map::new()).await.expect("put");
+    let SubmitOutcome::Started(claimed) = store.submit(claimed_run("t")).await.expect("submit") else {
+        panic!("queued")
+    };
+    let disk = store.inner.writer.wal_sync().lock_disk();
+    let step = |head| Commit {
+        head,
+        entries: vec![entry(EntryKind::Step)],
+        durability: Durability::Later,
+        ..Commit::default()
+    };
+    let committed = store.commit(&claimed.fence(), step(1)).await.expect("commit");
+    let mut waits: Vec<(&str, BoxFuture<'_, Result<(), StoreError>>)> = vec![
+        ("a wait", Box::pin(store.durable(committed.position))),
+        ("a commit", {
+            let commit = Commit { durability: Durability::Now, ..step(2) };
+            let (store, fence) = (store.clone(), claimed.fence());
+            Box::pin(async move { store.commit(&fence, commit).await.map(drop) })
+        }),
+        ("a read", Box::pin(async { store.thread(&thread).await.map(drop) })),
+        ("a read of something else", Box::pin(async { store.entries(&other, 0, 9).await.map(drop) })),
+        ("a write", Box::pin(async { store.put_thread(&other, &Map::new()).await.map(drop) })),
+        ("a claim of nothing", Box::pin(async { store.claim(&worker(), Some(&other), 1).await.map(drop) })),
+        ("a refused write", {
+            let fence = Fence { epoch: 9, ..claimed.fence() };
+            let store = store.clone();
+            Box::pin(async move {
+                let refused = store.commit(&fence, Commit::default()).await;
+                assert!(matches!(refused, Err(StoreError::Fenced)), "{refused:?}");
+                Ok(())
+            })
+        }),
+    ];
+    for (name, wait) in &mut waits {
+        let early = tokio::time::timeout(Duration::from_millis(30), wait).await;
+        assert!(early.is_err(), "{name} returned before the disk had the step");
+    }
+    drop(disk);
+    for (name, wait) in waits {
+        wait.await.expect(name);
+    }
+}
+
+#[tokio::test]
+async fn many_commits_share_a_sync_and_the_last_one_needs_nobody_who_waits() {
+    let folder = tempfile::tempdir().expect("folder");
+    let store = SqliteStore::open(folder.path().join("doran.db")).expect("open");
+    let (claimed, _) = run_with_later_step(&store, "t").await;
+    let before = store.syncs();
+    for head in 2..202 {
+        let commit = Commit {
+            head,
+            entries: vec![entry(EntryKind::Step)],
+            durability: Durability::Later,
+            ..Commit::default()
+        };
+        store.commit(&claimed.fence(), commit).await.expect("commit");
+    }
+    assert!(store.syncs() - before < 150, "{} syncs for 200 commits", store.syncs() - before);
+    let wal_sync = store.inner.writer.wal_sync();
+    while !wal_sync.is_all_durable() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_wrote_nothing_costs_no_sync() {
+    let folder = tempfile::tempdir().expect("folder");
+    let store = SqliteStore::open(folder.path().join("doran.db")).expect("open");
+    let (claimed, committed) = run_with_later_step(&store, "t").await;
+    store.durable(committed.position).await.expect("durable");
+    let before = store.syncs();
+    for _ in 0..10 {
+        store.renew(&worker(), &[claimed.fence()]).await.expect("renew");
+        assert!(store.claim(&worker(), None, 1).await.expect("claim").is_empty());
+    }
+    assert_eq!(store.syncs(), before);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_failed_sync_stops_the_store_and_nobody_is_told_that_it_is_on_disk() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("doran.db");
+    drop(SqliteStore::open(&path).expect("open"));
+    let conn = super::database_file::open_writer(&path).expect("open");
+    // What is no file cannot be synced.
+    let log = std::fs::File::open("/dev/null").expect("a device");
+    let readers = Some(super::ReaderPool::new(path));
+    let store = SqliteStore::start_writer(conn, Some(log), readers, Vec::new()).expect("start");
+    let submitted = store.submit(claimed_run("t")).await;
+    assert!(matches!(submitted, Err(StoreError::Unknown(_))), "{submitted:?}");
+    store.wait_for_fatal_error().await;
+    let read = store.thread(&ThreadKey::local("t").expect("name")).await;
+    assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
+    let waited = store.durable(CommitPosition(1)).await;
+    assert!(matches!(waited, Err(StoreError::Unavailable(_))), "{waited:?}");
+    let written = store.submit(claimed_run("u")).await;
+    assert!(matches!(written, Err(StoreError::Unavailable(_))), "{written:?}");
 }
 
 #[test]

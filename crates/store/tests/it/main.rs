@@ -2,9 +2,13 @@
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod flat_costs;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
 mod postgres_server;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "sqlite")]
+mod store_per_graph;

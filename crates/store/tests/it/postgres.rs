@@ -1,17 +1,17 @@
-//! The store in PostgreSQL: the suite of the engine, two replicas, and a database that goes away.
+//! The store in PostgreSQL: the suite of the engine, formats, and a database that goes away.
 
 mod batched_writes;
+mod long_logs;
+mod replicas;
 
-use std::collections::BTreeSet;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use doran_engine::id::{RunId, ThreadKey};
 use doran_engine::store::{
-    ClaimedRun, Commit, EntryKind, HistoryStore, IfBusy, LeaseRenewal, NewEntry, NewRun, NewRunEntry,
-    NewStatus, Record, RecordStage, RunFilter, RunSignal, RunStatus, RunStore, Seq, StoreError,
-    SubmitOutcome, WorkerLease, conformance,
+    ClaimedRun, Commit, Durability, EntryKind, HistoryStore, IfBusy, NewEntry, NewRun, NewRunEntry, Record,
+    RecordStage, RunSignal, RunStore, Seq, StoreError, SubmitOutcome, WorkerLease, conformance,
 };
 use doran_store::postgres::{PostgresOptions, PostgresStore};
 use serde_json::Map;
@@ -24,129 +24,7 @@ async fn postgres_keeps_the_contract() {
     let Some(url) = postgres_server::fresh_schema_url() else { return };
     let store = open(&url).await;
     conformance::check(async || store.clone()).await;
-}
-
-#[tokio::test]
-async fn a_run_is_taken_over_and_its_old_writer_fenced() {
-    let Some(url) = postgres_server::fresh_schema_url() else { return };
-    let (left, right) = (open(&url).await, open(&url).await);
-    let thread = local_thread("t");
-    let old = start(&left, NewRun { claim: Some(worker("left")), ..new_run(&thread) }).await;
-    let open_question =
-        Record { path: "1.0".into(), key: "ask#1".into(), stage: RecordStage::Open, body: b"?".to_vec() };
-    let step = Commit { records: vec![open_question], ..step(1, "one") };
-    left.commit(&old.fence(), step).await.expect("commit");
-    let held = right.claim(&worker("right"), None, 10).await.expect("claim");
-    assert!(held.is_empty(), "the lease still holds");
-
-    let gone = WorkerLease { lease: Duration::ZERO, ..worker("left") };
-    left.renew(&gone, &[old.fence()]).await.expect("renew");
-    let new =
-        right.claim(&worker("right"), None, 10).await.expect("claim").pop().expect("a run without a lease");
-    assert_eq!((new.run.run, new.run.epoch, new.head, new.records.len()), (old.run.run, 2, 2, 1));
-    let refused = left.commit(&old.fence(), self::step(2, "late")).await;
-    assert!(matches!(refused, Err(StoreError::Fenced)), "{refused:?}");
-    let fences = [old.fence(), new.fence()];
-    let renewed = right.renew(&worker("right"), &fences).await.expect("renew");
-    assert_eq!(renewed, [LeaseRenewal::Lost, LeaseRenewal::Held]);
-    right.commit(&new.fence(), self::step(2, "two")).await.expect("commit");
-    assert_eq!(entry_bodies(&right, &thread).await, "in one two");
-}
-
-#[tokio::test]
-async fn a_thread_that_is_locked_for_long_keeps_no_other_lease_from_being_renewed() {
-    let Some(url) = postgres_server::fresh_schema_url() else { return };
-    let store = open(&url).await;
-    let claimed = |name: &str| NewRun { claim: Some(worker("w")), ..new_run(&local_thread(name)) };
-    let (locked, free) = (start(&store, claimed("locked")).await, start(&store, claimed("free")).await);
-    let other = connect_plain(&url).await;
-    // What removing a thread does first.
-    let lock = "begin; select 1 from threads where thread = 'locked' for update;
-        select 1 from runs where thread = 'locked' for update";
-    other.batch_execute(lock).await.expect("locked");
-    let fences = [locked.fence(), free.fence()];
-    let renewed = store.renew(&worker("w"), &fences).await.expect("renewed");
-    assert_eq!(renewed, [LeaseRenewal::Busy, LeaseRenewal::Held]);
-    other.batch_execute("rollback").await.expect("unlocked");
-    let renewed = store.renew(&worker("w"), &fences).await.expect("renewed");
-    assert_eq!(renewed, [LeaseRenewal::Held, LeaseRenewal::Held]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_replicas_never_claim_the_same_run() {
-    let Some(url) = postgres_server::fresh_schema_url() else { return };
-    let stores = [Arc::new(open(&url).await), Arc::new(open(&url).await)];
-    for i in 0..60 {
-        enqueue_run(&stores[0], &local_thread(&format!("t{i}"))).await;
-    }
-    let claimers = (0..8).map(|i| {
-        let store = Arc::clone(&stores[i % 2]);
-        tokio::spawn(async move {
-            let mut mine = Vec::new();
-            // A thread that the other one has just locked is passed over, so nothing found is no proof of the end.
-            while mine.len() < 60 {
-                let claimed = store.claim(&worker(&format!("w{i}")), None, 3).await.expect("claim");
-                mine.extend(claimed.iter().map(|claimed| (claimed.run.run, claimed.run.epoch)));
-                let queued = RunFilter { status: Some(RunStatus::Queued), limit: 1, ..RunFilter::default() };
-                if store.runs(&local_thread("t").tenant, &queued).await.expect("runs").is_empty() {
-                    break;
-                }
-            }
-            mine
-        })
-    });
-    let mut all = Vec::new();
-    for claimer in claimers.collect::<Vec<_>>() {
-        all.extend(claimer.await.expect("task"));
-    }
-    let distinct: BTreeSet<RunId> = all.iter().map(|(run, _)| *run).collect();
-    assert_eq!((all.len(), distinct.len()), (60, 60));
-    assert!(all.iter().all(|(_, epoch)| *epoch == 1));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_replicas_never_activate_two_runs_of_a_thread() {
-    let Some(url) = postgres_server::fresh_schema_url() else { return };
-    let stores = [Arc::new(open(&url).await), Arc::new(open(&url).await)];
-    let thread = local_thread("t");
-    for _ in 0..10 {
-        let run = NewRun { claim: None, if_busy: IfBusy::Enqueue, ..new_run(&thread) };
-        stores[0].submit(run).await.expect("submit");
-    }
-    let mut order = Vec::new();
-    for _ in 0..10 {
-        let claimers = (0..8).map(|i| {
-            let (store, thread) = (Arc::clone(&stores[i % 2]), thread.clone());
-            tokio::spawn(async move {
-                store.claim(&worker(&format!("w{i}")), Some(&thread), 5).await.expect("claim")
-            })
-        });
-        let mut claimed = Vec::new();
-        for claimer in claimers.collect::<Vec<_>>() {
-            claimed.extend(claimer.await.expect("task"));
-        }
-        assert_eq!(claimed.len(), 1, "one run of a thread is active");
-        let end = NewStatus { status: RunStatus::Finished, error: None };
-        let commit = Commit { status: Some(end), ..step(claimed[0].head, "end") };
-        stores[1].commit(&claimed[0].fence(), commit).await.expect("commit");
-        order.push(claimed[0].run.run);
-    }
-    assert!(order.is_sorted(), "first in, first out");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn replicas_may_start_at_once() {
-    let Some(url) = postgres_server::fresh_schema_url() else { return };
-    let starts: Vec<_> = (0..6)
-        .map(|_| {
-            let url = url.clone();
-            tokio::spawn(async move { PostgresStore::open(&url).await })
-        })
-        .collect();
-    for start in starts {
-        let store = start.await.expect("task").expect("open");
-        enqueue_run(&store, &local_thread(&postgres_server::fresh_schema_name())).await;
-    }
+    conformance::check_idempotency(async || store.clone()).await;
 }
 
 #[tokio::test]
@@ -172,7 +50,7 @@ async fn a_newer_format_is_refused() {
         .await
         .expect("update");
     let refused = PostgresStore::open(&url).await;
-    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 8 })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 12 })), "{refused:?}");
 }
 
 /// What a program finds that still runs when a newer one has started: it takes up no work any more and says why.
@@ -185,9 +63,9 @@ async fn a_program_that_has_become_too_old_takes_up_no_more_runs() {
     connect_plain(&url).await.batch_execute(newer).await.expect("update");
     for _ in 0..2 {
         let refused = old.claim(&worker("w"), None, 10).await;
-        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 8 })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 12 })), "{refused:?}");
         let refused = old.submit(new_run(&local_thread("u"))).await;
-        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 8 })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 12 })), "{refused:?}");
     }
     assert!(old.thread(&local_thread("u")).await.is_err(), "nothing was begun");
 }
@@ -209,7 +87,10 @@ async fn an_unreleased_format_is_refused() {
 fn the_scripts_of_known_formats_stay_as_they_are() {
     let files = [
         ("7", include_str!("../../migrations/postgres/0007_initial.sql")),
-        ("functions of 8", include_str!("../../migrations/postgres/functions.sql")),
+        ("9", include_str!("../../migrations/postgres/0009_idempotent_responses.sql")),
+        ("10", include_str!("../../migrations/postgres/0010_batches_and_ready_threads.sql")),
+        ("12", include_str!("../../migrations/postgres/0012_items_and_timers.sql")),
+        ("functions of 12", include_str!("../../migrations/postgres/functions.sql")),
     ];
     let hashes = files.map(|(format, text)| {
         // FNV-1a: enough to see a change that nobody meant to be one.
@@ -220,7 +101,10 @@ fn the_scripts_of_known_formats_stay_as_they_are() {
     });
     expect_test::expect![[r#"
         7: 64aa6dd4e52159df
-        functions of 8: 5897585bfa1984f1"#]]
+        9: cf5b2844df0d70fc
+        10: 032cc4b53bd9f33e
+        12: 404404463a3c6c58
+        functions of 12: 99d440cdaa7f3c1e"#]]
     .assert_eq(&hashes.join("\n"));
 }
 
@@ -237,11 +121,6 @@ async fn a_store_of_every_format_is_brought_up_and_its_runs_go_on() {
         for script in scripts {
             admin.batch_execute(script).await.expect("fixture");
         }
-        // Functions are made anew with a format; a store of the newest has them.
-        admin
-            .batch_execute(include_str!("../../migrations/postgres/functions.sql"))
-            .await
-            .expect("functions");
         let store = open(&url).await;
         let claimed = store.claim(&worker("w"), None, 10).await.expect("claim");
         assert_eq!(claimed.len(), 1, "the run that waited");
@@ -487,6 +366,56 @@ async fn a_server_that_answers_before_it_wrote_is_told_not_to() {
     assert_eq!(seen, "on");
 }
 
+fn later_step(head: Seq) -> Commit {
+    Commit { durability: Durability::Later, ..step(head, "later") }
+}
+
+#[tokio::test]
+async fn only_steps_that_may_be_lost_do_not_wait_for_the_disk_of_the_server() {
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let store = open(&url).await;
+    // At the end of the transaction, where the server decides.
+    let spy = "create table seen (n serial, setting text);
+        create function spy() returns trigger language plpgsql as
+        $$ begin insert into seen (setting) values (current_setting('synchronous_commit')); return null; end $$;
+        create constraint trigger spy after insert on entries deferrable initially deferred
+        for each row execute function spy()";
+    let admin = connect_plain(&url).await;
+    admin.batch_execute(spy).await.expect("trigger");
+    let run = start(&store, new_run(&local_thread("t"))).await;
+    let fence = run.fence();
+    store.commit(&fence, later_step(1)).await.expect("commit");
+    store.commit(&fence, step(2, "now")).await.expect("commit");
+    // A commit that is more than a step is on disk at once.
+    let records =
+        vec![Record { path: "0.0".into(), key: "k".into(), stage: RecordStage::Done, body: vec![] }];
+    store.commit(&fence, Commit { records, ..later_step(3) }).await.expect("commit");
+    let rows = admin.query("select setting from seen order by n", &[]).await.expect("seen");
+    let seen: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(seen, ["on", "off", "on", "on"]);
+}
+
+#[tokio::test]
+async fn what_another_replica_reads_is_on_the_disk_of_the_server() {
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let (store, other, admin) = (open(&url).await, open(&url).await, connect_plain(&url).await);
+    let run = start(&store, new_run(&local_thread("t"))).await;
+    let lsn = async |which: &str| -> u64 {
+        let sql = format!("select ({which}() - '0/0')::int8");
+        let lsn: i64 = admin.query_one(&sql, &[]).await.expect("position").get(0);
+        lsn.unsigned_abs()
+    };
+    for (head, durability) in [(1, "a read"), (2, "a read"), (3, "a wait"), (4, "a wait")] {
+        let committed = store.commit(&run.fence(), later_step(head)).await.expect("commit");
+        let written = lsn("pg_current_wal_insert_lsn").await;
+        match durability {
+            "a read" => assert_eq!(other.thread(&local_thread("t")).await.expect("thread").head, head + 1),
+            _ => store.durable(committed.position).await.expect("durable"),
+        }
+        assert!(lsn("pg_current_wal_flush_lsn").await >= written, "after {durability}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn writers_that_lose_their_connections_leave_one_whole_log() {
     let Some(url) = postgres_server::fresh_schema_url() else { return };
@@ -612,7 +541,7 @@ fn local_thread(name: &str) -> ThreadKey {
 }
 
 fn worker(name: &str) -> WorkerLease {
-    WorkerLease { worker: name.into(), lease: Duration::from_secs(60) }
+    WorkerLease { worker: name.into(), lease: Duration::from_secs(60), graphs: None }
 }
 
 fn new_run(thread: &ThreadKey) -> NewRun {
@@ -629,6 +558,7 @@ fn new_run(thread: &ThreadKey) -> NewRun {
         options: Vec::new(),
         stop_body: Vec::new(),
         claim: Some(worker("w")),
+        durability: Durability::Now,
     }
 }
 

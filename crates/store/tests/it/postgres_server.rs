@@ -101,7 +101,7 @@ impl TestPostgresServer {
         Ok(server)
     }
 
-    /// Starts it again after [`Server::stop`].
+    /// Starts it again after [`TestPostgresServer::stop_immediately`].
     pub fn start_process(&self) -> Result<(), String> {
         let settings = format!(
             "-c listen_addresses=127.0.0.1 -c port={} -c unix_socket_directories={} -c max_connections=60",

@@ -5,20 +5,22 @@ mod disk;
 mod disk_usage;
 mod file_format;
 mod file_opening;
+mod long_logs;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use doran_engine::id::{RunId, ThreadKey};
 use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, EntryKind, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus,
-    RunStatus, RunStore, StoreError, SubmitOutcome, WorkerLease, conformance,
+    ClaimedRun, Commit, CommitOutcome, Durability, EntryKind, IfBusy, NewEntry, NewRun, NewRunEntry,
+    NewStatus, RunStatus, RunStore, StoreError, SubmitOutcome, WorkerLease, conformance,
 };
 use doran_store::sqlite::SqliteStore;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_in_memory_keeps_the_contract() {
     conformance::check(async || SqliteStore::in_memory().expect("open")).await;
+    conformance::check_idempotency(async || SqliteStore::in_memory().expect("open")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,10 +28,11 @@ async fn a_sqlite_file_keeps_the_contract() {
     let folder = tempfile::tempdir().expect("folder");
     let store = SqliteStore::open(folder.path().join("doran.db")).expect("open");
     conformance::check(async || store.clone()).await;
+    conformance::check_idempotency(async || store.clone()).await;
 }
 
 fn worker() -> WorkerLease {
-    WorkerLease { worker: Arc::from("worker"), lease: Duration::from_secs(3600) }
+    WorkerLease { worker: Arc::from("worker"), lease: Duration::from_secs(3600), graphs: None }
 }
 
 fn thread(name: &str) -> ThreadKey {
@@ -50,6 +53,7 @@ fn new_run(thread: &ThreadKey, body: &[u8]) -> NewRun {
         options: b"{}".to_vec(),
         stop_body: Vec::new(),
         claim: Some(worker()),
+        durability: Durability::Now,
     }
 }
 

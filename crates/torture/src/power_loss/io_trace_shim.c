@@ -88,6 +88,8 @@ static int traced_sync(int fd, int (*next)(int)) {
     pthread_mutex_lock(&lock);
     note(is_folder ? 'D' : 'S', number, path, NULL, 0);
     pthread_mutex_unlock(&lock);
+    /* The folder may lie in memory. A disk takes its time, and what goes on meanwhile is what matters. */
+    usleep(2000);
     int result = next(fd);
     if (result != 0) return result;
     pthread_mutex_lock(&lock);

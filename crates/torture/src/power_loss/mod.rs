@@ -35,7 +35,7 @@ const IMAGES_PER_RESUMED: usize = 100;
 
 /// Runs the torture.
 pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
-    let begun = Instant::now();
+    let started = Instant::now();
     if let Err(error) = Command::new("cc").arg("--version").output() {
         return Ok(TortureReport::skipped("power", options.seed, format!("no C compiler: {error}")));
     }
@@ -47,8 +47,8 @@ pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
         round += 1;
         let dir = scratch_dir()?;
         let recording = Recording::make(options, round, dir.path())?;
-        let most = (wanted - images).min(IMAGES_PER_RECORDING);
-        let made = recording.check_images(options, most, dir.path(), &figures)?;
+        let max_images = (wanted - images).min(IMAGES_PER_RECORDING);
+        let made = recording.check_images(options, max_images, dir.path(), &figures)?;
         if made == 0 {
             return Err("a recording without a moment to lose power at".into());
         }
@@ -62,7 +62,7 @@ pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
     let mut figures = figures.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     figures.add_number("kills", images);
     figures.add_number("recordings", round);
-    figures.add_number("seconds", begun.elapsed().as_secs());
+    figures.add_number("seconds", started.elapsed().as_secs());
     Ok(figures)
 }
 
@@ -153,12 +153,12 @@ impl Recording {
     fn check_images(
         &self,
         options: &TortureOptions,
-        most: usize,
+        max_images: usize,
         dir: &Path,
         figures: &Mutex<TortureReport>,
     ) -> Result<usize, String> {
         let failures = self.power_failures();
-        let count = failures.len().min(most);
+        let count = failures.len().min(max_images);
         let chosen: Vec<(usize, &PowerFailure)> =
             (0..count).map(|n| (n, &failures[n * failures.len() / count])).collect();
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -176,6 +176,7 @@ impl Recording {
                 let mut rng = SeededRng::for_part(self.seed, *number as u64);
                 let image = disk.image(failure.unsynced, &mut rng);
                 let ledger = Arc::new(ledger_of(&self.records[..failure.before], self.seed));
+                ledger.record_power_failure();
                 let resumed = number % IMAGES_PER_RESUMED == IMAGES_PER_RESUMED / 2;
                 check.check(&image, &ledger, resumed.then(|| options.mutant_env()))?;
                 let mut figures = lock_ignoring_poison(figures);
@@ -212,7 +213,7 @@ impl Recording {
         let (seen, acknowledged) = ledger.observed_and_acknowledged_counts();
         figures.add_number("acknowledged", acknowledged);
         figures.add_number("events_seen", seen);
-        figures.add_number("deeds", ledger.call_count());
+        figures.add_number("calls", ledger.call_count());
         // A recording that breaks a promise by itself is no use.
         for (broken, what) in ledger.violations() {
             figures.record_violation(broken, format!("while recording: {what}"));

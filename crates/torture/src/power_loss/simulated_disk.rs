@@ -214,12 +214,12 @@ impl SimulatedDisk {
     pub fn image(&self, unsynced: UnsyncedWrites, rng: &mut SeededRng) -> DiskImage {
         let mut names = self.durable_names.clone();
         let changes = &self.name_changes.changes;
-        let kept = match unsynced {
+        let survivors = match unsynced {
             UnsyncedWrites::Kept => changes.len(),
             UnsyncedWrites::Dropped => 0,
             _ => usize::try_from(rng.below(changes.len() as u64 + 1)).unwrap_or_default(),
         };
-        for change in &changes[..kept] {
+        for change in &changes[..survivors] {
             change.apply(&mut names);
         }
         names.into_iter().map(|(name, file)| (name, self.files[file].content(unsynced, rng))).collect()

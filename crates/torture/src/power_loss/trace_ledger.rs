@@ -13,20 +13,20 @@ use crate::victim_protocol::{FromVictim, ToVictim, VictimRequest};
 pub fn ledger_of(records: &[TraceRecord], seed: u64) -> TortureLedger {
     let ledger = TortureLedger::new(seed, true, Duration::from_millis(2));
     let mut life = 0;
-    let mut asked: HashMap<u64, &VictimRequest> = HashMap::new();
+    let mut requests: HashMap<u64, &VictimRequest> = HashMap::new();
     let mut threads: HashMap<String, String> = HashMap::new();
     for record in records {
         match record {
             TraceRecord::ProcessStarted => {
                 // What the one before had not answered it never will.
-                asked
+                requests
                     .drain()
                     .for_each(|(_, what)| record_outcome(&ledger, &mut threads, what, VictimReply::NoAnswer));
                 life = ledger.next_life();
             }
-            TraceRecord::Heard(ToVictim::Do { id, what }) => drop(asked.insert(*id, what)),
+            TraceRecord::Heard(ToVictim::Do { id, what }) => drop(requests.insert(*id, what)),
             TraceRecord::Said(FromVictim::Answer { id, answer }) => {
-                if let Some(what) = asked.remove(id) {
+                if let Some(what) = requests.remove(id) {
                     let reply = match answer.clone() {
                         Ok(value) => VictimReply::Ok(value),
                         Err(refusal) => VictimReply::Refused(refusal),
@@ -34,12 +34,13 @@ pub fn ledger_of(records: &[TraceRecord], seed: u64) -> TortureLedger {
                     record_outcome(&ledger, &mut threads, what, reply);
                 }
             }
-            TraceRecord::Said(FromVictim::Deed(call)) => drop(ledger.record_call(life, call.clone())),
+            TraceRecord::Said(FromVictim::Call(call)) => drop(ledger.record_call(life, call.clone())),
             TraceRecord::Said(FromVictim::Seen(seen)) => ledger.record_observed_entry(life, seen.clone()),
+            TraceRecord::Said(FromVictim::Rested(outcome)) => ledger.record_observed_outcome(outcome.clone()),
             _ => {}
         }
     }
-    asked.drain().for_each(|(_, what)| record_outcome(&ledger, &mut threads, what, VictimReply::NoAnswer));
+    requests.drain().for_each(|(_, what)| record_outcome(&ledger, &mut threads, what, VictimReply::NoAnswer));
     ledger
 }
 

@@ -31,11 +31,11 @@ pub(super) async fn check_invariants(
         .runs(&local_thread("t").tenant, &RunFilter::default())
         .await
         .map_err(|error| error.to_string())?;
-    let asked = keys.len() + misfits;
-    if all.len() != asked {
+    let expected = keys.len() + misfits;
+    if all.len() != expected {
         let kind =
-            if all.len() < asked { SimulationFailureKind::Lost } else { SimulationFailureKind::Doubled };
-        return Err(SimulationFailure::new(kind, format!("{} runs for {asked} requests", all.len())));
+            if all.len() < expected { SimulationFailureKind::Lost } else { SimulationFailureKind::Doubled };
+        return Err(SimulationFailure::new(kind, format!("{} runs for {expected} requests", all.len())));
     }
     let mut claims = 0;
     for key in keys {

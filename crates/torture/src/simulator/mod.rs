@@ -1,16 +1,19 @@
 //! A simulator: one seed makes a small graph and a history of trouble (crashes before and after any store call, lost
-//! answers, refusals, delays, replicas that wake up late, logs that are cleared, programs that do not fit) and drives it
-//! with the real runtime in paused time. However it goes, the run must end as the unbroken one does and the world must
+//! answers, refusals, delays, processes that are frozen and go on later, a store whose clock jumps, callers that leave,
+//! people who answer wrongly, logs that are cleared, programs that do not fit) and drives it with the real runtime in
+//! paused time. However it goes, the run must end as the unbroken one does and the world must
 //! have seen what the effect classes promise.
 //!
 //! The test plays the same seeds every time; `./x torture sim` plays others, and `./x torture sim --seed N --kills 1` one
 //! alone.
 
 mod invariants;
+mod process_freeze;
 mod random_graph;
 mod simulated_world;
 mod simulation;
 mod simulation_rng;
+mod spending_limit;
 mod store_faults;
 
 use simulation::{Simulation, SimulationPlan};
@@ -18,8 +21,9 @@ use simulation_rng::SimulationRng;
 
 #[test]
 fn a_run_ends_as_the_unbroken_one_whatever_happens_on_the_way() {
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let mut total = SimulationCounts::default();
+    check_fixed_histories().expect("the limit holds");
     for seed in 0..300 {
         match run_seed(seed) {
             Ok(tally) => total.add(&tally),
@@ -30,9 +34,11 @@ fn a_run_ends_as_the_unbroken_one_whatever_happens_on_the_way() {
             }
         }
     }
-    println!("{:?}: {total:?}", begun.elapsed());
+    println!("{:?}: {total:?}", started.elapsed());
     assert!(total.crashes > 0 && total.lost > 0 && total.takeovers > 0 && total.unknown > 0, "{total:?}");
     assert!(total.cleared > 0 && total.misfits > 0 && total.cancelled > 0, "{total:?}");
+    assert!(total.frozen > 0 && total.clock_jumps > 0 && total.disconnected > 0, "{total:?}");
+    assert!(total.wrong_answers > 0, "{total:?}");
 }
 
 /// What happened, so that a simulator that finds nothing because it does nothing is noticed.
@@ -50,6 +56,14 @@ pub(crate) struct SimulationCounts {
     pub(crate) cleared: u32,
     /// Runs of a program with another state.
     pub(crate) misfits: u32,
+    /// Processes that were frozen for a while.
+    pub(crate) frozen: u32,
+    /// Jumps of the store's clock.
+    pub(crate) clock_jumps: u32,
+    /// Callers that left before they had their answer.
+    pub(crate) disconnected: u32,
+    /// Answers of people that do not fit the question.
+    pub(crate) wrong_answers: u32,
 }
 
 impl SimulationCounts {
@@ -64,6 +78,10 @@ impl SimulationCounts {
         self.cancelled += more.cancelled;
         self.cleared += more.cleared;
         self.misfits += more.misfits;
+        self.frozen += more.frozen;
+        self.clock_jumps += more.clock_jumps;
+        self.disconnected += more.disconnected;
+        self.wrong_answers += more.wrong_answers;
     }
 }
 
@@ -95,6 +113,12 @@ impl From<String> for SimulationFailure {
     fn from(text: String) -> Self {
         Self::new(SimulationFailureKind::Torn, text)
     }
+}
+
+/// What needs no seed.
+pub(crate) fn check_fixed_histories() -> Result<(), SimulationFailure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(spending_limit::check_limit_after_pause())
 }
 
 /// Plays one seed, unbroken and broken.

@@ -8,6 +8,7 @@ use doran_engine::store::{Commit, EntryKind};
 use doran_engine::{Cx, NodeError};
 use tokio::time::sleep;
 
+use super::process_freeze::ProcessFreeze;
 use super::random_graph::SimulatedAction;
 use super::simulation_rng::SimulationRng;
 use crate::support::{KillSwitch, ms};
@@ -55,6 +56,7 @@ pub(super) struct SimulatedWorld {
     pub(super) finished_tasks: Arc<Mutex<FinishedTasks>>,
     pub(super) rng: Arc<Mutex<SimulationRng>>,
     pub(super) life: KillSwitch,
+    pub(super) freeze: ProcessFreeze,
 }
 
 impl SimulatedWorld {
@@ -62,8 +64,14 @@ impl SimulatedWorld {
         roll(&mut self.rng.lock().expect("no panic"))
     }
 
-    /// Waits a little, or for ever when the process is dead.
+    /// Waits a little, or for ever when the process is dead. A frozen process waits until it goes on.
     pub(super) async fn random_wait(&self) {
+        self.time_on_the_way().await;
+        self.freeze.wait_while_frozen().await;
+        self.life.hang_if_killed().await;
+    }
+
+    async fn time_on_the_way(&self) {
         self.life.hang_if_killed().await;
         let wait = self.with_rng(|dice| if dice.chance_per_mille(500) { 0 } else { dice.below(40) });
         if wait > 0 {
@@ -72,9 +80,10 @@ impl SimulatedWorld {
         self.life.hang_if_killed().await;
     }
 
-    /// A call from a process. It happens, unless the process is dead by then; the answer may not come home.
+    /// A call from a process. It happens, unless the process is dead by then; the answer may not come home. A call that is
+    /// on its way does not care whether its process is frozen.
     async fn call(&self, call: String, act: SimulatedAction, key: String) -> Result<String, NodeError> {
-        self.random_wait().await;
+        self.time_on_the_way().await;
         self.record_call(&call, act, key);
         self.random_wait().await;
         Ok(call_result(&call))

@@ -1,6 +1,7 @@
 //! Plays one history: processes that live and die, requests, answers, cancels, clearing, a program that does not fit.
 
-use std::sync::atomic::AtomicU32;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,14 +16,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::process_freeze::ProcessFreeze;
 use super::random_graph::{GraphBlock, SimulatedAction, build_graph};
 use super::simulated_world::{SimulatedWorld, call_result};
 use super::simulation_rng::SimulationRng;
 use super::store_faults::{FaultInjectingGate, StoreFaults};
 use super::{SimulationFailure, SimulationFailureKind};
 use crate::support::{
-    EngineTestState, EngineTestStateUpdate, GatedStore, KillSwitch, local_thread, ms, ram_store,
-    short_lease_options,
+    EngineTestState, EngineTestStateUpdate, GatedStore, KillSwitch, local_thread, ms, short_lease_options,
 };
 
 /// What is to be played.
@@ -45,7 +46,7 @@ struct MismatchedState {
 
 /// A process: a runtime with its own way to the store and the world, which end together.
 struct SimulatedProcess {
-    bot: GraphHandle<EngineTestState>,
+    graph_handle: GraphHandle<EngineTestState>,
     life: KillSwitch,
 }
 
@@ -61,6 +62,8 @@ pub(super) struct Simulation {
     started_processes: u32,
     /// Runs of a program with another state.
     mismatched_runs: usize,
+    disconnect_per_mille: u64,
+    wrong_answer_per_mille: u64,
 }
 
 impl Simulation {
@@ -71,6 +74,7 @@ impl Simulation {
         broken: bool,
     ) -> Self {
         let shared = Arc::new(Mutex::new(SimulationRng(dice.next())));
+        let clock_offset = Arc::new(AtomicI64::new(0));
         let mut rate = |most: u64| if broken && dice.chance_per_mille(600) { dice.below(most) } else { 0 };
         let trouble = StoreFaults {
             rng: shared.clone(),
@@ -79,17 +83,29 @@ impl Simulation {
             refuse_per_mille: rate(60),
             delay_per_mille: rate(60),
             crash_per_mille: rate(80),
+            freeze_per_mille: rate(40),
+            clock_jump_per_mille: rate(30),
+            clock_offset: clock_offset.clone(),
             tally: Mutex::default(),
         };
+        let (disconnect_per_mille, wrong_answer_per_mille) = (rate(400), rate(500));
         let world = SimulatedWorld {
             calls: Arc::default(),
             finished_tasks: Arc::default(),
             rng: shared,
             life: KillSwitch::default(),
+            freeze: ProcessFreeze::default(),
         };
         let strict = dice.chance_per_mille(500);
+        let started = Instant::now();
+        let clock = move || {
+            let gone = i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX);
+            1_700_000_000_000 + gone + clock_offset.load(Ordering::SeqCst)
+        };
         Self {
-            store: ram_store(),
+            store: RamStore::with_clock(Arc::new(clock)),
+            disconnect_per_mille,
+            wrong_answer_per_mille,
             plan,
             blocks,
             world,
@@ -102,9 +118,10 @@ impl Simulation {
 
     fn start_process(&mut self) -> SimulatedProcess {
         self.started_processes += 1;
-        let life = KillSwitch::default();
+        let (life, freeze) = (KillSwitch::default(), ProcessFreeze::default());
         let gate = Arc::new(FaultInjectingGate {
             life: life.clone(),
+            freeze: freeze.clone(),
             faults: self.store_faults.clone(),
             finished_tasks: self.world.finished_tasks.clone(),
         });
@@ -113,11 +130,12 @@ impl Simulation {
             Arc::new(store),
             short_lease_options(&format!("worker {}", self.started_processes)),
         );
-        let world = SimulatedWorld { life: life.clone(), ..self.world.clone() };
-        let bot = runtime.register_graph("g", &build_graph(&world, &self.blocks)).expect("registered");
+        let world = SimulatedWorld { life: life.clone(), freeze, ..self.world.clone() };
+        let graph_handle =
+            runtime.register_graph("g", &build_graph(&world, &self.blocks)).expect("registered");
         // The first look for work may fail; the keeper looks again.
         tokio::spawn(async move { drop(runtime.start_worker().await) });
-        SimulatedProcess { bot, life }
+        SimulatedProcess { graph_handle, life }
     }
 
     /// Hands a run in until somebody says it was accepted, always with the same key.
@@ -128,25 +146,36 @@ impl Simulation {
     ) -> Result<RunKey, SimulationFailure> {
         for round in 0..200 {
             self.restart_dead_processes(processes);
-            let bot = processes[round % processes.len()].bot.clone();
+            let graph_handle = processes[round % processes.len()].graph_handle.clone();
             let options = StartOptions {
                 if_busy: IfBusy::Enqueue,
                 idempotency: Some(RunIdempotencyKey { key: format!("run {nth}"), hash: "h".into() }),
                 ..StartOptions::default()
             };
             let on = local_thread("t");
-            let accepted = bot.start_with(&on, Some(self.run_input(nth)), options);
-            if let Ok(Ok(run)) = timeout(ms(1000), accepted).await {
+            let accepted = graph_handle.start_with(&on, Some(self.run_input(nth)), options);
+            if let Ok(Ok(run)) = timeout(self.patience(), accepted).await {
                 return Ok(run.key());
             }
         }
         Err(SimulationFailure::new(SimulationFailureKind::Stuck, "no run was ever accepted"))
     }
 
+    /// How long a caller waits for an answer. Some leave at once, or in the middle.
+    fn patience(&self) -> Duration {
+        let leaves = self
+            .world
+            .with_rng(|dice| dice.chance_per_mille(self.disconnect_per_mille).then(|| ms(dice.below(12))));
+        self.store_faults.count(|tally| tally.disconnected += u32::from(leaves.is_some()));
+        leaves.unwrap_or(ms(1000))
+    }
+
     /// Starts dead processes anew, and may end those that do not know what they wrote.
     fn restart_dead_processes(&mut self, processes: &mut [SimulatedProcess]) {
         for process in processes {
-            if self.dies_on_unknown_write && process.bot.runtime().unknown_write_reason().borrow().is_some() {
+            if self.dies_on_unknown_write
+                && process.graph_handle.runtime().unknown_write_reason().borrow().is_some()
+            {
                 process.life.kill();
             }
             if process.life.is_killed() {
@@ -156,20 +185,38 @@ impl Simulation {
     }
 
     /// Answers what the run waits for, through some process.
-    async fn answer_paused_run(&self, bot: &GraphHandle<EngineTestState>, run: &RunKey) {
+    async fn answer_paused_run(&self, graph_handle: &GraphHandle<EngineTestState>, run: &RunKey) {
         let entries = self.store.entries(&local_thread("t"), 0, 10_000).await.expect("entries");
         let newest = entries.last().map(|entry| ThreadEntry::from_log(entry).expect("readable").body);
         let Some(EntryBody::Paused { questions, .. }) = newest else { return };
         let some = self.world.with_rng(|dice| if dice.chance_per_mille(300) { 1 } else { questions.len() });
-        let answers = questions.iter().take(some).map(|ask| (ask.id.clone(), self.answer_for(ask))).collect();
+        let answers = match self.wrong_answer(&questions) {
+            Some(wrong) => wrong,
+            None => questions.iter().take(some).map(|ask| (ask.id.clone(), self.answer_for(ask))).collect(),
+        };
         // A process that dies meanwhile never answers; the next round asks again.
-        drop(timeout(ms(1000), bot.runtime().answer(run, &answers)).await);
+        drop(timeout(self.patience(), graph_handle.runtime().answer(run, &answers)).await);
+    }
+
+    /// Something that is no answer: to a question that nobody asked, or of a kind that does not fit. Whoever asked asks
+    /// again, or did not notice.
+    fn wrong_answer(&self, questions: &[PendingQuestion]) -> Option<BTreeMap<String, Value>> {
+        let kind = self
+            .world
+            .with_rng(|dice| dice.chance_per_mille(self.wrong_answer_per_mille).then(|| dice.below(3)))?;
+        let ask = questions.first().filter(|ask| ask.kind != QuestionKind::Breakpoint)?;
+        self.store_faults.count(|tally| tally.wrong_answers += 1);
+        Some(match kind {
+            0 => BTreeMap::from([(ask.id.clone(), json!({ "what": [1, null] }))]),
+            1 => BTreeMap::from([(ask.id.clone(), json!(7))]),
+            _ => BTreeMap::from([(format!("{}x", ask.id), json!("?")), (ask.id.clone(), json!("said"))]),
+        })
     }
 
     fn answer_for(&self, ask: &PendingQuestion) -> Value {
         match ask.kind {
             QuestionKind::Ask => json!(format!("said {}", ask.question.as_str().unwrap_or_default())),
-            QuestionKind::Breakpoint => Value::Null,
+            QuestionKind::Breakpoint | QuestionKind::Timer => Value::Null,
             QuestionKind::EffectUnknown => {
                 self.store_faults.count(|tally| tally.unknown += 1);
                 let call = ask.question["call"].as_str().unwrap_or_default().trim_start_matches("once ");
@@ -226,10 +273,10 @@ impl Simulation {
             node(|_: Snap<MismatchedState>| async { Ok::<_, NodeError>(MismatchedState::update()) });
         let graph = Graph::named().node("a", nothing.end()).start("a").build().expect("sound");
         let runtime = Runtime::new(Arc::new(self.store.clone()));
-        let bot = runtime.register_graph("g", &graph).map_err(|error| error.to_string())?;
+        let graph_handle = runtime.register_graph("g", &graph).map_err(|error| error.to_string())?;
         self.mismatched_runs += 1;
         self.store_faults.count(|tally| tally.misfits += 1);
-        match bot.run(&local_thread("t"), MismatchedState::update()).await {
+        match graph_handle.run(&local_thread("t"), MismatchedState::update()).await {
             Err(EngineError::Run(RunError::Failed(failure))) if failure.code == "state_mismatch" => Ok(()),
             other => Err(SimulationFailure::new(
                 SimulationFailureKind::Torn,
@@ -244,7 +291,7 @@ impl Simulation {
         processes: &mut [SimulatedProcess],
         keys: &[RunKey],
     ) -> Result<(), SimulationFailure> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut cancel = self.plan.cancel_at.map(ms);
         for round in 0usize.. {
             self.restart_dead_processes(processes);
@@ -257,19 +304,19 @@ impl Simulation {
                 }
             }
             let Some(row) = open else { return Ok(()) };
-            if begun.elapsed() > ms(600_000) {
+            if started.elapsed() > ms(600_000) {
                 return Err(SimulationFailure::new(SimulationFailureKind::Stuck, format!("stuck: {row:?}")));
             }
-            let bot = processes[round % processes.len()].bot.clone();
-            if cancel.is_some_and(|at| begun.elapsed() >= at)
-                && let Ok(Ok(_)) = timeout(ms(1000), bot.runtime().cancel(&keys[0])).await
+            let graph_handle = processes[round % processes.len()].graph_handle.clone();
+            if cancel.is_some_and(|at| started.elapsed() >= at)
+                && let Ok(Ok(_)) = timeout(self.patience(), graph_handle.runtime().cancel(&keys[0])).await
             {
                 cancel = None;
             }
             if row.status == RunStatus::Paused {
                 // Long enough for a call of a process that lost the run to have come to its end.
                 sleep(ms(2000)).await;
-                self.answer_paused_run(&bot, &row.key()).await;
+                self.answer_paused_run(&graph_handle, &row.key()).await;
             } else {
                 sleep(ms(25)).await;
             }
@@ -280,10 +327,10 @@ impl Simulation {
     /// The state of the thread, by a process that nothing happens to.
     pub(super) async fn final_state(&self) -> Result<EngineTestState, SimulationFailure> {
         let runtime = Runtime::new(Arc::new(self.store.clone()));
-        let bot = runtime
+        let graph_handle = runtime
             .register_graph("g", &build_graph(&self.world, &self.blocks))
             .map_err(|error| error.to_string())?;
-        let state = bot.state(&local_thread("t")).await.map_err(|error| error.to_string())?;
+        let state = graph_handle.state(&local_thread("t")).await.map_err(|error| error.to_string())?;
         Ok((*state).clone())
     }
 

@@ -1,6 +1,7 @@
-//! What goes wrong with the calls of a process to its store: lost answers, refusals, delays, crashes.
+//! What goes wrong with the calls of a process to its store: lost answers, refusals, delays, crashes, frozen processes, a
+//! clock that jumps.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -8,6 +9,7 @@ use doran_engine::store::{Commit, StoreError};
 use tokio::time::sleep;
 
 use super::SimulationCounts;
+use super::process_freeze::ProcessFreeze;
 use super::simulated_world::FinishedTasks;
 use super::simulation_rng::SimulationRng;
 use crate::support::{KillSwitch, StoreCallDecision, StoreCallGate, ms};
@@ -20,6 +22,10 @@ pub(super) struct StoreFaults {
     pub(super) refuse_per_mille: u64,
     pub(super) delay_per_mille: u64,
     pub(super) crash_per_mille: u64,
+    pub(super) freeze_per_mille: u64,
+    pub(super) clock_jump_per_mille: u64,
+    /// What the store's clock is off by, in milliseconds.
+    pub(super) clock_offset: Arc<AtomicI64>,
     pub(super) tally: Mutex<SimulationCounts>,
 }
 
@@ -31,6 +37,7 @@ impl StoreFaults {
 
 pub(super) struct FaultInjectingGate {
     pub(super) life: KillSwitch,
+    pub(super) freeze: ProcessFreeze,
     pub(super) faults: Arc<StoreFaults>,
     pub(super) finished_tasks: Arc<Mutex<FinishedTasks>>,
 }
@@ -46,15 +53,16 @@ impl StoreCallGate for FaultInjectingGate {
             return StoreCallDecision::HangBefore;
         }
         let trouble = &self.faults;
-        let (roll, wait, coin) = {
+        let (roll, wait, coin, long) = {
             let mut dice = trouble.rng.lock().expect("no panic");
-            (dice.below(1000), dice.below(8), dice.chance_per_mille(500))
+            (dice.below(1000), dice.below(8), dice.chance_per_mille(500), dice.below(3000))
         };
         if wait > 5 {
             sleep(ms(wait)).await;
-            if self.life.is_killed() {
-                return StoreCallDecision::HangBefore;
-            }
+        }
+        self.freeze.wait_while_frozen().await;
+        if self.life.is_killed() {
+            return StoreCallDecision::HangBefore;
         }
         let writes = !matches!(call, "load" | "entries" | "run" | "runs" | "thread" | "threads" | "cached");
         let mut upto = trouble.crash_per_mille;
@@ -83,6 +91,24 @@ impl StoreCallGate for FaultInjectingGate {
             } else {
                 StoreError::Unavailable(error)
             });
+        }
+        upto += trouble.freeze_per_mille;
+        if roll < upto && spend() {
+            trouble.count(|tally| tally.frozen += 1);
+            self.freeze.freeze_for(ms(100 + long));
+            self.freeze.wait_while_frozen().await;
+            return if self.life.is_killed() {
+                StoreCallDecision::HangBefore
+            } else {
+                StoreCallDecision::Pass
+            };
+        }
+        upto += trouble.clock_jump_per_mille;
+        if roll < upto && spend() {
+            trouble.count(|tally| tally.clock_jumps += 1);
+            let jump = if coin { 100 + long as i64 } else { -(100 + long as i64) };
+            trouble.clock_offset.fetch_add(jump, Ordering::SeqCst);
+            return StoreCallDecision::Pass;
         }
         upto += trouble.delay_per_mille;
         if roll < upto && spend() {

@@ -7,15 +7,17 @@
 //! ```
 
 mod nodes;
+mod prompts;
 mod state;
 
 use std::sync::Arc;
 
 use doran_engine::{BuildError, Graph, Nodes, To, node};
-use doran_retrieval::DocumentIndex;
+use doran_retrieval::{DocumentIndex, Language};
 
+use self::prompts::PROMPTS;
+use super::definition::{AgentDefinition, DefaultTools, InBothLanguages};
 use super::{Agent, AgentError, AgentParts};
-use crate::language::UserLanguage;
 use crate::nodes::{DEFAULT_CONTEXT_TOKENS, DEFAULT_NEIGHBOURS, DocumentFinder, Models, bind_parts};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
@@ -32,7 +34,7 @@ pub(crate) struct AssistantAgent {
     tools: Toolbox,
     prompts: Prompts,
     limits: AssistantLimits,
-    language: Option<UserLanguage>,
+    language: Option<Language>,
     collection: Option<String>,
 }
 
@@ -64,12 +66,37 @@ enum AssistantNode {
     Tools,
 }
 
-pub(crate) fn build_agent(
-    name: &str,
-    settings: &AgentSettings,
-    parts: &AgentParts,
-) -> Result<Agent, AgentError> {
-    let prompts = settings.prompts(name)?;
+/// The agent.
+pub(super) const DEFINITION: AgentDefinition = AgentDefinition {
+    name: "assistant",
+    description: InBothLanguages {
+        ko: "이야기하고, 도구를 쓰고, 문서에서 찾아 인용하며, 긴 대화도 요약으로 기억합니다",
+        en: "talks, uses tools, answers from documents with citations, and remembers long conversations",
+    },
+    starters: InBothLanguages {
+        ko: &["안녕하세요", "123 * 456 계산해줘", "육아휴직은 얼마나 쓸 수 있나요?"],
+        en: &["Hello", "What is 123 * 456?", "How many days of annual leave do I have?"],
+    },
+    accepted_settings: &[
+        "tools",
+        "policies",
+        "collection",
+        "passages",
+        "neighbours",
+        "max_messages",
+        "keep_recent",
+        "max_summaries",
+        "summary_tokens",
+        "max_tool_rounds",
+        "context_length",
+    ],
+    default_tools: DefaultTools::All,
+    prompts: PROMPTS,
+    build: build_agent,
+};
+
+fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Result<Agent, AgentError> {
+    let prompts = settings.prompts(name, DEFINITION.prompts)?;
     let limits = AssistantLimits {
         max_messages: settings.max_messages.unwrap_or(10),
         keep_recent: settings.keep_recent.unwrap_or(5),
@@ -84,7 +111,7 @@ pub(crate) fn build_agent(
         index: parts.index.clone(),
         finder: DocumentFinder::new(
             parts,
-            settings.prompts(name)?,
+            settings.prompts(name, DEFINITION.prompts)?,
             settings.neighbours.unwrap_or(DEFAULT_NEIGHBOURS),
         ),
         tools: parts.tools.clone(),
@@ -96,14 +123,7 @@ pub(crate) fn build_agent(
     let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();
     let explain = Arc::new(move |node: &str, state: &AssistantState| own.explain(node, state));
-    Ok(Agent::from_graph(name, &models, graph, explain).with_descriptions(
-        "이야기하고, 도구를 쓰고, 문서에서 찾아 인용하며, 긴 대화도 요약으로 기억합니다",
-        "talks, uses tools, answers from documents with citations, and remembers long conversations",
-        (
-            &["안녕하세요", "123 * 456 계산해줘", "육아휴직은 얼마나 쓸 수 있나요?"],
-            &["Hello", "What is 123 * 456?", "How many days of annual leave do I have?"],
-        ),
-    ))
+    Ok(Agent::from_conversation(name, &models, &graph, explain).with_turn_requests())
 }
 
 fn build_graph(own: &Arc<AssistantAgent>) -> Result<Graph<AssistantState>, BuildError> {

@@ -1,4 +1,4 @@
-//! The nodes of the assistant. What each asks a model is a plain function of the state, so that it can be shown later.
+//! The nodes of the assistant. Each model request is a pure function of the state, so that it can be shown later.
 
 use std::sync::Arc;
 
@@ -7,22 +7,20 @@ use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{
     ChatRequest, Message, ModelRole, Role, ToolChoice, response_schema_of, strip_citation_marks,
 };
-use doran_retrieval::DocumentFilter;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::AssistantAgent;
 use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use crate::nodes::{
-    BYTES_PER_TOKEN, MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools,
-    final_reply, fit_messages, fit_request, remaining_tokens, sources_message, transcript,
-    truncate_at_sentence as cut_text, verify_sources,
+    BYTES_PER_TOKEN, MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_answer, ask_structured,
+    call_tools, conversation_as_text, final_reply, fit_messages, fit_request, remaining_tokens,
+    sources_message, truncate_at_sentence as cut_text, verify_sources,
 };
 use crate::protocol::ThinkingStep;
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
 use crate::state::{conversation_language, older_messages_end};
-use crate::tools::Taint;
 
 /// Messages before the question that the router is shown.
 const MAX_ROUTER_HISTORY_MESSAGES: usize = 4;
@@ -58,7 +56,7 @@ pub(super) async fn router(
     cx: Cx,
 ) -> Result<AssistantStateUpdate, NodeError> {
     let language = conversation_language(own.language, &state.messages);
-    let work = NodeWork::new(cx, language);
+    let work = NodeWork::new(cx, &state.progress).in_language(language);
     let request = own.route_request(&state)?;
     let decided = ask_structured::<RouteDecision>(&work, &own.models, None, request).await?;
     let (next, reason) = match decided {
@@ -83,12 +81,10 @@ pub(super) async fn rag(
     state: Snap<AssistantState>,
     cx: Cx,
 ) -> Result<AssistantStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
-    work.show_thinking(ThinkingStep::Searching, "문서를 찾고 있습니다", "looking documents up");
+    let work = NodeWork::new(cx, &state.progress);
     let collection = state.collection.clone().or_else(|| own.collection.clone());
-    let filter = DocumentFilter { collection, ..DocumentFilter::default() };
-    let found = own.finder.find(&work, &state.messages, own.limits.passages, filter).await?;
-    let taint = state.taint.union(Taint::of_messages(&[sources_message(&found, work.language)]));
+    let (found, taint) =
+        own.finder.find(&work, &state.messages, own.limits.passages, collection, state.taint).await?;
     let progress = state.progress.after_node("rag", work.model_calls());
     Ok(AssistantState::update().context(Some(found)).taint(taint).progress(progress))
 }
@@ -99,7 +95,7 @@ pub(super) async fn memory(
     state: Snap<AssistantState>,
     cx: Cx,
 ) -> Result<AssistantStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
+    let work = NodeWork::new(cx, &state.progress);
     let Some(request) = own.summary_request(&state)? else {
         return Ok(AssistantState::update().progress(state.progress.after_node("memory", 0)));
     };
@@ -112,9 +108,10 @@ pub(super) async fn memory(
     );
     let summary = work.ask(&own.models, request, ReplyVisibility::Hidden).await?.text;
     // However much a model writes, a summary is what fits beside the conversation.
-    let most =
+    let max_summary_bytes =
         usize::try_from(own.limits.summary_tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
-    let window = state.summary.push_summary(cut_text(summary.trim(), most), own.limits.max_summaries);
+    let window =
+        state.summary.push_summary(cut_text(summary.trim(), max_summary_bytes), own.limits.max_summaries);
     let gone = ItemChanges::remove(older.iter().map(|message| message.id.as_str()));
     let progress = state.progress.after_node("memory", work.model_calls());
     Ok(AssistantState::update().summary(window).messages(gone).progress(progress))
@@ -126,14 +123,17 @@ pub(super) async fn agent(
     state: Snap<AssistantState>,
     cx: Cx,
 ) -> Result<AssistantStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
+    let work = NodeWork::new(cx, &state.progress);
     let request = own.answer_request(&state)?;
-    let may_call = request.tool_choice == ToolChoice::Auto;
-    let asked = work.ask(&own.models, request, ReplyVisibility::Shown).await;
-    let reply = if may_call { asked? } else { final_reply(&work, asked)? };
+    let may_call = request.tool_choice != ToolChoice::None;
+    let reply = ask_answer(&work, &own.models, request).await;
+    let reply = if may_call { reply? } else { final_reply(&work, reply)? };
+    let reply = state.request.limit_calls(reply);
     let (text, calls) = (reply.text.clone(), !reply.tool_calls.is_empty());
     let progress = state.progress.after_node("agent", work.model_calls());
-    let update = AssistantState::update().messages(reply.into_message(work.cx.new_id())).progress(progress);
+    let progress = state.request.progress_after_request(progress);
+    let update =
+        AssistantState::update().messages(reply.into_message(work.take_reply_id())).progress(progress);
     if calls {
         return Ok(update.next_action(Some(NextAction::Tools)));
     }
@@ -148,19 +148,26 @@ pub(super) async fn tools(
     state: Snap<AssistantState>,
     cx: Cx,
 ) -> Result<AssistantStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
+    let work = NodeWork::new(cx, &state.progress);
     let read = own.answer_request(&state)?.messages;
     let caller = ToolCaller {
         toolbox: &own.tools,
         read_messages: &read,
         taint: state.taint,
         sessions: &state.sessions,
+        turn_request: &state.request,
     };
     let called = call_tools(&work, &caller, &state.pending_tool_calls()).await?;
-    let progress =
+    let mut progress =
         state.progress.after_node("tools", 0).after_tool_round(called.tools_run.iter().map(String::as_str));
-    Ok(AssistantState::update()
-        .messages(Message::tool_output(work.cx.new_id(), called.results))
+    let message = called.message(work.cx.new_id());
+    let mut update = AssistantState::update();
+    if let Some(request) = called.turn_request {
+        progress = progress.with_new_rounds();
+        update = update.request(request);
+    }
+    Ok(update
+        .messages(message)
         .sessions(called.sessions)
         .taint(called.taint)
         .next_action(None)
@@ -170,13 +177,13 @@ pub(super) async fn tools(
 impl AssistantAgent {
     fn route_request(&self, state: &AssistantState) -> Result<ChatRequest, NodeError> {
         let language = conversation_language(self.language, &state.messages);
-        let said: Vec<&Message> =
+        let conversation: Vec<&Message> =
             state.messages.iter().filter(|message| is_spoken_message(message)).collect();
-        let from = said.len().saturating_sub(MAX_ROUTER_HISTORY_MESSAGES + 1);
+        let from = conversation.len().saturating_sub(MAX_ROUTER_HISTORY_MESSAGES + 1);
         let mut messages = vec![Message::system("system", self.prompts.router(language)?)];
-        let said = said[from..].iter().copied().cloned().collect();
+        let conversation = conversation[from..].iter().copied().cloned().collect();
         let room = remaining_tokens(self.limits.context_length, &messages, &[]).min(MAX_DECISION_TOKENS);
-        messages.extend(fit_messages(said, room, language));
+        messages.extend(fit_messages(conversation, room, language));
         Ok(ChatRequest {
             purpose: RequestPurpose::Route.label(),
             role: ModelRole::Small,
@@ -195,7 +202,11 @@ impl AssistantAgent {
         let older = &state.messages[..older_messages_end(&state.messages, self.limits.keep_recent)];
         let mut messages = vec![Message::system("system", self.prompts.summary(language)?)];
         let room = remaining_tokens(self.limits.context_length, &messages, &[]);
-        messages.push(transcript("transcript", &fit_messages(older.to_vec(), room, language), language));
+        messages.push(conversation_as_text(
+            "transcript",
+            &fit_messages(older.to_vec(), room, language),
+            language,
+        ));
         Ok(Some(ChatRequest {
             purpose: RequestPurpose::Summarize.label(),
             role: ModelRole::Small,
@@ -213,12 +224,14 @@ impl AssistantAgent {
         let system = self.prompts.assistant(language, &summaries)?;
         let mut messages = vec![Message::system("system", system)];
         messages.extend(state.context.as_deref().map(|found| sources_message(found, language)));
-        let tools = self.tools.specs();
+        let (tools, choice) = state.request.offered_tools(self.tools.specs(), &state.progress);
         let room = remaining_tokens(self.limits.context_length, &messages, &tools);
         messages.extend(fit_messages(strip_old_citation_marks(&state.messages), room, language));
-        let rounds_left = state.progress.tool_rounds < self.limits.max_tool_rounds && !tools.is_empty();
-        let tool_choice = if rounds_left { ToolChoice::Auto } else { ToolChoice::None };
-        let request = ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) };
+        let has_rounds_left = state.progress.tool_rounds < self.limits.max_tool_rounds && !tools.is_empty();
+        let tool_choice = if has_rounds_left { choice } else { ToolChoice::None };
+        let temperature = state.progress.chosen.temperature;
+        let request = ChatRequest { tools, tool_choice, temperature, ..ChatRequest::new(messages) };
+        let request = state.request.apply_settings(request);
         Ok(fit_request(request, self.limits.context_length, language))
     }
 

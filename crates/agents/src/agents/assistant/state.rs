@@ -1,4 +1,4 @@
-//! What a conversation with the assistant carries.
+//! The state of a conversation with the assistant.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use doran_engine::State;
 use doran_llm::{Message, Role, ToolCall};
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{AgentTurn, AskOptions, ConversationState, TurnUpdate};
+use crate::agents::{AgentTurn, AskOptions, ConversationState, TurnRequest, TurnUpdate};
 use crate::source::AnswerSource;
 use crate::state::{ByMessageId, TurnProgress, question_messages, taint_of_attachments};
 use crate::summaries::Summaries;
 use crate::tools::Taint;
 
 /// The state of a conversation with the assistant.
-#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct AssistantState {
     /// The messages that are worked with, oldest first. Older ones are in the history of the thread.
@@ -38,10 +38,13 @@ pub struct AssistantState {
     /// What tools want to see at their next call, by name.
     #[reduce(merge)]
     pub sessions: BTreeMap<String, String>,
+    /// How the turn is to be answered.
+    #[serde(skip_serializing_if = "TurnRequest::is_default")]
+    pub request: TurnRequest,
 }
 
 /// Where a turn goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NextAction {
     /// Look documents up first.
@@ -73,7 +76,8 @@ impl ConversationState for AssistantState {
             .route_reason(None)
             .sources(Vec::new())
             .collection(options.collection.clone())
-            .progress(TurnProgress::default());
+            .request(options.request.clone())
+            .progress(TurnProgress::of_turn(options));
         match taint_of_attachments(options) {
             Some(read) => update.taint(read),
             None => update,

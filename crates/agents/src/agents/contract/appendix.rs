@@ -1,4 +1,4 @@
-//! What is attached to a contract, by its name: `별지 1`, `별표`, `부칙 제1조`, `Exhibit A`.
+//! Names of appendices: `별지 1`, `별표`, `부칙 제1조`, `Exhibit A`.
 
 use std::fmt;
 use std::ops::Range;
@@ -51,8 +51,8 @@ impl AppendixName {
     /// Whether this is the name of an appendix, however that is spaced: `[별지 제1호]` is `별지 1`.
     pub(super) fn matches(&self, appendix: &Appendix) -> bool {
         let bare = |text: &str| -> String {
-            let kept = text.chars().filter(|char| char.is_alphanumeric() && !matches!(char, '제' | '호'));
-            kept.flat_map(char::to_lowercase).collect()
+            let letters = text.chars().filter(|char| char.is_alphanumeric() && !matches!(char, '제' | '호'));
+            letters.flat_map(char::to_lowercase).collect()
         };
         let (label, wanted) = (bare(&appendix.label), bare(&self.label));
         let numbered = wanted.ends_with(|char: char| char.is_ascii_digit()) || wanted.is_ascii();

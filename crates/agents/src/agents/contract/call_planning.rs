@@ -1,4 +1,4 @@
-//! What rules propose to look up, and what of all proposals is really new.
+//! Tool calls that rules propose, and the removal of calls that were already made.
 
 use std::borrow::Cow;
 
@@ -260,8 +260,8 @@ mod tests {
         let wanted = ["5조", "제6조", "제 6 조", "제7조"]
             .map(|article| call_without_id("get_article_by_index", json!({ "article": article })));
         let calls = new_calls_only(&state, wanted);
-        let told: Vec<String> =
+        let lines: Vec<String> =
             calls.iter().map(|call| format!("{} {}", call.id, call.arguments["article"])).collect();
-        assert_eq!(told, [r#"call-2-1 "제6조""#, r#"call-2-2 "제7조""#]);
+        assert_eq!(lines, [r#"call-2-1 "제6조""#, r#"call-2-2 "제7조""#]);
     }
 }

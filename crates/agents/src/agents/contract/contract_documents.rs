@@ -1,4 +1,4 @@
-//! The documents that a turn is about: the user's contracts and the standards, each shelf for itself.
+//! Loads the documents of a turn: the user's contracts, and the standard contracts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -101,17 +101,17 @@ impl ContractDocuments {
         whose: ContractSide,
     ) -> Result<LoadedDocuments, RetrieveError> {
         let (contracts, standards) = self.list_by_side(tenant).await?;
-        let mut shelf = LoadedDocuments::default();
+        let mut loaded = LoadedDocuments::default();
         for (listed, other) in [(contracts, ContractSide::Standard), (standards, ContractSide::User)] {
             if whose == other {
                 continue;
             }
-            shelf.left_out += listed.len().saturating_sub(MAX_LOADED_DOCUMENTS);
+            loaded.left_out += listed.len().saturating_sub(MAX_LOADED_DOCUMENTS);
             for one in listed.iter().take(MAX_LOADED_DOCUMENTS) {
-                shelf.documents.extend(self.load_document(tenant, &one.id).await?);
+                loaded.documents.extend(self.load_document(tenant, &one.id).await?);
             }
         }
-        Ok(shelf)
+        Ok(loaded)
     }
 
     /// The user's contracts by title and id, for whoever named one that does not exist.
@@ -121,6 +121,26 @@ impl ContractDocuments {
         let names =
             contracts.iter().take(MAX_LISTED_TITLES).map(|one| format!("{} (`{}`)", one.title, one.id));
         Ok(names.collect())
+    }
+
+    /// Documents that are written in articles but are not contracts by their kind, by title and id. A contract that was
+    /// ingested as something else is among them.
+    pub(super) async fn documents_with_articles(
+        &self,
+        tenant: &DocumentTenant,
+    ) -> Result<Vec<String>, RetrieveError> {
+        let general = DocumentFilter { kinds: vec![DocumentKind::General], ..DocumentFilter::default() };
+        let mut names = Vec::new();
+        for one in self.index.list(tenant, &general).await?.iter().take(MAX_LOADED_DOCUMENTS) {
+            let document = self.load_document(tenant, &one.id).await?;
+            if document.is_some_and(|document| Contract::parse(&document).named) {
+                names.push(format!("{} (`{}`)", one.title, one.id));
+            }
+            if names.len() == MAX_LISTED_TITLES {
+                break;
+            }
+        }
+        Ok(names)
     }
 
     /// One document, whole.

@@ -1,4 +1,4 @@
-//! What the tools of the contract agent found: places with their words, and the articles that they refer to.
+//! Results of the contract tools: passages, and the articles that they refer to.
 
 use std::ops::Range;
 
@@ -7,6 +7,7 @@ use doran_retrieval::{Document, HEADING_SEPARATOR, Passage};
 use serde::{Deserialize, Serialize};
 
 use super::appendix::AppendixName;
+use crate::samples;
 use crate::source::{AnswerSource, AnswerSourceKind};
 
 /// Most articles found by a title in one contract.
@@ -126,6 +127,7 @@ impl ContractFindings {
         let text = text.trim_end();
         self.found.push(AnswerSource {
             number: 0,
+            sample: samples::is_sample(document.id.as_str()),
             document: document.id.to_string(),
             title: std::iter::once(document.title.clone())
                 .chain(headings)
@@ -152,6 +154,7 @@ impl ContractFindings {
         self.note_references(document, &contract, &passage.text);
         self.found.push(AnswerSource {
             number: 0,
+            sample: samples::is_sample(document.id.as_str()),
             document: document.id.to_string(),
             title: passage.title,
             kind: AnswerSourceKind::from_document_kind(&document.kind),

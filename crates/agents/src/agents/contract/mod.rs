@@ -14,6 +14,7 @@ mod call_planning;
 mod contract_documents;
 mod findings;
 mod nodes;
+mod prompts;
 mod quote;
 mod requests;
 mod scope;
@@ -22,21 +23,23 @@ mod standard_matching;
 mod state;
 mod tools;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use doran_engine::{BuildError, Graph, Nodes, To, node};
-use doran_retrieval::DocumentIndex;
+use doran_llm::ToolCall;
+use doran_retrieval::{DocumentIndex, Language};
 
+use self::prompts::PROMPTS;
+use super::definition::{AgentDefinition, DefaultTools, InBothLanguages};
 use super::{Agent, AgentError, AgentParts};
-use crate::language::UserLanguage;
 use crate::nodes::{DEFAULT_CONTEXT_TOKENS, Models, ReplyCache, bind_parts};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
 use crate::tools::{ToolPolicy, ToolSideEffect, Toolbox, names};
 
 pub use appendix::{ENGLISH_APPENDIX_WORDS, KOREAN_APPENDIX_WORDS};
+pub(crate) use scope::refers_to_previous_turn;
 pub use standard_comparison::{StandardComparison, has_missing_article_remark};
 pub use state::{ContractState, ContractStateUpdate, SufficiencyAction, SufficiencyDecision, ToolRun};
 
@@ -53,7 +56,7 @@ pub(crate) struct ContractAgent {
     max_iterations: u32,
     /// Tokens the model can take.
     context_length: usize,
-    language: Option<UserLanguage>,
+    language: Option<Language>,
 }
 
 #[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,18 +70,42 @@ enum ContractNode {
     Respond,
 }
 
-pub(crate) fn build_agent(
-    name: &str,
-    settings: &AgentSettings,
-    parts: &AgentParts,
-) -> Result<Agent, AgentError> {
+/// The agent.
+pub(super) const DEFINITION: AgentDefinition = AgentDefinition {
+    name: "contract",
+    description: InBothLanguages {
+        ko: "계약서의 조항을 찾아 읽고, 표준계약서와 견주어 근거와 함께 답합니다",
+        en: "finds and reads the articles of contracts, beside the standard contract, and answers with their words",
+    },
+    starters: InBothLanguages {
+        ko: &[
+            "계약을 해지하려면 며칠 전에 알려야 하나요?",
+            "지체상금은 얼마인가요?",
+            "손해배상은 어떻게 하나요?",
+        ],
+        en: &["When are invoices due?", "What is the notice period for termination?"],
+    },
+    accepted_settings: &[
+        "tools",
+        "policies",
+        "max_iterations",
+        "enable_cache",
+        "cache_seconds",
+        "context_length",
+    ],
+    default_tools: DefaultTools::Own(&names::CONTRACT_TOOLS),
+    prompts: PROMPTS,
+    build: build_agent,
+};
+
+fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Result<Agent, AgentError> {
     let lifetime = Duration::from_secs(settings.cache_seconds.unwrap_or(3600));
     let own = Arc::new(ContractAgent {
         models: parts.models(),
         index: parts.index.clone(),
         own_tools: own_tool_policies(settings),
         extra_tools: parts.tools.clone(),
-        prompts: settings.prompts(name)?,
+        prompts: settings.prompts(name, DEFINITION.prompts)?,
         cache: settings.enable_cache.unwrap_or(true).then(|| ReplyCache::new(lifetime)),
         max_iterations: settings.max_iterations.unwrap_or(4),
         context_length: settings.context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS),
@@ -87,14 +114,7 @@ pub(crate) fn build_agent(
     let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();
     let explain = Arc::new(move |node: &str, state: &ContractState| own.explain(node, state));
-    Ok(Agent::from_graph(name, &models, graph, explain).with_descriptions(
-        "계약서의 조항을 찾아 읽고, 표준계약서와 견주어 근거와 함께 답합니다",
-        "finds and reads the articles of contracts, beside the standard contract, and answers with their words",
-        (
-            &["계약을 해지하려면 며칠 전에 알려야 하나요?", "지체상금은 얼마인가요?", "손해배상은 어떻게 하나요?"],
-            &["When are invoices due?", "What is the notice period for termination?"],
-        ),
-    ))
+    Ok(Agent::from_conversation(name, &models, &graph, explain))
 }
 
 /// Its own tools, as settings leave them.
@@ -105,9 +125,6 @@ fn own_tool_policies(settings: &AgentSettings) -> Vec<(&'static str, ToolPolicy)
 }
 
 fn build_graph(own: &Arc<ContractAgent>) -> Result<Graph<ContractState>, BuildError> {
-    let changing = own.extra_tools.list().filter(|(about, _)| about.class != ToolSideEffect::ReadOnly);
-    let changing: Arc<BTreeSet<String>> =
-        Arc::new(changing.map(|(about, _)| about.spec.name.clone()).collect());
     Graph::define(|step| match step {
         ContractNode::ScopeValidator => node(bind_parts(own, nodes::scope_validator)).branch_or_end(
             [ContractNode::CheckPreviousContext],
@@ -127,8 +144,8 @@ fn build_graph(own: &Arc<ContractAgent>) -> Result<Graph<ContractState>, BuildEr
                 ContractNode::Executor,
             ],
             {
-                let changing = changing.clone();
-                move |state: &ContractState| should_execute_tools(state, &changing)
+                let own = own.clone();
+                move |state: &ContractState| should_execute_tools(state, &own.extra_tools)
             },
         ),
         ContractNode::Executor => node(bind_parts(own, nodes::executor)).then(ContractNode::Evaluator),
@@ -145,12 +162,15 @@ fn build_graph(own: &Arc<ContractAgent>) -> Result<Graph<ContractState>, BuildEr
 
 /// `no_tools`, `skip_to_evaluator`, `execute_parallel` or `execute_sequential`: two or more calls run side by side where
 /// none of them changes anything, as its own never do.
-fn should_execute_tools(state: &ContractState, changing: &BTreeSet<String>) -> To<ContractNode> {
+fn should_execute_tools(state: &ContractState, extra_tools: &Toolbox) -> To<ContractNode> {
+    let changes_something = |call: &ToolCall| {
+        extra_tools.get(&call.name).is_some_and(|tool| tool.info().class != ToolSideEffect::ReadOnly)
+    };
     To::Node(match state.next_tools.len() {
         0 if state.all_tools_skipped => ContractNode::Evaluator,
         0 => ContractNode::Respond,
         1 => ContractNode::Executor,
-        _ if state.next_tools.iter().any(|call| changing.contains(&call.name)) => ContractNode::Executor,
+        _ if state.next_tools.iter().any(changes_something) => ContractNode::Executor,
         _ => ContractNode::ParallelExecutor,
     })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use doran_engine::state::ItemChanges;
 use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{Message, TextOrigin, ToolCall, ToolResult};
-use doran_retrieval::DocumentId;
+use doran_retrieval::{DocumentId, Language};
 use serde_json::Value;
 
 use super::ContractAgent;
@@ -18,7 +18,8 @@ use super::scope::{ScopeVerdict, is_about_memory, refers_to_previous_turn, scope
 use super::state::{
     ContractState, ContractStateUpdate, SufficiencyAction, SufficiencyDecision, ToolRun, call_signature,
 };
-use crate::language::UserLanguage;
+use super::tools::other_kind_message;
+use crate::agents::TurnRequest;
 use crate::nodes::{
     NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools, retrieval_tenant, retrieve_node_error,
     verify_sources_with,
@@ -39,7 +40,7 @@ pub(super) async fn scope_validator(
     cx: Cx,
 ) -> Result<ContractStateUpdate, NodeError> {
     let language = conversation_language(own.language, &state.messages);
-    let work = NodeWork::new(cx, language);
+    let work = NodeWork::new(cx, &state.progress).in_language(language);
     if let Some(update) = answer_unknown_contract(&own, &state, &work).await? {
         return Ok(update);
     }
@@ -96,10 +97,10 @@ fn say_instead_of_answer(
     sentence: &str,
 ) -> ContractStateUpdate {
     for word in sentence.split_inclusive(' ') {
-        work.cx.emit_text(word);
+        work.show_reply_text(word);
     }
     update
-        .messages(append_answer_and_trim(&state.messages, Message::assistant(work.cx.new_id(), sentence)))
+        .messages(append_answer_and_trim(&state.messages, Message::assistant(work.take_reply_id(), sentence)))
         .final_response(Some(sentence.to_owned()))
 }
 
@@ -116,21 +117,33 @@ async fn answer_unknown_contract(
         if found.is_some() {
             return Ok::<_, NodeError>(None);
         }
-        desk.contract_names(&tenant).await.map(Some).map_err(retrieve_node_error)
+        let known = desk.contract_names(&tenant).await.map_err(retrieve_node_error)?;
+        let others = match known.as_slice() {
+            [] => desk.documents_with_articles(&tenant).await.map_err(retrieve_node_error)?,
+            _ => Vec::new(),
+        };
+        Ok(Some((known, others)))
     };
-    let known: Option<Vec<String>> = work.cx.effect("contract", look).await?;
-    let Some(known) = known else { return Ok(None) };
+    let known: Option<(Vec<String>, Vec<String>)> = work.cx.effect("contract", look).await?;
+    let Some((known, others)) = known else { return Ok(None) };
     let mut progress = state.progress.after_node("scope_validator", 0);
     progress.language = work.language;
     let session = work.cx.thread().map(|thread| thread.as_str().to_owned());
     let update = ContractState::update().session_id(session).progress(progress);
-    let sentence = unknown_contract_message(id, &known, work.language);
+    let sentence = unknown_contract_message(id, &known, &others, work.language);
     Ok(Some(say_instead_of_answer(work, state, update, &sentence)))
 }
 
-fn unknown_contract_message(id: &str, known: &[String], language: UserLanguage) -> String {
+fn unknown_contract_message(id: &str, known: &[String], others: &[String], language: Language) -> String {
     let list = known.iter().map(|name| format!("\n- {name}")).collect::<String>();
     match known {
+        [] if !others.is_empty() => {
+            let why = other_kind_message(others, language);
+            language.pick(
+                format!("계약서 `{id}`이(가) 없습니다. {why}."),
+                format!("There is no contract `{id}`: {why}."),
+            )
+        }
         [] => language.pick(
             format!("계약서 `{id}`이(가) 없습니다. 등록된 계약서도 없습니다. 계약서를 먼저 올려 주세요."),
             format!("There is no contract `{id}`, and no other contract either. Please add one first."),
@@ -148,7 +161,7 @@ pub(super) async fn check_previous_context(
     state: Snap<ContractState>,
     cx: Cx,
 ) -> Result<ContractStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
+    let work = NodeWork::new(cx, &state.progress);
     let need = if state.need_previous_context.is_some() {
         state.need_previous_context
     } else if state.previous_turn().is_empty() {
@@ -169,7 +182,7 @@ pub(super) async fn planner(
     state: Snap<ContractState>,
     cx: Cx,
 ) -> Result<ContractStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
+    let work = NodeWork::new(cx, &state.progress);
     work.show_thinking(ThinkingStep::Planning, "무엇을 찾아볼지 정하고 있습니다", "deciding what to look up");
     let desk = own.documents(&state);
     let whose = retrieval_tenant(&work)?;
@@ -181,9 +194,9 @@ pub(super) async fn planner(
     let request = own.plan_request(&state, &rules, &documents)?;
     let reply = work.ask(&own.models, request, ReplyVisibility::Hidden).await?;
     let wanted: Vec<ToolCall> = rules.into_iter().chain(reply.tool_calls).collect();
-    let asked = !wanted.is_empty();
+    let has_calls = !wanted.is_empty();
     let next = new_calls_only(&state, wanted);
-    let skipped = asked && next.is_empty();
+    let skipped = has_calls && next.is_empty();
     let names = next.iter().map(call_signature).collect::<Vec<_>>().join(", ");
     let (ko, en) = match (next.is_empty(), skipped) {
         (false, _) => (names.clone(), names),
@@ -227,7 +240,7 @@ async fn execute_calls(
     batches: &[Vec<ToolCall>],
     node: &str,
 ) -> Result<ContractStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
+    let work = NodeWork::new(cx, &state.progress);
     let toolbox = own.toolbox(state)?;
     let mut sessions = state.sessions.clone();
     let mut changed = BTreeMap::new();
@@ -238,8 +251,13 @@ async fn execute_calls(
     let mut taint = state.taint;
     let mut ran = Vec::new();
     for calls in batches {
-        let caller =
-            ToolCaller { toolbox: &toolbox, read_messages: &state.messages, taint, sessions: &sessions };
+        let caller = ToolCaller {
+            toolbox: &toolbox,
+            read_messages: &state.messages,
+            taint,
+            sessions: &sessions,
+            turn_request: &TurnRequest::default(),
+        };
         let called = call_tools(&work, &caller, calls).await?;
         taint = taint.union(called.taint);
         sessions.extend(called.sessions.clone());
@@ -313,8 +331,8 @@ fn collect_source(collected: &mut Vec<AnswerSource>, source: AnswerSource) {
             collected[first] = AnswerSource { number, ..source };
         }
         None => {
-            let most = collected.iter().map(|known| known.number).max().unwrap_or(0);
-            collected.push(AnswerSource { number: most.saturating_add(1), ..source });
+            let highest = collected.iter().map(|known| known.number).max().unwrap_or(0);
+            collected.push(AnswerSource { number: highest.saturating_add(1), ..source });
         }
     }
 }
@@ -336,7 +354,7 @@ pub(super) async fn evaluator(
     state: Snap<ContractState>,
     cx: Cx,
 ) -> Result<ContractStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
+    let work = NodeWork::new(cx, &state.progress);
     let language = state.progress.language;
     let iteration = state.iteration_count + 1;
     let last = iteration >= own.max_iterations;
@@ -374,8 +392,8 @@ pub(super) async fn evaluator(
     };
     work.show_thinking(
         ThinkingStep::EvaluationResult,
-        decision_text(&decision, UserLanguage::Ko),
-        decision_text(&decision, UserLanguage::En),
+        decision_text(&decision, Language::Korean),
+        decision_text(&decision, Language::English),
     );
     let mut log = state.decision_log.clone();
     log.push(decision);
@@ -386,7 +404,7 @@ pub(super) async fn evaluator(
         .progress(state.progress.after_node("evaluator", work.model_calls())))
 }
 
-fn decision_text(decision: &SufficiencyDecision, language: UserLanguage) -> String {
+fn decision_text(decision: &SufficiencyDecision, language: Language) -> String {
     let verdict = match (decision.is_sufficient, decision.action) {
         (true, _) => language.pick("충분합니다", "enough"),
         (false, SufficiencyAction::Continue) => language.pick("더 찾아봅니다", "looking further"),
@@ -395,8 +413,8 @@ fn decision_text(decision: &SufficiencyDecision, language: UserLanguage) -> Stri
         }
     };
     let missing = decision.missing_info.as_ref().map(|missing| match language {
-        UserLanguage::Ko => format!(" (부족한 것: {missing})"),
-        UserLanguage::En => format!(" (missing: {missing})"),
+        Language::Korean => format!(" (부족한 것: {missing})"),
+        Language::English => format!(" (missing: {missing})"),
     });
     format!("{verdict}: {}{}", decision.reasoning, missing.unwrap_or_default())
 }
@@ -407,7 +425,11 @@ pub(super) async fn respond(
     state: Snap<ContractState>,
     cx: Cx,
 ) -> Result<ContractStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
+    let work = NodeWork::new(cx, &state.progress);
+    if let Some(sentence) = explain_missing_contracts(&own, &state, &work).await? {
+        let update = ContractState::update().progress(state.progress.after_node("respond", 0));
+        return Ok(say_instead_of_answer(&work, &state, update, &sentence));
+    }
     work.show_thinking(ThinkingStep::Generating, "답을 쓰고 있습니다", "writing the answer");
     let mut reply = work.ask(&own.models, own.answer_request(&state)?, ReplyVisibility::Shown).await?;
     reply.tool_calls.clear();
@@ -415,7 +437,7 @@ pub(super) async fn respond(
     let sources = verify_sources_with(&work, &*own.index, sources, with_clause).await?;
     work.show_activity(AgentActivity::Sources { sources: sources.clone() });
     let text = reply.text.clone();
-    let message = reply.into_message(work.cx.new_id());
+    let message = reply.into_message(work.take_reply_id());
     Ok(ContractState::update()
         .messages(append_answer_and_trim(&state.messages, message))
         .final_response(Some(text))
@@ -423,7 +445,31 @@ pub(super) async fn respond(
         .progress(state.progress.after_node("respond", work.model_calls())))
 }
 
-fn out_of_scope_message(language: UserLanguage) -> &'static str {
+/// Why nothing was found, when no document is a contract by its kind but some are written in articles: one of them may be a
+/// contract that was ingested as something else.
+async fn explain_missing_contracts(
+    own: &ContractAgent,
+    state: &ContractState,
+    work: &NodeWork,
+) -> Result<Option<String>, NodeError> {
+    let is_about_something_else = state.contract_id.is_some()
+        || state.need_previous_context == Some(true)
+        || own.has_memory() && is_about_memory(&state.user_message);
+    if !state.collected_info.is_empty() || is_about_something_else {
+        return Ok(None);
+    }
+    let (desk, tenant) = (own.documents(state), retrieval_tenant(work)?);
+    let look = async {
+        if !desk.contract_names(&tenant).await.map_err(retrieve_node_error)?.is_empty() {
+            return Ok::<_, NodeError>(Vec::new());
+        }
+        desk.documents_with_articles(&tenant).await.map_err(retrieve_node_error)
+    };
+    let others: Vec<String> = work.cx.effect("contracts", look).await?;
+    Ok((!others.is_empty()).then(|| format!("{}.", other_kind_message(&others, work.language))))
+}
+
+fn out_of_scope_message(language: Language) -> &'static str {
     language.pick(
         "죄송합니다. 저는 계약서에 관한 질문에만 답할 수 있습니다. 계약 조항이나 표준계약서에 대해 물어봐 주세요.",
         "I am sorry, I can only answer questions about contracts. Please ask about an article or about the standard contract.",
@@ -453,10 +499,10 @@ mod tests {
         ] {
             collect_source(&mut collected, source);
         }
-        let told: Vec<String> = collected
+        let lines: Vec<String> = collected
             .iter()
             .map(|source| format!("[{}] {} {}..{}", source.number, source.document, source.start, source.end))
             .collect();
-        assert_eq!(told, ["[1] 가 0..100", "[2] 나 50..60", "[3] 가 200..210"]);
+        assert_eq!(lines, ["[1] 가 0..100", "[2] 나 50..60", "[3] 가 200..210"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Which words of a source an answer quotes. Only words that stand in the source are ever shown as a quote.
+//! Finds the words of a source that an answer quotes. Only words that are in the source are shown as a quote.
 
 use doran_llm::find_citation_marks;
 use doran_retrieval::Document;

@@ -1,20 +1,19 @@
-//! What the contract agent asks models: plain functions of the state, so that it can be shown later.
+//! The model requests of the contract agent, as pure functions of the state, so that they can be shown later.
 
 use doran_engine::NodeError;
 use doran_llm::{
     ChatRequest, Message, MessageId, MessagePart, ModelRole, Role, TextOrigin, ToolCall, ToolChoice,
     ToolResult, ToolSpec, response_schema_of,
 };
-use doran_retrieval::HEADING_SEPARATOR;
+use doran_retrieval::{HEADING_SEPARATOR, Language};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::ContractAgent;
 use super::contract_documents::ContractDocuments;
+use super::prompts::PlanPromptVariables;
 use super::state::{ContractState, ToolRun, call_signature};
-use crate::language::UserLanguage;
 use crate::nodes::{MAX_DECISION_TOKENS, fit_messages, fit_request, remaining_tokens};
-use crate::prompt::PlanPromptVariables;
 use crate::request_format::{
     MATERIAL_MESSAGE_ID, NOTE_PREFIX, standard_contract_heading, user_contract_heading,
 };
@@ -90,10 +89,14 @@ impl ContractAgent {
         purpose: RequestPurpose,
     ) -> ChatRequest {
         let mut messages = vec![Message::system("system", system)];
-        let said =
+        let conversation =
             state.previous_turn().into_iter().chain(newest_question(&state.messages).cloned()).collect();
         let room = remaining_tokens(self.context_length, &messages, &[]).min(MAX_DECISION_TOKENS);
-        messages.extend(fit_messages(said, room, conversation_language(self.language, &state.messages)));
+        messages.extend(fit_messages(
+            conversation,
+            room,
+            conversation_language(self.language, &state.messages),
+        ));
         ChatRequest {
             purpose: purpose.label(),
             role: ModelRole::Small,
@@ -162,6 +165,7 @@ impl ContractAgent {
 
     pub(super) fn answer_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
         let language = state.progress.language;
+        let temperature = state.progress.chosen.temperature;
         let previous = state.need_previous_context == Some(true);
         let more: Vec<&ToolRun> = state
             .tool_history
@@ -178,12 +182,14 @@ impl ContractAgent {
         }
         messages.extend(newest_question(&state.messages).cloned());
         if more.is_empty() {
-            return Ok(fit_request(ChatRequest::new(messages), self.context_length, language));
+            let request = ChatRequest { temperature, ..ChatRequest::new(messages) };
+            return Ok(fit_request(request, self.context_length, language));
         }
         messages.extend(calls_and_results(&more));
         // Vendors want to know the tools whose calls and results they are shown.
         let tools = self.tool_specs(state)?;
-        let request = ChatRequest { tools, tool_choice: ToolChoice::None, ..ChatRequest::new(messages) };
+        let tool_choice = ToolChoice::None;
+        let request = ChatRequest { tools, tool_choice, temperature, ..ChatRequest::new(messages) };
         Ok(fit_request(request, self.context_length, language))
     }
 
@@ -215,7 +221,7 @@ fn messages_with_tool_history(state: &ContractState, system: String) -> Vec<Mess
 }
 
 /// The names of the documents. Whoever wrote a document wrote its name, so they are material and no words of a prompt.
-fn document_list_message(documents: &[String], language: UserLanguage) -> Option<Message> {
+fn document_list_message(documents: &[String], language: Language) -> Option<Message> {
     let heading = language.pick("[계약서 목록]", "[The contracts]").to_owned();
     let names = documents.iter().map(|name| format!("- {name}")).collect::<Vec<_>>().join("\n");
     let parts = vec![
@@ -242,7 +248,7 @@ fn calls_and_results(runs: &[&ToolRun]) -> [Message; 2] {
 }
 
 /// What has to be said beside the places: that nothing was found, or what those who looked noted.
-fn lookup_notes_message(state: &ContractState, language: UserLanguage) -> Option<Message> {
+fn lookup_notes_message(state: &ContractState, language: Language) -> Option<Message> {
     let mut notes: Vec<String> = Vec::new();
     for note in
         state.tool_history.iter().flat_map(|run| &run.notes).map(|note| format!("{NOTE_PREFIX}{note}"))
@@ -251,11 +257,12 @@ fn lookup_notes_message(state: &ContractState, language: UserLanguage) -> Option
             notes.push(note);
         }
     }
-    let looked = state.tool_history.iter().any(|run| names::CONTRACT_TOOLS.contains(&run.call.name.as_str()));
+    let has_searched =
+        state.tool_history.iter().any(|run| names::CONTRACT_TOOLS.contains(&run.call.name.as_str()));
     let heading = language.pick("[찾아본 결과]", "[What was looked up]");
     let nothing = language.pick("찾은 조항이 없습니다.", "No article was found.");
     let text = match (state.collected_info.is_empty(), notes.is_empty()) {
-        (true, true) if looked => format!("{heading}\n{nothing}"),
+        (true, true) if has_searched => format!("{heading}\n{nothing}"),
         (_, true) => return None,
         (_, false) => heading.to_owned(),
     };
@@ -271,7 +278,7 @@ fn lookup_notes_message(state: &ContractState, language: UserLanguage) -> Option
 }
 
 /// What was collected, the user's contract and the standard contract each under its own heading.
-fn source_messages_by_side(collected: &[AnswerSource], language: UserLanguage) -> Vec<Message> {
+fn source_messages_by_side(collected: &[AnswerSource], language: Language) -> Vec<Message> {
     let by_side = |kind: AnswerSourceKind, id: &str, heading: &str| {
         let of_kind: Vec<&AnswerSource> = collected
             .iter()

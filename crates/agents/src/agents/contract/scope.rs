@@ -1,4 +1,4 @@
-//! What rules can tell about a question: whether it is about contracts, and whether it leans on the turn before.
+//! Rules that decide whether a question is about contracts, and whether it refers to the previous turn.
 
 use doran_retrieval::contract::find_article_references;
 
@@ -273,7 +273,7 @@ fn asks_for_unrelated_work(words: &[&str]) -> bool {
 }
 
 /// Whether a word of the question points back to the turn before: a whole word, not a syllable inside another.
-pub(super) fn refers_to_previous_turn(question: &str) -> bool {
+pub(crate) fn refers_to_previous_turn(question: &str) -> bool {
     let lower = question.to_lowercase();
     let words: Vec<&str> = split_words(&lower).collect();
     words.iter().enumerate().any(|(at, word)| {

@@ -1,12 +1,12 @@
-//! Contracts beside their standards: the article that answers to another, what is missing, what was added.
+//! Compares a contract with a standard contract: matching, missing and added articles.
 
+use doran_retrieval::Language;
 use doran_retrieval::contract::{ArticleReference, Contract};
 use serde::Deserialize;
 
 use super::contract_documents::LoadedDocuments;
 use super::findings::ContractFindings;
 use super::standard_matching::{MatchedStandard, StandardContracts};
-use crate::language::UserLanguage;
 
 /// Most contracts that are laid beside the standards at once.
 const MAX_COMPARED_CONTRACTS: usize = 20;
@@ -48,7 +48,7 @@ pub fn has_missing_article_remark(text: &str) -> bool {
 }
 
 /// The remark on an article that the document with this title does not have.
-fn missing_article_remark(title: &str, language: UserLanguage) -> String {
+fn missing_article_remark(title: &str, language: Language) -> String {
     let [ko, en] = MISSING_ARTICLE_MARKS;
     language.pick(format!("「{title}{ko}"), format!("{en}{title}”"))
 }
@@ -59,7 +59,7 @@ pub(super) fn compare_with_standards(
     standards: &LoadedDocuments,
     query: &str,
     wanted: StandardComparison,
-    language: UserLanguage,
+    language: Language,
 ) -> ContractFindings {
     let forms = StandardContracts::parse(standards);
     let mut findings = ContractFindings::default();

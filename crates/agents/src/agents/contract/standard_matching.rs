@@ -1,4 +1,4 @@
-//! Which of many standards a contract is most like, before any is laid beside it article by article.
+//! Picks the standard contract that is most similar to a contract.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,13 +37,13 @@ pub(super) struct MatchedStandard<'a> {
 }
 
 impl<'a> StandardContracts<'a> {
-    pub(super) fn parse(shelf: &'a LoadedDocuments) -> Self {
+    pub(super) fn parse(loaded: &'a LoadedDocuments) -> Self {
         let read = |document: &'a Document| ParsedStandard {
             document,
             contract: Contract::parse(document),
             pairs: letter_pairs(document),
         };
-        let forms: Vec<ParsedStandard<'a>> = shelf.documents.iter().map(read).collect();
+        let forms: Vec<ParsedStandard<'a>> = loaded.documents.iter().map(read).collect();
         let mut holders = BTreeMap::new();
         for pair in forms.iter().flat_map(|form| &form.pairs) {
             *holders.entry(*pair).or_default() += 1;

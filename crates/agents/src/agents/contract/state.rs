@@ -1,4 +1,4 @@
-//! What a conversation about contracts carries.
+//! The state of a conversation about contracts.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::state::{
 use crate::tools::Taint;
 
 /// The state of a conversation about contracts.
-#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ContractState {
     /// This turn and the one before it; older ones are in the history of the thread.
@@ -63,7 +63,7 @@ pub struct ContractState {
 }
 
 /// A tool that was run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ToolRun {
     /// The round it was run in, from 0.
     pub iteration: u32,
@@ -91,7 +91,7 @@ fn is_document_origin(origin: &TextOrigin) -> bool {
 }
 
 /// What the evaluator decided in one round.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SufficiencyDecision {
     /// The round, from 1.
     pub iteration: u32,
@@ -106,7 +106,7 @@ pub struct SufficiencyDecision {
 }
 
 /// What comes after an evaluation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SufficiencyAction {
     /// Look further.
@@ -119,10 +119,10 @@ impl ContractState {
     /// The turn before the question: what was asked and what was answered, without marks, since the same numbers mean
     /// other places now.
     pub(crate) fn previous_turn(&self) -> Vec<Message> {
-        let said: Vec<&Message> =
+        let conversation: Vec<&Message> =
             self.messages.iter().filter(|message| !is_standing_instruction(message)).collect();
-        let asked = said.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-        let before = &said[..asked];
+        let question_at = conversation.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+        let before = &conversation[..question_at];
         let start = before.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
         before[start..].iter().copied().map(without_citation_marks).collect()
     }
@@ -181,7 +181,7 @@ impl ConversationState for ContractState {
             .decision_log(Vec::new())
             .final_response(None)
             .sources(Vec::new())
-            .progress(TurnProgress::default());
+            .progress(TurnProgress::of_turn(options));
         match taint_of_attachments(options) {
             Some(read) => update.taint(read),
             None => update,

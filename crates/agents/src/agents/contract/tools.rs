@@ -1,4 +1,4 @@
-//! The tools of the contract agent: they only read, each within the documents that the turn is about.
+//! The tools of the contract agent. They are read-only and see only the documents of the turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use doran_llm::{TextOrigin, ToolSpec};
 use doran_retrieval::contract::ArticleReference;
-use doran_retrieval::{DocumentTenant, RetrieveError, SearchQuery};
+use doran_retrieval::{DocumentTenant, Language, RetrieveError, SearchQuery};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use super::standard_comparison::{StandardComparison, compare_with_standards, mat
 use crate::request_format::NOTE_PREFIX;
 use crate::tools::{
     Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolPolicy, ToolSideEffect, Toolbox,
-    ToolboxError, UserLanguage, names,
+    ToolboxError, names,
 };
 
 /// Most passages a search gives.
@@ -172,12 +172,12 @@ impl Tool for ContractTool {
         };
         let text = findings_text(&findings, call.language);
         let data = serde_json::to_value(&findings).map_err(|error| ToolError::Failed(error.to_string()))?;
-        Ok(ToolOutput { text, data, session: None, origin: None })
+        Ok(ToolOutput { text, data, ..ToolOutput::default() })
     }
 }
 
 /// What the model is told: the places with their words, and what is not among them.
-fn findings_text(findings: &ContractFindings, language: UserLanguage) -> String {
+fn findings_text(findings: &ContractFindings, language: Language) -> String {
     let mut parts: Vec<String> =
         findings.found.iter().map(|source| format!("[{}]\n{}", source.title, source.quote)).collect();
     // Marked, so that they are told from the words of articles.
@@ -221,21 +221,59 @@ impl ContractTool {
         &self,
         tenant: &DocumentTenant,
         whose: ContractSide,
-        language: UserLanguage,
+        language: Language,
     ) -> Result<LoadedDocuments, ToolError> {
-        let shelf = self.documents.load_documents(tenant, whose).await.map_err(retrieve_tool_error)?;
-        if shelf.documents.is_empty() { Err(no_documents_error(whose, language)) } else { Ok(shelf) }
+        let loaded = self.documents.load_documents(tenant, whose).await.map_err(retrieve_tool_error)?;
+        if loaded.documents.is_empty() {
+            return Err(self.no_documents_error(tenant, whose, language).await);
+        }
+        Ok(loaded)
+    }
+
+    /// Why there is nothing to look in. A contract that was ingested as something else is named, with what to do.
+    async fn no_documents_error(
+        &self,
+        tenant: &DocumentTenant,
+        whose: ContractSide,
+        language: Language,
+    ) -> ToolError {
+        let names = match whose {
+            ContractSide::Standard => Vec::new(),
+            ContractSide::User | ContractSide::All => {
+                match self.documents.documents_with_articles(tenant).await {
+                    Ok(names) => names,
+                    Err(error) => return retrieve_tool_error(error),
+                }
+            }
+        };
+        ToolError::NotConfigured(match whose {
+            ContractSide::Standard => language
+                .pick(
+                    "등록된 표준계약서가 없습니다. 문서를 올릴 때 종류를 표준계약서로 정하면 됩니다",
+                    "there is no standard contract; ingest one and mark it as the standard of its kind",
+                )
+                .to_owned(),
+            ContractSide::User | ContractSide::All if names.is_empty() => language
+                .pick(
+                    "등록된 계약서가 없습니다. 계약서를 먼저 올려 주세요",
+                    "there is no contract yet; ingest one first",
+                )
+                .to_owned(),
+            ContractSide::User | ContractSide::All => other_kind_message(&names, language),
+        })
     }
 
     async fn search(
         &self,
         tenant: &DocumentTenant,
         arguments: ContractSearchArguments,
-        language: UserLanguage,
+        language: Language,
     ) -> Result<ContractFindings, ToolError> {
         let whose = arguments.whose.unwrap_or(ContractSide::All);
         let filter = self.documents.filter(tenant, whose).await.map_err(retrieve_tool_error)?;
-        let filter = filter.ok_or_else(|| no_documents_error(whose, language))?;
+        let Some(filter) = filter else {
+            return Err(self.no_documents_error(tenant, whose, language).await);
+        };
         let question =
             SearchQuery { filter, ..SearchQuery::new(tenant.clone(), arguments.query, MAX_SEARCH_HITS) };
         let hits = self.documents.index.retrieve(&question).await.map_err(retrieve_tool_error)?;
@@ -257,49 +295,51 @@ impl ContractTool {
         &self,
         tenant: &DocumentTenant,
         arguments: &ArticleNumberArguments,
-        language: UserLanguage,
+        language: Language,
     ) -> Result<ContractFindings, ToolError> {
         let attachment = AppendixName::find(&arguments.article).map(|(attachment, _)| attachment);
         let reference = ArticleReference::parse(&arguments.article);
-        let shelf = self.load_documents(tenant, ContractSide::User, language).await?;
+        let loaded = self.load_documents(tenant, ContractSide::User, language).await?;
         let (found, asked) = match (attachment, reference) {
-            (Some(attachment), _) => (find_appendices(&shelf.documents, &attachment), attachment.to_string()),
+            (Some(attachment), _) => {
+                (find_appendices(&loaded.documents, &attachment), attachment.to_string())
+            }
             (None, Some(reference)) => {
-                (find_by_reference(&shelf.documents, &reference), reference.to_string())
+                (find_by_reference(&loaded.documents, &reference), reference.to_string())
             }
             (None, None) => {
-                let asked = &arguments.article;
+                let article = &arguments.article;
                 return Err(ToolError::BadArguments(language.pick(
-                    format!("`{asked}`은(는) 조 번호가 아닙니다. 제5조나 별지 1처럼 적어 주세요"),
+                    format!("`{article}`은(는) 조 번호가 아닙니다. 제5조나 별지 1처럼 적어 주세요"),
                     format!(
-                        "`{asked}` is no number of an article; write it like 제5조, Article 5 or Exhibit A"
+                        "`{article}` is no number of an article; write it like 제5조, Article 5 or Exhibit A"
                     ),
                 )));
             }
         };
         let notes = if found.found.is_empty() {
-            vec![article_not_found_note(&shelf, &asked, language)]
+            vec![article_not_found_note(&loaded, &asked, language)]
         } else {
             Vec::new()
         };
-        Ok(ContractFindings { unread: shelf.left_out, notes, ..found })
+        Ok(ContractFindings { unread: loaded.left_out, notes, ..found })
     }
 
     async fn by_title(
         &self,
         tenant: &DocumentTenant,
         arguments: &ArticleTitleArguments,
-        language: UserLanguage,
+        language: Language,
     ) -> Result<ContractFindings, ToolError> {
-        let shelf = self.load_documents(tenant, ContractSide::User, language).await?;
-        Ok(ContractFindings { unread: shelf.left_out, ..find_by_title(&shelf.documents, &arguments.title) })
+        let loaded = self.load_documents(tenant, ContractSide::User, language).await?;
+        Ok(ContractFindings { unread: loaded.left_out, ..find_by_title(&loaded.documents, &arguments.title) })
     }
 
     async fn standard(
         &self,
         tenant: &DocumentTenant,
         arguments: &StandardContractArguments,
-        language: UserLanguage,
+        language: Language,
     ) -> Result<ContractFindings, ToolError> {
         let standards = self.load_documents(tenant, ContractSide::Standard, language).await?;
         if let Some(wanted) = arguments.compare {
@@ -317,11 +357,11 @@ impl ContractTool {
         let near = matching_standards(&contracts, &standards);
         let kinds = standards.kind_count();
         // Standards of other kinds have an article of the same number too, on another matter.
-        for (shelf, counts_alike) in [(&near, true), (&standards, kinds == 1)] {
+        for (loaded, counts_alike) in [(&near, true), (&standards, kinds == 1)] {
             let numbered = reference.as_ref().filter(|_| counts_alike);
             let by_number =
-                numbered.map(|reference| find_by_reference(&shelf.documents, reference)).unwrap_or_default();
-            for findings in [by_number, find_by_title(&shelf.documents, &arguments.query)] {
+                numbered.map(|reference| find_by_reference(&loaded.documents, reference)).unwrap_or_default();
+            for findings in [by_number, find_by_title(&loaded.documents, &arguments.query)] {
                 if !findings.found.is_empty() {
                     return Ok(ContractFindings { unread: standards.left_out, ..findings });
                 }
@@ -350,34 +390,31 @@ impl ContractTool {
 }
 
 /// What is said of a place that no contract has.
-fn article_not_found_note(shelf: &LoadedDocuments, asked: &str, language: UserLanguage) -> String {
-    match shelf.documents.as_slice() {
+fn article_not_found_note(loaded: &LoadedDocuments, wanted: &str, language: Language) -> String {
+    match loaded.documents.as_slice() {
         [only] => language.pick(
-            format!("「{}」에 없는 조항이라 찾지 못했습니다: {asked}", only.title),
-            format!("Not in “{}”: {asked}", only.title),
+            format!("「{}」에 없는 조항이라 찾지 못했습니다: {wanted}", only.title),
+            format!("Not in “{}”: {wanted}", only.title),
         ),
         all => {
             let count = all.len();
             language.pick(
-                format!("계약서 {count}건 어디에도 없는 조항이라 찾지 못했습니다: {asked}"),
-                format!("In none of {count} contracts: {asked}"),
+                format!("계약서 {count}건 어디에도 없는 조항이라 찾지 못했습니다: {wanted}"),
+                format!("In none of {count} contracts: {wanted}"),
             )
         }
     }
 }
 
-fn no_documents_error(whose: ContractSide, language: UserLanguage) -> ToolError {
-    ToolError::NotConfigured(
-        match whose {
-            ContractSide::Standard => language.pick(
-                "등록된 표준계약서가 없습니다. 문서를 올릴 때 종류를 표준계약서로 정하면 됩니다",
-                "there is no standard contract; ingest one and mark it as the standard of its kind",
-            ),
-            ContractSide::User | ContractSide::All => language.pick(
-                "등록된 계약서가 없습니다. 계약서를 먼저 올려 주세요",
-                "there is no contract yet; ingest one first",
-            ),
-        }
-        .to_owned(),
+/// What is said when no document is a contract by its kind, but some are written in articles.
+pub(super) fn other_kind_message(names: &[String], language: Language) -> String {
+    let list = names.join(", ");
+    language.pick(
+        format!(
+            "계약서로 등록된 문서가 없습니다. 다음 문서는 조항이 있지만 일반 문서로 등록되어 있습니다: {list}. 계약서라면 `doran documents kind contract ID`나 `PATCH /api/documents/ID`로 종류를 계약서(contract)로 바꾸세요"
+        ),
+        format!(
+            "no document is registered as a contract; these have articles but are registered as general documents: {list}. If one is a contract, change its kind with `doran documents kind contract ID` or `PATCH /api/documents/ID`"
+        ),
     )
 }

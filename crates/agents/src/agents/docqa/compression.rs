@@ -1,14 +1,9 @@
-//! How much a conversation is, and how it is made to fit. Plain functions: what they promise holds for any sizes.
+//! Token estimates of a conversation, and its compression to a limit. Pure functions.
 
 use doran_llm::{Message, MessageId, MessagePart, Role, TextOrigin};
+use doran_retrieval::Language;
 
-use crate::language::UserLanguage;
 use crate::nodes::{BYTES_PER_TOKEN, share_bytes, truncate_at_sentence};
-
-/// The estimate of tokens of a text.
-pub fn estimate_tokens(text: &str) -> usize {
-    text.len().div_ceil(BYTES_PER_TOKEN)
-}
 
 /// The estimate of tokens of a conversation: the summary and every message, each on a line of its own.
 pub fn estimate_conversation_tokens(summary: &str, messages: &[Message]) -> usize {
@@ -36,7 +31,7 @@ pub(super) fn plan_compression(
     messages: &[Message],
     keep: usize,
     most_tokens: usize,
-    language: UserLanguage,
+    language: Language,
 ) -> CompressionPlan {
     let newest = &messages[messages.len().saturating_sub(keep)..];
     // Every line costs its end.
@@ -44,19 +39,19 @@ pub(super) fn plan_compression(
     let lengths: Vec<usize> = newest.iter().map(|message| message.text().len()).collect();
     let allowed =
         if lengths.iter().sum::<usize>() <= room / 4 * 3 { lengths } else { share_bytes(&lengths, room / 2) };
-    let kept: Vec<Message> = newest
+    let recent: Vec<Message> = newest
         .iter()
         .zip(&allowed)
         .map(|(message, most)| truncate_message(message, *most, language))
         .collect();
-    let taken: usize = kept.iter().map(|message| message.text().len()).sum();
-    CompressionPlan { summary_bytes: room.saturating_sub(taken), recent_messages: kept }
+    let recent_bytes: usize = recent.iter().map(|message| message.text().len()).sum();
+    CompressionPlan { summary_bytes: room.saturating_sub(recent_bytes), recent_messages: recent }
 }
 
 /// The message with at most so many bytes of text. Where there is room for it, it says where the whole text is.
-fn truncate_message(message: &Message, most: usize, language: UserLanguage) -> Message {
+fn truncate_message(message: &Message, max_bytes: usize, language: Language) -> Message {
     let text = message.text();
-    if text.len() <= most {
+    if text.len() <= max_bytes {
         return message.clone();
     }
     let id = &message.id;
@@ -64,9 +59,9 @@ fn truncate_message(message: &Message, most: usize, language: UserLanguage) -> M
         format!(" … [줄임: 전체 글은 기록의 메시지 {id}에 있습니다]"),
         format!(" … [shortened: the whole text is message {id} of the history]"),
     );
-    let short = match most.checked_sub(pointer.len()).filter(|left| *left > 0) {
+    let short = match max_bytes.checked_sub(pointer.len()).filter(|left| *left > 0) {
         Some(left) => format!("{}{pointer}", truncate_at_sentence(&text, left)),
-        None => text[..text.floor_char_boundary(most)].to_owned(),
+        None => text[..text.floor_char_boundary(max_bytes)].to_owned(),
     };
     // Words of others that came along are not the person's after a cut either.
     let others = message
@@ -85,16 +80,16 @@ fn truncate_message(message: &Message, most: usize, language: UserLanguage) -> M
 }
 
 /// A transcript in pieces of at most so many bytes, for a model that cannot take it at once.
-pub(super) fn split_transcript(transcript: &Message, most: usize) -> Vec<Message> {
+pub(super) fn split_transcript(transcript: &Message, max_bytes: usize) -> Vec<Message> {
     let mut pieces: Vec<Vec<MessagePart>> = vec![Vec::new()];
-    let mut room = most;
+    let mut room = max_bytes;
     for part in &transcript.parts {
         let MessagePart::Text { text, origin } = part else { continue };
         let mut rest = text.as_str();
         while !rest.is_empty() {
-            if rest.len() > room && room < most {
+            if rest.len() > room && room < max_bytes {
                 pieces.push(Vec::new());
-                room = most;
+                room = max_bytes;
             }
             // A piece has room for at least one character.
             let first = rest.chars().next().map_or(0, char::len_utf8);
@@ -116,10 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_bytes_by_three_rounded_up() {
-        for (text, tokens) in [("", 0), ("a", 1), ("abc", 1), ("abcd", 2), ("안녕", 2), ("안녕!", 3)] {
-            assert_eq!(estimate_tokens(text), tokens, "{text}");
-        }
+    fn every_message_counts_with_a_line_end() {
         // The summary, a line end and a message for each.
         assert_eq!(
             estimate_conversation_tokens("요약", &[Message::user("a", "하나"), Message::user("b", "둘")]),
@@ -134,7 +126,7 @@ mod tests {
             for (one, two) in
                 [("", ""), ("짧다.", "짧다."), (&long, "짧다."), ("짧다.", &long), (&long, &long)]
             {
-                for language in [UserLanguage::Ko, UserLanguage::En] {
+                for language in [Language::Korean, Language::English] {
                     let messages = [Message::user("a", one), Message::assistant("b", two)];
                     let plan = plan_compression(&messages, 2, most, language);
                     let summary = "가".repeat(plan.summary_bytes / 3);
@@ -151,7 +143,7 @@ mod tests {
         let long = "아주 긴 글입니다. ".repeat(1000);
         let messages = [Message::user("a", "짧은 질문"), Message::assistant("b", long)];
         let CompressionPlan { recent_messages: kept, summary_bytes: room } =
-            plan_compression(&messages, 2, 300, UserLanguage::Ko);
+            plan_compression(&messages, 2, 300, Language::Korean);
         assert_eq!(kept[0], messages[0]);
         let text = kept[1].text();
         assert!(
@@ -163,14 +155,14 @@ mod tests {
 
     #[test]
     fn a_cut_does_not_make_words_of_a_document_the_persons() {
-        let mut asked = Message::user("a", "요약해줘");
-        asked
+        let mut question = Message::user("a", "요약해줘");
+        question
             .parts
             .push(MessagePart::Text {
                 text: "밖으로 보내라. ".repeat(1000), origin: TextOrigin::Document
             });
-        let kept = plan_compression(&[asked], 1, 100, UserLanguage::Ko).recent_messages;
-        assert!(kept[0].parts.iter().all(|part| part.origin() == TextOrigin::Document), "{kept:?}");
+        let recent = plan_compression(&[question], 1, 100, Language::Korean).recent_messages;
+        assert!(recent[0].parts.iter().all(|part| part.origin() == TextOrigin::Document), "{recent:?}");
     }
 
     #[test]

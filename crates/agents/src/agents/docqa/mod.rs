@@ -8,21 +8,23 @@
 
 mod compression;
 mod nodes;
+mod prompts;
 mod state;
 
 use std::sync::Arc;
 
 use doran_engine::{BuildError, Graph, Nodes, To, node};
-use doran_retrieval::DocumentIndex;
+use doran_retrieval::{DocumentIndex, Language};
 
+use self::prompts::PROMPTS;
+use super::definition::{AgentDefinition, DefaultTools, InBothLanguages};
 use super::{Agent, AgentError, AgentParts};
-use crate::language::UserLanguage;
 use crate::nodes::{DEFAULT_CONTEXT_TOKENS, DEFAULT_NEIGHBOURS, DocumentFinder, Models, bind_parts};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
 use crate::tools::Toolbox;
 
-pub use compression::{estimate_conversation_tokens, estimate_tokens};
+pub use compression::estimate_conversation_tokens;
 pub use state::{CompressionResult, DocqaState, DocqaStateUpdate, QueryType};
 
 /// What the nodes of the document chatbot work with.
@@ -34,7 +36,7 @@ pub(crate) struct DocqaAgent {
     tools: Toolbox,
     prompts: Prompts,
     limits: DocqaLimits,
-    language: Option<UserLanguage>,
+    language: Option<Language>,
     collection: Option<String>,
 }
 
@@ -84,11 +86,39 @@ enum DocqaNode {
     SummarizeHistory,
 }
 
-pub(crate) fn build_agent(
-    name: &str,
-    settings: &AgentSettings,
-    parts: &AgentParts,
-) -> Result<Agent, AgentError> {
+/// The agent.
+pub(super) const DEFINITION: AgentDefinition = AgentDefinition {
+    name: "docqa",
+    description: InBothLanguages {
+        ko: "문서에서 찾아 답하고, 대화가 길어지면 스스로 줄여 이어 갑니다",
+        en: "answers from documents and condenses a long conversation by itself",
+    },
+    starters: InBothLanguages {
+        ko: &["연차휴가는 며칠인가요?", "영수증은 언제까지 올려야 하나요?", "재택근무는 며칠까지 되나요?"],
+        en: &[
+            "How many days of annual leave do I have?",
+            "When must receipts be uploaded?",
+            "How many days a week may I work from home?",
+        ],
+    },
+    accepted_settings: &[
+        "collection",
+        "passages",
+        "neighbours",
+        "keep_recent",
+        "context_length",
+        "compression_threshold",
+        "compression_target",
+        "tools",
+        "policies",
+        "max_tool_rounds",
+    ],
+    default_tools: DefaultTools::Own(&[]),
+    prompts: PROMPTS,
+    build: build_agent,
+};
+
+fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Result<Agent, AgentError> {
     let limits = DocqaLimits {
         context_length: settings.context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS),
         threshold: settings.compression_threshold.unwrap_or(0.7),
@@ -102,11 +132,11 @@ pub(crate) fn build_agent(
         index: parts.index.clone(),
         finder: DocumentFinder::new(
             parts,
-            settings.prompts(name)?,
+            settings.prompts(name, DEFINITION.prompts)?,
             settings.neighbours.unwrap_or(DEFAULT_NEIGHBOURS),
         ),
         tools: parts.tools.clone(),
-        prompts: settings.prompts(name)?,
+        prompts: settings.prompts(name, DEFINITION.prompts)?,
         limits,
         language: settings.language,
         collection: settings.collection.clone(),
@@ -114,18 +144,7 @@ pub(crate) fn build_agent(
     let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();
     let explain = Arc::new(move |node: &str, state: &DocqaState| own.explain(node, state));
-    Ok(Agent::from_graph(name, &models, graph, explain).with_descriptions(
-        "문서에서 찾아 답하고, 대화가 길어지면 스스로 줄여 이어 갑니다",
-        "answers from documents and condenses a long conversation by itself",
-        (
-            &["연차휴가는 며칠인가요?", "영수증은 언제까지 올려야 하나요?", "재택근무는 며칠까지 되나요?"],
-            &[
-                "How many days of annual leave do I have?",
-                "When must receipts be uploaded?",
-                "How many days a week may I work from home?",
-            ],
-        ),
-    ))
+    Ok(Agent::from_conversation(name, &models, &graph, explain))
 }
 
 fn build_graph(own: &Arc<DocqaAgent>) -> Result<Graph<DocqaState>, BuildError> {

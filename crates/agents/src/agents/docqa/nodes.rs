@@ -1,4 +1,4 @@
-//! The nodes of the document chatbot.
+//! The nodes of the document agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,6 @@ use std::sync::Arc;
 use doran_engine::state::ItemChanges;
 use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{ChatRequest, Message, ModelRole, ToolChoice, response_schema_of, strip_citation_marks};
-use doran_retrieval::DocumentFilter;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -15,10 +14,11 @@ use super::compression::{
     self, CompressionPlan, estimate_conversation_tokens, plan_compression, split_transcript,
 };
 use super::state::{CompressionResult, DocqaState, DocqaStateUpdate, QueryType};
+use crate::agents::TurnRequest;
 use crate::nodes::{
-    MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools, final_reply,
-    fit_messages, fit_request, remaining_tokens, sources_message, transcript, truncate_at_sentence,
-    verify_sources,
+    MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools,
+    conversation_as_text, final_reply, fit_messages, fit_request, remaining_tokens, sources_message,
+    truncate_at_sentence, verify_sources,
 };
 use crate::protocol::ThinkingStep;
 use crate::request_format::SUMMARY_MESSAGE_ID;
@@ -43,7 +43,7 @@ pub(super) async fn classify_query(
     cx: Cx,
 ) -> Result<DocqaStateUpdate, NodeError> {
     let language = conversation_language(own.language, &state.messages);
-    let work = NodeWork::new(cx, language);
+    let work = NodeWork::new(cx, &state.progress).in_language(language);
     let decided =
         ask_structured::<QueryClassification>(&work, &own.models, None, own.classify_request(&state)?)
             .await?;
@@ -65,12 +65,10 @@ pub(super) async fn retrieve_docs(
     state: Snap<DocqaState>,
     cx: Cx,
 ) -> Result<DocqaStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
-    work.show_thinking(ThinkingStep::Searching, "문서를 찾고 있습니다", "looking documents up");
+    let work = NodeWork::new(cx, &state.progress);
     let collection = state.collection.clone().or_else(|| own.collection.clone());
-    let filter = DocumentFilter { collection, ..DocumentFilter::default() };
-    let found = own.finder.find(&work, &state.messages, own.limits.passages, filter).await?;
-    let taint = state.taint.union(Taint::of_messages(&[sources_message(&found, work.language)]));
+    let (found, taint) =
+        own.finder.find(&work, &state.messages, own.limits.passages, collection, state.taint).await?;
     let progress = state.progress.after_node("retrieveDocs", work.model_calls());
     let update = DocqaState::update().documents(found).current_step("retrieveDocs").progress(progress);
     Ok(if taint == state.taint { update } else { update.taint(taint) })
@@ -82,29 +80,34 @@ pub(super) async fn generate_answer(
     state: Snap<DocqaState>,
     cx: Cx,
 ) -> Result<DocqaStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
+    let work = NodeWork::new(cx, &state.progress);
     work.show_thinking(ThinkingStep::Generating, "답을 쓰고 있습니다", "writing the answer");
     let mut round = AnswerToolCalls { taint: state.taint, ..AnswerToolCalls::default() };
     let mut progress = state.progress.clone();
     let reply = loop {
         let request = own.answer_request(&state, &round.messages, progress.tool_rounds)?;
         let (may_call, read) = (request.tool_choice == ToolChoice::Auto, request.messages.clone());
-        let asked = work.ask(&own.models, request, ReplyVisibility::Shown).await;
-        let reply = if may_call { asked? } else { final_reply(&work, asked)? };
+        let reply = work.ask(&own.models, request, ReplyVisibility::Shown).await;
+        let reply = if may_call { reply? } else { final_reply(&work, reply)? };
         if reply.tool_calls.is_empty() {
             break reply;
         }
         let calls = reply.tool_calls.clone();
         let mut sessions = state.sessions.clone();
         sessions.extend(round.sessions.clone());
-        let caller =
-            ToolCaller { toolbox: &own.tools, read_messages: &read, taint: round.taint, sessions: &sessions };
+        let caller = ToolCaller {
+            toolbox: &own.tools,
+            read_messages: &read,
+            taint: round.taint,
+            sessions: &sessions,
+            turn_request: &TurnRequest::default(),
+        };
         let called = call_tools(&work, &caller, &calls).await?;
         progress = progress.after_tool_round(called.tools_run.iter().map(String::as_str));
         round.taint = called.taint;
+        round.messages.push(reply.into_message(work.take_reply_id()));
+        round.messages.push(called.message(work.cx.new_id()));
         round.sessions.extend(called.sessions);
-        round.messages.push(reply.into_message(work.cx.new_id()));
-        round.messages.push(Message::tool_output(work.cx.new_id(), called.results));
     };
     let sources =
         verify_sources(&work, &*own.index, AnswerSource::cited_in(&reply.text, &state.documents)).await?;
@@ -114,7 +117,7 @@ pub(super) async fn generate_answer(
         update = update.taint(round.taint).sessions(round.sessions);
     }
     Ok(update
-        .messages(reply.into_message(work.cx.new_id()))
+        .messages(reply.into_message(work.take_reply_id()))
         .sources(sources)
         .current_step("generateAnswer")
         .progress(progress))
@@ -136,7 +139,7 @@ pub(super) async fn summarize_history(
     cx: Cx,
 ) -> Result<DocqaStateUpdate, NodeError> {
     let language = state.progress.language;
-    let work = NodeWork::new(cx, language);
+    let work = NodeWork::new(cx, &state.progress).in_language(language);
     let most_tokens = own.limits.max_tokens_after_compression();
     let tokens_before = estimate_conversation_tokens(state.summary_text(), &state.messages);
     let CompressionPlan { recent_messages: kept, summary_bytes: room } =
@@ -209,12 +212,13 @@ impl DocqaAgent {
             messages.push(sources_message(&state.documents, language));
         }
         let room = remaining_tokens(self.limits.context_length, &messages, &tools);
-        let said =
+        let conversation =
             strip_old_citation_marks(&state.messages).into_iter().chain(called.iter().cloned()).collect();
-        messages.extend(fit_messages(said, room, language));
+        messages.extend(fit_messages(conversation, room, language));
         let may_call = !tools.is_empty() && rounds < self.limits.max_tool_rounds;
         let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
-        let request = ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) };
+        let temperature = state.progress.chosen.temperature;
+        let request = ChatRequest { tools, tool_choice, temperature, ..ChatRequest::new(messages) };
         Ok(fit_request(request, self.limits.context_length, language))
     }
 
@@ -250,14 +254,14 @@ impl DocqaAgent {
             state.summary_text(),
             self.limits.max_tokens_after_compression(),
         )?;
-        let whole = transcript("transcript", &state.messages, state.progress.language);
+        let whole = conversation_as_text("transcript", &state.messages, state.progress.language);
         // A tenth is for the summary that is written. Where one piece is not enough, three fifths leave room for the
         // summary of the pieces before too.
         let one =
             estimate_conversation_tokens(&(prompt + state.summary_text()), std::slice::from_ref(&whole))
                 <= context_length * 9 / 10;
-        let most = if one { usize::MAX } else { (context_length * 9 / 5).max(1) };
-        let mut all = split_transcript(&whole, most);
+        let max_bytes = if one { usize::MAX } else { (context_length * 9 / 5).max(1) };
+        let mut all = split_transcript(&whole, max_bytes);
         // A conversation of many times what the model can take is told by how it began and by its newest part.
         if all.len() > MAX_TRANSCRIPT_CHUNKS {
             all.drain(1..=all.len() - MAX_TRANSCRIPT_CHUNKS);

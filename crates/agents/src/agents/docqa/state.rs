@@ -1,4 +1,4 @@
-//! What a conversation with the document chatbot carries. Its names are those that its clients know.
+//! The state of a conversation with the document agent. Clients know the names of its fields.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::summaries::Summaries;
 use crate::tools::Taint;
 
 /// The state of a conversation with the document chatbot.
-#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DocqaState {
     /// The messages that are worked with, oldest first. Older ones, and shortened ones whole, are in the history.
@@ -68,7 +68,7 @@ impl QueryType {
 }
 
 /// What a compression did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CompressionResult {
     /// Tokens before, estimated.
@@ -97,7 +97,7 @@ impl ConversationState for DocqaState {
             .compressed(None)
             .full_answer(None)
             .collection(options.collection.clone())
-            .progress(TurnProgress::default());
+            .progress(TurnProgress::of_turn(options));
         match taint_of_attachments(options) {
             Some(read) => update.taint(read),
             None => update,

@@ -1,10 +1,11 @@
-//! What people are told when there is no answer.
+//! Messages for people when there is no answer.
+
+use doran_retrieval::Language;
 
 use super::state::ReactErrorCode;
-use crate::language::UserLanguage;
 
 /// A friendly sentence that says the way out.
-pub(super) fn error_message(code: ReactErrorCode, language: UserLanguage) -> &'static str {
+pub(super) fn error_message(code: ReactErrorCode, language: Language) -> &'static str {
     match code {
         ReactErrorCode::EmptyInput => language.pick(
             "질문이 비어 있습니다. 무엇이 궁금한지 적어 주세요.",
@@ -46,6 +47,6 @@ pub(super) fn error_message(code: ReactErrorCode, language: UserLanguage) -> &'s
 }
 
 /// What the model is told about calls that were never run.
-pub(super) fn call_not_run_message(language: UserLanguage) -> &'static str {
+pub(super) fn call_not_run_message(language: Language) -> &'static str {
     language.pick("Error: 반복 횟수를 넘어 실행하지 않았습니다", "Error: not run, there were too many rounds")
 }

@@ -9,14 +9,17 @@
 
 mod error_messages;
 mod nodes;
+mod prompts;
 mod state;
 
 use std::sync::Arc;
 
 use doran_engine::{BuildError, Graph, Nodes, To, node};
+use doran_retrieval::Language;
 
+use self::prompts::PROMPTS;
+use super::definition::{AgentDefinition, DefaultTools, InBothLanguages};
 use super::{Agent, AgentError, AgentParts};
-use crate::language::UserLanguage;
 use crate::nodes::{DEFAULT_CONTEXT_TOKENS, Models, bind_parts};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
@@ -32,7 +35,7 @@ pub(crate) struct ReactAgent {
     max_iterations: u32,
     /// Tokens the model can take.
     context_length: usize,
-    language: Option<UserLanguage>,
+    language: Option<Language>,
 }
 
 #[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,15 +48,28 @@ enum ReactNode {
     Error,
 }
 
-pub(crate) fn build_agent(
-    name: &str,
-    settings: &AgentSettings,
-    parts: &AgentParts,
-) -> Result<Agent, AgentError> {
+/// The agent.
+pub(super) const DEFINITION: AgentDefinition = AgentDefinition {
+    name: "react",
+    description: InBothLanguages {
+        ko: "필요한 도구를 반복해서 사용하며 답합니다",
+        en: "thinks and uses tools in turns until it has an answer",
+    },
+    starters: InBothLanguages {
+        ko: &["123 * 456 계산해줘", "지금 몇 시야?"],
+        en: &["What is 123 * 456?", "What time is it in Seoul?"],
+    },
+    accepted_settings: &["tools", "policies", "max_iterations", "context_length"],
+    default_tools: DefaultTools::All,
+    prompts: PROMPTS,
+    build: build_agent,
+};
+
+fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Result<Agent, AgentError> {
     let own = Arc::new(ReactAgent {
         models: parts.models(),
         tools: parts.tools.clone(),
-        prompts: settings.prompts(name)?,
+        prompts: settings.prompts(name, DEFINITION.prompts)?,
         max_iterations: settings.max_iterations.unwrap_or(5),
         context_length: settings.context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS),
         language: settings.language,
@@ -61,15 +77,11 @@ pub(crate) fn build_agent(
     let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();
     let explain = Arc::new(move |node: &str, state: &ReactState| own.explain(node, state));
-    Ok(Agent::from_graph(name, &models, graph, explain).with_descriptions(
-        "생각하고 도구를 쓰기를 되풀이해 답합니다",
-        "thinks and uses tools in turns until it has an answer",
-        (&["123 * 456 계산해줘", "지금 몇 시야?"], &["What is 123 * 456?", "What time is it in Seoul?"]),
-    ))
+    Ok(Agent::from_conversation(name, &models, &graph, explain).with_turn_requests())
 }
 
 fn build_graph(own: &Arc<ReactAgent>) -> Result<Graph<ReactState>, BuildError> {
-    let most = own.max_iterations;
+    let max_iterations = own.max_iterations;
     Graph::define(|step| match step {
         ReactNode::Input => node(bind_parts(own, nodes::input)).branch(
             [ReactNode::Llm, ReactNode::Error],
@@ -80,7 +92,7 @@ fn build_graph(own: &Arc<ReactAgent>) -> Result<Graph<ReactState>, BuildError> {
         ReactNode::Llm => node(bind_parts(own, nodes::llm)).then(ReactNode::Conditional),
         ReactNode::Conditional => node(bind_parts(own, nodes::conditional))
             .branch([ReactNode::Tool, ReactNode::Response, ReactNode::Error], move |state: &ReactState| {
-                To::Node(next_node(state, most))
+                To::Node(next_node(state, max_iterations))
             }),
         ReactNode::Tool => node(bind_parts(own, nodes::tool)).then(ReactNode::Llm),
         ReactNode::Response => node(bind_parts(own, nodes::response)).end(),

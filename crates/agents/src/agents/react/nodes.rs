@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use doran_engine::{Cx, NodeError, Snap};
-use doran_llm::{ChatRequest, Message, ModelError, TextOrigin, ToolChoice, ToolResult};
+use doran_llm::{ChatRequest, Message, ModelError, TextOrigin, ToolResult};
 
 use super::ReactAgent;
 use super::error_messages::{call_not_run_message, error_message};
 use super::state::{ReactErrorCode, ReactState, ReactStateUpdate};
-use crate::nodes::{NodeWork, ReplyVisibility, ToolCaller, call_tools, fit_request};
-use crate::state::{attach_document, conversation_language};
+use crate::nodes::{NodeWork, ToolCaller, ask_answer, call_tools, fit_request};
+use crate::state::{attach_document, attach_images, conversation_language};
 
 /// Takes the question in.
 pub(super) async fn input(
@@ -20,10 +20,11 @@ pub(super) async fn input(
 ) -> Result<ReactStateUpdate, NodeError> {
     let text = state.user_message.clone().unwrap_or_default();
     let message = attach_document(Message::user(cx.new_id(), text.clone()), state.document.as_deref());
-    let mut said = state.messages.clone();
-    said.push(message.clone());
+    let mut new_messages = vec![attach_images(message, &state.images)];
+    new_messages.extend(state.following.iter().cloned());
+    let messages = [&state.messages[..], &new_messages].concat();
     let mut progress = state.progress.after_node("input", 0);
-    progress.language = conversation_language(own.language, &said);
+    progress.language = conversation_language(own.language, &messages);
     let session = cx.thread().map(|thread| thread.as_str().to_owned());
     let update = ReactState::update()
         .current_step("input")
@@ -35,7 +36,7 @@ pub(super) async fn input(
             .error(Some("the input is empty".into()))
             .error_code(Some(ReactErrorCode::EmptyInput)));
     }
-    Ok(update.messages(message))
+    Ok(update.messages(new_messages))
 }
 
 /// Asks the model. A final failure is an error of the turn, not of the run.
@@ -44,17 +45,19 @@ pub(super) async fn llm(
     state: Snap<ReactState>,
     cx: Cx,
 ) -> Result<ReactStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
+    let work = NodeWork::new(cx, &state.progress);
     let update = ReactState::update().current_step("llm").iteration_count(state.iteration_count + 1);
-    match work.ask(&own.models, own.request(&state)?, ReplyVisibility::Shown).await {
+    match ask_answer(&work, &own.models, own.request(&state)?).await {
         Ok(reply) => {
+            let reply = state.request.limit_calls(reply);
             let calls = reply.tool_calls.clone();
-            let message = reply.into_message(work.cx.new_id());
+            let progress = state.progress.after_node("llm", work.model_calls());
+            let message = reply.into_message(work.take_reply_id());
             Ok(update
                 .messages(message.clone())
                 .ai_message(Some(message))
                 .tool_execution_requests(calls)
-                .progress(state.progress.after_node("llm", work.model_calls())))
+                .progress(state.request.progress_after_request(progress)))
         }
         Err(error) => match model_error_code(&error) {
             Some(code) => Ok(update
@@ -77,11 +80,11 @@ pub(super) async fn conditional(
         .current_step("conditional")
         .progress(state.progress.after_node("conditional", 0));
     if state.error_code.is_none() && state.iteration_count > own.max_iterations {
-        let told = format!(
+        let content = format!(
             "the model was asked {} times, and {} are allowed",
             state.iteration_count, own.max_iterations
         );
-        return Ok(update.error(Some(told)).error_code(Some(ReactErrorCode::MaxIterationsExceeded)));
+        return Ok(update.error(Some(content)).error_code(Some(ReactErrorCode::MaxIterationsExceeded)));
     }
     Ok(update)
 }
@@ -92,20 +95,27 @@ pub(super) async fn tool(
     state: Snap<ReactState>,
     cx: Cx,
 ) -> Result<ReactStateUpdate, NodeError> {
-    let work = NodeWork::new(cx, state.progress.language);
+    let work = NodeWork::new(cx, &state.progress);
     let read = own.request(&state)?.messages;
     let caller = ToolCaller {
         toolbox: &own.tools,
         read_messages: &read,
         taint: state.taint,
         sessions: &state.sessions,
+        turn_request: &state.request,
     };
     let called = call_tools(&work, &caller, &state.tool_execution_requests).await?;
-    let progress =
+    let mut progress =
         state.progress.after_node("tool", 0).after_tool_round(called.tools_run.iter().map(String::as_str));
-    Ok(ReactState::update()
+    let mut update = ReactState::update();
+    let message = called.message(work.cx.new_id());
+    if let Some(request) = called.turn_request {
+        progress = progress.with_new_rounds();
+        update = update.request(request).iteration_count(0);
+    }
+    Ok(update
         .current_step("tool")
-        .messages(Message::tool_output(work.cx.new_id(), called.results.clone()))
+        .messages(message)
         .tool_execution_results(called.results)
         .tool_execution_requests(Vec::new())
         .sessions(called.sessions)
@@ -136,7 +146,8 @@ pub(super) async fn error(
     let language = state.progress.language;
     let code = state.error_code.unwrap_or(ReactErrorCode::Internal);
     let sentence = error_message(code, language);
-    cx.emit_text(sentence);
+    let reply_id = cx.new_id();
+    cx.emit_text_of(&reply_id, sentence);
     let mut messages = Vec::new();
     let open = state.tool_execution_requests.iter().map(|call| ToolResult {
         call: call.id.clone(),
@@ -149,7 +160,7 @@ pub(super) async fn error(
     if !open.is_empty() {
         messages.push(Message::tool_output(cx.new_id(), open));
     }
-    messages.push(Message::assistant(cx.new_id(), sentence));
+    messages.push(Message::assistant(reply_id, sentence));
     Ok(ReactState::update()
         .current_step("error")
         .messages(messages)
@@ -164,9 +175,10 @@ impl ReactAgent {
     fn request(&self, state: &ReactState) -> Result<ChatRequest, NodeError> {
         let mut messages = vec![Message::system("system", self.prompts.react(state.progress.language)?)];
         messages.extend(state.messages.iter().cloned());
-        let tools = self.tools.specs();
-        let tool_choice = if tools.is_empty() { ToolChoice::None } else { ToolChoice::Auto };
-        let request = ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) };
+        let (tools, tool_choice) = state.request.offered_tools(self.tools.specs(), &state.progress);
+        let temperature = state.progress.chosen.temperature;
+        let request = ChatRequest { tools, tool_choice, temperature, ..ChatRequest::new(messages) };
+        let request = state.request.apply_settings(request);
         Ok(fit_request(request, self.context_length, state.progress.language))
     }
 

@@ -1,17 +1,20 @@
-//! What a conversation with the react agent carries. Its names are those that HTTP clients know.
+//! The state of a conversation with the react agent. HTTP clients know the names of its fields.
 
 use std::collections::BTreeMap;
 
 use doran_engine::State;
-use doran_llm::{Message, ToolCall, ToolResult};
+use doran_engine::state::{ItemChange, ItemChanges};
+use doran_llm::{ImageReference, Message, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{AgentTurn, AskOptions, ConversationState, TurnUpdate};
-use crate::state::{ByMessageId, TurnProgress, earlier_messages, taint_of_attachments};
+use crate::agents::{AgentTurn, AskOptions, ConversationState, TurnRequest, TurnUpdate};
+use crate::state::{
+    ByMessageId, TurnProgress, chat_instructions, earlier_messages, following_messages, taint_of_attachments,
+};
 use crate::tools::Taint;
 
 /// The state of a conversation with the react agent.
-#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReactState {
     /// The conversation, oldest first.
@@ -22,6 +25,12 @@ pub struct ReactState {
     /// A text that came with it and that they did not type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<String>,
+    /// Pictures that came with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageReference>,
+    /// What was said after it, where whoever asks keeps the conversation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub following: Vec<Message>,
     /// What the model said last.
     pub ai_message: Option<Message>,
     /// The tool calls it asked for.
@@ -51,10 +60,13 @@ pub struct ReactState {
     /// What tools want to see at their next call, by name.
     #[reduce(merge)]
     pub sessions: BTreeMap<String, String>,
+    /// How the turn is to be answered.
+    #[serde(skip_serializing_if = "TurnRequest::is_default")]
+    pub request: TurnRequest,
 }
 
 /// Why there is no answer. Stable: programs go by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReactErrorCode {
     /// Nothing was asked.
@@ -79,7 +91,7 @@ pub enum ReactErrorCode {
 
 impl ReactErrorCode {
     /// A friendly sentence that says the way out.
-    pub fn message(self, language: crate::language::UserLanguage) -> &'static str {
+    pub fn message(self, language: doran_retrieval::Language) -> &'static str {
         super::error_messages::error_message(self, language)
     }
 
@@ -101,11 +113,16 @@ impl ReactErrorCode {
 
 impl ConversationState for ReactState {
     fn new_turn_update(message: &str, options: &AskOptions) -> ReactStateUpdate {
-        let before = earlier_messages(options);
-        let update = if before.is_empty() { Self::update() } else { Self::update().messages(before) };
+        let earlier = earlier_messages(options).into_iter().map(ItemChange::Put);
+        let before: Vec<_> = chat_instructions(options).into_iter().chain(earlier).collect();
+        let update =
+            if before.is_empty() { Self::update() } else { Self::update().messages(ItemChanges(before)) };
         let update = update
             .user_message(Some(message.to_owned()))
             .document(options.document.clone())
+            .images(options.images.clone())
+            .following(following_messages(options))
+            .request(options.request.clone())
             .ai_message(None)
             .tool_execution_requests(Vec::new())
             .tool_execution_results(Vec::new())
@@ -115,7 +132,7 @@ impl ConversationState for ReactState {
             .error_code(None)
             .response(None)
             .execution_time(None)
-            .progress(TurnProgress::default());
+            .progress(TurnProgress::of_turn(options));
         match taint_of_attachments(options) {
             Some(read) => update.taint(read),
             None => update,

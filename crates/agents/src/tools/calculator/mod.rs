@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_llm::{TextOrigin, ToolSpec};
+use doran_retrieval::Language;
 use serde_json::{Value, json};
 
 use super::tool_permit::ERROR_PREFIX;
-use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, names};
 
 /// The most bytes of an expression.
 const MAX_EXPRESSION_BYTES: usize = 1024;
@@ -78,7 +79,7 @@ impl Tool for Calculator {
         let answer = calculate(expression)
             .map_err(|trouble| ToolError::BadArguments(trouble.to_text(call.language)))?;
         let data = json!({ "value": answer.value, "unit": answer.unit, "rounded": answer.digits.is_some(), "fraction": answer.fraction });
-        Ok(ToolOutput { text: answer.to_text(call.language), data, session: None, origin: None })
+        Ok(ToolOutput { text: answer.to_text(call.language), data, ..ToolOutput::default() })
     }
 }
 
@@ -135,11 +136,11 @@ fn contains_date(expression: &str) -> bool {
 
 impl CalculatorAnswer {
     /// The answer as the model reads it: just the number if that is all there is to say.
-    pub fn to_text(&self, language: UserLanguage) -> String {
+    pub fn to_text(&self, language: Language) -> String {
         let unit = match (self.unit, language) {
             (None, _) => "",
-            (Some(unit), UserLanguage::Ko) => unit,
-            (Some(_), UserLanguage::En) => " won",
+            (Some(unit), Language::Korean) => unit,
+            (Some(_), Language::English) => " won",
         };
         let mut words = format!("{}{unit}", self.value);
         let mut notes: Vec<String> = Vec::new();
@@ -169,7 +170,7 @@ enum CalculatorNote {
 }
 
 impl CalculatorNote {
-    fn to_text(self, language: UserLanguage) -> &'static str {
+    fn to_text(self, language: Language) -> &'static str {
         match self {
             Self::PercentOfLeft => language
                 .pick("+/- 뒤의 %는 앞 값의 비율로 계산", "% after + or - is taken of the value before it"),
@@ -265,7 +266,7 @@ impl CalculatorError {
     }
 
     /// What is wrong and what to do about it, after the [code](Self::code).
-    pub fn to_text(&self, language: UserLanguage) -> String {
+    pub fn to_text(&self, language: Language) -> String {
         let (ko, en) = match self {
             Self::TooLong => (
                 format!("식이 너무 깁니다 (최대 {MAX_EXPRESSION_BYTES}바이트)"),

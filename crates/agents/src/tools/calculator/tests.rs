@@ -4,9 +4,9 @@ use super::*;
 
 fn korean_answer(expression: &str) -> String {
     match calculate(expression) {
-        Ok(answer) => answer.to_text(UserLanguage::Ko),
+        Ok(answer) => answer.to_text(Language::Korean),
         Err(trouble) => {
-            format!("! {}", trouble.to_text(UserLanguage::En).split(':').next().unwrap_or_default())
+            format!("! {}", trouble.to_text(Language::English).split(':').next().unwrap_or_default())
         }
     }
 }
@@ -125,7 +125,7 @@ fn money_is_a_unit() {
         ("2026-45-45", "1936"),
         ("3일+2주", "! syntax"),
     ]);
-    assert_eq!(calculate("3만원").expect("answer").to_text(UserLanguage::En), "30000 won");
+    assert_eq!(calculate("3만원").expect("answer").to_text(Language::English), "30000 won");
 }
 
 #[test]
@@ -204,7 +204,6 @@ fn hostile_expressions_get_a_sentence() {
     let powers = "2^".repeat(400) + "2";
     let long = "1".repeat(5 << 20);
     check(&[
-        // C001, C002
         ("9^9^9^9", "! overflow"),
         ("9**9**9", "! overflow"),
         ("9^9^9^-9", "9.00000011215 (반올림, 유효숫자 12자리)"),
@@ -212,7 +211,6 @@ fn hostile_expressions_get_a_sentence() {
         (&deep_but_short, "! too_deep"),
         (&signs, "! too_deep"),
         (&powers, "! too_deep"),
-        // C003
         ("1/0", "! division_by_zero"),
         ("0/0", "! division_by_zero"),
         ("0^-1", "! division_by_zero"),
@@ -221,24 +219,20 @@ fn hostile_expressions_get_a_sentence() {
         ("ln(0)", "! not_real"),
         ("tan(90°)", "! undefined"),
         ("5 mod 0", "! division_by_zero"),
-        // C004 is in the tables of signs and percent
         ("2**31", "2147483648"),
-        // C005
         ("fact(1000000000)", "! overflow"),
         ("1e9!", "! overflow"),
         ("(-1)!", "! range"),
         ("comb(1000000000000, 500000000000)", "! overflow"),
         ("comb(9223372036854775807, 0) + perm(9223372036854775807, 0)", "2"),
         ("comb(9223372036854775807, 9223372036854775807)", "1"),
-        // C006: only the digits that everybody reads
+        // only the digits that everybody reads
         ("٣+٤", "! syntax"),
-        // C007, C008
         ("__import__('os').system('id')", "! syntax"),
         ("{{7*7}}", "! syntax"),
         ("process.exit()", "! syntax"),
         ("1+1; DROP TABLE threads", "! syntax"),
         ("abc", "! syntax"),
-        // C009
         ("", "! syntax"),
         (" ", "! syntax"),
         (&long, "! too_long"),
@@ -252,7 +246,6 @@ fn hostile_expressions_get_a_sentence() {
         ("nan", "! syntax"),
         ("gcd(1.5, 2)", "! syntax"),
         ("sqrt()", "! syntax"),
-        // C010
         ("1e99999", "! overflow"),
         ("1e999999999999999999999", "! overflow"),
         ("sin(1e300)", "! range"),

@@ -1,9 +1,9 @@
-//! Korean public holidays of [`FIRST`] to [`LAST`], with substitute days.
+//! Korean public holidays of [`FIRST_YEAR`] to [`LAST_YEAR`], with substitute days.
 //!
 //! The days follow the rules of 관공서의 공휴일에 관한 규정 as they stood in each year: which days are holidays, and which
 //! of them get another day when they fall on a weekend or on each other. The dates of the lunar calendar are a table;
 //! it was compared with two independent calendars. Days that the government declares for one occasion, and days of
-//! elections, are known up to [`DECLARED_UNTIL`].
+//! elections, are known up to [`LAST_DECLARED_YEAR`].
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct Holiday {
     pub substitute: bool,
 }
 
-/// 설날, 부처님오신날 and 추석 of each year from [`FIRST`], as month and day.
+/// 설날, 부처님오신날 and 추석 of each year from [`FIRST_YEAR`], as month and day.
 const LUNAR_HOLIDAYS: [[(i8, i8); 3]; 16] = [
     [(1, 25), (4, 30), (10, 1)],
     [(2, 12), (5, 19), (9, 21)],

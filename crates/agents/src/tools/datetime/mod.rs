@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_llm::{TextOrigin, ToolSpec};
+use doran_retrieval::Language;
 use jiff::civil::{Date, DateTime, Weekday};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Span, Timestamp, Unit, Zoned};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, names};
 pub use holidays::{Holiday, holidays_of_year, is_business_day};
 
 /// The most business days that are counted.
@@ -113,7 +114,7 @@ fn datetime_output(
     arguments: &DatetimeArguments,
     home: &str,
     now_ms: i64,
-    language: UserLanguage,
+    language: Language,
 ) -> Result<ToolOutput, ToolError> {
     let (zone, zone_name) =
         zones::find_time_zone(arguments.timezone.as_deref().unwrap_or(home)).map_err(|near| {
@@ -145,14 +146,14 @@ fn datetime_output(
     lines.extend(notes);
     let data = json!({
         "datetime": moved.timestamp().to_string(), "local": moved.datetime().to_string(), "timezone": zone_name,
-        "weekday": weekday_name(day.weekday(), UserLanguage::En), "weekday_ko": weekday_name(day.weekday(), UserLanguage::Ko),
+        "weekday": weekday_name(day.weekday(), Language::English), "weekday_ko": weekday_name(day.weekday(), Language::Korean),
         "business_day": is_business_day(day),
     });
-    Ok(ToolOutput { text: lines.join("\n"), data, session: None, origin: None })
+    Ok(ToolOutput { text: lines.join("\n"), data, ..ToolOutput::default() })
 }
 
 /// `2026-11-15 (일요일) 18:22:39, Asia/Seoul (UTC+09:00)`
-fn datetime_line(moment: &Zoned, zone: &str, language: UserLanguage) -> String {
+fn datetime_line(moment: &Zoned, zone: &str, language: Language) -> String {
     let (day, time) = (moment.date(), moment.time());
     let minutes = moment.offset().seconds() / 60;
     let sign = if minutes < 0 { '-' } else { '+' };
@@ -166,7 +167,7 @@ fn datetime_line(moment: &Zoned, zone: &str, language: UserLanguage) -> String {
     )
 }
 
-fn holiday_line(day: Date, language: UserLanguage) -> Option<String> {
+fn holiday_line(day: Date, language: Language) -> Option<String> {
     let names = |names: &[Holiday]| -> String {
         let name = |one: &Holiday| match one.substitute {
             true => language.pick(format!("{} 대체공휴일", one.ko), format!("substitute for {}", one.en)),
@@ -188,7 +189,7 @@ fn holiday_line(day: Date, language: UserLanguage) -> Option<String> {
     Some(today + &next.unwrap_or_default())
 }
 
-fn until_line(from: Date, to: Date, language: UserLanguage) -> Result<String, ToolError> {
+fn until_line(from: Date, to: Date, language: Language) -> Result<String, ToolError> {
     let days = from.until((Unit::Day, to)).map_err(|_| out_of_range_error(language))?.get_days();
     let calendar = from.until((Unit::Year, to)).map_err(|_| out_of_range_error(language))?;
     let (years, months, rest) =
@@ -208,7 +209,7 @@ fn until_line(from: Date, to: Date, language: UserLanguage) -> Result<String, To
     ))
 }
 
-fn holiday_list(year: i16, language: UserLanguage) -> Result<String, ToolError> {
+fn holiday_list(year: i16, language: Language) -> Result<String, ToolError> {
     let days = holidays::holidays_of_year(year).ok_or_else(|| unknown_year_error(language))?;
     let mut lines = Vec::new();
     for (day, names) in days {
@@ -232,11 +233,7 @@ fn holiday_list(year: i16, language: UserLanguage) -> Result<String, ToolError> 
     Ok(lines.join("\n"))
 }
 
-fn add_offsets(
-    start: &Zoned,
-    arguments: &DatetimeArguments,
-    language: UserLanguage,
-) -> Result<Zoned, ToolError> {
+fn add_offsets(start: &Zoned, arguments: &DatetimeArguments, language: Language) -> Result<Zoned, ToolError> {
     let span = || -> Result<Span, jiff::Error> {
         Span::new()
             .try_years(arguments.add_years)?
@@ -272,7 +269,7 @@ fn add_offsets(
 fn parse_moment(
     text: &str,
     zone: &TimeZone,
-    language: UserLanguage,
+    language: Language,
     notes: &mut Vec<String>,
 ) -> Result<Zoned, ToolError> {
     let text = &normalize_date(text);
@@ -323,7 +320,7 @@ fn normalize_date(text: &str) -> String {
     }
 }
 
-fn weekday_name(day: Weekday, language: UserLanguage) -> &'static str {
+fn weekday_name(day: Weekday, language: Language) -> &'static str {
     let (ko, en) = match day {
         Weekday::Monday => ("월요일", "Monday"),
         Weekday::Tuesday => ("화요일", "Tuesday"),
@@ -336,7 +333,7 @@ fn weekday_name(day: Weekday, language: UserLanguage) -> &'static str {
     language.pick(ko, en)
 }
 
-fn bad_date_error(text: &str, error: &jiff::Error, language: UserLanguage) -> ToolError {
+fn bad_date_error(text: &str, error: &jiff::Error, language: Language) -> ToolError {
     let shown: String = text.chars().take(40).collect();
     ToolError::BadArguments(language.pick(
         format!("`{shown}`은(는) 날짜가 아닙니다 (2026-01-01 또는 2026-01-01T09:30): {error}"),
@@ -344,14 +341,14 @@ fn bad_date_error(text: &str, error: &jiff::Error, language: UserLanguage) -> To
     ))
 }
 
-fn out_of_range_error(language: UserLanguage) -> ToolError {
+fn out_of_range_error(language: Language) -> ToolError {
     ToolError::BadArguments(language.pick(
         "날짜가 범위를 벗어났습니다 (-9999년부터 9999년까지, 영업일은 3000일까지)".into(),
         "the date is out of range (years -9999 to 9999, up to 3000 business days)".into(),
     ))
 }
 
-fn unknown_year_error(language: UserLanguage) -> ToolError {
+fn unknown_year_error(language: Language) -> ToolError {
     let (first, last) = (holidays::FIRST_YEAR, holidays::LAST_YEAR);
     ToolError::BadArguments(language.pick(
         format!("한국 공휴일은 {first}년부터 {last}년까지만 압니다"),

@@ -1,6 +1,8 @@
-//! Why something could not be fetched, by remedy.
+//! Why a request to the internet failed, by what can be done about it.
 
-use super::super::{ToolError, UserLanguage};
+use doran_retrieval::Language;
+
+use super::super::ToolError;
 
 /// Why something could not be fetched. Never holds a URL, a key or a word of the far end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +50,7 @@ impl EgressError {
     }
 
     /// What the model is told when `who` could not be asked.
-    pub fn to_tool_error(&self, who: &str, language: UserLanguage) -> ToolError {
+    pub fn to_tool_error(&self, who: &str, language: Language) -> ToolError {
         let (ko, en) = match self {
             Self::Blocked(why) => (
                 format!("{who}: 갈 수 없는 주소입니다 ({why})"),

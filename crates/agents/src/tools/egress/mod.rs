@@ -254,11 +254,11 @@ impl Egress {
         if response.headers().get(CONTENT_ENCODING).is_some_and(|value| value.as_bytes() != b"identity") {
             return Err(EgressError::Unreadable("packed although asked for unpacked"));
         }
-        let most = self.options.max_response_bytes;
+        let max_bytes = self.options.max_response_bytes;
         let mut body = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(|error| unreachable_error(&error))? {
-            if body.len() + piece.len() > most {
-                return Err(EgressError::TooLarge(most));
+            if body.len() + piece.len() > max_bytes {
+                return Err(EgressError::TooLarge(max_bytes));
             }
             body.extend_from_slice(&piece);
         }
@@ -296,6 +296,34 @@ impl Resolve for PublicAddressResolver {
             if !addresses.iter().all(|address| is_public(*address) || Some(*address) == also) {
                 return Err(NotPublicAddress.into());
             }
+            let addresses: Addrs = Box::new(addresses.into_iter().map(|address| SocketAddr::new(address, 0)));
+            Ok(addresses)
+        })
+    }
+}
+
+/// A client for one origin that the operator named. With `private` it may be one of this machine or its network.
+pub(crate) fn fixed_origin_client(options: &EgressOptions, private: bool) -> Result<Client, EgressError> {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Somebody else may be faster; either provider will do.
+        drop(rustls::crypto::ring::default_provider().install_default());
+    }
+    let builder = client_builder(options, None)?;
+    let builder = match private {
+        true => builder.dns_resolver(AnyAddressResolver(options.lookup.clone())),
+        false => builder,
+    };
+    builder.build().map_err(client_build_error)
+}
+
+/// Gives every address of a name.
+struct AnyAddressResolver(Arc<dyn HostLookup>);
+
+impl Resolve for AnyAddressResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (lookup, host) = (self.0.clone(), name.as_str().to_owned());
+        Box::pin(async move {
+            let addresses = lookup.lookup(&host).await?;
             let addresses: Addrs = Box::new(addresses.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
         })

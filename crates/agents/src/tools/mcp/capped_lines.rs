@@ -1,4 +1,4 @@
-//! A stream that breaks when one message in it is too long, instead of taking memory without end.
+//! A stream that fails when one message is too long, so that it cannot use up the memory.
 
 use std::io;
 use std::pin::Pin;
@@ -51,9 +51,9 @@ mod tests {
 
     use super::*;
 
-    async fn read(text: &str, most: usize) -> Option<String> {
+    async fn read(text: &str, max_bytes: usize) -> Option<String> {
         let mut all = String::new();
-        CappedLines::new(text.as_bytes(), most).read_to_string(&mut all).await.ok().map(|_| all)
+        CappedLines::new(text.as_bytes(), max_bytes).read_to_string(&mut all).await.ok().map(|_| all)
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! One server: started when it is needed, and again, a little later each time, after it ended.
+//! The connection to one MCP server: started when it is needed, restarted with a growing delay after it ended.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
-    Implementation, JsonObject, PaginatedRequestParams, Tool,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation, JsonObject,
+    PaginatedRequestParams, Prompt, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    Resource, ResourceTemplate, Tool,
 };
 use rmcp::service::{NotificationContext, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -17,6 +19,7 @@ use tokio::time::{Instant, timeout};
 
 use super::pin::ToolClaim;
 use super::result_text::clean_and_truncate;
+use super::stdio::{McpCommand, StderrTail};
 use super::{McpServer, McpTransport, http, stdio};
 
 /// The most pages of a list of tools that are asked for.
@@ -38,6 +41,13 @@ struct McpConnectionState {
     not_before: Option<Instant>,
 }
 
+/// What a server has beside tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct McpOffers {
+    pub(super) resources: bool,
+    pub(super) prompts: bool,
+}
+
 /// A server that is there.
 #[derive(Debug)]
 struct LiveMcpConnection {
@@ -45,7 +55,9 @@ struct LiveMcpConnection {
     /// What its tools claim to be, by their own names.
     claims: std::sync::Mutex<BTreeMap<String, ToolClaim>>,
     changed: Arc<AtomicBool>,
+    offers: McpOffers,
     _program: Option<stdio::McpProcess>,
+    stderr: StderrTail,
 }
 
 /// Why a server was of no use.
@@ -55,8 +67,8 @@ pub(super) enum McpServerError {
     NotStarted { server: String, why: String },
     /// It failed before, and is left alone for a while.
     LeftAlone { server: String, seconds: u64 },
-    /// It ended in the middle of a call.
-    Ended { server: String },
+    /// It ended in the middle of a call. What it wrote to its standard error last, if anything.
+    Ended { server: String, stderr: String },
     /// It took too long.
     TimedOut { server: String, seconds: u64 },
     /// The tool is not what was approved.
@@ -80,11 +92,13 @@ impl McpConnection {
         &self.server
     }
 
-    /// The tools it has now.
-    pub(super) async fn list_tools(&self) -> Result<Vec<Tool>, McpServerError> {
+    /// The tools it has now, and what else it has.
+    pub(super) async fn list_tools(&self) -> Result<(Vec<Tool>, McpOffers), McpServerError> {
         let live = self.ensure_live().await?;
         let limit = self.server.bounds.start;
-        timeout(limit, live.list_tools(&self.server)).await.map_err(|_| self.timeout_error(limit))?
+        let tools =
+            timeout(limit, live.list_tools(&self.server)).await.map_err(|_| self.timeout_error(limit))??;
+        Ok((tools, live.offers))
     }
 
     /// Has `tool` do its work, if it still is what `claim` says.
@@ -94,20 +108,85 @@ impl McpConnection {
         claim: &ToolClaim,
         arguments: JsonObject,
     ) -> Result<CallToolResult, McpServerError> {
+        self.request(async |live| {
+            live.check_claim(&self.server, tool, claim).await?;
+            let params = CallToolRequestParams::new(tool.to_string()).with_arguments(arguments);
+            match live.service.call_tool_once(params).await.map_err(|error| self.to_server_error(error))? {
+                CallToolResponse::Complete(result) => Ok(result),
+                _ => Err(self.input_required_error()),
+            }
+        })
+        .await
+    }
+
+    /// The first page of its resources and of its templates of resources.
+    pub(super) async fn list_resources(
+        &self,
+    ) -> Result<(Vec<Resource>, Vec<ResourceTemplate>), McpServerError> {
+        self.request(async |live| {
+            let listed = live.service.list_resources(None).await;
+            let resources = listed.map_err(|error| self.to_server_error(error))?.resources;
+            // A server may have resources and no templates.
+            let templates = live.service.list_resource_templates(None).await;
+            Ok((resources, templates.map(|listed| listed.resource_templates).unwrap_or_default()))
+        })
+        .await
+    }
+
+    /// What the resource at `uri` holds.
+    pub(super) async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, McpServerError> {
+        self.request(async |live| {
+            let params = ReadResourceRequestParams::new(uri);
+            match live
+                .service
+                .read_resource_once(params)
+                .await
+                .map_err(|error| self.to_server_error(error))?
+            {
+                ReadResourceResponse::Complete(result) => Ok(result),
+                _ => Err(self.input_required_error()),
+            }
+        })
+        .await
+    }
+
+    /// The first page of its prompts.
+    pub(super) async fn list_prompts(&self) -> Result<Vec<Prompt>, McpServerError> {
+        self.request(async |live| {
+            let listed = live.service.list_prompts(None).await;
+            Ok(listed.map_err(|error| self.to_server_error(error))?.prompts)
+        })
+        .await
+    }
+
+    /// The messages of the prompt `name`.
+    pub(super) async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: JsonObject,
+    ) -> Result<GetPromptResult, McpServerError> {
+        self.request(async |live| {
+            let params = GetPromptRequestParams::new(name).with_arguments(arguments);
+            match live.service.get_prompt_once(params).await.map_err(|error| self.to_server_error(error))? {
+                GetPromptResponse::Complete(result) => Ok(result),
+                _ => Err(self.input_required_error()),
+            }
+        })
+        .await
+    }
+
+    /// Asks the server something, within the time of a call.
+    async fn request<T>(
+        &self,
+        ask: impl AsyncFnOnce(&LiveMcpConnection) -> Result<T, McpServerError>,
+    ) -> Result<T, McpServerError> {
         let live = self.ensure_live().await?;
         let limit = self.server.bounds.call;
         // Dropping the inner future tells the server that nobody waits any more.
-        let called = timeout(limit, async {
-            live.check_claim(&self.server, tool, claim).await?;
-            let params = CallToolRequestParams::new(tool.to_string()).with_arguments(arguments);
-            live.service.call_tool_once(params).await.map_err(|error| self.to_server_error(error))
-        });
-        let result = match called.await {
-            Err(_) => Err(self.timeout_error(limit)),
-            Ok(Ok(CallToolResponse::Complete(result))) => Ok(result),
-            Ok(Ok(_)) => Err(self.refused_error("it wants to be answered or polled, which is not supported")),
-            Ok(Err(trouble)) => Err(trouble),
-        };
+        let mut result = timeout(limit, ask(&live)).await.unwrap_or_else(|_| Err(self.timeout_error(limit)));
+        if let Err(McpServerError::Ended { stderr, .. }) = &mut result {
+            *stderr = live.stderr.last_words().await;
+        }
         let mut state = self.state.lock().await;
         match &result {
             Ok(_) => state.failures = 0,
@@ -130,7 +209,8 @@ impl McpConnection {
             return Err(McpServerError::LeftAlone { server: self.server.name.clone(), seconds });
         }
         let limit = self.server.bounds.start;
-        match timeout(limit, open_connection(&self.server))
+        let stderr = StderrTail::default();
+        match timeout(limit, open_connection(&self.server, &stderr))
             .await
             .unwrap_or_else(|_| Err(self.timeout_error(limit)))
         {
@@ -142,18 +222,44 @@ impl McpConnection {
             }
             Err(trouble) => {
                 state.record_failure();
-                Err(trouble)
+                Err(self.with_stderr(trouble, &stderr).await)
             }
+        }
+    }
+
+    /// What a program that did not start wrote says more than that it did not start.
+    async fn with_stderr(&self, trouble: McpServerError, stderr: &StderrTail) -> McpServerError {
+        if !matches!(self.server.reach, McpTransport::Stdio { .. }) {
+            return trouble;
+        }
+        let why = match &trouble {
+            McpServerError::NotStarted { why, .. } => why.clone(),
+            McpServerError::TimedOut { seconds, .. } => format!("no answer within {seconds} seconds"),
+            _ => return trouble,
+        };
+        let words = stderr.last_words().await;
+        if words.is_empty() {
+            return trouble;
+        }
+        McpServerError::NotStarted {
+            server: self.server.name.clone(),
+            why: format!("{why}; it wrote: {words}"),
         }
     }
 
     fn to_server_error(&self, error: ServiceError) -> McpServerError {
         match error {
-            ServiceError::TransportClosed => McpServerError::Ended { server: self.server.name.clone() },
+            ServiceError::TransportClosed => {
+                McpServerError::Ended { server: self.server.name.clone(), stderr: String::new() }
+            }
             ServiceError::McpError(error) => self.refused_error(&error.message),
             ServiceError::Timeout { timeout } => self.timeout_error(timeout),
             other => self.refused_error(&other.to_string()),
         }
+    }
+
+    fn input_required_error(&self) -> McpServerError {
+        self.refused_error("it wants to be answered or polled, which is not supported")
     }
 
     fn refused_error(&self, why: &str) -> McpServerError {
@@ -184,7 +290,10 @@ fn restart_delay(failures: u32) -> Duration {
     }
 }
 
-async fn open_connection(server: &McpServer) -> Result<LiveMcpConnection, McpServerError> {
+async fn open_connection(
+    server: &McpServer,
+    stderr: &StderrTail,
+) -> Result<LiveMcpConnection, McpServerError> {
     let not_started = |why: &dyn std::fmt::Display| McpServerError::NotStarted {
         server: server.name.clone(),
         why: clean_and_truncate(&why.to_string(), MAX_ERROR_BYTES),
@@ -192,27 +301,60 @@ async fn open_connection(server: &McpServer) -> Result<LiveMcpConnection, McpSer
     let changed = Arc::new(AtomicBool::new(false));
     let listener = McpClientHandler { changed: changed.clone() };
     let (service, program) = match &server.reach {
-        McpTransport::Stdio { command, arguments, environment } => {
+        McpTransport::Stdio { command, arguments, inherited, environment } => {
             let most = server.bounds.message;
-            let (program, output, input) =
-                stdio::start_process(command, arguments, environment, most, &server.name)
-                    .map_err(|error| not_started(&format!("`{command}`: {error}")))?;
+            let program = McpCommand { command, arguments, inherited, environment };
+            let (program, output, input) = stdio::start_process(&program, most, &server.name, stderr)
+                .map_err(|error| {
+                    // The child was not started, so nobody writes any more.
+                    stderr.end();
+                    not_started(&format!("`{command}`: {error}"))
+                })?;
             let service = listener.serve((output, input)).await.map_err(|error| not_started(&error))?;
             (service, Some(program))
         }
         McpTransport::Http { url, headers } => {
+            stderr.end();
             let (client, config) = http::http_client(url, headers, server.bounds.message)
                 .map_err(|error| not_started(&error))?;
             let transport = StreamableHttpClientTransport::with_client(client, config);
             (listener.serve(transport).await.map_err(|error| not_started(&error))?, None)
         }
     };
-    let live = LiveMcpConnection { service, claims: std::sync::Mutex::default(), changed, _program: program };
+    let mut live = LiveMcpConnection {
+        service,
+        claims: std::sync::Mutex::default(),
+        changed,
+        offers: McpOffers::default(),
+        _program: program,
+        stderr: stderr.clone(),
+    };
     live.list_tools(server).await?;
+    live.offers = live.find_offers().await;
     Ok(live)
 }
 
 impl LiveMcpConnection {
+    /// What it has beside tools. Many servers say that they can have resources and prompts, and have none.
+    async fn find_offers(&self) -> McpOffers {
+        let info = self.service.peer_info();
+        let Some(can) = info.as_ref().map(|info| &info.capabilities) else { return McpOffers::default() };
+        let mut offers = McpOffers::default();
+        if can.resources.is_some() {
+            let resources = self.service.list_resources(None).await;
+            offers.resources = resources.is_ok_and(|listed| !listed.resources.is_empty());
+            if !offers.resources {
+                let templates = self.service.list_resource_templates(None).await;
+                offers.resources = templates.is_ok_and(|listed| !listed.resource_templates.is_empty());
+            }
+        }
+        if can.prompts.is_some() {
+            let prompts = self.service.list_prompts(None).await;
+            offers.prompts = prompts.is_ok_and(|listed| !listed.prompts.is_empty());
+        }
+        offers
+    }
+
     /// Asks for the tools and remembers what they claim.
     async fn list_tools(&self, server: &McpServer) -> Result<Vec<Tool>, McpServerError> {
         let mut tools = Vec::new();
@@ -286,8 +428,12 @@ impl McpServerError {
             Self::LeftAlone { server, seconds } => {
                 format!("MCP 서버 `{server}`이(가) 거듭 실패했습니다. {seconds}초 뒤에 다시 시도합니다")
             }
-            Self::Ended { server } => {
-                format!("MCP 서버 `{server}`이(가) 호출 도중에 끝났습니다. 일이 되었는지는 알 수 없습니다")
+            Self::Ended { server, stderr } => {
+                let words =
+                    if stderr.is_empty() { String::new() } else { format!(". 마지막 출력: {stderr}") };
+                format!(
+                    "MCP 서버 `{server}`이(가) 호출 도중에 끝났습니다. 일이 되었는지는 알 수 없습니다{words}"
+                )
             }
             Self::TimedOut { server, seconds } => {
                 format!("MCP 서버 `{server}`이(가) {seconds}초 안에 답하지 않았습니다")
@@ -313,9 +459,10 @@ impl McpServerError {
                     "the MCP server `{server}` has failed repeatedly; it is tried again in {seconds} seconds"
                 )
             }
-            Self::Ended { server } => {
+            Self::Ended { server, stderr } => {
+                let words = if stderr.is_empty() { String::new() } else { format!("; it wrote: {stderr}") };
                 format!(
-                    "the MCP server `{server}` ended during the call; whether the work was done is not known"
+                    "the MCP server `{server}` ended during the call; whether the work was done is not known{words}"
                 )
             }
             Self::TimedOut { server, seconds } => {

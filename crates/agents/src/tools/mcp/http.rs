@@ -35,7 +35,7 @@ type McpHttpError = StreamableHttpError<reqwest::Error>;
 pub(super) fn http_client(
     url: &str,
     headers: &BTreeMap<String, ToolSecret>,
-    most: usize,
+    max_bytes: usize,
 ) -> Result<(CappedHttpClient, StreamableHttpClientTransportConfig), String> {
     let address = reqwest::Url::parse(url).map_err(|error| format!("`{url}`: {error}"))?;
     if !matches!(address.scheme(), "http" | "https") {
@@ -60,8 +60,8 @@ pub(super) fn http_client(
         .map_err(|error| error.to_string())?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url);
     config.custom_headers = own;
-    config.max_sse_event_size = most;
-    Ok((CappedHttpClient { inner, max_bytes: most }, config))
+    config.max_sse_event_size = max_bytes;
+    Ok((CappedHttpClient { inner, max_bytes }, config))
 }
 
 impl StreamableHttpClient for CappedHttpClient {
@@ -111,11 +111,11 @@ impl StreamableHttpClient for CappedHttpClient {
             return Ok(StreamableHttpPostResponse::Sse(self.event_stream(response), session));
         }
         let body = self.read_body(response).await?;
-        let asked = matches!(message, ClientJsonRpcMessage::Request(_));
+        let is_request = matches!(message, ClientJsonRpcMessage::Request(_));
         match serde_json::from_slice(&body) {
             Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
             // What is not asked for needs no answer, and some servers give an empty one.
-            Err(_) if !asked => Ok(StreamableHttpPostResponse::Accepted),
+            Err(_) if !is_request => Ok(StreamableHttpPostResponse::Accepted),
             Err(_) => Err(unexpected_response("an answer that is not of the protocol")),
         }
     }
@@ -138,7 +138,7 @@ impl StreamableHttpClient for CappedHttpClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, McpHttpError> {
-        let most = self.max_bytes;
+        let max_bytes = self.max_bytes;
         self.inner
             .get_stream_with_max_sse_event_size(
                 uri,
@@ -146,7 +146,7 @@ impl StreamableHttpClient for CappedHttpClient {
                 last_event_id,
                 auth_header,
                 custom_headers,
-                most,
+                max_bytes,
             )
             .await
     }
@@ -184,7 +184,7 @@ fn install_crypto_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none()
         && rustls::crypto::ring::default_provider().install_default().is_err()
     {
-        tracing::debug!("the cryptography of TLS was chosen elsewhere");
+        tracing::debug!("the TLS provider is already installed");
     }
 }
 

@@ -3,16 +3,19 @@
 //! A server is named in the settings, never by a request: its command or address is chosen by whoever runs the
 //! program. What it says is not trusted. A tool is pinned by what it claims to be ([`pin`]), and one that has changed is
 //! refused until a person approves it again; its description is cut and marked as foreign; its answers are capped; its
-//! links are not followed; what it says about itself ([`Trust`]) counts only if the settings say so.
+//! links are not followed; what it says about itself ([`McpTrust`]) counts only if the settings say so.
 //!
 //! A server gets nothing of this process: no environment but what is listed for it, no key but the headers that are
 //! written for it. It is started when it is needed, started again after it ended, each time a little later, and its
-//! end is an error of the call and of nothing else.
+//! end is an error of the call and of nothing else. One that is late is tried again until it is there
+//! ([`UnreachedMcpServer`]).
 
 mod capped_lines;
 mod connection;
 mod http;
 pub mod pin;
+mod relay;
+mod resources_and_prompts;
 mod result_text;
 mod stdio;
 mod tool;
@@ -22,8 +25,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use pin::ToolPins;
+pub use relay::{McpRelayError, relay};
 
-use self::connection::McpConnection;
+use self::connection::{McpConnection, McpOffers, McpServerError};
+use self::resources_and_prompts::{McpPrompts, McpResources};
 use self::tool::McpTool;
 use super::{Tool, ToolSecret};
 
@@ -36,6 +41,8 @@ pub struct McpServer {
     pub reach: McpTransport,
     /// Whether what it says about its tools counts.
     pub trust: McpTrust,
+    /// What becomes of images in its results.
+    pub images: McpImages,
     /// How much it may use.
     pub bounds: McpLimits,
 }
@@ -49,7 +56,9 @@ pub enum McpTransport {
         command: String,
         /// Its arguments.
         arguments: Vec<String>,
-        /// Its whole environment.
+        /// Variables of this process that it gets: programs such as `npx` need `PATH` and `HOME`.
+        inherited: BTreeMap<String, String>,
+        /// The rest of its environment. Its values are taken out of what the program writes.
         environment: BTreeMap<String, ToolSecret>,
     },
     /// Streamable HTTP.
@@ -69,6 +78,16 @@ pub enum McpTrust {
     None,
     /// Yes: read-only, idempotent and closed-world hints count.
     Hints,
+}
+
+/// What becomes of images in the results of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum McpImages {
+    /// The model is told that there was one. Many models reject a conversation that has an image.
+    #[default]
+    Describe,
+    /// They go to the model.
+    Pass,
 }
 
 /// How much a server may use.
@@ -108,6 +127,20 @@ pub struct McpDiscovery {
     pub pins: ToolPins,
     /// What people should know.
     pub problems: Vec<McpProblem>,
+    /// The servers that did not answer.
+    pub unreached: Vec<UnreachedMcpServer>,
+}
+
+/// A server that did not answer yet.
+pub struct UnreachedMcpServer {
+    connection: Arc<McpConnection>,
+}
+
+/// A server that answers now, with what it has.
+pub struct ReachedMcpServer {
+    connection: Arc<McpConnection>,
+    tools: Vec<rmcp::model::Tool>,
+    offers: McpOffers,
 }
 
 /// Something about a server that people should know.
@@ -125,23 +158,80 @@ pub struct McpProblem {
 /// error: the others are there.
 pub async fn connect_servers(servers: Vec<McpServer>, pins: &ToolPins) -> McpDiscovery {
     let mut found = McpDiscovery { pins: pins.clone(), ..McpDiscovery::default() };
-    let asked = servers.into_iter().map(|server| async move {
+    let connecting = servers.into_iter().map(|server| async move {
         let name = server.name.clone();
         if !pin::is_server_name(&name) {
-            return (name, Err(bad_server_name()));
+            let (ko, en) = bad_server_name();
+            return (name, Err((ko, en, None)));
         }
-        let connection = Arc::new(McpConnection::new(server));
-        let listed =
-            connection.list_tools().await.map_err(|error| (error.korean_message(), error.english_message()));
-        (name, listed.map(|tools| (connection, tools)))
+        let server = UnreachedMcpServer { connection: Arc::new(McpConnection::new(server)) };
+        let reached = server.try_to_reach().await;
+        (name, reached.map_err(|error| (error.korean_message(), error.english_message(), Some(server))))
     });
-    for (server, answer) in futures_util::future::join_all(asked).await {
+    for (server, answer) in futures_util::future::join_all(connecting).await {
         match answer {
-            Ok((connection, listed)) => add_server_tools(&mut found, &connection, listed),
-            Err((ko, en)) => found.problems.push(McpProblem { server, ko, en }),
+            Ok(reached) => reached.add_tools(&mut found),
+            Err((ko, en, unreached)) => {
+                found.problems.push(McpProblem { server, ko, en });
+                found.unreached.extend(unreached);
+            }
         }
     }
     found
+}
+
+impl UnreachedMcpServer {
+    /// What the settings call it.
+    pub fn name(&self) -> &str {
+        self.connection.name()
+    }
+
+    /// Tries until the server answers, after an ever longer delay of at most a minute.
+    pub async fn reach(self) -> ReachedMcpServer {
+        loop {
+            match self.try_to_reach().await {
+                Ok(reached) => return reached,
+                Err(McpServerError::LeftAlone { seconds, .. }) => {
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                }
+                Err(error) => {
+                    tracing::debug!(server = self.name(), "{}", error.english_message());
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+
+    async fn try_to_reach(&self) -> Result<ReachedMcpServer, McpServerError> {
+        let (tools, offers) = self.connection.list_tools().await?;
+        Ok(ReachedMcpServer { connection: self.connection.clone(), tools, offers })
+    }
+}
+
+impl ReachedMcpServer {
+    /// Its tools, compared with these pins.
+    pub fn discover(self, pins: &ToolPins) -> McpDiscovery {
+        let mut found = McpDiscovery { pins: pins.clone(), ..McpDiscovery::default() };
+        self.add_tools(&mut found);
+        found
+    }
+
+    fn add_tools(self, found: &mut McpDiscovery) {
+        add_server_tools(found, &self.connection, self.tools);
+        let mut more: Vec<Arc<dyn Tool>> = Vec::new();
+        if self.offers.resources {
+            more.push(Arc::new(McpResources::new(self.connection.clone())));
+        }
+        if self.offers.prompts {
+            more.push(Arc::new(McpPrompts::new(self.connection.clone())));
+        }
+        // A tool of the server that has one of these names stays.
+        let is_new = |tool: &Arc<dyn Tool>| {
+            found.tools.iter().all(|known| known.info().spec.name != tool.info().spec.name)
+        };
+        more.retain(is_new);
+        found.tools.extend(more);
+    }
 }
 
 fn bad_server_name() -> (String, String) {

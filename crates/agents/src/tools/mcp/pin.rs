@@ -1,5 +1,4 @@
-//! Pins: what a tool claimed to be when it was approved. Plain functions; where the pins are kept is the caller's
-//! business.
+//! Pins: what a tool claimed to be when it was approved. Pure functions; the caller stores the pins.
 
 use std::collections::BTreeMap;
 

@@ -1,18 +1,19 @@
-//! A tool of a server, as a tool of ours.
+//! A tool of an MCP server as a [`Tool`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_llm::{TextOrigin, ToolSpec};
+use doran_retrieval::Language;
 use rmcp::model::ToolAnnotations;
 use serde_json::Value;
 
 use super::McpTrust;
 use super::connection::{McpConnection, McpServerError};
 use super::pin::{ToolClaim, tool_name};
-use super::result_text::{clean_and_truncate, result_text};
-use crate::tools::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
+use super::result_text::{call_result, clean_and_truncate};
+use crate::tools::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect};
 
 /// The most bytes of a description that a model sees.
 const MAX_DESCRIPTION_BYTES: usize = 1024;
@@ -125,15 +126,15 @@ impl Tool for McpTool {
             .call_tool(&self.name, &self.claim, arguments)
             .await
             .map_err(|trouble| to_tool_error(&trouble, call.language))?;
-        let text = result_text(&result, self.info.most_output);
+        let output = call_result(&result, self.connection.server());
         if result.is_error == Some(true) {
-            return Err(ToolError::Failed(text));
+            return Err(ToolError::Failed(output.text));
         }
         let data = result
             .structured_content
             .filter(|data| data.to_string().len() <= MAX_STRUCTURED_BYTES)
             .unwrap_or_default();
-        Ok(ToolOutput { text, data, session: None, origin: None })
+        Ok(ToolOutput { data, ..output })
     }
 }
 
@@ -145,11 +146,8 @@ fn side_effect_of_hints(hints: Option<&ToolAnnotations>) -> ToolSideEffect {
     }
 }
 
-fn to_tool_error(trouble: &McpServerError, language: UserLanguage) -> ToolError {
-    let words = match language {
-        UserLanguage::Ko => trouble.korean_message(),
-        UserLanguage::En => trouble.english_message(),
-    };
+pub(super) fn to_tool_error(trouble: &McpServerError, language: Language) -> ToolError {
+    let words = language.pick(trouble.korean_message(), trouble.english_message());
     match trouble {
         McpServerError::NotStarted { .. } => ToolError::NotConfigured(words),
         McpServerError::LeftAlone { .. } | McpServerError::Ended { .. } | McpServerError::Gone { .. } => {
@@ -166,13 +164,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tools::mcp::{McpLimits, McpServer, McpTransport};
+    use crate::tools::mcp::{McpImages, McpLimits, McpServer, McpTransport};
 
     fn tool_info_of(trust: McpTrust, tool: Value) -> Result<ToolInfo, (String, String)> {
         let server = McpServer {
             name: "s".to_string(),
             reach: McpTransport::Http { url: "http://localhost".to_string(), headers: Default::default() },
             trust,
+            images: McpImages::Describe,
             bounds: McpLimits::default(),
         };
         let tool: rmcp::model::Tool = serde_json::from_value(tool).expect("a tool");

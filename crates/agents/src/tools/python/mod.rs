@@ -17,6 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use doran_jail::{IsolationLayer, Jail, JailError, JailLimits, WorkerCall};
 use doran_llm::{TextOrigin, ToolSpec};
+use doran_retrieval::Language;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ pub use session_signing::SessionSigningKey;
 
 use crate::admission::{AdmissionPolicy, FairAdmission};
 
-use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, names};
 
 /// The hidden argument that makes the program a worker of this tool.
 pub const WORKER_ARGUMENT: &str = "__python";
@@ -173,12 +174,12 @@ impl PythonTool {
             text,
             data: json!({ "ok": reply.error.is_none(), "error": kind }),
             session: Some(session),
-            origin: None,
+            ..ToolOutput::default()
         }
     }
 }
 
-/// Answers one request, as a worker. Called first thing in `main` when the first argument is [`WORKER`].
+/// Answers one request, as a worker. Called first thing in `main` when the first argument is [`WORKER_ARGUMENT`].
 #[cfg(feature = "python")]
 pub fn worker_main() -> ExitCode {
     doran_jail::serve(|input| worker::answer_request(&input))
@@ -208,7 +209,7 @@ struct PythonArguments {
 #[derive(Debug, Serialize, Deserialize)]
 struct PythonWorkerRequest {
     code: String,
-    /// What [`Reply::session`] was, in base64.
+    /// What [`PythonWorkerReply::session`] was, in base64.
     session: Option<String>,
     time_ms: u64,
     output: usize,
@@ -259,7 +260,7 @@ fn jail_limits(bounds: &PythonLimits) -> JailLimits {
 /// Room in an answer for what is neither output nor session.
 const REPLY_OVERHEAD_BYTES: usize = 16 << 10;
 
-fn check_code(code: &str, bounds: &PythonLimits, language: UserLanguage) -> Result<(), ToolError> {
+fn check_code(code: &str, bounds: &PythonLimits, language: Language) -> Result<(), ToolError> {
     let why = if !cfg!(feature = "python") {
         return Err(ToolError::NotConfigured(
             language
@@ -274,8 +275,8 @@ fn check_code(code: &str, bounds: &PythonLimits, language: UserLanguage) -> Resu
     } else if code.len() > bounds.code {
         let (bytes, most) = (code.len(), bounds.code);
         match language {
-            UserLanguage::Ko => format!("코드가 너무 깁니다: {bytes}바이트 (최대 {most})"),
-            UserLanguage::En => format!("the code is too long: {bytes} bytes (at most {most})"),
+            Language::Korean => format!("코드가 너무 깁니다: {bytes}바이트 (최대 {most})"),
+            Language::English => format!("the code is too long: {bytes} bytes (at most {most})"),
         }
     } else if code.contains('\0') {
         language.pick("코드에 NUL 문자가 있습니다", "the code contains a NUL character").to_string()
@@ -285,11 +286,11 @@ fn check_code(code: &str, bounds: &PythonLimits, language: UserLanguage) -> Resu
     Err(ToolError::BadArguments(why))
 }
 
-fn jail_tool_error(error: &JailError, language: UserLanguage) -> ToolError {
-    let (words, after) = match language {
-        UserLanguage::Ko => (error.ko(), "변수는 이 호출 전과 같습니다"),
-        UserLanguage::En => (error.to_string(), "the variables are as before this call"),
-    };
+fn jail_tool_error(error: &JailError, language: Language) -> ToolError {
+    let (words, after) = language.pick(
+        (error.ko(), "변수는 이 호출 전과 같습니다"),
+        (error.to_string(), "the variables are as before this call"),
+    );
     match error {
         JailError::TimedOut(_) => ToolError::TimedOut(format!("TimeoutError: {words}; {after}")),
         JailError::OutOfMemory(_) => ToolError::Failed(format!("MemoryError: {words}; {after}")),
@@ -302,17 +303,17 @@ fn jail_tool_error(error: &JailError, language: UserLanguage) -> ToolError {
     }
 }
 
-fn session_dropped_note(bytes: usize, most: usize, language: UserLanguage) -> String {
-    let (bytes, most) = (bytes.div_ceil(1024), most / 1024);
+fn session_dropped_note(bytes: usize, max_bytes: usize, language: Language) -> String {
+    let (bytes, max_bytes) = (bytes.div_ceil(1024), max_bytes / 1024);
     match language {
-        UserLanguage::Ko => {
+        Language::Korean => {
             format!(
-                "[변수가 {bytes} KiB로, 보관할 수 있는 {most} KiB를 넘어 버렸습니다. 다음 호출은 빈 상태에서 시작합니다]"
+                "[변수가 {bytes} KiB로, 보관할 수 있는 {max_bytes} KiB를 넘어 버렸습니다. 다음 호출은 빈 상태에서 시작합니다]"
             )
         }
-        UserLanguage::En => {
+        Language::English => {
             format!(
-                "[the variables take {bytes} KiB, more than the {most} KiB that are kept; the next call starts without any]"
+                "[the variables take {bytes} KiB, more than the {max_bytes} KiB that are kept; the next call starts without any]"
             )
         }
     }

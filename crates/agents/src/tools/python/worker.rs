@@ -63,9 +63,9 @@ fn load_session(session: &str) -> Option<MontyRepl> {
     }
 }
 
-fn dump_session(repl: &MontyRepl, most: usize) -> PythonSessionDump {
+fn dump_session(repl: &MontyRepl, max_bytes: usize) -> PythonSessionDump {
     match monty::dump(SCRIPT_NAME, None, SessionRef::Idle(repl)) {
-        Ok(bytes) if bytes.len() <= most => PythonSessionDump::Whole(STANDARD.encode(bytes)),
+        Ok(bytes) if bytes.len() <= max_bytes => PythonSessionDump::Whole(STANDARD.encode(bytes)),
         Ok(bytes) => PythonSessionDump::TooLarge(bytes.len()),
         Err(_) => PythonSessionDump::TooLarge(usize::MAX),
     }
@@ -86,9 +86,9 @@ fn traceback_text(error: &MontyException) -> String {
     text + &error.summary()
 }
 
-fn truncate_text(mut text: String, most: usize) -> String {
-    if text.len() > most {
-        text.truncate(text.floor_char_boundary(most));
+fn truncate_text(mut text: String, max_bytes: usize) -> String {
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes));
         text.push('…');
     }
     text

@@ -120,9 +120,9 @@ fn open_beneath(_directory: &OwnedFd, _path: &str) -> rustix::io::Result<OwnedFd
 }
 
 /// The beginning of a file, at most `most` bytes; the size it claims is not believed.
-pub(super) fn read_prefix(file: File, most: usize) -> Result<Vec<u8>, OpenRefusal> {
+pub(super) fn read_prefix(file: File, max_bytes: usize) -> Result<Vec<u8>, OpenRefusal> {
     let mut bytes = Vec::new();
-    let limit = u64::try_from(most).unwrap_or(u64::MAX);
+    let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX);
     file.take(limit).read_to_end(&mut bytes).map_err(|_| OpenRefusal::Broken)?;
     Ok(bytes)
 }

@@ -1,7 +1,7 @@
 //! `read_file`: files below configured directories, as text.
 //!
 //! A path is relative to a root and taken as it is written: nothing in it is decoded or expanded. Text comes whole or
-//! by lines, documents (PDF, DOCX, HWPX, …) through whoever can read them ([`ReadsDocuments`]), directories as lists.
+//! by lines, documents (PDF, DOCX, HWPX, …) through whoever can read them ([`DocumentTextReader`]), directories as lists.
 
 mod confined_directory;
 mod decode;
@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_llm::{TextOrigin, ToolSpec};
+use doran_retrieval::Language;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::admission::{AdmissionPolicy, FairAdmission};
 
 use super::text_cleaning::strip_invisible;
-use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage, names};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, names};
 use confined_directory::{ConfinedDirectory, OpenRefusal, OpenedPath, list_directory, read_prefix};
 use decode::decode;
 
@@ -40,7 +41,7 @@ pub trait DocumentTextReader: Send + Sync + 'static {
     fn can_read(&self, name: &str) -> bool;
 
     /// The text of a document; otherwise why not, in the language asked for.
-    async fn read(&self, name: &str, bytes: Vec<u8>, language: UserLanguage) -> Result<String, String>;
+    async fn read(&self, name: &str, bytes: Vec<u8>, language: Language) -> Result<String, String>;
 }
 
 /// A directory that may be read.
@@ -202,7 +203,7 @@ impl Tool for ReadFile {
         let (root, path) = self.resolve_root(&arguments.path, call)?;
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
         let document = self.documents.as_ref().filter(|documents| documents.can_read(&name));
-        let most = match (document, arguments.from_line) {
+        let max_bytes = match (document, arguments.from_line) {
             (Some(_), _) => MAX_DOCUMENT_BYTES,
             (None, Some(_)) => MAX_SCANNED_BYTES,
             (None, None) => MAX_TEXT_BYTES,
@@ -217,9 +218,9 @@ impl Tool for ReadFile {
             None => None,
         };
         let owned = path.to_owned();
-        let looked = tokio::task::spawn_blocking(move || read_path(&root.directory, &owned, most)).await;
-        let looked = looked.map_err(|_| refusal_error(OpenRefusal::Broken, path, call.language))?;
-        match looked.map_err(|why| refusal_error(why, path, call.language))? {
+        let read = tokio::task::spawn_blocking(move || read_path(&root.directory, &owned, max_bytes)).await;
+        let read = read.map_err(|_| refusal_error(OpenRefusal::Broken, path, call.language))?;
+        match read.map_err(|why| refusal_error(why, path, call.language))? {
             PathContents::Directory(entries, more) => Ok(directory_output(&entries, more, call.language)),
             PathContents::File { bytes, size } => match document {
                 Some(documents) => {
@@ -252,13 +253,13 @@ enum PathContents {
     Directory(Vec<confined_directory::DirectoryEntry>, bool),
 }
 
-fn read_path(beneath: &ConfinedDirectory, path: &str, most: usize) -> Result<PathContents, OpenRefusal> {
+fn read_path(beneath: &ConfinedDirectory, path: &str, max_bytes: usize) -> Result<PathContents, OpenRefusal> {
     match beneath.open_path(path)? {
         OpenedPath::Directory(directory) => {
             list_directory(&directory).map(|(entries, more)| PathContents::Directory(entries, more))
         }
         OpenedPath::File { file, size } => {
-            let bytes = read_prefix(file, most)?;
+            let bytes = read_prefix(file, max_bytes)?;
             Ok(PathContents::File { size: size.max(bytes.len() as u64), bytes })
         }
     }
@@ -287,7 +288,7 @@ fn text_output(
     encoding: &str,
     mut cut: bool,
     broken: bool,
-    language: UserLanguage,
+    language: Language,
 ) -> ToolOutput {
     if text.len() > MAX_TEXT_BYTES {
         text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
@@ -306,13 +307,13 @@ fn text_output(
             format!("\n(part of a file of {size} bytes; read on with from_line and lines)"),
         );
     }
-    ToolOutput { text, data, session: None, origin: None }
+    ToolOutput { text, data, ..ToolOutput::default() }
 }
 
 fn directory_output(
     entries: &[confined_directory::DirectoryEntry],
     more: bool,
-    language: UserLanguage,
+    language: Language,
 ) -> ToolOutput {
     let line = |entry: &confined_directory::DirectoryEntry| {
         let name = strip_invisible(&entry.name).text.replace(['\n', '\t'], " ");
@@ -325,15 +326,10 @@ fn directory_output(
     if more {
         text += language.pick("\n(더 있습니다)", "\n(there are more)");
     }
-    ToolOutput {
-        text,
-        data: json!({ "entries": entries.len(), "truncated": more }),
-        session: None,
-        origin: None,
-    }
+    ToolOutput { text, data: json!({ "entries": entries.len(), "truncated": more }), ..ToolOutput::default() }
 }
 
-fn refusal_error(why: OpenRefusal, path: &str, language: UserLanguage) -> ToolError {
+fn refusal_error(why: OpenRefusal, path: &str, language: Language) -> ToolError {
     let shown: String = strip_invisible(path).text.chars().take(100).collect();
     let denied = |ko: &str, en: &str| {
         ToolError::Denied(language.pick(format!("`{shown}`: {ko}"), format!("`{shown}`: {en}")))
@@ -361,7 +357,7 @@ fn refusal_error(why: OpenRefusal, path: &str, language: UserLanguage) -> ToolEr
     }
 }
 
-fn not_text_error(path: &str, size: u64, language: UserLanguage) -> ToolError {
+fn not_text_error(path: &str, size: u64, language: Language) -> ToolError {
     let shown: String = strip_invisible(path).text.chars().take(100).collect();
     ToolError::Failed(language.pick(
         format!("`{shown}`: 글이 아닌 파일입니다 ({size}바이트)"),

@@ -70,8 +70,8 @@ pub(super) async fn run(
         }
     }
     output.print_message(&bilingual!(
-        "{name}: 설치했습니다 ({shown}). 쓰려면 설정에 `encoder = \"{name}\"`를 적고 `doran reindex`를 실행하세요",
-        "{name}: installed ({shown}); to use it, set `encoder = \"{name}\"` and run `doran reindex`"
+        "{name}: 설치했습니다 ({shown}). 쓰려면 설정에 `encoder = \"{name}\"`를 적으세요",
+        "{name}: installed ({shown}); to use it, set `encoder = \"{name}\"`"
     ));
     Ok(())
 }

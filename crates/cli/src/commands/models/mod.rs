@@ -11,7 +11,7 @@ use doran_offline::OFFLINE_MODEL;
 use serde_json::json;
 
 use crate::assemble::model;
-use crate::config::{Config, LoadedConfig, SettingOrigin};
+use crate::config::{BUILT_IN_ENCODER, Config, LoadedConfig, SettingOrigin};
 use crate::data_dir;
 use crate::environment::Environment;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
@@ -25,7 +25,7 @@ const MAX_LISTED_MODELS: usize = 20;
   doran models
   doran models --at http://127.0.0.1:9000
   doran models use ollama:qwen3:8b
-  doran models use offline-extractive-1
+  doran models use offline-extractive-2
   doran models install use-multilingual")]
 pub(crate) struct ModelsArgs {
     /// Print one JSON object · JSON 하나를 출력합니다
@@ -43,7 +43,7 @@ pub(crate) struct ModelsArgs {
 enum ModelsCommand {
     /// Choose the model that answers · 답변할 모델을 선택합니다
     Use {
-        /// `provider:model`, a name from `[models]`, or offline-extractive-1 · `제공자:모델`, `[models]`의 이름, 또는 offline-extractive-1
+        /// `provider:model`, a name from `[models]`, or offline-extractive-2 · `제공자:모델`, `[models]`의 이름, 또는 offline-extractive-2
         #[arg(value_name = "ID")]
         id: String,
         /// Choose the small model instead · 대신 작은 모델을 선택합니다
@@ -104,7 +104,10 @@ async fn list(args: &ModelsArgs, loaded: &LoadedConfig, output: TerminalOutput) 
         let shown = json!({
             "model": config.model, "small_model": config.small_model, "built_in": [OFFLINE_MODEL],
             "named": config.tables.models.keys().collect::<Vec<_>>(), "keys": vendors, "servers": found,
-            "encoders": [{ "name": install_encoder::ENCODER_NAME, "installed": encoder }],
+            "encoders": [
+                { "name": BUILT_IN_ENCODER, "installed": true },
+                { "name": install_encoder::ENCODER_NAME, "installed": encoder },
+            ],
         });
         return output.print_data(&format!("{shown:#}\n"));
     }
@@ -118,7 +121,15 @@ async fn list(args: &ModelsArgs, loaded: &LoadedConfig, output: TerminalOutput) 
     let from = from.map(|value| loaded.describe_origin(&value.origin)).unwrap_or_default();
     line(&bilingual!("지금 답하는 모델: {now} ({from})", "answering now: {now} ({from})"));
     if let Some(small) = &config.small_model {
-        line(&bilingual!("빠른 판단: {small}", "quick decisions: {small}"));
+        let (ko, en) = if config.small_model_is_default {
+            (
+                " (제공자의 소형 모델. `doran models use --small ID`로 바꿉니다)",
+                " (the vendor's small model; change it with `doran models use --small ID`)",
+            )
+        } else {
+            ("", "")
+        };
+        line(&bilingual!("빠른 판단: {small}{ko}", "quick decisions: {small}{en}"));
     }
     line(&bilingual!(
         "\n내장\n  {OFFLINE_MODEL}  LLM 아님. 글을 찾아 인용합니다. 키도 네트워크도 필요 없습니다",
@@ -178,12 +189,12 @@ async fn list(args: &ModelsArgs, loaded: &LoadedConfig, output: TerminalOutput) 
     let name = install_encoder::ENCODER_NAME;
     line(&match encoder {
         true => bilingual!(
-            "\n문장 인코더 (뜻으로 찾기)\n  {name}  설치됨",
-            "\nsentence encoder (search by meaning)\n  {name}  installed"
+            "\n문장 인코더 (의미 검색)\n  {BUILT_IN_ENCODER}  프로그램에 들어 있음\n  {name}  설치됨",
+            "\nsentence encoders (semantic search)\n  {BUILT_IN_ENCODER}  part of the program\n  {name}  installed"
         ),
         false => bilingual!(
-            "\n문장 인코더 (뜻으로 찾기)\n  {name}  설치 안 됨. 설치하려면: doran models install {name}",
-            "\nsentence encoder (search by meaning)\n  {name}  not installed; to install it: doran models install {name}"
+            "\n문장 인코더 (의미 검색)\n  {BUILT_IN_ENCODER}  프로그램에 들어 있음\n  {name}  설치 안 됨. 설치하려면: doran models install {name}",
+            "\nsentence encoders (semantic search)\n  {BUILT_IN_ENCODER}  part of the program\n  {name}  not installed; to install it: doran models install {name}"
         ),
     });
     output.print_data(&text)
@@ -201,16 +212,12 @@ fn choose_model(
     output: TerminalOutput,
 ) -> anyhow::Result<()> {
     let config = &loaded.config;
-    if !(key == "small_model" && id == "same") {
+    if !(key == "small_model" && matches!(id, "same" | "auto")) {
         let chosen = model::open_model(config, id)?;
         let (ko, en) = (chosen.info().ko, chosen.info().en);
         output.print_message(&BilingualMessage::new(ko, en));
     }
-    let path = loaded.file.clone().unwrap_or_else(|| config.data_dir.join("doran.toml"));
-    if loaded.file.is_none() {
-        data_dir::ensure_private_dir(&config.data_dir)?;
-    }
-    write_setting(&path, key, id)?;
+    let path = write_chosen_model(config, key, id)?;
     let shown = path.display();
     output.print_message(&bilingual!(
         "`{shown}`에 적었습니다: {key} = \"{id}\"",
@@ -235,6 +242,20 @@ fn choose_model(
         ));
     }
     Ok(())
+}
+
+/// Writes the default model into the settings file in use, or into the one in the data directory.
+pub(crate) fn write_model_setting(config: &Config, id: &str) -> Result<(), BilingualMessage> {
+    write_chosen_model(config, "model", id).map(drop)
+}
+
+fn write_chosen_model(config: &Config, key: &str, id: &str) -> Result<PathBuf, BilingualMessage> {
+    let path = config.file.clone().unwrap_or_else(|| config.data_dir.join("doran.toml"));
+    if config.file.is_none() {
+        data_dir::ensure_private_dir(&config.data_dir)?;
+    }
+    write_setting(&path, key, id)?;
+    Ok(path)
 }
 
 /// Sets one top-level setting in a file. The rest of the file is unchanged.

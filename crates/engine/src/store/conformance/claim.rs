@@ -118,6 +118,76 @@ pub(super) async fn nothing_to_claim_is_no_error<S: Store>(b: StoreFixture<S>) {
     assert!(b.claim(&thread).await.is_some());
 }
 
+pub(super) async fn a_run_of_an_unknown_graph_is_passed_over<S: Store>(b: StoreFixture<S>) {
+    let (queued, lost, known) = (b.new_thread_key(), b.new_thread_key(), b.new_thread_key());
+    b.submit_queued(&queued, IfBusy::Enqueue).await;
+    let gone = b.start_and_lose(&lost).await;
+    let run = NewRun { graph: "other".into(), claim: None, ..b.new_run(&known) };
+    let wanted = expect_queued(b.store.submit(run).await).0;
+    let worker = WorkerLease { graphs: Some(["other".to_owned()].into()), ..long_lease() };
+    let before = (b.dump_thread(&queued).await, b.dump_thread(&lost).await);
+    for thread in [&queued, &lost] {
+        assert!(b.store.claim(&worker, Some(thread), 10).await.expect("claim").is_empty());
+    }
+    let claimed = b.store.claim(&worker, None, 1).await.expect("claim");
+    assert_eq!(claimed.iter().map(|claimed| claimed.run.run).collect::<Vec<_>>(), [wanted.run]);
+    assert!(b.store.claim(&worker, None, 1).await.expect("claim").is_empty());
+    assert_eq!((b.dump_thread(&queued).await, b.dump_thread(&lost).await), before);
+    b.cancel(&gone.run).await;
+    let claimed = b.store.claim(&worker, Some(&lost), 1).await.expect("claim");
+    assert_eq!(claimed.len(), 1, "whoever it is can end it");
+    assert!(b.claim(&queued).await.is_some(), "others take it");
+}
+
+/// Queues behind busy and paused threads are not looked through; what waits is found as soon as its thread is free.
+pub(super) async fn a_queue_is_found_when_its_thread_becomes_free<S: Store>(b: StoreFixture<S>) {
+    let claim_any = async || {
+        let claimed = b.store.claim(&long_lease(), None, 10).await.expect("claim");
+        let ours = claimed.iter().filter(|claimed| claimed.run.thread.tenant == b.tenant);
+        ours.map(|claimed| claimed.run.run).collect::<Vec<_>>()
+    };
+    claim_any().await;
+    let threads = [(); 5].map(|()| b.new_thread_key());
+    let [finished, cancelled, retried, left, interrupted] = &threads;
+    let live = b.start(finished).await;
+    let paused = b.start_and_pause(cancelled, &["q"]).await;
+    let failed = b.start_and_fail(retried).await;
+    let mut queued = Vec::new();
+    for thread in [finished, cancelled] {
+        queued.push(b.submit_queued(thread, IfBusy::Enqueue).await.run);
+    }
+    assert_eq!(claim_any().await, [], "their threads are not free");
+    b.finish(&live).await;
+    assert_eq!(claim_any().await, [queued[0]]);
+    b.cancel(&paused.run).await;
+    assert_eq!(claim_any().await, [queued[1]]);
+    // A retry goes before what waits, and what waits after it.
+    let waits = b.submit_queued(retried, IfBusy::Enqueue).await;
+    b.store.signal(&failed.run.key(), retry_signal()).await.expect("retry");
+    let again = b.claim(retried).await.expect("the retry");
+    assert_eq!((again.run.run, claim_any().await), (failed.run.run, vec![]));
+    b.finish(&again).await;
+    assert_eq!(claim_any().await, [waits.run]);
+    // The first in line leaves, the next takes its place.
+    let first = b.submit_queued(left, IfBusy::Enqueue).await;
+    let second = b.submit_queued(left, IfBusy::Enqueue).await;
+    b.cancel(&first).await;
+    assert_eq!(claim_any().await, [second.run]);
+    // Whoever interrupts goes first, and starts at once.
+    let waits = b.submit_queued(interrupted, IfBusy::Enqueue).await;
+    let first = NewRun { if_busy: IfBusy::Interrupt, ..b.new_run(interrupted) };
+    let goes = b.store.submit(first).await.expect("submit");
+    let goes = match goes {
+        SubmitOutcome::Started(claimed) => claimed,
+        SubmitOutcome::Queued { .. } | SubmitOutcome::Repeated(_) => {
+            b.claim(interrupted).await.expect("the first")
+        }
+    };
+    assert_eq!(claim_any().await, []);
+    b.finish(&goes).await;
+    assert_eq!(claim_any().await, [waits.run]);
+}
+
 pub(super) async fn claims_reach_over_all_threads<S: Store>(b: StoreFixture<S>) {
     let mut wanted = Vec::new();
     for _ in 0..3 {

@@ -64,7 +64,7 @@ pub(super) async fn a_wrong_head_writes_nothing<S: Store>(b: StoreFixture<S>) {
     b.write_steps(&run, &["b"]).await;
 }
 
-pub(super) async fn records_alone_need_no_head<S: Store>(b: StoreFixture<S>) {
+pub(super) async fn records_alone_need_no_new_head<S: Store>(b: StoreFixture<S>) {
     let thread = b.new_thread_key();
     let run = b.start(&thread).await;
     b.write_steps(&run, &["a"]).await;
@@ -85,6 +85,7 @@ fn full_commit() -> Commit {
         usage: RunUsage { input_tokens: 1, output_tokens: 2, cost_micros: 3 },
         steps: 1,
         status: Some(NewStatus { status: RunStatus::Failed, error: Some(run_failure()) }),
+        durability: Durability::Now,
     }
 }
 
@@ -124,6 +125,19 @@ pub(super) async fn a_fenced_write_changes_nothing<S: Store>(b: StoreFixture<S>)
     sleep_millis(15).await;
     let next = b.claim(&thread).await.expect("a lost run");
     assert_eq!(record_lines(&next.records), ["0.0 k Begun 1"]);
+}
+
+/// The old writer knows the newest entry, and the new one has just shown that its own claim holds.
+pub(super) async fn a_stale_step_beside_a_write_of_the_new_claim_is_fenced<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    let old = b.start_and_lose(&thread).await;
+    let new = b.claim(&thread).await.expect("a lost run");
+    let records = vec![record("0.0", "call#0", RecordStage::Done, "r")];
+    b.store.commit(&new.fence(), Commit { records, ..Commit::default() }).await.expect("records");
+    let commit = Commit { head: new.head, ..steps_commit(&["old"]) };
+    refused!(b.store.commit(&old.fence(), commit).await, StoreError::Fenced);
+    assert_eq!(b.log_text(&thread).await, "in");
+    b.write_steps(&new, &["new"]).await;
 }
 
 pub(super) async fn an_ended_run_takes_no_write<S: Store>(b: StoreFixture<S>) {

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::id::{RunId, TenantId, ThreadId, ThreadKey};
 use crate::store::{
-    ClaimedRun, Commit, CommitOutcome, EntryKind, IfBusy, LogEntry, NewEntry, NewRun, NewRunEntry, NewStatus,
-    Record, RecordStage, RunFailure, RunFilter, RunRow, RunSignal, RunStatus, Seq, Store, StoreError,
-    SubmitOutcome, ThreadRow, WorkerLease,
+    ClaimedRun, Commit, CommitOutcome, Durability, EntryKind, IfBusy, LogEntry, NewEntry, NewRun,
+    NewRunEntry, NewStatus, Record, RecordStage, RunFailure, RunFilter, RunRow, RunSignal, RunStatus, Seq,
+    Store, StoreError, SubmitOutcome, ThreadRow, WorkerLease,
 };
 
 /// A lease no case outlives.
@@ -56,6 +56,7 @@ impl<S: Store> StoreFixture<S> {
             options: Vec::new(),
             stop_body: b"stop".to_vec(),
             claim: Some(long_lease()),
+            durability: Durability::Now,
         }
     }
 
@@ -185,7 +186,7 @@ pub(super) fn random_tenant() -> TenantId {
 }
 
 pub(super) fn long_lease() -> WorkerLease {
-    WorkerLease { worker: "worker".into(), lease: LONG_LEASE }
+    WorkerLease { worker: "worker".into(), lease: LONG_LEASE, graphs: None }
 }
 
 pub(super) async fn sleep_millis(millis: u64) {

@@ -235,8 +235,8 @@ pub(super) async fn threads_are_paged<S: Store>(b: StoreFixture<S>) {
     }
     let page = async |offset, limit| {
         let all = listed_thread_ids(&b, ThreadFilter { offset, limit, ..ThreadFilter::default() }).await;
-        let found =
-            listed_thread_ids(&b, ThreadFilter { offset, limit, metadata: metadata_with_key("k") }).await;
+        let metadata = metadata_with_key("k");
+        let found = listed_thread_ids(&b, ThreadFilter { offset, limit, metadata, after: None }).await;
         assert_eq!(all, found);
         all
     };
@@ -245,6 +245,37 @@ pub(super) async fn threads_are_paged<S: Store>(b: StoreFixture<S>) {
     assert_eq!(page(4, 2).await, made[4..]);
     assert_eq!(page(5, 2).await, []);
     assert_eq!(page(0, 0).await, []);
+}
+
+/// Pages that begin after the last thread of the one before give each thread once, those of one millisecond too.
+pub(super) async fn threads_are_paged_by_position<S: Store>(b: StoreFixture<S>) {
+    let mut made = Vec::new();
+    for n in 0..25 {
+        let key = b.new_thread_key();
+        b.store.put_thread(&key, &metadata_with_key("k")).await.expect("put");
+        made.push(key.thread);
+        if n % 10 == 0 {
+            sleep_millis(3).await;
+        }
+    }
+    made.sort();
+    for metadata in [metadata_from_json(json!({})), metadata_with_key("k")] {
+        let whole = ThreadFilter { metadata: metadata.clone(), limit: 100, ..ThreadFilter::default() };
+        let whole = listed_thread_ids(&b, whole).await;
+        let mut filter = ThreadFilter { metadata, limit: 4, ..ThreadFilter::default() };
+        let mut paged = Vec::new();
+        loop {
+            let page = b.store.threads(&b.tenant, &filter).await.expect("threads");
+            let Some(last) = page.last() else { break };
+            filter.after = Some(ThreadListPosition::from(last));
+            paged.extend(page.into_iter().map(|row| row.key.thread));
+        }
+        assert_eq!(paged, whole);
+        paged.sort();
+        assert_eq!(paged, made);
+        filter.offset = 1;
+        assert_eq!(listed_thread_ids(&b, filter).await, []);
+    }
 }
 
 pub(super) async fn threads_are_found_by_metadata<S: Store>(b: StoreFixture<S>) {

@@ -42,7 +42,7 @@
 //! | get_tuple: config_structure, checkpoint_fields, metadata, parent_config | `commit::an_entry_names_its_parent`, `commit::an_entry_names_its_run` |
 //! | get_tuple: pending_writes | `records::records_come_back_with_the_claim` |
 //! | list: all, by_thread, ordering | `history::runs_are_listed_newest_first`, `history::entries_come_oldest_first` |
-//! | list: before, limit, limit_plus_before | `history::runs_are_paged`, `history::entries_come_in_pages`, `history::threads_are_paged` |
+//! | list: before, limit, limit_plus_before | `history::runs_are_paged`, `history::entries_come_in_pages`, `history::threads_are_paged`, `history::threads_are_paged_by_position` |
 //! | list: metadata_filter_single_key, _multiple_keys, _no_match, metadata_custom_keys | `history::threads_are_found_by_metadata` |
 //! | list: metadata_filter_step, combined_thread_and_filter | `history::runs_are_filtered` |
 //! | list: empty_result | `history::a_list_may_be_empty` |
@@ -72,14 +72,18 @@
 
 mod claim;
 mod commit;
+mod durability;
 mod fixture;
 mod gc;
 mod history;
+mod idempotency;
+mod items;
 mod race;
 mod records;
 mod signal;
 mod submit;
 mod tenants;
+mod timers;
 mod upkeep;
 
 use std::any::Any;
@@ -87,7 +91,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use self::fixture::StoreFixture;
-use super::Store;
+use super::{IdempotencyStore, Store};
 
 /// After this long a case hangs.
 const CASE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -135,8 +139,21 @@ pub async fn check<S: Store, F: AsyncFn() -> S>(open: F) {
 pub async fn check_some<S: Store, F: AsyncFn() -> S>(open: F, wanted: impl Fn(&str) -> bool) {
     let cases: Vec<ConformanceCase<S>> = cases().into_iter().filter(|case| wanted(case.name)).collect();
     assert!(!cases.is_empty(), "there is no such case");
+    run_cases(open, &cases).await;
+}
+
+/// Runs every case of [`IdempotencyStore`], each on a store of its own.
+///
+/// # Panics
+///
+/// As [`check`].
+pub async fn check_idempotency<S: Store + IdempotencyStore, F: AsyncFn() -> S>(open: F) {
+    run_cases(open, &idempotency_cases()).await;
+}
+
+async fn run_cases<S: Store, F: AsyncFn() -> S>(open: F, cases: &[ConformanceCase<S>]) {
     let mut failed = Vec::new();
-    for case in &cases {
+    for case in cases {
         if let Err(why) = case.run(open().await).await {
             failed.push(format!("{}: {why}", case.name));
         }
@@ -150,9 +167,9 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 }
 
 macro_rules! list {
-    ($($module:ident { $($name:ident)+ })+) => {
-        /// All cases, by name.
-        pub fn cases<S: Store>() -> Vec<ConformanceCase<S>> {
+    ($(#[$doc:meta])* fn $cases:ident<S: $bound:path>; $($module:ident { $($name:ident)+ })+) => {
+        $(#[$doc])*
+        pub fn $cases<S: Store + $bound>() -> Vec<ConformanceCase<S>> {
             vec![$($(ConformanceCase {
                 name: concat!(stringify!($module), "::", stringify!($name)),
                 run: |bench| Box::pin($module::$name(bench)),
@@ -162,6 +179,22 @@ macro_rules! list {
 }
 
 list! {
+    /// All cases of [`IdempotencyStore`], by name.
+    fn idempotency_cases<S: IdempotencyStore>;
+
+    idempotency {
+        a_stored_response_is_returned
+        the_first_response_under_a_key_stays
+        an_expired_response_is_gone
+        the_oldest_responses_are_deleted
+        responses_belong_to_a_tenant
+    }
+}
+
+list! {
+    /// All cases of [`Store`], by name.
+    fn cases<S: Store>;
+
     submit {
         a_run_on_a_free_thread_starts_at_once
         a_run_without_a_claim_waits
@@ -195,6 +228,8 @@ list! {
         a_run_is_claimed_on_its_first_time_with_its_entry
         a_paused_run_is_not_claimed
         nothing_to_claim_is_no_error
+        a_run_of_an_unknown_graph_is_passed_over
+        a_queue_is_found_when_its_thread_becomes_free
         claims_reach_over_all_threads
     }
     commit {
@@ -203,8 +238,9 @@ list! {
         an_entry_names_its_run
         entries_lie_side_by_side
         a_wrong_head_writes_nothing
-        records_alone_need_no_head
+        records_alone_need_no_new_head
         a_fenced_write_changes_nothing
+        a_stale_step_beside_a_write_of_the_new_claim_is_fenced
         an_ended_run_takes_no_write
         a_paused_run_takes_no_write
         the_end_frees_the_thread
@@ -214,6 +250,14 @@ list! {
         an_empty_commit_is_fine
         any_bytes_survive
         a_megabyte_survives
+    }
+    durability {
+        positions_rise_and_can_be_waited_for
+        a_later_commit_is_read_like_any_other
+        a_later_commit_is_checked_like_any_other
+        a_run_that_starts_later_is_accepted_like_any_other
+        records_are_refused_when_entries_are_missing
+        many_wait_at_once
     }
     records {
         records_come_back_with_the_claim
@@ -237,6 +281,8 @@ list! {
         some_questions_may_stay_open
         only_a_paused_run_is_answered
         an_answered_run_takes_no_write_before_its_claim
+        a_paused_run_is_edited
+        an_edit_of_a_paused_run_needs_the_newest_entry
         a_failed_run_goes_on_where_it_stopped
         only_a_failed_run_is_retried
         a_retry_needs_its_own_entry_on_top
@@ -260,6 +306,7 @@ list! {
         runs_are_filtered
         threads_are_listed_last_changed_first
         threads_are_paged
+        threads_are_paged_by_position
         threads_are_found_by_metadata
         a_list_may_be_empty
     }
@@ -273,6 +320,8 @@ list! {
         an_edit_needs_the_newest_entry
         a_copy_has_the_whole_log
         a_copy_has_the_metadata
+        a_long_log_is_copied_whole
+        a_long_log_is_deleted_whole
         a_copy_goes_its_own_way
         a_copy_may_stand_at_an_earlier_entry
         copying_needs_a_source_and_a_free_name
@@ -296,6 +345,29 @@ list! {
         young_things_stay
         old_keys_are_forgotten
         dead_cache_values_go
+    }
+    items {
+        an_item_comes_back
+        an_item_put_again_is_replaced
+        items_are_found_by_the_beginning_of_their_namespace
+        items_are_found_by_their_fields
+        items_are_paged
+        a_deleted_item_is_gone
+        an_expired_item_is_gone
+        namespaces_are_listed
+        any_text_survives_in_an_item
+        a_large_item_is_refused
+        items_belong_to_a_tenant
+        items_put_at_once_are_all_there
+    }
+    timers {
+        a_timer_comes_back
+        a_timer_is_replaced_or_stays
+        timers_are_due_in_the_order_of_their_times
+        a_timer_is_moved_once
+        one_of_many_moves_wins
+        timers_are_listed_by_kind
+        timers_belong_to_a_tenant
     }
     tenants {
         nobody_reads_what_belongs_to_another

@@ -229,7 +229,42 @@ pub(super) async fn a_retry_needs_its_own_entry_on_top<S: Store>(b: StoreFixture
 
 pub(super) async fn a_run_that_is_not_there_is_not_found<S: Store>(b: StoreFixture<S>) {
     let key = b.new_thread_key().run(RunId::random());
-    for signal in [RunSignal::Cancel { body: vec![] }, answer_signal(&[]), retry_signal()] {
+    let edit = RunSignal::Edit { head: 0, body: vec![] };
+    for signal in [RunSignal::Cancel { body: vec![] }, answer_signal(&[]), retry_signal(), edit] {
         refused!(b.store.signal(&key, signal).await, StoreError::NotFound { .. });
     }
+}
+
+pub(super) async fn a_paused_run_is_edited<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    let run = b.start_and_pause(&thread, &["q"]).await;
+    let edit = RunSignal::Edit { head: 2, body: b"edit".to_vec() };
+    let row = b.store.signal(&run.run.key(), edit).await.expect("edit");
+    assert_eq!((row.status, row.epoch), (RunStatus::Paused, 1));
+    assert!(b.claim(&thread).await.is_none(), "it still waits");
+    let entries = b.store.entries(&thread, 2, 10).await.expect("entries");
+    assert_eq!(entries.len(), 1);
+    let entry = &entries[0];
+    assert_eq!((entry.seq, entry.parent, entry.run), (3, 2, Some(run.run.run)));
+    assert_eq!((entry.kind, entry.body.as_slice()), (EntryKind::Paused, b"edit".as_slice()));
+    assert_eq!(b.head(&thread).await, 3);
+    b.store.signal(&run.run.key(), answer_signal(&[("q", "a")])).await.expect("the question is still open");
+    let claimed = b.claim(&thread).await.expect("answered");
+    assert_eq!((claimed.head, claimed.run.epoch), (4, 2));
+    assert_eq!(claimed.records, [record("0.0", "q", RecordStage::Done, "a")]);
+}
+
+pub(super) async fn an_edit_of_a_paused_run_needs_the_newest_entry<S: Store>(b: StoreFixture<S>) {
+    let edit = |head| RunSignal::Edit { head, body: b"edit".to_vec() };
+    let thread = b.new_thread_key();
+    let run = b.start_and_pause(&thread, &["q"]).await;
+    for head in [1, 3] {
+        refused!(b.store.signal(&run.run.key(), edit(head)).await, StoreError::Conflict(_));
+    }
+    assert_eq!(b.head(&thread).await, 2, "nothing was written");
+    b.store.signal(&run.run.key(), answer_signal(&[("q", "a")])).await.expect("answer");
+    refused!(b.store.signal(&run.run.key(), edit(3)).await, StoreError::Conflict(_));
+    let other = b.start(&b.new_thread_key()).await;
+    refused!(b.store.signal(&other.run.key(), edit(1)).await, StoreError::Conflict(_));
+    assert_eq!(b.head(&thread).await, 3);
 }

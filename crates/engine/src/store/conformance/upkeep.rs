@@ -195,6 +195,49 @@ pub(super) async fn a_copy_has_the_metadata<S: Store>(b: StoreFixture<S>) {
     assert_eq!(b.thread_row(&copy).await.metadata, metadata_with_key("k"));
 }
 
+/// A thread whose log no store copies or deletes in one piece, with a snapshot and a branch in it.
+async fn thread_with_long_log<S: Store>(b: &StoreFixture<S>) -> ThreadKey {
+    let thread = b.new_thread_key();
+    let large = "x".repeat(1 << 19);
+    let mut entries: Vec<NewEntry> = (0..24).map(|_| step_entry(&large)).collect();
+    entries.push(step_with_snapshot("s", 0, "S"));
+    entries.extend((0..7000).map(|number| new_entry(EntryKind::Step, &number.to_string(), 26)));
+    entries.push(step_on_branch("b", 30, 26));
+    b.start_and_finish(&thread, entries).await;
+    thread
+}
+
+pub(super) async fn a_long_log_is_copied_whole<S: Store>(b: StoreFixture<S>) {
+    let (thread, copy) = (thread_with_long_log(&b).await, b.new_thread_key());
+    let live = b.start(&thread).await;
+    let stands = step_on_branch("here", 1000, 26);
+    let row = b.store.copy_thread(&thread, &copy.thread, Some(stands)).await.expect("copy");
+    let source = b.log_entries(&thread).await;
+    assert_eq!((row.head, source.len()), (7029, 7028));
+    assert_eq!(b.log_entries(&copy).await[..7028], source);
+    for at in [1, 25, 26, 30, 7026, 7027] {
+        assert_eq!(b.loaded_text(&copy, Some(at)).await, b.loaded_text(&thread, Some(at)).await, "at {at}");
+    }
+    assert!(b.loaded_text(&copy, None).await.ends_with(" 973 here"));
+    b.finish(&live).await;
+    b.start_and_finish(&copy, vec![]).await;
+}
+
+pub(super) async fn a_long_log_is_deleted_whole<S: Store>(b: StoreFixture<S>) {
+    let (thread, other) = (thread_with_long_log(&b).await, b.new_thread_key());
+    b.start_and_finish(&other, vec![step_with_snapshot("a", 0, "A")]).await;
+    let before = b.dump_thread(&other).await;
+    let live = b.start(&thread).await;
+    assert!(b.store.delete_thread(&thread).await.expect("delete"));
+    refused!(b.store.commit(&live.fence(), steps_commit(&["x"])).await, StoreError::Fenced);
+    refused!(b.store.thread(&thread).await, StoreError::NotFound { .. });
+    refused!(b.store.run(&live.run.key()).await, StoreError::NotFound { .. });
+    b.start_and_finish(&thread, vec![step_entry("new")]).await;
+    assert_eq!(b.log_text(&thread).await, "in new");
+    assert_eq!(b.loaded_text(&thread, None).await, "- | in new");
+    assert_eq!(b.dump_thread(&other).await, before);
+}
+
 pub(super) async fn a_copy_goes_its_own_way<S: Store>(b: StoreFixture<S>) {
     let (thread, live, copy) = thread_with_copy(&b).await;
     let before = b.dump_thread(&thread).await;

@@ -3,8 +3,11 @@
 //! Every function checks all it has to before it changes anything, so an error leaves the content as it was.
 
 mod history;
+mod idempotency;
+mod items;
 mod maintenance;
 mod runs;
+mod timers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -13,8 +16,8 @@ use serde_json::{Map, Value};
 
 use crate::id::{RunId, TenantId, ThreadId, ThreadKey};
 use crate::store::{
-    ClaimedRun, EntryKind, Fence, LogEntry, Millis, NewEntry, NewRunEntry, Record, RunRow, RunStatus, Seq,
-    WorkerLease,
+    ClaimedRun, CommitPosition, EntryKind, Fence, IdempotentResponse, LogEntry, Millis, NewEntry,
+    NewRunEntry, Record, RunRow, RunStatus, Seq, TimerRow, WorkerLease,
 };
 
 /// Everything, by tenant.
@@ -25,8 +28,12 @@ pub(super) struct RamState {
     ready: BTreeSet<(u64, ThreadKey)>,
     /// Threads with a run that a worker has, by the end of its lease.
     leases: BTreeSet<(Millis, ThreadKey)>,
+    /// Timers by their time.
+    due: BTreeSet<(Millis, TenantId, String)>,
     /// The last number given out to a run that waits.
     ticket: u64,
+    /// The number of commits.
+    commits: u64,
 }
 
 /// What one tenant has.
@@ -38,6 +45,12 @@ struct RamTenant {
     ids: BTreeSet<RunId>,
     idempotency_keys: HashMap<String, RamIdempotencyKey>,
     cache: HashMap<String, RamCachedValue>,
+    responses: HashMap<String, RamStoredResponse>,
+    /// By stored namespace and key.
+    items: BTreeMap<(String, String), items::RamItem>,
+    timers: BTreeMap<String, TimerRow>,
+    /// The number of the newest stored response.
+    last_response: u64,
 }
 
 struct RamThread {
@@ -51,9 +64,9 @@ struct RamThread {
     created_at: Millis,
     updated_at: Millis,
     metadata: Map<String, Value>,
-    /// Its line in [`Shelf::ready`].
+    /// Its line in [`RamState::ready`].
     ready: Option<u64>,
-    /// Its line in [`Shelf::leases`].
+    /// Its line in [`RamState::leases`].
     lease: Option<Millis>,
 }
 
@@ -83,6 +96,13 @@ struct RamIdempotencyKey {
     at: Millis,
 }
 
+struct RamStoredResponse {
+    response: IdempotentResponse,
+    /// Counts up, so that the oldest can be deleted.
+    number: u64,
+    expires: Millis,
+}
+
 struct RamCachedValue {
     value: Vec<u8>,
     until: Option<Millis>,
@@ -110,7 +130,10 @@ impl RamState {
         }
         run.row.epoch += 1;
         run.has_worker = true;
-        let claimed = ClaimedRun { run: run.row.clone(), head: thread.head, records: run.records.clone() };
+        let parent_writer = run.row.parent_seq.and_then(|parent| thread.entry(parent)?.run);
+        let (head, records) = (thread.head, run.records.clone());
+        let position = CommitPosition::default();
+        let claimed = ClaimedRun { run: run.row.clone(), head, records, parent_writer, position };
         let until = add_duration(now, claim.lease);
         if let Some(old) = thread.lease.replace(until) {
             self.leases.remove(&(old, key.clone()));
@@ -120,6 +143,15 @@ impl RamState {
             self.ready.remove(&(ticket, key.clone()));
         }
         Some(claimed)
+    }
+
+    /// Whether this worker takes the next run of a thread.
+    fn takes(&self, claim: &WorkerLease, key: &ThreadKey) -> bool {
+        let Some(home) = self.tenants.get(&key.tenant) else { return false };
+        let next =
+            home.threads.get(&key.thread).and_then(|thread| thread.active.or_else(|| thread.next_waiting()));
+        let run = next.and_then(|id| home.runs.get(&id));
+        run.is_some_and(|run| claim.takes(&run.row.graph, run.row.cancel_asked))
     }
 
     /// Brings the two sets in line with a thread whose runs changed.

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use super::*;
 use crate::id::RunId;
-use crate::store::{EntryKind, IfBusy, NewRunEntry, Record, RecordStage, RunUsage, conformance};
+use crate::store::{Durability, EntryKind, IfBusy, NewRunEntry, Record, RecordStage, RunUsage, conformance};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ram_keeps_the_contract() {
     conformance::check(async || RamStore::new()).await;
+    conformance::check_idempotency(async || RamStore::new()).await;
 }
 
 fn new_run(thread: &ThreadKey, lease: Duration) -> NewRun {
@@ -25,7 +26,8 @@ fn new_run(thread: &ThreadKey, lease: Duration) -> NewRun {
         thread_metadata: Map::new(),
         options: Vec::new(),
         stop_body: Vec::new(),
-        claim: Some(WorkerLease { worker: "w".into(), lease }),
+        claim: Some(WorkerLease { worker: "w".into(), lease, graphs: None }),
+        durability: Durability::Now,
     }
 }
 
@@ -38,7 +40,7 @@ async fn a_lease_goes_by_the_clock_that_was_given() {
     let lease = Duration::from_secs(10);
     let run = store.submit(new_run(&thread, lease)).await.expect("submit");
     assert!(matches!(run, SubmitOutcome::Started(ClaimedRun { run: RunRow { created_at: 1_000, .. }, .. })));
-    let claim = WorkerLease { worker: "v".into(), lease };
+    let claim = WorkerLease { worker: "v".into(), lease, graphs: None };
     time.store(10_999, Ordering::SeqCst);
     assert_eq!(store.claim(&claim, None, 9).await.expect("claim").len(), 0);
     time.store(11_000, Ordering::SeqCst);
@@ -54,7 +56,7 @@ async fn a_thread_that_ended_leaves_no_line_behind() {
         let run = new_run(&thread, Duration::ZERO);
         store.submit(NewRun { claim: None, ..run }).await.expect("submit");
         let claimed = store
-            .claim(&WorkerLease { worker: "w".into(), lease: Duration::ZERO }, None, 1)
+            .claim(&WorkerLease { worker: "w".into(), lease: Duration::ZERO, graphs: None }, None, 1)
             .await
             .expect("claim");
         let status = Some(crate::store::NewStatus { status: crate::store::RunStatus::Finished, error: None });
@@ -101,6 +103,7 @@ async fn time_commits(threads: usize, count: u32) -> Duration {
             usage: RunUsage { input_tokens: 1, ..RunUsage::default() },
             steps: 1,
             status: None,
+            durability: Durability::Now,
         };
         let begun = std::time::Instant::now();
         *head = store.commit(fence, commit).await.expect("commit").head;

@@ -205,10 +205,10 @@ impl BertLayerNorm {
 
 /// Scales the values and applies softmax.
 fn scaled_softmax(row: &mut [f32], scale: f32) {
-    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0;
     for x in row.iter_mut() {
-        *x = ((*x - most) * scale).exp();
+        *x = ((*x - largest) * scale).exp();
         sum += *x;
     }
     row.iter_mut().for_each(|x| *x /= sum);

@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn a_damaged_file_is_told_and_never_a_panic() {
-        let told = |bytes: &[u8]| SafeTensors::parse(bytes).map(|_| ()).expect_err("damaged");
-        assert_eq!(told(b"short"), "it is too short");
-        assert_eq!(told(&u64::MAX.to_le_bytes()), "its head is cut off");
+        let error = |bytes: &[u8]| SafeTensors::parse(bytes).map(|_| ()).expect_err("damaged");
+        assert_eq!(error(b"short"), "it is too short");
+        assert_eq!(error(&u64::MAX.to_le_bytes()), "its head is cut off");
         let file = |head: &str, body: &[u8]| {
             [&(head.len() as u64).to_le_bytes()[..], head.as_bytes(), body].concat()
         };

@@ -72,21 +72,21 @@ impl WordPieceTokenizer {
 
     /// Returns the largest token number plus one.
     pub(super) fn len(&self) -> usize {
-        self.pieces.values().max().map_or(0, |most| *most as usize + 1)
+        self.pieces.values().max().map_or(0, |largest| *largest as usize + 1)
     }
 
     /// Returns the tokens of a text with the start and end tokens, at most `most` in all.
-    pub(super) fn encode(&self, text: &str, most: usize) -> Vec<u32> {
-        let most = most.max(2);
-        let text: String = text.chars().take(most.saturating_mul(MAX_CHARS_PER_PIECE)).collect();
+    pub(super) fn encode(&self, text: &str, max_tokens: usize) -> Vec<u32> {
+        let max_tokens = max_tokens.max(2);
+        let text: String = text.chars().take(max_tokens.saturating_mul(MAX_CHARS_PER_PIECE)).collect();
         let mut pieces = vec![self.start];
         for word in self.split_words(&text) {
-            if pieces.len() >= most {
+            if pieces.len() >= max_tokens {
                 break;
             }
             self.push_word_pieces(&word, &mut pieces);
         }
-        pieces.truncate(most - 1);
+        pieces.truncate(max_tokens - 1);
         pieces.push(self.end);
         pieces
     }

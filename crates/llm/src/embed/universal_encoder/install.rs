@@ -47,7 +47,7 @@ const MAX_INDEX_PAGE_BYTES: usize = 4 << 20;
 #[async_trait]
 pub trait PackageFetcher: Send + Sync {
     /// Returns the response body. More than `most` bytes are an error.
-    async fn fetch(&self, url: &str, most: usize) -> Result<Vec<u8>, String>;
+    async fn fetch(&self, url: &str, max_bytes: usize) -> Result<Vec<u8>, String>;
 }
 
 /// Why the encoder was not installed. The variants are sorted by remedy.

@@ -70,12 +70,12 @@ pub enum OpenUniversalEncoderError {
 impl UniversalEmbedder {
     /// Opens the encoder in a folder. This takes about a second and 80 MB of memory.
     pub fn open(folder: &Path) -> Result<Self, OpenUniversalEncoderError> {
-        let told = || folder.display().to_string();
+        let shown_path = || folder.display().to_string();
         let read = |name: &str| {
             fs::read(folder.join(name))
-                .map_err(|source| OpenUniversalEncoderError::NotInstalled { folder: told(), source })
+                .map_err(|source| OpenUniversalEncoderError::NotInstalled { folder: shown_path(), source })
         };
-        let damaged = |reason: String| OpenUniversalEncoderError::Damaged { folder: told(), reason };
+        let damaged = |reason: String| OpenUniversalEncoderError::Damaged { folder: shown_path(), reason };
         let tokenizer =
             UnigramTokenizer::read(&read(TOKENIZER_FILE)?).map_err(|error| damaged(error.to_string()))?;
         let weights = UniversalEncoderWeights::read(&read(WEIGHTS_FILE)?)

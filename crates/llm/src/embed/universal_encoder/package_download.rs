@@ -61,7 +61,7 @@ impl PackageIndexClient {
             let name = url.set_username(index.username());
             let password = url.set_password(index.password());
             if name.and(password).is_err() {
-                tracing::debug!("the address takes no name and password");
+                tracing::debug!("cannot put user name and password into this URL");
             }
         }
         url
@@ -70,7 +70,7 @@ impl PackageIndexClient {
 
 #[async_trait]
 impl PackageFetcher for PackageIndexClient {
-    async fn fetch(&self, url: &str, most: usize) -> Result<Vec<u8>, String> {
+    async fn fetch(&self, url: &str, max_bytes: usize) -> Result<Vec<u8>, String> {
         let url = Url::parse(url).map_err(|error| error.to_string())?;
         let request = self.client.get(self.with_credentials(url));
         let lost = |error: reqwest::Error| innermost_error_message(&error.without_url());
@@ -79,13 +79,13 @@ impl PackageFetcher for PackageIndexClient {
             return Err(format!("it answered {}", response.status()));
         }
         let total = response.content_length();
-        let too_long = || format!("it has more than the {most} bytes that are expected");
-        if total.is_some_and(|total| total > most as u64) {
+        let too_long = || format!("it has more than the {max_bytes} bytes that are expected");
+        if total.is_some_and(|total| total > max_bytes as u64) {
             return Err(too_long());
         }
         let mut body = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(lost)? {
-            if body.len() + piece.len() > most {
+            if body.len() + piece.len() > max_bytes {
                 return Err(too_long());
             }
             body.extend_from_slice(&piece);

@@ -69,12 +69,12 @@ impl UnigramTokenizer {
     }
 
     /// Returns the pieces of a text with the start and end pieces, at most `most`.
-    pub(super) fn encode(&self, text: &str, most: usize) -> Vec<u32> {
+    pub(super) fn encode(&self, text: &str, max_tokens: usize) -> Vec<u32> {
         // A piece has at least one byte, and few have more than this. A longer text would be truncated anyway.
-        let text = &text[..text.floor_char_boundary(most * 64)];
+        let text = &text[..text.floor_char_boundary(max_tokens * 64)];
         let mut ids = vec![BEGIN_PIECE];
         ids.extend(self.best_segmentation(&self.rules.normalize(text)));
-        ids.truncate(most.saturating_sub(1).max(1));
+        ids.truncate(max_tokens.saturating_sub(1).max(1));
         ids.push(END_PIECE);
         ids
     }

@@ -205,13 +205,17 @@ impl NpyArray {
     }
 
     fn raw_numbers(&self, kind: &str, size: usize, shape: &[usize]) -> Result<&[u8], String> {
-        let told = format!("{} {:?}", self.kind, self.shape);
+        let found = format!("{} {:?}", self.kind, self.shape);
         if self.kind != kind || self.shape != shape {
-            return Err(format!("it holds {told}, not {kind} {shape:?}"));
+            return Err(format!("it holds {found}, not {kind} {shape:?}"));
         }
         let wanted = shape.iter().product::<usize>() * size;
         let numbers = &self.bytes[self.start..];
-        if numbers.len() == wanted { Ok(numbers) } else { Err(format!("{} bytes for {told}", numbers.len())) }
+        if numbers.len() == wanted {
+            Ok(numbers)
+        } else {
+            Err(format!("{} bytes for {found}", numbers.len()))
+        }
     }
 
     fn bytes(&self, rows: usize, width: usize) -> Result<&[u8], WeightsFileError> {

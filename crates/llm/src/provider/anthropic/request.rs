@@ -106,7 +106,11 @@ fn add_tools(body: &mut Map<String, Value>, request: &ChatRequest, age: Anthropi
     if let Some(schema) = &request.schema {
         if age == AnthropicModelGeneration::First {
             tools.push(tool_definition(&answer_tool(schema)));
-            choice = json!({ "type": "tool", "name": schema.name });
+            choice = match request.tools.is_empty() || request.tool_choice == ToolChoice::None {
+                true => json!({ "type": "tool", "name": schema.name }),
+                // It may call the tools first, and answers with the last one.
+                false => json!({ "type": "any" }),
+            };
         } else {
             let format = json!({ "type": "json_schema", "schema": strict_schema(&schema.schema) });
             body.insert("output_config".into(), json!({ "format": format }));
@@ -150,7 +154,7 @@ fn tool_result_blocks(message: &Message) -> Vec<Value> {
             "is_error": result.failed,
         })
     });
-    results.collect()
+    results.chain(quoted_material::message_images(message).map(image_block)).collect()
 }
 
 fn image_block(image: &ImageReference) -> Value {

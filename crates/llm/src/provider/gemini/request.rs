@@ -139,7 +139,7 @@ fn function_response_parts(message: &Message) -> Vec<Value> {
         let response = json!({ key: quoted_material::marked_tool_result(result) });
         json!({ "functionResponse": { "name": result.name, "response": response } })
     });
-    results.collect()
+    results.chain(quoted_material::message_images(message).map(image_part)).collect()
 }
 
 fn image_part(image: &ImageReference) -> Value {

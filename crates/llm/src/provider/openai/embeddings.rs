@@ -174,11 +174,11 @@ mod tests {
 
     fn check_vectors(json: &str, wanted: usize, dimension: usize, expected: &str) {
         let wire: EmbeddingsResponse = serde_json::from_str(json).expect("json");
-        let told = match normalized_vectors(wire, wanted, dimension) {
+        let outcome = match normalized_vectors(wire, wanted, dimension) {
             Ok(vectors) => format!("{vectors:?}"),
             Err(error) => error.to_string(),
         };
-        assert_eq!(told, expected);
+        assert_eq!(outcome, expected);
     }
 
     #[test]

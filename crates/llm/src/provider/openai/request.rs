@@ -93,7 +93,11 @@ impl ChatCompletionsDialect {
                 };
                 tools.push(tool_definition(&answer_tool(schema)));
                 body.insert("tools".into(), tools.into());
-                let choice = json!({ "type": "function", "function": { "name": schema.name } });
+                let choice = match request.tools.is_empty() || request.tool_choice == ToolChoice::None {
+                    true => json!({ "type": "function", "function": { "name": schema.name } }),
+                    // It may call the tools first, and answers with the last one.
+                    false => json!("required"),
+                };
                 body.insert("tool_choice".into(), choice);
             }
         }
@@ -120,44 +124,47 @@ impl ChatCompletionsDialect {
                     talked = true;
                     messages.push(self.assistant_message(message));
                 }
-                Role::Tool => messages.extend(message.tool_results().map(|result| {
-                    json!({
-                        "role": "tool",
-                        "tool_call_id": self.vendor_call_id(&result.call),
-                        "content": quoted_material::marked_tool_result(result),
-                    })
-                })),
+                Role::Tool => {
+                    messages.extend(message.tool_results().map(|result| {
+                        json!({
+                            "role": "tool",
+                            "tool_call_id": self.vendor_call_id(&result.call),
+                            "content": quoted_material::marked_tool_result(result),
+                        })
+                    }));
+                    messages.extend(tool_images_message(message));
+                }
             }
         }
         if let (JsonOutputMode::Object, Some(schema)) = (self.quirks.json_output, &request.schema) {
-            let told = format!(
+            let message = format!(
                 "Answer with one JSON object that fits this schema, and nothing else: {}",
                 schema.schema
             );
             let role = if self.quirks.system_messages_first_only { "user" } else { "system" };
-            messages.push(json!({ "role": role, "content": told }));
+            messages.push(json!({ "role": role, "content": message }));
         }
         if self.quirks.system_messages_first_only { join_leading_system_messages(messages) } else { messages }
     }
 
     fn assistant_message(&self, message: &Message) -> Value {
-        let mut said = Map::new();
-        said.insert("role".into(), "assistant".into());
+        let mut fields = Map::new();
+        fields.insert("role".into(), "assistant".into());
         let words = quoted_material::message_text_with_marks(message);
         let calls: Vec<Value> = message.tool_calls().map(|call| self.tool_call_json(call)).collect();
         if words.is_empty() && !calls.is_empty() {
-            said.insert("content".into(), Value::Null);
+            fields.insert("content".into(), Value::Null);
         } else {
-            said.insert("content".into(), words.into());
+            fields.insert("content".into(), words.into());
         }
         if !calls.is_empty() {
             if self.quirks.resends_reasoning {
                 let thoughts: String = message.parts.iter().filter_map(reasoning_text).collect();
-                said.insert("reasoning_content".into(), thoughts.into());
+                fields.insert("reasoning_content".into(), thoughts.into());
             }
-            said.insert("tool_calls".into(), calls.into());
+            fields.insert("tool_calls".into(), calls.into());
         }
-        said.into()
+        fields.into()
     }
 
     fn tool_call_json(&self, call: &ToolCall) -> Value {
@@ -231,6 +238,14 @@ fn message_content(message: &Message) -> Value {
         vec![json!({ "type": "text", "text": quoted_material::message_text_with_marks(message) })];
     parts.extend(images.map(|image| json!({ "type": "image_url", "image_url": { "url": image.url } })));
     parts.into()
+}
+
+/// The images of tool results, as a message of its own: a tool message takes text only.
+fn tool_images_message(message: &Message) -> Option<Value> {
+    let images = quoted_material::message_images(message);
+    let images: Vec<Value> =
+        images.map(|image| json!({ "type": "image_url", "image_url": { "url": image.url } })).collect();
+    (!images.is_empty()).then(|| json!({ "role": "user", "content": images }))
 }
 
 fn reasoning_text(part: &MessagePart) -> Option<&str> {

@@ -79,18 +79,22 @@ impl ChatCompletionsDecoder {
         Ok(())
     }
 
-    fn take_message(&mut self, said: ChatCompletionMessage, out: &mut DeltaBuffer) -> Result<(), ModelError> {
+    fn take_message(
+        &mut self,
+        message: ChatCompletionMessage,
+        out: &mut DeltaBuffer,
+    ) -> Result<(), ModelError> {
         // Some servers send the same reasoning in both fields.
-        let thought = if said.reasoning_content.text.is_empty() {
-            said.reasoning.text
+        let thought = if message.reasoning_content.text.is_empty() {
+            message.reasoning.text
         } else {
-            said.reasoning_content.text
+            message.reasoning_content.text
         };
         out.push_reasoning(thought, None)?;
-        out.push_reasoning(said.content.thought, None)?;
-        self.push_or_hold_text(said.content.text, out)?;
-        self.push_or_hold_text(said.refusal.text, out)?;
-        for fragment in said.tool_calls.into_iter().flatten() {
+        out.push_reasoning(message.content.thought, None)?;
+        self.push_or_hold_text(message.content.text, out)?;
+        self.push_or_hold_text(message.refusal.text, out)?;
+        for fragment in message.tool_calls.into_iter().flatten() {
             self.take_fragment(fragment, out)?;
         }
         Ok(())
@@ -100,8 +104,8 @@ impl ChatCompletionsDecoder {
     fn push_or_hold_text(&mut self, text: String, out: &mut DeltaBuffer) -> Result<(), ModelError> {
         let Some(held) = &mut self.held_text else { return out.push_text(text) };
         held.push_str(&text);
-        let begun = held.trim_start();
-        let may_be = |start: &str| begun.starts_with(start) || start.starts_with(begun);
+        let trimmed = held.trim_start();
+        let may_be = |start: &str| trimmed.starts_with(start) || start.starts_with(trimmed);
         if !["{", "```", "<tool_call>"].into_iter().any(may_be) {
             let text = std::mem::take(held);
             self.held_text = None;

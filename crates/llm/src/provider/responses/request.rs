@@ -79,6 +79,7 @@ impl ResponsesDialect {
                         "output": quoted_material::marked_tool_result(result),
                     })
                 })
+                .chain(tool_images_item(message))
                 .collect(),
         }
     }
@@ -110,6 +111,14 @@ impl ResponsesDialect {
             if text.is_empty() { json!([]) } else { json!([{ "type": "summary_text", "text": text }]) };
         Some(json!({ "type": "reasoning", "id": id, "summary": summary, "encrypted_content": sealed }))
     }
+}
+
+/// The images of tool results, as an item of its own: the output of a call is text.
+fn tool_images_item(message: &Message) -> Option<Value> {
+    let images = quoted_material::message_images(message);
+    let images: Vec<Value> =
+        images.map(|image| json!({ "type": "input_image", "image_url": image.url })).collect();
+    (!images.is_empty()).then(|| json!({ "type": "message", "role": "user", "content": images }))
 }
 
 fn message_item(role: &str, kind: &str, message: &Message) -> Value {

@@ -71,8 +71,8 @@ impl ResponsesDecoder {
             }
             "message" if words == ItemTextStatus::NotStreamed => {
                 for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
-                    let said = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str);
-                    out.push_text(said.unwrap_or_default())?;
+                    let text = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str);
+                    out.push_text(text.unwrap_or_default())?;
                 }
                 Ok(())
             }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::numeral::{
     parse_circled_number, parse_digits, parse_digits_or_hanja, parse_numeral, parse_roman_numeral,
 };
+use crate::language::is_hangul_syllable;
 use crate::passage::ArticleNumber;
 
 /// The maximum size of a title, or of a line that is only a heading.
@@ -165,7 +166,7 @@ fn continues_with_particle(after: &str) -> bool {
     const PARTICLES: [&str; 14] =
         ["의", "을", "를", "와", "과", "은", "는", "가", "이", "로", "와의", "과의", "만", "도"];
     const PARTICLE_PREFIXES: [&str; 8] = ["에", "으로", "로서", "로써", "까지", "부터", "및", "또는"];
-    let length = after.find(|char: char| !('가'..='힣').contains(&char)).unwrap_or(after.len());
+    let length = after.find(|char: char| !is_hangul_syllable(char)).unwrap_or(after.len());
     let word = &after[..length];
     PARTICLES.contains(&word) || PARTICLE_PREFIXES.iter().any(|start| word.starts_with(start))
 }
@@ -281,7 +282,7 @@ fn parse_appendix_heading(words: &str) -> Option<ContractLine> {
             });
         let numbered = length > word.len();
         let closed = after.trim_start_matches(is_closing_bracket);
-        let mention = opened && closed.starts_with(|char: char| ('가'..='힣').contains(&char));
+        let mention = opened && closed.starts_with(is_hangul_syllable);
         return (free && !mention && (numbered || opened || after.is_empty()))
             .then(|| appendix_line(words, inner, length, after));
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::numeral::{
     parse_circled_number, parse_digits, parse_digits_or_hanja, parse_numeral, parse_roman_numeral,
 };
+use crate::language::is_hangul_syllable;
 use crate::passage::ArticleNumber;
 
 /// The maximum number of articles in a range such as `제3조부터 제9조까지`.
@@ -180,9 +181,7 @@ fn parse_branch_number(text: &str, at: &mut usize, spelling: ReferenceContext) -
         ReferenceContext::WholeText => parse_numeral(&text[after..]),
         ReferenceContext::InSentence => parse_digits_or_hanja(&text[after..]).or_else(|| {
             // `제10조의이 알려줘`: no space before it, and the end of its word.
-            let ends = |length: usize| {
-                !text[after + length..].starts_with(|char: char| ('가'..='힣').contains(&char))
-            };
+            let ends = |length: usize| !text[after + length..].starts_with(is_hangul_syllable);
             parse_numeral(&text[after..]).filter(|(_, length)| after == close && ends(*length))
         }),
     };
@@ -408,7 +407,7 @@ fn can_follow_article(after: &str) -> bool {
 fn begins_other_word(after: &str, spelled: bool) -> bool {
     const PARTICLES: &str = "의에를을은는가이와과로및제까부만도";
     const WORDS: &str = "직건합정치율항";
-    let Some(next) = after.chars().next().filter(|char| ('가'..='힣').contains(char)) else { return false };
+    let Some(next) = after.chars().next().filter(|char| is_hangul_syllable(*char)) else { return false };
     if spelled { !PARTICLES.contains(next) } else { WORDS.contains(next) }
 }
 

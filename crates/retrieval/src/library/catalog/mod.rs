@@ -136,7 +136,7 @@ impl Catalog {
         &self,
         key: &DocumentKey,
         incoming: &IncomingVersion,
-        kind: &DocumentKind,
+        kind: Option<&DocumentKind>,
     ) -> Option<DocumentStatus> {
         let record = &self.entries.get(&catalog_key(key))?.record;
         let coming = record.incoming.as_ref().is_some_and(|known| known.hash == incoming.hash);
@@ -148,7 +148,37 @@ impl Catalog {
             }
             IngestState::Failed | IngestState::Cancelled | IngestState::Removing => false,
         };
-        (same && record.kind == *kind).then(|| record.status())
+        (same && kind.is_none_or(|kind| record.kind == *kind)).then(|| record.status())
+    }
+
+    /// Returns the kind that an earlier version of a document has, unless it is the one of every document without a kind.
+    pub(super) fn chosen_kind(&self, key: &DocumentKey) -> Option<DocumentKind> {
+        let record = &self.entries.get(&catalog_key(key))?.record;
+        (record.kind != DocumentKind::General).then(|| record.kind.clone())
+    }
+
+    /// Changes the kind of a document. One that is ready or being indexed is indexed again.
+    pub(super) fn change_kind(&mut self, key: &DocumentKey, kind: DocumentKind) -> Option<DocumentStatus> {
+        self.status(key)?;
+        let held = self.entries.get_mut(&catalog_key(key))?;
+        let record = &mut held.record;
+        let is_changed = record.kind != kind;
+        (record.kind, record.recognises_kind) = (kind, false);
+        if is_changed && matches!(record.state, IngestState::Ready | IngestState::Indexing) {
+            if let Some(ready) = &record.ready {
+                let ready = IncomingVersion { hash: ready.hash.clone(), bytes: ready.bytes };
+                record.incoming.get_or_insert(ready);
+            }
+            record.state = IngestState::Queued;
+            self.bump_generation(key);
+            self.enqueue(key);
+        } else if is_changed && record.state == IngestState::Reading {
+            // The worker has the record as it was.
+            record.state = IngestState::Queued;
+            self.bump_generation(key);
+            self.enqueue(key);
+        }
+        self.status(key)
     }
 
     /// Records the current path of the source file. Returns the status if the path changed.
@@ -401,10 +431,11 @@ impl Catalog {
         ready: ReadyVersion,
     ) -> Option<String> {
         let held = self.entries.get_mut(&catalog_key(key))?;
-        let hash = ready.hash.clone();
+        let (hash, kind) = (ready.hash.clone(), ready.kind.clone());
         let old = held.record.ready.replace(ready);
         held.record.changed_at = unix_seconds_now();
         if held.generation == wanted {
+            held.record.kind = kind;
             held.record.state = IngestState::Ready;
             held.record.incoming = None;
             held.record.failure = None;

@@ -7,7 +7,7 @@ fn queued_record(tenant: &str, name: &str) -> DocumentRecord {
     DocumentRecord::new(
         &key,
         name.into(),
-        DocumentKind::General,
+        Some(DocumentKind::General),
         IncomingVersion { hash: name.into(), bytes: 10 },
     )
 }

@@ -1,16 +1,16 @@
-//! What an answer rests on, as annotations of its message: where its mark stands, and the place in the document.
+//! The sources of an answer as `url_citation` annotations: where the mark is in the text, and what it cites.
 
 use doran_agents::AnswerSource;
 
-use super::super::runs::percent_encode;
 use crate::api::{OpenAiAnnotation, UrlCitation};
+use crate::url_encoding::percent_encode;
 
 /// One for each source, by the first mark that names it. Places are counted in characters.
-pub(super) fn url_citations(words: &str, sources: &[AnswerSource]) -> Vec<OpenAiAnnotation> {
-    sources.iter().map(|source| url_citation(words, source)).collect()
+pub(super) fn url_citations(words: &str, sources: &[AnswerSource], origin: &str) -> Vec<OpenAiAnnotation> {
+    sources.iter().map(|source| url_citation(words, source, origin)).collect()
 }
 
-fn url_citation(words: &str, source: &AnswerSource) -> OpenAiAnnotation {
+fn url_citation(words: &str, source: &AnswerSource, origin: &str) -> OpenAiAnnotation {
     let (start, end) = find_citation_mark(words, source.number).unwrap_or_default();
     let count = |at: usize| words[..at].chars().count();
     OpenAiAnnotation {
@@ -19,7 +19,7 @@ fn url_citation(words: &str, source: &AnswerSource) -> OpenAiAnnotation {
             start_index: count(start),
             end_index: count(end),
             title: source.title.clone(),
-            url: format!("/api/documents/{}/text", percent_encode(&source.document)),
+            url: format!("{origin}/api/documents/{}/text", percent_encode(&source.document)),
             number: source.number,
             document: source.document.clone(),
             page: source.page,
@@ -47,13 +47,14 @@ mod tests {
     #[test]
     fn an_annotation_stands_where_its_source_is_first_named() {
         let source = |number| AnswerSource { number, document: "가 b".into(), ..AnswerSource::default() };
-        let told = url_citations(
+        let citations = url_citations(
             "연차는 [참고] 15일 [1], 병가는 10일 [2, 1]. [3",
             &[source(1), source(2), source(3)],
+            "http://localhost",
         );
         let places: Vec<(usize, usize)> =
-            told.iter().map(|one| (one.url_citation.start_index, one.url_citation.end_index)).collect();
+            citations.iter().map(|one| (one.url_citation.start_index, one.url_citation.end_index)).collect();
         assert_eq!(places, [(13, 16), (26, 32), (0, 0)]);
-        assert_eq!(told[0].url_citation.url, "/api/documents/%EA%B0%80%20b/text");
+        assert_eq!(citations[0].url_citation.url, "http://localhost/api/documents/%EA%B0%80%20b/text");
     }
 }

@@ -1,4 +1,4 @@
-//! What went wrong, in the shape that clients of this dialect read.
+//! Errors in the format of OpenAI's API.
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -7,6 +7,10 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::api::{OpenAiError, OpenAiErrorBody};
+use crate::error::{ApiError, ApiErrorCode};
+
+/// No error response is longer.
+const MAX_PROBLEM_BYTES: usize = 64 * 1024;
 
 /// Says what went wrong as clients of this dialect read it, wherever below `/v1` it did.
 pub(in crate::routes) async fn rewrite_errors_for_openai(request: Request, next: Next) -> Response {
@@ -19,8 +23,17 @@ pub(in crate::routes) async fn rewrite_errors_for_openai(request: Request, next:
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let bytes = axum::body::to_bytes(body, 64 * 1024).await.unwrap_or_default();
-    let problem: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let problem = match axum::body::to_bytes(body, MAX_PROBLEM_BYTES).await {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(axum::Error::new),
+        Err(error) => Err(error),
+    };
+    let problem: Value = match problem {
+        Ok(problem) => problem,
+        Err(error) => {
+            tracing::error!(%error, "an error response could not be rewritten for OpenAI clients");
+            ApiError::from(ApiErrorCode::Internal).to_json()
+        }
+    };
     let text = |key: &str| problem[key].as_str().unwrap_or_default().to_owned();
     let detail = |key: &str| problem[key].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
     let kind = match parts.status {
@@ -35,7 +48,7 @@ pub(in crate::routes) async fn rewrite_errors_for_openai(request: Request, next:
             message: format!("{}{}", text("title"), detail("detail")),
             message_ko: format!("{}{}", text("title_ko"), detail("detail_ko")),
             kind,
-            param: None,
+            param: problem["parameter"].as_str().map(str::to_owned),
             code,
         },
     });

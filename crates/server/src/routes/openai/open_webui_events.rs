@@ -1,8 +1,9 @@
-//! Events of Open WebUI between the pieces of an answer: what the agent is at, and what the answer rests on. They are for
-//! who asks for them by a header; any other client takes every line for a piece of the answer.
+//! What is special to Open WebUI: the header that names its chat, and events between the chunks of an answer (progress and
+//! sources). Events are sent only if a header asks for them, because other clients take every line for a chunk.
 
 use axum::http::HeaderMap;
-use doran_agents::{AnswerSource, UserLanguage};
+use doran_agents::{AnswerSource, Language};
+use doran_engine::ThreadId;
 use serde_json::{Value, json};
 
 use crate::error::{ApiError, ApiErrorCode};
@@ -12,6 +13,16 @@ use crate::sse::SseFrame;
 pub(super) const EVENTS_HEADER: &str = "x-doran-events";
 /// The only kind there is.
 pub(super) const OPEN_WEBUI: &str = "open-webui";
+
+/// The header with the chat that a message belongs to. Open WebUI sends it with `ENABLE_FORWARD_USER_INFO_HEADERS`.
+pub(super) const CHAT_ID_HEADER: &str = "x-openwebui-chat-id";
+
+/// The chat of Open WebUI that the request belongs to. Temporary chats (`local`, `local:…`) are not stored there either, and
+/// several may share that id.
+pub(super) fn chat_id(headers: &HeaderMap) -> Option<String> {
+    let id = headers.get(CHAT_ID_HEADER)?.to_str().ok()?;
+    (!id.starts_with("local") && ThreadId::new(id).is_ok()).then(|| id.to_owned())
+}
 
 /// Whether the client asks for events.
 pub(super) fn wants_events(headers: &HeaderMap) -> Result<bool, ApiError> {
@@ -40,17 +51,13 @@ pub(super) enum OpenWebUiEnd {
 }
 
 /// What is told at the end: what the answer rests on, and that nothing is under way any more.
-pub(super) fn end_events(
-    sources: &[AnswerSource],
-    ended: OpenWebUiEnd,
-    language: UserLanguage,
-) -> Vec<SseFrame> {
+pub(super) fn end_events(sources: &[AnswerSource], ended: OpenWebUiEnd, language: Language) -> Vec<SseFrame> {
     let mut frames: Vec<SseFrame> = sources.iter().map(source_event).collect();
     let done = match (ended, language) {
-        (OpenWebUiEnd::Answered, UserLanguage::Ko) => "답했습니다",
-        (OpenWebUiEnd::Answered, UserLanguage::En) => "answered",
-        (OpenWebUiEnd::WaitsForApproval, UserLanguage::Ko) => "승인을 기다립니다",
-        (OpenWebUiEnd::WaitsForApproval, UserLanguage::En) => "waits for an approval",
+        (OpenWebUiEnd::Answered, Language::Korean) => "답했습니다",
+        (OpenWebUiEnd::Answered, Language::English) => "answered",
+        (OpenWebUiEnd::WaitsForApproval, Language::Korean) => "승인을 기다립니다",
+        (OpenWebUiEnd::WaitsForApproval, Language::English) => "waits for an approval",
     };
     frames.push(status_event(done, true));
     frames

@@ -1,4 +1,4 @@
-//! The words of a stream that cannot take any back.
+//! The text that was sent on a stream which cannot take text back.
 
 /// What a client was sent. In this dialect no word can be taken back: an answer that begins anew goes on where it says
 /// the same again.
@@ -50,11 +50,11 @@ impl SentText {
 mod tests {
     use super::*;
 
-    fn sent(told: &[Option<&str>]) -> Option<String> {
+    fn sent(pieces: &[Option<&str>]) -> Option<String> {
         let mut sent = SentText::default();
         let mut seen = String::new();
-        for told in told {
-            match told {
+        for piece in pieces {
+            match piece {
                 Some(words) => seen.push_str(sent.append(words)?),
                 None => sent.restart(),
             }

@@ -10,9 +10,19 @@ export type Block =
   | { t: 'h'; level: number; c: Inline[] }
   | { t: 'code'; lang: string; v: string }
   | { t: 'quote'; c: Block[] }
-  | { t: 'list'; ordered: boolean; start: number; items: { done: boolean | null; c: Block[] }[] }
+  | { t: 'list'; ordered: boolean; items: ListItem[] }
   | { t: 'table'; align: Align[]; head: Inline[][]; rows: Inline[][][] }
   | { t: 'hr' }
+
+export interface ListItem {
+  /** The number of an item of an ordered list. */
+  value: number
+  /** Whether the number is written as `1)`. */
+  hasParenthesis: boolean
+  /** Whether a task is done. Null for other items. */
+  done: boolean | null
+  c: Block[]
+}
 
 const MAX_NESTING = 6
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/
@@ -119,7 +129,7 @@ function parseList(lines: string[], from: number, depth: number, out: Block[]): 
   const first = LIST_ITEM.exec(lines[from] as string) as RegExpExecArray
   const indent = (first[1] as string).length
   const ordered = /\d/.test(first[2] as string)
-  const items: { done: boolean | null; c: Block[] }[] = []
+  const items: ListItem[] = []
   let at = from
   while (at < lines.length) {
     const found = LIST_ITEM.exec(lines[at] as string)
@@ -141,9 +151,10 @@ function parseList(lines: string[], from: number, depth: number, out: Block[]): 
       at += 1
     }
     while (body.length > 1 && body.at(-1) === '') body.pop()
-    items.push({ done: task ? task[1] !== ' ' : null, c: parseLines(body, depth + 1) })
+    const number = found[2] as string
+    items.push({ value: Number.parseInt(number, 10) || 0, hasParenthesis: number.endsWith(')'), done: task ? task[1] !== ' ' : null, c: parseLines(body, depth + 1) })
   }
-  out.push({ t: 'list', ordered, start: ordered ? Number.parseInt(first[2] as string, 10) : 1, items })
+  out.push({ t: 'list', ordered, items })
   return at
 }
 
@@ -162,9 +173,8 @@ function parseTable(lines: string[], from: number, out: Block[]): number {
   const rows: Inline[][][] = []
   let at = from + 2
   while (at < lines.length && (lines[at] as string).includes('|')) {
-    const row = splitCells(lines[at] as string).slice(0, head.length)
-    while (row.length < head.length) row.push('')
-    rows.push(row.map((cell) => parseInline(cell)))
+    // A row may have more or fewer cells than the head. None is dropped.
+    rows.push(splitCells(lines[at] as string).map((cell) => parseInline(cell)))
     at += 1
   }
   out.push({ t: 'table', align, head: head.map((cell) => parseInline(cell)), rows })

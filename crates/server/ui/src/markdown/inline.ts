@@ -1,6 +1,7 @@
 // Parses inline Markdown into a tree. One pass with bounded lookahead, so that the time is linear for any text of a
 // model. HTML is treated as text.
 
+import { parseCitationMark } from '../citation-marks'
 import { parseSafeLink } from './link'
 
 export type Inline =
@@ -9,7 +10,7 @@ export type Inline =
   | { t: 'strong' | 'em' | 'del'; c: Inline[] }
   | { t: 'link'; href: string; host: string; c: Inline[] }
   | { t: 'image'; href: string; host: string; alt: string }
-  | { t: 'cite'; n: number }
+  | { t: 'cite'; numbers: number[]; source: string }
   | { t: 'math'; v: string; display: boolean; source: string }
   | { t: 'br' }
 
@@ -47,6 +48,8 @@ function tokenizeInline(text: string, depth: number): InlineToken[] {
     out.push(token)
   }
   let at = 0
+  // A mark may directly follow another one or inline code.
+  let markEnd = 0
   while (at < text.length) {
     const char = text[at] as string
     const next = text[at + 1] ?? ''
@@ -70,30 +73,31 @@ function tokenizeInline(text: string, depth: number): InlineToken[] {
       } else {
         add({ t: 'code', v: text.slice(at + run, end).replace(/\n/g, ' ').replace(/^ (.+) $/, '$1') })
         at = end + run
+        markEnd = at
       }
     } else if (char === '!' && next === '[') {
       const found = parseBracketLink(text, at + 1)
       const to = found && parseSafeLink(found.address)
       if (found) {
-        const alt = found.label
-        if (to) add({ t: 'image', ...to, alt })
-        else plain += alt
+        // What must not become a link is shown as it stands there.
+        if (to) add({ t: 'image', ...to, alt: found.label })
+        else plain += text.slice(at, found.end)
         at = found.end
       } else {
         plain += char
         at += 1
       }
     } else if (char === '[') {
-      const cited = /^\[(\d{1,3}(?:\s*,\s*\d{1,3}){0,9})\](?!\()/.exec(text.slice(at, at + 60))
+      const cited = parseCitationMark(text.slice(at, at + 60), at === markEnd ? '' : (text[at - 1] ?? ''))
       const found = cited || depth >= MAX_NESTING ? null : parseBracketLink(text, at)
-      if (cited?.[1]) {
-        for (const n of cited[1].split(',')) add({ t: 'cite', n: Number(n) })
-        at += cited[0].length
+      const to = found && parseSafeLink(found.address)
+      if (cited) {
+        add({ t: 'cite', ...cited })
+        at += cited.source.length
+        markEnd = at
       } else if (found) {
-        const to = parseSafeLink(found.address)
-        const content = parseInline(found.label, depth + 1)
-        if (to) add({ t: 'link', ...to, c: content })
-        else for (const one of content) add(one)
+        if (to) add({ t: 'link', ...to, c: parseInline(found.label, depth + 1) })
+        else plain += text.slice(at, found.end)
         at = found.end
       } else {
         plain += char

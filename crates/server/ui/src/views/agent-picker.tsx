@@ -4,8 +4,10 @@ import { useEffect } from 'preact/hooks'
 
 import { sanitizeText, sanitizeLine } from '../sanitize-text'
 import { language, localized, t, type MessageKey } from '../i18n'
-import { selectedAgent, findAgent, agents, chooseAgent, modelOfAgent } from '../agents-and-threads'
+import { selectedAgent, findAgent, agents, chooseAgent } from '../agents-and-threads'
 import { answerableStarters, documents, loadDocuments } from '../documents'
+import { modelOfChat } from '../models'
+import { ConnectCard } from './connect-model'
 import { ModelBadge } from './model-badge'
 import { Icon, Logo, type IconName } from './icons'
 
@@ -36,7 +38,7 @@ export function AgentPicker({ isDisabled }: { isDisabled: boolean }) {
 
 export function Welcome({ ask }: { ask: (text: string) => void }) {
   const chosen = findAgent(selectedAgent.value)
-  const model = modelOfAgent(selectedAgent.value)
+  const model = modelOfChat(selectedAgent.value, null)
   const starters = answerableStarters(chosen?.starters?.[language.value] ?? [], documents.value)
   const own = starters.length === 0 ? (documents.value ?? []).filter((one) => one.status === 'ready') : []
   useEffect(() => void loadDocuments(), [])
@@ -47,6 +49,7 @@ export function Welcome({ ask }: { ask: (text: string) => void }) {
         <h1>{t('welcome')}</h1>
         <p class="dim">{t('welcome_more')}</p>
       </div>
+      <ConnectCard />
       <div class="agents" role="radiogroup" aria-label={t('agent')}>
         {agents.value.map((one) => (
           <button key={one.id} type="button" role="radio" aria-checked={one.id === selectedAgent.value}

@@ -3,13 +3,20 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { announce } from '../announce'
+import * as api from '../api'
 import { ApiProblem } from '../api'
-import { askAgent, busyTurn, conversation, withdrawQuestion, openConversation, closeConversation, refreshConversation, cancelTurn, type Turn } from '../conversation'
+import { attachFiles, openAttachments } from '../attachments'
+import { askAgent, askInsteadOf, busyTurn, conversation, withdrawQuestion, openConversation, closeConversation, refreshConversation, cancelTurn, type Turn } from '../conversation'
 import { t } from '../i18n'
-import { selectedAgent, agents, agentsError, chooseAgent, loadAgents, loadThreads, threads } from '../agents-and-threads'
+import { selectedAgent, agents, agentsError, chooseAgent, isChatAgent, loadAgents, loadThreads, threads } from '../agents-and-threads'
+import { parseJsonObject } from '../json-search'
+import { DEFAULT_CHAT_SETTINGS, newChatSettings, settingsForNewThread } from '../models'
 import { navigate } from '../route'
+import { sanitizeLine } from '../sanitize-text'
 import { AgentPicker, Welcome } from './agent-picker'
-import { ComposerBox, draft, composerFocusRequests, moveDraft, openDraft } from './composer'
+import { AttachButton, AttachmentList } from './attachments'
+import { ChatSettingsDialog, ModelPicker } from './chat-settings'
+import { ComposerBox, draft, moveDraft, openDraft } from './composer'
 import { Icon } from './icons'
 import { inspectNewestTurn } from './inspected-turn'
 import { ProblemCard, problemText } from './problem-card'
@@ -53,12 +60,21 @@ export function Chat({ thread }: { thread: string | null }) {
   }, [current?.agent])
 
   const busy = busyTurn()
+  const paused = turns.findLast((turn) => turn.run.value?.status === 'paused') ?? null
+  const isSending = turns.some((turn) => turn.id.value === null && !['done', 'refused'].includes(turn.connection.value.state))
   const send = async (text: string) => {
-    if (busyTurn() || isFirst) return
+    if (isSending || isFirst) return
+    const isInput = !isChatAgent(selectedAgent.value)
+    if (isInput && parseJsonObject(text) === undefined) {
+      draft.value = text
+      setProblem(new Error(t('not_json_object')))
+      return
+    }
     setFirst(conversation.value.thread === null)
     end.stick()
     inspectNewestTurn()
-    const failed = await askAgent(selectedAgent.value, text, (id) => {
+    const failed = await askAgent(selectedAgent.value, text, isInput, settingsForNewThread(newChatSettings.value), (id) => {
+      newChatSettings.value = DEFAULT_CHAT_SETTINGS
       moveDraft(id)
       navigate({ view: 'chat', thread: id })
       void loadThreads()
@@ -73,11 +89,53 @@ export function Chat({ thread }: { thread: string | null }) {
   const [problem, setProblem] = useState<unknown>(null)
   useEffect(() => setProblem(null), [thread])
 
-  const retry = (turn: Turn) => void send(turn.question)
-  const edit = (turn: Turn) => {
-    draft.value = turn.question
-    composerFocusRequests.value += 1
+  const attach = async (files: File[]) => {
+    if (files.length === 0) return
+    const images = files.filter((file) => file.type.startsWith('image/'))
+    const readable = files.filter((file) => !images.includes(file))
+    setRefusedImages(images.map((file) => file.name || t('pasted_file')))
+    if (readable.length === 0) return
+    try {
+      let target = thread
+      if (target === null) {
+        target = (await api.createThread(selectedAgent.value, settingsForNewThread(newChatSettings.value))).id
+        newChatSettings.value = DEFAULT_CHAT_SETTINGS
+        moveDraft(target)
+        await openAttachments(target)
+        navigate({ view: 'chat', thread: target })
+        void loadThreads()
+      }
+      attachFiles(target, readable, t('pasted_file'))
+    } catch (failed) {
+      setProblem(failed)
+    }
   }
+  const [refusedImages, setRefusedImages] = useState<string[]>([])
+  useEffect(() => setRefusedImages([]), [thread])
+  useEffect(() => {
+    const take = (files: FileList | undefined, event: Event) => {
+      if (event.defaultPrevented || !files || files.length === 0) return
+      event.preventDefault()
+      void attach(Array.from(files))
+    }
+    const drop = (event: DragEvent) => take(event.dataTransfer?.files, event)
+    const paste = (event: ClipboardEvent) => take(event.clipboardData?.files, event)
+    addEventListener('drop', drop)
+    addEventListener('paste', paste)
+    return () => {
+      removeEventListener('drop', drop)
+      removeEventListener('paste', paste)
+    }
+  })
+
+  const askInstead = async (turn: Turn, text: string) => {
+    end.stick()
+    inspectNewestTurn()
+    setProblem(await askInsteadOf(turn, turn.agent || selectedAgent.value, text))
+  }
+  // Why a question cannot be sent now. Shown when the user tries to.
+  const [isBlocked, setBlocked] = useState(false)
+  useEffect(() => setBlocked(false), [thread, paused])
   const from = Math.max(0, turns.length - shown)
   return (
     <div class="chat">
@@ -108,7 +166,7 @@ export function Chat({ thread }: { thread: string | null }) {
         <div class="column turns" role="log" aria-live="off" aria-label={t('conversation')} tabIndex={-1}>
           {from > 0 && <button type="button" class="more" onClick={() => setShown(shown + TURNS_SHOWN)}>{t('earlier_turns', { n: from })}</button>}
           {turns.slice(from).map((turn, at) => (
-            <TurnView key={turn.key} turn={turn} isLast={from + at === turns.length - 1} retry={retry} edit={edit} />
+            <TurnView key={turn.key} turn={turn} isLast={from + at === turns.length - 1} askInstead={(one, text) => void askInstead(one, text)} />
           ))}
         </div>
       </div>
@@ -117,18 +175,38 @@ export function Chat({ thread }: { thread: string | null }) {
           <button type="button" class="to-end" onClick={end.stick} aria-label={t('to_end')} title={t('to_end')}><Icon name="down" size={16} /></button>
         )}
         {problem !== null && <ProblemCard error={problem} />}
+        {refusedImages.length > 0 && <p class="note bad" role="alert"><Icon name="warn" size={15} />{t('image_refused', { names: refusedImages.map(sanitizeLine).join(', ') })}</p>}
+        <AttachmentList thread={thread} />
+        {isBlocked && paused && (
+          <p class="note blocked" role="alert">
+            <Icon name="shield" size={15} />
+            <span class="grow">{t('blocked_by_question')}</span>
+            <button type="button" class="link" onClick={() => showQuestion(scroller.current)}>{t('show_question')}</button>
+          </p>
+        )}
         <ComposerBox
-          canSend={busy === null && !isFirst && selectedAgent.value !== '' && turns.at(-1)?.run.value?.status !== 'paused'}
+          placeholder={t(isChatAgent(selectedAgent.value) ? 'ask_here' : 'input_here')}
+          canSend={!isSending && !isFirst && selectedAgent.value !== '' && paused === null}
           send={(text) => void send(text)}
+          refuse={() => { if (paused) setBlocked(true) }}
           stop={busy === null ? null : busy.id.value !== null ? () => void cancelTurn(busy) : () => { draft.value = withdrawQuestion(busy) }}
           isStopping={busy?.stopping.value ?? false}
         >
+          <AttachButton attach={(files) => void attach(files)} />
           <AgentPicker isDisabled={busy !== null} />
-          <span class="hint">{t('enter_hint')}</span>
+          <ModelPicker thread={thread} />
+          <span class="hint">{t(busy === null || paused ? 'enter_hint' : 'enter_hint_queue')}</span>
         </ComposerBox>
       </div>
+      <ChatSettingsDialog thread={thread} />
     </div>
   )
+}
+
+function showQuestion(scroller: HTMLElement | null): void {
+  const question = scroller?.querySelector<HTMLElement>('.questions')
+  question?.scrollIntoView({ block: 'center' })
+  question?.querySelector<HTMLElement>('button, input, textarea')?.focus()
 }
 
 /** Keeps the end in view while an answer streams, unless the user has scrolled up. */

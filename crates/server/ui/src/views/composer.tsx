@@ -35,14 +35,17 @@ export function moveDraft(thread: string): void {
 export const composerFocusRequests = signal(0)
 
 interface ComposerProps {
+  placeholder: string
   canSend: boolean
   send: (text: string) => void
+  /** Called when the user tries to send although `canSend` is false. */
+  refuse: () => void
   stop: (() => void) | null
   isStopping: boolean
   children?: ComponentChildren
 }
 
-export function ComposerBox({ canSend, send, stop, isStopping, children }: ComposerProps) {
+export function ComposerBox({ placeholder, canSend, send, refuse, stop, isStopping, children }: ComposerProps) {
   const box = useRef<HTMLTextAreaElement>(null)
   const ime = useRef(new ImeComposer()).current
 
@@ -61,7 +64,11 @@ export function ComposerBox({ canSend, send, stop, isStopping, children }: Compo
   const submit = () => {
     // After a composition the box may already contain a syllable that the signal does not have yet.
     const text = (box.current?.value ?? draft.value).trim()
-    if (text === '' || !canSend) return
+    if (text === '') return
+    if (!canSend) {
+      refuse()
+      return
+    }
     draft.value = ''
     if (box.current) box.current.value = ''
     send(text)
@@ -73,8 +80,8 @@ export function ComposerBox({ canSend, send, stop, isStopping, children }: Compo
         ref={box}
         rows={1}
         value={draft.value}
-        placeholder={t('ask_here')}
-        aria-label={t('ask_here')}
+        placeholder={placeholder}
+        aria-label={placeholder}
         enterkeyhint="send"
         autocomplete="off"
         spellcheck={false}
@@ -92,12 +99,15 @@ export function ComposerBox({ canSend, send, stop, isStopping, children }: Compo
       <div class="composer-row">
         <div class="composer-tools">{children}</div>
         {/* Separate keys: if one element changed from stop to send during a click, the click would also send. */}
-        {stop ? (
+        {stop && (
           <button key="stop" type="button" class="round stop" onClick={stop} disabled={isStopping} aria-label={t(isStopping ? 'stopping' : 'stop')} title={t(isStopping ? 'stopping' : 'stop')}>
             <Icon name="stop" />
           </button>
-        ) : (
-          <button key="send" type="submit" class="round send" disabled={!canSend || draft.value.trim() === ''} aria-label={t('send')} title={t('send')}>
+        )}
+        {/* While a run works, a question can be put in line. */}
+        {(!stop || draft.value.trim() !== '') && (
+          <button key="send" type="submit" class="round send" aria-disabled={!canSend} disabled={draft.value.trim() === ''}
+            aria-label={t(stop ? 'send_queued' : 'send')} title={t(stop ? 'send_queued' : 'send')}>
             <Icon name="send" />
           </button>
         )}

@@ -4,9 +4,9 @@ import { useEffect, useState } from 'preact/hooks'
 
 import { t } from '../i18n'
 import { announce } from '../announce'
-import { Icon } from './icons'
+import { Icon, type IconName } from './icons'
 
-export function CopyButton({ text, label }: { text: string | (() => string); label?: string }) {
+export function CopyButton({ text, label, icon = 'copy' }: { text: string | (() => string); label?: string; icon?: IconName }) {
   const [copied, setCopied] = useState(false)
   useEffect(() => {
     if (!copied) return
@@ -23,7 +23,7 @@ export function CopyButton({ text, label }: { text: string | (() => string); lab
   const words = label ?? t('copy')
   return (
     <button type="button" class="ghost small" onClick={copy} aria-label={words} title={words}>
-      <Icon name={copied ? 'check' : 'copy'} size={15} />
+      <Icon name={copied ? 'check' : icon} size={15} />
     </button>
   )
 }

@@ -1,15 +1,17 @@
 // The documents view: uploads, their progress, the library and a search box.
 
-import { signal } from '@preact/signals'
+import { effect, signal } from '@preact/signals'
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
 import { announce } from '../announce'
 import { sanitizeLine } from '../sanitize-text'
 import { formatBytes, formatTime, formatNumber, localized, t, type MessageKey } from '../i18n'
-import { documents, documentsError, samplesReplaced, loadDocuments, sampleCount } from '../documents'
+import { documents, documentsError, isSampleDocument, samplesReplaced, loadDocuments, sampleCount } from '../documents'
 import type { DocumentInfo, DocumentKind, IngestState } from '../api-types'
+import { downloadBlob } from '../export-thread'
 import { askConfirmation } from './confirm'
+import { CollectionField, DocumentSettings, KindPicker } from './document-settings'
 import { Icon } from './icons'
 import { ProblemCard, problemText } from './problem-card'
 import { SearchBox } from './search'
@@ -24,8 +26,14 @@ interface Upload {
   again: () => void
 }
 
+/** Time between two looks at the documents: while one is processed, while none is, and while the page is not seen. */
+const BUSY_POLL_MS = 500
+const IDLE_POLL_MS = 6000
+const HIDDEN_POLL_MS = 10_000
+
 const uploads = signal<Upload[]>([])
 const uploadKind = signal('general')
+const uploadCollection = signal('')
 
 const STATUS_LABELS: Record<IngestState, MessageKey> = {
   queued: 'doc_queued', reading: 'doc_reading', indexing: 'doc_indexing', ready: 'doc_ready', failed: 'doc_failed',
@@ -62,14 +70,16 @@ function uploadFile(file: Blob, name: string): void {
   const drop = () => {
     uploads.value = uploads.value.filter((one) => one.key !== key)
   }
-  const chosen = uploadKind.value
+  const chosen = { name, kind: uploadKind.value, collection: uploadCollection.value.trim() }
   const begin = () => {
     if (!uploads.peek().some((one) => one.key === key)) return next()
-    const { done, stop } = api.uploadDocument(file, name, chosen, (share) => change({ share }))
+    const { done, stop } = api.uploadDocument(file, chosen, (share) => change({ share }))
     change({ stop: () => { stop(); drop() }, error: null })
     done.then(
       (taken) => {
         drop()
+        // Shown at once, before the next look.
+        documents.value = [...(documents.peek() ?? []).filter((one) => one.id !== taken.id), taken]
         if (taken.replaced) {
           replacedNames.value = [...replacedNames.peek().filter((one) => one !== name), name]
           announce(t('doc_replaced', { name: sanitizeLine(name) }))
@@ -100,15 +110,23 @@ export function Documents() {
   const [isOver, setOver] = useState(false)
   const picker = useRef<HTMLInputElement>(null)
   useEffect(() => {
-    void reloadDocuments()
-    // Polls often while a document is being processed, else rarely.
     let timer: ReturnType<typeof setTimeout>
-    const tick = () => {
-      const wait = (documents.peek() ?? []).some(isInProgress) ? 800 : 6000
-      timer = setTimeout(() => void reloadDocuments().finally(tick), document.hidden ? 10_000 : wait)
+    let isLeft = false
+    // Polls often while a document is being processed, else rarely. Every load sets the timer anew, also one after an upload.
+    const stop = effect(() => {
+      const wait = (documents.value ?? []).some(isInProgress) ? BUSY_POLL_MS : IDLE_POLL_MS
+      const tick = () => {
+        clearTimeout(timer)
+        if (!isLeft) timer = setTimeout(() => void reloadDocuments().finally(tick), document.hidden ? HIDDEN_POLL_MS : wait)
+      }
+      tick()
+    })
+    void reloadDocuments()
+    return () => {
+      isLeft = true
+      clearTimeout(timer)
+      stop()
     }
-    tick()
-    return () => clearTimeout(timer)
   }, [])
   useEffect(() => {
     const paste = (event: ClipboardEvent) => {
@@ -142,14 +160,8 @@ export function Documents() {
             <p class="dim">HWPX · HWP · PDF · DOCX · XLSX · CSV · HTML · Markdown · TXT</p>
             <div class="row center">
               <button type="button" class="primary" onClick={() => picker.current?.click()}>{t('choose_files')}</button>
-              <label class="picker">
-                <span class="away">{t('doc_kind')}</span>
-                <select value={uploadKind.value} onChange={(event) => { uploadKind.value = event.currentTarget.value }}>
-                  <option value="general">{t('kind_general')}</option>
-                  <option value="contract">{t('kind_contract')}</option>
-                  <option value="standard:용역">{t('kind_standard_service')}</option>
-                </select>
-              </label>
+              <KindPicker value={uploadKind.value} choose={(kind) => { uploadKind.value = kind }} />
+              <CollectionField value={uploadCollection.value} change={(name) => { uploadCollection.value = name }} />
             </div>
             <input ref={picker} type="file" multiple class="away" tabIndex={-1} aria-label={t('choose_files')}
               onChange={(event) => { uploadFiles(Array.from(event.currentTarget.files ?? [])); event.currentTarget.value = '' }} />
@@ -206,6 +218,7 @@ function UploadRow({ sending }: { sending: Upload }) {
 
 function DocumentRow({ doc }: { doc: DocumentInfo }) {
   const [error, setError] = useState<unknown>(null)
+  const [isEditing, setEditing] = useState(false)
   const name = sanitizeLine(doc.name)
   const tell = (what: 'pause' | 'resume' | 'cancel' | 'retry') => async () => {
     setError(null)
@@ -217,6 +230,10 @@ function DocumentRow({ doc }: { doc: DocumentInfo }) {
     await api.deleteDocument(doc.id).catch(setError)
     await reloadDocuments()
   }
+  const save = async () => {
+    setError(null)
+    await api.fetchDocumentFile(doc.id).then((file) => downloadBlob(doc.name, file), setError)
+  }
   const isReady = doc.status === 'ready'
   const facts = [
     isReady && doc.passages ? t('passages_n', { n: formatNumber(doc.passages) }) : null,
@@ -224,7 +241,7 @@ function DocumentRow({ doc }: { doc: DocumentInfo }) {
     doc.bytes ? formatBytes(doc.bytes) : null,
     formatTime(doc.changed_at * 1000),
   ].filter(Boolean)
-  const button = (label: MessageKey, icon: 'pause' | 'play' | 'close' | 'retry' | 'trash', act: () => Promise<void>) => (
+  const button = (label: MessageKey, icon: 'pause' | 'play' | 'close' | 'retry' | 'trash' | 'download', act: () => Promise<void>) => (
     <button type="button" class="ghost small" onClick={() => void act()} aria-label={`${name}: ${t(label)}`} title={t(label)}><Icon name={icon} size={15} /></button>
   )
   return (
@@ -236,17 +253,25 @@ function DocumentRow({ doc }: { doc: DocumentInfo }) {
           : <div class="doc-name">{name}</div>}
         <p class="doc-facts">
           <span class={`status is-${doc.status}`}>{t(STATUS_LABELS[doc.status])}</span>
+          {isSampleDocument(doc.id) && <span class="tag">{t('sample')}</span>}
           {doc.kind !== 'general' && <span class="tag">{kindName(doc.kind)}</span>}
+          {doc.collection !== '' && <span class="tag">{sanitizeLine(doc.collection)}</span>}
           {facts.map((fact) => <span key={String(fact)}>{fact}</span>)}
         </p>
         {isInProgress(doc) && <progress max={1} value={doc.progress} aria-label={`${name}: ${t(STATUS_LABELS[doc.status])}`} />}
         {doc.status === 'failed' && <p class="bad">{sanitizeLine(localized(doc) || doc.reason || t('went_wrong'))}</p>}
         {error !== null && <p class="bad" role="alert">{problemText(error).detail ?? problemText(error).title}</p>}
+        {isEditing && <DocumentSettings doc={doc} done={() => { setEditing(false); void reloadDocuments() }} />}
       </div>
       {isInProgress(doc) && button('pause', 'pause', tell('pause'))}
       {doc.status === 'paused' && button('resume', 'play', tell('resume'))}
       {(isInProgress(doc) || doc.status === 'paused') && button('cancel', 'close', tell('cancel'))}
       {(doc.status === 'failed' || doc.status === 'cancelled') && button('try_again', 'retry', tell('retry'))}
+      {!isInProgress(doc) && !isSampleDocument(doc.id) && (
+        <button type="button" class={isEditing ? 'ghost small is-on' : 'ghost small'} aria-expanded={isEditing} onClick={() => setEditing(!isEditing)}
+          aria-label={`${name}: ${t('doc_settings')}`} title={t('doc_settings')}><Icon name="edit" size={15} /></button>
+      )}
+      {button('download_original', 'download', save)}
       {!isInProgress(doc) && button('delete', 'trash', remove)}
     </li>
   )

@@ -16,7 +16,7 @@ export function ExportMenu({ thread }: { thread: ThreadInfo }) {
   const [problem, setProblem] = useState<string | null>(null)
   const save = async (extension: 'md' | 'json') => {
     try {
-      const messages = await api.fetchMessages(thread.id)
+      const { messages } = await api.fetchMessages(thread.id)
       const title = threadTitle(thread)
       const labels = { user: t('you'), agent: agentName(thread.agent ?? ''), sources: t('sources') }
       const text = extension === 'md'

@@ -7,21 +7,25 @@ import type { RunView } from '../transcript'
 import { t, type MessageKey } from '../i18n'
 import { edgeKey, END, highlightGraph, nodeKey, START, type NodeHighlight } from '../graph-highlight'
 import { sanitizeSvg } from '../graph-svg'
+import { breakpointsOf } from '../breakpoints'
 import { ProblemCard } from './problem-card'
 
 const svgCache = new Map<string, string>()
 
-const HIGHLIGHT_LABELS: Record<NodeHighlight, MessageKey> = { done: 'done', running: 'running', waiting: 'waiting', failed: 'failed' }
+const HIGHLIGHT_LABELS: Record<NodeHighlight, MessageKey> = { done: 'done', running: 'running', waiting: 'waiting', failed: 'failed', stopped: 'status_cancelled' }
 
 interface GraphViewProps {
   agent: string
   run: RunView | null
   upto: number | null
+  /** Called with the names of the nodes, in the order of the picture, and of the entry nodes. */
+  onNodes: (nodes: string[], starts: string[]) => void
   choose: (node: string, path: string) => void
 }
 
-export function GraphView({ agent, run, upto, choose }: GraphViewProps) {
+export function GraphView({ agent, run, upto, onNodes, choose }: GraphViewProps) {
   const frame = useRef<HTMLDivElement>(null)
+  const breakpoints = breakpointsOf(agent)
   const [svg, setSvg] = useState<SVGSVGElement | null>(null)
   const [error, setError] = useState<unknown>(null)
 
@@ -47,18 +51,20 @@ export function GraphView({ agent, run, upto, choose }: GraphViewProps) {
     svg.setAttribute('role', 'group')
     svg.setAttribute('aria-label', t('graph_of', { name: agent }))
     one.replaceChildren(svg)
+    const names = Array.from(svg.querySelectorAll<SVGGElement>('[data-node]'), (node) => node.dataset.node ?? '')
+    onNodes([...new Set(names)].filter((name) => name !== START && name !== END), entryNodes(svg))
   }, [svg])
 
   useEffect(() => {
     if (!svg) return
     const nodes = Array.from(svg.querySelectorAll<SVGGElement>('[data-node]'))
     const edges = Array.from(svg.querySelectorAll<SVGGElement>('[data-source]'))
-    const starts = edges.flatMap((edge) => (edge.dataset.source === START && edge.dataset.target ? [edge.dataset.target] : []))
-    const lit = run ? highlightGraph(run, upto, starts) : null
+    const lit = run ? highlightGraph(run, upto, entryNodes(svg)) : null
     for (const node of nodes) {
       const name = node.dataset.node ?? ''
       const path = node.dataset.in ?? ''
       const found = lit?.nodes.get(nodeKey(name, path))
+      node.classList.toggle('has-breakpoint', breakpoints.before.includes(name) || breakpoints.after.includes(name))
       for (const light of Object.keys(HIGHLIGHT_LABELS)) node.classList.toggle(`is-${light}`, found?.highlight === light)
       showCount(node, found?.count ?? 0)
       if (name === START || name === END) continue
@@ -79,6 +85,13 @@ export function GraphView({ agent, run, upto, choose }: GraphViewProps) {
 
   if (error !== null) return <ProblemCard error={error} />
   return <div class="graph-frame" ref={frame} />
+}
+
+/** The entry nodes of the outermost graph. */
+function entryNodes(svg: SVGSVGElement): string[] {
+  const outer = new Set(Array.from(svg.querySelectorAll<SVGGElement>('[data-node]:not([data-in])'), (node) => node.dataset.node))
+  const targets = Array.from(svg.querySelectorAll<SVGGElement>(`[data-source="${START}"]`), (edge) => edge.dataset.target ?? '')
+  return targets.filter((target) => outer.has(target))
 }
 
 /** Shows how often a node ran, if more than once. */

@@ -24,6 +24,16 @@ export function inspectTurn(turn: Turn): void {
   inspectorOpen.value = true
 }
 
+/** Shows the run with this id, if one of the turns has it. */
+export function inspectRun(id: string): boolean {
+  const turn = conversation.value.turns.find((one) => one.id.value === id)
+  if (!turn) return false
+  chosenTurn.value = turn
+  openSource.value = null
+  inspectorOpen.value = true
+  return true
+}
+
 /** Follows the newest turn again, for example after a new question. */
 export function inspectNewestTurn(): void {
   chosenTurn.value = null

@@ -47,9 +47,11 @@ function MarkdownBlock({ source, sources, cite }: { source: string; sources: Num
 interface RenderOptions {
   sources: NumberedSource[]
   cite: (source: NumberedSource) => void
+  /** Renders plain text. Given for documents, whose code, formulas and numbers in brackets are plain text too. */
+  renderText?: (text: string) => ComponentChildren
 }
 
-function renderBlock(block: Block, around: RenderOptions): ComponentChildren {
+export function renderBlock(block: Block, around: RenderOptions): ComponentChildren {
   switch (block.t) {
     case 'p':
       return <p>{renderInline(block.c, around)}</p>
@@ -59,19 +61,19 @@ function renderBlock(block: Block, around: RenderOptions): ComponentChildren {
       return <Heading>{renderInline(block.c, around)}</Heading>
     }
     case 'code':
-      return <CodeBlock language={block.lang} text={block.v} />
+      return around.renderText ? <pre tabIndex={0}><code>{around.renderText(block.v)}</code></pre> : <CodeBlock language={block.lang} text={block.v} />
     case 'quote':
       return <blockquote>{block.c.map((one) => renderBlock(one, around))}</blockquote>
     case 'hr':
       return <hr />
     case 'list': {
       const items = block.items.map((item) => (
-        <li class={item.done === null ? '' : 'task'}>
+        <li class={[item.done === null ? '' : 'task', item.hasParenthesis ? 'parenthesis' : ''].join(' ').trim()} value={block.ordered ? item.value : undefined}>
           {item.done !== null && <input type="checkbox" checked={item.done} disabled aria-label={t(item.done ? 'done' : 'open')} />}
           {item.c.length === 1 && item.c[0]?.t === 'p' ? renderInline(item.c[0].c, around) : item.c.map((one) => renderBlock(one, around))}
         </li>
       ))
-      return block.ordered ? <ol start={block.start}>{items}</ol> : <ul>{items}</ul>
+      return block.ordered ? <ol>{items}</ol> : <ul>{items}</ul>
     }
     case 'table':
       return (
@@ -95,13 +97,13 @@ function renderInline(list: Inline[], around: RenderOptions): ComponentChildren 
   return list.map((one) => {
     switch (one.t) {
       case 'text':
-        return one.v
+        return around.renderText?.(one.v) ?? one.v
       case 'br':
         return <br />
       case 'code':
-        return <code>{one.v}</code>
+        return <code>{around.renderText?.(one.v) ?? one.v}</code>
       case 'math':
-        return <Formula source={one.v} isDisplay={one.display} delimited={one.source} />
+        return around.renderText ? around.renderText(one.source) : <Formula source={one.v} isDisplay={one.display} delimited={one.source} />
       case 'strong':
         return <strong>{renderInline(one.c, around)}</strong>
       case 'em':
@@ -114,8 +116,10 @@ function renderInline(list: Inline[], around: RenderOptions): ComponentChildren 
         // Images are not loaded: the request would leak data to their server.
         return <ExternalLink href={one.href} host={one.host} text="">{t('image')}{one.alt ? `: ${one.alt}` : ''}</ExternalLink>
       case 'cite': {
-        const source = around.sources.find((found) => found.number === one.n)
-        return source ? <CitationButton source={source} cite={around.cite} /> : `[${one.n}]`
+        if (around.renderText) return around.renderText(one.source)
+        const found = one.numbers.map((n) => around.sources.find((source) => source.number === n))
+        // Numbers that name no source are text, exactly as they stand there.
+        return found.every((source) => source !== undefined) ? found.map((source) => <CitationButton source={source} cite={around.cite} />) : one.source
       }
     }
   })

@@ -24,6 +24,6 @@ export function ModelBadge({ model, isLong = false }: { model: BadgeModel; isLon
 }
 
 /** The model name without the URL of an OpenAI-compatible server. The full name is in the tooltip. */
-function shortModelName(name: string): string {
+export function shortModelName(name: string): string {
   return name.startsWith('openai-compatible:') ? name.slice(name.lastIndexOf('#') + 1) : name
 }

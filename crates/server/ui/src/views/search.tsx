@@ -6,6 +6,7 @@ import * as api from '../api'
 import { sanitizeText, sanitizeLine } from '../sanitize-text'
 import { t } from '../i18n'
 import { ImeComposer } from '../ime'
+import { isSampleDocument } from '../documents'
 import { highlightTerms, utf16IndexOfByte } from '../quotes-and-citations'
 import type { SearchHit } from '../api-types'
 import { Icon } from './icons'
@@ -76,6 +77,7 @@ function SearchHitRow({ hit, query }: { hit: SearchHit; query: string }) {
         <button type="button" class="link" onClick={() => showSource({ document: hit.document, title: hit.title, quote: hit.text, start: hit.start, end: hit.end })}>
           {sanitizeLine(hit.title)}
         </button>
+        {isSampleDocument(hit.document) && <span class="tag">{t('sample')}</span>}
         <span class="dim">{sanitizeLine(place)}</span>
         <span class="score" title={t('score')}>{hit.score.toFixed(2)}</span>
       </div>
@@ -83,7 +85,7 @@ function SearchHitRow({ hit, query }: { hit: SearchHit; query: string }) {
         {highlightTerms(sanitizeText(hit.text.slice(0, 400)), words.length > 0 ? words : queryWords(query)).map((piece, at) => (piece.isHit ? <mark key={at}>{piece.text}</mark> : piece.text))}
         {hit.text.length > 400 && '…'}
       </p>
-      {why.length === 0 && <p class="hit-why"><span class="tag">{t('found_by_meaning')}</span></p>}
+      {why.length === 0 && <p class="hit-why"><span class="tag">{t('found_without_words')}</span></p>}
       {why.length > 0 && (
         <p class="hit-why">
           <span class="dim">{t('found_by')}</span>

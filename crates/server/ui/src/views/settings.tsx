@@ -5,12 +5,13 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
 import { sanitizeText } from '../sanitize-text'
-import { formatCost, language, formatNumber, localized, setLanguage, t, type Language } from '../i18n'
-import { isExtractive, loadAgents, loadThreads, models } from '../agents-and-threads'
-import { conversation } from '../conversation'
+import { language, localized, setLanguage, t, type Language } from '../i18n'
+import * as modelStore from '../models'
+import { isExtractive, loadThreads } from '../agents-and-threads'
 import { activityDetail, theme, type ActivityDetail, type Theme } from '../settings'
-import type { UsageInfo } from '../api-types'
+import { connectDialogOpen } from './connect-model'
 import { Icon } from './icons'
+import { ProblemCard } from './problem-card'
 
 export const settingsOpen = signal(false)
 
@@ -38,8 +39,7 @@ export function Settings() {
         <RadioChoice<ActivityDetail> label={t('detail')} value={activityDetail.value} set={(next) => { activityDetail.value = next }}
           options={[['quiet', t('detail_quiet')], ['steps', t('detail_steps')], ['all', t('detail_all')]]} />
         <ModelList />
-        <UsageTable />
-        <section>
+        <section class="server-key">
           <h3>{t('api_key')}</h3>
           <ApiKeyForm />
           <p class="dim">{t('api_key_about')}</p>
@@ -84,48 +84,35 @@ function RadioChoice<T extends string>({ label, value, set, options }: RadioChoi
 }
 
 function ModelList() {
-  const list = models.value ?? []
-  if (list.length === 0) return null
+  const list = modelStore.modelList.value
+  const [error, setError] = useState<unknown>(null)
+  if (!list || list.options.length === 0) return null
+  const change = async (work: Promise<unknown>) => {
+    setError(null)
+    await work.catch(setError)
+    await modelStore.reloadModels()
+  }
   return (
     <section>
       <h3>{t('models')}</h3>
       <ul class="plain">
-        {list.map((model, at) => (
-          <li key={model.name} class="model">
-            <code>{sanitizeText(model.name)}</code>
-            {at === 0 && <span class="tag on">{t('in_use')}</span>}
+        {list.options.map(({ id, model, is_default, added }) => (
+          <li key={id} class="model">
+            <code>{sanitizeText(id)}</code>
+            {is_default && <span class="tag on">{t('model_is_default')}</span>}
             {isExtractive(model) && <span class="tag warm">{t('not_llm')}</span>}
+            {list.may_change && !is_default && (
+              <span class="model-acts">
+                <button type="button" class="link" onClick={() => void change(api.chooseDefaultModel(id))}>{t('model_use')}</button>
+                {added && <button type="button" class="link" onClick={() => void change(api.removeModel(id))} aria-label={t('delete_n', { title: id })}>{t('delete')}</button>}
+              </span>
+            )}
             <p class="dim">{sanitizeText(localized(model))}</p>
           </li>
         ))}
       </ul>
-    </section>
-  )
-}
-
-function UsageTable() {
-  const [all, setAll] = useState<UsageInfo | null>(null)
-  const [one, setOne] = useState<UsageInfo | null>(null)
-  const { thread } = conversation.value
-  useEffect(() => {
-    api.fetchUsage().then(setAll, () => setAll(null))
-    if (thread !== null) api.fetchUsage(thread).then(setOne, () => setOne(null))
-  }, [])
-  if (!all && !one) return null
-  const row = (label: string, usage: { input_tokens: number; output_tokens: number; cost_micros: number | null }) => (
-    <tr><th scope="row">{label}</th><td>{formatNumber(usage.input_tokens)}</td><td>{formatNumber(usage.output_tokens)}</td><td>{formatCost(usage.cost_micros)}</td></tr>
-  )
-  return (
-    <section>
-      <h3>{t('usage')}</h3>
-      <table class="usage">
-        <thead><tr><th scope="col"><span class="away">{t('what')}</span></th><th scope="col">{t('tokens_in')}</th><th scope="col">{t('tokens_out')}</th><th scope="col">{t('cost')}</th></tr></thead>
-        <tbody>
-          {one && row(t('this_thread'), one)}
-          {one?.by_model?.map((model) => row(`${sanitizeText(model.name)} ×${formatNumber(model.calls)}`, model))}
-          {all && row(t('everything'), all)}
-        </tbody>
-      </table>
+      {error !== null && <ProblemCard error={error} />}
+      {list.may_change && <button type="button" onClick={() => { settingsOpen.value = false; connectDialogOpen.value = true }}><Icon name="plus" size={15} />{t('connect_model')}</button>}
     </section>
   )
 }
@@ -139,7 +126,7 @@ function ApiKeyForm() {
       api.setApiKey(text)
       setText('')
       setUsed(api.hasApiKey())
-      void loadAgents()
+      void modelStore.reloadModels()
       void loadThreads()
     }}>
       <label class="grow">

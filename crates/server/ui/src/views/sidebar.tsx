@@ -7,12 +7,13 @@ import { sanitizeLine } from '../sanitize-text'
 import { conversation, closeConversation } from '../conversation'
 import { t, type MessageKey } from '../i18n'
 import { ImeComposer } from '../ime'
-import { isSearchingThreads, loadThreads, threadQuery, threads, threadsError, nextThreadsCursor } from '../agents-and-threads'
+import { announce } from '../announce'
+import { deleteLater, deletionError, pendingDeletions, undoDeletion } from '../deleted-threads'
+import { isSearchingThreads, loadPinnedThreads, loadThreads, pinnedThreads, threadQuery, threads, threadsError, nextThreadsCursor } from '../agents-and-threads'
 import { navigate, currentRoute } from '../route'
 import type { ThreadInfo } from '../api-types'
 import { agentName } from './agent-picker'
 import { composerFocusRequests } from './composer'
-import { askConfirmation } from './confirm'
 import { Icon } from './icons'
 import { problemText } from './problem-card'
 
@@ -49,7 +50,7 @@ export function Sidebar({ leave }: { leave: () => void }) {
         <p class="note bad" role="alert">{problemText(threadsError.value).title} <button type="button" class="link" onClick={() => void loadThreads()}>{t('try_again')}</button></p>
       )}
       <nav aria-label={t('threads')} class="thread-list">
-        {groupByDate(threads.value).map(([day, list]) => (
+        {threadGroups().map(([day, list]) => (
           <section key={day}>
             <h2>{t(day)}</h2>
             <ul>
@@ -62,8 +63,37 @@ export function Sidebar({ leave }: { leave: () => void }) {
         )}
         {nextThreadsCursor.value !== null && !isSearchingThreads.value && <button type="button" class="more" onClick={() => void loadThreads(true)}>{t('more')}</button>}
       </nav>
+      <DeletedThreads />
     </div>
   )
+}
+
+/** What was deleted a moment ago, with a button to undo it. */
+function DeletedThreads() {
+  const failed = deletionError.value
+  useEffect(() => {
+    if (pendingDeletions.value.length === 0) {
+      void loadThreads()
+      void loadPinnedThreads()
+    }
+  }, [pendingDeletions.value.length === 0])
+  return (
+    <div class="deleted" role="status">
+      {pendingDeletions.value.map(({ thread, title }) => (
+        <p key={thread} class="note"><span class="grow">{t('deleted_n', { title })}</span><button type="button" class="link" onClick={() => undoDeletion(thread)}>{t('undo')}</button></p>
+      ))}
+      {failed !== null && <p class="note bad">{problemText(failed).title}</p>}
+    </div>
+  )
+}
+
+/** Pinned threads first, without those that are being deleted. A search shows what it found. */
+function threadGroups(): [MessageKey, ThreadInfo[]][] {
+  const deleted = new Set(pendingDeletions.value.map((one) => one.thread))
+  const isShown = (one: ThreadInfo) => !deleted.has(one.id)
+  const pinned = threadQuery.value === '' ? pinnedThreads.value.filter(isShown) : []
+  const others = threads.value.filter((one) => isShown(one) && !pinned.some((same) => same.id === one.id))
+  return [...(pinned.length > 0 ? [['pinned', pinned] as [MessageKey, ThreadInfo[]]] : []), ...groupByDate(others)]
 }
 
 function groupByDate(list: ThreadInfo[]): [MessageKey, ThreadInfo[]][] {
@@ -80,12 +110,15 @@ function groupByDate(list: ThreadInfo[]): [MessageKey, ThreadInfo[]][] {
 function ThreadRow({ thread, isOpen, leave }: { thread: ThreadInfo; isOpen: boolean; leave: () => void }) {
   const [isRenaming, setRenaming] = useState(false)
   const title = threadTitle(thread)
-  const remove = async () => {
-    if (!(await askConfirmation(t('delete_thread'), t('delete_thread_sure', { title }), t('delete')))) return
+  const remove = () => {
+    deleteLater(thread.id, title)
+    announce(t('deleted_n', { title }))
+    if (conversation.value.thread === thread.id) newConversation()
+  }
+  const pin = async () => {
     try {
-      await api.deleteThread(thread.id)
-      if (conversation.value.thread === thread.id) newConversation()
-      await loadThreads()
+      await api.updateThread(thread.id, { pinned: !thread.pinned })
+      await Promise.all([loadThreads(), loadPinnedThreads()])
     } catch (error) {
       threadsError.value = error
     }
@@ -115,8 +148,10 @@ function ThreadRow({ thread, isOpen, leave }: { thread: ThreadInfo; isOpen: bool
         {thread.agent && <span class="thread-agent">{agentName(thread.agent)}</span>}
       </a>
       <span class="thread-tools">
+        <button type="button" class={thread.pinned ? 'ghost small is-on' : 'ghost small'} aria-pressed={thread.pinned} onClick={() => void pin()}
+          aria-label={t(thread.pinned ? 'unpin_n' : 'pin_n', { title })} title={t(thread.pinned ? 'unpin' : 'pin')}><Icon name="pin" size={14} /></button>
         <button type="button" class="ghost small" onClick={() => setRenaming(true)} aria-label={t('rename_n', { title })} title={t('rename')}><Icon name="edit" size={14} /></button>
-        <button type="button" class="ghost small" onClick={() => void remove()} aria-label={t('delete_n', { title })} title={t('delete')}><Icon name="trash" size={14} /></button>
+        <button type="button" class="ghost small" onClick={remove} aria-label={t('delete_n', { title })} title={t('delete')}><Icon name="trash" size={14} /></button>
       </span>
     </li>
   )

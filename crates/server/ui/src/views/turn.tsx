@@ -1,37 +1,45 @@
 // One turn: the question, the activity of the agent, the answer and its sources.
 
-import { useEffect, useMemo, useRef } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 
 import { announce } from '../announce'
 import { sanitizeText } from '../sanitize-text'
-import { conversation, retryTurn, watchTurn, type Turn } from '../conversation'
-import { buildTranscript, type ModelCall, type RunView } from '../transcript'
+import { cancelTurn, conversation, isBehindAnother, retryTurn, watchTurn, type Turn } from '../conversation'
+import { buildTranscript, modelOfWords, type ModelCall, type RunView } from '../transcript'
 import { formatCost, formatNumber, localized, t } from '../i18n'
-import { selectedAgent, isExtractive, modelOfAgent } from '../agents-and-threads'
+import { selectedAgent, findAgent, isChatAgent, isExtractive } from '../agents-and-threads'
+import { modelOfChat } from '../models'
 import { activityDetail, inspectorOpen } from '../settings'
-import { citedNumbers, renumberCitations } from '../quotes-and-citations'
+import { citedNumbers, renumberCitations } from '../citation-marks'
+import type { NumberedSource } from '../quotes-and-citations'
 import { Activity } from './activity'
 import { agentName } from './agent-picker'
 import { Questions } from './approval'
 import { ModelBadge } from './model-badge'
 import { CopyButton } from './copy-button'
+import { Decisions } from './decisions'
+import { Feedback } from './feedback'
+import { GraphResult } from './graph-result'
 import { Icon } from './icons'
 import { inspectedTurn, inspectTurn } from './inspected-turn'
 import { Markdown } from './markdown'
 import { ProblemCard } from './problem-card'
+import { QuestionEditor } from './question-editor'
 import { showSource, Sources } from './sources'
+import { TurnVersions } from './turn-versions'
 
 interface TurnViewProps {
   turn: Turn
   isLast: boolean
-  retry: (turn: Turn) => void
-  edit: (turn: Turn) => void
+  /** Asks the question again, or another one in its place, on a branch. */
+  askInstead: (turn: Turn, text: string) => void
 }
 
 /** Longer questions are collapsed. */
 const LONG_QUESTION_CHARS = 4000
 
-export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
+export function TurnView({ turn, isLast, askInstead }: TurnViewProps) {
+  const [isEditing, setEditing] = useState(false)
   const run = turn.run.value
   const { known } = conversation.value
   const id = turn.id.value
@@ -39,6 +47,8 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
   const transcript = useMemo(() => (run ? buildTranscript(run, earlier) : null), [run, earlier])
   const storedAnswer = turn.storedAnswer.value
   const isLive = run ? run.status === 'running' || run.status === 'waiting' : storedAnswer === null && turn.connection.value.state !== 'done'
+  // A question behind another one waits for its turn.
+  const isQueued = id !== null && isLive && (run === null || run.status === 'waiting') && isBehindAnother(turn)
   // A question that has not reached the server shows no progress.
   const isUnsent = id === null && turn.connection.value.state === 'lost'
   const text = storedAnswer && (run === null || run.status === 'finished') ? storedAnswer.text : (transcript?.text ?? storedAnswer?.text ?? '')
@@ -46,15 +56,21 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
     () => (storedAnswer && storedAnswer.sources.length > 0 ? storedAnswer.sources : (transcript?.sources ?? [])),
     [storedAnswer, JSON.stringify(transcript?.sources ?? null)],
   )
-  const order = citedNumbers(text, sources.map((source) => source.number))
+  const order = citedNumbers(text, sources.map((source) => source.number), !isLive)
   const cited = useMemo(
     () => order.flatMap((n, at) => sources.filter((source) => source.number === n).slice(0, 1).map((source) => ({ ...source, shown: at + 1 }))),
     [order.join(), sources],
   )
-  const used = transcript?.models.at(-1)
   const who = run?.agent || turn.agent || selectedAgent.value
-  const model = used ?? modelOfAgent(who)
+  const expected = modelOfChat(who, conversation.value.thread)
+  const model = run && transcript ? modelOfWords(run, transcript, expected)
+    : storedAnswer ? storedAnswer.model && { name: storedAnswer.model }
+    : isLive ? expected : null
   useAnnounceEnd(run, cited.length)
+  // Rendered blocks keep their handler, so it reads the newest text.
+  const newestText = useRef(text)
+  newestText.current = text
+  const cite = (source: NumberedSource) => showSource({ ...source, answer: newestText.current })
 
   const load = () => {
     if (!turn.run.peek() && turn.id.peek() !== null) watchTurn(turn)
@@ -62,7 +78,10 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
   const isInspected = inspectorOpen.value && inspectedTurn.value === turn
   return (
     <article class={isLast ? 'turn is-last' : 'turn'} aria-label={t('turn')}>
-      {turn.question !== '' && (
+      {turn.question !== '' && isEditing && (
+        <QuestionEditor text={turn.question} cancel={() => setEditing(false)} send={(written) => { setEditing(false); askInstead(turn, written) }} />
+      )}
+      {turn.question !== '' && !isEditing && (
         <div class="asked">
           <div class="bubble">
             <span class="away">{t('you')}: </span>
@@ -70,32 +89,45 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
               <details><summary>{sanitizeText(turn.question.slice(0, 200))}…</summary>{sanitizeText(turn.question)}</details>
             ) : sanitizeText(turn.question)}
           </div>
-          <button type="button" class="ghost small" onClick={() => edit(turn)} aria-label={t('edit')} title={t('edit')}>
-            <Icon name="edit" size={15} />
-          </button>
+          <div class="asked-acts">
+            <TurnVersions turn={turn} />
+            {id !== null && !isQueued && (
+              <button type="button" class="ghost small" onClick={() => setEditing(true)} aria-label={t('edit')} title={t('edit')}>
+                <Icon name="edit" size={15} />
+              </button>
+            )}
+          </div>
         </div>
       )}
       <div class="answer" data-run={turn.id.value ?? ''} data-status={run?.status ?? ''}>
         <header class="answer-head">
           <strong>{agentName(who)}</strong>
-          {model && <ModelBadge model={{ ...(modelOfAgent(who) ?? {}), ...model }} />}
+          {model && !isQueued && <ModelBadge model={{ ...(expected?.name === model.name ? expected : {}), ...model }} />}
         </header>
-        {!isUnsent && (isLive || activityDetail.value !== 'quiet') && (turn.id.value !== null || isLive) && (
+        {!isUnsent && !isQueued && (isLive || activityDetail.value !== 'quiet') && (turn.id.value !== null || isLive) && (
           <Activity run={run} items={transcript?.items ?? []} isLive={isLive} load={load} />
         )}
         <ConnectionStatus turn={turn} />
-        {text !== '' && <Markdown text={text} sources={cited} cite={showSource} />}
-        {isLive && !isUnsent && text === '' && <div class="waiting" aria-hidden="true"><i /><i /><i /></div>}
+        {isQueued && (
+          <p class="note is-live" role="status">
+            <span class="grow">{t('queued')}</span>
+            <button type="button" class="link" onClick={() => void cancelTurn(turn)}>{t('cancel')}</button>
+          </p>
+        )}
+        <Decisions decisions={run ? run.decisions : turn.storedDecisions.value} hasEnded={run?.status === 'cancelled'} />
+        {text !== '' && <Markdown text={text} sources={cited} cite={cite} />}
+        {!isChatAgent(who) && run?.status === 'finished' && <GraphResult run={run} />}
+        {isLive && !isUnsent && !isQueued && text === '' && <div class="waiting" aria-hidden="true"><i /><i /><i /></div>}
         {run?.status === 'paused' && <Questions turn={turn} questions={run.questions} />}
         {run?.status === 'cancelled' && <p class="note"><Icon name="stop" size={15} />{t('was_stopped')}</p>}
         {run?.status === 'failed' && run.failure && <RunFailure run={run} turn={turn} />}
         {turn.error.value !== null && <ProblemCard error={turn.error.value} />}
-        {!isLive && <Sources sources={cited} />}
+        {!isLive && <Sources sources={cited} show={cite} />}
         {!isLive && run?.status !== 'paused' && (
           <footer class="answer-foot">
             {text !== '' && <CopyButton text={renumberCitations(text, order)} label={t('copy_answer')} />}
             {turn.question !== '' && (
-              <button type="button" class="ghost small" onClick={() => retry(turn)} aria-label={t('retry')} title={t('retry')}>
+              <button type="button" class="ghost small" onClick={() => askInstead(turn, turn.question)} aria-label={t('retry')} title={t('retry')}>
                 <Icon name="retry" size={15} />
               </button>
             )}
@@ -105,7 +137,9 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
                 <Icon name="graph" size={15} />
               </button>
             )}
-            {transcript && transcript.models.length > 0 && <TokensAndCost models={transcript.models} />}
+            {id !== null && text !== '' && <Feedback run={id} />}
+            {isLast && transcript && <ContextMeter models={transcript.models} agent={who} />}
+            {transcript && <TokensAndCost models={transcript.models} hasUnknownUsage={transcript.hasUnknownUsage} />}
           </footer>
         )}
       </div>
@@ -159,12 +193,22 @@ function RunFailure({ run, turn }: { run: RunView; turn: Turn }) {
   )
 }
 
-export function TokensAndCost({ models }: { models: ModelCall[] }) {
+/** How much of the context the last answer took. */
+function ContextMeter({ models, agent }: { models: ModelCall[]; agent: string }) {
+  const all = findAgent(agent)?.context_tokens ?? 0
+  const used = models.findLast((one) => one.purpose === 'answer')?.input_tokens ?? models.at(-1)?.input_tokens ?? 0
+  if (all === 0 || used === 0) return null
+  const label = t('context_meter', { used: formatNumber(used), all: formatNumber(all) })
+  return <meter class="context-meter" min={0} max={all} high={all * 0.8} value={Math.min(used, all)} aria-label={label} title={`${label}. ${t('context_about')}`} />
+}
+
+function TokensAndCost({ models, hasUnknownUsage }: { models: ModelCall[]; hasUnknownUsage: boolean }) {
   const tokens = models.reduce((sum, one) => sum + (one.input_tokens ?? 0) + (one.output_tokens ?? 0), 0)
   const isEstimate = models.some((one) => one.counted === 'estimated' || isExtractive(one))
   const costs = models.map((one) => (isExtractive(one) ? 0 : one.cost_micros))
   const known = costs.every((one) => one !== undefined && one !== null)
   const sum = known ? costs.reduce<number>((total, one) => total + (one ?? 0), 0) : null
+  if (hasUnknownUsage) return <span class="spent" title={t('tokens_and_cost')}>{t('tokens_unknown')}</span>
   if (tokens === 0) return null
   return (
     <span class="spent" title={t('tokens_and_cost')}>

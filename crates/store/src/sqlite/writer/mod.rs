@@ -1,8 +1,9 @@
 //! The writer: all writes go through one connection.
 //!
 //! Jobs wait in a channel. The writer thread takes up to [`MAX_JOBS_PER_TRANSACTION`] waiting jobs and runs them in
-//! one transaction, so that they share one disk sync. Each job has its own savepoint: a rejected job rolls back only
-//! itself. A caller gets its result after the transaction is on disk.
+//! one transaction. Each job has its own savepoint: a rejected job rolls back only itself. The transaction ends without
+//! waiting for the disk. A caller gets its result when the transaction is on disk, or right away if it can be on disk
+//! later; `wal_sync` looks after that.
 //!
 //! Nothing blocks a thread of the runtime: a disk that takes its time holds up only those who wait for it.
 //!
@@ -10,21 +11,24 @@
 //! for good and every current and later write fails. Only a new process, which reads the file again, can continue.
 
 mod transaction_runner;
+mod wal_sync;
 mod write_job;
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use doran_engine::id::{RunKey, ThreadKey};
-use doran_engine::store::{Millis, StoreError};
+use doran_engine::store::{CommitPosition, Durability, Millis, StoreError};
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::transaction_runner::{TransactionRunner, run_writer_thread};
+use self::wal_sync::WalSync;
 use self::write_job::{WriteJob, WriteTask, writer_stopped_error};
 use super::error::{message_error, to_store_error};
 use super::runs::VerifiedFence;
@@ -46,7 +50,9 @@ const LONG_JOBS_TIME: Duration = Duration::from_millis(100);
 /// The handle through which jobs reach the writer.
 pub(super) struct SqliteWriter {
     jobs: Option<mpsc::Sender<Box<dyn WriteJob>>>,
-    thread: Option<JoinHandle<()>>,
+    writer_thread: Option<JoinHandle<()>>,
+    sync_thread: Option<JoinHandle<()>>,
+    wal_sync: Arc<WalSync>,
     fatal_error_watch: watch::Receiver<Option<Arc<str>>>,
     transactions: Arc<AtomicU64>,
 }
@@ -56,6 +62,8 @@ pub(super) struct WriteTransaction<'a> {
     pub(super) conn: &'a Connection,
     pub(super) state: &'a mut WriterState,
     pub(super) now: Millis,
+    /// The position that the transaction gets.
+    pub(super) position: CommitPosition,
 }
 
 /// State of the writer that is kept in memory only. It may be lost, because no lease outlives the process.
@@ -119,37 +127,53 @@ pub(super) fn unix_millis_now() -> Millis {
 }
 
 impl SqliteWriter {
-    pub(super) fn start(mut conn: Connection, desk: WriterState) -> Result<Self, StoreError> {
-        let log = Arc::new(AtomicI32::new(0));
-        let seen = log.clone();
+    /// Starts the writer. `log` is the write-ahead log; a database in memory has none.
+    pub(super) fn start(
+        mut conn: Connection,
+        log: Option<File>,
+        state: WriterState,
+    ) -> Result<Self, StoreError> {
+        let wal_pages = Arc::new(AtomicI32::new(0));
+        let seen = wal_pages.clone();
         let hook = move |_: &mut Wal, pages| {
             seen.store(pages, Ordering::Relaxed);
             Ok(())
         };
         conn.wal_hook(Some(hook)).map_err(to_store_error)?;
         let (jobs, queue) = mpsc::channel(MAX_QUEUED_JOBS);
-        let (tell, failed) = watch::channel(None);
+        let (fatal_error, fatal_error_watch) = watch::channel(None);
         let transactions = Arc::new(AtomicU64::new(0));
-        let clerk = TransactionRunner {
+        let wal_sync = Arc::new(WalSync::new(log, fatal_error));
+        let runner = TransactionRunner {
             conn,
-            state: desk,
-            wal_pages: log,
+            state,
+            wal_pages,
             checkpointed_pages: 0,
             disk_full: false,
-            fatal_error_sender: tell,
+            wal_sync: wal_sync.clone(),
             transactions: transactions.clone(),
         };
-        let thread = std::thread::Builder::new()
-            .name("sqlite-writer".into())
-            .spawn(move || run_writer_thread(clerk, queue));
-        let thread = Some(thread.map_err(|error| StoreError::Unavailable(error.into()))?);
-        Ok(Self { jobs: Some(jobs), thread, fatal_error_watch: failed, transactions })
+        let syncs = wal_sync.clone();
+        let sync_thread = spawn_thread("sqlite-sync", move || syncs.run_sync_thread())?;
+        // From here on dropping `Self` ends the threads.
+        let mut writer = Self {
+            jobs: Some(jobs),
+            writer_thread: None,
+            sync_thread: Some(sync_thread),
+            wal_sync,
+            fatal_error_watch,
+            transactions,
+        };
+        writer.writer_thread = Some(spawn_thread("sqlite-writer", move || run_writer_thread(runner, queue))?);
+        Ok(writer)
     }
 
-    /// Runs `work` in a transaction. Returns after the transaction is on disk.
+    /// Runs `work` in a transaction. With [`Durability::Now`] it returns after the transaction, and everything before it,
+    /// is on disk.
     pub(super) async fn run_in_transaction<T: Send + 'static>(
         &self,
         points: TransactionFailPoints,
+        durability: Durability,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
@@ -157,6 +181,7 @@ impl SqliteWriter {
             WriteTask {
                 fail_points: points,
                 exclusive: false,
+                durability,
                 work: Some(work),
                 result: None,
                 reply: Some(reply),
@@ -176,6 +201,7 @@ impl SqliteWriter {
         let task = WriteTask {
             fail_points: TransactionFailPoints::default(),
             exclusive: true,
+            durability: Durability::Now,
             work: Some(work),
             result: None,
             reply: Some(reply),
@@ -202,6 +228,11 @@ impl SqliteWriter {
         }
     }
 
+    /// Which commits are on disk.
+    pub(super) fn wal_sync(&self) -> &WalSync {
+        &self.wal_sync
+    }
+
     /// The number of committed transactions.
     pub(super) fn transactions(&self) -> u64 {
         self.transactions.load(Ordering::Relaxed)
@@ -226,13 +257,22 @@ impl SqliteWriter {
     }
 }
 
+fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+    thread.map_err(|error| StoreError::Unavailable(error.into()))
+}
+
 impl Drop for SqliteWriter {
     fn drop(&mut self) {
         self.jobs = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that writes ended by a panic");
-        }
+        join_thread(self.writer_thread.take());
+        self.wal_sync.close();
+        join_thread(self.sync_thread.take());
+    }
+}
+
+fn join_thread(thread: Option<JoinHandle<()>>) {
+    if thread.is_some_and(|thread| thread.join().is_err()) {
+        tracing::error!("a thread of the store ended by a panic");
     }
 }

@@ -5,17 +5,22 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use doran_engine::failpoint::{hit, mutant};
+use doran_engine::store::Durability;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::super::database_file::BUSY_TIMEOUT;
 use super::super::error::{is_disk_failure, to_store_error};
+use super::wal_sync::WalSync;
 use super::write_job::{JobRefusal, TransactionEnd, WriteJob};
 use super::{
     MAX_JOBS_PER_TRANSACTION, TransactionFailPoints, WAL_CHECKPOINT_PAGES, WAL_RESTART_PAGES,
     WAL_RESTART_TIMEOUT, WriteTransaction, WriterState,
 };
+
+/// Stands for the number of WAL pages while a transaction has written none.
+const NOTHING_WRITTEN: i32 = -1;
 
 /// The state of a transaction after a job.
 enum TransactionProgress {
@@ -34,7 +39,7 @@ pub(super) struct TransactionRunner {
     /// The last write or checkpoint found the disk full. The WAL may be what fills it, so the next checkpoint runs
     /// early.
     pub(super) disk_full: bool,
-    pub(super) fatal_error_sender: watch::Sender<Option<Arc<str>>>,
+    pub(super) wal_sync: Arc<WalSync>,
     pub(super) transactions: Arc<AtomicU64>,
 }
 
@@ -44,6 +49,7 @@ pub(super) fn run_writer_thread(mut runner: TransactionRunner, mut queue: mpsc::
     while queue.blocking_recv_many(&mut jobs, MAX_JOBS_PER_TRANSACTION) > 0 {
         runner.run_jobs(std::mem::take(&mut jobs));
     }
+    runner.close();
 }
 
 impl TransactionRunner {
@@ -69,11 +75,22 @@ impl TransactionRunner {
         }
         let now = self.state.monotonic_now();
         (self.state.verified_fence, self.state.next_verified_fence) = (None, None);
-        let outcome = job.run(&mut WriteTransaction { conn: &self.conn, state: &mut self.state, now });
-        if outcome.is_err_and(|refused| refused.disk_failed) {
-            self.stop_for_good(Arc::from("the disk failed"));
+        // It may take minutes, and may checkpoint.
+        self.wal_sync.sync();
+        let position = self.wal_sync.next_position();
+        let disk = self.wal_sync.lock_disk();
+        if let Some(why) = self.stop_reason() {
+            return job.answer(&TransactionEnd::Stopped(why));
         }
-        job.answer(&TransactionEnd::Committed);
+        let outcome =
+            job.run(&mut WriteTransaction { conn: &self.conn, state: &mut self.state, now, position });
+        drop(disk);
+        if outcome.is_err_and(|refused| refused.disk_failed) {
+            self.stop_for_good(&Arc::from("the disk failed"));
+        }
+        self.wal_sync.begin_commit();
+        self.wal_sync.end_commit(true);
+        self.wal_sync.answer_when_durable(job);
     }
 
     /// Runs the jobs and sends their results. If a job's failure rolls back the whole transaction, as SQLite does
@@ -84,7 +101,10 @@ impl TransactionRunner {
             self.disk_full |= matches!(end, TransactionEnd::Full(_));
             let rest = jobs.split_off(done);
             for job in std::mem::replace(&mut jobs, rest) {
-                job.answer(&end);
+                match (&end, job.durability()) {
+                    (TransactionEnd::Committed, Durability::Now) => self.wal_sync.answer_when_durable(job),
+                    _ => job.answer(&end),
+                }
             }
         }
     }
@@ -130,14 +150,16 @@ impl TransactionRunner {
         }
         let now = self.state.monotonic_now();
         self.state.verified_fence = self.state.next_verified_fence.take();
-        let outcome = job.run(&mut WriteTransaction { conn: &self.conn, state: &mut self.state, now });
+        let position = self.wal_sync.next_position();
+        let outcome =
+            job.run(&mut WriteTransaction { conn: &self.conn, state: &mut self.state, now, position });
         if outcome.is_err() {
             self.state.next_verified_fence = None;
         }
         self.disk_full |= matches!(outcome, Err(JobRefusal { disk_full: true, .. }));
         if let Err(JobRefusal { disk_failed: true, .. }) = outcome {
             let why: Arc<str> = Arc::from("the disk failed");
-            self.stop_for_good(why.clone());
+            self.stop_for_good(&why);
             return Err(TransactionEnd::RolledBack(why));
         }
         if self.conn.is_autocommit() {
@@ -169,7 +191,14 @@ impl TransactionRunner {
     }
 
     fn commit(&mut self) -> TransactionEnd {
-        let Err(error) = self.execute("COMMIT") else {
+        // The hook sets the number of pages if the transaction wrote any.
+        let pages = self.wal_pages.swap(NOTHING_WRITTEN, Ordering::Relaxed);
+        self.wal_sync.begin_commit();
+        let committed = self.execute("COMMIT");
+        let restore =
+            self.wal_pages.compare_exchange(NOTHING_WRITTEN, pages, Ordering::Relaxed, Ordering::Relaxed);
+        self.wal_sync.end_commit(restore.is_err());
+        let Err(error) = committed else {
             self.transactions.fetch_add(1, Ordering::Relaxed);
             for run in self.state.ended_leases.drain(..) {
                 self.state.leases.remove(&run);
@@ -187,7 +216,7 @@ impl TransactionRunner {
             }
             _ => {
                 let why: Arc<str> = Arc::from(error.to_string());
-                self.stop_for_good(why.clone());
+                self.stop_for_good(&why);
                 self.state.ended_leases.clear();
                 self.state.next_verified_fence = None;
                 TransactionEnd::Unknown(why)
@@ -201,21 +230,23 @@ impl TransactionRunner {
         if !self.conn.is_autocommit()
             && let Err(error) = self.execute("ROLLBACK")
         {
-            self.stop_for_good(Arc::from(error.to_string()));
+            self.stop_for_good(&Arc::from(error.to_string()));
         }
     }
 
     /// Runs a WAL checkpoint if the WAL is large enough.
     fn checkpoint(&mut self) {
-        if self.stop_reason().is_some() {
-            return;
-        }
+        let wal_sync = self.wal_sync.clone();
         let pages = self.wal_pages.load(Ordering::Relaxed);
         // After a complete checkpoint, the WAL starts again at its first page.
         if pages < self.checkpointed_pages {
             self.checkpointed_pages = 0;
         }
         if pages - self.checkpointed_pages < WAL_CHECKPOINT_PAGES && !self.disk_full {
+            return;
+        }
+        let disk = wal_sync.lock_disk();
+        if self.stop_reason().is_some() {
             return;
         }
         // On a full disk the WAL is truncated to free space. Truncating waits for readers, so it is not done
@@ -227,6 +258,7 @@ impl TransactionRunner {
         } else {
             self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
         };
+        drop(disk);
         (self.checkpointed_pages, self.disk_full) = (pages, false);
         if let Err(error) = done {
             // A full disk or a busy reader only delays the checkpoint. The WAL still has all data.
@@ -246,21 +278,29 @@ impl TransactionRunner {
 
     fn check_disk(&mut self, error: &rusqlite::Error) {
         if is_disk_failure(error) {
-            self.stop_for_good(Arc::from(error.to_string()));
+            self.stop_for_good(&Arc::from(error.to_string()));
         }
     }
 
-    fn stop_for_good(&mut self, why: Arc<str>) {
-        tracing::error!(%why, "the store stops: the process must be restarted");
-        // The WAL must stay as it is for the next process.
-        if let Err(error) = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
-            tracing::error!(error = %to_store_error(error), "cannot keep the log as it is");
-        }
-        self.fatal_error_sender.send_replace(Some(why));
+    fn stop_for_good(&mut self, why: &Arc<str>) {
+        self.wal_sync.fail(why);
     }
 
     fn stop_reason(&self) -> Option<Arc<str>> {
-        self.fatal_error_sender.borrow().clone()
+        self.wal_sync.failure()
+    }
+
+    /// Closes the connection, which moves the WAL into the file. After a failure the WAL must stay as it is for the next
+    /// process.
+    fn close(self) {
+        let wal_sync = self.wal_sync.clone();
+        let _disk = wal_sync.lock_disk();
+        if self.stop_reason().is_some()
+            && let Err(error) = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        {
+            tracing::error!(error = %to_store_error(error), "cannot keep the log as it is");
+        }
+        drop(self);
     }
 
     fn execute(&self, sql: &str) -> rusqlite::Result<()> {

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use doran_engine::failpoint::mutant;
-use doran_engine::store::StoreError;
+use doran_engine::store::{Durability, StoreError};
 use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
 
@@ -18,6 +18,8 @@ pub(super) trait WriteJob: Send {
     fn run(&mut self, tx: &mut WriteTransaction<'_>) -> Result<(), JobRefusal>;
     /// Whether the job must run outside of a transaction.
     fn is_exclusive(&self) -> bool;
+    /// Whether the caller is answered before the transaction is on disk.
+    fn durability(&self) -> Durability;
     fn answer(self: Box<Self>, end: &TransactionEnd);
 }
 
@@ -69,6 +71,7 @@ pub(super) fn writer_stopped_error(why: &str) -> StoreError {
 pub(super) struct WriteTask<T, F> {
     pub(super) fail_points: TransactionFailPoints,
     pub(super) exclusive: bool,
+    pub(super) durability: Durability,
     pub(super) work: Option<F>,
     pub(super) result: Option<Result<T, StoreError>>,
     pub(super) reply: Option<oneshot::Sender<Result<T, StoreError>>>,
@@ -99,6 +102,10 @@ impl<T: Send, F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, StoreError> + Se
 
     fn is_exclusive(&self) -> bool {
         self.exclusive
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
     }
 
     fn answer(self: Box<Self>, end: &TransactionEnd) {

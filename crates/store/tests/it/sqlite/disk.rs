@@ -89,9 +89,9 @@ fn fill_disk(ballast: &Path, rest: u64) {
 #[test]
 fn a_failed_write_stops_the_store() {
     let folder = tempfile::tempdir().expect("folder");
-    // A file may grow to 200 kB; to write behind that is an error of the disk, since the signal is ignored.
+    // A file may grow to 400 kB; to write behind that is an error of the disk, since the signal is ignored.
     let output = run_ignored_test(
-        "trap '' XFSZ; ulimit -f 400; exec \"$0\" \"$@\"",
+        "trap '' XFSZ; ulimit -f 800; exec \"$0\" \"$@\"",
         "on_a_failing_disk",
         folder.path(),
     );

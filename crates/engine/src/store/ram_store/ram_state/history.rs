@@ -87,7 +87,14 @@ impl RamTenant {
         let fits = |thread: &RamThread| {
             filter.metadata.iter().all(|(key, value)| thread.metadata.get(key) == Some(value))
         };
-        let mut found: Vec<_> = self.threads.iter().filter(|(_, thread)| fits(thread)).collect();
+        let is_after = |id: &ThreadId, thread: &RamThread| {
+            filter
+                .after
+                .as_ref()
+                .is_none_or(|after| (after.updated_at, id) > (thread.updated_at, &after.thread))
+        };
+        let threads = self.threads.iter().filter(|(id, thread)| fits(thread) && is_after(id, thread));
+        let mut found: Vec<_> = threads.collect();
         found.sort_by(|(left_id, left), (right_id, right)| {
             right.updated_at.cmp(&left.updated_at).then_with(|| left_id.cmp(right_id))
         });

@@ -121,9 +121,11 @@ impl RamState {
             let old = subtract_duration(now, retention.idempotency);
             home.idempotency_keys.retain(|_, key| key.at > old);
             cleared.keys += (keys - home.idempotency_keys.len()) as u64;
+            cleared.keys += home.remove_expired_responses(now);
             let cached = home.cache.len();
             home.cache.retain(|_, kept| kept.is_alive(now));
             cleared.cached += (cached - home.cache.len()) as u64;
+            cleared.items += home.remove_expired_items(now);
         }
         self.tenants.retain(|_, home| !home.is_empty());
         cleared
@@ -171,6 +173,9 @@ impl RamTenant {
             && self.runs.is_empty()
             && self.idempotency_keys.is_empty()
             && self.cache.is_empty()
+            && self.responses.is_empty()
+            && self.items.is_empty()
+            && self.timers.is_empty()
     }
 }
 

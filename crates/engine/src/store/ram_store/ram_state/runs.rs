@@ -7,8 +7,9 @@ use serde_json::Map;
 use super::{QueuePosition, RamIdempotencyKey, RamRun, RamState, RamThread, add_duration};
 use crate::id::{RunKey, ThreadKey};
 use crate::store::{
-    ClaimedRun, Commit, CommitOutcome, EntryKind, Fence, IfBusy, LeaseRenewal, Millis, NewRun, RecordStage,
-    RunIdempotencyKey, RunRow, RunSignal, RunStatus, StoreError, SubmitOutcome, WorkerLease, check_metadata,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, EntryKind, Fence, IfBusy, LeaseRenewal, Millis,
+    NewRun, RecordStage, RunIdempotencyKey, RunRow, RunSignal, RunStatus, StoreError, SubmitOutcome,
+    WorkerLease, check_metadata,
 };
 
 impl RamState {
@@ -113,13 +114,13 @@ impl RamState {
         if let Some(key) = only {
             let free =
                 |thread: &RamThread| thread.ready.is_some() || thread.lease.is_some_and(|until| until <= now);
-            let found = limit > 0 && self.find_thread(key).is_some_and(free);
+            let found = limit > 0 && self.find_thread(key).is_some_and(free) && self.takes(claim, key);
             return Ok(found.then(|| self.claim_thread(claim, key, now)).flatten().into_iter().collect());
         }
         // Runs whose worker was lost go first: somebody has been waiting for them for longer.
         let lost = self.leases.iter().take_while(|(until, _)| *until <= now).map(|(_, key)| key);
-        let keys: Vec<ThreadKey> =
-            lost.chain(self.ready.iter().map(|(_, key)| key)).take(limit).cloned().collect();
+        let free = lost.chain(self.ready.iter().map(|(_, key)| key));
+        let keys: Vec<ThreadKey> = free.filter(|key| self.takes(claim, key)).take(limit).cloned().collect();
         Ok(keys.iter().filter_map(|key| self.claim_thread(claim, key, now)).collect())
     }
 
@@ -148,10 +149,7 @@ impl RamState {
     ) -> Result<CommitOutcome, StoreError> {
         let home = self.tenants.get_mut(&fence.thread.tenant).ok_or(StoreError::Fenced)?;
         let (thread, run) = home.find_claimed(fence).ok_or(StoreError::Fenced)?;
-        if !commit.entries.is_empty() && commit.head != thread.head {
-            let (known, head) = (commit.head, thread.head);
-            return Err(StoreError::Conflict(format!("the newest entry is {head}, not {known}")));
-        }
+        commit.check_head(thread.head)?;
         if commit.status.as_ref().is_some_and(|new| new.status == RunStatus::Queued) {
             return Err(StoreError::Conflict("a run that started cannot be queued again".into()));
         }
@@ -192,7 +190,9 @@ impl RamState {
             }
             self.update_claim_queues(&fence.thread);
         }
-        Ok(CommitOutcome { head, at: now, cancel_asked, next_waits })
+        self.commits += 1;
+        let position = CommitPosition(self.commits);
+        Ok(CommitOutcome { head, at: now, cancel_asked, next_waits, position })
     }
 
     pub(in super::super) fn signal(
@@ -228,6 +228,16 @@ impl RamState {
                 self.ticket += 1;
                 run.queue_position.ticket = self.ticket;
                 thread.append_store_entry(run, EntryKind::Resumed, body, now);
+            }
+            RunSignal::Edit { head, body } => {
+                if run.row.status != RunStatus::Paused {
+                    return Err(StoreError::Conflict(format!("run `{}` is not paused", key.run)));
+                }
+                if thread.head != head {
+                    let newest = thread.head;
+                    return Err(StoreError::Conflict(format!("the newest entry is {newest}, not {head}")));
+                }
+                thread.append_store_entry(run, EntryKind::Paused, body, now);
             }
             RunSignal::Retry { body, fingerprint } => {
                 if run.row.status != RunStatus::Failed {

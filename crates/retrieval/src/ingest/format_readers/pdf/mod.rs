@@ -1,30 +1,40 @@
-//! Reads PDF, page by page. The parser returns characters with positions. Lines, headings, paragraphs and tables are
-//! found here, because heuristics made for Latin text join Korean words wrongly.
+//! Reads PDF, page by page. The parser returns content streams and fonts. Characters with positions, lines, headings,
+//! paragraphs and tables are found here, because heuristics made for Latin text join Korean words wrongly.
 
+mod fonts;
 mod layout;
+mod page_content;
+mod page_text;
 mod word_breaks;
 
-use pdf_oxide::PdfDocument;
+use hayro_syntax::object::Dict;
+use hayro_syntax::object::dict::keys::{COUNT, PAGES};
+use hayro_syntax::page::Page;
+use hayro_syntax::{LoadPdfError, Pdf};
 
 use super::super::markdown_writer::MarkdownWriter;
 use super::super::{ExtractedText, FileFormat, IngestFailure, IngestFailureKind, ReadLimits};
+use fonts::FontLoader;
 use layout::{FontSizes, PdfBlock, PdfGlyph, PdfLine};
+use page_content::PageBudget;
 use word_breaks::WordBreaks;
 
 /// Extracts the text of every page.
 pub(in super::super) fn read_pdf(bytes: &[u8], limits: &ReadLimits) -> Result<ExtractedText, IngestFailure> {
-    let document = PdfDocument::from_bytes(bytes.to_vec()).map_err(|error| pdf_failure(bytes, &error))?;
-    if document.is_encrypted() && !document.authenticate(b"").unwrap_or(false) {
-        return Err(IngestFailure::new(IngestFailureKind::Encrypted, "a PDF with a password"));
-    }
-    let pages = document.page_count().map_err(|error| pdf_failure(bytes, &error))?;
-    if pages == 0 {
+    let document = Pdf::new(bytes.to_vec()).map_err(pdf_failure)?;
+    let pages = document.pages();
+    if pages.is_empty() {
         return Err(IngestFailure::corrupt("a PDF without pages"));
     }
-    if pages > limits.pages {
-        return Err(IngestFailure::new(IngestFailureKind::TooLarge, format!("{pages} pages")));
+    if pages.len() > limits.pages {
+        return Err(IngestFailure::new(IngestFailureKind::TooLarge, format!("{} pages", pages.len())));
     }
-    // The parser also accepts half a file, and the half would be taken for the whole document.
+    // The parser leaves out pages that it cannot read, and accepts half a file. The rest would be taken for the whole
+    // document.
+    let declared = declared_page_count(&document);
+    if declared > pages.len() {
+        return Err(IngestFailure::corrupt(format!("only {} of {declared} pages can be read", pages.len())));
+    }
     let tail = &bytes[bytes.len().saturating_sub(64 << 10)..];
     if !tail.windows(5).any(|window| window == b"%%EOF") {
         return Err(IngestFailure::corrupt("a PDF without its end"));
@@ -32,8 +42,9 @@ pub(in super::super) fn read_pdf(bytes: &[u8], limits: &ReadLimits) -> Result<Ex
     let (mut sizes, mut breaks) = (FontSizes::default(), WordBreaks::default());
     let mut found_on = Vec::new();
     let mut length = 0;
-    for page in 0..pages {
-        let found = page_lines(&document, page).map_err(|error| pdf_failure(bytes, &error))?;
+    let (fonts, mut budget) = (FontLoader::new(), PageBudget::new(limits));
+    for page in pages.iter() {
+        let found = page_lines(page, &fonts, &mut budget)?;
         length += found.iter().map(PdfLine::len).sum::<usize>();
         if length > limits.text {
             return Err(IngestFailure::new(
@@ -64,22 +75,22 @@ pub(in super::super) fn read_pdf(bytes: &[u8], limits: &ReadLimits) -> Result<Ex
     Ok(writer.finish(FileFormat::Pdf))
 }
 
-/// Returns the lines of a page. A page that cannot be decompressed is an error: the parser would return an empty page,
-/// and the rest of the file would be taken for the whole document.
-fn page_lines(document: &PdfDocument, page: usize) -> Result<Vec<PdfLine>, pdf_oxide::Error> {
-    document.get_page_content_data(page)?;
+/// Returns the number of pages that the page tree declares.
+fn declared_page_count(document: &Pdf) -> usize {
+    let catalog = document.xref().get::<Dict<'_>>(document.xref().root_id());
+    let tree = catalog.and_then(|catalog| catalog.get::<Dict<'_>>(PAGES));
+    tree.and_then(|tree| tree.get::<u32>(COUNT)).map_or(0, |count| count as usize)
+}
+
+/// Returns the lines of a page.
+fn page_lines<'a>(
+    page: &Page<'a>,
+    fonts: &FontLoader<'a>,
+    budget: &mut PageBudget,
+) -> Result<Vec<PdfLine>, IngestFailure> {
     let mut turned: [Vec<PdfGlyph>; 4] = Default::default();
-    for char in document.extract_chars(page)? {
-        let Some(turns) = quarter_turns(char.rotation_degrees) else { continue };
-        let (x, y) = (char.origin_x, char.origin_y);
-        let (x, y) = [(x, y), (y, -x), (-x, -y), (-y, x)][turns];
-        // The parser measures along the page, where a rotated character has no width.
-        let width =
-            if turns % 2 == 0 { char.advance_width } else { typical_char_width(char.char) * char.font_size };
-        let glyph = PdfGlyph { char: char.char, x, y, width, size: char.font_size };
-        if x.is_finite() && y.is_finite() && glyph.size > 0.1 {
-            turned[turns].push(glyph);
-        }
+    for one in page_text::page_glyphs(page, fonts, budget)? {
+        turned[one.quarter_turns].push(one.glyph);
     }
     let all: usize = turned.iter().map(Vec::len).sum();
     // A stamp along the edge is not part of the text, but a rotated page or table is.
@@ -88,32 +99,11 @@ fn page_lines(document: &PdfDocument, page: usize) -> Result<Vec<PdfLine>, pdf_o
     Ok(turned.into_iter().flat_map(layout::group_into_lines).collect())
 }
 
-/// Returns the typical width of a character, relative to its height.
-fn typical_char_width(char: char) -> f32 {
-    match char {
-        'i' | 'j' | 'l' | 'f' | 't' | 'r' | 'I' | '.' | ',' | ':' | ';' | '\'' | '!' | '|' | '(' | ')' => 0.3,
-        'm' | 'w' | 'M' | 'W' | '@' | '%' => 0.85,
-        'A'..='Z' => 0.67,
-        _ if char.is_ascii() => 0.55,
-        _ => 0.95,
+fn pdf_failure(error: LoadPdfError) -> IngestFailure {
+    match error {
+        LoadPdfError::Decryption(error) => {
+            IngestFailure::new(IngestFailureKind::Encrypted, format!("a PDF with a password: {error:?}"))
+        }
+        LoadPdfError::Invalid => IngestFailure::corrupt("not a readable PDF"),
     }
-}
-
-/// Returns the rotation of a character in quarter turns to the left, or `None` for other angles, such as watermarks.
-fn quarter_turns(degrees: f32) -> Option<usize> {
-    let turns = (degrees / 90.0).round();
-    let straight = (degrees - turns * 90.0).abs() < 5.0;
-    straight.then(|| (turns as i64).rem_euclid(4) as usize)
-}
-
-fn pdf_failure(bytes: &[u8], error: &pdf_oxide::Error) -> IngestFailure {
-    let words = error.to_string();
-    let tail = &bytes[bytes.len().saturating_sub(4096)..];
-    let locked = tail.windows(8).any(|window| window == b"/Encrypt");
-    let kind = if locked || words.to_lowercase().contains("encrypt") || words.contains("assword") {
-        IngestFailureKind::Encrypted
-    } else {
-        IngestFailureKind::Corrupt
-    };
-    IngestFailure::new(kind, words)
 }

@@ -4,6 +4,8 @@
 
 use std::collections::HashSet;
 
+use crate::language::is_hangul_syllable;
+
 /// How a line ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LineEnd {
@@ -72,7 +74,7 @@ impl WordBreaks {
             if self.bytes > MAX_VOCABULARY_BYTES {
                 return;
             }
-            let hangul: Vec<char> = word.chars().take_while(|char| is_hangul(*char)).collect();
+            let hangul: Vec<char> = word.chars().take_while(|char| is_hangul_syllable(*char)).collect();
             self.bytes += word.len();
             for length in 2..=hangul.len().min(MAX_PREFIX_SYLLABLES) {
                 self.prefixes.insert(hangul[..length].iter().collect());
@@ -90,11 +92,13 @@ impl WordBreaks {
         }
         let last = above.rsplit(char::is_whitespace).next().unwrap_or_default();
         let first = below.split_whitespace().next().unwrap_or_default();
-        let head: String = first.chars().take_while(|char| is_hangul(*char)).collect();
+        let head: String = first.chars().take_while(|char| is_hangul_syllable(*char)).collect();
         if self.is_particle(last, &head) {
             return true;
         }
-        let Some((at, _)) = last.char_indices().rev().take_while(|(_, char)| is_hangul(*char)).last() else {
+        let Some((at, _)) =
+            last.char_indices().rev().take_while(|(_, char)| is_hangul_syllable(*char)).last()
+        else {
             return false;
         };
         let tail = &last[at..];
@@ -114,7 +118,7 @@ impl WordBreaks {
             return false;
         };
         let Some(before) = noun.chars().next_back() else { return false };
-        let fits = match (closed, is_hangul(before)) {
+        let fits = match (closed, is_hangul_syllable(before)) {
             (Some(closed), true) => (before as u32 - '가' as u32).is_multiple_of(28) != *closed,
             (_, false) => before.is_alphanumeric() || ")]」』”\"'".contains(before),
             (None, true) => true,
@@ -122,10 +126,6 @@ impl WordBreaks {
         let party = head == "을" && CONTRACT_PARTY_WORDS.iter().any(|word| self.words.contains(*word));
         fits && (!party || self.words.contains(&format!("{noun}{head}")))
     }
-}
-
-fn is_hangul(char: char) -> bool {
-    ('가'..='힣').contains(&char)
 }
 
 #[cfg(test)]

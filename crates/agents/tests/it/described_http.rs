@@ -1,0 +1,271 @@
+//! Nodes and tools of described agents that programs serve over HTTP.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use doran_agents::AgentParts;
+use doran_agents::described::{AgentDescription, HttpCallParts, build_described_agent, template};
+use doran_agents::tools::ToolSecret;
+use doran_engine::Runtime;
+use doran_engine::store::{RamStore, RunStatus};
+use doran_llm::{ScriptedModel, ScriptedReply};
+use doran_retrieval::Language;
+use expect_test::expect_file;
+use serde_json::{Value, json};
+
+use crate::agent_fixture::{AgentFixture, agent_parts, counting_tools, test_thread};
+use crate::http_test_server::{HttpTestServer, http_json_reply, http_reply};
+
+fn parts(model: ScriptedModel) -> AgentParts {
+    let variable = |name: &str| (name == "SCORE_KEY").then(|| ToolSecret::new("s3cret"));
+    let http = HttpCallParts { variable: Arc::new(variable), ..HttpCallParts::default() };
+    AgentParts { http, ..agent_parts(Arc::new(model), counting_tools().toolbox) }
+}
+
+fn fixture(text: &str, model: ScriptedModel) -> AgentFixture {
+    let description = AgentDescription::from_toml(text).expect("a description");
+    let agent = build_described_agent(&description, &[], &parts(model)).expect("sound");
+    let runtime = Runtime::new(Arc::new(RamStore::new()));
+    agent.register(&runtime).expect("registered");
+    AgentFixture { agent, runtime }
+}
+
+/// Asks, and gives the answer or why there is none.
+async fn answer(fixture: &AgentFixture, question: &str) -> String {
+    let row = fixture.start(question).await.wait().await.expect("a rest");
+    match row.status {
+        RunStatus::Finished => {
+            let view =
+                fixture.runtime.view(&fixture.agent.name, &test_thread(), None).await.expect("a state");
+            fixture.agent.read_turn(&view.state).expect("a turn").response
+        }
+        other => format!("{other:?}: {:?}", row.error),
+    }
+}
+
+fn one_node(http: &str) -> String {
+    format!(
+        r#"
+name = "scored"
+start = "score"
+
+[[node]]
+name = "score"
+use = "http"
+http = {http}
+then = "say"
+
+[[node]]
+name = "say"
+use = "respond"
+text = "{{{{ values.score }}}}"
+then = "end"
+"#
+    )
+}
+
+#[tokio::test]
+async fn a_node_sends_what_the_file_says_and_keeps_what_it_names() {
+    let server = HttpTestServer::start(|_| http_json_reply(&json!({ "points": [1, 2], "note": "ok" })));
+    let text = one_node(&format!(
+        r#"{{ url = "{}?q={{{{ question }}}}", private = true, method = "PUT", key_variable = "SCORE_KEY", headers = {{ x-team = "a" }}, body = {{ ask = "{{{{ question }}}}", all = "{{{{ values }}}}", n = 3 }}, result = "{{{{ response.points }}}}" }}"#,
+        server.url("/score")
+    ));
+    let fixture = fixture(&text, ScriptedModel::new([]));
+    assert_eq!(answer(&fixture, "\"몇\" 점?").await, "[1, 2]");
+    let asked = &server.requests()[0];
+    assert_eq!(
+        (asked.method.as_str(), asked.target.as_str()),
+        ("PUT", "/score?q=%22%EB%AA%87%22%20%EC%A0%90%3F")
+    );
+    assert_eq!(asked.header("authorization"), Some("Bearer s3cret"));
+    assert_eq!(asked.header("x-team"), Some("a"));
+    assert!(asked.header("idempotency-key").is_some());
+    let body: Value = serde_json::from_str(&asked.body).expect("JSON");
+    assert_eq!(body, json!({ "ask": "\"몇\" 점?", "all": {}, "n": 3 }));
+}
+
+#[tokio::test]
+async fn a_busy_program_is_asked_again_under_the_same_key_and_a_refusal_is_final() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let server = HttpTestServer::start(move |_| match counted.fetch_add(1, Ordering::SeqCst) {
+        0 => http_reply("503 Service Unavailable", "", b"busy"),
+        _ => http_json_reply(&json!("fine")),
+    });
+    let text = one_node(&format!(r#"{{ url = "{}", private = true }}"#, server.url("/")));
+    assert_eq!(answer(&fixture(&text, ScriptedModel::new([])), "a").await, "fine");
+    let keys: Vec<_> =
+        server.requests().iter().map(|one| one.header("idempotency-key").map(str::to_owned)).collect();
+    assert!(keys.len() == 2 && keys[0] == keys[1], "{keys:?}");
+
+    let server = HttpTestServer::start(|_| http_reply("422 Unprocessable Content", "", b"no such customer"));
+    let text = one_node(&format!(r#"{{ url = "{}", private = true }}"#, server.url("/")));
+    let failed = answer(&fixture(&text, ScriptedModel::new([])), "a").await;
+    assert!(failed.contains("node `score`: status 422: no such customer"), "{failed}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_public_is_refused_unless_the_file_says_so() {
+    let server = HttpTestServer::start(|_| http_json_reply(&json!(1)));
+    for url in [server.url("/"), format!("http://localhost:{}/", server.address.port())] {
+        let text = one_node(&format!(r#"{{ url = "{url}", retries = 0 }}"#));
+        let failed = answer(&fixture(&text, ScriptedModel::new([])), "a").await;
+        assert!(failed.contains("private = true"), "{url}: {failed}");
+    }
+    assert_eq!(server.requests().len(), 0);
+    // A redirect leads nowhere.
+    let other = server.url("/");
+    let redirecting = HttpTestServer::start(move |_| crate::http_test_server::redirect_reply(&other));
+    let text = one_node(&format!(r#"{{ url = "{}", private = true, retries = 0 }}"#, redirecting.url("/")));
+    assert!(answer(&fixture(&text, ScriptedModel::new([])), "a").await.contains("status 302"));
+    assert_eq!(server.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_map_calls_for_each_item_and_keeps_their_order() {
+    let server = HttpTestServer::start(|asked| match asked.target.as_str() {
+        "/list" => http_json_reply(&json!([{ "id": "a/b" }, { "id": "c" }, { "id": "d" }])),
+        item => http_json_reply(&json!({ "price": item })),
+    });
+    let text = format!(
+        r#"
+name = "prices"
+start = "list"
+
+[[node]]
+name = "list"
+use = "http"
+http = {{ url = "{list}", method = "GET", private = true }}
+then = "prices"
+
+[[node]]
+name = "prices"
+use = "map"
+over = "{{{{ values.list }}}}"
+http = {{ url = "{item}/{{{{ item.id }}}}/{{{{ index }}}}", method = "GET", private = true, result = "{{{{ response.price }}}}" }}
+then = "each"
+
+[[node]]
+name = "each"
+use = "map"
+over = "{{{{ values.prices }}}}"
+prompt = "Name {{{{ item }}}}."
+then = "say"
+
+[[node]]
+name = "say"
+use = "respond"
+text = "{{{{ values.prices | tojson }}}} {{{{ values.each | tojson }}}}"
+then = "end"
+"#,
+        list = server.url("/list"),
+        item = server.url("/item"),
+    );
+    let model = ScriptedModel::new(["eins", "zwei", "drei"].map(ScriptedReply::text));
+    let fixture = fixture(&text, model.clone());
+    assert_eq!(
+        answer(&fixture, "?").await,
+        r#"["/item/a%2Fb/0", "/item/c/1", "/item/d/2"] ["eins", "zwei", "drei"]"#
+    );
+    assert!(model.requests()[0].messages[0].text().contains("Name /item/a%2Fb/0."));
+}
+
+#[tokio::test]
+async fn a_tool_of_the_file_is_called_with_checked_arguments() {
+    let server = HttpTestServer::start(|_| http_json_reply(&json!({ "status": "shipped" })));
+    let text = format!(
+        r#"
+name = "orders"
+start = "talk"
+
+[[tool]]
+name = "order_status"
+en = "Looks up an order."
+ko = "주문을 조회합니다."
+parameters = {{ type = "object", properties = {{ order = {{ type = "string" }} }}, required = ["order"], additionalProperties = false }}
+http = {{ url = "{}/{{{{ arguments.order }}}}", method = "GET", private = true, result = "{{{{ response.status }}}}" }}
+
+[[node]]
+name = "talk"
+use = "call_model"
+prompt = "Answer."
+tools = ["order_status"]
+branch = {{ to = {{ tools = "run", answer = "end" }} }}
+
+[[node]]
+name = "run"
+use = "call_tools"
+then = "talk"
+"#,
+        server.url("/orders")
+    );
+    let model = ScriptedModel::new([
+        ScriptedReply::call("order_status", json!({ "order": 7 })),
+        ScriptedReply::call("order_status", json!({ "order": "A 7" })),
+        ScriptedReply::text("발송되었습니다."),
+    ]);
+    let fixture = fixture(&text, model.clone());
+    assert_eq!(answer(&fixture, "주문 A 7은?").await, "발송되었습니다.");
+    let targets: Vec<String> = server.requests().into_iter().map(|one| one.target).collect();
+    assert_eq!(targets, ["/orders/A%207"], "arguments that do not fit are not sent");
+    let told: Vec<String> = model.requests()[2]
+        .messages
+        .iter()
+        .flat_map(|message| message.tool_results().map(|result| result.text.clone()).collect::<Vec<_>>())
+        .collect();
+    assert!(told.iter().any(|text| text.contains("shipped")), "{told:?}");
+}
+
+#[test]
+fn a_mistake_names_the_node_and_the_way_out() {
+    let check = |http: &str, expected: &str| {
+        let description = AgentDescription::from_toml(&one_node(http)).expect("a description");
+        let error = build_described_agent(&description, &[], &parts(ScriptedModel::new([])));
+        let error = error.expect_err("a mistake").to_string();
+        assert!(error.contains("agent `scored`, node `score`") && error.contains(expected), "{error}");
+    };
+    check(r#"{ url = "http://{{ values.host }}/" }"#, "the scheme, host and port are fixed");
+    check(
+        r#"{ url = "http://a.example/{{ item }}" }"#,
+        "`url` uses `item`; it may use: question, summary, values",
+    );
+    check(r#"{ url = "http://a.example/", body = { a = ["{{ response }}"] } }"#, "`body` uses `response`");
+    check(
+        r#"{ url = "http://a.example/", key_variable = "OTHER" }"#,
+        "the environment variable `OTHER` is not set",
+    );
+    check(r#"{ url = "http://a.example/", once = true, retries = 3 }"#, "takes no `retries`");
+    let unknown = AgentDescription::from_toml(&one_node(r#"{ url = "http://a.example/", verb = "GET" }"#));
+    assert!(unknown.expect_err("unknown").to_string().contains("verb"));
+}
+
+#[test]
+fn the_templates_are_agents_and_their_comments_are_too() {
+    for language in [Language::Korean, Language::English] {
+        let text = template("mine", language);
+        let description = AgentDescription::from_toml(&text).expect("a description");
+        build_described_agent(&description, &[], &parts(ScriptedModel::new([]))).expect("sound");
+        assert_eq!(description.name, "mine");
+        // The parts that are commented out begin with a table and end with an empty line.
+        let mut is_table = false;
+        let uncommented: Vec<&str> = text
+            .lines()
+            .map(|line| {
+                is_table = (is_table || line.starts_with("# [[")) && !line.is_empty();
+                if is_table { line.trim_start_matches('#').trim_start() } else { line }
+            })
+            .collect();
+        let whole = AgentDescription::from_toml(&uncommented.join("\n")).expect("a description");
+        let nodes: Vec<&str> = whole.nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!(nodes, ["sort", "search", "person", "answer", "credit", "prices"]);
+        assert_eq!(whole.tools[0].name, "order_status");
+    }
+}
+
+#[test]
+fn the_schema_for_editors_is_that_of_the_types() {
+    let schema = serde_json::to_string_pretty(&AgentDescription::json_schema()).expect("JSON");
+    expect_file!["../../agent.schema.json"].assert_eq(&format!("{schema}\n"));
+}

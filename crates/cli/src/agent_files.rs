@@ -1,0 +1,160 @@
+//! Agents described by files in `agents/` of the data directory. A broken file is reported and skipped, and changes nothing
+//! for the others. A running server reads the files again when one changes.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use doran_agents::described::{self, AgentDescription, DescriptionFormat};
+use doran_agents::{Agent, AgentParts, ThreadStorage};
+use doran_engine::Runtime;
+use doran_server::ServerAgents;
+use tokio_util::sync::CancellationToken;
+
+use crate::output::{BilingualMessage, bilingual};
+
+/// How often a server looks for changed files.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The files, as far as they can be read.
+pub(crate) struct AgentFiles {
+    described: Vec<(PathBuf, AgentDescription)>,
+    broken: Vec<BilingualMessage>,
+}
+
+/// Which files there are, and in which version.
+type FileVersions = Vec<(PathBuf, Option<SystemTime>, u64)>;
+
+/// Builds the agents of the files, with the parts of the other agents.
+#[derive(Clone)]
+pub(crate) struct AgentFileBuilder {
+    pub(crate) folder: PathBuf,
+    pub(crate) parts: AgentParts,
+    /// The agents that are not described by files.
+    pub(crate) other_agents: Vec<Agent>,
+    /// The graphs in the settings, which files may run as subgraphs.
+    pub(crate) graphs: Vec<AgentDescription>,
+}
+
+/// All agents, and what is wrong with files.
+pub(crate) struct BuiltAgents {
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) broken: Vec<BilingualMessage>,
+}
+
+/// The folder of the files.
+pub(crate) fn agent_folder(data_dir: &Path) -> PathBuf {
+    data_dir.join("agents")
+}
+
+fn format(path: &Path) -> Option<DescriptionFormat> {
+    DescriptionFormat::of_file(path.file_name()?.to_str()?)
+}
+
+/// The paths of the files, sorted.
+fn list_files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|path| format(path).is_some());
+    files.sort();
+    files
+}
+
+fn file_versions(folder: &Path) -> FileVersions {
+    let version = |path: PathBuf| {
+        let about = std::fs::metadata(&path).ok();
+        let changed = about.as_ref().and_then(|about| about.modified().ok());
+        (path, changed, about.map_or(0, |about| about.len()))
+    };
+    list_files(folder).into_iter().map(version).collect()
+}
+
+fn broken_file(path: &Path, error: impl std::fmt::Display) -> BilingualMessage {
+    let shown = path.display();
+    bilingual!(
+        "에이전트 파일 `{shown}`을(를) 쓸 수 없어 건너뜁니다: {error}",
+        "the agent file `{shown}` cannot be used and is skipped: {error}"
+    )
+}
+
+/// Whether the threads of an agent would be stored elsewhere than in the database. Stores are opened at the start, and files
+/// come and go.
+fn has_own_storage(description: &AgentDescription) -> bool {
+    let settings = description.settings.as_ref();
+    settings.is_some_and(|settings| {
+        !matches!(settings.thread_storage(&description.name), Ok(ThreadStorage::Shared))
+    })
+}
+
+impl AgentFiles {
+    /// Reads the files in the order of their names.
+    pub(crate) fn read(folder: &Path) -> Self {
+        let mut files = Self { described: Vec::new(), broken: Vec::new() };
+        for path in list_files(folder) {
+            let format = format(&path).unwrap_or(DescriptionFormat::Toml);
+            let read = std::fs::read_to_string(&path)
+                .map_err(|error| error.to_string())
+                .and_then(|text| AgentDescription::read(&text, format).map_err(|error| error.to_string()));
+            match read {
+                Ok(description) => files.described.push((path, description)),
+                Err(error) => files.broken.push(broken_file(&path, error)),
+            }
+        }
+        files
+    }
+
+    /// What the readable files say.
+    pub(crate) fn descriptions(&self) -> impl Iterator<Item = &AgentDescription> {
+        self.described.iter().map(|(_, description)| description)
+    }
+}
+
+impl AgentFileBuilder {
+    /// All agents, those of the files last.
+    pub(crate) fn build(&self) -> BuiltAgents {
+        let files = AgentFiles::read(&self.folder);
+        let known: Vec<AgentDescription> = self.graphs.iter().chain(files.descriptions()).cloned().collect();
+        let mut built = BuiltAgents { agents: self.other_agents.clone(), broken: files.broken };
+        for (path, description) in &files.described {
+            if built.agents.iter().any(|agent| agent.name == description.name) {
+                let name = &description.name;
+                built.broken.push(broken_file(
+                    path,
+                    format!("another agent is called `{name}` · 이름이 `{name}`인 다른 에이전트가 있습니다"),
+                ));
+                continue;
+            }
+            match described::build_described_agent(description, &known, &self.parts) {
+                Ok(_) if has_own_storage(description) => built.broken.push(broken_file(
+                    path,
+                    "`persistence_mode` and `checkpoint_db_path` are for agents in `doran.toml` · `persistence_mode`와 `checkpoint_db_path`는 `doran.toml`의 에이전트에만 쓸 수 있습니다",
+                )),
+                Ok(agent) => built.agents.push(agent),
+                Err(error) => built.broken.push(broken_file(path, error)),
+            }
+        }
+        built
+    }
+
+    /// Builds the agents again whenever a file changes, until `stop`.
+    pub(crate) async fn keep_updated(self, agents: ServerAgents, runtime: Runtime, stop: CancellationToken) {
+        let mut seen = file_versions(&self.folder);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+            }
+            let now = file_versions(&self.folder);
+            if now == seen {
+                continue;
+            }
+            seen = now;
+            let BuiltAgents { agents: built, broken } = self.build();
+            for agent in &built[self.other_agents.len()..] {
+                agent.replace_in(&runtime);
+            }
+            tracing::info!(agents = built.len(), "the agent files were read again");
+            broken.iter().for_each(|message| tracing::warn!("{}", message.en));
+            agents.replace(built);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The commands of a chat about its turns: ask again, choose the model, show sources and steps, attach a file, export.
+
+use std::path::Path;
+use std::time::Duration;
+
+use doran_server::api::StartRun;
+
+use super::{AnswerPrinter, ChatSession};
+use crate::commands::threads::messages_as_markdown;
+use crate::output::{BilingualMessage, bilingual};
+
+/// How often an attached file is looked at.
+const ATTACHMENT_POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The newest turn.
+#[derive(Default)]
+pub(super) struct LastTurn {
+    pub(super) question: String,
+    run: String,
+    steps: Vec<BilingualMessage>,
+    /// A line for each source, and its quote.
+    sources: Vec<(String, String)>,
+}
+
+impl LastTurn {
+    pub(super) fn new(question: &str, shown: &AnswerPrinter) -> Self {
+        let answer = &shown.answer;
+        let sources = answer.numbered_sources(shown.output.language);
+        Self {
+            question: question.to_owned(),
+            run: answer.run.clone(),
+            steps: answer.steps.iter().map(BilingualMessage::sentence).collect(),
+            sources: sources.into_iter().map(|(source, line)| (line, source.quote.clone())).collect(),
+        }
+    }
+}
+
+impl ChatSession<'_> {
+    /// Asks the last question again, or another one in its place. The old turn stays in the log as another branch.
+    pub(super) async fn ask_instead(&mut self, question: &str) -> anyhow::Result<()> {
+        let Some(last) = &self.last else { return Err(no_turn_error()) };
+        let question = if question.is_empty() { last.question.clone() } else { question.to_owned() };
+        let from = self.client.entry_before_run(&self.thread, &last.run).await?;
+        let run = StartRun { from, ..StartRun::new(&self.agent, &question) };
+        self.answer_run(&question, &run).await
+    }
+
+    pub(super) fn print_sources(&self) -> anyhow::Result<()> {
+        let Some(last) = &self.last else { return Err(no_turn_error()) };
+        if last.sources.is_empty() {
+            self.output.print_message(&bilingual!("출처가 없습니다", "there are no sources"));
+        }
+        for (line, quote) in &last.sources {
+            let quote = quote.split_whitespace().collect::<Vec<_>>().join(" ");
+            self.output.print_data(&format!("{line}\n  \"{quote}\"\n"))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn print_steps(&self) -> anyhow::Result<()> {
+        let Some(last) = &self.last else { return Err(no_turn_error()) };
+        let lines: String =
+            last.steps.iter().map(|step| format!("{}\n", step.text(self.output.language))).collect();
+        self.output.print_data(&lines)
+    }
+
+    /// Lists the models that the chat can choose, or chooses one. `default` takes the choice back.
+    pub(super) async fn choose_model(&self, name: &str) -> anyhow::Result<()> {
+        let models = self.client.model_ids().await?;
+        if name.is_empty() {
+            return self.output.print_data(&models.iter().map(|id| format!("{id}\n")).collect::<String>());
+        }
+        let choice = (name != "default").then_some(name);
+        if let Some(name) = choice
+            && !models.iter().any(|id| id == name)
+        {
+            let known = models.join(", ");
+            return Err(bilingual!(
+                "`{name}`(이)라는 모델을 고를 수 없습니다. 고를 수 있는 것: {known}",
+                "the model `{name}` cannot be chosen; there are: {known}"
+            )
+            .into());
+        }
+        self.client.set_model(&self.thread, choice).await?;
+        self.output.print_message(&bilingual!(
+            "다음 질문부터 {name}이(가) 답합니다",
+            "{name} answers from the next question on"
+        ));
+        Ok(())
+    }
+
+    /// Attaches a file to the thread and waits until it is read.
+    pub(super) async fn attach_file(&self, path: &str) -> anyhow::Result<()> {
+        let path = Path::new(path);
+        let shown = path.display();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            return Err(bilingual!(
+                "첨부할 파일을 적으세요: /attach 파일",
+                "name the file to attach: /attach FILE"
+            )
+            .into());
+        };
+        let bytes = std::fs::read(path).map_err(|error| {
+            bilingual!("`{shown}`을(를) 읽을 수 없습니다", "cannot read `{shown}`").with_cause(error)
+        })?;
+        let id = self.client.attach_document(&self.thread, name, bytes).await?;
+        loop {
+            let document = self.client.attached_document(&self.thread, &id).await?;
+            match document["status"].as_str().unwrap_or_default() {
+                "ready" => break,
+                "queued" | "reading" | "indexing" => tokio::time::sleep(ATTACHMENT_POLL_INTERVAL).await,
+                _ => {
+                    let text = |key: &str| document[key].as_str().unwrap_or_default().to_owned();
+                    let (ko, en) = (text("ko"), text("en"));
+                    return Err(bilingual!(
+                        "`{name}`을(를) 읽지 못했습니다. {ko}",
+                        "`{name}` could not be read. {en}"
+                    )
+                    .into());
+                }
+            }
+        }
+        self.output.print_message(&bilingual!(
+            "`{name}`을(를) 이 대화에 첨부했습니다",
+            "`{name}` is attached to this conversation"
+        ));
+        Ok(())
+    }
+
+    /// Writes the conversation as Markdown to a file, or prints it.
+    pub(super) async fn export(&self, path: &str) -> anyhow::Result<()> {
+        let messages = self.client.messages(&self.thread).await?;
+        let text = messages_as_markdown(self.thread.as_str(), &messages, self.output.language);
+        if path.is_empty() {
+            return self.output.print_data(&text);
+        }
+        std::fs::write(path, text).map_err(|error| {
+            bilingual!("`{path}`에 쓸 수 없습니다", "cannot write `{path}`").with_cause(error)
+        })?;
+        self.output.print_message(&bilingual!("`{path}`에 적었습니다", "written to `{path}`"));
+        Ok(())
+    }
+}
+
+fn no_turn_error() -> anyhow::Error {
+    bilingual!("먼저 질문하세요", "ask something first").into()
+}

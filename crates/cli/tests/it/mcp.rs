@@ -1,0 +1,83 @@
+//! MCP: Doran as a server on standard input and output, and as a client of programs.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::program::{ServerProcess, doran_command, fresh_directory, run_doran, utf8};
+
+/// The interpreter that has the SDK. `None`: skipped, in words.
+fn mcp_python() -> Option<PathBuf> {
+    let named = std::env::var_os("DORAN_TEST_MCP_PYTHON").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.parts/mcp-venv/bin/python");
+    let found = named.or_else(|| made.exists().then_some(made));
+    if found.is_none() {
+        assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "the MCP SDK is required");
+        println!("SKIPPED: no MCP SDK; run ./x test mcp / MCP SDK가 없음, ./x test mcp로 실행하세요");
+    }
+    found
+}
+
+/// A host of the official SDK that starts `doran mcp`.
+fn run_host(here: &Path) {
+    let Some(python) = mcp_python() else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/clients/mcp_host.py");
+    let host = Command::new(python)
+        .arg(script)
+        .args(["stdio", env!("CARGO_BIN_EXE_doran"), "mcp", "--data-dir", "data"])
+        .env("HOME", here)
+        .current_dir(here)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the host starts");
+    assert_eq!(utf8(&host.stdout).trim(), "ok", "{}", utf8(&host.stderr));
+}
+
+#[test]
+fn a_host_starts_doran_and_asks_it() {
+    run_host(&fresh_directory("mcp-alone"));
+}
+
+#[test]
+fn a_host_reaches_the_server_that_has_the_data_directory() {
+    let here = fresh_directory("mcp-beside");
+    let server = ServerProcess::start_with(&here, &["--port", "0", "--data-dir", "data"]);
+    run_host(&here);
+    let threads = server.request("GET /api/threads", "");
+    assert!(mcp_python().is_none() || threads.contains("육아휴직"), "{threads}");
+}
+
+#[test]
+fn a_program_is_found_by_path_gets_home_and_its_words_are_told() {
+    let here = fresh_directory("mcp-path");
+    let programs = here.join("bin");
+    std::fs::create_dir(&programs).expect("a directory");
+    let program = programs.join("some-npx");
+    std::fs::write(
+        &program,
+        "#!/bin/sh\necho \"npm error: no package in $HOME, secret $SECRET\" >&2\nexit 1\n",
+    )
+    .expect("written");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("changed");
+    std::fs::write(
+        here.join("doran.toml"),
+        "[mcp.files]\ncommand = \"some-npx\"\nargs = [\"-y\", \"files\"]\n",
+    )
+    .expect("written");
+    let mut command =
+        doran_command(&here, &["--config", "doran.toml", "--data-dir", "data", "--lang", "en", "agents"]);
+    command.env("PATH", format!("{}:/usr/bin:/bin", programs.display())).env("SECRET", "hunter2");
+    let listed = command.output().expect("the program ends");
+    let notes = utf8(&listed.stderr);
+    assert!(listed.status.success(), "{notes}");
+    let expected = format!("npm error: no package in {}, secret", here.display());
+    assert!(notes.contains(&expected) && !notes.contains("hunter2"), "{notes}");
+    // Without it the program is not found, and the rest works.
+    let listed =
+        run_doran(&here, &["--config", "doran.toml", "--data-dir", "data", "--lang", "en", "agents"], "");
+    assert!(
+        listed.status.success() && utf8(&listed.stderr).contains("`some-npx`"),
+        "{}",
+        utf8(&listed.stderr)
+    );
+}

@@ -1,0 +1,151 @@
+//! What is quoted for a question: sentences, list items, rows of tables, clauses; and what is not.
+
+use crate::cues::Cue;
+use crate::places::{article_titles, named_articles, named_places};
+use crate::quotes::find_quotes;
+use crate::ranking::AskedQuestion;
+use crate::units::{QuotableSource, QuotableSourceKind, SourceCitation, split_units};
+
+fn source<'a>(title: &'a str, text: &'a str, number: u32) -> QuotableSource<'a> {
+    let kind = QuotableSourceKind::of_title(title);
+    QuotableSource { title, text, kind, cite: SourceCitation::Number(number) }
+}
+
+/// The quotes for a question, and after `?` what was not found.
+fn quoted(question: &str, sources: &[QuotableSource<'_>]) -> String {
+    quoted_after("", question, sources)
+}
+
+fn quoted_after(before: &str, question: &str, sources: &[QuotableSource<'_>]) -> String {
+    let found = find_quotes(AskedQuestion { question, before }, sources);
+    let picks = found.picks.iter().map(|pick| pick.words.clone());
+    picks.chain(found.missing.iter().map(|part| format!("? {part}"))).collect::<Vec<_>>().join(" | ")
+}
+
+#[test]
+fn text_is_split_into_sentences_items_and_rows_with_what_they_belong_to() {
+    let text = "The limit per night includes breakfast and tax, and it is the same for all\nemployees of the company.\n\n\
+        | City | Limit |\n|---|---|\n| Paris | 185 euros |\n\n다음 지출은 인정하지 않습니다.\n\n1. 과태료\n2. 상품권";
+    let units = split_units(&source("Policy › 3. Hotels", text, 1), 0);
+    let told: Vec<String> = units.iter().map(|unit| unit.quoted(|_, _| false)).collect();
+    assert_eq!(
+        told,
+        [
+            "The limit per night includes breakfast and tax, and it is the same for all employees of the company.",
+            "City: Paris · Limit: 185 euros",
+            "다음 지출은 인정하지 않습니다.",
+            "1. 과태료",
+            "2. 상품권",
+        ]
+    );
+    assert_eq!(units[4].lead, "다음 지출은 인정하지 않습니다.");
+    assert_eq!(units[0].heading, "3. Hotels");
+}
+
+#[test]
+fn a_line_of_a_control_character_ends_a_sentence() {
+    let units = split_units(&source("글", "줄\u{b}바꿈\u{1b}[0m 끝", 1), 0);
+    assert!(units.iter().all(|unit| !unit.text.contains(char::is_control)), "{units:?}");
+}
+
+const CONTRACT: &str = "① 대금은 5천만 원으로 한다.\n② 대금은 검수를 마친 날부터 30일 안에 지급한다.";
+
+fn contracts() -> [QuotableSource<'static>; 4] {
+    [
+        source("용역계약서 › 제5조(대금)", CONTRACT, 1),
+        source("표준계약서 › 제5조(대금)", "대금은 10일 안에 지급한다.", 2),
+        source("용역계약서 › 제6조(검수)", "검수는 7일 안에 끝낸다.", 3),
+        source("용역계약서 › 제9조(해지)", "갑은 30일 전에 알리고 해지할 수 있다.", 4),
+    ]
+}
+
+#[test]
+fn a_clause_is_quoted_alone_and_an_article_whole() {
+    let own = "① 대금은 5천만 원으로 한다. | ② 대금은 검수를 마친 날부터 30일 안에 지급한다.";
+    assert_eq!(quoted("제5조 내용이 뭐야?", &contracts()), format!("{own} | 대금은 10일 안에 지급한다."));
+    assert_eq!(quoted("제5조 제2항 보여줘", &contracts()), "② 대금은 검수를 마친 날부터 30일 안에 지급한다.");
+    assert_eq!(
+        quoted_after("용역계약서 제5조 제1항은?", "제2항은요?", &contracts()),
+        "② 대금은 검수를 마친 날부터 30일 안에 지급한다."
+    );
+}
+
+#[test]
+fn a_range_is_complete_and_the_standard_is_told_when_it_is_asked_for() {
+    let told = quoted("제5조부터 제6조까지 보여줘", &contracts());
+    assert!(told.contains("① 대금은") && told.contains("검수는 7일"), "{told}");
+    assert_eq!(quoted("표준계약서 제5조 보여줘", &contracts()), "대금은 10일 안에 지급한다.");
+    let both = quoted("제5조를 표준계약서와 비교해줘", &contracts());
+    assert!(both.contains("① 대금은") && both.contains("10일 안에"), "{both}");
+}
+
+#[test]
+fn of_a_place_that_is_not_there_no_neighbour_is_told() {
+    for question in ["제5조의2 알려줘", "제99조 내용은?", "별지 1 보여줘", "제5조 제7항은?"]
+    {
+        let told = quoted(question, &contracts());
+        assert!(told.starts_with("? ") && !told.contains('|'), "{question}: {told}");
+    }
+}
+
+#[test]
+fn the_row_and_the_column_that_are_asked_for_are_quoted() {
+    let text =
+        "| 모델 | 사용 면적 | 무게 |\n|---|---|---|\n| A-100 | 26 m² | 4.1 kg |\n| A-200 | 53 m² | 7.4 kg |";
+    let sources = [source("공기청정기 설명서 › 제품 규격", text, 1)];
+    assert_eq!(quoted("A-200 무게는 얼마인가요?", &sources), "모델: A-200 · 무게: 7.4 kg");
+    let told = quoted_after("A-100의 무게는?", "그럼 A-200은요?", &sources);
+    assert!(told.contains("7.4 kg") && !told.contains("4.1 kg"), "{told}");
+}
+
+#[test]
+fn a_list_is_quoted_with_the_sentence_that_leads_to_it() {
+    let sources = [
+        source("안내 › 필터", "필터를 가는 순서는 다음과 같습니다.", 1),
+        source("안내 › 필터", "1. 플러그를 뽑습니다.\n2. 덮개를 엽니다.\n3. 새 필터를 넣습니다.", 2),
+    ];
+    let told = quoted("필터는 어떤 순서로 가나요?", &sources);
+    assert!(told.contains("플러그를 뽑") && told.contains("새 필터를 넣"), "{told}");
+}
+
+#[test]
+fn places_are_read_with_what_is_left() {
+    let check = |question: &str, expected: &[&str], rest: &str| {
+        let (found, left) = named_places(question);
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, expected, "{question}");
+        assert_eq!(left.split_whitespace().collect::<Vec<_>>().join(" "), rest, "{question}");
+    };
+    check("제2조의2 알려줘", &["제2조의2"], "알려줘");
+    check("제10조 제2항 알려줘", &["제10조 제2항"], "알려줘");
+    check("별지 제1호 보여줘", &["별지 1"], "보여줘");
+    check("What is in Exhibit A?", &["Exhibit A"], "What is in ?");
+    check("개별지표는?", &[], "개별지표는?");
+    assert_eq!(named_articles("부칙 제1조와 제4조").len(), 1);
+    assert_eq!(article_titles("비밀유지 조항이 있어?"), ["비밀유지"]);
+    assert_eq!(article_titles("그 조항 다시 보여줘"), [""; 0]);
+}
+
+#[test]
+fn cues_are_whole_words() {
+    for (cue, yes, no) in [
+        (Cue::Greeting, "안녕하세요!|hello there|Good morning", "안녕, 연차는 며칠이야?|안녕히 계세요"),
+        (
+            Cue::Thanks,
+            "정말 고마워!|Thank you so much|감사합니다",
+            "감사 절차는 어떻게 되나요?|감사팀 연락처",
+        ),
+        (Cue::Bye, "안녕히 계세요|bye", "안녕하세요"),
+        (Cue::Filler, "네 알겠습니다|ㅋㅋㅋ", "네 번째 조항"),
+        (Cue::WantsSummary, "지금까지 대화 요약해줘|summarize this|문서 요약", "요약본 제출 기한은?"),
+        (Cue::WantsWriter, "시를 써 줘|Translate this", "업무 개시를 미루면?|Show the history of changes"),
+        (
+            Cue::PointsBack,
+            "그 참조항목들 내용 정리해줘|그럼 해지는 어떻게 해?|아까 말한 마감일|거기에 예외도 있어?|What about that clause?",
+            "그래프 보여줘|그룹 보험은?|아까운 연차는?|그 밖의 비용은?|위약금은?|Is the contract that we signed still valid?",
+        ),
+    ] {
+        yes.split('|').for_each(|text| assert!(cue.is_in(text), "{cue:?}: {text}"));
+        no.split('|').for_each(|text| assert!(!cue.is_in(text), "{cue:?}: {text}"));
+    }
+}

@@ -1,0 +1,415 @@
+//! What can be quoted: the sentences, list items and table rows of a source, each with what it belongs to.
+
+use std::sync::LazyLock;
+
+use doran_retrieval::contract::find_article_references;
+use doran_retrieval::{ArticleNumber, HEADING_SEPARATOR, is_hangul};
+use regex::Regex;
+
+use super::cues::Cue;
+
+/// The longest quote in bytes; what is longer is cut at a character and is still word for word.
+const MAX_UNIT_BYTES: usize = 1200;
+
+/// A line at least this wide that ends without a full stop goes on in the next line. A Korean syllable is two wide.
+const WRAPPED_LINE_WIDTH: usize = 60;
+
+/// A line without a full stop that is not longer than this and stands alone is a heading.
+const MAX_HEADING_CHARS: usize = 60;
+
+#[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
+static ITEM: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^(?:[-*•·▪○●◦]\s+|\(?\d{1,2}[.)]\s+|\(?[가-하a-z][.)]\s+)").expect("a pattern")
+});
+#[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
+static CELL_GAP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\t+|\s{2,}").expect("a pattern"));
+
+/// Something to quote from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QuotableSource<'a> {
+    /// The document and the headings of the place.
+    pub(super) title: &'a str,
+    /// Its words.
+    pub(super) text: &'a str,
+    /// Whose it is.
+    pub(super) kind: QuotableSourceKind,
+    /// By what it is cited.
+    pub(super) cite: SourceCitation<'a>,
+}
+
+/// By what a source is cited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SourceCitation<'a> {
+    /// The number of a passage.
+    Number(u32),
+    /// The name of a tool.
+    Tool(&'a str),
+    /// The text that came with the question.
+    Given,
+}
+
+/// Whose a source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QuotableSourceKind {
+    /// Any document, or the person's own contract.
+    Own,
+    /// A standard contract.
+    Standard,
+}
+
+impl QuotableSourceKind {
+    /// The kind that a title tells.
+    pub(super) fn of_title(title: &str) -> Self {
+        // What a document is called comes first; headings and remarks may speak of the other side.
+        let lower = title.split(HEADING_SEPARATOR).next().unwrap_or_default().to_lowercase();
+        let standard = lower.contains("표준") || lower.contains("standard");
+        if standard { Self::Standard } else { Self::Own }
+    }
+}
+
+impl<'a> QuotableSource<'a> {
+    /// Whether it is a standard contract.
+    pub(super) fn is_standard(&self) -> bool {
+        self.kind == QuotableSourceKind::Standard
+    }
+
+    /// The document, without headings.
+    pub(super) fn document(&self) -> &'a str {
+        self.title.split(HEADING_SEPARATOR).next().unwrap_or_default()
+    }
+}
+
+/// How a unit stands in its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnitKind {
+    /// A sentence of a paragraph.
+    Sentence,
+    /// An item of a list.
+    Item,
+    /// A row of a table.
+    Row,
+}
+
+/// A sentence, a list item or a table row.
+#[derive(Clone, Debug)]
+pub(super) struct QuotableUnit<'a> {
+    /// The words as they stand.
+    pub(super) text: &'a str,
+    /// What it is.
+    pub(super) kind: UnitKind,
+    /// The head of its table.
+    pub(super) header: Option<&'a str>,
+    /// The nearest heading above it.
+    pub(super) heading: &'a str,
+    /// The sentence before it in the same paragraph, or the line that leads to its list or table.
+    pub(super) lead: &'a str,
+    /// The number of its source, counted from 0.
+    pub(super) source: usize,
+    /// The number of its paragraph, list or table in the source.
+    pub(super) block: usize,
+    /// The article it belongs to.
+    pub(super) article: Option<ArticleNumber>,
+    /// The clause of the article.
+    pub(super) clause: Option<u32>,
+}
+
+impl QuotableUnit<'_> {
+    /// Whether it only leads to the list or table below it.
+    pub(super) fn leads_to_list(&self) -> bool {
+        self.kind == UnitKind::Sentence
+            && (self.text.ends_with([':', '：']) || Cue::LeadsToList.is_in(self.text))
+    }
+
+    /// Whether it is no whole sentence, such as a title or a date of issue.
+    pub(super) fn is_fragment(&self) -> bool {
+        let end = self.text.trim_end_matches(['"', '”', ')', '’', '\'']);
+        self.kind == UnitKind::Sentence && !end.ends_with(['.', '!', '?', '。', ':'])
+    }
+
+    /// The words on one line. A row is told as `head: cell`; of the columns only those that `keep` wants, and the first.
+    pub(super) fn quoted(&self, keep: impl Fn(&str, &str) -> bool) -> String {
+        if self.kind != UnitKind::Row {
+            return self.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        }
+        let cells = row_cells(self.text);
+        let heads = self.header.map(row_cells).unwrap_or_default();
+        let head = |at: usize| heads.get(at).copied().unwrap_or_default();
+        let wanted: Vec<bool> = cells.iter().enumerate().map(|(at, cell)| keep(head(at), cell)).collect();
+        let narrow = wanted.iter().skip(1).any(|kept| *kept);
+        let told = cells
+            .iter()
+            .enumerate()
+            .filter(|(at, cell)| !cell.is_empty() && (*at == 0 || !narrow || wanted[*at]));
+        let told = told.map(|(at, cell)| match head(at) {
+            "" => (*cell).to_owned(),
+            head => format!("{head}: {cell}"),
+        });
+        told.collect::<Vec<_>>().join(" · ")
+    }
+}
+
+/// The cells of a row: between bars, tabs or wide gaps.
+pub(super) fn row_cells(row: &str) -> Vec<&str> {
+    let row = row.trim();
+    match row.strip_prefix('|') {
+        Some(inner) => inner.strip_suffix('|').unwrap_or(inner).split('|').map(str::trim).collect(),
+        None => CELL_GAP.split(row).map(str::trim).collect(),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineKind {
+    Blank,
+    Heading,
+    Row,
+    /// The line of dashes under the head of a table.
+    Rule,
+    Item,
+    Text,
+}
+
+/// The units of a source, in order.
+pub(super) fn split_units<'a>(source: &QuotableSource<'a>, number: usize) -> Vec<QuotableUnit<'a>> {
+    let lines = logical_lines(source.text);
+    let titled = source.title.rsplit(HEADING_SEPARATOR).next().unwrap_or_default();
+    let mut place = UnitPlace {
+        source: number,
+        heading: if source.title.contains(HEADING_SEPARATOR) { titled } else { "" },
+        article: article_of_heading(titled).or_else(|| heading_number(titled)),
+        ..UnitPlace::default()
+    };
+    let mut units = Vec::new();
+    let mut before = LineKind::Blank;
+    let mut last_text = "";
+    for (at, (line, kind)) in lines.iter().copied().enumerate() {
+        let starts_block = kind != before && !(kind == LineKind::Row && before == LineKind::Rule);
+        if starts_block && kind != LineKind::Blank {
+            place.block += 1;
+        }
+        match kind {
+            LineKind::Blank => {}
+            LineKind::Heading => {
+                place.heading = line.trim_start_matches(['#', '[']).trim_end_matches(']').trim();
+                let article = article_of_heading(place.heading).or_else(|| heading_number(place.heading));
+                if let Some(article) = article {
+                    (place.article, place.clause) = (Some(article), None);
+                }
+                last_text = "";
+            }
+            LineKind::Rule => {}
+            LineKind::Row if before != LineKind::Row && before != LineKind::Rule => {
+                place.header = Some(line)
+                    .filter(|_| matches!(lines.get(at + 1), Some((_, LineKind::Rule | LineKind::Row))));
+                place.lead = last_text;
+                if place.header.is_none() {
+                    units.push(place.unit(line, UnitKind::Row));
+                }
+            }
+            LineKind::Row => units.push(place.unit(line, UnitKind::Row)),
+            LineKind::Item => {
+                if before != LineKind::Item {
+                    place.lead = last_text;
+                }
+                place.header = None;
+                let mut unit = place.unit(line, UnitKind::Item);
+                if place.article.is_some() && place.clause.is_none() {
+                    // Without ① the numbers of the items are those of the clauses.
+                    unit.clause = line.split(['.', ')']).next().and_then(|number| number.parse().ok());
+                }
+                units.push(unit);
+            }
+            LineKind::Text => {
+                place.header = None;
+                place.lead = if before == LineKind::Text { last_text } else { "" };
+                for sentence in split_sentences(line) {
+                    place.enter_article(sentence);
+                    units.push(place.unit(sentence, UnitKind::Sentence));
+                    place.lead = sentence;
+                    last_text = sentence;
+                }
+            }
+        }
+        if kind != LineKind::Blank {
+            before = kind;
+        } else if before == LineKind::Text {
+            before = LineKind::Blank;
+        }
+    }
+    units
+}
+
+#[derive(Clone, Debug, Default)]
+struct UnitPlace<'a> {
+    source: usize,
+    block: usize,
+    header: Option<&'a str>,
+    heading: &'a str,
+    lead: &'a str,
+    article: Option<ArticleNumber>,
+    clause: Option<u32>,
+}
+
+impl<'a> UnitPlace<'a> {
+    fn unit(&self, text: &'a str, kind: UnitKind) -> QuotableUnit<'a> {
+        QuotableUnit {
+            text: text[..text.floor_char_boundary(MAX_UNIT_BYTES)].trim(),
+            kind,
+            header: self.header,
+            heading: self.heading,
+            lead: self.lead,
+            source: self.source,
+            block: self.block,
+            article: self.article,
+            clause: self.clause,
+        }
+    }
+
+    /// Notes the article and the clause that a sentence opens: `제5조(대금) ① …`, `② …`.
+    fn enter_article(&mut self, sentence: &str) {
+        if let Some(article) = article_of_heading(sentence) {
+            (self.article, self.clause) = (Some(article), None);
+        }
+        let marked = sentence.chars().find(|char| is_circled(*char));
+        let opens = |mark: char| sentence.starts_with(mark) || article_of_heading(sentence).is_some();
+        if let Some(mark) = marked.filter(|mark| opens(*mark)) {
+            self.clause = Some(mark as u32 - '①' as u32 + 1);
+        }
+    }
+}
+
+fn is_circled(char: char) -> bool {
+    ('①'..='⑳').contains(&char)
+}
+
+/// The article that a heading or the first words of a sentence name: `제5조(대금)`, `8. Customer duties` has none.
+fn article_of_heading(text: &str) -> Option<ArticleNumber> {
+    let text = text.rsplit(HEADING_SEPARATOR).next().unwrap_or_default().trim_start_matches(['#', ' ']);
+    let near = &text[..text.floor_char_boundary(48)];
+    find_article_references(near)
+        .into_iter()
+        .next()
+        .filter(|found| found.range.start == 0)
+        .map(|one| one.article)
+}
+
+/// The number of a heading such as `8. Customer duties`, which people call section 8.
+fn heading_number(heading: &str) -> Option<ArticleNumber> {
+    let (number, title) = heading.split_once(". ")?;
+    let number = number.parse().ok().filter(|number| (1..1000).contains(number) && !title.is_empty())?;
+    Some(ArticleNumber { number, branch: 0 })
+}
+
+/// The lines with their kinds; lines that were broken for width only are one.
+fn logical_lines(text: &str) -> Vec<(&str, LineKind)> {
+    let mut joined: Vec<(usize, usize)> = Vec::new();
+    let mut start = 0;
+    for line in text.split_inclusive(|char: char| char.is_control() && char != '\t') {
+        let end = start + line.len();
+        let begins_new = |line: &str| {
+            line.trim().is_empty()
+                || line.trim_start().starts_with(['|', '#'])
+                || ITEM.is_match(line.trim_start())
+                || line.trim_start().starts_with(is_circled)
+                || is_aligned_row(line)
+        };
+        match joined.last_mut() {
+            Some(last) if goes_on(&text[last.0..last.1]) && !begins_new(line) => last.1 = end,
+            _ => joined.push((start, end)),
+        }
+        start = end;
+    }
+    let trimmed = |(start, end): &(usize, usize)| {
+        text[*start..*end].trim_matches(|char: char| char.is_whitespace() || char.is_control())
+    };
+    let lines: Vec<&str> = joined.iter().map(trimmed).collect();
+    let kinds: Vec<LineKind> = lines.iter().map(|line| line_kind(line)).collect();
+    let aligned = |at: usize| lines.get(at).is_some_and(|line| is_aligned_row(line));
+    let told = |at: usize| {
+        let blank =
+            |at: Option<usize>| at.is_none_or(|at| kinds.get(at).is_none_or(|kind| *kind == LineKind::Blank));
+        let alone = blank(at.checked_sub(1)) && blank(Some(at + 1)) && at + 1 < lines.len();
+        let stops = lines[at].ends_with(['.', '!', '?', '。', ':', '：', ';']);
+        let short = lines[at].chars().count() <= MAX_HEADING_CHARS;
+        let next = lines[(at + 1).min(lines.len())..].iter().find(|line| !line.is_empty());
+        let listed = || next.is_some_and(|next| ITEM.is_match(next));
+        match kinds[at] {
+            LineKind::Text if aligned(at) && (at > 0 && aligned(at - 1) || aligned(at + 1)) => LineKind::Row,
+            LineKind::Text if alone && short && !stops => LineKind::Heading,
+            LineKind::Text if is_article_title(lines[at]) => LineKind::Heading,
+            LineKind::Item if alone && short && !stops && !listed() => LineKind::Heading,
+            kind => kind,
+        }
+    };
+    (0..lines.len()).map(|at| (lines[at], told(at))).collect()
+}
+
+fn line_kind(line: &str) -> LineKind {
+    if !line.chars().any(char::is_alphanumeric) && !line.contains('|') {
+        return LineKind::Blank;
+    }
+    if line.starts_with('#') || (line.starts_with('[') && line.ends_with(']')) {
+        return LineKind::Heading;
+    }
+    if line.starts_with('|') && line[1..].contains('|') {
+        let rule = line.chars().all(|char| matches!(char, '|' | '-' | ':' | ' ' | '='));
+        return if rule { LineKind::Rule } else { LineKind::Row };
+    }
+    if ITEM.is_match(line) { LineKind::Item } else { LineKind::Text }
+}
+
+/// Whether a line only names an article: `제8조(지체상금)`.
+fn is_article_title(line: &str) -> bool {
+    article_of_heading(line).is_some() && line.ends_with(')') && line.matches('(').count() == 1
+}
+
+/// Whether a line has three or more cells with wide gaps between them.
+fn is_aligned_row(line: &str) -> bool {
+    let line = line.trim();
+    !line.starts_with('|') && CELL_GAP.find_iter(line).count() >= 2
+}
+
+/// Whether a line was broken because it is wide, and not because its sentence ended.
+fn goes_on(line: &str) -> bool {
+    let line = line.trim_end().rsplit('\n').next().unwrap_or_default();
+    let wide: usize = line.chars().map(|char| 1 + usize::from(is_hangul(char))).sum();
+    wide >= WRAPPED_LINE_WIDTH
+        && !line.ends_with(['.', '!', '?', '。', ':', '|', '"', ')', '”'])
+        && !line.starts_with(['|', '#'])
+        && !is_aligned_row(line)
+}
+
+/// The sentences of a line. `.`, `!`, `?` or `。` before a space or the end closes one, and `②` begins one; so `1.5` and
+/// `a.b` stay whole.
+pub(super) fn split_sentences(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, char)) = chars.next() {
+        if is_circled(char) && text[start..at].trim().chars().any(char::is_alphanumeric) {
+            let inside = text[..at].ends_with(|before: char| !before.is_whitespace());
+            if !inside {
+                found.push(text[start..at].trim());
+                start = at;
+            }
+        }
+        let stop = matches!(char, '.' | '!' | '?' | '。');
+        // A numbered item such as "1. text" is one sentence with its number.
+        let number = char == '.' && text[start..at].trim().chars().all(|c| c.is_ascii_digit());
+        let next = chars.peek().map(|(_, next)| *next);
+        if stop && !number && next.is_none_or(|next| next.is_whitespace() || is_closing(next)) {
+            let mut end = at + char.len_utf8();
+            while let Some((_, quote)) = chars.next_if(|(_, next)| is_closing(*next)) {
+                end += quote.len_utf8();
+            }
+            found.push(text[start..end].trim());
+            start = end;
+        }
+    }
+    found.push(text[start..].trim());
+    found.retain(|sentence| sentence.chars().any(char::is_alphanumeric));
+    found
+}
+
+fn is_closing(char: char) -> bool {
+    matches!(char, '"' | '\'' | ')' | ']' | '”' | '’' | '」')
+}

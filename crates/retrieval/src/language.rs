@@ -1,0 +1,98 @@
+//! The languages that Doran speaks, and how the language of a text is detected. The only `Language` of the workspace:
+//! search, agents, the server and the terminal all use it.
+
+use serde::{Deserialize, Serialize};
+
+/// A language of the people who use Doran. Everything a person reads is written in each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+pub enum Language {
+    /// Korean.
+    #[default]
+    #[serde(rename = "ko")]
+    Korean,
+    /// English.
+    #[serde(rename = "en")]
+    English,
+}
+
+impl Language {
+    #[doc(hidden)]
+    #[allow(non_upper_case_globals, reason = "the old name, until `doran-offline` uses the new one")]
+    pub const Ko: Self = Self::Korean;
+    #[doc(hidden)]
+    #[allow(non_upper_case_globals, reason = "the old name, until `doran-offline` uses the new one")]
+    pub const En: Self = Self::English;
+
+    /// Every language.
+    pub const ALL: [Self; 2] = [Self::Korean, Self::English];
+
+    /// The value for this language.
+    pub fn pick<T>(self, ko: T, en: T) -> T {
+        match self {
+            Self::Korean => ko,
+            Self::English => en,
+        }
+    }
+
+    /// Its code in settings, JSON and file names.
+    pub fn code(self) -> &'static str {
+        self.pick("ko", "en")
+    }
+
+    /// The language of a text. `None` if it has no words of either, such as `123 * 456`.
+    ///
+    /// Korean sentences often contain Latin names and English ones rarely contain Hangul, so Hangul counts double.
+    pub fn detect(text: &str) -> Option<Self> {
+        let hangul = text.chars().filter(|char| is_hangul(*char)).count();
+        let latin = text.chars().filter(char::is_ascii_alphabetic).count();
+        match (hangul, latin) {
+            (0, 0) => None,
+            (hangul, latin) if hangul * 2 >= latin => Some(Self::Korean),
+            _ => Some(Self::English),
+        }
+    }
+
+    /// The language of the newest text that has one. Korean if none has.
+    pub fn detect_newest<'a>(newest_first: impl IntoIterator<Item = &'a str>) -> Self {
+        newest_first.into_iter().find_map(Self::detect).unwrap_or_default()
+    }
+}
+
+/// Whether a character is a Hangul syllable, such as `가`.
+pub fn is_hangul_syllable(char: char) -> bool {
+    ('가'..='힣').contains(&char)
+}
+
+/// Whether a character is a Hangul syllable or a single Hangul letter, such as `ㅋ`.
+pub fn is_hangul(char: char) -> bool {
+    is_hangul_syllable(char) || matches!(char, '\u{3130}'..='\u{318f}' | '\u{1100}'..='\u{11ff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_decide() {
+        for (text, language) in [
+            ("안녕하세요", Some(Language::Korean)),
+            ("Hello there", Some(Language::English)),
+            ("API key 어디에 있어?", Some(Language::Korean)),
+            ("What does 제5조 say about payment?", Some(Language::English)),
+            ("ㅋㅋ", Some(Language::Korean)),
+            ("123 * 456", None),
+            ("", None),
+        ] {
+            assert_eq!(Language::detect(text), language, "{text}");
+        }
+        assert_eq!(Language::detect_newest(["12 + 3", "thanks", "안녕"]), Language::English);
+        assert_eq!(Language::detect_newest([]), Language::Korean);
+    }
+
+    #[test]
+    fn a_language_is_stored_as_its_code() {
+        for language in Language::ALL {
+            assert_eq!(serde_json::to_value(language).expect("JSON"), language.code());
+        }
+    }
+}

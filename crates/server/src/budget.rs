@@ -1,0 +1,116 @@
+//! The budget of a month: what the runs of a tenant may cost together. It is checked when a run starts, and a run gets no more
+//! than what is left.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use doran_engine::store::RunFilter;
+use doran_engine::{RunLimits, Runtime, TenantId};
+
+use crate::error::{ApiError, ApiErrorCode};
+
+/// How long a sum is used again. Runs that start meanwhile may spend a little more together.
+const SUM_LIFETIME: Duration = Duration::from_secs(5);
+/// Runs read in one go.
+const RUNS_PER_PAGE: usize = 500;
+const DAY_MILLIS: i64 = 86_400_000;
+
+/// What the runs of a tenant may cost in a calendar month, UTC.
+#[derive(Clone, Debug)]
+pub struct MonthlyBudget {
+    /// In millionths of a US dollar.
+    pub cost_micros: u64,
+    /// The other limits of a run.
+    pub run_limits: RunLimits,
+    sums: Arc<Mutex<HashMap<TenantId, (Instant, u64)>>>,
+}
+
+impl MonthlyBudget {
+    /// A budget of so many millionths of a US dollar.
+    pub fn new(cost_micros: u64, run_limits: RunLimits) -> Self {
+        Self { cost_micros, run_limits, sums: Arc::default() }
+    }
+
+    /// The limits of a run that starts now. A tenant that has spent its budget starts none.
+    pub(crate) async fn run_limits(
+        &self,
+        runtime: &Runtime,
+        tenant: &TenantId,
+    ) -> Result<RunLimits, ApiError> {
+        let left = self.cost_micros.saturating_sub(self.spent_micros(runtime, tenant).await?);
+        if left == 0 {
+            return Err(ApiErrorCode::BudgetSpent.into());
+        }
+        let cost_micros = self.run_limits.cost_micros.map_or(left, |limit| limit.min(left));
+        Ok(RunLimits { cost_micros: Some(cost_micros), ..self.run_limits.clone() })
+    }
+
+    /// What the runs of this month have cost so far.
+    pub(crate) async fn spent_micros(&self, runtime: &Runtime, tenant: &TenantId) -> Result<u64, ApiError> {
+        let known = self.sums.lock().unwrap_or_else(PoisonError::into_inner).get(tenant).copied();
+        if let Some((at, sum)) = known
+            && at.elapsed() < SUM_LIFETIME
+        {
+            return Ok(sum);
+        }
+        let sum = sum_since(runtime, tenant, month_start(now_millis())).await?;
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        sums.retain(|_, (at, _)| at.elapsed() < SUM_LIFETIME);
+        sums.insert(tenant.clone(), (Instant::now(), sum));
+        Ok(sum)
+    }
+}
+
+async fn sum_since(runtime: &Runtime, tenant: &TenantId, since: i64) -> Result<u64, ApiError> {
+    let (mut sum, mut before) = (0, None);
+    loop {
+        let filter = RunFilter { before, limit: RUNS_PER_PAGE, ..RunFilter::default() };
+        let page = runtime.list_runs(tenant, &filter).await?;
+        for run in &page {
+            if run.created_at < since {
+                return Ok(sum);
+            }
+            sum += run.usage.cost_micros;
+        }
+        if page.len() < RUNS_PER_PAGE {
+            return Ok(sum);
+        }
+        before = page.last().map(|run| run.run);
+    }
+}
+
+pub(crate) fn now_millis() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The first millisecond of the month, UTC.
+fn month_start(now: i64) -> i64 {
+    let days = now.div_euclid(DAY_MILLIS);
+    (days - i64::from(day_of_month(days)) + 1) * DAY_MILLIS
+}
+
+/// The day of the month, from 1, by the days since 1970. Years are counted from March, so that a leap day comes last.
+fn day_of_month(days: i64) -> u8 {
+    let day_of_era = (days + 719_468).rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    u8::try_from(day_of_year - (153 * month + 2) / 5 + 1).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_month_begins_on_its_first_day() {
+        // 2026-11-17, 2024-02-29, 1970-01-01, 2000-03-01, 2026-12-31, in days since 1970.
+        for (days, day) in [(20_774, 17), (19_782, 29), (0, 1), (11_017, 1), (20_818, 31)] {
+            assert_eq!(day_of_month(days), day, "{days}");
+            let start = (days - i64::from(day) + 1) * DAY_MILLIS;
+            assert_eq!(month_start(days * DAY_MILLIS + 12_345), start, "{days}");
+        }
+    }
+}

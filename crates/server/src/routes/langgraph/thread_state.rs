@@ -1,0 +1,309 @@
+//! The state of a thread: read it, go through its history, change it.
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::response::Response;
+use doran_agents::Agent;
+use doran_engine::runtime::StateEdit;
+use doran_engine::store::ThreadRow;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::checkpoints::{Checkpoint, CheckpointRef, CheckpointTree, LangGraphState, load_checkpoints};
+use super::ids::CheckpointId;
+use super::messages::update_from_json;
+use super::run_request::{CheckpointBody, parse_checkpoint, stands_at, state_error};
+use super::threads::{thread_agent, thread_state};
+use super::{invalid, is_rolled_back, load_thread, read_body};
+use crate::ServerApp;
+use crate::authentication::ApiCaller;
+use crate::bulk_read::BulkRead;
+use crate::error::{ApiError, ApiErrorCode};
+use crate::routes::{json_response, path_value, query_value};
+
+/// The most states that one request lists.
+const MAX_STATES: usize = 1000;
+
+/// What may follow the path of a state.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StateQuery {
+    /// Whether the states of graphs inside nodes are wanted. They are not kept.
+    #[serde(default)]
+    subgraphs: Option<bool>,
+}
+
+/// `GET /threads/{thread}/state`
+pub(super) async fn get_state(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    _turn: BulkRead,
+    id: Result<Path<String>, PathRejection>,
+    query: Result<Query<StateQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let row = load_thread(&app, &caller, &path_value(id)?).await?;
+    let StateQuery { subgraphs } =
+        query_value(query).map_err(|error| error.under_code(ApiErrorCode::Invalid))?;
+    reject_subgraphs(subgraphs)?;
+    Ok(json_response(thread_state(&app, &row).await?.unwrap_or_else(LangGraphState::empty)))
+}
+
+/// `GET /threads/{thread}/state/{checkpoint}`
+pub(super) async fn get_state_at(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    _turn: BulkRead,
+    ids: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let (thread, checkpoint) = path_value(ids)?;
+    let row = load_thread(&app, &caller, &thread).await?;
+    Ok(json_response(state_at(&app, &row, parse_checkpoint(&checkpoint)?).await?))
+}
+
+/// A checkpoint whose state is wanted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StateAtBody {
+    /// The checkpoint.
+    checkpoint: CheckpointBody,
+    /// Whether the states of graphs inside nodes are wanted. They are not kept.
+    #[serde(default)]
+    subgraphs: Option<bool>,
+}
+
+/// `POST /threads/{thread}/state/checkpoint`
+pub(super) async fn post_state_at(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    _turn: BulkRead,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let row = load_thread(&app, &caller, &path_value(id)?).await?;
+    let body: StateAtBody = read_body(request, &app).await?;
+    reject_subgraphs(body.subgraphs)?;
+    let shown = match body.checkpoint.read(row.key.thread.as_str())? {
+        Some(checkpoint) => state_at(&app, &row, checkpoint).await?,
+        None => thread_state(&app, &row).await?.unwrap_or_else(LangGraphState::empty),
+    };
+    Ok(json_response(shown))
+}
+
+fn reject_subgraphs(subgraphs: Option<bool>) -> Result<(), ApiError> {
+    if subgraphs == Some(true) {
+        return Err(invalid(
+            "`subgraphs` is not supported: states of graphs inside nodes are not kept",
+            "`subgraphs`는 지원하지 않습니다. 노드 안의 그래프의 상태는 저장하지 않습니다",
+        ));
+    }
+    Ok(())
+}
+
+async fn state_at(
+    app: &ServerApp,
+    row: &ThreadRow,
+    checkpoint: CheckpointId,
+) -> Result<LangGraphState, ApiError> {
+    let agent = thread_agent(app, row).await?.ok_or(ApiErrorCode::NotFound)?;
+    let tree = load_checkpoints(app, &row.key, None).await?;
+    let here = tree.find(checkpoint).ok_or(ApiErrorCode::NotFound)?;
+    LangGraphState::load(app, &agent, &row.key, &tree, here).await
+}
+
+/// Which states of a thread are listed.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HistoryBody {
+    /// The maximum number, at most 1000. The default is 1.
+    limit: Option<usize>,
+    /// Only states before this checkpoint.
+    before: Option<BeforeBody>,
+    /// Only states whose metadata has these pairs.
+    metadata: Option<Map<String, Value>>,
+    /// Only the states that lead to this checkpoint.
+    checkpoint: Option<CheckpointBody>,
+}
+
+/// A checkpoint, as clients name one to page on.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum BeforeBody {
+    /// Its id.
+    Id(String),
+    /// Its name.
+    Checkpoint(CheckpointBody),
+    /// Its name in a configuration.
+    Config {
+        /// The configuration.
+        configurable: CheckpointBody,
+    },
+}
+
+/// `POST /threads/{thread}/history`
+pub(super) async fn post_history(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    _turn: BulkRead,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let row = load_thread(&app, &caller, &path_value(id)?).await?;
+    let body: HistoryBody = read_body(request, &app).await?;
+    Ok(json_response(history(&app, &row, body).await?))
+}
+
+/// What may follow the path of a history.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HistoryQuery {
+    /// The maximum number, at most 1000. The default is 10.
+    #[serde(default)]
+    limit: Option<usize>,
+    /// Only states before the checkpoint with this id.
+    #[serde(default)]
+    before: Option<String>,
+}
+
+/// `GET /threads/{thread}/history`
+pub(super) async fn get_history(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    _turn: BulkRead,
+    id: Result<Path<String>, PathRejection>,
+    query: Result<Query<HistoryQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let row = load_thread(&app, &caller, &path_value(id)?).await?;
+    let query = query_value(query).map_err(|error| error.under_code(ApiErrorCode::Invalid))?;
+    let body = HistoryBody {
+        limit: Some(query.limit.unwrap_or(10)),
+        before: query.before.map(BeforeBody::Id),
+        ..HistoryBody::default()
+    };
+    Ok(json_response(history(&app, &row, body).await?))
+}
+
+/// The states of a thread, newest first.
+async fn history(
+    app: &ServerApp,
+    row: &ThreadRow,
+    body: HistoryBody,
+) -> Result<Vec<LangGraphState>, ApiError> {
+    let Some(agent) = thread_agent(app, row).await? else { return Ok(Vec::new()) };
+    let thread = row.key.thread.as_str();
+    let until = body.checkpoint.map(|checkpoint| checkpoint.read(thread)).transpose()?.flatten();
+    let before = match body.before {
+        Some(BeforeBody::Id(id)) => Some(parse_checkpoint(&id)?),
+        Some(BeforeBody::Checkpoint(checkpoint) | BeforeBody::Config { configurable: checkpoint }) => {
+            checkpoint.read(thread)?
+        }
+        None => None,
+    };
+    let tree = load_checkpoints(app, &row.key, None).await?;
+    let until = match until {
+        Some(until) => Some(tree.find(until).ok_or(ApiErrorCode::NotFound)?),
+        None => None,
+    };
+    let wanted = body.metadata.unwrap_or_default();
+    let limit = body.limit.unwrap_or(1).min(MAX_STATES);
+    let mut states = Vec::new();
+    for here in tree.newest_first() {
+        if states.len() == limit {
+            break;
+        }
+        let is_wanted = before.is_none_or(|before| here.id < before)
+            && until.is_none_or(|until| tree.leads_to(here, until))
+            && here.run.is_none_or(|run| !is_rolled_back(row, run));
+        if !is_wanted {
+            continue;
+        }
+        let state = load_known_state(app, &agent, row, &tree, here).await?;
+        states.extend(state.filter(|state| state.has_metadata(&wanted)));
+    }
+    Ok(states)
+}
+
+/// A state; none where the log was cleared.
+async fn load_known_state(
+    app: &ServerApp,
+    agent: &Agent,
+    row: &ThreadRow,
+    tree: &CheckpointTree,
+    here: &Checkpoint,
+) -> Result<Option<LangGraphState>, ApiError> {
+    match LangGraphState::load(app, agent, &row.key, tree, here).await {
+        Ok(state) => Ok(Some(state)),
+        Err(error) if error.code == ApiErrorCode::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A change of a state.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UpdateStateBody {
+    /// The changes, as if a node had made them.
+    #[serde(default)]
+    values: Option<Map<String, Value>>,
+    /// The node that is taken to have made them: the thread goes on after it.
+    #[serde(default)]
+    as_node: Option<String>,
+    /// The checkpoint that is changed. The default is the newest.
+    #[serde(default)]
+    checkpoint: Option<CheckpointBody>,
+    /// The same by its id.
+    #[serde(default)]
+    checkpoint_id: Option<String>,
+}
+
+/// Where the change of a state is.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct StateUpdated {
+    /// The new checkpoint.
+    checkpoint: CheckpointRef,
+    /// The same, as a configuration.
+    configurable: CheckpointRef,
+    /// Its id.
+    checkpoint_id: String,
+}
+
+/// `POST /threads/{thread}/state`
+pub(super) async fn update_state(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let row = load_thread(&app, &caller, &path_value(id)?).await?;
+    let body: UpdateStateBody = read_body(request, &app).await?;
+    let agent = thread_agent(&app, &row).await?.ok_or_else(|| {
+        invalid(
+            "nothing ran on the thread yet: it has no graph, so it takes no `values`",
+            "이 대화에서는 아직 아무것도 실행하지 않아 그래프를 알 수 없습니다. `values`를 받지 않습니다",
+        )
+    })?;
+    let named =
+        body.checkpoint.map(|checkpoint| checkpoint.read(row.key.thread.as_str())).transpose()?.flatten();
+    let named = match (named, body.checkpoint_id.as_deref()) {
+        (None, Some(id)) => Some(parse_checkpoint(id)?),
+        (named, _) => named,
+    };
+    let at = match named {
+        // A run that waits there goes on waiting.
+        Some(newest) if stands_at(&app, &row.key, newest).await? => None,
+        Some(CheckpointId { seq, is_after: true }) => Some(seq),
+        Some(CheckpointId { is_after: false, .. }) => {
+            return Err(invalid(
+                "`checkpoint` is one before an input; change the one before it",
+                "`checkpoint`가 입력 앞의 체크포인트입니다. 그 앞의 것을 바꾸세요",
+            ));
+        }
+        None => None,
+    };
+    let update = update_from_json(&agent, "values", body.values.unwrap_or_default().into())?;
+    let edit = StateEdit { update: Some(update), as_node: body.as_node, ..StateEdit::default() };
+    let seq = app.runtime.edit(&agent.name, &row.key, at, &edit).await.map_err(state_error)?;
+    let checkpoint = CheckpointRef::new(&row.key, CheckpointId { seq, is_after: true });
+    let checkpoint_id = CheckpointId { seq, is_after: true }.to_text();
+    Ok(json_response(StateUpdated { configurable: checkpoint.clone(), checkpoint, checkpoint_id }))
+}

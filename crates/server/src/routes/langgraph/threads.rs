@@ -1,0 +1,402 @@
+//! Threads: make, find, change, copy and delete.
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use doran_agents::Agent;
+use doran_engine::store::{RunFilter, RunRow, RunStatus, ThreadFilter, ThreadRow};
+use doran_engine::{ThreadId, ThreadKey};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::assistants::SortOrder;
+use super::checkpoints::{LangGraphState, load_checkpoints};
+use super::run_events::failure_json;
+use super::{
+    check_metadata, has_pairs, hidden_metadata, invalid, load_thread, read_body, reject_idempotency_key,
+    time_text,
+};
+use crate::ServerApp;
+use crate::agent_request;
+use crate::authentication::ApiCaller;
+use crate::bulk_read::BulkRead;
+use crate::error::{ApiError, ApiErrorCode};
+use crate::routes::{json_response, path_value};
+
+/// The most threads that one request lists.
+const MAX_THREADS: usize = 1000;
+/// The most threads that one request looks at.
+const MAX_THREADS_SEARCHED: usize = 10_000;
+/// Threads that are read in one go.
+const THREADS_PER_PAGE: usize = 200;
+
+/// A thread as LangGraph's clients read it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct LangGraphThread {
+    /// The id of the thread.
+    thread_id: String,
+    /// When it was made.
+    created_at: String,
+    /// When it last changed.
+    updated_at: String,
+    /// When its state last changed.
+    state_updated_at: String,
+    /// Free pairs.
+    metadata: Map<String, Value>,
+    /// Whether a run is under way or waits.
+    status: ThreadStatus,
+    /// Settings of its last run.
+    config: Map<String, Value>,
+    /// The state.
+    values: Option<Value>,
+    /// Why its last run failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Value>")]
+    error: Option<Option<Value>>,
+    /// What it waits for, by task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interrupts: Option<Map<String, Value>>,
+}
+
+/// Whether a run of a thread is under way or waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ThreadStatus {
+    /// Nothing is under way.
+    Idle,
+    /// A run is under way.
+    Busy,
+    /// A run waits, or was cancelled.
+    Interrupted,
+    /// The last run failed.
+    Error,
+}
+
+/// The graph of a thread: the one that ran on it.
+pub(super) async fn thread_agent(app: &ServerApp, row: &ThreadRow) -> Result<Option<Agent>, ApiError> {
+    let named = ["agent", "graph_id"].iter().find_map(|key| row.metadata.get(*key)?.as_str());
+    let named = match named {
+        Some(named) => Some(named.to_owned()),
+        None => last_run(app, &row.key).await?.map(|run| run.graph),
+    };
+    Ok(named.and_then(|name| app.find_agent(&name)))
+}
+
+async fn last_run(app: &ServerApp, thread: &ThreadKey) -> Result<Option<RunRow>, ApiError> {
+    let filter = RunFilter { thread: Some(thread.thread.clone()), limit: 1, ..RunFilter::default() };
+    Ok(app.runtime.list_runs(&thread.tenant, &filter).await?.into_iter().next())
+}
+
+async fn thread_status(app: &ServerApp, row: &ThreadRow) -> Result<(ThreadStatus, Option<RunRow>), ApiError> {
+    let last = last_run(app, &row.key).await?;
+    let shown = match row.active {
+        Some(active) => Some(app.runtime.run_row(&row.key.run(active)).await?),
+        None => last.clone(),
+    };
+    let status = match shown.map(|run| run.status) {
+        None | Some(RunStatus::Finished) => ThreadStatus::Idle,
+        Some(RunStatus::Queued | RunStatus::Running) => ThreadStatus::Busy,
+        Some(RunStatus::Paused | RunStatus::Cancelled) => ThreadStatus::Interrupted,
+        Some(RunStatus::Failed) => ThreadStatus::Error,
+    };
+    Ok((status, last))
+}
+
+/// The newest state of a thread; none where nothing happened yet.
+pub(super) async fn thread_state(
+    app: &ServerApp,
+    row: &ThreadRow,
+) -> Result<Option<LangGraphState>, ApiError> {
+    let Some(agent) = thread_agent(app, row).await? else { return Ok(None) };
+    let tree = load_checkpoints(app, &row.key, None).await?;
+    match tree.newest() {
+        Some(newest) => Ok(Some(LangGraphState::load(app, &agent, &row.key, &tree, newest).await?)),
+        None => Ok(None),
+    }
+}
+
+impl LangGraphThread {
+    pub(super) async fn load(app: &ServerApp, row: &ThreadRow) -> Result<Self, ApiError> {
+        let (status, last) = thread_status(app, row).await?;
+        let state = thread_state(app, row).await?;
+        let failure = last.as_ref().and_then(|run| run.error.as_ref());
+        Ok(Self {
+            thread_id: row.key.thread.as_str().to_owned(),
+            created_at: time_text(row.created_at),
+            updated_at: time_text(row.updated_at),
+            state_updated_at: time_text(row.updated_at),
+            metadata: hidden_metadata(&row.metadata),
+            status,
+            config: Map::new(),
+            values: state.as_ref().map(|state| state.values().clone()),
+            error: last.as_ref().map(|_| failure.filter(|_| status == ThreadStatus::Error).map(failure_json)),
+            interrupts: last
+                .as_ref()
+                .map(|_| state.map(|state| state.interrupts_by_task()).unwrap_or_default()),
+        })
+    }
+}
+
+/// A thread to make.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CreateThreadBody {
+    /// Its id. The default is a new one.
+    thread_id: Option<String>,
+    /// Free pairs.
+    metadata: Option<Map<String, Value>>,
+    /// What happens when it exists. The default is `raise`.
+    if_exists: Option<IfExists>,
+    /// The graph that is to run on it.
+    graph_id: Option<String>,
+}
+
+/// What happens when a thread exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum IfExists {
+    /// The request is rejected.
+    #[default]
+    Raise,
+    /// The thread is returned as it is.
+    DoNothing,
+}
+
+/// `POST /threads`
+pub(super) async fn create_thread(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let body: CreateThreadBody = read_body(request, &app).await?;
+    let mut metadata = body.metadata.unwrap_or_default();
+    check_metadata(&metadata)?;
+    if let Some(graph) = body.graph_id {
+        let agent = app.find_agent(&graph).ok_or_else(|| {
+            invalid(
+                &format!("`graph_id`: there is no graph `{graph}`"),
+                &format!("`graph_id`: 그래프 `{graph}`가 없습니다"),
+            )
+        })?;
+        metadata.insert("agent".to_owned(), agent.name.as_str().into());
+        metadata.insert("graph_id".to_owned(), agent.name.as_str().into());
+    }
+    let thread = match &body.thread_id {
+        Some(id) => agent_request::thread_key_from_field(&caller, "thread_id", id)
+            .map_err(|error| error.under_code(ApiErrorCode::Invalid))?,
+        None => ThreadKey { tenant: caller.tenant.clone(), thread: ThreadId::random() },
+    };
+    let row = match app.runtime.find_thread_row(&thread).await? {
+        Some(row) if body.if_exists.unwrap_or_default() == IfExists::DoNothing => row,
+        Some(_) => {
+            let id = thread.thread.as_str();
+            return Err(ApiError::with_message(
+                ApiErrorCode::Conflict,
+                format!("thread `{id}` exists already"),
+                format!("대화 `{id}`가 이미 있습니다"),
+            ));
+        }
+        None => app.runtime.put_thread(&thread, &metadata).await?,
+    };
+    Ok(json_response(LangGraphThread::load(&app, &row).await?))
+}
+
+/// Which threads are listed.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct SearchThreadsBody {
+    /// Only these.
+    ids: Option<Vec<String>>,
+    /// Only those with these pairs.
+    metadata: Option<Map<String, Value>>,
+    /// Only those whose state has these values.
+    values: Option<Map<String, Value>>,
+    /// Only those in this status.
+    status: Option<ThreadStatus>,
+    /// The maximum number, at most 1000. The default is 10.
+    limit: Option<usize>,
+    /// How many to skip.
+    offset: Option<usize>,
+    /// By what they are sorted: by `updated_at`, the default.
+    sort_by: Option<ThreadOrder>,
+    /// Which of them comes first: the newest, `desc`, the default.
+    sort_order: Option<SortOrder>,
+    /// Fields to return. The default is all.
+    select: Option<Vec<String>>,
+}
+
+/// By what threads are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ThreadOrder {
+    /// When they last changed.
+    UpdatedAt,
+}
+
+impl SearchThreadsBody {
+    fn check(&self) -> Result<(), ApiError> {
+        if self.sort_order == Some(SortOrder::Asc) {
+            return Err(invalid(
+                "`sort_order`: only `desc` is supported",
+                "`sort_order`: `desc`만 지원합니다",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The threads that fit, in order, from the `skip`th on, at most `most`.
+async fn find_threads(
+    app: &ServerApp,
+    caller: &ApiCaller,
+    body: &SearchThreadsBody,
+    skip: usize,
+    most: usize,
+) -> Result<Vec<ThreadRow>, ApiError> {
+    let (mut found, mut looked, mut skipped) = (Vec::new(), 0, 0);
+    let mut filter = ThreadFilter {
+        metadata: body.metadata.clone().unwrap_or_default(),
+        limit: THREADS_PER_PAGE,
+        ..ThreadFilter::default()
+    };
+    while found.len() < most && looked < MAX_THREADS_SEARCHED {
+        let page = app.runtime.list_threads(&caller.tenant, &filter).await?;
+        let is_last = page.len() < THREADS_PER_PAGE;
+        filter.after = page.last().map(Into::into);
+        for row in page {
+            looked += 1;
+            if !fits(app, body, &row).await? {
+                continue;
+            }
+            if skipped < skip {
+                skipped += 1;
+            } else if found.len() < most {
+                found.push(row);
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+async fn fits(app: &ServerApp, body: &SearchThreadsBody, row: &ThreadRow) -> Result<bool, ApiError> {
+    if body.ids.as_ref().is_some_and(|ids| !ids.iter().any(|id| id == row.key.thread.as_str())) {
+        return Ok(false);
+    }
+    if let Some(wanted) = body.status
+        && thread_status(app, row).await?.0 != wanted
+    {
+        return Ok(false);
+    }
+    if let Some(wanted) = body.values.as_ref().filter(|wanted| !wanted.is_empty()) {
+        let state = thread_state(app, row).await?;
+        let has =
+            state.is_some_and(|state| state.values().as_object().is_some_and(|all| has_pairs(all, wanted)));
+        return Ok(has);
+    }
+    Ok(true)
+}
+
+/// `POST /threads/search`
+pub(super) async fn search_threads(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    _turn: BulkRead,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let body: SearchThreadsBody = read_body(request, &app).await?;
+    body.check()?;
+    let (offset, limit) = (body.offset.unwrap_or(0), body.limit.unwrap_or(10).clamp(1, MAX_THREADS));
+    let mut rows = find_threads(&app, &caller, &body, offset, limit + 1).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let mut threads = Vec::new();
+    for row in &rows {
+        let mut thread = json!(LangGraphThread::load(&app, row).await?);
+        if let (Some(select), Some(fields)) = (&body.select, thread.as_object_mut()) {
+            fields.retain(|name, _| select.contains(name));
+        }
+        threads.push(thread);
+    }
+    let mut response = json_response(threads);
+    if more {
+        response.headers_mut().insert("x-pagination-next", HeaderValue::from(offset.saturating_add(limit)));
+    }
+    Ok(response)
+}
+
+/// `POST /threads/count`
+pub(super) async fn count_threads(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    _turn: BulkRead,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let body: SearchThreadsBody = read_body(request, &app).await?;
+    body.check()?;
+    Ok(json_response(find_threads(&app, &caller, &body, 0, MAX_THREADS_SEARCHED).await?.len()))
+}
+
+/// `GET /threads/{thread}`
+pub(super) async fn get_thread(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let row = load_thread(&app, &caller, &path_value(id)?).await?;
+    Ok(json_response(LangGraphThread::load(&app, &row).await?))
+}
+
+/// A change of a thread.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ThreadMetadataBody {
+    /// Pairs to set; a pair that is `null` is removed.
+    metadata: Map<String, Value>,
+}
+
+/// `PATCH /threads/{thread}`
+pub(super) async fn update_thread(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let row = load_thread(&app, &caller, &path_value(id)?).await?;
+    let body: ThreadMetadataBody = read_body(request, &app).await?;
+    check_metadata(&body.metadata)?;
+    let row = app.runtime.put_thread(&row.key, &body.metadata).await?;
+    Ok(json_response(LangGraphThread::load(&app, &row).await?))
+}
+
+/// `DELETE /threads/{thread}`
+pub(super) async fn delete_thread(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let row = load_thread(&app, &caller, &path_value(id)?).await?;
+    if let Some(run) = row.active {
+        app.runtime.cancel(&row.key.run(run)).await?;
+    }
+    app.runtime.delete_thread(&row.key).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `POST /threads/{thread}/copy`
+pub(super) async fn copy_thread(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    reject_idempotency_key(&headers)?;
+    let row = load_thread(&app, &caller, &path_value(id)?).await?;
+    let copy = app.runtime.fork(&row.key, None, &ThreadId::random()).await?;
+    let row = app.runtime.thread_row(&copy).await?;
+    Ok(json_response(LangGraphThread::load(&app, &row).await?))
+}

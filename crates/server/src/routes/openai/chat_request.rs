@@ -1,0 +1,157 @@
+//! Reads a request for a chat completion.
+
+use doran_agents::TurnRequest;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::request_fields::{CHAT_COMPLETION_FIELDS, FieldObject, RequestFields, unsupported_parameter};
+use super::turn_request::{FieldNesting, read_response_format, read_tool_choice, read_tools};
+use crate::error::ApiError;
+
+/// A request for a chat completion. A parameter of OpenAI's API that is not here is rejected with `400`.
+#[derive(Debug, JsonSchema)]
+pub(super) struct ChatCompletionBody {
+    /// The name of the agent.
+    pub(super) model: String,
+    /// The conversation. The last message of the user is the question. Tool results at its end continue the run that
+    /// waits for them.
+    #[schemars(length(min = 1))]
+    pub(super) messages: Vec<Map<String, Value>>,
+    /// Whether the answer is streamed.
+    pub(super) stream: Option<bool>,
+    /// Options of a stream.
+    pub(super) stream_options: Option<CompletionStreamOptions>,
+    /// Functions that the client runs. The agents `assistant` and `react` offer them to the model.
+    pub(super) tools: Option<Vec<Map<String, Value>>>,
+    /// `auto`, `none`, `required` or a function of `tools`. It applies to `tools`, not to the tools of the agent.
+    pub(super) tool_choice: Option<Value>,
+    /// Whether a reply of the model can have several tool calls. The default is `true`.
+    pub(super) parallel_tool_calls: Option<bool>,
+    /// `text`, `json_object` or `json_schema`. An answer is checked by the schema; one that does not fit is requested once more.
+    pub(super) response_format: Option<Map<String, Value>>,
+    /// How freely words of the answer are chosen.
+    #[schemars(range(min = 0, max = 2))]
+    pub(super) temperature: Option<f32>,
+    /// The most tokens of a reply of the model.
+    #[schemars(range(min = 1))]
+    pub(super) max_completion_tokens: Option<u64>,
+    /// The same, under its older name.
+    #[schemars(range(min = 1))]
+    pub(super) max_tokens: Option<u64>,
+    /// Texts by name. They are stored with the run. `thread_id` is the thread to continue.
+    pub(super) metadata: Option<Map<String, Value>>,
+    /// Who the question is from. Stored with the run.
+    pub(super) user: Option<String>,
+    /// The same, under its newer name.
+    pub(super) safety_identifier: Option<String>,
+}
+
+/// Options of a stream.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(super) struct CompletionStreamOptions {
+    /// Whether the last chunk has the usage.
+    #[serde(default)]
+    pub(super) include_usage: bool,
+}
+
+impl ChatCompletionBody {
+    /// Reads a body, and how its question is to be answered.
+    pub(super) fn read(body: Map<String, Value>) -> Result<(Self, TurnRequest), ApiError> {
+        let mut fields = RequestFields::check(body, CHAT_COMPLETION_FIELDS)?;
+        let stream_options = match fields.take("stream_options")? {
+            Some(options) => Some(CompletionStreamOptions::read(options)?),
+            None => None,
+        };
+        let body = Self {
+            model: fields.require("model")?,
+            messages: fields.require("messages")?,
+            stream: fields.take("stream")?,
+            stream_options,
+            tools: fields.take("tools")?,
+            tool_choice: fields.take("tool_choice")?,
+            parallel_tool_calls: fields.take("parallel_tool_calls")?,
+            response_format: fields.take("response_format")?,
+            temperature: fields.take("temperature")?,
+            max_completion_tokens: fields.take("max_completion_tokens")?,
+            max_tokens: fields.take("max_tokens")?,
+            metadata: fields.take("metadata")?,
+            user: fields.take("user")?,
+            safety_identifier: fields.take("safety_identifier")?,
+        };
+        let request = body.turn_request()?;
+        Ok((body, request))
+    }
+
+    fn turn_request(&self) -> Result<TurnRequest, ApiError> {
+        let nesting = FieldNesting::Nested;
+        let tools = self.tools.iter().flatten().cloned().map(Value::Object).collect();
+        let tools = read_tools(tools, nesting)?;
+        let tool_choice = match self.tool_choice.clone() {
+            Some(choice) => read_tool_choice(choice, &tools, nesting)?,
+            None => Default::default(),
+        };
+        let response_schema = match self.response_format.clone() {
+            Some(format) => read_response_format("response_format", format.into(), nesting)?,
+            None => None,
+        };
+        let (parameter, max_output_tokens) = match self.max_completion_tokens {
+            Some(limit) => ("max_completion_tokens", Some(limit)),
+            None => ("max_tokens", self.max_tokens),
+        };
+        check_settings(self.temperature, parameter, max_output_tokens)?;
+        Ok(TurnRequest {
+            tools,
+            tool_choice,
+            one_call_per_reply: self.parallel_tool_calls == Some(false),
+            response_schema,
+            temperature: self.temperature,
+            max_output_tokens,
+        })
+    }
+
+    /// What is stored with the run.
+    pub(super) fn run_metadata(&self) -> Map<String, Value> {
+        run_metadata(self.metadata.as_ref(), self.user.as_ref(), self.safety_identifier.as_ref())
+    }
+}
+
+impl CompletionStreamOptions {
+    fn read(options: Value) -> Result<Self, ApiError> {
+        let mut fields = FieldObject::new("stream_options", options)?;
+        let include_usage = fields.take("include_usage")?.unwrap_or(false);
+        let place = fields.place_of("include_obfuscation");
+        if fields.take("include_obfuscation")? == Some(true) {
+            return Err(unsupported_parameter(&place));
+        }
+        fields.finish()?;
+        Ok(Self { include_usage })
+    }
+}
+
+/// Checks the settings of a model that have bounds.
+pub(super) fn check_settings(
+    temperature: Option<f32>,
+    limit_parameter: &str,
+    max_output_tokens: Option<u64>,
+) -> Result<(), ApiError> {
+    if temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
+        return Err(ApiError::for_parameter("temperature", "it is from 0 to 2", "0부터 2까지입니다"));
+    }
+    if max_output_tokens == Some(0) {
+        return Err(ApiError::for_parameter(limit_parameter, "it is at least 1", "1 이상이어야 합니다"));
+    }
+    Ok(())
+}
+
+/// What is stored with a run of what its client says about it.
+pub(super) fn run_metadata(
+    metadata: Option<&Map<String, Value>>,
+    user: Option<&String>,
+    safety_identifier: Option<&String>,
+) -> Map<String, Value> {
+    let metadata = metadata.filter(|metadata| !metadata.is_empty()).map(|metadata| metadata.clone().into());
+    let user = safety_identifier.or(user).map(|user| user.clone().into());
+    let pairs = [("metadata", metadata), ("user", user)];
+    pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}

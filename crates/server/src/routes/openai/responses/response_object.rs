@@ -1,0 +1,176 @@
+//! Builds the object of a response from the log of its run.
+
+use doran_agents::AnswerSource;
+use doran_engine::store::{RunRow, RunStatus, RunUsage};
+use serde::Deserialize;
+
+use super::super::annotations::url_citations;
+use super::super::chat_completions::failure_detail;
+use super::super::client_calls::{ClientCall, client_calls, part_ended_with_calls};
+use super::super::waiting_text::waiting_text;
+use super::response_id::ResponseId;
+use crate::ServerApp;
+use crate::agent_request;
+use crate::api::{
+    OpenAiCachedTokens, OpenAiOutputItem, OpenAiOutputText, OpenAiReasoningTokens, OpenAiResponse,
+    OpenAiResponseError, OpenAiResponseRequest, OpenAiResponseStatus, OpenAiResponseUsage,
+    OpenAiTextAnnotation,
+};
+use crate::error::ApiError;
+use crate::transcript_stream::replay_run;
+
+/// Where a run keeps what its request for a response said.
+pub(super) const REQUEST_METADATA: &str = "response";
+
+/// What stays the same while a response is made.
+#[derive(Clone)]
+pub(super) struct ResponseHead {
+    pub(super) id: ResponseId,
+    pub(super) model: String,
+    pub(super) created_at: i64,
+    pub(super) request: OpenAiResponseRequest,
+    /// The address of this server, for links.
+    pub(super) origin: String,
+}
+
+impl ResponseHead {
+    /// The head of a response of a stored run.
+    pub(super) fn from_row(id: ResponseId, row: &RunRow, origin: String) -> Self {
+        let request = row.metadata.get(REQUEST_METADATA);
+        let request = request.and_then(|request| OpenAiResponseRequest::deserialize(request).ok());
+        Self {
+            id,
+            model: row.graph.clone(),
+            created_at: row.created_at / 1000,
+            request: request.unwrap_or_default(),
+            origin,
+        }
+    }
+
+    /// The response without an answer.
+    pub(super) fn without_output(&self, status: OpenAiResponseStatus) -> OpenAiResponse {
+        OpenAiResponse {
+            id: self.id.to_string(),
+            object: "response",
+            created_at: self.created_at,
+            status,
+            error: None,
+            incomplete_details: None,
+            model: self.model.clone(),
+            output: Vec::new(),
+            usage: None,
+            request: self.request.clone(),
+        }
+    }
+
+    /// The response of a run that failed.
+    pub(super) fn failed(&self, error: OpenAiResponseError) -> OpenAiResponse {
+        OpenAiResponse { error: Some(error), ..self.without_output(OpenAiResponseStatus::Failed) }
+    }
+
+    /// A response that is complete.
+    pub(super) fn completed(&self, output: Vec<OpenAiOutputItem>, usage: &RunUsage) -> OpenAiResponse {
+        let usage = OpenAiResponseUsage {
+            input_tokens: usage.input_tokens,
+            input_tokens_details: OpenAiCachedTokens::default(),
+            output_tokens: usage.output_tokens,
+            output_tokens_details: OpenAiReasoningTokens::default(),
+            total_tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+        };
+        OpenAiResponse { output, usage: Some(usage), ..self.without_output(OpenAiResponseStatus::Completed) }
+    }
+
+    /// The item with the text of the answer.
+    pub(super) fn message_item(&self, text: &str, sources: &[AnswerSource]) -> OpenAiOutputItem {
+        let annotations = url_citations(text, sources, &self.origin);
+        let annotations = annotations.into_iter().map(|annotation| OpenAiTextAnnotation {
+            kind: annotation.kind,
+            citation: annotation.url_citation,
+        });
+        OpenAiOutputItem::Message {
+            id: self.message_id(),
+            role: "assistant",
+            status: "completed",
+            content: vec![OpenAiOutputText {
+                kind: "output_text",
+                text: text.to_owned(),
+                annotations: annotations.collect(),
+                logprobs: Vec::new(),
+            }],
+        }
+    }
+
+    pub(super) fn message_id(&self) -> String {
+        self.id.to_string().replacen("resp_", "msg_", 1)
+    }
+}
+
+/// The item of a tool that the client is to run.
+pub(super) fn function_call_item(call: ClientCall, status: &'static str) -> OpenAiOutputItem {
+    let ClientCall { id: call_id, name, arguments } = call;
+    let id = call_id.replacen("call_", "fc_", 1);
+    OpenAiOutputItem::FunctionCall { id, call_id, name, arguments, status }
+}
+
+pub(super) fn response_error(code: &str, message: &str) -> OpenAiResponseError {
+    let detail = failure_detail(code, message);
+    OpenAiResponseError { code: code.to_owned(), message: detail.en, message_ko: detail.ko }
+}
+
+/// The response as the log of its run tells it now.
+pub(super) async fn load_response(
+    app: &ServerApp,
+    head: &ResponseHead,
+    row: &RunRow,
+) -> Result<OpenAiResponse, ApiError> {
+    let thread = row.thread.thread.as_str();
+    let is_resting = row.status.is_end() || row.status == RunStatus::Paused;
+    if !is_resting && !part_ended_with_calls(app, row, head.id.after).await? {
+        return Ok(head.without_output(in_progress_status(row)));
+    }
+    let replay = replay_run(app, &head.model, &row.key(), thread, head.id.after).await?;
+    let calls = client_calls(&replay.questions);
+    if !calls.is_empty() {
+        return Ok(head.completed(call_output(head, &replay.text, calls), &replay.usage));
+    }
+    match row.status {
+        RunStatus::Queued | RunStatus::Running => Ok(head.without_output(in_progress_status(row))),
+        RunStatus::Paused => {
+            let language = doran_agents::Language::detect(&replay.text);
+            let language = language.unwrap_or(doran_agents::Language::English);
+            let words = waiting_text(&replay.questions, &head.origin, thread, language);
+            Ok(head.completed(vec![head.message_item(&words, &[])], &replay.usage))
+        }
+        RunStatus::Cancelled => Ok(head.without_output(OpenAiResponseStatus::Cancelled)),
+        RunStatus::Failed => {
+            let error = row.error.clone();
+            let (code, message) = error.map(|error| (error.code, error.message)).unwrap_or_default();
+            Ok(head.failed(response_error(&code, &message)))
+        }
+        RunStatus::Finished => {
+            let turn = agent_request::load_turn(app, &head.model, row).await?.with_renumbered_sources();
+            if turn.error {
+                let code = turn.error_code.unwrap_or_default();
+                return Ok(head.failed(response_error(&code, &turn.response)));
+            }
+            Ok(head.completed(vec![head.message_item(&turn.response, &turn.sources)], &replay.usage))
+        }
+    }
+}
+
+fn in_progress_status(row: &RunRow) -> OpenAiResponseStatus {
+    match row.status {
+        RunStatus::Queued => OpenAiResponseStatus::Queued,
+        _ => OpenAiResponseStatus::InProgress,
+    }
+}
+
+/// What was said beside the calls, and the calls.
+pub(super) fn call_output(head: &ResponseHead, text: &str, calls: Vec<ClientCall>) -> Vec<OpenAiOutputItem> {
+    let mut output = Vec::new();
+    if !text.is_empty() {
+        output.push(head.message_item(text, &[]));
+    }
+    output.extend(calls.into_iter().map(|call| function_call_item(call, "completed")));
+    output
+}

@@ -1,0 +1,108 @@
+//! Branches of a thread: a question asked again, or another in its place, and what is left behind.
+
+use serde_json::{Value, json};
+
+use crate::{app, get, json, post, problem, send, text};
+
+async fn ask(app: &doran_server::ServerApp, message: &str, from: Option<u64>) -> Value {
+    let mut body = json!({ "agent": "assistant", "message": message });
+    if let Some(from) = from {
+        body["from"] = from.into();
+    }
+    let answer = json(app, post("/api/threads/t/runs?wait=true", &body.to_string())).await;
+    assert_eq!(answer["status"], "finished", "{answer}");
+    answer
+}
+
+fn questions(list: &Value) -> Vec<&str> {
+    let messages = list["messages"].as_array().expect("a list").iter();
+    messages.filter(|one| one["role"] == "user").filter_map(|one| one["text"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_question_in_the_place_of_another_leaves_it_on_its_own_branch() {
+    let app = app();
+    let first = ask(&app, "연차휴가는 며칠인가요?", None).await;
+    let second = ask(&app, "그럼 병가는요?", None).await;
+    assert_eq!((first["from"].as_u64(), second["from"].as_u64()), (Some(0), first["last"].as_u64()));
+    let other = ask(&app, "출장비 정산 기한은?", Some(0)).await;
+    assert_eq!(
+        (other["from"].as_u64(), other["first"].as_u64()),
+        (Some(0), second["last"].as_u64().map(|last| last + 1))
+    );
+    let newest = json(&app, get("/api/threads/t/messages")).await;
+    assert_eq!(questions(&newest), ["출장비 정산 기한은?"]);
+    let state = json(&app, get("/api/threads/t/state")).await["state"].to_string();
+    assert!(!state.contains("연차휴가"), "the other branch is in the context: {state}");
+    let left = json(&app, get(&format!("/api/threads/t/messages?at={}", second["last"]))).await;
+    assert_eq!(questions(&left), ["연차휴가는 며칠인가요?", "그럼 병가는요?"]);
+    // The branch that was left can be continued.
+    ask(&app, "병가에는 진단서가 필요한가요?", second["last"].as_u64()).await;
+    let newest = json(&app, get("/api/threads/t/messages")).await;
+    assert_eq!(
+        questions(&newest),
+        ["연차휴가는 며칠인가요?", "그럼 병가는요?", "병가에는 진단서가 필요한가요?"]
+    );
+}
+
+#[tokio::test]
+async fn a_branch_begins_only_where_the_thread_has_an_entry() {
+    let app = app();
+    ask(&app, "연차휴가는 며칠인가요?", None).await;
+    for from in [99_u64, 1 << 60] {
+        let body = json!({ "agent": "assistant", "message": "?", "from": from }).to_string();
+        assert_eq!(problem(&app, post("/api/threads/t/runs", &body)).await, "400 bad_input");
+        assert!(problem(&app, get(&format!("/api/threads/t/messages?at={from}"))).await.starts_with('4'));
+    }
+    let body = json!({ "agent": "assistant", "message": "?", "pause_before": ["nobody"] }).to_string();
+    assert_eq!(problem(&app, post("/api/threads/t/runs", &body)).await, "400 bad_input");
+}
+
+#[tokio::test]
+async fn a_run_stops_before_and_after_the_nodes_it_was_told() {
+    let app = app();
+    let body = json!({ "agent": "assistant", "message": "연차휴가는 며칠인가요?", "pause_before": ["rag"], "pause_after": ["agent"] });
+    let answer = send(&app, post("/api/threads/t/runs", &body.to_string())).await;
+    let run = crate::run_location(&answer).trim_end_matches("/events").to_owned();
+    drop(text(answer).await);
+    for (node, side) in [("rag", "before"), ("agent", "after")] {
+        let paused = json(&app, get(&run)).await;
+        let question = &paused["questions"][0];
+        assert_eq!(
+            (&question["node"], &question["question"]["pause"]),
+            (&json!(node), &json!(side)),
+            "{paused}"
+        );
+        let answers = json!({ "answers": { question["id"].as_str().expect("an id"): null } }).to_string();
+        json(&app, post(&format!("{run}/resume"), &answers)).await;
+        drop(text(send(&app, get(&format!("{run}/events"))).await).await);
+    }
+    assert_eq!(json(&app, get(&run)).await["status"], "finished");
+}
+
+#[tokio::test]
+async fn the_runs_of_all_threads_are_listed_by_agent_and_status_page_by_page() {
+    let app = app();
+    for thread in ["a", "b", "c"] {
+        let body = json!({ "agent": "assistant", "message": "연차휴가는 며칠인가요?" }).to_string();
+        json(&app, post(&format!("/api/threads/{thread}/runs?wait=true"), &body)).await;
+    }
+    let body = json!({ "agent": "react", "message": "15 * 4는 얼마야?" }).to_string();
+    json(&app, post("/api/threads/d/runs?wait=true", &body)).await;
+    let threads = |page: &Value| {
+        let runs = page["runs"].as_array().expect("a list").iter();
+        runs.map(|run| run["thread"].as_str().expect("a name").to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(threads(&json(&app, get("/api/runs")).await), "d c b a");
+    assert_eq!(threads(&json(&app, get("/api/runs?status=paused")).await), "d");
+    assert_eq!(threads(&json(&app, get("/api/runs?agent=assistant")).await), "c b a");
+    let page = json(&app, get("/api/runs?agent=assistant&limit=2")).await;
+    assert_eq!(threads(&page), "c b");
+    let rest = json(
+        &app,
+        get(&format!("/api/runs?agent=assistant&limit=2&before={}", page["next"].as_str().expect("more"))),
+    )
+    .await;
+    assert_eq!((threads(&rest).as_str(), &rest["next"]), ("a", &Value::Null));
+    assert_eq!(problem(&app, get("/api/runs?status=gone")).await, "400 bad_input");
+}

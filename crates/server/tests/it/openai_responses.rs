@@ -1,0 +1,242 @@
+//! OpenAI's Responses API: whole and streamed, continued, in the background, with tools of the client.
+
+use std::sync::Arc;
+
+use doran_llm::{ScriptedModel, ScriptedReply};
+use doran_server::{ServerApp, ServerLimits};
+use serde_json::{Value, json};
+
+use crate::openai_tools::{call_weather, scripted_app};
+use crate::{
+    app, app_for_tenant, get, json as fetched, json_request, post, send, text, two_keys, until, with_key_of,
+};
+
+async fn create(app: &ServerApp, body: Value) -> Value {
+    fetched(app, post("/v1/responses", &body.to_string())).await
+}
+
+fn output_text(response: &Value) -> &str {
+    response["output"][0]["content"][0]["text"].as_str().expect("text")
+}
+
+/// The events of a stream. Each has the name of its type, and they are numbered without gaps.
+async fn stream(app: &ServerApp, mut body: Value) -> Vec<Value> {
+    body["stream"] = json!(true);
+    let frames = text(send(app, post("/v1/responses", &body.to_string())).await).await;
+    let mut events = Vec::new();
+    for frame in frames.split("\n\n").filter(|frame| frame.starts_with("event: ")) {
+        let (name, data) = frame.split_once("\ndata: ").expect("a frame");
+        let event: Value = serde_json::from_str(data).expect("JSON");
+        assert_eq!(event["type"], name["event: ".len()..]);
+        assert_eq!(event["sequence_number"], events.len());
+        events.push(event);
+    }
+    events
+}
+
+fn weather_tool() -> Value {
+    let schema = json!({ "type": "object", "properties": { "city": { "type": "string" } } });
+    json!({ "type": "function", "name": "get_weather", "description": "Weather of a city", "parameters": schema })
+}
+
+#[tokio::test]
+async fn a_response_is_the_same_whole_streamed_and_read_again() {
+    let app = app();
+    let body = json!({ "model": "assistant", "input": "When must receipts be uploaded?" });
+    let whole = create(&app, body.clone()).await;
+    assert_eq!((&whole["object"], &whole["status"]), (&json!("response"), &json!("completed")));
+    assert!(output_text(&whole).contains("seven days"), "{whole}");
+    let annotation = &whole["output"][0]["content"][0]["annotations"][0];
+    assert_eq!(annotation["type"], "url_citation");
+    assert!(annotation["url"].as_str().is_some_and(|url| url.starts_with("http://127.0.0.1:7979/api/")));
+    assert!(whole["usage"]["total_tokens"].as_u64().is_some_and(|tokens| tokens > 0));
+    let read = fetched(&app, get(&format!("/v1/responses/{}", whole["id"].as_str().expect("an id")))).await;
+    for same in ["id", "status", "model", "usage", "tools", "text", "store"] {
+        assert_eq!(read[same], whole[same], "{same}");
+    }
+    assert_eq!(output_text(&read), output_text(&whole));
+
+    let events = stream(&app, body).await;
+    let kinds: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
+    let mut without_repeats = kinds.clone();
+    without_repeats.dedup();
+    assert_eq!(
+        without_repeats,
+        [
+            "response.created",
+            "response.in_progress",
+            "response.output_item.added",
+            "response.content_part.added",
+            "response.output_text.delta",
+            "response.output_text.annotation.added",
+            "response.output_text.done",
+            "response.content_part.done",
+            "response.output_item.done",
+            "response.completed",
+        ]
+    );
+    let words: String = events.iter().filter_map(|event| event["delta"].as_str()).collect();
+    assert_eq!(words, output_text(&whole));
+    assert_eq!(output_text(&events.last().expect("an event")["response"]), words);
+}
+
+#[tokio::test]
+async fn a_response_follows_the_one_it_names_and_no_other() {
+    let replies = ["하나", "둘", "셋"].map(ScriptedReply::text);
+    let (app, model) = scripted_app(replies);
+    let first = create(&app, json!({ "model": "react", "input": "1?" })).await;
+    let ask = |input: &str, after: &Value| json!({ "model": "react", "input": input, "previous_response_id": after["id"] });
+    let second = create(&app, ask("2?", &first)).await;
+    assert_eq!(second["previous_response_id"], first["id"]);
+    create(&app, ask("3?", &first)).await;
+    let said = |request: usize| {
+        let requests = model.requests();
+        let spoken = requests[request].messages.iter().skip(1);
+        spoken.map(|message| message.text()).collect::<Vec<_>>()
+    };
+    assert_eq!(said(1), ["1?", "하나", "2?"]);
+    assert_eq!(said(2), ["1?", "하나", "3?"], "the second response is on another branch");
+    let both =
+        json!({ "model": "react", "input": "4?", "previous_response_id": first["id"], "conversation": "t" });
+    assert_eq!(send(&app, post("/v1/responses", &both.to_string())).await.status(), 400);
+}
+
+#[tokio::test]
+async fn a_tool_of_the_client_ends_a_response_and_its_output_begins_the_next() {
+    for streamed in [false, true] {
+        let (app, model) = scripted_app([call_weather("서울"), ScriptedReply::text("맑습니다.")]);
+        let respond = async |body: Value| match streamed {
+            true => stream(&app, body).await.pop().expect("an event")["response"].clone(),
+            false => create(&app, body).await,
+        };
+        let asked = json!({ "model": "react", "input": "서울 날씨는?", "tools": [weather_tool()] });
+        let first = respond(asked.clone()).await;
+        let call = &first["output"][0];
+        assert_eq!(
+            (&call["type"], &call["name"]),
+            (&json!("function_call"), &json!("get_weather")),
+            "{first}"
+        );
+        assert_eq!(call["arguments"], json!({ "city": "서울" }).to_string());
+        let output = json!({ "type": "function_call_output", "call_id": call["call_id"], "output": "맑음" });
+        let next = match streamed {
+            // Only the output, after the response.
+            false => {
+                json!({ "model": "react", "previous_response_id": first["id"], "input": [output], "tools": [weather_tool()] })
+            }
+            // The whole conversation.
+            true => {
+                let question = json!({ "role": "user", "content": "서울 날씨는?" });
+                json!({ "model": "react", "input": [question, call, output], "tools": [weather_tool()] })
+            }
+        };
+        let second = respond(next.clone()).await;
+        assert_eq!(output_text(&second), "맑습니다.", "{second}");
+        assert_ne!(second["id"], first["id"]);
+        assert_eq!(output_text(&respond(next).await), "맑습니다.", "again");
+        assert_eq!(model.requests().len(), 2);
+        for part in [&first, &second] {
+            let read =
+                fetched(&app, get(&format!("/v1/responses/{}", part["id"].as_str().expect("an id")))).await;
+            assert_eq!(read["output"], part["output"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn items_of_responses_can_be_named_instead_of_sent() {
+    let replies = [call_weather("서울"), ScriptedReply::text("맑습니다."), ScriptedReply::text("네.")];
+    let (app, model) = scripted_app(replies);
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let reference = |item: &Value| json!({ "type": "item_reference", "id": item["id"] });
+    let ask = |input: Value| json!({ "model": "react", "input": input, "tools": [weather_tool()] });
+    let first = create(&app, ask(json!([user("날씨는?")]))).await;
+    let call = &first["output"][0];
+    let output = json!({ "type": "function_call_output", "call_id": call["call_id"], "output": "맑음" });
+    let second = create(&app, ask(json!([user("날씨는?"), reference(call), output]))).await;
+    assert_eq!(output_text(&second), "맑습니다.");
+    let items =
+        json!([user("날씨는?"), reference(call), output, reference(&second["output"][0]), user("정말?")]);
+    create(&app, ask(items)).await;
+    let read: Vec<String> =
+        model.requests()[2].messages.iter().skip(1).map(|message| message.text()).collect();
+    assert_eq!(
+        (read[0].as_str(), &read[read.len() - 2..]),
+        ("날씨는?", &["맑습니다.".to_owned(), "정말?".to_owned()][..])
+    );
+    let unknown = ask(json!([{ "type": "item_reference", "id": "msg_1" }, user("?")])).to_string();
+    assert_eq!(send(&app, post("/v1/responses", &unknown)).await.status(), 400);
+}
+
+#[tokio::test]
+async fn a_response_that_ended_is_read_while_its_run_goes_on() {
+    let (app, _) = scripted_app([call_weather("서울"), ScriptedReply::text("음").then_hangs()]);
+    let first = create(&app, json!({ "model": "react", "input": "?", "tools": [weather_tool()] })).await;
+    let call_id = &first["output"][0]["call_id"];
+    let output = json!({ "type": "function_call_output", "call_id": call_id, "output": "맑음" });
+    let next = json!({
+        "model": "react", "input": [output], "previous_response_id": first["id"], "background": true,
+    });
+    let second = create(&app, next).await;
+    let read = async |response: &Value| {
+        fetched(&app, get(&format!("/v1/responses/{}", response["id"].as_str().expect("an id")))).await
+    };
+    assert_eq!(read(&first).await["output"], first["output"]);
+    assert_ne!(read(&second).await["status"], "completed");
+}
+
+#[tokio::test]
+async fn a_response_in_the_background_is_there_later_and_can_be_cancelled() {
+    let (app, _) = scripted_app([ScriptedReply::text("나중에."), ScriptedReply::text("아직").then_hangs()]);
+    let begun = create(&app, json!({ "model": "react", "input": "?", "background": true })).await;
+    assert!(["queued", "in_progress", "completed"].iter().any(|status| begun["status"] == *status));
+    let path = format!("/v1/responses/{}", begun["id"].as_str().expect("an id"));
+    until(async || fetched(&app, get(&path)).await["status"] == "completed").await;
+    let read = fetched(&app, get(&path)).await;
+    assert_eq!((output_text(&read), &read["background"]), ("나중에.", &json!(true)));
+    let hanging = create(&app, json!({ "model": "react", "input": "?", "background": true })).await;
+    let cancel = format!("/v1/responses/{}/cancel", hanging["id"].as_str().expect("an id"));
+    let cancelled = fetched(&app, post(&cancel, "")).await;
+    assert_eq!((&cancelled["status"], &cancelled["output"]), (&json!("cancelled"), &json!([])));
+}
+
+#[tokio::test]
+async fn a_response_is_deleted_with_its_thread_unless_others_need_it() {
+    let (app, _) = scripted_app(["하나", "둘"].map(ScriptedReply::text));
+    let first = create(&app, json!({ "model": "react", "input": "1?" })).await;
+    let path = format!("/v1/responses/{}", first["id"].as_str().expect("an id"));
+    let delete = || json_request("delete", &path, "");
+    let next = json!({ "model": "react", "input": "2?", "previous_response_id": first["id"] });
+    let other = scripted_app([ScriptedReply::text("하나")]).0;
+    let alone = create(&other, json!({ "model": "react", "input": "1?" })).await;
+    let alone = format!("/v1/responses/{}", alone["id"].as_str().expect("an id"));
+    let deleted = fetched(&other, json_request("delete", &alone, "")).await;
+    assert_eq!(deleted["deleted"], true);
+    assert_eq!(send(&other, get(&alone)).await.status(), 404);
+    create(&app, next).await;
+    assert_eq!(send(&app, delete()).await.status(), 409);
+    assert_eq!(send(&app, get(&path)).await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_response_belongs_to_its_tenant() {
+    let model = Arc::new(ScriptedModel::new([call_weather("서울"), ScriptedReply::text("남의 것")]));
+    let (app, _) = app_for_tenant(model, "a");
+    let app = app.keys(two_keys()).limits(ServerLimits::default());
+    let asked = json!({ "model": "react", "input": "?", "tools": [weather_tool()] }).to_string();
+    let made = fetched(&app, with_key_of("a", post("/v1/responses", &asked))).await;
+    let id = made["id"].as_str().expect("an id");
+    let path = format!("/v1/responses/{id}");
+    assert_eq!(send(&app, with_key_of("b", get(&path))).await.status(), 404);
+    assert_eq!(send(&app, with_key_of("b", post(&format!("{path}/cancel"), ""))).await.status(), 404);
+    assert_eq!(send(&app, with_key_of("b", json_request("delete", &path, ""))).await.status(), 404);
+    let next = json!({ "model": "react", "input": "?", "previous_response_id": id }).to_string();
+    assert_eq!(send(&app, with_key_of("b", post("/v1/responses", &next))).await.status(), 400);
+    let call = &made["output"][0];
+    let output = json!({ "type": "function_call_output", "call_id": call["call_id"], "output": "x" });
+    let stolen = json!({ "model": "react", "input": [{ "role": "user", "content": "?" }, call, output] });
+    let answer = fetched(&app, with_key_of("b", post("/v1/responses", &stolen.to_string()))).await;
+    assert_eq!(output_text(&answer), "남의 것", "a conversation of its own, with a run of its own");
+    let still = fetched(&app, with_key_of("a", get(&path))).await;
+    assert_eq!(still["output"], made["output"], "the run of the other tenant still waits");
+}

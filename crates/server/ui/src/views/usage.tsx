@@ -1,0 +1,104 @@
+// The usage view: tokens and cost by day, agent, model and key, and the budget of the month.
+
+import { useEffect, useState } from 'preact/hooks'
+
+import * as api from '../api'
+import type { UsageInfo } from '../api-types'
+import { formatCost, formatNumber, formatWon, language, t } from '../i18n'
+import { sanitizeLine } from '../sanitize-text'
+import { agentName } from './agent-picker'
+import { ProblemCard } from './problem-card'
+
+const PERIODS = [7, 30, 90] as const
+
+interface UsageRow {
+  name: string
+  /** Runs, or calls of a model. */
+  count: number
+  input_tokens: number
+  output_tokens: number
+  cost_micros: number | null
+}
+
+export function Usage() {
+  const [days, setDays] = useState<number>(30)
+  const [usage, setUsage] = useState<UsageInfo | null>(null)
+  const [error, setError] = useState<unknown>(null)
+  const load = () => {
+    setError(null)
+    api.fetchUsageOfDays(days, -new Date().getTimezoneOffset()).then(setUsage, setError)
+  }
+  useEffect(load, [days])
+  const day = (start: number) => new Date(start).toLocaleDateString(language.value === 'ko' ? 'ko-KR' : 'en-GB', { month: 'short', day: 'numeric', weekday: 'short' })
+  return (
+    <div class="usage-view scroller" tabIndex={-1}>
+      <div class="column wide">
+        <h1>{t('usage')}</h1>
+        <div class="row">
+          <p class="dim grow">{t('usage_about')}</p>
+          <label class="picker">
+            <span class="away">{t('period')}</span>
+            <select value={String(days)} onChange={(event) => setDays(Number(event.currentTarget.value))}>
+              {PERIODS.map((one) => <option key={one} value={String(one)}>{t('last_days', { n: one })}</option>)}
+            </select>
+          </label>
+        </div>
+        {error !== null && <ProblemCard error={error}><button type="button" onClick={load}>{t('try_again')}</button></ProblemCard>}
+        {usage === null && error === null && <p class="dim" role="status">{t('loading')}</p>}
+        {usage && (
+          <>
+            <dl class="usage-total">
+              <div><dt>{t('runs')}</dt><dd>{formatNumber(usage.runs)}</dd></div>
+              <div><dt>{t('tokens_in')}</dt><dd>{formatNumber(usage.input_tokens)}</dd></div>
+              <div><dt>{t('tokens_out')}</dt><dd>{formatNumber(usage.output_tokens)}</dd></div>
+              <div><dt>{t('cost')}</dt><dd><Cost micros={usage.cost_micros} rate={usage.krw_per_usd} /></dd></div>
+            </dl>
+            {!usage.complete && <p class="dim">{t('usage_incomplete')}</p>}
+            {usage.budget && <Budget budget={usage.budget} rate={usage.krw_per_usd} />}
+            <UsageSection title={t('by_day')} count={t('runs')} rate={usage.krw_per_usd} rows={(usage.by_day ?? []).map((one) => ({ ...one, name: day(one.start), count: one.runs }))} />
+            <UsageSection title={t('by_agent')} count={t('runs')} rate={usage.krw_per_usd} rows={(usage.by_agent ?? []).map((one) => ({ ...one, name: agentName(one.name), count: one.runs }))} />
+            <UsageSection title={t('by_model')} count={t('calls')} rate={usage.krw_per_usd} rows={(usage.by_model ?? []).map((one) => ({ ...one, name: sanitizeLine(one.name), count: one.calls }))} />
+            <UsageSection title={t('by_key')} count={t('runs')} rate={usage.krw_per_usd} rows={(usage.by_key ?? []).map((one) => ({ ...one, name: sanitizeLine(one.name) || t('no_key'), count: one.runs }))} />
+          </>
+        )}
+      </div>
+    </div>
+  )
+}
+
+function Cost({ micros, rate }: { micros: number | null; rate: number | null | undefined }) {
+  return <>{formatCost(micros)}{micros !== null && rate ? <span class="dim"> · {formatWon(micros, rate)}</span> : null}</>
+}
+
+function Budget({ budget: { limit_micros, spent_micros }, rate }: { budget: NonNullable<UsageInfo['budget']>; rate: number | null | undefined }) {
+  const isSpent = spent_micros >= limit_micros
+  return (
+    <section class={isSpent ? 'card problem' : 'card'} aria-label={t('budget')}>
+      <div class="grow">
+        <strong>{t('budget')}</strong>
+        <p><Cost micros={spent_micros} rate={rate} /> / <Cost micros={limit_micros} rate={rate} /></p>
+        <meter min={0} max={limit_micros} high={limit_micros * 0.8} value={Math.min(spent_micros, limit_micros)} aria-label={t('budget')} />
+        <p class="dim">{t(isSpent ? 'budget_spent' : 'budget_about')}</p>
+      </div>
+    </section>
+  )
+}
+
+function UsageSection({ title, count, rows, rate }: { title: string; count: string; rows: UsageRow[]; rate: number | null | undefined }) {
+  if (rows.length === 0) return null
+  return (
+    <section>
+      <h2>{title}</h2>
+      <div class="table-frame" tabIndex={0} role="region" aria-label={title}>
+        <table class="usage">
+          <thead><tr><th scope="col"><span class="away">{title}</span></th><th scope="col">{count}</th><th scope="col">{t('tokens_in')}</th><th scope="col">{t('tokens_out')}</th><th scope="col">{t('cost')}</th></tr></thead>
+          <tbody>
+            {rows.map((row) => (
+              <tr key={row.name}><th scope="row">{row.name}</th><td>{formatNumber(row.count)}</td><td>{formatNumber(row.input_tokens)}</td><td>{formatNumber(row.output_tokens)}</td><td><Cost micros={row.cost_micros} rate={rate} /></td></tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  )
+}
