@@ -297,7 +297,8 @@ async fn start_run(app: &App, thread: &ThreadKey, run: &StartRun) -> anyhow::Res
         app.runtime.put_thread(thread, &about).await?;
     }
     let input = agent.input(&run.message, &options);
-    let start = StartOptions { from: run.from, ..StartOptions::default() };
+    let limits = app.run_limits().await?;
+    let start = StartOptions { from: run.from, limits, ..StartOptions::default() };
     let started = app.runtime.start(&run.agent, thread, Some(&input), start).await;
     let name = &thread.thread;
     match started {

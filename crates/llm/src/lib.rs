@@ -22,6 +22,7 @@ mod retry;
 mod scripted;
 mod structured_output;
 mod token_estimate;
+mod trace_context;
 
 pub use citation_marks::{CitationMark, CitationScanner, TextEnd, find_citation_marks, strip_citation_marks};
 pub use embed::{Embedder, EmbedderInfo, EmbeddingSide};
@@ -48,8 +49,8 @@ pub use request_label::RequestLabel;
 pub use retry::ModelRetryPolicy;
 #[cfg(feature = "scripted")]
 pub use scripted::{
-    ReceivedHttpRequest, ScriptedBodyPiece, ScriptedDialect, ScriptedHttpResponse, ScriptedServer,
-    ScriptedVendorAnswer,
+    RandomTexts, ReceivedHttpRequest, ScriptedBodyPiece, ScriptedDialect, ScriptedHttpResponse,
+    ScriptedServer, ScriptedVendorAnswer,
 };
 pub use scripted::{ScriptedModel, ScriptedReply};
 pub use structured_output::{
@@ -57,3 +58,4 @@ pub use structured_output::{
     request_structured, response_schema_of,
 };
 pub use token_estimate::{AnswerTokenCounter, BYTES_PER_TOKEN, estimate_tokens};
+pub use trace_context::{InvalidTraceContext, TRACEPARENT, TraceContext};

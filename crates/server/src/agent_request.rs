@@ -8,7 +8,7 @@ use doran_agents::protocol::{StepNotes, notes_of_entry};
 use doran_agents::retrieval::{LibraryError, is_collection_name};
 use doran_agents::{Agent, AgentTurn, AskOptions};
 use doran_engine::store::{IfBusy, RunIdempotencyKey, RunRow, RunStatus, Seq, StoreError, ThreadRow};
-use doran_engine::{EngineError, RunHandle, RunKey, StartOptions, ThreadId, ThreadKey};
+use doran_engine::{EngineError, RunHandle, RunKey, RunLimits, StartOptions, TenantId, ThreadId, ThreadKey};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -190,10 +190,6 @@ pub(crate) async fn start_run_with_input(
     ]);
     let RunCourse { from, pause_before, pause_after, mut metadata } = ask.course.clone();
     metadata.extend(key_metadata(ask.key.as_deref()));
-    let limits = match &app.budget {
-        Some(budget) => Some(budget.run_limits(&app.runtime, &ask.thread.tenant).await?),
-        None => None,
-    };
     let options = StartOptions {
         idempotency,
         if_busy: ask.if_busy,
@@ -201,25 +197,40 @@ pub(crate) async fn start_run_with_input(
         from,
         pause_before,
         pause_after,
-        limits,
         metadata,
         ..StartOptions::default()
     };
     submit_run(app, agent, &ask.thread, Some(input), options).await
 }
 
-/// Starts a run and counts it.
+/// Starts a run within the budget of its tenant, and counts it. Every run of every route starts here.
 pub(crate) async fn submit_run(
     app: &ServerApp,
     agent: &Agent,
     thread: &ThreadKey,
     input: Option<&Value>,
-    options: StartOptions,
+    mut options: StartOptions,
 ) -> Result<RunHandle, ApiError> {
+    options.limits = limits_in_budget(app, &thread.tenant, options.limits.take()).await?;
     let run = app.runtime.start(&agent.name, thread, input, options).await?;
     app.metrics.count_run_started();
     tracing::info!(run = %run.id(), agent = %agent.name, "run started");
     Ok(run)
+}
+
+/// The limits of a run that starts now, if it has `own` ones. An error if the budget of the month is spent.
+pub(crate) async fn limits_in_budget(
+    app: &ServerApp,
+    tenant: &TenantId,
+    own: Option<RunLimits>,
+) -> Result<Option<RunLimits>, ApiError> {
+    match &app.budget {
+        Some(budget) => {
+            let limits = budget.run_limits(&app.runtime, tenant, own).await?;
+            Ok(Some(limits.ok_or(ApiErrorCode::BudgetSpent)?))
+        }
+        None => Ok(own),
+    }
 }
 
 /// Where a run stores the name of the API key it was started with.

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use doran_engine::store::RunFilter;
-use doran_engine::{RunLimits, Runtime, TenantId};
-
-use crate::error::{ApiError, ApiErrorCode};
+use doran_engine::{EngineError, RunLimits, Runtime, TenantId};
 
 /// How long a sum is used again. Runs that start meanwhile may spend a little more together.
 const SUM_LIFETIME: Duration = Duration::from_secs(5);
@@ -32,22 +30,29 @@ impl MonthlyBudget {
         Self { cost_micros, run_limits, sums: Arc::default() }
     }
 
-    /// The limits of a run that starts now. A tenant that has spent its budget starts none.
-    pub(crate) async fn run_limits(
+    /// The limits of a run that starts now: those it has of its own, or else those of every run, and what is left of the
+    /// budget. `None` if the tenant has spent its budget and may start none.
+    pub async fn run_limits(
         &self,
         runtime: &Runtime,
         tenant: &TenantId,
-    ) -> Result<RunLimits, ApiError> {
+        own: Option<RunLimits>,
+    ) -> Result<Option<RunLimits>, EngineError> {
         let left = self.cost_micros.saturating_sub(self.spent_micros(runtime, tenant).await?);
         if left == 0 {
-            return Err(ApiErrorCode::BudgetSpent.into());
+            return Ok(None);
         }
-        let cost_micros = self.run_limits.cost_micros.map_or(left, |limit| limit.min(left));
-        Ok(RunLimits { cost_micros: Some(cost_micros), ..self.run_limits.clone() })
+        let mut limits = own.unwrap_or_else(|| self.run_limits.clone());
+        limits.cost_micros = Some(limits.cost_micros.map_or(left, |limit| limit.min(left)));
+        Ok(Some(limits))
     }
 
     /// What the runs of this month have cost so far.
-    pub(crate) async fn spent_micros(&self, runtime: &Runtime, tenant: &TenantId) -> Result<u64, ApiError> {
+    pub(crate) async fn spent_micros(
+        &self,
+        runtime: &Runtime,
+        tenant: &TenantId,
+    ) -> Result<u64, EngineError> {
         let known = self.sums.lock().unwrap_or_else(PoisonError::into_inner).get(tenant).copied();
         if let Some((at, sum)) = known
             && at.elapsed() < SUM_LIFETIME
@@ -62,7 +67,7 @@ impl MonthlyBudget {
     }
 }
 
-async fn sum_since(runtime: &Runtime, tenant: &TenantId, since: i64) -> Result<u64, ApiError> {
+async fn sum_since(runtime: &Runtime, tenant: &TenantId, since: i64) -> Result<u64, EngineError> {
     let (mut sum, mut before) = (0, None);
     loop {
         let filter = RunFilter { before, limit: RUNS_PER_PAGE, ..RunFilter::default() };

@@ -118,7 +118,8 @@ pub(crate) async fn open_locked_store(config: &Config) -> anyhow::Result<LockedS
             (None, false)
         }
     };
-    let OpenedStore { store, mut idempotency, file_maintenance } = open_database(&config.database).await?;
+    let OpenedStore { store, mut idempotency, file_maintenance, .. } =
+        open_database(&config.database).await?;
     let mut file_maintenance: Vec<_> = file_maintenance.into_iter().collect();
     let storage = agents_by_storage(config, &config.tables.agent_settings())?;
     if storage.is_empty() {
@@ -359,6 +360,22 @@ fn library_open_error(path: &Path, error: LibraryError) -> BilingualMessage {
         .with_cause(error)
 }
 
+impl LockedStore {
+    /// The library, if this process alone may change the data directory. Queued documents are not read.
+    pub(crate) async fn open_library(
+        &self,
+        config: &Config,
+        notes: &mut Vec<BilingualMessage>,
+    ) -> anyhow::Result<Option<Library>> {
+        if self.data_dir_lock.is_none() {
+            return Ok(None);
+        }
+        let locked_library = lock_library(config).await?;
+        let OpenedIndex { index, .. } = search_index::open_index(config, notes).await?;
+        Ok(Some(open_library(config, locked_library, index, PendingDocumentPolicy::LeavePending).await?))
+    }
+}
+
 /// Rebuilds the index from the library. Returns the number of documents and passages in it.
 pub(crate) async fn rebuild_index_from_library(
     config: &Config,
@@ -507,6 +524,20 @@ impl App {
     pub(crate) fn keep_samples_updated(&self, stop: CancellationToken) {
         if self.sample_policy == SampleDocumentPolicy::ShowWhileEmpty {
             tokio::spawn(samples::keep_samples_updated(self.index.clone(), self.library.clone(), stop));
+        }
+    }
+
+    /// The limits of a run that starts now, where a budget of the month sets them. An error if it is spent.
+    pub(crate) async fn run_limits(&self) -> anyhow::Result<Option<RunLimits>> {
+        let Some(budget) = &self.budget else { return Ok(None) };
+        match budget.run_limits(&self.runtime, &self.tenant, None).await? {
+            Some(limits) => Ok(Some(limits)),
+            None => Err(bilingual!(
+                "이번 달 예산을 다 썼습니다. 예산은 `monthly_budget_cents`로 정합니다",
+                "the budget of this month is spent; `monthly_budget_cents` sets it"
+            )
+            .with_code("budget_spent")
+            .into()),
         }
     }
 

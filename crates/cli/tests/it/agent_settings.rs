@@ -14,6 +14,12 @@ store = "faiss"
 index_path = "faiss_index"
 small_model = "same"
 
+[agents.assistant]
+max_messages = 4
+keep_recent = 2
+max_summaries = 1
+max_tool_rounds = 1
+
 [agents.react]
 max_iterations = 1
 persistence_mode = "memory"
@@ -37,6 +43,12 @@ const OTHER_VALUES: &str = r#"
 store = "memory"
 small_model = "same"
 
+[agents.assistant]
+max_messages = 6
+keep_recent = 3
+max_summaries = 2
+max_tool_rounds = 2
+
 [agents.react]
 max_iterations = 2
 
@@ -57,15 +69,15 @@ fn never_content(request: &Value) -> MockVendorReply {
         let reply = json!({ "is_sufficient": false, "reasoning": "부족", "missing_info": "다른 조항" });
         return MockVendorReply::json(&reply);
     }
-    if request["response_format"].is_object() {
-        return MockVendorReply::json(&json!({ "type": "chitchat", "route": "agent", "reason": "x" }));
+    if wants_json_field(request, "route") {
+        return MockVendorReply::json(&json!({ "route": "agent", "reason": "x" }));
     }
-    let tools: Vec<&str> = request["tools"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|tool| tool["function"]["name"].as_str())
-        .collect();
+    if request["response_format"].is_object() {
+        return MockVendorReply::json(&json!({ "type": "chitchat" }));
+    }
+    let offered = request["tools"].as_array().filter(|_| request["tool_choice"] != "none");
+    let tools: Vec<&str> =
+        offered.into_iter().flatten().filter_map(|tool| tool["function"]["name"].as_str()).collect();
     // Another article each time: the same call twice is not made.
     let article = request.to_string().len();
     match tools.iter().find(|name| ["calculator", "get_article_by_index"].contains(name)) {
@@ -102,6 +114,14 @@ impl ConfiguredServer {
         let events = self.request(&format!("POST /api/threads/{thread}/runs"), &body);
         assert!(events.contains("event: finished"), "{agent}: {events}");
         (events, self.vendor.answered_calls().models.len())
+    }
+
+    /// The state of a thread.
+    fn state(&self, thread: &str) -> Value {
+        let answer = self.request(&format!("GET /api/threads/{thread}/state"), "");
+        let body = answer.split_once("\r\n\r\n").expect("a body").1;
+        let state: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"));
+        state["state"].clone()
     }
 
     fn restart(&mut self) {
@@ -155,6 +175,25 @@ fn every_setting_of_one_file_has_its_effect() {
     // `enable_cache`: the same question in another thread. Replies at temperature 0 are used again, or not.
     assert_eq!(one.ask("contract", "c2", question).1, first);
     assert!(two.ask("contract", "c2", question).1 < second);
+
+    // `max_tool_rounds`: the router, a call for each round, and the answer without tools. `max_messages`: the second question
+    // is the fifth message here and the seventh there, one too many, and one more call makes a summary. `keep_recent`: two
+    // messages stay, and the turn adds three. `max_summaries`: the third turn makes a second summary, the fourth a third one.
+    for (server, rounds, stored, summaries) in [(&one, 1, Some(5), 1), (&two, 2, None, 2)] {
+        let calls = |message: &str| server.ask("assistant", "a", message).1;
+        assert_eq!(calls("1+1을 계산해줘"), 2 + rounds);
+        assert_eq!(calls("다시 계산해줘"), 3 + rounds);
+        let state = server.state("a");
+        assert_eq!(state["summary"].as_array().map(Vec::len), Some(1), "{state}");
+        if stored.is_some() {
+            assert_eq!(state["messages"].as_array().map(Vec::len), stored, "{state}");
+        }
+        for _ in 0..2 {
+            assert_eq!(calls("한 번 더 계산해줘"), 3 + rounds);
+        }
+        let state = server.state("a");
+        assert_eq!(state["summary"].as_array().map(Vec::len), Some(summaries), "{state}");
+    }
 
     // `contextLength`, `compressionThreshold`, `compressionTarget`: the answer of 200 sentences is about 1,900 tokens.
     // That is above 0.5 of 2,000 and 0.7 of 4,000 needs a second one. What is left is 0.2 of 2,000 or 0.1 of 4,000.

@@ -135,7 +135,6 @@ fn a_question_of_a_run_is_answered_by_a_later_process() {
     assert!(utf8(&yes.stdout).contains("60"), "{}{}", utf8(&yes.stdout), utf8(&yes.stderr));
 }
 
-/// In a terminal, which the program `script` plays, there is a prompt, and colours where they are wanted.
 /// Reads what a program shows until it has shown these words so many times.
 #[cfg(target_os = "linux")]
 fn read_screen_until(stdout: &mut impl std::io::Read, screen: &mut Vec<u8>, words: &str, times: usize) {
@@ -147,6 +146,7 @@ fn read_screen_until(stdout: &mut impl std::io::Read, screen: &mut Vec<u8>, word
     }
 }
 
+/// In a terminal, which the program `script` plays, there is a prompt, and colours where they are wanted.
 #[cfg(target_os = "linux")]
 #[test]
 fn in_a_terminal_it_greets_answers_and_ends_with_the_input() {
@@ -173,4 +173,45 @@ fn in_a_terminal_it_greets_answers_and_ends_with_the_input() {
     assert!(screen.contains("[1]\r\n· agent "), "a step stands on a line of its own: {screen}");
     assert!(screen.contains("/agent 이름") && screen.contains("지금은 assistant"), "{screen}");
     assert!(!screen.contains("panicked") && !screen.contains("tracing-subscriber"), "{screen}");
+}
+
+/// Whoever types while an answer is on its way finds it at the next prompt: whole lines are answered one by one, and half a line
+/// can be ended.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_typed_ahead_is_kept() {
+    use std::io::Read;
+    // What the line editor sends before it reads a line, and when it has one.
+    const PROMPT: &str = "\u{1b}[?2004h";
+    const HAS_LINE: &str = "\u{1b}[?2004l";
+    let here = fresh_directory("typed-ahead");
+    let Some(mut child) = spawn_in_terminal(&here, "chat --lang ko") else { return };
+    let (mut keys, mut stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    // A program that lost a line waits for ever, so it is ended.
+    let (ended, waits) = std::sync::mpsc::channel::<()>();
+    let pid = child.id().to_string();
+    let watchdog = std::thread::spawn(move || {
+        if waits.recv_timeout(std::time::Duration::from_secs(180)).is_err() {
+            std::process::Command::new("kill").arg(pid).status().ok();
+        }
+    });
+    let mut screen = Vec::new();
+    read_screen_until(&mut stdout, &mut screen, PROMPT, 1);
+    // Both lines are there when the first one is read.
+    keys.write_all("육아휴직은 최대 얼마나 쓸 수 있나요?\r/help\r".as_bytes()).expect("typed");
+    read_screen_until(&mut stdout, &mut screen, HAS_LINE, 1);
+    // The terminal itself keeps these, because nobody reads a line now.
+    keys.write_all("법인카드 영수증은 언제까지 올려야 하나요?\r/qu".as_bytes()).expect("typed");
+    read_screen_until(&mut stdout, &mut screen, PROMPT, 4);
+    keys.write_all(b"it\r").expect("typed");
+    stdout.read_to_end(&mut screen).ok();
+    let status = child.wait().expect("it ends");
+    ended.send(()).ok();
+    watchdog.join().expect("no panic");
+    let screen = String::from_utf8_lossy(&screen).into_owned();
+    assert!(status.success(), "{screen}");
+    for words in ["육아휴직은 자녀 한 명당 1년 이내로 하며", "/agent 이름", "영수증을 경비 시스템에 올린다"]
+    {
+        assert!(screen.contains(words), "no `{words}` in {screen}");
+    }
 }

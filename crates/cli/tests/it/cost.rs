@@ -86,3 +86,26 @@ fn a_budget_of_money_needs_prices() {
         "{stderr}"
     );
 }
+
+#[test]
+fn the_budget_of_the_month_stops_the_program_without_a_server_too() {
+    let here = fresh_directory("month");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let server = runtime.block_on(priced_vendor());
+    let model = format!("openai-compatible:{}/v1#m", server.url());
+    // A call costs 0.3 cents of one cent: three runs are answered, the fourth has too little left, and the fifth nothing.
+    write_settings(&here, &model, "monthly_budget_cents = 1");
+    let ask = || run_doran(&here, &["ask", "--agent", "react", "연차휴가는 며칠인가요?"], "");
+    for nth in 0..3 {
+        let asked = ask();
+        assert!(asked.status.success(), "{nth}: {}", utf8(&asked.stderr));
+    }
+    let stopped = utf8(&ask().stderr);
+    assert!(stopped.contains("may cost at most 0.001 US dollars"), "{stopped}");
+    let before = server.received_requests().len();
+    assert_eq!(before, 4);
+    let refused = ask();
+    assert!(!refused.status.success() && utf8(&refused.stderr).contains("the budget of this month is spent"));
+    assert_eq!(server.received_requests().len(), before, "nobody was asked");
+}

@@ -4,7 +4,9 @@
 
 mod agent_files;
 mod agent_settings;
+mod answer_bytes;
 mod ask;
+mod attachments;
 mod backup;
 mod chat;
 mod config;

@@ -5,6 +5,8 @@
 
 mod model;
 #[cfg(feature = "scripted")]
+mod random_texts;
+#[cfg(feature = "scripted")]
 mod server;
 #[cfg(feature = "scripted")]
 mod vendor_responses;
@@ -12,6 +14,8 @@ mod vendor_responses;
 mod vendor_rules;
 
 pub use self::model::{ScriptedModel, ScriptedReply};
+#[cfg(feature = "scripted")]
+pub use self::random_texts::RandomTexts;
 #[cfg(feature = "scripted")]
 pub use self::server::{ReceivedHttpRequest, ScriptedBodyPiece, ScriptedHttpResponse, ScriptedServer};
 #[cfg(feature = "scripted")]

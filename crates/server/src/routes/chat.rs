@@ -35,6 +35,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .returns::<ChatAnswer>(200, "The answer.")
             .errors(&[
                 ApiErrorCode::UnknownAgent,
+                ApiErrorCode::BudgetSpent,
                 ApiErrorCode::Busy,
                 ApiErrorCode::NotFinished,
                 ApiErrorCode::DiskFull,

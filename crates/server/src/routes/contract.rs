@@ -41,6 +41,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         .streams_events("The events of the run.")
         .errors(&[
             ApiErrorCode::UnknownAgent,
+            ApiErrorCode::BudgetSpent,
             ApiErrorCode::Busy,
             ApiErrorCode::NotFinished,
             ApiErrorCode::DiskFull,

@@ -40,6 +40,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         .errors(&[
             ApiErrorCode::NotFound,
             ApiErrorCode::UnknownAgent,
+            ApiErrorCode::BudgetSpent,
             ApiErrorCode::Conflict,
             ApiErrorCode::DiskFull,
         ]),
@@ -97,6 +98,9 @@ async fn fork_thread(
             } else {
                 None
             };
+            if fork.go_on {
+                agent_request::limits_in_budget(&app, &caller.tenant, None).await?;
+            }
             let named = fork_thread_name(&app, &caller, key.as_deref(), &source, &bytes).await?;
             let to = agent_request::new_thread_key(&caller, named.as_deref());
             let mut made = match app.runtime.find_thread_row(&to).await? {
@@ -269,9 +273,7 @@ async fn start_due_nodes(
         pause_after: fork.pause_after.clone(),
         ..StartOptions::default()
     };
-    let run = app.runtime.start(&agent.name, thread, None, options).await?;
-    app.metrics.count_run_started();
-    tracing::info!(run = %run.id(), agent = %agent.name, "run started on a fork");
+    let run = agent_request::submit_run(app, agent, thread, None, options).await?;
     // A quick run may be over already; who asked wants to know which one it was.
     Ok(ThreadRow { active: Some(run.id()), ..made })
 }

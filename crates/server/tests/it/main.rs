@@ -7,6 +7,7 @@ mod api_contract;
 mod attachments;
 mod authorization;
 mod branches;
+mod budget;
 mod cors;
 mod cut_off_calls;
 mod fair_shares;

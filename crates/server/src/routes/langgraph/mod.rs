@@ -48,8 +48,13 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .errors(&[ApiErrorCode::Invalid, ApiErrorCode::BadPath])
     };
     let found = [ApiErrorCode::NotFound];
-    let started =
-        [ApiErrorCode::NotFound, ApiErrorCode::Busy, ApiErrorCode::NotFinished, ApiErrorCode::DiskFull];
+    let started = [
+        ApiErrorCode::NotFound,
+        ApiErrorCode::BudgetSpent,
+        ApiErrorCode::Busy,
+        ApiErrorCode::NotFinished,
+        ApiErrorCode::DiskFull,
+    ];
     vec![
         ApiRoute::get(
             "/ok",

@@ -89,6 +89,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
                 .streams_events("The answer as a stream of chunks.")
                 .errors(&[
                     ApiErrorCode::UnknownAgent,
+                    ApiErrorCode::BudgetSpent,
                     ApiErrorCode::Conflict,
                     ApiErrorCode::RunFailed,
                     ApiErrorCode::NotFinished,

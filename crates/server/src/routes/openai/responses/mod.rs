@@ -53,6 +53,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
                 .streams_events("The response as a stream of events.")
                 .errors(&[
                     ApiErrorCode::UnknownAgent,
+                    ApiErrorCode::BudgetSpent,
                     ApiErrorCode::NotFound,
                     ApiErrorCode::Conflict,
                     ApiErrorCode::RunFailed,
