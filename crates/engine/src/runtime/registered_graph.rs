@@ -1,6 +1,7 @@
 //! A graph as the runtime holds it: its state type is known inside and hidden outside.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,6 +72,8 @@ pub(crate) trait AnyGraph: Send + Sync {
         loaded: &LoadedLog,
         edit: &LogEntry,
     ) -> Result<StoredPosition, EngineError>;
+    /// A place at which these nodes are due.
+    fn position_at_nodes(&self, nodes: &[String]) -> Result<StoredPosition, EngineError>;
     /// Drives a claimed run. `first` is its first entry when this process just wrote it.
     fn drive(
         self: Arc<Self>,
@@ -264,9 +267,9 @@ impl<S: State> RegisteredGraph<S> {
         match outcome {
             Ok((DriveOutcome::Finished, committed)) => {
                 let state = at.state.clone();
-                let row = committed.map(|committed| {
+                let row = committed.as_ref().map(|committed| {
                     self.lock_state_cache().insert(row.thread.clone(), committed.head, row.run, at);
-                    Arc::new(finished_run_row(row, &run, &committed))
+                    Arc::new(finished_run_row(row, &run, committed))
                 });
                 (Ok(ClaimedRunOutcome::Finished(state, row)), committed)
             }
@@ -428,6 +431,19 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         let next = plan::advance(&self.core.plan_topology, &plan::PlanPosition::default(), vec![(ix, route)])
             .map_err(|_| mismatch(format!("node `{node}` alone cannot fill the join it leads to")))?;
         Ok(StoredPosition::from_position(&next, &self.core))
+    }
+
+    fn position_at_nodes(&self, nodes: &[String]) -> Result<StoredPosition, EngineError> {
+        let unknown =
+            |node: &String| MisuseError::UnknownNode { graph: self.name.to_string(), node: node.clone() };
+        // At the end nothing is due.
+        let due: BTreeSet<plan::NodeIndex> = nodes
+            .iter()
+            .filter(|node| *node != END_NODE_ID)
+            .map(|node| self.core.node_index(node).ok_or_else(|| unknown(node)))
+            .collect::<Result<_, _>>()?;
+        let due: Vec<plan::NodeIndex> = due.into_iter().collect();
+        Ok(StoredPosition::from_position(&plan::start_position(&self.core.plan_topology, &due), &self.core))
     }
 
     fn drive(

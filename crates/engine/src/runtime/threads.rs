@@ -26,6 +26,17 @@ pub struct StateEdit {
     pub as_node: Option<String>,
 }
 
+/// Where a thread goes on after an edit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EditPlace<'a> {
+    /// Where the edited entry stood.
+    Stay,
+    /// After this node.
+    AfterNode(&'a str),
+    /// At these nodes.
+    AtNodes(&'a [String]),
+}
+
 impl Runtime {
     /// The state of a thread after entry `at` (the newest when `None`), read by `graph`.
     pub async fn view(
@@ -52,11 +63,36 @@ impl Runtime {
         at: Option<Seq>,
         edit: &StateEdit,
     ) -> Result<Seq, EngineError> {
+        let place = edit.as_node.as_deref().map_or(EditPlace::Stay, EditPlace::AfterNode);
+        self.edit_at(graph, thread, at, edit, place).await
+    }
+
+    /// As [`Runtime::edit`], after which these nodes are due and nothing else. [`StateEdit::as_node`] is not looked at. A run
+    /// that waits for an answer is cancelled first.
+    pub async fn edit_and_goto(
+        &self,
+        graph: &str,
+        thread: &ThreadKey,
+        at: Option<Seq>,
+        edit: &StateEdit,
+        nodes: &[String],
+    ) -> Result<Seq, EngineError> {
+        self.edit_at(graph, thread, at, edit, EditPlace::AtNodes(nodes)).await
+    }
+
+    async fn edit_at(
+        &self,
+        graph: &str,
+        thread: &ThreadKey,
+        at: Option<Seq>,
+        edit: &StateEdit,
+        place: EditPlace<'_>,
+    ) -> Result<Seq, EngineError> {
         let loaded = self.0.store.load(thread, at).await?;
-        let edited = self.checked_edit(graph, at, edit, &loaded)?;
+        let edited = self.checked_edit(graph, at, edit, place, &loaded)?;
         let at_head = at.is_none_or(|at| at == loaded.head);
         match self.paused_run(thread).await? {
-            Some(run) if at_head && edit.as_node.is_none() => self.edit_paused(&run, &loaded, edited).await,
+            Some(run) if at_head && place == EditPlace::Stay => self.edit_paused(&run, &loaded, edited).await,
             Some(run) if at_head => {
                 self.cancel(&run.key()).await?;
                 let loaded = self.0.store.load(thread, None).await?;
@@ -72,6 +108,7 @@ impl Runtime {
         graph: &str,
         at: Option<Seq>,
         edit: &StateEdit,
+        place: EditPlace<'_>,
         loaded: &LoadedLog,
     ) -> Result<log::StateEditedEntry, EngineError> {
         let hosted = self.0.find_graph(graph)?;
@@ -95,14 +132,16 @@ impl Runtime {
             kind: EntryKind::Edited,
             body: log::to_json_bytes(&edited),
         };
-        match &edit.as_node {
-            Some(node) => edited.at = Some(hosted.position_after_node(node, loaded, &try_out)?),
-            None => {
-                // Read it once as it will be read for ever, so that a wrong state is refused here.
-                let mut with_edit = loaded.clone();
-                with_edit.entries.push(try_out);
-                hosted.view(parent, &with_edit)?;
-            }
+        if let EditPlace::AfterNode(node) = place {
+            edited.at = Some(hosted.position_after_node(node, loaded, &try_out)?);
+            return Ok(edited);
+        }
+        // Read it once as it will be read for ever, so that a wrong state is refused here.
+        let mut with_edit = loaded.clone();
+        with_edit.entries.push(try_out);
+        hosted.view(parent, &with_edit)?;
+        if let EditPlace::AtNodes(nodes) = place {
+            edited.at = Some(hosted.position_at_nodes(nodes)?);
         }
         Ok(edited)
     }

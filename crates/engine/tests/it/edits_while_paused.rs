@@ -90,6 +90,29 @@ async fn an_edit_as_a_node_gives_the_paused_run_up_and_goes_on_after_that_node()
 }
 
 #[tokio::test]
+async fn an_edit_that_goes_to_nodes_makes_these_due_and_nothing_else() {
+    let bot = graph_handle(&asking_graph(CallCounter::default()));
+    run_to_text(&bot, EngineTestState::update()).await;
+    let goto = async |nodes: &[&str]| {
+        let nodes: Vec<String> = nodes.iter().map(|node| (*node).to_owned()).collect();
+        let said = StateEdit { update: Some(json!({ "said": ["there"] })), ..StateEdit::default() };
+        bot.runtime().edit_and_goto("g", &local_thread("t"), None, &said, &nodes).await
+    };
+    goto(&["ghost"]).await.expect_err("no such node");
+    assert!(bot.runtime().active_run(&local_thread("t")).await.expect("read").is_some(), "it still waits");
+    goto(&["last", "first", "last"]).await.expect("edited");
+    assert!(bot.runtime().active_run(&local_thread("t")).await.expect("read").is_none());
+    let view = bot.runtime().view("g", &local_thread("t"), None).await.expect("a view");
+    assert_eq!(view.next, ["first", "last"]);
+    goto(&["last"]).await.expect("edited");
+    let on = bot.start_with(&local_thread("t"), None, StartOptions::default()).await.expect("started");
+    assert_eq!(wait_for_outcome_text(&bot, &on).await, "first there there last");
+    goto(&["__end__"]).await.expect("edited");
+    let view = bot.runtime().view("g", &local_thread("t"), None).await.expect("a view");
+    assert!(view.next.is_empty());
+}
+
+#[tokio::test]
 async fn a_wrong_edit_of_a_paused_run_changes_nothing() {
     let bot = graph_handle(&asking_graph(CallCounter::default()));
     run_to_text(&bot, EngineTestState::update()).await;
