@@ -765,9 +765,12 @@ async fn queued_and_paused_runs_can_be_cancelled() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_cancel_and_a_finish_that_race_end_the_run_once() {
-    let mut finished = 0;
     for round in 0..200u64 {
         let work = node_running(move |_, _| async move {
+            // In some rounds the cancel wins for certain, in the others it is up to chance.
+            if round % 7 == 6 {
+                std::future::pending::<()>().await;
+            }
             for _ in 0..round % 7 {
                 tokio::task::yield_now().await;
             }
@@ -786,12 +789,9 @@ async fn a_cancel_and_a_finish_that_race_end_the_run_once() {
             entries.iter().map(|entry| entry.kind).filter(|kind| kind.is_end()).collect();
         match row.status {
             RunStatus::Finished => {
-                finished += 1;
-                assert_eq!(
-                    (end.as_str(), ends.as_slice()),
-                    ("a", &[EntryKind::Finished][..]),
-                    "round {round}"
-                );
+                assert!(round % 7 < 6, "round {round}");
+                let expected = ("a", &[EntryKind::Finished][..]);
+                assert_eq!((end.as_str(), ends.as_slice()), expected, "round {round}");
             }
             RunStatus::Cancelled => {
                 assert_eq!(ends, [EntryKind::Cancelled], "round {round}");
@@ -800,7 +800,6 @@ async fn a_cancel_and_a_finish_that_race_end_the_run_once() {
             other => panic!("round {round}: {other:?}"),
         }
     }
-    assert!(finished < 200, "no cancel ever won, so this shows nothing");
 }
 
 #[tokio::test]

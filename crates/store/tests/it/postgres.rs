@@ -1,11 +1,13 @@
 //! The store in PostgreSQL: the suite of the engine, formats, and a database that goes away.
 
 mod batched_writes;
+mod key_values;
 mod long_logs;
 mod replicas;
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use doran_engine::id::{RunId, ThreadKey};
@@ -50,7 +52,7 @@ async fn a_newer_format_is_refused() {
         .await
         .expect("update");
     let refused = PostgresStore::open(&url).await;
-    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 12 })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 13 })), "{refused:?}");
 }
 
 /// What a program finds that still runs when a newer one has started: it takes up no work any more and says why.
@@ -63,9 +65,9 @@ async fn a_program_that_has_become_too_old_takes_up_no_more_runs() {
     connect_plain(&url).await.batch_execute(newer).await.expect("update");
     for _ in 0..2 {
         let refused = old.claim(&worker("w"), None, 10).await;
-        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 12 })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 13 })), "{refused:?}");
         let refused = old.submit(new_run(&local_thread("u"))).await;
-        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 12 })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 13 })), "{refused:?}");
     }
     assert!(old.thread(&local_thread("u")).await.is_err(), "nothing was begun");
 }
@@ -90,6 +92,7 @@ fn the_scripts_of_known_formats_stay_as_they_are() {
         ("9", include_str!("../../migrations/postgres/0009_idempotent_responses.sql")),
         ("10", include_str!("../../migrations/postgres/0010_batches_and_ready_threads.sql")),
         ("12", include_str!("../../migrations/postgres/0012_items_and_timers.sql")),
+        ("13", include_str!("../../migrations/postgres/0013_key_values.sql")),
         ("functions of 12", include_str!("../../migrations/postgres/functions.sql")),
     ];
     let hashes = files.map(|(format, text)| {
@@ -161,15 +164,15 @@ async fn a_database_whose_certificate_is_not_known_is_not_spoken_to() {
     admin.batch_execute("alter system set ssl = on").await.expect("set");
     admin.batch_execute("select pg_reload_conf()").await.expect("reload");
     // The server reads its settings again when it comes to it.
-    let mut opened = PostgresStore::open(&url(&known)).await;
-    for _ in 0..100 {
-        if opened.is_ok() {
-            break;
+    let opened = async {
+        loop {
+            match PostgresStore::open(&url(&known)).await {
+                Ok(store) => return store,
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        opened = PostgresStore::open(&url(&known)).await;
-    }
-    let store = opened.expect("a certificate that is known");
+    };
+    let store = soon(opened).await;
     start(&store, new_run(&local_thread("t"))).await;
     let sql = "select bool_and(s.ssl) from pg_stat_ssl s join pg_stat_activity a using (pid)
                where a.application_name = 'doran'";
@@ -192,30 +195,28 @@ async fn a_database_that_comes_back_is_used_again() {
     let run = start(&store, new_run(&thread)).await;
 
     // One writer goes on while the plug is pulled, and counts what it was told.
+    let (written, mut has_written) = tokio::sync::watch::channel(1);
     let writer = tokio::spawn({
         let (store, fence) = (Arc::clone(&store), run.fence());
         async move {
             let mut head = 1;
             loop {
                 match store.commit(&fence, step(head, "x")).await {
-                    Ok(committed) => head = committed.head,
+                    Ok(committed) => head = written.send_replace(committed.head).max(committed.head),
                     Err(error) => return (head, error),
                 }
             }
         }
     });
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    soon(has_written.wait_for(|head| *head > 10)).await.expect("the writer writes");
     server.stop_immediately().expect("stop");
-    let (told, error) = writer.await.expect("task");
+    let (told, error) = soon(writer).await.expect("task");
     assert!(matches!(error, StoreError::Unknown(_) | StoreError::Unavailable(_)), "{error:?}");
-    assert!(told > 1, "something was written before");
 
-    let since = Instant::now();
-    let write = store.commit(&run.fence(), step(told, "down")).await;
+    let write = soon(store.commit(&run.fence(), step(told, "down"))).await;
     assert!(matches!(write, Err(StoreError::Unavailable(_))), "{write:?}");
-    let read = store.thread(&thread).await;
+    let read = soon(store.thread(&thread)).await;
     assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
-    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
 
     server.start_process().expect("start");
     let head = store.thread(&thread).await.expect("thread").head;
@@ -269,16 +270,15 @@ async fn a_write_cut_off_half_way_is_unknown() {
 #[tokio::test]
 async fn a_write_that_waits_too_long_is_undone() {
     let Some(url) = postgres_server::fresh_schema_url() else { return };
-    let options = PostgresOptions {
-        statement_timeout: Duration::from_millis(400),
-        ..PostgresOptions::new(url.clone())
-    };
-    let store = PostgresStore::open_with(&options).await.expect("open");
+    let store = open(&url).await;
+    let options =
+        PostgresOptions { statement_timeout: Duration::from_secs(1), ..PostgresOptions::new(url.clone()) };
+    let impatient = PostgresStore::open_with(&options).await.expect("open");
     let thread = local_thread("t");
     let run = start(&store, new_run(&thread)).await;
     let holder = connect_plain(&url).await;
     holder.batch_execute("begin; select 1 from runs for update").await.expect("lock");
-    let late = store.commit(&run.fence(), step(1, "x")).await;
+    let late = impatient.commit(&run.fence(), step(1, "x")).await;
     assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
     assert_eq!(entry_bodies(&store, &thread).await, "in", "reading waits for nobody");
     holder.batch_execute("rollback").await.expect("unlock");
@@ -307,12 +307,10 @@ async fn a_full_disk_is_told_and_changes_nothing() {
 async fn a_database_that_says_nothing_is_unavailable_soon() {
     let deaf = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
     let url = format!("postgres://u:p@{}/d", deaf.local_addr().expect("address"));
-    let since = Instant::now();
-    let opened = PostgresStore::open(&url).await;
+    let opened = soon(PostgresStore::open(&url)).await;
     assert!(matches!(opened, Err(StoreError::Unavailable(_))), "{opened:?}");
-    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
     drop(deaf);
-    let opened = PostgresStore::open(&url).await;
+    let opened = soon(PostgresStore::open(&url)).await;
     assert!(matches!(opened, Err(StoreError::Unavailable(_))), "{opened:?}");
 }
 
@@ -424,26 +422,29 @@ async fn writers_that_lose_their_connections_leave_one_whole_log() {
     let stores = [Arc::new(open(&named).await), Arc::new(open(&named).await)];
     let admin = connect_plain(&url).await;
     let (stop, stopped) = tokio::sync::watch::channel(false);
+    let cut_off = Arc::new(AtomicUsize::new(0));
     let mut writers = Vec::new();
     for i in 0..4 {
         let thread = local_thread(&format!("t{i}"));
         let run = start(&stores[i % 2], new_run(&thread)).await;
-        let (store, stopped) = (Arc::clone(&stores[i % 2]), stopped.clone());
+        let (store, stopped, cut_off) = (Arc::clone(&stores[i % 2]), stopped.clone(), Arc::clone(&cut_off));
         let writer = tokio::spawn(async move {
-            let (mut head, mut unknown) = (1, 0);
+            let mut head = 1;
             while !*stopped.borrow() {
                 match store.commit(&run.fence(), step(head, &head.to_string())).await {
                     Ok(committed) => head = committed.head,
                     Err(StoreError::Unknown(_)) => {
-                        unknown += 1;
-                        let found = store.thread(&run.run.thread).await.expect("a read is asked again").head;
+                        cut_off.fetch_add(1, Ordering::SeqCst);
+                        let found = head_of(&store, &run.run.thread).await;
                         assert!(found == head || found == head + 1, "knew {head}, found {found}");
                         head = found;
                     }
+                    // New connections were ended too. Nothing was written.
+                    Err(StoreError::Unavailable(_)) => {}
                     Err(error) => panic!("{error:?}"),
                 }
             }
-            (head, unknown)
+            head
         });
         writers.push((thread, writer));
     }
@@ -451,16 +452,36 @@ async fn writers_that_lose_their_connections_leave_one_whole_log() {
         end_backends(&admin, &name, "state = 'active' and random() < 0.5").await;
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
+    // If chance ended none in the middle of a write: those that wait for a lock are in one.
+    let holder = connect_plain(&url).await;
+    let cut_one_off = async {
+        while cut_off.load(Ordering::SeqCst) == 0 {
+            holder.batch_execute("begin; select 1 from runs for update").await.expect("lock");
+            while end_backends(&admin, &name, "wait_event_type = 'Lock'").await == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            holder.batch_execute("rollback").await.expect("unlock");
+        }
+    };
+    soon(cut_one_off).await;
     stop.send(true).expect("writers");
-    let mut cut_off = 0;
     for (thread, writer) in writers {
-        let (head, unknown) = writer.await.expect("task");
-        cut_off += unknown;
+        let head = soon(writer).await.expect("task");
         let expected: Vec<String> =
             std::iter::once("in".into()).chain((1..head).map(|number| number.to_string())).collect();
         assert_eq!(entry_bodies(&stores[0], &thread).await, expected.join(" "));
     }
-    assert!(cut_off > 0, "no write was cut off");
+}
+
+/// The head of a thread, asked for until the database answers.
+async fn head_of(store: &PostgresStore, thread: &ThreadKey) -> Seq {
+    loop {
+        match store.thread(thread).await {
+            Ok(found) => return found.head,
+            Err(StoreError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
 }
 
 /// Prints what a commit costs beside a bare insert on the same server. Not a law: it depends on the disk.
@@ -501,6 +522,11 @@ async fn a_commit_beside_a_bare_insert() {
             "p{percent}: insert {insert:?}, entry {step:?} ({light:.2}), with a record {full:?} ({heavy:.2})"
         );
     }
+}
+
+/// Fails if something does not come within a minute, which is more than a busy machine needs.
+async fn soon<T>(awaited: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), awaited).await.expect("in time")
 }
 
 async fn open(url: &str) -> PostgresStore {

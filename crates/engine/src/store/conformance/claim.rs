@@ -5,8 +5,13 @@ use std::time::Duration;
 use super::fixture::*;
 use crate::store::*;
 
+/// A lease that has run out after [`wait_for_short_lease`].
 fn short_lease() -> WorkerLease {
-    WorkerLease { lease: Duration::from_millis(200), ..long_lease() }
+    WorkerLease { lease: Duration::from_millis(1), ..long_lease() }
+}
+
+async fn wait_for_short_lease() {
+    sleep_millis(15).await;
 }
 
 pub(super) async fn a_claim_raises_the_epoch_and_fences_the_old_writer<S: Store>(b: StoreFixture<S>) {
@@ -25,15 +30,16 @@ pub(super) async fn a_claim_raises_the_epoch_and_fences_the_old_writer<S: Store>
 }
 
 pub(super) async fn a_lease_that_runs_out_frees_the_run<S: Store>(b: StoreFixture<S>) {
-    let thread = b.new_thread_key();
+    let (thread, held) = (b.new_thread_key(), b.new_thread_key());
+    b.start(&held).await;
     expect_started(b.store.submit(NewRun { claim: Some(short_lease()), ..b.new_run(&thread) }).await);
-    assert!(b.claim(&thread).await.is_none(), "the lease still holds");
-    sleep_millis(230).await;
+    wait_for_short_lease().await;
+    assert!(b.claim(&held).await.is_none(), "the lease still holds");
     let taken = b.store.claim(&short_lease(), Some(&thread), 1).await.expect("claim");
     assert_eq!((taken.len(), taken[0].run.epoch), (1, 2));
-    assert!(b.claim(&thread).await.is_none(), "the second lease holds");
-    sleep_millis(230).await;
+    wait_for_short_lease().await;
     assert_eq!(b.claim(&thread).await.expect("lost again").run.epoch, 3);
+    assert!(b.claim(&thread).await.is_none(), "the third lease holds");
 }
 
 pub(super) async fn an_expired_lease_alone_fences_nobody<S: Store>(b: StoreFixture<S>) {
@@ -49,7 +55,7 @@ pub(super) async fn a_renewal_prolongs_the_lease<S: Store>(b: StoreFixture<S>) {
     let run =
         expect_started(b.store.submit(NewRun { claim: Some(short_lease()), ..b.new_run(&thread) }).await);
     assert_eq!(b.store.renew(&long_lease(), &[run.fence()]).await.expect("renew"), [LeaseRenewal::Held]);
-    sleep_millis(230).await;
+    wait_for_short_lease().await;
     assert!(b.claim(&thread).await.is_none(), "the lease was prolonged");
     assert_eq!(b.run_row(&run).await.epoch, 1);
 }
@@ -99,11 +105,11 @@ pub(super) async fn a_run_is_claimed_on_its_first_time_with_its_entry<S: Store>(
 
 pub(super) async fn a_paused_run_is_not_claimed<S: Store>(b: StoreFixture<S>) {
     let thread = b.new_thread_key();
-    let claim = WorkerLease { lease: Duration::from_millis(1), ..long_lease() };
-    let run = expect_started(b.store.submit(NewRun { claim: Some(claim), ..b.new_run(&thread) }).await);
+    let claim = Some(short_lease());
+    let run = expect_started(b.store.submit(NewRun { claim, ..b.new_run(&thread) }).await);
     b.commit(&run, status_commit(RunStatus::Paused)).await;
     b.submit_queued(&thread, IfBusy::Enqueue).await;
-    sleep_millis(15).await;
+    wait_for_short_lease().await;
     assert!(b.claim(&thread).await.is_none());
     assert_eq!(b.thread_row(&thread).await.active, Some(run.run.run));
 }

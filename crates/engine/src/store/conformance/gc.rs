@@ -1,6 +1,6 @@
 //! Clearing old things. `gc` reaches over all tenants, so counts are checked from below only.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Map;
 
@@ -8,8 +8,8 @@ use super::fixture::*;
 use crate::id::ThreadKey;
 use crate::store::*;
 
-/// Long enough for a slow disk to make something young in.
-const RETENTION_AGE: Duration = Duration::from_millis(250);
+/// What is older is cleared, where nothing young has to stay.
+const RETENTION_AGE: Duration = Duration::from_millis(20);
 
 fn idle_threads_retention() -> Retention {
     Retention { idle_threads: Some(RETENTION_AGE), ..Retention::default() }
@@ -20,19 +20,45 @@ fn old_entries_retention() -> Retention {
 }
 
 async fn wait_for_retention_age() {
-    sleep_millis(280).await;
+    wait_for_age(RETENTION_AGE).await;
 }
 
+async fn wait_for_age(age: Duration) {
+    tokio::time::sleep(age + Duration::from_millis(30)).await;
+}
+
+/// Ages to try a case with where something young has to stay. Each try tells whether it was quick enough for that: what
+/// was young had not become old when it was cleared.
+const RETENTION_AGES: [Duration; 4] =
+    [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(16)];
+
+const TOO_SLOW: &str = "the store is too slow to tell young things from old ones";
+
 pub(super) async fn idle_threads_go<S: Store>(b: StoreFixture<S>) {
+    for age in RETENTION_AGES {
+        if idle_threads_of_age_go(&b, age).await {
+            return;
+        }
+    }
+    panic!("{TOO_SLOW}");
+}
+
+async fn idle_threads_of_age_go<S: Store>(b: &StoreFixture<S>, age: Duration) -> bool {
     let (old, young) = (b.new_thread_key(), b.new_thread_key());
     let run = b.start_and_finish(&old, vec![step_with_snapshot("a", 0, "A")]).await;
-    wait_for_retention_age().await;
+    wait_for_age(age).await;
+    let made = Instant::now();
     b.start_and_finish(&young, vec![]).await;
-    let cleared = b.store.gc(&idle_threads_retention()).await.expect("gc");
+    let retention = Retention { idle_threads: Some(age), ..Retention::default() };
+    let cleared = b.store.gc(&retention).await.expect("gc");
+    if made.elapsed() >= age {
+        return false;
+    }
     assert!(cleared.threads >= 1);
     refused!(b.store.thread(&old).await, StoreError::NotFound { .. });
     refused!(b.store.run(&run.key()).await, StoreError::NotFound { .. });
     assert_eq!(b.log_text(&young).await, "in");
+    true
 }
 
 /// More than any store clears at a time.
@@ -139,17 +165,31 @@ pub(super) async fn a_branch_left_goes_with_old_entries<S: Store>(b: StoreFixtur
 }
 
 pub(super) async fn a_young_entry_keeps_what_it_is_rebuilt_from<S: Store>(b: StoreFixture<S>) {
-    let thread = thread_with_two_snapshots(&b).await;
-    wait_for_retention_age().await;
+    for age in RETENTION_AGES {
+        if an_entry_younger_than_age_keeps_its_base(&b, age).await {
+            return;
+        }
+    }
+    panic!("{TOO_SLOW}");
+}
+
+async fn an_entry_younger_than_age_keeps_its_base<S: Store>(b: &StoreFixture<S>, age: Duration) -> bool {
+    let thread = thread_with_two_snapshots(b).await;
+    wait_for_age(age).await;
+    let made = Instant::now();
     // 6 e follows the snapshot C and is young when the snapshot F of 7 makes it old news.
     b.append_edits(&thread, vec![new_entry(EntryKind::Step, "e", 4), step_with_snapshot("f", 4, "F")]).await;
-    b.store.gc(&old_entries_retention()).await.expect("gc");
+    b.store.gc(&Retention { old_entries: Some(age), ..Retention::default() }).await.expect("gc");
+    if made.elapsed() >= age {
+        return false;
+    }
     assert_eq!(b.log_text(&thread).await, "c d e f");
     assert_eq!(b.loaded_text(&thread, Some(6)).await, "4=C | d e");
     assert_eq!(b.loaded_text(&thread, None).await, "7=F | ");
     wait_for_retention_age().await;
     b.store.gc(&old_entries_retention()).await.expect("gc");
     assert_eq!(b.log_text(&thread).await, "f");
+    true
 }
 
 pub(super) async fn nothing_follows_an_entry_that_cannot_be_rebuilt<S: Store>(b: StoreFixture<S>) {
@@ -207,15 +247,27 @@ pub(super) async fn young_things_stay<S: Store>(b: StoreFixture<S>) {
 }
 
 pub(super) async fn old_keys_are_forgotten<S: Store>(b: StoreFixture<S>) {
+    for age in RETENTION_AGES {
+        if keys_older_than_age_are_forgotten(&b, age).await {
+            return;
+        }
+    }
+    panic!("{TOO_SLOW}");
+}
+
+async fn keys_older_than_age_are_forgotten<S: Store>(b: &StoreFixture<S>, age: Duration) -> bool {
     let keyed = |key: &str| {
-        let idempotency = Some(RunIdempotencyKey { key: key.into(), hash: "h".into() });
+        let idempotency = Some(RunIdempotencyKey { key: format!("{key} {age:?}"), hash: "h".into() });
         NewRun { idempotency, ..b.new_run(&b.new_thread_key()) }
     };
     let old = expect_started(b.store.submit(keyed("old")).await);
-    wait_for_retention_age().await;
+    wait_for_age(age).await;
+    let made = Instant::now();
     let young = expect_started(b.store.submit(keyed("young")).await);
-    let cleared =
-        b.store.gc(&Retention { idempotency: RETENTION_AGE, ..Retention::default() }).await.expect("gc");
+    let cleared = b.store.gc(&Retention { idempotency: age, ..Retention::default() }).await.expect("gc");
+    if made.elapsed() >= age {
+        return false;
+    }
     assert!(cleared.keys >= 1);
     assert_eq!(expect_repeated(b.store.submit(keyed("young")).await).run, young.run.run);
     let again = expect_started(b.store.submit(keyed("old")).await);
@@ -224,6 +276,7 @@ pub(super) async fn old_keys_are_forgotten<S: Store>(b: StoreFixture<S>) {
     // The key names the second run now, and the end of the first does not take it away.
     b.store.delete_thread(&old.run.thread).await.expect("delete");
     assert_eq!(expect_repeated(b.store.submit(keyed("old")).await).run, again.run.run);
+    true
 }
 
 pub(super) async fn dead_cache_values_go<S: Store>(b: StoreFixture<S>) {

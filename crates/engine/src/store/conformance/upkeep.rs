@@ -368,14 +368,13 @@ pub(super) async fn a_cached_value_has_its_lifetime<S: Store>(b: StoreFixture<S>
     let keep = async |key: &str, millis| {
         b.store.cache_value(&b.tenant, key, b"v", Some(Duration::from_millis(millis))).await.expect("keep");
     };
-    keep("short", 200).await;
-    assert!(b.store.cached_value(&b.tenant, "short").await.expect("cached").is_some());
+    keep("short", 1).await;
     keep("long", 60_000).await;
     keep("renewed", 1).await;
     keep("renewed", 60_000).await;
     keep("shortened", 60_000).await;
     keep("shortened", 1).await;
-    sleep_millis(230).await;
+    sleep_millis(15).await;
     let mut alive = Vec::new();
     for key in ["short", "long", "renewed", "shortened"] {
         if b.store.cached_value(&b.tenant, key).await.expect("cached").is_some() {
