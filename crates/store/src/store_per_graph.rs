@@ -13,7 +13,7 @@ use doran_engine::store::{
     ClaimedRun, Commit, CommitOutcome, CommitPosition, Fence, GcReport, HistoryStore, ItemKey, ItemNamespace,
     ItemSearch, ItemStore, LeaseRenewal, LoadedLog, LogEntry, Millis, NamespaceSearch, NewEntry, NewRun,
     NewTimer, NodeCacheStore, Retention, RunFilter, RunPosition, RunRow, RunSignal, RunStatus, RunStore, Seq,
-    SharedItem, Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, TimerKind,
+    SharedItem, SignalOutcome, Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, TimerKind,
     TimerRow, TimerStore, TimerTime, WorkerLease, check_metadata,
 };
 use doran_engine::{RunId, RunKey, TenantId, ThreadId, ThreadKey};
@@ -213,6 +213,7 @@ impl RunStore for StorePerGraph {
             self.claimed().remove(&claim_key(fence));
         }
         outcome.position = tag_position(outcome.position, number);
+        outcome.next = outcome.next.map(|next| Box::new(self.note_claim(*next, number)));
         Ok(outcome)
     }
 
@@ -229,9 +230,16 @@ impl RunStore for StorePerGraph {
         self.stores[0].is_exclusive()
     }
 
-    async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
+    async fn signal_and_claim(
+        &self,
+        run: &RunKey,
+        signal: RunSignal,
+        claim: Option<&WorkerLease>,
+    ) -> Result<SignalOutcome, StoreError> {
         let number = self.store_of_run(run).await?;
-        self.stores[number].signal(run, signal).await
+        let SignalOutcome { run, claimed } =
+            self.stores[number].signal_and_claim(run, signal, claim).await?;
+        Ok(SignalOutcome { run, claimed: claimed.map(|claimed| self.note_claim(claimed, number)) })
     }
 }
 

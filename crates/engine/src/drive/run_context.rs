@@ -16,7 +16,7 @@ use crate::drive::run_journal::{LogTip, RunJournal};
 use crate::failpoint;
 use crate::id::RunId;
 use crate::log::UnfinishedTask;
-use crate::runtime::{LiveFeed, TimerAlarm};
+use crate::runtime::{LeaseTime, LiveFeed, NextRun, RunObserver, TimerAlarm};
 use crate::store::{
     Commit, CommitOutcome, Durability, EntryKind, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage,
     Seq, StoreError,
@@ -120,6 +120,12 @@ pub(crate) struct RunContext {
     pub seed: [u8; 16],
     /// What the caller of the run gave to all its nodes.
     pub context: Value,
+    /// The text by which other systems know the run.
+    pub correlation: Option<String>,
+    /// What the worker goes on with when the run ends.
+    pub next_run: Option<Arc<NextRun>>,
+    /// Is told how long writes take.
+    pub observer: Option<Arc<dyn RunObserver>>,
     /// Nodes to pause before and after, asked for by the caller of the run.
     pub pause_before: BTreeSet<String>,
     pub pause_after: BTreeSet<String>,
@@ -172,6 +178,9 @@ impl RunContext {
             held_suspect_turn: Mutex::default(),
             seed,
             context: Value::Null,
+            correlation: None,
+            next_run: None,
+            observer: None,
             pause_before: BTreeSet::new(),
             pause_after: BTreeSet::new(),
             records: Mutex::default(),
@@ -334,7 +343,11 @@ impl RunContext {
         // is tried again, and finds its calls here.
         let inside: Vec<Record> =
             commit.records.iter().filter(|record| record.path.contains('/')).cloned().collect();
-        let committed = if commit.entries.is_empty() && usage.is_zero() {
+        let began = std::time::Instant::now();
+        let next_run = self.next_run.as_ref().filter(|_| commit.status.is_some());
+        let next_run = next_run.map(|next| (next, LeaseTime::now()));
+        commit.claim_next = next_run.as_ref().and_then(|(next, _)| next.claim());
+        let mut committed = if commit.entries.is_empty() && usage.is_zero() {
             journal.commit(commit, RunUsage::default()).await?
         } else {
             // What is counted or numbered is written one after the other, so that it can be found again when nobody
@@ -372,11 +385,17 @@ impl RunContext {
             }
             committed
         };
+        if let Some(observer) = &self.observer {
+            observer.run_written(began.elapsed());
+        }
         self.remember_subgraph_records(inside);
         if clears {
             self.lock_call_records().clear();
         }
         self.lock_call_records().extend(calls);
+        if let Some((next, asked)) = next_run {
+            next.note(&mut committed, asked);
+        }
         if committed.cancel_asked {
             self.cancel.cancel();
         }

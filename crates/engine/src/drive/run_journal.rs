@@ -179,7 +179,14 @@ impl RunJournal {
             // Records replace each other and can be written again. What was spent must be counted once.
             let counted = !commit.usage.is_zero() && row.usage != booked;
             let at = row.started_at.unwrap_or(row.created_at);
-            return Ok(counted.then_some(CommitOutcome { head, at, cancel_asked, next_waits, position }));
+            return Ok(counted.then_some(CommitOutcome {
+                head,
+                at,
+                cancel_asked,
+                next_waits,
+                next: None,
+                position,
+            }));
         }
         let found = self.store.entries(&self.fence.thread, commit.head, commit.entries.len()).await?;
         let same = found.len() == commit.entries.len()
@@ -187,7 +194,8 @@ impl RunJournal {
                 found.run == Some(self.fence.run) && found.kind == new.kind && found.body == new.body
             });
         let at = found.last().map(|entry| entry.at);
-        Ok(at.filter(|_| same).map(|at| CommitOutcome { head, at, cancel_asked, next_waits, position }))
+        let next = None;
+        Ok(at.filter(|_| same).map(|at| CommitOutcome { head, at, cancel_asked, next_waits, next, position }))
     }
 
     /// Makes a call that may be made twice, again as long as the store is away and the lease lasts.

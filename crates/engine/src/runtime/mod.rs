@@ -4,8 +4,11 @@
 //! on the same store goes on with what this one leaves.
 
 mod claim_lease;
+mod finish_detached;
 mod graph_handle;
 mod live_feed;
+mod next_run;
+mod observer;
 mod reads;
 mod registered_graph;
 mod remote_runs;
@@ -36,15 +39,18 @@ use crate::log;
 use crate::state::State;
 use crate::store::{
     CommitPosition, Durability, EntryKind, IfBusy, NewRun, NewRunEntry, RunIdempotencyKey, RunRow, RunSignal,
-    Seq, Store, StoreError, SubmitOutcome, WorkerLease,
+    Seq, SignalOutcome, Store, StoreError, SubmitOutcome, WorkerLease,
 };
 use crate::stored_json;
 use crate::task_path::QuestionId;
 
 pub(crate) use claim_lease::{ClaimLease, LeaseTime};
+use finish_detached::finish_detached;
 pub use graph_handle::{GraphHandle, Outcome, RunHandle};
 pub(crate) use live_feed::{LiveFeed, approximate_value_bytes};
 pub use live_feed::{NodeDelta, NodeDeltaContent};
+pub(crate) use next_run::NextRun;
+pub use observer::RunObserver;
 pub use registered_graph::StateView;
 use registered_graph::{AnyGraph, RegisteredGraph};
 use remote_runs::RemoteRuns;
@@ -73,6 +79,8 @@ pub struct RuntimeOptions {
     pub max_tasks_per_step: usize,
     /// Limits of runs that bring none of their own.
     pub limits: RunLimits,
+    /// Is told when runs come to rest.
+    pub observer: Option<Arc<dyn RunObserver>>,
 }
 
 impl Default for RuntimeOptions {
@@ -84,6 +92,7 @@ impl Default for RuntimeOptions {
             max_runs: 1024,
             max_tasks_per_step: DEFAULT_MAX_TASKS_PER_STEP,
             limits: RunLimits::default(),
+            observer: None,
         }
     }
 }
@@ -119,6 +128,8 @@ struct StoredRunOptions {
     limits: Option<RunLimits>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     context: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    correlation: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pause_before: BTreeSet<String>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -133,6 +144,7 @@ impl StoredRunOptions {
             run.limits = limits;
         }
         run.context = options.context.unwrap_or_default();
+        run.correlation = options.correlation;
         (run.pause_before, run.pause_after) = (options.pause_before, options.pause_after);
         Ok(())
     }
@@ -145,6 +157,8 @@ pub struct Runtime(pub(crate) Arc<RuntimeInner>);
 pub(crate) struct RuntimeInner {
     pub store: Arc<dyn Store>,
     graphs: RwLock<HashMap<String, Arc<dyn AnyGraph>>>,
+    /// The names of the graphs, as a claim lists them.
+    graph_names: RwLock<Arc<[String]>>,
     active_runs: Mutex<HashMap<RunId, Arc<ActiveRun>>>,
     remote_runs: RemoteRuns,
     claim: WorkerLease,
@@ -169,6 +183,7 @@ impl Runtime {
         Self(Arc::new(RuntimeInner {
             store,
             graphs: RwLock::default(),
+            graph_names: RwLock::new(Arc::default()),
             active_runs: Mutex::default(),
             remote_runs: RemoteRuns::default(),
             claim: WorkerLease { worker: Arc::from(worker), lease: options.lease, graphs: None },
@@ -193,6 +208,7 @@ impl Runtime {
             return Err(MisuseError::GraphExists(name.to_owned()).into());
         }
         graphs.insert(name.to_owned(), hosted.clone());
+        self.0.note_graph_names(&graphs);
         Ok(GraphHandle::new(self.clone(), hosted))
     }
 
@@ -202,6 +218,7 @@ impl Runtime {
         let hosted = Arc::new(RegisteredGraph::new(name, graph.core.clone()));
         let mut graphs = self.0.graphs.write().unwrap_or_else(PoisonError::into_inner);
         graphs.insert(name.to_owned(), hosted.clone());
+        self.0.note_graph_names(&graphs);
         GraphHandle::new(self.clone(), hosted)
     }
 
@@ -284,6 +301,12 @@ impl Runtime {
         let stored = StoredRunOptions {
             limits: options.limits,
             context: options.context,
+            correlation: self
+                .0
+                .options
+                .observer
+                .as_ref()
+                .and_then(|observer| observer.correlation_of_new_run()),
             pause_before: options.pause_before,
             pause_after: options.pause_after,
         };
@@ -413,8 +436,23 @@ impl Runtime {
     async fn signal_and_continue(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, EngineError> {
         let (inner, run) = (self.0.clone(), run.clone());
         finish_detached(async move {
-            let row = inner.report_unknown_write(inner.store.signal(&run, signal).await)?;
-            inner.claim_waiting_run_or_log(&row.thread).await;
+            let asked = LeaseTime::now();
+            let room = !inner.stop.is_cancelled() && inner.capacity() > 0;
+            let claim = room.then(|| inner.claim_of_known_graphs());
+            let told = inner.store.signal_and_claim(&run, signal, claim.as_ref()).await;
+            if let Err(StoreError::Unknown(_)) = &told {
+                // It may have been claimed for this process, where nobody works on it.
+                inner.worker_state().scan_for_lost_runs();
+            }
+            let SignalOutcome { run: row, claimed } = inner.report_unknown_write(told)?;
+            match claimed {
+                Some(claimed) => {
+                    inner.start_lease_keeper();
+                    inner.drive_unless_late(claimed, asked);
+                }
+                // Another worker may have it, or there was no room, which a run that ended since may have made.
+                None => inner.claim_waiting_run_or_log(&row.thread).await,
+            }
             Ok(row)
         })
         .await
@@ -426,12 +464,19 @@ impl Runtime {
         let body = log::to_json_bytes(&log::RunCancelledEntry::default());
         let (inner, run) = (self.0.clone(), run.clone());
         finish_detached(async move {
+            let ended_before =
+                inner.options.observer.is_some() && inner.store.run(&run).await?.status.is_end();
             let cancelled = inner.store.signal(&run, RunSignal::Cancel { body }).await;
             let row = inner.report_unknown_write(cancelled)?;
             let active = inner.lock_active_runs().get(&run.run).cloned();
             match active {
                 Some(active) => active.cancel.cancel(),
-                None => inner.claim_waiting_run_or_log(&row.thread).await,
+                None => {
+                    if row.status.is_end() && !ended_before {
+                        inner.tell_observer(&run, row.last_seq.unwrap_or(0));
+                    }
+                    inner.claim_waiting_run_or_log(&row.thread).await;
+                }
             }
             Ok(row)
         })
@@ -489,6 +534,18 @@ impl RuntimeInner {
         graphs.get(name).cloned().ok_or_else(|| MisuseError::UnknownGraph(name.to_owned()).into())
     }
 
+    /// Keeps the list that claims carry, while the graphs are locked.
+    fn note_graph_names(&self, graphs: &HashMap<String, Arc<dyn AnyGraph>>) {
+        let names = graphs.keys().cloned().collect();
+        *self.graph_names.write().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
+    /// A claim of runs of the graphs that are known here.
+    fn claim_of_known_graphs(&self) -> WorkerLease {
+        let graphs = self.graph_names.read().unwrap_or_else(PoisonError::into_inner).clone();
+        WorkerLease { graphs: Some(graphs), ..self.claim.clone() }
+    }
+
     fn worker_state(&self) -> MutexGuard<'_, WorkerState> {
         self.worker_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -535,20 +592,6 @@ fn check_context(context: &Value) -> Result<(), MisuseError> {
         bytes => Err(MisuseError::BadContext(format!(
             "it has {bytes} bytes, and at most {MAX_CONTEXT_BYTES} are allowed"
         ))),
-    }
-}
-
-/// Does what was begun to its end, also when the caller stops waiting for it. A client that leaves must not leave a
-/// run behind that is accepted and driven by nobody.
-async fn finish_detached<T: Send + 'static>(
-    work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
-) -> Result<T, EngineError> {
-    match tokio::spawn(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(error) => Err(EngineError::Stopped(error.to_string())),
-        },
     }
 }
 

@@ -1,6 +1,6 @@
 //! Driving runs in the background: claims, leases, takeover, and letting go.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -14,8 +14,8 @@ use crate::failpoint::mutant;
 use crate::id::ThreadKey;
 use crate::runtime::graph_handle::RunOutcome;
 use crate::runtime::registered_graph::{AnyGraph, ClaimedRunOutcome};
-use crate::runtime::{ClaimLease, LeaseTime, LiveFeed, RuntimeInner};
-use crate::store::{ClaimedRun, Fence, LeaseRenewal, StoreError, WorkerLease};
+use crate::runtime::{ClaimLease, LeaseTime, LiveFeed, NextRun, RuntimeInner};
+use crate::store::{ClaimedRun, Fence, LeaseRenewal, Seq, StoreError, WorkerLease};
 
 /// A run that this process drives.
 pub(crate) struct ActiveRun {
@@ -44,6 +44,9 @@ impl RuntimeInner {
         run.max_tasks_per_step = self.options.max_tasks_per_step.max(1);
         run.suspect_turn = Some(self.suspect_turn.clone());
         run.timer_alarm = Some(self.timer_alarm.clone());
+        let next_run = Arc::new(NextRun::new(self.clone()));
+        run.next_run = Some(next_run.clone());
+        run.observer = self.options.observer.clone();
         if claimed.run.cancel_asked {
             run.cancel.cancel();
         }
@@ -74,16 +77,23 @@ impl RuntimeInner {
         let task = tokio::spawn(async move {
             let guard = ActiveRunGuard { inner: &inner, active: &driven };
             let (end, committed) = graph.drive(run, inner.store.clone(), claimed, lease, first).await;
-            let next_waits = committed.is_some_and(|committed| committed.next_waits);
+            let next_waits = committed.as_ref().is_some_and(|committed| committed.next_waits);
             let ended =
                 !matches!(end, Err(HaltReason::Lost(_) | HaltReason::Rejected(_) | HaltReason::Released));
             let rest = inner.to_run_outcome(&driven.fence, end);
             drop(guard);
+            if ended {
+                inner.tell_observer(&driven.fence.thread.run(driven.fence.run), driven.live.head());
+            }
             inner.start_expected_timers();
             driven.outcome.send_replace(Some(rest));
             driven.live.wake_watchers();
-            if next_waits || ended && committed.is_none() {
-                inner.claim_waiting_run_or_log(&driven.fence.thread).await;
+            match next_run.take() {
+                Some((next, asked)) => inner.drive_unless_late(next, asked),
+                None if next_waits || ended && committed.is_none() => {
+                    inner.claim_waiting_run_or_log(&driven.fence.thread).await;
+                }
+                None => {}
             }
             let runs_wait = inner.worker_state().take_runs_wait_for_capacity();
             if runs_wait && let Err(error) = inner.claim_unclaimed_runs_boxed().await {
@@ -132,12 +142,7 @@ impl RuntimeInner {
         limit: usize,
     ) -> Result<(Vec<ClaimedRun>, LeaseTime), StoreError> {
         let asked = LeaseTime::now();
-        let graphs = {
-            let graphs = self.graphs.read().unwrap_or_else(PoisonError::into_inner);
-            graphs.keys().cloned().collect()
-        };
-        let claim = WorkerLease { graphs: Some(graphs), ..self.claim.clone() };
-        let claimed = self.store.claim(&claim, only, limit).await?;
+        let claimed = self.store.claim(&self.claim_of_known_graphs(), only, limit).await?;
         if asked.elapsed() < self.claim.lease {
             return Ok((claimed, asked));
         }
@@ -165,6 +170,16 @@ impl RuntimeInner {
         Box::pin(self.claim_unclaimed_runs())
     }
 
+    /// Drives a run that another write claimed. A claim that was told so late that it may have run out already is left to
+    /// whoever looks next.
+    pub(super) fn drive_unless_late(self: &Arc<Self>, claimed: ClaimedRun, asked: LeaseTime) {
+        if asked.elapsed() < self.claim.lease {
+            self.drive_claimed_runs(vec![claimed], asked);
+        } else {
+            self.worker_state().scan_for_lost_runs();
+        }
+    }
+
     fn drive_claimed_runs(self: &Arc<Self>, claimed: Vec<ClaimedRun>, asked: LeaseTime) {
         for claimed in claimed {
             crate::failpoint::hit("worker.after_claim");
@@ -182,6 +197,7 @@ impl RuntimeInner {
                         let ended = matches!(halt, HaltReason::Cancelled);
                         inner.to_run_outcome(&fence, Err(halt));
                         if ended {
+                            inner.tell_observer(&fence.thread.run(fence.run), Seq::MAX);
                             inner.claim_waiting_run_or_log(&fence.thread).await;
                         }
                     });

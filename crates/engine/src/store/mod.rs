@@ -1,5 +1,5 @@
 //! What a store provides: the small traits that the engine calls, together [`Store`], with their records and the
-//! rules they keep; and [`IdempotencyStore`], which servers call.
+//! rules they keep; and [`IdempotencyStore`] and [`KeyValueStore`], which servers call.
 //!
 //! A thread is a **log of entries**, numbered from 1 without a gap. The log is the truth: state, position, history
 //! and the events people watch are all read from it, and nothing in it is ever rewritten. An entry names its parent,
@@ -33,9 +33,11 @@
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod delegated_store;
 mod error;
 mod idempotency;
 mod items;
+mod key_values;
 mod ram_store;
 mod rows;
 mod timers;
@@ -54,6 +56,10 @@ pub use self::items::{
     MAX_NAMESPACE_NAMES, NamespacePrefix, NamespaceSearch, SharedItem, item_from_stored, item_to_stored,
     too_many_items,
 };
+pub use self::key_values::{
+    KeyValue, KeyValueChange, KeyValueChanges, KeyValueStore, KeyValueWrite, MAX_REMOVAL_AGE, MAX_VALUE_BYTES,
+    MAX_VALUE_KEY_BYTES,
+};
 pub use self::ram_store::RamStore;
 pub use self::rows::{
     EntryKind, GcReport, LoadedLog, LogEntry, Retention, RunFilter, RunPosition, RunRow, RunStatus, RunUsage,
@@ -66,7 +72,7 @@ pub use self::timers::{
 pub use self::write_requests::{
     ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, IfBusy, LeaseRenewal, NewEntry,
     NewRun, NewRunEntry, NewStatus, Record, RecordStage, RunFailure, RunIdempotencyKey, RunSignal,
-    SubmitOutcome, WorkerLease,
+    SignalOutcome, SubmitOutcome, WorkerLease,
 };
 use crate::id::{RunKey, TenantId, ThreadId, ThreadKey};
 
@@ -126,7 +132,19 @@ pub trait RunStore: Send + Sync + 'static {
     }
 
     /// Tells a run something from outside. Durable when it returns.
-    async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError>;
+    async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
+        Ok(self.signal_and_claim(run, signal, None).await?.run)
+    }
+
+    /// As [`RunStore::signal`]. In the same transaction `claim` takes the run of the thread that waits for a worker then, as
+    /// [`RunStore::claim`] would: the one that was answered or is tried again, or the next in the queue of a thread that
+    /// became free.
+    async fn signal_and_claim(
+        &self,
+        run: &RunKey,
+        signal: RunSignal,
+        claim: Option<&WorkerLease>,
+    ) -> Result<SignalOutcome, StoreError>;
 }
 
 /// Reading back. Never blocks a writer.

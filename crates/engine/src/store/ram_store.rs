@@ -8,6 +8,7 @@ mod ram_state;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,9 +18,10 @@ use serde_json::{Map, Value};
 use self::ram_state::RamState;
 use super::{
     ClaimedRun, Commit, CommitOutcome, CommitPosition, Fence, GcReport, HistoryStore, IdempotencyStore,
-    IdempotentResponse, ItemKey, ItemNamespace, ItemSearch, ItemStore, LeaseRenewal, LoadedLog, LogEntry,
+    IdempotentResponse, ItemKey, ItemNamespace, ItemSearch, ItemStore, KeyValue, KeyValueChanges,
+    KeyValueStore, KeyValueWrite, LeaseRenewal, LoadedLog, LogEntry,
     Millis, NamespaceSearch, NewEntry, NewRun, NewTimer, NodeCacheStore, ResponseRetention, Retention,
-    RunFilter, RunRow, RunSignal, RunStore, Seq, SharedItem, StoreError, SubmitOutcome, ThreadFilter,
+    RunFilter, RunRow, RunSignal, RunStore, Seq, SharedItem, SignalOutcome, StoreError, SubmitOutcome, ThreadFilter,
     ThreadMaintenance, ThreadRow, TimerKind, TimerRow, TimerStore, TimerTime, WorkerLease,
 };
 use crate::id::{RunKey, TenantId, ThreadId, ThreadKey};
@@ -104,9 +106,16 @@ impl RunStore for RamStore {
         Ok(())
     }
 
-    async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
+    async fn signal_and_claim(
+        &self,
+        run: &RunKey,
+        signal: RunSignal,
+        claim: Option<&WorkerLease>,
+    ) -> Result<SignalOutcome, StoreError> {
         let (mut state, now) = self.lock_state();
-        state.signal(run, signal, now)
+        let run = state.signal(run, signal, now)?;
+        let claimed = claim.and_then(|claim| state.claim_waiting(claim, &run.thread, now));
+        Ok(SignalOutcome { run, claimed })
     }
 }
 
@@ -324,5 +333,47 @@ impl IdempotencyStore for RamStore {
         let (mut state, now) = self.lock_state();
         state.store_response(tenant, key, response, retention, now);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl KeyValueStore for RamStore {
+    async fn key_value(&self, bucket: &str, key: &str) -> Result<Option<KeyValue>, StoreError> {
+        let (state, now) = self.lock_state();
+        Ok(state.key_value(bucket, key, now))
+    }
+
+    async fn key_values(&self, bucket: &str, prefix: &str) -> Result<Vec<KeyValue>, StoreError> {
+        let (state, now) = self.lock_state();
+        Ok(state.key_values(bucket, prefix, now))
+    }
+
+    async fn key_value_changes(
+        &self,
+        bucket: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<KeyValueChanges, StoreError> {
+        let (state, now) = self.lock_state();
+        Ok(state.key_value_changes(bucket, after, limit, now))
+    }
+
+    async fn write_key_value(&self, write: KeyValueWrite<'_>) -> Result<Option<u64>, StoreError> {
+        write.check()?;
+        let (mut state, now) = self.lock_state();
+        Ok(state.write_key_value(&write, now))
+    }
+
+    async fn key_value_blob(
+        &self,
+        bucket: &str,
+        key: &str,
+        name: &str,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.lock_state().0.key_value_blob(bucket, key, name))
+    }
+
+    async fn bucket_revisions(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        Ok(self.lock_state().0.bucket_revisions())
     }
 }

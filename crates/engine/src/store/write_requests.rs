@@ -147,7 +147,7 @@ pub enum SubmitOutcome {
 }
 
 /// A run that this worker may write to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClaimedRun {
     /// The run, with its epoch.
     pub run: RunRow,
@@ -211,6 +211,8 @@ pub struct Commit {
     pub steps: u32,
     /// The run's new status, when it changes.
     pub status: Option<NewStatus>,
+    /// With a new status: takes the run of the thread that can be claimed after it, in the same transaction.
+    pub claim_next: Option<WorkerLease>,
     /// Whether the writer waits until it is on disk.
     pub durability: Durability,
 }
@@ -272,7 +274,7 @@ pub struct NewEntry {
 }
 
 /// What a commit led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CommitOutcome {
     /// Newest entry of the thread.
     pub head: Seq,
@@ -282,6 +284,8 @@ pub struct CommitOutcome {
     pub cancel_asked: bool,
     /// A run of the thread can be claimed now: a queued one, since the thread became free, or this one, to be cancelled.
     pub next_waits: bool,
+    /// That run, when [`Commit::claim_next`] took it.
+    pub next: Option<Box<ClaimedRun>>,
     /// What to wait for with [`RunStore::durable`](super::RunStore::durable).
     pub position: CommitPosition,
 }
@@ -338,6 +342,15 @@ pub enum RunSignal {
         /// Fingerprint the run goes on with.
         fingerprint: String,
     },
+}
+
+/// How [`RunStore::signal_and_claim`](super::RunStore::signal_and_claim) ended.
+#[derive(Clone, Debug)]
+pub struct SignalOutcome {
+    /// The run, as the signal left it.
+    pub run: RunRow,
+    /// The run of its thread that was claimed, mostly the same one.
+    pub claimed: Option<ClaimedRun>,
 }
 
 /// A note of a task in the step in progress: a recorded call, an open question, a finished sibling.

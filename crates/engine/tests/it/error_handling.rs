@@ -108,22 +108,33 @@ async fn many_runs_of_unknown_graphs_hold_up_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_taken_is_no_error_when_nobody_can_go_on_with_it_at_once() {
-    let gate =
-        NthCallGate::new("claim", 1, StoreCallDecision::Refuse(StoreError::Unavailable("away".into())));
-    let store = GatedStore { inner: ram_store(), gate: gate.clone() };
-    let graph = single_node_graph(
-        "a",
-        node_running(|_, cx: Cx| async move { Ok(update_saying(cx.ask::<String, _>("?").await?)) }),
-    );
-    let bot = Runtime::with_options(Arc::new(store), short_lease_options("w"))
-        .register_graph("g", &graph)
+    let (store, leave) = (ram_store(), Arc::new(tokio::sync::Notify::new()));
+    let left = leave.clone();
+    let node = node_running(move |state, cx: Cx| {
+        let left = left.clone();
+        async move {
+            if state.text == "holds" {
+                left.notified().await;
+                return Ok(update_saying("held"));
+            }
+            Ok(update_saying(cx.ask::<String, _>("?").await?))
+        }
+    });
+    let options = RuntimeOptions { max_runs: 1, ..short_lease_options("w") };
+    let bot = Runtime::with_options(Arc::new(store.clone()), options)
+        .register_graph("g", &single_node_graph("a", node))
         .expect("registered");
     run_to_text(&bot, EngineTestState::update()).await;
     let questions = bot.runtime().open_questions(&local_thread("t")).await.expect("questions");
+    let holds = EngineTestState::update().text("holds");
+    let holder = bot.start(&local_thread("holds"), holds).await.expect("started");
     let answers = [(questions[0].1.id.clone(), json!("yes"))].into();
     let handle = bot.runtime().answer(&questions[0].0, &answers).await.expect("taken");
-    assert!(gate.fired(), "the claim was refused");
-    assert_eq!(wait_for_outcome_text(&bot, &handle).await, "yes", "and made by the next look");
+    let row = store.run(&handle.key()).await.expect("row");
+    assert_eq!((row.status, row.epoch), (RunStatus::Running, 1), "there is no room for it");
+    leave.notify_one();
+    assert_eq!(wait_for_outcome_text(&bot, &holder).await, "held");
+    assert_eq!(wait_for_outcome_text(&bot, &handle).await, "yes", "claimed when there was room");
 }
 
 /// `a → ask → last`, where the last node has this name.

@@ -8,6 +8,7 @@
 
 mod accepting_runs;
 mod changed_programs;
+mod claims_with_writes;
 mod crash_loops;
 mod damaged_records;
 mod defects_of_other_engines;
@@ -19,6 +20,7 @@ mod end_to_end;
 mod error_handling;
 mod every_state_type;
 mod examples;
+mod finished_siblings;
 mod given_up_steps;
 mod goto_and_handlers;
 mod graph_execution;

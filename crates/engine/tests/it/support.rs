@@ -8,19 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_engine::graph::NodeBuilder;
-use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, CommitPosition, Fence, GcReport, HistoryStore, ItemKey, ItemNamespace,
-    ItemSearch, ItemStore, LeaseRenewal, LoadedLog, LogEntry, Millis, NamespaceSearch, NewEntry, NewRun,
-    NewTimer, NodeCacheStore, RamStore, Retention, RunFilter, RunPosition, RunRow, RunSignal, RunStore, Seq,
-    SharedItem, Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, TimerKind,
-    TimerRow, TimerStore, TimerTime, WorkerLease,
-};
+use doran_engine::store::{Commit, CommitOutcome, Fence, RamStore, RunFilter, RunStore, Store, StoreError};
 use doran_engine::{
     Cx, EngineError, EntryBody, Graph, GraphHandle, NodeError, Outcome, RunError, RunHandle, RunKey, Runtime,
-    RuntimeOptions, Snap, State, TaskResult, TenantId, ThreadEntry, ThreadId, ThreadKey, node,
+    RuntimeOptions, Snap, State, TaskResult, TenantId, ThreadEntry, ThreadKey, node,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 /// What the graphs of these tests carry.
 #[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -233,6 +226,15 @@ pub(crate) struct GatedStore {
 }
 
 impl GatedStore {
+    async fn gated_commit(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError> {
+        let made = async {
+            let committed = self.inner.commit(fence, commit.clone()).await?;
+            self.gate.on_commit(&commit);
+            Ok(committed)
+        };
+        self.gated_call("commit", made).await
+    }
+
     async fn gated_call<T>(
         &self,
         call: &'static str,
@@ -259,224 +261,7 @@ impl GatedStore {
     }
 }
 
-#[async_trait]
-impl RunStore for GatedStore {
-    async fn submit(&self, run: NewRun) -> Result<SubmitOutcome, StoreError> {
-        self.gated_call("submit", self.inner.submit(run)).await
-    }
-
-    async fn claim(
-        &self,
-        claim: &WorkerLease,
-        only: Option<&ThreadKey>,
-        limit: usize,
-    ) -> Result<Vec<ClaimedRun>, StoreError> {
-        self.gated_call("claim", self.inner.claim(claim, only, limit)).await
-    }
-
-    async fn renew(&self, claim: &WorkerLease, fences: &[Fence]) -> Result<Vec<LeaseRenewal>, StoreError> {
-        self.gated_call("renew", self.inner.renew(claim, fences)).await
-    }
-
-    async fn commit(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError> {
-        let made = async {
-            let committed = self.inner.commit(fence, commit.clone()).await?;
-            self.gate.on_commit(&commit);
-            Ok(committed)
-        };
-        self.gated_call("commit", made).await
-    }
-
-    async fn durable(&self, position: CommitPosition) -> Result<(), StoreError> {
-        self.gated_call("durable", self.inner.durable(position)).await
-    }
-
-    async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
-        self.gated_call("signal", self.inner.signal(run, signal)).await
-    }
-}
-
-#[async_trait]
-impl HistoryStore for GatedStore {
-    async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
-        self.gated_call("load", self.inner.load(thread, at)).await
-    }
-
-    async fn entries(
-        &self,
-        thread: &ThreadKey,
-        after: Seq,
-        limit: usize,
-    ) -> Result<Vec<LogEntry>, StoreError> {
-        self.gated_call("entries", self.inner.entries(thread, after, limit)).await
-    }
-
-    async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError> {
-        self.gated_call("run", self.inner.run(run)).await
-    }
-
-    async fn run_positions(&self, runs: &[RunKey]) -> Result<Vec<Option<RunPosition>>, StoreError> {
-        self.gated_call("run_positions", self.inner.run_positions(runs)).await
-    }
-
-    async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
-        self.gated_call("runs", self.inner.runs(tenant, filter)).await
-    }
-
-    async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
-        self.gated_call("thread", self.inner.thread(thread)).await
-    }
-
-    async fn threads(&self, tenant: &TenantId, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {
-        self.gated_call("threads", self.inner.threads(tenant, filter)).await
-    }
-}
-
-#[async_trait]
-impl ThreadMaintenance for GatedStore {
-    async fn put_thread(
-        &self,
-        thread: &ThreadKey,
-        metadata: &Map<String, Value>,
-    ) -> Result<ThreadRow, StoreError> {
-        self.gated_call("put_thread", self.inner.put_thread(thread, metadata)).await
-    }
-
-    async fn append_entry(
-        &self,
-        thread: &ThreadKey,
-        expect: Seq,
-        entry: NewEntry,
-    ) -> Result<Seq, StoreError> {
-        self.gated_call("append", self.inner.append_entry(thread, expect, entry)).await
-    }
-
-    async fn copy_thread(
-        &self,
-        from: &ThreadKey,
-        to: &ThreadId,
-        stands: Option<NewEntry>,
-    ) -> Result<ThreadRow, StoreError> {
-        self.gated_call("copy_thread", self.inner.copy_thread(from, to, stands)).await
-    }
-
-    async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError> {
-        self.gated_call("delete_thread", self.inner.delete_thread(thread)).await
-    }
-
-    async fn gc(&self, retention: &Retention) -> Result<GcReport, StoreError> {
-        self.gated_call("gc", self.inner.gc(retention)).await
-    }
-}
-
-#[async_trait]
-impl NodeCacheStore for GatedStore {
-    async fn cached_value(&self, tenant: &TenantId, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.gated_call("cached", self.inner.cached_value(tenant, key)).await
-    }
-
-    async fn cache_value(
-        &self,
-        tenant: &TenantId,
-        key: &str,
-        value: &[u8],
-        lifetime: Option<Duration>,
-    ) -> Result<(), StoreError> {
-        self.gated_call("keep", self.inner.cache_value(tenant, key, value, lifetime)).await
-    }
-}
-
-#[async_trait]
-impl ItemStore for GatedStore {
-    async fn put_item(
-        &self,
-        tenant: &TenantId,
-        namespace: &ItemNamespace,
-        key: &ItemKey,
-        value: &Map<String, Value>,
-        lifetime: Option<Duration>,
-    ) -> Result<SharedItem, StoreError> {
-        self.gated_call("put_item", self.inner.put_item(tenant, namespace, key, value, lifetime)).await
-    }
-
-    async fn item(
-        &self,
-        tenant: &TenantId,
-        namespace: &ItemNamespace,
-        key: &ItemKey,
-    ) -> Result<Option<SharedItem>, StoreError> {
-        self.gated_call("item", self.inner.item(tenant, namespace, key)).await
-    }
-
-    async fn delete_item(
-        &self,
-        tenant: &TenantId,
-        namespace: &ItemNamespace,
-        key: &ItemKey,
-    ) -> Result<bool, StoreError> {
-        self.gated_call("delete_item", self.inner.delete_item(tenant, namespace, key)).await
-    }
-
-    async fn search_items(
-        &self,
-        tenant: &TenantId,
-        search: &ItemSearch,
-    ) -> Result<Vec<SharedItem>, StoreError> {
-        self.gated_call("search_items", self.inner.search_items(tenant, search)).await
-    }
-
-    async fn item_namespaces(
-        &self,
-        tenant: &TenantId,
-        search: &NamespaceSearch,
-    ) -> Result<Vec<ItemNamespace>, StoreError> {
-        self.gated_call("item_namespaces", self.inner.item_namespaces(tenant, search)).await
-    }
-}
-
-#[async_trait]
-impl TimerStore for GatedStore {
-    async fn store_time(&self) -> Result<Millis, StoreError> {
-        self.gated_call("store_time", self.inner.store_time()).await
-    }
-
-    async fn put_timer(&self, tenant: &TenantId, timer: &NewTimer) -> Result<TimerRow, StoreError> {
-        self.gated_call("put_timer", self.inner.put_timer(tenant, timer)).await
-    }
-
-    async fn timer(&self, tenant: &TenantId, id: &str) -> Result<Option<TimerRow>, StoreError> {
-        self.gated_call("timer", self.inner.timer(tenant, id)).await
-    }
-
-    async fn timers(
-        &self,
-        tenant: &TenantId,
-        kind: TimerKind,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<TimerRow>, StoreError> {
-        self.gated_call("timers", self.inner.timers(tenant, kind, after, limit)).await
-    }
-
-    async fn delete_timer(&self, tenant: &TenantId, id: &str) -> Result<bool, StoreError> {
-        self.gated_call("delete_timer", self.inner.delete_timer(tenant, id)).await
-    }
-
-    async fn due_timers(&self, limit: usize) -> Result<Vec<TimerRow>, StoreError> {
-        self.gated_call("due_timers", self.inner.due_timers(limit)).await
-    }
-
-    async fn move_timer(
-        &self,
-        tenant: &TenantId,
-        id: &str,
-        from: Millis,
-        to: TimerTime,
-        body: Option<&[u8]>,
-    ) -> Result<bool, StoreError> {
-        self.gated_call("move_timer", self.inner.move_timer(tenant, id, from, to, body)).await
-    }
-}
+doran_engine::delegated_store!(GatedStore, call: gated_call, commit: gated_commit, exclusive: false);
 
 /// A gate that does something once, at the k-th call of a kind.
 pub(crate) struct NthCallGate {

@@ -165,8 +165,10 @@ impl BatchWriter for RunEndBatchWriter {
                         and owner is not null
                     for no key update skip locked) r
             ), ending as materialized (
+                -- If a run waits for the thread, the end is written alone, with the claim of that run.
                 select h.*, clock_timestamp() as at from held h
                 where h.head = (select coalesce(max(e.seq), 0) from entries e where e.number = h.number)
+                    and next_queued(h.tenant, h.thread) is null
             ), written as (
                 insert into entries (number, seq, parent, base, run, at, kind, body)
                 select f.number, n.seq, nullif(n.parent, n.seq - 1), n.base, f.run, f.at, n.kind, n.body
@@ -175,9 +177,9 @@ impl BatchWriter for RunEndBatchWriter {
                 join ending f on f.i = n.i
             ), rested as (
                 update threads t set
-                    head = f.last, updated_at = f.at, active = null, ready = next_queued(f.tenant, f.thread)
+                    head = f.last, updated_at = f.at, active = null, ready = null
                 from ending f where t.tenant = f.tenant and t.thread = f.thread
-                returning t.number, t.ready
+                returning t.number
             ), ended as (
                 update runs r set
                     status = f.status, steps = r.steps + f.steps,
@@ -189,7 +191,7 @@ impl BatchWriter for RunEndBatchWriter {
             ), cleared as (
                 delete from records n using ending f where n.tenant = f.tenant and n.run = f.run
             )
-            select f.i, f.last, f.at, f.cancel_asked, t.ready is not null as next_waits
+            select f.i, f.last, f.at, f.cancel_asked, false as next_waits
             from ending f join rested t on t.number = f.number";
         let params: &[&(dyn ToSql + Sync)] = &[
             &who.tenants,
@@ -377,6 +379,7 @@ fn committed_from_row(row: &Row, position: CommitPosition) -> Result<CommitOutco
         at: time_from_row(row)?,
         cancel_asked: get_column(row, "cancel_asked")?,
         next_waits: get_column(row, "next_waits")?,
+        next: None,
         position,
     })
 }

@@ -7,18 +7,42 @@ use doran_engine::failpoint::{hit, mutant};
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
     ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, HistoryStore, IfBusy, LeaseRenewal,
-    NewRun, Record, RunRow, RunSignal, RunStatus, RunStore, StoreError, SubmitOutcome, WorkerLease,
-    check_metadata,
+    NewRun, Record, RunRow, RunSignal, RunStatus, RunStore, SignalOutcome, StoreError, SubmitOutcome,
+    WorkerLease, check_metadata,
 };
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::batched_writes::{BatchedRunStart, RunEndWrite, StepWrite, is_plain_start};
 use super::error::{StatementSubject, damaged};
+use super::pool::SqlParams;
 use super::row::{
     canonical_json, get_column, records_from_row, run_row, stage_code, to_bounded_millis, to_i64, to_u64,
     unix_millis,
 };
+
+/// Calls a function that tells a run something, and claims the run of the thread that waits then. The first row is the run
+/// as the function left it, the second the claimed one.
+macro_rules! signal_sql {
+    ($function:literal) => {
+        concat!(
+            "with told as materialized (select r as run from ",
+            $function,
+            " r), taken as materialized (
+                select c.* from told t cross join lateral claim_runs($1::bytea, $2, (t.run).tenant, (t.run).thread,
+                    case when $1::bytea is null then 0 else 1 end, $3) c
+            )
+            select (a.run).*, a.o_head, a.o_paths, a.o_keys, a.o_stages, a.o_bodies from (
+                select 1 as place, t.run, null::int8 as o_head, null::bytea[] as o_paths, null::bytea[] as o_keys,
+                    null::int2[] as o_stages, null::bytea[] as o_bodies
+                from told t
+                union all
+                select 2, c.o_run, c.o_head, c.o_paths, c.o_keys, c.o_stages, c.o_bodies from taken c) a
+            order by a.place"
+        )
+    };
+}
 
 #[async_trait]
 impl RunStore for PostgresStore {
@@ -128,16 +152,15 @@ impl RunStore for PostgresStore {
         self.format_check.refuse_newer_format(&self.pool).await?;
         // A larger batch would hold the locks of that many threads until all are written.
         let limit = i32::try_from(limit.min(1000)).unwrap_or(1000);
-        let graphs = claim.graphs.as_ref();
-        let graphs: Option<Vec<&[u8]>> = graphs.map(|known| known.iter().map(String::as_bytes).collect());
+        let ClaimParameters { worker, lease, graphs } = ClaimParameters::of(claim);
         let rows = self
             .pool
             .write_returning_rows(
                 StatementSubject::Everything,
                 "select (o_run).*, o_head, o_paths, o_keys, o_stages, o_bodies from claim_runs($1, $2, $3, $4, $5, $6)",
                 &[
-                    &claim.worker.as_bytes(),
-                    &to_bounded_millis(claim.lease),
+                    &worker,
+                    &lease,
                     &only.map(|key| key.tenant.as_str()),
                     &only.map(|key| key.thread.as_str()),
                     &limit,
@@ -148,16 +171,7 @@ impl RunStore for PostgresStore {
         if !rows.is_empty() {
             hit("worker.after_claim");
         }
-        let claimed = |row| {
-            Ok(ClaimedRun {
-                run: run_row(row)?,
-                head: to_u64(get_column(row, "o_head")?)?,
-                records: records_from_row(row)?,
-                parent_writer: None,
-                position: CommitPosition::default(),
-            })
-        };
-        rows.iter().map(claimed).collect()
+        rows.iter().map(claimed_run).collect()
     }
 
     async fn renew(&self, claim: &WorkerLease, fences: &[Fence]) -> Result<Vec<LeaseRenewal>, StoreError> {
@@ -234,13 +248,22 @@ impl RunStore for PostgresStore {
         } else {
             (fence.epoch, commit.head)
         };
+        let claim = match (&commit.status, &commit.claim_next) {
+            (Some(_), Some(claim)) => self.claim_in_statement(claim).await,
+            _ => None,
+        };
+        let (worker, lease, graphs) = claim.as_ref().map_or((None, 0, None), ClaimParameters::columns);
         hit("commit.before_begin");
         let (rows, position) = self
             .pool
             .write_with_position(
                 StatementSubject::Thread(&fence.thread),
-                "select o_head, o_at, o_cancel_asked, o_next_waits from write_step($1, $2, $3, $4, $5, $6, $7, $8, \
-                 $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)",
+                // The claim looks for the run after the step is written: how many it may take depends on the step.
+                "select s.o_head as last, s.o_at as at, s.o_cancel_asked as asked, s.o_next_waits as next_waits, \
+                 (c.o_run).*, c.o_head, c.o_paths, c.o_keys, c.o_stages, c.o_bodies \
+                 from write_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
+                 $20, $21, $22, $23) s left join lateral claim_runs($24::bytea, $25, $1, $2, \
+                 case when s.o_next_waits and $24::bytea is not null then 1 else 0 end, $26) c on true",
                 &[
                     &fence.thread.tenant.as_str(),
                     &fence.thread.thread.as_str(),
@@ -265,17 +288,22 @@ impl RunStore for PostgresStore {
                     &commit.status.as_ref().map(|status| i16::from(status.status.code())),
                     &error.map(|error| error.code.as_bytes()),
                     &error.map(|error| error.message.as_bytes()),
+                    &worker,
+                    &lease,
+                    &graphs,
                 ],
                 Durability::Now,
             )
             .await?;
         let row = rows.first().ok_or_else(|| damaged("a function gave no row"))?;
         hit("commit.after_commit");
+        let next = is_claimed(row)?.then(|| claimed_run(row).map(Box::new)).transpose()?;
         Ok(CommitOutcome {
-            head: to_u64(get_column(row, "o_head")?)?,
-            at: unix_millis(get_column(row, "o_at")?),
-            cancel_asked: get_column(row, "o_cancel_asked")?,
-            next_waits: get_column(row, "o_next_waits")?,
+            head: to_u64(get_column(row, "last")?)?,
+            at: unix_millis(get_column(row, "at")?),
+            cancel_asked: get_column(row, "asked")?,
+            next_waits: next.is_none() && get_column(row, "next_waits")?,
+            next,
             position,
         })
     }
@@ -284,39 +312,99 @@ impl RunStore for PostgresStore {
         self.pool.wait_until_durable(position).await
     }
 
-    async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
+    async fn signal_and_claim(
+        &self,
+        run: &RunKey,
+        signal: RunSignal,
+        claim: Option<&WorkerLease>,
+    ) -> Result<SignalOutcome, StoreError> {
+        let claim = match claim {
+            Some(claim) => self.claim_in_statement(claim).await,
+            None => None,
+        };
+        let (worker, lease, graphs) = claim.as_ref().map_or((None, 0, None), ClaimParameters::columns);
         let (about, tenant, id) = (StatementSubject::Run(run), run.tenant.as_str(), run.run.as_uuid());
-        let row = match &signal {
+        let rows = match &signal {
             RunSignal::Cancel { body } => {
-                let sql = "select * from cancel_run($1, $2, $3)";
-                let row = self.pool.write(about, sql, &[&tenant, &id, body]).await?;
+                let sql = signal_sql!("cancel_run($4, $5, $6)");
+                let params: SqlParams<'_> = &[&worker, &lease, &graphs, &tenant, &id, body];
+                let rows = self.pool.write_returning_rows(about, sql, params).await?;
                 hit("cancel.after_commit");
-                row
+                rows
             }
             RunSignal::Answer { answers, body } => {
                 let paths: Vec<&[u8]> = answers.iter().map(|(path, _, _)| path.as_bytes()).collect();
                 let keys: Vec<&[u8]> = answers.iter().map(|(_, key, _)| key.as_bytes()).collect();
                 let given: Vec<&[u8]> = answers.iter().map(|(_, _, answer)| answer.as_slice()).collect();
-                let sql = "select * from answer_run($1, $2, $3, $4, $5, $6)";
+                let sql = signal_sql!("answer_run($4, $5, $6, $7, $8, $9)");
                 hit("answer.before_consume");
-                let row = self.pool.write(about, sql, &[&tenant, &id, &paths, &keys, &given, body]).await?;
+                let params: SqlParams<'_> =
+                    &[&worker, &lease, &graphs, &tenant, &id, &paths, &keys, &given, body];
+                let rows = self.pool.write_returning_rows(about, sql, params).await?;
                 hit("answer.after_consume");
-                row
+                rows
             }
             RunSignal::Edit { head, body } => {
-                let sql = "select * from edit_paused_run($1, $2, $3, $4)";
-                self.pool.write(about, sql, &[&tenant, &id, &to_i64(*head), body]).await?
+                let sql = signal_sql!("edit_paused_run($4, $5, $6, $7)");
+                let params: SqlParams<'_> = &[&worker, &lease, &graphs, &tenant, &id, &to_i64(*head), body];
+                self.pool.write_returning_rows(about, sql, params).await?
             }
             RunSignal::Retry { body, fingerprint } => {
-                let sql = "select * from retry_run($1, $2, $3, $4)";
-                self.pool.write(about, sql, &[&tenant, &id, body, &fingerprint.as_bytes()]).await?
+                let sql = signal_sql!("retry_run($4, $5, $6, $7)");
+                let params: SqlParams<'_> =
+                    &[&worker, &lease, &graphs, &tenant, &id, body, &fingerprint.as_bytes()];
+                self.pool.write_returning_rows(about, sql, params).await?
             }
         };
-        run_row(&row)
+        let told = rows.first().ok_or_else(|| damaged("a function gave no row"))?;
+        let claimed = rows.get(1).map(claimed_run).transpose()?;
+        Ok(SignalOutcome { run: run_row(told)?, claimed })
     }
 }
 
+/// A claim that is part of a statement.
+struct ClaimParameters<'a> {
+    worker: &'a [u8],
+    lease: i64,
+    graphs: Option<Vec<&'a [u8]>>,
+}
+
+impl<'a> ClaimParameters<'a> {
+    fn of(claim: &'a WorkerLease) -> Self {
+        let graphs = claim.graphs.as_ref();
+        Self {
+            worker: claim.worker.as_bytes(),
+            lease: to_bounded_millis(claim.lease),
+            graphs: graphs.map(|known| known.iter().map(String::as_bytes).collect()),
+        }
+    }
+
+    fn columns(&self) -> (Option<&'a [u8]>, i64, Option<&[&'a [u8]]>) {
+        (Some(self.worker), self.lease, self.graphs.as_deref())
+    }
+}
+
+fn is_claimed(row: &Row) -> Result<bool, StoreError> {
+    Ok(get_column::<Option<i64>>(row, "o_head")?.is_some())
+}
+
+fn claimed_run(row: &Row) -> Result<ClaimedRun, StoreError> {
+    Ok(ClaimedRun {
+        run: run_row(row)?,
+        head: to_u64(get_column(row, "o_head")?)?,
+        records: records_from_row(row)?,
+        parent_writer: None,
+        position: CommitPosition::default(),
+    })
+}
+
 impl PostgresStore {
+    /// The columns of a claim that another write makes on the way. `None` if this program is too old to take up runs.
+    async fn claim_in_statement<'a>(&self, claim: &'a WorkerLease) -> Option<ClaimParameters<'a>> {
+        self.format_check.refuse_newer_format(&self.pool).await.ok()?;
+        Some(ClaimParameters::of(claim))
+    }
+
     /// Commits through a batched statement if the commit is one of the usual kinds. Returns the commit if that
     /// statement did not handle it.
     async fn commit_in_batch(

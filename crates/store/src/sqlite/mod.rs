@@ -38,8 +38,8 @@ use doran_engine::id::{RunKey, TenantId, ThreadId, ThreadKey};
 use doran_engine::store::{
     ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, GcReport, HistoryStore,
     LeaseRenewal, LoadedLog, LogEntry, NewEntry, NewRun, NodeCacheStore, Retention, RunFilter, RunPosition,
-    RunRow, RunSignal, RunStore, Seq, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow,
-    WorkerLease,
+    RunRow, RunSignal, RunStore, Seq, SignalOutcome, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance,
+    ThreadRow, WorkerLease,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
@@ -429,15 +429,20 @@ impl RunStore for SqliteStore {
         true
     }
 
-    async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
+    async fn signal_and_claim(
+        &self,
+        run: &RunKey,
+        signal: RunSignal,
+        claim: Option<&WorkerLease>,
+    ) -> Result<SignalOutcome, StoreError> {
         let after_commit = match &signal {
             RunSignal::Cancel { .. } => Some("cancel.after_commit"),
             RunSignal::Answer { .. } => Some("answer.after_consume"),
             RunSignal::Edit { .. } | RunSignal::Retry { .. } => None,
         };
-        let run = run.clone();
+        let (run, claim) = (run.clone(), claim.cloned());
         let points = TransactionFailPoints { after_commit, ..TransactionFailPoints::default() };
-        self.write(points, move |tx| runs::signal(tx, &run, signal)).await
+        self.write(points, move |tx| runs::signal_and_claim(tx, &run, signal, claim.as_ref())).await
     }
 }
 

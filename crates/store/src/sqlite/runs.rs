@@ -6,11 +6,11 @@ use doran_engine::failpoint::{hit, mutant};
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
     Commit, CommitOutcome, EntryKind, Fence, LeaseRenewal, NewEntry, NewStatus, RecordStage, RunFailure,
-    RunRow, RunSignal, RunStatus, RunUsage, Seq, StoreError, WorkerLease,
+    RunRow, RunSignal, RunStatus, RunUsage, Seq, SignalOutcome, StoreError, WorkerLease,
 };
 use rusqlite::params;
 
-use super::queue::update_ready_ticket;
+use super::queue::{self, update_ready_ticket};
 use super::rows::{
     MAX_ENTRIES_PER_THREAD, base_after, execute, find_run, find_thread, find_thread_number, get_column,
     newest, query_optional, stage_code, to_i64,
@@ -45,7 +45,8 @@ pub(super) fn commit(
         hit("commit.mid_write");
         tx.state.next_verified_fence = Some(VerifiedFence { head, ..known });
         let position = tx.position;
-        return Ok(CommitOutcome { head, at: tx.now, cancel_asked: false, next_waits: false, position });
+        let (at, cancel_asked, next_waits, next) = (tx.now, false, false, None);
+        return Ok(CommitOutcome { head, at, cancel_asked, next_waits, next, position });
     }
     let held = find_held_run(tx, fence)?.ok_or(StoreError::Fenced)?;
     commit.check_head(held.head)?;
@@ -102,8 +103,13 @@ pub(super) fn commit(
         tx.state.next_verified_fence =
             Some(VerifiedFence { fence: fence.clone(), thread_number: held.thread_number, head });
     }
+    let next = match commit.claim_next {
+        Some(claim) if next_waits => queue::claim(tx, &claim, Some(&fence.thread), 1)?.pop().map(Box::new),
+        _ => None,
+    };
     let (at, cancel_asked, position) = (tx.now, held.cancel_asked, tx.position);
-    Ok(CommitOutcome { head, at, cancel_asked, next_waits, position })
+    let next_waits = next_waits && next.is_none();
+    Ok(CommitOutcome { head, at, cancel_asked, next_waits, next, position })
 }
 
 /// A fence that was checked, with the state of its thread. Valid until the next write by anybody else.
@@ -119,11 +125,21 @@ impl VerifiedFence {
     }
 }
 
-pub(super) fn signal(
+pub(super) fn signal_and_claim(
     tx: &mut WriteTransaction<'_>,
     key: &RunKey,
     signal: RunSignal,
-) -> Result<RunRow, StoreError> {
+    claim: Option<&WorkerLease>,
+) -> Result<SignalOutcome, StoreError> {
+    let run = self::signal(tx, key, signal)?;
+    let claimed = match claim {
+        Some(claim) => queue::claim(tx, claim, Some(&run.thread), 1)?.pop(),
+        None => None,
+    };
+    Ok(SignalOutcome { run, claimed })
+}
+
+fn signal(tx: &mut WriteTransaction<'_>, key: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
     let row = find_run(tx.conn, key)?;
     match signal {
         RunSignal::Cancel { body } => match row.status {

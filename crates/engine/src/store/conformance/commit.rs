@@ -85,6 +85,7 @@ fn full_commit() -> Commit {
         usage: RunUsage { input_tokens: 1, output_tokens: 2, cost_micros: 3 },
         steps: 1,
         status: Some(NewStatus { status: RunStatus::Failed, error: Some(run_failure()) }),
+        claim_next: Some(long_lease()),
         durability: Durability::Now,
     }
 }
@@ -242,8 +243,7 @@ async fn check_bytes_everywhere<S: Store>(b: &StoreFixture<S>, bytes: Vec<u8>) {
     let records =
         vec![Record { path: "0.0".into(), key: "k".into(), stage: RecordStage::Done, body: bytes.clone() }];
     b.commit(&run, Commit { entries, records, ..Commit::default() }).await;
-    sleep_millis(15).await;
-    let run = b.claim(&thread).await.expect("a lost run");
+    let run = b.claim_when_lost(&thread).await;
     assert!(run.run.options == bytes, "options");
     assert!(run.records[0].body == bytes, "a record");
     let log = b.log_entries(&thread).await;

@@ -71,6 +71,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a case fails by panicking")]
 
 mod claim;
+mod claim_with_write;
 mod commit;
 mod durability;
 mod fixture;
@@ -78,6 +79,7 @@ mod gc;
 mod history;
 mod idempotency;
 mod items;
+mod key_values;
 mod race;
 mod records;
 mod signal;
@@ -91,7 +93,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use self::fixture::StoreFixture;
-use super::{IdempotencyStore, Store};
+use super::{IdempotencyStore, KeyValueStore, Store};
 
 /// After this long a case hangs.
 const CASE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -151,6 +153,15 @@ pub async fn check_idempotency<S: Store + IdempotencyStore, F: AsyncFn() -> S>(o
     run_cases(open, &idempotency_cases()).await;
 }
 
+/// Runs every case of [`KeyValueStore`], each on a store of its own.
+///
+/// # Panics
+///
+/// As [`check`].
+pub async fn check_key_values<S: Store + KeyValueStore, F: AsyncFn() -> S>(open: F) {
+    run_cases(open, &key_value_cases()).await;
+}
+
 async fn run_cases<S: Store, F: AsyncFn() -> S>(open: F, cases: &[ConformanceCase<S>]) {
     let mut failed = Vec::new();
     for case in cases {
@@ -192,9 +203,34 @@ list! {
 }
 
 list! {
+    /// All cases of [`KeyValueStore`], by name.
+    fn key_value_cases<S: KeyValueStore>;
+
+    key_values {
+        a_write_replaces_the_value_it_names
+        values_are_found_by_the_beginning_of_their_keys
+        changes_are_followed_from_a_revision
+        buckets_do_not_mix
+        blobs_are_written_and_deleted_with_their_value
+        a_value_with_a_lifetime_is_a_lease
+        of_many_writers_of_one_value_each_is_counted
+        what_cannot_be_stored_is_refused
+    }
+}
+
+list! {
     /// All cases of [`Store`], by name.
     fn cases<S: Store>;
 
+    claim_with_write {
+        an_answer_claims_its_run_before_anybody_else
+        a_retry_claims_its_run_before_anybody_else
+        a_signal_that_is_refused_claims_nothing
+        a_cancel_claims_the_run_that_waited
+        an_end_claims_the_next_run_before_anybody_else
+        an_end_claims_only_what_the_worker_may_take
+        a_pause_of_a_run_to_be_cancelled_claims_it_again
+    }
     submit {
         a_run_on_a_free_thread_starts_at_once
         a_run_without_a_claim_waits

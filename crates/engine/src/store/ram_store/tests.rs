@@ -11,6 +11,7 @@ use crate::store::{Durability, EntryKind, IfBusy, NewRunEntry, Record, RecordSta
 async fn ram_keeps_the_contract() {
     conformance::check(async || RamStore::new()).await;
     conformance::check_idempotency(async || RamStore::new()).await;
+    conformance::check_key_values(async || RamStore::new()).await;
 }
 
 fn new_run(thread: &ThreadKey, lease: Duration) -> NewRun {
@@ -103,6 +104,7 @@ async fn time_commits(threads: usize, count: u32) -> Duration {
             usage: RunUsage { input_tokens: 1, ..RunUsage::default() },
             steps: 1,
             status: None,
+            claim_next: None,
             durability: Durability::Now,
         };
         let begun = std::time::Instant::now();

@@ -83,8 +83,10 @@ impl RamState {
                 .insert(key.clone(), RamIdempotencyKey { hash: hash.clone(), run: new.run, at: now });
         }
         let starts = thread.active.is_none() && thread.next_waiting() == Some(new.run);
-        let queued = SubmitOutcome::Queued { run: row.clone(), stop };
-        let key = new.idempotency.map(|idempotency| idempotency.key);
+        let claim = new.claim.as_ref().filter(|_| starts);
+        // Most runs start at once, and their rows are not needed here.
+        let queued = if claim.is_none() { Some(row.clone()) } else { None };
+        let key = new.idempotency.as_ref().map(|idempotency| idempotency.key.clone());
         let run = RamRun {
             row,
             first_entry: Some(first),
@@ -96,12 +98,11 @@ impl RamState {
         home.ids.insert(new.run);
         home.runs.insert(new.run, run);
         self.update_claim_queues(&new.thread);
-        if let (true, Some(claim)) = (starts, &new.claim)
-            && let Some(claimed) = self.claim_thread(claim, &new.thread, now)
-        {
-            return Ok(SubmitOutcome::Started(claimed));
+        if let Some(run) = queued {
+            return Ok(SubmitOutcome::Queued { run, stop });
         }
-        Ok(queued)
+        let claimed = claim.and_then(|claim| self.claim_thread(claim, &new.thread, now));
+        claimed.map(SubmitOutcome::Started).ok_or_else(|| StoreError::no_run(&new.thread.run(new.run)))
     }
 
     pub(in super::super) fn claim(
@@ -112,16 +113,27 @@ impl RamState {
         now: Millis,
     ) -> Result<Vec<ClaimedRun>, StoreError> {
         if let Some(key) = only {
-            let free =
-                |thread: &RamThread| thread.ready.is_some() || thread.lease.is_some_and(|until| until <= now);
-            let found = limit > 0 && self.find_thread(key).is_some_and(free) && self.takes(claim, key);
-            return Ok(found.then(|| self.claim_thread(claim, key, now)).flatten().into_iter().collect());
+            let claimed = if limit > 0 { self.claim_waiting(claim, key, now) } else { None };
+            return Ok(claimed.into_iter().collect());
         }
         // Runs whose worker was lost go first: somebody has been waiting for them for longer.
         let lost = self.leases.iter().take_while(|(until, _)| *until <= now).map(|(_, key)| key);
         let free = lost.chain(self.ready.iter().map(|(_, key)| key));
         let keys: Vec<ThreadKey> = free.filter(|key| self.takes(claim, key)).take(limit).cloned().collect();
         Ok(keys.iter().filter_map(|key| self.claim_thread(claim, key, now)).collect())
+    }
+
+    /// Claims the run of a thread that waits for a worker.
+    pub(in super::super) fn claim_waiting(
+        &mut self,
+        claim: &WorkerLease,
+        key: &ThreadKey,
+        now: Millis,
+    ) -> Option<ClaimedRun> {
+        let free =
+            |thread: &RamThread| thread.ready.is_some() || thread.lease.is_some_and(|until| until <= now);
+        let found = self.find_thread(key).is_some_and(free) && self.takes(claim, key);
+        found.then(|| self.claim_thread(claim, key, now)).flatten()
     }
 
     pub(in super::super) fn renew(
@@ -192,7 +204,16 @@ impl RamState {
         }
         self.commits += 1;
         let position = CommitPosition(self.commits);
-        Ok(CommitOutcome { head, at: now, cancel_asked, next_waits, position })
+        let claim = commit.claim_next.filter(|_| next_waits);
+        let next = claim.and_then(|claim| self.claim_waiting(&claim, &fence.thread, now)).map(Box::new);
+        Ok(CommitOutcome {
+            head,
+            at: now,
+            cancel_asked,
+            next_waits: next_waits && next.is_none(),
+            next,
+            position,
+        })
     }
 
     pub(in super::super) fn signal(

@@ -1,0 +1,36 @@
+//! The run that goes on with a thread when another one has ended. The commit that ends the one claims the other.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::runtime::{LeaseTime, RuntimeInner};
+use crate::store::{ClaimedRun, CommitOutcome, WorkerLease};
+
+/// What a run under way claims for its worker when it ends.
+pub(crate) struct NextRun {
+    inner: Arc<RuntimeInner>,
+    claimed: Mutex<Option<(ClaimedRun, LeaseTime)>>,
+}
+
+impl NextRun {
+    pub(super) fn new(inner: Arc<RuntimeInner>) -> Self {
+        Self { inner, claimed: Mutex::default() }
+    }
+
+    /// The claim that a commit with a new status makes. A process that shuts down claims nothing. The run that ends makes
+    /// room for the one that is claimed.
+    pub(crate) fn claim(&self) -> Option<WorkerLease> {
+        (!self.inner.stop.is_cancelled()).then(|| self.inner.claim_of_known_graphs())
+    }
+
+    /// Takes the claimed run from what a commit led to. The claim was asked for at `asked`.
+    pub(crate) fn note(&self, committed: &mut CommitOutcome, asked: LeaseTime) {
+        if let Some(next) = committed.next.take() {
+            *self.claimed.lock().unwrap_or_else(PoisonError::into_inner) = Some((*next, asked));
+        }
+    }
+
+    /// The run that was claimed, once.
+    pub(super) fn take(&self) -> Option<(ClaimedRun, LeaseTime)> {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
