@@ -11,11 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
 /// How long a worker polls futures before it lets other tasks of the process go on.
 const MAX_BUSY_TIME: Duration = Duration::from_micros(200);
+
+/// How long results are gathered while workers still find futures that are ready at once.
+const MAX_GATHER_TIME: Duration = Duration::from_millis(1);
 
 type FanOutFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -30,6 +33,10 @@ struct FanOutShared<T> {
     next: AtomicUsize,
     /// One for each future that may be at work.
     permits: Arc<Semaphore>,
+    /// Workers that poll futures for the first time and do not wait for a permit.
+    polling_workers: AtomicUsize,
+    /// Notified when there is one less.
+    polled: Notify,
     aborts: Mutex<AbortHandles>,
 }
 
@@ -47,6 +54,8 @@ pub(crate) fn run_concurrently<T: Send + 'static>(futures: Vec<FanOutFuture<T>>,
         waiting: futures.into_iter().map(|future| Mutex::new(Some(future))).collect(),
         next: AtomicUsize::new(0),
         permits: Arc::new(Semaphore::new(limit.clamp(1, Semaphore::MAX_PERMITS))),
+        polling_workers: AtomicUsize::new(workers),
+        polled: Notify::new(),
         aborts: Mutex::default(),
     });
     for _ in 0..workers {
@@ -57,14 +66,37 @@ pub(crate) fn run_concurrently<T: Send + 'static>(futures: Vec<FanOutFuture<T>>,
 }
 
 impl<T> FanOut<T> {
-    /// The next that finished, with its place among the futures given. `None` when a worker is gone.
-    pub(crate) async fn next(&mut self) -> Option<(usize, T)> {
-        self.done.recv().await
+    /// The next that finished, each with its place among the futures given. `None` when a worker is gone. Those that are
+    /// ready at once come together.
+    pub(crate) async fn next_batch(&mut self) -> Option<Vec<(usize, T)>> {
+        let mut came = vec![self.done.recv().await?];
+        let gather = async {
+            while self.shared.polling_workers.load(Ordering::SeqCst) > 0 {
+                tokio::select! {
+                    more = self.done.recv() => match more {
+                        Some(more) => came.push(more),
+                        None => return,
+                    },
+                    () = self.shared.polled.notified() => {}
+                }
+            }
+        };
+        // When the time is over, what came is enough.
+        drop(tokio::time::timeout(MAX_GATHER_TIME, gather).await);
+        while let Ok(more) = self.done.try_recv() {
+            came.push(more);
+        }
+        Some(came)
     }
+}
 
-    /// Another that finished already.
-    pub(crate) fn try_next(&mut self) -> Option<(usize, T)> {
-        self.done.try_recv().ok()
+/// A worker that polls futures for the first time.
+struct PollingWorker<'a, T>(&'a FanOutShared<T>);
+
+impl<T> Drop for PollingWorker<'_, T> {
+    fn drop(&mut self) {
+        self.0.polling_workers.fetch_sub(1, Ordering::SeqCst);
+        self.0.polled.notify_one();
     }
 }
 
@@ -92,9 +124,19 @@ async fn poll_waiting_futures<T: Send + 'static>(
     tx: mpsc::UnboundedSender<(usize, T)>,
 ) {
     let mut busy_since = Instant::now();
+    let mut polling = PollingWorker(&shared);
     loop {
-        // An error means that nobody waits any more.
-        let Ok(permit) = shared.permits.clone().acquire_owned().await else { return };
+        let permit = match shared.permits.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                drop(polling);
+                // An error means that nobody waits any more.
+                let Ok(permit) = shared.permits.clone().acquire_owned().await else { return };
+                shared.polling_workers.fetch_add(1, Ordering::SeqCst);
+                polling = PollingWorker(&shared);
+                permit
+            }
+        };
         let place = shared.next.fetch_add(1, Ordering::Relaxed);
         let Some(slot) = shared.waiting.get(place) else { return };
         let taken = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -132,7 +174,7 @@ mod tests {
         let mut fan = run_concurrently(futures, usize::MAX);
         let mut all = Vec::new();
         while all.len() < count {
-            all.push(fan.next().await.expect("a result"));
+            all.extend(fan.next_batch().await.expect("a result"));
         }
         all
     }
@@ -159,8 +201,9 @@ mod tests {
                 let (running, most) = (running.clone(), most.clone());
                 Box::pin(async move {
                     most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    let until = Instant::now() + Duration::from_millis(30);
-                    while Instant::now() < until {
+                    // Only one of two that compute at the same time ever sees the other.
+                    let until = Instant::now() + Duration::from_secs(10);
+                    while Instant::now() < until && most.load(Ordering::SeqCst) < 2 {
                         std::hint::spin_loop();
                     }
                     running.fetch_sub(1, Ordering::SeqCst);
@@ -169,8 +212,35 @@ mod tests {
             .collect();
         collect(futures).await;
         if std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
-            assert_eq!(most.load(Ordering::SeqCst), 2);
+            assert!(most.load(Ordering::SeqCst) >= 2);
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_ready_at_once_comes_together_and_waits_for_nobody_else() {
+        let futures = (0..40)
+            .map(|n| {
+                Box::pin(async move {
+                    if n == 7 {
+                        std::future::pending::<()>().await;
+                    }
+                }) as FanOutFuture<()>
+            })
+            .collect::<Vec<_>>();
+        let mut fan = run_concurrently(futures, usize::MAX);
+        assert_eq!(fan.next_batch().await.expect("results").len(), 39);
+        // Neither does a future that waits for its turn hold them up.
+        let futures = (0..40)
+            .map(|n| {
+                Box::pin(async move {
+                    if n >= 20 {
+                        std::future::pending::<()>().await;
+                    }
+                }) as FanOutFuture<()>
+            })
+            .collect::<Vec<_>>();
+        let mut fan = run_concurrently(futures, 3);
+        assert_eq!(fan.next_batch().await.expect("results").len(), 20);
     }
 
     #[tokio::test]
@@ -234,8 +304,9 @@ mod tests {
             })
             .collect::<Vec<_>>();
         let mut fan = run_concurrently(futures, 7);
-        for _ in 0..50 {
-            fan.next().await.expect("a result");
+        let mut finished = 0;
+        while finished < 50 {
+            finished += fan.next_batch().await.expect("a result").len();
         }
         assert_eq!(most.load(Ordering::SeqCst), 7);
     }

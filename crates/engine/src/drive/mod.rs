@@ -238,7 +238,7 @@ async fn fold_and_write<S: State>(
     run: &Arc<RunContext>,
     scope: &GraphScope,
     at: &mut ThreadState<S>,
-    done: Vec<task::FinishedTask<S::Update>>,
+    mut done: Vec<task::FinishedTask<S::Update>>,
 ) -> Result<(Option<CommitOutcome>, bool), HaltReason> {
     let mut usage = RunUsage::default();
     done.iter().for_each(|done| usage += done.unbooked_usage());
@@ -246,8 +246,11 @@ async fn fold_and_write<S: State>(
         .position
         .due
         .iter()
-        .zip(&done)
-        .filter_map(|(task, done)| superstep::stored_task_result(graph, task, done))
+        .zip(&mut done)
+        .filter_map(|(task, done)| {
+            let update = done.json.take()?;
+            Some(superstep::stored_task_result(graph, task, done, update))
+        })
         .collect();
     // Reducers and branches are not the engine's code. What is half folded when one panics is not written.
     let folded =
@@ -403,7 +406,7 @@ async fn write_step<S: State>(
     };
     failpoint::hit("commit.after_publish");
     run.clear_subgraph_steps();
-    at.note_step_written(committed.map(|committed| committed.head), ended);
+    at.note_step_written(committed.as_ref().map(|committed| committed.head), ended);
     Ok(committed)
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
+
 use crate::drive::fan_out::run_concurrently;
 use crate::drive::task::{self, FinishedTask, TaskOutcome};
 use crate::drive::{GraphScope, HaltReason, RunContext, ThreadState};
@@ -47,7 +49,7 @@ pub(crate) async fn run_superstep<S: State>(
 
 type TaskFuture<U> = std::pin::Pin<Box<dyn Future<Output = TaskOutcome<U>> + Send>>;
 
-/// Waits for all tasks. What finished while others still run is recorded at once, so that it never runs again.
+/// Waits for all tasks. What finished while others have to wait is recorded at once, so that it never runs again.
 async fn wait_for_tasks<S: State>(
     graph: &BuiltGraph<S>,
     run: &RunContext,
@@ -60,12 +62,9 @@ async fn wait_for_tasks<S: State>(
     let mut fan = run_concurrently(tasks, run.max_tasks_per_step);
     let mut left = count;
     while left > 0 {
-        let mut came = vec![fan.next().await.ok_or_else(|| {
+        let came = fan.next_batch().await.ok_or_else(|| {
             HaltReason::failed(failure::ABORTED, "a task was aborted from outside the engine".to_owned())
-        })?];
-        while let Some(more) = fan.try_next() {
-            came.push(more);
-        }
+        })?;
         left -= came.len();
         let mut records = Vec::new();
         for (place, end) in came {
@@ -145,7 +144,7 @@ fn finished_task_record<S: State>(
     if done.replayed || mutant("drop_finished_siblings") {
         return None;
     }
-    let stored = stored_task_result(graph, &at.position.due[place], done)?;
+    let stored = stored_task_result(graph, &at.position.due[place], done, done.json.clone()?);
     let path = scope.task_path(at.position.step, place);
     Some(done_record(&path, &RecordKey::TaskResult, log::to_json_bytes(&stored)))
 }
@@ -169,15 +168,16 @@ pub(crate) fn task_result_records(scope: &GraphScope, step: u32, tasks: &[Stored
     tasks.iter().enumerate().flat_map(records).collect()
 }
 
-/// The stored form of what a task did. A run without a store has none.
+/// The stored form of what a task did, with its update as it is written.
 pub(crate) fn stored_task_result<S: State>(
     graph: &BuiltGraph<S>,
     task: &PlannedTask,
     done: &FinishedTask<S::Update>,
-) -> Option<StoredTaskResult> {
-    Some(StoredTaskResult {
+    update: Box<RawValue>,
+) -> StoredTaskResult {
+    StoredTaskResult {
         node: graph.node(task.node).name.to_string(),
-        update: done.json.clone()?,
+        update,
         ms: done.ms,
         attempts: done.attempts,
         cached: done.cached,
@@ -186,5 +186,5 @@ pub(crate) fn stored_task_result<S: State>(
         goto: done.goto.clone(),
         goto_parent: done.goto_parent.clone(),
         failure: done.failure.clone(),
-    })
+    }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Cx, RecordTiming, RecordsBefore};
+use super::Cx;
+use super::effects::{RecordTiming, RecordsBefore};
 use crate::drive::RunJournal;
 use crate::error::{NodeError, NodeErrorKind};
 use crate::failure;
