@@ -178,6 +178,56 @@ pub(crate) async fn grow_thread(
     Ok(Some(GrownThreadResult { marks: seen, late, early: median(early).unwrap_or_default(), cold, syncs }))
 }
 
+/// Messages of a conversation that is loaded cold.
+pub(crate) const COLD_MESSAGES: usize = 32_000;
+/// Characters of each. What is measured is how the cost grows with their number.
+const COLD_MESSAGE_CHARS: usize = 20;
+const COLD_MESSAGES_PER_RUN: usize = 500;
+const COLD_LOADS: usize = 7;
+
+/// Milliseconds to read the state of a conversation of many messages, each time by a runtime that knows nothing of it.
+pub(crate) async fn load_cold_thread(
+    home: EngineBenchStoreKind,
+    ground: &EngineBenchDatabases,
+) -> Result<Option<Vec<f64>>, EngineBenchError> {
+    let Some(opened) = ground.open(home).await? else { return Ok(None) };
+    let texts = RandomTexts::new();
+    let chats = EngineBenchChats::open(opened.store.clone(), &texts)?;
+    let thread = ThreadKey::local("long")?;
+    let mut written = 0;
+    while written < COLD_MESSAGES {
+        // The node adds an answer.
+        let count = COLD_MESSAGES_PER_RUN.min(COLD_MESSAGES - written) - 1;
+        let message = |_| EngineBenchMessage {
+            id: texts.next(32),
+            role: EngineBenchRole::User,
+            text: texts.next(COLD_MESSAGE_CHARS),
+        };
+        let input = (0..count).map(message).collect::<Vec<_>>();
+        match chats.bot.run(&thread, EngineBenchChatState::update().messages(input)).await? {
+            Outcome::Finished(chat) => written = chat.messages.len(),
+            Outcome::Paused(_) => return Err("the run waits for somebody".into()),
+        }
+    }
+    chats.close().await;
+    drop((opened.store, opened.sqlite));
+    let mut walls = Vec::new();
+    for _ in 0..COLD_LOADS {
+        let chats = EngineBenchChats::open(opened.location.reopen().await?, &texts)?;
+        let (bot, thread) = (chats.bot.clone(), thread.clone());
+        let begun = Instant::now();
+        let messages = tokio::spawn(async move { bot.state(&thread).await.map(|chat| chat.messages.len()) });
+        let messages = messages.await??;
+        walls.push(begun.elapsed().as_secs_f64() * 1e3);
+        if messages != COLD_MESSAGES {
+            return Err(format!("{messages} messages were loaded").into());
+        }
+        chats.close().await;
+    }
+    opened.location.clear().await?;
+    Ok(Some(walls))
+}
+
 fn median_of_last(walls: &[f64], count: usize) -> f64 {
     median(walls[walls.len().saturating_sub(count)..].to_vec()).unwrap_or_default()
 }

@@ -11,6 +11,7 @@ mod shared;
 
 mod bench_stores;
 mod database_floor;
+mod flat_costs;
 mod growing_thread;
 mod langgraph;
 mod measurement;
@@ -47,6 +48,8 @@ struct EngineBenchPace {
     peer_turns: &'static [usize],
     peer_thread_time: Duration,
     thread_stores: &'static [EngineBenchStoreKind],
+    /// The threads that a database is filled with.
+    flat_threads: &'static [(EngineBenchStoreKind, u64)],
 }
 
 impl EngineBenchPace {
@@ -61,6 +64,7 @@ impl EngineBenchPace {
         peer_turns: &[10, 100, 400],
         peer_thread_time: Duration::from_secs(60),
         thread_stores: &[EngineBenchStoreKind::Sqlite, EngineBenchStoreKind::Postgres],
+        flat_threads: &[(EngineBenchStoreKind::Sqlite, 100_000), (EngineBenchStoreKind::Postgres, 1_000_000)],
     };
     const QUICK: Self = Self {
         rounds: 2,
@@ -73,6 +77,7 @@ impl EngineBenchPace {
         peer_turns: &[10, 100],
         peer_thread_time: Duration::from_secs(5),
         thread_stores: &[EngineBenchStoreKind::Sqlite],
+        flat_threads: &[(EngineBenchStoreKind::Sqlite, 20_000), (EngineBenchStoreKind::Postgres, 20_000)],
     };
 }
 
@@ -96,6 +101,8 @@ async fn run_benches(asked: BenchArguments) -> Result<(), EngineBenchError> {
     bench.bench_nodes().await?;
     bench.bench_floors().await?;
     bench.bench_threads().await?;
+    bench.bench_cold_loads().await?;
+    bench.bench_flat_costs().await?;
     bench.report.end();
     Ok(())
 }
@@ -179,9 +186,8 @@ impl EngineBench {
         let mut cpu = Row::less(format!("{name}-cpu"), "cpu us/node", doran.cpu)
             .peer(&langgraph, peer.map(|peer| peer.cpu));
         match home {
-            EngineBenchStoreKind::None | EngineBenchStoreKind::Ram => {
-                wall = wall.target(Target::RatioAtLeast(200.0));
-            }
+            EngineBenchStoreKind::None => wall = wall.target(Target::RatioAtLeast(200.0)),
+            EngineBenchStoreKind::Ram => wall = wall.target(Target::RatioAtLeast(250.0)),
             EngineBenchStoreKind::Sqlite => cpu = cpu.target(Target::RatioAtLeast(10.0)),
             EngineBenchStoreKind::Postgres => {}
         }
@@ -235,6 +241,42 @@ impl EngineBench {
         for home in self.pace.thread_stores {
             if self.has_store(*home) && self.options.wants("thread") {
                 self.bench_thread(*home).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A conversation of 32,000 messages by a runtime that knows nothing of it.
+    async fn bench_cold_loads(&mut self) -> Result<(), EngineBenchError> {
+        for home in [EngineBenchStoreKind::Sqlite, EngineBenchStoreKind::Postgres] {
+            let name = format!("cold{}/{}", growing_thread::COLD_MESSAGES, home.name());
+            if !self.has_store(home) || !self.options.wants(&name) {
+                continue;
+            }
+            eprintln!("bench: {name}");
+            let Some(walls) = growing_thread::load_cold_thread(home, &self.databases).await? else {
+                continue;
+            };
+            let best = walls.iter().copied().fold(f64::INFINITY, f64::min);
+            let row = Row::less(name, "ms", median(walls).unwrap_or_default()).best(best, None);
+            self.report.push(row.target(Target::ValueAtMost(25.0)));
+        }
+        Ok(())
+    }
+
+    async fn bench_flat_costs(&mut self) -> Result<(), EngineBenchError> {
+        for (home, many) in self.pace.flat_threads {
+            let name = format!("flat{many}/{}", home.name());
+            if !self.has_store(*home) || !self.options.wants(&name) {
+                continue;
+            }
+            eprintln!("bench: {name}");
+            let found = flat_costs::compare_thread_counts(*home, &self.databases, *many).await?;
+            let Some([few, many]) = found else { continue };
+            for ((call, few), (_, many)) in few.into_iter().zip(many) {
+                let beside = format!("doran, {} threads", flat_costs::FEW_THREADS);
+                let row = Row::less(format!("{name}-{call}"), "us/call", many).floor(&beside, few);
+                self.report.push(row.target(Target::RatioAtMost(2.0)));
             }
         }
         Ok(())

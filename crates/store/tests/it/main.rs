@@ -2,8 +2,6 @@
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-#[cfg(all(feature = "postgres", feature = "sqlite"))]
-mod flat_costs;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
