@@ -9,6 +9,7 @@ use doran_server::percent_encode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::assemble::telemetry::TELEMETRY_SHUTDOWN_TIMEOUT;
 use crate::assemble::{self, App, RecordReplay};
 use crate::client::{ListedId, ServerHttpClient};
 use crate::commands::threads::{ExportedMessage, ExportedSource};
@@ -276,6 +277,7 @@ impl AgentClient {
     pub(crate) async fn close(&self) {
         if let Self::Local(app) = self {
             app.runtime.shutdown(std::time::Duration::from_secs(5)).await;
+            app.telemetry.shut_down(TELEMETRY_SHUTDOWN_TIMEOUT).await;
         }
     }
 }

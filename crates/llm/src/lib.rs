@@ -27,7 +27,7 @@ mod trace_context;
 pub use citation_marks::{CitationMark, CitationScanner, TextEnd, find_citation_marks, strip_citation_marks};
 pub use embed::{Embedder, EmbedderInfo, EmbeddingSide};
 pub use error::{ModelError, ModelErrorAdvice, ModelErrorKind, ModelErrorSource};
-pub use http::{ModelApiKey, ModelResponseLimits, ModelTimeouts};
+pub use http::{ModelApiKey, ModelResponseLimits, ModelTimeouts, install_tls_provider};
 pub use json_depth::{MAX_JSON_DEPTH, is_too_deep};
 pub use json_schema::{InvalidSchema, SchemaValidator, SchemaViolation};
 pub use message::{

@@ -32,6 +32,7 @@ mod sse;
 mod thread_settings;
 mod trace;
 mod transcript_stream;
+mod telemetry;
 mod ui;
 mod url_encoding;
 mod write_timeout;
@@ -67,6 +68,7 @@ pub use url_encoding::percent_encode;
 
 use crate::idempotency::StoredResponses;
 use crate::mcp::McpSessions;
+pub use telemetry::{Telemetry, TelemetrySettings, TelemetryWarning};
 use crate::rate_limit::RateLimiter;
 
 /// The state of the server that all routes share. Cheap to clone.
@@ -74,6 +76,10 @@ use crate::rate_limit::RateLimiter;
 pub struct ServerApp {
     /// Runs the graphs.
     pub(crate) runtime: Runtime,
+use crate::telemetry::RunMetrics;
+
+/// How many starts of runs a stream may be behind before it looks for itself.
+const MAX_QUEUED_RUN_STARTS: usize = 256;
     /// The agents.
     pub(crate) agents: ServerAgents,
     /// The API keys.
@@ -106,6 +112,8 @@ pub struct ServerApp {
     /// Capacity that tenants share.
     pub(crate) shares: TenantShares,
     /// Responses to requests with an idempotency key.
+    /// Metrics of runs, where they are measured.
+    pub(crate) run_metrics: Option<RunMetrics>,
     pub(crate) idempotency: StoredResponses,
     /// Sessions of MCP hosts.
     pub(crate) mcp: McpSessions,
@@ -143,6 +151,7 @@ impl ServerApp {
     pub fn keys(mut self, keys: ApiKeys) -> Self {
         self.keys = keys;
         self
+            run_metrics: None,
     }
 
     /// Sets the search index.
@@ -220,6 +229,12 @@ impl ServerApp {
 
     /// The agents, to be replaced while the server runs.
     pub fn agent_list(&self) -> ServerAgents {
+    /// Shows the metrics of runs that this measures.
+    pub fn telemetry(mut self, telemetry: &Telemetry) -> Self {
+        self.run_metrics = Some(telemetry.run_metrics());
+        self
+    }
+
         self.agents.clone()
     }
 

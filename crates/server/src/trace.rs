@@ -7,11 +7,13 @@ use axum::extract::{Request, State};
 use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use doran_agents::llm::TRACEPARENT;
 use futures_util::FutureExt;
 use tracing::Instrument;
 
 use crate::ServerApp;
 use crate::error::{ApiError, ApiErrorCode};
+use crate::telemetry::with_incoming_trace;
 
 /// Names the request, and logs how it was answered.
 pub(crate) async fn trace(State(app): State<ServerApp>, request: Request, next: Next) -> Response {
@@ -23,7 +25,9 @@ pub(crate) async fn trace(State(app): State<ServerApp>, request: Request, next: 
         path = %request.uri().path(),
     );
     let started = Instant::now();
-    let mut response = run_counted(&app, request, next).instrument(span.clone()).await;
+    let parent = request.headers().get(TRACEPARENT).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let answered = run_counted(&app, request, next).instrument(span.clone());
+    let mut response = with_incoming_trace(parent.as_deref(), answered).await;
     let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     span.in_scope(|| tracing::info!(status = response.status().as_u16(), ms, "request answered"));
     if let Ok(value) = HeaderValue::from_str(&id) {

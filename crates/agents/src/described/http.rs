@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use doran_engine::NodeError;
-use doran_llm::is_too_deep;
+use doran_llm::{TRACEPARENT, TraceContext, is_too_deep};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
 use serde_json::Value;
@@ -187,6 +187,9 @@ impl HttpCall {
         }
         if !self.is_read_only() {
             request = request.header("idempotency-key", key);
+        }
+        if let Some(trace) = TraceContext::outgoing_header() {
+            request = request.header(TRACEPARENT, trace);
         }
         let response = request.send().await.map_err(|error| send_error(&error))?;
         self.read(response).await

@@ -3,14 +3,16 @@
 //! A call that was answered is not made again after a crash. One that was cut off is made once more under the same
 //! `Idempotency-Key`, or not at all if it is `once`: then the run asks a person.
 
-use doran_engine::{Cx, NodeError};
+use doran_engine::NodeError;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::http::{HttpCall, HttpFailureKind};
 use super::state::DescribedState;
 use super::template;
-use crate::protocol::InterruptQuestion;
+use crate::nodes::{CallTrace, NodeWork};
+use crate::protocol::{CallNote, CallNoteKind, InterruptQuestion};
 use crate::state::{newest_question, typed_text};
 
 /// The most items of a `map`.
@@ -32,12 +34,12 @@ pub(super) fn node_variables(state: &DescribedState) -> Value {
 
 /// Makes the call of an `http` node.
 pub(super) async fn run_http(
-    cx: &Cx,
+    work: &NodeWork,
     node: &str,
     call: &HttpCall,
     state: &DescribedState,
 ) -> Result<Value, NodeError> {
-    make_call(cx, node, "http", call, node_variables(state)).await
+    make_call(work, node, "http", call, node_variables(state)).await
 }
 
 /// The items of a `map`.
@@ -75,7 +77,7 @@ pub(super) fn item_variables(state: &DescribedState, index: usize, item: Value) 
 
 /// Makes a call for every item, some of them side by side. The results are in the order of the items.
 pub(super) async fn run_http_map(
-    cx: &Cx,
+    work: &NodeWork,
     node: &str,
     call: &HttpCall,
     over: &str,
@@ -84,14 +86,14 @@ pub(super) async fn run_http_map(
     let items = map_items(over, state)?;
     let calls = items.into_iter().enumerate().map(|(index, item)| {
         let variables = item_variables(state, index, item);
-        async move { make_call(cx, node, &format!("item-{index}"), call, variables).await }
+        async move { make_call(work, node, &format!("item-{index}"), call, variables).await }
     });
     let results: Vec<Value> = stream::iter(calls).buffered(MAP_CALLS_AT_ONCE).try_collect().await?;
     Ok(results.into())
 }
 
 async fn make_call(
-    cx: &Cx,
+    work: &NodeWork,
     node: &str,
     effect: &str,
     call: &HttpCall,
@@ -99,8 +101,14 @@ async fn make_call(
 ) -> Result<Value, NodeError> {
     let (url, body) = call.render(&variables).map_err(|error| error.at_node(node))?;
     let shown = json!({ "url": url.as_str(), "body": body });
+    let cx = &work.cx;
     let send = |key: String| async move {
-        call.send(url, body.as_ref(), &key).await.map_err(|error| error.at_node(node))
+        let (trace, began) = (CallTrace::begin(cx), Instant::now());
+        let sent = trace.scope(call.send(url, body.as_ref(), &key)).await;
+        let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (kind, name, failed) = (CallNoteKind::Http, node.to_owned(), sent.is_err());
+        work.note_calls([CallNote { kind, name, call: None, at: trace.at, ms, span: trace.span, failed }]);
+        sent.map_err(|error| error.at_node(node))
     };
     let response = if call.once() {
         let question = unknown_outcome_question(node, shown);

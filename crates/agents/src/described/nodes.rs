@@ -244,11 +244,11 @@ pub(super) async fn run_ready_node(
             DescribedState::update().messages(Message::assistant(work.take_reply_id(), text))
         }
         ReadyNode::Http { call, into } => {
-            let result = run_http(&work.cx, &name, call, &state).await?;
+            let result = run_http(&work, &name, call, &state).await?;
             outside_update(&state, into, result)
         }
         ReadyNode::MapHttp { over, call, into } => {
-            let results = run_http_map(&work.cx, &name, call, over, &state).await?;
+            let results = run_http_map(&work, &name, call, over, &state).await?;
             outside_update(&state, into, results)
         }
         ReadyNode::MapPrompt { over, prompt, into } => {

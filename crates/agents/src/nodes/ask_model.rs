@@ -11,6 +11,7 @@ use doran_llm::{
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::call_trace::CallTrace;
 use super::context_window::halve_request;
 use super::model_request::RequestLog;
 use super::node_work::NodeWork;
@@ -84,6 +85,8 @@ struct RecordedModelReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     request: Option<String>,
     /// The requests before the one that was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace: Option<CallTrace>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unfinished: Vec<UnfinishedRequestNote>,
 }
@@ -110,7 +113,8 @@ impl NodeWork {
                     Ok(reply) => {
                         let (unfinished, ms) = (log.take_unfinished(), duration_millis(sent.elapsed()));
                         let request = Some(request_digest(&request));
-                        return Ok(RecordedModelReply { reply, ms, request, unfinished });
+                        let trace = log.take_trace();
+                        return Ok(RecordedModelReply { reply, ms, request, trace, unfinished });
                     }
                     Err(error) => error,
                 };
@@ -135,12 +139,12 @@ impl NodeWork {
                 self.cx.heartbeat();
             }
         };
-        let RecordedModelReply { reply, ms, request, unfinished } =
+        let RecordedModelReply { reply, ms, request, trace, unfinished } =
             self.cx.closing_effect("model", call).await?;
         for request in unfinished {
             self.record_unfinished(request)?;
         }
-        self.record_usage(&model.info(), (&purpose, role), &reply, ms, request)?;
+        self.record_usage(&model.info(), (&purpose, role), &reply, ms, (request, trace))?;
         Ok(reply)
     }
 
@@ -162,7 +166,7 @@ impl NodeWork {
         (purpose, role): (&RequestLabel, ModelRole),
         reply: &ModelReply,
         ms: u64,
-        request: Option<String>,
+        (request, trace): (Option<String>, Option<CallTrace>),
     ) -> Result<(), NodeError> {
         self.note_model_call(ModelCallNote::Asked(ModelRequestNote {
             name: about.name.clone(),
@@ -182,6 +186,8 @@ impl NodeWork {
             input_tokens: reply.usage.input_tokens,
             output_tokens: reply.usage.output_tokens,
             // What a model without a known price costs is in no sum; its note says so.
+            at: trace.as_ref().map(|trace| trace.at),
+            span: trace.map(|trace| trace.span),
             cost_micros: reply.usage.cost_micros.unwrap_or(0),
         })
     }

@@ -12,9 +12,12 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::call_trace::CallTrace;
 use super::node_work::NodeWork;
 use crate::agents::{ClientTool, TurnRequest};
-use crate::protocol::{AgentActivity, ClientToolAnswer, InterruptQuestion, ToolApprovalAnswer};
+use crate::protocol::{
+    AgentActivity, CallNote, CallNoteKind, ClientToolAnswer, InterruptQuestion, ToolApprovalAnswer,
+};
 use crate::tools::{
     CompletedToolCall, MAX_CALLS_PER_REPLY, RunExposure, Taint, ToolAdmission, ToolCallContext,
     ToolCallReason, ToolError, ToolPermit, ToolSideEffect, Toolbox, tool_key, truncate_with_note,
@@ -97,6 +100,8 @@ struct ToolCallRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
     ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace: Option<CallTrace>,
 }
 
 /// A call that was made, or what somebody said that it gave.
@@ -170,6 +175,7 @@ pub(crate) async fn call_tools(
     };
     let outcomes: Vec<ToolCallRecord> = outcomes.into_iter().flatten().collect();
     work.note_activities(outcomes.iter().map(tool_result_activity));
+    work.note_calls(outcomes.iter().filter_map(ToolCallRecord::call_note));
     for ran in outcomes {
         if let Some(session) = ran.session {
             called.sessions.insert(ran.result.name.clone(), session);
@@ -325,6 +331,7 @@ async fn run_group(
                 data: Value::Null,
                 session: None,
                 ms: 0,
+                trace: None,
             },
         };
         work.cx.emit(tool_result_activity(&ran).to_json());
@@ -345,7 +352,7 @@ async fn run_call(
         return Err(NodeError::permanent("a tool was called in a run without a tenant and a thread"));
     };
     let (tenant, thread) = (tenant.as_str().to_owned(), thread.as_str().to_owned());
-    let language = work.language;
+    let (language, cx) = (work.language, &work.cx);
     let class = permit.info().class;
     let taint = caller.exposure().taint;
     let Value::Object(unknown) = permit.unknown_outcome_question().to_json() else {
@@ -356,13 +363,14 @@ async fn run_call(
     let made = |key: String| async move {
         let call =
             ToolCallContext { tenant: &tenant, thread: &thread, key: &key, language, session, now_ms, taint };
-        let done = permit.run(call).await;
+        let trace = CallTrace::begin(cx);
+        let done = trace.scope(permit.run(call)).await;
         // Whether a call that was given up did its work is open; that is for a person to say if it must not be repeated.
         match &done.error {
             Some(ToolError::TimedOut(late)) if class == ToolSideEffect::Once => {
                 Err(NodeError::permanent(late.clone()))
             }
-            _ => Ok(ToolCallOutcome::Ran(ToolCallRecord::from_completed(done))),
+            _ => Ok(ToolCallOutcome::Ran(ToolCallRecord::from_completed(done, trace))),
         }
     };
     match class {
@@ -376,13 +384,21 @@ async fn run_call(
 }
 
 impl ToolCallRecord {
-    fn from_completed(done: CompletedToolCall) -> Self {
-        Self { result: done.result, images: done.images, data: done.data, session: done.session, ms: done.ms }
+    /// The note of a call that was made.
+    fn call_note(&self) -> Option<CallNote> {
+        let CallTrace { at, span, .. } = self.trace.clone()?;
+        let ToolResult { call, name, failed, .. } = self.result.clone();
+        Some(CallNote { kind: CallNoteKind::Tool, name, call: Some(call), at, ms: self.ms, span, failed })
+    }
+
+    fn from_completed(done: CompletedToolCall, trace: CallTrace) -> Self {
+        let CompletedToolCall { result, images, data, session, ms, .. } = done;
+        Self { result, images, data, session, ms, trace: Some(trace) }
     }
 }
 
 fn record_of_result(result: ToolResult) -> ToolCallRecord {
-    ToolCallRecord { result, images: Vec::new(), data: Value::Null, session: None, ms: 0 }
+    ToolCallRecord { result, images: Vec::new(), data: Value::Null, session: None, ms: 0, trace: None }
 }
 
 fn tool_result_activity(ran: &ToolCallRecord) -> AgentActivity {

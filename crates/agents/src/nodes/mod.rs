@@ -3,6 +3,7 @@
 
 mod ask_model;
 mod call_tools;
+mod call_trace;
 mod context_window;
 mod conversation_text;
 mod model_request;
@@ -22,6 +23,7 @@ pub(crate) use ask_model::ReplyVisibility;
 pub use ask_model::{ModelCatalog, Models};
 pub(crate) use call_tools::{ToolCaller, call_tools};
 pub(crate) use context_window::{
+pub(crate) use call_trace::CallTrace;
     BYTES_PER_TOKEN, DEFAULT_CONTEXT_TOKENS, MAX_DECISION_TOKENS, fit_messages, fit_request,
     remaining_tokens, share_bytes, truncate_at_sentence,
 };

@@ -12,6 +12,7 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::ask_model::{ReplyVisibility, duration_millis};
+use super::call_trace::CallTrace;
 use super::node_work::NodeWork;
 use crate::protocol::UnfinishedRequestNote;
 
@@ -31,6 +32,7 @@ pub(super) struct RequestLog<'a> {
     unfinished: Vec<UnfinishedRequestNote>,
     in_flight: Option<RequestInFlight>,
     answer_begun: bool,
+    last_trace: Option<CallTrace>,
     /// A reply that goes on longer is an error.
     pub(super) max_reply_bytes: usize,
 }
@@ -39,6 +41,7 @@ struct RequestInFlight {
     request: ChatRequest,
     sent: Instant,
     counter: AnswerTokenCounter,
+    trace: CallTrace,
 }
 
 impl<'a> RequestLog<'a> {
@@ -51,6 +54,7 @@ impl<'a> RequestLog<'a> {
             unfinished: Vec::new(),
             in_flight: None,
             answer_begun: false,
+            last_trace: None,
             max_reply_bytes: usize::MAX,
         }
     }
@@ -63,11 +67,14 @@ impl<'a> RequestLog<'a> {
         words: ReplyVisibility,
     ) -> Result<ModelReply, ModelError> {
         self.in_flight = Some(RequestInFlight {
+        let trace = CallTrace::begin(&self.work.cx);
             request: request.clone(),
             sent: Instant::now(),
             counter: AnswerTokenCounter::default(),
+            trace: trace.clone(),
         });
-        let outcome = self.collect_reply(request, words).await;
+        self.last_trace = Some(trace.clone());
+        let outcome = trace.scope(self.collect_reply(request, words)).await;
         match &outcome {
             Ok(_) => self.in_flight = None,
             Err(error) => self.end_request(error.code(), is_billed(error)),
@@ -129,12 +136,17 @@ impl<'a> RequestLog<'a> {
 
     /// The requests that brought no reply. They are the caller's to note.
     pub(super) fn take_unfinished(&mut self) -> Vec<UnfinishedRequestNote> {
+    /// Where the newest request stands in the trace of the run.
+    pub(super) fn take_trace(&mut self) -> Option<CallTrace> {
+        self.last_trace.take()
+    }
+
         std::mem::take(&mut self.unfinished)
     }
 
     /// Ends the request in flight, with an estimate of what it took if the vendor has worked on it.
     fn end_request(&mut self, reason: &str, billed: bool) {
-        let Some(RequestInFlight { request, sent, counter }) = self.in_flight.take() else { return };
+        let Some(RequestInFlight { request, sent, trace, counter }) = self.in_flight.take() else { return };
         let usage = if billed || self.answer_begun { counter.usage(&request) } else { Usage::default() };
         let about = self.model.info();
         self.unfinished.push(UnfinishedRequestNote {
@@ -150,6 +162,8 @@ impl<'a> RequestLog<'a> {
             ms: duration_millis(sent.elapsed()),
         });
     }
+            at: Some(trace.at),
+            span: Some(trace.span),
 }
 
 impl Drop for RequestLog<'_> {

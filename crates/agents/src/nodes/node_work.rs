@@ -6,7 +6,7 @@ use doran_engine::Cx;
 use doran_llm::ReplyFormatError;
 use doran_retrieval::Language;
 
-use crate::protocol::{AgentActivity, ModelCallNote, SearchNote, StepNotes, ThinkingStep};
+use crate::protocol::{AgentActivity, CallNote, ModelCallNote, SearchNote, StepNotes, ThinkingStep};
 use crate::state::{ModelChoice, TurnProgress};
 
 /// A node at work.
@@ -83,6 +83,15 @@ impl NodeWork {
         let mut noted = self.lock_notes();
         noted.step.searches.push(search);
         self.cx.note(StepNotes::SEARCHES, &noted.step.searches);
+    }
+
+    /// Notes calls of tools.
+    pub(crate) fn note_calls(&self, calls: impl IntoIterator<Item = CallNote>) {
+        let mut noted = self.lock_notes();
+        noted.step.calls.extend(calls);
+        if !noted.step.calls.is_empty() {
+            self.cx.note(StepNotes::CALLS, &noted.step.calls);
+        }
     }
 
     /// Notes that the reply of a model did not fit its schema twice, so that the node goes on without it.

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ask_model::{Models, ReplyVisibility, duration_millis, permanent_error};
+use super::call_trace::CallTrace;
 use super::model_request::RequestLog;
 use super::node_work::NodeWork;
 use crate::prompt::{PromptTemplate, Prompts, prompt_template};
@@ -60,6 +61,8 @@ struct RecordedRewriteReply {
     reply: Option<ModelReply>,
     failed: Option<String>,
     ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace: Option<CallTrace>,
     /// The request, if there is no reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unfinished: Vec<UnfinishedRequestNote>,
@@ -90,15 +93,17 @@ impl QueryRewriter {
             };
             log.stop();
             let (unfinished, ms) = (log.take_unfinished(), duration_millis(begun.elapsed()));
-            Ok::<_, NodeError>(RecordedRewriteReply { reply, failed, ms, unfinished })
+            let trace = log.take_trace();
+            Ok::<_, NodeError>(RecordedRewriteReply { reply, failed, ms, trace, unfinished })
         };
-        let RecordedRewriteReply { reply, failed, ms, unfinished } = work.cx.effect("reword", call).await?;
+        let RecordedRewriteReply { reply, failed, ms, trace, unfinished } =
+            work.cx.effect("reword", call).await?;
         for request in unfinished {
             work.record_unfinished(request)?;
         }
         let outcome = match &reply {
             Some(reply) => {
-                work.record_usage(&model.info(), (&purpose, role), reply, ms, Some(digest))?;
+                work.record_usage(&model.info(), (&purpose, role), reply, ms, (Some(digest), trace))?;
                 parse_reply::<Wordings>(reply)
                     .map(|wordings| clean_wordings(&wordings))
                     .map_err(|misfit| misfit.to_string())

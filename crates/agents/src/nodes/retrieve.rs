@@ -10,14 +10,17 @@ use doran_retrieval::{
     Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, Hit, Language, RetrieveError,
     SearchQuery, retrieve_with_rewordings, split_into_passages, text_stems,
 };
+use tokio::time::Instant;
 
+use super::ask_model::duration_millis;
+use super::call_trace::CallTrace;
 use super::node_work::NodeWork;
 use super::query_rewriting::{QueryRewriter, QueryRewriting};
 use crate::agents::AgentParts;
 use crate::agents::contract::refers_to_previous_turn;
 use crate::attachments::attachment_tenant;
 use crate::prompt::Prompts;
-use crate::protocol::{SearchHitNote, SearchNote, ThinkingStep};
+use crate::protocol::{CallNote, CallNoteKind, SearchHitNote, SearchNote, ThinkingStep};
 use crate::request_format::MATERIAL_MESSAGE_ID;
 use crate::source::AnswerSource;
 use crate::state::{newest_question, typed_text};
@@ -76,10 +79,17 @@ impl DocumentFinder {
         let question =
             SearchQuery { filter, ..SearchQuery::new(retrieval_tenant(work)?, question_text, limit) };
         let search = async {
-            let hits = retrieve_with_rewordings(&*self.index, &question, &wordings)
-                .await
-                .map_err(retrieve_node_error)?;
-            self.with_neighbours(&question.tenant, hits).await.map_err(retrieve_node_error)
+            let (trace, began) = (CallTrace::begin(&work.cx), Instant::now());
+            let hits = async {
+                let hits = retrieve_with_rewordings(&*self.index, &question, &wordings).await?;
+                self.with_neighbours(&question.tenant, hits).await
+            };
+            let hits = hits.await;
+            let (name, ms, failed) =
+                ("documents".to_owned(), duration_millis(began.elapsed()), hits.is_err());
+            let (kind, at, span) = (CallNoteKind::Search, trace.at, trace.span);
+            work.note_calls([CallNote { kind, name, call: None, at, ms, span, failed }]);
+            hits.map_err(retrieve_node_error)
         };
         let hits: Vec<Hit> = work.cx.effect("retrieve", search).await?;
         let noted = hits.iter().zip(1..).map(|(hit, number)| SearchHitNote {

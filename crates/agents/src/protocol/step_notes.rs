@@ -26,6 +26,42 @@ pub struct StepNotes {
     /// Searches in documents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub searches: Vec<SearchNote>,
+    /// Calls of tools and of programs over HTTP.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallNote>,
+}
+
+/// A call of a tool, or of a program over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CallNote {
+    /// What was called.
+    pub kind: CallNoteKind,
+    /// The name of the tool, or the node that made the call.
+    pub name: String,
+    /// The id that the model gave the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
+    /// When it was made, in milliseconds since 1970.
+    pub at: i64,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
+    /// The id of its span in the trace of the run.
+    pub span: String,
+    /// Whether it failed.
+    #[serde(default)]
+    pub failed: bool,
+}
+
+/// What a [`CallNote`] is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CallNoteKind {
+    /// A tool.
+    Tool,
+    /// A program over HTTP.
+    Http,
+    /// A search in documents.
+    Search,
 }
 
 /// A search in documents, and what it found.
@@ -62,6 +98,8 @@ impl StepNotes {
     pub(crate) const MODELS: &str = "models";
     /// The name of the note that holds [`StepNotes::searches`].
     pub(crate) const SEARCHES: &str = "searches";
+    /// The name of the note that holds [`StepNotes::calls`].
+    pub(crate) const CALLS: &str = "calls";
 
     /// How many requests were sent to models.
     pub fn request_count(&self) -> u32 {
@@ -89,6 +127,7 @@ impl StepNotes {
             events: list(notes.get(Self::EVENTS))?,
             models: list(notes.get(Self::MODELS))?,
             searches: list(notes.get(Self::SEARCHES))?,
+            calls: list(notes.get(Self::CALLS))?,
         })
     }
 }
@@ -167,6 +206,12 @@ pub struct ModelRequestNote {
     /// The [`request_digest`] of the request as it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// When it was sent, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<i64>,
+    /// The id of its span in the trace of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<String>,
 }
 
 /// A request to a model that brought no reply. Its tokens are an estimate; a request that the vendor refused took none.
@@ -192,6 +237,12 @@ pub struct UnfinishedRequestNote {
     pub counted: TokenCountSource,
     /// How long it took, in milliseconds.
     pub ms: u64,
+    /// When it was sent, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<i64>,
+    /// The id of its span in the trace of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<String>,
 }
 
 /// A reply that came from the cache of replies.

@@ -5,6 +5,7 @@ pub(crate) mod model;
 mod model_registry;
 pub(crate) mod samples;
 pub(crate) mod search_index;
+pub(crate) mod telemetry;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use doran_retrieval::{
     DocumentFilter, DocumentId, DocumentIndex, Library, LibraryError, LibraryOptions, LockedLibrary,
     RerankingIndex,
 };
-use doran_server::{AllowedOrigin, ApiKeys, ModelRegistry, MonthlyBudget, ServerApp};
+use doran_server::{AllowedOrigin, ApiKeys, ModelRegistry, MonthlyBudget, ServerApp, Telemetry};
 use doran_store::{FileStoreMaintenance, OpenedStore, StorePerGraph};
 use tokio_util::sync::CancellationToken;
 
@@ -68,6 +69,8 @@ pub(crate) struct App {
     pub(crate) tenant: TenantId,
     pub(crate) agents: Vec<Agent>,
     /// Builds the agents that files describe.
+    /// Measures and traces its runs.
+    pub(crate) telemetry: Telemetry,
     pub(crate) agent_files: AgentFileBuilder,
     pub(crate) model: Arc<ModelInfo>,
     /// The models that chats choose.
@@ -239,14 +242,16 @@ async fn build_app(
     };
     let runtime = Runtime::with_options(store, options);
     let locked_library = lock_library(config).await?;
-    let mut index_notes = Vec::new();
+    let mut index_notes = telemetry::start_telemetry(&telemetry, &runtime, &config.telemetry);
     let OpenedIndex { index, encoder } = search_index::open_index(config, &mut index_notes).await?;
     let index: Arc<dyn DocumentIndex> = Arc::new(RerankingIndex::new(index));
     let library = open_library(config, locked_library, index.clone(), reading).await?;
+    let telemetry = Telemetry::new(config.telemetry.clone());
     match shown {
         SampleDocumentPolicy::ShowWhileEmpty => {
             if let removed @ 1.. = samples::remove_ingested_samples(&library).await? {
                 let documents = pluralize(removed, "sample document");
+        observer: Some(Arc::new(telemetry.clone())),
                 index_notes.push(bilingual!(
                     "예전 `doran demo`가 넣은 본보기 문서 {removed}개를 문서 목록에서 지웠습니다",
                     "removed {documents} that an earlier `doran demo` had added to your documents"
@@ -290,6 +295,7 @@ async fn build_app(
         file_maintenance,
         store_is_new: new,
         sample_policy: shown,
+        telemetry,
         _data_dir_lock: held,
     })
 }
@@ -583,3 +589,4 @@ impl App {
         }
     }
 }
+            .telemetry(&self.telemetry)

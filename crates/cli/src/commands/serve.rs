@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api_key_file::ApiKeyWatcher;
 use crate::assemble::{self, App, RecordReplay};
+use crate::assemble::telemetry::TELEMETRY_SHUTDOWN_TIMEOUT;
 use crate::attachment_cleanup::delete_orphaned_attachments;
 use crate::client::ServerHttpClient;
 use crate::config::Config;
@@ -183,6 +184,7 @@ fn max_connections() -> usize {
     }
     wanted
 }
+        app.telemetry.shut_down(TELEMETRY_SHUTDOWN_TIMEOUT).await;
 
 /// How often a server deletes expired data.
 const GC_INTERVAL: Duration = Duration::from_secs(3600);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use doran_agents::QueryRewriting;
 use doran_engine::store::Retention;
 use doran_retrieval::Language;
-use doran_server::AllowedOrigin;
+use doran_server::{AllowedOrigin, TelemetrySettings};
 
 use crate::environment::Environment;
 use crate::output::{BilingualMessage, bilingual};
@@ -81,6 +81,8 @@ pub(crate) struct Config {
     pub(crate) secrets: EnvironmentSecrets,
     /// The variables that programs are given which Doran starts: `PATH` and `HOME`.
     pub(crate) program_environment: BTreeMap<String, String>,
+    /// What the variables of OpenTelemetry say.
+    pub(crate) telemetry: TelemetrySettings,
     /// The settings file that was read, if any.
     pub(crate) file: Option<PathBuf>,
     /// The variable or the flag that sets `model`, and so beats the settings file.
@@ -200,6 +202,7 @@ pub(crate) fn load(
         tables,
         secrets,
         program_environment: inherited.collect(),
+        telemetry: TelemetrySettings::from_variables(&|name| environment.get(name).map(str::to_owned)),
         file: file.clone(),
         home,
         model_override,
@@ -443,6 +446,7 @@ fn build_config(values: &mut [SettingValue], environment: &Environment) -> Resul
         secrets: EnvironmentSecrets::default(),
         model_override: None,
         program_environment: BTreeMap::new(),
+        telemetry: TelemetrySettings::default(),
         file: None,
         home: None,
     };

@@ -30,3 +30,4 @@ mod reindex;
 mod serve;
 mod stop_signals;
 mod systemd_notify;
+mod telemetry;

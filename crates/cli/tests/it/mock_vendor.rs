@@ -44,6 +44,8 @@ struct VendorCallLog {
     finished: AnsweredVendorCalls,
     /// How many of each kind came in, answered or not.
     received: [usize; 2],
+    /// The places in traces that requests came with: the method of MCP or the path, and the header.
+    traces: Vec<(String, String)>,
     /// Which one is never answered.
     held_call: Option<(VendorCallKind, usize)>,
 }
@@ -81,6 +83,11 @@ impl MockVendorServer {
         self.held_signal.recv_timeout(Duration::from_secs(60)).expect("the request comes");
     }
 
+    /// The places in traces that requests came with: the method of MCP or the path, and the header.
+    pub fn traces(&self) -> Vec<(String, String)> {
+        lock_call_log(&self.call_log).traces.clone()
+    }
+
     pub fn answered_calls(&self) -> AnsweredVendorCalls {
         lock_call_log(&self.call_log).finished.clone()
     }
@@ -109,8 +116,14 @@ fn serve_connection(
     tell: &Sender<()>,
 ) {
     let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
-    let Some((line, body)) = read_request(&mut reader) else { return };
+    let Some((line, trace, body)) = read_request(&mut reader) else { return };
     let asked: Value = serde_json::from_str(&body).unwrap_or_default();
+    let what = asked["method"].as_str().unwrap_or_else(|| line.split(' ').nth(1).unwrap_or_default());
+    lock_call_log(seen).traces.extend(trace.map(|trace| (what.to_owned(), trace)));
+    if line.starts_with("POST /node") {
+        stream.write_all(json_response(&json!({ "score": 7 })).as_bytes()).ok();
+        return;
+    }
     let kind = match (line.as_str(), asked["method"].as_str()) {
         (line, _) if line.starts_with("POST /v1/chat/completions") => VendorCallKind::Model,
         (line, Some("tools/call")) if line.starts_with("POST /mcp") => VendorCallKind::Tool,
@@ -149,8 +162,9 @@ fn serve_connection(
     stream.write_all(answer.as_bytes()).ok();
 }
 
-fn read_request(reader: &mut impl BufRead) -> Option<(String, String)> {
-    let mut line = String::new();
+/// The first line of a request, its place in a trace and its body.
+fn read_request(reader: &mut impl BufRead) -> Option<(String, Option<String>, String)> {
+    let (mut line, mut trace) = (String::new(), None);
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
     let mut length = 0;
     loop {
@@ -163,10 +177,13 @@ fn read_request(reader: &mut impl BufRead) -> Option<(String, String)> {
         if let Some(value) = header.strip_prefix("content-length:") {
             length = value.trim().parse().ok()?;
         }
+        if let Some(value) = header.strip_prefix("traceparent:") {
+            trace = Some(value.trim().to_owned());
+        }
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some((line, String::from_utf8(body).ok()?))
+    Some((line, trace, String::from_utf8(body).ok()?))
 }
 
 /// A reply as a stream of pieces, a few letters each.

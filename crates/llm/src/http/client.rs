@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::deadline::MovableDeadline;
 use super::{ModelApiKey, ModelResponseLimits, ModelTimeouts, vendor_errors};
 use crate::error::ModelError;
+use crate::trace_context::{TRACEPARENT, TraceContext};
 
 /// A client for one server.
 #[derive(Clone, Debug)]
@@ -102,7 +103,11 @@ impl ModelHttpClient {
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<ModelHttpResponse, ModelError> {
         let mut patience = MovableDeadline::expiring_at(Instant::now() + self.timeouts.first_byte);
-        let sent = request.headers(self.headers.clone()).send();
+        let mut request = request.headers(self.headers.clone());
+        if let Some(trace) = TraceContext::outgoing_header() {
+            request = request.header(TRACEPARENT, trace);
+        }
+        let sent = request.send();
         let response = match patience.wait_for(sent).await {
             Some(Ok(response)) => response,
             Some(Err(error)) => return Err(self.send_error(error)),
@@ -281,7 +286,7 @@ async fn read_error_body(mut response: reqwest::Response, patience: Duration) ->
 }
 
 /// Installs the TLS crypto provider of the process, unless the program has installed one already.
-pub(crate) fn install_tls_provider() {
+pub fn install_tls_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none()
         && rustls::crypto::ring::default_provider().install_default().is_err()
     {

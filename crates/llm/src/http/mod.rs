@@ -10,8 +10,9 @@ mod vendor_errors;
 use std::fmt;
 use std::time::Duration;
 
+pub use self::client::install_tls_provider;
 pub(crate) use self::client::{
-    ModelHttpClient, ModelHttpRequest, ModelHttpResponse, install_tls_provider, is_loopback, parse_server_url,
+    ModelHttpClient, ModelHttpRequest, ModelHttpResponse, is_loopback, parse_server_url,
 };
 pub(crate) use self::sse::{SseDecoder, SseEvent, SseEventTooLong};
 pub(crate) use self::vendor_errors::classify_stream_error;

@@ -108,6 +108,9 @@ pub(super) async fn ready(State(app): State<ServerApp>) -> Result<Response, ApiE
 
 /// `GET /metrics`
 pub(super) async fn metrics(State(app): State<ServerApp>) -> Response {
-    let text = app.metrics.prometheus_text(app.runtime.active_runs());
+    let mut text = app.metrics.prometheus_text(app.runtime.active_runs());
+    if let Some(runs) = &app.run_metrics {
+        runs.push_prometheus_lines(&mut text);
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

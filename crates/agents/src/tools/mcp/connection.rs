@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use doran_llm::TraceContext;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
     GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation, JsonObject,
     PaginatedRequestParams, Prompt, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    Resource, ResourceTemplate, Tool,
+    RequestParamsMeta, Resource, ResourceTemplate, Tool,
 };
 use rmcp::service::{NotificationContext, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -110,7 +111,10 @@ impl McpConnection {
     ) -> Result<CallToolResult, McpServerError> {
         self.request(async |live| {
             live.check_claim(&self.server, tool, claim).await?;
-            let params = CallToolRequestParams::new(tool.to_string()).with_arguments(arguments);
+            let mut params = CallToolRequestParams::new(tool.to_string()).with_arguments(arguments);
+            if let Some(trace) = TraceContext::outgoing_header() {
+                params.set_traceparent(&trace);
+            }
             match live.service.call_tool_once(params).await.map_err(|error| self.to_server_error(error))? {
                 CallToolResponse::Complete(result) => Ok(result),
                 _ => Err(self.input_required_error()),

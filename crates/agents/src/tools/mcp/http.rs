@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use doran_llm::TRACEPARENT;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Response, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, RequestParamsMeta, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
     StreamableHttpPostResponse,
@@ -81,6 +82,9 @@ impl StreamableHttpClient for CappedHttpClient {
             let session = HeaderValue::try_from(session.as_ref())
                 .map_err(|_| unexpected_response("a session that is no header"))?;
             headers.insert(SESSION_HEADER, session);
+        }
+        if let Some(trace) = traceparent_of(&message) {
+            headers.insert(TRACEPARENT, trace);
         }
         let response = self.inner.post(uri.as_ref()).headers(headers).json(&message).send().await?;
         let status = response.status();
@@ -177,6 +181,13 @@ impl CappedHttpClient {
         });
         SseStream::from_bytes_stream(pieces).boxed()
     }
+}
+
+/// Where a call of a tool stands in a trace. Requests are sent by a task of their own, which knows no more than the message.
+fn traceparent_of(message: &ClientJsonRpcMessage) -> Option<HeaderValue> {
+    let ClientJsonRpcMessage::Request(request) = message else { return None };
+    let ClientRequest::CallToolRequest(call) = &request.request else { return None };
+    HeaderValue::from_str(call.params.traceparent()?).ok()
 }
 
 /// TLS needs to be told once per process which cryptography to use. If the program has chosen already, that stays.
