@@ -14,6 +14,8 @@ pub fn run() -> XtaskResult {
         // As the tests of the program build it: other features would compile its dependencies again.
         let program = ["--package", "doran", "--features", "doran/python", "--test", "it"];
         run_cargo(&[&["test", "--locked", "--no-run"], &program[..]].concat())?;
+        let graphs = ["--package", "doran-server", "--features", "doran/python", "--example", "four_graphs"];
+        run_cargo(&[&["build", "--locked", "--package", "doran"], &graphs[..]].concat())?;
     }
     check().outcome
 }
@@ -36,6 +38,8 @@ fn run_page_tests(tally: &mut TestTally) -> XtaskResult {
         .arg("e2e/run.mjs")
         .arg("--doran")
         .arg(target_directory().join("debug").join("doran"))
+        .arg("--graphs")
+        .arg(target_directory().join("debug").join("examples").join("four_graphs"))
         .arg("--shots")
         .arg(target_directory().join("browser"))
         .stdout(Stdio::piped())

@@ -38,6 +38,7 @@ pub fn check() -> XtaskResult {
     run_npm(&["test"])?;
     let again = root().join("target").join("ui-dist");
     run_npm(&["run", "build", "--", "--emptyOutDir", "--outDir", &again.to_string_lossy()])?;
+    run_npm(&["run", "--silent", "size", "--", &again.to_string_lossy()])?;
     let differing = differing_files(&read_directory(&ui_directory().join("dist"))?, &read_directory(&again)?);
     if differing.is_empty() {
         eprintln!("ui: ok, the page builds to the bytes that are kept");

@@ -15,6 +15,7 @@ mod data_dir;
 mod document_client;
 mod environment;
 mod exit;
+mod eval_files;
 mod help_language;
 mod line_reader;
 mod local_api;

@@ -15,6 +15,8 @@ mod bulk_read;
 mod cors;
 mod error;
 mod error_detail;
+mod eval_runs;
+mod eval_store;
 mod header_lines;
 mod host_guard;
 mod idempotency;
@@ -27,6 +29,7 @@ mod rate_limit;
 mod request_body;
 mod request_origin;
 mod routes;
+mod run_images;
 mod serve_graphs;
 mod sse;
 mod thread_settings;
@@ -54,6 +57,7 @@ pub use budget::MonthlyBudget;
 pub use cors::{AllowedOrigin, InvalidOriginError};
 pub use error::{ApiErrorCode, ApiErrorInfo};
 pub use listen::{BindError, bind, serve};
+pub use eval_store::{EvalStore, EvalStoreError};
 pub use metrics::Metrics;
 pub use model_registry::{ModelRegistry, ModelRegistryError, SubmittedModelKey};
 pub use openapi::openapi_document;
@@ -68,6 +72,7 @@ pub use url_encoding::percent_encode;
 
 use crate::idempotency::StoredResponses;
 use crate::mcp::McpSessions;
+use crate::eval_runs::EvalRuns;
 pub use telemetry::{Telemetry, TelemetrySettings, TelemetryWarning};
 use crate::rate_limit::RateLimiter;
 
@@ -118,6 +123,12 @@ const MAX_QUEUED_RUN_STARTS: usize = 256;
     /// Sessions of MCP hosts.
     pub(crate) mcp: McpSessions,
 }
+    /// Runs that start, for streams that wait for one.
+    pub(crate) run_starts: broadcast::Sender<Arc<RunHandle>>,
+    /// Evaluations.
+    pub(crate) evals: Option<Arc<dyn EvalStore>>,
+    /// Evaluations that are under way.
+    pub(crate) eval_runs: EvalRuns,
 
 impl ServerApp {
     /// A server of these agents, for this machine, without keys. Responses to requests with an idempotency key are stored
@@ -146,6 +157,9 @@ impl ServerApp {
             mcp: McpSessions::default(),
         }
     }
+            run_starts: broadcast::channel(MAX_QUEUED_RUN_STARTS).0,
+            evals: None,
+            eval_runs: EvalRuns::default(),
 
     /// Requires one of these keys for every request.
     pub fn keys(mut self, keys: ApiKeys) -> Self {
@@ -185,6 +199,12 @@ impl ServerApp {
     }
 
     /// Sets what the runs of a tenant may cost in a month.
+    /// Sets where evaluations are stored.
+    pub fn evals(mut self, evals: Arc<dyn EvalStore>) -> Self {
+        self.evals = Some(evals);
+        self
+    }
+
     pub fn budget(mut self, budget: MonthlyBudget) -> Self {
         self.budget = Some(budget);
         self

@@ -73,7 +73,7 @@ fn bad_input(en: String, ko: String) -> ApiError {
 }
 
 /// Only models that an administrator allows can be chosen: a model id can name any server.
-fn check_model_option(app: &ServerApp, model: &str) -> Result<(), ApiError> {
+pub(crate) fn check_model_option(app: &ServerApp, model: &str) -> Result<(), ApiError> {
     let known =
         app.models.as_ref().is_some_and(|models| models.options().iter().any(|option| option.id == model));
     if known {

@@ -43,6 +43,7 @@ static SCRIPT: Asset = asset!("text/javascript; charset=utf-8", "app.js");
 static STYLE: Asset = asset!("text/css; charset=utf-8", "app.css");
 static HIGHLIGHT: Asset = asset!("text/javascript; charset=utf-8", "highlight.js");
 static TEMML: Asset = asset!("text/javascript; charset=utf-8", "temml.js");
+static DIAGRAM: Asset = asset!("text/javascript; charset=utf-8", "diagram.js");
 static ICON: Asset = asset!("image/svg+xml", "icon.svg");
 
 /// The page itself, which every address within it gives: a reload anywhere shows the same again.
@@ -68,6 +69,11 @@ pub(crate) async fn highlight_script(query: RawQuery, headers: HeaderMap) -> Res
 /// The renderer of formulas, loaded on demand.
 pub(crate) async fn temml_script(query: RawQuery, headers: HeaderMap) -> Response {
     TEMML.respond(query, &headers)
+}
+
+/// What draws diagrams, loaded on demand.
+pub(crate) async fn diagram_script(query: RawQuery, headers: HeaderMap) -> Response {
+    DIAGRAM.respond(query, &headers)
 }
 
 /// Its icon.

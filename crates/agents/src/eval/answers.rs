@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::run::{EvalError, run_case};
+use super::run::{EvalCaseOptions, EvalError, run_case};
 use super::{AgentEvalCase, AgentEvalSetError};
 use crate::agents::Agent;
 
@@ -184,7 +184,7 @@ pub async fn run_answer_questions(
             ..AgentEvalCase::default()
         };
         let begun = std::time::Instant::now();
-        let observed = run_case(&case, agent).await?;
+        let observed = run_case(&case, agent, &EvalCaseOptions::default()).await?;
         let answer = GradedAnswer {
             id: question.id.clone(),
             answerable: question.answerable,

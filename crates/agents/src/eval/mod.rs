@@ -17,9 +17,11 @@
 mod answers;
 mod report;
 mod run;
+mod set_text;
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agents::{Agent, AskOptions};
@@ -28,7 +30,8 @@ pub use answers::{AnswerGrade, AnswerQuestion, GradeCounts, GradedAnswer, run_an
 pub use report::{
     AgentEvalReport, EvalCaseOutcome, EvalChange, FailedExpectation, ObservedTurn, compare_reports,
 };
-pub use run::{EvalError, run_eval_set};
+pub use run::{EvalCaseOptions, EvalError, run_eval_case, run_eval_set};
+pub use set_text::EvalSetText;
 
 /// Questions with expectations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -42,7 +45,7 @@ pub struct AgentEvalSet {
 }
 
 /// Which documents a set is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EvalDocuments {
     /// Those that were handed in.
@@ -50,6 +53,18 @@ pub enum EvalDocuments {
     Library,
     /// The samples that come with the program, and no others.
     Samples,
+}
+
+/// What the questions of a set are asked with, in place of what is set up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EvalVariant {
+    /// The model that answers; without it, the model of each agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Instructions for every question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
 }
 
 /// One question.
@@ -76,7 +91,7 @@ pub struct AgentEvalCase {
 }
 
 /// What is expected. What is not said is not looked at.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvalExpectation {
     /// The way the question went; see [`ObservedTurn::route`].
@@ -166,6 +181,20 @@ impl AgentEvalSet {
             }
         }
         Ok(())
+    }
+
+    /// The same questions for another model or with other instructions.
+    #[must_use]
+    pub fn for_variant(mut self, variant: &EvalVariant) -> Self {
+        for case in &mut self.cases {
+            if let Some(model) = &variant.model {
+                case.options.chosen.model = Some(model.clone());
+            }
+            if let Some(instructions) = &variant.instructions {
+                case.options.instructions = Some(instructions.clone());
+            }
+        }
+        self
     }
 
     /// Only the cases whose id begins so.

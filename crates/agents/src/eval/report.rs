@@ -2,16 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::EvalExpectation;
+use super::{EvalExpectation, EvalVariant};
 
 /// What came of all questions.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AgentEvalReport {
     /// The model that answered.
     pub model: String,
+    /// What the questions were asked with.
+    pub variant: EvalVariant,
+    /// When the last question was answered, in milliseconds since 1970.
+    pub ended_at: i64,
+    /// What changed since the report before it.
+    pub changes: Vec<EvalChange>,
     /// What came of each.
     pub cases: Vec<EvalCaseOutcome>,
 }
@@ -39,7 +46,7 @@ impl AgentEvalReport {
 }
 
 /// What came of a question.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EvalCaseOutcome {
     /// The case.
@@ -56,7 +63,7 @@ pub struct EvalCaseOutcome {
 }
 
 /// An expectation that did not hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailedExpectation {
     /// What was looked at: the name of the expectation.
     pub what: String,
@@ -67,7 +74,7 @@ pub struct FailedExpectation {
 }
 
 /// What was seen of a turn.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ObservedTurn {
     /// The way the question went, by the agent: `rag` or `agent` for `assistant`; `out_of_scope`, `no_tools`,
@@ -150,7 +157,7 @@ impl ObservedTurn {
 }
 
 /// What changed for a case since an earlier report.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum EvalChange {
     /// It held and does not any more.
@@ -307,7 +314,11 @@ mod tests {
             observed: ObservedTurn { response: response.into(), ..ObservedTurn::default() },
             ..EvalCaseOutcome::default()
         };
-        let report = |cases: Vec<EvalCaseOutcome>| AgentEvalReport { model: "m".into(), cases };
+        let report = |cases: Vec<EvalCaseOutcome>| AgentEvalReport {
+            model: "m".into(),
+            cases,
+            ..AgentEvalReport::default()
+        };
         let before = report(vec![
             case("a", "1", true),
             case("b", "2", false),

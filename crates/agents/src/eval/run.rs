@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use doran_engine::store::{RamStore, RunRow, RunStatus};
-use doran_engine::{EngineError, Runtime, StartOptions, ThreadKey};
+use doran_engine::{EngineError, RunLimits, Runtime, StartOptions, TenantId, ThreadId, ThreadKey};
+use tokio_util::sync::CancellationToken;
 
 use super::report::{AgentEvalReport, EvalCaseOutcome, FailedExpectation, ObservedTurn};
 use super::{AgentEvalCase, AgentEvalSet, AgentEvalSetError};
@@ -35,6 +36,35 @@ pub enum EvalError {
     },
 }
 
+/// For whom a question is asked, and how long it may go on.
+#[derive(Clone, Debug)]
+pub struct EvalCaseOptions {
+    /// Whose documents are searched.
+    pub tenant: TenantId,
+    /// Limits of each turn.
+    pub limits: RunLimits,
+    /// Ends the turn that is under way.
+    pub stop: CancellationToken,
+}
+
+impl Default for EvalCaseOptions {
+    fn default() -> Self {
+        Self { tenant: TenantId::local(), limits: RunLimits::default(), stop: CancellationToken::new() }
+    }
+}
+
+/// Asks one question and judges the answer.
+pub async fn run_eval_case(
+    case: &AgentEvalCase,
+    agent: &Agent,
+    options: &EvalCaseOptions,
+) -> Result<EvalCaseOutcome, EvalError> {
+    let started = Instant::now();
+    let mut observed = run_case(case, agent, options).await?;
+    observed.ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(judge_case(case, observed))
+}
+
 /// Asks every question, in order. `seen` is told of each as soon as it is judged.
 pub async fn run_eval_set(
     set: &AgentEvalSet,
@@ -46,10 +76,7 @@ pub async fn run_eval_set(
     for case in &set.cases {
         let Some(agent) = agents.iter().find(|agent| agent.name == case.agent) else { continue };
         report.model = agent.model().map(|model| model.name).unwrap_or_default();
-        let started = Instant::now();
-        let mut observed = run_case(case, agent).await?;
-        observed.ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let outcome = judge_case(case, observed);
+        let outcome = run_eval_case(case, agent, &EvalCaseOptions::default()).await?;
         seen(&outcome);
         report.cases.push(outcome);
     }
@@ -73,17 +100,27 @@ fn judge_case(case: &AgentEvalCase, observed: ObservedTurn) -> EvalCaseOutcome {
 }
 
 /// Plays a case on a store of its own, which nothing else sees and nothing is left of.
-pub(super) async fn run_case(case: &AgentEvalCase, agent: &Agent) -> Result<ObservedTurn, EvalError> {
+pub(super) async fn run_case(
+    case: &AgentEvalCase,
+    agent: &Agent,
+    options: &EvalCaseOptions,
+) -> Result<ObservedTurn, EvalError> {
     let failed = |source: EngineError| EvalError::Engine { id: case.id.clone(), source };
     let unread = |source: serde_json::Error| EvalError::State { id: case.id.clone(), source };
     let runtime = Runtime::new(Arc::new(RamStore::new()));
     agent.register(&runtime).map_err(failed)?;
-    let thread = ThreadKey::local("eval").map_err(|error| failed(error.into()))?;
+    let name = ThreadId::new("eval").map_err(|error| failed(error.into()))?;
+    let thread = ThreadKey { tenant: options.tenant.clone(), thread: name };
     let mut row = None;
     for words in case.before.iter().chain([&case.ask]) {
         let input = agent.input(words, &case.options);
-        let run = runtime.start(&agent.name, &thread, Some(&input), StartOptions::default()).await;
-        let rested = run.map_err(failed)?.wait().await.map_err(failed)?;
+        let start = StartOptions { limits: Some(options.limits.clone()), ..StartOptions::default() };
+        let run = runtime.start(&agent.name, &thread, Some(&input), start).await.map_err(failed)?;
+        let rested = tokio::select! {
+            rested = run.wait() => rested,
+            () = options.stop.cancelled() => runtime.cancel(&run.key()).await,
+        };
+        let rested = rested.map_err(failed)?;
         let over = rested.status != RunStatus::Finished;
         row = Some(rested);
         // Nobody is here to answer, and a thread that waits or failed takes no further question.

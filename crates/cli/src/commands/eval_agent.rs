@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use doran_agents::Agent;
 use doran_agents::eval::{
@@ -11,11 +12,10 @@ use doran_agents::eval::{
 };
 use doran_retrieval::{Language, RamKeywordIndex};
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use crate::assemble::{self, App, DataDirWrites, RecordReplay};
 use crate::config::Config;
-use crate::data_dir;
+use crate::eval_files::EvalReportFiles;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual, display_width, pad_to_width};
 
 /// Options of the command.
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: &EvalAgentArgs, config: &Config, output: TerminalO
     let (agents, _house) = assemble_eval_agents(&set, config, output).await?;
     let wide = set.cases.iter().map(|case| display_width(&case.id)).max().unwrap_or(0);
     let mut broken = Ok(());
-    let report = eval::run_eval_set(&set, &agents, |outcome| {
+    let mut report = eval::run_eval_set(&set, &agents, |outcome| {
         let line = if args.json { outcome_json(outcome) } else { format_outcome(outcome, wide) };
         if broken.is_ok() {
             broken = output.print_data(&line);
@@ -53,10 +53,12 @@ pub(crate) async fn run(args: &EvalAgentArgs, config: &Config, output: TerminalO
     })
     .await?;
     broken?;
-    let report_path = config.data_dir.join("evals").join(report_file_name(&args.file));
-    let before = read_last_report(&report_path)?;
+    let report_files = EvalReportFiles::of_set(&config.data_dir, &args.file);
+    let before = report_files.read(&report.variant)?;
     let changes =
         before.as_ref().map(|before| changes_since(before, &report, &args.only)).unwrap_or_default();
+    report.ended_at = now_millis();
+    report.changes = changes.clone();
     let text = if args.json {
         changes.iter().map(|change| format!("{}\n", json!(change))).collect::<String>()
             + &summary_json(&report)
@@ -64,7 +66,7 @@ pub(crate) async fn run(args: &EvalAgentArgs, config: &Config, output: TerminalO
         format_summary(&report, before.as_ref(), &changes, output.language)
     };
     output.print_data(&text)?;
-    save_report(&report_path, before, &report, &args.only)?;
+    save_report(&report_files, before, &report, &args.only)?;
     let failed = report.cases.len() - report.passed_count() - report.known_failure_count();
     if failed > 0 {
         return Err(bilingual!("{failed}개가 기대와 다릅니다", "{failed} did not hold").into());
@@ -112,30 +114,6 @@ async fn assemble_eval_agents(
     }
 }
 
-/// The file name of a set's last report. It depends on the full path, so two files with the same name are two sets.
-fn report_file_name(file: &Path) -> String {
-    let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let place = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-    let digest = Sha256::digest(place.as_os_str().as_encoded_bytes());
-    let short = hex::encode(&digest[..4]);
-    format!("{stem}-{short}.json")
-}
-
-fn read_last_report(path: &Path) -> Result<Option<AgentEvalReport>, BilingualMessage> {
-    let shown = path.display();
-    let wrong = || {
-        bilingual!(
-            "지난 결과 `{shown}`을(를) 읽을 수 없습니다. 지우면 처음부터 견줍니다",
-            "cannot read the last report `{shown}`; remove it to start anew"
-        )
-    };
-    match fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| wrong().with_cause(error)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(wrong().with_cause(error)),
-    }
-}
-
 /// What changed. A case that was not asked this time does not count as removed.
 fn changes_since(before: &AgentEvalReport, now: &AgentEvalReport, only: &str) -> Vec<EvalChange> {
     let mut changes = eval::compare_reports(before, now);
@@ -146,22 +124,20 @@ fn changes_since(before: &AgentEvalReport, now: &AgentEvalReport, only: &str) ->
 /// Stores the report. Cases that `only` excluded are kept from the last report. Cases no longer in the file are
 /// removed.
 fn save_report(
-    kept: &Path,
+    files: &EvalReportFiles,
     before: Option<AgentEvalReport>,
     now: &AgentEvalReport,
     only: &str,
-) -> anyhow::Result<()> {
+) -> Result<(), BilingualMessage> {
     let mut all = now.clone();
     let left_out = |case: &EvalCaseOutcome| !case.id.starts_with(only);
     all.cases.extend(before.into_iter().flat_map(|before| before.cases).filter(left_out));
-    let shown = kept.display();
-    let wrong = || bilingual!("결과를 `{shown}`에 둘 수 없습니다", "cannot keep the report in `{shown}`");
-    if let Some(folder) = kept.parent() {
-        data_dir::ensure_private_dir(folder)?;
-    }
-    data_dir::write_private_file(kept, &serde_json::to_vec_pretty(&all)?)
-        .map_err(|error| wrong().with_cause(error))?;
-    Ok(())
+    files.save(&all)
+}
+
+fn now_millis() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn outcome_json(outcome: &EvalCaseOutcome) -> String {

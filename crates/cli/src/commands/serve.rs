@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use doran_engine::Runtime;
@@ -19,6 +20,7 @@ use crate::attachment_cleanup::delete_orphaned_attachments;
 use crate::client::ServerHttpClient;
 use crate::config::Config;
 use crate::data_dir;
+use crate::eval_files::EvalFiles;
 use crate::exit;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 use crate::systemd_notify::SystemdNotifier;
@@ -116,7 +118,8 @@ impl RunningServer {
             max_body_memory_bytes: config.max_body_memory_bytes,
             ..ServerLimits::default()
         };
-        let server = app.server_app().limits(limits);
+        let evals = Arc::new(EvalFiles::new(config.clone(), app.index.clone()));
+        let server = app.server_app().limits(limits).evals(evals);
         let updating =
             app.agent_files.clone().keep_updated(server.agent_list(), app.runtime.clone(), stop.clone());
         tokio::spawn(updating);

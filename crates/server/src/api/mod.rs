@@ -4,6 +4,7 @@
 mod agents;
 mod chat;
 mod documents;
+mod evals;
 mod models;
 mod openai;
 mod openai_responses;
@@ -21,6 +22,9 @@ pub(crate) use documents::CollectionName;
 pub use documents::{
     AddedDocument, ByteRange, DocumentInfo, DocumentList, DocumentText, HighlightInfo, OutlineEntry,
     SearchHit, SearchHitList,
+};
+pub use evals::{
+    EvalCaseInfo, EvalRunInfo, EvalRunStatus, EvalSetInfo, EvalSetList, EvalSetSummary, StartEvalRun,
 };
 pub use models::{
     AgentModel, ModelKeyOrigin, ModelList, ModelOffers, ModelOption, ModelTest, ModelTestError,

@@ -38,6 +38,10 @@ pub struct StartRun {
     /// document and trusts it as any other document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<String>,
+    /// Images that belong to the message, as `data:image/TYPE;base64,DATA`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = crate::run_images::MAX_IMAGES))]
+    pub images: Vec<String>,
     /// The log entry that the message follows. The default is the newest entry. What came after an older one stays in the
     /// log as another branch, and the agent does not see it. 0 is the beginning of the thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,6 +65,7 @@ impl StartRun {
             contract_id: None,
             collection: None,
             document: None,
+            images: Vec::new(),
             from: None,
             pause_before: BTreeSet::new(),
             pause_after: BTreeSet::new(),
@@ -73,6 +78,7 @@ impl StartRun {
             contract_id: self.contract_id.clone(),
             collection: self.collection.clone(),
             document: self.document.clone(),
+            images: self.images.iter().map(|url| crate::run_images::image_reference(url)).collect(),
             ..AskOptions::default()
         }
     }

@@ -17,6 +17,7 @@ pub(crate) enum OperationTag {
     Documents,
     Models,
     Memory,
+    Evals,
     Chat,
     OpenAi,
     LangGraph,
@@ -25,13 +26,14 @@ pub(crate) enum OperationTag {
 }
 
 impl OperationTag {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Agents,
         Self::Threads,
         Self::Runs,
         Self::Documents,
         Self::Models,
         Self::Memory,
+        Self::Evals,
         Self::Chat,
         Self::OpenAi,
         Self::LangGraph,
@@ -47,6 +49,7 @@ impl OperationTag {
             Self::Documents => "documents",
             Self::Models => "models",
             Self::Memory => "memory",
+            Self::Evals => "evals",
             Self::Chat => "chat",
             Self::OpenAi => "openai",
             Self::LangGraph => "langgraph",

@@ -6,6 +6,7 @@ mod chat;
 mod contract;
 mod docs;
 pub(crate) mod documents;
+mod evals;
 mod feedback;
 mod fork;
 mod health;
@@ -57,6 +58,7 @@ pub fn routes() -> Vec<ApiRoute> {
         documents::routes(),
         usage::routes(),
         memory::routes(),
+        evals::routes(),
         models::routes(),
         chat::routes(),
         contract::routes(),
@@ -74,10 +76,13 @@ fn web_page_routes() -> Vec<ApiRoute> {
         ApiRoute::web_page("/inbox", ui::page),
         ApiRoute::web_page("/runs", ui::page),
         ApiRoute::web_page("/usage", ui::page),
+        ApiRoute::web_page("/evals", ui::page),
+        ApiRoute::web_page("/evals/{set}", ui::page),
         ApiRoute::web_page("/app.js", ui::script),
         ApiRoute::web_page("/app.css", ui::style),
         ApiRoute::web_page("/highlight.js", ui::highlight_script),
         ApiRoute::web_page("/temml.js", ui::temml_script),
+        ApiRoute::web_page("/diagram.js", ui::diagram_script),
         ApiRoute::web_page("/icon.svg", ui::icon),
     ]
 }

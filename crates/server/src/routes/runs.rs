@@ -28,6 +28,7 @@ use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency::{self, IdempotentRequest};
 use crate::openapi::{IdempotencyEffect, Operation, OperationTag, count_schema};
 use crate::request_body;
+use crate::run_images::check_images;
 use crate::sse::{self, WatchedRun};
 use crate::url_encoding::percent_encode;
 
@@ -154,8 +155,8 @@ async fn start_run(
     if body.input.is_some() && !(body.message.is_empty() && body.options() == AskOptions::default()) {
         return Err(ApiError::with_message(
             ApiErrorCode::BadInput,
-            "`input` comes without `message`, `contract_id`, `collection` and `document`",
-            "`input`은 `message`, `contract_id`, `collection`, `document` 없이 보냅니다",
+            "`input` comes without `message`, `contract_id`, `collection`, `document` and `images`",
+            "`input`은 `message`, `contract_id`, `collection`, `document`, `images` 없이 보냅니다",
         ));
     }
     if body.input.is_none() && body.message.trim().is_empty() {
@@ -165,11 +166,16 @@ async fn start_run(
             "`message`가 비어 있습니다",
         ));
     }
+    let options = body.options();
+    if !options.images.is_empty() {
+        let agent = agent_request::find_agent(&app, &body.agent)?;
+        check_images(&app, &thread, &agent, &options).await?;
+    }
     let ask = AgentRequest {
         agent: &body.agent,
         thread: thread.clone(),
         message: &body.message,
-        options: body.options(),
+        options,
         if_busy: body.if_busy.unwrap_or(IfBusy::Reject),
         course: RunCourse {
             from: check_branch_point(&app, &thread, body.from).await?,

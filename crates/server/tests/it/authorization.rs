@@ -53,7 +53,9 @@ fn route_request(route: &ApiRoute, things: &TenantFixtures) -> Request<Body> {
         .replace("{checkpoint}", "00000000-0000-8000-8000-000000000003")
         .replace("{model}", "react")
         .replace("{response}", &format!("resp_{}", things.run.replace('-', "")))
-        .replace("{change}", "retry");
+        .replace("{change}", "retry")
+        .replace("{set}", "leave")
+        .replace("{case}", "a");
     let query = match (route.method, route.path) {
         ("get", "/api/search") => "?q=%EC%97%B0%EC%B0%A8",
         ("post", "/api/documents") => "?name=other.md",
@@ -193,10 +195,13 @@ async fn every_route_lets_in_whom_it_should() {
         401 401 403 403  get    /api/models/offers
         401 401 403 403  get    /api/models/providers/{provider}
         401 401 403 403  put    /api/models/test
+        200 200 200 200  get    /evals
+        200 200 200 200  get    /evals/{set}
         401 401 403 403  put    /api/models/default
         401 401 403 403  put    /api/models/keys/{provider}
         401 401 200 200  post   /api/chat
         401 401 200 200  post   /api/contract/chat
+        200 200 200 200  get    /diagram.js
         401 401 200 200  get    /v1/models
         401 401 200 200  get    /v1/models/{model}
         401 401 200 200  post   /v1/chat/completions
@@ -227,6 +232,10 @@ async fn every_route_lets_in_whom_it_should() {
         401 401 404 200  post   /threads/{thread}/runs
         401 401 404 200  post   /threads/{thread}/runs/wait
         401 401 404 200  post   /threads/{thread}/runs/stream
+        401 401 200 200  get    /api/evals
+        401 401 404 404  get    /api/evals/{set}
+        401 401 403 403  put    /api/evals/{set}/cases/{case}
+        401 401 403 403  put    /api/evals/{set}/run
         401 401 404 200  get    /threads/{thread}/runs/{run}
         401 401 404 200  get    /threads/{thread}/runs/{run}/join
         401 401 404 200  get    /threads/{thread}/runs/{run}/stream
@@ -293,12 +302,15 @@ async fn what_belongs_to_another_is_told_like_what_is_not_there() {
         routes().iter().filter(|route| route.access == RouteAccess::KeyRequired && route.path.contains('{'))
     {
         // Agents and models are everybody's, and a thread that is asked something is made.
-        if route.path.contains("{agent}")
-            || route.path.contains("{assistant}")
-            || route.path.starts_with("/api/models/")
-            || (route.method, route.path) == ("post", "/api/threads/{thread}/runs")
-        {
+        if route.path.contains("{agent}") || route.path.starts_with("/api/models/") || makes_thread(route) {
             continue;
+        }
+        // Who is no administrator is turned away before anything is looked for.
+        if route.path.starts_with("/api/evals/") && route.method != "get" {
+            continue;
+        401 401 403 403  delete /api/evals/{set}
+        401 401 403 403  delete /api/evals/{set}/cases/{case}
+        401 401 403 403  delete /api/evals/{set}/run
         }
         let mut told = Vec::new();
         for things in [&theirs, &absent] {

@@ -156,6 +156,7 @@ async fn looking_changes_nothing() {
             .replace("{checkpoint}", "00000000-0000-8000-8000-000000000003");
         let path = path.replace("{document}", "d").replace("{run}", "00000000-0000-0000-0000-000000000000");
         let path = path.replace("{provider}", "openai").replace("{response}", "resp_0");
+        let path = path.replace("{set}", "leave");
         assert!(!path.contains('{'), "{path}");
         drop(send(&app, mine(get(&path))).await);
     }

@@ -7,6 +7,13 @@ import { HOSTILE } from './mock-data.mjs'
 export const LONG = '긴 답을 천천히 씁니다. ' + Array.from({ length: 60 }, (_, at) => `문장 ${at + 1}은 여기에 있습니다.`).join(' ')
 /** Brackets, lists and code that are no citations. */
 export const BRACKETS = 'm[4][1] = a[1]; 계약 기간은 [    ]년입니다.\n\n- [ ] 할 일\n- [x] 한 일\n\n2. 둘\n4. 넷 [9]\n\n```py\nm[4][1] = [ ]\n```\n\nf[0](x)와 [목차](#a)'
+/** Diagrams that are drawn, one that is not, and one that tries to get out. */
+export const DIAGRAMS = [
+  'flowchart LR\n  A[요청] --> B{승인?}\n  B -->|예| C[(기록)]\n  B -->|아니오| D([거절])',
+  'sequenceDiagram\n  participant U as 사용자\n  U->>S: 로그인\n  S-->>U: 토큰\n  Note over U,S: 암호화',
+  'gantt\n  title 일정',
+  'flowchart TD\n  A["<img src=x onerror=window.__hit=1>"] --> B["<script>window.__hit=1</script>"]\n  click A "javascript:window.__hit=1"',
+].map((one) => `\`\`\`mermaid\n${one}\n\`\`\``).join('\n\n')
 export const REFUSAL = 'this mock provider refuses the question'
 
 /** A graph of a user, with another one inside. */
@@ -84,6 +91,8 @@ export async function startMockModelProvider(port = 0) {
   return {
     settings,
     seen,
+    /** The id by which a server finds its model. */
+    modelId: `openai-compatible:http://127.0.0.1:${bound}/v1#scripted`,
     /** The settings file of the real server. A small model makes the decisions. The calculator requires approval. */
     toml: `model = "mock"\nsmall_model = "small"\n[models.mock]\nid = "openai-compatible:http://127.0.0.1:${bound}/v1#scripted"\n[models.small]\nid = "openai-compatible:http://127.0.0.1:${bound}/v1#decider"\n[tools.policies]\ncalculator = "ask"\n${OWN_GRAPHS}`,
     end() {
@@ -110,11 +119,23 @@ function reply({ messages, response_format: format }) {
   const result = messages.at(-1)?.role === 'tool' ? textOf(messages.at(-1)) : null
   if (result !== null) return { text: /8\.5/.test(result) ? '남은 연차는 **8.5일**입니다.' : '계산하지 못했습니다.', isSpoken: true }
   if (/REFUSE/.test(question)) return { status: 400 }
+  const wanted = /TOKENS (\d+)/.exec(question)
+  if (wanted) return { text: manyWords(Number(wanted[1])), isSpoken: true }
+  if (/DIAGRAM/.test(question)) return { text: DIAGRAMS, isSpoken: true }
+  if (/이미지|image/i.test(question)) return { text: `그림을 ${countImages(messages)}장 받았습니다.`, isSpoken: true }
   if (/BRACKETS/.test(question)) return { text: BRACKETS, isSpoken: true }
   if (/HOSTILE/.test(question)) return { text: HOSTILE, isSpoken: true }
   if (/계산/.test(question)) return { call: { name: 'calculator', arguments: '{"expression":"15 - 6.5"}' } }
   return { text: LONG, isSpoken: true }
 }
+
+/** So many words, with the Markdown that answers have. */
+function manyWords(count) {
+  const block = 'The **quick** brown `fox` jumps over the lazy dog and runs on.'.split(' ')
+  return Array.from({ length: count }, (_, at) => `${block[at % block.length]}${at % 60 === 59 ? '\n\n' : at % 200 === 120 ? '\n\n- ' : ' '}`).join('')
+}
+
+const countImages = (messages) => messages.flatMap(({ content }) => (Array.isArray(content) ? content : [])).filter((part) => part.type === 'image_url' && part.image_url.url.startsWith('data:image/')).length
 
 /** A value that fits a schema. Questions are routed to the agent itself. */
 function filled(schema, question) {

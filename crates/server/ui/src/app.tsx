@@ -18,6 +18,7 @@ import { composerFocusRequests } from './views/composer'
 import { ConfirmDialog } from './views/confirm'
 import { ConnectDialog } from './views/connect-model'
 import { Documents, uploadFiles } from './views/documents'
+import { Evals } from './views/evals'
 import { ExportMenu } from './views/export-menu'
 import { Icon, Logo } from './views/icons'
 import { Inbox } from './views/inbox'
@@ -25,6 +26,7 @@ import { Inspector } from './views/inspector'
 import { ApiKeyDialog, Settings, settingsOpen } from './views/settings'
 import { PanelResizer } from './views/panel-resizer'
 import { Runs } from './views/runs'
+import { SaveCaseDialog } from './views/save-case'
 import { Usage } from './views/usage'
 import { newConversation, Sidebar, threadTitle } from './views/sidebar'
 import { closeSource, openSource, SourcePanel } from './views/sources'
@@ -99,6 +101,7 @@ export function App() {
           <NavigationLink icon="file" label={t('documents')} isOn={here.view === 'documents'} act={() => { navigate({ view: 'documents' }); setDrawer(false) }} href="/documents" />
           <NavigationLink icon="shield" label={t('inbox')} count={waitingQuestions.value.length} isOn={here.view === 'inbox'} act={() => { navigate({ view: 'inbox' }); setDrawer(false) }} href="/inbox" />
           <NavigationLink icon="list" label={t('runs')} isOn={here.view === 'runs'} act={() => { navigate({ view: 'runs' }); setDrawer(false) }} href="/runs" />
+          <NavigationLink icon="check" label={t('evals')} isOn={here.view === 'evals'} act={() => { navigate({ view: 'evals', set: null }); setDrawer(false) }} href="/evals" />
           <NavigationLink icon="chart" label={t('usage')} isOn={here.view === 'usage'} act={() => { navigate({ view: 'usage' }); setDrawer(false) }} href="/usage" />
           <button type="button" class="place" onClick={() => { settingsOpen.value = true }}><Icon name="gear" /><span>{t('settings')}</span></button>
           <div class="tongues" role="group" aria-label={t('language')}>
@@ -128,12 +131,13 @@ export function App() {
           )}
         </header>
         {!isServerReachable.value && <p class="note bad unreachable" role="alert"><Icon name="warn" size={15} />{t('unreachable')}</p>}
-        {here.view === 'documents' ? <Documents /> : here.view === 'inbox' ? <Inbox /> : here.view === 'runs' ? <Runs /> : here.view === 'usage' ? <Usage /> : <Chat thread={here.thread} />}
+        {here.view === 'documents' ? <Documents /> : here.view === 'inbox' ? <Inbox /> : here.view === 'runs' ? <Runs /> : here.view === 'usage' ? <Usage /> : here.view === 'evals' ? <Evals set={here.set} /> : <Chat thread={here.thread} />}
       </main>
       {panel && <div class="side">{!isFull && <PanelResizer />}{panel === 'source' ? <SourcePanel /> : <Inspector />}</div>}
       <Settings />
       <ConnectDialog />
       <ApiKeyDialog />
+      <SaveCaseDialog />
       <ConfirmDialog />
       <div class="away" role="status" aria-live="polite">{announcement.value}</div>
     </div>
@@ -147,7 +151,7 @@ function toggleInspector() {
   } else inspectorOpen.value = !inspectorOpen.value
 }
 
-function NavigationLink({ icon, label, count = 0, isOn, act, href }: { icon: 'file' | 'shield' | 'list' | 'chart'; label: string; count?: number; isOn: boolean; act: () => void; href: string }) {
+function NavigationLink({ icon, label, count = 0, isOn, act, href }: { icon: 'file' | 'shield' | 'list' | 'chart' | 'check'; label: string; count?: number; isOn: boolean; act: () => void; href: string }) {
   return (
     <a class={isOn ? 'place is-on' : 'place'} href={href} aria-current={isOn ? 'page' : undefined}
       onClick={(event) => {

@@ -1,6 +1,6 @@
 // The open thread: its turns, its active run, and the actions of the user.
 
-import { batch, signal } from '@preact/signals'
+import { batch, computed, signal } from '@preact/signals'
 
 import * as api from './api'
 import { reduceRunEvent, newRunView, continuation, type RunView } from './transcript'
@@ -63,7 +63,7 @@ export async function openConversation(thread: string): Promise<void> {
     conversation.value = { ...EMPTY, thread, turns, known: runsByMessage(list), runs, feedback: new Map((list.feedback ?? []).map((one) => [one.run, one])) }
     watchTurns(turns, shown)
     const unsent = loadPendingMessage(thread)
-    if (unsent) void sendQuestion(thread, newTurn(unsent.text, unsent.at, unsent.agent, null), unsent)
+    if (unsent) void sendQuestion(thread, newTurn(unsent.text, unsent.at, unsent.agent, null, unsent.images), unsent)
   } catch (error) {
     if (!left.aborted) conversation.value = { ...EMPTY, thread, state: 'failed', error }
   }
@@ -174,8 +174,8 @@ export async function askInsteadOf(turn: Turn, agent: string, text: string): Pro
     if (place === -1) return null
     // What came after the question is left on the other branch.
     conversation.value = { ...value, turns: value.turns.slice(0, place), tip: null }
-    const pending: PendingQuestion = { agent, text, once: api.randomId(), from, if_busy: 'interrupt', ...pauseFields(agent) }
-    const asked = { ...newTurn(text, Date.now(), agent, null), isBranch: true }
+    const pending: PendingQuestion = { agent, text, once: api.randomId(), from, if_busy: 'interrupt', ...imageFields(turn.images), ...pauseFields(agent) }
+    const asked = { ...newTurn(text, Date.now(), agent, null, turn.images), isBranch: true }
     savePendingMessage(thread, { ...pending, at: asked.at })
     void sendQuestion(thread, asked, pending).then(() => {
       // A refused question has no version: what was shown before comes back.
@@ -190,7 +190,7 @@ export async function askInsteadOf(turn: Turn, agent: string, text: string): Pro
 }
 
 /** Sends a question to an agent. Returns null on success, else the error. */
-export async function askAgent(agent: string, text: string, isInput: boolean, settings: object, entered: (thread: string) => void): Promise<unknown> {
+export async function askAgent(agent: string, text: string, isInput: boolean, settings: object, images: string[], entered: (thread: string) => void): Promise<unknown> {
   let { thread } = conversation.value
   const { tip } = conversation.value
   if (thread === null) {
@@ -205,8 +205,8 @@ export async function askAgent(agent: string, text: string, isInput: boolean, se
     entered(thread)
   }
   // A question on an older branch goes on from there. It must not end what runs or waits on the newest one.
-  const pending: PendingQuestion = { agent, text, once: api.randomId(), ...(tip === null ? { if_busy: 'enqueue' } : { from: tip, if_busy: 'reject' }), ...(isInput ? { isInput } : {}), ...pauseFields(agent) }
-  const turn = { ...newTurn(text, Date.now(), agent, null), isBranch: tip !== null }
+  const pending: PendingQuestion = { agent, text, once: api.randomId(), ...(tip === null ? { if_busy: 'enqueue' } : { from: tip, if_busy: 'reject' }), ...(isInput ? { isInput } : {}), ...imageFields(images), ...pauseFields(agent) }
+  const turn = { ...newTurn(text, Date.now(), agent, null, images), isBranch: tip !== null }
   if (tip !== null) conversation.value = { ...conversation.value, tip: null }
   savePendingMessage(thread, { ...pending, at: turn.at })
   void sendQuestion(thread, turn, pending)
@@ -223,7 +223,10 @@ interface PendingQuestion {
   pause_before?: string[]
   pause_after?: string[]
   isInput?: boolean
+  images?: string[]
 }
+
+const imageFields = (images: string[]) => (images.length === 0 ? {} : { images })
 
 /** Aborts the sending of questions that the server has not accepted yet. */
 const pendingAborts = new WeakMap<Turn, () => void>()
@@ -298,7 +301,7 @@ async function trackRun(turn: Turn, thread: string, pending: PendingQuestion | n
         if (id !== null) return api.openRunEvents(thread, id, after, signal)
         if (pending === null) throw new Error('nothing to follow')
         const { agent, text, from, if_busy, pause_before, pause_after } = pending
-        const asked = pending.isInput ? { input: parseJsonObject(text) ?? {} } : { message: text }
+        const asked = pending.isInput ? { input: parseJsonObject(text) ?? {} } : { message: text, ...imageFields(pending.images ?? []) }
         const request = { agent, ...asked, from, if_busy, pause_before, pause_after }
         const { body, run: started } = await api.startRun(thread, request, pending.once, signal)
         questionAccepted(turn, thread, pending, started)
@@ -411,13 +414,21 @@ export function isBehindAnother(turn: Turn): boolean {
   return turns.slice(0, turns.indexOf(turn)).some((one) => ['running', 'paused', 'waiting'].includes(one.run.value?.status ?? ''))
 }
 
+// Computed, so that who shows these is rendered when another turn is meant, and not with every word of an answer.
+
 /** The active turn of the open thread. If several are active, the one that runs, not those queued behind it. */
-export function busyTurn(): Turn | null {
+export const busyTurn = computed<Turn | null>(() => {
   const { turns } = conversation.value
   const isBusy = (turn: Turn) => turn.error.value === null && !['done', 'refused'].includes(turn.connection.value.state)
   const running = turns.find((turn) => turn.run.value?.status === 'running' && isBusy(turn))
   return running ?? turns.slice(-1).find(isBusy) ?? null
-}
+})
+
+/** The newest turn that waits for a person. */
+export const pausedTurn = computed<Turn | null>(() => conversation.value.turns.findLast((turn) => turn.run.value?.status === 'paused') ?? null)
+
+/** Whether a question is on its way to the server. */
+export const isSending = computed(() => conversation.value.turns.some((turn) => turn.id.value === null && !['done', 'refused'].includes(turn.connection.value.state)))
 
 function waitUntilOnline(ms: number, left: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

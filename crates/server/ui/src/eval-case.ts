@@ -1,16 +1,6 @@
-// A run as a case of an evaluation, in the format of `doran eval agent`.
+// A case of an evaluation as text, in the format of `doran eval agent`.
 
-export interface EvalCase {
-  id: string
-  agent: string
-  /** Earlier questions of the same thread. */
-  before: string[]
-  ask: string
-  /** Tools that ran, each once. */
-  tools: string[]
-  /** Titles of the cited documents. */
-  sources: string[]
-}
+import type { EvalCaseInfo } from './api-types'
 
 /** A text as a basic string of TOML. JSON escapes the same characters. */
 function quoted(text: string): string {
@@ -19,15 +9,15 @@ function quoted(text: string): string {
 
 const list = (texts: string[]) => `[${texts.map(quoted).join(', ')}]`
 
-/** The case expects what the run did. Whoever keeps it corrects what was wrong. */
-export function evalCaseToml({ id, agent, before, ask, tools, sources }: EvalCase): string {
+export function evalCaseToml({ id, agent, before, ask, expect }: EvalCaseInfo): string {
+  const expected = Object.entries(expect).flatMap(([key, value]) => (Array.isArray(value) ? [`${key} = ${list(value)}`] : []))
   const lines = [
     '[[case]]',
     `id = ${quoted(id)}`,
     `agent = ${quoted(agent)}`,
-    ...(before.length > 0 ? [`before = ${list(before)}`] : []),
+    ...(before && before.length > 0 ? [`before = ${list(before)}`] : []),
     `ask = ${quoted(ask)}`,
-    `expect = { tools = ${list([...new Set(tools)])}, sources = ${list([...new Set(sources)])} }`,
+    `expect = { ${expected.join(', ')} }`,
   ]
   return `${lines.join('\n')}\n`
 }

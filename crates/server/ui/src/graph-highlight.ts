@@ -47,13 +47,18 @@ export function highlightGraph(run: RunView, upto: number | null, starts: string
       due = step.next
     }
   }
-  const settled = isLive ? run.status : 'running'
+  if (!isLive) {
+    // A step in the past: the nodes that ran in it stand out, not those that came next.
+    for (const node of previousNodes) if (node !== START) set(node, 'running')
+    return { nodes, edges }
+  }
+  const settled = run.status
   if (settled === 'running' || settled === 'waiting') {
     for (const node of due) {
       set(node, 'running')
       for (const source of previousNodes) edges.add(edgeKey(source, node))
     }
-    if (isLive) for (const { node } of run.liveReplies) if (!due.includes(node)) set(node, 'running')
+    for (const { node } of run.liveReplies) if (!due.includes(node)) set(node, 'running')
   } else if (settled === 'paused') {
     for (const node of due) set(node, 'waiting')
     for (const { node } of run.questions) set(node, 'waiting')

@@ -18,6 +18,8 @@ export interface PendingMessage {
   pause_after?: string[]
   /** Whether the text is the input of a graph, as JSON, and not a message. */
   isInput?: boolean
+  /** Images that belong to the message, as data URLs. */
+  images?: string[]
 }
 
 /** The server keeps idempotency keys for a day. An older message might be answered a second time. */
@@ -38,7 +40,7 @@ export function removePendingMessage(thread: string, once: string, store: Storag
 
 export function loadPendingMessage(thread: string, store: Storage | null = safeLocalStorage(), now = Date.now()): PendingMessage | null {
   try {
-    const { agent, text, once, at, from, if_busy, pause_before, pause_after, isInput } = JSON.parse(store?.getItem(PREFIX + thread) ?? 'null') as Record<string, unknown>
+    const { agent, text, once, at, from, if_busy, pause_before, pause_after, isInput, images } = JSON.parse(store?.getItem(PREFIX + thread) ?? 'null') as Record<string, unknown>
     if (typeof agent !== 'string' || typeof text !== 'string' || typeof once !== 'string' || typeof at !== 'number') return null
     const more = {
       ...(typeof from === 'number' ? { from } : {}),
@@ -46,6 +48,7 @@ export function loadPendingMessage(thread: string, store: Storage | null = safeL
       ...(Array.isArray(pause_before) ? { pause_before: pause_before.map(String) } : {}),
       ...(Array.isArray(pause_after) ? { pause_after: pause_after.map(String) } : {}),
       ...(isInput === true ? { isInput } : {}),
+      ...(Array.isArray(images) ? { images: images.map(String) } : {}),
     }
     return now - at < MAX_PENDING_AGE_MS ? { agent, text, once, at, ...more } : null
   } catch {

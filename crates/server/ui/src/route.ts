@@ -2,7 +2,7 @@
 
 import { signal } from '@preact/signals'
 
-export type PageRoute = { view: 'chat'; thread: string | null } | { view: 'documents' } | { view: 'inbox' } | { view: 'runs' } | { view: 'usage' }
+export type PageRoute = { view: 'chat'; thread: string | null } | { view: 'documents' } | { view: 'inbox' } | { view: 'runs' } | { view: 'usage' } | { view: 'evals'; set: string | null }
 
 export function routeFromPath(path: string): PageRoute {
   const thread = /^\/t\/([^/]+)\/?$/.exec(path)
@@ -13,11 +13,20 @@ export function routeFromPath(path: string): PageRoute {
       return { view: 'chat', thread: null }
     }
   }
+  const set = /^\/evals(?:\/([^/]+))?\/?$/.exec(path)
+  if (set) {
+    try {
+      return { view: 'evals', set: set[1] ? decodeURIComponent(set[1]) : null }
+    } catch {
+      return { view: 'evals', set: null }
+    }
+  }
   const view = /^\/(documents|inbox|runs|usage)\/?$/.exec(path)?.[1]
   return view === 'documents' || view === 'inbox' || view === 'runs' || view === 'usage' ? { view } : { view: 'chat', thread: null }
 }
 
 export function pathFromRoute(place: PageRoute): string {
+  if (place.view === 'evals') return place.set === null ? '/evals' : `/evals/${encodeURIComponent(place.set)}`
   if (place.view !== 'chat') return `/${place.view}`
   return place.thread === null ? '/' : `/t/${encodeURIComponent(place.thread)}`
 }

@@ -5,6 +5,7 @@ import { signal, type Signal } from '@preact/signals'
 import * as api from './api'
 import type { RunView } from './transcript'
 import type { Connection } from './follow-run'
+import { imagesOfParts } from './images'
 import type { AnswerSource, DecisionInfo, MessageInfo, RunInfo } from './api-types'
 
 export interface StoredAnswer {
@@ -18,6 +19,8 @@ export interface StoredAnswer {
 export interface Turn {
   key: string
   question: string
+  /** Images that belong to the question, as data URLs. */
+  images: string[]
   at: number
   agent: string
   /** The log entry of the question, once it is known. */
@@ -36,10 +39,10 @@ export interface Turn {
   error: Signal<unknown>
 }
 
-export function newTurn(question: string, at: number, agent: string, id: string | null): Turn {
+export function newTurn(question: string, at: number, agent: string, id: string | null, images: string[] = []): Turn {
   return {
     key: id ?? api.randomId(),
-    question, at, agent,
+    question, images, at, agent,
     seq: null,
     isBranch: false,
     storedDecisions: signal<DecisionInfo[]>([]),
@@ -84,6 +87,7 @@ export function buildTurns(messages: MessageInfo[], runs: RunInfo[], decisions: 
       if (turn && message.run !== null && turn.id.value === message.run) turn.id.value = null
       turn = add(message.text, message.at, message.run)
       turn.seq = message.seq
+      turn.images = imagesOfParts(message.parts ?? [])
     } else if (message.role === 'assistant' && message.text.trim() !== '') {
       turn ??= (message.run === null ? null : forRun(message.run)) ?? add('', message.at, message.run)
       const before = turn.storedAnswer.value

@@ -74,8 +74,8 @@ pub(super) const DEFINITION: AgentDefinition = AgentDefinition {
         en: "talks, uses tools, answers from documents with citations, and remembers long conversations",
     },
     starters: InBothLanguages {
-        ko: &["안녕하세요", "123 * 456 계산해줘", "육아휴직은 얼마나 쓸 수 있나요?"],
-        en: &["Hello", "What is 123 * 456?", "How many days of annual leave do I have?"],
+        ko: &["육아휴직은 얼마나 쓸 수 있나요?", "123 * 456 계산해줘", "지금 몇 시인가요?"],
+        en: &["How many days of annual leave do I have?", "What is 123 * 456?", "What time is it now?"],
     },
     accepted_settings: &[
         "tools",

@@ -1,16 +1,17 @@
 // The chat view: the turns of the open thread and the composer.
 
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { announce } from '../announce'
 import * as api from '../api'
 import { ApiProblem } from '../api'
 import { attachFiles, openAttachments } from '../attachments'
-import { askAgent, askInsteadOf, busyTurn, conversation, withdrawQuestion, openConversation, closeConversation, refreshConversation, cancelTurn, type Turn } from '../conversation'
+import { askAgent, askInsteadOf, busyTurn, conversation, isSending, pausedTurn, withdrawQuestion, openConversation, closeConversation, refreshConversation, cancelTurn, type Turn } from '../conversation'
 import { t } from '../i18n'
-import { selectedAgent, agents, agentsError, chooseAgent, isChatAgent, loadAgents, loadThreads, threads } from '../agents-and-threads'
+import { addDraftImages, draftImages } from '../images'
+import { selectedAgent, agents, agentsError, chooseAgent, isChatAgent, isExtractive, loadAgents, loadThreads, threads } from '../agents-and-threads'
 import { parseJsonObject } from '../json-search'
-import { DEFAULT_CHAT_SETTINGS, newChatSettings, settingsForNewThread } from '../models'
+import { DEFAULT_CHAT_SETTINGS, modelOfChat, newChatSettings, settingsForNewThread } from '../models'
 import { navigate } from '../route'
 import { sanitizeLine } from '../sanitize-text'
 import { AgentPicker, Welcome } from './agent-picker'
@@ -18,6 +19,7 @@ import { AttachButton, AttachmentList } from './attachments'
 import { ChatSettingsDialog, ModelPicker } from './chat-settings'
 import { ComposerBox, draft, moveDraft, openDraft } from './composer'
 import { Icon } from './icons'
+import { DraftImages } from './image-list'
 import { inspectNewestTurn } from './inspected-turn'
 import { ProblemCard, problemText } from './problem-card'
 import { newConversation } from './sidebar'
@@ -52,6 +54,8 @@ export function Chat({ thread }: { thread: string | null }) {
   useEffect(() => setShown(TURNS_SHOWN), [thread])
   const scroller = useRef<HTMLDivElement>(null)
   const end = useStickToEnd(scroller, thread)
+  const newestEnd = useRef(end)
+  newestEnd.current = end
   const [isFirst, setFirst] = useState(false)
 
   const current = threads.value.find((one) => one.id === thread)
@@ -59,21 +63,22 @@ export function Chat({ thread }: { thread: string | null }) {
     if (current?.agent) chooseAgent(current.agent)
   }, [current?.agent])
 
-  const busy = busyTurn()
-  const paused = turns.findLast((turn) => turn.run.value?.status === 'paused') ?? null
-  const isSending = turns.some((turn) => turn.id.value === null && !['done', 'refused'].includes(turn.connection.value.state))
+  const busy = busyTurn.value
+  const paused = pausedTurn.value
   const send = async (text: string) => {
-    if (isSending || isFirst) return
+    if (isSending.value || isFirst) return
     const isInput = !isChatAgent(selectedAgent.value)
     if (isInput && parseJsonObject(text) === undefined) {
       draft.value = text
       setProblem(new Error(t('not_json_object')))
       return
     }
+    const images = draftImages.value
+    draftImages.value = []
     setFirst(conversation.value.thread === null)
     end.stick()
     inspectNewestTurn()
-    const failed = await askAgent(selectedAgent.value, text, isInput, settingsForNewThread(newChatSettings.value), (id) => {
+    const failed = await askAgent(selectedAgent.value, text, isInput, settingsForNewThread(newChatSettings.value), images, (id) => {
       newChatSettings.value = DEFAULT_CHAT_SETTINGS
       moveDraft(id)
       navigate({ view: 'chat', thread: id })
@@ -82,6 +87,7 @@ export function Chat({ thread }: { thread: string | null }) {
     setFirst(false)
     if (failed !== null) {
       draft.value = text
+      draftImages.value = images
       announce(problemText(failed).title)
       setProblem(failed)
     } else setProblem(null)
@@ -93,7 +99,10 @@ export function Chat({ thread }: { thread: string | null }) {
     if (files.length === 0) return
     const images = files.filter((file) => file.type.startsWith('image/'))
     const readable = files.filter((file) => !images.includes(file))
-    setRefusedImages(images.map((file) => file.name || t('pasted_file')))
+    const model = modelOfChat(current?.agent ?? selectedAgent.value, thread)
+    const canSee = model !== null && !isExtractive(model)
+    setRefusedImages(canSee ? [] : images.map((file) => file.name || t('pasted_file')))
+    if (canSee && images.length > 0) await addDraftImages(images).catch(() => setProblem(new Error(t('image_broken'))))
     if (readable.length === 0) return
     try {
       let target = thread
@@ -112,6 +121,7 @@ export function Chat({ thread }: { thread: string | null }) {
   }
   const [refusedImages, setRefusedImages] = useState<string[]>([])
   useEffect(() => setRefusedImages([]), [thread])
+  useEffect(() => () => { draftImages.value = [] }, [thread])
   useEffect(() => {
     const take = (files: FileList | undefined, event: Event) => {
       if (event.defaultPrevented || !files || files.length === 0) return
@@ -128,11 +138,12 @@ export function Chat({ thread }: { thread: string | null }) {
     }
   })
 
-  const askInstead = async (turn: Turn, text: string) => {
-    end.stick()
+  // The same function always: a turn whose properties stay the same is not rendered again.
+  const askInstead = useCallback((turn: Turn, text: string) => {
+    newestEnd.current.stick()
     inspectNewestTurn()
-    setProblem(await askInsteadOf(turn, turn.agent || selectedAgent.value, text))
-  }
+    void askInsteadOf(turn, turn.agent || selectedAgent.value, text).then(setProblem)
+  }, [])
   // Why a question cannot be sent now. Shown when the user tries to.
   const [isBlocked, setBlocked] = useState(false)
   useEffect(() => setBlocked(false), [thread, paused])
@@ -166,7 +177,7 @@ export function Chat({ thread }: { thread: string | null }) {
         <div class="column turns" role="log" aria-live="off" aria-label={t('conversation')} tabIndex={-1}>
           {from > 0 && <button type="button" class="more" onClick={() => setShown(shown + TURNS_SHOWN)}>{t('earlier_turns', { n: from })}</button>}
           {turns.slice(from).map((turn, at) => (
-            <TurnView key={turn.key} turn={turn} isLast={from + at === turns.length - 1} askInstead={(one, text) => void askInstead(one, text)} />
+            <TurnView key={turn.key} turn={turn} isLast={from + at === turns.length - 1} askInstead={askInstead} />
           ))}
         </div>
       </div>
@@ -177,6 +188,7 @@ export function Chat({ thread }: { thread: string | null }) {
         {problem !== null && <ProblemCard error={problem} />}
         {refusedImages.length > 0 && <p class="note bad" role="alert"><Icon name="warn" size={15} />{t('image_refused', { names: refusedImages.map(sanitizeLine).join(', ') })}</p>}
         <AttachmentList thread={thread} />
+        <DraftImages />
         {isBlocked && paused && (
           <p class="note blocked" role="alert">
             <Icon name="shield" size={15} />
@@ -186,7 +198,7 @@ export function Chat({ thread }: { thread: string | null }) {
         )}
         <ComposerBox
           placeholder={t(isChatAgent(selectedAgent.value) ? 'ask_here' : 'input_here')}
-          canSend={!isSending && !isFirst && selectedAgent.value !== '' && paused === null}
+          canSend={!isSending.value && !isFirst && selectedAgent.value !== '' && paused === null}
           send={(text) => void send(text)}
           refuse={() => { if (paused) setBlocked(true) }}
           stop={busy === null ? null : busy.id.value !== null ? () => void cancelTurn(busy) : () => { draft.value = withdrawQuestion(busy) }}

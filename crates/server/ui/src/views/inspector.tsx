@@ -6,8 +6,6 @@ import { sanitizeText } from '../sanitize-text'
 import { conversation, showVersion, watchTurn, type Turn } from '../conversation'
 import { buildTranscript, modelCallsIn, type RunView } from '../transcript'
 import { citedNumbers } from '../citation-marks'
-import { evalCaseToml } from '../eval-case'
-import { downloadText } from '../export-thread'
 import { formatNumber, t, formatDuration } from '../i18n'
 import { selectedAgent } from '../agents-and-threads'
 import { curlCommand } from '../curl-command'
@@ -24,6 +22,7 @@ import { inspectedTurn, inspectRun } from './inspected-turn'
 import { inspectorRows, type InspectorRow } from './inspector-rows'
 import { RunComparison } from './run-comparison'
 import { RUN_STATUS_LABELS } from './run-status'
+import { saveAsCase } from './save-case'
 import { StepDetail } from './step-detail'
 
 export function Inspector() {
@@ -70,7 +69,7 @@ export function Inspector() {
         {run && <CopyButton icon="link" label={t('copy_link')} text={() => location.href} />}
         {turn && turn.question !== '' && <CopyButton icon="terminal" label={t('copy_curl')} text={() => curlCommand(location.origin, id, turn.question, hasApiKey())} />}
         {run && turn && turn.question !== '' && (
-          <button type="button" class="ghost" onClick={() => saveEvalCase(turn, run, id)} aria-label={t('save_case')} title={t('save_case_about')}><Icon name="check" /></button>
+          <button type="button" class="ghost" onClick={() => saveEvalCase(turn, run, id)} aria-label={t('save_case')} title={t('save_case')}><Icon name="check" /></button>
         )}
         {run && (
           <button type="button" class={isComparing ? 'ghost is-on' : 'ghost'} aria-pressed={isComparing} onClick={() => setComparing(!isComparing)}
@@ -120,20 +119,30 @@ export function Inspector() {
   )
 }
 
-/** Downloads the turn as a case of an evaluation. */
+/** Opens the dialog that saves the turn as a case. The case expects what the run did; whoever saves it corrects what was wrong. */
 function saveEvalCase(turn: Turn, run: RunView, agent: string): void {
   const { items, sources, text } = buildTranscript(run)
   const cited = new Set(citedNumbers(text, sources.map((one) => one.number), true))
   const { turns } = conversation.value
-  const toml = evalCaseToml({
-    id: run.id,
+  saveAsCase({
+    id: caseId(turn.question, run.id),
     agent,
     before: turns.slice(0, turns.indexOf(turn)).map((one) => one.question).filter((question) => question !== ''),
     ask: turn.question,
-    tools: items.flatMap((item) => (item.kind === 'tool' && !item.isDenied ? [item.name] : [])),
-    sources: sources.filter((one) => cited.has(one.number)).map((one) => one.title),
+    fails: null,
+    expect: {
+      contains: [],
+      lacks: [],
+      tools: [...new Set(items.flatMap((item) => (item.kind === 'tool' && !item.isDenied ? [item.name] : [])))],
+      sources: [...new Set(sources.filter((one) => cited.has(one.number)).map((one) => one.title))],
+    },
   })
-  downloadText(`case-${run.id.slice(0, 8)}.toml`, toml, 'application/toml')
+}
+
+/** A name that people recognise, and that no other case has. */
+function caseId(question: string, run: string): string {
+  const words = question.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []
+  return [...words.slice(0, 4), run.slice(-6)].join('-').slice(0, 100)
 }
 
 /** Opens the run and the step that the address of the page names, once they are loaded. */

@@ -9,6 +9,7 @@ import { parseBlock, splitBlocks, type Block } from '../markdown/blocks'
 import type { Inline } from '../markdown/inline'
 import type { NumberedSource } from '../quotes-and-citations'
 import { CodeBlock } from './code-block'
+import { DiagramBlock } from './diagram-block'
 import { Formula } from './math'
 
 /** Longer texts are cut, with a button to show the rest. */
@@ -61,7 +62,8 @@ export function renderBlock(block: Block, around: RenderOptions): ComponentChild
       return <Heading>{renderInline(block.c, around)}</Heading>
     }
     case 'code':
-      return around.renderText ? <pre tabIndex={0}><code>{around.renderText(block.v)}</code></pre> : <CodeBlock language={block.lang} text={block.v} />
+      if (around.renderText) return <pre tabIndex={0}><code>{around.renderText(block.v)}</code></pre>
+      return block.lang.toLowerCase() === 'mermaid' ? <DiagramBlock source={block.v} /> : <CodeBlock language={block.lang} text={block.v} />
     case 'quote':
       return <blockquote>{block.c.map((one) => renderBlock(one, around))}</blockquote>
     case 'hr':

@@ -58,7 +58,7 @@ export function Runs() {
         {got && got.runs.length > 0 && (
           <div class="table" tabIndex={0} role="region" aria-label={t('runs')}>
             <table>
-              <thead><tr><th>{t('started_at')}</th><th>{t('conversation')}</th><th>{t('agent')}</th><th>{t('status')}</th><th>{t('timeline')}</th><th>{t('duration')}</th><th>{t('tokens_and_cost')}</th></tr></thead>
+              <thead><tr><th>{t('started_at')}</th><th>{t('status')}</th><th>{t('conversation')}</th><th>{t('agent')}</th><th>{t('timeline')}</th><th>{t('duration')}</th><th>{t('tokens_and_cost')}</th></tr></thead>
               <tbody>{got.runs.map((run) => <RunRow key={run.id} run={run} />)}</tbody>
             </table>
           </div>
@@ -79,9 +79,9 @@ function RunRow({ run }: { run: RunInfo }) {
   return (
     <tr>
       <td>{formatDateTime(run.started ?? run.created)}</td>
+      <td><span class={`status is-${run.status}`}>{t(RUN_STATUS_LABELS[run.status])}</span></td>
       <td><button type="button" class="link" onClick={open}>{thread ? threadTitle(thread) : run.thread}</button></td>
       <td>{agentName(run.agent)}</td>
-      <td><span class={`status is-${run.status}`}>{t(RUN_STATUS_LABELS[run.status])}</span></td>
       <td class="to-right">{formatNumber(run.steps)}</td>
       <td class="to-right">{run.started !== null && run.ended !== null ? formatDuration(run.ended - run.started) : '–'}</td>
       <td class="to-right">{t('tokens', { n: formatNumber(tokens) })} · {formatCost(run.usage.cost_micros)}</td>

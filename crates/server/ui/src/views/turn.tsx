@@ -21,6 +21,7 @@ import { Decisions } from './decisions'
 import { Feedback } from './feedback'
 import { GraphResult } from './graph-result'
 import { Icon } from './icons'
+import { ImageList } from './image-list'
 import { inspectedTurn, inspectTurn } from './inspected-turn'
 import { Markdown } from './markdown'
 import { ProblemCard } from './problem-card'
@@ -34,6 +35,9 @@ interface TurnViewProps {
   /** Asks the question again, or another one in its place, on a branch. */
   askInstead: (turn: Turn, text: string) => void
 }
+
+/** The share of the context from which on it is shown. */
+const MIN_SHOWN_CONTEXT = 0.05
 
 /** Longer questions are collapsed. */
 const LONG_QUESTION_CHARS = 4000
@@ -88,6 +92,7 @@ export function TurnView({ turn, isLast, askInstead }: TurnViewProps) {
             {turn.question.length > LONG_QUESTION_CHARS ? (
               <details><summary>{sanitizeText(turn.question.slice(0, 200))}…</summary>{sanitizeText(turn.question)}</details>
             ) : sanitizeText(turn.question)}
+            <ImageList images={turn.images} />
           </div>
           <div class="asked-acts">
             <TurnVersions turn={turn} />
@@ -197,7 +202,8 @@ function RunFailure({ run, turn }: { run: RunView; turn: Turn }) {
 function ContextMeter({ models, agent }: { models: ModelCall[]; agent: string }) {
   const all = findAgent(agent)?.context_tokens ?? 0
   const used = models.findLast((one) => one.purpose === 'answer')?.input_tokens ?? models.at(-1)?.input_tokens ?? 0
-  if (all === 0 || used === 0) return null
+  // A bar that looks empty says nothing.
+  if (all === 0 || used < all * MIN_SHOWN_CONTEXT) return null
   const label = t('context_meter', { used: formatNumber(used), all: formatNumber(all) })
   return <meter class="context-meter" min={0} max={all} high={all * 0.8} value={Math.min(used, all)} aria-label={label} title={`${label}. ${t('context_about')}`} />
 }

@@ -1,0 +1,228 @@
+//! Evaluations: sets are changed by administrators, stay with their tenant, and are asked in the background.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use doran_agents::eval::{AgentEvalReport, EvalDocuments};
+use doran_agents::{Agent, AgentParts, build_default_agents, samples};
+use doran_engine::TenantId;
+use doran_llm::ChatModel;
+use doran_offline::OfflineModel;
+use doran_retrieval::{DocumentTenant, RamKeywordIndex};
+use doran_server::{ApiKey, ApiKeys, EvalStore, EvalStoreError, KeyHash, ServerApp};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+
+use crate::{PausingModel, app, get, json, json_request, problem, send, until, with_key_of};
+
+type TenantAndSet = (TenantId, String);
+
+/// Sets and reports in memory. Its agents search the samples.
+#[derive(Default)]
+struct RamEvals {
+    sets: Mutex<BTreeMap<TenantAndSet, String>>,
+    reports: Mutex<BTreeMap<TenantAndSet, Vec<AgentEvalReport>>>,
+    /// Answers in place of the built-in model.
+    model: Option<Arc<dyn ChatModel>>,
+}
+
+impl EvalStore for RamEvals {
+    fn names(&self, tenant: &TenantId) -> Result<Vec<String>, EvalStoreError> {
+        let sets = self.sets.lock().expect("a lock");
+        Ok(sets.keys().filter(|(owner, _)| owner == tenant).map(|(_, name)| name.clone()).collect())
+    }
+
+    fn read(&self, tenant: &TenantId, name: &str) -> Result<Option<String>, EvalStoreError> {
+        Ok(self.sets.lock().expect("a lock").get(&(tenant.clone(), name.to_owned())).cloned())
+    }
+
+    fn write(&self, tenant: &TenantId, name: &str, text: &str) -> Result<(), EvalStoreError> {
+        self.sets.lock().expect("a lock").insert((tenant.clone(), name.to_owned()), text.to_owned());
+        Ok(())
+    }
+
+    fn remove(&self, tenant: &TenantId, name: &str) -> Result<(), EvalStoreError> {
+        self.sets.lock().expect("a lock").remove(&(tenant.clone(), name.to_owned()));
+        Ok(())
+    }
+
+    fn reports(&self, tenant: &TenantId, name: &str) -> Result<Vec<AgentEvalReport>, EvalStoreError> {
+        let reports = self.reports.lock().expect("a lock");
+        Ok(reports.get(&(tenant.clone(), name.to_owned())).cloned().unwrap_or_default())
+    }
+
+    fn save_report(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        report: &AgentEvalReport,
+    ) -> Result<(), EvalStoreError> {
+        let mut reports = self.reports.lock().expect("a lock");
+        let kept = reports.entry((tenant.clone(), name.to_owned())).or_default();
+        kept.retain(|one| one.variant != report.variant);
+        kept.insert(0, report.clone());
+        Ok(())
+    }
+
+    fn agents(&self, _: EvalDocuments) -> BoxFuture<'_, Result<Vec<Agent>, EvalStoreError>> {
+        async {
+            let index =
+                RamKeywordIndex::from_documents(&DocumentTenant::new("local"), &samples::rule_books());
+            let model = self.model.clone().unwrap_or_else(|| Arc::new(OfflineModel));
+            Ok(build_default_agents(&AgentParts::new(model, Arc::new(index))).expect("sound graphs"))
+        }
+        .boxed()
+    }
+}
+
+fn app_with_evals(model: Option<Arc<dyn ChatModel>>) -> ServerApp {
+    app().evals(Arc::new(RamEvals { model, ..RamEvals::default() }))
+}
+
+fn case(id: &str, ask: &str, words: &str) -> Value {
+    json!({ "id": id, "agent": "assistant", "ask": ask, "expect": { "contains": [words] } })
+}
+
+async fn put_case(app: &ServerApp, set: &str, case: &Value) {
+    let path = format!("/api/evals/{set}/cases/{}", case["id"].as_str().expect("an id"));
+    let response = send(app, json_request("put", &path, &case.to_string())).await;
+    assert_eq!(response.status(), 204, "{case}");
+}
+
+/// Waits until the run of the set is over.
+async fn finished(app: &ServerApp, set: &str) -> Value {
+    let look = async {
+        loop {
+            let info = json(app, get(&format!("/api/evals/{set}"))).await;
+            if info["run"]["status"] != "running" {
+                return info;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), look).await.expect("the run ends")
+}
+
+#[tokio::test]
+async fn a_set_is_asked_and_what_changed_is_told() {
+    let app = app_with_evals(None);
+    put_case(&app, "휴가", &case("leave", "연차휴가는 며칠인가요?", "15일")).await;
+    put_case(&app, "휴가", &case("wrong", "연차휴가는 며칠인가요?", "99일")).await;
+    let listed = json(&app, get("/api/evals")).await;
+    assert_eq!((&listed["sets"][0]["name"], &listed["sets"][0]["cases"]), (&json!("휴가"), &json!(2)));
+    assert_eq!(listed["may_change"], true);
+    let set = "%ED%9C%B4%EA%B0%80";
+    let run = async |variants: Value| {
+        let body = json!({ "variants": variants }).to_string();
+        let started = send(&app, json_request("put", &format!("/api/evals/{set}/run"), &body)).await;
+        assert_eq!(started.status(), 202);
+        finished(&app, set).await
+    };
+    let first = run(json!([{}, { "instructions": "짧게 답하세요." }])).await;
+    assert_eq!((&first["run"]["status"], &first["run"]["done"]), (&json!("finished"), &json!(4)));
+    assert_eq!(first["reports"].as_array().map(Vec::len), Some(2), "one for each variant");
+    let report = first["reports"].as_array().expect("reports").iter().find(|one| one["variant"] == json!({}));
+    let cases = &report.expect("the report of the default")["cases"];
+    assert_eq!(cases[0]["failures"], json!([]));
+    assert_eq!(cases[1]["failures"][0]["expected"], "99일");
+    assert!(cases[1]["observed"]["response"].as_str().expect("an answer").contains("15일"));
+    // The case is corrected, and a second run tells that it holds now.
+    put_case(&app, "휴가", &case("wrong", "연차휴가는 며칠인가요?", "15일")).await;
+    let second = run(json!([{}])).await;
+    assert_eq!(second["reports"][0]["changes"], json!([{ "change": "mended", "id": "wrong" }]));
+    // Nothing of it is among the conversations or the runs.
+    assert_eq!(json(&app, get("/api/threads")).await["threads"], json!([]));
+    assert_eq!(json(&app, get("/api/runs")).await["runs"], json!([]));
+}
+
+#[tokio::test]
+async fn cases_are_changed_and_deleted_and_the_last_takes_the_set_with_it() {
+    let app = app_with_evals(None);
+    put_case(&app, "leave", &case("a", "?", "x")).await;
+    let renamed = json_request("put", "/api/evals/leave/cases/a", &case("b", "??", "y").to_string());
+    assert_eq!(send(&app, renamed).await.status(), 204);
+    let info = json(&app, get("/api/evals/leave")).await;
+    assert_eq!(info["cases"].as_array().map(Vec::len), Some(1));
+    assert_eq!((&info["cases"][0]["id"], &info["cases"][0]["ask"]), (&json!("b"), &json!("??")));
+    let delete = |path: &str| json_request("delete", path, "");
+    assert_eq!(problem(&app, delete("/api/evals/leave/cases/a")).await, "404 not_found");
+    assert_eq!(send(&app, delete("/api/evals/leave/cases/b")).await.status(), 204);
+    assert_eq!(problem(&app, get("/api/evals/leave")).await, "404 not_found");
+    assert_eq!(problem(&app, delete("/api/evals/leave/run")).await, "404 not_found");
+}
+
+#[tokio::test]
+async fn what_could_not_fail_or_is_no_file_name_is_refused() {
+    let app = app_with_evals(None);
+    let nothing = json!({ "id": "a", "agent": "assistant", "ask": "?", "expect": {} });
+    let unknown = json!({ "id": "a", "agent": "nobody", "ask": "?", "expect": { "contains": ["x"] } });
+    let nul = case("a", "\0", "x");
+    let put = |set: &str, body: &Value| {
+        json_request("put", &format!("/api/evals/{set}/cases/a"), &body.to_string())
+    };
+    assert_eq!(problem(&app, put("leave", &nothing)).await, "400 bad_input");
+    assert_eq!(problem(&app, put("leave", &unknown)).await, "404 unknown_agent");
+    assert_eq!(problem(&app, put("leave", &nul)).await, "400 bad_input");
+    for name in ["..", "a.b", "-x", "a%2Fb", "a%20b", "%00", &"x".repeat(41)] {
+        assert_eq!(problem(&app, put(name, &case("a", "?", "x"))).await, "400 bad_input", "{name}");
+    }
+    put_case(&app, "leave", &case("a", "?", "x")).await;
+    for variants in
+        [json!([]), json!([{}, {}]), json!([{ "model": "ollama:x" }]), json!([{ "instructions": " " }])]
+    {
+        let body = json!({ "variants": variants }).to_string();
+        assert_eq!(
+            problem(&app, json_request("put", "/api/evals/leave/run", &body)).await,
+            "400 bad_input",
+            "{variants}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn only_administrators_change_sets_and_nobody_sees_those_of_another_tenant() {
+    let key = |name: &str, tenant: &str, is_admin| ApiKey {
+        name: name.into(),
+        tenant: TenantId::new(tenant).expect("a name"),
+        hash: KeyHash::from_secret(&format!("key-{name}")),
+        is_admin,
+    };
+    let keys = vec![key("boss", "a", true), key("user", "a", false), key("other", "b", true)];
+    let app = app_with_evals(None).keys(ApiKeys::new(keys));
+    let body = case("a", "비밀 질문", "x").to_string();
+    let put = || json_request("put", "/api/evals/leave/cases/a", &body);
+    assert_eq!(send(&app, with_key_of("boss", put())).await.status(), 204);
+    let changes = [
+        put(),
+        json_request("delete", "/api/evals/leave/cases/a", ""),
+        json_request("delete", "/api/evals/leave", ""),
+        json_request("put", "/api/evals/leave/run", r#"{"variants":[{}]}"#),
+        json_request("delete", "/api/evals/leave/run", ""),
+    ];
+    for change in changes {
+        let path = change.uri().to_string();
+        assert_eq!(problem(&app, with_key_of("user", change)).await, "403 admin_only", "{path}");
+    }
+    let seen = json(&app, with_key_of("user", get("/api/evals/leave"))).await;
+    assert_eq!((&seen["cases"][0]["ask"], &seen["may_change"]), (&json!("비밀 질문"), &json!(false)));
+    assert_eq!(json(&app, with_key_of("other", get("/api/evals"))).await["sets"], json!([]));
+    assert_eq!(problem(&app, with_key_of("other", get("/api/evals/leave"))).await, "404 not_found");
+    let delete = json_request("delete", "/api/evals/leave", "");
+    assert_eq!(problem(&app, with_key_of("other", delete)).await, "404 not_found");
+}
+
+#[tokio::test]
+async fn a_run_can_be_stopped_and_a_second_one_waits_for_its_end() {
+    let app = app_with_evals(Some(Arc::new(PausingModel(Arc::default()))));
+    put_case(&app, "leave", &case("a", "연차휴가는 며칠인가요?", "15일")).await;
+    let start = || json_request("put", "/api/evals/leave/run", r#"{"variants":[{}]}"#);
+    assert_eq!(send(&app, start()).await.status(), 202);
+    until(async || json(&app, get("/api/evals/leave")).await["run"]["case"] == "a").await;
+    assert_eq!(problem(&app, start()).await, "409 conflict");
+    assert_eq!(send(&app, json_request("delete", "/api/evals/leave/run", "")).await.status(), 204);
+    let info = finished(&app, "leave").await;
+    assert_eq!((&info["run"]["status"], &info["reports"]), (&json!("stopped"), &json!([])));
+    assert_eq!(send(&app, start()).await.status(), 202, "another one can start");
+}

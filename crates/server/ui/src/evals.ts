@@ -1,0 +1,66 @@
+// Evaluations: sets of questions with expected answers, stored by the server in the files of `doran eval agent`.
+
+import { signal } from '@preact/signals'
+
+import { fetchChecked } from './api'
+import type { AgentEvalReport, EvalCaseInfo, EvalChange, EvalExpectation, EvalSetInfo, EvalSetList, EvalVariant } from './api-types'
+
+/** The sets; null until they are loaded. */
+export const evalSets = signal<EvalSetList | null>(null)
+
+const setPath = (set: string) => `/api/evals/${encodeURIComponent(set)}`
+const casePath = (set: string, id: string) => `${setPath(set)}/cases/${encodeURIComponent(id)}`
+
+export async function loadEvalSets(): Promise<void> {
+  evalSets.value = (await (await fetchChecked('/api/evals')).json()) as EvalSetList
+}
+
+export async function fetchEvalSet(set: string): Promise<EvalSetInfo> {
+  return (await (await fetchChecked(setPath(set))).json()) as EvalSetInfo
+}
+
+export async function putEvalCase(set: string, id: string, json: EvalCaseInfo): Promise<void> {
+  await fetchChecked(casePath(set, id), { method: 'PUT', json })
+}
+
+export async function deleteEvalCase(set: string, id: string): Promise<void> {
+  await fetchChecked(casePath(set, id), { method: 'DELETE' })
+}
+
+export async function deleteEvalSet(set: string): Promise<void> {
+  await fetchChecked(setPath(set), { method: 'DELETE' })
+}
+
+export async function startEvalRun(set: string, variants: EvalVariant[]): Promise<void> {
+  await fetchChecked(`${setPath(set)}/run`, { method: 'PUT', json: { variants } })
+}
+
+export async function stopEvalRun(set: string): Promise<void> {
+  await fetchChecked(`${setPath(set)}/run`, { method: 'DELETE' })
+}
+
+/** Whether a name can name a set: it becomes a file name. */
+export function isSetName(name: string): boolean {
+  return /^[\p{L}\p{N}_][\p{L}\p{N}_-]{0,39}$/u.test(name)
+}
+
+/** Every model with every instruction. A model that is null is the one each agent has. */
+export function variantsOf(models: (string | null)[], instructions: string[]): EvalVariant[] {
+  const prompts = [null, ...new Set(instructions.map((one) => one.trim()).filter((one) => one !== ''))]
+  return models.flatMap((model) => prompts.map((prompt) => ({ ...(model === null ? {} : { model }), ...(prompt === null ? {} : { instructions: prompt }) })))
+}
+
+/** The lines of a text that hold something. */
+export function linesOf(text: string): string[] {
+  return text.split('\n').map((line) => line.trim()).filter((line) => line !== '')
+}
+
+/** Whether something is expected. A case that expects nothing could not fail. */
+export function expectsSomething(expect: EvalExpectation): boolean {
+  return Object.values(expect).some((one) => one !== null && one !== undefined && !(Array.isArray(one) && one.length === 0)) || expect.tools?.length === 0 || expect.sources?.length === 0 || expect.path?.length === 0
+}
+
+/** The changes of a case since the report before. */
+export function changesOfCase(report: AgentEvalReport, id: string): EvalChange[] {
+  return (report.changes ?? []).filter((one) => one.id === id)
+}
