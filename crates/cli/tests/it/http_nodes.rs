@@ -1,9 +1,10 @@
-//! A node that a FastAPI program serves, and Doran killed while the program works.
+//! Nodes that programs with FastAPI and Spring Boot serve, and Doran killed while they work.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -154,4 +155,135 @@ fn a_node_that_happens_once_is_not_called_again() {
     assert_eq!(calls(&here).len(), 1, "{:?}", calls(&here));
     let said = server.request("GET /api/threads/t/messages", "");
     assert!(said.contains("사람이 확인함: 7"), "{said}");
+}
+
+/// Stands between Doran and a program: the first answer of the program is held back until whoever asked is gone.
+struct HoldingProxy {
+    port: u16,
+    /// The idempotency keys of the calls.
+    calls: Arc<Mutex<Vec<String>>>,
+}
+
+impl HoldingProxy {
+    fn start(program: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let calls: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = calls.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let seen = seen.clone();
+                std::thread::spawn(move || Self::pass_on(stream, program, &seen));
+            }
+        });
+        Self { port, calls }
+    }
+
+    fn pass_on(mut caller: TcpStream, program: u16, calls: &Mutex<Vec<String>>) {
+        let mut reader = BufReader::new(caller.try_clone().expect("a socket"));
+        let (mut head, mut length, mut key) = (String::new(), 0, String::new());
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            if line == "\r\n" {
+                break;
+            }
+            let lower = line.trim().to_ascii_lowercase();
+            if let Some(value) = lower.strip_prefix("content-length:") {
+                length = value.trim().parse().expect("a length");
+            }
+            if let Some(value) = lower.strip_prefix("idempotency-key:") {
+                key = value.trim().to_owned();
+            }
+            head.push_str(&line);
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).expect("a body");
+        let mut far = TcpStream::connect(("127.0.0.1", program)).expect("connected");
+        far.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).expect("sent");
+        far.write_all(&body).expect("sent");
+        let mut answer = Vec::new();
+        far.read_to_end(&mut answer).expect("an answer");
+        let is_first = {
+            let mut calls = calls.lock().expect("no panic");
+            calls.push(key);
+            calls.len() == 1
+        };
+        if is_first {
+            // The program has done its work, and Doran will not hear of it.
+            reader.read_exact(&mut [0]).ok();
+        } else {
+            caller.write_all(&answer).ok();
+        }
+    }
+}
+
+/// The example with Spring Boot as a node, and Doran killed before it hears what the node answered.
+fn kill_before_answer(name: &str, once: bool) -> Option<(ServerProcess, HoldingProxy, NodeProgram)> {
+    let jar = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.parts/spring/spring-boot-node.jar");
+    if !jar.exists() {
+        assert!(
+            std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"),
+            "the node with Spring Boot is required"
+        );
+        println!(
+            "SKIPPED: no node with Spring Boot; run ./x test clients / Spring Boot 노드가 없음, ./x test clients로 실행하세요"
+        );
+        return None;
+    }
+    let here = fresh_directory(name);
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let child = Command::new("java")
+        .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-jar"])
+        .arg(&jar)
+        .arg(format!("--server.port={port}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let program = NodeProgram { child, port };
+    until("the program listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let proxy = HoldingProxy::start(port);
+    let example = include_str!("../../../../examples/http-node/credit.toml");
+    let (address, ours) = ("http://127.0.0.1:8000", format!("http://127.0.0.1:{}", proxy.port));
+    assert!(example.contains(address) && example.contains("private = true"), "{example}");
+    let file =
+        example.replace(address, &ours).replace("private = true", &format!("private = true\nonce = {once}"));
+    let agents = here.join("data/agents");
+    std::fs::create_dir_all(&agents).expect("a directory");
+    std::fs::write(agents.join("credit.toml"), file).expect("written");
+    let flags = ["--port", "0", "--data-dir", "data"];
+    let mut server = ServerProcess::start_with(&here, &flags);
+    let body = r#"{"agent":"credit","message":"Kim?"}"#;
+    let mut socket = TcpStream::connect(&server.address).expect("connected");
+    let head = format!(
+        "POST /api/threads/t/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    socket.write_all(head.as_bytes()).expect("sent");
+    until("the program answered", || proxy.calls.lock().expect("no panic").len() == 1);
+    server.child.kill().expect("killed");
+    server.child.wait().expect("gone");
+    Some((ServerProcess::start_with(&here, &flags), proxy, program))
+}
+
+#[test]
+fn a_node_with_spring_boot_is_called_once_more_under_the_same_key() {
+    let Some((server, proxy, _program)) = kill_before_answer("spring-node-again", false) else { return };
+    until("the run ends", || run_status(&server).0 == "finished");
+    let calls = proxy.calls.lock().expect("no panic").clone();
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    assert_eq!(calls[0], calls[1], "the program can tell that it is the same call");
+    let said = server.request("GET /api/threads/t/messages", "");
+    // The bytes of `Kim`.
+    assert!(said.contains("Kim") && said.contains("89"), "{said}");
+}
+
+#[test]
+fn a_node_with_spring_boot_that_happens_once_is_not_called_again() {
+    let Some((server, proxy, _program)) = kill_before_answer("spring-node-once", true) else { return };
+    until("the run asks", || run_status(&server).0 == "paused");
+    assert_eq!(proxy.calls.lock().expect("no panic").len(), 1);
 }

@@ -81,3 +81,53 @@ fn a_program_is_found_by_path_gets_home_and_its_words_are_told() {
         utf8(&listed.stderr)
     );
 }
+
+/// Asks with the inspector of the protocol, and gives the JSON it prints.
+fn inspect(inspector: &Path, here: &Path, target: &[&str], arguments: &[&str]) -> serde_json::Value {
+    let inspected = Command::new("node")
+        .arg(inspector)
+        .arg("--cli")
+        .args(target)
+        .args(arguments)
+        .env("HOME", here)
+        .current_dir(here)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the inspector starts");
+    let (said, error) = (utf8(&inspected.stdout), utf8(&inspected.stderr));
+    assert!(inspected.status.success(), "{said}\n{error}");
+    serde_json::from_str(&said).unwrap_or_else(|_| panic!("not JSON: {said}\n{error}"))
+}
+
+#[test]
+fn the_inspector_is_answered_over_http_and_standard_input() {
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.parts/mcp-inspector/node_modules");
+    let inspector = modules.join(".bin/mcp-inspector");
+    if !inspector.exists() {
+        assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "the MCP inspector is required");
+        println!(
+            "SKIPPED: no MCP inspector; run ./x test mcp / MCP 인스펙터가 없음, ./x test mcp로 실행하세요"
+        );
+        return;
+    }
+    let here = fresh_directory("mcp-inspector");
+    let server = ServerProcess::start_with(&here, &["--port", "0", "--data-dir", "data"]);
+    let url = format!("http://{}/mcp", server.address);
+    let http = [url.as_str(), "--transport", "http"];
+    let stdio = [env!("CARGO_BIN_EXE_doran"), "mcp", "--data-dir", "other"];
+    for target in [&http[..], &stdio[..]] {
+        // `--strict` fails if a schema of a tool is one that hosts cannot use.
+        let listed = inspect(&inspector, &here, target, &["--method", "tools/list", "--strict"]);
+        let tools = listed["tools"].as_array().expect("tools");
+        let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+        assert_eq!(names, ["ask", "search_documents", "read_document"], "{listed}");
+        let asked = ["agent=docqa", "message=연차휴가는 며칠인가요?"];
+        let call = ["--method", "tools/call", "--tool-name", "ask", "--tool-arg", asked[0], asked[1]];
+        let answer = inspect(&inspector, &here, target, &call);
+        assert!(answer["structuredContent"]["answer"].is_string() && answer["isError"] != true, "{answer}");
+        let resources = inspect(&inspector, &here, target, &["--method", "resources/list"]);
+        let uri = resources["resources"][0]["uri"].as_str().expect("a resource").to_owned();
+        let read = inspect(&inspector, &here, target, &["--method", "resources/read", "--uri", &uri]);
+        assert_eq!(read["contents"][0]["uri"], uri, "{read}");
+    }
+}

@@ -259,7 +259,11 @@ fn mcp_handshake_response(asked: &Value) -> String {
 }
 
 fn json_rpc_response(asked: &Value, result: &Value) -> String {
-    let body = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }).to_string();
+    json_response(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }))
+}
+
+fn json_response(body: &Value) -> String {
+    let body = body.to_string();
     format!(
         "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()

@@ -98,7 +98,10 @@ impl ClientToolModel {
         match request.tools.iter().find(|tool| tool.name == wanted || !own.contains(&tool.name.as_str())) {
             Some(tool) if tool.name == wanted => call(&tool.name, json!({ "city": "Seoul" })),
             Some(tool) => call(&tool.name, forecast),
-            None if request.schema.is_some() => Delta::Text { text: forecast.to_string() },
+            // Spring AI writes the schema into the question.
+            None if request.schema.is_some() || question.contains("JSON Schema") => {
+                Delta::Text { text: forecast.to_string() }
+            }
             None => Delta::Text { text: format!("You said: {question}") },
         }
     }
@@ -195,6 +198,40 @@ async fn langchain_is_served() {
     if let Some(client) = python("langchain_client.py") {
         check_tool_client(client).await;
     }
+}
+
+/// A client with Spring AI, built by `spring.sh`.
+async fn check_spring_ai(version: &str, base_path: &str) {
+    let (en, ko) = ("no client with Spring AI", "Spring AI 클라이언트가 없음");
+    let jar = format!("spring/spring-ai-{version}.jar");
+    let Some(jar) = optional_program("DORAN_TEST_SPRING_AI", &jar, en, ko) else { return };
+    check_tool_client(|arguments| {
+        let mut command = Command::new("java");
+        command.args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-jar"]).arg(jar).args([
+            &format!("--spring.ai.openai.base-url={}{base_path}", arguments[0]),
+            &format!("--spring.ai.openai.api-key={}", arguments[1]),
+            "--spring.ai.openai.chat.options.model=react",
+            "--spring.ai.model.embedding=none",
+            "--spring.ai.model.image=none",
+            "--spring.ai.model.audio.speech=none",
+            "--spring.ai.model.audio.transcription=none",
+            "--spring.ai.model.moderation=none",
+            "--spring.main.banner-mode=off",
+            "--logging.level.root=warn",
+        ]);
+        command
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spring_ai_1_is_served() {
+    check_spring_ai("1.1.6", "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spring_ai_2_is_served() {
+    check_spring_ai("2.0.0", "/v1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
