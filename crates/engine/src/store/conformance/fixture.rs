@@ -76,6 +76,17 @@ impl<S: Store> StoreFixture<S> {
         claimed.pop()
     }
 
+    /// Claims a run whose lease runs out about now. A store may prolong leases for the time in which it was busy.
+    pub(super) async fn claim_when_lost(&self, thread: &ThreadKey) -> ClaimedRun {
+        for _ in 0..6000 {
+            if let Some(claimed) = self.claim(thread).await {
+                return claimed;
+            }
+            sleep_millis(10).await;
+        }
+        panic!("a run that nobody has is not claimed");
+    }
+
     /// Starts a run whose lease ran out, so that the next claim takes it.
     pub(super) async fn start_and_lose(&self, thread: &ThreadKey) -> ClaimedRun {
         let claim = WorkerLease { lease: Duration::from_millis(1), ..long_lease() };
