@@ -3,6 +3,7 @@
 use doran_server::{openapi_document, routes};
 use expect_test::expect_file;
 
+use crate::typescript_client::typescript_client;
 use crate::typescript_types::typescript_types;
 
 #[test]
@@ -15,4 +16,10 @@ fn the_openapi_document_is_up_to_date() {
 fn the_types_of_the_page_are_up_to_date() {
     let types = typescript_types(&openapi_document(&routes()));
     expect_file!["../../ui/src/api-types.ts"].assert_eq(&types);
+}
+
+#[test]
+fn the_client_of_the_page_is_up_to_date() {
+    let client = typescript_client(&openapi_document(&routes()));
+    expect_file!["../../ui/src/api-client.ts"].assert_eq(&client);
 }

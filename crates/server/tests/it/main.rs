@@ -38,6 +38,7 @@ mod stream_resume;
 mod streamed_answers;
 mod third_party_clients;
 mod typescript_types;
+mod typescript_client;
 mod untrusted_input;
 mod web_page;
 

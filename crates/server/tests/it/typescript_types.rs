@@ -21,7 +21,7 @@ pub(crate) fn typescript_types(document: &Value) -> String {
 }
 
 /// The type of a schema, written at this indentation.
-fn type_of(schema: &Value, indent: &str) -> String {
+pub(crate) fn type_of(schema: &Value, indent: &str) -> String {
     let Some(schema) = schema.as_object() else { return "Json".to_owned() };
     let mut parts = Vec::new();
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {

@@ -4,9 +4,10 @@ import { signal } from '@preact/signals'
 
 import { RefusedError } from './follow-run'
 import { isServerReachable } from './server-status'
+import * as client from './api-client'
+import type { ApiCall } from './api-client'
 import type {
-  AddedDocument, AgentList, DocumentList, DocumentText, FeedbackRating, Json, MessageList, ModelList, ModelOffers, ModelTest, Problem, ProviderModelList, RunDetail, RunList, RunPage,
-  SearchHitList, ThreadHistory, ThreadInfo, ThreadList, ThreadStateInfo, UsageInfo, WaitingQuestionList,
+  AddedDocument, FeedbackRating, ForkThreadBody, Json, MakeThreadBody, Problem, RunStatus, StartRun, ThreadHistory, UpdateDocumentBody, UpdateThreadBody,
 } from './api-types'
 
 const API_KEY_STORAGE = 'doran.key'
@@ -56,17 +57,20 @@ export class ApiProblem extends Error {
 
 const UNREACHABLE = new ApiProblem(0, 'unreachable', 'the server cannot be reached', '서버에 연결할 수 없습니다', null)
 
-export async function fetchChecked(path: string, options: RequestInit & { json?: unknown } = {}): Promise<Response> {
-  const headers = new Headers(options.headers)
+/** Sends a request. A response that is not a success is thrown. */
+export async function fetchChecked(call: ApiCall | string, options: RequestInit & { json?: unknown } = {}): Promise<Response> {
+  const { path, ...made }: Partial<ApiCall> & { path: string } = typeof call === 'string' ? { path: call } : call
+  const headers = new Headers({ ...made.headers, ...options.headers })
   if (apiKey !== null) headers.set('authorization', `Bearer ${apiKey}`)
   let body = options.body
-  if (options.json !== undefined) {
+  const json = made.json ?? options.json
+  if (json !== undefined) {
     headers.set('content-type', 'application/json')
-    body = JSON.stringify(options.json)
+    body = JSON.stringify(json)
   }
   let response: Response
   try {
-    response = await fetch(path, { ...options, headers, body: body ?? null, credentials: 'same-origin' })
+    response = await fetch(path, { ...options, method: made.method ?? options.method ?? 'GET', headers, body: body ?? null, credentials: 'same-origin' })
   } catch (error) {
     if (options.signal?.aborted) throw error
     isServerReachable.value = false
@@ -101,8 +105,8 @@ export function isRetryable(error: unknown): boolean {
     || error.status >= 500
 }
 
-async function fetchJson<T>(path: string, options: RequestInit & { json?: unknown } = {}): Promise<T> {
-  const response = await fetchChecked(path, options)
+async function fetchJson<T>(call: client.JsonCall<T>): Promise<T> {
+  const response = await fetchChecked(call)
   try {
     return (await response.json()) as T
   } catch {
@@ -110,78 +114,57 @@ async function fetchJson<T>(path: string, options: RequestInit & { json?: unknow
   }
 }
 
-async function sendCommand(path: string, options: RequestInit & { json?: unknown }): Promise<void> {
-  const response = await fetchChecked(path, options)
+async function sendCommand(call: ApiCall, options: RequestInit = {}): Promise<void> {
+  const response = await fetchChecked(call, options)
   await response.body?.cancel().catch(() => undefined)
 }
 
-function queryString(values: Record<string, string | number | undefined>): string {
-  const pairs = Object.entries(values).filter(([, value]) => value !== undefined && value !== '')
-  return pairs.length === 0 ? '' : `?${new URLSearchParams(pairs.map(([name, value]) => [name, String(value)]))}`
-}
-
-const encodePathPart = encodeURIComponent
-const threadPath = (id: string) => `/api/threads/${encodePathPart(id)}`
-const runPath = (id: string, of: string) => `${threadPath(id)}/runs/${encodePathPart(of)}`
-const documentPath = (id: string) => `/api/documents/${encodePathPart(id)}`
-
-export const fetchAgents = () => fetchJson<AgentList>('/api/agents').then((got) => got.agents)
+export const fetchAgents = () => fetchJson(client.listAgentsCall()).then((got) => got.agents)
 export const fetchGraphSvg = (agent: string) =>
-  fetchChecked(`/api/agents/${encodePathPart(agent)}/graph?format=svg`).then((response) => response.text())
+  fetchChecked(client.agentGraphCall({ agent, format: 'svg' })).then((response) => response.text())
 
 /** Threads requested per page. */
 export const THREADS_PER_PAGE = 40
-export const fetchThreads = (q: string, cursor?: number) =>
-  fetchJson<ThreadList>(`/api/threads${queryString({ q, limit: THREADS_PER_PAGE, cursor })}`)
-export const createThread = (agent: string, settings: object) => fetchJson<ThreadInfo>('/api/threads', { method: 'POST', json: { agent, ...settings } })
-export interface ForkRequest {
-  /** The log entry to continue from. */
-  at: number
-  agent: string
-  title: string
-  /** Replaces the state. */
-  state?: Json
-  pause_before?: string[]
-  pause_after?: string[]
-}
+export const fetchThreads = (q: string, cursor?: number) => fetchJson(client.listThreadsCall({ q, limit: THREADS_PER_PAGE, cursor }))
+export const createThread = (agent: string, settings: MakeThreadBody) => fetchJson(client.makeThreadCall({}, { agent, ...settings }))
 
 /** Forks a thread and runs what is due. Requests with the same idempotency key create one fork. */
-export const forkThread = (id: string, request: ForkRequest, idempotencyKey: string) =>
-  fetchJson<ThreadInfo>(`${threadPath(id)}/fork`, { method: 'POST', json: { ...request, go_on: true }, headers: { 'idempotency-key': idempotencyKey } })
+export const forkThread = (thread: string, request: ForkThreadBody, idempotencyKey: string) =>
+  fetchJson(client.forkThreadCall({ thread, idempotencyKey }, { ...request, go_on: true }))
 /** The runs of all threads, newest first. */
 export const fetchAllRuns = (filter: { agent?: string; status?: string; before?: string; limit?: number }) =>
-  fetchJson<RunPage>(`/api/runs${queryString({ ...filter })}`)
-export const renameThread = (id: string, title: string) => sendCommand(threadPath(id), { method: 'PATCH', json: { title } })
+  fetchJson(client.listAllRunsCall({ ...filter, status: filter.status as RunStatus | undefined }))
+export const renameThread = (thread: string, title: string) => sendCommand(client.updateThreadCall({ thread }, { title }))
 /** Changes the settings of a chat. */
-export const updateThread = (id: string, change: object) => fetchJson<ThreadInfo>(threadPath(id), { method: 'PATCH', json: change })
+export const updateThread = (thread: string, change: UpdateThreadBody) => fetchJson(client.updateThreadCall({ thread }, change))
 /** Rates the answer of a run; null takes the rating back. */
-export const putFeedback = (id: string, of: string, rating: FeedbackRating | null, note: string) =>
-  sendCommand(`${runPath(id, of)}/feedback`, { method: 'PUT', json: { rating, note } })
-export const fetchPinnedThreads = () => fetchJson<ThreadList>(`/api/threads${queryString({ pinned: 'true', limit: 200 })}`).then((got) => got.threads)
+export const putFeedback = (thread: string, run: string, rating: FeedbackRating | null, note: string) =>
+  sendCommand(client.putFeedbackCall({ thread, run }, { rating, note }))
+export const fetchPinnedThreads = () => fetchJson(client.listThreadsCall({ pinned: true, limit: 200 })).then((got) => got.threads)
 /** Sent when the page is closed: nobody waits for the response. */
-export const deleteThreadOnLeave = (id: string) => void sendCommand(threadPath(id), { method: 'DELETE', keepalive: true }).catch(() => undefined)
-export const deleteThread = (id: string) => sendCommand(threadPath(id), { method: 'DELETE' })
+export const deleteThreadOnLeave = (thread: string) => void sendCommand(client.deleteThreadCall({ thread }), { keepalive: true }).catch(() => undefined)
+export const deleteThread = (thread: string) => sendCommand(client.deleteThreadCall({ thread }))
 /** The messages of the branch that leads to the log entry `at`, or to the newest entry. */
-export const fetchMessages = (id: string, at?: number | null) => fetchJson<MessageList>(`${threadPath(id)}/messages${queryString({ at: at ?? undefined })}`)
-export const fetchRun = (id: string, of: string) => fetchJson<RunDetail>(runPath(id, of))
+export const fetchMessages = (thread: string, at?: number | null) => fetchJson(client.listMessagesCall({ thread, at: at ?? undefined }))
+export const fetchRun = (thread: string, run: string) => fetchJson(client.getRunCall({ thread, run }))
 /** The server lists at most this many runs. */
 export const MAX_LISTED_RUNS = 200
-export const fetchRuns = (id: string) => fetchJson<RunList>(`${threadPath(id)}/runs${queryString({ limit: MAX_LISTED_RUNS })}`).then((got) => got.runs)
-export const fetchWaitingQuestions = () => fetchJson<WaitingQuestionList>('/api/approvals').then((got) => got.questions)
+export const fetchRuns = (thread: string) => fetchJson(client.listRunsCall({ thread, limit: MAX_LISTED_RUNS })).then((got) => got.runs)
+export const fetchWaitingQuestions = () => fetchJson(client.listApprovalsCall()).then((got) => got.questions)
 
 /** The entry that a log entry follows. */
-export async function fetchParentEntry(id: string, seq: number): Promise<number | null> {
-  const { steps } = await fetchJson<ThreadHistory>(`${threadPath(id)}/history${queryString({ after: seq - 1, limit: 1 })}`)
+export async function fetchParentEntry(thread: string, seq: number): Promise<number | null> {
+  const { steps } = await fetchJson(client.listHistoryCall({ thread, after: seq - 1, limit: 1 }))
   return steps[0]?.seq === seq ? steps[0].parent : null
 }
 
 /** Finds the log entry of a step and the entry before it. */
-export async function findHistoryEntry(id: string, of: string, step: number, node: string): Promise<{ at: number; before: number } | null> {
+export async function findHistoryEntry(thread: string, run: string, step: number, node: string): Promise<{ at: number; before: number } | null> {
   let after: number | undefined
   for (let page = 0; page < 100; page++) {
-    const got: ThreadHistory = await fetchJson(`${threadPath(id)}/history${queryString({ after })}`)
+    const got: ThreadHistory = await fetchJson(client.listHistoryCall({ thread, after }))
     for (const entry of got.steps) {
-      if (entry.run === of && entry.step === step && entry.nodes?.includes(node)) {
+      if (entry.run === run && entry.step === step && entry.nodes?.includes(node)) {
         return { at: entry.seq, before: entry.parent }
       }
     }
@@ -192,47 +175,44 @@ export async function findHistoryEntry(id: string, of: string, step: number, nod
 }
 
 /** The state after a log entry. With `explain`, also the requests that node would send to models. */
-export const fetchState = (id: string, at: number | undefined, agent: string, explain?: string) =>
-  fetchJson<ThreadStateInfo>(`${threadPath(id)}/state${queryString({ at, agent, explain })}`)
-export const resumeRun = (id: string, of: string, answers: Record<string, Json>) =>
-  sendCommand(`${runPath(id, of)}/resume`, { method: 'POST', json: { answers } })
-export const retryRun = (id: string, of: string) => sendCommand(`${runPath(id, of)}/retry`, { method: 'POST', json: {} })
-export const cancelRun = (id: string, of: string) => fetchJson<RunDetail>(`${runPath(id, of)}/cancel`, { method: 'POST', json: {} })
+export const fetchState = (thread: string, at: number | undefined, agent: string, explain?: string) => fetchJson(client.getStateCall({ thread, at, agent, explain }))
+export const resumeRun = (thread: string, run: string, answers: Record<string, Json>) => sendCommand(client.resumeRunCall({ thread, run }, { answers }))
+export const retryRun = (thread: string, run: string) => sendCommand(client.retryRunCall({ thread, run }))
+export const cancelRun = (thread: string, run: string) => fetchJson(client.cancelRunCall({ thread, run }))
 
 /** The documents of the library, or those that are attached to a thread. */
-export const fetchDocuments = (thread?: string) => fetchJson<DocumentList>(`/api/documents${queryString({ thread })}`)
+export const fetchDocuments = (thread?: string) => fetchJson(client.listDocumentsCall({ thread }))
 /** The text of a document of the library, or of one that is attached to a thread. */
-export const fetchDocumentText = (id: string, thread?: string) => fetchJson<DocumentText>(`${documentPath(id)}/text${queryString({ thread })}`)
-export const fetchDocumentFile = (id: string, thread?: string) => fetchChecked(`${documentPath(id)}/file${queryString({ thread })}`).then((response) => response.blob())
-export const deleteDocument = (id: string, thread?: string) => sendCommand(`${documentPath(id)}${queryString({ thread })}`, { method: 'DELETE' })
-export const updateDocument = (id: string, change: { kind?: string; collection?: string }) => sendCommand(documentPath(id), { method: 'PATCH', json: change })
-export const changeDocument = (id: string, what: 'pause' | 'resume' | 'cancel' | 'retry') =>
-  sendCommand(`${documentPath(id)}/${what}`, { method: 'POST', json: {} })
-export const searchDocuments = (q: string, limit = 8) => fetchJson<SearchHitList>(`/api/search${queryString({ q, limit })}`).then((got) => got.hits)
+export const fetchDocumentText = (document: string, thread?: string) => fetchJson(client.documentTextCall({ document, thread }))
+export const fetchDocumentFile = (document: string, thread?: string) => fetchChecked(client.originalFileCall({ document, thread })).then((response) => response.blob())
+export const deleteDocument = (document: string, thread?: string) => sendCommand(client.deleteDocumentCall({ document, thread }))
+export const updateDocument = (document: string, change: UpdateDocumentBody) => sendCommand(client.updateDocumentCall({ document }, change))
+export const changeDocument = (document: string, change: 'pause' | 'resume' | 'cancel' | 'retry') => sendCommand(client.changeDocumentCall({ document, change }))
+export const searchDocuments = (q: string, limit = 8) => fetchJson(client.searchCall({ q, limit })).then((got) => got.hits)
 
-export const fetchModels = () => fetchJson<ModelList>('/api/models')
+export const fetchModels = () => fetchJson(client.listModelsCall())
 /** Model servers on the machine of the server, and providers. */
-export const fetchModelOffers = () => fetchJson<ModelOffers>('/api/models/offers')
-export const fetchProviderModels = (provider: string) =>
-  fetchJson<ProviderModelList>(`/api/models/providers/${encodePathPart(provider)}`).then((got) => got.models)
-export const testModel = (model: string) => fetchJson<ModelTest>('/api/models/test', { method: 'PUT', json: { model } })
-export const addModel = (model: string) => fetchJson<ModelList>(`/api/models/${encodePathPart(model)}`, { method: 'PUT' })
-export const removeModel = (model: string) => sendCommand(`/api/models/${encodePathPart(model)}`, { method: 'DELETE' })
-export const chooseDefaultModel = (model: string) => fetchJson<ModelList>('/api/models/default', { method: 'PUT', json: { model } })
+export const fetchModelOffers = () => fetchJson(client.listModelOffersCall())
+export const fetchProviderModels = (provider: string) => fetchJson(client.listProviderModelsCall({ provider })).then((got) => got.models)
+export const testModel = (model: string) => fetchJson(client.testModelCall({ model }))
+export const addModel = (model: string) => fetchJson(client.addModelCall({ model }))
+export const removeModel = (model: string) => sendCommand(client.removeModelCall({ model }))
+export const chooseDefaultModel = (model: string) => fetchJson(client.chooseDefaultModelCall({ model }))
 /** Stores the key of a model provider on the server. No response contains it. */
-export const storeModelKey = (provider: string, key: string) => sendCommand(`/api/models/keys/${encodePathPart(provider)}`, { method: 'PUT', json: { key } })
-export const deleteModelKey = (provider: string) => sendCommand(`/api/models/keys/${encodePathPart(provider)}`, { method: 'DELETE' })
+export const storeModelKey = (provider: string, key: string) => sendCommand(client.storeModelKeyCall({ provider }, { key }))
+export const deleteModelKey = (provider: string) => sendCommand(client.deleteModelKeyCall({ provider }))
 
 /** The usage of the last days, in groups. `utcOffset` is in minutes. */
-export const fetchUsageOfDays = (days: number, utcOffset: number) => fetchJson<UsageInfo>(`/api/usage${queryString({ days, utc_offset: utcOffset })}`)
-export const fetchUsage = (of?: string) => fetchJson<UsageInfo>(`/api/usage${queryString({ thread: of })}`)
+export const fetchUsageOfDays = (days: number, utcOffset: number) => fetchJson(client.getUsageCall({ days, utcOffset }))
+export const fetchUsage = (thread?: string) => fetchJson(client.getUsageCall({ thread }))
 
 /** Uploads a file and reports progress. */
 export function uploadDocument(file: Blob, about: { name: string; kind: string; collection?: string; thread?: string }, sent: (share: number) => void): { done: Promise<AddedDocument>; stop: () => void } {
   // `fetch` does not report upload progress.
   const sending = new XMLHttpRequest()
   const done = new Promise<AddedDocument>((resolve, reject) => {
-    sending.open('POST', `/api/documents${queryString(about)}`)
+    const { method, path } = client.addDocumentCall(about)
+    sending.open(method, path)
     if (apiKey !== null) sending.setRequestHeader('authorization', `Bearer ${apiKey}`)
     sending.setRequestHeader('content-type', 'application/octet-stream')
     sending.upload.onprogress = (event) => {
@@ -256,39 +236,19 @@ export function uploadDocument(file: Blob, about: { name: string; kind: string; 
   return { done, stop: () => sending.abort() }
 }
 
-/** What is asked, and where. */
-export interface RunRequest {
-  agent: string
-  message?: string
-  /** The input of a graph that is not a chat, instead of a message. */
-  input?: Json
-  /** The log entry that the message follows, if it starts a branch. */
-  from?: number | undefined
-  /** What happens if another run is active. */
-  if_busy?: 'enqueue' | 'interrupt' | 'reject' | undefined
-  /** Nodes before and after which the run pauses. */
-  pause_before?: string[] | undefined
-  pause_after?: string[] | undefined
-}
-
 /** Starts a run. Requests with the same idempotency key start one run. */
-export async function startRun(of: string, request: RunRequest, idempotencyKey: string, signal: AbortSignal) {
-  const response = await throwRefusedIfPermanent(() =>
-    fetchChecked(`${threadPath(of)}/runs`, {
-      method: 'POST',
-      json: request,
-      headers: { accept: 'text/event-stream', 'idempotency-key': idempotencyKey },
-      signal,
-    }),
-  )
+export async function startRun(thread: string, request: StartRun, idempotencyKey: string, signal: AbortSignal) {
+  const headers = { accept: 'text/event-stream' }
+  const response = await throwRefusedIfPermanent(() => fetchChecked(client.startRunCall({ thread, idempotencyKey }, request), { headers, signal }))
   const place = /\/runs\/([^/]+)\/events/.exec(response.headers.get('location') ?? '')
   return { body: bodyStream(response), run: place?.[1] ? decodeURIComponent(place[1]) : null }
 }
 
 /** Opens the event stream of a run after the event number `after`. */
-export async function openRunEvents(of: string, id: string, after: number, signal: AbortSignal) {
-  const headers = { accept: 'text/event-stream', 'last-event-id': String(after) }
-  return bodyStream(await throwRefusedIfPermanent(() => fetchChecked(`${runPath(of, id)}/events`, { headers, signal, cache: 'no-store' })))
+export async function openRunEvents(thread: string, run: string, after: number, signal: AbortSignal) {
+  const headers = { accept: 'text/event-stream' }
+  const call = client.runEventsCall({ thread, run, lastEventId: after })
+  return bodyStream(await throwRefusedIfPermanent(() => fetchChecked(call, { headers, signal, cache: 'no-store' })))
 }
 
 async function throwRefusedIfPermanent(ask: () => Promise<Response>): Promise<Response> {
