@@ -103,7 +103,7 @@ fn create_directory(directory: &Path) -> io::Result<()> {
     directory.ancestors().skip(1).take(3).try_for_each(sync_directory)
 }
 
-fn sync_directory(directory: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
@@ -193,6 +193,11 @@ pub(super) fn load_records(root: &Path) -> io::Result<Vec<DocumentRecord>> {
                     Ok(Some(found)) if document_directory(root, &found.key()) == document => {
                         if found.state != IngestState::Removing {
                             remove_unreferenced_files(&document, &found)?;
+                        }
+                        // A process that was killed may have renamed this record without syncing the directory. Adding the
+                        // same file again is acknowledged without a write, so the record must be on disk by then.
+                        if found.state.is_pending() {
+                            sync_directory(&document)?;
                         }
                         records.push(found);
                     }

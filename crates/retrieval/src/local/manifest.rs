@@ -182,10 +182,12 @@ pub(super) fn switch_generation(root: &Path, number: u64) -> io::Result<()> {
 
 /// Removes all generations but one.
 pub(super) fn remove_other_generations(root: &Path, number: u64) -> io::Result<()> {
-    for other in generation_numbers(root)?.into_iter().filter(|other| *other != number) {
-        fs::remove_dir_all(generation_directory(root, other))?;
+    let others: Vec<u64> = generation_numbers(root)?.into_iter().filter(|other| *other != number).collect();
+    if !others.is_empty() {
+        // A process that was killed may have switched without syncing the directory.
+        disk::sync_directory(root)?;
     }
-    Ok(())
+    others.into_iter().try_for_each(|other| fs::remove_dir_all(generation_directory(root, other)))
 }
 
 /// Returns the highest generation number below a root, or 0.
