@@ -60,8 +60,10 @@ impl FileMemoryStore {
         let (facts, lines, whole) = replay_log(&bytes)?;
         if whole < bytes.len() {
             log.set_len(whole as u64)?;
-            log.sync_data()?;
         }
+        // A process that was killed may have written its last line without syncing it. Keeping the same fact again is
+        // acknowledged without a write, so the line must be on disk by then.
+        log.sync_data()?;
         log.seek(SeekFrom::End(0))?;
         sync_directory(&path)?;
         let bytes = whole as u64;
@@ -149,6 +151,7 @@ impl MemoryLog {
         let mut log = private_file().truncate(false).open(&self.path)?;
         log.set_len(self.bytes)?;
         log.sync_all()?;
+        sync_directory(&self.path)?;
         log.seek(SeekFrom::End(0))?;
         (self.log, self.broken) = (log, false);
         Ok(())
@@ -173,7 +176,10 @@ impl MemoryLog {
         log.sync_all()?;
         std::fs::rename(&beside, &self.path)?;
         (self.log, self.lines, self.bytes) = (log, count, bytes);
+        // Until the new name is sure, nothing that is appended to this file is.
+        self.broken = true;
         sync_directory(&self.path)?;
+        self.broken = false;
         Ok(())
     }
 }
