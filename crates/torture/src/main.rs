@@ -1,5 +1,5 @@
-//! Tortures the stores: kills processes at every instant, makes disks fail and fill up, lets two replicas lose each
-//! other, and counts what was lost, doubled or stuck. The seeded bugs of `mutants` show that it would notice.
+//! Tortures the stores and the library: kills processes at every instant, makes disks fail, fill up and lose power, lets
+//! two replicas lose each other, and counts what was lost, doubled or stuck. The seeded bugs of `mutants` show that it would notice.
 //!
 //! One program, two roles. The driver owns what must survive a kill: what was done to the world, what was
 //! acknowledged, what was shown. The victim opens a store, runs a graph, and talks to the driver line by line.
@@ -48,7 +48,8 @@ torture NAME [--quick] [--json] [--seed N] [--kills N]      (N kills, faults, im
   kill       kill a process on SQLite at random instants and at every fail point
   io         make the k-th sync or write of the disk fail
   disk       fill the disk and free it again
-  power      cut the power at any moment of a recording, with unsynced writes dropped, reordered and torn
+  power      cut the power at any moment of a recording, with unsynced writes dropped, reordered and torn;
+             of a database, and of a library with its search index and remembered facts
   sim        play seeded histories of trouble on the engine in memory, 10,000 of them
   replicas   two processes on PostgreSQL that are killed, sleep, or lose the database
   mutants    switch on seeded bugs and see that the tortures above notice
@@ -91,6 +92,12 @@ fn main() -> ExitCode {
             Some(orders) => victim::victim_main(&orders),
             None => ExitCode::FAILURE,
         };
+    }
+    if args.first().is_some_and(|first| first == power_loss::library_victim::LIBRARY_VICTIM_ARGUMENT) {
+        return power_loss::library_victim::library_victim_main(&args[1..]);
+    }
+    if args.first().is_some_and(|first| first == doran_retrieval::ingest::EXTRACT_WORKER_ARG) {
+        return doran_retrieval::ingest::extract_worker_main();
     }
     if args.first().is_some_and(|first| first == disk_full::INSIDE_MOUNT_ARGUMENT) {
         return match disk_full::run_inside_mount(&args[1..]) {

@@ -8,7 +8,7 @@ use crate::report::TortureReport;
 use crate::{TortureFunction, TortureOptions, io_faults, kill_loop, power_loss, replicas, simulation_seeds};
 
 /// A bug, what it is, and who has to catch it.
-const SEEDED_BUGS: [(&str, &str, TortureFunction); 17] = [
+const SEEDED_BUGS: [(&str, &str, TortureFunction); 19] = [
     ("reply_before_commit", "acknowledged before the commit", kill_loop::run),
     ("event_before_commit", "an event shown before the commit", kill_loop::run),
     ("records_cleared_in_own_transaction", "records and step in two transactions", kill_loop::run),
@@ -18,14 +18,24 @@ const SEEDED_BUGS: [(&str, &str, TortureFunction); 17] = [
     ("repeat_at_most_once_effect", "a call that must not be repeated is repeated", kill_loop::run),
     ("answer_not_consumed", "an answer that is not consumed", kill_loop::run),
     ("swallow_fsync_error", "an error of fsync swallowed", io_faults::run),
-    ("no_fsync", "nothing is synced", power_loss::run),
-    ("sync_at_checkpoint_only", "commits are not synced, checkpoints are", power_loss::run),
+    ("no_fsync", "nothing is synced", power_loss::run_database),
+    ("sync_at_checkpoint_only", "commits are not synced, checkpoints are", power_loss::run_database),
     ("budget_reset_by_claim", "a pause or crash resets what was spent", simulation_seeds::run_in_child),
-    ("accept_before_sync", "a run acknowledged before it is on disk", power_loss::run),
-    ("ask_before_sync", "a question asked before it is on disk", power_loss::run),
-    ("call_before_sync", "a call made before what led to it is on disk", power_loss::run),
-    ("show_before_sync", "a watcher shown an entry before it is on disk", power_loss::run),
-    ("read_before_sync", "a reader that does not wait for the disk", power_loss::run),
+    ("accept_before_sync", "a run acknowledged before it is on disk", power_loss::run_database),
+    ("ask_before_sync", "a question asked before it is on disk", power_loss::run_database),
+    ("call_before_sync", "a call made before what led to it is on disk", power_loss::run_database),
+    ("show_before_sync", "a watcher shown an entry before it is on disk", power_loss::run_database),
+    ("read_before_sync", "a reader that does not wait for the disk", power_loss::run_database),
+    (
+        "library_files_not_synced",
+        "files of the library, the index and the facts not synced",
+        power_loss::run_library,
+    ),
+    (
+        "library_folders_not_synced",
+        "folders of the library and the index not synced",
+        power_loss::run_library,
+    ),
 ];
 
 /// Runs the torture.

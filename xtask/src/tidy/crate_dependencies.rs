@@ -25,7 +25,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("doran-agents", &["doran-engine", "doran-jail", "doran-llm", "doran-retrieval"]),
     ("doran-retrieval", &["doran-encoder", "doran-jail", "doran-llm"]),
     ("doran-store", &["doran-engine"]),
-    ("doran-torture", &["doran-engine", "doran-store"]),
+    ("doran-torture", &["doran-agents", "doran-engine", "doran-llm", "doran-retrieval", "doran-store"]),
     ("doran-draw", &["doran-engine"]),
     ("doran-engine", &["doran-macros"]),
     ("doran-encoder", &[]),

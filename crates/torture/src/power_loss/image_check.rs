@@ -1,6 +1,6 @@
 //! Opens a disk image with the real store and compares it with what had been promised.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ const REST_MS: u64 = 20_000;
 
 /// Checks images, one after another, in a folder of its own.
 pub struct ImageCheck<'a> {
-    folder: &'a Path,
+    folder: PathBuf,
     threads: &'a [String],
     runtime: tokio::runtime::Runtime,
 }
 
 impl<'a> ImageCheck<'a> {
-    pub fn new(folder: &'a Path, threads: &'a [String]) -> Result<Self, String> {
+    pub fn new(folder: &Path, threads: &'a [String]) -> Result<Self, String> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Ok(Self { folder, threads, runtime: runtime.map_err(|error| error.to_string())? })
+        Ok(Self { folder: folder.to_owned(), threads, runtime: runtime.map_err(|error| error.to_string())? })
     }
 
     /// Looks at an image. What is wrong goes into the ledger. With `resume`, the environment of a victim, its runs go
@@ -49,11 +49,7 @@ impl<'a> ImageCheck<'a> {
     }
 
     fn write(&self, image: &DiskImage) -> std::io::Result<()> {
-        if self.folder.exists() {
-            std::fs::remove_dir_all(self.folder)?;
-        }
-        std::fs::create_dir(self.folder)?;
-        image.iter().try_for_each(|(name, content)| std::fs::write(self.folder.join(name), content))
+        image.write_to(&self.folder)
     }
 
     fn url(&self) -> String {

@@ -1,13 +1,35 @@
-//! What a victim did to its files and said meanwhile, as the shim wrote it down.
+//! What a process did to its files and said meanwhile, as the shim wrote it down.
 
 use std::path::Path;
 
+use crate::power_loss::simulated_disk::SimulatedDisk;
 use crate::victim_protocol::{FromVictim, ToVictim};
 
-/// One record, in the order in which it happened.
-pub enum TraceRecord {
+/// One record, in the order in which it happened. The lines of a victim are of type `L`.
+pub enum TraceRecord<L> {
     /// A process began.
     ProcessStarted,
+    Disk(DiskOperation),
+    Line(L),
+}
+
+impl<L> TraceRecord<L> {
+    /// Does to the disk what was done.
+    pub fn apply_to(&self, disk: &mut SimulatedDisk) {
+        match self {
+            Self::ProcessStarted => disk.forget_syncs(),
+            Self::Disk(operation) => disk.apply(operation),
+            Self::Line(_) => {}
+        }
+    }
+
+    pub fn ends_sync(&self) -> bool {
+        matches!(self, Self::Disk(DiskOperation::SyncEnded { .. }))
+    }
+}
+
+/// What changes a disk, or what is sure to be on it. Paths are relative to the recorded folder.
+pub enum DiskOperation {
     Write {
         file: String,
         at: usize,
@@ -25,65 +47,93 @@ pub enum TraceRecord {
     SyncEnded {
         number: usize,
     },
-    Unlink {
-        file: String,
+    /// A file or an empty folder.
+    Remove {
+        path: String,
+    },
+    MakeFolder {
+        path: String,
     },
     Rename {
         from: String,
         to: String,
     },
-    /// The driver asked for something.
-    Heard(ToVictim),
-    /// The victim said something.
-    Said(FromVictim),
 }
 
 /// What a sync is for.
 pub enum SyncTarget {
     File(String),
-    /// The names of the files.
-    Folder,
+    /// The names in it.
+    Folder(String),
 }
 
-impl TraceRecord {
-    /// Whether it changes what is on the disk, or what is sure to be.
-    pub fn is_disk_operation(&self) -> bool {
-        !matches!(self, Self::ProcessStarted | Self::Heard(_) | Self::Said(_))
+/// What a victim says, and hears if it is told something.
+pub trait TracedLine: Sized {
+    fn said(line: &[u8]) -> serde_json::Result<Self>;
+    fn heard(line: &[u8]) -> serde_json::Result<Self>;
+}
+
+/// A line between the driver and a victim on a database.
+pub enum VictimLine {
+    Heard(ToVictim),
+    Said(FromVictim),
+}
+
+impl TracedLine for VictimLine {
+    fn said(line: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(line).map(Self::Said)
+    }
+
+    fn heard(line: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(line).map(Self::Heard)
     }
 }
 
 /// Reads a trace. The process may have been killed in the middle of the last record, which then counts for nothing.
-pub fn parse_trace(trace: &[u8], folder: &Path) -> Result<Vec<TraceRecord>, String> {
+pub fn parse_trace<L: TracedLine>(trace: &[u8], folder: &Path) -> Result<Vec<TraceRecord<L>>, String> {
     let mut records = Vec::new();
     let (mut heard, mut said) = (Vec::new(), Vec::new());
     let mut rest = trace;
     while let Some((kind, number, path, data)) = take_record(&mut rest) {
-        let file = || -> Result<String, String> {
+        let relative = |path: &[u8]| -> Result<String, String> {
             let path = std::str::from_utf8(path).map_err(|error| error.to_string())?;
             let inside = Path::new(path).strip_prefix(folder).map_err(|error| format!("{path}: {error}"))?;
             Ok(inside.display().to_string())
         };
-        match kind {
+        let operation = match kind {
             b'L' => {
                 heard.clear();
                 said.clear();
                 records.push(TraceRecord::ProcessStarted);
+                continue;
             }
-            b'W' => records.push(TraceRecord::Write { file: file()?, at: number, bytes: data.to_vec() }),
-            b'T' => records.push(TraceRecord::SetLength { file: file()?, length: number }),
-            b'S' => records.push(TraceRecord::SyncStarted { number, target: SyncTarget::File(file()?) }),
-            b'D' => records.push(TraceRecord::SyncStarted { number, target: SyncTarget::Folder }),
-            b'E' | b'F' => records.push(TraceRecord::SyncEnded { number }),
-            b'U' => records.push(TraceRecord::Unlink { file: file()? }),
+            b'I' => {
+                read_lines(&mut heard, data, L::heard, &mut records)?;
+                continue;
+            }
+            b'O' => {
+                read_lines(&mut said, data, L::said, &mut records)?;
+                continue;
+            }
+            b'W' => DiskOperation::Write { file: relative(path)?, at: number, bytes: data.to_vec() },
+            b'T' => DiskOperation::SetLength { file: relative(path)?, length: number },
+            b'S' => DiskOperation::SyncStarted { number, target: SyncTarget::File(relative(path)?) },
+            b'D' => DiskOperation::SyncStarted { number, target: SyncTarget::Folder(relative(path)?) },
+            b'E' => DiskOperation::SyncEnded { number },
+            b'U' => DiskOperation::Remove { path: relative(path)? },
+            b'M' => DiskOperation::MakeFolder { path: relative(path)? },
             b'R' => {
-                let to = std::str::from_utf8(data).map_err(|error| error.to_string())?;
-                let to = Path::new(to).strip_prefix(folder).map_err(|error| format!("{to}: {error}"))?;
-                records.push(TraceRecord::Rename { from: file()?, to: to.display().to_string() });
+                let (from, to) = (relative(path)?, relative(data)?);
+                if Path::new(&from).parent() != Path::new(&to).parent() {
+                    return Err(format!(
+                        "`{from}` moves to another folder, which the disk does not simulate"
+                    ));
+                }
+                DiskOperation::Rename { from, to }
             }
-            b'I' => read_lines(&mut heard, data, |line| records.push(TraceRecord::Heard(line)))?,
-            b'O' => read_lines(&mut said, data, |line| records.push(TraceRecord::Said(line)))?,
             other => return Err(format!("a trace with a record of kind {other}")),
-        }
+        };
+        records.push(TraceRecord::Disk(operation));
     }
     Ok(records)
 }
@@ -104,15 +154,17 @@ fn take_record<'a>(rest: &mut &'a [u8]) -> Option<RawRecord<'a>> {
 }
 
 /// Takes the lines that are complete now.
-fn read_lines<T: serde::de::DeserializeOwned>(
+fn read_lines<L>(
     begun: &mut Vec<u8>,
     more: &[u8],
-    mut take: impl FnMut(T),
+    parse: impl Fn(&[u8]) -> serde_json::Result<L>,
+    records: &mut Vec<TraceRecord<L>>,
 ) -> Result<(), String> {
     begun.extend_from_slice(more);
     while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
         let line: Vec<u8> = begun.drain(..=end).collect();
-        take(serde_json::from_slice(&line).map_err(|error| format!("a line of the trace: {error}"))?);
+        records
+            .push(TraceRecord::Line(parse(&line).map_err(|error| format!("a line of the trace: {error}"))?));
     }
     Ok(())
 }

@@ -3,17 +3,20 @@
  *
  * DORAN_TRACE_DIR   the folder
  * DORAN_TRACE_FILE  where to write it down, a file outside the folder
+ * DORAN_TRACE_END   ends the process when it begins this sync, counted from 1: what is under way then is never half
+ *                   written down
  *
  * A record is: a letter, three numbers of eight bytes (offset, length of the path, length of the data), path, data.
  *
  *   L a process begins           W bytes written           T cut or grown to `offset`
- *   S a sync begins, number `offset`      E it ended        D the same for a folder: begins    F ended
- *   U unlinked                   R renamed to `data`       I read from stdin         O written to stdout
+ *   S a sync of a file begins, number `offset`      D of a folder      E it ended      M a folder was made
+ *   U a file or folder removed   R renamed to `data`       I read from stdin         O written to stdout
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,6 +30,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *folder;
 static int trace = -1;
 static atomic_ulong syncs;
+static unsigned long end_at;
 
 /* Records are written with writev, which is not traced. */
 static void note(char kind, uint64_t offset, const char *path, const void *data, uint64_t size) {
@@ -42,7 +46,9 @@ static void note(char kind, uint64_t offset, const char *path, const void *data,
 __attribute__((constructor)) static void begin(void) {
     const char *file = getenv("DORAN_TRACE_FILE");
     folder = getenv("DORAN_TRACE_DIR");
+    const char *end = getenv("DORAN_TRACE_END");
     if (!file || !folder) return;
+    end_at = end ? strtoul(end, NULL, 10) : 0;
     trace = open(file, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
     if (trace < 0) abort();
     note('L', 0, NULL, NULL, 0);
@@ -87,13 +93,14 @@ static int traced_sync(int fd, int (*next)(int)) {
     unsigned long number = atomic_fetch_add(&syncs, 1);
     pthread_mutex_lock(&lock);
     note(is_folder ? 'D' : 'S', number, path, NULL, 0);
+    if (end_at && number + 1 >= end_at) _exit(86);
     pthread_mutex_unlock(&lock);
     /* The folder may lie in memory. A disk takes its time, and what goes on meanwhile is what matters. */
     usleep(2000);
     int result = next(fd);
     if (result != 0) return result;
     pthread_mutex_lock(&lock);
-    note(is_folder ? 'F' : 'E', number, path, NULL, 0);
+    note('E', number, path, NULL, 0);
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -117,7 +124,12 @@ ssize_t write(int fd, const void *bytes, size_t size) {
         pthread_mutex_unlock(&lock);
         return next(fd, bytes, size);
     }
-    off_t at = trace >= 0 ? lseek(fd, 0, SEEK_CUR) : 0;
+    struct stat about;
+    off_t at = 0;
+    if (trace >= 0) {
+        int appends = fcntl(fd, F_GETFL) & O_APPEND;
+        at = appends && fstat(fd, &about) == 0 ? about.st_size : lseek(fd, 0, SEEK_CUR);
+    }
     TRACED(path_of(fd, path, sizeof path), note('W', (uint64_t)at, path, bytes, (uint64_t)result), next(fd, bytes, size));
 }
 
@@ -149,6 +161,42 @@ static int named_below(const char *name, char *path, size_t room) {
 int unlink(const char *name) {
     NEXT(unlink);
     TRACED(named_below(name, path, sizeof path), note('U', 0, path, NULL, 0), next(name));
+}
+
+int rmdir(const char *name) {
+    NEXT(rmdir);
+    TRACED(named_below(name, path, sizeof path), note('U', 0, path, NULL, 0), next(name));
+}
+
+/* The path of a name that is relative to an open folder. */
+static int named_at(int folder_fd, const char *name, char *path, size_t room) {
+    if (trace < 0) return 0;
+    if (name[0] == '/' || folder_fd == AT_FDCWD) return named_below(name, path, room);
+    if (!path_of(folder_fd, path, room)) return 0;
+    size_t size = strlen(path);
+    snprintf(path + size, room - size, "/%s", name);
+    return 1;
+}
+
+int unlinkat(int folder_fd, const char *name, int flags) {
+    NEXT(unlinkat);
+    TRACED(named_at(folder_fd, name, path, sizeof path), note('U', 0, path, NULL, 0), next(folder_fd, name, flags));
+}
+
+int mkdir(const char *name, mode_t mode) {
+    NEXT(mkdir);
+    TRACED(named_below(name, path, sizeof path), note('M', 0, path, NULL, 0), next(name, mode));
+}
+
+/* A file is known by its first write; only that it is emptied has to be written down. */
+int open64(const char *name, int flags, ...) {
+    NEXT(open64);
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    if (!(flags & O_TRUNC)) return next(name, flags, mode);
+    TRACED(named_below(name, path, sizeof path), note('T', 0, path, NULL, 0), next(name, flags, mode));
 }
 
 int rename(const char *from, const char *to) {

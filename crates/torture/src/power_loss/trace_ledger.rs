@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::ledger::{LedgerAnswer, RequestOutcome, TortureLedger};
-use crate::power_loss::io_trace::TraceRecord;
+use crate::power_loss::io_trace::{TraceRecord, VictimLine};
 use crate::torture_clients::request_outcome;
 use crate::victim_process::VictimReply;
 use crate::victim_protocol::{FromVictim, ToVictim, VictimRequest};
 
 /// Makes the ledger of the moment after these records.
-pub fn ledger_of(records: &[TraceRecord], seed: u64) -> TortureLedger {
+pub fn ledger_of(records: &[TraceRecord<VictimLine>], seed: u64) -> TortureLedger {
     let ledger = TortureLedger::new(seed, true, Duration::from_millis(2));
     let mut life = 0;
     let mut requests: HashMap<u64, &VictimRequest> = HashMap::new();
@@ -24,8 +24,10 @@ pub fn ledger_of(records: &[TraceRecord], seed: u64) -> TortureLedger {
                     .for_each(|(_, what)| record_outcome(&ledger, &mut threads, what, VictimReply::NoAnswer));
                 life = ledger.next_life();
             }
-            TraceRecord::Heard(ToVictim::Do { id, what }) => drop(requests.insert(*id, what)),
-            TraceRecord::Said(FromVictim::Answer { id, answer }) => {
+            TraceRecord::Line(VictimLine::Heard(ToVictim::Do { id, what })) => {
+                requests.insert(*id, what);
+            }
+            TraceRecord::Line(VictimLine::Said(FromVictim::Answer { id, answer })) => {
                 if let Some(what) = requests.remove(id) {
                     let reply = match answer.clone() {
                         Ok(value) => VictimReply::Ok(value),
@@ -34,9 +36,15 @@ pub fn ledger_of(records: &[TraceRecord], seed: u64) -> TortureLedger {
                     record_outcome(&ledger, &mut threads, what, reply);
                 }
             }
-            TraceRecord::Said(FromVictim::Call(call)) => drop(ledger.record_call(life, call.clone())),
-            TraceRecord::Said(FromVictim::Seen(seen)) => ledger.record_observed_entry(life, seen.clone()),
-            TraceRecord::Said(FromVictim::Rested(outcome)) => ledger.record_observed_outcome(outcome.clone()),
+            TraceRecord::Line(VictimLine::Said(FromVictim::Call(call))) => {
+                ledger.record_call(life, call.clone());
+            }
+            TraceRecord::Line(VictimLine::Said(FromVictim::Seen(seen))) => {
+                ledger.record_observed_entry(life, seen.clone())
+            }
+            TraceRecord::Line(VictimLine::Said(FromVictim::Rested(outcome))) => {
+                ledger.record_observed_outcome(outcome.clone())
+            }
             _ => {}
         }
     }
