@@ -293,7 +293,8 @@ export function repliesIn(update: Json): { id: string | null; text: string }[] {
   return putItems(update.messages).flatMap((message) => {
     if (!isJsonObject(message) || message.role !== 'assistant') return []
     const text = messageText(message)
-    return text.trim() === '' ? [] : [{ id: typeof message.id === 'string' ? message.id : null, text }]
+    // Not `trim`, which also takes away a byte order mark: the server would show such a text.
+    return /^\p{White_Space}*$/u.test(text) ? [] : [{ id: typeof message.id === 'string' ? message.id : null, text }]
   })
 }
 
