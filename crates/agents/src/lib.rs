@@ -9,6 +9,7 @@ pub mod admission;
 pub mod agents;
 pub mod attachments;
 mod citation_numbering;
+mod compute_turns;
 pub mod decisions;
 pub mod described;
 mod engine_failure_advice;
@@ -35,6 +36,7 @@ pub use agents::{
     StarterQuestions, TurnRequest, TurnUpdate, build_default_agents,
 };
 pub use citation_numbering::CitationNumbering;
+pub use compute_turns::FairIndex;
 pub use doran_llm as llm;
 pub use doran_llm::{MessagePart, ModelInfo, ModelKind, Role};
 pub use doran_retrieval as retrieval;

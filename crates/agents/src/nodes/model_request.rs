@@ -12,8 +12,8 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::ask_model::{ReplyVisibility, duration_millis};
-use super::call_trace::CallTrace;
 use super::node_work::NodeWork;
+use crate::compute_turns::poll_in_turn;
 use crate::protocol::UnfinishedRequestNote;
 
 /// A model that says nothing for so long will not say anything. Longer than the five minutes that a local one gets for
@@ -32,7 +32,6 @@ pub(super) struct RequestLog<'a> {
     unfinished: Vec<UnfinishedRequestNote>,
     in_flight: Option<RequestInFlight>,
     answer_begun: bool,
-    last_trace: Option<CallTrace>,
     /// A reply that goes on longer is an error.
     pub(super) max_reply_bytes: usize,
 }
@@ -41,7 +40,6 @@ struct RequestInFlight {
     request: ChatRequest,
     sent: Instant,
     counter: AnswerTokenCounter,
-    trace: CallTrace,
 }
 
 impl<'a> RequestLog<'a> {
@@ -54,7 +52,6 @@ impl<'a> RequestLog<'a> {
             unfinished: Vec::new(),
             in_flight: None,
             answer_begun: false,
-            last_trace: None,
             max_reply_bytes: usize::MAX,
         }
     }
@@ -67,14 +64,11 @@ impl<'a> RequestLog<'a> {
         words: ReplyVisibility,
     ) -> Result<ModelReply, ModelError> {
         self.in_flight = Some(RequestInFlight {
-        let trace = CallTrace::begin(&self.work.cx);
             request: request.clone(),
             sent: Instant::now(),
             counter: AnswerTokenCounter::default(),
-            trace: trace.clone(),
         });
-        self.last_trace = Some(trace.clone());
-        let outcome = trace.scope(self.collect_reply(request, words)).await;
+        let outcome = self.collect_reply(request, words).await;
         match &outcome {
             Ok(_) => self.in_flight = None,
             Err(error) => self.end_request(error.code(), is_billed(error)),
@@ -88,10 +82,11 @@ impl<'a> RequestLog<'a> {
         words: ReplyVisibility,
     ) -> Result<ModelReply, ModelError> {
         let mut deltas = self.model.stream(request.clone());
+        let tenant = self.work.cx.tenant().map_or("", |tenant| tenant.as_str());
         let mut collector = ReplyCollector::default();
         let (mut blanks, mut bytes) = (String::new(), 0);
         loop {
-            let next = tokio::time::timeout(MODEL_SILENCE_TIMEOUT, deltas.next()).await;
+            let next = tokio::time::timeout(MODEL_SILENCE_TIMEOUT, poll_in_turn(tenant, deltas.next())).await;
             let Some(delta) = next.map_err(|_| silence_error())? else {
                 return Err(ModelError::Broken { reason: "it ended without saying so".into() });
             };
@@ -136,17 +131,12 @@ impl<'a> RequestLog<'a> {
 
     /// The requests that brought no reply. They are the caller's to note.
     pub(super) fn take_unfinished(&mut self) -> Vec<UnfinishedRequestNote> {
-    /// Where the newest request stands in the trace of the run.
-    pub(super) fn take_trace(&mut self) -> Option<CallTrace> {
-        self.last_trace.take()
-    }
-
         std::mem::take(&mut self.unfinished)
     }
 
     /// Ends the request in flight, with an estimate of what it took if the vendor has worked on it.
     fn end_request(&mut self, reason: &str, billed: bool) {
-        let Some(RequestInFlight { request, sent, trace, counter }) = self.in_flight.take() else { return };
+        let Some(RequestInFlight { request, sent, counter }) = self.in_flight.take() else { return };
         let usage = if billed || self.answer_begun { counter.usage(&request) } else { Usage::default() };
         let about = self.model.info();
         self.unfinished.push(UnfinishedRequestNote {
@@ -162,8 +152,6 @@ impl<'a> RequestLog<'a> {
             ms: duration_millis(sent.elapsed()),
         });
     }
-            at: Some(trace.at),
-            span: Some(trace.span),
 }
 
 impl Drop for RequestLog<'_> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use doran_agents::FairIndex;
 use doran_llm::Embedder;
 use doran_llm::embed::UniversalEmbedder;
 use doran_llm::{HttpEmbedder, ModelRetryPolicy};
@@ -27,7 +28,12 @@ pub(crate) async fn open_index(
     notes: &mut Vec<BilingualMessage>,
 ) -> anyhow::Result<OpenedIndex> {
     let encoder = open_encoder(config).await?;
-    let index = open_index_with(config, encoder.clone(), notes).await?;
+    let mut index = open_index_with(config, encoder.clone(), notes).await?;
+    if !matches!(config.search.store, SearchStore::OpenSearch(_))
+        && !matches!(config.search.encoder, EncoderChoice::Endpoint(_))
+    {
+        index = Arc::new(FairIndex::new(index));
+    }
     Ok(OpenedIndex { index, encoder })
 }
 

@@ -91,10 +91,19 @@ fn clients_that_never_read_stay_within_the_memory_budget() {
     assert!(answer(send(&server.address, &key, "GET /api/agents", "")).contains("200 OK"));
 }
 
-/// The time that 99 in 100 requests of a tenant take at most: lists and short chats, one after another, within its rate.
-fn p99(address: &str, key: &str, name: &str) -> Duration {
-    let ask = json!({ "agent": "assistant", "message": "안녕하세요" }).to_string();
-    let mut times: Vec<Duration> = (0..150)
+/// How long the requests of a tenant took: half of them at most, 95 and 99 in 100 at most.
+#[derive(Debug)]
+#[expect(dead_code, reason = "it is printed")]
+struct RequestTimes {
+    p50: Duration,
+    p95: Duration,
+    p99: Duration,
+}
+
+/// Lists and short chats of a tenant, one after another, within its rate. Each of them is answered.
+fn times_of_quiet_tenant(address: &str, key: &str, name: &str) -> RequestTimes {
+    let ask = json!({ "agent": "assistant", "message": "연차휴가는 며칠인가요?" }).to_string();
+    let mut times: Vec<Duration> = (0..300)
         .map(|nth| {
             // The rate limit of a key is 20 requests a second.
             std::thread::sleep(Duration::from_millis(60));
@@ -113,49 +122,86 @@ fn p99(address: &str, key: &str, name: &str) -> Duration {
         })
         .collect();
     times.sort();
-    times[times.len() * 99 / 100]
+    let at = |percent: usize| times[times.len() * percent / 100];
+    RequestTimes { p50: at(50), p95: at(95), p99: at(99) }
 }
 
+/// A tenant that uses all it may have, until it is dropped: chats that wait in one conversation, chats in conversations of their
+/// own and lists as fast as its rate allows, and uploads that never end.
+struct LoudTenant {
+    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    busy: Vec<std::thread::JoinHandle<usize>>,
+    _uploads: Vec<TcpStream>,
+    _waiting: Vec<TcpStream>,
+}
+
+impl LoudTenant {
+    fn start(address: &str, key: &str) -> Self {
+        let chat = json!({ "agent": "assistant", "message": "연차휴가는 며칠인가요?" }).to_string();
+        let waiting = (0..100)
+            .map(|_| send(address, key, "POST /api/threads/one/runs?wait=true&if_busy=enqueue", &chat))
+            .collect();
+        let uploads = (0..32)
+            .map(|nth| {
+                let mut socket = TcpStream::connect(address).expect("connected");
+                let head = format!(
+                    "POST /api/documents?name={nth}.txt HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nContent-Length: 1000000\r\n\r\nx"
+                );
+                socket.write_all(head.as_bytes()).expect("sent");
+                socket
+            })
+            .collect();
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let busy = (0..16)
+            .map(|client| {
+                let (address, key, stop, chat) =
+                    (address.to_owned(), key.to_owned(), stop.clone(), chat.clone());
+                std::thread::spawn(move || {
+                    let mut answered = 0;
+                    for nth in 0.. {
+                        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                            break;
+                        }
+                        let line = format!("POST /api/threads/loud-{client}-{nth}/runs?wait=true");
+                        let told = answer(send(&address, &key, &line, &chat));
+                        answered += usize::from(told.starts_with("HTTP/1.1 200"));
+                        if told.starts_with("HTTP/1.1 429") {
+                            // A client that ignores `Retry-After` takes the processor of this machine, not of the server.
+                            std::thread::sleep(Duration::from_millis(50));
+                        }
+                    }
+                    answered
+                })
+            })
+            .collect();
+        Self { stop, busy, _uploads: uploads, _waiting: waiting }
+    }
+
+    /// Ends it. Returns how many of its chats were answered.
+    fn stop(self) -> usize {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.busy.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    }
+}
+
+/// Nobody of the quiet tenant is refused. How long its requests take beside the loud one is printed: the 99 in 100 are to be at
+/// most twice of what they are alone. It is not a condition, because it depends on what else the machine does.
 #[test]
 #[ignore = "a load test"]
 fn a_tenant_at_its_limits_does_not_slow_another_down() {
     let here = fresh_directory("load-tenants");
     let (loud, quiet) = (new_key(&here, "loud"), new_key(&here, "quiet"));
     let server = ServerProcess::start(&here, None);
-    p99(&server.address, &quiet, "warm");
-    let alone = p99(&server.address, &quiet, "alone");
-    // As many waiting chats and uploads that never end as it can have, and requests as fast as they are answered.
-    let chat = json!({ "agent": "assistant", "message": "안녕하세요" }).to_string();
-    let waiting: Vec<TcpStream> = (0..600)
-        .map(|_| send(&server.address, &loud, "POST /api/threads/one/runs?wait=true&if_busy=enqueue", &chat))
-        .collect();
-    let uploads: Vec<TcpStream> = (0..32)
-        .map(|nth| {
-            let mut socket = TcpStream::connect(&server.address).expect("connected");
-            let head = format!(
-                "POST /api/documents?name={nth}.txt HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {loud}\r\nContent-Length: 1000000\r\n\r\nx"
-            );
-            socket.write_all(head.as_bytes()).expect("sent");
-            socket
-        })
-        .collect();
-    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let busy: Vec<_> = (0..4)
-        .map(|_| {
-            let (address, key, stop) = (server.address.clone(), loud.clone(), stop.clone());
-            std::thread::spawn(move || {
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    answer(send(&address, &key, "GET /api/threads", ""));
-                }
-            })
-        })
-        .collect();
-    let beside = p99(&server.address, &quiet, "beside");
-    stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    busy.into_iter().for_each(|thread| thread.join().expect("no panic"));
-    println!(
-        "p99 alone {alone:?}, beside a tenant at its limits {beside:?} ({} waiting, {} uploads)",
-        waiting.len(),
-        uploads.len()
-    );
+    times_of_quiet_tenant(&server.address, &quiet, "warm");
+    for round in 0..2 {
+        let alone = times_of_quiet_tenant(&server.address, &quiet, &format!("alone-{round}"));
+        let busy = LoudTenant::start(&server.address, &loud);
+        let beside = times_of_quiet_tenant(&server.address, &quiet, &format!("beside-{round}"));
+        let answered = busy.stop();
+        let ratio = beside.p99.as_secs_f64() / alone.p99.as_secs_f64();
+        println!(
+            "alone {alone:?}\nbeside a tenant at its limits {beside:?}\np99 {ratio:.2} times; {answered} chats of the loud tenant answered"
+        );
+        assert!(answered > 0, "the loud tenant gets its share");
+    }
 }
