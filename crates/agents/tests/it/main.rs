@@ -34,4 +34,5 @@ mod settings;
 mod stored_conversations;
 mod thousand_turns;
 mod tls;
+mod tool_images;
 mod tool_prompt_injection;

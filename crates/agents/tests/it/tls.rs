@@ -24,7 +24,7 @@ impl HostLookup for LoopbackLookup {
     }
 }
 
-/// A far end with this certificate.
+/// A far end with this certificate. Its first path sends on to the second one: by an address without encryption, or with it.
 fn start_tls_server(certificate: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = listener.local_addr().expect("address");
@@ -44,12 +44,20 @@ fn start_tls_server(certificate: &'static [u8]) -> SocketAddr {
             let mut stream = StreamOwned::new(connection, stream);
             let mut asked = [0; 1024];
             // A client that does not trust the certificate hangs up, which is what is tested.
-            if stream.read(&mut asked).is_ok() {
-                drop(
-                    stream.write_all(
-                        b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 6\r\n\r\nhello!",
-                    ),
-                );
+            if let Ok(length) = stream.read(&mut asked) {
+                let line = String::from_utf8_lossy(&asked[..length]).into_owned();
+                let to = match line.split(' ').nth(1) {
+                    Some("/plain") => Some(format!("http://far.example:{}/", address.port())),
+                    Some("/encrypted") => Some(format!("https://far.example:{}/", address.port())),
+                    _ => None,
+                };
+                let head = match to {
+                    Some(to) => format!("302 Found\r\nlocation: {to}"),
+                    None => "200 OK".to_owned(),
+                };
+                let answer =
+                    format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: 6\r\n\r\nhello!");
+                drop(stream.write_all(answer.as_bytes()));
                 drop(stream.flush());
             }
         }
@@ -58,6 +66,10 @@ fn start_tls_server(certificate: &'static [u8]) -> SocketAddr {
 }
 
 async fn fetch_with_certificate(certificate: &'static [u8]) -> Result<Vec<u8>, EgressError> {
+    fetch_path(certificate, "/").await
+}
+
+async fn fetch_path(certificate: &'static [u8], path: &str) -> Result<Vec<u8>, EgressError> {
     let address = start_tls_server(certificate);
     let egress = Egress::new(EgressOptions {
         test_server_address: Some(address),
@@ -66,7 +78,7 @@ async fn fetch_with_certificate(certificate: &'static [u8]) -> Result<Vec<u8>, E
         ..EgressOptions::default()
     })
     .expect("egress");
-    let url = Url::parse(&format!("https://far.example:{}/", address.port())).expect("url");
+    let url = Url::parse(&format!("https://far.example:{}{path}", address.port())).expect("url");
     egress.fetch(&EgressRequest::get(url)).await.map(|fetched| fetched.body)
 }
 
@@ -87,4 +99,11 @@ async fn only_a_certificate_that_is_right_in_every_way_is_believed() {
             "{name}: {result:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_redirect_does_not_give_up_encryption() {
+    let good = include_bytes!("../fixtures/tls/good.pem");
+    assert_eq!(fetch_path(good, "/encrypted").await, Ok(b"hello!".to_vec()));
+    assert_eq!(fetch_path(good, "/plain").await, Err(EgressError::Blocked("a redirect from https to http")));
 }

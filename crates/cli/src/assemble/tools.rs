@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use doran_agents::ThreadStorage;
 use doran_agents::memory::{FileMemoryStore, MemoryStore, RamMemoryStore};
 use doran_agents::tools::python::SessionSigningKey;
 use doran_agents::tools::{
@@ -17,7 +18,9 @@ use sha2::{Digest, Sha256};
 
 use super::DataDirWrites;
 use crate::agent_files::{AgentFiles, agent_folder};
-use crate::config::{Config, Database, OPENWEATHER_KEY_VARIABLE, SHARED_KEY_VARIABLE, TAVILY_KEY_VARIABLE};
+use crate::config::{
+    Config, Database, OPENWEATHER_KEY_VARIABLE, SHARED_KEY_VARIABLE, SearchStore, TAVILY_KEY_VARIABLE,
+};
 use crate::output::{BilingualMessage, bilingual};
 use crate::secret::SecretText;
 
@@ -92,6 +95,24 @@ fn missing_shared_key_notice(config: &Config, has_python: bool) -> Option<Biling
     })
 }
 
+/// The places that no tool reads: the data directory, the settings, and what the settings put elsewhere.
+fn private_paths(config: &Config) -> anyhow::Result<Vec<PathBuf>> {
+    let mut paths = vec![config.data_dir.clone()];
+    if let Database::Sqlite(path) = &config.database {
+        paths.push(path.clone());
+    }
+    if let SearchStore::Local(directory) = &config.search.store {
+        paths.push(directory.clone());
+    }
+    for (name, settings) in config.tables.agent_settings().by_agent() {
+        if let ThreadStorage::File(path) = settings.thread_storage(name)? {
+            paths.push(config.resolve_settings_path(path));
+        }
+    }
+    paths.extend(config.file.clone());
+    Ok(paths)
+}
+
 fn builtin_tools_config(config: &Config, keep: DataDirWrites) -> anyhow::Result<BuiltinToolsConfig> {
     let tools = &config.tables.tools;
     let key = |name| config.secrets.get(name).map(|key: &SecretText| tools::ToolSecret::new(key.reveal()));
@@ -101,11 +122,7 @@ fn builtin_tools_config(config: &Config, keep: DataDirWrites) -> anyhow::Result<
         path: config.resolve_settings_path(path),
         tenant: None,
     });
-    let mut forbidden: Vec<PathBuf> = vec![config.data_dir.clone()];
-    if let Database::Sqlite(path) = &config.database {
-        forbidden.push(path.clone());
-    }
-    forbidden.extend(config.file.clone());
+    let forbidden = private_paths(config)?;
     let mut builtin = BuiltinToolsConfig {
         openweather_key: key(OPENWEATHER_KEY_VARIABLE),
         tavily_key: key(TAVILY_KEY_VARIABLE),

@@ -140,3 +140,29 @@ fn the_version_names_commit_features_and_target() {
     assert!(version.status.success() && labels == ["doran", "commit", "features", "target"], "{version:?}");
     assert!(lines[3].contains(std::env::consts::ARCH), "{lines:?}");
 }
+
+#[test]
+fn a_directory_that_holds_what_the_program_stores_is_not_readable_by_tools() {
+    let here = fresh_directory("read-roots");
+    fs::create_dir_all(here.join("papers")).expect("a folder");
+    let agents = "[agents.contract]\ncheckpoint_db_path = \"papers/contract.db\"\n";
+    for (settings, place) in [
+        ("[tools.read_roots]\nhome = \".\"\n".to_owned(), "doran"),
+        ("[tools.read_roots]\ndata = \".local/share/doran/library\"\n".to_owned(), "doran"),
+        (format!("[tools.read_roots]\npapers = \"papers\"\n{agents}"), "contract.db"),
+        (
+            "store = \"local\"\nindex_path = \"papers/index\"\n[tools.read_roots]\npapers = \"papers\"\n"
+                .to_owned(),
+            "index",
+        ),
+    ] {
+        fs::create_dir_all(here.join(".local/share/doran/library")).expect("a folder");
+        fs::write(here.join("doran.toml"), &settings).expect("settings");
+        let output = run_doran(&here, &["ask", "안녕", "--lang", "en"], "");
+        let stderr = utf8(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(place), "{settings}{stderr}");
+    }
+    fs::write(here.join("doran.toml"), "[tools.read_roots]\npapers = \"papers\"\n").expect("settings");
+    let output = run_doran(&here, &["ask", "안녕"], "");
+    assert!(output.status.success(), "{}", utf8(&output.stderr));
+}

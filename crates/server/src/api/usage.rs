@@ -8,8 +8,9 @@ use serde::Serialize;
 pub struct UsageInfo {
     /// The number of runs.
     pub runs: u64,
-    /// Whether all runs were counted, not only the newest, and none of the numbers is an estimate. What a request took that was
-    /// stopped or cut off is an estimate.
+    /// Whether all runs and steps were counted, not only the newest 20,000 runs and 20,000 steps of a thread, and none of the numbers
+    /// is an estimate. What a request took that was stopped or cut off is an estimate; of a run that finished all the same, this is
+    /// known only with `thread` or `days`.
     pub complete: bool,
     /// Tokens that models read.
     pub input_tokens: u64,

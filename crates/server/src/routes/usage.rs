@@ -114,13 +114,14 @@ async fn get_usage(
     let mut complete = all && exact;
     let by_model = match (&thread, &groups) {
         (Some(thread), _) => {
-            let (by_model, has_estimates) = usage_by_model(&app, thread, 0).await?;
-            complete &= !has_estimates;
+            let (by_model, is_exact) = usage_by_model(&app, thread, 0).await?;
+            complete &= is_exact;
             Some(by_model)
         }
         (None, Some(groups)) => {
-            complete &= groups.threads.len() <= MAX_THREADS_BY_MODEL;
-            Some(groups.usage_by_model(&app).await?)
+            let (by_model, is_exact) = groups.usage_by_model(&app).await?;
+            complete &= is_exact && groups.threads.len() <= MAX_THREADS_BY_MODEL;
+            Some(by_model)
         }
         (None, None) => None,
     };
@@ -213,15 +214,16 @@ impl UsageGroups {
         self.days.iter().rev().map(info).collect()
     }
 
-    /// What each model took on the newest threads.
-    async fn usage_by_model(&self, app: &ServerApp) -> Result<Vec<ModelUsageInfo>, ApiError> {
-        let mut sums: BTreeMap<String, ModelUsageInfo> = BTreeMap::new();
+    /// What each model took on the newest threads, and whether that is all of it and exact.
+    async fn usage_by_model(&self, app: &ServerApp) -> Result<(Vec<ModelUsageInfo>, bool), ApiError> {
+        let (mut sums, mut is_exact) = (BTreeMap::<String, ModelUsageInfo>::new(), true);
         for (thread, oldest) in self.threads.iter().take(MAX_THREADS_BY_MODEL) {
-            let (rows, _) = match usage_by_model(app, thread, oldest.saturating_sub(1)).await {
+            let (rows, is_thread_exact) = match usage_by_model(app, thread, oldest.saturating_sub(1)).await {
                 // Deleted in between.
                 Err(error) if error.code == ApiErrorCode::NotFound => continue,
                 rows => rows?,
             };
+            is_exact &= is_thread_exact;
             for row in rows {
                 match sums.get_mut(&row.name) {
                     Some(sum) => {
@@ -234,7 +236,7 @@ impl UsageGroups {
                 }
             }
         }
-        Ok(sums.into_values().collect())
+        Ok((sums.into_values().collect(), is_exact))
     }
 }
 
@@ -275,15 +277,15 @@ impl ModelUsage {
     }
 }
 
-/// What each model took after an entry, as the steps of the thread noted it, and whether a part of it is an estimate because a
-/// request was cut off. A run may finish well after that.
+/// What each model took after an entry, as the steps of the thread noted it, and whether that is exact: every step was read, and
+/// nothing is an estimate because a request was cut off. A run may finish well after that.
 async fn usage_by_model(
     app: &ServerApp,
     thread: &ThreadKey,
     after: Seq,
 ) -> Result<(Vec<ModelUsageInfo>, bool), ApiError> {
     let (mut took, mut after) = (BTreeMap::<String, ModelUsage>::new(), after);
-    let mut has_estimates = false;
+    let (mut has_estimates, mut is_whole) = (false, false);
     for _ in 0..MAX_PAGES {
         let page = app.runtime.entries(thread, after, PAGE_SIZE).await?;
         for entry in &page {
@@ -298,14 +300,17 @@ async fn usage_by_model(
         }
         match page.last() {
             Some(last) if page.len() == PAGE_SIZE => after = last.seq,
-            Some(_) | None => break,
+            Some(_) | None => {
+                is_whole = true;
+                break;
+            }
         }
     }
     let rows =
         took.into_iter().map(|(name, ModelUsage { calls, input_tokens, output_tokens, cost_micros })| {
             ModelUsageInfo { name, calls, input_tokens, output_tokens, cost_micros }
         });
-    Ok((rows.collect(), has_estimates))
+    Ok((rows.collect(), is_whole && !has_estimates))
 }
 
 /// Adds a call as the node that made it noted it. A reply from the cache took nothing; of a note of another version

@@ -88,6 +88,8 @@ async fn a_whole_answer_names_its_model_and_its_usage_is_exact() {
     let usage = usage(&routes).await;
     assert_eq!((calls_of(&usage, "small").0, calls_of(&usage, "large").0), (1, 1), "{usage}");
     assert_eq!(usage["complete"], true, "{usage}");
+    let of_today = fetched(&routes, get("/api/usage?days=1")).await;
+    assert_eq!((&of_today["by_model"], &of_today["complete"]), (&usage["by_model"], &json!(true)));
 }
 
 #[tokio::test]
@@ -103,6 +105,8 @@ async fn an_answer_that_is_cut_off_is_counted_as_an_estimate() {
     assert_eq!(calls, vendor.received_requests().len() as u64, "{usage}");
     assert!(input > 0, "{usage}");
     assert_eq!(usage["complete"], false, "{usage}");
+    let of_today = fetched(&routes, get("/api/usage?days=1")).await;
+    assert_eq!((&of_today["by_model"], &of_today["complete"]), (&usage["by_model"], &json!(false)));
 }
 
 #[tokio::test]
