@@ -12,6 +12,7 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::ask_model::{ReplyVisibility, duration_millis};
+use super::call_trace::CallTrace;
 use super::node_work::NodeWork;
 use crate::compute_turns::poll_in_turn;
 use crate::protocol::UnfinishedRequestNote;
@@ -31,6 +32,7 @@ pub(super) struct RequestLog<'a> {
     role: doran_llm::ModelRole,
     unfinished: Vec<UnfinishedRequestNote>,
     in_flight: Option<RequestInFlight>,
+    last_trace: Option<CallTrace>,
     answer_begun: bool,
     /// A reply that goes on longer is an error.
     pub(super) max_reply_bytes: usize,
@@ -39,6 +41,7 @@ pub(super) struct RequestLog<'a> {
 struct RequestInFlight {
     request: ChatRequest,
     sent: Instant,
+    trace: CallTrace,
     counter: AnswerTokenCounter,
 }
 
@@ -51,6 +54,7 @@ impl<'a> RequestLog<'a> {
             role: request.role,
             unfinished: Vec::new(),
             in_flight: None,
+            last_trace: None,
             answer_begun: false,
             max_reply_bytes: usize::MAX,
         }
@@ -63,12 +67,15 @@ impl<'a> RequestLog<'a> {
         request: &ChatRequest,
         words: ReplyVisibility,
     ) -> Result<ModelReply, ModelError> {
+        let trace = CallTrace::begin(&self.work.cx);
         self.in_flight = Some(RequestInFlight {
             request: request.clone(),
             sent: Instant::now(),
+            trace: trace.clone(),
             counter: AnswerTokenCounter::default(),
         });
-        let outcome = self.collect_reply(request, words).await;
+        self.last_trace = Some(trace.clone());
+        let outcome = trace.scope(self.collect_reply(request, words)).await;
         match &outcome {
             Ok(_) => self.in_flight = None,
             Err(error) => self.end_request(error.code(), is_billed(error)),
@@ -129,6 +136,11 @@ impl<'a> RequestLog<'a> {
         self.end_request(STOPPED, true);
     }
 
+    /// Where the newest request stands in the trace of the run.
+    pub(super) fn take_trace(&mut self) -> Option<CallTrace> {
+        self.last_trace.take()
+    }
+
     /// The requests that brought no reply. They are the caller's to note.
     pub(super) fn take_unfinished(&mut self) -> Vec<UnfinishedRequestNote> {
         std::mem::take(&mut self.unfinished)
@@ -136,7 +148,7 @@ impl<'a> RequestLog<'a> {
 
     /// Ends the request in flight, with an estimate of what it took if the vendor has worked on it.
     fn end_request(&mut self, reason: &str, billed: bool) {
-        let Some(RequestInFlight { request, sent, counter }) = self.in_flight.take() else { return };
+        let Some(RequestInFlight { request, sent, trace, counter }) = self.in_flight.take() else { return };
         let usage = if billed || self.answer_begun { counter.usage(&request) } else { Usage::default() };
         let about = self.model.info();
         self.unfinished.push(UnfinishedRequestNote {
@@ -150,6 +162,8 @@ impl<'a> RequestLog<'a> {
             cost_micros: self.model.cost_micros(self.role, &usage),
             counted: usage.counted,
             ms: duration_millis(sent.elapsed()),
+            at: Some(trace.at),
+            span: Some(trace.span),
         });
     }
 }
