@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use doran_engine::store::{IdempotencyStore, RamStore, Store, StoreError};
+use doran_engine::store::{IdempotencyStore, KeyValueStore, RamStore, Store, StoreError};
 
 pub use self::store_per_graph::{GRAPH_METADATA_KEY, StorePerGraph};
 
@@ -26,6 +26,8 @@ pub struct OpenedStore {
     pub store: Arc<dyn Store>,
     /// The same database, for the responses of a server.
     pub idempotency: Arc<dyn IdempotencyStore>,
+    /// The same database, for what replicas share. Set when several processes can use the store.
+    pub key_values: Option<Arc<dyn KeyValueStore>>,
     /// Set when the store is a local file that this process has locked.
     pub file_maintenance: Option<Arc<dyn FileStoreMaintenance>>,
 }
@@ -53,7 +55,8 @@ pub trait FileStoreMaintenance: Send + Sync + 'static {
 pub async fn open(url: &str) -> Result<OpenedStore, StoreError> {
     if url == "ram:" {
         let store = Arc::new(RamStore::new());
-        return Ok(OpenedStore { store: store.clone(), idempotency: store, file_maintenance: None });
+        let idempotency = store.clone();
+        return Ok(OpenedStore { store, idempotency, key_values: None, file_maintenance: None });
     }
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return open_postgres(url).await;
@@ -70,7 +73,8 @@ pub async fn open(url: &str) -> Result<OpenedStore, StoreError> {
 #[cfg(feature = "postgres")]
 async fn open_postgres(url: &str) -> Result<OpenedStore, StoreError> {
     let store = Arc::new(postgres::PostgresStore::open(url).await?);
-    Ok(OpenedStore { store: store.clone(), idempotency: store, file_maintenance: None })
+    let (idempotency, key_values) = (store.clone(), Some(store.clone() as Arc<dyn KeyValueStore>));
+    Ok(OpenedStore { store, idempotency, key_values, file_maintenance: None })
 }
 
 #[cfg(not(feature = "postgres"))]
@@ -83,7 +87,8 @@ async fn open_sqlite(path: &str) -> Result<OpenedStore, StoreError> {
     let path = path.to_owned();
     let opened = tokio::task::spawn_blocking(move || sqlite::SqliteStore::open(path)).await;
     let store = Arc::new(opened.map_err(|error| StoreError::Other(error.into()))??);
-    Ok(OpenedStore { store: store.clone(), idempotency: store.clone(), file_maintenance: Some(store) })
+    let idempotency = store.clone();
+    Ok(OpenedStore { store: store.clone(), idempotency, key_values: None, file_maintenance: Some(store) })
 }
 
 #[cfg(not(feature = "sqlite"))]

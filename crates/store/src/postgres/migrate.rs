@@ -28,6 +28,7 @@ const MIGRATIONS: Migrations = Migrations {
         include_str!("../../migrations/postgres/0010_batches_and_ready_threads.sql"),
         "",
         include_str!("../../migrations/postgres/0012_items_and_timers.sql"),
+        include_str!("../../migrations/postgres/0013_key_values.sql"),
     ],
 };
 

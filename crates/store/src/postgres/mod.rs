@@ -14,13 +14,14 @@
 //! | `migrate` | schema migrations |
 //! | `row` | conversion of rows |
 //! | `write_batcher`, `batched_writes` | writes of several runs in one statement |
-//! | `runs`, `history`, `idempotency`, `items`, `timers`, `thread_maintenance` | the store traits |
+//! | `runs`, `history`, `idempotency`, `items`, `key_values`, `timers`, `thread_maintenance` | the store traits |
 
 mod batched_writes;
 mod error;
 mod history;
 mod idempotency;
 mod items;
+mod key_values;
 mod migrate;
 mod pool;
 mod row;

@@ -5,13 +5,14 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use doran_engine::id::{TenantId, ThreadId, ThreadKey};
 use doran_engine::store::{
-    GcReport, NewEntry, NodeCacheStore, Retention, Seq, StoreError, ThreadMaintenance, ThreadRow,
-    check_metadata,
+    GcReport, MAX_REMOVAL_AGE, NewEntry, NodeCacheStore, Retention, Seq, StoreError, ThreadMaintenance,
+    ThreadRow, check_metadata,
 };
 use serde_json::{Map, Value};
 
 use super::PostgresStore;
 use super::error::{StatementSubject, damaged};
+use super::key_values::PURGE_SQL;
 use super::pool::SqlParams;
 use super::row::{canonical_json, get_column, thread_row, to_bounded_millis, to_i64, to_u64, unix_millis};
 
@@ -128,6 +129,7 @@ impl ThreadMaintenance for PostgresStore {
                 from (select tenant, count(*) as items from old group by tenant) o where c.tenant = o.tenant)
             select count(*) as rows from old";
         cleared.items = self.delete_in_batches(items, &0).await?;
+        self.delete_in_batches(PURGE_SQL, &to_bounded_millis(MAX_REMOVAL_AGE)).await?;
         Ok(cleared)
     }
 }

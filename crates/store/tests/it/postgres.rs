@@ -107,6 +107,7 @@ fn the_scripts_of_known_formats_stay_as_they_are() {
         9: cf5b2844df0d70fc
         10: 032cc4b53bd9f33e
         12: 404404463a3c6c58
+        13: 01f761d0cc6d9d1f
         functions of 12: 99d440cdaa7f3c1e"#]]
     .assert_eq(&hashes.join("\n"));
 }

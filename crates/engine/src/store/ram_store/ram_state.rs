@@ -5,6 +5,7 @@
 mod history;
 mod idempotency;
 mod items;
+mod key_values;
 mod maintenance;
 mod runs;
 mod timers;
@@ -34,6 +35,8 @@ pub(super) struct RamState {
     ticket: u64,
     /// The number of commits.
     commits: u64,
+    /// What replicas share, by bucket.
+    buckets: BTreeMap<String, key_values::RamBucket>,
 }
 
 /// What one tenant has.
