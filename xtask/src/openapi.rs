@@ -1,5 +1,6 @@
-//! The files that are generated from the routes of the server: `crates/server/openapi.json` and the types of the page in
-//! `crates/server/ui/src/api-types.ts`. Tests compare them with the routes. This task lets those tests write them.
+//! The files that are generated from the routes of the server: `crates/server/openapi.json`, and the types and the client of
+//! the page, `api-types.ts` and `api-client.ts` in `crates/server/ui/src`. Tests compare them with the routes. This task lets
+//! those tests write them.
 
 use crate::XtaskResult;
 use crate::command::cargo;

@@ -313,6 +313,37 @@ fn a_program_behind_an_http_node_is_told_of_the_trace_and_what_is_not_sampled_is
 }
 
 #[test]
+fn a_host_of_mcp_has_its_call_and_the_run_in_one_trace() {
+    let here = fresh_directory("telemetry-mcp");
+    let Some(collector) = Collector::start(&here) else { return };
+    let server = collector.start_doran(&here, "");
+    let post = |session: &str, body: &Value| {
+        let body = body.to_string();
+        let mut socket = TcpStream::connect(&server.address).expect("connected");
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{session}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        socket.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer).ok();
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    let capabilities = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": { "name": "test", "version": "1" } });
+    let hello =
+        post("", &json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": capabilities }));
+    let session = hello.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).expect("a session");
+    let session = format!("Mcp-Session-Id: {session}\r\nMcp-Protocol-Version: 2025-06-18\r\n");
+    post(&session, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    let call = json!({ "name": "ask", "arguments": { "agent": "docqa", "message": "휴가는 며칠인가요?" },
+        "_meta": { "traceparent": format!("00-{TRACE}-{CALLER}-01") } });
+    post(&session, &json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }));
+    let (_, run) = check_tree(&collector.wait_for_trace());
+    assert_eq!((&run["trace"], &run["parent"]), (&json!(TRACE), &json!(CALLER)));
+}
+
+#[test]
 fn a_collector_that_is_gone_stops_nobody_and_what_is_not_supported_is_told() {
     let here = fresh_directory("telemetry-gone");
     let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");

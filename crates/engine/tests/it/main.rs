@@ -28,6 +28,7 @@ mod interrupts;
 mod limits;
 mod missing_logs_and_graphs;
 mod readable_values;
+mod run_observer;
 mod shared_items;
 mod store_outages;
 mod stored_results;

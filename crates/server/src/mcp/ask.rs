@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::request::Parts;
+use doran_agents::llm::TRACEPARENT;
 use doran_agents::protocol::AgentActivity;
 use doran_agents::{AgentTurn, AskOptions, Language};
 use doran_engine::RunHandle;
@@ -23,6 +24,7 @@ use crate::agent_request::{self, AgentRequest, RunCourse, RunStart, WaitingRun};
 use crate::api::QuestionInfo;
 use crate::authentication::ApiCaller;
 use crate::error::ApiError;
+use crate::telemetry::with_incoming_trace;
 use crate::transcript_stream::{TranscriptEnd, TranscriptEvent, TranscriptStream};
 
 /// How often at most the growth of an answer is told.
@@ -62,7 +64,8 @@ impl McpEndpoint {
             idempotency: None,
             key: key_name(context),
         };
-        let run = match agent_request::start_unless_waiting(&self.app, request).await? {
+        let starting = agent_request::start_unless_waiting(&self.app, request);
+        let run = match with_incoming_trace(traceparent_of(context), starting).await? {
             RunStart::Started(run) => run,
             RunStart::ThreadWaiting(WaitingRun { questions, .. }) => {
                 return Ok(waiting_result(thread.thread.as_str(), None, &questions, language));
@@ -167,6 +170,15 @@ impl McpEndpoint {
             TranscriptEnd::Disconnected => Err(ApiError::not_finished(&thread)),
         }
     }
+}
+
+/// The place in a trace that a call comes with: in itself, or in the header of its request.
+fn traceparent_of(context: &RequestContext<RoleServer>) -> Option<&str> {
+    let header = || {
+        let parts = context.extensions.get::<Parts>()?;
+        parts.headers.get(TRACEPARENT)?.to_str().ok()
+    };
+    context.meta.get_traceparent().or_else(header)
 }
 
 /// The name of the API key that the request was sent with.

@@ -220,7 +220,7 @@ impl TelemetryWorker {
             // Its thread was deleted meanwhile.
             Err(StoreError::NotFound { .. }) => {}
             Err(error) => {
-                tracing::debug!(%error, "a run that rests cannot be read, and is in no trace or metric")
+                tracing::debug!(%error, "a run that rests cannot be read, and is in no trace or metric");
             }
         }
     }
@@ -279,7 +279,10 @@ async fn read_segment(
     head: Seq,
 ) -> Result<(RunRow, RunSegment), StoreError> {
     let row = store.run(run).await?;
-    let Some(first) = row.first_seq else { return Ok((row, RunSegment::default())) };
+    let Some(first) = row.first_seq else {
+        let segment = RunSegment::of_run_that_never_started(&row);
+        return Ok((row, segment));
+    };
     let trace = settings.traces.as_ref().and_then(|_| row.correlation()?.parse().ok());
     let mut reader = RunTraceReader::new(&row, trace, settings.message_content);
     let mut cursor = first.saturating_sub(1);

@@ -33,6 +33,14 @@ pub(super) struct RunSegment {
     pub(super) end: Option<RunEndFacts>,
 }
 
+impl RunSegment {
+    /// A run that was cancelled while it waited for its turn has no log.
+    pub(super) fn of_run_that_never_started(row: &RunRow) -> Self {
+        let end = RunEndFacts { outcome: "cancelled", ms: 0, error: None };
+        Self { end: row.status.is_end().then_some(end), ..Self::default() }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct RunEndFacts {
     pub(super) outcome: &'static str,

@@ -84,7 +84,7 @@ impl TraceSampler {
                 low.copy_from_slice(&trace_id[8..]);
                 // As the standard has it: the last 63 bits, compared with the part of their range.
                 let place = (u64::from_be_bytes(low) >> 1) as f64;
-                place < ratio * (1u64 << 63) as f64
+                ratio >= 1.0 || place < ratio * (1u64 << 63) as f64
             }
         }
     }

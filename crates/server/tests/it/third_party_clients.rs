@@ -217,6 +217,7 @@ async fn check_spring_ai(version: &str, base_path: &str) {
             "--spring.ai.model.audio.transcription=none",
             "--spring.ai.model.moderation=none",
             "--spring.main.banner-mode=off",
+            "--spring.main.web-application-type=none",
             "--logging.level.root=warn",
         ]);
         command

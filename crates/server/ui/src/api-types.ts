@@ -81,6 +81,20 @@ export type AgentActivity = {
   type: 'sources'
 }
 
+/** What came of all questions. */
+export type AgentEvalReport = {
+  /** What came of each. */
+  cases: EvalCaseOutcome[]
+  /** What changed since the report before it. */
+  changes: EvalChange[]
+  /** When the last question was answered, in milliseconds since 1970. */
+  ended_at: number
+  /** The model that answered. */
+  model: string
+  /** What the questions were asked with. */
+  variant: EvalVariant
+}
+
 /** How a graph is shown. */
 export type AgentGraphFormat = 'json' | 'svg' | 'mermaid'
 
@@ -234,6 +248,27 @@ export type CachedReplyNote = {
   purpose: RequestLabel
 }
 
+/** A call of a tool, or of a program over HTTP. */
+export type CallNote = {
+  /** When it was made, in milliseconds since 1970. */
+  at: number
+  /** The id that the model gave the call. */
+  call?: string
+  /** Whether it failed. */
+  failed: boolean
+  /** What was called. */
+  kind: CallNoteKind
+  /** How long it took, in milliseconds. */
+  ms: number
+  /** The name of the tool, or the node that made the call. */
+  name: string
+  /** The id of its span in the trace of the run. */
+  span: string
+}
+
+/** What a `CallNote` is of. */
+export type CallNoteKind = 'tool' | 'http' | 'search'
+
 /** What happens to what a cancelled run did. */
 export type CancelAction = 'interrupt' | 'rollback'
 
@@ -332,20 +367,50 @@ export type CheckpointRef = {
   thread_id: string
 }
 
+/** A command. */
+export type CommandBody = {
+  /** The number that its answer has. */
+  id: number
+  /** `run.start` or `input.respond`. */
+  method: string
+  /** What belongs to it. */
+  params?: { [key: string]: Json }
+}
+
 /** Options of a stream. */
 export type CompletionStreamOptions = {
   /** Whether the last chunk has the usage. */
   include_usage?: boolean
 }
 
-/** What clients put into a configuration beside values of their own. */
-export type ConfigurableBody = {
-  /** Where the run starts. */
-  checkpoint_id?: string | null
-  /** The graph inside the graph. */
-  checkpoint_ns?: string | null
-  /** The thread. */
+/** Which crons are counted. */
+export type CountCronsBody = {
+  /** Only those of this assistant. */
+  assistant_id?: string | null
+  /** Only those with these pairs. */
+  metadata?: { [key: string]: Json } | null
+  /** Only those of this thread. */
   thread_id?: string | null
+}
+
+/** An assistant to store. */
+export type CreateAssistantBody = {
+  /** Its id, a UUID. The default is a new one. */
+  assistant_id?: string | null
+  /** Settings of its runs. */
+  config?: RunConfig | null
+  /** Values that its nodes read. */
+  context?: { [key: string]: Json } | null
+  /** What it does. */
+  description?: string | null
+  /** The name of its graph. */
+  graph_id: string
+  /** What happens when it exists. The default is `raise`. */
+  if_exists?: IfExists | null
+  /** Free pairs. */
+  metadata?: { [key: string]: Json } | null
+  /** What people call it. The default is `Untitled`. */
+  name?: string | null
 }
 
 /** A thread to make. */
@@ -359,6 +424,41 @@ export type CreateThreadBody = {
   /** Its id. The default is a new one. */
   thread_id?: string | null
 }
+
+/** A cron to make. */
+export type CronBody = {
+  /** The id of an assistant, or the name of its graph. */
+  assistant_id: string
+  /** Settings of its runs. */
+  config?: RunConfig | null
+  /** Values that all nodes of its runs can read. */
+  context?: { [key: string]: Json } | null
+  /** When a step is stored. Doran stores each before it is told; so do both of these. */
+  durability?: StepDurability | null
+  /** Whether it starts runs. The default is `true`. */
+  enabled?: boolean | null
+  /** The time after which it starts no run, such as `2026-12-24T18:00:00+09:00`. */
+  end_time?: string | null
+  /** The values that each run starts with. */
+  input?: Json
+  /** Free pairs, of the cron and of its runs. */
+  metadata?: { [key: string]: Json } | null
+  /** What happens when the thread has a run already. */
+  multitask_strategy?: MultitaskStrategy | null
+  /** What happens to the threads of its runs: `keep`, the default. */
+  on_run_completed?: OnCompletion | null
+  /** Five fields: minute, hour, day of month, month, day of week. */
+  schedule: string
+  /** What is streamed to those who join its runs. The default is `values`. */
+  stream_mode?: OneOrMany2 | null
+  /** Whether events have ids to come back with. They always have. */
+  stream_resumable?: boolean | null
+  /** The name of the time zone of these, such as `Asia/Seoul`. The default is `UTC`. */
+  timezone?: string | null
+}
+
+/** By what crons are sorted. */
+export type CronOrder = 'cron_id' | 'assistant_id' | 'thread_id' | 'next_run_date' | 'end_time' | 'created_at' | 'updated_at'
 
 /** What the runs of a day used. */
 export type DayUsageInfo = {
@@ -394,6 +494,14 @@ export type DecisionInfo = {
   question: InterruptQuestion | Json
   /** The run that asks. It takes the answer. It may be an earlier run of the thread. */
   run: string
+}
+
+/** An item to delete. */
+export type DeleteItemBody = {
+  /** What it is called there. */
+  key: string
+  /** Where it lies. */
+  namespace: string[]
 }
 
 /** The identifier of a document, such as its path. */
@@ -524,6 +632,200 @@ export type EncodingFormat = 'float' | 'base64'
 /** What an entry is. The numbers are the stored form. */
 export type EntryKind = 'started' | 'step' | 'inner' | 'paused' | 'resumed' | 'restarted' | 'finished' | 'failed' | 'cancelled' | 'edited'
 
+/** A question with what is expected of its turn. */
+export type EvalCaseInfo = {
+  /** The agent that is asked. */
+  agent: string
+  /** The question. */
+  ask: string
+  /** Earlier questions of the same conversation. */
+  before: string[]
+  /** What is expected. Something has to be. */
+  expect: EvalExpectation
+  /** Why it is known not to hold today. */
+  fails: string | null
+  /** The name of the case, which no other case of the set has. */
+  id: string
+}
+
+/** What came of a question. */
+export type EvalCaseOutcome = {
+  /** Who was asked. */
+  agent: string
+  /** What did not hold. */
+  failures: FailedExpectation[]
+  /** The case. */
+  id: string
+  /** Why it is known not to hold, where that was said and is so. */
+  known?: string
+  /** What was seen. */
+  observed: ObservedTurn
+}
+
+/** What changed for a case since an earlier report. */
+export type EvalChange = {
+  change: 'broke'
+  /** The case. */
+  id: string
+} | {
+  change: 'mended'
+  /** The case. */
+  id: string
+} | {
+  /** As it was. */
+  before: string
+  change: 'answer'
+  /** The case. */
+  id: string
+  /** As it is. */
+  now: string
+} | {
+  /** As it was. */
+  before: number
+  change: 'model_calls'
+  /** The case. */
+  id: string
+  /** As it is. */
+  now: number
+} | {
+  /** As it was. */
+  before: number
+  change: 'cost'
+  /** The case. */
+  id: string
+  /** As it is. */
+  now: number
+} | {
+  change: 'new'
+  /** The case. */
+  id: string
+} | {
+  change: 'gone'
+  /** The case. */
+  id: string
+}
+
+/** Which documents a set is about. */
+export type EvalDocuments = 'library' | 'samples'
+
+/** What is expected. What is not said is not looked at. */
+export type EvalExpectation = {
+  /** The tool that a person is asked about. Without it, nobody may be asked. */
+  asks?: string
+  /** Words of the answer. */
+  contains?: string[]
+  /** The code of the error that it ends with. Without it, it must end without one. */
+  error?: string
+  /** Words that are not in the answer. */
+  lacks?: string[]
+  /** How many models were asked. */
+  model_calls?: number
+  /** The most it may cost, in dollars. */
+  most_cost?: number
+  /** The nodes that ran, in order. */
+  path?: string[]
+  /** The way the question went; see `ObservedTurn::route`. */
+  route?: string
+  /** Parts of the titles of what is cited: each is cited, and nothing else is. */
+  sources?: string[]
+  /** The tools that ran, each named once, in the order of their first call, and no others. */
+  tools?: string[]
+}
+
+/** A run of a set. */
+export type EvalRunInfo = {
+  /** The case that is asked now. */
+  case: string | null
+  /** How many questions were answered. */
+  done: number
+  /** Why it failed, in English. */
+  en: string | null
+  /** How many did not hold. */
+  failed: number
+  /** The same in Korean. */
+  ko: string | null
+  /** The set. */
+  set: string
+  /** How it stands. */
+  status: EvalRunStatus
+  /** How many questions there are, for all variants together. */
+  total: number
+}
+
+/** How the run of a set stands. */
+export type EvalRunStatus = 'running' | 'finished' | 'stopped' | 'failed'
+
+/** A set with its cases and last reports. */
+export type EvalSetInfo = {
+  /** The cases. */
+  cases: EvalCaseInfo[]
+  /** Which documents it is about. */
+  documents: EvalDocuments
+  /** Whether the caller may change and run it. */
+  may_change: boolean
+  /** The name. */
+  name: string
+  /** The last report of each variant, the newest first. */
+  reports: AgentEvalReport[]
+  /** The run of this set that goes on, or ended last since the server started. */
+  run: EvalRunInfo | null
+}
+
+/** The sets of a tenant. */
+export type EvalSetList = {
+  /** Whether the caller may change and run them. */
+  may_change: boolean
+  /** The sets, sorted by name. */
+  sets: EvalSetSummary[]
+}
+
+/** A set in a list. */
+export type EvalSetSummary = {
+  /** How many cases it has. */
+  cases: number
+  /** When the last report was made, in milliseconds since 1970. */
+  ended_at: number | null
+  /** The name. */
+  name: string
+  /** How many cases held in the last report. */
+  passed: number | null
+  /** Why its file cannot be read. */
+  problem: string | null
+}
+
+/** What the questions of a set are asked with, in place of what is set up. */
+export type EvalVariant = {
+  /** Instructions for every question. */
+  instructions?: string
+  /** The model that answers; without it, the model of each agent. */
+  model?: string
+}
+
+/** A kind of events. */
+export type EventChannel = 'values' | 'updates' | 'messages' | 'tools' | 'lifecycle' | 'input' | 'checkpoints' | 'tasks' | 'custom'
+
+/** What is streamed. */
+export type EventStreamBody = {
+  /** Which kinds of events. */
+  channels: EventChannel[]
+  /** How deep below these. Events of graphs inside nodes are not told. */
+  depth?: number | null
+  /** Only events of these graphs inside the graph. Those of the outermost one have an empty list. */
+  namespaces?: string[][] | null
+  /** Only events after the one with this number. */
+  since?: number | null
+}
+
+/** An expectation that did not hold. */
+export type FailedExpectation = {
+  /** What was expected. */
+  expected: string
+  /** What was seen. */
+  was: string
+  /** What was looked at: the name of the expectation. */
+  what: string
+}
+
 /** What a person thinks of an answer. */
 export type FeedbackBody = {
   /** Why. */
@@ -569,6 +871,34 @@ export type ForkThreadBody = {
   state?: Json
   /** The title. The default is the title of the source. */
   title?: string | null
+}
+
+/** An item that was found. */
+export type FoundItem = {
+  /** When it was first put. */
+  created_at: string
+  /** What it is called there. */
+  key: string
+  /** Where it lies. */
+  namespace: string[]
+  /** How well it fits a query. Items are not searched by words. */
+  score: number | null
+  /** When it was last put. */
+  updated_at: string
+  /** What it holds. */
+  value: { [key: string]: Json }
+}
+
+/** Items that were found. */
+export type FoundItems = {
+  /** The items. */
+  items: FoundItem[]
+}
+
+/** Namespaces that were found. */
+export type FoundNamespaces = {
+  /** The namespaces. */
+  namespaces: string[][]
 }
 
 /** The health of the server. */
@@ -704,6 +1034,38 @@ export type InterruptQuestion = {
   type: 'question'
 }
 
+/** A cron as LangGraph's clients read it. */
+export type LangGraphCron = {
+  /** The assistant of its runs. */
+  assistant_id: string
+  /** When it was made. */
+  created_at: string
+  /** The id of the cron. */
+  cron_id: string
+  /** Whether it starts runs. */
+  enabled: boolean
+  /** The time after which it starts no run. */
+  end_time: string | null
+  /** Free pairs, of the cron and of its runs. */
+  metadata: { [key: string]: Json }
+  /** When it starts the next run. */
+  next_run_date: string | null
+  /** What happens to the threads of its runs. They are kept. */
+  on_run_completed: string | null
+  /** The request that made it. */
+  payload: { [key: string]: Json }
+  /** Five fields: minute, hour, day of month, month, day of week. */
+  schedule: string
+  /** The thread of its runs. Without it each has a thread of its own. */
+  thread_id: string | null
+  /** The time zone of these. The default is UTC. */
+  timezone: string | null
+  /** When it was last changed, or started a run. */
+  updated_at: string
+  /** Always `null`: what belongs to a tenant belongs to all of its keys. */
+  user_id: string | null
+}
+
 /** Something that a run waits for. */
 export type LangGraphInterrupt = {
   /** The id to answer it by. */
@@ -787,6 +1149,12 @@ export type LangGraphThread = {
 
 /** A language of the people who use Doran. Everything a person reads is written in each. */
 export type Language = 'ko' | 'en'
+
+/** The version to use. */
+export type LatestBody = {
+  /** Its number. */
+  version: number
+}
 
 /** A new thread. */
 export type MakeThreadBody = {
@@ -948,6 +1316,8 @@ export type ModelOption = {
 
 /** A request to a model, and what it took. */
 export type ModelRequestNote = {
+  /** When it was sent, in milliseconds since 1970. */
+  at?: number
   /** Tokens that the vendor read from its cache. */
   cached_tokens: number
   /** What it cost, in millionths of a dollar; `null` where the price is not known. */
@@ -972,6 +1342,8 @@ export type ModelRequestNote = {
   request?: string
   /** Which of the configured models was meant. */
   role: ModelRole
+  /** The id of its span in the trace of the run. */
+  span?: string
 }
 
 /** Which of the configured models is meant. */
@@ -1032,6 +1404,20 @@ export type NamedUsageInfo = {
   runs: number
 }
 
+/** Which namespaces are listed. */
+export type NamespacesBody = {
+  /** The maximum number, at most 1000. The default is 100. */
+  limit?: number | null
+  /** Longer ones are shortened to so many names, and listed once. */
+  max_depth?: number | null
+  /** How many to skip. */
+  offset?: number | null
+  /** How they begin. */
+  prefix?: string[] | null
+  /** How they end. */
+  suffix?: string[] | null
+}
+
 /** A passage given to a model as material, with the number by which an answer cites it. */
 export type NumberedPassage = {
   /** The citation number; `[1]` in an answer means the passage numbered 1. */
@@ -1040,6 +1426,30 @@ export type NumberedPassage = {
   text: string
   /** What a person calls the place: document and heading. */
   title: string
+}
+
+/** What was seen of a turn. */
+export type ObservedTurn = {
+  /** What a person was asked about: a tool, or `question`. */
+  asks?: string
+  /** What they cost, in millionths of a dollar. */
+  cost_micros: number
+  /** The code of the error it ended with. */
+  error?: string
+  /** How many models were asked. */
+  model_calls: number
+  /** How long it took. */
+  ms: number
+  /** The nodes that ran. */
+  path: string[]
+  /** The answer. */
+  response: string
+  /** The way the question went, by the agent: `rag` or `agent` for `assistant`; `out_of_scope`, `no_tools`, `execute_sequential` or `execute_parallel` for `contract`, as its first plan went; `tool`, `response` or `error` for `react`; `question`, `summary` or `chitchat` for `docqa`. For others the nodes, joined by `>`. */
+  route: string
+  /** Titles of what was cited. */
+  sources: string[]
+  /** The tools that ran. */
+  tools: string[]
 }
 
 /** A provider of models. */
@@ -1073,10 +1483,10 @@ export type OnCompletion = 'delete' | 'keep'
 export type OnDisconnect = 'cancel' | 'continue'
 
 /** One value, or a list of them. */
-export type OneOrMany = StreamMode | StreamMode[]
+export type OneOrMany = string | string[]
 
 /** One value, or a list of them. */
-export type OneOrMany2 = string | string[]
+export type OneOrMany2 = StreamMode | StreamMode[]
 
 /** A source of an answer. */
 export type OpenAiAnnotation = {
@@ -1430,6 +1840,20 @@ export type ProviderModelList = {
   models: string[]
 }
 
+/** An item to put. */
+export type PutItemBody = {
+  /** Fields that are searched by words: only `false`, as none is. */
+  index?: boolean | null
+  /** What it is called there. */
+  key: string
+  /** Where it lies. */
+  namespace: string[]
+  /** After how many minutes it is gone. The default is never. */
+  ttl?: number | null
+  /** What it holds. */
+  value: { [key: string]: Json }
+}
+
 /** A question of a run to a person. */
 export type QuestionInfo = {
   /** The id of the question. The answer names it. */
@@ -1559,6 +1983,8 @@ export type RunAnswer = {
 
 /** What a run does instead of taking an input. */
 export type RunCommand = {
+  /** The nodes that run next, and nothing else that was due. */
+  goto?: OneOrMany | null
   /** The answer to what the thread waits for, or the answers by their ids. */
   resume?: Json
   /** Changes of the state, as if a node had made them. */
@@ -1567,8 +1993,8 @@ export type RunCommand = {
 
 /** Settings of a run. */
 export type RunConfig = {
-  /** Only `thread_id`, `checkpoint_id` and `checkpoint_ns`, as in the request itself. */
-  configurable?: ConfigurableBody | null
+  /** `thread_id`, `checkpoint_id` and `checkpoint_ns`, as in the request itself; everything else as in `context`. */
+  configurable?: { [key: string]: Json } | null
   /** The most steps of the run. */
   recursion_limit?: number | null
 }
@@ -1713,6 +2139,8 @@ export type RunGraphBody = {
   command?: RunCommand | null
   /** Settings of the run. */
   config?: RunConfig | null
+  /** Values that all nodes of the run can read. They come before those of the assistant. */
+  context?: { [key: string]: Json } | null
   /** When a step is stored. Doran stores each before it is told; so do both of these. */
   durability?: StepDurability | null
   /** What happens when the thread does not exist. */
@@ -1720,9 +2148,9 @@ export type RunGraphBody = {
   /** The values that the run starts with. Without them the run goes on where the thread stands. */
   input?: Json
   /** Nodes after which the run pauses; `*` for all. */
-  interrupt_after?: OneOrMany2 | null
+  interrupt_after?: OneOrMany | null
   /** Nodes before which the run pauses; `*` for all. */
-  interrupt_before?: OneOrMany2 | null
+  interrupt_before?: OneOrMany | null
   /** Free pairs of the run. */
   metadata?: { [key: string]: Json } | null
   /** What happens when the thread has a run already. */
@@ -1732,7 +2160,7 @@ export type RunGraphBody = {
   /** What happens to the run when the client goes away. The default is `continue`. */
   on_disconnect?: OnDisconnect | null
   /** What is streamed. The default is `values`. */
-  stream_mode?: OneOrMany | null
+  stream_mode?: OneOrMany2 | null
   /** Whether events have ids to come back with. They always have. */
   stream_resumable?: boolean | null
   /** Whether steps of graphs inside nodes are streamed too. */
@@ -1816,10 +2244,34 @@ export type SearchAssistantsBody = {
   name?: string | null
   /** How many to skip. */
   offset?: number | null
+  /** Fields to return. The default is all. */
+  select?: string[] | null
   /** By what they are sorted. The default is `created_at`. */
   sort_by?: AssistantOrder | null
   /** Which of them comes first. The default is `desc`. */
   sort_order?: SortOrder | null
+}
+
+/** Which crons are listed. */
+export type SearchCronsBody = {
+  /** Only those of this assistant. */
+  assistant_id?: string | null
+  /** Only those that start runs, or that do not. */
+  enabled?: boolean | null
+  /** The maximum number, at most 1000. The default is 10. */
+  limit?: number | null
+  /** Only those with these pairs. */
+  metadata?: { [key: string]: Json } | null
+  /** How many to skip. */
+  offset?: number | null
+  /** Fields to return. The default is all. */
+  select?: string[] | null
+  /** By what they are sorted. The default is `created_at`. */
+  sort_by?: CronOrder | null
+  /** Which of them comes first. The default is `desc`. */
+  sort_order?: SortOrder | null
+  /** Only those of this thread. */
+  thread_id?: string | null
 }
 
 /** A passage that a search found. */
@@ -1866,6 +2318,18 @@ export type SearchHitNote = {
   score: number
   /** The title of the document and the headings above the passage. */
   title: string
+}
+
+/** Which items are listed. */
+export type SearchItemsBody = {
+  /** What their fields hold: a value, or `$eq`, `$ne`, `$gt`, `$gte`, `$lt` or `$lte` with one. */
+  filter?: { [key: string]: Json } | null
+  /** The maximum number, at most 1000. The default is 10. */
+  limit?: number | null
+  /** How their namespaces begin. */
+  namespace_prefix: string[]
+  /** How many to skip. */
+  offset?: number | null
 }
 
 /** A search in documents, and what it found. */
@@ -1946,6 +2410,12 @@ export type SpecPreviousMessage = {
   role: SpecMessageRole
 }
 
+/** What a set is asked with. */
+export type StartEvalRun = {
+  /** One report is made of each. An empty object asks with what is set up. */
+  variants: EvalVariant[]
+}
+
 /** The message for an agent, or the input of a graph. */
 export type StartRun = {
   /** The name of the agent. */
@@ -1960,6 +2430,8 @@ export type StartRun = {
   from?: number | null
   /** What to do when the thread has an active run: `reject` (the default), `enqueue`, `interrupt` or `rollback`. */
   if_busy?: IfBusy | null
+  /** Images that belong to the message, as `data:image/TYPE;base64,DATA`. */
+  images?: string[]
   /** The input of a graph instead of a message: an update of its state. */
   input?: { [key: string]: Json } | null
   /** The message. It must not be empty. */
@@ -2001,6 +2473,8 @@ export type StepDurability = 'async' | 'sync'
 
 /** The notes of a step that programs read. Each field is a note of its own, absent while it is empty; a step may have further notes for people. */
 export type StepNotes = {
+  /** Calls of tools and of programs over HTTP. */
+  calls?: CallNote[]
   /** What the node showed, in order. */
   events?: AgentActivity[]
   /** Replies of models. */
@@ -2027,6 +2501,20 @@ export type StepTask = {
   turn?: TurnUpdate
   /** The change it proposed. */
   update: Json
+}
+
+/** An item as LangGraph's clients read it. */
+export type StoreItem = {
+  /** When it was first put. */
+  created_at: string
+  /** What it is called there. */
+  key: string
+  /** Where it lies. */
+  namespace: string[]
+  /** When it was last put. */
+  updated_at: string
+  /** What it holds. */
+  value: { [key: string]: Json }
 }
 
 /** What of a run is streamed. */
@@ -2181,6 +2669,8 @@ export type TurnUpdate = {
 
 /** A request to a model that brought no reply. Its tokens are an estimate; a request that the vendor refused took none. */
 export type UnfinishedRequestNote = {
+  /** When it was sent, in milliseconds since 1970. */
+  at?: number
   /** What it cost, in millionths of a dollar; `null` where the price is not known. */
   cost_micros: number | null
   /** Who counted the tokens. */
@@ -2199,6 +2689,8 @@ export type UnfinishedRequestNote = {
   purpose: RequestLabel
   /** Which of the configured models was meant. */
   role: ModelRole
+  /** The id of its span in the trace of the run. */
+  span?: string
   /** Why there is no reply: `stopped`, or the code of the error. */
   unfinished: string
 }
@@ -2216,6 +2708,25 @@ export type UnfinishedTask = {
   /** What it spent. */
   usage?: RunUsage
 }
+
+/** A change of an assistant. */
+export type UpdateAssistantBody = {
+  /** Settings of its runs. */
+  config?: RunConfig | null
+  /** Values that its nodes read. */
+  context?: { [key: string]: Json } | null
+  /** What it does. */
+  description?: string | null
+  /** The name of its graph. */
+  graph_id?: string | null
+  /** Pairs to set. */
+  metadata?: { [key: string]: Json } | null
+  /** What people call it. */
+  name?: string | null
+}
+
+/** A change of a cron: fields of the request that made it. `end_time` may be `null`, which removes it. */
+export type UpdateCronBody = { [key: string]: Json }
 
 /** Changes to a document. What is left out stays as it is. */
 export type UpdateDocumentBody = {
@@ -2283,7 +2794,7 @@ export type UsageInfo = {
   by_key?: NamedUsageInfo[]
   /** The usage of each model. Only with `thread` or `days`. */
   by_model?: ModelUsageInfo[]
-  /** Whether all runs were counted, not only the newest, and none of the numbers is an estimate. What a request took that was stopped or cut off is an estimate. */
+  /** Whether all runs and steps were counted, not only the newest 20,000 runs and 20,000 steps of a thread, and none of the numbers is an estimate. What a request took that was stopped or cut off is an estimate; of a run that finished all the same, this is known only with `thread` or `days`. */
   complete: boolean
   /** The cost in millionths of a US dollar. */
   cost_micros: number
@@ -2295,6 +2806,16 @@ export type UsageInfo = {
   output_tokens: number
   /** The number of runs. */
   runs: number
+}
+
+/** Which versions are listed. */
+export type VersionsBody = {
+  /** The maximum number, at most 1000. The default is 10. */
+  limit?: number | null
+  /** Only those with these pairs. */
+  metadata?: { [key: string]: Json } | null
+  /** How many to skip. */
+  offset?: number | null
 }
 
 /** An open question of any thread. */

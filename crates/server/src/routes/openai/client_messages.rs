@@ -35,11 +35,18 @@ pub(super) struct ClientQuestion {
 
 /// Reads `messages` of a chat completion.
 pub(super) fn read_chat_messages(messages: Vec<Value>) -> Result<Vec<ClientMessage>, ApiError> {
-    let read = |(at, message)| read_chat_message(format!("messages[{at}]"), message);
-    messages.into_iter().enumerate().map(read).collect()
+    let mut read = Vec::new();
+    for (at, message) in messages.into_iter().enumerate() {
+        read.push(read_chat_message(format!("messages[{at}]"), message, &read)?);
+    }
+    Ok(read)
 }
 
-fn read_chat_message(place: String, message: Value) -> Result<ClientMessage, ApiError> {
+fn read_chat_message(
+    place: String,
+    message: Value,
+    before: &[ClientMessage],
+) -> Result<ClientMessage, ApiError> {
     let mut fields = FieldObject::new(place, message)?;
     let role_place = fields.place_of("role");
     let content_place = fields.place_of("content");
@@ -64,7 +71,12 @@ fn read_chat_message(place: String, message: Value) -> Result<ClientMessage, Api
         }
         "tool" => {
             let output = read_text(&content_place, content)?;
-            ClientMessage::ToolResult(ClientCallResult { call: fields.require("tool_call_id")?, output })
+            let result = ClientCallResult { call: fields.require("tool_call_id")?, output };
+            let name_place = fields.place_of("name");
+            if let Some(name) = fields.take::<String>("name")? {
+                check_tool_name(&name_place, &name, &result, before)?;
+            }
+            ClientMessage::ToolResult(result)
         }
         _ => {
             return Err(ApiError::for_parameter(
@@ -76,6 +88,27 @@ fn read_chat_message(place: String, message: Value) -> Result<ClientMessage, Api
     };
     fields.finish()?;
     Ok(read)
+}
+
+/// Some clients name the tool in its result too. It is the one that was called under that id.
+fn check_tool_name(
+    place: &str,
+    name: &str,
+    result: &ClientCallResult,
+    before: &[ClientMessage],
+) -> Result<(), ApiError> {
+    let calls = before.iter().flat_map(|message| match message {
+        ClientMessage::Assistant { calls, .. } => calls.as_slice(),
+        _ => &[],
+    });
+    match calls.into_iter().find(|call| call.id == result.call) {
+        Some(call) if call.name != name => Err(ApiError::for_parameter(
+            place,
+            format!("the call `{}` is of the tool `{}`", call.id, call.name),
+            format!("호출 `{}`은(는) 도구 `{}`의 것입니다", call.id, call.name),
+        )),
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn read_chat_call(place: String, call: Value) -> Result<ToolCall, ApiError> {
@@ -328,7 +361,7 @@ mod tests {
                 { "role": "system", "content": "짧게." },
                 { "role": "user", "content": "날씨는?" },
                 { "role": "assistant", "content": null, "tool_calls": [call], "annotations": [], "refusal": null },
-                { "role": "tool", "tool_call_id": "c1", "content": [{ "type": "text", "text": "맑음" }] },
+                { "role": "tool", "tool_call_id": "c1", "name": "f", "content": [{ "type": "text", "text": "맑음" }] },
             ]),
             false,
         )
@@ -374,6 +407,13 @@ mod tests {
             (
                 json!([{ "role": "user", "content": "?" }, { "role": "tool", "content": "" }]),
                 "messages[1].tool_call_id",
+            ),
+            (
+                json!([{ "role": "user", "content": "?" },
+                    { "role": "assistant", "content": "", "tool_calls": [{ "id": "c", "type": "function",
+                        "function": { "name": "f", "arguments": "{}" } }] },
+                    { "role": "tool", "tool_call_id": "c", "name": "g", "content": "" }]),
+                "messages[2].name",
             ),
             (user(json!("  ")), "messages"),
         ] {
