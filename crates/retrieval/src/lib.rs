@@ -35,7 +35,8 @@ pub use keyword::{
 };
 pub use language::{Language, is_hangul, is_hangul_syllable};
 pub use library::{
-    DocumentStatus, IngestState, Library, LibraryError, LibraryOptions, LockedLibrary, NewDocument,
+    DocumentStatus, IngestState, Library, LibraryDatabase, LibraryError, LibraryOptions, LockedLibrary,
+    NewDocument, RecordChange, RecordChanges, RecordWrite,
 };
 pub use local::LocalIndex;
 pub use opensearch::OpenSearchIndex;

@@ -71,6 +71,17 @@ impl FileMemoryStore {
         Ok(Self { inner: Arc::new(Mutex::new(inner)) })
     }
 
+    /// Every fact of every owner.
+    pub(super) async fn all_facts(&self) -> Result<Vec<(MemoryOwner, MemoryFact)>, MemoryError> {
+        self.run_blocking(|inner| {
+            let by_owner = inner.facts.0.iter();
+            Ok(by_owner
+                .flat_map(|(owner, facts)| facts.values().map(|fact| (owner.clone(), fact.clone())))
+                .collect())
+        })
+        .await
+    }
+
     /// Runs `work` where it may wait for the disk.
     async fn run_blocking<T: Send + 'static>(
         &self,

@@ -1,11 +1,12 @@
 //! Memory: facts that a person asked to keep, across threads.
 //!
-//! [`MemoryStore`] is where they are; [`RamMemoryStore`] keeps them in the process, [`FileMemoryStore`] in a log on disk. The
-//! tools `remember`, `recall` and `forget` ([`memory_tools`]) let a model use them. Nothing is kept that nobody asked to
+//! [`MemoryStore`] is where they are; [`RamMemoryStore`] keeps them in the process, [`FileMemoryStore`] in a log on disk,
+//! [`SharedMemoryStore`] in a database of several replicas. The tools `remember`, `recall` and `forget` ([`memory_tools`]) let a model use them. Nothing is kept that nobody asked to
 //! keep, and everything that is kept can be seen and forgotten.
 
 mod file;
 mod ram;
+mod shared;
 mod tools;
 
 use async_trait::async_trait;
@@ -16,6 +17,7 @@ use crate::tools::Taint;
 
 pub use file::FileMemoryStore;
 pub use ram::RamMemoryStore;
+pub use shared::SharedMemoryStore;
 pub use tools::{Forget, Recall, Remember, memory_tools, recalled_fact_id};
 
 /// Whose facts they are within a tenant, where nobody says otherwise.

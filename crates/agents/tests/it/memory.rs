@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use doran_agents::memory::{
     FileMemoryStore, MAX_FACT_BYTES, MAX_FACTS_PER_OWNER, MemoryError, MemoryFact, MemoryOwner, MemoryStore,
-    RamMemoryStore, memory_tools,
+    RamMemoryStore, SharedMemoryStore, memory_tools,
 };
 use doran_agents::tools::{
     RunExposure, Taint, Tool, ToolAdmission, ToolCallContext, ToolSideEffect, Toolbox,
@@ -83,10 +83,31 @@ async fn check_contract(memories: &dyn MemoryStore) {
 }
 
 #[tokio::test]
-async fn ram_and_disk_keep_the_same_contract() {
+async fn all_memories_keep_the_same_contract() {
     check_contract(&RamMemoryStore::new()).await;
+    check_contract(&SharedMemoryStore::new(Arc::new(RamStore::new()))).await;
     let place = MemoryDirectory::new();
     check_contract(&FileMemoryStore::open(place.log_path()).expect("open")).await;
+}
+
+#[tokio::test]
+async fn facts_of_a_file_are_shared_with_what_they_were_written_from() {
+    let place = MemoryDirectory::new();
+    let (owner, other) = (MemoryOwner::new("t", "me"), MemoryOwner::new("t", "you"));
+    let file = FileMemoryStore::open(place.log_path()).expect("open");
+    let mut tainted = fact("1", "from a page of strangers", 1);
+    tainted.taint.untrusted = true;
+    file.keep(&owner, tainted.clone()).await.expect("keep");
+    file.keep(&other, fact("2", "plain", 2)).await.expect("keep");
+    let database = Arc::new(RamStore::new());
+    let (here, there) = (SharedMemoryStore::new(database.clone()), SharedMemoryStore::new(database));
+    assert_eq!(here.import(&file).await.expect("import"), 2);
+    assert_eq!(here.import(&file).await.expect("import"), 2, "a second import changes nothing");
+    assert_eq!(there.list(&owner).await.expect("list"), [tainted]);
+    assert!(here.forget(&owner, "1").await.expect("forget"));
+    assert_eq!(there.list(&owner).await.expect("list"), []);
+    assert_eq!(there.list(&other).await.expect("list").len(), 1);
+    assert!(!there.forget(&other, "a\0b").await.expect("forget"));
 }
 
 #[tokio::test]

@@ -241,7 +241,7 @@ pub(super) fn read_records_without_lock(root: &Path) -> io::Result<Vec<DocumentR
     Ok(found)
 }
 
-fn subdirectories(path: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn subdirectories(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;

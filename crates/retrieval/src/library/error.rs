@@ -46,6 +46,9 @@ pub enum LibraryError {
         #[source]
         source: std::io::Error,
     },
+    /// The database that replicas share reported an error.
+    #[error("the database of documents cannot be used")]
+    Database(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The index reported an error.
     #[error("the index did not follow")]
     Index(#[from] RetrieveError),
@@ -73,6 +76,7 @@ impl LibraryError {
             Self::BeingRemoved => "같은 이름의 문서를 지우는 중입니다. 잠시 뒤에 다시 시도하세요".into(),
             Self::Unknown(id) => format!("문서 `{id}`이(가) 없습니다. 목록에서 고르세요"),
             Self::Disk { path, .. } => format!("`{}`에 쓸 수 없습니다. 디스크를 살펴보세요", path.display()),
+            Self::Database(_) => "문서 데이터베이스를 쓸 수 없습니다. 잠시 뒤 다시 시도하세요".into(),
             Self::Index(_) => "색인이 따라오지 못했습니다. 잠시 뒤 다시 시도하세요".into(),
         }
     }

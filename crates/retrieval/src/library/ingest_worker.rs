@@ -11,7 +11,7 @@ use super::catalog::IngestJob;
 use super::record::{DocumentKey, DocumentRecord, ReadyVersion};
 use super::{LibraryError, LibraryInner, disk};
 use crate::contract::is_contract;
-use crate::ingest::{ExtractedText, IngestFailure, IngestFailureKind};
+use crate::ingest::{ExtractedText, FileFormat, IngestFailure, IngestFailureKind};
 use crate::passage::{Document, DocumentKind, Passage};
 use crate::split::{SPLIT_RULES_VERSION, split_within_memory_limit};
 
@@ -191,37 +191,15 @@ async fn index_document(
     wanted: u64,
     extracted: ExtractedText,
 ) -> Result<(), IngestFailure> {
-    let (format, hidden) = (extracted.format, extracted.hidden);
     let record = record.clone();
-    let cut = disk::run_blocking(&inner.root, move || {
-        let mut document = disk::document_from_extracted(&record, &record.kind, extracted);
-        if record.recognises_kind && is_contract(&document) {
-            document.kind = DocumentKind::Contract;
-        }
-        Ok(split_within_memory_limit(&document).map(|passages| (document, passages)))
-    });
-    let cut: Option<(Document, Vec<Passage>)> = cut.await.map_err(|error| disk_failure(&error))?;
-    let (document, passages) = cut.ok_or_else(too_many_passages)?;
-    if passages.is_empty() {
-        return Err(IngestFailure::new(IngestFailureKind::NoText, "no passages"));
-    }
+    let split = disk::run_blocking(&inner.root, move || Ok(split_extracted(&record, extracted)));
+    let split = split.await.map_err(|error| disk_failure(&error))??;
     inner
         .index
-        .put(&key.tenant, &document, &passages)
+        .put(&key.tenant, &split.document, &split.passages)
         .await
         .map_err(|error| IngestFailure::new(IngestFailureKind::NotIndexed, error.to_string()))?;
-    let ready = ReadyVersion {
-        hash: incoming.hash.clone(),
-        bytes: incoming.bytes,
-        version: document.version,
-        title: document.title,
-        format,
-        passages: passages.len(),
-        pages: document.pages.len(),
-        hidden,
-        kind: document.kind,
-        cut: SPLIT_RULES_VERSION,
-    };
+    let ready = split.into_ready(incoming);
     let writing = inner.catalog().write_lock(key);
     let _writing = writing.lock().await;
     let old = inner.catalog().mark_ready(key, wanted, ready);
@@ -230,6 +208,50 @@ async fn index_document(
         inner.remove_version(key, &old).await;
     }
     Ok(())
+}
+
+/// A document that was read, as it goes into the index.
+pub(super) struct SplitDocument {
+    pub(super) document: Document,
+    pub(super) passages: Vec<Passage>,
+    format: FileFormat,
+    hidden: usize,
+}
+
+impl SplitDocument {
+    /// The version that is ready once it is in the index.
+    pub(super) fn into_ready(self, incoming: &super::IncomingVersion) -> ReadyVersion {
+        let Self { document, passages, format, hidden } = self;
+        ReadyVersion {
+            hash: incoming.hash.clone(),
+            bytes: incoming.bytes,
+            version: document.version,
+            title: document.title,
+            format,
+            passages: passages.len(),
+            pages: document.pages.len(),
+            hidden,
+            kind: document.kind,
+            cut: SPLIT_RULES_VERSION,
+        }
+    }
+}
+
+/// Splits the text of a document and decides on its kind.
+pub(super) fn split_extracted(
+    record: &DocumentRecord,
+    extracted: ExtractedText,
+) -> Result<SplitDocument, IngestFailure> {
+    let (format, hidden) = (extracted.format, extracted.hidden);
+    let mut document = disk::document_from_extracted(record, &record.kind, extracted);
+    if record.recognises_kind && is_contract(&document) {
+        document.kind = DocumentKind::Contract;
+    }
+    let passages = split_within_memory_limit(&document).ok_or_else(too_many_passages)?;
+    if passages.is_empty() {
+        return Err(IngestFailure::new(IngestFailureKind::NoText, "no passages"));
+    }
+    Ok(SplitDocument { document, passages, format, hidden })
 }
 
 /// The failure for a text that splits into more passages than one file may have.

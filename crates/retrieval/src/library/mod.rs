@@ -19,6 +19,7 @@ mod index_sync;
 mod ingest_worker;
 mod open;
 mod record;
+mod shared;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -34,9 +35,11 @@ use crate::retriever::DocumentIndex;
 pub use error::LibraryError;
 pub use open::LockedLibrary;
 pub use record::{DocumentStatus, IngestState};
+pub use shared::{LibraryDatabase, RecordChange, RecordChanges, RecordWrite};
 
 use catalog::{Catalog, RemovalProgress};
 use record::{DocumentKey, DocumentRecord, IncomingVersion};
+use shared::{SharedDocuments, SharedVersion};
 
 /// The maximum length of a tenant name in bytes.
 const MAX_TENANT_NAME_BYTES: usize = 256;
@@ -121,6 +124,8 @@ struct LibraryInner {
     catalog: Mutex<Catalog>,
     wake_worker: Notify,
     change_count: watch::Sender<u64>,
+    /// Set if the documents are in a database that several processes share, and not in the directory.
+    shared: Option<SharedDocuments>,
     _lock: std::fs::File,
 }
 
@@ -158,6 +163,10 @@ impl Library {
             worker.abort();
             // An aborted task has no result.
             worker.await.ok();
+        }
+        if self.inner.shared.is_some() {
+            self.end_shared_workers().await;
+            return;
         }
         let begun = self.inner.catalog().requeue_active();
         for key in begun {
@@ -218,6 +227,11 @@ impl Library {
         }
         let key = DocumentKey::for_file(&tenant, &collection, &name);
         let incoming = IncomingVersion { hash: disk::sha256_hex(&bytes), bytes: bytes.len() as u64 };
+        if let Some(shared) = &inner.shared {
+            let origin = origin.map(ToOwned::to_owned);
+            let version = SharedVersion { name, kind, incoming, bytes, origin };
+            return shared.add(inner, &key, version).await;
+        }
         let _writing = inner.lock_for_write(&key).await?;
         let same = inner.catalog().status_if_unchanged(&key, &incoming, kind.as_ref());
         if let Some(status) = same {
@@ -337,13 +351,16 @@ impl Library {
         id: &DocumentId,
         kind: DocumentKind,
     ) -> Result<DocumentStatus, LibraryError> {
-        self.change_state(tenant, id, |catalog, key| catalog.change_kind(key, kind)).await
+        self.change_state(tenant, id, |catalog, key| catalog.change_kind(key, kind.clone())).await
     }
 
     /// Removes a document completely: from the index, its text and its original. If that fails, it is retried in the
     /// background. The document is listed meanwhile, and calling this again returns the current result.
     pub async fn remove(&self, tenant: &DocumentTenant, id: &DocumentId) -> Result<(), LibraryError> {
         let inner = &self.inner;
+        if let Some(shared) = &inner.shared {
+            return shared.remove(inner, &DocumentKey::for_id(tenant, id)).await;
+        }
         let marked = inner.catalog().mark_removing(&DocumentKey::for_id(tenant, id));
         let Some((key, again)) = marked else { return Err(LibraryError::Unknown(id.clone())) };
         if again {
@@ -361,6 +378,9 @@ impl Library {
         tenant: &DocumentTenant,
         id: &DocumentId,
     ) -> Result<Option<Document>, LibraryError> {
+        if let Some(shared) = &self.inner.shared {
+            return shared.document(&self.inner, &DocumentKey::for_id(tenant, id)).await;
+        }
         let Some(record) = self.inner.catalog().record(&DocumentKey::for_id(tenant, id)) else {
             return Ok(None);
         };
@@ -373,6 +393,9 @@ impl Library {
         tenant: &DocumentTenant,
         id: &DocumentId,
     ) -> Result<Option<Vec<u8>>, LibraryError> {
+        if let Some(shared) = &self.inner.shared {
+            return shared.original(&self.inner, &DocumentKey::for_id(tenant, id)).await;
+        }
         let Some(record) = self.inner.catalog().record(&DocumentKey::for_id(tenant, id)) else {
             return Ok(None);
         };
@@ -387,9 +410,12 @@ impl Library {
         &self,
         tenant: &DocumentTenant,
         id: &DocumentId,
-        change: impl FnOnce(&mut Catalog, &DocumentKey) -> Option<DocumentStatus>,
+        change: impl Fn(&mut Catalog, &DocumentKey) -> Option<DocumentStatus> + Send + Sync,
     ) -> Result<DocumentStatus, LibraryError> {
         let key = DocumentKey::for_id(tenant, id);
+        if let Some(shared) = &self.inner.shared {
+            return shared.change_state(&self.inner, &key, change).await;
+        }
         let status =
             change(&mut self.inner.catalog(), &key).ok_or_else(|| LibraryError::Unknown(id.clone()))?;
         self.inner.save_record(&key).await?;

@@ -8,6 +8,7 @@ use tokio::sync::{Notify, watch};
 
 use super::catalog::Catalog;
 use super::record::IngestState;
+use super::shared::SharedDocuments;
 use super::{Library, LibraryError, LibraryInner, LibraryOptions, LibraryWorkers, disk, ingest_worker};
 use crate::passage::DocumentId;
 use crate::retriever::DocumentIndex;
@@ -17,6 +18,12 @@ use crate::retriever::DocumentIndex;
 pub struct LockedLibrary {
     root: PathBuf,
     lock: File,
+}
+
+impl LockedLibrary {
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
 }
 
 impl Library {
@@ -87,9 +94,30 @@ impl Library {
             catalog: Mutex::new(shelf),
             wake_worker: Notify::new(),
             change_count: changed,
+            shared: None,
             _lock: lock,
         });
         Ok(Self { inner, workers: Arc::new(LibraryWorkers(Mutex::new(Vec::new()))) })
+    }
+
+    /// A library over a database, without its tasks.
+    pub(super) fn over_database(
+        taken: LockedLibrary,
+        shared: SharedDocuments,
+        index: Arc<dyn DocumentIndex>,
+        options: LibraryOptions,
+    ) -> Self {
+        let inner = Arc::new(LibraryInner {
+            root: taken.root,
+            index,
+            options,
+            catalog: Mutex::new(Catalog::default()),
+            wake_worker: Notify::new(),
+            change_count: watch::channel(0).0,
+            shared: Some(shared),
+            _lock: taken.lock,
+        });
+        Self { inner, workers: Arc::new(LibraryWorkers(Mutex::new(Vec::new()))) }
     }
 
     fn start_workers(&self) {

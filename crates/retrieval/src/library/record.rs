@@ -9,7 +9,7 @@ use crate::ingest::{FileFormat, IngestFailure};
 use crate::passage::{DocumentId, DocumentKind, DocumentTenant};
 
 /// How often the process may end while reading a file before the file is considered the cause.
-const MAX_READ_ATTEMPTS: u32 = 5;
+pub(super) const MAX_READ_ATTEMPTS: u32 = 5;
 
 /// The ingestion state of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -172,6 +172,12 @@ pub(super) struct DocumentRecord {
     pub(super) ready: Option<ReadyVersion>,
     pub(super) failure: Option<IngestFailure>,
     pub(super) attempts: u32,
+    /// The job that works on the document, in a library that several processes share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) worker: Option<String>,
+    /// Versions that were replaced while that job may be indexing them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) overtaken: Vec<String>,
     /// The path that the file was added from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) origin: Option<String>,
@@ -203,6 +209,8 @@ impl DocumentRecord {
             ready: None,
             failure: None,
             attempts: 0,
+            worker: None,
+            overtaken: Vec::new(),
             origin: None,
             added_at: now,
             changed_at: now,
@@ -255,6 +263,15 @@ impl DocumentRecord {
             origin: self.origin.clone(),
             added_at: self.added_at,
             changed_at: self.changed_at,
+        }
+    }
+
+    /// Reads the bytes of a record. One of a newer layout is an error.
+    pub(super) fn from_bytes(bytes: &[u8]) -> std::io::Result<Self> {
+        let record: Self = serde_json::from_slice(bytes).map_err(std::io::Error::other)?;
+        match record.layout {
+            0..=RECORD_LAYOUT_VERSION => Ok(record),
+            _ => Err(std::io::Error::other("it is of a newer doran")),
         }
     }
 

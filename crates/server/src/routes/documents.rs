@@ -190,6 +190,7 @@ async fn add_document(
         .respond_once(async move {
             let _room = room;
             let new = NewDocument { tenant, name, collection, kind, bytes: bytes.into() };
+            library.refresh().await.map_err(library_error)?;
             let replaced = library.would_replace(&new);
             // One that is being removed has to be gone first; nobody keeps the room of others waiting for that.
             let adding = timeout(ADD_DOCUMENT_TIMEOUT, library.add_from(new, origin.as_deref())).await;
@@ -209,7 +210,7 @@ async fn list_documents(
 ) -> Result<Response, ApiError> {
     let DocumentThreadQuery { thread } = query_value(of)?;
     let tenant = document_tenant(&caller, thread.as_deref())?;
-    let documents = require_library(&app)?.list(&tenant);
+    let documents = current_library(&app).await?.list(&tenant);
     // Who has handed in nothing is told what is searched instead.
     let samples = match &app.index {
         Some(index) if documents.is_empty() && thread.is_none() => {
@@ -231,7 +232,7 @@ async fn get_document(
 ) -> Result<Response, ApiError> {
     let id = DocumentId::new(path_value(id)?);
     let tenant = document_tenant(&caller, query_value(of)?.thread.as_deref())?;
-    let status = require_library(&app)?.status(&tenant, &id);
+    let status = current_library(&app).await?.status(&tenant, &id);
     Ok(json_response(api::DocumentInfo::from_status(status.ok_or(ApiErrorCode::NotFound)?)))
 }
 
@@ -310,7 +311,7 @@ async fn original_file(
 ) -> Result<Response, ApiError> {
     let id = DocumentId::new(path_value(id)?);
     let tenant = document_tenant(&caller, query_value(of)?.thread.as_deref())?;
-    let library = require_library(&app)?;
+    let library = current_library(&app).await?;
     let status = library.status(&tenant, &id).ok_or(ApiErrorCode::NotFound)?;
     let bytes = library.original(&tenant, &id).await.map_err(library_error)?.ok_or(ApiErrorCode::NotFound)?;
     // Words of strangers: the browser saves the file and shows nothing of it.
@@ -346,7 +347,7 @@ async fn update_document(
     let id = DocumentId::new(path_value(id)?);
     let (UpdateDocumentBody { kind, collection }, _) = request_body::read_json(request, &app.limits).await?;
     agent_request::check_collection(collection.as_deref())?;
-    let (library, tenant) = (require_library(&app)?, document_tenant(&caller, None)?);
+    let (library, tenant) = (current_library(&app).await?, document_tenant(&caller, None)?);
     let status = library.status(&tenant, &id).ok_or(ApiErrorCode::NotFound)?;
     let kind = match kind {
         Some(kind) => parse_document_kind(&kind)?,
@@ -376,6 +377,7 @@ pub(super) async fn delete_attachments(
 ) -> Result<(), ApiError> {
     let Some(library) = &app.library else { return Ok(()) };
     let tenant = document_tenant(caller, Some(thread))?;
+    library.refresh().await.map_err(library_error)?;
     for attached in library.list(&tenant) {
         library.remove(&tenant, &attached.id).await.map_err(library_error)?;
     }
@@ -517,6 +519,13 @@ fn check_upload_headers(headers: &HeaderMap, max_bytes: usize) -> Result<(), Api
     Ok(())
 }
 
+/// The library, with what other replicas have changed.
+async fn current_library(app: &ServerApp) -> Result<&Library, ApiError> {
+    let library = require_library(app)?;
+    library.refresh().await.map_err(library_error)?;
+    Ok(library)
+}
+
 fn require_library(app: &ServerApp) -> Result<&Library, ApiError> {
     app.library.as_ref().ok_or_else(|| ApiErrorCode::NotFound.into())
 }
@@ -575,7 +584,7 @@ fn library_error(error: LibraryError) -> ApiError {
             );
             return ApiErrorCode::DiskFull.into();
         }
-        LibraryError::Disk { .. } => {
+        LibraryError::Disk { .. } | LibraryError::Database(_) => {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
                 "the document library returned an error"

@@ -63,6 +63,15 @@ impl ToolPins {
         self.0.insert(name.to_string(), claim.hash.clone());
     }
 
+    /// Takes over the claims of tools that are not known here. Says whether there were any.
+    pub fn add_missing(&mut self, other: &Self) -> bool {
+        let before = self.0.len();
+        for (name, claim) in &other.0 {
+            self.0.entry(name.clone()).or_insert_with(|| claim.clone());
+        }
+        self.0.len() > before
+    }
+
     /// Forgets the tool `name`, so that what it claims next is new. Says whether it was known.
     pub fn forget(&mut self, name: &str) -> bool {
         self.0.remove(name).is_some()
@@ -121,6 +130,12 @@ mod tests {
         ] {
             assert_eq!(pins.compare("s__add", &changed), PinVerdict::Changed);
         }
+        let mut others = ToolPins::default();
+        others.approve("s__add", &claim("add", "Other.", &json!({})));
+        others.approve("s__new", &add);
+        assert!(pins.add_missing(&others) && !pins.add_missing(&others));
+        assert_eq!(pins.compare("s__add", &add), PinVerdict::Same, "what is known stays");
+        assert_eq!(pins.compare("s__new", &add), PinVerdict::Same);
         assert!(pins.forget("s__add"));
         assert_eq!(pins.compare("s__add", &add), PinVerdict::New);
     }

@@ -1,6 +1,8 @@
 //! The state of every document in memory, and the queue of those to ingest. The catalog only decides; it does not touch
 //! the disk or the index.
 
+mod mirrored;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
