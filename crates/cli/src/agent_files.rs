@@ -11,6 +11,7 @@ use doran_server::ServerAgents;
 use tokio_util::sync::CancellationToken;
 
 use crate::output::{BilingualMessage, bilingual};
+use crate::replica::registration::short_hash;
 
 /// How often a server looks for changed files.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -57,6 +58,21 @@ fn list_files(folder: &Path) -> Vec<PathBuf> {
     files.retain(|path| format(path).is_some());
     files.sort();
     files
+}
+
+/// A hash of the names and contents of the files. Servers with the same files have the same one.
+pub(crate) fn hash_files(folder: &Path) -> String {
+    let mut bytes = Vec::new();
+    for path in list_files(folder) {
+        for part in [
+            path.file_name().unwrap_or_default().as_encoded_bytes(),
+            &std::fs::read(&path).unwrap_or_default(),
+        ] {
+            bytes.extend((part.len() as u64).to_le_bytes());
+            bytes.extend(part);
+        }
+    }
+    short_hash(&bytes)
 }
 
 fn file_versions(folder: &Path) -> FileVersions {

@@ -1,4 +1,4 @@
-//! The keys of the HTTP server: a file of hashes in the data directory, and the door that follows it.
+//! The keys of the HTTP server: a file of hashes in the data directory, and the door that follows the keys.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,13 +8,15 @@ use doran_server::{ApiKey, ApiKeys, KeyHash};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use crate::api_key_store::ApiKeyStore;
 use crate::client::ServerHttpClient;
 use crate::config::{API_KEYS_VARIABLE, Config};
 use crate::data_dir;
 use crate::output::{BilingualMessage, bilingual};
+use crate::replica::SharedValues;
 
-/// How often the file is looked at.
-const KEY_FILE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the keys are looked at: those of a database have to be known to all replicas within a second.
+const KEY_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The name of the key that the program itself calls its server with.
 const OWN_KEY_NAME: &str = "doran";
 
@@ -107,7 +109,12 @@ fn random_key() -> String {
 }
 
 impl ApiKeyRecord {
-    fn to_server_key(&self) -> Option<ApiKey> {
+    /// Whether both are the same key.
+    pub(crate) fn has_same_hash(&self, other: &Self) -> bool {
+        self.hash == other.hash
+    }
+
+    pub(crate) fn to_server_key(&self) -> Option<ApiKey> {
         let tenant = TenantId::new(&self.tenant).ok()?;
         let (name, hash) = (self.name.clone(), KeyHash::parse(&self.hash)?);
         Some(ApiKey { name, tenant, hash, is_admin: self.admin })
@@ -117,9 +124,9 @@ impl ApiKeyRecord {
 /// The fewest characters of a key that is not generated here.
 const MIN_GIVEN_KEY_CHARS: usize = 32;
 
-/// The number of keys in the file and in the environment.
-pub(crate) fn count_keys(config: &Config) -> Result<usize, BilingualMessage> {
-    Ok(read_keys(&key_file_path(&config.data_dir))?.len() + given_keys(config)?.len())
+/// The number of keys in the file or the database, and in the environment.
+pub(crate) async fn count_keys(config: &Config) -> anyhow::Result<usize> {
+    Ok(ApiKeyStore::open(config).await?.list().await?.len() + given_keys(config)?.len())
 }
 
 /// The keys of the environment.
@@ -163,9 +170,11 @@ fn parse_given_keys(text: &str) -> Result<Vec<ApiKeyRecord>, BilingualMessage> {
 /// Who is let in. Once there was a key the door stays shut for those without one, until the next start.
 pub(crate) struct ApiKeyWatcher {
     pub(crate) keys: ApiKeys,
-    path: PathBuf,
+    store: ApiKeyStore,
+    /// The revision of the keys that were read.
+    revision: Option<u64>,
     records: Vec<ApiKeyRecord>,
-    /// The keys of the environment. They are valid besides those of the file.
+    /// The keys of the environment. They are valid besides those of the store.
     given: Vec<ApiKeyRecord>,
     /// The program's own key.
     own_key: String,
@@ -173,18 +182,26 @@ pub(crate) struct ApiKeyWatcher {
 }
 
 impl ApiKeyWatcher {
-    /// With the keys of the file and of the environment.
-    pub(crate) fn from_config(config: &Config) -> Result<Self, BilingualMessage> {
-        Self::new(&config.data_dir, given_keys(config)?)
+    /// With the keys of the file or the database, and of the environment.
+    pub(crate) async fn open(config: &Config) -> anyhow::Result<Self> {
+        let given = given_keys(config)?;
+        Ok(Self::new(ApiKeyStore::open(config).await?, given).await?)
     }
 
-    fn new(data_dir: &Path, given: Vec<ApiKeyRecord>) -> Result<Self, BilingualMessage> {
-        let (path, keys, own_key) = (key_file_path(data_dir), ApiKeys::default(), random_key());
-        let rows = read_keys(&path)?;
+    async fn new(store: ApiKeyStore, given: Vec<ApiKeyRecord>) -> Result<Self, BilingualMessage> {
+        let (keys, own_key) = (ApiKeys::default(), random_key());
+        // A change between both is read again.
+        let revision = store.revision().await?;
+        let rows = store.list().await?;
         let requires_key = !given.is_empty();
-        let mut door = Self { keys, path, records: Vec::new(), given, own_key, requires_key };
+        let mut door = Self { keys, store, revision, records: Vec::new(), given, own_key, requires_key };
         door.replace_keys(rows);
         Ok(door)
+    }
+
+    /// The database, if replicas share one.
+    pub(crate) fn shared_values(&self) -> Option<&SharedValues> {
+        self.store.shared_values()
     }
 
     /// The server at this address, with the key that opens it.
@@ -208,9 +225,14 @@ impl ApiKeyWatcher {
         self.records = rows;
     }
 
-    /// Reads the file again; whether something changed.
-    fn reload_if_changed(&mut self) -> Result<bool, BilingualMessage> {
-        let rows = read_keys(&self.path)?;
+    /// Reads the keys again; whether something changed.
+    async fn reload_if_changed(&mut self) -> Result<bool, BilingualMessage> {
+        let revision = self.store.revision().await?;
+        if revision.is_some() && revision == self.revision {
+            return Ok(false);
+        }
+        let rows = self.store.list().await?;
+        self.revision = revision;
         if rows == self.records {
             return Ok(false);
         }
@@ -218,8 +240,8 @@ impl ApiKeyWatcher {
         Ok(true)
     }
 
-    /// Follows the file until `stop`. A file that cannot be read changes nothing: those who were let in still are.
-    pub(crate) async fn watch_key_file(
+    /// Follows the keys until `stop`. Keys that cannot be read change nothing: those who were let in still are.
+    pub(crate) async fn watch_keys(
         mut self,
         client: ServerHttpClient,
         data_dir: PathBuf,
@@ -229,9 +251,9 @@ impl ApiKeyWatcher {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(KEY_FILE_POLL_INTERVAL) => {}
+                () = tokio::time::sleep(KEY_POLL_INTERVAL) => {}
             }
-            match self.reload_if_changed() {
+            match self.reload_if_changed().await {
                 Ok(true) => {
                     reported = false;
                     tracing::info!(keys = self.records.len(), "API keys reloaded");
@@ -242,7 +264,7 @@ impl ApiKeyWatcher {
                 Ok(false) => reported = false,
                 Err(error) if !reported => {
                     reported = true;
-                    tracing::warn!(%error, "cannot read the file of API keys; the keys that were read before stay valid");
+                    tracing::warn!(%error, "cannot read the API keys; the keys that were read before stay valid");
                 }
                 Err(_) => {}
             }
@@ -254,6 +276,13 @@ impl ApiKeyWatcher {
 mod tests {
     use super::*;
     use crate::test_directory::TestDirectory;
+
+    async fn open_door(
+        scratch: &TestDirectory,
+        given: Vec<ApiKeyRecord>,
+    ) -> Result<ApiKeyWatcher, BilingualMessage> {
+        ApiKeyWatcher::new(ApiKeyStore::File(scratch.path().to_owned()), given).await
+    }
 
     #[test]
     fn the_file_holds_no_key_and_is_its_owners() {
@@ -274,8 +303,8 @@ mod tests {
         assert!(read_keys(&path).is_err());
     }
 
-    #[test]
-    fn keys_of_the_environment_are_read_and_never_repeated() {
+    #[tokio::test]
+    async fn keys_of_the_environment_are_read_and_never_repeated() {
         let secret = "0123456789abcdef0123456789abcdef";
         let rows = parse_given_keys(&format!("laptop={secret}, ci@sales={secret}=\n")).expect("keys");
         let found: Vec<(&str, &str)> = rows.iter().map(|row| (&*row.name, &*row.tenant)).collect();
@@ -295,30 +324,30 @@ mod tests {
             }
         }
         let scratch = TestDirectory::new();
-        let mut door = ApiKeyWatcher::new(scratch.path(), rows).expect("shut");
+        let mut door = open_door(&scratch, rows).await.expect("shut");
         assert!(!door.keys.is_empty());
         write_keys(&key_file_path(scratch.path()), &[generate_key("a", &TenantId::local(), false).1])
             .expect("written");
-        assert!(door.reload_if_changed().expect("read"));
+        assert!(door.reload_if_changed().await.expect("read"));
         write_keys(&key_file_path(scratch.path()), &[]).expect("written");
-        assert!(door.reload_if_changed().expect("read"), "the keys of the environment stay");
+        assert!(door.reload_if_changed().await.expect("read"), "the keys of the environment stay");
     }
 
-    #[test]
-    fn a_door_that_was_shut_stays_shut_without_keys() {
+    #[tokio::test]
+    async fn a_door_that_was_shut_stays_shut_without_keys() {
         let scratch = TestDirectory::new();
         let path = key_file_path(scratch.path());
-        let mut door = ApiKeyWatcher::new(scratch.path(), Vec::new()).expect("open");
+        let mut door = open_door(&scratch, Vec::new()).await.expect("open");
         assert!(door.keys.is_empty());
         let (_, row) = generate_key("a", &TenantId::local(), false);
         write_keys(&path, &[row]).expect("written");
-        assert!(door.reload_if_changed().expect("read") && !door.keys.is_empty());
+        assert!(door.reload_if_changed().await.expect("read") && !door.keys.is_empty());
         write_keys(&path, &[]).expect("written");
         assert!(
-            door.reload_if_changed().expect("read") && !door.keys.is_empty(),
+            door.reload_if_changed().await.expect("read") && !door.keys.is_empty(),
             "nobody is let in without a key"
         );
         std::fs::write(&path, "broken").expect("written");
-        assert!(door.reload_if_changed().is_err() && !door.keys.is_empty());
+        assert!(door.reload_if_changed().await.is_err() && !door.keys.is_empty());
     }
 }

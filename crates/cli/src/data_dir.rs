@@ -96,7 +96,7 @@ pub(crate) enum DataDirEntry {
 pub(crate) fn classify_entry(name: &str) -> Option<DataDirEntry> {
     let starts = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
     let ours = starts(&["doran.db", "doran.toml", "memory.", "models.", "keys.", "mcp-pins."]);
-    let temporary = ["demo", "lock", "search", RESTORE_FOLDER].contains(&name)
+    let temporary = ["demo", "lock", "replica.id", "search", RESTORE_FOLDER].contains(&name)
         || starts(&["server."])
         || (ours && (name.ends_with(".lock") || name.ends_with(".new")));
     if temporary {
@@ -107,7 +107,8 @@ pub(crate) fn classify_entry(name: &str) -> Option<DataDirEntry> {
     }
     let data = starts(&["doran.toml", "memory.", "models.", "keys."])
         || name.ends_with(".key")
-        || ["mcp-pins.json", "library", "evals", "agents"].contains(&name);
+        || ["mcp-pins.json", "mcp-pins.json.imported", "library", "library.imported", "evals", "agents"]
+            .contains(&name);
     data.then_some(DataDirEntry::Data)
 }
 

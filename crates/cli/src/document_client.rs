@@ -2,7 +2,6 @@
 //! already.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use doran_retrieval::{
@@ -18,6 +17,7 @@ use crate::busy_server_retry::{BusyRetryDecision, BusyServerRetry};
 use crate::client::ServerHttpClient;
 use crate::config::Config;
 use crate::output::{self, BilingualMessage, TerminalOutput, bilingual};
+use crate::replica::{SharedLibraryDatabase, open_shared_values, shares_documents};
 
 /// How long to wait before a server that is busy is asked again, and how often its progress is looked at.
 const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -27,11 +27,7 @@ const MAX_SEARCH_HITS: usize = 50;
 /// Who has the documents.
 pub(crate) enum DocumentClient {
     Local(Box<App>),
-    Remote {
-        server: ServerHttpClient,
-        /// Where the library of the server lies on this machine.
-        library: PathBuf,
-    },
+    Remote { server: ServerHttpClient },
 }
 
 /// What is done to one document.
@@ -56,12 +52,20 @@ pub(crate) struct DocumentUpload<'a> {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// The paths that documents were added from.
+async fn document_origins(config: &Config) -> anyhow::Result<HashMap<DocumentId, String>> {
+    match open_shared_values(config).await?.filter(|_| shares_documents(config)) {
+        Some(values) => Ok(Library::shared_origins(&SharedLibraryDatabase(values)).await?),
+        None => Ok(Library::origins(&config.data_dir.join("library"))?),
+    }
+}
+
 impl DocumentClient {
     /// Finds out who has them. `reads` says whether what waits is to be read.
     pub(crate) async fn open(config: &Config, reads: bool) -> anyhow::Result<Self> {
         let record_replay = RecordReplay::default();
         Ok(match agent_client::running_server(config) {
-            Some(server) => Self::Remote { server, library: config.data_dir.join("library") },
+            Some(server) => Self::Remote { server },
             None if reads => {
                 Self::Local(Box::new(assemble::assemble_app_reading_documents(config, &record_replay).await?))
             }
@@ -72,8 +76,11 @@ impl DocumentClient {
     /// All documents, the newest change first.
     pub(crate) async fn list(&self) -> anyhow::Result<Vec<DocumentStatus>> {
         match self {
-            Self::Local(app) => Ok(app.library.list(&local_tenant(app))),
-            Self::Remote { server, .. } => {
+            Self::Local(app) => {
+                app.library.refresh().await?;
+                Ok(app.library.list(&local_tenant(app)))
+            }
+            Self::Remote { server } => {
                 let mut listed = server.get("/api/documents").await?;
                 Ok(serde_json::from_value(listed["documents"].take())?)
             }
@@ -81,12 +88,16 @@ impl DocumentClient {
     }
 
     /// The documents of a collection, with the places they were taken from. A server tells those to nobody, but its
-    /// library lies on this machine.
-    pub(crate) async fn list_with_origins(&self, collection: &str) -> anyhow::Result<Vec<DocumentStatus>> {
+    /// library is read here.
+    pub(crate) async fn list_with_origins(
+        &self,
+        config: &Config,
+        collection: &str,
+    ) -> anyhow::Result<Vec<DocumentStatus>> {
         let mut known = self.list().await?;
         known.retain(|status| status.collection == collection);
-        if let Self::Remote { library, .. } = self {
-            let mut origins: HashMap<DocumentId, String> = Library::origins(library)?;
+        if let Self::Remote { .. } = self {
+            let mut origins = document_origins(config).await?;
             known.iter_mut().for_each(|status| status.origin = origins.remove(&status.id));
         }
         Ok(known)
@@ -118,7 +129,7 @@ impl DocumentClient {
                 let added = app.library.add_from(new, Some(origin)).await;
                 Ok(added.map_err(|error| BilingualMessage::new(error.message_ko(), error.to_string())))
             }
-            Self::Remote { server, .. } => {
+            Self::Remote { server } => {
                 let words = [
                     ("name", name),
                     ("collection", collection),
@@ -225,7 +236,7 @@ impl DocumentClient {
                 };
                 Ok(changed.map_err(|error| BilingualMessage::new(error.message_ko(), error.to_string()))?)
             }
-            Self::Remote { server, .. } => {
+            Self::Remote { server } => {
                 let path = format!("/api/documents/{}", percent_encode(id.as_str()));
                 let change = match change {
                     DocumentChange::Delete => {
@@ -270,7 +281,7 @@ impl DocumentClient {
                 question.filter = filter;
                 Ok(app.index.retrieve(&question).await?)
             }
-            Self::Remote { server, .. } => {
+            Self::Remote { server } => {
                 let limit = limit.clamp(1, MAX_SEARCH_HITS).to_string();
                 let kinds: Vec<String> = filter.kinds.iter().map(document_kind_name).collect();
                 let mut pairs = vec![("q", words), ("limit", &limit)];
@@ -362,7 +373,7 @@ mod tests {
                 socket.write_all(format!("{head}{body}").as_bytes()).expect("sent");
             }
         });
-        DocumentClient::Remote { server: ServerHttpClient::new(address, None), library: PathBuf::new() }
+        DocumentClient::Remote { server: ServerHttpClient::new(address, None) }
     }
 
     async fn add_file(client: &DocumentClient, patience: &mut BusyServerRetry) -> Result<DocumentId, String> {

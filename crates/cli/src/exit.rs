@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use doran_engine::store::StoreError;
 
 use crate::output::{BilingualMessage, bilingual};
+use crate::replica::registration::ReplicaConflict;
 
 /// What each code means, for the help.
 pub(crate) const EXIT_CODES_HELP: &str = "Exit codes · 종료 코드:
@@ -14,7 +15,7 @@ pub(crate) const EXIT_CODES_HELP: &str = "Exit codes · 종료 코드:
   1   error; the message is on stderr · 오류. 설명은 표준 오류에 출력
   2   invalid command line · 잘못된 명령줄
   75  unknown whether a write succeeded; start Doran again · 쓰기 성공 여부를 알 수 없음. 다시 시작 필요
-  78  the database was written by a newer version · 더 새로운 버전이 만든 데이터베이스";
+  78  cannot start like this: a newer version wrote the database, or replicas lack a shared index · 이대로는 시작할 수 없음: 더 새로운 버전이 만든 데이터베이스이거나, 여러 서버가 함께 쓰는 색인이 없음";
 
 /// A write with an unknown outcome. What is on disk is settled by starting again.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
         if cause.is::<UnknownWriteOutcome>() || matches!(cause.downcast_ref(), Some(StoreError::Unknown(_))) {
             return ExitCode::from(75);
         }
-        if matches!(cause.downcast_ref(), Some(StoreError::Newer { .. })) {
+        if cause.is::<ReplicaConflict>() || matches!(cause.downcast_ref(), Some(StoreError::Newer { .. })) {
             return ExitCode::from(78);
         }
     }
@@ -93,6 +94,7 @@ mod tests {
         check(UnknownWriteOutcome("fsync".into()), ExitCode::from(75));
         check(StoreError::Unknown("eof".into()), ExitCode::from(75));
         check(StoreError::Newer { found: 9, known: 1 }, ExitCode::from(78));
+        check(ReplicaConflict, ExitCode::from(78));
         check(StoreError::Damaged("x".into()), ExitCode::from(1));
     }
 }

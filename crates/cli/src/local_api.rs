@@ -20,7 +20,7 @@ impl LocalApi {
         if let Some(client) = agent_client::running_server(config) {
             return Ok(Self { client, started: None });
         }
-        let door = ApiKeyWatcher::from_config(config)?;
+        let door = ApiKeyWatcher::open(config).await?;
         let listener = bind_listener(([127, 0, 0, 1], 0).into(), &door.keys).await?;
         let mut app = assemble::assemble_app(config, &RecordReplay::default()).await?;
         let server = RunningServer::start(&mut app, listener, config, door).await?;

@@ -3,6 +3,7 @@
 mod agent_client;
 mod agent_files;
 mod api_key_file;
+mod api_key_store;
 mod args;
 mod assemble;
 mod attachment_cleanup;
@@ -14,13 +15,14 @@ mod config;
 mod data_dir;
 mod document_client;
 mod environment;
-mod exit;
 mod eval_files;
+mod exit;
 mod help_language;
 mod line_reader;
 mod local_api;
 mod log;
 mod output;
+mod replica;
 mod secret;
 mod stored_models;
 mod streamed_answer;
@@ -172,7 +174,7 @@ fn run(args: &CommandLineArgs, environment: &Environment, output: TerminalOutput
         CliCommand::Models(args) => {
             block_on_command(commands::models::run(args, &loaded, environment, output))
         }
-        CliCommand::Keys(args) => commands::keys::run(args, config, output),
+        CliCommand::Keys(args) => block_on_command(commands::keys::run(args, config, output)),
         CliCommand::Doctor(args) => block_on_command(commands::doctor::run(args, &loaded, output)),
         CliCommand::Graph(args) => block_on_command(commands::graph::run(args, config, output)),
         CliCommand::Eval(args) => block_on_command(commands::eval::run(args, config, output)),

@@ -18,6 +18,9 @@ use crate::secret::SecretText;
 pub(crate) struct StoredModels {
     /// Models that were added, by id.
     pub(crate) models: Vec<String>,
+    /// The model that is the default of all replicas, if it was chosen on the page of one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) default_model: Option<String>,
     /// Keys by provider: a nonce and the encrypted key, in hexadecimal digits.
     keys: BTreeMap<String, String>,
 }
@@ -58,6 +61,30 @@ impl StoredModels {
         let bytes = serde_json::to_vec_pretty(&stored).map_err(|error| cannot().with_cause(error))?;
         data_dir::write_private_file(&path, &bytes).map_err(|error| cannot().with_cause(error))?;
         Ok(changed)
+    }
+
+    /// Reads what [`StoredModels::to_bytes`] wrote.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, BilingualMessage> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            bilingual!("저장된 모델을 읽을 수 없습니다", "the stored models cannot be read").with_cause(error)
+        })
+    }
+
+    /// As bytes for a database. Keys are encrypted.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, BilingualMessage> {
+        serde_json::to_vec(self).map_err(|error| {
+            bilingual!("모델을 저장할 수 없습니다", "the models cannot be stored").with_cause(error)
+        })
+    }
+
+    /// The same models without any key.
+    pub(crate) fn without_keys(self) -> Self {
+        Self { keys: BTreeMap::new(), ..self }
+    }
+
+    /// The same models with the keys of `other`.
+    pub(crate) fn with_keys_of(self, other: &Self) -> Self {
+        Self { keys: other.keys.clone(), ..self }
     }
 
     /// Whether there is a key of this provider.

@@ -36,9 +36,12 @@ use crate::config::{Config, Database, SearchStore};
 use crate::data_dir::{DataDirLock, ensure_private_dir, exposed_database_files, make_private};
 use crate::exit::UnknownWriteOutcome;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual, pluralize};
+use crate::replica::shared_models::SharedModels;
+use crate::replica::{SharedLibraryDatabase, SharedValues, open_shared_values, shares_documents};
 
 pub(crate) use model::RecordReplay;
 use model_registry::ProgramModels;
+pub(crate) use tools::{read_mcp_pins, shared_key_hash};
 
 /// Up to so many passages get their vectors when a command starts: it takes less than a second.
 const MAX_EMBEDDED_AT_START: usize = 256;
@@ -66,11 +69,11 @@ pub(crate) struct Agents {
 /// Everything a command works with.
 pub(crate) struct App {
     pub(crate) runtime: Runtime,
+    /// Measures and traces its runs.
+    pub(crate) telemetry: Telemetry,
     pub(crate) tenant: TenantId,
     pub(crate) agents: Vec<Agent>,
     /// Builds the agents that files describe.
-    /// Measures and traces its runs.
-    pub(crate) telemetry: Telemetry,
     pub(crate) agent_files: AgentFileBuilder,
     pub(crate) model: Arc<ModelInfo>,
     /// The models that chats choose.
@@ -104,6 +107,8 @@ pub(crate) struct App {
 pub(crate) struct LockedStore {
     pub(crate) store: Arc<dyn Store>,
     idempotency: Arc<dyn IdempotencyStore>,
+    /// What replicas share, if they can.
+    shared: Option<SharedValues>,
     /// The stores that are local files.
     file_maintenance: Vec<Arc<dyn FileStoreMaintenance>>,
     /// Whether the store was created by this start.
@@ -121,12 +126,19 @@ pub(crate) async fn open_locked_store(config: &Config) -> anyhow::Result<LockedS
             (None, false)
         }
     };
-    let OpenedStore { store, mut idempotency, file_maintenance, .. } =
+    let OpenedStore { store, mut idempotency, key_values: shared, file_maintenance } =
         open_database(&config.database).await?;
     let mut file_maintenance: Vec<_> = file_maintenance.into_iter().collect();
     let storage = agents_by_storage(config, &config.tables.agent_settings())?;
     if storage.is_empty() {
-        return Ok(LockedStore { store, idempotency, file_maintenance, is_new: new, data_dir_lock: held });
+        return Ok(LockedStore {
+            store,
+            idempotency,
+            shared,
+            file_maintenance,
+            is_new: new,
+            data_dir_lock: held,
+        });
     }
     let mut stores = StorePerGraph::new(store);
     for (file, agents) in storage {
@@ -142,10 +154,10 @@ pub(crate) async fn open_locked_store(config: &Config) -> anyhow::Result<LockedS
         stores = stores.with_store(opened.store, agents);
     }
     let store = Arc::new(stores);
-    Ok(LockedStore { store, idempotency, file_maintenance, is_new: new, data_dir_lock: held })
+    Ok(LockedStore { store, idempotency, shared, file_maintenance, is_new: new, data_dir_lock: held })
 }
 
-async fn open_database(database: &Database) -> anyhow::Result<OpenedStore> {
+pub(crate) async fn open_database(database: &Database) -> anyhow::Result<OpenedStore> {
     make_private(&exposed_database_files(database));
     Ok(doran_store::open(&database.url()).await.map_err(|error| {
         bilingual!("저장소 `{database}`을(를) 열 수 없습니다", "cannot open the store `{database}`")
@@ -225,7 +237,7 @@ async fn build_app(
     shown: SampleDocumentPolicy,
     reading: PendingDocumentPolicy,
 ) -> anyhow::Result<App> {
-    let LockedStore { store, idempotency, file_maintenance, is_new: new, data_dir_lock: held } =
+    let LockedStore { store, idempotency, shared, file_maintenance, is_new: new, data_dir_lock: held } =
         open_locked_store(config).await?;
     let run_limits = RunLimits {
         steps: config.max_steps,
@@ -234,10 +246,12 @@ async fn build_app(
         cost_micros: config.max_run_cost_micros,
         ..RunLimits::default()
     };
+    let telemetry = Telemetry::new(config.telemetry.clone());
     let options = RuntimeOptions {
         worker: Some(config.worker.clone()),
         lease: config.lease,
         limits: run_limits.clone(),
+        observer: Some(Arc::new(telemetry.clone())),
         ..RuntimeOptions::default()
     };
     let runtime = Runtime::with_options(store, options);
@@ -245,13 +259,11 @@ async fn build_app(
     let mut index_notes = telemetry::start_telemetry(&telemetry, &runtime, &config.telemetry);
     let OpenedIndex { index, encoder } = search_index::open_index(config, &mut index_notes).await?;
     let index: Arc<dyn DocumentIndex> = Arc::new(RerankingIndex::new(index));
-    let library = open_library(config, locked_library, index.clone(), reading).await?;
-    let telemetry = Telemetry::new(config.telemetry.clone());
+    let library = open_library(config, locked_library, index.clone(), reading, shared.as_ref()).await?;
     match shown {
         SampleDocumentPolicy::ShowWhileEmpty => {
             if let removed @ 1.. = samples::remove_ingested_samples(&library).await? {
                 let documents = pluralize(removed, "sample document");
-        observer: Some(Arc::new(telemetry.clone())),
                 index_notes.push(bilingual!(
                     "예전 `doran demo`가 넣은 본보기 문서 {removed}개를 문서 목록에서 지웠습니다",
                     "removed {documents} that an earlier `doran demo` had added to your documents"
@@ -267,7 +279,14 @@ async fn build_app(
         index_notes.push(missing_vectors_message(index.passages_without_vectors(), reading));
     }
     let Agents { agents, files: agent_files, model, models, memories, mut notes, .. } =
-        assemble_agents(config, record_replay, index.clone(), DataDirWrites::Allowed).await?;
+        assemble_sharing_agents(
+            config,
+            record_replay,
+            index.clone(),
+            DataDirWrites::Allowed,
+            shared.as_ref(),
+        )
+        .await?;
     notes.extend(index_notes);
     for agent in &agents {
         agent.register(&runtime)?;
@@ -276,6 +295,7 @@ async fn build_app(
     let hosts = config.allowed_hosts.clone();
     Ok(App {
         runtime,
+        telemetry,
         tenant,
         agents,
         agent_files,
@@ -295,7 +315,6 @@ async fn build_app(
         file_maintenance,
         store_is_new: new,
         sample_policy: shown,
-        telemetry,
         _data_dir_lock: held,
     })
 }
@@ -347,11 +366,18 @@ async fn open_library(
     taken: LockedLibrary,
     index: Arc<dyn DocumentIndex>,
     reading: PendingDocumentPolicy,
+    shared: Option<&SharedValues>,
 ) -> Result<Library, BilingualMessage> {
     let path = config.data_dir.join("library");
     let mut options = LibraryOptions::default();
     if reading == PendingDocumentPolicy::LeavePending {
         options.workers = 0;
+    }
+    if let Some(values) = shared.filter(|_| shares_documents(config)) {
+        let database = Arc::new(SharedLibraryDatabase(values.clone()));
+        let process = uuid::Uuid::new_v4().simple().to_string();
+        let opened = Library::open_shared(taken, database, index, options, process).await;
+        return opened.map_err(|error| library_open_error(&path, error));
     }
     let samples = samples::sample_documents();
     // A cluster may contain documents of other data directories.
@@ -378,7 +404,8 @@ impl LockedStore {
         }
         let locked_library = lock_library(config).await?;
         let OpenedIndex { index, .. } = search_index::open_index(config, notes).await?;
-        Ok(Some(open_library(config, locked_library, index, PendingDocumentPolicy::LeavePending).await?))
+        let (reading, shared) = (PendingDocumentPolicy::LeavePending, self.shared.as_ref());
+        Ok(Some(open_library(config, locked_library, index, reading, shared).await?))
     }
 }
 
@@ -387,11 +414,20 @@ pub(crate) async fn rebuild_index_from_library(
     config: &Config,
     output: TerminalOutput,
 ) -> anyhow::Result<(usize, usize)> {
-    let _records = open_locked_store(config).await?;
+    let opened = open_locked_store(config).await?;
     let locked_library = lock_library(config).await?;
     let index = search_index::rebuild_index(config, output).await?;
+    // Documents that replicas share are queued to be indexed, so that each of them is indexed once.
+    let reading = match shares_documents(config) {
+        true => PendingDocumentPolicy::ReadPending,
+        false => PendingDocumentPolicy::LeavePending,
+    };
     let library =
-        open_library(config, locked_library, index.clone(), PendingDocumentPolicy::LeavePending).await?;
+        open_library(config, locked_library, index.clone(), reading, opened.shared.as_ref()).await?;
+    if reading == PendingDocumentPolicy::ReadPending {
+        library.wait_until_idle().await;
+        library.stop_workers().await;
+    }
     let bar = progress_bar(0, output);
     embed_missing(index.as_ref(), |left| show_vector_progress(&bar, left)).await?;
     bar.finish_and_clear();
@@ -417,10 +453,26 @@ pub(crate) async fn assemble_agents(
     index: Arc<dyn DocumentIndex>,
     keep: DataDirWrites,
 ) -> anyhow::Result<Agents> {
-    let model::OpenedModels { main, small, named, registry } = model::open_models(config, record_replay)?;
+    assemble_sharing_agents(config, record_replay, index, keep, None).await
+}
+
+/// Like [`assemble_agents`], with what replicas share.
+async fn assemble_sharing_agents(
+    config: &Config,
+    record_replay: &RecordReplay,
+    index: Arc<dyn DocumentIndex>,
+    keep: DataDirWrites,
+    shared: Option<&SharedValues>,
+) -> anyhow::Result<Agents> {
+    let shared_models = match shared {
+        Some(values) => Some(SharedModels::open(config, values).await?),
+        None => None,
+    };
+    let model::OpenedModels { main, small, named, registry } =
+        model::open_models(config, record_replay, shared_models)?;
     let about = main.info();
     let tools::AssembledTools { toolbox: tools, memories, mut notes } =
-        tools::assemble_tools(config, keep).await?;
+        tools::assemble_tools(config, keep, shared).await?;
     let rewriting = effective_rewriting(config, &small.info(), &mut notes);
     let catalog: Arc<dyn ModelCatalog> = registry.clone();
     let http = described::HttpCallParts {
@@ -449,9 +501,11 @@ pub(crate) async fn assemble_agents(
 }
 
 /// Opens the memories of agents, for commands that list or delete them.
-pub(crate) fn open_memories(config: &Config) -> anyhow::Result<Arc<dyn MemoryStore>> {
+pub(crate) async fn open_memories(config: &Config) -> anyhow::Result<Arc<dyn MemoryStore>> {
     ensure_private_dir(&config.data_dir)?;
-    tools::open_memory_store(config, DataDirWrites::Allowed)?.ok_or_else(|| {
+    let shared = open_shared_values(config).await?;
+    let memories = tools::open_memory_store(config, DataDirWrites::Allowed, shared.as_ref()).await?;
+    memories.ok_or_else(|| {
         bilingual!(
             "기억이 꺼져 있습니다. 설정의 `[tools]`에 `memory = true`를 적어 켜세요",
             "memory is switched off; switch it on with `memory = true` in `[tools]` of the settings"
@@ -495,6 +549,11 @@ fn effective_rewriting(
 }
 
 impl App {
+    /// The models that chats choose, and the default of now.
+    pub(crate) fn models(&self) -> Arc<dyn ModelRegistry> {
+        self.models.clone()
+    }
+
     /// The ids of the models that a chat can choose.
     pub(crate) fn model_ids(&self) -> Vec<String> {
         self.models.options().into_iter().map(|option| option.id).collect()
@@ -524,6 +583,11 @@ impl App {
             SampleDocumentPolicy::ShowWhileEmpty => samples::update_samples(self.index.as_ref()).await,
             SampleDocumentPolicy::Hide => Ok(None),
         }
+    }
+
+    /// Follows the models that other replicas change, until `stop`.
+    pub(crate) fn keep_models_updated(&self, stop: CancellationToken) {
+        tokio::spawn(self.models.clone().follow_shared(stop));
     }
 
     /// Adds or removes the sample documents whenever the library changes, until `stop`.
@@ -567,6 +631,7 @@ impl App {
             None => app,
         };
         app.models(self.models.clone())
+            .telemetry(&self.telemetry)
             .index(self.index.clone())
             .library(self.library.clone())
             .keys(self.keys.clone())
@@ -589,4 +654,3 @@ impl App {
         }
     }
 }
-            .telemetry(&self.telemetry)

@@ -14,6 +14,7 @@ use doran_offline::{OFFLINE_MODEL, OfflineModel, is_offline_model};
 use super::model_registry::{DefaultModel, ProgramModels};
 use crate::config::Config;
 use crate::output::{BilingualMessage, bilingual};
+use crate::replica::shared_models::SharedModels;
 use crate::stored_models::StoredModels;
 
 /// A file of answers: written, or read instead of asking anybody.
@@ -41,6 +42,7 @@ pub(super) struct OpenedModels {
 pub(super) fn open_models(
     config: &Config,
     record_replay: &RecordReplay,
+    shared: Option<SharedModels>,
 ) -> Result<OpenedModels, BilingualMessage> {
     let agents = config.tables.agent_settings();
     let opener = ModelOpener::new(config, record_replay)?;
@@ -54,7 +56,7 @@ pub(super) fn open_models(
     for name in agents.model_names() {
         named.insert(name.to_owned(), opener.open(name)?);
     }
-    let registry = Arc::new(ProgramModels::new(opener, default));
+    let registry = Arc::new(ProgramModels::new(opener, default, shared));
     Ok(OpenedModels { main, small, named, registry })
 }
 

@@ -17,10 +17,12 @@ use doran_server::api::{
 use doran_server::{ModelRegistry, ModelRegistryError, SubmittedModelKey};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 use super::model::{ModelOpener, model_encryption_key, provider_key};
 use crate::commands::models::write_model_setting;
 use crate::output::{BilingualMessage, bilingual};
+use crate::replica::shared_models::SharedModels;
 use crate::secret::SecretText;
 use crate::stored_models::StoredModels;
 
@@ -73,11 +75,55 @@ pub(crate) struct ProgramModels {
     default: Arc<DefaultModel>,
     /// Models that were opened by name.
     opened: Mutex<BTreeMap<String, Arc<dyn ChatModel>>>,
+    /// Where replicas have their models in common.
+    shared: Option<SharedModels>,
 }
 
 impl ProgramModels {
-    pub(super) fn new(opener: ModelOpener, default: Arc<DefaultModel>) -> Self {
-        Self { opener, default, opened: Mutex::default() }
+    pub(super) fn new(opener: ModelOpener, default: Arc<DefaultModel>, shared: Option<SharedModels>) -> Self {
+        let models = Self { opener, default, opened: Mutex::default(), shared };
+        models.adopt_shared_default();
+        models
+    }
+
+    /// Changes the stored models, of all replicas if they have them in common.
+    fn update_stored<T>(
+        &self,
+        change: impl Fn(&mut StoredModels) -> Result<T, BilingualMessage>,
+    ) -> Result<T, BilingualMessage> {
+        match &self.shared {
+            None => StoredModels::update(&self.opener.config.data_dir, change),
+            Some(shared) => tokio::task::block_in_place(|| {
+                tokio::runtime::Handle::current().block_on(shared.update(change))
+            }),
+        }
+    }
+
+    /// Uses the default that was chosen on the page of any replica, unless this one is told which model to use.
+    fn adopt_shared_default(&self) {
+        let (Some(_), None) = (&self.shared, &self.opener.config.model_override) else { return };
+        let Some(name) = self.stored().ok().and_then(|stored| stored.default_model) else { return };
+        if self.default.current().0 == name {
+            return;
+        }
+        match self.opener.open(&name) {
+            Ok(model) => self.default.replace(&name, model),
+            Err(error) => {
+                tracing::warn!(%error, "the default model that was chosen on another server cannot be opened");
+            }
+        }
+    }
+
+    /// Follows what other replicas change, until `stop`.
+    pub(crate) async fn follow_shared(self: Arc<Self>, stop: CancellationToken) {
+        if let Some(shared) = self.shared.clone() {
+            let changed = move || {
+                self.adopt_shared_default();
+                self.reopen();
+                tracing::info!("the models were changed on another server");
+            };
+            shared.follow(changed, stop).await;
+        }
     }
 
     fn stored(&self) -> Result<StoredModels, BilingualMessage> {
@@ -141,8 +187,11 @@ impl ProgramModels {
     fn set_provider_key(&self, provider: &str, key: &SubmittedModelKey) -> Result<(), BilingualMessage> {
         Self::check_provider(provider)?;
         let config = &self.opener.config;
+        if let Some(shared) = &self.shared {
+            shared.check_shared_key()?;
+        }
         let (encryption_key, key) = (model_encryption_key(config)?, SecretText::new(key.reveal().trim()));
-        StoredModels::update(&config.data_dir, |stored| stored.set_key(provider, &key, &encryption_key))?;
+        self.update_stored(|stored| stored.set_key(provider, &key, &encryption_key))?;
         self.reopen();
         Ok(())
     }
@@ -175,6 +224,12 @@ impl ProgramModels {
         let model = self.opener.open(name)?;
         write_model_setting(config, name)?;
         self.allow(name)?;
+        if self.shared.is_some() {
+            self.update_stored(|stored| {
+                stored.default_model = Some(name.to_owned());
+                Ok(())
+            })?;
+        }
         self.default.replace(name, model);
         Ok(())
     }
@@ -185,7 +240,7 @@ impl ProgramModels {
         if name == OFFLINE_MODEL || self.opener.config.tables.models.contains_key(name) {
             return Ok(());
         }
-        StoredModels::update(&self.opener.config.data_dir, |stored| {
+        self.update_stored(|stored| {
             if !stored.models.iter().any(|known| known == name) {
                 stored.models.push(name.to_owned());
             }
@@ -200,7 +255,7 @@ impl ProgramModels {
                 "the default model cannot be removed; choose another default first"
             ));
         }
-        StoredModels::update(&self.opener.config.data_dir, |stored| {
+        self.update_stored(|stored| {
             let before = stored.models.len();
             stored.models.retain(|known| known != name);
             if stored.models.len() < before {
@@ -338,8 +393,7 @@ impl ModelRegistry for ProgramModels {
 
     fn remove_key(&self, provider: &str) -> Result<(), ModelRegistryError> {
         self.check_key_is_unused(provider).map_err(|error| registry_error(&error))?;
-        let removed =
-            StoredModels::update(&self.opener.config.data_dir, |stored| Ok(stored.remove_key(provider)));
+        let removed = self.update_stored(|stored| Ok(stored.remove_key(provider)));
         if removed.map_err(|error| registry_error(&error))? {
             self.reopen();
         }

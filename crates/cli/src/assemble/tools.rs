@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use doran_agents::ThreadStorage;
-use doran_agents::memory::{FileMemoryStore, MemoryStore, RamMemoryStore};
+use doran_agents::memory::{FileMemoryStore, MemoryStore, RamMemoryStore, SharedMemoryStore};
 use doran_agents::tools::python::SessionSigningKey;
 use doran_agents::tools::{
     self, BuiltinToolsConfig, DocumentTextReader, ReadableRoot, ToolPolicy, Toolbox, mcp,
@@ -22,6 +22,8 @@ use crate::config::{
     Config, Database, OPENWEATHER_KEY_VARIABLE, SHARED_KEY_VARIABLE, SearchStore, TAVILY_KEY_VARIABLE,
 };
 use crate::output::{BilingualMessage, bilingual};
+use crate::replica::registration::short_hash;
+use crate::replica::{SharedValues, shared_mcp_pins};
 use crate::secret::SecretText;
 
 /// The shortest key that replicas may share.
@@ -38,8 +40,12 @@ pub(super) struct AssembledTools {
 }
 
 /// Builds all tools with their policies.
-pub(super) async fn assemble_tools(config: &Config, keep: DataDirWrites) -> anyhow::Result<AssembledTools> {
-    let builtin = builtin_tools_config(config, keep)?;
+pub(super) async fn assemble_tools(
+    config: &Config,
+    keep: DataDirWrites,
+    shared: Option<&SharedValues>,
+) -> anyhow::Result<AssembledTools> {
+    let builtin = builtin_tools_config(config, keep, shared).await?;
     let memories = builtin.memories.clone();
     let own = tools::builtin_tools(builtin).map_err(|error| {
         bilingual!(
@@ -51,7 +57,7 @@ pub(super) async fn assemble_tools(config: &Config, keep: DataDirWrites) -> anyh
     let mut toolbox = Toolbox::with_tools(own)?;
     let mut notes = ToolNotices::new();
     notes.extend(missing_shared_key_notice(config, toolbox.get("python_repl").is_some()));
-    connect_mcp_servers(config, keep, &mut toolbox, &mut notes).await?;
+    connect_mcp_servers(config, keep, shared, &mut toolbox, &mut notes).await?;
     for (name, policy) in &config.tables.tools.policies {
         if !toolbox.set_policy(name, *policy) {
             let known = toolbox.joined_names();
@@ -113,7 +119,11 @@ fn private_paths(config: &Config) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn builtin_tools_config(config: &Config, keep: DataDirWrites) -> anyhow::Result<BuiltinToolsConfig> {
+async fn builtin_tools_config(
+    config: &Config,
+    keep: DataDirWrites,
+    shared: Option<&SharedValues>,
+) -> anyhow::Result<BuiltinToolsConfig> {
     let tools = &config.tables.tools;
     let key = |name| config.secrets.get(name).map(|key: &SecretText| tools::ToolSecret::new(key.reveal()));
     let roots = tools.read_roots.iter();
@@ -129,7 +139,7 @@ fn builtin_tools_config(config: &Config, keep: DataDirWrites) -> anyhow::Result<
         roots: roots.collect(),
         forbidden,
         documents: Some(Arc::new(JailedDocumentReader(JailedFileReader::new(ReadLimits::default(), 1)))),
-        memories: open_memory_store(config, keep)?,
+        memories: open_memory_store(config, keep, shared).await?,
         python: python(config, keep)?,
         ..BuiltinToolsConfig::default()
     };
@@ -146,13 +156,12 @@ fn builtin_tools_config(config: &Config, keep: DataDirWrites) -> anyhow::Result<
     Ok(builtin)
 }
 
-pub(super) fn open_memory_store(
+pub(super) async fn open_memory_store(
     config: &Config,
     keep: DataDirWrites,
+    shared: Option<&SharedValues>,
 ) -> anyhow::Result<Option<Arc<dyn MemoryStore>>> {
-    // Replicas that share a database do not share a directory, so each would have different memories.
-    let usual = matches!(config.database, Database::Sqlite(_));
-    if !config.tables.tools.memory.unwrap_or(usual) {
+    if !config.tables.tools.memory.unwrap_or(true) {
         return Ok(None);
     }
     if keep == DataDirWrites::Forbidden {
@@ -160,11 +169,31 @@ pub(super) fn open_memory_store(
     }
     let path = config.data_dir.join("memory.log");
     let shown = path.display();
-    let memories = FileMemoryStore::open(&path).map_err(|error| {
-        bilingual!("기억 `{shown}`을(를) 열 수 없습니다", "cannot open the memories `{shown}`")
-            .with_cause(error)
-    })?;
+    let open_file = || {
+        FileMemoryStore::open(&path).map_err(|error| {
+            bilingual!("기억 `{shown}`을(를) 열 수 없습니다", "cannot open the memories `{shown}`")
+                .with_cause(error)
+        })
+    };
+    let Some(values) = shared else { return Ok(Some(Arc::new(open_file()?))) };
+    let memories = SharedMemoryStore::new(values.clone());
+    if path.exists() {
+        let facts = memories.import(&open_file()?).await?;
+        fs::rename(&path, config.data_dir.join("memory.log.imported"))?;
+        tracing::warn!(
+            facts,
+            "the memories were moved from the file into the database; the file is kept as `memory.log.imported`"
+        );
+    }
     Ok(Some(Arc::new(memories)))
+}
+
+/// A hash that is the same for servers with the same shared key; none without one.
+pub(crate) fn shared_key_hash(config: &Config) -> Result<Option<String>, BilingualMessage> {
+    match config.secrets.get(SHARED_KEY_VARIABLE) {
+        Some(_) => Ok(Some(short_hash(&derive_key(config, "replica check")?))),
+        None => Ok(None),
+    }
 }
 
 #[cfg(feature = "python")]
@@ -226,6 +255,7 @@ fn python(config: &Config, _keep: DataDirWrites) -> anyhow::Result<Option<Sessio
 async fn connect_mcp_servers(
     config: &Config,
     keep: DataDirWrites,
+    shared: Option<&SharedValues>,
     toolbox: &mut Toolbox,
     notes: &mut ToolNotices,
 ) -> anyhow::Result<()> {
@@ -260,12 +290,18 @@ async fn connect_mcp_servers(
     }
     let policies = config.tables.mcp.iter().filter_map(|(name, table)| Some((name.clone(), table.policy?)));
     let path = config.data_dir.join("mcp-pins.json");
-    let pins = read_mcp_pins(&path)?;
+    let pins = match shared {
+        Some(values) => shared_mcp_pins::open(values, &path).await?,
+        None => read_mcp_pins(&path)?,
+    };
     let mut found = mcp::connect_servers(servers, &pins).await;
     let unreached = std::mem::take(&mut found.unreached);
-    let pins = McpPinFile { path, pins, keep };
+    let pins = McpPins { path, pins, keep, shared: shared.cloned() };
     let mut intake = McpToolIntake { toolbox: toolbox.clone(), policies: policies.collect(), pins };
     notes.extend(intake.take_in(found)?);
+    if let Some(values) = shared {
+        shared_mcp_pins::add(values, &intake.pins.pins).await?;
+    }
     // A command that writes nothing ends soon.
     if keep == DataDirWrites::Allowed && !unreached.is_empty() {
         let intake = Arc::new(Mutex::new(intake));
@@ -280,15 +316,23 @@ async fn connect_mcp_servers(
 async fn take_in_late_server(server: mcp::UnreachedMcpServer, intake: Arc<Mutex<McpToolIntake>>) {
     let name = server.name().to_owned();
     let reached = server.reach().await;
-    let mut intake = intake.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = reached.discover(&intake.pins.pins);
-    let tools = found.tools.len();
-    match intake.take_in(found) {
-        Ok(notes) => {
-            tracing::info!(server = name, tools, "the MCP server is there now");
-            notes.iter().for_each(|note| tracing::warn!("{}", note.en));
+    let shared = {
+        let mut intake = intake.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = reached.discover(&intake.pins.pins);
+        let tools = found.tools.len();
+        match intake.take_in(found) {
+            Ok(notes) => {
+                tracing::info!(server = name, tools, "the MCP server is there now");
+                notes.iter().for_each(|note| tracing::warn!("{}", note.en));
+            }
+            Err(error) => tracing::error!(server = name, "{}", error.en),
         }
-        Err(error) => tracing::error!(server = name, "{}", error.en),
+        intake.pins.shared.clone().map(|values| (values, intake.pins.pins.clone()))
+    };
+    if let Some((values, pins)) = shared
+        && let Err(error) = shared_mcp_pins::add(&values, &pins).await
+    {
+        tracing::error!(server = name, "{}", error.en);
     }
 }
 
@@ -297,14 +341,16 @@ struct McpToolIntake {
     toolbox: Toolbox,
     /// By server. A server without one has `ask`.
     policies: BTreeMap<String, ToolPolicy>,
-    pins: McpPinFile,
+    pins: McpPins,
 }
 
 /// The approved descriptions of MCP tools and where they are stored.
-struct McpPinFile {
+struct McpPins {
     path: PathBuf,
     pins: mcp::ToolPins,
     keep: DataDirWrites,
+    /// The database that has them instead of the file.
+    shared: Option<SharedValues>,
 }
 
 impl McpToolIntake {
@@ -329,9 +375,9 @@ impl McpToolIntake {
     }
 }
 
-impl McpPinFile {
+impl McpPins {
     fn update(&mut self, pins: mcp::ToolPins) -> Result<(), BilingualMessage> {
-        if self.keep == DataDirWrites::Allowed && pins != self.pins {
+        if self.keep == DataDirWrites::Allowed && self.shared.is_none() && pins != self.pins {
             let shown = self.path.display();
             let cannot = || bilingual!("`{shown}`에 쓸 수 없습니다", "cannot write `{shown}`");
             let text = serde_json::to_vec_pretty(&pins).map_err(|error| cannot().with_cause(error))?;
@@ -344,7 +390,7 @@ impl McpPinFile {
 }
 
 /// The descriptions of MCP tools as they were first seen.
-fn read_mcp_pins(path: &Path) -> Result<mcp::ToolPins, BilingualMessage> {
+pub(crate) fn read_mcp_pins(path: &Path) -> Result<mcp::ToolPins, BilingualMessage> {
     let shown = path.display();
     let damaged = || {
         bilingual!(

@@ -85,7 +85,7 @@ fn demo_config(config: &Config) -> Config {
 /// Ingests documents, asks questions, prints the answers, and keeps serving.
 pub(crate) async fn run(args: &DemoArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let config = &demo_config(config);
-    let door = ApiKeyWatcher::from_config(config)?;
+    let door = ApiKeyWatcher::open(config).await?;
     let listener = bind_free_port(config.listen, &door.keys).await?;
     let mut app = assemble::assemble_app_without_samples(config, &args.record_replay).await?;
     app.notes.iter().for_each(|note| output.print_message(note));

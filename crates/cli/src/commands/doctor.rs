@@ -16,6 +16,8 @@ use crate::commands::models::install_encoder;
 use crate::commands::serve;
 use crate::config::{Config, Database, EncoderChoice, LoadedConfig, SearchStore};
 use crate::output::{BilingualMessage, TerminalOutput, bilingual, error_message, pluralize};
+use crate::replica::open_shared_values;
+use crate::replica::registration::{self, ReplicaIndex, describe_replica, find_differences};
 use crate::{agent_client, api_key_file, data_dir};
 
 const MIB: u64 = 1 << 20;
@@ -79,8 +81,9 @@ pub(crate) async fn run(
         check_model_servers().await,
         check_agents(config).await,
         check_encoder(config),
-        check_api_keys(config),
-        check_allowed_origins(config),
+        check_api_keys(config).await,
+        check_allowed_origins(config).await,
+        check_replicas(config).await,
         check_port(config, server.as_ref()).await,
     ];
     let language = output.language;
@@ -434,10 +437,10 @@ fn check_encoder(config: &Config) -> DoctorCheck {
     }
 }
 
-fn check_api_keys(config: &Config) -> DoctorCheck {
-    let rows = match api_key_file::count_keys(config) {
+async fn check_api_keys(config: &Config) -> DoctorCheck {
+    let rows = match api_key_file::count_keys(config).await {
         Ok(rows) => rows,
-        Err(error) => return DoctorCheck::fail("keys", bilingual_error(&error.into())),
+        Err(error) => return DoctorCheck::fail("keys", bilingual_error(&error)),
     };
     let (address, outward) = (config.listen, !config.listen.ip().is_loopback());
     match rows {
@@ -466,7 +469,7 @@ fn check_api_keys(config: &Config) -> DoctorCheck {
     }
 }
 
-fn check_allowed_origins(config: &Config) -> DoctorCheck {
+async fn check_allowed_origins(config: &Config) -> DoctorCheck {
     let name = "origins";
     let origins: Vec<String> = config.allowed_origins.iter().map(ToString::to_string).collect();
     if origins.is_empty() {
@@ -479,17 +482,58 @@ fn check_allowed_origins(config: &Config) -> DoctorCheck {
         );
     }
     let list = origins.join(", ");
-    match api_key_file::read_keys(&api_key_file::key_file_path(&config.data_dir)) {
-        Ok(rows) if rows.is_empty() => DoctorCheck::warn(
+    match api_key_file::count_keys(config).await {
+        Ok(0) => DoctorCheck::warn(
             name,
             bilingual!(
                 "{list}의 페이지가 키 없이 이 서버를 쓸 수 있습니다. `doran keys new 이름`으로 키를 만드세요",
                 "pages of {list} can use this server without a key; make one with `doran keys new NAME`"
             ),
         ),
-        // What is wrong with the file of keys is told by its own check.
+        // What is wrong with the keys is told by its own check.
         Ok(_) | Err(_) => DoctorCheck::ok(name, BilingualMessage::new(list.clone(), list)),
     }
+}
+
+/// Checks which servers use the database, and whether they fit together.
+async fn check_replicas(config: &Config) -> DoctorCheck {
+    let name = "replicas";
+    let listed = async {
+        let Some(values) = open_shared_values(config).await? else { return Ok(None) };
+        Ok::<_, anyhow::Error>(Some((registration::list_replicas(&values).await?, describe_replica(config)?)))
+    };
+    let (replicas, own) = match listed.await {
+        Ok(None) => {
+            return DoctorCheck::ok(
+                name,
+                bilingual!("SQLite: 서버 하나만 씁니다", "SQLite: one server only"),
+            );
+        }
+        Ok(Some(found)) => found,
+        Err(error) => return DoctorCheck::fail(name, bilingual_error(&error)),
+    };
+    let problems: Vec<BilingualMessage> =
+        replicas.iter().flat_map(|other| find_differences(&own, other)).collect();
+    if !problems.is_empty() {
+        let ko = problems.iter().map(|problem| problem.ko.as_str()).collect::<Vec<_>>().join("; ");
+        let en = problems.iter().map(|problem| problem.en.as_str()).collect::<Vec<_>>().join("; ");
+        return DoctorCheck::warn(name, BilingualMessage::new(ko, en));
+    }
+    let count = replicas.len();
+    let running = pluralize(count, "server");
+    DoctorCheck::ok(
+        name,
+        match own.index {
+            ReplicaIndex::Shared => bilingual!(
+                "실행 중인 서버 {count}개. 대화, 키, 문서, 기억을 함께 씁니다",
+                "{running} running; they share threads, keys, documents and memory"
+            ),
+            ReplicaIndex::Local => bilingual!(
+                "실행 중인 서버 {count}개. 검색 색인이 이 컴퓨터에 있으므로 서버는 하나만 실행할 수 있습니다",
+                "{running} running; the search index is on this machine, so one server only can run"
+            ),
+        },
+    )
 }
 
 async fn check_port(config: &Config, server: Option<&ServerHttpClient>) -> DoctorCheck {

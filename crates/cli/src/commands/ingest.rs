@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &IngestArgs, config: &Config, output: TerminalOutp
     let taking = async {
         for file in files_to_ingest::assign_document_names(
             files,
-            &client.list_with_origins(&args.collection).await?,
+            &client.list_with_origins(config, &args.collection).await?,
             file_exists,
         ) {
             let tell = |why: &BilingualMessage| bar.suspend(|| output.print_message(why));
@@ -99,7 +99,7 @@ pub(crate) async fn run(args: &IngestArgs, config: &Config, output: TerminalOutp
     let statuses = run_until_stop_signal(&client, &bar, taking).await?;
     bar.finish_and_clear();
     output.print_data(&format_statuses(&statuses, args.json, output.language)?)?;
-    report_missing_files(&folders, &client.list_with_origins(&args.collection).await?, output);
+    report_missing_files(&folders, &client.list_with_origins(config, &args.collection).await?, output);
     client.report_samples_change(output).await?;
     report_totals(&statuses, refused, output)
 }

@@ -4,6 +4,7 @@ use doran_engine::TenantId;
 use serde_json::json;
 
 use crate::api_key_file;
+use crate::api_key_store::ApiKeyStore;
 use crate::config::Config;
 use crate::output::{TerminalOutput, bilingual, display_width, pad_to_width};
 
@@ -51,7 +52,7 @@ enum KeysCommand {
 }
 
 /// Creates, lists or revokes keys.
-pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     match &args.what {
         KeysCommand::New { name, tenant, admin } => {
             if name.trim().is_empty() || name.len() > 64 || name.chars().any(char::is_control) {
@@ -65,17 +66,14 @@ pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> a
                 bilingual!("`--tenant`의 값이 맞지 않습니다", "the value of `--tenant` does not fit")
                     .with_cause(error)
             })?;
-            let secret = api_key_file::update_keys(&config.data_dir, |rows| {
-                if rows.iter().any(|row| row.name == *name) {
-                    return Err(bilingual!(
-                        "`{name}`(이)라는 키가 이미 있습니다. 다른 이름을 고르거나 `doran keys revoke {name}`으로 없애세요",
-                        "there is a key `{name}` already; choose another name, or take it away with `doran keys revoke {name}`"
-                    ));
-                }
-                let (secret, row) = api_key_file::generate_key(name, &tenant, *admin);
-                rows.push(row);
-                Ok(secret)
-            })?;
+            let (secret, record) = api_key_file::generate_key(name, &tenant, *admin);
+            if !ApiKeyStore::open(config).await?.add(record).await? {
+                return Err(bilingual!(
+                    "`{name}`(이)라는 키가 이미 있습니다. 다른 이름을 고르거나 `doran keys revoke {name}`으로 없애세요",
+                    "there is a key `{name}` already; choose another name, or take it away with `doran keys revoke {name}`"
+                )
+                .into());
+            }
             output.print_message(&bilingual!(
                 "이 키는 다시 볼 수 없습니다. 지금 옮겨 두세요. 이제 서버는 키가 있는 요청만 받습니다",
                 "this key cannot be shown again; keep it now. From now on the server answers only requests with a key"
@@ -83,7 +81,7 @@ pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> a
             output.print_data(&format!("{secret}\n"))
         }
         KeysCommand::List { json } => {
-            let rows = api_key_file::read_keys(&api_key_file::key_file_path(&config.data_dir))?;
+            let rows = ApiKeyStore::open(config).await?.list().await?;
             if rows.is_empty() {
                 output.print_message(&bilingual!(
                     "키가 없습니다. `doran keys new 이름`으로 만듭니다",
@@ -104,17 +102,13 @@ pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> a
             output.print_data(&rows.iter().map(line).collect::<String>())
         }
         KeysCommand::Revoke { name } => {
-            api_key_file::update_keys(&config.data_dir, |rows| {
-                let before = rows.len();
-                rows.retain(|row| row.name != *name);
-                if rows.len() == before {
-                    return Err(bilingual!(
-                        "`{name}`(이)라는 키는 없습니다. `doran keys list`로 확인하세요",
-                        "there is no key `{name}`; see `doran keys list`"
-                    ));
-                }
-                Ok(())
-            })?;
+            if !ApiKeyStore::open(config).await?.remove(name).await? {
+                return Err(bilingual!(
+                    "`{name}`(이)라는 키는 없습니다. `doran keys list`로 확인하세요",
+                    "there is no key `{name}`; see `doran keys list`"
+                )
+                .into());
+            }
             output.print_message(&bilingual!("키 `{name}`을(를) 없앴습니다", "took the key `{name}` away"));
             Ok(())
         }

@@ -38,7 +38,7 @@ pub(crate) async fn run(args: &McpArgs, config: &Config, output: TerminalOutput)
     if let Some(client) = running_server(config) {
         return relay_to(&client).await;
     }
-    let door = ApiKeyWatcher::from_config(config)?;
+    let door = ApiKeyWatcher::open(config).await?;
     let listener = bind_listener(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &door.keys).await?;
     let mut app = assemble::assemble_app_reading_documents(config, &args.record_replay).await?;
     app.notes.iter().for_each(|note| output.print_message(note));

@@ -72,7 +72,7 @@ async fn load_facts(words: &str, config: &Config) -> anyhow::Result<Vec<MemoryFa
             facts.into_iter().map(ListedFact::into_fact).collect()
         }
         None => {
-            let (memories, owner) = (assemble::open_memories(config)?, local_owner());
+            let (memories, owner) = (assemble::open_memories(config).await?, local_owner());
             match words {
                 "" => memories.list(&owner).await?,
                 words => memories.find(&owner, words, MAX_FACTS_PER_OWNER).await?,
@@ -96,7 +96,7 @@ async fn list(words: &str, as_json: bool, config: &Config, output: TerminalOutpu
 async fn forget(id: &str, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let was_there = match agent_client::running_server(config) {
         Some(client) => client.delete(&format!("/api/memory/{}", percent_encode(id))).await?,
-        None => assemble::open_memories(config)?.forget(&local_owner(), id).await?,
+        None => assemble::open_memories(config).await?.forget(&local_owner(), id).await?,
     };
     if !was_there {
         return Err(unknown_fact_error(id).into());

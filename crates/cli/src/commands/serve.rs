@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api_key_file::ApiKeyWatcher;
-use crate::assemble::{self, App, RecordReplay};
 use crate::assemble::telemetry::TELEMETRY_SHUTDOWN_TIMEOUT;
+use crate::assemble::{self, App, RecordReplay};
 use crate::attachment_cleanup::delete_orphaned_attachments;
 use crate::client::ServerHttpClient;
 use crate::config::Config;
@@ -23,6 +23,7 @@ use crate::data_dir;
 use crate::eval_files::EvalFiles;
 use crate::exit;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
+use crate::replica::registration::ReplicaRegistration;
 use crate::systemd_notify::SystemdNotifier;
 
 /// Time for running steps after the connections are closed. Together with the server's own timeout it is below ten
@@ -50,8 +51,26 @@ pub(crate) async fn run(args: &ServeArgs, config: &Config, output: TerminalOutpu
     let mut address = config.listen;
     address.set_port(args.port.unwrap_or(address.port()));
     // The address is checked first, so that a mistake in it does not create a database.
-    let door = ApiKeyWatcher::from_config(config)?;
+    let door = ApiKeyWatcher::open(config).await?;
     let listener = bind_listener(address, &door.keys).await?;
+    let registration = match door.shared_values() {
+        Some(values) => Some(ReplicaRegistration::register(config, values.clone()).await?),
+        None => None,
+    };
+    let served = serve_registered(args, config, output, listener, door).await;
+    if let Some(registration) = registration {
+        registration.end().await;
+    }
+    served
+}
+
+async fn serve_registered(
+    args: &ServeArgs,
+    config: &Config,
+    output: TerminalOutput,
+    listener: TcpListener,
+    door: ApiKeyWatcher,
+) -> anyhow::Result<()> {
     let mut app = assemble::assemble_app_reading_documents(config, &args.record_replay).await?;
     app.notes.iter().for_each(|note| output.print_message(note));
     let serving = RunningServer::start(&mut app, listener, config, door).await?;
@@ -131,10 +150,11 @@ impl RunningServer {
             stop.clone(),
         ));
         app.keep_samples_updated(stop.clone());
+        app.keep_models_updated(stop.clone());
         let client = door.server_client(address);
         data_dir::ensure_private_dir(&data_dir)?;
         client.write_address_file(&data_dir)?;
-        tokio::spawn(door.watch_key_file(client.clone(), data_dir.clone(), stop.clone()));
+        tokio::spawn(door.watch_keys(client.clone(), data_dir.clone(), stop.clone()));
         Ok(Self { address, client, data_dir, stop, task })
     }
 
@@ -164,6 +184,7 @@ impl RunningServer {
         self.stop.cancel();
         self.task.await?;
         app.runtime.shutdown(SHUTDOWN_TIMEOUT).await;
+        app.telemetry.shut_down(TELEMETRY_SHUTDOWN_TIMEOUT).await;
         app.library.stop_workers().await;
         Ok(())
     }
@@ -187,7 +208,6 @@ fn max_connections() -> usize {
     }
     wanted
 }
-        app.telemetry.shut_down(TELEMETRY_SHUTDOWN_TIMEOUT).await;
 
 /// How often a server deletes expired data.
 const GC_INTERVAL: Duration = Duration::from_secs(3600);

@@ -86,7 +86,8 @@ impl ServerProcess {
         Self::spawn(command)
     }
 
-    fn spawn(mut command: Command) -> Self {
+    /// Starts it by this command.
+    pub fn spawn(mut command: Command) -> Self {
         let mut child = command.spawn().expect("the program starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
         let (mut said, mut line) = (String::new(), String::new());
