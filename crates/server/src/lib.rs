@@ -32,10 +32,10 @@ mod routes;
 mod run_images;
 mod serve_graphs;
 mod sse;
+mod telemetry;
 mod thread_settings;
 mod trace;
 mod transcript_stream;
-mod telemetry;
 mod ui;
 mod url_encoding;
 mod write_timeout;
@@ -48,16 +48,17 @@ use doran_agents::admission::{AdmissionPolicy, FairAdmission};
 use doran_agents::llm::Embedder;
 use doran_agents::memory::MemoryStore;
 use doran_agents::retrieval::{DocumentIndex, Library};
-use doran_engine::Runtime;
 use doran_engine::store::IdempotencyStore;
+use doran_engine::{RunHandle, Runtime};
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 pub use authentication::{ApiKey, ApiKeys, KeyHash};
 pub use budget::MonthlyBudget;
 pub use cors::{AllowedOrigin, InvalidOriginError};
 pub use error::{ApiErrorCode, ApiErrorInfo};
-pub use listen::{BindError, bind, serve};
 pub use eval_store::{EvalStore, EvalStoreError};
+pub use listen::{BindError, bind, serve};
 pub use metrics::Metrics;
 pub use model_registry::{ModelRegistry, ModelRegistryError, SubmittedModelKey};
 pub use openapi::openapi_document;
@@ -67,24 +68,24 @@ pub use routes::{
     RESPONSE_FIELDS, RouteAccess, router, routes,
 };
 pub use serve_graphs::{ServeGraphsError, serve_graphs};
+pub use telemetry::{Telemetry, TelemetrySettings, TelemetryWarning};
 pub use thread_settings::apply_thread_settings;
 pub use url_encoding::percent_encode;
 
+use crate::eval_runs::EvalRuns;
 use crate::idempotency::StoredResponses;
 use crate::mcp::McpSessions;
-use crate::eval_runs::EvalRuns;
-pub use telemetry::{Telemetry, TelemetrySettings, TelemetryWarning};
 use crate::rate_limit::RateLimiter;
+use crate::telemetry::RunMetrics;
+
+/// How many starts of runs a stream may be behind before it looks for itself.
+const MAX_QUEUED_RUN_STARTS: usize = 256;
 
 /// The state of the server that all routes share. Cheap to clone.
 #[derive(Clone)]
 pub struct ServerApp {
     /// Runs the graphs.
     pub(crate) runtime: Runtime,
-use crate::telemetry::RunMetrics;
-
-/// How many starts of runs a stream may be behind before it looks for itself.
-const MAX_QUEUED_RUN_STARTS: usize = 256;
     /// The agents.
     pub(crate) agents: ServerAgents,
     /// The API keys.
@@ -111,24 +112,24 @@ const MAX_QUEUED_RUN_STARTS: usize = 256;
     pub(crate) limits: ServerLimits,
     /// Metrics.
     pub(crate) metrics: Metrics,
+    /// Metrics of runs, where they are measured.
+    pub(crate) run_metrics: Option<RunMetrics>,
     /// Cancelled on shutdown. Every stream then ends with `draining`.
     pub(crate) draining: CancellationToken,
     pub(crate) rate_limiter: RateLimiter,
     /// Capacity that tenants share.
     pub(crate) shares: TenantShares,
     /// Responses to requests with an idempotency key.
-    /// Metrics of runs, where they are measured.
-    pub(crate) run_metrics: Option<RunMetrics>,
     pub(crate) idempotency: StoredResponses,
     /// Sessions of MCP hosts.
     pub(crate) mcp: McpSessions,
-}
     /// Runs that start, for streams that wait for one.
     pub(crate) run_starts: broadcast::Sender<Arc<RunHandle>>,
     /// Evaluations.
     pub(crate) evals: Option<Arc<dyn EvalStore>>,
     /// Evaluations that are under way.
     pub(crate) eval_runs: EvalRuns,
+}
 
 impl ServerApp {
     /// A server of these agents, for this machine, without keys. Responses to requests with an idempotency key are stored
@@ -150,22 +151,22 @@ impl ServerApp {
             allowed_origins: Arc::from([]),
             limits,
             metrics: Metrics::default(),
+            run_metrics: None,
             draining: CancellationToken::new(),
             rate_limiter: RateLimiter::new(limits.rate_limit),
             shares: TenantShares::new(&limits),
             idempotency: StoredResponses::new(idempotency),
             mcp: McpSessions::default(),
-        }
-    }
             run_starts: broadcast::channel(MAX_QUEUED_RUN_STARTS).0,
             evals: None,
             eval_runs: EvalRuns::default(),
+        }
+    }
 
     /// Requires one of these keys for every request.
     pub fn keys(mut self, keys: ApiKeys) -> Self {
         self.keys = keys;
         self
-            run_metrics: None,
     }
 
     /// Sets the search index.
@@ -198,13 +199,13 @@ impl ServerApp {
         self
     }
 
-    /// Sets what the runs of a tenant may cost in a month.
     /// Sets where evaluations are stored.
     pub fn evals(mut self, evals: Arc<dyn EvalStore>) -> Self {
         self.evals = Some(evals);
         self
     }
 
+    /// Sets what the runs of a tenant may cost in a month.
     pub fn budget(mut self, budget: MonthlyBudget) -> Self {
         self.budget = Some(budget);
         self
@@ -225,6 +226,12 @@ impl ServerApp {
     /// Lets pages of these origins call the server (CORS).
     pub fn allowed_origins(mut self, origins: Vec<AllowedOrigin>) -> Self {
         self.allowed_origins = origins.into();
+        self
+    }
+
+    /// Shows the metrics of runs that this measures.
+    pub fn telemetry(mut self, telemetry: &Telemetry) -> Self {
+        self.run_metrics = Some(telemetry.run_metrics());
         self
     }
 
@@ -249,12 +256,6 @@ impl ServerApp {
 
     /// The agents, to be replaced while the server runs.
     pub fn agent_list(&self) -> ServerAgents {
-    /// Shows the metrics of runs that this measures.
-    pub fn telemetry(mut self, telemetry: &Telemetry) -> Self {
-        self.run_metrics = Some(telemetry.run_metrics());
-        self
-    }
-
         self.agents.clone()
     }
 

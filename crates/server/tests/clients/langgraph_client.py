@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 import sys
+import uuid
 
 import httpx
 from langgraph_sdk import get_client
@@ -18,7 +19,7 @@ KEY = sys.argv[2] if len(sys.argv) > 2 else None
 
 UUID = re.compile(r"(lc_run--)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(-0)?|[0-9a-f]{32}")
 ID_KEYS = {
-    "id", "run_id", "thread_id", "assistant_id", "checkpoint_id", "parent_checkpoint_id", "cron_id",
+    "id", "run_id", "thread_id", "assistant_id", "checkpoint_id", "parent_checkpoint_id", "cron_id", "interrupt_id",
 }
 TIME_KEYS = {"created_at", "updated_at", "state_updated_at", "timestamp", "next_run_date"}
 # What tells about the server, and not about the run.
@@ -105,6 +106,104 @@ async def main():
     schemas = await client.assistants.get_schemas(chat["assistant_id"])
     step("assistants.get_schemas", [schemas["graph_id"], sorted(schemas["state_schema"]["properties"])])
     await fails("assistants.get unknown", client.assistants.get("01a1e90e-4436-751f-9dd0-34d53ff0ce50"))
+
+    step("assistants.get_subgraphs", await client.assistants.get_subgraphs(chat["assistant_id"], recurse=True))
+
+    # Stored assistants.
+    assistants = client.assistants
+    mine = await assistants.create("chat", name="mine", metadata={"team": "a"}, context={"tone": "kind"}, description="first")
+    step("assistants.create", mine)
+    own = mine["assistant_id"]
+    await fails("assistants.create again", assistants.create("chat", assistant_id=own))
+    step("assistants.create do_nothing", await assistants.create("hitl", assistant_id=own, if_exists="do_nothing"))
+    await fails("assistants.create unknown graph", assistants.create("nope"))
+    step("assistants.update", await assistants.update(own, name="yours", metadata={"size": 2}))
+    step("assistants.update context", await assistants.update(own, context={"tone": "dry"}))
+    step("assistants.get stored", await assistants.get(own))
+    step("assistants.search metadata", await assistants.search(metadata={"team": "a"}, select=["name", "version", "graph_id"]))
+    step("assistants.search name", [one["name"] for one in await assistants.search(name="yours")])
+    step("assistants.search sorted", [one["name"] for one in await assistants.search(sort_by="name", sort_order="asc")])
+    step("assistants.count metadata", await assistants.count(metadata={"team": "a"}))
+    step("assistants.get_versions", await assistants.get_versions(own))
+    step("assistants.get_versions limit", [one["version"] for one in await assistants.get_versions(own, limit=1, offset=1)])
+    latest = await assistants.set_latest(own, 1)
+    step("assistants.set_latest", [latest["version"], latest["name"], latest["metadata"]])
+    await fails("assistants.set_latest unknown", assistants.set_latest(own, 9))
+    step("assistants.update after", (await assistants.update(own, name="again"))["version"])
+    step("assistants.get_graph stored", sorted(await assistants.get_graph(own)))
+    step("assistants.get_schemas stored", (await assistants.get_schemas(own))["graph_id"])
+    stored = await thread()
+    step("runs.wait stored assistant", (await runs.wait(stored, own, input=human))["turn"])
+    step("runs.list stored assistant", await runs.list(stored))
+    step("threads.get stored assistant", (await threads.get(stored))["metadata"])
+    step("runs.wait context", (await runs.wait(stored, own, input=human, context={"tone": "dry"}))["turn"])
+    step("runs.wait configurable", (await runs.wait(stored, "chat", input=human, config={"configurable": {"tone": "dry"}, "recursion_limit": 50}))["turn"])
+    await assistants.delete(own)
+    await fails("assistants.delete", assistants.get(own))
+    await fails("assistants.delete again", assistants.delete(own))
+    await fails("runs.wait deleted assistant", runs.wait(stored, own, input=human))
+    other = await assistants.create("chat")
+    gone = await thread()
+    await runs.wait(gone, other["assistant_id"], input=human)
+    await assistants.delete(other["assistant_id"], delete_threads=True)
+    await fails("assistants.delete threads", threads.get(gone))
+
+    # Items of the store.
+    store = client.store
+    await store.put_item(["users", "kim"], key="food", value={"likes": "kimchi", "times": 3})
+    await store.put_item(["users", "kim"], key="drink", value={"likes": "tea", "times": 1})
+    await store.put_item(["users", "lee", "notes"], key="one", value={"times": 2}, ttl=60)
+    step("store.get_item", await store.get_item(["users", "kim"], key="food"))
+    await store.put_item(["users", "kim"], key="food", value={"likes": "bibimbap", "times": 4}, index=False)
+    step("store.put_item again", (await store.get_item(["users", "kim"], key="food"))["value"])
+    step("store.get_item unknown", await store.get_item(["users", "kim"], key="nope"))
+    found = await store.search_items(["users"])
+    step("store.search_items", sorted([one["namespace"], one["key"], one["value"], sorted(one)] for one in found["items"]))
+    step("store.search_items prefix", sorted(one["key"] for one in (await store.search_items(["users", "kim"]))["items"]))
+    step("store.search_items filter", [one["key"] for one in (await store.search_items(["users"], filter={"likes": "tea"}))["items"]])
+    step("store.search_items compare", sorted(one["key"] for one in (await store.search_items(["users"], filter={"times": {"$gte": 2}}))["items"]))
+    step("store.search_items limit", len((await store.search_items(["users"], limit=1, offset=2))["items"]))
+    namespaces = await store.list_namespaces(prefix=["users"])
+    step("store.list_namespaces", sorted(namespaces["namespaces"]))
+    step("store.list_namespaces max_depth", sorted((await store.list_namespaces(prefix=["users"], max_depth=2))["namespaces"]))
+    step("store.list_namespaces suffix", (await store.list_namespaces(suffix=["notes"]))["namespaces"])
+    await fails("store.put_item period", store.put_item(["a.b"], key="k", value={}))
+    for name, item in (("kim", "food"), ("kim", "drink")):
+        await store.delete_item(["users", name], key=item)
+    await store.delete_item(["users", "lee", "notes"], key="one")
+    step("store.delete_item", await store.search_items(["users"]))
+    await store.delete_item(["users", "kim"], key="food")
+    step("store.delete_item again", "no error")
+
+    # Crons.
+    crons = client.crons
+    def cron(value):
+        # What the server adds to the request is its own, and so is the next time of one that is disabled.
+        payload = {key: value["payload"][key] for key in ("assistant_id", "schedule", "input")}
+        return {**value, "payload": payload, "next_run_date": None}
+    daily = await crons.create("chat", schedule="30 9 * * 1-5", timezone="Asia/Seoul", input=human, metadata={"kind": "daily"}, on_run_completed="keep")
+    step("crons.create", cron(daily))
+    step("crons.create next", daily["next_run_date"][11:19])
+    held = await thread()
+    on_thread = await crons.create_for_thread(held, "chat", schedule="0 0 1 1 *", input=human, enabled=False, multitask_strategy="interrupt")
+    step("crons.create_for_thread", cron(on_thread))
+    await fails("crons.create wrong schedule", crons.create("chat", schedule="every day", input=human))
+    await fails("crons.create_for_thread unknown", crons.create_for_thread("01a1e90e-4436-751f-9dd0-34d53ff0ce50", "chat", schedule="* * * * *", input=human))
+    step("crons.get", cron((await http.get(f"/runs/crons/{daily['cron_id']}")).json()))
+    step("crons.search", [one["schedule"] for one in await crons.search(limit=5)])
+    step("crons.search thread_id", [one["schedule"] for one in await crons.search(thread_id=held)])
+    step("crons.search enabled", [one["schedule"] for one in await crons.search(enabled=True)])
+    step("crons.search assistant_id", [one["schedule"] for one in await crons.search(assistant_id=chat["assistant_id"], sort_by="created_at", sort_order="asc", select=["schedule"])])
+    step("crons.search metadata", [one["schedule"] for one in await crons.search(metadata={"kind": "daily"})])
+    step("crons.count", await crons.count())
+    step("crons.count thread_id", await crons.count(thread_id=held))
+    changed = await crons.update(daily["cron_id"], schedule="0 18 * * *", metadata={"more": 1}, enabled=False)
+    step("crons.update", [cron(changed)[key] for key in ("schedule", "timezone", "metadata", "enabled")])
+    step("crons.update enabled", (await crons.update(daily["cron_id"], enabled=True, timezone="UTC"))["next_run_date"][11:19])
+    for one in (daily, on_thread):
+        await crons.delete(one["cron_id"])
+    await fails("crons.delete again", crons.delete(daily["cron_id"]))
+    step("crons.delete", await crons.count())
 
     # Threads.
     made = await threads.create(metadata={"colour": "blue"})
@@ -198,6 +297,21 @@ async def main():
     await runs.wait(again, "hitl", input=human)
     step("hitl new input", await runs.wait(again, "hitl", input=human))
 
+    # Commands.
+    sent = await thread()
+    await runs.wait(sent, "chat", input=human)
+    jumped = await runs.wait(sent, "chat", command={"update": {"turn": 5}, "goto": "model"})
+    step("command goto", [jumped["turn"], [one["type"] for one in jumped["messages"]]])
+    step("command goto stream", await events(runs.stream(sent, "chat", command={"goto": ["finish"]}, stream_mode=["values", "updates"])))
+    updated = await runs.wait(sent, "chat", command={"update": {"turn": 9}})
+    step("command update", updated["turn"])
+
+    # The event protocol.
+    for graph_id, given in inputs.items():
+        step(f"thread events {graph_id}", await thread_events(http, await thread(), graph_id, given))
+    step("commands unknown", await command(http, sent, "nope", {}))
+    step("commands no_such_interrupt", await command(http, sent, "input.respond", {"namespace": [], "interrupt_id": "nope", "response": 1}))
+
     # Pauses.
     paused = await thread()
     step("interrupt_before", await events(runs.stream(paused, "chat", input=human, interrupt_before=["model"], stream_mode=["values", "updates", "tasks"])))
@@ -273,6 +387,49 @@ async def main():
     await threads.delete("01a1e90e-4436-451f-9dd0-34d53ff0ce51")
     answer = await http.post("/runs/wait", json={"assistant_id": "chat", "input": human})
     step("headers", sorted(set(answer.headers) & {"location", "content-location"}))
+
+
+async def post(http, path, body):
+    answer = await http.post(path, json=body)
+    answer.raise_for_status()
+    return answer.json()
+
+
+async def command(http, thread, method, params):
+    answer = await post(http, f"/threads/{thread}/commands", {"id": 1, "method": method, "params": params})
+    return [answer["type"], answer["id"], answer.get("error")]
+
+
+async def thread_events(http, thread, graph_id, given):
+    """The events of a thread, from the start of a run to its end, and on to the end of the run after an answer."""
+    seen, last, question = [], 0, None
+    channels = ["values", "lifecycle", "input", "messages", "tools"]
+    async with http.stream("POST", f"/threads/{thread}/stream/events", json={"channels": channels}) as stream:
+        begin = {"id": 7, "method": "run.start", "params": {"assistant_id": graph_id, "input": given}}
+        begun = await post(http, f"/threads/{thread}/commands", begin)
+        seen.append([begun["type"], begun["id"], sorted(begun["result"])])
+        async for line in stream.aiter_lines():
+            if not line.startswith("data: "):
+                continue
+            event = json.loads(line.removeprefix("data: "))
+            params, data = event["params"], event["params"]["data"]
+            assert event["type"] == "event" and event["seq"] > last and params["namespace"] == []
+            last = event["seq"]
+            if event["method"] == "values":
+                # The protocol leaves out what is empty, and may write text as blocks.
+                data = {**data, "messages": [[one["type"], text(one["content"])] for one in data.get("messages", [])]}
+            seen.append([event["method"], data])
+            if data.get("event") in ("completed", "failed"):
+                return seen
+            if event["method"] == "input.requested":
+                question = data["interrupt_id"]
+            if event["method"] == "values" and question:
+                await command(http, thread, "input.respond", {"namespace": [], "interrupt_id": question, "response": "yes"})
+                question = None
+
+
+def text(content):
+    return content if isinstance(content, str) else "".join(block["text"] for block in content)
 
 
 async def started(client, thread, run):

@@ -4,7 +4,7 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../../.." && pwd)
-packages='openai@7.53.0 ai@6.0.326 @ai-sdk/openai@3.0.139 @ai-sdk/openai-compatible@2.0.87 zod@4.6.7'
+packages='openai@7.53.0 ai@6.0.326 @ai-sdk/openai@3.0.139 @ai-sdk/openai-compatible@2.0.87 zod@4.6.7 @langchain/langgraph-sdk@1.12.0 @langchain/react@1.1.0 @langchain/core@1.2.13 react@19.3.1 react-dom@19.3.1 esbuild@0.28.2 playwright-core@1.65.0'
 modules=$root/.parts/clients-node
 
 say() { printf '%s\n' "clients: $*" >&2; }

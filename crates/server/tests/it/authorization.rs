@@ -21,6 +21,8 @@ struct TenantFixtures {
     run: String,
     document: String,
     fact: String,
+    assistant: String,
+    cron: String,
 }
 
 async fn make_fixtures(app: &ServerApp) -> TenantFixtures {
@@ -37,7 +39,22 @@ async fn make_fixtures(app: &ServerApp) -> TenantFixtures {
     .await;
     let facts = json(app, with_key_of("a", get("/api/memory"))).await;
     let fact = facts["facts"][0]["id"].as_str().expect("an id").to_owned();
-    TenantFixtures { thread: "secret-thread".into(), run, document, fact }
+    let assistant = json(app, with_key_of("a", post("/assistants", r#"{"graph_id":"react"}"#))).await;
+    let assistant = assistant["assistant_id"].as_str().expect("an id").to_owned();
+    let cron = json(app, with_key_of("a", post("/runs/crons", &cron_body().to_string()))).await;
+    let cron = cron["cron_id"].as_str().expect("an id").to_owned();
+    TenantFixtures { thread: "secret-thread".into(), run, document, fact, assistant, cron }
+}
+
+/// A run of LangGraph's API.
+fn run_body() -> Value {
+    json!({ "assistant_id": "react", "input": { "messages": [{ "role": "user", "content": "안녕?" }] } })
+}
+
+fn cron_body() -> Value {
+    let mut cron = run_body();
+    cron["schedule"] = json!("0 0 1 1 *");
+    cron
 }
 
 /// A request for a route that a caller with a right to everything would get an answer to.
@@ -49,7 +66,9 @@ fn route_request(route: &ApiRoute, things: &TenantFixtures) -> Request<Body> {
         .replace("{document}", &things.document)
         .replace("{fact}", &things.fact)
         .replace("{agent}", "react")
-        .replace("{assistant}", "react")
+        .replace("{assistant}", &things.assistant)
+        .replace("{namespace}", "inner")
+        .replace("{cron}", &things.cron)
         .replace("{checkpoint}", "00000000-0000-8000-8000-000000000003")
         .replace("{model}", "react")
         .replace("{response}", &format!("resp_{}", things.run.replace('-', "")))
@@ -59,10 +78,9 @@ fn route_request(route: &ApiRoute, things: &TenantFixtures) -> Request<Body> {
     let query = match (route.method, route.path) {
         ("get", "/api/search") => "?q=%EC%97%B0%EC%B0%A8",
         ("post", "/api/documents") => "?name=other.md",
+        ("get", "/store/items") => "?namespace=a&key=k",
         _ => "",
     };
-    let run =
-        json!({ "assistant_id": "react", "input": { "messages": [{ "role": "user", "content": "안녕?" }] } });
     let body = match (route.method, route.path) {
         (
             "post",
@@ -72,8 +90,20 @@ fn route_request(route: &ApiRoute, things: &TenantFixtures) -> Request<Body> {
             | "/threads/{thread}/runs"
             | "/threads/{thread}/runs/wait"
             | "/threads/{thread}/runs/stream",
-        ) => run,
-        ("post", "/runs/batch") => json!([run]),
+        ) => run_body(),
+        ("post", "/runs/batch") => json!([run_body()]),
+        ("post", "/runs/crons" | "/threads/{thread}/runs/crons") => cron_body(),
+        ("patch", "/runs/crons/{cron}") => json!({ "enabled": false }),
+        ("post", "/assistants") => json!({ "graph_id": "react" }),
+        ("patch", "/assistants/{assistant}") => json!({ "name": "새 이름" }),
+        ("post", "/assistants/{assistant}/latest") => json!({ "version": 1 }),
+        ("put", "/store/items") => json!({ "namespace": ["a"], "key": "k", "value": {} }),
+        ("delete", "/store/items") => json!({ "namespace": ["a"], "key": "k" }),
+        ("post", "/store/items/search") => json!({ "namespace_prefix": ["a"] }),
+        ("post", "/threads/{thread}/commands") => {
+            json!({ "id": 1, "method": "run.start", "params": run_body() })
+        }
+        ("post", "/threads/{thread}/stream/events") => json!({ "channels": ["values"] }),
         ("post", "/runs/cancel") => json!({ "thread_id": things.thread, "run_ids": [things.run] }),
         ("post", "/threads/{thread}/state/checkpoint") => json!({ "checkpoint": {} }),
         ("patch", "/threads/{thread}") => json!({ "metadata": { "x": 1 } }),
@@ -95,8 +125,13 @@ fn route_request(route: &ApiRoute, things: &TenantFixtures) -> Request<Body> {
 }
 
 async fn response_status(app: &ServerApp, request: Request<Body>) -> u16 {
+    // The stream of a thread has no end.
+    let is_endless = request.uri().path().ends_with("/stream/events");
     let response = send(app, request).await;
     let status = response.status().as_u16();
+    if is_endless && status == 200 {
+        return status;
+    }
     // Reading to the end lets the run of a stream end before the next request.
     let body = text(response).await;
     if status >= 400 {
@@ -105,12 +140,16 @@ async fn response_status(app: &ServerApp, request: Request<Body>) -> u16 {
     status
 }
 
+/// Whether a route makes the thread that it names.
+fn makes_thread(route: &ApiRoute) -> bool {
+    route.method == "post"
+        && matches!(route.path, "/api/threads/{thread}/runs" | "/threads/{thread}/commands")
+}
+
 /// Routes in an order in which none takes away what a later one needs.
 fn ordered_routes() -> Vec<ApiRoute> {
     let mut routes = routes();
-    routes.sort_by_key(|route| {
-        (route.method == "delete", route.path == "/api/threads/{thread}/runs" && route.method == "post")
-    });
+    routes.sort_by_key(|route| (route.method == "delete", makes_thread(route)));
     routes
 }
 
@@ -156,10 +195,13 @@ async fn every_route_lets_in_whom_it_should() {
         200 200 200 200  get    /inbox
         200 200 200 200  get    /runs
         200 200 200 200  get    /usage
+        200 200 200 200  get    /evals
+        200 200 200 200  get    /evals/{set}
         200 200 200 200  get    /app.js
         200 200 200 200  get    /app.css
         200 200 200 200  get    /highlight.js
         200 200 200 200  get    /temml.js
+        200 200 200 200  get    /diagram.js
         200 200 200 200  get    /icon.svg
         401 401 200 200  get    /api/agents
         401 401 200 200  get    /api/agents/{agent}/graph
@@ -190,18 +232,19 @@ async fn every_route_lets_in_whom_it_should() {
         401 401 200 200  get    /api/search
         401 401 200 200  get    /api/usage
         401 401 200 200  get    /api/memory
+        401 401 200 200  get    /api/evals
+        401 401 404 404  get    /api/evals/{set}
+        401 401 403 403  put    /api/evals/{set}/cases/{case}
+        401 401 403 403  put    /api/evals/{set}/run
         401 401 200 200  get    /api/models
         401 401 403 403  put    /api/models/{model}
         401 401 403 403  get    /api/models/offers
         401 401 403 403  get    /api/models/providers/{provider}
         401 401 403 403  put    /api/models/test
-        200 200 200 200  get    /evals
-        200 200 200 200  get    /evals/{set}
         401 401 403 403  put    /api/models/default
         401 401 403 403  put    /api/models/keys/{provider}
         401 401 200 200  post   /api/chat
         401 401 200 200  post   /api/contract/chat
-        200 200 200 200  get    /diagram.js
         401 401 200 200  get    /v1/models
         401 401 200 200  get    /v1/models/{model}
         401 401 200 200  post   /v1/chat/completions
@@ -213,9 +256,15 @@ async fn every_route_lets_in_whom_it_should() {
         401 401 200 200  get    /info
         401 401 200 200  post   /assistants/search
         401 401 200 200  post   /assistants/count
-        401 401 200 200  get    /assistants/{assistant}
-        401 401 200 200  get    /assistants/{assistant}/graph
-        401 401 200 200  get    /assistants/{assistant}/schemas
+        401 401 404 200  get    /assistants/{assistant}
+        401 401 404 200  get    /assistants/{assistant}/graph
+        401 401 404 200  get    /assistants/{assistant}/schemas
+        401 401 404 200  get    /assistants/{assistant}/subgraphs
+        401 401 404 200  get    /assistants/{assistant}/subgraphs/{namespace}
+        401 401 200 200  post   /assistants
+        401 401 404 200  patch  /assistants/{assistant}
+        401 401 404 200  post   /assistants/{assistant}/versions
+        401 401 404 200  post   /assistants/{assistant}/latest
         401 401 200 200  post   /threads
         401 401 200 200  post   /threads/search
         401 401 200 200  post   /threads/count
@@ -229,33 +278,47 @@ async fn every_route_lets_in_whom_it_should() {
         401 401 404 200  post   /threads/{thread}/history
         401 401 404 200  get    /threads/{thread}/history
         401 401 404 200  get    /threads/{thread}/runs
-        401 401 404 200  post   /threads/{thread}/runs
-        401 401 404 200  post   /threads/{thread}/runs/wait
-        401 401 404 200  post   /threads/{thread}/runs/stream
-        401 401 200 200  get    /api/evals
-        401 401 404 404  get    /api/evals/{set}
-        401 401 403 403  put    /api/evals/{set}/cases/{case}
-        401 401 403 403  put    /api/evals/{set}/run
         401 401 404 200  get    /threads/{thread}/runs/{run}
         401 401 404 200  get    /threads/{thread}/runs/{run}/join
         401 401 404 200  get    /threads/{thread}/runs/{run}/stream
-        401 401 404 404  post   /threads/{thread}/runs/{run}/cancel
+        401 401 404 200  post   /threads/{thread}/runs
+        401 401 404 200  post   /threads/{thread}/runs/wait
+        401 401 404 200  post   /threads/{thread}/runs/stream
         401 401 200 200  post   /runs
         401 401 200 200  post   /runs/wait
         401 401 200 200  post   /runs/stream
         401 401 200 200  post   /runs/batch
+        401 401 404 404  post   /threads/{thread}/runs/{run}/cancel
         401 401 404 204  post   /runs/cancel
+        401 401 200 200  post   /runs/crons
+        401 401 404 200  post   /threads/{thread}/runs/crons
+        401 401 200 200  post   /runs/crons/search
+        401 401 200 200  post   /runs/crons/count
+        401 401 404 200  get    /runs/crons/{cron}
+        401 401 404 200  patch  /runs/crons/{cron}
+        401 401 204 204  put    /store/items
+        401 401 200 200  get    /store/items
+        401 401 200 200  post   /store/items/search
+        401 401 200 200  post   /store/namespaces
+        401 401 404 200  post   /threads/{thread}/stream/events
         401 401 200 200  post   /mcp
         401 401 400 400  get    /mcp
         401 401 200 200  post   /api/threads/{thread}/runs
+        401 401 200 200  post   /threads/{thread}/commands
         401 401 204 204  delete /api/threads/{thread}
         401 401 404 204  delete /api/documents/{document}
         401 401 404 204  delete /api/memory/{fact}
+        401 401 403 403  delete /api/evals/{set}
+        401 401 403 403  delete /api/evals/{set}/cases/{case}
+        401 401 403 403  delete /api/evals/{set}/run
         401 401 403 403  delete /api/models/{model}
         401 401 403 403  delete /api/models/keys/{provider}
         401 401 404 404  delete /v1/responses/{response}
+        401 401 404 204  delete /assistants/{assistant}
         401 401 404 404  delete /threads/{thread}
         401 401 404 404  delete /threads/{thread}/runs/{run}
+        401 401 404 204  delete /runs/crons/{cron}
+        401 401 204 204  delete /store/items
         401 401 400 400  delete /mcp
     "#]]
     .assert_eq(&table);
@@ -290,12 +353,16 @@ async fn what_belongs_to_another_is_told_like_what_is_not_there() {
         run: "00000000-0000-7000-8000-000000000000".into(),
         document: "0".repeat(32),
         fact: "000000000000".into(),
+        assistant: "00000000-0000-4000-8000-000000000000".into(),
+        cron: "00000000-0000-7000-8000-000000000001".into(),
     };
     let names = |text: String, things: &TenantFixtures| {
         text.replace(&things.thread, "THREAD")
             .replace(&things.run, "RUN")
             .replace(&things.document, "DOCUMENT")
             .replace(&things.fact, "FACT")
+            .replace(&things.assistant, "ASSISTANT")
+            .replace(&things.cron, "CRON")
     };
     let mut checked = 0;
     for route in
@@ -308,9 +375,6 @@ async fn what_belongs_to_another_is_told_like_what_is_not_there() {
         // Who is no administrator is turned away before anything is looked for.
         if route.path.starts_with("/api/evals/") && route.method != "get" {
             continue;
-        401 401 403 403  delete /api/evals/{set}
-        401 401 403 403  delete /api/evals/{set}/cases/{case}
-        401 401 403 403  delete /api/evals/{set}/run
         }
         let mut told = Vec::new();
         for things in [&theirs, &absent] {

@@ -5,22 +5,32 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::header;
+use axum::body::Body;
+use axum::http::{Response, header};
 use doran_engine::Runtime;
 use doran_engine::store::RamStore;
 use doran_server::{RateLimit, ServerApp, ServerLimits};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::socket::start_server_with;
 use crate::third_party_clients::{PYTHON, optional_program, report_missing};
-use crate::{get, json, json_request, post, problem, send, text, two_keys, with_key_of};
+use crate::{get, json, json_request, post, problem, send, text, two_keys, until, with_key_of};
+
+mod events;
+mod hooks;
+mod resources;
 
 #[path = "../../examples/four_graphs.rs"]
 #[allow(dead_code, reason = "the example has a `main`")]
 mod four_graphs;
 
 fn four_graphs_app() -> ServerApp {
+    four_graphs_app_and_runtime().0
+}
+
+fn four_graphs_app_and_runtime() -> (ServerApp, Runtime) {
     let store = Arc::new(RamStore::new());
     let runtime = Runtime::new(store.clone());
     let graphs = four_graphs::graphs().expect("sound graphs");
@@ -28,8 +38,8 @@ fn four_graphs_app() -> ServerApp {
         graph.register(&runtime).expect("registered");
     }
     let rate = RateLimit { per_minute: 1e9, burst: 1e9 };
-    ServerApp::new(runtime, store, graphs)
-        .limits(ServerLimits { rate_limit: rate, ..ServerLimits::default() })
+    let limits = ServerLimits { rate_limit: rate, ..ServerLimits::default() };
+    (ServerApp::new(runtime.clone(), store, graphs).limits(limits), runtime)
 }
 
 fn client_file(name: &str) -> PathBuf {
@@ -157,14 +167,13 @@ async fn a_field_that_is_not_supported_is_named() {
         ("webhook", json!("https://example.com")),
         ("after_seconds", json!(5)),
         ("feedback_keys", json!(["a"])),
-        ("context", json!({ "a": 1 })),
         ("checkpoint_during", json!(true)),
         ("durability", json!("exit")),
         ("stream_mode", json!(["events"])),
         ("tenant_id", json!("b")),
-        ("config", json!({ "configurable": { "model": "x" } })),
+        ("config", json!({ "configurable": { "checkpoint_id": 3 } })),
         ("config", json!({ "tags": ["x"] })),
-        ("command", json!({ "goto": "model" })),
+        ("command", json!({ "goto": [{ "node": "model", "input": {} }] })),
         ("checkpoint", json!({ "checkpoint_ns": "inner" })),
         ("checkpoint_id", json!("x")),
         ("metadata", json!({ "doran": 1 })),
@@ -189,14 +198,10 @@ async fn a_route_that_is_not_supported_is_named() {
     let app = four_graphs_app();
     let thread = new_thread(&app).await;
     for (path, start) in [
-        ("/assistants".to_owned(), "/assistants"),
-        ("/assistants/chat/versions".to_owned(), "/assistants"),
-        ("/runs/crons".to_owned(), "/runs"),
-        ("/store/items".to_owned(), "/store"),
-        ("/store/items/search".to_owned(), "/store"),
+        ("/assistants/chat/nope".to_owned(), "/assistants"),
+        ("/store/nope".to_owned(), "/store"),
         ("/a2a/chat".to_owned(), "/a2a"),
-        (format!("/threads/{thread}/commands"), "/threads"),
-        (format!("/threads/{thread}/stream/events"), "/threads"),
+        (format!("/threads/{thread}/nope"), "/threads"),
     ] {
         let response = send(&app, post(&path, "{}")).await;
         let status = response.status().as_u16();
@@ -204,11 +209,69 @@ async fn a_route_that_is_not_supported_is_named() {
         assert_eq!(status, 404, "{path}: {told}");
         assert!(told.contains(&format!("`{start}`")) && told.contains("not supported"), "{path}: {told}");
     }
-    for (method, path) in
-        [("patch", "/assistants/chat"), ("delete", "/assistants/chat"), ("post", "/threads/prune")]
-    {
+    for (method, path) in [("put", "/assistants/chat"), ("post", "/threads/prune")] {
         assert_eq!(problem(&app, json_request(method, path, "{}")).await, "405 method_not_allowed", "{path}");
     }
+}
+
+/// The id of the run, and its thread, that an answer tells of.
+fn run_of(response: &Response<Body>) -> (String, String) {
+    let path = response.headers()[header::CONTENT_LOCATION].to_str().expect("text");
+    let mut parts = path.split('/').skip(2).step_by(2);
+    (parts.next().expect("a thread").to_owned(), parts.next().expect("a run").to_owned())
+}
+
+/// Metadata are shown with the run; a run without a thread leaves one behind only if it is asked to; and a run whose client
+/// goes away ends if that was wanted.
+#[tokio::test]
+async fn a_run_has_metadata_and_an_end_that_its_client_chooses() {
+    let app = four_graphs_app();
+    for keep in [true, false] {
+        let mut body = json!({ "assistant_id": "chat", "input": hi(), "metadata": { "colour": "blue" } });
+        if keep {
+            body["on_completion"] = json!("keep");
+        }
+        let response = send(&app, post("/runs/wait", &body.to_string())).await;
+        let (thread, run) = run_of(&response);
+        assert_eq!(response.status(), 200);
+        if keep {
+            let run = json(&app, get(&format!("/threads/{thread}/runs/{run}"))).await;
+            assert_eq!(run["metadata"]["colour"], "blue", "{run}");
+        } else {
+            until(async || send(&app, get(&format!("/threads/{thread}"))).await.status() == 404).await;
+        }
+    }
+    let thread = new_thread(&app).await;
+    let body = json!({ "assistant_id": "slow", "input": {}, "on_disconnect": "cancel" }).to_string();
+    let response = send(&app, post(&format!("/threads/{thread}/runs/stream"), &body)).await;
+    let (_, run) = run_of(&response);
+    let mut events = response.into_body().into_data_stream();
+    events.next().await.expect("an event").expect("bytes");
+    drop(events);
+    let path = format!("/threads/{thread}/runs/{run}");
+    until(async || json(&app, get(&path)).await["status"] == "interrupted").await;
+}
+
+/// `command.goto` leaves what was due behind; a node that there is not is named.
+#[tokio::test]
+async fn a_command_goes_to_nodes() {
+    let app = four_graphs_app();
+    let thread = new_thread(&app).await;
+    let path = format!("/threads/{thread}/runs/wait");
+    let asked = json!({ "assistant_id": "hitl", "input": hi() }).to_string();
+    assert!(json(&app, post(&path, &asked)).await.get("__interrupt__").is_some());
+    let goto = |goto: Value| json!({ "assistant_id": "hitl", "command": { "goto": goto } }).to_string();
+    let response = send(&app, post(&path, &goto(json!("ghost")))).await;
+    let (status, told) = (response.status().as_u16(), text(response).await);
+    assert!(status == 422 && told.contains("`command.goto`") && told.contains("ghost"), "{status} {told}");
+    let with_resume = json!({ "assistant_id": "hitl", "command": { "goto": "reply", "resume": "x" } });
+    let told = text(send(&app, post(&path, &with_resume.to_string())).await).await;
+    assert!(told.contains("`command.goto`"), "{told}");
+    let state = json(&app, get(&format!("/threads/{thread}/state"))).await;
+    assert_eq!(state["next"], json!(["ask"]), "it still waits");
+    let ended = json(&app, post(&path, &goto(json!(["reply"])))).await;
+    assert_eq!(ended["messages"][1]["content"], "you said ", "{ended}");
+    assert!(ended.get("__interrupt__").is_none(), "{ended}");
 }
 
 /// The state may be changed while a run waits: the run goes on waiting, and its answer finds the change.

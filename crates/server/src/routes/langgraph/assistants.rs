@@ -1,50 +1,116 @@
-//! Assistants: every graph has one, with the settings that its graph was built with.
+//! Assistants: every graph has one, and tenants store others beside them. Here they are found, listed and described.
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::HeaderValue;
 use axum::response::Response;
 use doran_agents::Agent;
 use doran_engine::TenantId;
-use doran_engine::graph::{END_NODE_ID, START_NODE_ID};
+use doran_engine::graph::{END_NODE_ID, GraphTopology, START_NODE_ID};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::cancel::read_flag;
 use super::ids::graph_assistant_id;
-use super::{has_pairs, read_body, server_start_text};
+use super::metadata::has_pairs;
+use super::stored_assistants::{list_stored, load_stored};
+use super::times::server_start_text;
+use super::{FOUND, SortOrder, list_response, operation, read_body, select_fields};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
-use crate::routes::{json_response, path_value, query_value};
+use crate::routes::{ApiRoute, json_response, path_value, query_value};
 
 /// The most assistants that one request lists.
 const MAX_ASSISTANTS: usize = 1000;
 
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        ApiRoute::post(
+            "/assistants/search",
+            search_assistants,
+            operation("langgraph_search_assistants", "Lists assistants.")
+                .body::<SearchAssistantsBody>()
+                .returns::<Vec<Map<String, Value>>>(200, "The assistants."),
+        ),
+        ApiRoute::post(
+            "/assistants/count",
+            count_assistants,
+            operation("langgraph_count_assistants", "Counts assistants.")
+                .body::<SearchAssistantsBody>()
+                .returns::<usize>(200, "How many there are."),
+        ),
+        ApiRoute::get(
+            "/assistants/{assistant}",
+            get_assistant,
+            operation("langgraph_get_assistant", "Returns an assistant.")
+                .returns::<Assistant>(200, "The assistant.")
+                .errors(&FOUND),
+        ),
+        ApiRoute::get(
+            "/assistants/{assistant}/graph",
+            assistant_graph,
+            operation("langgraph_assistant_graph", "Returns the nodes and edges of an assistant.")
+                .query::<AssistantGraphQuery>()
+                .returns::<AssistantGraph>(200, "The graph.")
+                .errors(&FOUND),
+        ),
+        ApiRoute::get(
+            "/assistants/{assistant}/schemas",
+            assistant_schemas,
+            operation("langgraph_assistant_schemas", "Returns the JSON Schemas of an assistant.")
+                .returns::<AssistantSchemas>(200, "The schemas.")
+                .errors(&FOUND),
+        ),
+        ApiRoute::get(
+            "/assistants/{assistant}/subgraphs",
+            assistant_subgraphs,
+            operation("langgraph_assistant_subgraphs", "Lists the graphs inside the nodes of an assistant.")
+                .query::<SubgraphsQuery>()
+                .returns::<Map<String, Value>>(
+                    200,
+                    "By the names of their nodes. Their schemas are not known.",
+                )
+                .errors(&FOUND),
+        ),
+        ApiRoute::get(
+            "/assistants/{assistant}/subgraphs/{namespace}",
+            assistant_subgraph,
+            operation(
+                "langgraph_assistant_subgraph",
+                "Lists the graph inside one node, and those inside it.",
+            )
+            .query::<SubgraphsQuery>()
+            .returns::<Map<String, Value>>(200, "By the names of their nodes. Their schemas are not known.")
+            .errors(&FOUND),
+        ),
+    ]
+}
+
 /// A graph with its settings.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Assistant {
     /// The id of the assistant.
     pub(super) assistant_id: String,
     /// The name of its graph.
     pub(super) graph_id: String,
     /// Settings of its runs.
-    config: Map<String, Value>,
+    pub(super) config: Map<String, Value>,
     /// Values that its nodes read.
-    context: Map<String, Value>,
+    pub(super) context: Map<String, Value>,
     /// Free pairs.
-    metadata: Map<String, Value>,
+    pub(super) metadata: Map<String, Value>,
     /// What people call it.
-    name: String,
+    pub(super) name: String,
     /// When it was made.
-    created_at: String,
+    pub(super) created_at: String,
     /// When it last changed.
-    updated_at: String,
+    pub(super) updated_at: String,
     /// The number of its version.
-    version: u32,
+    pub(super) version: u32,
     /// What it does.
-    description: Option<String>,
+    pub(super) description: Option<String>,
 }
 
 impl Assistant {
@@ -63,6 +129,21 @@ impl Assistant {
         }
     }
 
+    /// Values that its nodes read.
+    pub(super) fn context(&self) -> &Map<String, Value> {
+        &self.context
+    }
+
+    /// The most steps of its runs.
+    pub(super) fn recursion_limit(&self) -> Option<u32> {
+        self.config.get("recursion_limit").and_then(Value::as_u64).and_then(|steps| steps.try_into().ok())
+    }
+
+    /// Whether it is the one that its graph has of itself.
+    pub(super) fn is_of_graph(&self) -> bool {
+        self.assistant_id == graph_assistant_id(&self.graph_id)
+    }
+
     /// What its runs have in their metadata.
     pub(super) fn run_metadata(&self) -> Map<String, Value> {
         let mut metadata = self.metadata.clone();
@@ -75,15 +156,24 @@ impl Assistant {
 /// The assistant with this id, or the one of the graph with this name.
 pub(super) async fn find_assistant(
     app: &ServerApp,
-    _: &TenantId,
+    tenant: &TenantId,
     id: &str,
 ) -> Result<Option<Assistant>, ApiError> {
     let agents = app.agents.current();
-    let found = agents.iter().find(|agent| agent.name == id || graph_assistant_id(&agent.name) == id);
-    Ok(found.map(Assistant::of_graph))
+    let of_graph = agents.iter().find(|agent| agent.name == id || graph_assistant_id(&agent.name) == id);
+    if let Some(agent) = of_graph {
+        return Ok(Some(Assistant::of_graph(agent)));
+    }
+    // One whose graph is not served is not there.
+    let stored = load_stored(app, tenant, id).await?;
+    Ok(stored.filter(|assistant| app.find_agent(&assistant.graph_id).is_some()))
 }
 
-async fn load_assistant(app: &ServerApp, caller: &ApiCaller, id: &str) -> Result<Assistant, ApiError> {
+pub(super) async fn load_assistant(
+    app: &ServerApp,
+    caller: &ApiCaller,
+    id: &str,
+) -> Result<Assistant, ApiError> {
     find_assistant(app, &caller.tenant, id).await?.ok_or_else(|| ApiErrorCode::NotFound.into())
 }
 
@@ -105,6 +195,8 @@ pub(super) struct SearchAssistantsBody {
     sort_by: Option<AssistantOrder>,
     /// Which of them comes first. The default is `desc`.
     sort_order: Option<SortOrder>,
+    /// Fields to return. The default is all.
+    select: Option<Vec<String>>,
 }
 
 /// By what assistants are sorted.
@@ -123,68 +215,64 @@ pub(super) enum AssistantOrder {
     UpdatedAt,
 }
 
-/// Which comes first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum SortOrder {
-    /// The smallest.
-    Asc,
-    /// The largest.
-    #[default]
-    Desc,
-}
-
-fn matching(app: &ServerApp, body: &SearchAssistantsBody) -> Vec<Assistant> {
+async fn matching(
+    app: &ServerApp,
+    caller: &ApiCaller,
+    body: &SearchAssistantsBody,
+) -> Result<Vec<Assistant>, ApiError> {
     let fits = |assistant: &Assistant| {
         body.graph_id.as_ref().is_none_or(|graph| *graph == assistant.graph_id)
             && body.name.as_ref().is_none_or(|name| *name == assistant.name)
             && body.metadata.as_ref().is_none_or(|wanted| has_pairs(&assistant.metadata, wanted))
     };
     let agents = app.agents.current();
-    let mut found: Vec<Assistant> = agents.iter().map(Assistant::of_graph).filter(fits).collect();
-    // Graphs are made in the order in which they are listed, and the last comes first.
-    match body.sort_by {
-        Some(AssistantOrder::AssistantId) => found.sort_by(|a, b| a.assistant_id.cmp(&b.assistant_id)),
-        Some(AssistantOrder::GraphId) => found.sort_by(|a, b| a.graph_id.cmp(&b.graph_id)),
-        Some(AssistantOrder::Name) => found.sort_by(|a, b| a.name.cmp(&b.name)),
-        Some(AssistantOrder::UpdatedAt) => found.sort_by(|a, b| a.updated_at.cmp(&b.updated_at)),
-        Some(AssistantOrder::CreatedAt) | None => {}
-    }
+    let stored = list_stored(app, &caller.tenant).await?;
+    let stored = stored.into_iter().filter(|assistant| app.find_agent(&assistant.graph_id).is_some());
+    // Graphs are made in the order in which they are listed.
+    let mut found: Vec<Assistant> =
+        agents.iter().map(Assistant::of_graph).chain(stored).filter(fits).collect();
+    let key = |assistant: &Assistant| match body.sort_by.unwrap_or(AssistantOrder::CreatedAt) {
+        AssistantOrder::AssistantId => assistant.assistant_id.clone(),
+        AssistantOrder::GraphId => assistant.graph_id.clone(),
+        AssistantOrder::Name => assistant.name.clone(),
+        AssistantOrder::CreatedAt => assistant.created_at.clone(),
+        AssistantOrder::UpdatedAt => assistant.updated_at.clone(),
+    };
+    found.sort_by_cached_key(key);
     if body.sort_order.unwrap_or_default() == SortOrder::Desc {
         found.reverse();
     }
-    found
+    Ok(found)
 }
 
 /// `POST /assistants/search`
 pub(super) async fn search_assistants(
     State(app): State<ServerApp>,
-    _: ApiCaller,
+    caller: ApiCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: SearchAssistantsBody = read_body(request, &app).await?;
-    let found = matching(&app, &body);
+    let found = matching(&app, &caller, &body).await?;
     let (offset, limit) = (body.offset.unwrap_or(0), body.limit.unwrap_or(10).clamp(1, MAX_ASSISTANTS));
     let total = found.len();
-    let page: Vec<Assistant> = found.into_iter().skip(offset).take(limit).collect();
-    let shown = page.len();
-    let mut response = json_response(page);
-    let headers = response.headers_mut();
-    headers.insert("x-pagination-total", HeaderValue::from(total));
-    if offset.saturating_add(shown) < total {
-        headers.insert("x-pagination-next", HeaderValue::from(offset.saturating_add(shown)));
-    }
-    Ok(response)
+    let page: Vec<Value> = found
+        .iter()
+        .skip(offset)
+        .take(limit)
+        .map(|assistant| select_fields(assistant, body.select.as_deref()))
+        .collect();
+    let next = offset.saturating_add(page.len());
+    Ok(list_response(&page, Some(total), (next < total).then_some(next)))
 }
 
 /// `POST /assistants/count`
 pub(super) async fn count_assistants(
     State(app): State<ServerApp>,
-    _: ApiCaller,
+    caller: ApiCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: SearchAssistantsBody = read_body(request, &app).await?;
-    Ok(json_response(matching(&app, &body).len()))
+    Ok(json_response(matching(&app, &caller, &body).await?.len()))
 }
 
 /// `GET /assistants/{assistant}`
@@ -291,4 +379,74 @@ fn langchain_schema(agent: &Agent) -> Value {
         schema.remove("$schema");
     }
     schema
+}
+
+/// What may follow the path of the graphs inside an assistant.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SubgraphsQuery {
+    /// Whether graphs inside those graphs are listed too.
+    #[serde(default)]
+    recurse: Option<String>,
+}
+
+/// `GET /assistants/{assistant}/subgraphs`
+pub(super) async fn assistant_subgraphs(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    id: Result<Path<String>, PathRejection>,
+    query: Result<Query<SubgraphsQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    subgraphs(&app, &caller, &path_value(id)?, None, query).await
+}
+
+/// `GET /assistants/{assistant}/subgraphs/{namespace}`
+pub(super) async fn assistant_subgraph(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    ids: Result<Path<(String, String)>, PathRejection>,
+    query: Result<Query<SubgraphsQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let (id, namespace) = path_value(ids)?;
+    subgraphs(&app, &caller, &id, Some(&namespace), query).await
+}
+
+async fn subgraphs(
+    app: &ServerApp,
+    caller: &ApiCaller,
+    id: &str,
+    below: Option<&str>,
+    query: Result<Query<SubgraphsQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let recurse = query_value(query).map_err(|error| error.under_code(ApiErrorCode::Invalid))?.recurse;
+    let recurse = read_flag("recurse", recurse.as_deref())?;
+    let assistant = load_assistant(app, caller, id).await?;
+    let topology = agent_request::find_agent(app, &assistant.graph_id)?.topology();
+    let mut found = Vec::new();
+    list_inner_graphs(&topology, "", recurse || below.is_some(), &mut found);
+    found.retain(|name| match below {
+        Some(below) if recurse => {
+            name.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'))
+        }
+        Some(below) => name == below,
+        None => true,
+    });
+    let unknown = json!({
+        "input_schema": null, "output_schema": null, "state_schema": null, "config_schema": null,
+        "context_schema": null,
+    });
+    let found: Map<String, Value> = found.into_iter().map(|name| (name, unknown.clone())).collect();
+    Ok(json_response(found))
+}
+
+/// The names of graphs inside nodes, each below that of the graph around it.
+fn list_inner_graphs(topology: &GraphTopology, below: &str, recurse: bool, found: &mut Vec<String>) {
+    for node in &topology.nodes {
+        let Some(inner) = &node.inner else { continue };
+        let name = if below.is_empty() { node.id.clone() } else { format!("{below}|{}", node.id) };
+        found.push(name.clone());
+        if recurse {
+            list_inner_graphs(inner, &name, recurse, found);
+        }
+    }
 }

@@ -5,18 +5,20 @@ use std::collections::HashMap;
 
 use doran_agents::Agent;
 use doran_agents::history::read_entries;
-use doran_engine::store::{Millis, RunFailure, Seq};
+use doran_engine::store::{Millis, RunFailure, Seq, StoreError};
 use doran_engine::{
-    EntryBody, PendingQuestion, QuestionKind, RunId, StateChange, TaskResult, ThreadEntry, ThreadKey,
-    stored_json,
+    EngineError, EntryBody, PendingQuestion, QuestionKind, RunId, StateChange, TaskResult, ThreadEntry,
+    ThreadKey,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::ids::{CheckpointId, graph_assistant_id, task_id};
-use super::messages::{state_to_json, update_to_json};
-use super::time_text;
+use super::messages::{read_stored, update_to_json};
+use super::metadata::run_assistant_id;
+use super::thread_state::load_values;
+use super::times::time_text;
 use crate::ServerApp;
 use crate::error::ApiError;
 
@@ -89,7 +91,7 @@ pub(super) async fn load_checkpoints(
 ) -> Result<CheckpointTree, ApiError> {
     let mut tree = CheckpointTree::default();
     for entry in read_entries(&app.runtime, thread, until).await? {
-        tree.add(&entry);
+        tree.add(&entry)?;
     }
     Ok(tree)
 }
@@ -130,7 +132,7 @@ impl CheckpointTree {
         false
     }
 
-    fn add(&mut self, entry: &ThreadEntry) {
+    fn add(&mut self, entry: &ThreadEntry) -> Result<(), ApiError> {
         // Most entries stand where the one before them stood.
         let stood = self.at_entry.get(&entry.parent).copied();
         self.at_entry.extend(stood.map(|index| (entry.seq, index)));
@@ -140,7 +142,7 @@ impl CheckpointTree {
                 self.graph_of_run.extend(entry.run.map(|run| (run, graph.clone())));
                 if let Some(input) = input {
                     self.push(entry, CheckpointSource::Input, entry.parent);
-                    let update = stored_json::from_str(input.get()).unwrap_or_default();
+                    let update = read_stored(input)?;
                     self.change_outcome(entry, |outcome| {
                         outcome.results = vec![("__start__".to_owned(), update)];
                     });
@@ -152,7 +154,8 @@ impl CheckpointTree {
                 }
             }
             EntryBody::Step(step) => {
-                let results: Vec<(String, Value)> = step.tasks.iter().map(task_update).collect();
+                let results: Vec<(String, Value)> =
+                    step.tasks.iter().map(task_update).collect::<Result<_, _>>()?;
                 self.change_outcome(entry, |outcome| {
                     *outcome = TasksOutcome { results, ..TasksOutcome::default() }
                 });
@@ -180,6 +183,7 @@ impl CheckpointTree {
             EntryBody::Cancelled { .. } => self.change_outcome(entry, |outcome| outcome.questions.clear()),
             EntryBody::InnerStep(_) | EntryBody::Finished => {}
         }
+        Ok(())
     }
 
     fn change_outcome(&mut self, entry: &ThreadEntry, change: impl FnOnce(&mut TasksOutcome)) {
@@ -214,8 +218,8 @@ pub(super) fn goes_back(entry: &ThreadEntry) -> bool {
     entry.parent + 1 != entry.seq
 }
 
-fn task_update(task: &TaskResult) -> (String, Value) {
-    (task.node.clone(), stored_json::from_str(task.update.get()).unwrap_or_default())
+fn task_update(task: &TaskResult) -> Result<(String, Value), ApiError> {
+    Ok((task.node.clone(), read_stored(&task.update)?))
 }
 
 /// A state of a thread, as LangGraph's clients read it.
@@ -308,17 +312,17 @@ impl LangGraphState {
         here: &Checkpoint,
     ) -> Result<Self, ApiError> {
         let parent = tree.parent(here).map(|before| CheckpointRef::new(thread, before.id));
-        let view = app.runtime.view(&agent.name, thread, Some(here.state_seq)).await?;
+        let (values, due) = load_values(app, agent, thread, Some(here.state_seq)).await?;
         let next = match here.source {
             CheckpointSource::Input => vec!["__start__".to_owned()],
-            CheckpointSource::Loop | CheckpointSource::Update | CheckpointSource::Fork => view.next,
+            CheckpointSource::Loop | CheckpointSource::Update | CheckpointSource::Fork => due,
         };
         let checkpoint = CheckpointRef::new(thread, here.id);
         Ok(Self {
-            values: state_to_json(agent, view.state),
+            values,
             tasks: tasks(agent, thread, here, &next),
             next,
-            metadata: Some(checkpoint_metadata(thread, here)),
+            metadata: Some(checkpoint_metadata(app, thread, here).await?),
             created_at: Some(time_text(here.at)),
             checkpoint_id: Some(checkpoint.checkpoint_id.clone()),
             checkpoint: Some(checkpoint),
@@ -348,7 +352,11 @@ impl LangGraphState {
     }
 }
 
-pub(super) fn checkpoint_metadata(thread: &ThreadKey, here: &Checkpoint) -> Map<String, Value> {
+async fn checkpoint_metadata(
+    app: &ServerApp,
+    thread: &ThreadKey,
+    here: &Checkpoint,
+) -> Result<Map<String, Value>, ApiError> {
     let mut metadata = Map::from_iter([
         ("source".to_owned(), here.source.name().into()),
         ("step".to_owned(), here.step.into()),
@@ -358,13 +366,22 @@ pub(super) fn checkpoint_metadata(thread: &ThreadKey, here: &Checkpoint) -> Map<
     if let Some(graph) = &here.graph {
         metadata.insert("graph_id".to_owned(), graph.as_str().into());
         if here.source != CheckpointSource::Update {
-            metadata.insert("assistant_id".to_owned(), graph_assistant_id(graph).into());
+            // Rows of old runs may be gone.
+            let assistant = match here.run {
+                Some(run) => match app.runtime.run_row(&thread.run(run)).await {
+                    Ok(row) => run_assistant_id(&row),
+                    Err(EngineError::Store(StoreError::NotFound { .. })) => graph_assistant_id(graph),
+                    Err(error) => return Err(error.into()),
+                },
+                None => graph_assistant_id(graph),
+            };
+            metadata.insert("assistant_id".to_owned(), assistant.into());
         }
     }
     if let Some(run) = here.run {
         metadata.insert("run_id".to_owned(), run.to_string().into());
     }
-    metadata
+    Ok(metadata)
 }
 
 /// The tasks after a checkpoint.

@@ -2,14 +2,24 @@
 
 use doran_agents::llm::{ImageReference, Message, TextOrigin, ToolCall, ToolResult};
 use doran_agents::{Agent, MessagePart, Role};
+use doran_engine::stored_json;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiErrorCode};
 
 use super::invalid;
 
 /// The id by which LangChain removes all messages.
 const REMOVE_ALL: &str = "__remove_all__";
+
+/// Reads a value of the log. One that cannot be read is an error, and not a value that is not there.
+pub(super) fn read_stored(stored: &RawValue) -> Result<Value, ApiError> {
+    stored_json::from_str(stored.get()).map_err(|error| {
+        tracing::error!(%error, "cannot read a value of the log");
+        ApiErrorCode::Internal.into()
+    })
+}
 
 /// A state of a graph, with its messages as LangChain writes them.
 pub(super) fn state_to_json(agent: &Agent, mut state: Value) -> Value {
@@ -340,6 +350,14 @@ mod tests {
         let shown = message_to_json(&json!(message));
         let ids: Vec<&Value> = shown.iter().map(|message| &message["id"]).collect();
         assert_eq!(ids, ["m:a", "m:b"]);
+    }
+
+    #[test]
+    fn a_value_of_the_log_that_cannot_be_read_is_an_error_and_not_null() {
+        let stored = |text: String| RawValue::from_string(text).expect("JSON");
+        assert_eq!(read_stored(&stored("[1]".into())).expect("readable"), json!([1]));
+        let deep = stored(format!("{}{}", "[".repeat(1000), "]".repeat(1000)));
+        assert_eq!(read_stored(&deep).expect_err("too deep").code, ApiErrorCode::Internal);
     }
 
     #[test]

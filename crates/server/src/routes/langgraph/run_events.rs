@@ -5,15 +5,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use doran_agents::Agent;
 use doran_engine::runtime::{NodeDelta, NodeDeltaContent};
 use doran_engine::store::{RunFailure, RunRow, Seq};
-use doran_engine::{EntryBody, Event, PendingQuestion, QuestionKind, StepResult, ThreadEntry, stored_json};
+use doran_engine::{EntryBody, Event, PendingQuestion, QuestionKind, StepResult, ThreadEntry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::checkpoints::{failure_message, goes_back, interrupts, load_checkpoints};
 use super::ids::{CheckpointId, task_id};
-use super::messages::{message_chunk, partial_message, state_to_json, update_to_json};
-use super::{DORAN_METADATA, run_assistant_id, time_text};
+use super::messages::{message_chunk, partial_message, read_stored, update_to_json};
+use super::metadata::{DORAN_METADATA, run_assistant_id};
+use super::thread_state::load_values;
+use super::times::time_text;
 use crate::ServerApp;
 use crate::error::ApiError;
 
@@ -143,7 +145,7 @@ impl RunEvents {
             }
         }
         if !matches!(entry.body, EntryBody::Started { .. }) {
-            place.at_work = self.app.runtime.view(&self.agent.name, thread, Some(entry.parent)).await?.next;
+            place.at_work = self.values(entry.parent).await?.1;
         }
         Ok(place)
     }
@@ -183,7 +185,7 @@ impl RunEvents {
                 self.unnamed.clear();
             }
             EntryBody::Step(step) => self.translate_step(entry, step, &mut events).await?,
-            EntryBody::InnerStep(step) => self.translate_inner_step(step, &mut events),
+            EntryBody::InnerStep(step) => self.translate_inner_step(step, &mut events)?,
             EntryBody::Paused { questions, edit, .. } => {
                 if edit.is_some() {
                     self.pass_checkpoint(CheckpointId { seq: entry.seq, is_after: true });
@@ -208,8 +210,7 @@ impl RunEvents {
         let mut changed = false;
         let mut at_work = self.place.as_ref().map(|place| place.at_work.clone()).unwrap_or_default();
         for task in &step.tasks {
-            let update: Value = stored_json::from_str(task.update.get()).unwrap_or_default();
-            let update = update_to_json(&self.agent, update);
+            let update = update_to_json(&self.agent, read_stored(&task.update)?);
             let is_empty = update.as_object().is_some_and(Map::is_empty);
             changed |= !is_empty;
             if self.wants_messages() {
@@ -248,16 +249,20 @@ impl RunEvents {
     }
 
     /// A step of a graph inside a node.
-    fn translate_inner_step(&mut self, step: &StepResult, events: &mut Vec<LangGraphEvent>) {
+    fn translate_inner_step(
+        &mut self,
+        step: &StepResult,
+        events: &mut Vec<LangGraphEvent>,
+    ) -> Result<(), ApiError> {
         if !self.subgraphs || !self.wants(StreamMode::Updates) {
-            return;
+            return Ok(());
         }
         let namespace = step.path.as_ref().map(|path| self.namespace(path.as_str())).unwrap_or_default();
         for task in &step.tasks {
-            let update: Value = stored_json::from_str(task.update.get()).unwrap_or_default();
-            let update = update_to_json(&self.agent, update);
+            let update = update_to_json(&self.agent, read_stored(&task.update)?);
             events.push(LangGraphEvent::new(format!("updates|{namespace}"), json!({ &task.node: update })));
         }
+        Ok(())
     }
 
     async fn translate_pause(
@@ -538,8 +543,7 @@ impl RunEvents {
 
     /// The state after an entry, and the nodes that are due then.
     async fn values(&self, seq: Seq) -> Result<(Value, Vec<String>), ApiError> {
-        let view = self.app.runtime.view(&self.agent.name, &self.row.thread, Some(seq)).await?;
-        Ok((state_to_json(&self.agent, view.state), view.next))
+        load_values(&self.app, &self.agent, &self.row.thread, Some(seq)).await
     }
 
     /// The graph inside a task, by the path of that task.

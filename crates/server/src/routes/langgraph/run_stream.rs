@@ -1,6 +1,7 @@
 //! The stream of a run: its events in LangGraph's modes, each with an id to come back with.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -10,10 +11,10 @@ use doran_engine::{Event, RunHandle, RunWatch, WatchUntil};
 use serde_json::json;
 use tokio::sync::oneshot;
 
+use super::cancel::CancelGuard;
 use super::invalid;
 use super::run_events::{LangGraphEvent, RunEvents, StreamMode};
 use super::run_request::OnDisconnect;
-use super::runs::CancelGuard;
 use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::error::ApiError;
@@ -78,7 +79,7 @@ pub(super) fn stream_run(
     app: &ServerApp,
     caller: ApiCaller,
     agent: &Agent,
-    run: RunHandle,
+    run: Arc<RunHandle>,
     row: &RunRow,
     options: StreamOptions,
 ) -> Result<Response, ApiError> {
@@ -142,7 +143,7 @@ async fn send_events(
     }
 }
 
-fn error_event(error: &ApiError) -> LangGraphEvent {
+pub(super) fn error_event(error: &ApiError) -> LangGraphEvent {
     let problem = error.to_json();
     let message = if problem["detail"].is_string() { &problem["detail"] } else { &problem["title"] };
     LangGraphEvent::new("error", json!({ "error": problem["code"], "message": message }))

@@ -4,26 +4,93 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
 use doran_agents::Agent;
+use doran_engine::ThreadKey;
 use doran_engine::runtime::StateEdit;
-use doran_engine::store::ThreadRow;
+use doran_engine::store::{Seq, ThreadRow};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::checkpoints::{Checkpoint, CheckpointRef, CheckpointTree, LangGraphState, load_checkpoints};
 use super::ids::CheckpointId;
-use super::messages::update_from_json;
-use super::run_request::{CheckpointBody, parse_checkpoint, stands_at, state_error};
+use super::messages::{state_to_json, update_from_json};
+use super::metadata::is_rolled_back;
+use super::run_request::{CheckpointBody, parse_checkpoint};
+use super::start_run::{stands_at, state_error};
 use super::threads::{thread_agent, thread_state};
-use super::{invalid, is_rolled_back, load_thread, read_body};
+use super::{FOUND, invalid, load_thread, operation, read_body};
 use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::bulk_read::BulkRead;
 use crate::error::{ApiError, ApiErrorCode};
-use crate::routes::{json_response, path_value, query_value};
+use crate::routes::{ApiRoute, json_response, path_value, query_value};
 
 /// The most states that one request lists.
 const MAX_STATES: usize = 1000;
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        ApiRoute::get(
+            "/threads/{thread}/state",
+            get_state,
+            operation("langgraph_get_state", "Returns the state of a thread.")
+                .query::<StateQuery>()
+                .returns::<LangGraphState>(200, "The state.")
+                .errors(&FOUND),
+        ),
+        ApiRoute::post(
+            "/threads/{thread}/state",
+            update_state,
+            operation("langgraph_update_state", "Changes the state of a thread.")
+                .body::<UpdateStateBody>()
+                .returns::<StateUpdated>(200, "The new checkpoint.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::Busy, ApiErrorCode::DiskFull]),
+        ),
+        ApiRoute::get(
+            "/threads/{thread}/state/{checkpoint}",
+            get_state_at,
+            operation("langgraph_get_state_at", "Returns the state of a thread at a checkpoint.")
+                .returns::<LangGraphState>(200, "The state.")
+                .errors(&FOUND),
+        ),
+        ApiRoute::post(
+            "/threads/{thread}/state/checkpoint",
+            post_state_at,
+            operation("langgraph_post_state_at", "Returns the state of a thread at a checkpoint.")
+                .body::<StateAtBody>()
+                .returns::<LangGraphState>(200, "The state.")
+                .errors(&FOUND),
+        ),
+        ApiRoute::post(
+            "/threads/{thread}/history",
+            post_history,
+            operation("langgraph_post_history", "Lists the states of a thread, newest first.")
+                .body::<HistoryBody>()
+                .returns::<Vec<LangGraphState>>(200, "The states.")
+                .errors(&FOUND),
+        ),
+        ApiRoute::get(
+            "/threads/{thread}/history",
+            get_history,
+            operation("langgraph_get_history", "Lists the states of a thread, newest first.")
+                .query::<HistoryQuery>()
+                .returns::<Vec<LangGraphState>>(200, "The states.")
+                .errors(&FOUND),
+        ),
+    ]
+}
+
+/// The state of a thread after an entry, the newest when none is named, with its messages as LangChain writes them; and the
+/// nodes that are due then.
+pub(super) async fn load_values(
+    app: &ServerApp,
+    agent: &Agent,
+    thread: &ThreadKey,
+    at: Option<Seq>,
+) -> Result<(Value, Vec<String>), ApiError> {
+    let view = app.runtime.view(&agent.name, thread, at).await?;
+    Ok((state_to_json(agent, view.state), view.next))
+}
 
 /// What may follow the path of a state.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

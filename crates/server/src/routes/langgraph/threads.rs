@@ -2,28 +2,29 @@
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use doran_agents::Agent;
 use doran_engine::store::{RunFilter, RunRow, RunStatus, ThreadFilter, ThreadRow};
 use doran_engine::{ThreadId, ThreadKey};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::assistants::SortOrder;
 use super::checkpoints::{LangGraphState, load_checkpoints};
+use super::metadata::{check_metadata, has_pairs, hidden_metadata};
 use super::run_events::failure_json;
+use super::times::time_text;
 use super::{
-    check_metadata, has_pairs, hidden_metadata, invalid, load_thread, read_body, reject_idempotency_key,
-    time_text,
+    FOUND, SortOrder, invalid, list_response, load_thread, operation, read_body, reject_idempotency_key,
+    select_fields,
 };
 use crate::ServerApp;
 use crate::agent_request;
 use crate::authentication::ApiCaller;
 use crate::bulk_read::BulkRead;
 use crate::error::{ApiError, ApiErrorCode};
-use crate::routes::{json_response, path_value};
+use crate::routes::{ApiRoute, json_response, path_value};
 
 /// The most threads that one request lists.
 const MAX_THREADS: usize = 1000;
@@ -31,6 +32,63 @@ const MAX_THREADS: usize = 1000;
 const MAX_THREADS_SEARCHED: usize = 10_000;
 /// Threads that are read in one go.
 const THREADS_PER_PAGE: usize = 200;
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        ApiRoute::post(
+            "/threads",
+            create_thread,
+            operation("langgraph_create_thread", "Creates a thread.")
+                .body::<CreateThreadBody>()
+                .returns::<LangGraphThread>(200, "The thread.")
+                .errors(&[ApiErrorCode::Conflict, ApiErrorCode::DiskFull]),
+        ),
+        ApiRoute::post(
+            "/threads/search",
+            search_threads,
+            operation("langgraph_search_threads", "Lists threads, the last changed first.")
+                .body::<SearchThreadsBody>()
+                .returns::<Vec<Map<String, Value>>>(200, "The threads."),
+        ),
+        ApiRoute::post(
+            "/threads/count",
+            count_threads,
+            operation("langgraph_count_threads", "Counts threads.")
+                .body::<SearchThreadsBody>()
+                .returns::<usize>(200, "How many there are."),
+        ),
+        ApiRoute::get(
+            "/threads/{thread}",
+            get_thread,
+            operation("langgraph_get_thread", "Returns a thread.")
+                .returns::<LangGraphThread>(200, "The thread.")
+                .errors(&FOUND),
+        ),
+        ApiRoute::patch(
+            "/threads/{thread}",
+            update_thread,
+            operation("langgraph_update_thread", "Changes the metadata of a thread.")
+                .body::<ThreadMetadataBody>()
+                .returns::<LangGraphThread>(200, "The thread.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::Conflict, ApiErrorCode::DiskFull]),
+        ),
+        ApiRoute::delete(
+            "/threads/{thread}",
+            delete_thread,
+            operation("langgraph_delete_thread", "Deletes a thread.")
+                .returns_nothing("It is deleted.")
+                .errors(&FOUND),
+        ),
+        ApiRoute::post(
+            "/threads/{thread}/copy",
+            copy_thread,
+            operation("langgraph_copy_thread", "Copies a thread.")
+                .ignored_body()
+                .returns::<LangGraphThread>(200, "The copy.")
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::DiskFull]),
+        ),
+    ]
+}
 
 /// A thread as LangGraph's clients read it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -316,17 +374,9 @@ pub(super) async fn search_threads(
     rows.truncate(limit);
     let mut threads = Vec::new();
     for row in &rows {
-        let mut thread = json!(LangGraphThread::load(&app, row).await?);
-        if let (Some(select), Some(fields)) = (&body.select, thread.as_object_mut()) {
-            fields.retain(|name, _| select.contains(name));
-        }
-        threads.push(thread);
+        threads.push(select_fields(&LangGraphThread::load(&app, row).await?, body.select.as_deref()));
     }
-    let mut response = json_response(threads);
-    if more {
-        response.headers_mut().insert("x-pagination-next", HeaderValue::from(offset.saturating_add(limit)));
-    }
-    Ok(response)
+    Ok(list_response(&threads, None, more.then(|| offset.saturating_add(limit))))
 }
 
 /// `POST /threads/count`
@@ -380,11 +430,17 @@ pub(super) async fn delete_thread(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let row = load_thread(&app, &caller, &path_value(id)?).await?;
+    remove_thread(&app, &row).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Cancels the run of a thread, and deletes the thread.
+pub(super) async fn remove_thread(app: &ServerApp, row: &ThreadRow) -> Result<(), ApiError> {
     if let Some(run) = row.active {
         app.runtime.cancel(&row.key.run(run)).await?;
     }
     app.runtime.delete_thread(&row.key).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(())
 }
 
 /// `POST /threads/{thread}/copy`

@@ -1,0 +1,438 @@
+//! The run that a request leads to: a new one, or one that waits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use doran_agents::llm::{Message, Role};
+use doran_agents::{Agent, AskOptions, EarlierMessage, MESSAGES_FIELD};
+use doran_engine::runtime::StateEdit;
+use doran_engine::store::{IfBusy, RunRow, RunStatus, Seq, StoreError};
+use doran_engine::{
+    EngineError, EntryBody, MisuseError, PendingQuestion, QuestionKind, RunHandle, RunLimits, StartOptions,
+    ThreadKey,
+};
+use serde_json::{Map, Value, json};
+
+use super::assistants::{Assistant, find_assistant};
+use super::checkpoints::load_checkpoints;
+use super::ids::CheckpointId;
+use super::invalid;
+use super::messages::{message_from_json, read_stored, update_from_json};
+use super::metadata::{DORAN_METADATA, check_metadata, mark_rolled_back};
+use super::run_request::{MultitaskStrategy, OneOrMany, RunCommand, RunGraphBody, RunSettings};
+use crate::ServerApp;
+use crate::agent_request;
+use crate::error::{ApiError, ApiErrorCode};
+use crate::routes::runs::validate_answers;
+
+/// A run that was started, or goes on.
+pub(super) struct StartedGraphRun {
+    pub(super) agent: Agent,
+    pub(super) run: Arc<RunHandle>,
+    pub(super) row: RunRow,
+    /// The first of its events that belongs to this request.
+    pub(super) first_event: u64,
+}
+
+/// The assistant that a request names.
+pub(super) async fn named_assistant(
+    app: &ServerApp,
+    thread: &ThreadKey,
+    id: &str,
+) -> Result<Assistant, ApiError> {
+    find_assistant(app, &thread.tenant, id).await?.ok_or_else(|| {
+        // An assistant that is gone, or one that there never was.
+        if uuid::Uuid::parse_str(id).is_ok() {
+            return ApiErrorCode::NotFound.into();
+        }
+        let agents = app.agents.current();
+        let known: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+        let known = known.join(", ");
+        invalid(
+            &format!("`assistant_id` is neither the id of an assistant nor one of the graphs: {known}"),
+            &format!("`assistant_id`가 어시스턴트의 id도 그래프의 이름({known})도 아닙니다"),
+        )
+    })
+}
+
+/// Starts the run that a request asks for, or goes on with the one that waits.
+pub(super) async fn start_graph_run(
+    app: &ServerApp,
+    thread: &ThreadKey,
+    body: &RunGraphBody,
+    is_stateless: bool,
+) -> Result<StartedGraphRun, ApiError> {
+    let assistant = named_assistant(app, thread, &body.assistant_id).await?;
+    let agent = agent_request::find_agent(app, &assistant.graph_id)?;
+    if body.input.is_some() && body.command.is_some() {
+        return Err(invalid(
+            "`input` and `command` do not come together",
+            "`input`과 `command`는 함께 보내지 않습니다",
+        ));
+    }
+    if let Some(metadata) = &body.metadata {
+        check_metadata(metadata)?;
+    }
+    let settings = RunSettings::merge(&assistant, body.config.as_ref(), body.context.as_ref())?;
+    let paused = find_paused_run(app, thread).await?;
+    let checkpoint = match body.start_checkpoint(thread)? {
+        // Where the thread stands already: clients say so with every request.
+        Some(checkpoint) if stands_at(app, thread, checkpoint).await? => None,
+        checkpoint => checkpoint,
+    };
+    if let Some(resume) = body.command.as_ref().and_then(|command| command.resume.as_ref()) {
+        let Some((row, questions)) = paused else {
+            return Err(invalid(
+                "`command.resume`: the thread waits for nothing",
+                "`command.resume`: 이 대화는 아무것도 기다리지 않습니다",
+            ));
+        };
+        reject_with_resume(body, checkpoint, &row, &settings)?;
+        let answers = answers(resume, &questions)?;
+        return answer_run(app, agent, row, answers).await;
+    }
+    if let Some((row, questions)) = &paused
+        && body.input.is_none()
+        && body.command.is_none()
+        && checkpoint.is_none()
+    {
+        let breakpoints = questions.iter().filter(|question| question.kind == QuestionKind::Breakpoint);
+        let answers: BTreeMap<String, Value> =
+            breakpoints.map(|question| (question.id.clone(), Value::Bool(true))).collect();
+        if !answers.is_empty() {
+            reject_with_resume(body, checkpoint, row, &settings)?;
+            return answer_run(app, agent, row.clone(), answers).await;
+        }
+        // It still waits: the client is told so again.
+        let head = app.runtime.thread_row(thread).await?.head;
+        let run = Arc::new(app.runtime.run_handle(&row.key()).await?);
+        let first_event = (head + 1).saturating_sub(row.first_seq.unwrap_or(head));
+        return Ok(StartedGraphRun { agent, run, row: row.clone(), first_event });
+    }
+    let request = NewRunRequest { thread, body, assistant: &assistant, agent, settings };
+    start_new_run(app, request, paused.is_some(), checkpoint, is_stateless).await
+}
+
+/// What was found out about a request for a new run.
+struct NewRunRequest<'a> {
+    thread: &'a ThreadKey,
+    body: &'a RunGraphBody,
+    assistant: &'a Assistant,
+    agent: Agent,
+    settings: RunSettings,
+}
+
+async fn start_new_run(
+    app: &ServerApp,
+    request: NewRunRequest<'_>,
+    is_paused: bool,
+    checkpoint: Option<CheckpointId>,
+    is_stateless: bool,
+) -> Result<StartedGraphRun, ApiError> {
+    let NewRunRequest { thread, body, assistant, agent, settings } = request;
+    let strategy = body.multitask_strategy.unwrap_or_default();
+    let if_busy = match strategy.if_busy() {
+        IfBusy::Rollback => IfBusy::Rollback,
+        // Nobody would answer the question any more: a new input leaves it behind.
+        _ if is_paused => IfBusy::Interrupt,
+        if_busy => if_busy,
+    };
+    let mut input = match &body.input {
+        Some(input) => Some(graph_input(app, &agent, input.clone())?),
+        None => None,
+    };
+    let from = match checkpoint {
+        Some(checkpoint) => Some(start_entry(app, thread, checkpoint, &mut input).await?),
+        None => None,
+    };
+    if let Some(command) = &body.command {
+        apply_command(app, &agent, thread, from, command).await?;
+    } else if input.is_none() {
+        let is_due = match app.runtime.view(&agent.name, thread, from).await {
+            Ok(view) => !view.next.is_empty(),
+            Err(EngineError::Store(StoreError::NotFound { .. })) => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !is_due {
+            return Err(invalid(
+                "`input` is missing, and nothing is due on the thread",
+                "`input`이 없고, 이 대화에는 할 일이 남아 있지 않습니다",
+            ));
+        }
+    }
+    let mut metadata = body.metadata.clone().unwrap_or_default();
+    metadata.extend(assistant.run_metadata());
+    let pause_before = node_names(&agent, body.interrupt_before.clone());
+    let pause_after = node_names(&agent, body.interrupt_after.clone());
+    let doran = json!({
+        "multitask_strategy": strategy,
+        "stream_mode": body.stream_modes(),
+        "stateless": is_stateless,
+        "interrupt_before": pause_before,
+        "interrupt_after": pause_after,
+        "settings": settings.digest(),
+    });
+    metadata.insert(DORAN_METADATA.to_owned(), doran);
+    let thread_metadata = Map::from_iter([
+        ("agent".to_owned(), agent.name.as_str().into()),
+        ("graph_id".to_owned(), agent.name.as_str().into()),
+        ("assistant_id".to_owned(), assistant.assistant_id.as_str().into()),
+    ]);
+    let options = StartOptions {
+        if_busy,
+        from: if body.command.is_some() { None } else { from },
+        metadata,
+        thread_metadata,
+        limits: run_limits(app, settings.recursion_limit),
+        context: settings.context,
+        pause_before,
+        pause_after,
+        ..StartOptions::default()
+    };
+    let rolled_back = match strategy {
+        MultitaskStrategy::Rollback => app.runtime.find_thread_row(thread).await?.and_then(|row| row.active),
+        _ => None,
+    };
+    let run =
+        agent_request::submit_run(app, &agent, thread, input.as_ref(), options).await.map_err(|error| {
+            let is_about_request = matches!(error.code, ApiErrorCode::BadInput);
+            if is_about_request { error.under_code(ApiErrorCode::Invalid) } else { error }
+        })?;
+    if let Some(run) = rolled_back {
+        mark_rolled_back(app, thread, run).await?;
+    }
+    let run = Arc::new(run);
+    drop(app.run_starts.send(run.clone()));
+    let row = app.runtime.run_row(&run.key()).await?;
+    Ok(StartedGraphRun { agent, run, row, first_event: 1 })
+}
+
+/// Changes the state as a command says, and sets the nodes that run next.
+async fn apply_command(
+    app: &ServerApp,
+    agent: &Agent,
+    thread: &ThreadKey,
+    from: Option<Seq>,
+    command: &RunCommand,
+) -> Result<(), ApiError> {
+    let update = command.update.clone();
+    let update = update.map(|update| update_from_json(agent, "command.update", update.into())).transpose()?;
+    let edit = StateEdit { update, ..StateEdit::default() };
+    let edited = match command.goto().as_slice() {
+        [] => app.runtime.edit(&agent.name, thread, from, &edit).await,
+        nodes => app.runtime.edit_and_goto(&agent.name, thread, from, &edit, nodes).await,
+    };
+    edited.map(drop).map_err(|error| match error {
+        EngineError::Misuse(MisuseError::UnknownNode { node, .. }) => invalid(
+            &format!("`command.goto`: there is no node `{node}`"),
+            &format!("`command.goto`: 노드 `{node}`가 없습니다"),
+        ),
+        error => state_error(error),
+    })
+}
+
+/// Where a run from a checkpoint starts. Before an input stands the entry that it followed; without another input the run
+/// takes the same again.
+async fn start_entry(
+    app: &ServerApp,
+    thread: &ThreadKey,
+    checkpoint: CheckpointId,
+    input: &mut Option<Value>,
+) -> Result<Seq, ApiError> {
+    let unknown = || ApiError::from(ApiErrorCode::NotFound);
+    let before = checkpoint.seq.checked_sub(1).ok_or_else(unknown)?;
+    let entries = app.runtime.entries(thread, before, 1).await?;
+    let entry = entries.first().filter(|entry| entry.seq == checkpoint.seq).ok_or_else(unknown)?;
+    match (&entry.body, checkpoint.is_after) {
+        (EntryBody::Started { input: given, .. }, false) => {
+            if let (None, Some(given)) = (&input, given) {
+                *input = Some(read_stored(given)?);
+            }
+            Ok(entry.parent)
+        }
+        (
+            EntryBody::Started { .. }
+            | EntryBody::Step(_)
+            | EntryBody::Edited(_)
+            | EntryBody::Paused { edit: Some(_), .. },
+            true,
+        ) => Ok(entry.seq),
+        _ => Err(unknown()),
+    }
+}
+
+/// What a client sends as input, as the graph takes it.
+pub(super) fn graph_input(app: &ServerApp, agent: &Agent, input: Value) -> Result<Value, ApiError> {
+    if !agent.prepares_turns() {
+        return update_from_json(agent, "input", input);
+    }
+    let Value::Object(mut fields) = input else {
+        return Err(invalid("`input` is not an object", "`input`이 객체가 아닙니다"));
+    };
+    let messages = match fields.remove(MESSAGES_FIELD) {
+        Some(Value::Array(messages)) => messages,
+        Some(one) => vec![one],
+        None => Vec::new(),
+    };
+    // What else may come with a question is named as in the rest of the API.
+    let mut options: AskOptions = serde_json::from_value(fields.into())
+        .map_err(|error| invalid(&format!("`input`: {error}"), &format!("`input`: {error}")))?;
+    let mut question: Option<Message> = None;
+    for (at, message) in messages.iter().enumerate() {
+        let message = message_from_json(&format!("input.messages[{at}]"), message)?;
+        let last = question.take();
+        options.earlier.extend(last.map(|last| EarlierMessage::Asked(last.text())));
+        match message.role {
+            Role::User => question = Some(message),
+            Role::Assistant => options.earlier.push(EarlierMessage::Answered(message.text())),
+            Role::System => options.system = Some(message.text()),
+            Role::Tool => {
+                let place = format!("input.messages[{at}]");
+                return Err(invalid(
+                    &format!("`{place}` is the result of a tool, which this agent runs by itself"),
+                    &format!("`{place}`은(는) 도구의 결과입니다. 이 에이전트는 도구를 스스로 씁니다"),
+                ));
+            }
+        }
+    }
+    let text = question.map(|question| question.text()).unwrap_or_default();
+    if text.trim().is_empty() {
+        return Err(invalid(
+            "`input.messages` does not end with a message of a person",
+            "`input.messages`의 마지막이 사람의 메시지가 아닙니다",
+        ));
+    }
+    agent_request::chat_input(app, agent, &text, &options)
+        .map_err(|error| error.under_code(ApiErrorCode::Invalid))
+}
+
+/// Whether a checkpoint is the newest of the thread.
+pub(super) async fn stands_at(
+    app: &ServerApp,
+    thread: &ThreadKey,
+    checkpoint: CheckpointId,
+) -> Result<bool, ApiError> {
+    let newest = match load_checkpoints(app, thread, None).await {
+        Ok(tree) => tree.newest().map(|newest| newest.id),
+        Err(error) if error.code == ApiErrorCode::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    Ok(newest == Some(checkpoint))
+}
+
+/// The run that waits on a thread, and what for.
+async fn find_paused_run(
+    app: &ServerApp,
+    thread: &ThreadKey,
+) -> Result<Option<(RunRow, Vec<PendingQuestion>)>, ApiError> {
+    let questions = match app.runtime.open_questions(thread).await {
+        Ok(questions) => questions,
+        Err(EngineError::Store(StoreError::NotFound { .. })) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let Some((run, _)) = questions.first() else { return Ok(None) };
+    let row = app.runtime.run_row(run).await?;
+    let is_paused = row.status == RunStatus::Paused;
+    Ok(is_paused.then(|| (row, questions.into_iter().map(|(_, question)| question).collect())))
+}
+
+/// The answers to the open questions, by their ids.
+fn answers(resume: &Value, questions: &[PendingQuestion]) -> Result<BTreeMap<String, Value>, ApiError> {
+    let open: Vec<&PendingQuestion> =
+        questions.iter().filter(|question| question.kind != QuestionKind::Breakpoint).collect();
+    let is_open = |id: &String| open.iter().any(|question| question.id == *id);
+    if let Value::Object(by_id) = resume
+        && !by_id.is_empty()
+        && by_id.keys().all(is_open)
+    {
+        return Ok(by_id.clone().into_iter().collect());
+    }
+    match open.as_slice() {
+        [one] => Ok(BTreeMap::from([(one.id.clone(), resume.clone())])),
+        [] => Ok(questions.iter().map(|question| (question.id.clone(), resume.clone())).collect()),
+        several => {
+            let ids: Vec<&str> = several.iter().map(|question| question.id.as_str()).collect();
+            let ids = ids.join("`, `");
+            Err(invalid(
+                &format!("`command.resume`: several things are asked; answer by their ids `{ids}`"),
+                &format!("`command.resume`: 물음이 여럿입니다. id(`{ids}`)마다 답하세요"),
+            ))
+        }
+    }
+}
+
+async fn answer_run(
+    app: &ServerApp,
+    agent: Agent,
+    row: RunRow,
+    answers: BTreeMap<String, Value>,
+) -> Result<StartedGraphRun, ApiError> {
+    let answers = validate_answers(app, &row, answers)
+        .await
+        .map_err(|error| error.under_code(ApiErrorCode::Invalid))?;
+    let head = app.runtime.thread_row(&row.thread).await?.head;
+    // The run stays the same: its next entry is the answer.
+    let first_event = (head + 2).saturating_sub(row.first_seq.unwrap_or(head));
+    let run = Arc::new(app.runtime.answer(&row.key(), &answers).await?);
+    let row = app.runtime.run_row(&row.key()).await?;
+    Ok(StartedGraphRun { agent, run, row, first_event })
+}
+
+/// A run that goes on keeps what it was started with.
+fn reject_with_resume(
+    body: &RunGraphBody,
+    checkpoint: Option<CheckpointId>,
+    row: &RunRow,
+    settings: &RunSettings,
+) -> Result<(), ApiError> {
+    let command = body.command.as_ref();
+    // Clients send the same settings with every request.
+    let settings_digest = settings.digest();
+    let is_known = |doran: &Value| doran["settings"] == settings_digest.as_str();
+    let has_others = !row.metadata.get(DORAN_METADATA).is_some_and(is_known);
+    let given = [
+        ("metadata", body.metadata.as_ref().is_some_and(|metadata| !metadata.is_empty())),
+        ("interrupt_before", body.interrupt_before.is_some()),
+        ("interrupt_after", body.interrupt_after.is_some()),
+        ("checkpoint", checkpoint.is_some()),
+        ("context", body.context.as_ref().is_some_and(|context| !context.is_empty()) && has_others),
+        ("config", body.config.as_ref().is_some_and(|config| config.is_setting()) && has_others),
+        ("command.update", command.is_some_and(|command| command.update.is_some())),
+        ("command.goto", command.is_some_and(|command| !command.goto().is_empty())),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((field, _)) => Err(invalid(
+            &format!("`{field}` is not supported for a run that goes on: it was set when the run started"),
+            &format!("이어지는 실행에는 `{field}`을(를) 줄 수 없습니다. 실행을 시작할 때 정합니다"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The limits of a run of at most so many steps.
+pub(super) fn run_limits(app: &ServerApp, steps: Option<u32>) -> Option<RunLimits> {
+    let limits = app.runtime.default_limits();
+    Some(RunLimits { steps: steps?.min(limits.steps), ..limits.clone() })
+}
+
+fn node_names(agent: &Agent, nodes: Option<OneOrMany<String>>) -> BTreeSet<String> {
+    let nodes = nodes.map(OneOrMany::into_vec).unwrap_or_default();
+    if nodes.iter().any(|node| node == "*") {
+        return agent.topology().nodes.into_iter().map(|node| node.id).collect();
+    }
+    nodes.into_iter().collect()
+}
+
+/// A change of the state that the graph does not take is a mistake of the request.
+pub(super) fn state_error(error: EngineError) -> ApiError {
+    let is_about_request = matches!(error, EngineError::StateMismatch { .. });
+    let error = match error {
+        EngineError::StateMismatch { message, .. } => invalid(
+            &format!("`values`: {message}"),
+            &format!("`values`가 그래프의 상태에 맞지 않습니다: {message}"),
+        ),
+        other => other.into(),
+    };
+    let is_input = is_about_request || error.code == ApiErrorCode::BadInput;
+    if is_input { error.under_code(ApiErrorCode::Invalid) } else { error }
+}
