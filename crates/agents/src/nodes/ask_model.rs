@@ -15,6 +15,7 @@ use super::call_trace::CallTrace;
 use super::context_window::halve_request;
 use super::model_request::RequestLog;
 use super::node_work::NodeWork;
+use super::reply_hints::hint_after_empty_reply;
 use crate::protocol::{ModelCallNote, ModelRequestNote, UnfinishedRequestNote, request_digest};
 use crate::state::ModelChoice;
 
@@ -84,9 +85,9 @@ struct RecordedModelReply {
     /// The digest of the request that was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     request: Option<String>,
-    /// The requests before the one that was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trace: Option<CallTrace>,
+    /// The requests before the one that was answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unfinished: Vec<UnfinishedRequestNote>,
 }
@@ -95,7 +96,7 @@ impl NodeWork {
     /// The reply to a request. A failure that may pass is followed by another request, after the time that the vendor
     /// asked for, as long as no word of the reply has come; see [`ModelRetryPolicy`]. Any other failure is final: the
     /// engine does not run the node again for it. A request that is too long for the model is sent in half the length,
-    /// for as long as there is something to leave out.
+    /// for as long as there is something to leave out. After an empty reply the model is told so.
     pub(crate) async fn ask(
         &self,
         models: &Models,
@@ -107,6 +108,7 @@ impl NodeWork {
         let call = async {
             let mut log = RequestLog::new(self, model, &request);
             let (begun, mut failures, mut request) = (Instant::now(), 0, request);
+            let mut hinted = false;
             loop {
                 let sent = Instant::now();
                 let error = match log.send(&request, words).await {
@@ -137,6 +139,9 @@ impl NodeWork {
                 );
                 tokio::time::sleep(wait).await;
                 self.cx.heartbeat();
+                if matches!(error, ModelError::Empty { .. }) && !hinted {
+                    (request, hinted) = (hint_after_empty_reply(request, self.language), true);
+                }
             }
         };
         let RecordedModelReply { reply, ms, request, trace, unfinished } =
@@ -181,13 +186,13 @@ impl NodeWork {
             counted: reply.usage.counted,
             ms,
             request,
+            at: trace.as_ref().map(|trace| trace.at),
+            span: trace.map(|trace| trace.span),
         }));
         self.cx.spend(RunUsage {
             input_tokens: reply.usage.input_tokens,
             output_tokens: reply.usage.output_tokens,
             // What a model without a known price costs is in no sum; its note says so.
-            at: trace.as_ref().map(|trace| trace.at),
-            span: trace.map(|trace| trace.span),
             cost_micros: reply.usage.cost_micros.unwrap_or(0),
         })
     }

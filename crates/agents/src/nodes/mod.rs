@@ -10,6 +10,7 @@ mod model_request;
 mod node_work;
 mod query_rewriting;
 mod reply_cache;
+mod reply_hints;
 mod retrieve;
 mod structured_reply;
 
@@ -22,8 +23,8 @@ use doran_retrieval::Language;
 pub(crate) use ask_model::ReplyVisibility;
 pub use ask_model::{ModelCatalog, Models};
 pub(crate) use call_tools::{ToolCaller, call_tools};
-pub(crate) use context_window::{
 pub(crate) use call_trace::CallTrace;
+pub(crate) use context_window::{
     BYTES_PER_TOKEN, DEFAULT_CONTEXT_TOKENS, MAX_DECISION_TOKENS, fit_messages, fit_request,
     remaining_tokens, share_bytes, truncate_at_sentence,
 };
@@ -32,6 +33,7 @@ pub(crate) use node_work::NodeWork;
 pub use query_rewriting::QueryRewriting;
 pub(crate) use query_rewriting::REWORD_PROMPT;
 pub(crate) use reply_cache::ReplyCache;
+pub(crate) use reply_hints::hint_at_repeated_calls;
 pub(crate) use retrieve::{
     DEFAULT_NEIGHBOURS, DocumentFinder, MAX_NEIGHBOURS, retrieval_tenant, retrieve_node_error,
     sources_message, verify_sources, verify_sources_with,

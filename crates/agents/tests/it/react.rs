@@ -288,6 +288,32 @@ async fn a_silent_model_is_given_up() {
     assert_eq!(stage.turn().await.error_code.as_deref(), Some("model_unavailable"));
 }
 
+/// The last words of each request, for a model that replies with this script.
+async fn ends_of_requests(question: &str, script: Vec<ScriptedReply>) -> Vec<String> {
+    let model = ScriptedModel::new(script);
+    fixture_with_model("react", model.clone(), counting_tools().toolbox).ask(question).await;
+    let end =
+        |request: ChatRequest| request.messages.last().map(doran_llm::Message::text).unwrap_or_default();
+    model.requests().into_iter().map(end).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_said_nothing_is_told_so_once() {
+    let empty = || ScriptedReply::failure(ModelError::Empty { reason: "seen".into() });
+    let ends = ends_of_requests("Hello", vec![empty(), empty(), ScriptedReply::text("Hi.")]).await;
+    let hint =
+        "Your last reply was empty. Answer the question above in words, or call a tool if you need one.";
+    assert_eq!(ends, ["Hello", hint, hint]);
+}
+
+#[tokio::test]
+async fn a_model_that_repeats_a_call_is_told_so() {
+    let call = || ScriptedReply::call("calculator", json!({ "expression": "1 + 1" }));
+    let ends = ends_of_requests("What is 1 + 1?", vec![call(), call(), ScriptedReply::text("2")]).await;
+    let hint = "You have called calculator with the same arguments before. The results are above. Answer with them now.";
+    assert_eq!(ends, ["What is 1 + 1?", "", hint]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_error_has_its_code_and_a_sentence_in_both_languages() {
     let reason = || "seen".to_owned();

@@ -33,27 +33,72 @@ pub(crate) fn extract_json(text: &str) -> Result<Value, String> {
     Err(whole.to_string())
 }
 
-/// Extracts a tool call that a local model wrote as text: one fenced or bare JSON object `{"name": …, "arguments":
-/// {…}}` (or `parameters`, or inside `<tool_call>`) that names one of the tools, with nothing else beside it.
-pub(crate) fn extract_written_tool_call(text: &str, known: &[&str]) -> Option<ToolCall> {
+/// The most tool calls that are taken from one text.
+const MAX_WRITTEN_CALLS: usize = 8;
+
+/// Extracts tool calls that a local model wrote as text, with nothing else beside them: JSON objects `{"name": …,
+/// "arguments": {…}}` or an array of them, bare, in a code fence or in `<tool_call>`. The names `tool`, `function`,
+/// `parameters` and `args`, arguments that are a string of JSON, a call inside `"function"`, and doubled braces are
+/// accepted. Returns nothing unless every call names one of the known tools.
+pub(crate) fn extract_written_tool_calls(text: &str, known: &[&str]) -> Vec<ToolCall> {
+    let text = skip_think_block(text).trim();
+    let written = match tagged_blocks(text) {
+        Some(blocks) => blocks.into_iter().map(parse_written_calls).collect::<Option<Vec<_>>>(),
+        None => parse_written_calls(sole_fenced_block(text).unwrap_or(text)).map(|calls| vec![calls]),
+    };
+    let calls: Vec<ToolCall> = written.into_iter().flatten().flatten().collect();
+    let all_known = calls.iter().all(|call| known.contains(&call.name.as_str()));
+    if all_known && calls.len() <= MAX_WRITTEN_CALLS { calls } else { Vec::new() }
+}
+
+/// The contents of `<tool_call>` blocks, if the text is nothing else. The last one may be open.
+fn tagged_blocks(text: &str) -> Option<Vec<&str>> {
+    let rest = text.strip_prefix("<tool_call>")?;
+    let mut blocks = Vec::new();
+    for block in rest.split("<tool_call>") {
+        let (inside, after) = block.split_once("</tool_call>").unwrap_or((block, ""));
+        if !after.trim().is_empty() {
+            return None;
+        }
+        blocks.push(inside);
+    }
+    Some(blocks)
+}
+
+fn parse_written_calls(text: &str) -> Option<Vec<ToolCall>> {
+    let text = text.trim();
+    let doubled = || text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
+    let value = match serde_json::from_str(text) {
+        Ok(value) => value,
+        // Templates of prompts have doubled braces, and some models repeat them: outside only, or everywhere.
+        Err(_) => serde_json::from_str(&format!("{{{}}}", doubled()?))
+            .or_else(|_| serde_json::from_str(&text.replace("{{", "{").replace("}}", "}")))
+            .ok()?,
+    };
+    match value {
+        Value::Array(calls) if !calls.is_empty() => calls.into_iter().map(parse_written_call).collect(),
+        value => Some(vec![parse_written_call(value)?]),
+    }
+}
+
+fn parse_written_call(mut value: Value) -> Option<ToolCall> {
     #[derive(Deserialize)]
     struct WrittenToolCall {
         #[serde(alias = "tool", alias = "function")]
         name: String,
         #[serde(alias = "parameters", alias = "args", default)]
-        arguments: serde_json::Map<String, Value>,
+        arguments: Value,
     }
-    let text = skip_think_block(text).trim();
-    let tagged =
-        text.strip_prefix("<tool_call>").map(|rest| rest.strip_suffix("</tool_call>").unwrap_or(rest));
-    let inside =
-        tagged.or_else(|| sole_fenced_block(text)).or_else(|| text.starts_with('{').then_some(text))?;
-    let written: WrittenToolCall = serde_json::from_str(inside.trim()).ok()?;
-    known.contains(&written.name.as_str()).then(|| ToolCall {
-        id: String::new(),
-        name: written.name,
-        arguments: Value::Object(written.arguments),
-    })
+    if let Some(inner @ Value::Object(_)) = value.get_mut("function") {
+        value = inner.take();
+    }
+    let WrittenToolCall { name, arguments } = serde_json::from_value(value).ok()?;
+    let arguments = match arguments {
+        Value::String(json) => serde_json::from_str(&json).ok()?,
+        Value::Null => Value::Object(serde_json::Map::new()),
+        arguments => arguments,
+    };
+    arguments.is_object().then(|| ToolCall { id: String::new(), name, arguments })
 }
 
 /// Returns the text after a `<think>` block at the start.
@@ -109,16 +154,58 @@ mod tests {
         check(&"[".repeat(100_000), "no: recursion limit exceeded at line 1 column 128");
     }
 
+    fn written(text: &str) -> String {
+        let calls = extract_written_tool_calls(text, &["add", "now"]);
+        calls.iter().map(|call| format!("{}{}", call.name, call.arguments)).collect::<Vec<_>>().join(" ")
+    }
+
     #[test]
-    fn a_written_tool_call_is_one_only_if_it_stands_alone_and_is_known() {
-        let call =
-            |text: &str| extract_written_tool_call(text, &["add"]).map(|call| call.arguments.to_string());
-        let expected = Some(r#"{"x":1}"#.to_owned());
-        assert_eq!(call("```json\n{\"name\":\"add\",\"arguments\":{\"x\":1}}\n```"), expected);
-        assert_eq!(call("<tool_call>{\"name\":\"add\",\"parameters\":{\"x\":1}}</tool_call>"), expected);
-        assert_eq!(call("{\"tool\":\"add\",\"args\":{\"x\":1}}"), expected);
-        assert_eq!(call("```json\n{\"name\":\"rm\",\"arguments\":{}}\n```"), None);
-        assert_eq!(call("예를 들면\n```json\n{\"name\":\"add\",\"arguments\":{\"x\":1}}\n```"), None);
-        assert_eq!(call("```python\n{\"name\":\"add\",\"arguments\":{\"x\":1}}\n```"), None);
+    fn a_tool_call_may_be_written_in_many_ways() {
+        let call = r#"{"name":"add","arguments":{"x":1}}"#;
+        for text in [
+            call.to_owned(),
+            format!("```json\n{call}\n```"),
+            format!("<tool_call>{call}</tool_call>"),
+            format!("<tool_call>\n{call}\n"),
+            format!("<think>hm</think>\n{call}"),
+            r#"{"tool":"add","args":{"x":1}}"#.to_owned(),
+            r#"<tool_call>{"name":"add","parameters":{"x":1}}</tool_call>"#.to_owned(),
+            r#"{"type":"function","function":{"name":"add","arguments":"{\"x\":1}"}}"#.to_owned(),
+            r#"{{"name":"add","arguments":{"x":1}}}"#.to_owned(),
+            r#"{{"name":"add","arguments":{{"x":1}}}}"#.to_owned(),
+            format!("[{call}]"),
+        ] {
+            assert_eq!(written(&text), r#"add{"x":1}"#, "{text}");
+        }
+    }
+
+    #[test]
+    fn several_written_tool_calls_are_taken_in_order() {
+        let (add, now) = (r#"{"name":"add","arguments":{"x":1}}"#, r#"{"name":"now"}"#);
+        for text in [
+            format!("<tool_call>{add}</tool_call>\n<tool_call>{now}</tool_call>"),
+            format!("```json\n[{add}, {now}]\n```"),
+        ] {
+            assert_eq!(written(&text), r#"add{"x":1} now{}"#, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_that_only_shows_a_tool_call_is_text() {
+        for text in [
+            "```json\n{\"name\":\"rm\",\"arguments\":{}}\n```",
+            "예를 들면\n```json\n{\"name\":\"add\",\"arguments\":{\"x\":1}}\n```",
+            "```python\n{\"name\":\"add\",\"arguments\":{\"x\":1}}\n```",
+            "<tool_call>{\"name\":\"add\"}</tool_call> 입니다",
+            "<tool_call>{\"name\":\"add\"}</tool_call><tool_call>{\"name\":\"rm\"}</tool_call>",
+            "[{\"name\":\"add\"},{\"name\":\"rm\"}]",
+            "[]",
+            "{}",
+            "{\"name\":\"add\",\"arguments\":\"x\"}",
+            "{\"name\":\"add\",\"arguments\":[1]}",
+        ] {
+            assert_eq!(written(text), "", "{text}");
+        }
+        assert_eq!(written(&format!("[{}]", vec![r#"{"name":"now"}"#; 9].join(","))), "");
     }
 }

@@ -14,8 +14,8 @@ use super::AssistantAgent;
 use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use crate::nodes::{
     BYTES_PER_TOKEN, MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_answer, ask_structured,
-    call_tools, conversation_as_text, final_reply, fit_messages, fit_request, remaining_tokens,
-    sources_message, truncate_at_sentence as cut_text, verify_sources,
+    call_tools, conversation_as_text, final_reply, fit_messages, fit_request, hint_at_repeated_calls,
+    remaining_tokens, sources_message, truncate_at_sentence as cut_text, verify_sources,
 };
 use crate::protocol::ThinkingStep;
 use crate::request_purpose::RequestPurpose;
@@ -27,8 +27,9 @@ const MAX_ROUTER_HISTORY_MESSAGES: usize = 4;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct RouteDecision {
-    route: AssistantRoute,
+    // First, so that a model thinks before it chooses.
     reason: String,
+    route: AssistantRoute,
 }
 
 // Comments in the form of docs would go into the schema, and so into every request.
@@ -231,7 +232,7 @@ impl AssistantAgent {
         let tool_choice = if has_rounds_left { choice } else { ToolChoice::None };
         let temperature = state.progress.chosen.temperature;
         let request = ChatRequest { tools, tool_choice, temperature, ..ChatRequest::new(messages) };
-        let request = state.request.apply_settings(request);
+        let request = hint_at_repeated_calls(state.request.apply_settings(request), language);
         Ok(fit_request(request, self.limits.context_length, language))
     }
 

@@ -9,7 +9,7 @@ use doran_llm::{ChatRequest, Message, ModelError, TextOrigin, ToolResult};
 use super::ReactAgent;
 use super::error_messages::{call_not_run_message, error_message};
 use super::state::{ReactErrorCode, ReactState, ReactStateUpdate};
-use crate::nodes::{NodeWork, ToolCaller, ask_answer, call_tools, fit_request};
+use crate::nodes::{NodeWork, ToolCaller, ask_answer, call_tools, fit_request, hint_at_repeated_calls};
 use crate::state::{attach_document, attach_images, conversation_language};
 
 /// Takes the question in.
@@ -179,6 +179,7 @@ impl ReactAgent {
         let temperature = state.progress.chosen.temperature;
         let request = ChatRequest { tools, tool_choice, temperature, ..ChatRequest::new(messages) };
         let request = state.request.apply_settings(request);
+        let request = hint_at_repeated_calls(request, state.progress.language);
         Ok(fit_request(request, self.context_length, state.progress.language))
     }
 

@@ -11,7 +11,7 @@ use crate::provider::dialect::{
     AnswerDecoder, AnswerEnding, DecodeProgress, DeltaBuffer, ReportedUsage, parse_vendor_json,
 };
 use crate::provider::vendors::{JsonOutputMode, VendorQuirks};
-use crate::structured_output::extract_written_tool_call;
+use crate::structured_output::extract_written_tool_calls;
 
 /// Decodes one answer.
 pub(super) struct ChatCompletionsDecoder {
@@ -106,7 +106,7 @@ impl ChatCompletionsDecoder {
         held.push_str(&text);
         let trimmed = held.trim_start();
         let may_be = |start: &str| trimmed.starts_with(start) || start.starts_with(trimmed);
-        if !["{", "```", "<tool_call>"].into_iter().any(may_be) {
+        if !["{", "[{", "```", "<tool_call>"].into_iter().any(may_be) {
             let text = std::mem::take(held);
             self.held_text = None;
             return out.push_text(text);
@@ -157,10 +157,11 @@ impl ChatCompletionsDecoder {
         }
         let Some(held) = self.held_text.take() else { return Ok(()) };
         let tools: Vec<&str> = self.tools.iter().map(String::as_str).collect();
-        match extract_written_tool_call(&held, &tools) {
-            Some(call) => out.push_tool_call(call),
-            None => out.push_text(held),
+        let calls = extract_written_tool_calls(&held, &tools);
+        if calls.is_empty() {
+            return out.push_text(held);
         }
+        calls.into_iter().try_for_each(|call| out.push_tool_call(call))
     }
 }
 
