@@ -271,3 +271,97 @@ impl RetryWait {
         lease.holds()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{RunId, ThreadKey};
+    use crate::runtime::LeaseTime;
+    use crate::store::{
+        EntryKind, IfBusy, NewEntry, NewRun, NewRunEntry, RamStore, RunStore, SubmitOutcome, WorkerLease,
+    };
+
+    fn worker(name: &str, lease: Duration) -> WorkerLease {
+        WorkerLease { worker: name.into(), lease, graphs: None }
+    }
+
+    fn entry(body: &str) -> NewEntry {
+        let kind = EntryKind::Step;
+        NewEntry { kind, body: body.into(), parent: None, base: 0, snapshot: None }
+    }
+
+    /// A run that has one entry, with its journal.
+    async fn started_run() -> (RamStore, RunJournal) {
+        let (store, claim) = (RamStore::new(), worker("first", Duration::from_secs(3600)));
+        let new = NewRun {
+            thread: ThreadKey::local("t").expect("a name"),
+            run: RunId::random(),
+            graph: "g".into(),
+            fingerprint: "f".into(),
+            first: NewRunEntry { kind: EntryKind::Started, body: b"in".to_vec(), parent: None },
+            if_busy: IfBusy::Reject,
+            idempotency: None,
+            metadata: serde_json::Map::new(),
+            thread_metadata: serde_json::Map::new(),
+            options: Vec::new(),
+            stop_body: Vec::new(),
+            claim: Some(claim.clone()),
+            durability: Durability::Now,
+        };
+        let Ok(SubmitOutcome::Started(claimed)) = store.submit(new).await else { panic!("not started") };
+        let lease = Arc::new(ClaimLease::new(claim, LeaseTime::now()));
+        let tip = LogTip { head: claimed.head, base: 0 };
+        let journal = RunJournal::new(Arc::new(store.clone()), &claimed, lease, tip);
+        (store, journal)
+    }
+
+    async fn take_over(store: &RamStore, fence: &Fence) {
+        let over = worker("first", Duration::ZERO);
+        store.renew(&over, std::slice::from_ref(fence)).await.expect("a lease that is over");
+        let other = worker("second", Duration::from_secs(3600));
+        assert_eq!(store.claim(&other, Some(&fence.thread), 1).await.expect("claim").len(), 1);
+    }
+
+    #[tokio::test]
+    async fn nobody_goes_on_after_steps_that_were_lost_or_with_a_run_of_somebody_else() {
+        let (store, journal) = started_run().await;
+        journal.find_head(1).await.expect("it is there");
+        let lost = journal.find_head(2).await;
+        assert!(matches!(lost, Err(StoreError::Fenced)), "the step is not in the log: {lost:?}");
+        take_over(&store, &journal.fence).await;
+        let taken = journal.find_head(1).await;
+        assert!(matches!(taken, Err(StoreError::Fenced)), "{taken:?}");
+    }
+
+    #[tokio::test]
+    async fn a_commit_of_unknown_outcome_is_found_only_if_it_is_this_one() {
+        let (store, journal) = started_run().await;
+        let step = |body| Commit { head: 1, entries: vec![entry(body)], ..Commit::default() };
+        let find = async |commit: &Commit| journal.find_committed(commit, RunUsage::default()).await;
+        assert!(find(&step("a")).await.expect("asked").is_none());
+        store.commit(&journal.fence, step("a")).await.expect("commit");
+        assert_eq!(find(&step("a")).await.expect("asked").map(|found| found.head), Some(2));
+        assert!(find(&step("b")).await.expect("asked").is_none(), "another body");
+        let mut other = step("a");
+        other.entries[0].kind = EntryKind::Inner;
+        assert!(find(&other).await.expect("asked").is_none(), "another kind");
+        other.entries = vec![entry("a"), entry("b")];
+        assert!(find(&other).await.expect("asked").is_none(), "half of it");
+        take_over(&store, &journal.fence).await;
+        let taken = find(&step("a")).await;
+        assert!(matches!(taken, Err(StoreError::Fenced)), "{taken:?}");
+    }
+
+    #[tokio::test]
+    async fn what_was_spent_is_found_by_the_sum_of_the_run() {
+        let (store, journal) = started_run().await;
+        let usage = RunUsage { input_tokens: 5, ..RunUsage::default() };
+        let spent = Commit { head: 1, usage, ..Commit::default() };
+        let before = RunUsage::default();
+        assert!(journal.find_committed(&spent, before).await.expect("asked").is_none());
+        store.commit(&journal.fence, spent.clone()).await.expect("commit");
+        assert!(journal.find_committed(&spent, before).await.expect("asked").is_some());
+        let records = Commit { head: 1, ..Commit::default() };
+        assert!(journal.find_committed(&records, before).await.expect("asked").is_none(), "written again");
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use doran_engine::store::{
     Commit, EntryKind, Fence, HistoryStore, NewEntry, NewStatus, RamStore, RunFilter, RunStatus, RunStore,
-    Store, WorkerLease,
+    Store, StoreError, WorkerLease,
 };
 use doran_engine::{Cx, GraphHandle, NodeError, Runtime, TenantId, ThreadKey};
 use serde_json::json;
@@ -160,4 +160,46 @@ fn a_worker_that_was_frozen_before_a_call_that_must_not_happen_twice_does_not_ma
         drop(frozen.wait().await);
     });
     assert_eq!(payments.count(), 1, "the one who was frozen must not pay as well");
+}
+
+/// The database answers everything but renewals.
+struct NoRenewalGate;
+
+#[async_trait]
+impl StoreCallGate for NoRenewalGate {
+    async fn decide(&self, call: &'static str) -> StoreCallDecision {
+        match call {
+            "renew" => StoreCallDecision::Refuse(StoreError::Unavailable("away".into())),
+            _ => StoreCallDecision::Pass,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_cannot_renew_its_lease_stops_before_it_runs_out() {
+    let (begun, signs) = (CallCounter::default(), CallCounter::default());
+    let signs_of_life = signs.clone();
+    let node = node_running(move |_, _| {
+        let (nth, signs) = (begun.increment(), signs_of_life.clone());
+        async move {
+            while nth == 1 {
+                signs.increment();
+                tokio::time::sleep(ms(10)).await;
+            }
+            Ok(update_saying("again"))
+        }
+    });
+    let gated = GatedStore { inner: ram_store(), gate: Arc::new(NoRenewalGate) };
+    let options = short_lease_options("cut off");
+    let lease = options.lease;
+    let runtime = Runtime::with_options(Arc::new(gated), options);
+    let bot = runtime.register_graph("g", &single_node_graph("a", node)).expect("registered");
+    let run = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
+    tokio::time::sleep(lease).await;
+    let until_the_end = signs.count();
+    assert!(until_the_end > 0);
+    tokio::time::sleep(lease * 10).await;
+    assert_eq!(signs.count(), until_the_end, "somebody else may have the run by now");
+    let run = runtime.run_handle(&run.key()).await.expect("the run");
+    assert_eq!(wait_for_outcome_text(&bot, &run).await, "again", "nobody else had it");
 }

@@ -118,9 +118,14 @@ pub(super) async fn a_fenced_write_changes_nothing<S: Store>(b: StoreFixture<S>)
         Fence { thread: b.new_thread_key(), ..fence.clone() },
         Fence { thread: crate::id::ThreadKey { tenant: random_tenant(), ..thread.clone() }, ..fence.clone() },
     ];
+    // A step and an end that have nothing else to them may be written by a way of their own.
+    let finished = vec![new_entry(EntryKind::Finished, "out", 0)];
+    let plain_end = Commit { entries: finished, ..status_commit(RunStatus::Finished) };
     for fence in stale {
-        let commit = Commit { head: 1, ..full_commit() };
-        refused!(b.store.commit(&fence, commit).await, StoreError::Fenced);
+        for commit in [full_commit(), steps_commit(&["x"]), plain_end.clone()] {
+            let commit = Commit { head: 1, ..commit };
+            refused!(b.store.commit(&fence, commit).await, StoreError::Fenced);
+        }
     }
     assert_eq!((b.dump_thread(&thread).await, b.dump_thread(&other).await), before);
     sleep_millis(15).await;
@@ -203,6 +208,7 @@ pub(super) async fn a_commit_tells_of_a_wish_to_cancel<S: Store>(b: StoreFixture
     assert!(!b.write_steps(&run, &["a"]).await.cancel_asked);
     b.cancel(&run.run).await;
     assert!(b.write_steps(&run, &["b"]).await.cancel_asked);
+    assert!(b.write_steps(&run, &["c"]).await.cancel_asked, "until it is heard");
 }
 
 pub(super) async fn an_empty_commit_is_fine<S: Store>(b: StoreFixture<S>) {
