@@ -2,8 +2,8 @@
 
 use doran_engine::id::ThreadKey;
 use doran_engine::store::{
-    ClaimedRun, Commit, EntryKind, Fence, HistoryStore, IfBusy, NewEntry, NewRun, NewStatus, RunFilter,
-    RunSignal, RunStatus, RunStore, RunUsage, StoreError, SubmitOutcome,
+    ClaimedRun, Commit, EntryKind, Fence, HistoryStore, IfBusy, NewEntry, NewRun, NewStatus, Record,
+    RecordStage, RunFilter, RunSignal, RunStatus, RunStore, RunUsage, StoreError, SubmitOutcome,
 };
 use doran_store::postgres::PostgresStore;
 use serde_json::{Map, Value};
@@ -61,6 +61,22 @@ async fn writes_of_many_runs_share_transactions() {
     let transactions: i64 = connect_plain(&url).await.query_one(sql, &[]).await.expect("count").get(0);
     let most = i64::try_from(RUN_COUNT).expect("fits") / 2;
     assert!(transactions < most, "{} steps took {transactions} transactions", RUN_COUNT * 4);
+}
+
+#[tokio::test]
+async fn the_records_of_a_run_end_with_it() {
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let (store, admin) = (open(&url).await, connect_plain(&url).await);
+    let run = expect_started(start(&store, &local_thread("t"), IfBusy::Reject).await);
+    let records =
+        vec![Record { path: "0.0".into(), key: "k".into(), stage: RecordStage::Done, body: vec![] }];
+    let recorded = Commit { head: 1, records, ..Commit::default() };
+    store.commit(&run.fence(), recorded).await.expect("records");
+    let count =
+        async || -> i64 { admin.query_one("select count(*) from records", &[]).await.expect("count").get(0) };
+    assert_eq!(count().await, 1);
+    store.commit(&run.fence(), finish_commit(1)).await.expect("end");
+    assert_eq!(count().await, 0);
 }
 
 #[tokio::test]

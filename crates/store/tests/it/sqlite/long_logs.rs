@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use doran_engine::id::{ThreadId, ThreadKey};
 use doran_engine::store::{
-    Commit, EntryKind, HistoryStore, NewStatus, Retention, RunStatus, RunStore, ThreadMaintenance,
+    Commit, EntryKind, HistoryStore, NewStatus, Retention, RunStatus, RunStore, StoreError, ThreadMaintenance,
 };
 use doran_store::sqlite::SqliteStore;
 use rusqlite::Connection;
@@ -83,4 +83,26 @@ async fn what_a_dead_process_left_is_deleted_and_its_number_is_not_used_before()
     drop(store);
     assert_eq!(rows_beyond(&path, 0), (1, 0));
     assert_eq!(rows_beyond(&path, 10), (1, 0), "the new thread has a number of its own");
+}
+
+/// A process that died while it cleared old entries, in front of the first snapshot.
+#[tokio::test]
+async fn a_log_without_its_beginning_is_not_loaded_as_if_it_were_whole() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("doran.db");
+    let (store, key) = (SqliteStore::open(&path).expect("open"), thread("t"));
+    let run = start(&store, &key, b"in").await.expect("start");
+    for head in 1..5 {
+        step(&store, &run, head, b"step").await.expect("step");
+    }
+    assert_eq!(store.load(&key, Some(4)).await.expect("whole").entries.len(), 4);
+    drop(store);
+    let conn = Connection::open(&path).expect("open");
+    assert_eq!(conn.execute("DELETE FROM entries WHERE seq <= 2", []).expect("cleared"), 2);
+    drop(conn);
+    let store = SqliteStore::open(&path).expect("open again");
+    for at in [None, Some(3), Some(4)] {
+        let loaded = store.load(&key, at).await;
+        assert!(matches!(loaded, Err(StoreError::NotFound { .. })), "{at:?}: {loaded:?}");
+    }
 }
