@@ -10,7 +10,7 @@ use doran_agents::Agent;
 use doran_agents::eval::{AgentEvalReport, EvalDocuments, EvalVariant};
 use doran_engine::TenantId;
 use doran_retrieval::{DocumentIndex, Language, RamKeywordIndex};
-use doran_server::{EvalStore, EvalStoreError};
+use doran_server::{EvalStore, EvalStoreError, ModelRegistry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
@@ -72,6 +72,15 @@ impl EvalReportFiles {
         }
         reports.sort_by_key(|report| std::cmp::Reverse(report.ended_at));
         Ok(reports)
+    }
+
+    /// The report that was written last. The others are not read.
+    fn read_newest(&self) -> Result<Option<AgentEvalReport>, BilingualMessage> {
+        let written = |path: &PathBuf| fs::metadata(path).and_then(|about| about.modified()).ok();
+        match self.paths()?.into_iter().max_by_key(written) {
+            Some(path) => read_report(&path),
+            None => Ok(None),
+        }
     }
 
     fn paths(&self) -> Result<Vec<PathBuf>, BilingualMessage> {
@@ -152,11 +161,12 @@ fn list_folder(folder: &Path) -> Result<Vec<String>, BilingualMessage> {
 pub(crate) struct EvalFiles {
     config: Config,
     index: Arc<dyn DocumentIndex>,
+    models: Arc<dyn ModelRegistry>,
 }
 
 impl EvalFiles {
-    pub(crate) fn new(config: Config, index: Arc<dyn DocumentIndex>) -> Self {
-        Self { config, index }
+    pub(crate) fn new(config: Config, index: Arc<dyn DocumentIndex>, models: Arc<dyn ModelRegistry>) -> Self {
+        Self { config, index, models }
     }
 
     /// Each tenant has a folder. That of a program without keys is the one that the command line uses.
@@ -188,7 +198,12 @@ impl EvalFiles {
             }
         };
         let replay = RecordReplay::default();
-        let staff = assemble::assemble_agents(&self.config, &replay, index, DataDirWrites::Forbidden).await?;
+        // The default may have been changed on the page since the server was started.
+        let mut config = self.config.clone();
+        if let Some(default) = self.models.options().into_iter().find(|option| option.is_default) {
+            config.model = default.id;
+        }
+        let staff = assemble::assemble_agents(&config, &replay, index, DataDirWrites::Forbidden).await?;
         Ok(staff.agents)
     }
 }
@@ -241,6 +256,14 @@ impl EvalStore for EvalFiles {
         self.report_files(tenant, name).read_all().map_err(|error| store_error(&error))
     }
 
+    fn newest_report(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+    ) -> Result<Option<AgentEvalReport>, EvalStoreError> {
+        self.report_files(tenant, name).read_newest().map_err(|error| store_error(&error))
+    }
+
     fn save_report(
         &self,
         tenant: &TenantId,
@@ -265,5 +288,36 @@ fn store_error(error: &BilingualMessage) -> EvalStoreError {
     EvalStoreError {
         en: error.text(Language::English).to_owned(),
         ko: error.text(Language::Korean).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_directory::TestDirectory;
+
+    fn report(model: Option<&str>, ended_at: i64) -> AgentEvalReport {
+        let variant = EvalVariant { model: model.map(str::to_owned), instructions: None };
+        AgentEvalReport { variant, ended_at, ..AgentEvalReport::default() }
+    }
+
+    #[test]
+    fn each_variant_keeps_its_last_report_and_old_ones_are_removed() {
+        let directory = TestDirectory::new();
+        let files = EvalReportFiles::of_set(directory.path(), &directory.path().join("leave.toml"));
+        let other = EvalReportFiles::of_set(directory.path(), &directory.path().join("leave-2.toml"));
+        other.save(&report(None, 1)).expect("saved");
+        for at in 0..20 {
+            files.save(&report(Some(&format!("m{at}")), at)).expect("saved");
+        }
+        files.save(&report(None, 100)).expect("saved");
+        files.save(&report(Some("m19"), 101)).expect("saved");
+        let all = files.read_all().expect("reports");
+        assert_eq!(all.len(), MAX_REPORTS);
+        assert_eq!((all[0].ended_at, all[1].ended_at), (101, 100), "the newest first");
+        assert!(all.iter().all(|one| one.variant.model.as_deref() != Some("m0")), "the oldest are gone");
+        assert_eq!(files.read(&EvalVariant::default()).expect("read").map(|one| one.ended_at), Some(100));
+        assert!(files.read_newest().expect("read").is_some());
+        assert_eq!(other.read_all().expect("reports").len(), 1, "another set has its own");
     }
 }

@@ -22,6 +22,10 @@ pub trait EvalStore: Send + Sync + 'static {
     /// The last report of each variant, the newest first.
     fn reports(&self, tenant: &TenantId, name: &str) -> Result<Vec<AgentEvalReport>, EvalStoreError>;
 
+    /// The newest report.
+    fn newest_report(&self, tenant: &TenantId, name: &str)
+    -> Result<Option<AgentEvalReport>, EvalStoreError>;
+
     /// Stores a report in place of the last one of its variant.
     fn save_report(
         &self,

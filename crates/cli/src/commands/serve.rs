@@ -137,7 +137,7 @@ impl RunningServer {
             max_body_memory_bytes: config.max_body_memory_bytes,
             ..ServerLimits::default()
         };
-        let evals = Arc::new(EvalFiles::new(config.clone(), app.index.clone()));
+        let evals = Arc::new(EvalFiles::new(config.clone(), app.index.clone(), app.models()));
         let server = app.server_app().limits(limits).evals(evals);
         let updating =
             app.agent_files.clone().keep_updated(server.agent_list(), app.runtime.clone(), stop.clone());

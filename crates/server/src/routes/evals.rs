@@ -13,6 +13,7 @@ use super::{ApiRoute, json_response, path_value};
 use crate::ServerApp;
 use crate::api::{EvalCaseInfo, EvalRunInfo, EvalSetInfo, EvalSetList, EvalSetSummary, StartEvalRun};
 use crate::authentication::{AdminCaller, ApiCaller};
+use crate::bulk_read::BulkRead;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::eval_store::{EvalStore, EvalStoreError};
 use crate::openapi::{Operation, OperationTag};
@@ -23,8 +24,8 @@ use crate::thread_settings::{MAX_INSTRUCTIONS_CHARS, check_model_option};
 const MAX_SET_NAME_CHARS: usize = 40;
 const MAX_CASE_ID_CHARS: usize = 100;
 /// The most sets of a tenant, cases of a set and bytes of its file.
-const MAX_SETS: usize = 100;
-const MAX_CASES: usize = 500;
+const MAX_SETS: usize = 50;
+const MAX_CASES: usize = 200;
 const MAX_SET_BYTES: usize = 1024 * 1024;
 /// The most variants of a run.
 const MAX_VARIANTS: usize = 8;
@@ -90,7 +91,11 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 }
 
 /// `GET /api/evals`
-async fn list_sets(State(app): State<ServerApp>, caller: ApiCaller) -> Result<Response, ApiError> {
+async fn list_sets(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    _turn: BulkRead,
+) -> Result<Response, ApiError> {
     let Some(store) = &app.evals else {
         return Ok(json_response(EvalSetList { sets: Vec::new(), may_change: false }));
     };
@@ -106,9 +111,8 @@ fn summarize(store: &dyn EvalStore, caller: &ApiCaller, name: String) -> Result<
         Ok(read) => (read.set().cases.len(), None),
         Err(error) => (0, Some(error.to_string())),
     };
-    let reports = store.reports(&caller.tenant, &name)?;
-    let last = reports.first();
-    let (passed, ended_at) = (last.map(|one| one.passed_count()), last.map(|one| one.ended_at));
+    let last = store.newest_report(&caller.tenant, &name)?;
+    let (passed, ended_at) = (last.as_ref().map(|one| one.passed_count()), last.map(|one| one.ended_at));
     Ok(EvalSetSummary { name, cases, passed, ended_at, problem })
 }
 
@@ -116,6 +120,7 @@ fn summarize(store: &dyn EvalStore, caller: &ApiCaller, name: String) -> Result<
 async fn get_set(
     State(app): State<ServerApp>,
     caller: ApiCaller,
+    _turn: BulkRead,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let name = set_name(path_value(name)?)?;

@@ -53,6 +53,14 @@ impl EvalStore for RamEvals {
         Ok(reports.get(&(tenant.clone(), name.to_owned())).cloned().unwrap_or_default())
     }
 
+    fn newest_report(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+    ) -> Result<Option<AgentEvalReport>, EvalStoreError> {
+        Ok(self.reports(tenant, name)?.into_iter().next())
+    }
+
     fn save_report(
         &self,
         tenant: &TenantId,

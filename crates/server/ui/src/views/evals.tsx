@@ -184,7 +184,7 @@ function RunPanel({ run, start, stop }: RunPanelProps) {
       <fieldset disabled={isRunning}>
         <legend>{t('eval_models')}</legend>
         <div class="row wrap">
-          <label class="check"><input type="checkbox" checked={models.includes(null)} onChange={(event) => toggle(null, event.currentTarget.checked)} />{t('eval_own_model')}</label>
+          <label class="check"><input type="checkbox" checked={models.includes(null)} onChange={(event) => toggle(null, event.currentTarget.checked)} />{t('eval_own_model', { name: sanitizeLine(shortModelName(options.find((one) => one.is_default)?.id ?? '')) })}</label>
           {options.filter((one) => !one.is_default).map((one) => (
             <label key={one.id} class="check"><input type="checkbox" checked={models.includes(one.id)} onChange={(event) => toggle(one.id, event.currentTarget.checked)} />{sanitizeLine(shortModelName(one.id))}</label>
           ))}
