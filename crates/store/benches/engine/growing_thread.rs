@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::EngineBenchError;
 use crate::bench_stores::{EngineBenchDatabases, EngineBenchStoreKind};
+use crate::measurement::process_cpu_time;
 use crate::times::median;
 
 /// Characters of one message.
@@ -185,11 +186,12 @@ const COLD_MESSAGE_CHARS: usize = 20;
 const COLD_MESSAGES_PER_RUN: usize = 500;
 const COLD_LOADS: usize = 7;
 
-/// Milliseconds to read the state of a conversation of many messages, each time by a runtime that knows nothing of it.
+/// Milliseconds of the clock and of the processor to read the state of a conversation of many messages, each time by a
+/// runtime that knows nothing of it.
 pub(crate) async fn load_cold_thread(
     home: EngineBenchStoreKind,
     ground: &EngineBenchDatabases,
-) -> Result<Option<Vec<f64>>, EngineBenchError> {
+) -> Result<Option<(Vec<f64>, Vec<f64>)>, EngineBenchError> {
     let Some(opened) = ground.open(home).await? else { return Ok(None) };
     let texts = RandomTexts::new();
     let chats = EngineBenchChats::open(opened.store.clone(), &texts)?;
@@ -211,21 +213,22 @@ pub(crate) async fn load_cold_thread(
     }
     chats.close().await;
     drop((opened.store, opened.sqlite));
-    let mut walls = Vec::new();
+    let (mut walls, mut cpus) = (Vec::new(), Vec::new());
     for _ in 0..COLD_LOADS {
         let chats = EngineBenchChats::open(opened.location.reopen().await?, &texts)?;
         let (bot, thread) = (chats.bot.clone(), thread.clone());
-        let begun = Instant::now();
+        let (begun, cpu_before) = (Instant::now(), process_cpu_time());
         let messages = tokio::spawn(async move { bot.state(&thread).await.map(|chat| chat.messages.len()) });
         let messages = messages.await??;
         walls.push(begun.elapsed().as_secs_f64() * 1e3);
+        cpus.push((process_cpu_time() - cpu_before).as_secs_f64() * 1e3);
         if messages != COLD_MESSAGES {
             return Err(format!("{messages} messages were loaded").into());
         }
         chats.close().await;
     }
     opened.location.clear().await?;
-    Ok(Some(walls))
+    Ok(Some((walls, cpus)))
 }
 
 fn median_of_last(walls: &[f64], count: usize) -> f64 {

@@ -254,12 +254,12 @@ impl EngineBench {
                 continue;
             }
             eprintln!("bench: {name}");
-            let Some(walls) = growing_thread::load_cold_thread(home, &self.databases).await? else {
-                continue;
-            };
+            let found = growing_thread::load_cold_thread(home, &self.databases).await?;
+            let Some((walls, cpus)) = found else { continue };
             let best = walls.iter().copied().fold(f64::INFINITY, f64::min);
-            let row = Row::less(name, "ms", median(walls).unwrap_or_default()).best(best, None);
+            let row = Row::less(name.clone(), "ms", median(walls).unwrap_or_default()).best(best, None);
             self.report.push(row.target(Target::ValueAtMost(25.0)));
+            self.report.push(Row::less(format!("{name}-cpu"), "cpu ms", median(cpus).unwrap_or_default()));
         }
         Ok(())
     }
