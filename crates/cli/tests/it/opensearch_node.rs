@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const NODE_START_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A node. It ends with this process in any case: a shell waits for its input to close.
-pub struct OpenSearchNode {
+pub struct SearchCluster {
     directory: PathBuf,
     port: u16,
     guard: Child,
@@ -26,7 +26,7 @@ pub fn report_skipped(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
 
-impl OpenSearchNode {
+impl SearchCluster {
     /// Starts a node and waits until it answers. `None`, said loudly, where it cannot be had.
     pub fn start(directory: &Path) -> Option<Self> {
         let Ok(jars) = env::var("DORAN_TEST_OPENSEARCH") else {
@@ -85,7 +85,7 @@ impl OpenSearchNode {
     }
 }
 
-impl Drop for OpenSearchNode {
+impl Drop for SearchCluster {
     fn drop(&mut self) {
         drop(self.guard.stdin.take());
         self.guard.wait().ok();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::opensearch_node::{OpenSearchNode, report_skipped};
+use crate::opensearch_node::{SearchCluster, report_skipped};
 use crate::program::{ServerProcess, doran_command, fresh_directory, utf8};
 
 /// How long something may take on a busy machine.
@@ -56,19 +56,19 @@ impl Machine {
 
 /// An answer to a request.
 #[derive(Debug)]
-struct Answer {
+struct ReplicaAnswer {
     status: u16,
     body: String,
 }
 
-impl Answer {
+impl ReplicaAnswer {
     fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
 /// Sends a request. `None` if the server did not answer.
-fn send(server: &ServerProcess, head: &str, key: &str, once: &str, body: &str) -> Option<Answer> {
+fn send(server: &ServerProcess, head: &str, key: &str, once: &str, body: &str) -> Option<ReplicaAnswer> {
     let mut socket = TcpStream::connect(&server.address).ok()?;
     let once = if once.is_empty() { String::new() } else { format!("Idempotency-Key: {once}\r\n") };
     let kind = if head.contains("/api/documents") { "application/octet-stream" } else { "application/json" };
@@ -83,7 +83,7 @@ fn send(server: &ServerProcess, head: &str, key: &str, once: &str, body: &str) -
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split_whitespace().nth(1)?.parse().ok()?;
     let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    Some(Answer { status, body: if is_chunked { join_chunks(body)? } else { body.to_owned() } })
+    Some(ReplicaAnswer { status, body: if is_chunked { join_chunks(body)? } else { body.to_owned() } })
 }
 
 /// A body that came in chunks; none if its end is missing.
@@ -109,7 +109,7 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Two servers, and what clients were told.
-struct Replicas {
+struct ServerPair {
     machines: [Machine; 2],
     servers: [Option<ServerProcess>; 2],
     key: String,
@@ -123,7 +123,7 @@ struct Replicas {
     requests: usize,
 }
 
-impl Replicas {
+impl ServerPair {
     fn start(name: &str, database: &str, opensearch: &str) -> Self {
         let variables: [(&'static str, &str); 5] = [
             ("DORAN_DATABASE", database),
@@ -149,7 +149,7 @@ impl Replicas {
     }
 
     /// Sends a request as a proxy does: to the next server, or to the other one if that does not answer.
-    fn request(&mut self, head: &str, once: &str, body: &str) -> Answer {
+    fn request(&mut self, head: &str, once: &str, body: &str) -> ReplicaAnswer {
         self.requests += 1;
         let begun = Instant::now();
         let mut which = self.requests;
@@ -330,8 +330,8 @@ fn percent_encode(text: &str) -> String {
 fn send_mixed_requests(name: &str, rounds: usize) {
     let Some(database) = fresh_database(name) else { return };
     let directory = fresh_directory(&format!("{name}-opensearch"));
-    let Some(opensearch) = OpenSearchNode::start(&directory) else { return };
-    let mut replicas = Replicas::start(name, &database, &opensearch.address());
+    let Some(opensearch) = SearchCluster::start(&directory) else { return };
+    let mut replicas = ServerPair::start(name, &database, &opensearch.address());
     for round in 1..=rounds {
         replicas.upload(round);
         if round == rounds / 3 {

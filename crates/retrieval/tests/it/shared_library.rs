@@ -357,9 +357,16 @@ async fn a_version_that_is_added_while_another_one_is_indexed_comes_after_it() {
     first_index.wait_for_write().await;
     second.add(new_document("t", "a.txt", "배 하나.")).await.expect("added");
     let there = fresh_directory("overtaken-third");
-    let third = open_replica(&database, &second_index, &there, "third", 2).await;
-    assert_eq!(state_of(&third).await, Some(IngestState::Queued));
-    assert_eq!(second_index.writes.load(Ordering::SeqCst), 0, "the older version is still on its way");
+    let third = open_replica(&database, &second_index, &there, "third", 1).await;
+    // It takes what was written first, so it has passed over the document when it has read a later one.
+    let later = second.add(new_document("t", "b.txt", "감 하나.")).await.expect("added").id;
+    let waiting = async {
+        while third.status(&tenant(), &later).is_none_or(|status| status.state != IngestState::Ready) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("in time");
+    assert_eq!(second_index.writes.load(Ordering::SeqCst), 1, "the older version is still on its way");
     first_index.gate.add_permits(OPEN);
     let waiting = async {
         while search_texts(&*index, "t", "배").await.is_empty() {
@@ -367,9 +374,9 @@ async fn a_version_that_is_added_while_another_one_is_indexed_comes_after_it() {
         }
     };
     tokio::time::timeout(PATIENCE, waiting).await.expect("in time");
-    wait_for_state(&third, Some(IngestState::Ready)).await;
+    tokio::time::timeout(PATIENCE, third.wait_until_idle()).await.expect("in time");
     assert_eq!(search_texts(&*index, "t", "사과").await, [""; 0]);
-    assert_eq!(database.file_count(), 2, "no file of the older version is left");
+    assert_eq!(database.file_count(), 4, "no file of the older version is left");
 }
 
 #[tokio::test(flavor = "multi_thread")]
