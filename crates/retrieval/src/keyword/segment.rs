@@ -189,6 +189,11 @@ impl Segment {
         &self.documents
     }
 
+    /// Returns the size of the segment in bytes.
+    pub fn byte_count(&self) -> usize {
+        (*self.bytes).as_ref().len()
+    }
+
     /// Returns the number of passages it covers, including removed ones.
     pub fn slot_count(&self) -> usize {
         self.slot_count

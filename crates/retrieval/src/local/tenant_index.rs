@@ -16,6 +16,8 @@ use super::index_file;
 
 /// This many files of about the same size are merged into one.
 const FILE_MERGE_FACTOR: usize = 8;
+/// Larger files are not merged. A file that is merged from eight of this size has 2 GiB; its offsets reach 4 GiB.
+const MAX_MERGED_BYTES: usize = 256 << 20;
 
 /// The searchable documents of one tenant.
 #[derive(Debug, Default)]
@@ -173,12 +175,15 @@ impl TenantIndex {
                 return vec![*file];
             }
             let size = part.segment.slot_count().max(part.documents().len()).max(1);
-            if self.embedding_file != Some(*file) {
+            if self.embedding_file != Some(*file) && part.segment.byte_count() <= MAX_MERGED_BYTES {
                 let level = (size as u32).ilog(FILE_MERGE_FACTOR as u32);
                 by_size.entry((level, vectors.is_some())).or_default().push(*file);
             }
         }
-        by_size.into_values().find(|files| files.len() >= FILE_MERGE_FACTOR).unwrap_or_default()
+        let mut files =
+            by_size.into_values().find(|files| files.len() >= FILE_MERGE_FACTOR).unwrap_or_default();
+        files.truncate(FILE_MERGE_FACTOR);
+        files
     }
 
     /// Returns a file that still contains deleted documents.
