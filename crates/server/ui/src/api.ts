@@ -58,19 +58,17 @@ export class ApiProblem extends Error {
 const UNREACHABLE = new ApiProblem(0, 'unreachable', 'the server cannot be reached', '서버에 연결할 수 없습니다', null)
 
 /** Sends a request. A response that is not a success is thrown. */
-export async function fetchChecked(call: ApiCall | string, options: RequestInit & { json?: unknown } = {}): Promise<Response> {
-  const { path, ...made }: Partial<ApiCall> & { path: string } = typeof call === 'string' ? { path: call } : call
-  const headers = new Headers({ ...made.headers, ...options.headers })
+export async function fetchChecked(call: ApiCall, options: RequestInit = {}): Promise<Response> {
+  const headers = new Headers({ ...call.headers, ...options.headers })
   if (apiKey !== null) headers.set('authorization', `Bearer ${apiKey}`)
-  let body = options.body
-  const json = made.json ?? options.json
-  if (json !== undefined) {
+  let body: string | null = null
+  if (call.json !== undefined) {
     headers.set('content-type', 'application/json')
-    body = JSON.stringify(json)
+    body = JSON.stringify(call.json)
   }
   let response: Response
   try {
-    response = await fetch(path, { ...options, method: made.method ?? options.method ?? 'GET', headers, body: body ?? null, credentials: 'same-origin' })
+    response = await fetch(call.path, { ...options, method: call.method, headers, body, credentials: 'same-origin' })
   } catch (error) {
     if (options.signal?.aborted) throw error
     isServerReachable.value = false
@@ -105,7 +103,7 @@ export function isRetryable(error: unknown): boolean {
     || error.status >= 500
 }
 
-async function fetchJson<T>(call: client.JsonCall<T>): Promise<T> {
+export async function fetchJson<T>(call: client.JsonCall<T>): Promise<T> {
   const response = await fetchChecked(call)
   try {
     return (await response.json()) as T
@@ -114,7 +112,7 @@ async function fetchJson<T>(call: client.JsonCall<T>): Promise<T> {
   }
 }
 
-async function sendCommand(call: ApiCall, options: RequestInit = {}): Promise<void> {
+export async function sendCommand(call: ApiCall, options: RequestInit = {}): Promise<void> {
   const response = await fetchChecked(call, options)
   await response.body?.cancel().catch(() => undefined)
 }

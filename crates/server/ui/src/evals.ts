@@ -2,42 +2,23 @@
 
 import { signal } from '@preact/signals'
 
-import { fetchChecked } from './api'
-import type { AgentEvalReport, EvalCaseInfo, EvalChange, EvalExpectation, EvalSetInfo, EvalSetList, EvalVariant } from './api-types'
+import { fetchJson, sendCommand } from './api'
+import * as client from './api-client'
+import type { AgentEvalReport, EvalCaseInfo, EvalChange, EvalExpectation, EvalSetList, EvalVariant } from './api-types'
 
 /** The sets; null until they are loaded. */
 export const evalSets = signal<EvalSetList | null>(null)
 
-const setPath = (set: string) => `/api/evals/${encodeURIComponent(set)}`
-const casePath = (set: string, id: string) => `${setPath(set)}/cases/${encodeURIComponent(id)}`
-
 export async function loadEvalSets(): Promise<void> {
-  evalSets.value = (await (await fetchChecked('/api/evals')).json()) as EvalSetList
+  evalSets.value = await fetchJson(client.listEvalsCall())
 }
 
-export async function fetchEvalSet(set: string): Promise<EvalSetInfo> {
-  return (await (await fetchChecked(setPath(set))).json()) as EvalSetInfo
-}
-
-export async function putEvalCase(set: string, id: string, json: EvalCaseInfo): Promise<void> {
-  await fetchChecked(casePath(set, id), { method: 'PUT', json })
-}
-
-export async function deleteEvalCase(set: string, id: string): Promise<void> {
-  await fetchChecked(casePath(set, id), { method: 'DELETE' })
-}
-
-export async function deleteEvalSet(set: string): Promise<void> {
-  await fetchChecked(setPath(set), { method: 'DELETE' })
-}
-
-export async function startEvalRun(set: string, variants: EvalVariant[]): Promise<void> {
-  await fetchChecked(`${setPath(set)}/run`, { method: 'PUT', json: { variants } })
-}
-
-export async function stopEvalRun(set: string): Promise<void> {
-  await fetchChecked(`${setPath(set)}/run`, { method: 'DELETE' })
-}
+export const fetchEvalSet = (set: string) => fetchJson(client.getEvalCall({ set }))
+export const putEvalCase = (set: string, id: string, json: EvalCaseInfo) => sendCommand(client.putEvalCaseCall({ set, case: id }, json))
+export const deleteEvalCase = (set: string, id: string) => sendCommand(client.deleteEvalCaseCall({ set, case: id }))
+export const deleteEvalSet = (set: string) => sendCommand(client.deleteEvalCall({ set }))
+export const startEvalRun = (set: string, variants: EvalVariant[]) => sendCommand(client.startEvalRunCall({ set }, { variants }))
+export const stopEvalRun = (set: string) => sendCommand(client.stopEvalRunCall({ set }))
 
 /** Whether a name can name a set: it becomes a file name. */
 export function isSetName(name: string): boolean {
