@@ -94,14 +94,14 @@ fn clients_that_never_read_stay_within_the_memory_budget() {
 /// How long the requests of a tenant took: half of them at most, 95 and 99 in 100 at most.
 #[derive(Debug)]
 #[expect(dead_code, reason = "it is printed")]
-struct RequestTimes {
+struct QuietTenantTimes {
     p50: Duration,
     p95: Duration,
     p99: Duration,
 }
 
 /// Lists and short chats of a tenant, one after another, within its rate. Each of them is answered.
-fn times_of_quiet_tenant(address: &str, key: &str, name: &str) -> RequestTimes {
+fn times_of_quiet_tenant(address: &str, key: &str, name: &str) -> QuietTenantTimes {
     let ask = json!({ "agent": "assistant", "message": "연차휴가는 며칠인가요?" }).to_string();
     let mut times: Vec<Duration> = (0..300)
         .map(|nth| {
@@ -123,7 +123,7 @@ fn times_of_quiet_tenant(address: &str, key: &str, name: &str) -> RequestTimes {
         .collect();
     times.sort();
     let at = |percent: usize| times[times.len() * percent / 100];
-    RequestTimes { p50: at(50), p95: at(95), p99: at(99) }
+    QuietTenantTimes { p50: at(50), p95: at(95), p99: at(99) }
 }
 
 /// A tenant that uses all it may have, until it is dropped: chats that wait in one conversation, chats in conversations of their
