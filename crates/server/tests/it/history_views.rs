@@ -156,7 +156,8 @@ async fn looking_changes_nothing() {
             .replace("{checkpoint}", "00000000-0000-8000-8000-000000000003");
         let path = path.replace("{document}", "d").replace("{run}", "00000000-0000-0000-0000-000000000000");
         let path = path.replace("{provider}", "openai").replace("{response}", "resp_0");
-        let path = path.replace("{set}", "leave");
+        let path = path.replace("{set}", "leave").replace("{namespace}", "inner");
+        let path = path.replace("{cron}", "00000000-0000-0000-0000-000000000000");
         assert!(!path.contains('{'), "{path}");
         drop(send(&app, mine(get(&path))).await);
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::times::time_text;
-use super::{FOUND, invalid, operation, read_body};
+use super::{invalid, operation, read_body};
 use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::bulk_read::BulkRead;
@@ -52,8 +52,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             delete_item,
             operation("langgraph_delete_item", "Deletes an item.")
                 .body::<DeleteItemBody>()
-                .returns_nothing("There is no such item any more.")
-                .errors(&FOUND),
+                .returns_nothing("There is no such item any more."),
         ),
         ApiRoute::post(
             "/store/items/search",

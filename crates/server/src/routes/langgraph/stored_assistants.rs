@@ -48,7 +48,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             operation("langgraph_create_assistant", "Stores an assistant: a graph with settings.")
                 .body::<CreateAssistantBody>()
                 .returns::<Assistant>(200, "The assistant.")
-                .errors(&[ApiErrorCode::Conflict, ApiErrorCode::DiskFull]),
+                .errors(&changed),
         ),
         ApiRoute::patch(
             "/assistants/{assistant}",
