@@ -1,9 +1,14 @@
 //! The text of a set, case by case. A change of one case leaves the others, and the comments around them, as they were written.
 
+use serde_json::Value;
+
 use super::{AgentEvalCase, AgentEvalSet, AgentEvalSetError};
 
 /// The header of a case.
 const CASE_HEADER: &str = "[[case]]";
+
+/// The fields of a case in the order in which they are written. Others come last.
+const FIELD_ORDER: [&str; 7] = ["id", "agent", "before", "ask", "options", "fails", "expect"];
 
 /// A set together with the text that it was read from.
 #[derive(Clone, Debug)]
@@ -73,15 +78,49 @@ impl EvalSetText {
     }
 }
 
-/// A case in TOML.
+/// A case in TOML. Every value is on one line, so that no line of a text looks like a header.
 fn case_text(case: &AgentEvalCase) -> Result<String, AgentEvalSetError> {
-    #[derive(serde::Serialize)]
-    struct OneCase<'a> {
-        case: [&'a AgentEvalCase; 1],
+    let wrong = |reason: String| AgentEvalSetError::Case { id: case.id.clone(), reason };
+    let fields = match serde_json::to_value(case) {
+        Ok(Value::Object(fields)) => fields,
+        Ok(_) => return Err(wrong("it has no fields".to_owned())),
+        Err(error) => return Err(wrong(error.to_string())),
+    };
+    let mut fields: Vec<(&String, &Value)> = fields.iter().filter(|(_, value)| !value.is_null()).collect();
+    // As people write them: who is asked what, and then what is expected.
+    let place = |key: &str| FIELD_ORDER.iter().position(|one| *one == key).unwrap_or(FIELD_ORDER.len());
+    fields.sort_by_key(|(key, _)| place(key));
+    let lines = fields.iter().map(|(key, value)| format!("{} = {}\n", toml_key(key), toml_value(value)));
+    Ok(format!("{CASE_HEADER}\n{}", lines.collect::<String>()))
+}
+
+fn toml_key(key: &str) -> String {
+    let is_bare =
+        !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if is_bare { key.to_owned() } else { toml_text(key) }
+}
+
+/// TOML knows no `null`: a field without a value is left out.
+fn toml_value(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, value)| !value.is_null());
+            let fields = fields.map(|(key, value)| format!("{} = {}", toml_key(key), toml_value(value)));
+            let fields: Vec<String> = fields.collect();
+            if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) }
+        }
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().filter(|item| !item.is_null()).map(toml_value).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::String(text) => toml_text(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
     }
-    let text = toml::to_string(&OneCase { case: [case] })
-        .map_err(|error| AgentEvalSetError::Case { id: case.id.clone(), reason: error.to_string() })?;
-    Ok(text.trim_end().to_owned() + "\n")
+}
+
+/// JSON escapes what TOML wants to be escaped, but for one character.
+fn toml_text(text: &str) -> String {
+    Value::String(text.to_owned()).to_string().replace('\u{7f}', "\\u007f")
 }
 
 /// The comment lines at the beginning of the text of a case.
@@ -138,8 +177,9 @@ mod tests {
         assert_eq!(changed.set().cases[0].ask, "\"따옴표\"와\n줄바꿈");
         let renamed = changed.put_case("b", &case("c", "3+3")).expect("a set");
         assert_eq!(renamed.set().cases.iter().map(|case| case.id.as_str()).collect::<Vec<_>>(), ["a", "c"]);
-        let added = renamed.put_case("d", &case("d", "[[case]]\n#")).expect("a set");
-        assert_eq!(added.set().cases.len(), 3);
+        let hostile = case("d", "[[case]]\n# \u{7f}\"\\\t\u{1}'''");
+        let added = renamed.put_case("d", &hostile).expect("a set");
+        assert_eq!(added.set().cases.last(), Some(&hostile));
         let error = added.put_case("e", &case("a", "?")).expect_err("the id is taken").to_string();
         assert!(error.contains("no other has"), "{error}");
     }
