@@ -61,9 +61,9 @@ enum Step {
 
 /// Letters and digits in no order, so that nothing gains by compressing them; the same every time.
 #[derive(Clone)]
-struct RandomTexts(Arc<AtomicU64>);
+struct EngineBenchTexts(Arc<AtomicU64>);
 
-impl RandomTexts {
+impl EngineBenchTexts {
     fn new() -> Self {
         Self(Arc::new(AtomicU64::new(0x9e37_79b9_7f4a_7c15)))
     }
@@ -84,7 +84,7 @@ impl RandomTexts {
     }
 }
 
-fn graph(texts: &RandomTexts) -> Result<Graph<EngineBenchChatState>, EngineBenchError> {
+fn graph(texts: &EngineBenchTexts) -> Result<Graph<EngineBenchChatState>, EngineBenchError> {
     let graph = Graph::define(|step| match step {
         Step::Prepare => node(|chat: Snap<EngineBenchChatState>| async move {
             Ok::<_, NodeError>(EngineBenchChatState::update().prepared(chat.messages.len()))
@@ -141,7 +141,7 @@ pub(crate) async fn grow_thread(
     let (Some(opened), Some(other)) = (ground.open(home).await?, ground.open(home).await?) else {
         return Ok(None);
     };
-    let texts = RandomTexts::new();
+    let texts = EngineBenchTexts::new();
     let other_chats = EngineBenchChats::open(other.store.clone(), &texts)?;
     let mut short = other_chats.new_conversation("warm")?;
     for _ in 0..MEDIAN_TURNS {
@@ -193,7 +193,7 @@ pub(crate) async fn load_cold_thread(
     ground: &EngineBenchDatabases,
 ) -> Result<Option<(Vec<f64>, Vec<f64>)>, EngineBenchError> {
     let Some(opened) = ground.open(home).await? else { return Ok(None) };
-    let texts = RandomTexts::new();
+    let texts = EngineBenchTexts::new();
     let chats = EngineBenchChats::open(opened.store.clone(), &texts)?;
     let thread = ThreadKey::local("long")?;
     let mut written = 0;
@@ -239,7 +239,7 @@ fn median_of_last(walls: &[f64], count: usize) -> f64 {
 struct EngineBenchChats {
     runtime: Runtime,
     bot: GraphHandle<EngineBenchChatState>,
-    texts: RandomTexts,
+    texts: EngineBenchTexts,
 }
 
 /// A thread and how far it is.
@@ -249,7 +249,7 @@ struct EngineBenchConversation {
 }
 
 impl EngineBenchChats {
-    fn open(store: Arc<dyn Store>, texts: &RandomTexts) -> Result<Self, EngineBenchError> {
+    fn open(store: Arc<dyn Store>, texts: &EngineBenchTexts) -> Result<Self, EngineBenchError> {
         let runtime = Runtime::new(store);
         let bot = runtime.register_graph("chat", &graph(texts)?)?;
         Ok(Self { runtime, bot, texts: texts.clone() })

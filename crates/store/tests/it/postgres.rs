@@ -3,11 +3,10 @@
 mod batched_writes;
 mod key_values;
 mod long_logs;
+mod lost_connections;
 mod replicas;
 
 use std::error::Error;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use doran_engine::id::{RunId, ThreadKey};
@@ -187,87 +186,6 @@ async fn a_database_whose_certificate_is_not_known_is_not_spoken_to() {
     assert!(!told.contains(postgres_server::PASSWORD), "{told}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_comes_back_is_used_again() {
-    let Some(server) = postgres_server::start_own_server() else { return };
-    let url = postgres_server::with_schema(&server.socket_url(), "doran");
-    let store = Arc::new(open(&url).await);
-    let thread = local_thread("t");
-    let run = start(&store, new_run(&thread)).await;
-
-    // One writer goes on while the plug is pulled, and counts what it was told.
-    let (written, mut has_written) = tokio::sync::watch::channel(1);
-    let writer = tokio::spawn({
-        let (store, fence) = (Arc::clone(&store), run.fence());
-        async move {
-            let mut head = 1;
-            loop {
-                match store.commit(&fence, step(head, "x")).await {
-                    Ok(committed) => head = written.send_replace(committed.head).max(committed.head),
-                    Err(error) => return (head, error),
-                }
-            }
-        }
-    });
-    soon(has_written.wait_for(|head| *head > 10)).await.expect("the writer writes");
-    server.stop_immediately().expect("stop");
-    let (told, error) = soon(writer).await.expect("task");
-    assert!(matches!(error, StoreError::Unknown(_) | StoreError::Unavailable(_)), "{error:?}");
-
-    let write = soon(store.commit(&run.fence(), step(told, "down"))).await;
-    assert!(matches!(write, Err(StoreError::Unavailable(_))), "{write:?}");
-    let read = soon(store.thread(&thread)).await;
-    assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
-
-    server.start_process().expect("start");
-    let head = store.thread(&thread).await.expect("thread").head;
-    assert!(head == told || head == told + 1, "acknowledged up to {told}, found {head}");
-    store.commit(&run.fence(), step(head, "again")).await.expect("commit");
-    assert!(entry_bodies(&store, &thread).await.ends_with(" x again"));
-}
-
-#[tokio::test]
-async fn a_dead_connection_is_replaced() {
-    let Some(url) = postgres_server::fresh_schema_url() else { return };
-    let name = postgres_server::fresh_schema_name();
-    let options = PostgresOptions {
-        max_connections: 1,
-        ..PostgresOptions::new(format!("{url}&application_name={name}"))
-    };
-    let store = PostgresStore::open_with(&options).await.expect("open");
-    let admin = connect_plain(&url).await;
-    let thread = local_thread("t");
-    let run = start(&store, new_run(&thread)).await;
-    for round in 0..20 {
-        end_backends(&admin, &name, "true").await;
-        assert_eq!(store.thread(&thread).await.expect("a read is asked again").head, 1 + round);
-        store.commit(&run.fence(), step(1 + round, "x")).await.expect("a write on the new connection");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_write_cut_off_half_way_is_unknown() {
-    let Some(url) = postgres_server::fresh_schema_url() else { return };
-    let name = postgres_server::fresh_schema_name();
-    let store = Arc::new(open(&format!("{url}&application_name={name}")).await);
-    let thread = local_thread("t");
-    let run = start(&store, new_run(&thread)).await;
-    let (holder, killer) = (connect_plain(&url).await, connect_plain(&url).await);
-    holder.batch_execute("begin; select 1 from runs for update").await.expect("lock");
-    let writer = tokio::spawn({
-        let (store, fence) = (Arc::clone(&store), run.fence());
-        async move { store.commit(&fence, step(1, "x")).await }
-    });
-    while end_backends(&killer, &name, "wait_event_type = 'Lock'").await == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let cut = writer.await.expect("task");
-    assert!(matches!(cut, Err(StoreError::Unknown(_))), "{cut:?}");
-    holder.batch_execute("rollback").await.expect("unlock");
-    assert_eq!(store.thread(&thread).await.expect("thread").head, 1);
-    store.commit(&run.fence(), step(1, "x")).await.expect("commit");
-}
-
 #[tokio::test]
 async fn a_write_that_waits_too_long_is_undone() {
     let Some(url) = postgres_server::fresh_schema_url() else { return };
@@ -415,76 +333,6 @@ async fn what_another_replica_reads_is_on_the_disk_of_the_server() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn writers_that_lose_their_connections_leave_one_whole_log() {
-    let Some(url) = postgres_server::fresh_schema_url() else { return };
-    let name = postgres_server::fresh_schema_name();
-    let named = format!("{url}&application_name={name}");
-    let stores = [Arc::new(open(&named).await), Arc::new(open(&named).await)];
-    let admin = connect_plain(&url).await;
-    let (stop, stopped) = tokio::sync::watch::channel(false);
-    let cut_off = Arc::new(AtomicUsize::new(0));
-    let mut writers = Vec::new();
-    for i in 0..4 {
-        let thread = local_thread(&format!("t{i}"));
-        let run = start(&stores[i % 2], new_run(&thread)).await;
-        let (store, stopped, cut_off) = (Arc::clone(&stores[i % 2]), stopped.clone(), Arc::clone(&cut_off));
-        let writer = tokio::spawn(async move {
-            let mut head = 1;
-            while !*stopped.borrow() {
-                match store.commit(&run.fence(), step(head, &head.to_string())).await {
-                    Ok(committed) => head = committed.head,
-                    Err(StoreError::Unknown(_)) => {
-                        cut_off.fetch_add(1, Ordering::SeqCst);
-                        let found = head_of(&store, &run.run.thread).await;
-                        assert!(found == head || found == head + 1, "knew {head}, found {found}");
-                        head = found;
-                    }
-                    // New connections were ended too. Nothing was written.
-                    Err(StoreError::Unavailable(_)) => {}
-                    Err(error) => panic!("{error:?}"),
-                }
-            }
-            head
-        });
-        writers.push((thread, writer));
-    }
-    for _ in 0..40 {
-        end_backends(&admin, &name, "state = 'active' and random() < 0.5").await;
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
-    // If chance ended none in the middle of a write: those that wait for a lock are in one.
-    let holder = connect_plain(&url).await;
-    let cut_one_off = async {
-        while cut_off.load(Ordering::SeqCst) == 0 {
-            holder.batch_execute("begin; select 1 from runs for update").await.expect("lock");
-            while end_backends(&admin, &name, "wait_event_type = 'Lock'").await == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            holder.batch_execute("rollback").await.expect("unlock");
-        }
-    };
-    soon(cut_one_off).await;
-    stop.send(true).expect("writers");
-    for (thread, writer) in writers {
-        let head = soon(writer).await.expect("task");
-        let expected: Vec<String> =
-            std::iter::once("in".into()).chain((1..head).map(|number| number.to_string())).collect();
-        assert_eq!(entry_bodies(&stores[0], &thread).await, expected.join(" "));
-    }
-}
-
-/// The head of a thread, asked for until the database answers.
-async fn head_of(store: &PostgresStore, thread: &ThreadKey) -> Seq {
-    loop {
-        match store.thread(thread).await {
-            Ok(found) => return found.head,
-            Err(StoreError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
-            Err(error) => panic!("{error:?}"),
-        }
-    }
-}
-
 /// Prints what a commit costs beside a bare insert on the same server. Not a law: it depends on the disk.
 #[tokio::test]
 #[ignore = "measures, and needs a quiet machine"]
@@ -543,14 +391,6 @@ async fn connect_plain(url: &str) -> Client {
     tokio::spawn(connection);
     client.batch_execute(&format!("set search_path = {schema}")).await.expect("schema");
     client
-}
-
-/// Ends the backends of a program and waits until they are gone.
-async fn end_backends(admin: &Client, program: &str, which: &str) -> usize {
-    let sql = format!(
-        "select pg_terminate_backend(pid, 2000) from pg_stat_activity where application_name = '{program}' and {which}"
-    );
-    admin.query(&sql, &[]).await.expect("terminate").len()
 }
 
 fn assert_hides_secret(error: &StoreError, secret: &str) {
