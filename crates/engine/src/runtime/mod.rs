@@ -534,18 +534,6 @@ impl RuntimeInner {
         graphs.get(name).cloned().ok_or_else(|| MisuseError::UnknownGraph(name.to_owned()).into())
     }
 
-    /// Keeps the list that claims carry, while the graphs are locked.
-    fn note_graph_names(&self, graphs: &HashMap<String, Arc<dyn AnyGraph>>) {
-        let names = graphs.keys().cloned().collect();
-        *self.graph_names.write().unwrap_or_else(PoisonError::into_inner) = names;
-    }
-
-    /// A claim of runs of the graphs that are known here.
-    fn claim_of_known_graphs(&self) -> WorkerLease {
-        let graphs = self.graph_names.read().unwrap_or_else(PoisonError::into_inner).clone();
-        WorkerLease { graphs: Some(graphs), ..self.claim.clone() }
-    }
-
     fn worker_state(&self) -> MutexGuard<'_, WorkerState> {
         self.worker_state.lock().unwrap_or_else(PoisonError::into_inner)
     }

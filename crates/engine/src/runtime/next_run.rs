@@ -1,7 +1,9 @@
 //! The run that goes on with a thread when another one has ended. The commit that ends the one claims the other.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::runtime::registered_graph::AnyGraph;
 use crate::runtime::{LeaseTime, RuntimeInner};
 use crate::store::{ClaimedRun, CommitOutcome, WorkerLease};
 
@@ -32,5 +34,19 @@ impl NextRun {
     /// The run that was claimed, once.
     pub(super) fn take(&self) -> Option<(ClaimedRun, LeaseTime)> {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl RuntimeInner {
+    /// Keeps the list that claims carry, while the graphs are locked.
+    pub(super) fn note_graph_names(&self, graphs: &HashMap<String, Arc<dyn AnyGraph>>) {
+        let names = graphs.keys().cloned().collect();
+        *self.graph_names.write().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
+    /// A claim of runs of the graphs that are known here.
+    pub(super) fn claim_of_known_graphs(&self) -> WorkerLease {
+        let graphs = self.graph_names.read().unwrap_or_else(PoisonError::into_inner).clone();
+        WorkerLease { graphs: Some(graphs), ..self.claim.clone() }
     }
 }

@@ -182,9 +182,11 @@ async fn a_worker_that_cannot_renew_its_lease_stops_before_it_runs_out() {
     let node = node_running(move |_, _| {
         let (nth, signs) = (begun.increment(), signs_of_life.clone());
         async move {
-            while nth == 1 {
-                signs.increment();
-                tokio::time::sleep(ms(10)).await;
+            if nth == 1 {
+                loop {
+                    signs.increment();
+                    tokio::time::sleep(ms(10)).await;
+                }
             }
             Ok(update_saying("again"))
         }
