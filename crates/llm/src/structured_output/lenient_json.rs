@@ -206,6 +206,6 @@ mod tests {
         ] {
             assert_eq!(written(text), "", "{text}");
         }
-        assert_eq!(written(&format!("[{}]", vec![r#"{"name":"now"}"#; 9].join(","))), "");
+        assert_eq!(written(&format!("[{}]", [r#"{"name":"now"}"#; 9].join(","))), "");
     }
 }
