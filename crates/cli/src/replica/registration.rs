@@ -22,7 +22,7 @@ use crate::output::{BilingualMessage, bilingual};
 const REPLICA_BUCKET: &str = "replicas";
 
 /// How long a server counts as alive after it last said so, and how often it does.
-const LEASE: Duration = Duration::from_secs(10);
+const LEASE: Duration = Duration::from_secs(20);
 const RENEWAL_INTERVAL: Duration = Duration::from_millis(2500);
 
 /// How often a server that may not start looks whether the other one is still alive.
@@ -400,7 +400,7 @@ mod tests {
         let now = move || clock.load(std::sync::atomic::Ordering::SeqCst);
         let values: SharedValues = Arc::new(RamStore::with_clock(Arc::new(now)));
         let dead = registration(&values, "dead", ReplicaIndex::Local).await;
-        time.fetch_add(9_000, std::sync::atomic::Ordering::SeqCst);
+        time.fetch_add(19_000, std::sync::atomic::Ordering::SeqCst);
         let new = registration(&values, "new", ReplicaIndex::Local).await;
         let waiting = new.wait_for_conflicts();
         tokio::pin!(waiting);

@@ -129,7 +129,7 @@ impl SharedModels {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the models of the database cannot be read; trying again")
+                    tracing::warn!(%error, "the models of the database cannot be read; trying again");
                 }
             }
         }
