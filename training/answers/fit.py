@@ -1,12 +1,16 @@
 """Fits the weights by which the built-in model ranks sentences and decides whether to quote one.
 
-    ANSWER_FEATURES=features.jsonl cargo test -p doran-offline features_for_fitting -- --ignored
-    python3 training/answers/fit.py features.jsonl
+    export ANSWER_FEATURES=dev.jsonl
+    cargo test -p doran-offline features_for_fitting -- --ignored
+    python3 training/answers/everyday.py everyday
+    export ANSWER_FEATURES=everyday.jsonl ANSWER_QUESTIONS=everyday/questions.jsonl ANSWER_DOCUMENTS=everyday/documents
+    cargo test -p doran-offline features_for_fitting -- --ignored
+    python3 training/answers/fit.py dev.jsonl everyday.jsonl
 
 The ranking is a conditional logit over the candidates of a question. The confidence is a logistic regression over the best
 candidate, once with all candidates and once without the right ones, because a question whose answer is not there must be
-refused. Figures are given with a fifth of the documents left out at a
-time. Plain Python, no packages.
+refused. Questions of files after the first count less. The figures are for the first file, each question answered with
+weights that were fitted without the documents of a fifth of the questions, its own among them. Needs numpy.
 """
 
 import json
@@ -15,14 +19,23 @@ import random
 import re
 import sys
 
-NAMES = ["own", "wide", "weight", "meaning", "kind_fits", "kind_misses", "rank", "other_model", "other_document", "absent",
-         "fragment", "absent_in_passage", "first_passage"]
+import numpy as np
+
+NAMES = ["own", "around", "beside", "passage", "document", "other_document", "nowhere", "focus_own", "focus_near",
+         "focus_document", "name_near", "name_document", "meaning", "kind_fits", "kind_misses", "rank", "first_passage",
+         "other_model", "fragment", "absent", "lesser_document"]
+# What the ranking and the confidence go by; the other features have no weight there.
+RANKING = [name for name in NAMES if name not in ("nowhere", "absent", "lesser_document")]
+CONFIDENCE = ["own", "around", "other_document", "kind_fits", "kind_misses", "rank", "first_passage", "other_model",
+              "fragment", "lesser_document"]
 FOLDS = 5
+CLOSE, MAX_LEAD = 1.5, 3.0
+OTHER_RANKING_WEIGHT, OTHER_CONFIDENCE_WEIGHT, WITHOUT_RIGHT_WEIGHT = 0.5, 0.3, 0.5
 
 # A sentence that only leads to a list is quoted with the list.
 LEAD_IN = re.compile("다음(과 같|의 |\\s*각\\s*호| 순서)|[:：]$|following")
 # A question that names an article is answered with the article, whatever the confidence.
-NAMES_PLACE = re.compile("제\\s*\\d+\\s*[조항]|section \\d")
+NAMES_PLACE = re.compile("제\\s*\\d+\\s*[조항]|section \\d", re.I)
 
 
 def fold(text):
@@ -31,150 +44,159 @@ def fold(text):
 
 def label(question, unit):
     """Whether a candidate holds an answer, or a part of one."""
-    anywhere = question["answer_in"] == ["*"]
-    if not question["answerable"] or not (anywhere or unit["document"] in question["answer_in"]):
+    if not question["answerable"] or unit["document"] not in question["answer_in"]:
         return 0
-    text = fold(unit["text"])
+    text = fold(unit["quoted"])
     if any(fold(other) in text for other in question["must_not"]):
         return 0
     return int(any(any(fold(one) in text for one in group) for group in question["must"]))
 
 
-def dot(weights, features):
-    return sum(w * f for w, f in zip(weights, features))
+def grade(question, quoted):
+    """Whether these candidates together are a right answer. A list is quoted whole, so one part of it is enough here."""
+    if any(question["labels"][at] and LEAD_IN.search(question["units"][at]["text"]) for at in quoted):
+        return 1
+    text = fold(" ".join(question["units"][at]["quoted"] for at in quoted))
+    if not question["answerable"] or any(fold(other) in text for other in question["must_not"]):
+        return 0
+    there = [any(fold(one) in text for one in group) for group in question["must"]]
+    return int(any(there) if question["kind"] in ("comparison", "list", "procedure") else all(there))
 
 
-def fit_ranking(questions, width, l2=0.1, steps=200, rate=0.5):
-    weights = [0.0] * width
-    data = []
-    for question in questions:
-        if any(question["labels"]) and not all(question["labels"]):
-            data.append((question["x"], question["labels"]))
-    speed = [1e-8] * width
-    for _ in range(steps):
-        gradient = [-l2 * w * len(data) / 10 for w in weights]
-        for units, labels in data:
-            scores = [dot(weights, unit) for unit in units]
-            top = max(scores)
-            odds = [math.exp(score - top) for score in scores]
-            total = sum(odds)
-            right = sum(odd for odd, lab in zip(odds, labels) if lab)
-            for unit, odd, lab in zip(units, odds, labels):
-                share = (odd / right if lab else 0.0) - odd / total
-                if share:
-                    for at in range(width):
-                        gradient[at] += share * unit[at]
-        for at in range(width):
-            speed[at] += gradient[at] ** 2
-            weights[at] += rate * gradient[at] / math.sqrt(speed[at])
+def minimise(loss_and_gradient, width, steps=800, rate=0.05):
+    """Adam over all rows."""
+    weights, first, second = np.zeros(width), np.zeros(width), np.zeros(width)
+    for step in range(1, steps + 1):
+        gradient = loss_and_gradient(weights)
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient ** 2
+        weights = weights - rate * (first / (1 - 0.9 ** step)) / (np.sqrt(second / (1 - 0.999 ** step)) + 1e-9)
     return weights
 
 
-def fit_logistic(rows, width, l2=1.0, steps=300, rate=0.5):
-    weights = [0.0] * (width + 1)
-    speed = [1e-8] * (width + 1)
-    for _ in range(steps):
-        gradient = [-l2 * w for w in weights[:-1]] + [0.0]
-        for features, lab, weight in rows:
-            p = 1 / (1 + math.exp(-max(-30, min(30, dot(weights, features) + weights[-1]))))
-            for at in range(width):
-                gradient[at] += weight * (lab - p) * features[at]
-            gradient[-1] += weight * (lab - p)
-        for at in range(width + 1):
-            speed[at] += gradient[at] ** 2
-            weights[at] += rate * gradient[at] / math.sqrt(speed[at])
+def fit_ranking(questions, l2=1.0):
+    columns = [NAMES.index(name) for name in RANKING]
+    data = [(q["x"][:, columns], q["labels"] == 1, q["ranking_weight"]) for q in questions
+            if q["labels"].any() and not q["labels"].all()]
+
+    def gradient(weights):
+        total = l2 * weights
+        for x, right, weight in data:
+            scores = x @ weights
+            odds = np.exp(scores - scores.max())
+            total = total + weight * ((odds / odds.sum() - np.where(right, odds, 0) / odds[right].sum()) @ x)
+        return total
+
+    weights = np.zeros(len(NAMES))
+    weights[columns] = minimise(gradient, len(columns))
     return weights
 
 
-def best(question, weights, without_right=False):
-    order = [at for at in range(len(question["x"])) if not (without_right and question["labels"][at])]
-    order.sort(key=lambda at: -dot(weights, question["x"][at]))
-    return order
+def fit_logistic(rows, l2=3.0):
+    x = np.array([row[0] for row in rows])
+    y, weight = np.array([row[1] for row in rows], float), np.array([row[2] for row in rows])
+    mean, deviation = x.mean(0), x.std(0) + 1e-6
+    z = np.hstack([(x - mean) / deviation, np.ones((len(x), 1))])
+
+    def gradient(weights):
+        p = 1 / (1 + np.exp(-np.clip(z @ weights, -30, 30)))
+        return z.T @ (weight * (p - y)) + l2 * np.append(weights[:-1], 0)
+
+    weights = minimise(gradient, z.shape[1])
+    plain = weights[:-1] / deviation
+    return np.append(plain, weights[-1] - plain @ mean)
 
 
-def confidence_features(question, weights, order):
-    top = question["x"][order[0]]
-    first = dot(weights, top)
-    second = dot(weights, question["x"][order[1]]) if len(order) > 1 else first - 3
-    # The weight of the words depends on how much is asked, and says little about whether it is answered.
-    top = [0.0 if name == "weight" else value for name, value in zip(NAMES, top)]
-    return top + [min(first - second, 3.0)]
+def quoted(question, weights, without_right=False):
+    """The order of the candidates, and those that are quoted: the best, and one that is close."""
+    scores = question["x"] @ weights
+    order = [at for at in np.argsort(-scores, kind="stable") if not (without_right and question["labels"][at])]
+    best = question["units"][order[0]] if order else None
+
+    def beside(unit):
+        return unit["kind"] == "Row" and all(unit[key] == best[key] for key in ("kind", "source", "block"))
+
+    second = [at for at in order[1:] if scores[at] > scores[order[0]] - CLOSE and not beside(question["units"][at])]
+    return order, order[:1] + second[:1], scores
+
+
+def confidence_features(question, order, scores):
+    lead = min(scores[order[0]] - scores[order[1]], MAX_LEAD) if len(order) > 1 else MAX_LEAD
+    return np.append(question["x"][order[0]][[NAMES.index(name) for name in CONFIDENCE]], lead)
 
 
 def confidence_rows(questions, weights):
     rows = []
     for question in questions:
-        order = best(question, weights)
-        if not order or NAMES_PLACE.search(question["ask"]):
+        if not question["units"] or NAMES_PLACE.search(question["ask"]):
             continue
-        rows.append((confidence_features(question, weights, order), question["labels"][order[0]], 1.0))
-        if question["answerable"]:
-            rest = best(question, weights, True)
-            if rest:
-                rows.append((confidence_features(question, weights, rest), 0, 0.5))
+        order, picked, scores = quoted(question, weights)
+        weight = question["confidence_weight"]
+        rows.append((confidence_features(question, order, scores), grade(question, picked), weight))
+        if question["answerable"] and question["labels"].any():
+            order, picked, scores = quoted(question, weights, True)
+            if order:
+                rows.append((confidence_features(question, order, scores), 0, weight * WITHOUT_RIGHT_WEIGHT))
     return rows
 
 
-def read(paths):
-    questions = [json.loads(line) for path in paths for line in open(path)]
+def read(path, is_first):
+    questions = [json.loads(line) for line in open(path, encoding="utf-8")]
     documents = sorted({name for question in questions for name in question["answer_in"]})
-    random.seed(1)
-    random.shuffle(documents)
+    chance = random.Random(1)
+    chance.shuffle(documents)
     for question in questions:
-        units = question["units"]
+        units = question["units"] = sorted(question["units"], key=lambda unit: unit["order"])
         labels = [label(question, unit) for unit in units]
         for at, unit in enumerate(units):
             below = any(lab and other["lead"] == unit["text"] for other, lab in zip(units, labels))
             if below and LEAD_IN.search(unit["text"]):
                 labels[at] = 1
-        question["labels"] = labels
-        question["x"] = [unit["features"] for unit in units]
-        document = question["answer_in"][0] if question["answer_in"] else random.choice(documents)
-        question["fold"] = documents.index(document) % FOLDS
+        question["labels"] = np.array(labels)
+        question["x"] = np.array([unit["features"] for unit in units]).reshape(len(units), len(NAMES))
+        question["fold"] = documents.index(question["answer_in"][0]) % FOLDS if question["answer_in"] else chance.randrange(FOLDS)
+        question["ranking_weight"] = 1.0 if is_first else OTHER_RANKING_WEIGHT
+        question["confidence_weight"] = 1.0 if is_first else OTHER_CONFIDENCE_WEIGHT
+        question["is_first"] = is_first
     return questions
 
 
-def confident(question, confidence, weights, order):
-    if NAMES_PLACE.search(question["ask"]):
-        return 1.0
-    features = confidence_features(question, weights, order)
-    return 1 / (1 + math.exp(-(dot(confidence, features) + confidence[-1])))
-
-
 def main():
-    questions = read([path for path in sys.argv[1:] if path != "-v"])
-    width = len(NAMES)
-    reach = sum(any(question["labels"]) for question in questions if question["answerable"])
-    answerable = sum(question["answerable"] for question in questions)
-    print(f"{answerable} answerable, the answer is among the candidates of {reach}")
+    paths = [path for path in sys.argv[1:] if path != "-v"]
+    questions = [question for path in paths for question in read(path, path == paths[0])]
     scored = []
-    for fold_number in range(FOLDS):
-        train = [question for question in questions if question["fold"] != fold_number]
-        weights = fit_ranking(train, width)
-        confidence = fit_logistic(confidence_rows(train, weights), width + 1)
-        for question in (question for question in questions if question["fold"] == fold_number):
-            order = best(question, weights)
-            if order:
-                p = confident(question, confidence, weights, order)
-                scored.append((question, question["labels"][order[0]], p, question["units"][order[0]]["text"]))
-            else:
+    for number in range(FOLDS):
+        train = [question for question in questions if question["fold"] != number]
+        weights = fit_ranking(train)
+        confidence = fit_logistic(confidence_rows(train, weights))
+        for question in (question for question in questions if question["fold"] == number and question["is_first"]):
+            if not question["units"]:
                 scored.append((question, 0, 0.0, ""))
-    top = sum(one[1] for one in scored if one[0]["answerable"])
-    print(f"documents left out: best candidate right for {top} of {answerable}")
-    for threshold in [0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7]:
-        right = sum(lab and p >= threshold for q, lab, p, _ in scored if q["answerable"])
-        wrong = sum((not lab) and p >= threshold for q, lab, p, _ in scored if q["answerable"])
-        refused = sum(p < threshold for q, _, p, _ in scored if not q["answerable"])
-        print(f"  from {threshold:.2f}: right {right}, wrong {wrong} of {answerable}; "
-              f"refused {refused} of {len(questions) - answerable}")
-    weights = fit_ranking(questions, width)
-    confidence = fit_logistic(confidence_rows(questions, weights), width + 1)
-    print("ranking   ", [round(w, 3) for w in weights])
-    print("confidence", [round(w, 3) for w in confidence])
+                continue
+            order, picked, scores = quoted(question, weights)
+            sure = confidence_features(question, order, scores) @ confidence[:-1] + confidence[-1]
+            names_place = NAMES_PLACE.search(question["ask"])
+            right = 1 if names_place else grade(question, picked)
+            told = " | ".join(question["units"][at]["quoted"][:60] for at in picked)
+            scored.append((question, right, 1.0 if names_place else 1 / (1 + math.exp(-sure)), told))
+    answerable = [one for one in scored if one[0]["answerable"]]
+    others = [one for one in scored if not one[0]["answerable"]]
+    for threshold in np.arange(0.2, 0.71, 0.05):
+        right = sum(right and p >= threshold for _, right, p, _ in answerable)
+        wrong = sum(not right and p >= threshold for _, right, p, _ in answerable)
+        refused = sum(p < threshold for _, _, p, _ in others)
+        print(f"from {threshold:.2f}: right {right}, wrong {wrong} of {len(answerable)}; refused {refused} of {len(others)}")
+    weights = fit_ranking(questions)
+    confidence = fit_logistic(confidence_rows(questions, weights))
+    whole = np.zeros(len(NAMES) + 2)
+    whole[[NAMES.index(name) for name in CONFIDENCE]] = confidence[:len(CONFIDENCE)]
+    whole[-2:] = confidence[-2:]
+    print("RANKING", ", ".join(f"{weight:.3f}" for weight in weights))
+    print("CONFIDENCE", ", ".join(f"{weight:.3f}" for weight in whole))
     if "-v" in sys.argv:
-        for question, lab, p, text in sorted(scored, key=lambda one: one[2]):
-            kind = "R" if lab else ("-" if question["answerable"] else "U")
-            print(f"{kind} {p:.2f} {question['id']} {question['ask'][:70]} => {text[:90]}")
+        for question, right, p, told in sorted(scored, key=lambda one: one[2]):
+            kind = "R" if right else ("-" if question["answerable"] else "U")
+            print(f"{kind} {p:.2f} {question['id']} {question['ask'][:60]} => {told}")
 
 
 if __name__ == "__main__":

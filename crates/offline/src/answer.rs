@@ -20,8 +20,11 @@ use super::text::{content_words, sentences};
 use super::turn::OfflineTurn;
 use super::units::{QuotableSource, QuotableSourceKind, SourceCitation};
 
-/// The most sentences that one answer quotes.
+/// The most sentences of a summary.
 const MAX_QUOTES: usize = 8;
+
+/// The most sentences that are quoted of one side. A range of articles has many.
+const MAX_QUOTE_LINES: usize = 60;
 
 /// The answer to the newest message of the user, a line for each sentence.
 pub(super) fn answer(turn: &OfflineTurn<'_>, messages: &[Message]) -> String {
@@ -285,8 +288,9 @@ fn answer_from_results(turn: &OfflineTurn<'_>, question: &str) -> Vec<String> {
         .collect();
     let left = results::question_without_formula(turn, question);
     let mut found = quotes::find_quotes(turn.asked(question), &sources);
-    if found.picks.is_empty() {
-        found.picks = quotes::find_quotes(turn.asked(&left), &sources).picks;
+    if left != question {
+        let plain = quotes::find_quotes(turn.asked(&left), &sources).picks;
+        found.picks = if plain.is_empty() { found.picks } else { plain };
     }
     found.missing.retain(|part| !intents_of(part).iter().any(|wish| results::is_intent_answered(turn, wish)));
     let noted = note_lines(turn, &mut found);
@@ -332,9 +336,9 @@ fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
             (QuotableSourceKind::Standard, _) => FixedPhrase::QuoteStandard,
             (QuotableSourceKind::Own, false) => FixedPhrase::Quote,
         };
-        let picks = found.picks.iter().filter(|pick| pick.source.kind == kind).take(MAX_QUOTES);
+        let picks: Vec<_> = found.picks.iter().filter(|pick| pick.source.kind == kind).collect();
         let mut last: Option<SourceCitation<'_>> = None;
-        for pick in picks {
+        for pick in picks.iter().take(MAX_QUOTE_LINES) {
             lines.push(match pick.source.cite {
                 SourceCitation::Number(number) => {
                     let say = match (last == Some(pick.source.cite), pick.is_sure) {
@@ -350,6 +354,9 @@ fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
                 SourceCitation::Given => FixedPhrase::QuoteGiven.filled(turn.language, &[&pick.words]),
             });
             last = Some(pick.source.cite);
+        }
+        if picks.len() > MAX_QUOTE_LINES {
+            lines.push(FixedPhrase::ResultCut.filled(turn.language, &[]));
         }
     }
     let missing =

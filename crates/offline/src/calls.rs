@@ -68,15 +68,26 @@ fn planned_calls(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Vec<PlannedToolC
     if let Some(call) = one_sided(turn, tools).filter(|call| !is_done(turn, call)) {
         return vec![call];
     }
+    let compares = Cue::Compares.is_in(question);
+    // "표준계약서 제3조" is not an article of the person's contract.
+    let of_standard = Cue::AboutStandard.is_in(question)
+        && !compares
+        && tool_named(tools, names::LOOKUP_STANDARD_CONTRACT).is_some();
     for wish in &wished {
-        let answered = matches!(wish, QuestionIntent::Encyclopedia(_))
-            && !turn.passages.is_empty()
-            && !names_encyclopedia(question);
+        let answered = match wish {
+            QuestionIntent::Encyclopedia(_) => !turn.passages.is_empty() && !names_encyclopedia(question),
+            QuestionIntent::Article(_) | QuestionIntent::Title(_) => of_standard,
+            _ => false,
+        };
         if !answered {
             calls.extend(call_for_intent(wish, &wished, turn, tools));
         }
     }
     calls.extend(recall_call(turn, tools).filter(|_| wished.is_empty()));
+    if compares && wished == [QuestionIntent::Standard] {
+        // The person's own side of the comparison.
+        calls.extend(search_for(tools, &one_line(&quotes::without_standard(question))));
+    }
     let beside = quotes::beside_places(question).into_iter().filter(|part| intents_of(part).is_empty());
     calls.extend(beside.filter_map(|part| search_for(tools, &one_line(part))));
     let memory = wished.iter().any(|wish| {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{CaptureMatches, Captures, Regex};
 
 macro_rules! cues {
     ($($name:ident),* $(,)?) => {
@@ -21,6 +21,9 @@ cues! {
     NamesDocuments, AsksOrRequests, States, AsksSomething, AsksToRecall, AboutContracts, OffTopic, PointsBack,
     GoesOn, ShowsAgain, OpensFollowUp, AboutStandard, Decides, AsksForList, LeadsToList, Compares,
     AsksForPlace, AsksForRules, NamesRules, FollowsUp, NamesTheRest, SaysThatItWasSaid, AsksAnything, AsksAboutMe, GivesOrders,
+    AsksForValue, AsksToCompute, Miswritten, PointsAtThing, CalledFormula, Date, SpeaksOfNow, AsksForTimeNow, AsksForTime,
+    AsksForWeekday, AsksForWeather, IsTimeWord, IsNoPlace, FileName, Quoted, LooksInDocuments, SearchesWeb, IsRole, AsksWho,
+    SaysHowToSearch, AsksToRun, AsksForProvisions, BeyondStandard, SaysMissing,
 }
 
 #[allow(clippy::expect_used, reason = "the file is compiled in, and every test reads it")]
@@ -38,5 +41,15 @@ impl Cue {
     /// Whether a text holds the cue.
     pub(super) fn is_in(self, text: &str) -> bool {
         PATTERNS[self as usize].is_match(text)
+    }
+
+    /// What the groups of its pattern hold, wherever it stands in a text.
+    pub(super) fn all(self, text: &str) -> CaptureMatches<'static, '_> {
+        PATTERNS[self as usize].captures_iter(text)
+    }
+
+    /// What the groups of its pattern hold in a text.
+    pub(super) fn captures(self, text: &str) -> Option<Captures<'_>> {
+        PATTERNS[self as usize].captures(text)
     }
 }

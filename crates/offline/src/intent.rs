@@ -8,7 +8,6 @@ use super::arithmetic;
 use super::cues::Cue;
 use super::memory;
 use super::places::{article_titles, named_articles};
-use super::text::contains_any_cue;
 use super::weather_and_time;
 
 /// Something a question wants to be done, with what is needed to do it.
@@ -59,10 +58,9 @@ pub(super) fn intents_of(question: &str) -> Vec<QuestionIntent> {
             wishes.push(wish);
         }
     };
-    let runs = "실행|돌려|run|execute|파이썬|python";
     let lower = prose.to_lowercase();
     let prose_is_empty = !prose.chars().any(char::is_alphanumeric);
-    if prose_is_empty || contains_any_cue(&lower, runs) {
+    if prose_is_empty || Cue::AsksToRun.is_in(&prose) {
         blocks.into_iter().for_each(|block| add(QuestionIntent::Run(block)));
     }
     files(&prose).into_iter().for_each(|file| add(QuestionIntent::File(file)));
@@ -75,7 +73,7 @@ pub(super) fn intents_of(question: &str) -> Vec<QuestionIntent> {
     if articles.is_empty() {
         match arithmetic::formula(&prose) {
             Some(formula) => add(QuestionIntent::Compute(formula)),
-            None if arithmetic::asks_to_compute(&prose) && !lower.contains("어떻게") => {
+            None if Cue::AsksToCompute.is_in(&prose) && !lower.contains("어떻게") => {
                 add(arithmetic::miswritten(&prose)
                     .map_or(QuestionIntent::ComputeWhat, QuestionIntent::Compute));
             }
@@ -102,19 +100,13 @@ pub(super) fn one_sided(question: &str) -> Option<StandardComparison> {
     if !Cue::AboutStandard.is_in(&lower) {
         return None;
     }
-    let articles =
-        ["조항", "조문", "내용", "것", "게 ", "조가", "clause", "article", "provision", "what", "anything"];
-    if !articles.iter().any(|word| lower.contains(word)) {
+    if !Cue::AsksForProvisions.is_in(&lower) {
         return None;
     }
-    if contains_any_cue(
-        &lower,
-        "not in the standard|beyond the standard|standard does not have|standard lacks",
-    ) {
+    if Cue::BeyondStandard.is_in(&lower) {
         return Some(StandardComparison::Extra);
     }
-    let lacks = "missing|lack|not in ours|not in our|we do not have|we don't have|does not have|doesn't have";
-    if contains_any_cue(&lower, lacks) || contains_any_cue(&lower, "빠진|빠져|빠뜨|누락") {
+    if Cue::SaysMissing.is_in(&lower) {
         return Some(StandardComparison::Missing);
     }
     // Whose the word before is: "표준에 없는" or "우리 계약서에 없는", "표준에만 있는" or "우리 계약서에만 있는".
@@ -164,25 +156,17 @@ fn without_code(question: &str) -> (String, Vec<String>) {
 
 /// Names of files: words or quoted names with a known ending.
 fn files(prose: &str) -> Vec<String> {
-    const ENDINGS: [&str; 18] = [
-        ".pdf", ".docx", ".hwpx", ".hwp", ".txt", ".md", ".csv", ".xlsx", ".json", ".html", ".log", ".toml",
-        ".yaml", ".yml", ".xml", ".py", ".rs", ".ini",
-    ];
-    let mut names = Vec::new();
     let quoted = quoted(prose);
-    let bare =
-        prose.split_whitespace().map(|word| word.trim_matches(['"', '\'', '“', '”', '「', '」', ',', '?']));
-    for word in quoted.iter().map(String::as_str).chain(bare) {
-        let lower = word.to_lowercase();
-        let end = ENDINGS.iter().filter_map(|ending| lower.find(ending).map(|at| at + ending.len())).max();
-        let Some(end) = end.filter(|end| word.is_char_boundary(*end)) else { continue };
-        let after = word[end..].chars().next();
+    let whole = quoted
+        .iter()
+        .filter(|name| Cue::FileName.captures(name).is_some_and(|found| found[1].len() == name.len()));
+    let mut names: Vec<String> = whole.cloned().collect();
+    for word in prose.split_whitespace().filter(|word| !word.contains("://")) {
+        let word = word.trim_matches(['"', '\'', '“', '”', '「', '」', ',', '?']);
         // "readme.mdx" is another ending; "보고서.pdf를" carries a particle.
-        let name = &word[..end];
-        let covered = quoted.iter().any(|whole| whole != name && whole.ends_with(name));
-        let web = lower.contains("://");
-        if after.is_none_or(|next| !next.is_ascii_alphanumeric()) && name.len() > 4 && !covered && !web {
-            names.push(name.to_owned());
+        let Some(found) = Cue::FileName.captures(word) else { continue };
+        if !names.iter().any(|name| name.ends_with(&found[1])) {
+            names.push(found[1].to_owned());
         }
     }
     names
@@ -190,36 +174,20 @@ fn files(prose: &str) -> Vec<String> {
 
 /// What stands in quotation marks.
 pub(super) fn quoted(text: &str) -> Vec<String> {
-    const MARKS: [(char, char); 5] = [('"', '"'), ('“', '”'), ('「', '」'), ('『', '』'), ('‘', '’')];
-    let mut found = Vec::new();
-    for (open, close) in MARKS {
-        let mut rest = text;
-        while let Some((_, after)) = rest.split_once(open) {
-            let Some((inner, beyond)) = after.split_once(close) else { break };
-            let inner = inner.trim();
-            if !inner.is_empty() && inner.chars().count() <= 200 {
-                found.push(inner.to_owned());
-            }
-            rest = beyond;
-        }
-    }
-    found
+    let inner = Cue::Quoted.all(text).filter_map(|found| found.iter().skip(1).flatten().next());
+    inner.map(|inner| inner.as_str().trim().to_owned()).filter(|inner| !inner.is_empty()).collect()
 }
 
 /// Wishes to look something up outside: an encyclopedia or the web.
 fn lookup_intent(prose: &str) -> Option<QuestionIntent> {
-    let lower = prose.to_lowercase();
-    let own = "문서에서|규정에서|계약서에서|자료에서|in the document|in my document";
-    if contains_any_cue(&lower, own) {
+    if Cue::LooksInDocuments.is_in(prose) {
         return None;
     }
+    let lower = prose.to_lowercase();
     if lower.contains("위키") || lower.contains("wikipedia") {
         return Some(search_terms(prose)).filter(|rest| !rest.is_empty()).map(QuestionIntent::Encyclopedia);
     }
-    let web = "인터넷|웹에서|웹 검색|웹검색|구글|네이버에서|최신 뉴스|뉴스 찾아|뉴스 검색|search the web|\
-        web search|search online|google |look up online|latest news|on the internet";
-    let searches = ["검색해", "검색 해", "search for "].iter().any(|cue| lower.contains(cue));
-    if searches || contains_any_cue(&lower, web) {
+    if Cue::SearchesWeb.is_in(prose) {
         return Some(search_terms(prose)).filter(|rest| !rest.is_empty()).map(QuestionIntent::Web);
     }
     person_asked_for(prose).map(QuestionIntent::Encyclopedia)
@@ -227,16 +195,13 @@ fn lookup_intent(prose: &str) -> Option<QuestionIntent> {
 
 /// The person whom "… 누구야?" or "who is …?" asks for; none for roles, which documents know better.
 fn person_asked_for(prose: &str) -> Option<String> {
-    const ROLES: &str = "담당자 팀장 대표 책임자 사장 매니저 관리자 당사자 갑 을 임차인 임대인 발주자 수급인 나 내 너 저 우리 당신 연락처 부서 담당 승인자 결재자 누가";
     let sentence = prose.trim().trim_end_matches(['?', '.', '!', ' ']);
     let words: Vec<&str> = sentence.split_whitespace().collect();
-    if let Some(at) = words.iter().position(|word| asks_who(word)) {
+    if let Some(at) = words.iter().position(|word| Cue::AsksWho.is_in(word)) {
         let [name @ .., last] = &words[..at] else { return None };
         let marked = last.strip_suffix(['은', '는', '이', '가']).filter(|bare| !bare.is_empty())?;
         let name = [name, &[marked]].concat().join(" ");
-        let role =
-            ROLES.split(' ').any(|role| marked == role || (role.chars().count() > 1 && name.ends_with(role)));
-        return (!role && name.split(' ').count() <= 3).then_some(name);
+        return (!Cue::IsRole.is_in(&name) && name.split(' ').count() <= 3).then_some(name);
     }
     let lower = sentence.to_lowercase();
     let start = ["who is ", "who was ", "who's "].iter().find(|start| lower.starts_with(*start))?;
@@ -245,21 +210,12 @@ fn person_asked_for(prose: &str) -> Option<String> {
     (proper && name.split(' ').count() <= 4).then(|| name.to_owned())
 }
 
-/// "누구야", "누구인가요": not "누구에게", "누구의".
-fn asks_who(word: &str) -> bool {
-    let ends = ["야", "인", "예", "이", "였", "지", "니", "냐", "세", "일", "죠"];
-    word.strip_prefix("누구")
-        .is_some_and(|end| end.is_empty() || ends.iter().any(|start| end.starts_with(start)))
-}
-
 /// The question without the words that only say where and how to search.
 fn search_terms(prose: &str) -> String {
-    const DROPPED: &str = " 위키 위키에서 위키백과 위키백과에서 위키피디아 위키피디아에서 인터넷에서 인터넷 인터넷으로 웹에서 웹 구글에서 구글 네이버에서 검색해줘 검색해 검색해주세요 검색 검색하고 찾아줘 찾아봐 찾아 찾아주세요 알려줘 알려주세요 설명해줘 좀 줘 봐 해줘 \
-        해 에 대해 대해서 에서 주세요 wikipedia search web the for on google internet look up please online can you in about me tell ";
     let kept: Vec<&str> = prose
         .split_whitespace()
         .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()))
-        .filter(|word| !word.is_empty() && !DROPPED.contains(&format!(" {} ", word.to_lowercase())))
+        .filter(|word| !word.is_empty() && !Cue::SaysHowToSearch.is_in(word))
         .collect();
     let Some((last, front)) = kept.split_last() else { return String::new() };
     let last =

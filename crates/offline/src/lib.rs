@@ -16,6 +16,7 @@ mod cues;
 mod decisions;
 mod facts;
 mod intent;
+mod meaning;
 mod memory;
 mod phrasing;
 mod places;

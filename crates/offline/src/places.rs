@@ -132,11 +132,12 @@ pub(super) fn named_places(question: &str) -> (Vec<NamedPlace>, String) {
         let appendix = reference.appendix.clone();
         add(NamedPlace { appendix, article: Some(reference.article), clause: reference.clause });
     }
-    for reference in references.iter().rev().filter(|reference| !reference.range.is_empty()) {
-        if rest.is_char_boundary(reference.range.start)
-            && rest.is_char_boundary(reference.range.end.min(rest.len()))
-        {
-            rest.replace_range(reference.range.start..reference.range.end.min(rest.len()), " ");
+    let mut start = rest.len();
+    for range in references.iter().rev().map(|reference| reference.range.clone()) {
+        // The articles inside 제7조부터 제10조까지 have the place of the whole.
+        if range.end <= start {
+            rest.replace_range(range.clone(), " ");
+            start = range.start;
         }
     }
     if references.is_empty()

@@ -10,13 +10,21 @@ use regex::Regex;
 use super::cues::Cue;
 use super::intent::{self, intents_of};
 use super::places::{NamedPlace, article_titles, named_places};
-use super::ranking::{AskedQuestion, RankedUnit, UnitIndex, question_terms};
+use super::ranking::{AskedQuestion, LESSER_DOCUMENT, RankedUnit, UnitIndex, question_terms};
 use super::text::sentences;
-use super::units::{QuotableSource, QuotableSourceKind, QuotableUnit, SourceCitation, UnitKind, split_units};
-use super::weights::{NEAR, SURE, confidence};
+use super::units::{
+    QuotableSource, QuotableSourceKind, QuotableUnit, SourceCitation, UnitKind, row_cells, split_units,
+};
+use super::weights::{CLOSE, NEAR, confidence, is_sure};
 
 /// The most units that are quoted of one article, list or procedure.
 const MAX_UNITS_PER_PLACE: usize = 12;
+
+/// The most places that are quoted of those that a question names, such as the articles of a range.
+const MAX_PLACES: usize = 30;
+
+/// From this confidence on a quote is one side of a comparison.
+const EITHER_SIDE: f64 = 0.08;
 
 /// The most things that one question is taken to ask.
 const MAX_QUESTION_PARTS: usize = 4;
@@ -82,10 +90,12 @@ impl<'a> QuotesFound<'a> {
         let wanted = |text: &str| terms.iter().any(|term| term.is_named_in(text));
         let looks = asked.answer_pattern();
         let fits = |cell: &str| looks.is_some_and(|looks| looks.is_match(cell));
-        let named = |head: &str, cell: &str| wanted(head) || wanted(cell);
-        let mut words = unit.quoted(named);
-        if !fits(&words) {
-            words = unit.quoted(|head, cell| named(head, cell) || fits(cell));
+        // A column is asked for by its head or by the kind of answer; what the question names itself is no answer.
+        let asks_for_column =
+            unit.header.is_some_and(|header| row_cells(header).iter().any(|head| wanted(head)));
+        let mut words = unit.quoted(|head, cell| asks_for_column && (wanted(head) || wanted(cell)));
+        if looks.is_some() && !(asks_for_column && fits(&words)) {
+            words = unit.quoted(|head, cell| wanted(head) || wanted(cell) || fits(cell));
         }
         self.add(words, index.sources()[unit.source], is_sure);
     }
@@ -114,7 +124,7 @@ pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSourc
         return found;
     }
     // The standard is a place to look, and no word to look for.
-    let rest = STANDARD.replace_all(question, " ").into_owned();
+    let rest = without_standard(question);
     let asked = AskedQuestion { question: &rest, ..asked };
     let mut found = QuotesFound::default();
     let ranked = index.rank(asked);
@@ -127,7 +137,7 @@ pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSourc
         let ranked = index.rank(AskedQuestion { question: part, before: asked.before });
         if confidence(&ranked) >= NEAR {
             let asked = AskedQuestion { question: part, before: asked.before };
-            found.add_unit(&ranked[0].unit, &index, asked, confidence(&ranked) >= SURE);
+            found.add_unit(&ranked[0].unit, &index, asked, is_sure(&ranked));
         } else if !found.is_about(part) {
             found.missing.push((*part).to_owned());
         }
@@ -136,6 +146,11 @@ pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSourc
         found.missing.clear();
     }
     found
+}
+
+/// A question without the words that name the standard contract.
+pub(super) fn without_standard(question: &str) -> String {
+    STANDARD.replace_all(question, " ").into_owned()
 }
 
 /// Adds the best units of a ranking, if the best is near enough.
@@ -149,7 +164,10 @@ fn answer_from<'a>(
     let sure = confidence(ranked);
     // Of two contracts that are compared each side is told.
     let both = Cue::Compares.is_in(question) && index.sources().iter().any(QuotableSource::is_standard);
-    if sure < if both { NEAR / 2.0 } else { NEAR } {
+    if !both && tell_sides(asked, index, found) {
+        return;
+    }
+    if sure < if both { EITHER_SIDE } else { NEAR } {
         // A question may name the article that answers it by its title alone.
         let squeezed = squeeze(question);
         let titled = |one: &&RankedUnit<'_>| {
@@ -161,23 +179,7 @@ fn answer_from<'a>(
         return;
     }
     let best = &ranked[0];
-    let is_sure = sure >= SURE;
-    let sides = if both { Vec::new() } else { compared_sides(question) };
-    if !sides.is_empty() {
-        for side in &sides {
-            let mut ranked = index.rank(AskedQuestion { question: side, before: asked.before });
-            ranked.retain(|one| !found.picks.iter().any(|pick| pick.words.contains(one.unit.text)));
-            match confidence(&ranked) >= NEAR {
-                true => found.add_unit(&ranked[0].unit, index, asked, is_sure),
-                false => found.missing.push(side.split_whitespace().collect::<Vec<_>>().join(" ")),
-            }
-        }
-        if found.picks.is_empty() {
-            found.missing.clear();
-            found.add_unit(&best.unit, index, asked, is_sure);
-        }
-        return;
-    }
+    let is_sure = is_sure(ranked);
     let listed = best.unit.kind == UnitKind::Item && Cue::AsksForList.is_in(question);
     let title = |unit: &QuotableUnit<'_>| index.sources()[unit.source].title;
     if listed || best.unit.leads_to_list() {
@@ -193,28 +195,42 @@ fn answer_from<'a>(
         return;
     }
     found.add_unit(&best.unit, index, asked, is_sure);
-    // Where it is not sure, a sentence of the same paragraph that answers almost as well may be the answer.
-    if !is_sure && best.unit.kind == UnitKind::Sentence {
-        let close = |one: &&RankedUnit<'_>| {
-            (one.unit.source, one.unit.block) == (best.unit.source, best.unit.block)
-                && one.score > best.score - CLOSE
-        };
-        let more = ranked[1..].iter().find(close);
-        more.into_iter().for_each(|one| found.add_unit(&one.unit, index, asked, is_sure));
-    }
+    // What answers almost as well may be the answer, but not the next row of the same table.
+    let is_row_beside = |one: &RankedUnit<'_>| {
+        one.unit.kind == UnitKind::Row
+            && (one.unit.source, one.unit.block, one.unit.kind)
+                == (best.unit.source, best.unit.block, best.unit.kind)
+    };
+    let close = |one: &&RankedUnit<'_>| {
+        one.score > best.score - CLOSE && !is_row_beside(one) && !one.unit.is_fragment()
+    };
+    let second = ranked[1..].iter().find(close).filter(|_| !both);
+    second.into_iter().for_each(|one| found.add_unit(&one.unit, index, asked, is_sure));
 }
 
-/// Units whose score is this near to the best are quoted with it.
-const CLOSE: f64 = 1.0;
-
-/// The question once for each of the two things that it compares.
-fn compared_sides(question: &str) -> Vec<String> {
-    if !Cue::Compares.is_in(question) {
-        return Vec::new();
-    }
-    let Some(pair) = PAIR.captures(question) else { return Vec::new() };
+/// Tells the best unit for each of the two things that a question compares. Returns whether it compares two and one is told.
+fn tell_sides<'a>(asked: AskedQuestion<'_>, index: &UnitIndex<'a>, found: &mut QuotesFound<'a>) -> bool {
+    let question = asked.question;
+    let Some(pair) = PAIR.captures(question).filter(|_| Cue::Compares.is_in(question)) else { return false };
     let sides: Vec<&str> = pair.iter().skip(1).flatten().map(|side| side.as_str()).collect();
-    sides.iter().map(|other| question.replacen(other, " ", 1)).rev().collect()
+    let (mut told, mut missing) = (QuotesFound::default(), Vec::new());
+    for (side, other) in sides.iter().zip(sides.iter().rev()) {
+        let alone = question.replacen(other, " ", 1);
+        let alone = AskedQuestion { question: &alone, before: asked.before };
+        let mut ranked = index.rank(alone);
+        ranked.retain(|one| !told.picks.iter().any(|pick| pick.words.contains(one.unit.text)));
+        if confidence(&ranked) >= EITHER_SIDE {
+            told.add_unit(&ranked[0].unit, index, alone, is_sure(&ranked));
+        } else {
+            missing.push((*side).to_owned());
+        }
+    }
+    if told.picks.is_empty() {
+        return false;
+    }
+    found.picks.append(&mut told.picks);
+    found.missing.append(&mut missing);
+    true
 }
 
 /// What stands at the places that a question names. Where it asks for something there, the units that tell it.
@@ -228,7 +244,7 @@ fn quotes_of_places<'a>(
     let only_standard = Cue::AboutStandard.is_in(question) && !Cue::Compares.is_in(question);
     let asks = !Cue::AsksForPlace.is_in(rest) && question_terms(rest).len() > 1;
     let ranked = index.rank(AskedQuestion { question, before: "" });
-    for place in named.iter().take(MAX_UNITS_PER_PLACE) {
+    for place in named.iter().take(MAX_PLACES) {
         let mut there: Vec<&RankedUnit<'a>> =
             ranked.iter().filter(|one| place.holds(&one.unit, index)).collect();
         let kind = |one: &&RankedUnit<'_>| index.sources()[one.unit.source].kind;
@@ -240,9 +256,13 @@ fn quotes_of_places<'a>(
             continue;
         }
         // Several documents may have an article of this number: the one that the question fits best is meant.
+        let lesser = |one: &&&RankedUnit<'a>| one.features[LESSER_DOCUMENT];
         let documents: Vec<&str> = [QuotableSourceKind::Own, QuotableSourceKind::Standard]
             .iter()
-            .filter_map(|wanted| there.iter().find(|one| kind(one) == *wanted))
+            .filter_map(|wanted| {
+                let of_kind = there.iter().filter(|one| kind(one) == *wanted);
+                of_kind.min_by(|left, right| lesser(left).total_cmp(&lesser(right)))
+            })
             .map(|one| index.sources()[one.unit.source].document())
             .collect();
         there.retain(|one| documents.contains(&index.sources()[one.unit.source].document()));
@@ -274,7 +294,7 @@ fn quotes_of_places<'a>(
             false => found.missing.push(part.to_owned()),
         }
     }
-    if found.picks.is_empty() && asks && confidence(&ranked) >= SURE && beside_places(question).is_empty() {
+    if found.picks.is_empty() && asks && is_sure(&ranked) && beside_places(question).is_empty() {
         found.add_unit(&ranked[0].unit, index, AskedQuestion { question, before: "" }, true);
     }
     found
@@ -311,7 +331,7 @@ pub(super) fn most_shared<'a>(question: &str, sources: &[QuotableSource<'a>]) ->
 /// The share of the words of a question that a short text must hold.
 const MIN_SHARED_WORDS: f64 = 0.4;
 
-/// The first words of every article that is said to be on one side only.
+/// The first sentence of every article that is said to be on one side only.
 fn one_sided<'a>(sources: &[QuotableSource<'a>]) -> QuotesFound<'a> {
     let mut found = QuotesFound::default();
     let marked = sources.iter().filter(|source| match source.cite {
@@ -319,8 +339,8 @@ fn one_sided<'a>(sources: &[QuotableSource<'a>]) -> QuotesFound<'a> {
         SourceCitation::Tool(_) | SourceCitation::Given => has_missing_article_remark(source.text),
     });
     for source in marked {
-        let first = sentences(source.text).into_iter().next().unwrap_or_default();
-        found.add(first.to_owned(), *source, true);
+        let first = quotable(source).next();
+        first.into_iter().for_each(|words| found.add(words, *source, true));
     }
     found
 }

@@ -1,12 +1,14 @@
 //! Ranks the units of the material by how well they answer a question: by the words they share, by meaning, and by the
 //! kind of answer that is asked for. The weights are fitted by `training/answers`.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::LazyLock;
 
-use doran_retrieval::{BuiltInEncoder, is_one_typo_apart, stem_synonyms, text_stems};
+use doran_retrieval::{is_hangul, is_one_typo_apart, stem_synonyms, text_stems};
 use regex::Regex;
 
+use super::meaning;
 use super::units::{QuotableSource, QuotableUnit, UnitKind, split_units};
 
 /// The most units that are ranked; material beyond is not read.
@@ -15,29 +17,41 @@ const MAX_UNITS: usize = 2000;
 /// Words are weighed as if there were at least so many units, so that they weigh alike in little and in much material.
 const MIN_WEIGHED_UNITS: f64 = 40.0;
 
-/// The most units whose meaning is compared. Those that share most words come first.
-const MAX_ENCODED_UNITS: usize = 96;
+/// The most units whose meaning is compared: those that answer best by words. The rest counts as the least near of them.
+const MAX_COMPARED_MEANINGS: usize = 24;
 
 /// The names of the features, in order.
-pub(super) const FEATURES: [&str; 13] = [
+///
+/// The words of the question are shared out by where they stand: in the unit (`own`), in its heading, lead or title
+/// (`around`), in the sentences beside it (`beside`), in its passage, its document, other documents, or `nowhere`. The
+/// focus is the word that says what is asked for; a name says of whom.
+pub(super) const FEATURES: [&str; 21] = [
     "own",
-    "wide",
-    "weight",
+    "around",
+    "beside",
+    "passage",
+    "document",
+    "other_document",
+    "nowhere",
+    "focus_own",
+    "focus_near",
+    "focus_document",
+    "name_near",
+    "name_document",
     "meaning",
     "kind_fits",
     "kind_misses",
     "rank",
-    "other_model",
-    "other_document",
-    "absent",
-    "fragment",
-    "absent_in_passage",
     "first_passage",
+    "other_model",
+    "fragment",
+    "absent",
+    "lesser_document",
 ];
 
-/// The places of features that are computed apart.
-const MEANING: usize = 3;
-const RANK: usize = 6;
+/// The place of the feature that is computed last, and of the one that tells documents apart.
+const MEANING: usize = 12;
+pub(super) const LESSER_DOCUMENT: usize = 20;
 
 /// What is known of a unit as an answer to a question.
 pub(super) type Features = [f64; FEATURES.len()];
@@ -89,7 +103,7 @@ pub(super) struct QuestionTerm {
     pub(super) stem: String,
     share: f64,
     /// Words that mean the same: all stems of one of these stand for the term.
-    others: Vec<Vec<String>>,
+    pub(super) others: Vec<Vec<String>>,
 }
 
 impl QuestionTerm {
@@ -100,6 +114,7 @@ impl QuestionTerm {
 }
 
 /// What a text holds.
+#[derive(Default)]
 struct TextTerms {
     stems: HashSet<String>,
     squeezed: String,
@@ -107,10 +122,14 @@ struct TextTerms {
 
 impl TextTerms {
     fn of(text: &str) -> Self {
-        let mut stems: HashSet<String> = text_stems(text).into_iter().map(|(stem, _)| stem).collect();
-        stems.extend(model_names(text).into_iter().map(|(name, _)| name));
-        let squeezed = text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
-        Self { stems, squeezed }
+        let mut terms = Self::default();
+        terms.add(&stems_of(text), text);
+        terms
+    }
+
+    fn add(&mut self, stems: &[String], text: &str) {
+        self.stems.extend(stems.iter().cloned());
+        self.squeezed.extend(text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase));
     }
 
     /// How far the text holds a term: 1 for the word itself.
@@ -124,6 +143,29 @@ impl TextTerms {
             0.0
         }
     }
+
+    /// How far the text holds a term or a part of it, such as one noun of a compound.
+    fn holds_part(&self, term: &QuestionTerm) -> f64 {
+        let whole = self.holds(term);
+        if whole > 0.0 {
+            return whole;
+        }
+        let letters: Vec<(usize, char)> = term.stem.char_indices().collect();
+        if letters.len() >= 3 && letters.iter().all(|(_, letter)| is_hangul(*letter)) {
+            let pairs =
+                letters.windows(2).map(|pair| &term.stem[pair[0].0..pair[1].0 + pair[1].1.len_utf8()]);
+            let share =
+                pairs.filter(|pair| self.squeezed.contains(pair)).count() as f64 / (letters.len() - 1) as f64;
+            return if share >= 0.5 { 0.6 * share } else { 0.0 };
+        }
+        let is_start = |start: &str| start.is_ascii() && self.squeezed.contains(start);
+        if term.stem.get(..5).is_some_and(is_start) { 0.5 } else { 0.0 }
+    }
+}
+
+fn stems_of(text: &str) -> Vec<String> {
+    let names = model_names(text).into_iter().map(|(name, _)| name);
+    text_stems(text).into_iter().map(|(stem, _)| stem).chain(names).collect()
 }
 
 /// Names such as `A-200`, `LP60`, `E3`, in lower case without the dash, each with its letters.
@@ -168,6 +210,8 @@ pub(super) struct RankedUnit<'a> {
     pub(super) features: Features,
     /// How well it answers, by the fitted weights.
     pub(super) score: f64,
+    /// Whether every rare word of the question stands in it or around it.
+    pub(super) is_covered: bool,
 }
 
 /// Gives a list that is a passage of its own the sentence that leads to it, which ends a passage of the same place.
@@ -189,8 +233,9 @@ fn join_lists<'a>(split: &mut [Vec<QuotableUnit<'a>>], sources: &[QuotableSource
 
 /// The material, read once for several questions.
 pub(super) struct UnitIndex<'a> {
+    /// Each unit with its words, and with the words around it too.
     units: Vec<(QuotableUnit<'a>, TextTerms, TextTerms)>,
-    documents: Vec<(&'a str, TextTerms)>,
+    documents: BTreeMap<&'a str, TextTerms>,
     passages: Vec<TextTerms>,
     sources: Vec<QuotableSource<'a>>,
 }
@@ -206,23 +251,32 @@ impl<'a> UnitIndex<'a> {
             split.push(units);
         }
         join_lists(&mut split, sources);
-        let mut documents: BTreeMap<&str, String> = BTreeMap::new();
+        // Titles, headings and heads of tables are the same for many units.
+        let mut known: HashMap<&'a str, Rc<Vec<String>>> = HashMap::new();
+        let mut stems = |text: &'a str| known.entry(text).or_insert_with(|| Rc::new(stems_of(text))).clone();
+        let mut documents: BTreeMap<&str, TextTerms> = BTreeMap::new();
+        let mut passages = Vec::with_capacity(sources.len());
         let mut units = Vec::with_capacity(count);
         for (source, split) in sources.iter().zip(split) {
-            let all = documents.entry(source.document()).or_insert_with(|| source.document().to_owned());
-            all.push(' ');
-            all.push_str(source.text);
+            let mut passage = TextTerms::default();
+            passage.add(&stems(source.title), source.title);
+            passage.add(&stems_of(source.text), source.text);
+            let document = documents.entry(source.document()).or_default();
+            document.stems.extend(passage.stems.iter().cloned());
+            document.squeezed.push_str(&passage.squeezed);
+            passages.push(passage);
             for unit in split {
-                let own = format!("{} {}", unit.header.unwrap_or_default(), unit.text);
-                let wide = format!("{own} {} {} {}", unit.lead, unit.heading, source.title);
-                units.push((unit, TextTerms::of(&own), TextTerms::of(&wide)));
+                let (mut own, mut wide) = (TextTerms::default(), TextTerms::default());
+                for text in [unit.header.unwrap_or_default(), unit.text] {
+                    own.add(&stems(text), text);
+                    wide.add(&stems(text), text);
+                }
+                [unit.lead, unit.heading, source.title]
+                    .into_iter()
+                    .for_each(|text| wide.add(&stems(text), text));
+                units.push((unit, own, wide));
             }
         }
-        let documents = documents.into_iter().map(|(title, all)| (title, TextTerms::of(&all))).collect();
-        let passages = sources
-            .iter()
-            .map(|source| TextTerms::of(&format!("{} {}", source.title, source.text)))
-            .collect();
         Self { units, documents, passages, sources: sources.to_vec() }
     }
 
@@ -236,11 +290,10 @@ impl<'a> UnitIndex<'a> {
         self.units.iter().map(|(unit, _, _)| unit)
     }
 
-    /// The units, those that answer best first.
-    pub(super) fn rank(&self, asked: AskedQuestion<'_>) -> Vec<RankedUnit<'a>> {
-        let question = asked.question;
-        let mut terms = question_terms(question);
-        let names = model_names(question);
+    /// The terms of a question, with those of the one before it that it does not replace.
+    fn terms(&self, asked: AskedQuestion<'_>) -> Vec<QuestionTerm> {
+        let mut terms = question_terms(asked.question);
+        let names = model_names(asked.question);
         for earlier in question_terms(asked.before) {
             // "A-300은요?" after a question about A-100 asks about A-300 alone.
             let replaced = names
@@ -251,76 +304,134 @@ impl<'a> UnitIndex<'a> {
             }
         }
         self.correct_typos(&mut terms);
-        let held: Vec<Vec<(f64, f64)>> = terms
+        terms
+    }
+
+    /// The units, those that answer best first.
+    pub(super) fn rank(&self, asked: AskedQuestion<'_>) -> Vec<RankedUnit<'a>> {
+        let terms = self.terms(asked);
+        let held = |of: &dyn Fn(&QuestionTerm) -> f64| -> Vec<f64> { terms.iter().map(of).collect() };
+        let own: Vec<Vec<f64>> =
+            self.units.iter().map(|(_, own, _)| held(&|term| own.holds_part(term))).collect();
+        let wide: Vec<Vec<f64>> =
+            self.units.iter().map(|(_, _, wide)| held(&|term| wide.holds_part(term))).collect();
+        let passages: Vec<Vec<f64>> =
+            self.passages.iter().map(|passage| held(&|term| passage.holds_part(term))).collect();
+        let documents: BTreeMap<&str, Vec<f64>> = self
+            .documents
             .iter()
-            .map(|term| self.units.iter().map(|(_, own, wide)| (own.holds(term), wide.holds(term))).collect())
+            .map(|(title, document)| (*title, held(&|term| document.holds_part(term))))
             .collect();
+        let anywhere: Vec<f64> =
+            (0..terms.len()).map(|at| documents.values().map(|held| held[at]).fold(0.0, f64::max)).collect();
         let count = (self.units.len() as f64).max(MIN_WEIGHED_UNITS);
-        let weights: Vec<f64> = held
-            .iter()
-            .zip(&terms)
-            .map(|(held, term)| {
-                let holders = held.iter().filter(|(_, wide)| *wide > 0.0).count() as f64;
-                if holders > 0.0 {
-                    term.share * (1.0 + (count - holders + 0.5) / (holders + 0.5)).ln()
-                } else {
-                    0.0
-                }
+        let rarity: Vec<f64> = (0..terms.len())
+            .map(|at| {
+                let holders = wide.iter().filter(|held| held[at] >= 0.5).count() as f64;
+                (1.0 + (count - holders + 0.5) / (holders + 0.5)).ln() / (1.0 + count).ln()
             })
             .collect();
         // A word of one syllable is mostly a part of a verb.
-        let mut nouns: Vec<&QuestionTerm> =
-            terms.iter().filter(|term| term.stem.chars().count() > 1).collect();
-        if nouns.iter().any(|term| term.share == 1.0) {
-            // What a follow-up adds must be there, too.
-            nouns.retain(|term| term.share == 1.0);
-        }
-        let absent_from = |holds: &dyn Fn(&QuestionTerm) -> bool| {
-            nouns.iter().filter(|term| !holds(term)).count() as f64 / (nouns.len().max(1) as f64)
+        let is_noun = |at: &usize| terms[*at].stem.chars().count() > 1;
+        let weights: Vec<f64> = (0..terms.len())
+            .map(|at| terms[at].share * rarity[at] * if is_noun(&at) { 1.0 } else { SYLLABLE_SHARE })
+            .collect();
+        let whole = weights.iter().sum::<f64>().max(1e-9);
+        let asked_nouns: Vec<usize> =
+            (0..terms.len()).filter(|at| terms[*at].share == 1.0 && is_noun(at)).collect();
+        let (focus, names) = focus_and_names(asked.question, &terms, &asked_nouns);
+        let nouns: Vec<usize> = if asked_nouns.is_empty() {
+            (0..terms.len()).filter(is_noun).collect()
+        } else {
+            asked_nouns.clone()
         };
-        let absent = absent_from(&|term| self.passages.iter().any(|passage| passage.holds(term) > 0.0));
-        let absent_in: Vec<f64> =
-            self.passages.iter().map(|passage| absent_from(&|term| passage.holds(term) > 0.0)).collect();
-        let whole: f64 = weights.iter().sum::<f64>().max(1e-9);
+        let absent = nouns.iter().filter(|at| passages.iter().all(|held| held[**at] == 0.0)).count() as f64
+            / nouns.len().max(1) as f64;
+        let lesser = self.document_shares(&terms);
         let looks = asked.answer_pattern();
-        let document_share = self.document_shares(&terms);
+        let models = model_names(asked.question);
+        let is = |yes: bool| f64::from(u8::from(yes));
+        let mean =
+            |of: &[usize], values: &[f64]| of.iter().map(|at| values[*at]).sum::<f64>() / of.len() as f64;
+        // What a number is counted in, such as 시 in "몇 시", need not be there.
+        let is_after_how_many = |before: &str| before.trim_end().ends_with('몇');
+        let counters: Vec<String> = text_stems(asked.question)
+            .into_iter()
+            .filter(|(_, range)| is_after_how_many(&asked.question[..range.start]))
+            .map(|(stem, _)| stem)
+            .collect();
+        let is_counter = |word: &usize| counters.contains(&terms[*word].stem);
         let mut ranked: Vec<RankedUnit<'a>> = Vec::with_capacity(self.units.len());
         for (at, (unit, _, _)) in self.units.iter().enumerate() {
-            let sum = |of: &dyn Fn(&(f64, f64)) -> f64| -> f64 {
-                held.iter().zip(&weights).map(|(held, weight)| of(&held[at]) * weight).sum()
+            let document = self.sources[unit.source].document();
+            // Where the words stand, nearest first; each level holds what the one before it holds.
+            let mut levels = vec![own[at].clone()];
+            let beside = self.beside(at).fold(vec![0.0; terms.len()], |held, other| most(&held, &own[other]));
+            for next in [&wide[at], &beside, &passages[unit.source], &documents[document], &anywhere] {
+                levels.push(most(&levels[levels.len() - 1], next));
+            }
+            let share = |level: usize| {
+                levels[level].iter().zip(&weights).map(|(held, weight)| held * weight).sum::<f64>() / whole
             };
-            let (own, wide) = (sum(&|held| held.0), sum(&|held| held.1));
-            let told = format!("{} {}", unit.header.unwrap_or_default(), unit.text);
+            let more = |level: usize| share(level) - share(level - 1);
+            let gain = |of: &[usize], from: usize, to: usize| {
+                if of.is_empty() { 0.0 } else { mean(of, &levels[to]) - mean(of, &levels[from]) }
+            };
             let fits = looks.map(|looks| looks.is_match(unit.text));
-            let here = model_names(&told);
-            let other = names.iter().any(|(name, letters)| {
+            let here = model_names(&format!("{} {}", unit.header.unwrap_or_default(), unit.text));
+            let other_model = models.iter().any(|(name, letters)| {
                 !here.iter().any(|(one, _)| one == name) && here.iter().any(|(_, one)| one == letters)
             });
-            let shared = document_share.get(self.sources[unit.source].document()).copied().unwrap_or(0.0);
-            let is = |yes: bool| f64::from(u8::from(yes));
             let features = [
-                own / whole,
-                wide / whole,
-                (1.0 + wide).ln(),
+                share(0),
+                more(1),
+                more(2),
+                more(3),
+                more(4),
+                more(5),
+                if terms.is_empty() { 1.0 } else { 1.0 - share(5) },
+                if focus.is_empty() { 0.0 } else { mean(&focus, &levels[0]) },
+                gain(&focus, 0, 2),
+                gain(&focus, 2, 4),
+                if names.is_empty() { 1.0 } else { mean(&names, &levels[1]) },
+                gain(&names, 1, 4),
                 0.0,
                 is(fits == Some(true)),
                 is(fits == Some(false)),
                 1.0 / (1.0 + unit.source as f64),
-                is(other),
-                1.0 - shared,
-                absent,
-                is(unit.is_fragment()),
-                absent_in[unit.source],
                 is(unit.source == 0),
+                is(other_model),
+                is(unit.is_fragment()),
+                absent,
+                1.0 - lesser.get(document).copied().unwrap_or(0.0),
             ];
-            ranked.push(RankedUnit { unit: unit.clone(), features, score: 0.0 });
+            let is_held =
+                |word: &usize| levels[2][*word] > 0.0 || (names.contains(word) && levels[4][*word] > 0.0);
+            let is_covered =
+                asked_nouns.iter().all(|word| rarity[*word] < RARE || is_held(word) || is_counter(word));
+            ranked.push(RankedUnit {
+                unit: unit.clone(),
+                features,
+                score: super::weights::score(&features),
+                is_covered,
+            });
         }
-        self.add_meaning(&format!("{} {question}", asked.before), &mut ranked);
-        for one in &mut ranked {
-            one.score = super::weights::score(&one.features);
-        }
-        ranked.sort_by(|left, right| right.score.total_cmp(&left.score));
+        let by_score = |left: &RankedUnit<'_>, right: &RankedUnit<'_>| right.score.total_cmp(&left.score);
+        ranked.sort_by(by_score);
+        self.add_meaning(&format!("{} {}", asked.before, asked.question), &mut ranked);
+        ranked.sort_by(by_score);
         ranked
+    }
+
+    /// The sentences before and after a sentence in its paragraph.
+    fn beside(&self, at: usize) -> impl Iterator<Item = usize> {
+        let unit = &self.units[at].0;
+        let around = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
+        around.filter(move |other| {
+            self.units.get(*other).is_some_and(|(other, _, _)| {
+                unit.kind == UnitKind::Sentence && (other.source, other.block) == (unit.source, unit.block)
+            })
+        })
     }
 
     /// The share of the words of a question that each unit holds.
@@ -333,13 +444,14 @@ impl<'a> UnitIndex<'a> {
 
     /// A word that stands nowhere may be a word of the material with a typo.
     fn correct_typos(&self, terms: &mut [QuestionTerm]) {
-        let vocabulary: BTreeSet<&String> = self.units.iter().flat_map(|(_, _, wide)| &wide.stems).collect();
         for term in terms {
             if self.units.iter().any(|(_, _, wide)| wide.holds(term) > 0.0) {
                 continue;
             }
-            let meant = vocabulary.iter().filter(|word| is_one_typo_apart(&term.stem, word));
-            term.others.extend(meant.map(|word| vec![(*word).clone()]));
+            let words: BTreeSet<&String> = self.units.iter().flat_map(|(_, _, wide)| &wide.stems).collect();
+            let meant = words.into_iter().filter(|word| is_one_typo_apart(&term.stem, word));
+            let meant: Vec<Vec<String>> = meant.map(|word| vec![word.clone()]).collect();
+            term.others.extend(meant);
         }
     }
 
@@ -352,25 +464,58 @@ impl<'a> UnitIndex<'a> {
         counts.into_iter().map(|(title, count)| (title, count / most)).collect()
     }
 
-    /// Compares meanings. Without the encoder, which is compiled in, words alone decide.
+    /// Compares the meanings of the best units with the question.
     fn add_meaning(&self, question: &str, ranked: &mut [RankedUnit<'a>]) {
-        let Ok(encoder) = BuiltInEncoder::open() else { return };
-        let mut order: Vec<usize> = (0..ranked.len()).collect();
-        let likely = |at: &usize| ranked[*at].features[..2].iter().sum::<f64>() + ranked[*at].features[RANK];
-        order.sort_by(|left, right| likely(right).total_cmp(&likely(left)));
-        order.truncate(MAX_ENCODED_UNITS);
-        let asked = encoder.embed_query(question);
-        let near =
-            |vector: &Vec<f32>| vector.iter().zip(&asked).map(|(left, right)| f64::from(left * right)).sum();
-        let told = |at: &usize| {
-            let unit = &ranked[*at].unit;
+        let told = |one: &RankedUnit<'_>| {
+            let unit = &one.unit;
             let title = self.sources[unit.source].title;
             format!("{title} {} {} {}", unit.lead, unit.header.unwrap_or_default(), unit.text)
         };
-        let texts: Vec<String> = order.iter().map(told).collect();
-        let vectors = encoder.embed_passages(&texts);
-        for (at, vector) in order.into_iter().zip(&vectors) {
-            ranked[at].features[MEANING] = near(vector);
+        let texts: Vec<String> = ranked.iter().take(MAX_COMPARED_MEANINGS).map(told).collect();
+        let near = meaning::nearness(question, texts);
+        let least = near.iter().copied().reduce(f64::min).unwrap_or(0.0);
+        for (at, one) in ranked.iter_mut().enumerate() {
+            one.features[MEANING] = near.get(at).copied().unwrap_or(least);
+            one.score = super::weights::score(&one.features);
         }
     }
+}
+
+/// How much a word of one syllable counts.
+const SYLLABLE_SHARE: f64 = 0.4;
+
+/// From this rarity on, an answer that does not speak of a word of the question is not sure.
+const RARE: f64 = 0.5;
+
+/// The larger of each pair.
+fn most(left: &[f64], right: &[f64]) -> Vec<f64> {
+    left.iter().zip(right).map(|(left, right)| left.max(*right)).collect()
+}
+
+/// Which of the nouns of a question says what is asked for, and which ones of whom: in Korean the last one and the first,
+/// in English the first one and those that are written large.
+fn focus_and_names(question: &str, terms: &[QuestionTerm], nouns: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let (mut focus, names): (Vec<usize>, Vec<usize>) = if question.chars().any(is_hangul) {
+        (
+            nouns.last().copied().into_iter().collect(),
+            nouns.split_last().and_then(|(_, rest)| rest.first()).copied().into_iter().collect(),
+        )
+    } else {
+        let start = |word: &str| word.chars().take(4).collect::<String>().to_lowercase();
+        let words = question
+            .split(|c: char| !(c.is_alphanumeric() || c == '\'' || c == '-'))
+            .filter(|word| !word.is_empty());
+        let large: Vec<String> = words
+            .skip(1)
+            .filter(|word| *word != "I" && word.starts_with(char::is_uppercase))
+            .map(start)
+            .collect();
+        let (names, rest): (Vec<usize>, Vec<usize>) =
+            nouns.iter().partition(|at| large.contains(&start(&terms[**at].stem)));
+        (rest.into_iter().take(1).collect(), names)
+    };
+    if focus.is_empty() {
+        focus.extend(terms.len().checked_sub(1));
+    }
+    (focus, names)
 }

@@ -2,20 +2,25 @@
 
 use super::ranking::{FEATURES, Features, RankedUnit};
 
-/// From this confidence on a quote is stated as the answer.
-pub(super) const SURE: f64 = 0.55;
+/// From this confidence on a quote is stated as the answer, if every rare word of the question is there.
+const SURE: f64 = 0.55;
 
 /// From this confidence on a quote is given as the nearest sentence. Below it nothing is quoted.
-pub(super) const NEAR: f64 = 0.45;
+pub(super) const NEAR: f64 = 0.4;
+
+/// A unit whose score is this near to the best is quoted with it.
+pub(super) const CLOSE: f64 = 1.5;
 
 /// The weight of each feature in the ranking, fitted by `training/answers/fit.py`.
-const RANKING: [f64; FEATURES.len()] =
-    [2.834, 1.551, 1.796, 0.442, 1.317, -1.317, 0.942, -0.328, -0.566, 0.0, -1.263, -0.241, 0.922];
+const RANKING: [f64; FEATURES.len()] = [
+    4.365, 0.570, -1.091, -1.742, -0.910, -1.192, 0.0, 0.826, -0.124, -0.180, 1.160, 0.599, 2.915, 1.324,
+    -1.324, 2.221, 0.380, -0.238, -1.001, 0.0, 0.0,
+];
 
 /// The weight of each feature of the best unit in the confidence, of its lead over the second, and the constant.
 const CONFIDENCE: [f64; FEATURES.len() + 2] = [
-    2.322, 0.154, 0.0, 0.313, 0.105, -1.692, 0.134, -0.198, -0.466, -1.141, -0.899, -0.638, 0.632, 0.531,
-    -2.762,
+    3.749, -0.168, 0.0, 0.0, 0.0, 0.083, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -0.075, -2.767, 1.139, 0.214,
+    -3.708, -1.837, 0.0, -3.182, 0.251, -3.015,
 ];
 
 /// The most that the lead over the second unit counts.
@@ -33,4 +38,9 @@ pub(super) fn confidence(ranked: &[RankedUnit<'_>]) -> f64 {
     let [.., of_lead, constant] = CONFIDENCE;
     let sum: f64 = best.features.iter().zip(CONFIDENCE).map(|(feature, weight)| feature * weight).sum();
     1.0 / (1.0 + (-(sum + lead * of_lead + constant)).exp())
+}
+
+/// Whether the best of these units may be stated as the answer.
+pub(super) fn is_sure(ranked: &[RankedUnit<'_>]) -> bool {
+    confidence(ranked) >= SURE && ranked.first().is_some_and(|best| best.is_covered)
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use doran_engine::graph::GraphTopology;
 use doran_engine::{BuildError, EngineError, Graph, Runtime, State};
-use doran_llm::{ChatModel, ChatRequest, ModelInfo, ModelRetryPolicy};
+use doran_llm::{ChatModel, ChatRequest, ModelInfo, ModelKind, ModelRetryPolicy};
 use doran_retrieval::DocumentIndex;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -76,6 +76,15 @@ impl AgentParts {
             retries: ModelRetryPolicy::default(),
             catalog: None,
             http: HttpCallParts::default(),
+        }
+    }
+
+    /// How many passages are looked up for a question unless settings say otherwise. A model that quotes reads more of them
+    /// at no cost.
+    pub(crate) fn default_passages(&self) -> usize {
+        match self.model.info().kind {
+            ModelKind::Extractive => 8,
+            ModelKind::Language => 4,
         }
     }
 

@@ -50,6 +50,26 @@ fn what_is_not_in_the_documents_is_not_answered() {
 }
 
 #[test]
+fn an_answer_that_is_silent_about_a_rare_word_is_not_stated_as_sure() {
+    let told = |question: &str, text: &str| talk(&[question], &[("Rules", text)]);
+    let sure = ["The document says:", "문서에 이렇게 적혀 있습니다:"];
+    let home = "Employees may work from home on two days a week. Ask your manager first.";
+    for (question, text) in [
+        ("Can I work from abroad?", home),
+        (
+            "비밀번호는 얼마나 자주 바꿔야 해?",
+            "비밀번호는 12자 이상이어야 한다. 다른 사람에게 알리지 않는다.",
+        ),
+        ("손해배상 한도가 얼마야?", "당사자는 고의 또는 과실로 상대방에게 입힌 손해를 배상한다."),
+    ] {
+        let told = told(question, text);
+        assert!(!sure.iter().any(|sure| told.starts_with(sure)), "{question}: {told}");
+    }
+    let told = told("How many days a week may I work from home?", home);
+    assert!(told.starts_with(sure[0]) && told.contains("two days a week"), "{told}");
+}
+
+#[test]
 fn a_fact_stated_earlier_is_recalled_with_its_sentence() {
     let recalled = "철수입니다. 이 대화에서 \"내 이름은 철수야\" 하고 말씀하셨습니다.";
     check(&["내 이름은 철수야", "내 이름이 뭐라고 했지?"], recalled);

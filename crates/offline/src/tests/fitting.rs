@@ -12,11 +12,11 @@ use doran_retrieval::hit_postprocessing::add_neighbouring_passages;
 use doran_retrieval::ingest::{ReadLimits, extract_text};
 use doran_retrieval::{
     BuiltInEncoder, Document, DocumentIndex as _, DocumentTenant, LocalIndex, Retriever as _, SearchQuery,
-    split_into_passages,
+    split_into_passages, text_stems,
 };
 use serde_json::json;
 
-use crate::ranking::{AskedQuestion, UnitIndex};
+use crate::ranking::{AskedQuestion, UnitIndex, question_terms};
 use crate::units::{QuotableSource, QuotableSourceKind, SourceCitation};
 
 #[tokio::test]
@@ -75,23 +75,37 @@ async fn features_for_fitting() {
                 cite: SourceCitation::Number(number),
             })
             .collect();
-        let ranked = UnitIndex::new(&sources).rank(asked);
+        let stems = |text: &str| text_stems(text).into_iter().map(|(stem, _)| stem).collect::<Vec<_>>();
+        let index = UnitIndex::new(&sources);
+        let ranked = index.rank(asked);
+        let order: Vec<_> = index.units().map(|unit| unit.text.as_ptr()).collect();
         let units: Vec<_> = ranked
             .iter()
             .map(|one| {
                 json!({
-                    "text": one.unit.quoted(|_, _| false), "heading": one.unit.heading, "lead": one.unit.lead,
+                    "text": one.unit.text, "quoted": one.unit.quoted(|_, _| false), "header": one.unit.header,
+                    "heading": one.unit.heading, "lead": one.unit.lead,
                     "source": one.unit.source, "block": one.unit.block, "kind": format!("{:?}", one.unit.kind),
                     "article": one.unit.article.map(|a| a.to_string()), "clause": one.unit.clause,
-                    "title": sources[one.unit.source].title, "document": all[one.unit.source].passage.document.to_string(),
+                    "document": all[one.unit.source].passage.document.to_string(),
                     "features": one.features, "score": one.score,
+                    "order": order.iter().position(|start| *start == one.unit.text.as_ptr()),
+                    "stems": [stems(one.unit.text), stems(one.unit.header.unwrap_or_default()), stems(one.unit.heading), stems(one.unit.lead)],
                 })
             })
             .collect();
+        let terms = |text: &str| -> Vec<_> {
+            question_terms(text)
+                .into_iter()
+                .map(|term| json!({"stem": term.stem, "others": term.others}))
+                .collect()
+        };
+        let told: Vec<_> = all.iter().map(|hit| json!({"title": hit.passage.title, "text": hit.passage.text, "score": hit.score, "stems": stems(&hit.passage.text), "title_stems": stems(&hit.passage.title)})).collect();
         let line = json!({
             "id": question.id, "ask": question.ask, "before": question.before, "must": question.must, "must_not": question.must_not,
-            "answerable": question.answerable, "kind": question.kind, "style": question.style,
-            "answer_in": question.answer_in, "units": units,
+            "answerable": question.answerable, "kind": question.kind, "style": question.style, "hits": hits.len(),
+            "answer_in": question.answer_in, "units": units, "sources": told, "terms": terms(&question.ask), "before_terms": terms(before),
+            "stems": text_stems(&question.ask).into_iter().map(|(stem, range)| json!([stem, question.ask[range].to_owned()])).collect::<Vec<_>>(),
         });
         writeln!(file, "{line}").expect("written");
     }

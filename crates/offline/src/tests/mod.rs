@@ -2,6 +2,7 @@
 
 mod answers;
 mod fitting;
+mod formulas;
 mod honesty;
 mod hostile;
 mod quoting;

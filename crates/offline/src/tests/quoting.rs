@@ -99,6 +99,37 @@ fn the_row_and_the_column_that_are_asked_for_are_quoted() {
 }
 
 #[test]
+fn a_row_is_quoted_whole_where_the_question_names_only_what_stands_in_it() {
+    let text = "| City group | Limit per night | Cities |\n|---|---|---|\n| Group 1 | 240 euros | London, Zurich |\n\
+        | Group 3 | 140 euros | Prague, Lisbon |";
+    let sources = [source("Travel policy › 3. Hotels", text, 1)];
+    let told = quoted_after("What can I spend on a hotel in Zurich?", "And in Prague?", &sources);
+    assert!(told.contains("140 euros") && !told.contains("240 euros"), "{told}");
+}
+
+#[test]
+fn both_things_that_are_compared_are_told() {
+    let sources = [
+        source(
+            "가나상사 휴가 규정 › 경조휴가",
+            "본인 결혼 휴가는 7일로 한다. 자녀 결혼 휴가는 1일로 한다.",
+            1,
+        ),
+        source("다라물산 안내서 › 휴가", "본인 결혼 휴가는 5일입니다. 신청은 총무팀에 합니다.", 2),
+    ];
+    let told = quoted("가나상사와 다라물산의 본인 결혼 휴가는 각각 며칠인가요?", &sources);
+    assert!(told.contains("7일로") && told.contains("5일입니다"), "{told}");
+}
+
+#[test]
+fn an_article_that_only_the_standard_has_is_told_by_its_words() {
+    let title = "표준계약서 › 제6조(안전관리) (「용역계약서」에 없는 조항)";
+    assert!(doran_agents::agents::contract::has_missing_article_remark(title), "{title}");
+    let sources = [source(title, "제6조(안전관리)\n을은 안전관리 책임자를 둔다.", 1)];
+    assert_eq!(quoted("표준계약서에만 있는 조항은?", &sources), "을은 안전관리 책임자를 둔다.");
+}
+
+#[test]
 fn a_list_is_quoted_with_the_sentence_that_leads_to_it() {
     let sources = [
         source("안내 › 필터", "필터를 가는 순서는 다음과 같습니다.", 1),
@@ -119,6 +150,7 @@ fn places_are_read_with_what_is_left() {
     check("제2조의2 알려줘", &["제2조의2"], "알려줘");
     check("제10조 제2항 알려줘", &["제10조 제2항"], "알려줘");
     check("별지 제1호 보여줘", &["별지 1"], "보여줘");
+    check("제7조부터 제10조까지 보여줘", &["제7조", "제8조", "제9조", "제10조"], "부터 까지 보여줘");
     check("What is in Exhibit A?", &["Exhibit A"], "What is in ?");
     check("개별지표는?", &[], "개별지표는?");
     assert_eq!(named_articles("부칙 제1조와 제4조").len(), 1);

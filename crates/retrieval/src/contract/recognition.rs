@@ -33,7 +33,9 @@ fn is_standard_form(title: &str) -> bool {
 fn enters_into_contract(preamble: &str) -> bool {
     let korean = preamble.match_indices("계약").any(|(at, word)| {
         let after: String = preamble[at + word.len()..].chars().take(MAX_VERB_DISTANCE).collect();
-        after.contains("체결") || after.contains("맺")
+        after.contains("체결")
+            || after.contains("맺")
+            || ["한다", "합니다"].iter().any(|end| after.starts_with(end))
     });
     let english = preamble.to_lowercase();
     let names_itself = ENGLISH_SELF_REFERENCES.iter().any(|name| english.contains(name))
@@ -69,6 +71,11 @@ mod tests {
         check(
             "상가 임대차",
             "임대인 노경자와 임차인 빈센트제과는 임대차 계약을 맺는다.\n\n제1조(보증금)\n5,000만 원으로 한다.\n\n제2조(기간)\n2년으로 한다.",
+            true,
+        );
+        check(
+            "물류 용역",
+            "가온(이하 \"갑\")과 나래(이하 \"을\")는 다음과 같이 계약한다.\n\n## 제1조(대금)\n\n8천만 원으로 한다.\n\n## 제7조(검수)\n\n7일로 한다.",
             true,
         );
         check(

@@ -25,21 +25,42 @@ pub(super) fn for_each_typo_candidate(term: &str, each: &mut dyn FnMut(&[u8])) {
 
 /// Returns whether one jamo or one letter makes one word out of another.
 pub fn is_one_typo_apart(one: &str, other: &str) -> bool {
-    // One edit changes the length of an English word by one letter, and not that of a Korean word.
-    if one.len().abs_diff(other.len()) > 1 {
+    let letters = one.chars().count();
+    if (2..=6).contains(&letters) && one.chars().chain(other.chars()).all(is_hangul_syllable) {
+        let mut slips = one.chars().zip(other.chars()).filter(|(one, other)| one != other);
+        let slip = slips.next().map(|(one, other)| (jamo_of(one), jamo_of(other)));
+        let jamo_apart = |(one, other): ([u32; 3], [u32; 3])| {
+            one.iter().zip(other).filter(|(one, other)| *one != other).count()
+        };
+        return other.chars().count() == letters && slips.next().is_none() && slip.map(jamo_apart) == Some(1);
+    }
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let is_english = |word: &[u8]| word.iter().all(u8::is_ascii_lowercase);
+    if !(MIN_ENGLISH_LETTERS..=MAX_ENGLISH_LETTERS).contains(&letters)
+        || !is_english(one)
+        || !is_english(other)
+    {
         return false;
     }
-    let mut found = false;
-    for_each_typo_candidate(one, &mut |candidate| found |= candidate == other.as_bytes());
-    found
+    let same = |(one, other): &(&u8, &u8)| one == other;
+    let start = one.iter().zip(other).take_while(same).count();
+    let (one, other) = (&one[start..], &other[start..]);
+    let end = one.iter().rev().zip(other.iter().rev()).take_while(same).count();
+    match (&one[..one.len() - end], &other[..other.len() - end]) {
+        ([first, second], [third, fourth]) => (first, second) == (fourth, third),
+        (one, other) => one.len().max(other.len()) == 1,
+    }
+}
+
+fn jamo_of(syllable: char) -> [u32; 3] {
+    let code = syllable as u32 - HANGUL_BASE;
+    [code / (VOWEL_COUNT * FINAL_COUNT), code / FINAL_COUNT % VOWEL_COUNT, code % FINAL_COUNT]
 }
 
 fn korean_typo_candidates(term: &str, each: &mut dyn FnMut(&[u8])) {
     let mut slip = term.as_bytes().to_vec();
     for (at, letter) in term.char_indices() {
-        let code = letter as u32 - HANGUL_BASE;
-        let (initial, vowel, last) =
-            (code / (VOWEL_COUNT * FINAL_COUNT), code / FINAL_COUNT % VOWEL_COUNT, code % FINAL_COUNT);
+        let [initial, vowel, last] = jamo_of(letter);
         let initials = (0..INITIAL_COUNT).map(|other| (other, vowel, last));
         let vowels = (0..VOWEL_COUNT).map(|other| (initial, other, last));
         let lasts = (0..FINAL_COUNT).map(|other| (initial, vowel, other));
@@ -90,6 +111,13 @@ mod tests {
             ("partyy", "party"),
         ] {
             assert!(typo_candidates(wrong).contains(&right.as_bytes().to_vec()), "{wrong}");
+            assert!(is_one_typo_apart(wrong, right), "{wrong}");
+        }
+        for (one, other) in
+            [("계약", "계약"), ("계약", "기한"), ("게약", "계약서"), ("lease", "leases"), ("party", "prtay")]
+        {
+            let is_candidate = typo_candidates(one).contains(&other.as_bytes().to_vec()) && one != other;
+            assert_eq!(is_one_typo_apart(one, other), is_candidate, "{one} {other}");
         }
         assert!(
             typo_candidates("a1").is_empty()

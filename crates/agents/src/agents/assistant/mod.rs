@@ -104,7 +104,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
         max_tool_rounds: settings.max_tool_rounds.unwrap_or(8),
         summary_tokens: settings.summary_tokens.unwrap_or(800),
         context_length: settings.context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS),
-        passages: settings.passages.unwrap_or(4),
+        passages: settings.passages.unwrap_or_else(|| parts.default_passages()),
     };
     let own = Arc::new(AssistantAgent {
         models: parts.models(),

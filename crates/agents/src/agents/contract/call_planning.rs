@@ -35,12 +35,15 @@ pub(super) fn propose_calls(question: &str, titles: &[String]) -> Vec<ToolCall> 
     question.push_str(&ends[read..]);
     let (mut of_standard, mut end) = (false, 0);
     for reference in find_article_references(&question).iter().filter(|reference| reference.law.is_none()) {
-        let between = &question[end..reference.range.start];
-        // 표준계약서 제10조와 제12조: what is joined on belongs to the same contract.
-        of_standard = (of_standard && is_conjunction(between))
-            || ends_with_standard(between)
-            || follows_of_standard(&question[reference.range.end..]);
-        end = reference.range.end;
+        // The articles inside 제7조부터 제10조까지 have the place of the whole, and belong to the contract of the first.
+        if reference.range.start >= end {
+            let between = &question[end..reference.range.start];
+            // 표준계약서 제10조와 제12조: what is joined on belongs to the same contract.
+            of_standard = (of_standard && is_conjunction(between))
+                || ends_with_standard(between)
+                || follows_of_standard(&question[reference.range.end..]);
+            end = reference.range.end;
+        }
         if of_standard {
             calls.add(names::LOOKUP_STANDARD_CONTRACT, json!({ "query": reference.to_string() }));
         } else {
@@ -220,6 +223,13 @@ mod tests {
             "표준계약서와 내 계약서 제5조를 비교해줘",
             &[],
             &[r#"get_article_by_index({"article":"제5조"})"#],
+        );
+        let own = |article: &str| format!(r#"get_article_by_index({{"article":"{article}"}})"#);
+        check("제7조부터 제9조까지 보여줘", &[], &[&own("제7조"), &own("제8조"), &own("제9조")]);
+        check(
+            "표준계약서 제2조~제4조는?",
+            &[],
+            &[&standard("제2조"), &standard("제3조"), &standard("제4조")],
         );
         check("별지 1 보여줘", &[], &[r#"get_article_by_index({"article":"별지 1"})"#]);
         check(

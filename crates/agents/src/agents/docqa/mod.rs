@@ -124,7 +124,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
         threshold: settings.compression_threshold.unwrap_or(0.7),
         target: settings.compression_target.unwrap_or(0.1),
         keep_recent: settings.keep_recent.unwrap_or(2),
-        passages: settings.passages.unwrap_or(4),
+        passages: settings.passages.unwrap_or_else(|| parts.default_passages()),
         max_tool_rounds: settings.max_tool_rounds.unwrap_or(8),
     };
     let own = Arc::new(DocqaAgent {

@@ -1,6 +1,6 @@
 //! Which sentences hold which formula.
 
-use super::{formula, miswritten};
+use crate::arithmetic::{formula, miswritten};
 
 fn check(question: &str, expected: &str) {
     assert_eq!(formula(question).as_deref().unwrap_or("-"), expected, "{question}");
