@@ -155,7 +155,7 @@ int ftruncate64(int fd, off64_t size) {
 
 static int named_below(const char *name, char *path, size_t room) {
     snprintf(path, room, "%s", name);
-    return trace >= 0 && is_below(path);
+    return trace >= 0 && is_below(path) && !strstr(path, "-shm");
 }
 
 int unlink(const char *name) {
@@ -188,14 +188,15 @@ int mkdir(const char *name, mode_t mode) {
     TRACED(named_below(name, path, sizeof path), note('M', 0, path, NULL, 0), next(name, mode));
 }
 
-/* A file is known by its first write; only that it is emptied has to be written down. */
+/* A file that is made or emptied has a name and no content. */
 int open64(const char *name, int flags, ...) {
     NEXT(open64);
     va_list more;
     va_start(more, flags);
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
     va_end(more);
-    if (!(flags & O_TRUNC)) return next(name, flags, mode);
+    int is_new = trace >= 0 && (flags & O_CREAT) && access(name, F_OK) != 0;
+    if (!is_new && !(flags & O_TRUNC)) return next(name, flags, mode);
     TRACED(named_below(name, path, sizeof path), note('T', 0, path, NULL, 0), next(name, flags, mode));
 }
 
