@@ -204,8 +204,8 @@ impl TextServer {
         let asked = json!({ "assistant_id": "react", "input": input, "stream_mode": modes });
         let streamed = self.sent("/runs/stream", &asked).await;
         let data = stream_data(&streamed);
-        let states = data.iter().filter(|data| data["messages"].is_array());
-        let stored = message_text(last_message(states.last().expect("a state")));
+        let mut states = data.iter().filter(|data| data["messages"].is_array());
+        let stored = message_text(last_message(states.next_back().expect("a state")));
         let pieces: String = data
             .iter()
             .filter(|data| data[0]["type"] == "AIMessageChunk")
