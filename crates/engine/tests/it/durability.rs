@@ -216,3 +216,43 @@ async fn when_nobody_knows_whether_a_step_is_on_disk_the_log_is_read() {
     );
     assert!(gate.fired());
 }
+
+/// Writes down which commits write records and which clear them.
+#[derive(Clone, Default)]
+struct RecordTrace(Arc<Mutex<Vec<&'static str>>>);
+
+#[async_trait]
+impl StoreCallGate for RecordTrace {
+    async fn decide(&self, _call: &'static str) -> StoreCallDecision {
+        StoreCallDecision::Pass
+    }
+
+    fn on_commit(&self, commit: &Commit) {
+        let what = match (commit.entries.is_empty(), commit.clear_records) {
+            (true, _) => "record",
+            (false, true) => "step that clears",
+            (false, false) => "step",
+        };
+        self.0.lock().expect("no panic").push(what);
+    }
+}
+
+#[tokio::test]
+async fn a_step_clears_the_records_of_the_calls_it_was_made_from() {
+    let pays = node_running(|_, cx: Cx| async move {
+        cx.effect_at_most_once("pay", |_| async { Ok::<_, NodeError>(1) }).await?;
+        Ok(update_saying("paid"))
+    });
+    let graph = Graph::named()
+        .node("pay", pays.then("end"))
+        .node("end", node_saying("end").end())
+        .start("pay")
+        .build()
+        .expect("a sound graph");
+    let trace = RecordTrace::default();
+    let store = GatedStore { inner: ram_store(), gate: Arc::new(trace.clone()) };
+    let said = run_to_text(&graph_handle_on(Arc::new(store), &graph), EngineTestState::update()).await;
+    assert_eq!(said, "paid end");
+    // That the call begins, and that it is done.
+    assert_eq!(*trace.0.lock().expect("no panic"), ["record", "record", "step that clears", "step"]);
+}

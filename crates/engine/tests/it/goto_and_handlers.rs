@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_engine::graph::NodeBuilder;
+use doran_engine::store::RunUsage;
 use doran_engine::{
-    BuildError, EngineError, Graph, NodeCachePolicy, NodeError, NodeFailure, Nodes, RetryPolicy, RunError,
-    StartOptions, To, node, subgraph,
+    BuildError, Cx, EngineError, Graph, NodeCachePolicy, NodeError, NodeFailure, Nodes, RetryPolicy,
+    RunError, RunLimits, StartOptions, To, node, subgraph,
 };
 use serde_json::{Value, json};
 
@@ -448,4 +449,24 @@ async fn a_question_in_a_graph_that_a_node_runs_pauses_the_run_and_is_answered()
     assert_eq!(calls.count(), 1, "a step that was finished is not run again");
     let trace = run_trace(other.runtime(), &run.key()).await;
     assert_eq!(trace, "started | 0.0/0.0/before | paused by ask | resumed | 0.0/0.0/ask | call | finished");
+}
+
+#[tokio::test]
+async fn a_limit_of_the_run_is_not_an_error_that_a_handler_takes() {
+    let spends = node_running(|_, cx: Cx| async move {
+        cx.spend(RunUsage { input_tokens: 20, ..RunUsage::default() })?;
+        Ok(update_saying("spent"))
+    });
+    let graph = Graph::named()
+        .node("spends", spends.end().on_error("handler"))
+        .node("handler", node_saying("handled").end())
+        .start("spends")
+        .build()
+        .expect("a sound graph");
+    let limits = RunLimits { tokens: Some(15), ..RunLimits::default() };
+    let options = StartOptions { limits: Some(limits), ..StartOptions::default() };
+    let (bot, input) = (graph_handle(&graph), Some(EngineTestState::update()));
+    let run = bot.start_with(&local_thread("t"), input, options).await.expect("started");
+    let outcome = wait_for_outcome_text(&bot, &run).await;
+    assert_eq!(outcome, "limit_exceeded: node `spends`: the run may use at most 15 tokens");
 }
