@@ -214,6 +214,18 @@ async fn a_route_that_is_not_supported_is_named() {
     }
 }
 
+/// What no store takes is not looked for either.
+#[tokio::test]
+async fn a_search_for_what_cannot_be_stored_is_named() {
+    let app = four_graphs_app();
+    for path in ["/threads/search", "/threads/count"] {
+        let body = json!({ "metadata": { "a": "\0" } }).to_string();
+        let response = send(&app, post(path, &body)).await;
+        let (status, told) = (response.status().as_u16(), text(response).await);
+        assert!(status == 422 && told.contains("`metadata`"), "{path}: {status} {told}");
+    }
+}
+
 /// The id of the run, and its thread, that an answer tells of.
 fn run_of(response: &Response<Body>) -> (String, String) {
     let path = response.headers()[header::CONTENT_LOCATION].to_str().expect("text");

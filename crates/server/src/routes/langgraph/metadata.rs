@@ -31,6 +31,11 @@ pub(super) fn check_metadata(metadata: &Map<String, Value>) -> Result<(), ApiErr
             &format!("`metadata.{name}`은(는) 서버가 쓰는 이름입니다"),
         ));
     }
+    check_storable(metadata)
+}
+
+/// Refuses pairs that no store takes, also to search for.
+pub(super) fn check_storable(metadata: &Map<String, Value>) -> Result<(), ApiError> {
     doran_engine::store::check_metadata(metadata).map_err(|error| {
         let why = error.to_string();
         invalid(&format!("`metadata`: {why}"), &format!("`metadata`: 저장할 수 없는 값이 있습니다 ({why})"))

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::checkpoints::{LangGraphState, load_checkpoints};
-use super::metadata::{check_metadata, has_pairs, hidden_metadata};
+use super::metadata::{check_metadata, check_storable, has_pairs, hidden_metadata};
 use super::run_events::failure_json;
 use super::times::time_text;
 use super::{
@@ -301,7 +301,7 @@ impl SearchThreadsBody {
                 "`sort_order`: `desc`만 지원합니다",
             ));
         }
-        Ok(())
+        self.metadata.as_ref().map_or(Ok(()), check_storable)
     }
 }
 
