@@ -40,10 +40,10 @@ pub fn ledger_of(records: &[TraceRecord<VictimLine>], seed: u64) -> TortureLedge
                 ledger.record_call(life, call.clone());
             }
             TraceRecord::Line(VictimLine::Said(FromVictim::Seen(seen))) => {
-                ledger.record_observed_entry(life, seen.clone())
+                ledger.record_observed_entry(life, seen.clone());
             }
             TraceRecord::Line(VictimLine::Said(FromVictim::Rested(outcome))) => {
-                ledger.record_observed_outcome(outcome.clone())
+                ledger.record_observed_outcome(outcome.clone());
             }
             _ => {}
         }
