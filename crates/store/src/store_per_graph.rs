@@ -13,8 +13,8 @@ use doran_engine::store::{
     ClaimedRun, Commit, CommitOutcome, CommitPosition, Fence, GcReport, HistoryStore, ItemKey, ItemNamespace,
     ItemSearch, ItemStore, LeaseRenewal, LoadedLog, LogEntry, Millis, NamespaceSearch, NewEntry, NewRun,
     NewTimer, NodeCacheStore, Retention, RunFilter, RunPosition, RunRow, RunSignal, RunStatus, RunStore, Seq,
-    SharedItem, SignalOutcome, Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, TimerKind,
-    TimerRow, TimerStore, TimerTime, WorkerLease, check_metadata,
+    SharedItem, SignalOutcome, Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow,
+    TimerKind, TimerRow, TimerStore, TimerTime, WorkerLease, check_metadata,
 };
 use doran_engine::{RunId, RunKey, TenantId, ThreadId, ThreadKey};
 use serde_json::{Map, Value};
@@ -237,8 +237,7 @@ impl RunStore for StorePerGraph {
         claim: Option<&WorkerLease>,
     ) -> Result<SignalOutcome, StoreError> {
         let number = self.store_of_run(run).await?;
-        let SignalOutcome { run, claimed } =
-            self.stores[number].signal_and_claim(run, signal, claim).await?;
+        let SignalOutcome { run, claimed } = self.stores[number].signal_and_claim(run, signal, claim).await?;
         Ok(SignalOutcome { run, claimed: claimed.map(|claimed| self.note_claim(claimed, number)) })
     }
 }

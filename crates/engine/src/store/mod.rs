@@ -57,8 +57,8 @@ pub use self::items::{
     too_many_items,
 };
 pub use self::key_values::{
-    KeyValue, KeyValueChange, KeyValueChanges, KeyValueStore, KeyValueWrite, MAX_REMOVAL_AGE, MAX_VALUE_BYTES,
-    MAX_VALUE_KEY_BYTES,
+    KeyValue, KeyValueChange, KeyValueChanges, KeyValueStore, KeyValueWrite, MAX_REMOVAL_AGE,
+    MAX_VALUE_BYTES, MAX_VALUE_KEY_BYTES,
 };
 pub use self::ram_store::RamStore;
 pub use self::rows::{

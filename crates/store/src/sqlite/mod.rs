@@ -38,8 +38,8 @@ use doran_engine::id::{RunKey, TenantId, ThreadId, ThreadKey};
 use doran_engine::store::{
     ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, GcReport, HistoryStore,
     LeaseRenewal, LoadedLog, LogEntry, NewEntry, NewRun, NodeCacheStore, Retention, RunFilter, RunPosition,
-    RunRow, RunSignal, RunStore, Seq, SignalOutcome, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance,
-    ThreadRow, WorkerLease,
+    RunRow, RunSignal, RunStore, Seq, SignalOutcome, StoreError, SubmitOutcome, ThreadFilter,
+    ThreadMaintenance, ThreadRow, WorkerLease,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
