@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_llm::{
-    AnswerTokenCounter, ChatModel, ChatRequest, Delta, FinishReason, ModelError, ModelReply, ReplyCollector,
-    RequestLabel, Usage,
+    AnswerTokenCounter, ChatModel, ChatRequest, Delta, FinishReason, ModelError, ModelKind, ModelReply,
+    ReplyCollector, RequestLabel, Usage,
 };
 use futures_util::StreamExt;
 use tokio::time::Instant;
@@ -90,10 +90,18 @@ impl<'a> RequestLog<'a> {
     ) -> Result<ModelReply, ModelError> {
         let mut deltas = self.model.stream(request.clone());
         let tenant = self.work.cx.tenant().map_or("", |tenant| tenant.as_str());
+        // The built-in model computes in this process. Words of another one only arrive here.
+        let kind = self.model.info_for_role(request.role).kind;
         let mut collector = ReplyCollector::default();
         let (mut blanks, mut bytes) = (String::new(), 0);
         loop {
-            let next = tokio::time::timeout(MODEL_SILENCE_TIMEOUT, poll_in_turn(tenant, deltas.next())).await;
+            let next = async {
+                match kind {
+                    ModelKind::Extractive => poll_in_turn(tenant, deltas.next()).await,
+                    ModelKind::Language => deltas.next().await,
+                }
+            };
+            let next = tokio::time::timeout(MODEL_SILENCE_TIMEOUT, next).await;
             let Some(delta) = next.map_err(|_| silence_error())? else {
                 return Err(ModelError::Broken { reason: "it ended without saying so".into() });
             };

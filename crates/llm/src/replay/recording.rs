@@ -23,6 +23,9 @@ struct RecordingLine {
     key: String,
     /// The model that answered.
     model: String,
+    /// What kind of model it was. A recording without it is of a language model.
+    #[serde(default = "language_model")]
+    kind: ModelKind,
     /// The request, for human readers.
     request: ChatRequest,
     /// The whole answer.
@@ -30,6 +33,10 @@ struct RecordingLine {
 }
 
 const RECORDING_VERSION: u32 = 1;
+
+fn language_model() -> ModelKind {
+    ModelKind::Language
+}
 
 /// A model that records complete answers in a file. Failed requests are not recorded.
 #[derive(Clone)]
@@ -56,7 +63,7 @@ impl ChatModel for RecordingModel {
     }
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
-        let model = self.inner.info_for_role(request.role).name;
+        let ModelInfo { name: model, kind, .. } = self.inner.info_for_role(request.role);
         let key = match request_fingerprint(&request) {
             Ok(key) => key,
             Err(error) => return stream::iter([Err(error)]).boxed(),
@@ -66,6 +73,7 @@ impl ChatModel for RecordingModel {
             version: RECORDING_VERSION,
             key,
             model,
+            kind,
             request: request.clone(),
             deltas: Vec::new(),
         };
@@ -98,6 +106,8 @@ fn write_line(file: &Mutex<File>, line: &RecordingLine) -> Result<(), ModelError
 #[derive(Debug)]
 pub struct ReplayingModel {
     name: String,
+    /// The kind of the model that wrote the answers: agents may put their requests differently for it.
+    kind: ModelKind,
     answers: HashMap<String, Vec<Vec<Delta>>>,
     times_given: Mutex<HashMap<String, usize>>,
 }
@@ -106,7 +116,7 @@ impl ReplayingModel {
     /// Reads a recording.
     pub fn from_file(path: &Path) -> std::io::Result<Self> {
         let mut answers: HashMap<String, Vec<Vec<Delta>>> = HashMap::new();
-        let mut name = "replay".to_owned();
+        let (mut name, mut kind) = ("replay".to_owned(), ModelKind::Language);
         for (at, line) in BufReader::new(File::open(path)?).lines().enumerate() {
             let line = line?;
             if line.trim().is_empty() {
@@ -121,9 +131,12 @@ impl ReplayingModel {
                 return Err(invalid(format!("version {} is not known", line.version)));
             }
             name = line.model;
+            if line.request.role == ModelRole::Main {
+                kind = line.kind;
+            }
             answers.entry(line.key).or_default().push(line.deltas);
         }
-        Ok(Self { name, answers, times_given: Mutex::default() })
+        Ok(Self { name, kind, answers, times_given: Mutex::default() })
     }
 
     fn next_recorded_answer(&self, request: &ChatRequest) -> Result<Vec<Delta>, ModelError> {
@@ -145,7 +158,7 @@ impl ChatModel for ReplayingModel {
     fn info(&self) -> ModelInfo {
         ModelInfo {
             name: self.name.clone(),
-            kind: ModelKind::Language,
+            kind: self.kind,
             ko: "녹음된 답을 그대로 다시 들려줍니다. 모델을 부르지 않습니다.".into(),
             en: "Plays recorded answers back as they were. No model is asked.".into(),
         }

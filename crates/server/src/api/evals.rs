@@ -55,13 +55,13 @@ pub struct EvalCaseInfo {
     /// The agent that is asked.
     pub agent: String,
     /// Earlier questions of the same conversation.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
     /// The question.
     #[schemars(length(min = 1))]
     pub ask: String,
     /// Why it is known not to hold today.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fails: Option<String>,
     /// What is expected. Something has to be.
     pub expect: EvalExpectation,

@@ -193,7 +193,9 @@ mod tests {
         let requests = schemas.requests.take_definitions(true);
         let responses = schemas.response_definitions();
         assert!(!requests.is_empty() && !responses.is_empty());
-        for (name, schema) in requests {
+        for (name, mut schema) in requests {
+            // A request may also send null for what it could leave out.
+            schemas::omit_instead_of_null(&mut schema);
             assert!(responses.get(&name).is_none_or(|other| *other == schema), "{name}");
         }
     }

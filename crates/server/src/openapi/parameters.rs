@@ -24,6 +24,10 @@ pub(super) fn path_parameter(name: &str) -> Value {
         "checkpoint" => ("The id of a checkpoint.", json!({ "type": "string", "format": "uuid" })),
         "response" => ("The id of a response.", text()),
         "provider" => ("The name of a provider of models, as `GET /api/models/offers` lists it.", text()),
+        "cron" => ("The id of a cron.", text()),
+        "namespace" => ("The name of a node with a subgraph, or a path of such names with `|`.", text()),
+        "set" => ("The name of a set of evaluations.", text()),
+        "case" => ("The name of a case of the set.", text()),
         "agent" | "model" => ("The name of an agent.", text()),
         _ => ("", text()),
     };

@@ -39,7 +39,7 @@ impl DocumentSchemas {
 }
 
 /// A response leaves an optional field out and never sends `null` for it.
-fn omit_instead_of_null(schema: &mut Value) {
+pub(super) fn omit_instead_of_null(schema: &mut Value) {
     match schema {
         Value::Object(parts) => {
             let required = parts.get("required").and_then(Value::as_array).cloned().unwrap_or_default();

@@ -159,11 +159,16 @@ async fn every_route_lets_in_whom_it_should() {
     let things = make_fixtures(&app).await;
     let mut lines = Vec::new();
     let routes = ordered_routes();
-    for route in &routes {
+    // Guessing keys is slowed down after a hundred or so, and there are more routes: every fifty have a server of their own.
+    let mut guessed = two_tenant_app("matrix-wrong-0").await;
+    for (at, route) in routes.iter().enumerate() {
+        if at % 50 == 49 {
+            guessed = two_tenant_app(&format!("matrix-wrong-{at}")).await;
+        }
         let line = format!("{:6} {}", route.method, route.path);
         let none = response_status(&app, route_request(route, &things)).await;
         let wrong = response_status(
-            &app,
+            &guessed,
             with_header(route_request(route, &things), "authorization", "Bearer key-c"),
         )
         .await;

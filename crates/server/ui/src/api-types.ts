@@ -639,11 +639,11 @@ export type EvalCaseInfo = {
   /** The question. */
   ask: string
   /** Earlier questions of the same conversation. */
-  before: string[]
+  before?: string[]
   /** What is expected. Something has to be. */
   expect: EvalExpectation
   /** Why it is known not to hold today. */
-  fails: string | null
+  fails?: string
   /** The name of the case, which no other case of the set has. */
   id: string
 }

@@ -40,7 +40,7 @@ export function EvalCaseForm({ given, save, cancel }: EvalCaseFormProps) {
     setSaving(true)
     setError(null)
     try {
-      await save({ ...one, id: one.id.trim(), fails: one.fails?.trim() || null, before: linesOf(texts.before), expect })
+      await save({ ...one, id: one.id.trim(), fails: one.fails?.trim() || undefined, before: linesOf(texts.before), expect })
     } catch (wrong) {
       setError(wrong)
     }

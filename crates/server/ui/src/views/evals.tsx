@@ -71,7 +71,7 @@ function EvalSetListView() {
   )
 }
 
-const emptyCase = (): EvalCaseInfo => ({ id: '', agent: selectedAgent.value, before: [], ask: '', fails: null, expect: { contains: [], lacks: [] } })
+const emptyCase = (): EvalCaseInfo => ({ id: '', agent: selectedAgent.value, before: [], ask: '', expect: { contains: [], lacks: [] } })
 
 function EvalSetView({ name }: { name: string }) {
   const [set, setSet] = useState<EvalSetInfo | null>(null)

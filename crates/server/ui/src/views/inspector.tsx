@@ -129,7 +129,6 @@ function saveEvalCase(turn: Turn, run: RunView, agent: string): void {
     agent,
     before: turns.slice(0, turns.indexOf(turn)).map((one) => one.question).filter((question) => question !== ''),
     ask: turn.question,
-    fails: null,
     expect: {
       contains: [],
       lacks: [],
