@@ -62,6 +62,39 @@ pub(crate) enum StopSignal {
     SigTerm,
 }
 
+/// The signals that ask the program to stop, from the moment this is made. One that comes before anybody waits is kept.
+pub(crate) struct StopSignals {
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl StopSignals {
+    pub(crate) fn listen() -> anyhow::Result<Self> {
+        #[cfg(unix)]
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            #[cfg(unix)]
+            interrupt: signal(SignalKind::interrupt())?,
+            #[cfg(unix)]
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Ends when such a signal has come.
+    pub(crate) async fn recv(&mut self) -> anyhow::Result<()> {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+        #[cfg(not(unix))]
+        tokio::signal::ctrl_c().await?;
+        Ok(())
+    }
+}
+
 /// Ends when somebody asks the program to stop: Ctrl-C or SIGTERM.
 pub(crate) async fn wait_for_stop_signal() -> anyhow::Result<StopSignal> {
     tokio::select! {

@@ -25,6 +25,7 @@ use crate::commands::ingest;
 use crate::commands::serve::{RunningServer, bind_listener};
 use crate::config::{Config, Database, SearchStore};
 use crate::document_client::document_kind_name;
+use crate::exit::StopSignals;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 use crate::streamed_answer::StreamedAnswer;
 use crate::systemd_notify::SystemdNotifier;
@@ -104,11 +105,12 @@ pub(crate) async fn run(args: &DemoArgs, config: &Config, output: TerminalOutput
         app.library.clone(),
     ));
     let address = serving.client.address;
+    let signals = StopSignals::listen()?;
     output.print_message(&bilingual!(
         "열기: http://{address}   (화면, API, 문서)   Ctrl-C로 멈춤",
         "open: http://{address}   (page, API, docs)   Ctrl-C stops it"
     ));
-    serving.serve_until_stopped(&app, &SystemdNotifier::default(), output).await
+    serving.serve_until_stopped(&app, &SystemdNotifier::default(), signals, output).await
 }
 
 /// Binds the configured port, or the next free one.

@@ -21,7 +21,7 @@ use crate::client::ServerHttpClient;
 use crate::config::Config;
 use crate::data_dir;
 use crate::eval_files::EvalFiles;
-use crate::exit;
+use crate::exit::StopSignals;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 use crate::replica::registration::ReplicaRegistration;
 use crate::systemd_notify::SystemdNotifier;
@@ -75,6 +75,8 @@ async fn serve_registered(
     app.notes.iter().for_each(|note| output.print_message(note));
     let serving = RunningServer::start(&mut app, listener, config, door).await?;
     let address = serving.address;
+    // Before anybody is told that the server listens, so that no signal after that is missed.
+    let signals = StopSignals::listen()?;
     output.print_message(&bilingual!(
         "http://{address} 에서 요청을 기다립니다. Ctrl-C로 멈춥니다",
         "listening on http://{address}; Ctrl-C stops it"
@@ -87,7 +89,7 @@ async fn serve_registered(
     }
     let systemd = SystemdNotifier::from_environment();
     systemd.notify_ready(&format!("listening on http://{address}"));
-    serving.serve_until_stopped(&app, &systemd, output).await
+    serving.serve_until_stopped(&app, &systemd, signals, output).await
 }
 
 /// Binds an address. The error says in both languages why it failed.
@@ -163,10 +165,11 @@ impl RunningServer {
         self,
         app: &App,
         systemd: &SystemdNotifier,
+        mut signals: StopSignals,
         output: TerminalOutput,
     ) -> anyhow::Result<()> {
         let ended = tokio::select! {
-            asked = exit::wait_for_stop_signal() => asked.map(drop),
+            asked = signals.recv() => asked,
             trouble = app.wait_for_unknown_write() => Err(trouble.into_message().into()),
             () = systemd.send_watchdog(&self.stop) => Ok(()),
         };
