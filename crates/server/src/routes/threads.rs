@@ -1,6 +1,6 @@
 //! Threads: create, list, search, rename, delete, and read messages, history and state.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -16,6 +16,7 @@ use doran_engine::store::{Seq, StoreError, ThreadFilter, ThreadListPosition, Thr
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::documents::delete_attachments;
 use super::{ApiRoute, check_query, json_response, path_value, query_value};

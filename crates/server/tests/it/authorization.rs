@@ -590,7 +590,7 @@ async fn a_stream_ends_when_its_key_is_taken_away() {
     keys.replace(vec![b]);
     for mut stream in streams {
         let rest = async { while stream.next().await.is_some() {} };
-        tokio::time::timeout(std::time::Duration::from_secs(5), rest).await.expect("it ends in time");
+        tokio::time::timeout(crate::PATIENCE, rest).await.expect("it ends in time");
     }
     assert_eq!(problem(&app, with_key_of("a", get("/api/threads"))).await, "401 wrong_key");
 }

@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 
 use crate::socket::start_server_with;
 use crate::{
-    PausingModel, app_for_tenant, get, post, send, text, two_keys, two_tenant_app_with_model, until,
-    with_key_of,
+    PATIENCE, PausingModel, app_for_tenant, get, post, send, text, two_keys, two_tenant_app_with_model,
+    until, with_key_of,
 };
 
 const NO_RATE_LIMIT: RateLimit = RateLimit { per_minute: 1e9, burst: 1e9 };
@@ -44,7 +44,7 @@ fn json_body(body: &str) -> String {
 /// The status of an answer. The rest stays unread.
 async fn status(socket: &mut TcpStream) -> u16 {
     let mut head = [0; 12];
-    let read = tokio::time::timeout(std::time::Duration::from_secs(60), socket.read_exact(&mut head)).await;
+    let read = tokio::time::timeout(PATIENCE, socket.read_exact(&mut head)).await;
     read.expect("its turn comes").expect("an answer");
     String::from_utf8_lossy(&head[9..]).parse().expect("a number")
 }

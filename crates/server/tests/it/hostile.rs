@@ -11,9 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::socket::{send_raw, start_server_with};
-use crate::{app, app_with, get, json, json_request, post, problem, send, text, with_header};
+use crate::{PATIENCE, app, app_with, get, json, json_request, post, problem, send, text, with_header};
 
-const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The first line of every answer in what came back, and whether the connection was closed (it always is: `told`
 /// reads to the end).
@@ -115,7 +115,7 @@ async fn many_half_requests_do_not_keep_others_out() {
     assert!(well.starts_with("HTTP/1.1 200 "), "{well}");
     for mut socket in held {
         let mut rest = Vec::new();
-        let closed = tokio::time::timeout(Duration::from_secs(10), socket.read_to_end(&mut rest)).await;
+        let closed = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut rest)).await;
         drop(closed.expect("every one is closed in time"));
     }
 }
@@ -291,7 +291,7 @@ async fn http2_is_not_spoken_however_it_is_asked_for() {
         // The other side hangs up while it is still being talked at.
         socket.write_all(&attack).await.ok();
         let mut rest = Vec::new();
-        let closed = tokio::time::timeout(Duration::from_secs(20), socket.read_to_end(&mut rest)).await;
+        let closed = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut rest)).await;
         drop(closed.expect("closed in time"));
         assert!(!rest.starts_with(b"\0"), "it spoke HTTP/2");
     });

@@ -38,10 +38,12 @@ mod socket;
 mod stream_resume;
 mod streamed_answers;
 mod third_party_clients;
+mod thread_search;
 mod typescript_client;
 mod typescript_types;
 mod untrusted_input;
 mod web_page;
+mod wide_fan_out;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +54,7 @@ use doran_agents::memory::{DEFAULT_SPACE, MemoryFact, MemoryOwner, MemoryStore, 
 use doran_agents::retrieval::{Library, LibraryOptions};
 use doran_agents::tools::{Calculator, ToolPolicy};
 use doran_agents::{AgentParts, RequestPurpose, build_default_agents, samples};
-use doran_engine::store::RamStore;
+use doran_engine::store::{RamStore, Store};
 use doran_engine::{Runtime, TenantId};
 use doran_llm::{ChatModel, ChatRequest, Delta, DeltaStream, ModelInfo};
 use doran_offline::OfflineModel;
@@ -70,13 +72,18 @@ fn app() -> ServerApp {
 
 /// A server whose things are kept here.
 fn app_with_store(store: Arc<RamStore>) -> ServerApp {
+    app_with_history(store.clone(), store)
+}
+
+/// A server whose runs and threads are kept in the first store, and the rest in the second.
+fn app_with_history(history: Arc<dyn Store>, store: Arc<RamStore>) -> ServerApp {
     let index = Arc::new(RamKeywordIndex::from_documents(
         &doran_retrieval::DocumentTenant::new("local"),
         &samples::rule_books(),
     ));
     let agents =
         build_default_agents(&AgentParts::new(Arc::new(OfflineModel), index.clone())).expect("sound graphs");
-    let runtime = Runtime::new(store.clone());
+    let runtime = Runtime::new(history);
     for agent in &agents {
         agent.register(&runtime).expect("registered");
     }
@@ -283,11 +290,13 @@ impl ServerTestRandom {
 
 /// Waits until something holds, and not for ever.
 async fn until(mut holds: impl AsyncFnMut() -> bool) {
-    for _ in 0..2000 {
-        if holds().await {
-            return;
+    let come = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it did not come about");
+    };
+    tokio::time::timeout(PATIENCE, come).await.expect("it did not come about");
 }
+
+/// How long a test waits for what has to come. A busy machine needs some of it; what never comes takes all of it.
+const PATIENCE: Duration = Duration::from_secs(300);

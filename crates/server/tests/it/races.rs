@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::{
-    PausingModel, app, app_with, get, json, json_request, post, problem, run_location, send, text, until,
-    with_header,
+    PATIENCE, PausingModel, app, app_with, get, json, json_request, post, problem, run_location, send, text,
+    until, with_header,
 };
 
 const SHORT_ASK_BODY: &str = r#"{"agent":"react","message":"안녕?"}"#;
@@ -191,7 +191,7 @@ async fn what_is_deleted_in_the_middle_does_not_come_back() {
     assert_eq!(send(&app, json_request("delete", "/api/threads/t", "")).await.status(), 204);
     leave.notify_waiters();
     let rest = async { while frames.next().await.is_some() {} };
-    tokio::time::timeout(Duration::from_secs(20), rest).await.expect("the stream ends");
+    tokio::time::timeout(PATIENCE, rest).await.expect("the stream ends");
     for path in ["/api/threads/t", "/api/threads/t/messages", &run, &format!("{run}/events")] {
         assert_eq!(problem(&app, get(path)).await, "404 not_found", "{path}");
     }

@@ -10,11 +10,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::app_with;
+use crate::{PATIENCE, app_with};
 
 const RUN_REQUEST_HEAD: &str = "POST /api/threads/t/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 44\r\n\r\n";
-const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
-const LONG_TIMEOUT: Duration = Duration::from_secs(10);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 type RunningTestServer = (std::net::SocketAddr, CancellationToken, tokio::task::JoinHandle<()>);
 
@@ -36,7 +35,7 @@ pub async fn send_raw(address: std::net::SocketAddr, bytes: &str) -> String {
     let mut socket = TcpStream::connect(address).await.expect("connected");
     socket.write_all(bytes.as_bytes()).await.expect("sent");
     let mut answer = Vec::new();
-    let read = timeout(LONG_TIMEOUT, socket.read_to_end(&mut answer)).await.expect("closed in time");
+    let read = timeout(PATIENCE, socket.read_to_end(&mut answer)).await.expect("closed in time");
     drop(read);
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -79,7 +78,7 @@ async fn a_server_that_stops_lets_go_of_connections_that_do_nothing() {
     // The one connection there may be is taken: the next one waits until the server stops.
     let waits = TcpStream::connect(address).await.expect("in the queue of the system");
     stop.cancel();
-    timeout(LONG_TIMEOUT, serving).await.expect("in time").expect("no panic");
+    timeout(PATIENCE, serving).await.expect("in time").expect("no panic");
     drop((idle, waits));
     assert!(TcpStream::connect(address).await.is_err());
 }
