@@ -1,8 +1,9 @@
-//! Tasks of this repository: `cargo xtask check|tidy|deny|test|torture|openapi|ui|browser|ci|dist`.
+//! Tasks of this repository: `cargo xtask check|tidy|deny|test|torture|openapi|ui|browser|ci|dist|capacity`.
 //!
 //! Each task is one file. It prints what it does on stderr and returns an `XtaskResult`.
 
 mod browser;
+mod capacity;
 mod check;
 mod ci;
 mod command;
@@ -30,7 +31,8 @@ cargo xtask ui             the web page, built anew
 cargo xtask ui --check     the web page type-checked, tested and compared with a new build
 cargo xtask browser        the web page in Chromium, against the program; needs `cargo xtask ui --check` before
 cargo xtask ci             all of the above but `openapi`, in this order
-cargo xtask dist [TARGET]  archives and packages of the program, with checksums, in target/dist";
+cargo xtask dist [TARGET]  archives and packages of the program, with checksums, in target/dist
+cargo xtask capacity       how many users a deployment holds, simulated from measured costs";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         (Some("ui"), false) if rest == ["--check"] => exit_code(ui::check()),
         (Some("browser"), true) => exit_code(browser::run()),
         (Some("ci"), true) => ci::run(),
+        (Some("capacity"), true) => exit_code(capacity::run()),
         (Some("dist"), _) => exit_code(dist::run(&rest)),
         _ => exit_code(Err(USAGE.to_string())),
     }
