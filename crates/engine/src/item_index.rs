@@ -1,7 +1,7 @@
 //! Where the items of a list are, by their ids: a change to a long list does not look through it.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
 use crate::state::{ItemChange, ItemChanges, Keyed};
 
@@ -28,7 +28,7 @@ impl ItemIndex {
 #[derive(Clone, Debug, Default)]
 pub struct ListIndex {
     /// By the hash of its id, where the last such item is.
-    places: HashMap<u64, usize>,
+    places: HashMap<u64, usize, BuildHasherDefault<KeyHashHasher>>,
     /// How many items of the list are in it.
     len: usize,
 }
@@ -77,6 +77,24 @@ impl ListIndex {
             // Two ids with one hash.
             Some(_) => scan(),
         }
+    }
+}
+
+/// Takes a hash as it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct KeyHashHasher(u64);
+
+impl Hasher for KeyHashHasher {
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

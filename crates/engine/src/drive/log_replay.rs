@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::known_update::{ReplayedStart, ReplayedStep};
 use crate::error::EngineError;
 use crate::graph::BuiltGraph;
 use crate::log::{self, StateSnapshot, StoredPosition};
@@ -193,6 +194,23 @@ impl<S: State> ThreadState<S> {
         self.replay_cost.log_bytes + self.replay_cost.state_bytes
     }
 
+    /// Folds an entry in that a step follows. The step says where the thread stands, so of an earlier one only the changes are
+    /// read.
+    fn apply_followed_entry(&mut self, graph: &BuiltGraph<S>, entry: &LogEntry) -> Result<(), EngineError> {
+        if entry.kind != EntryKind::Step || !self.written_by_graph {
+            return self.apply_entry(graph, entry);
+        }
+        let Ok(step) = serde_json::from_slice::<ReplayedStep<S>>(&entry.body) else {
+            return self.apply_entry(graph, entry);
+        };
+        self.replay_cost.log_bytes += entry.body.len() as u64 + ENTRY_OVERHEAD_BYTES;
+        self.subgraph_steps.clear();
+        for task in step.tasks {
+            self.apply_update(task.update.0);
+        }
+        Ok(())
+    }
+
     /// Folds one more entry in that this process did not write itself.
     pub(crate) fn apply_entry(&mut self, graph: &BuiltGraph<S>, entry: &LogEntry) -> Result<(), EngineError> {
         self.replay_cost.log_bytes += entry.body.len() as u64 + ENTRY_OVERHEAD_BYTES;
@@ -227,7 +245,12 @@ pub(crate) fn rebuild_thread_state<S: State>(
         at.replay_base = *seq;
         at.replay_cost = ReplayCost { log_bytes: 0, state_bytes: body.len() as u64, snapshot_pending: false };
     }
-    for entry in &loaded.entries {
+    let last_step = loaded.entries.iter().rposition(|entry| entry.kind == EntryKind::Step).unwrap_or(0);
+    let (followed, rest) = loaded.entries.split_at(last_step);
+    for entry in followed {
+        at.apply_followed_entry(graph, entry)?;
+    }
+    for entry in rest {
         at.apply_entry(graph, entry)?;
     }
     Ok(at)
@@ -241,6 +264,14 @@ fn fold_entry<S: State>(
     let seq = entry.seq;
     match entry.kind {
         EntryKind::Started => {
+            if let Ok(started) = serde_json::from_slice::<ReplayedStart<'_, S>>(&entry.body)
+                && started.v <= log::LOG_FORMAT_VERSION
+                && started.graph == *at.graph_name
+            {
+                at.written_by_graph = true;
+                begin_run(graph, at, started.update.map(|update| update.0), started.at.is_some());
+                return Ok(());
+            }
             let started: log::RunStartedEntry = parse_entry_body(seq, &entry.body)?;
             if started.v > log::LOG_FORMAT_VERSION {
                 let message = format!(
@@ -251,21 +282,8 @@ fn fold_entry<S: State>(
                 return Err(state_mismatch(seq, message));
             }
             at.written_by_graph = started.graph == *at.graph_name;
-            if let Some(update) = started.update {
-                let update = at.read_update(seq, &update)?;
-                at.apply_update(update);
-            }
-            match started.at {
-                // At the start of the graph that runs it, whatever the start of the graph was that accepted it.
-                Some(_) => {
-                    at.position = plan::start_position(&graph.plan_topology, &graph.start);
-                    at.unknown_node = None;
-                }
-                None => at.position.step = 0,
-            }
-            at.finished.clear();
-            at.subgraph_steps.clear();
-            at.active_ms = 0;
+            let update = started.update.map(|update| at.read_update(seq, &update)).transpose()?;
+            begin_run(graph, at, update, started.at.is_some());
         }
         EntryKind::Step => {
             at.subgraph_steps.clear();
@@ -295,6 +313,28 @@ fn fold_entry<S: State>(
         | EntryKind::Cancelled => {}
     }
     Ok(())
+}
+
+/// Begins a run with its input, at the start of its graph or where the thread stands.
+fn begin_run<S: State>(
+    graph: &BuiltGraph<S>,
+    at: &mut ThreadState<S>,
+    update: Option<S::Update>,
+    from_start: bool,
+) {
+    if let Some(update) = update {
+        at.apply_update(update);
+    }
+    if from_start {
+        // Of the graph that runs it, whatever the start of the graph was that accepted it.
+        at.position = plan::start_position(&graph.plan_topology, &graph.start);
+        at.unknown_node = None;
+    } else {
+        at.position.step = 0;
+    }
+    at.finished.clear();
+    at.subgraph_steps.clear();
+    at.active_ms = 0;
 }
 
 /// What replaying needs of a pause: the questions are for people.

@@ -7,6 +7,7 @@
 //! run ends is in `run_end`.
 
 mod fan_out;
+mod known_update;
 mod log_replay;
 mod panic;
 mod run_context;
