@@ -273,7 +273,7 @@ impl StoredPosition {
     }
 
     /// Names of the nodes that are due.
-    pub fn due_nodes(&self) -> Vec<String> {
+    pub(crate) fn due_nodes(&self) -> Vec<String> {
         self.due
             .iter()
             .map(|task| match task {

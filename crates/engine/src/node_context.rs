@@ -14,7 +14,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::drive::{RunContext, UnfinishedTaskUsage};
 use crate::error::{NodeError, NodeErrorKind};
@@ -307,11 +306,6 @@ impl Cx {
     /// Which try of the node this is, from 1.
     pub fn attempt(&self) -> u32 {
         self.scratch().attempt
-    }
-
-    /// Ends when the run is cancelled, for work that cannot be stopped by dropping it.
-    pub fn cancellation_token(&self) -> CancellationToken {
-        self.0.run.cancel.clone()
     }
 
     /// The text by which other systems know the run, if [`RunObserver`](crate::runtime::RunObserver) gave it one.

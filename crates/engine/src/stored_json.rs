@@ -51,7 +51,7 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error>
 }
 
 /// Whether a value may be stored.
-pub fn check_depth(value: &Value) -> Result<(), TooDeep> {
+pub(crate) fn check_depth(value: &Value) -> Result<(), TooDeep> {
     let mut open = vec![(value, 0)];
     while let Some((value, depth)) = open.pop() {
         let depth = depth + usize::from(value.is_array() || value.is_object());

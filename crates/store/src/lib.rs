@@ -17,7 +17,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use doran_engine::store::{IdempotencyStore, KeyValueStore, RamStore, Store, StoreError};
 
-pub use self::store_per_graph::{GRAPH_METADATA_KEY, StorePerGraph};
+pub use self::store_per_graph::StorePerGraph;
 
 /// A store, with the maintenance operations its backend supports.
 #[derive(Clone)]

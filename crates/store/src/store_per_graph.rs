@@ -6,15 +6,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, CommitPosition, Fence, GcReport, HistoryStore, ItemKey, ItemNamespace,
-    ItemSearch, ItemStore, LeaseRenewal, LoadedLog, LogEntry, Millis, NamespaceSearch, NewEntry, NewRun,
-    NewTimer, NodeCacheStore, Retention, RunFilter, RunPosition, RunRow, RunSignal, RunStatus, RunStore, Seq,
-    SharedItem, SignalOutcome, Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow,
-    TimerKind, TimerRow, TimerStore, TimerTime, WorkerLease, check_metadata,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, Fence, GcReport, HistoryStore, LeaseRenewal, LoadedLog,
+    LogEntry, NewEntry, NewRun, Retention, RunFilter, RunPosition, RunRow, RunSignal, RunStatus, RunStore, Seq,
+    SignalOutcome, Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
+    check_metadata,
 };
 use doran_engine::{RunId, RunKey, TenantId, ThreadId, ThreadKey};
 use serde_json::{Map, Value};
@@ -32,7 +30,7 @@ fn claim_key(fence: &Fence) -> ClaimKey {
 }
 
 /// The key in the metadata of a thread that names the graph it is for.
-pub const GRAPH_METADATA_KEY: &str = "agent";
+pub(crate) const GRAPH_METADATA_KEY: &str = "agent";
 
 /// A store that delegates to others by graph.
 ///
@@ -366,111 +364,4 @@ impl ThreadMaintenance for StorePerGraph {
     }
 }
 
-#[async_trait]
-impl NodeCacheStore for StorePerGraph {
-    async fn cached_value(&self, tenant: &TenantId, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.stores[0].cached_value(tenant, key).await
-    }
-
-    async fn cache_value(
-        &self,
-        tenant: &TenantId,
-        key: &str,
-        value: &[u8],
-        lifetime: Option<Duration>,
-    ) -> Result<(), StoreError> {
-        self.stores[0].cache_value(tenant, key, value, lifetime).await
-    }
-}
-
-#[async_trait]
-impl ItemStore for StorePerGraph {
-    async fn put_item(
-        &self,
-        tenant: &TenantId,
-        namespace: &ItemNamespace,
-        key: &ItemKey,
-        value: &Map<String, Value>,
-        lifetime: Option<Duration>,
-    ) -> Result<SharedItem, StoreError> {
-        self.stores[0].put_item(tenant, namespace, key, value, lifetime).await
-    }
-
-    async fn item(
-        &self,
-        tenant: &TenantId,
-        namespace: &ItemNamespace,
-        key: &ItemKey,
-    ) -> Result<Option<SharedItem>, StoreError> {
-        self.stores[0].item(tenant, namespace, key).await
-    }
-
-    async fn delete_item(
-        &self,
-        tenant: &TenantId,
-        namespace: &ItemNamespace,
-        key: &ItemKey,
-    ) -> Result<bool, StoreError> {
-        self.stores[0].delete_item(tenant, namespace, key).await
-    }
-
-    async fn search_items(
-        &self,
-        tenant: &TenantId,
-        search: &ItemSearch,
-    ) -> Result<Vec<SharedItem>, StoreError> {
-        self.stores[0].search_items(tenant, search).await
-    }
-
-    async fn item_namespaces(
-        &self,
-        tenant: &TenantId,
-        search: &NamespaceSearch,
-    ) -> Result<Vec<ItemNamespace>, StoreError> {
-        self.stores[0].item_namespaces(tenant, search).await
-    }
-}
-
-#[async_trait]
-impl TimerStore for StorePerGraph {
-    async fn store_time(&self) -> Result<Millis, StoreError> {
-        self.stores[0].store_time().await
-    }
-
-    async fn put_timer(&self, tenant: &TenantId, timer: &NewTimer) -> Result<TimerRow, StoreError> {
-        self.stores[0].put_timer(tenant, timer).await
-    }
-
-    async fn timer(&self, tenant: &TenantId, id: &str) -> Result<Option<TimerRow>, StoreError> {
-        self.stores[0].timer(tenant, id).await
-    }
-
-    async fn timers(
-        &self,
-        tenant: &TenantId,
-        kind: TimerKind,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<TimerRow>, StoreError> {
-        self.stores[0].timers(tenant, kind, after, limit).await
-    }
-
-    async fn delete_timer(&self, tenant: &TenantId, id: &str) -> Result<bool, StoreError> {
-        self.stores[0].delete_timer(tenant, id).await
-    }
-
-    async fn due_timers(&self, limit: usize) -> Result<Vec<TimerRow>, StoreError> {
-        self.stores[0].due_timers(limit).await
-    }
-
-    async fn move_timer(
-        &self,
-        tenant: &TenantId,
-        id: &str,
-        from: Millis,
-        to: TimerTime,
-        body: Option<&[u8]>,
-    ) -> Result<bool, StoreError> {
-        self.stores[0].move_timer(tenant, id, from, to, body).await
-    }
-}
+doran_engine::delegated_store!(StorePerGraph, shared: stores[0]);

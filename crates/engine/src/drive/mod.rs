@@ -3,9 +3,11 @@
 //! graph or subgraph.
 //!
 //! One step is in `superstep`; retries, timeouts and the cache in `task`; panics in `panic`; side by side is in
-//! `fan_out`; what all tasks of a run share in `run_context`; writing through trouble in `run_journal`; rebuilding a state from the log is in `log_replay`; how a
+//! `fan_out`; what all tasks of a run share in `run_context`, its limits in `run_limits`, what it
+//! spent in `run_meter`; writing through trouble in `run_journal`; rebuilding a state from the log is in `log_replay`; how a
 //! run ends is in `run_end`.
 
+mod call_records;
 mod fan_out;
 mod known_update;
 mod log_replay;
@@ -13,6 +15,8 @@ mod panic;
 mod run_context;
 mod run_end;
 mod run_journal;
+mod run_limits;
+mod run_meter;
 mod superstep;
 mod task;
 
@@ -35,11 +39,11 @@ use crate::task_path::{QuestionId, RecordKey, TaskPath};
 
 pub(crate) use log_replay::{ThreadState, rebuild_thread_state};
 pub(crate) use panic::catch_panic;
-pub use run_context::RunLimits;
 pub(crate) use run_context::{DEFAULT_MAX_TASKS_PER_STEP, RunContext};
 pub(crate) use run_end::{cancel_claimed, replay_base_after, write_cancelled, write_failure};
 use run_end::{cancel_paused, finish_without_step};
 pub(crate) use run_journal::{LogTip, RunJournal, retry_while_held};
+pub use run_limits::RunLimits;
 pub(crate) use task::UnfinishedTaskUsage;
 
 /// How driving ended, when it ended well.

@@ -1,18 +1,18 @@
-//! Stores of tests that pass each call on to another one.
+//! Stores that pass calls on to another one: all of them, as stores of tests do, or those that concern no thread.
 
 /// Implements [`Store`](crate::store::Store) for a type with a field `inner`, which is another store.
 ///
 /// `call` names a method `async fn(&self, name: &'static str, made: impl Future<Output = Result<T, StoreError>>) ->
 /// Result<T, StoreError>`: every call goes through it, with its name. `commit` names the method that commits, and `exclusive`
 /// is what [`RunStore::is_exclusive`](crate::store::RunStore::is_exclusive) answers.
+///
+/// With `shared: FIELD`, only what concerns no thread is implemented: cached results of nodes, items and timers. The store in that field
+/// has it.
 #[macro_export]
 macro_rules! delegated_store {
     ($store:ty, call: $call:ident, commit: $commit:ident, exclusive: $exclusive:expr) => {
         const _: () = {
-            use $crate::store::{
-                HistoryStore as _, ItemStore as _, NodeCacheStore as _, RunStore as _,
-                ThreadMaintenance as _, TimerStore as _,
-            };
+            use $crate::store::{HistoryStore as _, RunStore as _, ThreadMaintenance as _};
 
             #[::async_trait::async_trait]
             impl $crate::store::RunStore for $store {
@@ -168,6 +168,25 @@ macro_rules! delegated_store {
                     self.$call("gc", self.inner.gc(retention)).await
                 }
             }
+        };
+        $crate::delegated_store!(@shared $store, [$call], [inner]);
+    };
+
+    ($store:ty, shared: $($inner:tt)+) => {
+        $crate::delegated_store!(@shared $store, [], [$($inner)+]);
+    };
+
+    (@call $this:ident, [], $name:literal, $made:expr) => {
+        $made.await
+    };
+
+    (@call $this:ident, [$call:ident], $name:literal, $made:expr) => {
+        $this.$call($name, $made).await
+    };
+
+    (@shared $store:ty, [$($call:ident)?], [$($inner:tt)+]) => {
+        const _: () = {
+            use $crate::store::{ItemStore as _, NodeCacheStore as _, TimerStore as _};
 
             #[::async_trait::async_trait]
             impl $crate::store::NodeCacheStore for $store {
@@ -176,7 +195,7 @@ macro_rules! delegated_store {
                     tenant: &$crate::id::TenantId,
                     key: &str,
                 ) -> Result<Option<Vec<u8>>, $crate::store::StoreError> {
-                    self.$call("cached", self.inner.cached_value(tenant, key)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "cached", self.$($inner)+.cached_value(tenant, key))
                 }
 
                 async fn cache_value(
@@ -186,7 +205,7 @@ macro_rules! delegated_store {
                     value: &[u8],
                     lifetime: Option<::std::time::Duration>,
                 ) -> Result<(), $crate::store::StoreError> {
-                    self.$call("keep", self.inner.cache_value(tenant, key, value, lifetime)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "keep", self.$($inner)+.cache_value(tenant, key, value, lifetime))
                 }
             }
 
@@ -200,7 +219,7 @@ macro_rules! delegated_store {
                     value: &::serde_json::Map<String, ::serde_json::Value>,
                     lifetime: Option<::std::time::Duration>,
                 ) -> Result<$crate::store::SharedItem, $crate::store::StoreError> {
-                    self.$call("put_item", self.inner.put_item(tenant, namespace, key, value, lifetime)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "put_item", self.$($inner)+.put_item(tenant, namespace, key, value, lifetime))
                 }
 
                 async fn item(
@@ -209,7 +228,7 @@ macro_rules! delegated_store {
                     namespace: &$crate::store::ItemNamespace,
                     key: &$crate::store::ItemKey,
                 ) -> Result<Option<$crate::store::SharedItem>, $crate::store::StoreError> {
-                    self.$call("item", self.inner.item(tenant, namespace, key)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "item", self.$($inner)+.item(tenant, namespace, key))
                 }
 
                 async fn delete_item(
@@ -218,7 +237,7 @@ macro_rules! delegated_store {
                     namespace: &$crate::store::ItemNamespace,
                     key: &$crate::store::ItemKey,
                 ) -> Result<bool, $crate::store::StoreError> {
-                    self.$call("delete_item", self.inner.delete_item(tenant, namespace, key)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "delete_item", self.$($inner)+.delete_item(tenant, namespace, key))
                 }
 
                 async fn search_items(
@@ -226,7 +245,7 @@ macro_rules! delegated_store {
                     tenant: &$crate::id::TenantId,
                     search: &$crate::store::ItemSearch,
                 ) -> Result<Vec<$crate::store::SharedItem>, $crate::store::StoreError> {
-                    self.$call("search_items", self.inner.search_items(tenant, search)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "search_items", self.$($inner)+.search_items(tenant, search))
                 }
 
                 async fn item_namespaces(
@@ -234,14 +253,14 @@ macro_rules! delegated_store {
                     tenant: &$crate::id::TenantId,
                     search: &$crate::store::NamespaceSearch,
                 ) -> Result<Vec<$crate::store::ItemNamespace>, $crate::store::StoreError> {
-                    self.$call("item_namespaces", self.inner.item_namespaces(tenant, search)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "item_namespaces", self.$($inner)+.item_namespaces(tenant, search))
                 }
             }
 
             #[::async_trait::async_trait]
             impl $crate::store::TimerStore for $store {
                 async fn store_time(&self) -> Result<$crate::store::Millis, $crate::store::StoreError> {
-                    self.$call("store_time", self.inner.store_time()).await
+                    $crate::delegated_store!(@call self, [$($call)?], "store_time", self.$($inner)+.store_time())
                 }
 
                 async fn put_timer(
@@ -249,7 +268,7 @@ macro_rules! delegated_store {
                     tenant: &$crate::id::TenantId,
                     timer: &$crate::store::NewTimer,
                 ) -> Result<$crate::store::TimerRow, $crate::store::StoreError> {
-                    self.$call("put_timer", self.inner.put_timer(tenant, timer)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "put_timer", self.$($inner)+.put_timer(tenant, timer))
                 }
 
                 async fn timer(
@@ -257,7 +276,7 @@ macro_rules! delegated_store {
                     tenant: &$crate::id::TenantId,
                     id: &str,
                 ) -> Result<Option<$crate::store::TimerRow>, $crate::store::StoreError> {
-                    self.$call("timer", self.inner.timer(tenant, id)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "timer", self.$($inner)+.timer(tenant, id))
                 }
 
                 async fn timers(
@@ -267,7 +286,7 @@ macro_rules! delegated_store {
                     after: Option<&str>,
                     limit: usize,
                 ) -> Result<Vec<$crate::store::TimerRow>, $crate::store::StoreError> {
-                    self.$call("timers", self.inner.timers(tenant, kind, after, limit)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "timers", self.$($inner)+.timers(tenant, kind, after, limit))
                 }
 
                 async fn delete_timer(
@@ -275,14 +294,14 @@ macro_rules! delegated_store {
                     tenant: &$crate::id::TenantId,
                     id: &str,
                 ) -> Result<bool, $crate::store::StoreError> {
-                    self.$call("delete_timer", self.inner.delete_timer(tenant, id)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "delete_timer", self.$($inner)+.delete_timer(tenant, id))
                 }
 
                 async fn due_timers(
                     &self,
                     limit: usize,
                 ) -> Result<Vec<$crate::store::TimerRow>, $crate::store::StoreError> {
-                    self.$call("due_timers", self.inner.due_timers(limit)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "due_timers", self.$($inner)+.due_timers(limit))
                 }
 
                 async fn move_timer(
@@ -293,7 +312,7 @@ macro_rules! delegated_store {
                     to: $crate::store::TimerTime,
                     body: Option<&[u8]>,
                 ) -> Result<bool, $crate::store::StoreError> {
-                    self.$call("move_timer", self.inner.move_timer(tenant, id, from, to, body)).await
+                    $crate::delegated_store!(@call self, [$($call)?], "move_timer", self.$($inner)+.move_timer(tenant, id, from, to, body))
                 }
             }
         };
