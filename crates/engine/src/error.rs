@@ -231,6 +231,12 @@ pub enum MisuseError {
     /// A schedule makes no sense, or cannot be stored.
     #[error("the schedule: {0}")]
     BadSchedule(String),
+    /// A schedule in a time zone that there is not.
+    #[error("`{0}` is not a time zone: use a name such as `Asia/Seoul`")]
+    BadTimeZone(String),
+    /// A run must not start now.
+    #[error("the run must not start: {0}")]
+    NotAdmitted(String),
     /// The context of a run cannot be stored.
     #[error("the context of the run: {0}")]
     BadContext(String),
@@ -248,6 +254,12 @@ pub enum MisuseError {
     UnknownNode {
         /// The graph.
         graph: String,
+        /// The node.
+        node: String,
+    },
+    /// A task with an input of its own for a node that waits for others and runs once.
+    #[error("node `{node}` waits for other nodes and runs once: it takes no input of its own")]
+    InputForJoin {
         /// The node.
         node: String,
     },

@@ -72,7 +72,7 @@ pub use error::{BuildError, EngineError, MisuseError, NodeError, RunError};
 pub use failure::NodeFailure;
 pub use graph::{
     Graph, Node, NodeCachePolicy, NodeDefinition, NodeFuture, NodeName, NodeTimeout, Nodes, RetryPolicy, To,
-    node, subgraph,
+    node, subgraph, try_subgraph,
 };
 pub use id::{RunId, RunKey, TenantId, ThreadId, ThreadKey};
 pub use log::UnfinishedTask;

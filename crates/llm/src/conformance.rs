@@ -201,6 +201,7 @@ mod tests {
                 kind: ModelKind::Extractive,
                 ko: "고정".into(),
                 en: "fixed".into(),
+                unsupported_settings: Vec::new(),
             }
         }
 

@@ -35,7 +35,8 @@ pub use message::{
 };
 pub use model::{
     ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, ModelKind, ModelReply, ModelRole,
-    ReplyCollector, ResponseSchema, TokenCountSource, ToolChoice, ToolSpec, Usage, collect_reply,
+    ReplyCollector, ResponseSchema, SamplingSetting, TokenCountSource, ToolChoice, ToolSpec, Usage,
+    collect_reply,
 };
 pub use priced_model::PricedModel;
 pub use pricing::{LongPromptPrice, ModelPrice, PriceList, PriceListError};

@@ -46,6 +46,34 @@ pub struct ModelInfo {
     pub ko: String,
     /// The same in English.
     pub en: String,
+    /// Settings of a request that it does not take.
+    #[serde(skip)]
+    pub unsupported_settings: Vec<SamplingSetting>,
+}
+
+/// A setting of a request about how words are chosen, which not every model takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SamplingSetting {
+    /// [`ChatRequest::temperature`]. It is a wish: a model that does not take one is asked without it.
+    Temperature,
+    /// [`ChatRequest::top_p`].
+    TopP,
+    /// [`ChatRequest::seed`].
+    Seed,
+    /// [`ChatRequest::stop`].
+    Stop,
+}
+
+impl SamplingSetting {
+    /// Its name in requests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Temperature => "temperature",
+            Self::TopP => "top_p",
+            Self::Seed => "seed",
+            Self::Stop => "stop",
+        }
+    }
 }
 
 /// What kind of thing answers.
@@ -77,9 +105,13 @@ pub struct ChatRequest {
     pub schema: Option<ResponseSchema>,
     /// How freely words are chosen; none means that the model decides. 0 is the most repeatable.
     pub temperature: Option<f32>,
+    /// Only the likeliest words that together have this probability are chosen from, at most 1; none means that the model
+    /// decides. A model that does not take it rejects the request, and so it does with the next two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f32>,
     /// The most tokens the answer may have; none means that the model decides.
     pub max_output_tokens: Option<u64>,
-    /// Asks for the same choice of words again, where a model can.
+    /// Asks for the same choice of words again.
     pub seed: Option<u64>,
     /// Texts at which the answer ends.
     pub stop: Vec<String>,
@@ -89,6 +121,16 @@ impl ChatRequest {
     /// Asks for an answer to a conversation.
     pub fn new(messages: Vec<Message>) -> Self {
         Self { messages, ..Self::default() }
+    }
+
+    /// Whether it has this setting. A `top_p` of 1 leaves all words to choose from, and so is none.
+    pub fn has_setting(&self, setting: SamplingSetting) -> bool {
+        match setting {
+            SamplingSetting::Temperature => self.temperature.is_some(),
+            SamplingSetting::TopP => self.top_p.is_some_and(|top_p| top_p < 1.0),
+            SamplingSetting::Seed => self.seed.is_some(),
+            SamplingSetting::Stop => !self.stop.is_empty(),
+        }
     }
 
     /// What the person asked: the text of the newest message of the user. Words that the program puts there, such as

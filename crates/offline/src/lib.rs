@@ -71,6 +71,8 @@ impl ChatModel for OfflineModel {
                  is given, word for word, calls tools for clear requests, and recalls facts stated in this \
                  conversation. It neither writes sentences of its own nor reasons."
                 .into(),
+            // It always gives the likeliest answer, and the same one again.
+            unsupported_settings: Vec::new(),
         }
     }
 

@@ -235,6 +235,18 @@ pub(crate) async fn limits_in_budget(
 
 /// Where a run stores the name of the API key it was started with.
 pub(crate) const KEY_METADATA: &str = "key";
+/// The pair of metadata that is the server's own, in runs whose other pairs are those of clients.
+pub(crate) const DORAN_METADATA: &str = "doran";
+
+/// The name of the API key that a run was started with.
+pub(crate) fn run_key_name(metadata: &Map<String, Value>) -> Option<&str> {
+    let key = match metadata.get(DORAN_METADATA) {
+        // Whatever else such a run has is its client's own.
+        Some(doran) => doran.get(KEY_METADATA),
+        None => metadata.get(KEY_METADATA),
+    };
+    key.and_then(Value::as_str)
+}
 
 fn key_metadata(key: Option<&str>) -> Map<String, Value> {
     key.map(|key| (KEY_METADATA.to_owned(), Value::from(key))).into_iter().collect()

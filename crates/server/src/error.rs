@@ -168,9 +168,12 @@ impl From<EngineError> for ApiError {
                 MisuseError::BadInput { .. }
                 | MisuseError::BadContext(_)
                 | MisuseError::BadSchedule(_)
+                | MisuseError::BadTimeZone(_)
+                | MisuseError::InputForJoin { .. }
                 | MisuseError::BadAnswer { .. }
                 | MisuseError::UnknownNode { .. } => ApiErrorCode::BadInput,
-                MisuseError::NoOpenQuestion(_)
+                MisuseError::NotAdmitted(_)
+                | MisuseError::NoOpenQuestion(_)
                 | MisuseError::SeveralOpenQuestions { .. }
                 | MisuseError::BadQuestionId(_) => ApiErrorCode::Conflict,
                 MisuseError::GraphExists(_) => ApiErrorCode::Internal,

@@ -100,6 +100,11 @@ fn misuse_message_ko(misuse: &MisuseError) -> String {
             format!("`{question}`에 대한 답을 저장할 수 없습니다 ({source})")
         }
         MisuseError::BadContext(why) => format!("실행의 컨텍스트를 저장할 수 없습니다 ({why})"),
+        MisuseError::NotAdmitted(why) => format!("지금은 실행을 시작할 수 없습니다 ({why})"),
+        MisuseError::InputForJoin { node } => {
+            format!("노드 `{node}`은(는) 다른 노드를 기다렸다가 한 번 실행되므로 자체 입력을 받지 않습니다")
+        }
+        MisuseError::BadTimeZone(name) => format!("`{name}`: 그런 시간대가 없습니다. 예: `Asia/Seoul`"),
         MisuseError::BadSchedule(why) => format!("예약을 저장할 수 없습니다 ({why})"),
         MisuseError::NoOpenQuestion(_)
         | MisuseError::SeveralOpenQuestions { .. }

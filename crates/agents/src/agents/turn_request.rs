@@ -29,6 +29,15 @@ pub struct TurnRequest {
     /// How freely words of the answer are chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f32>,
+    /// Only the likeliest words that together have this probability are chosen from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f32>,
+    /// Asks for the same choice of words again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Texts at which a reply ends.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
     /// The most tokens of a reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
@@ -88,7 +97,14 @@ impl TurnRequest {
     /// The same request with the settings of the turn.
     pub(crate) fn apply_settings(&self, mut request: ChatRequest) -> ChatRequest {
         request.schema = self.response_schema.clone().or(request.schema);
-        request.temperature = self.temperature.or(request.temperature);
+        // Whoever sets only one of the two leaves the other to the model.
+        request.temperature =
+            if self.top_p.is_some() { self.temperature } else { self.temperature.or(request.temperature) };
+        request.top_p = self.top_p.or(request.top_p);
+        request.seed = self.seed.or(request.seed);
+        if !self.stop.is_empty() {
+            request.stop.clone_from(&self.stop);
+        }
         request.max_output_tokens = self.max_output_tokens.or(request.max_output_tokens);
         request
     }

@@ -69,6 +69,13 @@ pub struct NodeDescription {
     /// The described agent that a `subgraph` runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
+    /// What a `subgraph` asks that agent. Without it, that agent goes on with this conversation and its values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<SubgraphInputDescription>,
+    /// What a `subgraph` with an `input` stores: JSON whose texts are templates, with the variables `answer` and `values` of
+    /// that agent. `{{ answer }}` if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
     /// The call of an `http` node; of a `map`, for each item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpDescription>,
@@ -87,6 +94,17 @@ pub struct NodeDescription {
     /// Where it leads, by a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<BranchDescription>,
+}
+
+/// A question for another agent, which sees nothing else of the conversation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SubgraphInputDescription {
+    /// The question: a template.
+    pub question: String,
+    /// The values that it begins with. Each text in them is a template; one that is a single `{{ … }}` becomes that value.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, Value>,
 }
 
 /// A call over HTTP. The scheme, host and port of `url` are fixed; a template may fill its path and query.

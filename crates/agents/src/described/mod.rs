@@ -40,6 +40,7 @@ mod http_nodes;
 mod http_tool;
 mod nodes;
 mod state;
+mod subgraphs;
 mod template;
 mod validation;
 
@@ -47,7 +48,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use doran_engine::graph::{END_NODE_ID, GraphTopology, NamedGraphBuilder, START_NODE_ID};
-use doran_engine::{Graph, To, node, subgraph};
+use doran_engine::{Graph, To, node, subgraph, try_subgraph};
 use doran_retrieval::Language;
 
 use crate::agents::{Agent, AgentParts};
@@ -55,13 +56,16 @@ use crate::settings::build_ready_made;
 
 pub use description::{
     AgentDescription, AgentDescriptionError, BilingualText, BranchDescription, DescriptionFormat,
-    HttpDescription, NodeDescription, ToolDescription,
+    HttpDescription, NodeDescription, SubgraphInputDescription, ToolDescription,
 };
 pub use http::HttpCallParts;
 pub use state::{DescribedState, DescribedStateUpdate};
 
 use http_tool::HttpTool;
 use nodes::{ReadyNode, ReadyNodeContext};
+
+/// The most nodes of an agent, those of its subgraphs counted as often as they are named.
+const MAX_NODES: usize = 1000;
 
 /// Makes an agent of a description. `others` are descriptions that its subgraphs may name.
 pub fn build_described_agent(
@@ -79,7 +83,7 @@ pub fn build_described_agent(
         add_tools(&mut shop, described, &parts.http)?;
     }
     let shop = Arc::new(shop);
-    let mut open = Vec::new();
+    let mut open = OpenGraphs::default();
     let graph = build_graph(description, others, &shop, &parts.http, &mut open)?;
     let explained = parse_nodes(description, &parts.http)?;
     let models = shop.models.clone();
@@ -238,34 +242,59 @@ fn parse_nodes(
         .collect()
 }
 
+/// The graphs that are being built, the outermost first.
+#[derive(Default)]
+struct OpenGraphs {
+    names: Vec<String>,
+    /// The nodes so far, of all subgraphs.
+    node_count: usize,
+}
+
 fn build_graph(
     description: &AgentDescription,
     others: &[AgentDescription],
     shop: &Arc<ReadyNodeContext>,
     calls: &HttpCallParts,
-    open: &mut Vec<String>,
+    open: &mut OpenGraphs,
 ) -> Result<Graph<DescribedState>, AgentDescriptionError> {
     validation::check_graph(description, shop)?;
-    if open.contains(&description.name) {
-        let ring = [open.as_slice(), std::slice::from_ref(&description.name)].concat().join(" → ");
-        let reason = format!("it runs itself as a subgraph: {ring}");
-        return Err(AgentDescriptionError::Agent { agent: description.name.clone(), reason });
+    let wrong = |reason| AgentDescriptionError::Agent { agent: description.name.clone(), reason };
+    if open.names.contains(&description.name) {
+        let ring = [open.names.as_slice(), std::slice::from_ref(&description.name)].concat().join(" → ");
+        return Err(wrong(format!("it runs itself as a subgraph: {ring}")));
     }
-    open.push(description.name.clone());
+    open.node_count += description.nodes.len();
+    if open.node_count > MAX_NODES {
+        return Err(wrong(format!("with all subgraphs there are more than {MAX_NODES} nodes")));
+    }
+    open.names.push(description.name.clone());
     let mut builder: NamedGraphBuilder<DescribedState> = Graph::named().start(description.start.clone());
     for form in &description.nodes {
         let ready = validation::parse_node(&description.name, form, calls)?;
         let node_builder = match &ready {
-            ReadyNode::Subgraph { graph: name } => {
-                let inner = others.iter().find(|other| other.name == *name).ok_or_else(|| {
-                    validation::node_error(
-                        &description.name,
-                        form,
-                        format!("there is no described agent `{name}` to run"),
-                    )
-                })?;
+            ReadyNode::Subgraph { graph: name, question } => {
+                let wrong = |reason: String| validation::node_error(&description.name, form, reason);
+                let inner = others
+                    .iter()
+                    .find(|other| other.name == *name)
+                    .ok_or_else(|| wrong(format!("there is no described agent `{name}` to run")))?;
+                if let Some(ready) = &inner.agent {
+                    return Err(wrong(format!(
+                        "`{name}` is the ready-made agent `{ready}`; a subgraph is an agent of ready nodes"
+                    )));
+                }
                 let inner = build_graph(inner, others, shop, calls, open)?;
-                node(subgraph(inner, nodes::subgraph_input, nodes::subgraph_output))
+                match question.clone() {
+                    Some(question) => {
+                        let answered = question.clone();
+                        node(try_subgraph(
+                            inner,
+                            move |outer| question.input(outer),
+                            move |outer, inner| answered.output(outer, inner),
+                        ))
+                    }
+                    None => node(subgraph(inner, subgraphs::shared_input, subgraphs::shared_output)),
+                }
             }
             _ => {
                 let (shop, name) = (shop.clone(), form.name.clone());
@@ -281,7 +310,7 @@ fn build_graph(
         };
         builder = builder.node(form.name.clone(), connect_node(form, node_builder));
     }
-    open.pop();
+    open.names.pop();
     builder.build().map_err(|error| AgentDescriptionError::Agent {
         agent: description.name.clone(),
         reason: error.to_string(),

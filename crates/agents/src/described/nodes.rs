@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use doran_engine::state::{ItemChange, ItemChanges};
+use doran_engine::state::ItemChanges;
 use doran_engine::{Cx, NodeError, RetryPolicy, Snap};
 use doran_llm::{
     ChatRequest, Message, ModelRole, ResponseSchema, Role, ToolChoice, ToolSpec, parse_reply_json,
@@ -16,6 +16,7 @@ use super::description::BilingualText;
 use super::http::HttpCall;
 use super::http_nodes::{item_variables, map_items, node_variables, run_http, run_http_map};
 use super::state::{DescribedState, DescribedStateUpdate};
+use super::subgraphs::SubgraphQuestion;
 use super::template;
 use crate::agents::{AgentParts, TurnRequest};
 use crate::nodes::{
@@ -49,7 +50,7 @@ pub(super) enum ReadyNode {
     /// Asks a person.
     Interrupt { ask: BilingualText, into: String },
     /// Runs another described agent.
-    Subgraph { graph: String },
+    Subgraph { graph: String, question: Option<SubgraphQuestion> },
     /// Calls a program.
     Http { call: HttpCall, into: String },
     /// Calls a program for each item of a list.
@@ -440,40 +441,6 @@ async fn evaluate(
         (format!("{into}_missing"), missing),
         (count, json!(round)),
     ]))
-}
-
-/// What a graph inside is given: all that the outer one has.
-pub(super) fn subgraph_input(outer: &DescribedState) -> DescribedStateUpdate {
-    let mut update = DescribedState::update()
-        .messages(outer.messages.clone())
-        .summary(outer.summary.clone())
-        .context(outer.context.clone())
-        .progress(outer.progress.clone())
-        .offered(outer.offered.clone())
-        .collection(outer.collection.clone())
-        .taint(outer.taint)
-        .sessions(outer.sessions.clone());
-    if !outer.values.is_empty() {
-        update = update.values(outer.values.clone());
-    }
-    update
-}
-
-/// What the outer graph takes from the inner one. What that one took out of the messages is out of them here too.
-pub(super) fn subgraph_output(inner: &DescribedState) -> DescribedStateUpdate {
-    let mut update = DescribedState::update()
-        .messages(ItemChanges(vec![ItemChange::Clear]).put(inner.messages.clone()))
-        .summary(inner.summary.clone())
-        .context(inner.context.clone())
-        .sources(inner.sources.clone())
-        .progress(inner.progress.clone())
-        .offered(inner.offered.clone())
-        .taint(inner.taint)
-        .sessions(inner.sessions.clone());
-    if !inner.values.is_empty() {
-        update = update.values(inner.values.clone());
-    }
-    update
 }
 
 /// A prompt with its slots filled. What is not there is empty.

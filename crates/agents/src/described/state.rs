@@ -100,6 +100,11 @@ impl ConversationState for DescribedState {
     }
 
     fn turn_update(update: DescribedStateUpdate) -> TurnUpdate {
+        // What an agent says that works for another one is not part of the answer.
+        if update.progress.as_ref().is_some_and(|progress| progress.is_behind_another) {
+            let progress = update.progress;
+            return TurnUpdate { progress, rewrites_messages: true, ..TurnUpdate::default() };
+        }
         // A subgraph hands back all messages in place of those before it; what is new was said in its own steps.
         let is_clear = |change: &ItemChange<Message>| matches!(change, ItemChange::Clear);
         TurnUpdate {

@@ -9,6 +9,7 @@ use super::http::{HttpCall, HttpCallParts};
 use super::http_nodes::{MAP_VARIABLES, NODE_VARIABLES};
 use super::http_tool::check_template as check_template_variables;
 use super::nodes::{ReadyNode, ReadyNodeContext};
+use super::subgraphs::{RESULT_VARIABLES as SUBGRAPH_RESULT_VARIABLES, SubgraphQuestion};
 
 /// What a node may do.
 pub(super) const READY_NODE_NAMES: [&str; 12] = [
@@ -50,7 +51,7 @@ pub(super) fn parse_node(
         "summarize" => &["most", "keep"],
         "evaluate" => &["prompt", "most", "into"],
         "interrupt" => &["ask", "into"],
-        "subgraph" => &["graph"],
+        "subgraph" => &["graph", "input", "result", "into"],
         "http" => &["http", "into"],
         "map" => &["over", "http", "prompt", "into"],
         "respond" => &["prompt", "text"],
@@ -77,6 +78,8 @@ pub(super) fn parse_node(
         ("text", form.text.is_some()),
         ("ask", form.ask.is_some()),
         ("graph", form.graph.is_some()),
+        ("input", form.input.is_some()),
+        ("result", form.result.is_some()),
         ("http", form.http.is_some()),
         ("over", form.over.is_some()),
         ("most", form.most.is_some()),
@@ -135,7 +138,8 @@ pub(super) fn parse_node(
             let graph = form.graph.clone().ok_or_else(|| {
                 node_error(agent, form, "`subgraph` needs a `graph`: the name of a described agent")
             })?;
-            ReadyNode::Subgraph { graph }
+            check_subgraph(agent, form)?;
+            ReadyNode::Subgraph { graph, question: SubgraphQuestion::new(form) }
         }
         "http" => ReadyNode::Http { call: parse_http(agent, form, calls, &NODE_VARIABLES)?, into },
         "map" => {
@@ -177,6 +181,37 @@ pub(super) fn parse_node(
 
 fn check_template(agent: &str, form: &NodeDescription, text: &str) -> Result<(), AgentDescriptionError> {
     check_variables(agent, form, "its prompt", &Value::String(text.to_owned()), &NODE_VARIABLES)
+}
+
+/// The templates of a `subgraph`, and what only one with an `input` has.
+fn check_subgraph(agent: &str, form: &NodeDescription) -> Result<(), AgentDescriptionError> {
+    let Some(input) = &form.input else {
+        return match (&form.result, &form.into) {
+            (None, None) => Ok(()),
+            (Some(_), _) => Err(node_error(agent, form, "`result` needs an `input`")),
+            (None, Some(_)) => Err(node_error(
+                agent,
+                form,
+                "`into` needs an `input`; without one, the values of the other agent are kept under their own names",
+            )),
+        };
+    };
+    if input.question.trim().is_empty() {
+        return Err(node_error(
+            agent,
+            form,
+            "`input` needs a `question`: `input = { question = \"{{ question }}\" }`",
+        ));
+    }
+    let question = Value::String(input.question.clone());
+    check_variables(agent, form, "`question`", &question, &NODE_VARIABLES)?;
+    for (name, value) in &input.values {
+        check_variables(agent, form, &format!("`values.{name}`"), value, &NODE_VARIABLES)?;
+    }
+    match &form.result {
+        Some(result) => check_variables(agent, form, "`result`", result, &SUBGRAPH_RESULT_VARIABLES),
+        None => Ok(()),
+    }
 }
 
 /// The call of a node, whose templates use these variables.
@@ -314,6 +349,11 @@ fn check_branch_values(
         Some("call_model") => vec!["tools".into(), "answer".into()],
         Some("evaluate") => vec!["sufficient".into(), "insufficient".into()],
         Some("interrupt" | "http") => Vec::new(),
+        Some("subgraph") if source.is_some_and(|node| node.input.is_some()) => Vec::new(),
+        // The agent inside may leave any value behind.
+        None if description.nodes.iter().any(|node| node.r#use == "subgraph" && node.input.is_none()) => {
+            Vec::new()
+        }
         Some(_) | None => {
             return Err(node_error(
                 agent,

@@ -15,6 +15,8 @@ pub(crate) struct NodeWork {
     pub(crate) language: Language,
     /// The model that was chosen for the turn.
     pub(crate) chosen: ModelChoice,
+    /// Whether words are shown to nobody: the agent works for another one.
+    is_behind_another: bool,
     notes: Mutex<PendingNotes>,
     /// The id of the next reply. Made before its words are shown, and in every life of the node at the same place, so that
     /// no other id depends on what was shown.
@@ -30,8 +32,9 @@ struct PendingNotes {
 impl NodeWork {
     pub(crate) fn new(cx: Cx, progress: &TurnProgress) -> Self {
         let (language, chosen) = (progress.language, progress.chosen.clone());
+        let is_behind_another = progress.is_behind_another;
         let reply_id = Mutex::new(cx.new_id());
-        Self { cx, language, chosen, notes: Mutex::default(), reply_id }
+        Self { cx, language, chosen, is_behind_another, notes: Mutex::default(), reply_id }
     }
 
     /// The same in a language that the turn does not have yet.
@@ -39,8 +42,11 @@ impl NodeWork {
         Self { language, ..self }
     }
 
-    /// Shows the next words of the reply.
+    /// Shows the next words of the reply, if it is for the person.
     pub(crate) fn show_reply_text(&self, text: impl Into<String>) {
+        if self.is_behind_another {
+            return;
+        }
         let id = self.reply_id.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.cx.emit_text_of(&id, text);
     }

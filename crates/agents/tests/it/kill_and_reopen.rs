@@ -307,6 +307,58 @@ scenario!(
     }
 );
 
+/// Two described agents: one asks the other a question of its own, behind the answer.
+const DESCRIBED: CrashScenario = CrashScenario {
+    name: "",
+    agent: "outer",
+    settings: r#"
+[[graphs]]
+name = "outer"
+start = "expert"
+
+[[graphs.node]]
+name = "expert"
+use = "subgraph"
+graph = "inner"
+input = { question = "{{ question }}", values = { level = 3 } }
+result = { said = "{{ answer }}", level = "{{ values.level }}" }
+then = "answer"
+
+[[graphs.node]]
+name = "answer"
+use = "respond"
+prompt = "The expert says {{ values.expert.said }} at level {{ values.expert.level }}."
+then = "end"
+
+[[graphs]]
+name = "inner"
+start = "think"
+
+[[graphs.node]]
+name = "think"
+use = "call_model"
+prompt = "Think."
+tools = ["calculator"]
+branch = { to = { tools = "run", answer = "end" } }
+
+[[graphs.node]]
+name = "run"
+use = "call_tools"
+then = "think"
+"#,
+    earlier_questions: &[],
+    question: "6 곱하기 7은?",
+    decide: |request| match (request.messages[0].text(), has_tool_results(request)) {
+        (system, _) if system.starts_with("The expert says 42 at level 3") => {
+            ScriptedReply::text("42입니다.")
+        }
+        (_, true) => ScriptedReply::text("42"),
+        (_, false) => calculator_call("6 * 7"),
+    },
+};
+
+scenario!(a_described_agent_that_asks_another_one, DESCRIBED);
+
 const CONTRACT: CrashScenario = CrashScenario {
     name: "",
     agent: "contract",

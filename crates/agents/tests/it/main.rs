@@ -13,6 +13,7 @@ mod contract;
 mod contract_comparison;
 mod described;
 mod described_http;
+mod described_subgraphs;
 mod docqa;
 mod document_lookup;
 mod dying_store;

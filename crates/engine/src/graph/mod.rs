@@ -24,7 +24,7 @@ use crate::stored_json;
 pub use build::{GraphBuilder, NamedGraphBuilder};
 pub use node::{IntoNode, Node, NodeBuilder, NodeDefinition, NodeFuture, node};
 pub use node_policy::{NodeCachePolicy, NodeTimeout, RetryPolicy};
-pub use subgraph::subgraph;
+pub use subgraph::{subgraph, try_subgraph};
 
 /// The nodes of a graph as an enum. Derive it; then a missing, misspelt or doubled node does not compile.
 pub trait Nodes: Copy + Eq + std::hash::Hash + std::fmt::Debug + Send + Sync + 'static {

@@ -22,6 +22,16 @@ pub fn subgraph<S: State, C: State>(
     into: impl Fn(&S) -> C::Update + Send + Sync + 'static,
     from: impl Fn(&C) -> S::Update + Send + Sync + 'static,
 ) -> impl Node<S> {
+    try_subgraph(graph, move |outer| Ok(into(outer)), move |_, inner| Ok(from(inner)))
+}
+
+/// As [`subgraph`], with an input and a result that cannot always be made. `from` is also given the outer state as it was when
+/// the node began.
+pub fn try_subgraph<S: State, C: State>(
+    graph: Graph<C>,
+    into: impl Fn(&S) -> Result<C::Update, NodeError> + Send + Sync + 'static,
+    from: impl Fn(&S, &C) -> Result<S::Update, NodeError> + Send + Sync + 'static,
+) -> impl Node<S> {
     SubgraphNode { graph: graph.core, into, from: Arc::new(from) }
 }
 
@@ -35,16 +45,16 @@ impl<S, C, I, O> Node<S> for SubgraphNode<C, I, O>
 where
     S: State,
     C: State,
-    I: Fn(&S) -> C::Update + Send + Sync + 'static,
-    O: Fn(&C) -> S::Update + Send + Sync + 'static,
+    I: Fn(&S) -> Result<C::Update, NodeError> + Send + Sync + 'static,
+    O: Fn(&S, &C) -> Result<S::Update, NodeError> + Send + Sync + 'static,
 {
     fn run(&self, state: Snap<S>, cx: Cx) -> NodeFuture<S> {
         let (graph, from, input) = (self.graph.clone(), self.from.clone(), (self.into)(&state));
         Box::pin(async move {
             let name = format!("{}/{}", cx.0.graph_name, cx.0.node).into();
             let path = cx.0.path.clone();
-            let inner = run_inner_graph(&cx, &graph, &path, name, input).await?;
-            Ok(from(&inner))
+            let inner = run_inner_graph(&cx, &graph, &path, name, input?).await?;
+            from(&state, &inner)
         })
     }
 

@@ -58,7 +58,11 @@ pub(crate) struct StuckJoin {
 
 /// The position of a run that begins at these nodes.
 pub(crate) fn start_position(topology: &PlanTopology, start: &[NodeIndex]) -> PlanPosition {
-    let due = start.iter().copied().map(PlannedTask::without_input).collect();
+    position_at(topology, start.iter().copied().map(PlannedTask::without_input).collect())
+}
+
+/// The position at which these tasks are due and nothing else.
+pub(crate) fn position_at(topology: &PlanTopology, due: Vec<PlannedTask>) -> PlanPosition {
     defer_and_sort(topology, PlanPosition { due, ..PlanPosition::default() })
 }
 

@@ -57,9 +57,10 @@ use remote_runs::RemoteRuns;
 use run_worker::ActiveRun;
 pub use schedules::{
     MAX_SCHEDULE_BYTES, MissedTimes, Schedule, ScheduleDefinition, ScheduleTiming, ScheduledRun,
+    ScheduledRunDecision, ScheduledRunGate,
 };
 pub use state_watch::StateWatch;
-pub use threads::StateEdit;
+pub use threads::{GotoTarget, StateEdit};
 pub(crate) use timers::{TimerAlarm, wake_timer};
 pub use watch::{Event, RunWatch, WatchUntil};
 use worker_state::WorkerState;
@@ -169,6 +170,7 @@ pub(crate) struct RuntimeInner {
     /// Held by the run that is resumed alone, because it was at work each time the process ended.
     suspect_turn: Arc<tokio::sync::Mutex<()>>,
     timer_alarm: Arc<TimerAlarm>,
+    scheduled_run_gate: RwLock<Option<Arc<dyn ScheduledRunGate>>>,
 }
 
 impl Runtime {
@@ -193,6 +195,7 @@ impl Runtime {
             unknown_write: tokio::sync::watch::Sender::new(None),
             suspect_turn: Arc::default(),
             timer_alarm: Arc::default(),
+            scheduled_run_gate: RwLock::default(),
         }))
     }
 

@@ -1,7 +1,6 @@
 //! A graph as the runtime holds it: its state type is known inside and hidden outside.
 
 use std::any::Any;
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use serde::de::Error as _;
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::drive::{self, DriveOutcome, HaltReason, LogTip, RunContext, RunJournal, ThreadState};
 use crate::entry::read_log_body;
@@ -21,7 +20,7 @@ use crate::log::{self, StoredPosition};
 use crate::plan;
 use crate::question::PendingQuestion;
 use crate::runtime::state_cache::StateCache;
-use crate::runtime::{ClaimLease, StoredRunOptions};
+use crate::runtime::{ClaimLease, GotoTarget, StoredRunOptions};
 use crate::state::State;
 use crate::state_shape::unknown_update_field;
 use crate::store::{
@@ -72,8 +71,8 @@ pub(crate) trait AnyGraph: Send + Sync {
         loaded: &LoadedLog,
         edit: &LogEntry,
     ) -> Result<StoredPosition, EngineError>;
-    /// A place at which these nodes are due.
-    fn position_at_nodes(&self, nodes: &[String]) -> Result<StoredPosition, EngineError>;
+    /// A place at which these tasks are due.
+    fn position_at_targets(&self, targets: &[GotoTarget]) -> Result<StoredPosition, EngineError>;
     /// Drives a claimed run. `first` is its first entry when this process just wrote it.
     fn drive(
         self: Arc<Self>,
@@ -433,17 +432,29 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         Ok(StoredPosition::from_position(&next, &self.core))
     }
 
-    fn position_at_nodes(&self, nodes: &[String]) -> Result<StoredPosition, EngineError> {
-        let unknown =
-            |node: &String| MisuseError::UnknownNode { graph: self.name.to_string(), node: node.clone() };
+    fn position_at_targets(&self, targets: &[GotoTarget]) -> Result<StoredPosition, EngineError> {
+        let topology = &self.core.plan_topology;
+        let mut due: Vec<plan::PlannedTask> = Vec::new();
         // At the end nothing is due.
-        let due: BTreeSet<plan::NodeIndex> = nodes
-            .iter()
-            .filter(|node| *node != END_NODE_ID)
-            .map(|node| self.core.node_index(node).ok_or_else(|| unknown(node)))
-            .collect::<Result<_, _>>()?;
-        let due: Vec<plan::NodeIndex> = due.into_iter().collect();
-        Ok(StoredPosition::from_position(&plan::start_position(&self.core.plan_topology, &due), &self.core))
+        for GotoTarget { node, input } in targets.iter().filter(|target| target.node != END_NODE_ID) {
+            let index = self.core.node_index(node).ok_or_else(|| MisuseError::UnknownNode {
+                graph: self.name.to_string(),
+                node: node.clone(),
+            })?;
+            if let Some(input) = input {
+                let bad = |source| MisuseError::BadInput { graph: self.name.to_string(), source };
+                stored_json::check_text_depth(&to_raw_value(input).map_err(bad)?).map_err(bad)?;
+                if !topology.waits_for[usize::from(index)].is_empty() {
+                    return Err(MisuseError::InputForJoin { node: node.clone() }.into());
+                }
+            }
+            let task = plan::PlannedTask { node: index, input: input.clone() };
+            // A node that is named twice runs once, and as often as it is given an input.
+            if task.input.is_some() || !due.contains(&task) {
+                due.push(task);
+            }
+        }
+        Ok(StoredPosition::from_position(&plan::position_at(topology, due), &self.core))
     }
 
     fn drive(

@@ -26,6 +26,15 @@ pub struct StateEdit {
     pub as_node: Option<String>,
 }
 
+/// A task that is due after an edit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GotoTarget {
+    /// The node; [`END_NODE_ID`](crate::graph::END_NODE_ID) makes nothing due.
+    pub node: String,
+    /// What the task reads with [`Cx::input`](crate::Cx::input).
+    pub input: Option<Value>,
+}
+
 /// Where a thread goes on after an edit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EditPlace<'a> {
@@ -33,8 +42,8 @@ enum EditPlace<'a> {
     Stay,
     /// After this node.
     AfterNode(&'a str),
-    /// At these nodes.
-    AtNodes(&'a [String]),
+    /// At these tasks.
+    AtTargets(&'a [GotoTarget]),
 }
 
 impl Runtime {
@@ -67,7 +76,7 @@ impl Runtime {
         self.edit_at(graph, thread, at, edit, place).await
     }
 
-    /// As [`Runtime::edit`], after which these nodes are due and nothing else. [`StateEdit::as_node`] is not looked at. A run
+    /// As [`Runtime::edit`], after which these tasks are due and nothing else. [`StateEdit::as_node`] is not looked at. A run
     /// that waits for an answer is cancelled first.
     pub async fn edit_and_goto(
         &self,
@@ -75,9 +84,9 @@ impl Runtime {
         thread: &ThreadKey,
         at: Option<Seq>,
         edit: &StateEdit,
-        nodes: &[String],
+        targets: &[GotoTarget],
     ) -> Result<Seq, EngineError> {
-        self.edit_at(graph, thread, at, edit, EditPlace::AtNodes(nodes)).await
+        self.edit_at(graph, thread, at, edit, EditPlace::AtTargets(targets)).await
     }
 
     async fn edit_at(
@@ -140,8 +149,8 @@ impl Runtime {
         let mut with_edit = loaded.clone();
         with_edit.entries.push(try_out);
         hosted.view(parent, &with_edit)?;
-        if let EditPlace::AtNodes(nodes) = place {
-            edited.at = Some(hosted.position_at_nodes(nodes)?);
+        if let EditPlace::AtTargets(targets) = place {
+            edited.at = Some(hosted.position_at_targets(targets)?);
         }
         Ok(edited)
     }

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use doran_engine::runtime::GotoTarget;
 use doran_engine::store::{RunStatus, StoreError};
-use doran_engine::{EngineError, Event, Graph, GraphHandle, StartOptions, StateEdit, StateWatch, WatchUntil};
+use doran_engine::{
+    EngineError, Event, Graph, GraphHandle, MisuseError, StartOptions, StateEdit, StateWatch, WatchUntil,
+};
 use serde_json::json;
 
 use crate::support::{
@@ -94,7 +97,8 @@ async fn an_edit_that_goes_to_nodes_makes_these_due_and_nothing_else() {
     let bot = graph_handle(&asking_graph(CallCounter::default()));
     run_to_text(&bot, EngineTestState::update()).await;
     let goto = async |nodes: &[&str]| {
-        let nodes: Vec<String> = nodes.iter().map(|node| (*node).to_owned()).collect();
+        let target = |node: &&str| GotoTarget { node: (*node).to_owned(), input: None };
+        let nodes: Vec<GotoTarget> = nodes.iter().map(target).collect();
         let said = StateEdit { update: Some(json!({ "said": ["there"] })), ..StateEdit::default() };
         bot.runtime().edit_and_goto("g", &local_thread("t"), None, &said, &nodes).await
     };
@@ -110,6 +114,44 @@ async fn an_edit_that_goes_to_nodes_makes_these_due_and_nothing_else() {
     goto(&["__end__"]).await.expect("edited");
     let view = bot.runtime().view("g", &local_thread("t"), None).await.expect("a view");
     assert!(view.next.is_empty());
+}
+
+#[tokio::test]
+async fn an_edit_that_goes_to_tasks_gives_each_its_input() {
+    let reads = || {
+        node_running(|_, cx| async move {
+            let input = cx.input::<serde_json::Value>().unwrap_or_default();
+            Ok(update_saying(input.to_string()))
+        })
+    };
+    let graph = Graph::named()
+        .node("a", reads().then("joined"))
+        .node("b", reads().then("joined"))
+        .node("joined", node_saying("joined").end().after_all(["a", "b"]))
+        .start("a")
+        .start("b")
+        .build()
+        .expect("a sound graph");
+    let bot = graph_handle(&graph);
+    run_to_text(&bot, EngineTestState::update()).await;
+    let goto = async |targets: &[(&str, Option<serde_json::Value>)]| {
+        let target = |(node, input): &(&str, Option<serde_json::Value>)| GotoTarget {
+            node: (*node).to_owned(),
+            input: input.clone(),
+        };
+        let targets: Vec<GotoTarget> = targets.iter().map(target).collect();
+        bot.runtime().edit_and_goto("g", &local_thread("t"), None, &StateEdit::default(), &targets).await
+    };
+    let refused = goto(&[("joined", Some(json!(1)))]).await.expect_err("a join");
+    assert!(matches!(refused, EngineError::Misuse(MisuseError::InputForJoin { .. })), "{refused}");
+    let before = bot.state(&local_thread("t")).await.expect("state").said.len();
+    goto(&[("b", Some(json!({ "n": 2 }))), ("a", Some(json!(1))), ("a", Some(json!(1)))])
+        .await
+        .expect("edited");
+    let on = bot.start_with(&local_thread("t"), None, StartOptions::default()).await.expect("started");
+    wait_for_outcome_text(&bot, &on).await;
+    let said = bot.state(&local_thread("t")).await.expect("state").said.clone();
+    assert_eq!(said[before..], ["1", "1", "{\"n\":2}", "joined"]);
 }
 
 #[tokio::test]

@@ -10,13 +10,16 @@ use serde_json::Value;
 use crate::error::ModelError;
 use crate::http::{ModelHttpRequest, ModelResponseLimits, SseEvent, SseEventTooLong};
 use crate::message::ToolCall;
-use crate::model::{ChatRequest, Delta, FinishReason, TokenCountSource, Usage};
+use crate::model::{ChatRequest, Delta, FinishReason, SamplingSetting, TokenCountSource, Usage};
 use crate::token_estimate::AnswerTokenCounter;
 
 /// The request format of a vendor.
 pub(crate) trait Dialect: Send + Sync + 'static {
     /// Builds the HTTP request.
     fn build_request(&self, request: &ChatRequest) -> Result<ModelHttpRequest, ModelError>;
+
+    /// Returns the settings that the model does not take.
+    fn unsupported_settings(&self) -> Vec<SamplingSetting>;
 
     /// Returns the decoder for the answer to that request.
     fn decoder(&self, request: &ChatRequest) -> Box<dyn AnswerDecoder>;

@@ -190,7 +190,7 @@ pub fn open_model(config: &ModelConfig, secret: ModelApiKey) -> Result<Arc<dyn C
     let reached = ResolvedProvider::resolve(config, secret)?;
     let http = reached.http_client(config)?;
     let dialect = reached.dialect(config);
-    let about = reached.about(config);
+    let about = ModelInfo { unsupported_settings: dialect.unsupported_settings(), ..reached.about(config) };
     Ok(Arc::new(RemoteModel { about, http, dialect }))
 }
 
@@ -291,7 +291,8 @@ impl ResolvedProvider {
                 format!("{model} of {name}. Questions and passages are sent to {host}."),
             )
         };
-        ModelInfo { name: config.id.to_string(), kind: ModelKind::Language, ko, en }
+        let (name, kind) = (config.id.to_string(), ModelKind::Language);
+        ModelInfo { name, kind, ko, en, unsupported_settings: Vec::new() }
     }
 }
 

@@ -9,7 +9,7 @@ use super::conversation_repair::repair_conversation;
 use super::dialect::{AnswerDecoder, DecodeProgress, DeltaBuffer, Dialect};
 use crate::error::ModelError;
 use crate::http::{ModelHttpClient, ModelHttpResponse, SseDecoder};
-use crate::model::{ChatModel, ChatRequest, Delta, DeltaStream, ModelInfo};
+use crate::model::{ChatModel, ChatRequest, Delta, DeltaStream, ModelInfo, SamplingSetting};
 
 /// A model behind HTTP.
 pub(crate) struct RemoteModel {
@@ -94,6 +94,12 @@ impl RemoteStreamReader {
             return Err(ModelError::Rejected {
                 reason: format!("the temperature is not a number: {temperature}"),
             });
+        }
+        for setting in dialect.unsupported_settings() {
+            if setting != SamplingSetting::Temperature && request.has_setting(setting) {
+                let reason = format!("this model does not take `{}`", setting.name());
+                return Err(ModelError::Rejected { reason });
+            }
         }
         let call = dialect.build_request(&request)?;
         let answer = http.post(call).await?;

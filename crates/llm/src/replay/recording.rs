@@ -161,6 +161,7 @@ impl ChatModel for ReplayingModel {
             kind: self.kind,
             ko: "녹음된 답을 그대로 다시 들려줍니다. 모델을 부르지 않습니다.".into(),
             en: "Plays recorded answers back as they were. No model is asked.".into(),
+            unsupported_settings: Vec::new(),
         }
     }
 

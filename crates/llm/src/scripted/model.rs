@@ -182,6 +182,7 @@ impl ScriptedModel {
     }
 
     /// Returns the number of replies that were not used yet.
+            unsupported_settings: Vec::new(),
     pub fn remaining_replies(&self) -> usize {
         let shared = self.lock();
         shared.replies.len() + shared.by_purpose.values().map(VecDeque::len).sum::<usize>()

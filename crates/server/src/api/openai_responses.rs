@@ -56,7 +56,7 @@ pub struct OpenAiResponseRequest {
     pub tool_choice: Value,
     /// The tools of the client.
     pub tools: Vec<Map<String, Value>>,
-    /// Always `null`.
+    /// The probability of the words that are chosen from.
     pub top_p: Option<f32>,
     /// Always `auto`: a long conversation is shortened.
     pub truncation: String,

@@ -173,7 +173,7 @@ async fn a_field_that_is_not_supported_is_named() {
         ("tenant_id", json!("b")),
         ("config", json!({ "configurable": { "checkpoint_id": 3 } })),
         ("config", json!({ "tags": ["x"] })),
-        ("command", json!({ "goto": [{ "node": "model", "input": {} }] })),
+        ("command", json!({ "goto": [{ "node": "model", "timeout": 3 }] })),
         ("checkpoint", json!({ "checkpoint_ns": "inner" })),
         ("checkpoint_id", json!("x")),
         ("metadata", json!({ "doran": 1 })),

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use doran_llm::ScriptedReply;
+use doran_llm::{
+    ModelApiKey, ModelConfig, ScriptedDialect, ScriptedReply, ScriptedServer, ScriptedVendorAnswer,
+    open_model,
+};
 use doran_retrieval::BuiltInEncoder;
 use doran_server::{
     CHAT_COMPLETION_FIELDS, EMBEDDING_FIELDS, OpenAiFieldSupport, OpenAiRequestField, RESPONSE_FIELDS,
+    ServerApp, ServerLimits,
 };
 use serde_json::{Value, json};
 
 use crate::openai_tools::{call_weather, scripted_app, weather_tool};
-use crate::{get, json as fetched, post, send, text};
+use crate::{app_with, get, json as fetched, post, send, text};
 
 const CHAT: &str = "/v1/chat/completions";
 const RESPONSES: &str = "/v1/responses";
@@ -113,6 +117,26 @@ async fn is_shared_field_used(path: &str, name: &str) -> bool {
             let bad = outcome(path, &with_field(path, name, json!(3))).await;
             let request = model_request(path, &with_field(path, name, json!(0.5))).await;
             request.temperature == Some(0.5) && bad == (400, json!(name)) && is_type_checked(path, name).await
+        }
+        "top_p" => {
+            let bad = outcome(path, &with_field(path, name, json!(1.5))).await;
+            let request = model_request(path, &with_field(path, name, json!(0.5))).await;
+            // The temperature of the agent is not sent beside it.
+            let is_used = request.top_p == Some(0.5) && request.temperature.is_none();
+            is_used && bad == (400, json!(name)) && is_type_checked(path, name).await
+        }
+        "seed" => {
+            let bad = outcome(path, &with_field(path, name, json!(-1))).await;
+            let request = model_request(path, &with_field(path, name, json!(7))).await;
+            request.seed == Some(7) && bad == (400, json!(name)) && is_type_checked(path, name).await
+        }
+        "stop" => {
+            let one = model_request(path, &with_field(path, name, json!("END"))).await;
+            let two = model_request(path, &with_field(path, name, json!(["a", "b"]))).await;
+            for bad in [json!(["a", "b", "c", "d", "e"]), json!(""), json!([3]), json!("x".repeat(300))] {
+                assert_eq!(outcome(path, &with_field(path, name, bad)).await, (400, json!(name)));
+            }
+            one.stop == ["END"] && two.stop == ["a", "b"] && is_type_checked(path, name).await
         }
         "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
             let bad = outcome(path, &with_field(path, name, json!(0))).await;
@@ -261,4 +285,132 @@ async fn every_field_of_a_request_for_embeddings_is_used_or_rejected() {
         name => panic!("`{name}` needs a proof that it is used"),
     })
     .await;
+}
+
+/// Settings as a client sends them, by the path.
+fn settings(path: &str) -> Vec<(&'static str, Value)> {
+    let limit = if path == CHAT { "max_tokens" } else { "max_output_tokens" };
+    let both = [("temperature", json!(0.5)), ("top_p", json!(0.5)), (limit, json!(77))];
+    let more = [("seed", json!(7)), ("stop", json!("END"))];
+    both.into_iter().chain(more.into_iter().filter(|_| path == CHAT)).collect()
+}
+
+/// A server with a model of a vendor that is played by a scripted server, strict as the vendor is.
+async fn vendor_app(provider: &str, model: &str, wire: ScriptedDialect) -> (ServerApp, ScriptedServer) {
+    let vendor = ScriptedServer::start_with_responder(move |_| {
+        wire.streamed_response(&ScriptedVendorAnswer::text("hello"))
+    });
+    let vendor = vendor.await.expect("a server");
+    let config = ModelConfig {
+        base_url: Some(vendor.url().to_owned()),
+        ..ModelConfig::new(format!("{provider}:{model}").parse().expect("a model"))
+    };
+    let model = open_model(&config, ModelApiKey::new("key")).expect("opened");
+    (app_with(model, ServerLimits::default()), vendor)
+}
+
+#[tokio::test]
+async fn settings_arrive_at_the_vendor_under_its_own_names() {
+    for (provider, model, wire, expected) in [
+        (
+            "openai",
+            "gpt-4.1",
+            ScriptedDialect::Chat,
+            json!({ "temperature": 0.5, "top_p": 0.5, "seed": 7, "stop": ["END"], "max_completion_tokens": 77 }),
+        ),
+        (
+            "mistral",
+            "mistral-large",
+            ScriptedDialect::Chat,
+            json!({ "temperature": 0.5, "top_p": 0.5, "random_seed": 7, "stop": ["END"], "max_tokens": 77 }),
+        ),
+        (
+            "anthropic",
+            "claude-3-5-haiku-latest",
+            ScriptedDialect::Messages,
+            json!({ "temperature": 0.5, "top_p": 0.5, "seed": 400, "stop_sequences": ["END"], "max_tokens": 77 }),
+        ),
+        (
+            "gemini",
+            "gemini-3.1-pro",
+            ScriptedDialect::Gemini,
+            json!({ "generationConfig": {
+                "temperature": 0.5, "topP": 0.5, "seed": 7, "stopSequences": ["END"], "maxOutputTokens": 77,
+            } }),
+        ),
+        (
+            "openai-responses",
+            "gpt-4.1",
+            ScriptedDialect::Responses,
+            json!({ "temperature": 0.5, "top_p": 0.5, "seed": 400, "stop": 400, "max_output_tokens": 77 }),
+        ),
+    ] {
+        let (app, vendor) = vendor_app(provider, model, wire).await;
+        let mut body = least(CHAT);
+        for (name, value) in settings(CHAT) {
+            // What the vendor does not know is rejected by its name, and the rest is sent without it.
+            if expected[name] == 400 {
+                let told = send(&app, post(CHAT, &with_field(CHAT, name, value).to_string())).await;
+                let (status, told) = (told.status().as_u16(), text(told).await);
+                assert!(
+                    status == 400 && told.contains(&format!(r#""param":"{name}""#)),
+                    "{provider}: {told}"
+                );
+                continue;
+            }
+            body[name] = value;
+        }
+        assert!(vendor.received_requests().is_empty(), "{provider}: nothing was sent");
+        let answer = fetched(&app, post(CHAT, &body.to_string())).await;
+        assert_eq!(answer["choices"][0]["message"]["content"], "hello", "{provider}: {answer}");
+        let sent = vendor.received_requests().pop().expect("a request").body;
+        for (name, value) in expected.as_object().expect("fields").iter().filter(|(_, value)| **value != 400)
+        {
+            let sent = match value.as_object() {
+                Some(inner) => inner
+                    .keys()
+                    .map(|key| (key.clone(), sent[name][key].clone()))
+                    .collect::<serde_json::Map<_, _>>()
+                    .into(),
+                None => sent[name].clone(),
+            };
+            assert_eq!(sent, *value, "{provider}: {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_setting_that_a_model_or_an_agent_does_not_take_is_named() {
+    let (app, vendor) = vendor_app("openai", "gpt-5.4", ScriptedDialect::Chat).await;
+    for path in [CHAT, RESPONSES] {
+        for (name, value) in settings(path).into_iter().filter(|(name, _)| !name.starts_with("max_")) {
+            let told = text(send(&app, post(path, &with_field(path, name, value).to_string())).await).await;
+            assert!(
+                told.contains(&format!(r#""param":"{name}""#)) && told.contains("gpt-5.4"),
+                "{path}: {told}"
+            );
+        }
+        // What asks for what happens anyway is nothing to reject.
+        for (name, value) in [("temperature", json!(1)), ("top_p", json!(1))] {
+            assert_eq!(
+                send(&app, post(path, &with_field(path, name, value).to_string())).await.status(),
+                200
+            );
+        }
+    }
+    let sent = vendor.received_requests().pop().expect("a request").body;
+    assert!(sent.get("temperature").is_none() && sent.get("top_p").is_none(), "{sent}");
+    // An agent that does not take a client's wishes knows a temperature and nothing else.
+    let (app, model) = scripted_app((0..3).map(|_| ScriptedReply::text("hello")));
+    for (name, value) in settings(CHAT) {
+        let mut body = with_field(CHAT, name, value);
+        body["model"] = json!("docqa");
+        let told = send(&app, post(CHAT, &body.to_string())).await;
+        let (status, told) = (told.status().as_u16(), text(told).await);
+        match name {
+            "temperature" => assert_eq!(status, 200, "{told}"),
+            _ => assert!(status == 400 && told.contains(&format!(r#""param":"{name}""#)), "{name}: {told}"),
+        }
+    }
+    assert!(model.requests().iter().any(|request| request.temperature == Some(0.5)));
 }

@@ -7,7 +7,7 @@ use self::stream::AnthropicDecoder;
 use super::dialect::{AnswerDecoder, Dialect};
 use crate::error::ModelError;
 use crate::http::{ModelApiKey, ModelHttpRequest};
-use crate::model::ChatRequest;
+use crate::model::{ChatRequest, SamplingSetting};
 
 /// The dialect for one model.
 pub(crate) struct AnthropicDialect {
@@ -22,6 +22,14 @@ impl Dialect for AnthropicDialect {
     fn build_request(&self, request: &ChatRequest) -> Result<ModelHttpRequest, ModelError> {
         let body = self.request_body(request).to_string().into_bytes();
         Ok(ModelHttpRequest { url: format!("{}/messages", self.url), body })
+    }
+
+    fn unsupported_settings(&self) -> Vec<SamplingSetting> {
+        use SamplingSetting::{Seed, Temperature, TopP};
+        match AnthropicModelGeneration::of_model(&self.model) {
+            AnthropicModelGeneration::Third => vec![Temperature, TopP, Seed],
+            AnthropicModelGeneration::First | AnthropicModelGeneration::Second => vec![Seed],
+        }
     }
 
     fn decoder(&self, request: &ChatRequest) -> Box<dyn AnswerDecoder> {

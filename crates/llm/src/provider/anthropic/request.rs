@@ -27,10 +27,12 @@ impl AnthropicDialect {
             body.insert("system".into(), with_cache_control(system).into());
         }
         body.insert("messages".into(), turns.into());
-        if let Some(temperature) = request.temperature
-            && age != AnthropicModelGeneration::Third
-        {
-            body.insert("temperature".into(), shortest_json_number(temperature));
+        if age != AnthropicModelGeneration::Third {
+            for (name, number) in [("temperature", request.temperature), ("top_p", request.top_p)] {
+                if let Some(number) = number {
+                    body.insert(name.into(), shortest_json_number(number));
+                }
+            }
         }
         if !request.stop.is_empty() {
             body.insert("stop_sequences".into(), request.stop.clone().into());

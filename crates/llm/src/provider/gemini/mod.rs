@@ -7,7 +7,7 @@ use self::stream::GeminiDecoder;
 use super::dialect::{AnswerDecoder, Dialect};
 use crate::error::ModelError;
 use crate::http::{ModelApiKey, ModelHttpRequest};
-use crate::model::ChatRequest;
+use crate::model::{ChatRequest, SamplingSetting};
 
 /// The dialect for one model.
 pub(crate) struct GeminiDialect {
@@ -27,6 +27,10 @@ impl Dialect for GeminiDialect {
         let verb = if self.streamed { "streamGenerateContent?alt=sse" } else { "generateContent" };
         let body = self.request_body(request).to_string().into_bytes();
         Ok(ModelHttpRequest { url: format!("{}/models/{}:{verb}", self.url, self.model), body })
+    }
+
+    fn unsupported_settings(&self) -> Vec<SamplingSetting> {
+        Vec::new()
     }
 
     fn decoder(&self, _: &ChatRequest) -> Box<dyn AnswerDecoder> {

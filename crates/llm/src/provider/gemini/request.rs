@@ -52,6 +52,9 @@ fn generation_config(request: &ChatRequest) -> Map<String, Value> {
     if let Some(temperature) = request.temperature {
         settings.insert("temperature".into(), shortest_json_number(temperature));
     }
+    if let Some(top_p) = request.top_p {
+        settings.insert("topP".into(), shortest_json_number(top_p));
+    }
     if let Some(limit) = request.max_output_tokens {
         settings.insert("maxOutputTokens".into(), limit.into());
     }

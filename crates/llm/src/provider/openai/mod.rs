@@ -15,7 +15,7 @@ use super::dialect::{AnswerDecoder, Dialect};
 use super::vendors::VendorQuirks;
 use crate::error::ModelError;
 use crate::http::{ModelApiKey, ModelHttpRequest};
-use crate::model::ChatRequest;
+use crate::model::{ChatRequest, SamplingSetting};
 
 /// The dialect for one model of one vendor.
 pub(crate) struct ChatCompletionsDialect {
@@ -34,6 +34,14 @@ impl Dialect for ChatCompletionsDialect {
     fn build_request(&self, request: &ChatRequest) -> Result<ModelHttpRequest, ModelError> {
         let body = self.request_body(request)?.to_string().into_bytes();
         Ok(ModelHttpRequest { url: format!("{}/chat/completions", self.url), body })
+    }
+
+    fn unsupported_settings(&self) -> Vec<SamplingSetting> {
+        use SamplingSetting::{Seed, Stop, Temperature, TopP};
+        if is_reasoning_model(&self.model) {
+            return vec![Temperature, TopP, Seed, Stop];
+        }
+        if self.quirks.seed_field.is_empty() { vec![Seed] } else { Vec::new() }
     }
 
     fn decoder(&self, request: &ChatRequest) -> Box<dyn AnswerDecoder> {

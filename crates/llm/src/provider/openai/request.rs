@@ -3,10 +3,11 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{ChatCompletionsDialect, is_reasoning_model};
+use super::ChatCompletionsDialect;
 use crate::error::ModelError;
 use crate::message::{Message, MessagePart, Role, ToolCall};
-use crate::model::{ChatRequest, ResponseSchema, ToolChoice, ToolSpec};
+use crate::model::{ChatRequest, ResponseSchema, SamplingSetting, ToolChoice, ToolSpec};
+use crate::provider::dialect::Dialect;
 use crate::provider::quoted_material;
 use crate::provider::vendors::JsonOutputMode;
 use crate::structured_output::strict_schema;
@@ -28,18 +29,21 @@ impl ChatCompletionsDialect {
         if let Some(limit) = request.max_output_tokens {
             body.insert(quirks.limit_field.into(), limit.into());
         }
+        let unsupported = self.unsupported_settings();
         if let Some(temperature) = request.temperature
-            && !is_reasoning_model(&self.model)
+            && !unsupported.contains(&SamplingSetting::Temperature)
         {
             body.insert("temperature".into(), shortest_json_number(temperature));
         }
-        if let Some(seed) = request.seed
-            && !quirks.seed_field.is_empty()
-            && !is_reasoning_model(&self.model)
+        if let Some(top_p) = request.top_p
+            && !unsupported.contains(&SamplingSetting::TopP)
         {
+            body.insert("top_p".into(), shortest_json_number(top_p));
+        }
+        if let Some(seed) = request.seed {
             body.insert(quirks.seed_field.into(), seed.into());
         }
-        if !request.stop.is_empty() && !is_reasoning_model(&self.model) {
+        if !request.stop.is_empty() {
             body.insert("stop".into(), request.stop.clone().into());
         }
         if quirks.sends_prompt_cache_key {

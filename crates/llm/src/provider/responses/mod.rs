@@ -5,9 +5,10 @@ mod stream;
 
 use self::stream::ResponsesDecoder;
 use super::dialect::{AnswerDecoder, Dialect};
+use super::openai::is_reasoning_model;
 use crate::error::ModelError;
 use crate::http::{ModelApiKey, ModelHttpRequest};
-use crate::model::ChatRequest;
+use crate::model::{ChatRequest, SamplingSetting};
 
 /// The dialect for one model.
 pub(crate) struct ResponsesDialect {
@@ -22,6 +23,14 @@ impl Dialect for ResponsesDialect {
     fn build_request(&self, request: &ChatRequest) -> Result<ModelHttpRequest, ModelError> {
         let body = self.request_body(request).to_string().into_bytes();
         Ok(ModelHttpRequest { url: format!("{}/responses", self.url), body })
+    }
+
+    fn unsupported_settings(&self) -> Vec<SamplingSetting> {
+        use SamplingSetting::{Seed, Stop, Temperature, TopP};
+        match is_reasoning_model(&self.model) {
+            true => vec![Temperature, TopP, Seed, Stop],
+            false => vec![Seed, Stop],
+        }
     }
 
     fn decoder(&self, _: &ChatRequest) -> Box<dyn AnswerDecoder> {

@@ -28,8 +28,12 @@ impl ResponsesDialect {
         if is_reasoning_model(&self.model) {
             body.insert("include".into(), json!(["reasoning.encrypted_content"]));
             body.insert("reasoning".into(), json!({ "summary": "auto" }));
-        } else if let Some(temperature) = request.temperature {
-            body.insert("temperature".into(), shortest_json_number(temperature));
+        } else {
+            for (name, number) in [("temperature", request.temperature), ("top_p", request.top_p)] {
+                if let Some(number) = number {
+                    body.insert(name.into(), shortest_json_number(number));
+                }
+            }
         }
         if !request.tools.is_empty() {
             let tools = request.tools.iter().map(|tool| {

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use doran_engine::runtime::{MissedTimes, Schedule, ScheduleDefinition, ScheduleTiming};
 use doran_engine::store::MAX_SCHEDULES_PER_TENANT;
-use doran_engine::{EngineError, TenantId, ThreadId, ThreadKey};
+use doran_engine::{EngineError, MisuseError, TenantId, ThreadId, ThreadKey};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -26,7 +26,7 @@ use super::{
     FOUND, SortOrder, invalid, list_response, load_thread, operation, read_body, read_fields, select_fields,
 };
 use crate::ServerApp;
-use crate::agent_request;
+use crate::agent_request::{self, KEY_METADATA};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::routes::{ApiRoute, json_response, path_value};
@@ -228,7 +228,7 @@ pub(super) async fn create_cron(
     request: Request,
 ) -> Result<Response, ApiError> {
     let payload: Map<String, Value> = read_body(request, &app).await?;
-    create(&app, &caller.tenant, None, payload).await
+    create(&app, &caller, None, payload).await
 }
 
 /// `POST /threads/{thread}/runs/crons`
@@ -240,29 +240,29 @@ pub(super) async fn create_thread_cron(
 ) -> Result<Response, ApiError> {
     let thread = load_thread(&app, &caller, &path_value(id)?).await?.key.thread;
     let payload: Map<String, Value> = read_body(request, &app).await?;
-    create(&app, &caller.tenant, Some(thread), payload).await
+    create(&app, &caller, Some(thread), payload).await
 }
 
 async fn create(
     app: &ServerApp,
-    tenant: &TenantId,
+    caller: &ApiCaller,
     thread: Option<ThreadId>,
     payload: Map<String, Value>,
 ) -> Result<Response, ApiError> {
     let id = uuid::Uuid::now_v7().to_string();
-    Ok(json_response(put_cron(app, tenant, &id, thread, payload).await?))
+    Ok(json_response(put_cron(app, caller, &id, thread, payload).await?))
 }
 
-/// Stores the schedule of a cron.
+/// Stores the schedule of a cron. Its runs are those of the caller's key.
 async fn put_cron(
     app: &ServerApp,
-    tenant: &TenantId,
+    caller: &ApiCaller,
     id: &str,
     thread: Option<ThreadId>,
     mut payload: Map<String, Value>,
 ) -> Result<LangGraphCron, ApiError> {
     let body: CronBody = read_fields(&payload)?;
-    check_cron(app, &body, thread.is_some())?;
+    check_cron(&body, thread.is_some())?;
     if json!(payload).to_string().len() > MAX_CRON_BYTES {
         return Err(invalid(
             &format!("the request of a cron has at most {MAX_CRON_BYTES} bytes"),
@@ -270,7 +270,7 @@ async fn put_cron(
         ));
     }
     let anywhere = thread.clone().unwrap_or_else(ThreadId::random);
-    let anywhere = ThreadKey { tenant: tenant.clone(), thread: anywhere };
+    let anywhere = ThreadKey { tenant: caller.tenant.clone(), thread: anywhere };
     let assistant = named_assistant(app, &anywhere, &body.assistant_id).await?;
     let agent = agent_request::find_agent(app, &assistant.graph_id)?;
     let settings = RunSettings::merge(&assistant, body.config.as_ref(), body.context.as_ref())?;
@@ -290,6 +290,7 @@ async fn put_cron(
     let mut metadata = body.metadata.clone().unwrap_or_default();
     let doran = json!({
         "cron": note, "multitask_strategy": strategy, "stream_mode": modes, "settings": settings.digest(),
+        KEY_METADATA: caller.key.as_deref(),
     });
     metadata.insert(DORAN_METADATA.to_owned(), doran);
     let time_zone = body.timezone.unwrap_or_else(|| DEFAULT_TIME_ZONE.to_owned());
@@ -305,18 +306,13 @@ async fn put_cron(
         limits: run_limits(app, settings.recursion_limit),
         context: settings.context,
     };
-    let stored = app.runtime.put_schedule(tenant, id, &definition, enabled).await.map_err(schedule_error)?;
+    let stored =
+        app.runtime.put_schedule(&caller.tenant, id, &definition, enabled).await.map_err(schedule_error)?;
     LangGraphCron::read(&stored).ok_or_else(|| ApiErrorCode::Internal.into())
 }
 
 /// Refuses what a cron cannot do.
-fn check_cron(app: &ServerApp, body: &CronBody, has_thread: bool) -> Result<(), ApiError> {
-    if app.budget.is_some() {
-        return Err(invalid(
-            "crons are not supported on a server with a monthly budget: their runs would not be counted before they start",
-            "월 예산이 있는 서버에서는 크론을 지원하지 않습니다. 크론의 실행은 시작하기 전에 예산을 확인하지 못합니다",
-        ));
-    }
+fn check_cron(body: &CronBody, has_thread: bool) -> Result<(), ApiError> {
     if has_thread && body.on_run_completed.is_some() {
         return Err(invalid(
             "`on_run_completed` is for crons without a thread",
@@ -341,6 +337,18 @@ fn check_cron(app: &ServerApp, body: &CronBody, has_thread: bool) -> Result<(), 
 fn schedule_error(error: EngineError) -> ApiError {
     let error = match error {
         EngineError::Store(error) => return item_error(error),
+        EngineError::Misuse(MisuseError::BadSchedule(why)) => {
+            return invalid(
+                &format!("`schedule`: {why}"),
+                &format!("`schedule`: 쓸 수 없는 일정입니다 ({why})"),
+            );
+        }
+        EngineError::Misuse(MisuseError::BadTimeZone(name)) => {
+            return invalid(
+                &format!("`timezone`: `{name}` is not a time zone: use a name such as `Asia/Seoul`"),
+                &format!("`timezone`: `{name}`이라는 시간대가 없습니다. 예: `Asia/Seoul`"),
+            );
+        }
         error => ApiError::from(error),
     };
     if error.code == ApiErrorCode::BadInput { error.under_code(ApiErrorCode::Invalid) } else { error }
@@ -538,7 +546,7 @@ pub(super) async fn update_cron(
     if find_assistant(&app, &caller.tenant, &cron.assistant_id).await?.is_none() {
         return Err(ApiErrorCode::NotFound.into());
     }
-    Ok(json_response(put_cron(&app, &caller.tenant, &cron.cron_id, thread, payload).await?))
+    Ok(json_response(put_cron(&app, &caller, &cron.cron_id, thread, payload).await?))
 }
 
 /// `DELETE /runs/crons/{cron}`

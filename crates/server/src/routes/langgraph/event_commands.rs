@@ -65,8 +65,8 @@ pub(super) async fn post_command(
     let thread = agent_request::thread_key(&caller, &path_value(id)?)?;
     let CommandBody { id, method, params } = read_body(request, &app).await?;
     let done = match method.as_str() {
-        "run.start" => start_run(&app, &thread, params).await,
-        "input.respond" => answer_questions(&app, &thread, params).await,
+        "run.start" => start_run(&app, &thread, caller.key.as_deref(), params).await,
+        "input.respond" => answer_questions(&app, &thread, caller.key.as_deref(), params).await,
         _ => Err(CommandError(
             "unknown_command",
             invalid(
@@ -97,6 +97,7 @@ pub(super) async fn post_command(
 async fn start_run(
     app: &ServerApp,
     thread: &ThreadKey,
+    key: Option<&str>,
     mut params: Map<String, Value>,
 ) -> Result<Value, CommandError> {
     // The one field that the protocol writes in another way.
@@ -105,7 +106,7 @@ async fn start_run(
     }
     let mut body: RunGraphBody = read_fields(&params)?;
     body.if_not_exists = Some(IfNotExists::Create);
-    let started = start_graph_run(app, thread, &body, false).await?;
+    let started = start_graph_run(app, thread, key, &body, false).await?;
     Ok(json!({ "run_id": started.row.run.to_string() }))
 }
 
@@ -137,6 +138,7 @@ struct InterruptResponse {
 async fn answer_questions(
     app: &ServerApp,
     thread: &ThreadKey,
+    key: Option<&str>,
     mut params: Map<String, Value>,
 ) -> Result<Value, CommandError> {
     // Clients name these also if they have none.
@@ -177,6 +179,6 @@ async fn answer_questions(
     let answers = responses.into_iter().map(|answer| (answer.interrupt_id, answer.response));
     let mut body = RunGraphBody::for_assistant(&graph)?;
     body.command = Some(RunCommand::answering(answers.collect()));
-    start_graph_run(app, thread, &body, false).await?;
+    start_graph_run(app, thread, key, &body, false).await?;
     Ok(json!({}))
 }

@@ -7,13 +7,12 @@ use serde_json::{Map, Value, json};
 use super::ids::graph_assistant_id;
 use super::invalid;
 use crate::ServerApp;
-use crate::agent_request;
+pub(super) use crate::agent_request::DORAN_METADATA;
+use crate::agent_request::REQUEST_HASH_METADATA;
 use crate::error::ApiError;
 
-/// The pair of metadata that is this server's own.
-pub(super) const DORAN_METADATA: &str = "doran";
 /// Pairs of metadata that clients of LangGraph neither see nor set.
-const HIDDEN_METADATA: [&str; 3] = [DORAN_METADATA, "agent", agent_request::REQUEST_HASH_METADATA];
+const HIDDEN_METADATA: [&str; 3] = [DORAN_METADATA, "agent", REQUEST_HASH_METADATA];
 /// The most runs of a thread that are remembered as taken back.
 const MAX_ROLLED_BACK: usize = 200;
 

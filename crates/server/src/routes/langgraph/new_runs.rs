@@ -107,7 +107,7 @@ async fn start_on_thread(
         IfNotExists::Create => agent_request::thread_key(caller, id)?,
         IfNotExists::Reject => load_thread(app, caller, id).await?.key,
     };
-    start_graph_run(app, &thread, body, false).await
+    start_graph_run(app, &thread, caller.key.as_deref(), body, false).await
 }
 
 /// A run on a thread of its own, which is deleted when it is over and nobody reads it any more. The sender is dropped by
@@ -124,7 +124,7 @@ async fn start_stateless(
         ));
     }
     let thread = ThreadKey { tenant: caller.tenant.clone(), thread: ThreadId::random() };
-    let started = start_graph_run(app, &thread, body, true).await?;
+    let started = start_graph_run(app, &thread, caller.key.as_deref(), body, true).await?;
     let (reading, read) = oneshot::channel();
     if body.on_completion.unwrap_or_default() == OnCompletion::Delete {
         let app = app.clone();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use doran_engine::ThreadKey;
+use doran_engine::runtime::GotoTarget;
 use doran_engine::store::IfBusy;
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error as _};
@@ -118,7 +119,7 @@ pub(super) struct RunCommand {
     pub(super) update: Option<Map<String, Value>>,
     /// The nodes that run next, and nothing else that was due.
     #[serde(default)]
-    goto: Option<OneOrMany<String>>,
+    goto: Option<OneOrMany<GotoBody>>,
 }
 
 impl RunCommand {
@@ -127,9 +128,40 @@ impl RunCommand {
         Self { resume: Some(answers.into()), update: None, goto: None }
     }
 
-    /// The nodes that run next.
-    pub(super) fn goto(&self) -> Vec<String> {
-        self.goto.clone().map(OneOrMany::into_vec).unwrap_or_default()
+    /// The tasks that run next.
+    pub(super) fn goto(&self) -> Vec<GotoTarget> {
+        let bodies = self.goto.clone().map(OneOrMany::into_vec).unwrap_or_default();
+        bodies.into_iter().map(GotoBody::into_target).collect()
+    }
+}
+
+/// A node that runs next.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum GotoBody {
+    /// By its name.
+    Node(String),
+    /// With an input of its own.
+    Send(SendBody),
+}
+
+/// A task of a node with an input of its own, which the node reads beside the state.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SendBody {
+    /// The node.
+    node: String,
+    /// The input.
+    #[serde(default)]
+    input: Value,
+}
+
+impl GotoBody {
+    fn into_target(self) -> GotoTarget {
+        match self {
+            Self::Node(node) => GotoTarget { node, input: None },
+            Self::Send(SendBody { node, input }) => GotoTarget { node, input: Some(input) },
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use super::messages::{message_from_json, read_stored, update_from_json};
 use super::metadata::{DORAN_METADATA, check_metadata, mark_rolled_back};
 use super::run_request::{MultitaskStrategy, OneOrMany, RunCommand, RunGraphBody, RunSettings};
 use crate::ServerApp;
-use crate::agent_request;
+use crate::agent_request::{self, KEY_METADATA};
 use crate::error::{ApiError, ApiErrorCode};
 use crate::routes::runs::validate_answers;
 
@@ -55,10 +55,11 @@ pub(super) async fn named_assistant(
     })
 }
 
-/// Starts the run that a request asks for, or goes on with the one that waits.
+/// Starts the run that a request asks for, or goes on with the one that waits. `key` is the name of the caller's API key.
 pub(super) async fn start_graph_run(
     app: &ServerApp,
     thread: &ThreadKey,
+    key: Option<&str>,
     body: &RunGraphBody,
     is_stateless: bool,
 ) -> Result<StartedGraphRun, ApiError> {
@@ -109,13 +110,14 @@ pub(super) async fn start_graph_run(
         let first_event = (head + 1).saturating_sub(row.first_seq.unwrap_or(head));
         return Ok(StartedGraphRun { agent, run, row: row.clone(), first_event });
     }
-    let request = NewRunRequest { thread, body, assistant: &assistant, agent, settings };
+    let request = NewRunRequest { thread, key, body, assistant: &assistant, agent, settings };
     start_new_run(app, request, paused.is_some(), checkpoint, is_stateless).await
 }
 
 /// What was found out about a request for a new run.
 struct NewRunRequest<'a> {
     thread: &'a ThreadKey,
+    key: Option<&'a str>,
     body: &'a RunGraphBody,
     assistant: &'a Assistant,
     agent: Agent,
@@ -129,7 +131,7 @@ async fn start_new_run(
     checkpoint: Option<CheckpointId>,
     is_stateless: bool,
 ) -> Result<StartedGraphRun, ApiError> {
-    let NewRunRequest { thread, body, assistant, agent, settings } = request;
+    let NewRunRequest { thread, key, body, assistant, agent, settings } = request;
     let strategy = body.multitask_strategy.unwrap_or_default();
     let if_busy = match strategy.if_busy() {
         IfBusy::Rollback => IfBusy::Rollback,
@@ -171,6 +173,7 @@ async fn start_new_run(
         "interrupt_before": pause_before,
         "interrupt_after": pause_after,
         "settings": settings.digest(),
+        KEY_METADATA: key,
     });
     metadata.insert(DORAN_METADATA.to_owned(), doran);
     let thread_metadata = Map::from_iter([
@@ -220,13 +223,16 @@ async fn apply_command(
     let edit = StateEdit { update, ..StateEdit::default() };
     let edited = match command.goto().as_slice() {
         [] => app.runtime.edit(&agent.name, thread, from, &edit).await,
-        nodes => app.runtime.edit_and_goto(&agent.name, thread, from, &edit, nodes).await,
+        targets => app.runtime.edit_and_goto(&agent.name, thread, from, &edit, targets).await,
     };
     edited.map(drop).map_err(|error| match error {
         EngineError::Misuse(MisuseError::UnknownNode { node, .. }) => invalid(
             &format!("`command.goto`: there is no node `{node}`"),
             &format!("`command.goto`: 노드 `{node}`가 없습니다"),
         ),
+        EngineError::Misuse(misuse @ MisuseError::InputForJoin { .. }) => {
+            invalid(&format!("`command.goto`: {misuse}"), &format!("`command.goto`: {misuse}"))
+        }
         error => state_error(error),
     })
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::client_calls::{self, CallResults};
 use super::client_messages::ClientQuestion;
-use super::turn_request::check_agent;
+use super::turn_request::{check_agent, check_model_settings};
 use crate::ServerApp;
 use crate::agent_request::{self, AgentRequest, RunCourse, RunStart, WaitingRun};
 use crate::authentication::ApiCaller;
@@ -21,6 +21,8 @@ pub(super) struct ClientAsk<'a> {
     pub(super) request: TurnRequest,
     /// The parameters by which tools, a format and other wishes came, and whether they did.
     pub(super) asked: &'a [(&'a str, bool)],
+    /// The parameter by which the length of a reply is limited.
+    pub(super) limit_parameter: &'a str,
     /// The parameter that the conversation is in.
     pub(super) parameter: &'a str,
     /// The thread that the client names.
@@ -66,6 +68,7 @@ pub(super) async fn start_or_continue(
     let ClientAsk { agent, question, request, parameter, thread, from, metadata, idempotency, .. } = ask;
     let found = agent_request::find_agent(app, agent)?;
     check_agent(&found, ask.asked)?;
+    check_model_settings(&found, &request, ask.limit_parameter)?;
     check_agent(&found, &[(parameter, question.has_images)])?;
     if question.has_calls && !found.accepts_turn_requests {
         check_agent(&found, &[(parameter, true)])?;
@@ -90,7 +93,10 @@ pub(super) async fn start_or_continue(
     }
     let key = idempotency.as_ref().map(|(key, _)| key.as_str());
     let thread = thread.unwrap_or_else(|| agent_request::new_thread_key(caller, key));
-    let options = doran_agents::AskOptions { request, ..question.options };
+    let mut options = doran_agents::AskOptions { request, ..question.options };
+    if !found.accepts_turn_requests {
+        options.chosen.temperature = options.request.temperature;
+    }
     let course = RunCourse { from, metadata, ..RunCourse::default() };
     let request = AgentRequest {
         agent,

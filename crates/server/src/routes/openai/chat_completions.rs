@@ -66,6 +66,7 @@ pub(super) async fn openai_chat(
         question,
         request,
         asked: &asked,
+        limit_parameter: body.limit_parameter(),
         parameter: "messages",
         thread,
         from: None,

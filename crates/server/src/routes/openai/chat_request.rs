@@ -33,6 +33,13 @@ pub(super) struct ChatCompletionBody {
     /// How freely words of the answer are chosen.
     #[schemars(range(min = 0, max = 2))]
     pub(super) temperature: Option<f32>,
+    /// Only the likeliest words that together have this probability are chosen from.
+    #[schemars(range(min = 0, max = 1))]
+    pub(super) top_p: Option<f32>,
+    /// Asks the model for the same choice of words again.
+    pub(super) seed: Option<u64>,
+    /// A text at which a reply of the model ends, or up to four.
+    pub(super) stop: Option<StopTexts>,
     /// The most tokens of a reply of the model.
     #[schemars(range(min = 1))]
     pub(super) max_completion_tokens: Option<u64>,
@@ -45,6 +52,39 @@ pub(super) struct ChatCompletionBody {
     pub(super) user: Option<String>,
     /// The same, under its newer name.
     pub(super) safety_identifier: Option<String>,
+}
+
+/// Texts at which a reply ends.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum StopTexts {
+    /// One.
+    One(String),
+    /// Several.
+    Many(#[schemars(length(max = 4))] Vec<String>),
+}
+
+/// The most texts at which a reply ends.
+const MAX_STOP_TEXTS: usize = 4;
+/// The most bytes of each.
+const MAX_STOP_BYTES: usize = 256;
+
+impl StopTexts {
+    fn into_checked(self) -> Result<Vec<String>, ApiError> {
+        let texts = match self {
+            Self::One(text) => vec![text],
+            Self::Many(texts) => texts,
+        };
+        let fits = |text: &String| (1..=MAX_STOP_BYTES).contains(&text.len());
+        if texts.len() > MAX_STOP_TEXTS || !texts.iter().all(fits) {
+            return Err(ApiError::for_parameter(
+                "stop",
+                format!("it has at most {MAX_STOP_TEXTS} texts of 1 to {MAX_STOP_BYTES} bytes"),
+                format!("1~{MAX_STOP_BYTES}바이트의 글을 {MAX_STOP_TEXTS}개까지 쓸 수 있습니다"),
+            ));
+        }
+        Ok(texts)
+    }
 }
 
 /// Options of a stream.
@@ -73,6 +113,9 @@ impl ChatCompletionBody {
             parallel_tool_calls: fields.take("parallel_tool_calls")?,
             response_format: fields.take("response_format")?,
             temperature: fields.take("temperature")?,
+            top_p: fields.take("top_p")?,
+            seed: fields.take("seed")?,
+            stop: fields.take("stop")?,
             max_completion_tokens: fields.take("max_completion_tokens")?,
             max_tokens: fields.take("max_tokens")?,
             metadata: fields.take("metadata")?,
@@ -95,19 +138,24 @@ impl ChatCompletionBody {
             Some(format) => read_response_format("response_format", format.into(), nesting)?,
             None => None,
         };
-        let (parameter, max_output_tokens) = match self.max_completion_tokens {
-            Some(limit) => ("max_completion_tokens", Some(limit)),
-            None => ("max_tokens", self.max_tokens),
-        };
-        check_settings(self.temperature, parameter, max_output_tokens)?;
+        let max_output_tokens = self.max_completion_tokens.or(self.max_tokens);
+        check_settings(self.temperature, self.top_p, self.limit_parameter(), max_output_tokens)?;
         Ok(TurnRequest {
             tools,
             tool_choice,
             one_call_per_reply: self.parallel_tool_calls == Some(false),
             response_schema,
             temperature: self.temperature,
+            top_p: self.top_p,
+            seed: self.seed,
+            stop: self.stop.clone().map(StopTexts::into_checked).transpose()?.unwrap_or_default(),
             max_output_tokens,
         })
+    }
+
+    /// The parameter by which the length of a reply is limited.
+    pub(super) fn limit_parameter(&self) -> &'static str {
+        if self.max_completion_tokens.is_some() { "max_completion_tokens" } else { "max_tokens" }
     }
 
     /// What is stored with the run.
@@ -132,11 +180,15 @@ impl CompletionStreamOptions {
 /// Checks the settings of a model that have bounds.
 pub(super) fn check_settings(
     temperature: Option<f32>,
+    top_p: Option<f32>,
     limit_parameter: &str,
     max_output_tokens: Option<u64>,
 ) -> Result<(), ApiError> {
     if temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
         return Err(ApiError::for_parameter("temperature", "it is from 0 to 2", "0부터 2까지입니다"));
+    }
+    if top_p.is_some_and(|top_p| !(0.0..=1.0).contains(&top_p)) {
+        return Err(ApiError::for_parameter("top_p", "it is from 0 to 1", "0부터 1까지입니다"));
     }
     if max_output_tokens == Some(0) {
         return Err(ApiError::for_parameter(limit_parameter, "it is at least 1", "1 이상이어야 합니다"));

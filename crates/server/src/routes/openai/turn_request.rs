@@ -1,8 +1,8 @@
 //! Reads what a client says about how its question is to be answered: tools, the choice among them, the format of the
 //! answer. The same in chat completions and in Responses, but for how deep the fields are nested.
 
-use doran_agents::llm::{ModelKind, ResponseSchema, SchemaValidator, ToolChoice, ToolSpec};
-use doran_agents::{Agent, ClientTool};
+use doran_agents::llm::{ModelKind, ResponseSchema, SamplingSetting, SchemaValidator, ToolChoice, ToolSpec};
+use doran_agents::{Agent, ClientTool, TurnRequest};
 use serde_json::{Value, json};
 
 use super::request_fields::FieldObject;
@@ -151,11 +151,7 @@ pub(super) fn read_response_format(
 pub(super) fn check_agent(agent: &Agent, asked: &[(&str, bool)]) -> Result<(), ApiError> {
     let Some((parameter, _)) = asked.iter().find(|(_, is_asked)| *is_asked) else { return Ok(()) };
     if !agent.accepts_turn_requests {
-        return Err(ApiError::for_parameter(
-            parameter,
-            format!("the agent `{}` does not take it; `assistant` and `react` do", agent.name),
-            format!("에이전트 `{}`는 받지 않습니다. `assistant`와 `react`는 받습니다", agent.name),
-        ));
+        return Err(not_taken_by_agent(agent, parameter));
     }
     if agent.model().is_none_or(|model| model.kind == ModelKind::Extractive) {
         return Err(ApiError::for_parameter(
@@ -165,6 +161,54 @@ pub(super) fn check_agent(agent: &Agent, asked: &[(&str, bool)]) -> Result<(), A
         ));
     }
     Ok(())
+}
+
+/// Rejects settings of a model that would have no effect, by the names of their parameters. A value that asks for what happens
+/// anyway is no setting.
+pub(super) fn check_model_settings(
+    agent: &Agent,
+    request: &TurnRequest,
+    limit_parameter: &str,
+) -> Result<(), ApiError> {
+    let is_given = |setting: SamplingSetting| match setting {
+        SamplingSetting::Temperature => request.temperature.is_some_and(|temperature| temperature != 1.0),
+        SamplingSetting::TopP => request.top_p.is_some_and(|top_p| top_p < 1.0),
+        SamplingSetting::Seed => request.seed.is_some(),
+        SamplingSetting::Stop => !request.stop.is_empty(),
+    };
+    let model = agent.model();
+    if !agent.accepts_turn_requests {
+        // Every agent with a model knows a temperature.
+        let ignored: &[SamplingSetting] = match model {
+            Some(_) => &[SamplingSetting::TopP, SamplingSetting::Seed, SamplingSetting::Stop],
+            None => &ALL_SETTINGS,
+        };
+        let limit = request.max_output_tokens.is_some().then_some(limit_parameter);
+        let given = ignored.iter().find(|setting| is_given(**setting)).map(|setting| setting.name());
+        if let Some(parameter) = limit.or(given) {
+            return Err(not_taken_by_agent(agent, parameter));
+        }
+    }
+    let Some(model) = model.filter(|model| model.kind == ModelKind::Language) else { return Ok(()) };
+    match model.unsupported_settings.iter().find(|setting| is_given(**setting)) {
+        Some(setting) => Err(ApiError::for_parameter(
+            setting.name(),
+            format!("the model `{}` does not take it; leave it out", model.name),
+            format!("모델 `{}`은(는) 받지 않습니다. 빼고 보내세요", model.name),
+        )),
+        None => Ok(()),
+    }
+}
+
+const ALL_SETTINGS: [SamplingSetting; 4] =
+    [SamplingSetting::Temperature, SamplingSetting::TopP, SamplingSetting::Seed, SamplingSetting::Stop];
+
+fn not_taken_by_agent(agent: &Agent, parameter: &str) -> ApiError {
+    ApiError::for_parameter(
+        parameter,
+        format!("the agent `{}` does not take it; `assistant` and `react` do", agent.name),
+        format!("에이전트 `{}`는 받지 않습니다. `assistant`와 `react`는 받습니다", agent.name),
+    )
 }
 
 /// The fields of an object of this type.

@@ -276,7 +276,7 @@ async fn a_cron_leaves_with_its_assistant() {
 
 #[tokio::test]
 async fn what_a_cron_cannot_do_is_named() {
-    let (app, runtime) = four_graphs_app_and_runtime();
+    let app = four_graphs_app();
     let thread = new_thread(&app).await;
     let cron = new_cron(&app, &json!("chat")).await;
     let fields = [
@@ -288,8 +288,8 @@ async fn what_a_cron_cannot_do_is_named() {
         (json!({ "metadata": 3 }), "metadata"),
         (json!({ "input": "hi" }), "input"),
         (json!({ "input": { "ghost": 1 } }), "ghost"),
-        (json!({ "timezone": "Mars/Olympus" }), "Mars/Olympus"),
-        (json!({ "schedule": "61 * * * *" }), "minute"),
+        (json!({ "timezone": "Mars/Olympus" }), "`timezone`: `Mars/Olympus`"),
+        (json!({ "schedule": "61 * * * *" }), "`schedule`: "),
         (json!({ "context": { "long": "x".repeat(70_000) } }), "65536"),
     ];
     for (change, word) in fields {
@@ -313,8 +313,110 @@ async fn what_a_cron_cannot_do_is_named() {
         assert_eq!(told(&app, json_request("patch", &format!("/runs/crons/{cron}"), body)).await.0, 422);
     }
     assert_eq!(json(&app, post("/runs/crons/count", "{}")).await, 1, "none of them was stored");
-    let limits = runtime.default_limits().clone();
-    let app = app.budget(MonthlyBudget::new(1_000_000, limits));
+}
+
+/// Makes a cron due now, and waits until its time is over. Gives why no run was started, if none was.
+async fn fire_cron(runtime: &Runtime, tenant: &TenantId, cron: &str) -> Option<String> {
+    let mut due = runtime.schedule(tenant, cron).await.expect("read").expect("a schedule").definition;
+    due.timing = ScheduleTiming::Once(0);
+    runtime.put_schedule(tenant, cron, &due, true).await.expect("stored");
+    let mut error = None;
+    until(async || {
+        let schedule = runtime.schedule(tenant, cron).await.expect("read");
+        let last = schedule.as_ref().and_then(|schedule| schedule.last.as_ref());
+        error = last.and_then(|last| last.error.clone());
+        // What came to its one time is gone; one that failed stays and says why.
+        schedule.is_none() || error.is_some()
+    })
+    .await;
+    error
+}
+
+#[tokio::test]
+async fn the_budget_of_the_month_holds_when_a_cron_is_due_and_its_key_is_known() {
+    let (app, runtime) = four_graphs_app_and_runtime();
+    let app = app.keys(two_keys());
+    runtime.start_worker().await.expect("it works");
+    let tenant = TenantId::new("a").expect("a name");
     let body = json!({ "assistant_id": "chat", "schedule": "0 0 1 1 *", "input": hi() }).to_string();
-    assert!(told(&app, post("/runs/crons", &body)).await.1.contains("budget"));
+    let new_cron = async |app: &ServerApp| {
+        let cron = json(app, with_key_of("a", post("/runs/crons", &body))).await;
+        cron["cron_id"].as_str().expect("an id").to_owned()
+    };
+    let app = app.budget(MonthlyBudget::new(0, runtime.default_limits().clone()));
+    let spent = fire_cron(&runtime, &tenant, &new_cron(&app).await).await;
+    assert!(spent.as_ref().is_some_and(|why| why.contains("budget")), "{spent:?}");
+    assert!(runtime.list_runs(&tenant, &Default::default()).await.expect("read").is_empty());
+    let app = app.budget(MonthlyBudget::new(1_000_000, runtime.default_limits().clone()));
+    assert_eq!(fire_cron(&runtime, &tenant, &new_cron(&app).await).await, None);
+    let runs = runtime.list_runs(&tenant, &Default::default()).await.expect("read");
+    assert_eq!(runs.len(), 1);
+    assert!(String::from_utf8_lossy(&runs[0].options).contains("1000000"), "it gets what is left");
+    let usage = json(&app, with_key_of("a", get("/api/usage?days=1"))).await;
+    assert_eq!(usage["by_key"][0]["name"], "of a", "{usage}");
+}
+
+#[tokio::test]
+async fn usage_names_the_key_of_a_run_whatever_its_metadata_say() {
+    let app = four_graphs_app().keys(two_keys());
+    let body = json!({ "assistant_id": "chat", "input": hi(), "metadata": { "key": "of somebody else" } });
+    let ran = with_key_of(
+        "a",
+        post(
+            "/runs/wait",
+            &{
+                let mut body = body.clone();
+                body["on_completion"] = json!("keep");
+                body
+            }
+            .to_string(),
+        ),
+    );
+    json(&app, ran).await;
+    let made = json(&app, with_key_of("a", post("/threads", "{}"))).await;
+    let thread = made["thread_id"].as_str().expect("an id");
+    let start = json!({ "id": 1, "method": "run.start", "params": body }).to_string();
+    let told = json(&app, with_key_of("a", post(&format!("/threads/{thread}/commands"), &start))).await;
+    assert_eq!(told["type"], "success", "{told}");
+    let usage = json(&app, with_key_of("a", get("/api/usage?days=1"))).await;
+    let keys: Vec<(&Value, &Value)> =
+        usage["by_key"].as_array().expect("a list").iter().map(|key| (&key["name"], &key["runs"])).collect();
+    assert_eq!(keys, [(&json!("of a"), &json!(2))], "{usage}");
+}
+
+/// A graph whose node says what it was given.
+fn sending_app() -> ServerApp {
+    async fn tell(_: Snap<ContextState>, cx: Cx) -> Result<ContextStateUpdate, NodeError> {
+        Ok(ContextState::update().seen(cx.input::<Value>().unwrap_or_default()))
+    }
+    let graph = Graph::named().node("tell", node(tell).end()).start("tell").build().expect("a sound graph");
+    let agent = Agent::from_graph("sending", &graph);
+    let store = Arc::new(RamStore::new());
+    let runtime = Runtime::new(store.clone());
+    agent.register(&runtime).expect("registered");
+    ServerApp::new(runtime, store, vec![agent])
+}
+
+#[tokio::test]
+async fn a_command_sends_a_node_its_own_input() {
+    let app = sending_app();
+    let thread = new_thread(&app).await;
+    let first = json!({ "assistant_id": "sending", "input": {} });
+    assert_eq!(wait(&app, &thread, &first).await["seen"], Value::Null);
+    for goto in
+        [json!({ "node": "tell", "input": { "n": 7 } }), json!([{ "node": "tell", "input": { "n": 7 } }])]
+    {
+        let body = json!({ "assistant_id": "sending", "command": { "goto": goto } });
+        let ended = wait(&app, &thread, &body).await;
+        assert_eq!(ended["seen"], json!({ "n": 7 }), "{ended}");
+    }
+    for (goto, word) in [
+        (json!({ "node": "ghost", "input": {} }), "ghost"),
+        (json!([{ "node": "tell", "input": {}, "timeout": 3 }]), "command"),
+        (json!([3]), "command"),
+    ] {
+        let body = json!({ "assistant_id": "sending", "command": { "goto": goto } }).to_string();
+        let (status, words) = told(&app, post(&format!("/threads/{thread}/runs/wait"), &body)).await;
+        assert!(status == 422 && words.contains(word), "{goto}: {status} {words}");
+    }
 }

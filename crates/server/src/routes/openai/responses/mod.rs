@@ -121,6 +121,7 @@ async fn create_response(
         question,
         request,
         asked: &asked,
+        limit_parameter: "max_output_tokens",
         parameter: "input",
         thread,
         from: from.flatten(),

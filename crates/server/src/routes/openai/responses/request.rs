@@ -45,6 +45,9 @@ pub(super) struct ResponseBody {
     /// How freely words of the answer are chosen.
     #[schemars(range(min = 0, max = 2))]
     pub(super) temperature: Option<f32>,
+    /// Only the likeliest words that together have this probability are chosen from.
+    #[schemars(range(min = 0, max = 1))]
+    pub(super) top_p: Option<f32>,
     /// The most tokens of a reply of the model.
     #[schemars(range(min = 1))]
     pub(super) max_output_tokens: Option<u64>,
@@ -73,6 +76,7 @@ impl ResponseBody {
             parallel_tool_calls: fields.take("parallel_tool_calls")?,
             text: fields.take("text")?,
             temperature: fields.take("temperature")?,
+            top_p: fields.take("top_p")?,
             max_output_tokens: fields.take("max_output_tokens")?,
             metadata: fields.take("metadata")?,
             user: fields.take("user")?,
@@ -105,13 +109,16 @@ impl ResponseBody {
             }
             None => None,
         };
-        check_settings(self.temperature, "max_output_tokens", self.max_output_tokens)?;
+        check_settings(self.temperature, self.top_p, "max_output_tokens", self.max_output_tokens)?;
         Ok(TurnRequest {
             tools,
             tool_choice,
             one_call_per_reply: self.parallel_tool_calls == Some(false),
             response_schema,
             temperature: self.temperature,
+            top_p: self.top_p,
+            seed: None,
+            stop: Vec::new(),
             max_output_tokens: self.max_output_tokens,
         })
     }
@@ -166,7 +173,7 @@ impl ResponseBody {
             text: self.text.clone().filter(|text| text.contains_key("format")).unwrap_or(format),
             tool_choice: self.tool_choice.clone().unwrap_or_else(|| "auto".into()),
             tools: self.tools.clone().unwrap_or_default(),
-            top_p: None,
+            top_p: self.top_p,
             truncation: "auto".to_owned(),
             user: self.safety_identifier.clone().or(self.user.clone()),
             store: true,
