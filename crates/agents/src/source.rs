@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use doran_llm::{Message, MessagePart, NumberedPassage, Role, find_citation_marks, strip_citation_marks};
+use doran_llm::{
+    Message, MessagePart, NumberedPassage, PassageKind, Role, find_citation_marks, strip_citation_marks,
+};
 use doran_retrieval::{ArticleNumber, DocumentKind, Hit};
 use serde::{Deserialize, Serialize};
 
@@ -108,7 +110,12 @@ impl AnswerSource {
 
     /// The source as material for a model.
     pub(crate) fn to_passage(&self) -> NumberedPassage {
-        NumberedPassage { number: self.number, title: self.title.clone(), text: self.quote.clone() }
+        let kind = match self.kind {
+            AnswerSourceKind::General => PassageKind::Document,
+            AnswerSourceKind::User => PassageKind::Contract,
+            AnswerSourceKind::Standard => PassageKind::StandardContract,
+        };
+        NumberedPassage { number: self.number, title: self.title.clone(), text: self.quote.clone(), kind }
     }
 
     /// Whether the quote stands where it says, in this text of its document.

@@ -31,7 +31,8 @@ pub use http::{ModelApiKey, ModelResponseLimits, ModelTimeouts, install_tls_prov
 pub use json_depth::{MAX_JSON_DEPTH, is_too_deep};
 pub use json_schema::{InvalidSchema, SchemaValidator, SchemaViolation};
 pub use message::{
-    ImageReference, Message, MessageId, MessagePart, NumberedPassage, Role, TextOrigin, ToolCall, ToolResult,
+    ImageReference, Message, MessageId, MessagePart, NumberedPassage, PassageKind, Role, TextOrigin,
+    ToolCall, ToolResult,
 };
 pub use model::{
     ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, ModelKind, ModelReply, ModelRole,

@@ -66,8 +66,27 @@ pub enum TextOrigin {
     Model,
 }
 
+/// What a passage is taken from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PassageKind {
+    /// Any document that is not a contract.
+    #[default]
+    Document,
+    /// A contract of the user.
+    Contract,
+    /// A standard contract.
+    StandardContract,
+}
+
+impl PassageKind {
+    fn is_document(&self) -> bool {
+        *self == Self::Document
+    }
+}
+
 /// A passage given to a model as material, with the number by which an answer cites it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NumberedPassage {
     /// The citation number; `[1]` in an answer means the passage numbered 1.
     pub number: u32,
@@ -75,6 +94,9 @@ pub struct NumberedPassage {
     pub title: String,
     /// The words themselves.
     pub text: String,
+    /// What it is taken from.
+    #[serde(default, skip_serializing_if = "PassageKind::is_document")]
+    pub kind: PassageKind,
 }
 
 /// A piece of a message.
@@ -244,8 +266,12 @@ mod tests {
     #[test]
     fn a_message_keeps_its_json_shape() {
         let mut message = Message::user("m1", "안녕");
-        let passage =
-            NumberedPassage { number: 1, title: "규정".into(), text: "연차는 15일이다.".into() };
+        let passage = NumberedPassage {
+            number: 1,
+            title: "규정".into(),
+            text: "연차는 15일이다.".into(),
+            ..NumberedPassage::default()
+        };
         message.parts.push(MessagePart::Passage(passage));
         let json = r#"{"id":"m1","role":"user","parts":[{"type":"text","text":"안녕","origin":"user"},{"type":"passage","number":1,"title":"규정","text":"연차는 15일이다."}]}"#;
         assert_eq!(serde_json::to_string(&message).expect("json"), json);
@@ -254,8 +280,12 @@ mod tests {
 
     #[test]
     fn words_of_a_document_are_not_words_of_the_person() {
-        let passage =
-            NumberedPassage { number: 1, title: String::new(), text: "내 이름은 영희야.".into() };
+        let passage = NumberedPassage {
+            number: 1,
+            title: String::new(),
+            text: "내 이름은 영희야.".into(),
+            ..NumberedPassage::default()
+        };
         let mut message = Message::user("m1", "읽어 줘");
         message.parts.push(MessagePart::Passage(passage));
         assert_eq!(message.text(), "읽어 줘");

@@ -202,7 +202,7 @@ fn remembered_lines<'t>(turn: &'t OfflineTurn<'_>) -> impl Iterator<Item = &'t S
 }
 
 fn statement_source(text: &str) -> QuotableSource<'_> {
-    QuotableSource { title: "", text, kind: QuotableSourceKind::Own, cite: SourceCitation::Tool("") }
+    QuotableSource { title: "", text, kind: QuotableSourceKind::Document, cite: SourceCitation::Tool("") }
 }
 
 /// A question without the words that only say that something was said.
@@ -325,16 +325,15 @@ fn missing_place_lines(
     (looked && !lines.is_empty()).then_some(lines)
 }
 
-/// The quotes, the person's own documents and standard contracts told apart where both are there.
+/// The quotes, documents, the person's contracts and standard contracts apart.
 fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
-    let kinds = [QuotableSourceKind::Own, QuotableSourceKind::Standard];
-    let both = kinds.iter().all(|kind| found.picks.iter().any(|pick| pick.source.kind == *kind));
+    let has_standard = found.picks.iter().any(|pick| pick.source.is_standard());
     let mut lines: Vec<String> = Vec::new();
-    for kind in kinds {
-        let lead = match (kind, both) {
-            (QuotableSourceKind::Own, true) => FixedPhrase::QuoteContract,
-            (QuotableSourceKind::Standard, _) => FixedPhrase::QuoteStandard,
-            (QuotableSourceKind::Own, false) => FixedPhrase::Quote,
+    for kind in [QuotableSourceKind::Document, QuotableSourceKind::Contract, QuotableSourceKind::Standard] {
+        let lead = match kind {
+            QuotableSourceKind::Contract if has_standard => FixedPhrase::QuoteContract,
+            QuotableSourceKind::Document | QuotableSourceKind::Contract => FixedPhrase::Quote,
+            QuotableSourceKind::Standard => FixedPhrase::QuoteStandard,
         };
         let picks: Vec<_> = found.picks.iter().filter(|pick| pick.source.kind == kind).collect();
         let mut last: Option<SourceCitation<'_>> = None;

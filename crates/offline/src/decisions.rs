@@ -126,8 +126,7 @@ pub(super) fn sufficiency(turn: &OfflineTurn<'_>) -> RuleDecision {
     found.missing.retain(|part| !turn.notes.iter().any(|note| note.contains(part.as_str())));
     // What is known not to be there is not looked for again.
     let settled = !turn.notes.is_empty() && found.missing.is_empty();
-    let standard = Cue::AboutStandard.is_in(question)
-        && !sources.iter().any(|source| source.kind == QuotableSourceKind::Standard);
+    let standard = Cue::AboutStandard.is_in(question) && !sources.iter().any(QuotableSource::is_standard);
     // A fact that is found is not yet forgotten.
     let is_memory_change = intent::intents_of(question)
         .iter()
@@ -206,19 +205,19 @@ pub(super) fn sources<'a>(turn: &OfflineTurn<'a>) -> Vec<QuotableSource<'a>> {
     let given = turn.attached.iter().map(|text| QuotableSource {
         title: "",
         text,
-        kind: QuotableSourceKind::Own,
+        kind: QuotableSourceKind::Document,
         cite: SourceCitation::Given,
     });
     let passages = turn.passages.iter().map(|passage| QuotableSource {
         title: &passage.title,
         text: &passage.text,
-        kind: QuotableSourceKind::of_title(&passage.title),
+        kind: QuotableSourceKind::of_passage(passage.kind),
         cite: SourceCitation::Number(passage.number),
     });
     let results = turn.results.iter().filter(|result| !result.failed).map(|result| QuotableSource {
         title: &result.name,
         text: &result.text,
-        kind: QuotableSourceKind::of_title(&result.name),
+        kind: QuotableSourceKind::of_tool(&result.name),
         cite: SourceCitation::Tool(&result.name),
     });
     given.chain(passages).chain(results).collect()

@@ -12,9 +12,7 @@ use super::intent::{self, intents_of};
 use super::places::{NamedPlace, article_titles, named_places};
 use super::ranking::{AskedQuestion, LESSER_DOCUMENT, RankedUnit, UnitIndex, question_terms};
 use super::text::sentences;
-use super::units::{
-    QuotableSource, QuotableSourceKind, QuotableUnit, SourceCitation, UnitKind, row_cells, split_units,
-};
+use super::units::{QuotableSource, QuotableUnit, SourceCitation, UnitKind, row_cells, split_units};
 use super::weights::{CLOSE, NEAR, confidence, is_sure};
 
 /// The most units that are quoted of one article, list or procedure.
@@ -247,9 +245,9 @@ fn quotes_of_places<'a>(
     for place in named.iter().take(MAX_PLACES) {
         let mut there: Vec<&RankedUnit<'a>> =
             ranked.iter().filter(|one| place.holds(&one.unit, index)).collect();
-        let kind = |one: &&RankedUnit<'_>| index.sources()[one.unit.source].kind;
-        if only_standard && there.iter().any(|one| kind(one) == QuotableSourceKind::Standard) {
-            there.retain(|one| kind(one) == QuotableSourceKind::Standard);
+        let is_standard = |one: &&RankedUnit<'_>| index.sources()[one.unit.source].is_standard();
+        if only_standard && there.iter().any(is_standard) {
+            there.retain(is_standard);
         }
         if there.is_empty() {
             found.missing.push(place.to_string());
@@ -257,11 +255,11 @@ fn quotes_of_places<'a>(
         }
         // Several documents may have an article of this number: the one that the question fits best is meant.
         let lesser = |one: &&&RankedUnit<'a>| one.features[LESSER_DOCUMENT];
-        let documents: Vec<&str> = [QuotableSourceKind::Own, QuotableSourceKind::Standard]
+        let documents: Vec<&str> = [false, true]
             .iter()
-            .filter_map(|wanted| {
-                let of_kind = there.iter().filter(|one| kind(one) == *wanted);
-                of_kind.min_by(|left, right| lesser(left).total_cmp(&lesser(right)))
+            .filter_map(|standard| {
+                let of_side = there.iter().filter(|one| is_standard(one) == *standard);
+                of_side.min_by(|left, right| lesser(left).total_cmp(&lesser(right)))
             })
             .map(|one| index.sources()[one.unit.source].document())
             .collect();

@@ -130,7 +130,7 @@ fn sentences(turn: &OfflineTurn<'_>, result: &ToolResult, lead: FixedPhrase) -> 
     let source = QuotableSource {
         title: "",
         text: &result.text,
-        kind: QuotableSourceKind::Own,
+        kind: QuotableSourceKind::Document,
         cite: SourceCitation::Tool(&result.name),
     };
     let asked = question_beyond_call(turn, result);

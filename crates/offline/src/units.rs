@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use doran_agents::tools::names;
+use doran_llm::PassageKind;
 use doran_retrieval::contract::find_article_references;
 use doran_retrieval::{ArticleNumber, HEADING_SEPARATOR, is_hangul};
 use regex::Regex;
@@ -51,19 +53,33 @@ pub(super) enum SourceCitation<'a> {
 /// Whose a source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuotableSourceKind {
-    /// Any document, or the person's own contract.
-    Own,
+    /// Any document that is not a contract.
+    Document,
+    /// The person's own contract.
+    Contract,
     /// A standard contract.
     Standard,
 }
 
 impl QuotableSourceKind {
-    /// The kind that a title tells.
-    pub(super) fn of_title(title: &str) -> Self {
-        // What a document is called comes first; headings and remarks may speak of the other side.
-        let lower = title.split(HEADING_SEPARATOR).next().unwrap_or_default().to_lowercase();
-        let standard = lower.contains("표준") || lower.contains("standard");
-        if standard { Self::Standard } else { Self::Own }
+    /// The kind of a passage.
+    pub(super) fn of_passage(kind: PassageKind) -> Self {
+        match kind {
+            PassageKind::Document => Self::Document,
+            PassageKind::Contract => Self::Contract,
+            PassageKind::StandardContract => Self::Standard,
+        }
+    }
+
+    /// The kind of what a tool brings.
+    pub(super) fn of_tool(name: &str) -> Self {
+        if name.ends_with(names::LOOKUP_STANDARD_CONTRACT) {
+            Self::Standard
+        } else if names::CONTRACT_TOOLS.iter().any(|tool| name.ends_with(tool)) {
+            Self::Contract
+        } else {
+            Self::Document
+        }
     }
 }
 

@@ -274,7 +274,7 @@ mod tests {
     fn a_request_fits_whatever_stands_in_it() {
         let passage = |text: &str| {
             let (title, text) = ("계약서 › 제1조".to_owned(), text.to_owned());
-            MessagePart::Passage(doran_llm::NumberedPassage { number: 1, title, text })
+            MessagePart::Passage(doran_llm::NumberedPassage { number: 1, title, text, ..Default::default() })
         };
         let (long, short) = ("긴 글입니다. ".repeat(30_000), "짧은 글");
         for context in [4_000, 8_000, 128_000] {

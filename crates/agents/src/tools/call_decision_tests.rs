@@ -43,7 +43,15 @@ fn result_message(name: &str, origin: TextOrigin, text: &str) -> Message {
 }
 
 fn passage_message(text: &str) -> Message {
-    Message::passages("p", [NumberedPassage { number: 1, title: "문서".into(), text: text.into() }])
+    Message::passages(
+        "p",
+        [NumberedPassage {
+            number: 1,
+            title: "문서".into(),
+            text: text.into(),
+            ..NumberedPassage::default()
+        }],
+    )
 }
 
 fn user_message(text: &str) -> Message {

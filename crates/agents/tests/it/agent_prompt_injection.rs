@@ -333,7 +333,12 @@ fn every_part_of_a_message_says_where_it_comes_from() {
     message.parts.extend(
         Message::passages(
             "p",
-            [doran_llm::NumberedPassage { number: 1, title: "문서".into(), text: "문서의 말".into() }],
+            [doran_llm::NumberedPassage {
+                number: 1,
+                title: "문서".into(),
+                text: "문서의 말".into(),
+                ..Default::default()
+            }],
         )
         .parts,
     );

@@ -23,6 +23,7 @@ async fn ask_offline_model(question: &str) -> String {
         number,
         title: hit.passage.title,
         text: hit.passage.text,
+        ..NumberedPassage::default()
     });
     let messages = vec![Message::passages("p", passages), Message::user("m", question)];
     collect_reply(OfflineModel.stream(ChatRequest::new(messages))).await.expect("answer").text

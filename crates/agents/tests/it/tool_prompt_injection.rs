@@ -126,7 +126,15 @@ fn parse_orders(message: &Message, last: &mut String) -> Vec<(String, Value)> {
 }
 
 fn document_message(text: &str) -> Message {
-    Message::passages("p", [NumberedPassage { number: 1, title: "문서".into(), text: text.into() }])
+    Message::passages(
+        "p",
+        [NumberedPassage {
+            number: 1,
+            title: "문서".into(),
+            text: text.into(),
+            ..NumberedPassage::default()
+        }],
+    )
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What is answered: quotes, recalls, notes, and honest words when there is nothing to say.
 
-use doran_llm::{ChatRequest, Message, MessagePart, NumberedPassage, TextOrigin};
+use doran_llm::{ChatRequest, Message, MessagePart, TextOrigin};
 
 use super::answer_text;
 
@@ -14,11 +14,7 @@ fn check(turns: &[&str], expected: &str) {
 fn talk(turns: &[&str], passages: &[(&str, &str)]) -> String {
     let mut messages: Vec<Message> = turns.iter().map(|turn| Message::user("m", *turn)).collect();
     let numbered = passages.iter().zip(1..);
-    let given = numbered.map(|((title, text), number)| NumberedPassage {
-        number,
-        title: (*title).into(),
-        text: (*text).into(),
-    });
+    let given = numbered.map(|((title, text), number)| super::passage(number, title, text));
     messages.insert(0, Message::passages("p", given));
     let request = ChatRequest::new(messages);
     answer_text(&request)
@@ -40,6 +36,30 @@ fn an_answer_is_a_sentence_word_for_word_with_its_number() {
         ask("How long must I keep receipts?"),
         "The document says: \"Keep every receipt for seven years.\" [1]"
     );
+}
+
+#[test]
+fn each_quote_is_said_to_stand_where_it_stands() {
+    let rules = ("인사 규정 › 제3조(수습)", "제3조(수습) 수습 기간은 3개월로 한다.");
+    let contract = ("용역계약서 › 제3조(기간)", "제3조(기간) 계약 기간은 1년으로 한다.");
+    let standard = ("표준 용역계약서 › 제3조(기간)", "제3조(기간) 계약 기간은 6개월로 한다.");
+    let begins = |passages: &[(&str, &str)]| {
+        let told = talk(&["제3조 보여줘"], passages);
+        let begins =
+            told.lines().map(|line| line.split_once(':').map_or(line, |(begin, _)| begin).to_owned());
+        begins.collect::<Vec<_>>()
+    };
+    let [in_document, in_contract, in_standard] =
+        ["문서", "사용자 계약서", "표준계약서"].map(|place| format!("{place}에 이렇게 적혀 있습니다"));
+    assert_eq!(begins(&[rules, standard]), [&*in_document, &*in_standard]);
+    assert_eq!(begins(&[contract, standard]), [&*in_contract, &*in_standard]);
+    // What a document is called says nothing about what it is.
+    let called = ("표준 근무 시간 규정 › 제3조(시간)", "제3조(시간) 근무 시간은 8시간으로 한다.");
+    let mut passage = super::passage(1, called.0, called.1);
+    passage.kind = doran_llm::PassageKind::Document;
+    let request =
+        ChatRequest::new(vec![Message::passages("p", [passage]), Message::user("m", "제3조 보여줘")]);
+    assert!(answer_text(&request).starts_with(&in_document));
 }
 
 #[test]

@@ -71,7 +71,7 @@ async fn features_for_fitting() {
             .map(|(hit, number)| QuotableSource {
                 title: &hit.passage.title,
                 text: &hit.passage.text,
-                kind: QuotableSourceKind::Own,
+                kind: QuotableSourceKind::Document,
                 cite: SourceCitation::Number(number),
             })
             .collect();

@@ -99,9 +99,11 @@ fn conversation(choices: &mut SeededChoices) -> ChatRequest {
         messages.push(Message::user(format!("u{at}"), *user));
         messages.push(Message::assistant(format!("a{at}"), *model));
     }
-    let passages = choices.some(PASSAGES).into_iter().zip(1..).map(|((title, text), number)| {
-        NumberedPassage { number, title: (*title).into(), text: (*text).into() }
-    });
+    let passages = choices
+        .some(PASSAGES)
+        .into_iter()
+        .zip(1..)
+        .map(|((title, text), number)| super::passage(number, title, text));
     messages.push(Message::passages("p", passages.collect::<Vec<_>>()));
     let first = QUESTIONS[choices.below(QUESTIONS.len())];
     let second = QUESTIONS[choices.below(QUESTIONS.len())];

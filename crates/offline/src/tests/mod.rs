@@ -11,8 +11,8 @@ mod tooling;
 
 use doran_agents::RequestPurpose;
 use doran_llm::{
-    ChatModel, ChatRequest, Message, MessagePart, ModelError, ModelKind, TextOrigin, ToolCall, ToolResult,
-    ToolSpec, collect_reply, conformance,
+    ChatModel, ChatRequest, Message, MessagePart, ModelError, ModelKind, NumberedPassage, PassageKind,
+    TextOrigin, ToolCall, ToolResult, ToolSpec, collect_reply, conformance,
 };
 use serde_json::{Value, json};
 
@@ -39,6 +39,16 @@ fn call_text(call: &ToolCall) -> String {
     let values =
         arguments.values().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
     format!("{}({})", call.name, values.collect::<Vec<_>>().join(", "))
+}
+
+/// A passage of a contract, a standard contract or another document, as its title says.
+fn passage(number: u32, title: &str, text: &str) -> NumberedPassage {
+    let kind = match title {
+        title if title.contains("표준") => PassageKind::StandardContract,
+        title if title.contains("계약") => PassageKind::Contract,
+        _ => PassageKind::Document,
+    };
+    NumberedPassage { number, title: title.into(), text: text.into(), kind }
 }
 
 fn tool(name: &str, properties: &Value, required: &[&str]) -> ToolSpec {

@@ -7,7 +7,7 @@ use crate::ranking::AskedQuestion;
 use crate::units::{QuotableSource, QuotableSourceKind, SourceCitation, split_units};
 
 fn source<'a>(title: &'a str, text: &'a str, number: u32) -> QuotableSource<'a> {
-    let kind = QuotableSourceKind::of_title(title);
+    let kind = QuotableSourceKind::of_passage(super::passage(number, title, text).kind);
     QuotableSource { title, text, kind, cite: SourceCitation::Number(number) }
 }
 

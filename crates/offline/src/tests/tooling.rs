@@ -135,7 +135,12 @@ fn a_computed_part_of_a_question_is_not_looked_for_in_documents() {
     {
         let mut request = asked(question);
         let text = "연차휴가는 1년에 15일을 준다. 병가는 60일까지 쓴다.";
-        let passage = NumberedPassage { number: 1, title: "휴가 규정".into(), text: text.into() };
+        let passage = NumberedPassage {
+            number: 1,
+            title: "휴가 규정".into(),
+            text: text.into(),
+            ..NumberedPassage::default()
+        };
         request.messages.insert(0, Message::passages("p", [passage]));
         assert_eq!(output_text(&request), "calculator(1 + 1)", "{question}");
         assert_eq!(
