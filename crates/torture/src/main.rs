@@ -5,6 +5,7 @@
 //! acknowledged, what was shown. The victim opens a store, runs a graph, and talks to the driver line by line.
 
 mod consistency_check;
+mod database_restarts;
 mod disk_full;
 mod fault_proxy;
 mod io_faults;
@@ -52,6 +53,7 @@ torture NAME [--quick] [--json] [--seed N] [--kills N]      (N kills, faults, im
              of a database, and of a library with its search index and remembered facts
   sim        play seeded histories of trouble on the engine in memory, 10,000 of them
   replicas   two processes on PostgreSQL that are killed, sleep, or lose the database
+  restarts   restart PostgreSQL under runs that call a model, and count the calls
   mutants    switch on seeded bugs and see that the tortures above notice
   all        everything; with --quick all but the mutants";
 
@@ -75,13 +77,14 @@ impl TortureOptions {
 
 pub type TortureFunction = fn(&TortureOptions) -> Result<TortureReport, String>;
 
-const TORTURES: [(&str, TortureFunction); 7] = [
+const TORTURES: [(&str, TortureFunction); 8] = [
     ("sim", simulation_seeds::run),
     ("kill", kill_loop::run),
     ("io", io_faults::run),
     ("disk", disk_full::run),
     ("power", power_loss::run),
     ("replicas", replicas::run),
+    ("restarts", database_restarts::run),
     ("mutants", seeded_bugs::run),
 ];
 

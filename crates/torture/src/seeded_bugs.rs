@@ -5,14 +5,18 @@ use std::time::Instant;
 
 use crate::ledger::Violation;
 use crate::report::TortureReport;
-use crate::{TortureFunction, TortureOptions, io_faults, kill_loop, power_loss, replicas, simulation_seeds};
+use crate::{
+    TortureFunction, TortureOptions, database_restarts, io_faults, kill_loop, power_loss, replicas,
+    simulation_seeds,
+};
 
 /// A bug, what it is, and who has to catch it.
-const SEEDED_BUGS: [(&str, &str, TortureFunction); 19] = [
+const SEEDED_BUGS: [(&str, &str, TortureFunction); 20] = [
     ("reply_before_commit", "acknowledged before the commit", kill_loop::run),
     ("event_before_commit", "an event shown before the commit", kill_loop::run),
     ("records_cleared_in_own_transaction", "records and step in two transactions", kill_loop::run),
     ("ignore_fence", "no check of the epoch at the commit", replicas::run_sleeping_replicas),
+    ("give_up_in_outage", "a run given up as soon as its store is away", database_restarts::run),
     ("idempotency_key_after_run", "idempotency key after the run, in its own transaction", kill_loop::run),
     ("event_number_from_clock", "event numbers from milliseconds", kill_loop::run),
     ("repeat_at_most_once_effect", "a call that must not be repeated is repeated", kill_loop::run),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::failpoint;
 use crate::runtime::ClaimLease;
 use crate::store::{
     ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, RunUsage, Seq, Store, StoreError,
@@ -263,7 +264,7 @@ impl Default for RetryWait {
 impl RetryWait {
     /// Waits, longer each time. `false` when the lease does not last that long.
     async fn wait_within(&mut self, lease: &ClaimLease) -> bool {
-        if !lease.holds() {
+        if !lease.holds() || failpoint::mutant("give_up_in_outage") {
             return false;
         }
         tokio::time::sleep(self.0).await;

@@ -116,8 +116,13 @@ impl TestPostgresServer {
 
     /// Pulls the plug.
     pub fn stop_immediately(&self) -> Result<(), String> {
+        self.stop("immediate")
+    }
+
+    /// Stops it in one of the ways of `pg_ctl`.
+    pub fn stop(&self, mode: &str) -> Result<(), String> {
         let mut command = self.command("pg_ctl");
-        command.args(["stop", "-w", "-m", "immediate"]).arg("-D").arg(self.dir.join("data"));
+        command.args(["stop", "-w", "-m", mode]).arg("-D").arg(self.dir.join("data"));
         run_command(&mut command)
     }
 

@@ -96,6 +96,8 @@ impl<T: Send, F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, StoreError> + Se
         self.result = Some(result);
         if mutant("reply_before_commit") && outcome.is_ok() {
             send_reply(self.reply.take(), self.result.take(), &TransactionEnd::Committed);
+            // As long as a slow disk takes: the reply has left the process before the transaction ends.
+            std::thread::sleep(std::time::Duration::from_millis(10));
         }
         outcome
     }
