@@ -139,6 +139,58 @@ async fn tasks_of_several_nodes_have_items_of_their_own_also_after_kills() {
     assert_eq!(outcomes.into_iter().collect::<Vec<_>>(), [end]);
 }
 
+#[tokio::test]
+async fn each_task_of_a_node_goes_where_it_chooses() {
+    let chooser = node_running(|_, cx| async move {
+        let to: String = cx.input()?;
+        let said = update_saying(format!("to {to}"));
+        cx.goto(To::Node(to))?;
+        Ok(said)
+    });
+    let split = node_going("split", To::Each("choose", vec![json!("left"), json!("right")]));
+    let graph = Graph::named()
+        .node("split", split.goto(["choose"]))
+        .node("choose", chooser.goto(["left", "right"]))
+        .node("left", node_saying("left").end())
+        .node("right", node_saying("right").end())
+        .start("split")
+        .build()
+        .expect("a sound graph");
+    assert_eq!(run_with_trace(&graph).await.0, "split to left to right left right");
+}
+
+#[tokio::test]
+async fn a_choice_is_kept_while_a_sibling_waits_for_an_answer() {
+    let asks = node_running(|_, cx| async move {
+        let answer: String = cx.ask("?").await?;
+        Ok(update_saying(answer))
+    });
+    let graph = Graph::named()
+        .node("split", node_saying("split").then_all(["a", "b"]))
+        .node("a", node_going("a", To::Node("chosen")).goto(["chosen"]))
+        .node("b", asks.end())
+        .node("chosen", node_saying("chosen").end())
+        .start("split")
+        .build()
+        .expect("a sound graph");
+    let bot = graph_handle(&graph);
+    assert!(run_to_text(&bot, EngineTestState::update()).await.ends_with("asks \"?\""));
+    assert_eq!(outcome_text(bot.resume(&local_thread("t"), "b").await), "split a b chosen");
+}
+
+#[tokio::test]
+async fn a_task_that_failed_leads_to_its_handler_and_nowhere_else() {
+    let fails = node_running(|_, _| async { Err(NodeError::permanent("broken")) });
+    let graph = Graph::named()
+        .node("fails", fails.then("after").on_error("handler"))
+        .node("after", node_saying("after").end())
+        .node("handler", node_saying("handled").end())
+        .start("fails")
+        .build()
+        .expect("a sound graph");
+    assert_eq!(run_with_trace(&graph).await.0, "handled");
+}
+
 /// An outer graph whose `team` holds a graph; a node of that one hands over to `boss` of the outer one.
 fn handing_over_graph() -> Graph<EngineTestState> {
     let inner = Graph::named()

@@ -30,6 +30,7 @@ mod missing_logs_and_graphs;
 mod readable_values;
 mod run_observer;
 mod shared_items;
+mod snapshots;
 mod store_outages;
 mod stored_results;
 mod support;
