@@ -156,3 +156,47 @@ fn the_built_in_model_says_that_it_cannot_put_questions_in_other_words() {
     assert!(output.status.success() && stdout.contains("15일"), "{stdout}{stderr}");
     assert!(stderr.contains("내장 모델은 질문을 다른 말로 바꾸지 못하므로 그대로 찾습니다"), "{stderr}");
 }
+
+/// The lines about what went wrong: neither steps nor sources.
+fn error_lines(stderr: &[u8]) -> Vec<String> {
+    utf8(stderr).lines().filter(|line| !line.starts_with(['·', ' '])).map(str::to_owned).collect()
+}
+
+#[test]
+fn at_the_limit_of_rounds_one_sentence_says_so() {
+    let here = fresh_directory("ask-rounds");
+    let vendor = MockVendorServer::start(|_| {
+        MockVendorReply::ToolCall("calculator", serde_json::json!({ "expression": "1+1" }))
+    });
+    let settings = format!(
+        "model = \"openai-compatible:http://{}/v1#m\"\n[agents.react]\nmax_iterations = 1\n",
+        vendor.address
+    );
+    std::fs::write(here.join("doran.toml"), settings).expect("written");
+    let ask = |lang: &str, more: &[&str]| {
+        let question = if lang == "ko" { "1+1은 얼마인가요?" } else { "What is 1+1?" };
+        let output =
+            run_doran(&here, &[&["ask", "--agent", "react", "--lang", lang, question], more].concat(), "");
+        assert_eq!(output.status.code(), Some(1), "{}", utf8(&output.stderr));
+        output
+    };
+    for (lang, sentence) in [
+        ("ko", "요청이 너무 복잡합니다. 질문을 더 작게 나누어 다시 물어봐 주세요."),
+        ("en", "The request is too complex. Please ask again in smaller parts."),
+    ] {
+        let plain = ask(lang, &[]);
+        let said = error_lines(&plain.stderr);
+        assert_eq!(said.len(), 1, "{said:?}");
+        let expected = format!("{sentence} (max_iterations_exceeded)");
+        assert!(said[0].ends_with(&expected) && said[0].matches('.').count() == 2, "{said:?}");
+        assert_eq!(utf8(&plain.stdout), "", "an error is no answer");
+        let whole = ask(lang, &["--json"]);
+        let answer = parse_json_object(&whole.stdout);
+        assert_eq!(answer["response"], sentence);
+        assert_eq!(
+            (&answer["error"], &answer["errorCode"]),
+            (&true.into(), &"max_iterations_exceeded".into())
+        );
+        assert_eq!(error_lines(&whole.stderr), said, "the same words");
+    }
+}

@@ -131,6 +131,18 @@ fn a_mistake_in_the_command_line_is_told_in_korean_too() {
 }
 
 #[test]
+fn the_program_alone_lists_its_commands_and_that_is_no_error() {
+    let here = fresh_directory("alone");
+    let alone = run_with_environment(&here, &[("LANG", "en_US.UTF-8")], &[]);
+    let text = utf8(&alone.stdout);
+    assert!(alone.status.success() && alone.stderr.is_empty(), "{alone:?}");
+    assert!(["Usage: doran", "serve", "chat", "ingest"].iter().all(|word| text.contains(word)), "{text}");
+    // A command that lacks its own command is a mistake.
+    let half = run_with_environment(&here, &[("LANG", "en_US.UTF-8")], &["keys", "--wrong"]);
+    assert_eq!(half.status.code(), Some(2), "{half:?}");
+}
+
+#[test]
 fn the_version_names_commit_features_and_target() {
     let here = fresh_directory("version");
     let version = run_with_environment(&here, &[], &["--version"]);
