@@ -16,6 +16,8 @@ pub enum AdmissionPolicy {
     LeaveRoom,
     /// All of it while nobody else waits. Who holds least is next. For what is held briefly.
     UseAll,
+    /// All but one unit, so that another tenant does not wait for the first one. Who holds least is next. For processors.
+    LeaveOne,
 }
 
 /// Shares units out by tenant. Clones share the same units.
@@ -146,6 +148,7 @@ impl AdmissionQueue {
         units.min(match self.policy {
             AdmissionPolicy::LeaveRoom => self.capacity.div_ceil(2),
             AdmissionPolicy::UseAll => self.capacity,
+            AdmissionPolicy::LeaveOne => self.capacity_for_one(),
         })
     }
 
@@ -153,7 +156,15 @@ impl AdmissionQueue {
         match self.policy {
             AdmissionPolicy::LeaveRoom => state.held_by(tenant) + units <= state.free,
             AdmissionPolicy::UseAll => units <= state.free,
+            AdmissionPolicy::LeaveOne => {
+                units <= state.free && state.held_by(tenant) + units <= self.capacity_for_one()
+            }
         }
+    }
+
+    /// All units but one.
+    fn capacity_for_one(&self) -> usize {
+        self.capacity.saturating_sub(1).max(1)
     }
 
     /// Admits those who wait, as far as there is room. Nobody is passed over for one that needs less.
@@ -244,6 +255,24 @@ mod tests {
         assert!(admission.try_acquire("a", 1).is_err() && admission.try_acquire("b", 2).is_ok());
         permit.try_grow(5).expect("it has all it can have");
         assert_eq!(admission.free(), 5);
+    }
+
+    #[tokio::test]
+    async fn one_unit_is_left_for_another_tenant_whoever_waits() {
+        let admission = FairAdmission::new(3, usize::MAX, AdmissionPolicy::LeaveOne);
+        let held = take_all(&admission, "a");
+        assert_eq!((held.len(), admission.free()), (2, 1));
+        let mut waiting = Box::pin(admission.acquire("a", 1));
+        assert!((&mut waiting).now_or_never().is_none());
+        let other = admission.acquire("b", 1).now_or_never().expect("at once").expect("room");
+        let mut third = Box::pin(admission.acquire("c", 1));
+        assert!((&mut third).now_or_never().is_none());
+        drop(held);
+        assert!((&mut third).now_or_never().is_some_and(|admitted| admitted.is_ok()));
+        assert!((&mut waiting).now_or_never().is_some_and(|admitted| admitted.is_ok()));
+        drop(other);
+        assert_eq!(admission.free(), 3);
+        assert_eq!(take_all(&FairAdmission::new(1, 0, AdmissionPolicy::LeaveOne), "a").len(), 1);
     }
 
     #[tokio::test]

@@ -1,24 +1,27 @@
 //! Turns to compute. What takes a processor for long, the built-in model and a search in this process, is done by few at a
-//! time, and tenants take turns: a tenant with many runs does not hold up the others.
+//! time, and tenants take turns: a tenant with many runs does not hold up the others. None of it is done on a thread that
+//! serves requests.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use doran_retrieval::{
     Document, DocumentFilter, DocumentId, DocumentIndex, DocumentSummary, DocumentTenant, Hit, Passage,
     RetrieveError, Retriever, SearchQuery,
 };
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::admission::{AdmissionPermit, AdmissionPolicy, AdmissionRefused, FairAdmission};
 use crate::attachments::library_tenant;
 
-/// The turns of this process. One processor is left for requests, the store and streams.
+/// The turns of this process. One tenant leaves one processor for requests, the store and streams, and for the next tenant:
+/// that one never waits until the first has computed.
 static TURNS: LazyLock<FairAdmission> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    FairAdmission::new(processors.saturating_sub(1).max(1), usize::MAX, AdmissionPolicy::UseAll)
+    FairAdmission::new(processors.max(2), usize::MAX, AdmissionPolicy::LeaveOne)
 });
 
 type WaitForTurn = Pin<Box<dyn Future<Output = Result<AdmissionPermit, AdmissionRefused>> + Send>>;
@@ -36,7 +39,7 @@ async fn poll_in_turn_of<F: Future + Unpin>(turns: &FairAdmission, tenant: &str,
             Some(waiting) => waiting,
             None => match turns.try_acquire(tenant, 1) {
                 Ok(permit) => {
-                    let polled = Pin::new(&mut future).poll(cx);
+                    let polled = poll_beside_runtime(&mut future, cx);
                     drop(permit);
                     return polled;
                 }
@@ -49,7 +52,7 @@ async fn poll_in_turn_of<F: Future + Unpin>(turns: &FairAdmission, tenant: &str,
         match turn.as_mut().poll(cx) {
             // As many may wait as like, so nobody is refused.
             Poll::Ready(permit) => {
-                let polled = Pin::new(&mut future).poll(cx);
+                let polled = poll_beside_runtime(&mut future, cx);
                 drop(permit);
                 polled
             }
@@ -60,6 +63,36 @@ async fn poll_in_turn_of<F: Future + Unpin>(turns: &FairAdmission, tenant: &str,
         }
     })
     .await
+}
+
+/// Polls a future that computes. Where the runtime has several threads, another one takes over what this one was there for.
+fn poll_beside_runtime<F: Future + Unpin>(future: &mut F, cx: &mut Context<'_>) -> Poll<F::Output> {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| Pin::new(future).poll(cx)),
+        _ => Pin::new(future).poll(cx),
+    }
+}
+
+/// Does work on documents of a tenant in its turn, on a thread for such work.
+pub(crate) async fn compute_in_turn<T: Send + 'static>(
+    tenant: &DocumentTenant,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let _turn = turn_of(tenant).await;
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down, and this task with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+/// A turn of whom these documents belong to. As many may wait as like, so nobody is refused.
+async fn turn_of(documents: &DocumentTenant) -> Result<AdmissionPermit, AdmissionRefused> {
+    let library = library_tenant(documents);
+    TURNS.acquire(library.as_ref().unwrap_or(documents).as_str(), 1).await
 }
 
 /// An index that computes in this process, in which tenants take turns to search.
@@ -75,9 +108,7 @@ impl FairIndex {
 #[async_trait]
 impl Retriever for FairIndex {
     async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
-        let library = library_tenant(&question.tenant);
-        let tenant = library.as_ref().unwrap_or(&question.tenant);
-        let _turn = TURNS.acquire(tenant.as_str(), 1).await;
+        let _turn = turn_of(&question.tenant).await;
         self.0.retrieve(question).await
     }
 }

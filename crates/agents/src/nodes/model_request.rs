@@ -90,18 +90,20 @@ impl<'a> RequestLog<'a> {
     ) -> Result<ModelReply, ModelError> {
         let mut deltas = self.model.stream(request.clone());
         let tenant = self.work.cx.tenant().map_or("", |tenant| tenant.as_str());
-        // The built-in model computes in this process. Words of another one only arrive here.
-        let kind = self.model.info_for_role(request.role).kind;
+        // The built-in model computes its whole reply in this process, before the first word. Words of another one only arrive
+        // here.
+        let mut computes = self.model.info_for_role(request.role).kind == ModelKind::Extractive;
         let mut collector = ReplyCollector::default();
         let (mut blanks, mut bytes) = (String::new(), 0);
         loop {
             let next = async {
-                match kind {
-                    ModelKind::Extractive => poll_in_turn(tenant, deltas.next()).await,
-                    ModelKind::Language => deltas.next().await,
+                match computes {
+                    true => poll_in_turn(tenant, deltas.next()).await,
+                    false => deltas.next().await,
                 }
             };
             let next = tokio::time::timeout(MODEL_SILENCE_TIMEOUT, next).await;
+            computes = false;
             let Some(delta) = next.map_err(|_| silence_error())? else {
                 return Err(ModelError::Broken { reason: "it ended without saying so".into() });
             };

@@ -19,6 +19,7 @@ use super::query_rewriting::{QueryRewriter, QueryRewriting};
 use crate::agents::AgentParts;
 use crate::agents::contract::refers_to_previous_turn;
 use crate::attachments::attachment_tenant;
+use crate::compute_turns::compute_in_turn;
 use crate::prompt::Prompts;
 use crate::protocol::{CallNote, CallNoteKind, SearchHitNote, SearchNote, ThinkingStep};
 use crate::request_format::MATERIAL_MESSAGE_ID;
@@ -127,10 +128,11 @@ impl DocumentFinder {
             }
             let document = self.index.document(tenant, id).await?;
             let document = document.filter(|document| document.text.len() <= MAX_SPLIT_DOCUMENT_BYTES);
-            passages.insert(
-                id.clone(),
-                document.map(|document| split_into_passages(&document)).unwrap_or_default(),
-            );
+            let split = match document {
+                Some(document) => compute_in_turn(tenant, move || split_into_passages(&document)).await,
+                None => Vec::new(),
+            };
+            passages.insert(id.clone(), split);
         }
         let room = best.iter().map(|hit| hit.passage.text.len()).sum::<usize>() + MAX_NEIGHBOUR_BYTES;
         let known = |hit: &Hit| hits.iter().any(|known| known.passage.id == hit.passage.id);
