@@ -1,11 +1,13 @@
 //! A store that is away for a while, full, or does not know what it wrote: what is held in memory is written when it
 //! comes back, and nothing is done twice.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use doran_engine::store::{HistoryStore, RunStatus, StoreError};
+use doran_engine::store::{
+    Commit, CommitOutcome, Fence, HistoryStore, RamStore, RunStatus, RunStore, StoreError,
+};
 use doran_engine::{Cx, Graph, NodeError, Runtime, RuntimeOptions};
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -159,4 +161,54 @@ async fn a_run_whose_store_stays_away_is_let_go_and_finishes_later() {
         tokio::time::sleep(ms(50)).await;
     }
     assert!(run_trace(&runtime, &run.key()).await.starts_with("started | "));
+}
+
+/// A store to which one write arrives late: nobody knows whether it happened, then it has not, and before the next try it has.
+struct LateWriteStore {
+    inner: RamStore,
+    /// How many writes with entries come before it.
+    left: Mutex<u32>,
+    late: Mutex<Option<(Fence, Commit)>>,
+}
+
+impl LateWriteStore {
+    async fn plain_call<T>(
+        &self,
+        _name: &'static str,
+        made: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        made.await
+    }
+
+    async fn late_commit(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError> {
+        let late = self.late.lock().expect("no panic").take();
+        if let Some((fence, commit)) = late {
+            self.inner.commit(&fence, commit).await?;
+        } else if !commit.entries.is_empty() {
+            let mut left = self.left.lock().expect("no panic");
+            *left = left.wrapping_sub(1);
+            if *left == 0 {
+                *self.late.lock().expect("no panic") = Some((fence.clone(), commit));
+                return Err(StoreError::Unknown("it is under way".into()));
+            }
+        }
+        self.inner.commit(fence, commit).await
+    }
+}
+
+doran_engine::delegated_store!(LateWriteStore, call: plain_call, commit: late_commit, exclusive: false);
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_arrives_while_it_is_tried_again_is_found() {
+    for nth in 1..=3 {
+        let calls = CallCounter::default();
+        let store = LateWriteStore { inner: ram_store(), left: Mutex::new(nth), late: Mutex::default() };
+        let runtime = Runtime::new(Arc::new(store));
+        let bot = runtime.register_graph("g", &three_step_graph(calls.clone())).expect("registered");
+        let run = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
+        assert_eq!(wait_for_outcome_text(&bot, &run).await, "a call1 c d", "the write {nth}");
+        assert_eq!(calls.count(), 1, "the write {nth}");
+        let trace = run_trace(bot.runtime(), &run.key()).await;
+        assert_eq!(trace, "started | a | b+c | d | finished", "the write {nth}");
+    }
 }
