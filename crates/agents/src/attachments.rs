@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use doran_retrieval::{
-    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentSummary, DocumentTenant, Hit, Passage,
-    RetrieveError, Retriever, SearchQuery,
+    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentSummary, DocumentTenant, Hit, IndexWrapper,
+    RetrieveError, SearchQuery,
 };
 use sha2::{Digest, Sha256};
 
@@ -42,7 +42,11 @@ fn merge_hits(attached: Vec<Hit>, library: Vec<Hit>, limit: usize) -> Vec<Hit> {
 }
 
 #[async_trait]
-impl Retriever for AttachmentIndex {
+impl IndexWrapper for AttachmentIndex {
+    fn inner(&self) -> &dyn DocumentIndex {
+        &*self.0
+    }
+
     async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
         let Some(library) = library_tenant(&question.tenant) else { return self.0.retrieve(question).await };
         // Attachments are in no collection: they are searched whichever was chosen.
@@ -52,50 +56,6 @@ impl Retriever for AttachmentIndex {
         let (attached, library) =
             futures_util::future::try_join(self.0.retrieve(&attached), self.0.retrieve(&library)).await?;
         Ok(merge_hits(attached, library, question.limit))
-    }
-}
-
-#[async_trait]
-impl DocumentIndex for AttachmentIndex {
-    async fn check_health(&self) -> Result<(), RetrieveError> {
-        self.0.check_health().await
-    }
-
-    async fn put(
-        &self,
-        tenant: &DocumentTenant,
-        document: &Document,
-        passages: &[Passage],
-    ) -> Result<(), RetrieveError> {
-        self.0.put(tenant, document, passages).await
-    }
-
-    async fn put_all(
-        &self,
-        tenant: &DocumentTenant,
-        documents: &[(Document, Vec<Passage>)],
-    ) -> Result<(), RetrieveError> {
-        self.0.put_all(tenant, documents).await
-    }
-
-    async fn remove(&self, tenant: &DocumentTenant, document: &DocumentId) -> Result<bool, RetrieveError> {
-        self.0.remove(tenant, document).await
-    }
-
-    async fn expunge_deleted(&self) -> Result<(), RetrieveError> {
-        self.0.expunge_deleted().await
-    }
-
-    async fn embed_some(&self) -> Result<usize, RetrieveError> {
-        self.0.embed_some().await
-    }
-
-    fn passages_without_vectors(&self) -> usize {
-        self.0.passages_without_vectors()
-    }
-
-    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
-        self.0.tenants().await
     }
 
     async fn list(
@@ -133,12 +93,12 @@ mod tests {
 
     use super::*;
 
-    async fn put(index: &AttachmentIndex, tenant: &DocumentTenant, name: &str, text: &str) {
+    async fn put(index: &dyn DocumentIndex, tenant: &DocumentTenant, name: &str, text: &str) {
         let document = Document::new(name, name, text);
         index.put(tenant, &document, &split_into_passages(&document)).await.expect("stored");
     }
 
-    async fn found(index: &AttachmentIndex, tenant: &DocumentTenant, limit: usize) -> Vec<String> {
+    async fn found(index: &dyn DocumentIndex, tenant: &DocumentTenant, limit: usize) -> Vec<String> {
         let question = SearchQuery::new(tenant.clone(), "연차", limit);
         let hits = index.retrieve(&question).await.expect("hits");
         hits.iter().map(|hit| hit.passage.document.to_string()).collect()
@@ -146,18 +106,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_chat_finds_its_attachments_and_the_library_and_no_other_chat_does() {
-        let index = AttachmentIndex::new(Arc::new(RamKeywordIndex::default()));
+        let index: &dyn DocumentIndex = &AttachmentIndex::new(Arc::new(RamKeywordIndex::default()));
         let library = DocumentTenant::new("a");
         let (mine, other) = (attachment_tenant("a", "나의 대화"), attachment_tenant("a", "다른 대화"));
-        put(&index, &library, "규정", "연차는 15일이다.").await;
-        put(&index, &library, "안내", "연차는 미리 알린다.").await;
-        put(&index, &mine, "첨부", "연차는 20일로 한다.").await;
-        assert_eq!(found(&index, &mine, 3).await[0], "첨부");
-        assert_eq!(found(&index, &mine, 3).await.len(), 3);
-        assert_eq!(found(&index, &mine, 2).await.len(), 2);
-        assert!(!found(&index, &other, 3).await.contains(&"첨부".to_owned()));
-        assert!(!found(&index, &library, 3).await.contains(&"첨부".to_owned()));
-        assert!(!found(&index, &attachment_tenant("b", "나의 대화"), 3).await.contains(&"첨부".to_owned()));
+        put(index, &library, "규정", "연차는 15일이다.").await;
+        put(index, &library, "안내", "연차는 미리 알린다.").await;
+        put(index, &mine, "첨부", "연차는 20일로 한다.").await;
+        assert_eq!(found(index, &mine, 3).await[0], "첨부");
+        assert_eq!(found(index, &mine, 3).await.len(), 3);
+        assert_eq!(found(index, &mine, 2).await.len(), 2);
+        assert!(!found(index, &other, 3).await.contains(&"첨부".to_owned()));
+        assert!(!found(index, &library, 3).await.contains(&"첨부".to_owned()));
+        assert!(!found(index, &attachment_tenant("b", "나의 대화"), 3).await.contains(&"첨부".to_owned()));
         let listed = index.list(&mine, &DocumentFilter::default()).await.expect("a list");
         assert_eq!(listed.len(), 3);
         for (tenant, id, is_there) in [(&mine, "첨부", true), (&mine, "규정", true), (&other, "첨부", false)]

@@ -23,12 +23,12 @@ pub fn answer_line_prefix(language: Language) -> &'static str {
 }
 
 /// The heading above what was found in the user's contract.
-pub fn user_contract_heading(language: Language) -> &'static str {
+pub(crate) fn user_contract_heading(language: Language) -> &'static str {
     language.pick("사용자 계약서", "The user's contract")
 }
 
 /// The heading above what was found in the standard contract.
-pub fn standard_contract_heading(language: Language) -> &'static str {
+pub(crate) fn standard_contract_heading(language: Language) -> &'static str {
     language.pick("표준계약서", "The standard contract")
 }
 

@@ -13,14 +13,14 @@ impl Summaries {
 
     /// The window with a new summary, at most so many in all.
     #[must_use]
-    pub fn push_summary(&self, new: impl Into<String>, max_summaries: usize) -> Self {
+    pub(crate) fn push_summary(&self, new: impl Into<String>, max_summaries: usize) -> Self {
         let mut all = self.0.clone();
         all.push(new.into());
         Self(all.split_off(all.len().saturating_sub(max_summaries.max(1))))
     }
 
     /// All of them as one text, for clients; nothing where there are none.
-    pub fn joined_text(&self) -> Option<String> {
+    pub(crate) fn joined_text(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join(Self::SEPARATOR))
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::assemble::telemetry::TELEMETRY_SHUTDOWN_TIMEOUT;
 use crate::assemble::{self, App, RecordReplay};
-use crate::client::{ListedId, ServerHttpClient};
+use crate::client::{ListedId, ServerHttpClient, take_field};
 use crate::commands::threads::{ExportedMessage, ExportedSource};
 use crate::config::{Config, Database};
 use crate::data_dir;
@@ -227,7 +227,7 @@ impl AgentClient {
         };
         let (name, thread) = (percent_encode(name), percent_encode(thread.as_str()));
         let document = client.upload(&format!("/api/documents?name={name}&thread={thread}"), bytes).await?;
-        Ok(document["id"].as_str().unwrap_or_default().to_owned())
+        take_field(document, "id")
     }
 
     /// How far an attached file is.

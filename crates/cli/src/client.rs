@@ -113,16 +113,7 @@ impl ServerHttpClient {
 
     /// Asks for JSON and returns one field of it.
     pub(crate) async fn get_field<T: DeserializeOwned>(&self, path: &str, name: &str) -> anyhow::Result<T> {
-        let mut response = self.get(path).await?;
-        let field = response.get_mut(name).map(Value::take).unwrap_or_default();
-        serde_json::from_value(field).map_err(|error| {
-            bilingual!(
-                "서버의 응답에서 `{name}`을(를) 읽을 수 없습니다",
-                "cannot read `{name}` in the response of the server"
-            )
-            .with_cause(error)
-            .into()
-        })
+        take_field(self.get(path).await?, name)
     }
 
     /// Sends JSON and reads JSON.
@@ -286,6 +277,19 @@ async fn read_response_body(mut answered: ServerResponse) -> anyhow::Result<Vec<
     Err(if why.en.is_empty() { refused.into() } else { refused.with_cause(why).into() })
 }
 
+/// One field of a response. A response without it is an error, unless a `T` may be missing.
+pub(crate) fn take_field<T: DeserializeOwned>(mut response: Value, name: &str) -> anyhow::Result<T> {
+    let field = response.get_mut(name).map(Value::take).unwrap_or_default();
+    serde_json::from_value(field).map_err(|error| {
+        bilingual!(
+            "서버의 응답에서 `{name}`을(를) 읽을 수 없습니다",
+            "cannot read `{name}` in the response of the server"
+        )
+        .with_cause(error)
+        .into()
+    })
+}
+
 async fn read_body_chunk(body: &mut Incoming) -> hyper::Result<Option<Bytes>> {
     loop {
         let frame = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
@@ -336,6 +340,14 @@ impl Body for SingleChunkBody {
 mod tests {
     use super::*;
     use crate::test_directory::TestDirectory;
+
+    #[test]
+    fn a_response_without_a_field_is_an_error() {
+        let made = || serde_json::json!({ "id": "t-1" });
+        assert_eq!(take_field::<String>(made(), "id").expect("there"), "t-1");
+        assert!(take_field::<String>(made(), "name").is_err());
+        assert_eq!(take_field::<Option<String>>(made(), "name").expect("may be missing"), None);
+    }
 
     #[test]
     fn a_server_is_found_by_its_file_and_the_file_is_its_owners() {

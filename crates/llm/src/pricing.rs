@@ -131,7 +131,7 @@ impl PriceList {
 
     /// The price of a model. A dated name such as `…-2026-04-01` costs what the name without the date does, and it does
     /// not matter in which of its dialects a vendor is asked.
-    pub fn price_of(&self, model: &str) -> Option<&ModelPrice> {
+    pub(crate) fn price_of(&self, model: &str) -> Option<&ModelPrice> {
         if let Some(name) = model.strip_prefix("openai-responses:") {
             return self.price_of(&format!("openai:{name}"));
         }

@@ -12,7 +12,7 @@ const NEIGHBOUR_SCORE_FACTOR: f64 = 0.5;
 /// Removes hits whose article and text equal those of a better hit from the same kind of document. Whitespace and
 /// punctuation are ignored. Words and numbers are not: a single one may be all that distinguishes two contracts of one
 /// form, or this year's rule from last year's.
-pub fn remove_duplicate_hits(hits: Vec<Hit>) -> Vec<Hit> {
+pub(crate) fn remove_duplicate_hits(hits: Vec<Hit>) -> Vec<Hit> {
     let mut said = HashSet::new();
     let mut kept = hits;
     kept.retain(|hit| {

@@ -9,10 +9,12 @@
 mod built_in_encoder;
 pub mod conformance;
 pub mod contract;
+mod distinct_hits;
 mod embedding;
 mod error_code;
 pub mod eval;
 pub mod hit_postprocessing;
+mod index_wrapper;
 pub mod ingest;
 mod keyword;
 mod language;
@@ -21,17 +23,18 @@ mod local;
 mod opensearch;
 mod passage;
 mod query_rewording;
-mod reranking;
 mod retriever;
-pub mod score_fusion;
+mod score_fusion;
 mod split;
 mod text_analysis;
 pub mod vector;
 
 pub use built_in_encoder::BuiltInEncoder;
+pub use distinct_hits::DistinctHitsIndex;
+pub use index_wrapper::IndexWrapper;
 pub use keyword::{
-    Highlight, MAX_WORD_QUERY_CHARS, RamKeywordIndex, RankingParameters, Segment, SegmentDocument,
-    WordSearch, find_article_numbers, highlights, is_one_typo_apart, match_reasons, stem_synonyms,
+    Highlight, MAX_WORD_QUERY_CHARS, RamKeywordIndex, WordSearch, find_article_numbers, highlights,
+    is_one_typo_apart, match_reasons, stem_synonyms,
 };
 pub use language::{Language, is_hangul, is_hangul_syllable};
 pub use library::{
@@ -44,7 +47,6 @@ pub use passage::{
     ArticleNumber, Document, DocumentId, DocumentKind, DocumentTenant, Passage, PassageId, is_collection_name,
 };
 pub use query_rewording::{MAX_REWORDINGS, retrieve_with_rewordings};
-pub use reranking::{Reranker, RerankingIndex};
 pub use retriever::{
     DocumentFilter, DocumentIndex, DocumentSummary, Hit, RetrieveError, Retriever, SearchQuery,
 };

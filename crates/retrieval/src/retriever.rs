@@ -46,7 +46,7 @@ pub struct DocumentFilter {
 
 impl DocumentFilter {
     /// Returns whether a document passes the filter.
-    pub fn admits(&self, document: &Document) -> bool {
+    pub(crate) fn admits(&self, document: &Document) -> bool {
         self.collection.as_ref().is_none_or(|wanted| *wanted == document.collection)
             && (self.documents.is_empty() || self.documents.contains(&document.id))
             && (self.kinds.is_empty() || self.kinds.contains(&document.kind))

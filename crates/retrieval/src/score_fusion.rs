@@ -19,7 +19,7 @@ use crate::text_analysis::{TermLayer, for_each_term};
 
 /// The weight of the vector score; the rest of a score comes from keywords.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FusionWeights {
+pub(crate) struct FusionWeights {
     /// The weight if query and passage are both Korean, or if one of them is neither Korean nor English.
     pub korean: f64,
     /// The weight if both are English.
@@ -32,7 +32,7 @@ pub struct FusionWeights {
 }
 
 /// Keywords always have at least this weight, so that an exact name is never lost.
-pub const MIN_KEYWORD_WEIGHT: f64 = 0.1;
+pub(crate) const MIN_KEYWORD_WEIGHT: f64 = 0.1;
 
 /// If the best keyword hit contains up to the first share of the terms of a query, vectors have their full weight. From the
 /// second share on they have none.
@@ -55,7 +55,7 @@ impl Default for FusionWeights {
 impl FusionWeights {
     /// Returns the weights for an embedder. An embedder of a single language is assumed to be for English, and to be
     /// better at it than a multilingual one; its vectors for other languages are ignored.
-    pub fn for_embedder(about: &EmbedderInfo) -> Self {
+    pub(crate) fn for_embedder(about: &EmbedderInfo) -> Self {
         if about.id.split(':').next() == Some(BUILT_IN_PROVIDER) {
             // It was trained on Korean documents, and on less English.
             Self { korean: 0.5, english: 0.3, cross_language: 0.9, min_similarity: 0.25 }
@@ -67,7 +67,7 @@ impl FusionWeights {
     }
 
     /// Returns the weight of the vector score for a query and a passage of these languages.
-    pub fn vector_weight(&self, question: Option<Language>, passage: Option<Language>) -> f64 {
+    pub(crate) fn vector_weight(&self, question: Option<Language>, passage: Option<Language>) -> f64 {
         let weight = match (question, passage) {
             (question, passage) if is_cross_language(question, passage) => self.cross_language,
             (Some(Language::English), Some(Language::English)) => self.english,
@@ -79,7 +79,7 @@ impl FusionWeights {
 
 /// Detects the language of a text of a document or a query; `None` for numbers, punctuation and other scripts. A text counts
 /// as Korean if a tenth of its letters are Hangul, because Korean texts often quote English names.
-pub fn dominant_language(text: &str) -> Option<Language> {
+pub(crate) fn dominant_language(text: &str) -> Option<Language> {
     let (mut hangul, mut latin) = (0_usize, 0_usize);
     for char in text.chars().take(2000) {
         hangul += usize::from(is_hangul_syllable(char));
@@ -95,7 +95,7 @@ pub fn dominant_language(text: &str) -> Option<Language> {
 /// Merges both hit lists, best first. Equal scores are ordered by the identifier of the passage. A keyword hit that is
 /// not among the vector hits has no vector yet, and only its keyword score counts. A passage that is only a heading
 /// gains nothing from its vector.
-pub fn fuse_hits(
+pub(crate) fn fuse_hits(
     question: &str,
     keyword: &[Hit],
     vector: &[Hit],

@@ -375,7 +375,7 @@ impl Agent {
     }
 
     /// Whether this JSON is a state of it.
-    pub fn check_state(&self, state: &Value) -> Result<(), serde_json::Error> {
+    pub(crate) fn check_state(&self, state: &Value) -> Result<(), serde_json::Error> {
         self.graph.check_state(state)
     }
 

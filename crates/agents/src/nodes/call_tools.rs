@@ -18,6 +18,7 @@ use crate::agents::{ClientTool, TurnRequest};
 use crate::protocol::{
     AgentActivity, CallNote, CallNoteKind, ClientToolAnswer, InterruptQuestion, ToolApprovalAnswer,
 };
+use crate::state::TurnProgress;
 use crate::tools::{
     CompletedToolCall, MAX_CALLS_PER_REPLY, RunExposure, Taint, ToolAdmission, ToolCallContext,
     ToolCallReason, ToolError, ToolPermit, ToolSideEffect, Toolbox, tool_key, truncate_with_note,
@@ -86,6 +87,12 @@ impl ToolCallResults {
     /// The message that gives the model what came of its calls.
     pub(crate) fn message(&self, id: impl Into<String>) -> Message {
         Message::tool_output(id, self.results.iter().cloned()).with_images(self.images.iter().cloned())
+    }
+
+    /// How far the turn has come after this node made the calls.
+    pub(crate) fn progress_after(&self, before: &TurnProgress, node: &str) -> TurnProgress {
+        let progress = before.after_node(node, 0).after_tool_round(self.tools_run.iter().map(String::as_str));
+        if self.turn_request.is_some() { progress.with_new_rounds() } else { progress }
     }
 }
 

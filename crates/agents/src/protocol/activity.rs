@@ -88,7 +88,7 @@ impl AgentActivity {
     }
 
     /// Whether it is the call of a tool, which ends a reply.
-    pub fn is_tool_call(&self) -> bool {
+    pub(crate) fn is_tool_call(&self) -> bool {
         matches!(self, Self::ToolCall { .. })
     }
 }

@@ -108,7 +108,7 @@ impl StepNotes {
     }
 
     /// The model that wrote the words of the step, as far as the notes tell. A model that only decided something is not it.
-    pub fn answering_model(&self) -> Option<&str> {
+    pub(crate) fn answering_model(&self) -> Option<&str> {
         self.models.iter().rev().find_map(|note| match note {
             ModelCallNote::Asked(ModelRequestNote { name, purpose, .. })
             | ModelCallNote::FromCache(CachedReplyNote { name, purpose, .. }) => {
@@ -167,7 +167,7 @@ pub enum ModelCallNote {
 
 impl ModelCallNote {
     /// Whether a request was sent.
-    pub fn is_request(&self) -> bool {
+    pub(crate) fn is_request(&self) -> bool {
         matches!(self, Self::Asked(_) | Self::Unfinished(_))
     }
 }

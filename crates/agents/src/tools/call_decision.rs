@@ -65,7 +65,7 @@ impl Taint {
 
     /// What words of this origin are. Documents are both: private, and written by anybody. For what a tool gave back,
     /// [`Taint::of_result`] knows more.
-    pub fn from_origin(origin: TextOrigin) -> Self {
+    pub(crate) fn from_origin(origin: TextOrigin) -> Self {
         match origin {
             TextOrigin::Document => Self { untrusted: true, private: true },
             TextOrigin::Web => Self { untrusted: true, private: false },
@@ -124,7 +124,7 @@ impl RunExposure {
 
     /// With the tools that a person allowed for the rest of the thread, by their [`tool_key`].
     #[must_use]
-    pub fn with_allowed_tools(mut self, keys: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn with_allowed_tools(mut self, keys: impl IntoIterator<Item = String>) -> Self {
         self.allowed_tools.extend(keys);
         self
     }
@@ -146,7 +146,7 @@ impl RunExposure {
 pub struct ToolApproval {
     /// The id of the call it was given for: of two calls that are alike, each needs its own.
     pub call: String,
-    /// What that call was: its [`approval_key`].
+    /// What that call was: its `approval_key`.
     pub key: String,
     /// Whether it may be made.
     pub approved: bool,
@@ -178,7 +178,7 @@ pub enum ToolCallReason {
 /// Decides about a call of the tool `about` with `arguments`.
 ///
 /// An approval counts for exactly the call it was given for; any other is as good as none.
-pub fn decide_tool_call(
+pub(crate) fn decide_tool_call(
     policy: ToolPolicy,
     about: &ToolInfo,
     arguments: &Value,
@@ -209,13 +209,13 @@ pub fn decide_tool_call(
 }
 
 /// Names a tool exactly: changes when its name, description, schema, class or reach changes.
-pub fn tool_key(about: &ToolInfo) -> String {
+pub(crate) fn tool_key(about: &ToolInfo) -> String {
     approval_key(about, &Value::Null)
 }
 
 /// Names a call exactly: changes when the tool (name, description, schema, class, reach) or any argument changes, and
 /// does not depend on the order in which an object's fields are written.
-pub fn approval_key(about: &ToolInfo, arguments: &Value) -> String {
+pub(crate) fn approval_key(about: &ToolInfo, arguments: &Value) -> String {
     let call = json!({
         "tool": { "spec": about.spec, "class": about.class, "outward": about.outward },
         "arguments": arguments,

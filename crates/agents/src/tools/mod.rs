@@ -20,23 +20,19 @@ mod wikipedia;
 
 pub use builtin::{BuiltinToolsConfig, BuiltinToolsError, builtin_tools};
 pub use calculator::{Calculator, CalculatorAnswer, CalculatorError, CalculatorFailure, calculate};
-pub use call_decision::{
-    RunExposure, Taint, ToolApproval, ToolCallDecision, ToolCallReason, ToolPolicy, approval_key,
-    decide_tool_call, tool_key,
-};
-pub use datetime::{GetCurrentDatetime, Holiday, holidays_of_year, is_business_day};
-pub(crate) use egress::fixed_origin_client;
+pub(crate) use call_decision::tool_key;
+pub use call_decision::{RunExposure, Taint, ToolApproval, ToolCallDecision, ToolCallReason, ToolPolicy};
+pub use datetime::GetCurrentDatetime;
 pub use egress::{
     Egress, EgressError, EgressOptions, EgressRequest, EgressResponse, HostLookup, SystemHostLookup,
-    is_public,
 };
+pub(crate) use egress::{fixed_origin_client, is_public};
 pub use read_file::{DocumentTextReader, ReadFile, ReadableRoot, ReadableRootError};
 pub use secret::ToolSecret;
-pub use text_cleaning::{CleanedText, strip_invisible, truncate_with_note};
+pub(crate) use text_cleaning::{strip_invisible, truncate_with_note};
 pub use tool_permit::{ApprovalRequest, CompletedToolCall, ToolPermit};
-pub use toolbox::{
-    MAX_ARGUMENT_BYTES, MAX_CALLS_PER_REPLY, ToolAdmission, Toolbox, ToolboxError, is_refused_by_person,
-};
+pub(crate) use toolbox::MAX_CALLS_PER_REPLY;
+pub use toolbox::{ToolAdmission, Toolbox, ToolboxError, is_refused_by_person};
 pub use weather::GetWeather;
 pub use web_search::WebSearch;
 pub use wikipedia::SearchWikipedia;

@@ -2,7 +2,7 @@
 
 /// A text without what cannot be seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CleanedText {
+pub(crate) struct CleanedText {
     /// What is left.
     pub text: String,
     /// How many characters were taken out.
@@ -11,7 +11,7 @@ pub struct CleanedText {
 
 /// Takes out of `text` what a person would not see but a model would read: tag characters (U+E0000–E007F), direction
 /// overrides, zero-width characters (joiners inside emoji stay) and control characters. A line end is always `\n`.
-pub fn strip_invisible(text: &str) -> CleanedText {
+pub(crate) fn strip_invisible(text: &str) -> CleanedText {
     let mut cleaned = String::with_capacity(text.len());
     let mut removed = 0;
     let mut before = None;
@@ -45,7 +45,7 @@ pub fn strip_invisible(text: &str) -> CleanedText {
 }
 
 /// Cuts `text` to at most `most` bytes, note included, between two characters. The note says how long the whole was.
-pub fn truncate_with_note(text: String, max_bytes: usize) -> String {
+pub(crate) fn truncate_with_note(text: String, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text;
     }

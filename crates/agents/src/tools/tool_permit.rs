@@ -177,7 +177,7 @@ impl ApprovalRequest {
     }
 
     /// What the model is told when nobody can be asked.
-    pub fn unanswered_result(&self, language: Language) -> ToolResult {
+    pub(crate) fn unanswered_result(&self, language: Language) -> ToolResult {
         refusal_result(
             &self.call,
             &ToolError::Denied(language.pick(

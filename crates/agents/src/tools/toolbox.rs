@@ -21,9 +21,9 @@ use super::tool_permit::{ApprovalRequest, ToolPermit, refusal_result};
 use super::{Tool, ToolError, ToolInfo};
 
 /// The most bytes of arguments that are looked at.
-pub const MAX_ARGUMENT_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_ARGUMENT_BYTES: usize = 64 * 1024;
 /// The most calls of one reply that are made.
-pub const MAX_CALLS_PER_REPLY: usize = 16;
+pub(crate) const MAX_CALLS_PER_REPLY: usize = 16;
 /// The most problems with arguments that are told at once, and the most bytes of each.
 const MAX_SCHEMA_PROBLEMS: usize = 5;
 const MAX_SCHEMA_PROBLEM_BYTES: usize = 300;
@@ -195,7 +195,7 @@ impl Toolbox {
     }
 
     /// Whether `arguments` fit the tool's schema; otherwise what is wrong, for the model to read.
-    pub fn check_arguments(
+    pub(crate) fn check_arguments(
         &self,
         name: &str,
         arguments: &Value,
@@ -275,7 +275,7 @@ impl Toolbox {
         }
     }
 
-    /// Admits the calls of one reply, in their order. A second call with the same id, and calls beyond [`MAX_CALLS_PER_REPLY`],
+    /// Admits the calls of one reply, in their order. A second call with the same id, and calls beyond `MAX_CALLS_PER_REPLY`,
     /// are refused. Each of the `approvals` counts for the one call that it was given for.
     pub fn admit_all(
         &self,

@@ -14,7 +14,7 @@ use super::egress::{Egress, EgressError, EgressRequest};
 use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSecret, ToolSideEffect, names};
 
 /// Where OpenWeather is.
-pub const OPENWEATHER_URL: &str = "https://api.openweathermap.org";
+pub(crate) const OPENWEATHER_URL: &str = "https://api.openweathermap.org";
 const SERVICE_NAME: &str = "OpenWeather";
 
 /// The tool.

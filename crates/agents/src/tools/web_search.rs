@@ -14,7 +14,7 @@ use super::text_cleaning::truncate_with_note;
 use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSecret, ToolSideEffect, names};
 
 /// Where Tavily is.
-pub const TAVILY_URL: &str = "https://api.tavily.com";
+pub(crate) const TAVILY_URL: &str = "https://api.tavily.com";
 const SERVICE_NAME: &str = "Tavily";
 /// How much of a page is shown.
 const MAX_CONTENT_BYTES: usize = 2500;

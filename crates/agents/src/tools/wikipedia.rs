@@ -15,9 +15,9 @@ use super::text_cleaning::truncate_with_note;
 use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, names};
 
 /// Where the Korean Wikipedia is.
-pub const WIKIPEDIA_KO_URL: &str = "https://ko.wikipedia.org";
+pub(crate) const WIKIPEDIA_KO_URL: &str = "https://ko.wikipedia.org";
 /// Where the English Wikipedia is.
-pub const WIKIPEDIA_EN_URL: &str = "https://en.wikipedia.org";
+pub(crate) const WIKIPEDIA_EN_URL: &str = "https://en.wikipedia.org";
 /// How many articles are shown, and how much of each.
 const MAX_ARTICLES: usize = 3;
 const MAX_EXTRACT_BYTES: usize = 4000;

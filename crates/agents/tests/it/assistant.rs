@@ -468,7 +468,11 @@ async fn a_source_that_does_not_stand_in_its_document_is_not_shown() {
     // The index finds what the document does not say any more.
     struct MisquotingIndex(Arc<dyn doran_retrieval::DocumentIndex>);
     #[async_trait::async_trait]
-    impl doran_retrieval::Retriever for MisquotingIndex {
+    impl doran_retrieval::IndexWrapper for MisquotingIndex {
+        fn inner(&self) -> &dyn doran_retrieval::DocumentIndex {
+            &*self.0
+        }
+
         async fn retrieve(
             &self,
             question: &doran_retrieval::SearchQuery,
@@ -476,44 +480,6 @@ async fn a_source_that_does_not_stand_in_its_document_is_not_shown() {
             let mut hits = self.0.retrieve(question).await?;
             hits[0].passage.text = "연차휴가는 30일이다.".into();
             Ok(hits)
-        }
-    }
-    #[async_trait::async_trait]
-    impl doran_retrieval::DocumentIndex for MisquotingIndex {
-        async fn put(
-            &self,
-            _: &doran_retrieval::DocumentTenant,
-            _: &doran_retrieval::Document,
-            _: &[doran_retrieval::Passage],
-        ) -> Result<(), doran_retrieval::RetrieveError> {
-            Ok(())
-        }
-        async fn remove(
-            &self,
-            _: &doran_retrieval::DocumentTenant,
-            _: &doran_retrieval::DocumentId,
-        ) -> Result<bool, doran_retrieval::RetrieveError> {
-            Ok(false)
-        }
-        async fn tenants(
-            &self,
-        ) -> Result<Vec<doran_retrieval::DocumentTenant>, doran_retrieval::RetrieveError> {
-            Ok(Vec::new())
-        }
-
-        async fn list(
-            &self,
-            tenant: &doran_retrieval::DocumentTenant,
-            filter: &doran_retrieval::DocumentFilter,
-        ) -> Result<Vec<doran_retrieval::DocumentSummary>, doran_retrieval::RetrieveError> {
-            self.0.list(tenant, filter).await
-        }
-        async fn document(
-            &self,
-            tenant: &doran_retrieval::DocumentTenant,
-            id: &doran_retrieval::DocumentId,
-        ) -> Result<Option<doran_retrieval::Document>, doran_retrieval::RetrieveError> {
-            self.0.document(tenant, id).await
         }
     }
     let model = ScriptedModel::new([route_to_rag(), ScriptedReply::text("30일입니다. [1] [2]")]);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use doran_agents::{AgentParts, AgentSettings, QueryRewriting, RequestPurpose, Settings};
 use doran_engine::store::{RamStore, Store};
 use doran_llm::{ChatModel, ChatRequest, MessagePart, ModelError, ScriptedModel, ScriptedReply};
-use doran_retrieval::{Document, DocumentIndex, DocumentTenant, RamKeywordIndex, RerankingIndex};
+use doran_retrieval::{DistinctHitsIndex, Document, DocumentIndex, DocumentTenant, RamKeywordIndex};
 use expect_test::expect;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn formal_rules_index() -> Arc<dyn DocumentIndex> {
             "주차장은 며칠 전에 미리 말하면 쓸 수 있다.\n\n회사 차는 그만 타고 걷자.",
         ),
     ];
-    Arc::new(RerankingIndex::new(Arc::new(RamKeywordIndex::from_documents(
+    Arc::new(DistinctHitsIndex::new(Arc::new(RamKeywordIndex::from_documents(
         &DocumentTenant::new("local"),
         &documents,
     ))))

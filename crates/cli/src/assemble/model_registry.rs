@@ -102,7 +102,7 @@ impl ProgramModels {
     /// Uses the default that was chosen on the page of any replica, unless this one is told which model to use.
     fn adopt_shared_default(&self) {
         let (Some(_), None) = (&self.shared, &self.opener.config.model_override) else { return };
-        let Some(name) = self.stored().ok().and_then(|stored| stored.default_model) else { return };
+        let Some(name) = self.stored_or_warn().default_model else { return };
         if self.default.current().0 == name {
             return;
         }
@@ -130,12 +130,17 @@ impl ProgramModels {
         StoredModels::read(&self.opener.config.data_dir)
     }
 
+    /// What was stored; nothing, and a warning, if that cannot be read.
+    fn stored_or_warn(&self) -> StoredModels {
+        self.stored().unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot read the models and keys that were added; they are not used");
+            StoredModels::default()
+        })
+    }
+
     /// The names that a chat can choose, the default first.
     fn names(&self) -> Vec<(String, bool)> {
-        let added = self.stored().unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot read the models that were added; they cannot be chosen");
-            StoredModels::default()
-        });
+        let added = self.stored_or_warn();
         let config = &self.opener.config;
         let own = [self.default.current().0, config.model.clone(), OFFLINE_MODEL.to_owned()];
         let mut names: Vec<(String, bool)> = Vec::new();
@@ -323,9 +328,12 @@ impl ModelCatalog for ProgramModels {
 impl ModelRegistry for ProgramModels {
     fn options(&self) -> Vec<ModelOption> {
         let default = self.default.current().0;
-        let open = |(id, added): (String, bool)| {
-            let model = self.open_cached(&id).ok()?.info();
-            Some(ModelOption { is_default: id == default, id, model, added })
+        let open = |(id, added): (String, bool)| match self.open_cached(&id) {
+            Ok(model) => Some(ModelOption { is_default: id == default, id, model: model.info(), added }),
+            Err(error) => {
+                tracing::warn!(model = id, %error, "a model cannot be opened, and chats cannot choose it");
+                None
+            }
         };
         self.names().into_iter().filter_map(open).collect()
     }
@@ -344,7 +352,7 @@ impl ModelRegistry for ProgramModels {
                     .collect(),
                 loading: server.loading,
             });
-            let stored = self.stored().unwrap_or_default();
+            let stored = self.stored_or_warn();
             let secrets = &self.opener.config.secrets;
             let with_key = VENDORS
                 .iter()

@@ -77,11 +77,14 @@ fn cannot_restore(data_dir: &Path, error: io::Error) -> BilingualMessage {
 
 /// Rejects a data directory that has something to lose.
 fn check_empty(data_dir: &Path, database: Option<&Path>) -> Result<(), BilingualMessage> {
-    let entries = fs::read_dir(data_dir).map_err(|error| cannot_restore(data_dir, error))?;
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut found: BTreeSet<String> = names
-        .filter(|name| matches!(classify_entry(name), Some(DataDirEntry::Data | DataDirEntry::Database)))
-        .collect();
+    let unreadable = |error| cannot_restore(data_dir, error);
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(data_dir).map_err(unreadable)? {
+        let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
+        if matches!(classify_entry(&name), Some(DataDirEntry::Data | DataDirEntry::Database)) {
+            found.insert(name);
+        }
+    }
     let elsewhere = database.filter(|path| path.exists() && path.parent() != Some(data_dir));
     found.extend(elsewhere.map(|path| path.display().to_string()));
     if found.is_empty() {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::agent_client;
 use crate::assemble;
-use crate::client::{ListedId, ServerHttpClient};
+use crate::client::{ListedId, ServerHttpClient, take_field};
 use crate::config::Config;
 use crate::local_api::LocalApi;
 use crate::output::{TerminalOutput, bilingual, pad_to_width};
@@ -168,7 +168,7 @@ async fn fork_run(
         body["title"] = json!(title);
     }
     let made = client.post(&path, &body).await?;
-    output.print_data(&format!("{}\n", made["id"].as_str().unwrap_or_default()))
+    output.print_data(&format!("{}\n", take_field::<String>(made, "id")?))
 }
 
 /// Lists runs from the database, or from the server that has it open.

@@ -1,10 +1,8 @@
 //! A model that returns scripted replies and records the requests.
 //!
-//! Replies are used in order. A reply that was added for a purpose
-//! ([`with_reply_for_purpose`](ScriptedModel::with_reply_for_purpose)) is used first. When no reply is left, the
-//! request fails with an error that names it.
+//! Replies are used in order. When no reply is left, the request fails with an error that names it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::{StreamExt, stream};
@@ -39,7 +37,9 @@ enum ScriptedReplyEnding {
 impl ScriptedReply {
     /// A text reply, streamed word by word, with the space after each word.
     pub fn text(text: impl AsRef<str>) -> Self {
-        Self::default().and_text(text)
+        let words = text.as_ref().split_inclusive(char::is_whitespace);
+        let deltas = words.map(|word| Delta::Text { text: word.into() }).collect();
+        Self { deltas, ..Self::default() }
     }
 
     /// A JSON reply.
@@ -60,14 +60,6 @@ impl ScriptedReply {
     /// An error instead of a reply.
     pub fn failure(error: ModelError) -> Self {
         Self { ending: ScriptedReplyEnding::Failure(error), ..Self::default() }
-    }
-
-    /// Adds text.
-    #[must_use]
-    pub fn and_text(mut self, text: impl AsRef<str>) -> Self {
-        let words = text.as_ref().split_inclusive(char::is_whitespace);
-        self.deltas.extend(words.map(|word| Delta::Text { text: word.into() }));
-        self
     }
 
     /// Adds a tool call.
@@ -137,32 +129,24 @@ pub struct ScriptedModel {
     shared: Arc<Mutex<ScriptedModelState>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ScriptedModelState {
     replies: VecDeque<ScriptedReply>,
-    by_purpose: HashMap<RequestLabel, VecDeque<ScriptedReply>>,
     requests: Vec<ChatRequest>,
 }
 
 impl ScriptedModel {
     /// Creates a model that returns these replies in order.
     pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
-        let shared =
-            ScriptedModelState { replies: replies.into_iter().collect(), ..ScriptedModelState::default() };
+        let shared = ScriptedModelState { replies: replies.into_iter().collect(), requests: Vec::new() };
         Self { name: "scripted".into(), shared: Arc::new(Mutex::new(shared)) }
     }
 
     /// Sets the name of the model.
+    #[cfg(test)]
     #[must_use]
-    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+    pub(crate) fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
-        self
-    }
-
-    /// Adds a reply for the next request with this purpose.
-    #[must_use]
-    pub fn with_reply_for_purpose(self, purpose: impl Into<RequestLabel>, reply: ScriptedReply) -> Self {
-        self.lock().by_purpose.entry(purpose.into()).or_default().push_back(reply);
         self
     }
 
@@ -184,8 +168,7 @@ impl ScriptedModel {
     /// Returns the number of replies that were not used yet.
             unsupported_settings: Vec::new(),
     pub fn remaining_replies(&self) -> usize {
-        let shared = self.lock();
-        shared.replies.len() + shared.by_purpose.values().map(VecDeque::len).sum::<usize>()
+        self.lock().replies.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, ScriptedModelState> {
@@ -206,8 +189,7 @@ impl ChatModel for ScriptedModel {
     fn stream(&self, request: ChatRequest) -> DeltaStream {
         let mut shared = self.lock();
         shared.requests.push(request.clone());
-        let laid_aside = shared.by_purpose.get_mut(&request.purpose).and_then(VecDeque::pop_front);
-        let reply = laid_aside.or_else(|| shared.replies.pop_front());
+        let reply = shared.replies.pop_front();
         let number = shared.requests.len();
         drop(shared);
         match reply {
@@ -237,9 +219,9 @@ mod tests {
     async fn replies_come_in_order_and_requests_are_kept_exactly() {
         let model = ScriptedModel::new([
             ScriptedReply::text("하나 둘"),
+            ScriptedReply::json(&json!({"route": "agent"})),
             ScriptedReply::call("calculator", json!({"x": 1})),
-        ])
-        .with_reply_for_purpose(RequestLabel::new("route"), ScriptedReply::json(&json!({"route": "agent"})));
+        ]);
         let first = collect_reply(model.stream(ask(RequestLabel::ANSWER))).await.expect("reply");
         let route = collect_reply(model.stream(ask(RequestLabel::new("route")))).await.expect("reply");
         let second = collect_reply(model.stream(ask(RequestLabel::ANSWER))).await.expect("reply");

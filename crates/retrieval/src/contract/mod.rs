@@ -23,7 +23,7 @@ use crate::passage::{ArticleNumber, Document};
 
 pub use compare::{ArticleMatch, ContractComparison, compare_contracts};
 pub(crate) use numeral::parse_circled_number;
-pub use recognition::is_contract;
+pub(crate) use recognition::is_contract;
 pub use reference::{ArticleReference, find_article_references};
 
 /// Titles with a lower similarity are not returned.

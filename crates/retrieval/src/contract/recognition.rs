@@ -16,7 +16,7 @@ const ENGLISH_SELF_REFERENCES: [&str; 2] = ["this agreement", "this contract"];
 /// closing statement), or the parties enter into it before the first article, or its articles call it a contract.
 ///
 /// A standard contract is not recognised: only the user knows for which kind of contract it is the standard.
-pub fn is_contract(document: &Document) -> bool {
+pub(crate) fn is_contract(document: &Document) -> bool {
     let contract = Contract::parse(document);
     if contract.articles.len() < 2 || is_standard_form(&document.title) {
         return false;

@@ -147,7 +147,7 @@ impl RetrievalEvalSet {
     }
 
     /// Returns the names of the passages that a retriever finds for a query, best first.
-    pub async fn retrieve_passage_names(
+    pub(crate) async fn retrieve_passage_names(
         &self,
         retriever: &dyn Retriever,
         tenant: &DocumentTenant,

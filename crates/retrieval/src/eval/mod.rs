@@ -4,7 +4,7 @@ mod eval_set;
 mod ranking_metrics;
 
 pub use eval_set::{RetrievalEvalQuery, RetrievalEvalReport, RetrievalEvalSet, RetrievalEvalSetError};
-pub use ranking_metrics::{RankingMetrics, compute_ranking_metrics};
+pub use ranking_metrics::RankingMetrics;
 
 #[cfg(test)]
 mod tests;

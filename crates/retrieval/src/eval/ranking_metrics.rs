@@ -18,7 +18,7 @@ pub struct RankingMetrics {
 }
 
 /// Computes the metrics of one ranking.
-pub fn compute_ranking_metrics(ranked: &[&str], relevant: &BTreeSet<String>) -> RankingMetrics {
+pub(crate) fn compute_ranking_metrics(ranked: &[&str], relevant: &BTreeSet<String>) -> RankingMetrics {
     if relevant.is_empty() {
         return RankingMetrics::default();
     }

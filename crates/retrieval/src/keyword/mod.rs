@@ -37,11 +37,11 @@ use crate::split::split_into_passages;
 pub use article_numbers::find_article_numbers;
 pub use contains_words::{MAX_WORD_QUERY_CHARS, WordSearch};
 pub use highlight::{Highlight, highlights, match_reasons};
-pub use ranking::RankingParameters;
-pub use segment::{Segment, SegmentDocument};
 pub use synonyms::find_synonyms as stem_synonyms;
 pub use typo_tolerance::is_one_typo_apart;
 
+pub(crate) use ranking::RankingParameters;
+pub(crate) use segment::{Segment, SegmentDocument};
 pub(crate) use stored_document::{SharedBytes, StoredDocument, StoredDocumentRecord, letters_and_digits};
 
 use live_segment::LiveSegment;

@@ -2,7 +2,7 @@
 
 /// The parameters of the ranking. The defaults were tuned on the development sets and are not meant to be changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RankingParameters {
+pub(crate) struct RankingParameters {
     /// How soon repetitions of a term stop counting, in BM25.
     pub k1: f32,
     /// How much long passages are penalised, in BM25.

@@ -1,11 +1,11 @@
 //! An immutable segment of the index: for each term, which passages contain it and how often.
 //!
 //! A segment is one byte string that can be kept in memory, written to a file and memory-mapped. It holds no texts: its
-//! slots are the passages of the documents it lists, in order, and the owner stores those. A segment that is saved
-//! alone has a checksum. A file that contains more than a segment has a checksum of its own.
+//! slots are the passages of the documents it lists, in order, and the owner stores those. The file that contains it has
+//! a checksum.
 //!
 //! ```text
-//! magic 8 · checksum 8 · seed u64 · slots, terms, places, bytes of documents, of terms, of postings 6 × u32
+//! magic 8 · unused 8 · seed u64 · slots, terms, places, bytes of documents, of terms, of postings 6 × u32
 //! documents (JSON) · lengths slots × 2 × u32 · ends of terms, ends of postings, holders 3 × terms × u32
 //! places by hash × u32 · the most of a term in one passage terms × u8 · terms · postings
 //! ```
@@ -13,9 +13,8 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::passage::{DocumentId, Passage};
+use crate::passage::DocumentId;
 use crate::retriever::RetrieveError;
 use crate::text_analysis::TermLayer;
 use crate::text_analysis::byte_string_interner::{self, ByteStringInterner, SerializedInterner};
@@ -31,7 +30,7 @@ pub(super) const LAYER_COUNT: usize = 2;
 
 /// The entry of a document in a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SegmentDocument {
+pub(crate) struct SegmentDocument {
     /// Its identifier.
     pub id: DocumentId,
     /// Its version.
@@ -41,7 +40,7 @@ pub struct SegmentDocument {
 }
 
 /// An immutable segment of the index over the passages of some documents.
-pub struct Segment {
+pub(crate) struct Segment {
     bytes: Box<dyn AsRef<[u8]> + Send + Sync>,
     documents: Vec<SegmentDocument>,
     /// The first slot of each document, and the total number of slots at the end.
@@ -65,18 +64,6 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Builds a segment from documents and their passages.
-    pub fn build<'a>(documents: impl IntoIterator<Item = (SegmentDocument, &'a [Passage])>) -> Self {
-        let mut gather = SegmentBuilder::default();
-        for (document, passages) in documents {
-            for passage in passages {
-                gather.add_passage(&passage.title, &passage.text, passage.article);
-            }
-            gather.end_document(SegmentDocument { passages: passages.len() as u32, ..document });
-        }
-        gather.finish()
-    }
-
     /// Builds a segment from stored documents.
     pub(crate) fn from_stored_documents<'a>(all: impl IntoIterator<Item = &'a StoredDocument>) -> Self {
         let mut gather = SegmentBuilder::default();
@@ -91,7 +78,7 @@ impl Segment {
     }
 
     /// Merges segments. Documents for which `keep(segment, document)` is false are left out.
-    pub fn merge(segments: &[&Segment], keep: impl Fn(usize, usize) -> bool) -> Self {
+    pub(crate) fn merge(segments: &[&Segment], keep: impl Fn(usize, usize) -> bool) -> Self {
         const REMOVED_SLOT: u32 = u32::MAX;
         let mut documents = Vec::new();
         let mut lengths = Vec::new();
@@ -142,15 +129,6 @@ impl Segment {
         })
     }
 
-    /// Opens a saved segment and verifies its checksum.
-    pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, RetrieveError> {
-        let all = bytes.as_ref();
-        if all.len() >= HEADER_BYTES && all[..8] == MAGIC[..] && checksum(&all[16..])[..] != all[8..16] {
-            return Err(stale_segment_error("is damaged"));
-        }
-        Self::open_checked(bytes)
-    }
-
     /// Opens a segment whose bytes the caller has verified.
     pub(crate) fn open_checked(
         bytes: impl AsRef<[u8]> + Send + Sync + 'static,
@@ -162,15 +140,7 @@ impl Segment {
         Self::parse(Box::new(bytes), None).ok_or_else(|| stale_segment_error("contradicts itself"))
     }
 
-    /// Returns the bytes to save, with a checksum.
-    pub fn to_checksummed_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.bytes().to_vec();
-        let sum = checksum(&bytes[16..]);
-        bytes[8..16].copy_from_slice(&sum);
-        bytes
-    }
-
-    /// Returns the bytes without a checksum, for a caller that adds its own.
+    /// Returns the bytes to save. The caller adds a checksum.
     pub(crate) fn bytes(&self) -> &[u8] {
         (*self.bytes).as_ref()
     }
@@ -185,17 +155,17 @@ impl Segment {
     }
 
     /// Returns the documents whose passages it covers.
-    pub fn documents(&self) -> &[SegmentDocument] {
+    pub(crate) fn documents(&self) -> &[SegmentDocument] {
         &self.documents
     }
 
     /// Returns the size of the segment in bytes.
-    pub fn byte_count(&self) -> usize {
+    pub(crate) fn byte_count(&self) -> usize {
         (*self.bytes).as_ref().len()
     }
 
     /// Returns the number of passages it covers, including removed ones.
-    pub fn slot_count(&self) -> usize {
+    pub(crate) fn slot_count(&self) -> usize {
         self.slot_count
     }
 
@@ -428,9 +398,4 @@ pub(super) fn term_key(layer: TermLayer, term: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(term.len() + 1);
     write_term_key(layer, term, &mut bytes);
     bytes
-}
-
-fn checksum(bytes: &[u8]) -> [u8; 8] {
-    let digest = Sha256::digest(bytes);
-    std::array::from_fn(|at| digest[at])
 }

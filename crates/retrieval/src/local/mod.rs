@@ -182,12 +182,6 @@ impl LocalIndex {
         Self::open(root, embedder).await
     }
 
-    /// Sets how much vectors count beside keywords.
-    pub fn with_weights(mut self, weights: FusionWeights) -> Self {
-        self.weights = weights;
-        self
-    }
-
     /// Returns the embedder whose vectors the index contains.
     pub fn embedder(&self) -> Option<EmbedderInfo> {
         self.embedder.as_ref().map(|embedder| embedder.info())

@@ -132,12 +132,6 @@ impl OpenSearchIndex {
         self.http.send_json(Method::DELETE, &format!("/_index_template/{}", self.alias), None).await.map(drop)
     }
 
-    /// Sets how much vectors count beside keywords.
-    pub fn with_weights(mut self, weights: FusionWeights) -> Self {
-        self.weights = weights;
-        self
-    }
-
     fn from_client(
         http: OpenSearchClient,
         name: &str,

@@ -83,7 +83,7 @@ impl VectorRows {
     }
 
     /// Returns the original values of a row.
-    pub fn row_numbers(&self, row: usize) -> Vec<f32> {
+    pub(crate) fn row_numbers(&self, row: usize) -> Vec<f32> {
         self.row_f32_bytes(row)
             .chunks_exact(4)
             .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use doran_retrieval::ingest::{IngestFailureKind, ReadLimits};
 use doran_retrieval::{
-    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentKind, DocumentStatus, DocumentSummary,
-    DocumentTenant, Hit, IngestState, Library, LibraryError, LibraryOptions, LocalIndex, NewDocument,
-    Passage, RamKeywordIndex, RetrieveError, Retriever, SearchQuery,
+    Document, DocumentId, DocumentIndex, DocumentKind, DocumentStatus, DocumentTenant, IndexWrapper,
+    IngestState, Library, LibraryError, LibraryOptions, LocalIndex, NewDocument, Passage, RamKeywordIndex,
+    RetrieveError, SearchQuery,
 };
 
 use crate::{fresh_directory, jailed_reader};
@@ -571,6 +571,8 @@ async fn what_was_removed_while_another_index_was_in_use_does_not_come_back() {
 /// An index that blocks writes until it is opened.
 #[derive(Default)]
 struct BlockedIndex {
+    /// Stays empty.
+    inner: RamKeywordIndex,
     open: AtomicBool,
     wake: tokio::sync::Notify,
 }
@@ -588,14 +590,11 @@ fn take_failure(left: &AtomicUsize) -> bool {
 }
 
 #[async_trait]
-impl Retriever for BlockedIndex {
-    async fn retrieve(&self, _: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
-        Ok(Vec::new())
+impl IndexWrapper for BlockedIndex {
+    fn inner(&self) -> &dyn DocumentIndex {
+        &self.inner
     }
-}
 
-#[async_trait]
-impl DocumentIndex for BlockedIndex {
     async fn put(&self, _: &DocumentTenant, _: &Document, _: &[Passage]) -> Result<(), RetrieveError> {
         let woken = self.wake.notified();
         if !self.open.load(Ordering::SeqCst) {
@@ -603,37 +602,14 @@ impl DocumentIndex for BlockedIndex {
         }
         Ok(())
     }
-
-    async fn remove(&self, _: &DocumentTenant, _: &DocumentId) -> Result<bool, RetrieveError> {
-        Ok(false)
-    }
-
-    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
-        Ok(Vec::new())
-    }
-
-    async fn list(
-        &self,
-        _: &DocumentTenant,
-        _: &DocumentFilter,
-    ) -> Result<Vec<DocumentSummary>, RetrieveError> {
-        Ok(Vec::new())
-    }
-
-    async fn document(&self, _: &DocumentTenant, _: &DocumentId) -> Result<Option<Document>, RetrieveError> {
-        Ok(None)
-    }
 }
 
 #[async_trait]
-impl Retriever for FailingIndex {
-    async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
-        self.inner.retrieve(question).await
+impl IndexWrapper for FailingIndex {
+    fn inner(&self) -> &dyn DocumentIndex {
+        &self.inner
     }
-}
 
-#[async_trait]
-impl DocumentIndex for FailingIndex {
     async fn put(
         &self,
         tenant: &DocumentTenant,
@@ -652,62 +628,20 @@ impl DocumentIndex for FailingIndex {
         }
         self.inner.remove(tenant, id).await
     }
-
-    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
-        self.inner.tenants().await
-    }
-
-    async fn list(
-        &self,
-        tenant: &DocumentTenant,
-        filter: &DocumentFilter,
-    ) -> Result<Vec<DocumentSummary>, RetrieveError> {
-        self.inner.list(tenant, filter).await
-    }
-
-    async fn document(
-        &self,
-        tenant: &DocumentTenant,
-        id: &DocumentId,
-    ) -> Result<Option<Document>, RetrieveError> {
-        self.inner.document(tenant, id).await
-    }
 }
 
 /// An index that panics.
-struct PanickingIndex;
+#[derive(Default)]
+struct PanickingIndex(RamKeywordIndex);
 
 #[async_trait]
-impl Retriever for PanickingIndex {
-    async fn retrieve(&self, _: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
-        Ok(Vec::new())
+impl IndexWrapper for PanickingIndex {
+    fn inner(&self) -> &dyn DocumentIndex {
+        &self.0
     }
-}
 
-#[async_trait]
-impl DocumentIndex for PanickingIndex {
     async fn put(&self, _: &DocumentTenant, _: &Document, _: &[Passage]) -> Result<(), RetrieveError> {
         panic!("an index that breaks down")
-    }
-
-    async fn remove(&self, _: &DocumentTenant, _: &DocumentId) -> Result<bool, RetrieveError> {
-        Ok(false)
-    }
-
-    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
-        Ok(Vec::new())
-    }
-
-    async fn list(
-        &self,
-        _: &DocumentTenant,
-        _: &DocumentFilter,
-    ) -> Result<Vec<DocumentSummary>, RetrieveError> {
-        Ok(Vec::new())
-    }
-
-    async fn document(&self, _: &DocumentTenant, _: &DocumentId) -> Result<Option<Document>, RetrieveError> {
-        Ok(None)
     }
 }
 
@@ -718,7 +652,8 @@ async fn a_worker_that_panics_fails_its_document_and_goes_on() {
     }
     let root = fresh_directory("panicking-index");
     let options = LibraryOptions { workers: 1, ..options() };
-    let library = Library::open(&root, Arc::new(PanickingIndex), options).await.expect("a library");
+    let library =
+        Library::open(&root, Arc::new(PanickingIndex::default()), options).await.expect("a library");
     for name in ["a.txt", "b.txt"] {
         library.add(new_document("t", name, "연차는 15일입니다.")).await.expect("added");
     }

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use doran_retrieval::ingest::{IngestFailureKind, ReadLimits};
 use doran_retrieval::{
-    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentSummary, DocumentTenant, Hit, IngestState,
-    Library, LibraryError, LibraryOptions, LocalIndex, NewDocument, Passage, RamKeywordIndex, RetrieveError,
-    Retriever, SearchQuery, split_into_passages,
+    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentSummary, DocumentTenant, IndexWrapper,
+    IngestState, Library, LibraryError, LibraryOptions, LocalIndex, NewDocument, Passage, RamKeywordIndex,
+    RetrieveError, split_into_passages,
 };
 use tokio::sync::Semaphore;
 
@@ -208,14 +208,11 @@ impl PutRecordingIndex {
 }
 
 #[async_trait]
-impl Retriever for PutRecordingIndex {
-    async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
-        self.inner.retrieve(question).await
+impl IndexWrapper for PutRecordingIndex {
+    fn inner(&self) -> &dyn DocumentIndex {
+        &self.inner
     }
-}
 
-#[async_trait]
-impl DocumentIndex for PutRecordingIndex {
     async fn put(
         &self,
         tenant: &DocumentTenant,
@@ -226,12 +223,13 @@ impl DocumentIndex for PutRecordingIndex {
         self.inner.put(tenant, document, passages).await
     }
 
-    async fn remove(&self, tenant: &DocumentTenant, id: &DocumentId) -> Result<bool, RetrieveError> {
-        self.inner.remove(tenant, id).await
-    }
-
-    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
-        self.inner.tenants().await
+    async fn put_all(
+        &self,
+        tenant: &DocumentTenant,
+        documents: &[(Document, Vec<Passage>)],
+    ) -> Result<(), RetrieveError> {
+        self.puts.lock().expect("sound").extend(documents.iter().map(|(document, _)| document.text.clone()));
+        self.inner.put_all(tenant, documents).await
     }
 
     async fn list(
@@ -242,13 +240,5 @@ impl DocumentIndex for PutRecordingIndex {
         let listed = self.inner.list(tenant, filter).await;
         self.lists.acquire().await.expect("open").forget();
         listed
-    }
-
-    async fn document(
-        &self,
-        tenant: &DocumentTenant,
-        id: &DocumentId,
-    ) -> Result<Option<Document>, RetrieveError> {
-        self.inner.document(tenant, id).await
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_retrieval::{
-    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentSummary, DocumentTenant, Hit, IngestState,
-    Library, LibraryDatabase, LibraryError, LibraryOptions, Passage, RamKeywordIndex, RecordChange,
-    RecordChanges, RecordWrite, RetrieveError, Retriever, SearchQuery,
+    Document, DocumentFilter, DocumentIndex, DocumentTenant, IndexWrapper, IngestState, Library,
+    LibraryDatabase, LibraryError, LibraryOptions, Passage, RamKeywordIndex, RecordChange, RecordChanges,
+    RecordWrite, RetrieveError,
 };
 use tokio::sync::Semaphore;
 
@@ -133,14 +133,11 @@ impl GatedIndex {
 }
 
 #[async_trait]
-impl Retriever for GatedIndex {
-    async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
-        self.index.retrieve(question).await
+impl IndexWrapper for GatedIndex {
+    fn inner(&self) -> &dyn DocumentIndex {
+        &*self.index
     }
-}
 
-#[async_trait]
-impl DocumentIndex for GatedIndex {
     async fn put(
         &self,
         tenant: &DocumentTenant,
@@ -151,30 +148,6 @@ impl DocumentIndex for GatedIndex {
         self.gate.acquire().await.expect("open").forget();
         self.writes.fetch_add(1, Ordering::SeqCst);
         self.index.put(tenant, document, passages).await
-    }
-
-    async fn remove(&self, tenant: &DocumentTenant, document: &DocumentId) -> Result<bool, RetrieveError> {
-        self.index.remove(tenant, document).await
-    }
-
-    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
-        self.index.tenants().await
-    }
-
-    async fn list(
-        &self,
-        tenant: &DocumentTenant,
-        filter: &DocumentFilter,
-    ) -> Result<Vec<DocumentSummary>, RetrieveError> {
-        self.index.list(tenant, filter).await
-    }
-
-    async fn document(
-        &self,
-        tenant: &DocumentTenant,
-        document: &DocumentId,
-    ) -> Result<Option<Document>, RetrieveError> {
-        self.index.document(tenant, document).await
     }
 }
 

@@ -4,63 +4,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use doran_retrieval::{
-    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentSummary, DocumentTenant, Hit, Passage,
-    RetrieveError, Retriever, SearchQuery,
-};
+use doran_retrieval::{DocumentIndex, IndexWrapper, RamKeywordIndex, RetrieveError};
 
 use crate::{app, get, json, problem};
 
 /// An empty index in a cluster that may be away.
 #[derive(Default)]
 struct RemoteIndex {
+    inner: RamKeywordIndex,
     is_away: AtomicBool,
 }
 
-impl RemoteIndex {
-    fn ask<T>(&self, answer: T) -> Result<T, RetrieveError> {
+#[async_trait]
+impl IndexWrapper for RemoteIndex {
+    fn inner(&self) -> &dyn DocumentIndex {
+        &self.inner
+    }
+
+    async fn check_health(&self) -> Result<(), RetrieveError> {
         match self.is_away.load(Ordering::SeqCst) {
             true => Err(RetrieveError::Unavailable { reason: "the cluster is away".into(), source: None }),
-            false => Ok(answer),
+            false => Ok(()),
         }
-    }
-}
-
-#[async_trait]
-impl Retriever for RemoteIndex {
-    async fn retrieve(&self, _: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
-        self.ask(Vec::new())
-    }
-}
-
-#[async_trait]
-impl DocumentIndex for RemoteIndex {
-    async fn check_health(&self) -> Result<(), RetrieveError> {
-        self.ask(())
-    }
-
-    async fn put(&self, _: &DocumentTenant, _: &Document, _: &[Passage]) -> Result<(), RetrieveError> {
-        self.ask(())
-    }
-
-    async fn remove(&self, _: &DocumentTenant, _: &DocumentId) -> Result<bool, RetrieveError> {
-        self.ask(false)
-    }
-
-    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
-        self.ask(Vec::new())
-    }
-
-    async fn list(
-        &self,
-        _: &DocumentTenant,
-        _: &DocumentFilter,
-    ) -> Result<Vec<DocumentSummary>, RetrieveError> {
-        self.ask(Vec::new())
-    }
-
-    async fn document(&self, _: &DocumentTenant, _: &DocumentId) -> Result<Option<Document>, RetrieveError> {
-        self.ask(None)
     }
 }
 

@@ -159,20 +159,14 @@ pub(super) async fn tools(
         turn_request: &state.request,
     };
     let called = call_tools(&work, &caller, &state.pending_tool_calls()).await?;
-    let mut progress =
-        state.progress.after_node("tools", 0).after_tool_round(called.tools_run.iter().map(String::as_str));
-    let message = called.message(work.cx.new_id());
-    let mut update = AssistantState::update();
-    if let Some(request) = called.turn_request {
-        progress = progress.with_new_rounds();
-        update = update.request(request);
-    }
-    Ok(update
-        .messages(message)
+    let mut update = AssistantState::update()
+        .messages(called.message(work.cx.new_id()))
+        .progress(called.progress_after(&state.progress, "tools"))
         .sessions(called.sessions)
         .taint(called.taint)
-        .next_action(None)
-        .progress(progress))
+        .next_action(None);
+    update.request = called.turn_request;
+    Ok(update)
 }
 
 impl AssistantAgent {

@@ -69,7 +69,7 @@ impl AssistantState {
 
 impl ConversationState for AssistantState {
     fn new_turn_update(message: &str, options: &AskOptions) -> AssistantStateUpdate {
-        let update = Self::update()
+        let mut update = Self::update()
             .messages(question_messages(message, options))
             .context(None)
             .next_action(None)
@@ -78,10 +78,8 @@ impl ConversationState for AssistantState {
             .collection(options.collection.clone())
             .request(options.request.clone())
             .progress(TurnProgress::of_turn(options));
-        match taint_of_attachments(options) {
-            Some(read) => update.taint(read),
-            None => update,
-        }
+        update.taint = taint_of_attachments(options);
+        update
     }
 
     fn turn(&self) -> AgentTurn {

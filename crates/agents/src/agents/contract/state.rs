@@ -164,7 +164,7 @@ pub(crate) fn call_signature(call: &ToolCall) -> String {
 
 impl ConversationState for ContractState {
     fn new_turn_update(message: &str, options: &AskOptions) -> ContractStateUpdate {
-        let update = Self::update()
+        let mut update = Self::update()
             .messages(question_messages(message, options))
             .user_message(message)
             .contract_id(options.contract_id.clone())
@@ -182,10 +182,8 @@ impl ConversationState for ContractState {
             .final_response(None)
             .sources(Vec::new())
             .progress(TurnProgress::of_turn(options));
-        match taint_of_attachments(options) {
-            Some(read) => update.taint(read),
-            None => update,
-        }
+        update.taint = taint_of_attachments(options);
+        update
     }
 
     fn turn(&self) -> AgentTurn {

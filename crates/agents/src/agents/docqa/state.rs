@@ -88,7 +88,7 @@ impl DocqaState {
 
 impl ConversationState for DocqaState {
     fn new_turn_update(message: &str, options: &AskOptions) -> DocqaStateUpdate {
-        let update = Self::update()
+        let mut update = Self::update()
             .messages(question_messages(message, options))
             .query_type(None)
             .documents(Vec::new())
@@ -98,10 +98,8 @@ impl ConversationState for DocqaState {
             .full_answer(None)
             .collection(options.collection.clone())
             .progress(TurnProgress::of_turn(options));
-        match taint_of_attachments(options) {
-            Some(read) => update.taint(read),
-            None => update,
-        }
+        update.taint = taint_of_attachments(options);
+        update
     }
 
     fn turn(&self) -> AgentTurn {

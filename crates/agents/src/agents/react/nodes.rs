@@ -105,22 +105,17 @@ pub(super) async fn tool(
         turn_request: &state.request,
     };
     let called = call_tools(&work, &caller, &state.tool_execution_requests).await?;
-    let mut progress =
-        state.progress.after_node("tool", 0).after_tool_round(called.tools_run.iter().map(String::as_str));
-    let mut update = ReactState::update();
-    let message = called.message(work.cx.new_id());
-    if let Some(request) = called.turn_request {
-        progress = progress.with_new_rounds();
-        update = update.request(request).iteration_count(0);
-    }
-    Ok(update
+    let mut update = ReactState::update()
         .current_step("tool")
-        .messages(message)
+        .messages(called.message(work.cx.new_id()))
+        .progress(called.progress_after(&state.progress, "tool"))
         .tool_execution_results(called.results)
         .tool_execution_requests(Vec::new())
         .sessions(called.sessions)
-        .taint(called.taint)
-        .progress(progress))
+        .taint(called.taint);
+    update.iteration_count = called.turn_request.is_some().then_some(0);
+    update.request = called.turn_request;
+    Ok(update)
 }
 
 /// Hands the answer over.

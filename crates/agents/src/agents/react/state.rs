@@ -117,7 +117,7 @@ impl ConversationState for ReactState {
         let before: Vec<_> = chat_instructions(options).into_iter().chain(earlier).collect();
         let update =
             if before.is_empty() { Self::update() } else { Self::update().messages(ItemChanges(before)) };
-        let update = update
+        let mut update = update
             .user_message(Some(message.to_owned()))
             .document(options.document.clone())
             .images(options.images.clone())
@@ -133,10 +133,8 @@ impl ConversationState for ReactState {
             .response(None)
             .execution_time(None)
             .progress(TurnProgress::of_turn(options));
-        match taint_of_attachments(options) {
-            Some(read) => update.taint(read),
-            None => update,
-        }
+        update.taint = taint_of_attachments(options);
+        update
     }
 
     fn turn(&self) -> AgentTurn {

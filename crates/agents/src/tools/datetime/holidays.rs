@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use jiff::civil::{Date, Weekday, date};
 
 /// The first year that is known.
-pub const FIRST_YEAR: i16 = 2020;
+pub(crate) const FIRST_YEAR: i16 = 2020;
 /// The last year that is known.
-pub const LAST_YEAR: i16 = 2035;
+pub(crate) const LAST_YEAR: i16 = 2035;
 /// The last year whose declared days and elections are in the table.
-pub const LAST_DECLARED_YEAR: i16 = 2026;
+pub(crate) const LAST_DECLARED_YEAR: i16 = 2026;
 
 /// A holiday.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holiday {
+pub(crate) struct Holiday {
     /// Its name in Korean.
     pub ko: &'static str,
     /// Its name in English.
@@ -72,7 +72,7 @@ enum SubstituteRule {
 }
 
 /// The holidays of a year, by date; `None` outside of the years that are known.
-pub fn holidays_of_year(year: i16) -> Option<BTreeMap<Date, Vec<Holiday>>> {
+pub(crate) fn holidays_of_year(year: i16) -> Option<BTreeMap<Date, Vec<Holiday>>> {
     let lunar = LUNAR_HOLIDAYS.get(usize::try_from(year.checked_sub(FIRST_YEAR)?).ok()?)?;
     let mut days: Vec<(Date, Holiday, SubstituteRule)> = Vec::new();
     let mut add = |day: Date, ko: &'static str, en: &'static str, moves: SubstituteRule| {
@@ -160,12 +160,12 @@ fn with_substitutes(mut days: Vec<(Date, Holiday, SubstituteRule)>) -> Option<BT
 }
 
 /// Whether it is a Saturday or a Sunday.
-pub fn is_weekend(day: Date) -> bool {
+pub(crate) fn is_weekend(day: Date) -> bool {
     matches!(day.weekday(), Weekday::Saturday | Weekday::Sunday)
 }
 
 /// Whether people work on it in Korea; `None` outside of the years that are known.
-pub fn is_business_day(day: Date) -> Option<bool> {
+pub(crate) fn is_business_day(day: Date) -> Option<bool> {
     Some(!is_weekend(day) && !holidays_of_year(day.year())?.contains_key(&day))
 }
 

@@ -18,8 +18,8 @@ use jiff::{Span, Timestamp, Unit, Zoned};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use self::holidays::{Holiday, is_business_day};
 use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, names};
-pub use holidays::{Holiday, holidays_of_year, is_business_day};
 
 /// The most business days that are counted.
 const MAX_BUSINESS_DAYS: u64 = 3000;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether `address` belongs to a host that anybody may reach. Loopback, private networks, links, carriers' networks,
 /// documentation, multicast, tunnels and translations into any of them, and the metadata hosts of clouds do not.
-pub fn is_public(address: IpAddr) -> bool {
+pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),

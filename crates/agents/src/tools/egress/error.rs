@@ -50,7 +50,7 @@ impl EgressError {
     }
 
     /// What the model is told when `who` could not be asked.
-    pub fn to_tool_error(&self, who: &str, language: Language) -> ToolError {
+    pub(crate) fn to_tool_error(&self, who: &str, language: Language) -> ToolError {
         let (ko, en) = match self {
             Self::Blocked(why) => (
                 format!("{who}: 갈 수 없는 주소입니다 ({why})"),

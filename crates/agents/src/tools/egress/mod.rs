@@ -20,7 +20,7 @@ use reqwest::{Certificate, Client, ClientBuilder, Method, Response, StatusCode, 
 use serde_json::Value;
 
 use super::ToolSecret;
-pub use address::is_public;
+pub(crate) use address::is_public;
 pub use error::EgressError;
 
 /// How often a request is made again when the far end is busy.

@@ -130,9 +130,13 @@ impl McpConnection {
         self.request(async |live| {
             let listed = live.service.list_resources(None).await;
             let resources = listed.map_err(|error| self.to_server_error(error))?.resources;
-            // A server may have resources and no templates.
-            let templates = live.service.list_resource_templates(None).await;
-            Ok((resources, templates.map(|listed| listed.resource_templates).unwrap_or_default()))
+            let templates = match live.service.list_resource_templates(None).await {
+                Ok(listed) => listed.resource_templates,
+                // A server may have resources and no templates.
+                Err(ServiceError::McpError(_)) => Vec::new(),
+                Err(error) => return Err(self.to_server_error(error)),
+            };
+            Ok((resources, templates))
         })
         .await
     }

@@ -14,7 +14,7 @@ pub struct ToolClaim {
 
 impl ToolClaim {
     /// The claim of a tool as a server lists it: its name, its description and the schema of its arguments.
-    pub fn from_tool(tool: &rmcp::model::Tool) -> Self {
+    pub(crate) fn from_tool(tool: &rmcp::model::Tool) -> Self {
         let schema = Value::Object(tool.input_schema.as_ref().clone());
         Self::new(&tool.name, tool.description.as_deref().unwrap_or_default(), &schema)
     }

@@ -114,7 +114,7 @@ impl SentenceTransformer {
     }
 
     /// Embeds one text on the calling thread.
-    pub fn embed_blocking(&self, text: &str) -> Vec<f32> {
+    pub(crate) fn embed_blocking(&self, text: &str) -> Vec<f32> {
         let SentenceTransformerParts { tokenizer, bert, pooling, max_pieces: most_pieces, .. } = &*self.0;
         let rows = bert.encode(&tokenizer.encode(text, *most_pieces));
         let mut vector = match pooling {

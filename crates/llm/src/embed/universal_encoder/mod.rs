@@ -87,7 +87,7 @@ impl UniversalEmbedder {
     }
 
     /// Embeds one text on the calling thread.
-    pub fn embed_blocking(&self, text: &str) -> Vec<f32> {
+    pub(crate) fn embed_blocking(&self, text: &str) -> Vec<f32> {
         let pieces = self.0.tokenizer.encode(text, MAX_PIECES);
         encoder::encode(&self.0.weights, &pieces)
     }

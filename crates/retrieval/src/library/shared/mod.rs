@@ -146,13 +146,7 @@ impl SharedDocuments {
         if mirror.revisions.get(&key).is_some_and(|(_, known)| *known > revision) {
             return;
         }
-        let record = record.and_then(|bytes| match DocumentRecord::from_bytes(&bytes) {
-            Ok(record) => Some(record),
-            Err(error) => {
-                tracing::warn!(key, %error, "a record of a document cannot be read and is left alone");
-                None
-            }
-        });
+        let record = record.and_then(|bytes| read_record(&key, &bytes));
         match record {
             Some(record) => {
                 mirror.revisions.insert(key, (record.key(), revision));
@@ -429,6 +423,17 @@ fn unused_files(before: Option<&DocumentRecord>, after: Option<&DocumentRecord>)
     unused.flat_map(|hash| [original_name(hash), text_name(hash)]).collect()
 }
 
+/// The record of a document. One that is damaged, or of a newer version, is left alone.
+fn read_record(key: &str, bytes: &[u8]) -> Option<DocumentRecord> {
+    match DocumentRecord::from_bytes(bytes) {
+        Ok(record) => Some(record),
+        Err(error) => {
+            tracing::warn!(key, %error, "a record of a document cannot be read and is left alone");
+            None
+        }
+    }
+}
+
 fn read_text(bytes: &[u8]) -> Result<ExtractedText, LibraryError> {
     let text: ExtractedText =
         serde_json::from_slice(bytes).map_err(|error| LibraryError::Database(error.into()))?;
@@ -445,8 +450,8 @@ impl Library {
             let RecordChanges { changes, .. } = database.changes(after).await?;
             let Some(last) = changes.last() else { return Ok(origins) };
             after = last.revision;
-            let records = changes.iter().filter_map(|change| change.record.as_deref());
-            let records = records.filter_map(|bytes| DocumentRecord::from_bytes(bytes).ok());
+            let records =
+                changes.iter().filter_map(|change| read_record(&change.key, change.record.as_deref()?));
             origins.extend(records.filter_map(|record| Some((record.id, record.origin?))));
         }
     }
