@@ -10,7 +10,8 @@ use serde_json::json;
 use super::{Called, McpEndpoint, protocol_error, result};
 use crate::bulk_read::BulkRead;
 use crate::error::{ApiError, ApiErrorCode};
-use crate::routes::documents::{find_document, retrieval_tenant, search_passages};
+use crate::routes::document_library::{find_document, retrieval_tenant};
+use crate::routes::search::search_passages;
 use crate::url_encoding::percent_encode;
 
 /// The beginning of the address of a document.

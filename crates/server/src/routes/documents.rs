@@ -1,4 +1,4 @@
-//! Documents: upload, status, text, deletion and search.
+//! Documents: upload, status, text and deletion.
 
 use std::time::Duration;
 
@@ -6,19 +6,18 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use doran_agents::attachments::attachment_tenant;
-use doran_agents::retrieval::{
-    Document, DocumentFilter, DocumentId, DocumentKind, DocumentTenant, Library, LibraryError, NewDocument,
-    RetrieveError, SearchQuery,
-};
-use doran_agents::samples;
+use doran_agents::retrieval::{DocumentFilter, DocumentId, NewDocument};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
 
+use super::document_library::{
+    current_library, document_tenant, find_document, find_stored_document, index_error, library_error,
+    parse_document_kind, require_library,
+};
 use super::threads::load_thread_row;
-use super::{ApiRoute, check_query, json_response, path_value, query_value};
+use super::{ApiRoute, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::api;
@@ -30,12 +29,8 @@ use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 use crate::url_encoding::percent_encode;
 
-/// The most hits a search gives.
-const MAX_SEARCH_HITS: usize = 50;
 /// How long a file that has arrived may take to be on disk.
 const ADD_DOCUMENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// The most characters of a question.
-const MAX_QUERY_CHARS: usize = 2000;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
     let operation = |id, summary| Operation::new(OperationTag::Documents, id, summary);
@@ -112,14 +107,6 @@ pub(super) fn routes() -> Vec<ApiRoute> {
                 .ignored_body()
                 .returns::<api::DocumentInfo>(200, "The document.")
                 .errors(&[ApiErrorCode::NotFound, ApiErrorCode::DiskFull]),
-        ),
-        ApiRoute::get(
-            "/api/search",
-            search,
-            operation("search", "Searches the documents for passages.")
-                .query::<DocumentSearchQuery>()
-                .returns::<api::SearchHitList>(200, "The passages.")
-                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::IndexUnavailable]),
         ),
     ]
 }
@@ -260,34 +247,6 @@ async fn document_text(
     Ok((saved, json_response(api::DocumentText::from_document(document))).into_response())
 }
 
-/// A document of the caller's, with its text.
-pub(crate) async fn find_document(
-    app: &ServerApp,
-    caller: &ApiCaller,
-    id: &DocumentId,
-) -> Result<Document, ApiError> {
-    let document = find_stored_document(app, &retrieval_tenant(caller), id).await?;
-    // The samples leave the index when there are documents of one's own; what cited them can still be opened.
-    document.or_else(|| samples::document(id.as_str())).ok_or_else(|| ApiErrorCode::NotFound.into())
-}
-
-async fn find_stored_document(
-    app: &ServerApp,
-    tenant: &DocumentTenant,
-    id: &DocumentId,
-) -> Result<Option<Document>, ApiError> {
-    let stored = match &app.library {
-        Some(library) => library.document(tenant, id).await.map_err(library_error)?,
-        None => None,
-    };
-    // What was not handed in as a file, such as the samples, is in the index alone.
-    match (stored, &app.index) {
-        (Some(document), _) => Ok(Some(document)),
-        (None, Some(index)) => index.document(tenant, id).await.map_err(index_error),
-        (None, None) => Ok(None),
-    }
-}
-
 /// `DELETE /api/documents/{document}`: removes the file, its text and what is found of it.
 async fn delete_document(
     State(app): State<ServerApp>,
@@ -419,89 +378,6 @@ async fn change_document(
         .await
 }
 
-/// What may follow the path of a search. Documents and kinds may be given more than once.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(try_from = "Vec<(String, String)>")]
-#[schemars(!try_from)]
-struct DocumentSearchQuery {
-    /// The query.
-    q: String,
-    /// The maximum number of passages. The server returns at most 50.
-    limit: Option<usize>,
-    /// Only documents of this collection.
-    #[schemars(with = "Option<api::CollectionName>")]
-    collection: Option<String>,
-    /// Only this document. May be given more than once.
-    #[schemars(rename = "document", default)]
-    documents: Vec<DocumentId>,
-    /// Only documents of this kind: `general`, `contract` or `standard:KIND`. May be given more than once.
-    #[schemars(rename = "kind", default)]
-    kinds: Vec<String>,
-}
-
-impl TryFrom<Vec<(String, String)>> for DocumentSearchQuery {
-    type Error = String;
-
-    fn try_from(pairs: Vec<(String, String)>) -> Result<Self, String> {
-        let mut find = Self::default();
-        let mut has_question = false;
-        for (name, value) in pairs {
-            let is_twice = match name.as_str() {
-                "q" => has_question,
-                "limit" => find.limit.is_some(),
-                "collection" => find.collection.is_some(),
-                _ => false,
-            };
-            if is_twice {
-                return Err(format!("duplicate field `{name}`"));
-            }
-            match name.as_str() {
-                "q" => (find.q, has_question) = (value, true),
-                "limit" => find.limit = Some(value.parse().map_err(|error| format!("limit: {error}"))?),
-                "collection" => find.collection = Some(value),
-                "document" => find.documents.push(DocumentId::new(value)),
-                "kind" => find.kinds.push(value),
-                other => {
-                    return Err(format!(
-                        "unknown field `{other}`, expected one of `q`, `limit`, `collection`, `document`, `kind`"
-                    ));
-                }
-            }
-        }
-        if has_question { Ok(find) } else { Err("missing field `q`".to_owned()) }
-    }
-}
-
-/// `GET /api/search`: passages, best first, with the words of the question that each holds and where in its text.
-async fn search(
-    State(app): State<ServerApp>,
-    caller: ApiCaller,
-    find: Result<Query<DocumentSearchQuery>, QueryRejection>,
-) -> Result<Response, ApiError> {
-    let DocumentSearchQuery { q, limit, collection, documents, kinds } = query_value(find)?;
-    let kinds = kinds.iter().map(|kind| parse_document_kind(kind)).collect::<Result<_, _>>()?;
-    let filter = DocumentFilter { collection, documents, kinds };
-    let hits = search_passages(&app, &caller, &q, limit.unwrap_or(10), filter).await?;
-    Ok(json_response(api::SearchHitList { hits }))
-}
-
-/// The passages of the caller's documents that answer a query best.
-pub(crate) async fn search_passages(
-    app: &ServerApp,
-    caller: &ApiCaller,
-    query: &str,
-    limit: usize,
-    filter: DocumentFilter,
-) -> Result<Vec<api::SearchHit>, ApiError> {
-    agent_request::check_collection(filter.collection.as_deref())?;
-    check_query(query, MAX_QUERY_CHARS)?;
-    let index = app.index.as_ref().ok_or(ApiErrorCode::NotFound)?;
-    let mut question = SearchQuery::new(retrieval_tenant(caller), query, limit.clamp(1, MAX_SEARCH_HITS));
-    question.filter = filter;
-    let hits = index.retrieve(&question).await.map_err(index_error)?;
-    Ok(hits.into_iter().map(|hit| api::SearchHit::from_hit(query, hit)).collect())
-}
-
 /// A form around the file, or one that has to be unpacked first, would be kept as if it were the file.
 fn check_upload_headers(headers: &HeaderMap, max_bytes: usize) -> Result<(), ApiError> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -517,87 +393,4 @@ fn check_upload_headers(headers: &HeaderMap, max_bytes: usize) -> Result<(), Api
         return Err(ApiErrorCode::TooLarge.into());
     }
     Ok(())
-}
-
-/// The library, with what other replicas have changed.
-async fn current_library(app: &ServerApp) -> Result<&Library, ApiError> {
-    let library = require_library(app)?;
-    library.refresh().await.map_err(library_error)?;
-    Ok(library)
-}
-
-fn require_library(app: &ServerApp) -> Result<&Library, ApiError> {
-    app.library.as_ref().ok_or_else(|| ApiErrorCode::NotFound.into())
-}
-
-/// The owner of the documents of the caller, or of those that are attached to a thread.
-fn document_tenant(caller: &ApiCaller, thread: Option<&str>) -> Result<DocumentTenant, ApiError> {
-    Ok(match thread {
-        Some(thread) => {
-            let key = agent_request::thread_key_from_field(caller, "thread", thread)?;
-            attachment_tenant(key.tenant.as_str(), key.thread.as_str())
-        }
-        None => retrieval_tenant(caller),
-    })
-}
-
-/// The owner of the documents of the caller.
-pub(crate) fn retrieval_tenant(caller: &ApiCaller) -> DocumentTenant {
-    DocumentTenant::new(caller.tenant.as_str())
-}
-
-/// `general`, `contract`, or `standard:KIND`.
-fn parse_document_kind(kind: &str) -> Result<DocumentKind, ApiError> {
-    match kind {
-        "general" | "" => Ok(DocumentKind::General),
-        "contract" => Ok(DocumentKind::Contract),
-        other => match other.strip_prefix("standard:") {
-            Some(kind) if !kind.trim().is_empty() && kind.len() <= 100 => {
-                Ok(DocumentKind::Standard(kind.trim().to_owned()))
-            }
-            _ => Err(ApiError::with_message(
-                ApiErrorCode::BadInput,
-                "`kind` is `general`, `contract` or `standard:KIND`",
-                "`kind`는 `general`, `contract`, `standard:종류` 가운데 하나입니다",
-            )),
-        },
-    }
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
-fn library_error(error: LibraryError) -> ApiError {
-    let code = match &error {
-        LibraryError::Empty | LibraryError::BadName | LibraryError::BadCollection => ApiErrorCode::BadInput,
-        LibraryError::TooLarge { .. } => ApiErrorCode::TooLarge,
-        LibraryError::QueueFull(_) | LibraryError::BeingRemoved => ApiErrorCode::Overloaded,
-        LibraryError::StorageFull(_) => ApiErrorCode::DiskFull,
-        LibraryError::Unknown(_) => ApiErrorCode::NotFound,
-        LibraryError::Disk { source, .. }
-            if matches!(
-                source.kind(),
-                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
-            ) =>
-        {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "cannot store a document: the disk is full"
-            );
-            return ApiErrorCode::DiskFull.into();
-        }
-        LibraryError::Disk { .. } | LibraryError::Database(_) => {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "the document library returned an error"
-            );
-            return ApiErrorCode::Unavailable.into();
-        }
-        LibraryError::Index(_) => return ApiErrorCode::IndexUnavailable.into(),
-    };
-    ApiError::with_message(code, error.to_string(), error.message_ko())
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
-fn index_error(error: RetrieveError) -> ApiError {
-    tracing::error!(error = &error as &dyn std::error::Error, "the search index returned an error");
-    ApiErrorCode::IndexUnavailable.into()
 }

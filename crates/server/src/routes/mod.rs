@@ -5,7 +5,8 @@ mod approvals;
 mod chat;
 mod contract;
 mod docs;
-pub(crate) mod documents;
+pub(crate) mod document_library;
+mod documents;
 mod evals;
 mod feedback;
 mod fork;
@@ -17,6 +18,7 @@ mod models;
 mod openai;
 mod route;
 mod runs;
+pub(crate) mod search;
 mod spec_body;
 mod threads;
 mod usage;
@@ -56,6 +58,7 @@ pub fn routes() -> Vec<ApiRoute> {
         approvals::routes(),
         feedback::routes(),
         documents::routes(),
+        search::routes(),
         usage::routes(),
         memory::routes(),
         evals::routes(),

@@ -4,12 +4,15 @@
 //! A run that failed and is tried again has a second span of the run, below the first. What was told at a pause is not told
 //! again at the end.
 
+use std::collections::BTreeMap;
+
 use doran_agents::llm::{FinishReason, ModelKind, TraceContext};
 use doran_agents::protocol::{
     AgentActivity, CallNote, CallNoteKind, ModelCallNote, ModelRequestNote, StepNotes, UnfinishedRequestNote,
 };
 use doran_engine::store::{Millis, RunFailure, RunRow, RunUsage};
 use doran_engine::{EntryBody, StepResult, ThreadEntry};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::span::{AttributeValue, Attributes, RunSpan, SpanEvent, SpanKind};
@@ -194,7 +197,7 @@ impl<'a> RunTraceReader<'a> {
                 Some(outer) => format!("{outer}/{begun}.{place}"),
                 None => format!("{begun}.{place}"),
             };
-            let notes = StepNotes::from_notes(&task.notes).unwrap_or_default();
+            let notes = read_notes(&task.node, &task.notes);
             let view = TaskView {
                 node: &task.node,
                 id: self.id(&path),
@@ -220,7 +223,7 @@ impl<'a> RunTraceReader<'a> {
         message: &str,
     ) {
         for (place, task) in unfinished.iter().enumerate() {
-            let notes = StepNotes::from_notes(&task.notes).unwrap_or_default();
+            let notes = read_notes(&task.node, &task.notes);
             let view = TaskView {
                 node: &task.node,
                 id: self.id(&format!("unfinished {} {place}", entry.seq)),
@@ -551,4 +554,11 @@ fn first_bytes(digest: &[u8]) -> [u8; 8] {
 /// The beginning of a text.
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_CONTENT_BYTES)].to_owned()
+}
+/// The notes of a task; none, and a warning, if they cannot be read. Its calls are missing in the trace then.
+fn read_notes(node: &str, notes: &BTreeMap<String, Value>) -> StepNotes {
+    StepNotes::from_notes(notes).unwrap_or_else(|error| {
+        tracing::warn!(node, %error, "the notes of a task cannot be read");
+        StepNotes::default()
+    })
 }
