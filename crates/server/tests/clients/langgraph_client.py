@@ -128,6 +128,7 @@ async def main():
     step("assistants.get_versions limit", [one["version"] for one in await assistants.get_versions(own, limit=1, offset=1)])
     latest = await assistants.set_latest(own, 1)
     step("assistants.set_latest", [latest["version"], latest["name"], latest["metadata"]])
+    step("assistants.get latest", (await assistants.get(own))["version"])
     await fails("assistants.set_latest unknown", assistants.set_latest(own, 9))
     step("assistants.update after", (await assistants.update(own, name="again"))["version"])
     step("assistants.get_graph stored", sorted(await assistants.get_graph(own)))
@@ -162,6 +163,9 @@ async def main():
     step("store.search_items prefix", sorted(one["key"] for one in (await store.search_items(["users", "kim"]))["items"]))
     step("store.search_items filter", [one["key"] for one in (await store.search_items(["users"], filter={"likes": "tea"}))["items"]])
     step("store.search_items compare", sorted(one["key"] for one in (await store.search_items(["users"], filter={"times": {"$gte": 2}}))["items"]))
+    for how, number in (("$eq", 2), ("$ne", 2), ("$gt", 1), ("$lt", 2), ("$lte", 1)):
+        found = await store.search_items(["users"], filter={"times": {how: number}})
+        step(f"store.search_items {how}", sorted(one["key"] for one in found["items"]))
     step("store.search_items limit", len((await store.search_items(["users"], limit=1, offset=2))["items"]))
     namespaces = await store.list_namespaces(prefix=["users"])
     step("store.list_namespaces", sorted(namespaces["namespaces"]))
