@@ -457,3 +457,50 @@ fn fill_missing_fields<S: State>(seq: Seq, stored: Value) -> Result<S, EngineErr
 fn state_mismatch(seq: Seq, message: String) -> EngineError {
     EngineError::StateMismatch { seq, message }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::state::{ItemChanges, Keyed, Reduce, reduce};
+
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    struct ReplayedTestItem(String);
+
+    impl Keyed for ReplayedTestItem {
+        fn key(&self) -> &str {
+            &self.0
+        }
+    }
+
+    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+    struct ReplayedListState(Vec<ReplayedTestItem>);
+
+    impl State for ReplayedListState {
+        type Update = Option<ItemChanges<ReplayedTestItem>>;
+
+        fn apply(&mut self, update: Self::Update) {
+            self.apply_indexed(update, &mut ItemIndex::default());
+        }
+
+        fn apply_indexed(&mut self, update: Self::Update, index: &mut ItemIndex) {
+            if let Some(changes) = update {
+                reduce::ById::fold_indexed(&mut self.0, changes, index.list(0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_that_is_replaced_leaves_no_index_behind() {
+        let items =
+            |name: &str, count: usize| (0..count).map(|n| ReplayedTestItem(format!("{name}{n}"))).collect();
+        let mut at: ThreadState<ReplayedListState> = ThreadState::empty(Arc::from("g"));
+        let many: Vec<ReplayedTestItem> = items("old", 30);
+        at.apply_update(Some(many.into()));
+        let other: Vec<ReplayedTestItem> = items("new", 20);
+        at.replace_state(ReplayedListState(other.clone()));
+        at.apply_update(Some(other.clone().into()));
+        assert_eq!(at.state.0, other, "each item is there once");
+    }
+}

@@ -461,3 +461,27 @@ async fn a_question_that_is_asked_while_one_looks_is_found() {
     let questions = bot.runtime().open_questions(&local_thread("t")).await.expect("no word of damage");
     assert_eq!(questions.len(), 1);
 }
+
+#[tokio::test]
+async fn a_breakpoint_after_a_node_does_not_stop_the_next_run_where_it_begins() {
+    let graph = Graph::named()
+        .node("a", node_saying("a").then("b"))
+        .node("b", node_saying("b").end())
+        .start("a")
+        .build()
+        .expect("sound");
+    let thread = local_thread("t");
+    // With the state at hand, and with one that is read from the log.
+    for is_at_hand in [true, false] {
+        let store = ram_store();
+        let first = graph_handle_on(Arc::new(store.clone()), &graph);
+        first.run(&thread, EngineTestState::update()).await.expect("finished");
+        let bot = if is_at_hand { first } else { graph_handle_on(Arc::new(store), &graph) };
+        let pause_after = BTreeSet::from(["b".to_owned()]);
+        let options = StartOptions { pause_after, ..StartOptions::default() };
+        let run = bot.start_with(&thread, Some(EngineTestState::update()), options).await.expect("started");
+        bot.wait_for_outcome(&run).await.expect("it rests");
+        assert_eq!(run_trace(bot.runtime(), &run.key()).await, "started | a | b | paused by b");
+        assert_eq!(outcome_text(bot.resume(&thread, ()).await), "a b a b");
+    }
+}

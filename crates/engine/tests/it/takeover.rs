@@ -9,13 +9,15 @@ use doran_engine::store::{
     Commit, EntryKind, Fence, HistoryStore, NewEntry, NewStatus, RamStore, RunFilter, RunStatus, RunStore,
     Store, StoreError, WorkerLease,
 };
-use doran_engine::{Cx, GraphHandle, NodeError, Runtime, TenantId, ThreadKey};
+use doran_engine::{
+    Cx, Graph, GraphHandle, NodeError, RunLimits, Runtime, StartOptions, TenantId, ThreadKey,
+};
 use serde_json::json;
 
 use crate::support::{
     CallCounter, EngineTestState, GatedStore, StoreCallDecision, StoreCallGate, graph_handle_on,
-    local_thread, ms, node_running, ram_store, short_lease_options, single_node_graph, update_saying,
-    wait_for_outcome_text,
+    killable_runtime, local_thread, ms, node_running, ram_store, short_lease_options, single_node_graph,
+    update_saying, wait_for_outcome_text,
 };
 
 /// While somebody reads a state for the first time, another worker takes the run over and ends it.
@@ -204,4 +206,41 @@ async fn a_worker_that_cannot_renew_its_lease_stops_before_it_runs_out() {
     assert_eq!(signs.count(), until_the_end, "somebody else may have the run by now");
     let run = runtime.run_handle(&run.key()).await.expect("the run");
     assert_eq!(wait_for_outcome_text(&bot, &run).await, "again", "nobody else had it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_run_goes_on_with_another_worker() {
+    let steps = CallCounter::default();
+    let counted = steps.clone();
+    let works = node_running(move |state, _| {
+        let steps = counted.clone();
+        async move {
+            tokio::time::sleep(ms(4_000)).await;
+            steps.increment();
+            Ok(update_saying("worked").n(state.n + 1))
+        }
+    });
+    let graph = Graph::named()
+        .node("work", works.when(|state: &EngineTestState| state.n < 9, "work", "end"))
+        .node("end", node_running(|_, _| async { Ok(EngineTestState::update()) }).end())
+        .start("work")
+        .build()
+        .expect("sound");
+    let store = ram_store();
+    let (first, life) = killable_runtime(&store, "first", &graph);
+    let limits = RunLimits { active: Some(ms(14_000)), ..RunLimits::default() };
+    let options = StartOptions { limits: Some(limits), ..StartOptions::default() };
+    let run = first.start_with(&local_thread("t"), Some(EngineTestState::update()), options).await;
+    let key = run.expect("started").key();
+    while steps.count() < 2 {
+        tokio::time::sleep(ms(1)).await;
+    }
+    tokio::time::sleep(ms(10)).await;
+    life.kill();
+    let (second, _) = killable_runtime(&store, "second", &graph);
+    second.runtime().start_worker().await.expect("works");
+    let run = second.runtime().run_handle(&key).await.expect("the run");
+    let end = wait_for_outcome_text(&second, &run).await;
+    assert_eq!(end, "limit_exceeded: node `work`: the run may be worked on for at most 14s");
+    assert_eq!(steps.count(), 3, "eight seconds with the first worker and four with the second");
 }
