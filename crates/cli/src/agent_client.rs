@@ -1,9 +1,12 @@
 //! Where questions are put: to the agents of this process, or to the server that has the data directory already.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use doran_agents::attachments::attachment_tenant;
 use doran_engine::store::StoreError;
 use doran_engine::{EngineError, RunKey, StartOptions, ThreadId, ThreadKey, WatchUntil};
+use doran_retrieval::NewDocument;
 use doran_server::api::{RunEvent, StartRun};
 use doran_server::percent_encode;
 use serde::Deserialize;
@@ -15,7 +18,10 @@ use crate::client::{ListedId, ServerHttpClient, take_field};
 use crate::commands::threads::{ExportedMessage, ExportedSource};
 use crate::config::{Config, Database};
 use crate::data_dir;
-use crate::output::{BilingualMessage, bilingual};
+use crate::output::{self, BilingualMessage, bilingual};
+
+/// How often a server is asked how far an attached file is.
+const ATTACHMENT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Who is asked.
 pub(crate) enum AgentClient {
@@ -51,6 +57,22 @@ pub(crate) fn parse_thread_name(name: &str) -> Result<ThreadId, BilingualMessage
 impl AgentClient {
     /// Finds out who is to be asked.
     pub(crate) async fn open(config: &Config, record_replay: &RecordReplay) -> anyhow::Result<Self> {
+        Self::open_with(config, record_replay, assemble::assemble_app).await
+    }
+
+    /// The same for a command that keeps running. Documents that wait are read meanwhile.
+    pub(crate) async fn open_reading_documents(
+        config: &Config,
+        record_replay: &RecordReplay,
+    ) -> anyhow::Result<Self> {
+        Self::open_with(config, record_replay, assemble::assemble_app_reading_documents).await
+    }
+
+    async fn open_with(
+        config: &Config,
+        record_replay: &RecordReplay,
+        assemble: impl AsyncFnOnce(&Config, &RecordReplay) -> anyhow::Result<App>,
+    ) -> anyhow::Result<Self> {
         if let Some(client) = running_server(config) {
             if record_replay.record.is_some() || record_replay.replay.is_some() {
                 return Err(bilingual!(
@@ -61,7 +83,7 @@ impl AgentClient {
             }
             return Ok(Self::Remote(client));
         }
-        let app = assemble::assemble_app(config, record_replay).await?;
+        let app = assemble(config, record_replay).await?;
         // A run that was cut off last time is finished first.
         app.runtime.start_worker().await?;
         Ok(Self::Local(Box::new(app)))
@@ -211,29 +233,18 @@ impl AgentClient {
         Ok(())
     }
 
-    /// Attaches a file to a thread. Returns the id of the document.
+    /// Attaches a file to a thread and waits until it is read. Whether it can be searched, or why not.
     pub(crate) async fn attach_document(
         &self,
         thread: &ThreadId,
+        agent: &str,
         name: &str,
         bytes: Vec<u8>,
-    ) -> anyhow::Result<String> {
-        let Self::Remote(client) = self else {
-            return Err(bilingual!(
-                "파일을 첨부하려면 먼저 다른 터미널에서 `doran serve`를 실행하세요",
-                "to attach a file, run `doran serve` in another terminal first"
-            )
-            .into());
-        };
-        let (name, thread) = (percent_encode(name), percent_encode(thread.as_str()));
-        let document = client.upload(&format!("/api/documents?name={name}&thread={thread}"), bytes).await?;
-        take_field(document, "id")
-    }
-
-    /// How far an attached file is.
-    pub(crate) async fn attached_document(&self, thread: &ThreadId, id: &str) -> anyhow::Result<Value> {
-        let Self::Remote(client) = self else { return Ok(Value::Null) };
-        client.get(&format!("/api/documents/{id}?thread={}", percent_encode(thread.as_str()))).await
+    ) -> anyhow::Result<Result<(), BilingualMessage>> {
+        match self {
+            Self::Remote(client) => attach_remotely(client, thread, name, bytes).await,
+            Self::Local(app) => attach_locally(app, thread, agent, name, bytes).await,
+        }
     }
 
     /// The messages of a thread.
@@ -276,8 +287,78 @@ impl AgentClient {
     /// Lets go in order.
     pub(crate) async fn close(&self) {
         if let Self::Local(app) = self {
-            app.runtime.shutdown(std::time::Duration::from_secs(5)).await;
+            app.runtime.shutdown(Duration::from_secs(5)).await;
             app.telemetry.shut_down(TELEMETRY_SHUTDOWN_TIMEOUT).await;
+            app.library.stop_workers().await;
+        }
+    }
+}
+
+async fn attach_remotely(
+    client: &ServerHttpClient,
+    thread: &ThreadId,
+    name: &str,
+    bytes: Vec<u8>,
+) -> anyhow::Result<Result<(), BilingualMessage>> {
+    let (name, thread) = (percent_encode(name), percent_encode(thread.as_str()));
+    let uploaded = client.upload(&format!("/api/documents?name={name}&thread={thread}"), bytes).await;
+    let document = match uploaded {
+        Err(error) if output::error_code(&error) == Some("not_found") => {
+            return Err(bilingual!(
+                "이 대화는 아직 시작하지 않았습니다. 먼저 질문한 다음 파일을 첨부하세요",
+                "this conversation has not begun; ask something, then attach the file"
+            )
+            .into());
+        }
+        uploaded => uploaded?,
+    };
+    let id: String = take_field(document, "id")?;
+    loop {
+        let document = client.get(&format!("/api/documents/{id}?thread={thread}")).await?;
+        match document["status"].as_str().unwrap_or_default() {
+            "ready" => return Ok(Ok(())),
+            "queued" | "reading" | "indexing" => tokio::time::sleep(ATTACHMENT_POLL_INTERVAL).await,
+            _ => {
+                let text = |key: &str| document[key].as_str().unwrap_or_default().to_owned();
+                return Ok(Err(BilingualMessage::new(text("ko"), text("en"))));
+            }
+        }
+    }
+}
+
+async fn attach_locally(
+    app: &App,
+    thread: &ThreadId,
+    agent: &str,
+    name: &str,
+    bytes: Vec<u8>,
+) -> anyhow::Result<Result<(), BilingualMessage>> {
+    let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
+    // A document that no thread owns would never be deleted.
+    if app.runtime.find_thread_row(&key).await?.is_none() {
+        app.runtime.put_thread(&key, &Map::from_iter([("agent".to_owned(), json!(agent))])).await?;
+    }
+    let tenant = attachment_tenant(app.tenant.as_str(), thread.as_str());
+    let new = NewDocument {
+        tenant: tenant.clone(),
+        name: name.to_owned(),
+        collection: String::new(),
+        kind: None,
+        bytes,
+    };
+    let mut changes = app.library.watch();
+    let added = match app.library.add(new).await {
+        Ok(added) => added,
+        Err(error) => return Ok(Err(BilingualMessage::new(error.message_ko(), error.to_string()))),
+    };
+    loop {
+        let status = app.library.status(&tenant, &added.id).unwrap_or_else(|| added.clone());
+        if let Some(failure) = &status.failure {
+            return Ok(Err(BilingualMessage::new(failure.kind.message_ko().to_owned(), failure.to_string())));
+        }
+        // A library that is gone tells nothing more.
+        if !status.state.is_pending() || changes.changed().await.is_err() {
+            return Ok(Ok(()));
         }
     }
 }

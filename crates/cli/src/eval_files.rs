@@ -1,191 +1,245 @@
-//! The files of evaluations: sets of questions in `evals/` of the data directory, and the last report of each set. The page edits the
-//! sets there, `doran eval agent` reads a set anywhere.
+//! The files of evaluations: sets of questions, the last reports and the last run of each, and what all of them used. The page edits
+//! the sets, `doran eval agent` reads a set anywhere.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use doran_agents::Agent;
 use doran_agents::eval::{AgentEvalReport, EvalDocuments, EvalVariant};
 use doran_engine::TenantId;
 use doran_retrieval::{DocumentIndex, Language, RamKeywordIndex};
-use doran_server::{EvalStore, EvalStoreError, ModelRegistry};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use doran_server::api::EvalRunInfo;
+use doran_server::{EvalStore, EvalStoreError, EvalUsage, EvalUsageStore, ModelRegistry, StoredEvalSet};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use crate::assemble::{self, DataDirWrites, RecordReplay};
 use crate::config::Config;
-use crate::data_dir;
+use crate::eval_folder::{EvalFile, EvalFolder, ReplacedFile, stem_of_path};
 use crate::output::{BilingualMessage, bilingual};
 
-/// The folder in the data directory.
-const EVALS_FOLDER: &str = "evals";
 /// How a file with a set ends.
 const SET_EXTENSION: &str = "toml";
 /// How many variants of a set keep their last report.
 const MAX_REPORTS: usize = 16;
-/// The most bytes of a file that is read.
-const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// How many days it is known what evaluations used: more than can be asked for.
+const MAX_USAGE_DAYS: i64 = 400;
+const DAY_MILLIS: i64 = 86_400_000;
 
-/// The reports of a set. The names of their files depend on the full path of the set, so two sets with the same name are two.
+/// The reports of a set.
 pub(crate) struct EvalReportFiles {
-    folder: PathBuf,
+    folder: EvalFolder,
+    tenant: TenantId,
     stem: String,
 }
 
 impl EvalReportFiles {
-    /// The reports of the set in this file, below this data directory.
+    /// The reports of the set in this file, below this data directory. Two sets with the same name are two.
     pub(crate) fn of_set(data_dir: &Path, file: &Path) -> Self {
-        Self::in_folder(data_dir.join(EVALS_FOLDER), file)
-    }
-
-    fn in_folder(folder: PathBuf, file: &Path) -> Self {
-        let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-        let place = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-        let digest = Sha256::digest(place.as_os_str().as_encoded_bytes());
-        Self { folder, stem: format!("{stem}-{}", hex::encode(&digest[..4])) }
+        let folder = EvalFolder::in_directory(data_dir);
+        Self { folder, tenant: TenantId::local(), stem: stem_of_path(file) }
     }
 
     /// What is asked with what is set up has the plain name.
-    fn path_of(&self, variant: &EvalVariant) -> PathBuf {
+    fn name_of(&self, variant: &EvalVariant) -> String {
         let stem = &self.stem;
         if *variant == EvalVariant::default() {
-            return self.folder.join(format!("{stem}.json"));
+            return format!("{stem}.json");
         }
         let EvalVariant { model, instructions } = variant;
         let digest = Sha256::digest(format!("{model:?}\n{instructions:?}"));
-        self.folder.join(format!("{stem}.{}.json", hex::encode(&digest[..6])))
+        format!("{stem}.{}.json", hex::encode(&digest[..6]))
     }
 
     /// The last report of a variant.
-    pub(crate) fn read(&self, variant: &EvalVariant) -> Result<Option<AgentEvalReport>, BilingualMessage> {
-        read_report(&self.path_of(variant))
+    pub(crate) async fn read(
+        &self,
+        variant: &EvalVariant,
+    ) -> Result<Option<AgentEvalReport>, BilingualMessage> {
+        self.read_file(&self.name_of(variant)).await
+    }
+
+    async fn read_file(&self, name: &str) -> Result<Option<AgentEvalReport>, BilingualMessage> {
+        read_json(&self.folder, &self.tenant, name).await
     }
 
     /// The last report of every variant, the newest first.
-    fn read_all(&self) -> Result<Vec<AgentEvalReport>, BilingualMessage> {
+    async fn read_all(&self) -> Result<Vec<AgentEvalReport>, BilingualMessage> {
         let mut reports = Vec::new();
-        for path in self.paths()? {
-            reports.extend(read_report(&path)?);
+        for (name, _) in self.names().await? {
+            reports.extend(self.read_file(&name).await?);
         }
         reports.sort_by_key(|report| std::cmp::Reverse(report.ended_at));
         Ok(reports)
     }
 
     /// The report that was written last. The others are not read.
-    fn read_newest(&self) -> Result<Option<AgentEvalReport>, BilingualMessage> {
-        let written = |path: &PathBuf| fs::metadata(path).and_then(|about| about.modified()).ok();
-        match self.paths()?.into_iter().max_by_key(written) {
-            Some(path) => read_report(&path),
+    async fn read_newest(&self) -> Result<Option<AgentEvalReport>, BilingualMessage> {
+        match self.names().await?.into_iter().max_by_key(|(_, written_at)| *written_at) {
+            Some((name, _)) => self.read_file(&name).await,
             None => Ok(None),
         }
     }
 
-    fn paths(&self) -> Result<Vec<PathBuf>, BilingualMessage> {
+    /// The names of the files, and when they were written.
+    async fn names(&self) -> Result<Vec<(String, i64)>, BilingualMessage> {
         let is_ours = |name: &str| {
             let rest = name.strip_prefix(self.stem.as_str()).and_then(|rest| rest.strip_suffix(".json"));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        Ok(list_folder(&self.folder)?
-            .into_iter()
-            .filter(|name| is_ours(name))
-            .map(|name| self.folder.join(name))
-            .collect())
+        let files = self.folder.list(&self.tenant).await?.into_iter().filter(|file| is_ours(&file.name));
+        Ok(files.map(|file| (file.name, file.written_at)).collect())
     }
 
     /// Stores a report in place of the last one of its variant. Reports of variants that were not asked for long are removed.
-    pub(crate) fn save(&self, report: &AgentEvalReport) -> Result<(), BilingualMessage> {
-        let path = self.path_of(&report.variant);
-        let shown = path.display();
-        let wrong = || bilingual!("결과를 `{shown}`에 둘 수 없습니다", "cannot keep the report in `{shown}`");
-        data_dir::ensure_private_dir(&self.folder)?;
-        let bytes = serde_json::to_vec_pretty(report).map_err(|error| wrong().with_cause(error))?;
-        data_dir::write_private_file(&path, &bytes).map_err(|error| wrong().with_cause(error))?;
-        for old in self.read_all()?.iter().skip(MAX_REPORTS) {
-            fs::remove_file(self.path_of(&old.variant)).map_err(|error| wrong().with_cause(error))?;
+    pub(crate) async fn save(&self, report: &AgentEvalReport) -> Result<(), BilingualMessage> {
+        write_json(&self.folder, &self.tenant, &self.name_of(&report.variant), report).await?;
+        for old in self.read_all().await?.iter().skip(MAX_REPORTS) {
+            self.folder.remove(&self.tenant, &self.name_of(&old.variant)).await?;
         }
         Ok(())
     }
 }
 
-fn read_report(path: &Path) -> Result<Option<AgentEvalReport>, BilingualMessage> {
-    let shown = path.display();
-    let wrong = || {
+async fn read_json<T: DeserializeOwned>(
+    folder: &EvalFolder,
+    tenant: &TenantId,
+    name: &str,
+) -> Result<Option<T>, BilingualMessage> {
+    let file = folder.read(tenant, name).await?;
+    file.map(|file| parse_json(name, &file)).transpose()
+}
+
+fn parse_json<T: DeserializeOwned>(name: &str, file: &EvalFile) -> Result<T, BilingualMessage> {
+    serde_json::from_slice(&file.bytes).map_err(|error| {
         bilingual!(
-            "지난 결과 `{shown}`을(를) 읽을 수 없습니다. 지우면 처음부터 비교합니다",
-            "cannot read the last report `{shown}`; remove it to start anew"
+            "`evals/`의 `{name}`을(를) 읽을 수 없습니다. 지우면 처음부터 시작합니다",
+            "cannot read `{name}` in `evals/`; remove it to start anew"
         )
-    };
-    match read_bounded(path) {
-        Ok(Some(bytes)) => {
-            serde_json::from_slice(&bytes).map(Some).map_err(|error| wrong().with_cause(error))
+        .with_cause(error)
+    })
+}
+
+async fn write_json<T: Serialize + Sync>(
+    folder: &EvalFolder,
+    tenant: &TenantId,
+    name: &str,
+    value: &T,
+) -> Result<(), BilingualMessage> {
+    folder.write(tenant, name, ReplacedFile::Any, &to_json(name, value)?).await?;
+    Ok(())
+}
+
+fn to_json<T: Serialize>(name: &str, value: &T) -> Result<Vec<u8>, BilingualMessage> {
+    serde_json::to_vec_pretty(value).map_err(|error| {
+        bilingual!("`{name}`에 쓸 수 없습니다", "cannot write to `{name}`").with_cause(error)
+    })
+}
+
+/// What evaluations used: a file for each day, UTC.
+pub(crate) struct EvalUsageFiles(EvalFolder);
+
+impl EvalUsageFiles {
+    pub(crate) fn new(folder: EvalFolder) -> Self {
+        Self(folder)
+    }
+
+    fn name_of(day: i64) -> String {
+        format!("usage.{day}.json")
+    }
+
+    /// The days with a file, oldest first.
+    async fn days(&self, tenant: &TenantId) -> Result<Vec<i64>, BilingualMessage> {
+        let day = |name: &str| name.strip_prefix("usage.")?.strip_suffix(".json")?.parse().ok();
+        let mut days: Vec<i64> =
+            self.0.list(tenant).await?.iter().filter_map(|file| day(&file.name)).collect();
+        days.sort_unstable();
+        Ok(days)
+    }
+
+    /// Adds what one question used.
+    pub(crate) async fn add_usage(
+        &self,
+        tenant: &TenantId,
+        usage: &EvalUsage,
+    ) -> Result<(), BilingualMessage> {
+        let day = usage.at.div_euclid(DAY_MILLIS);
+        let name = Self::name_of(day);
+        loop {
+            let file = self.0.read(tenant, &name).await?;
+            let mut rows: Vec<EvalUsage> = match &file {
+                Some(file) => parse_json(&name, file)?,
+                None => {
+                    for old in self.days(tenant).await?.into_iter().filter(|old| old + MAX_USAGE_DAYS < day) {
+                        self.0.remove(tenant, &Self::name_of(old)).await?;
+                    }
+                    Vec::new()
+                }
+            };
+            usage.clone().add_to(&mut rows);
+            let replaced = ReplacedFile::Revision(file.map(|file| file.revision));
+            // Another process may have written meanwhile.
+            if self.0.write(tenant, &name, replaced, &to_json(&name, &rows)?).await? {
+                return Ok(());
+            }
         }
-        Ok(None) => Ok(None),
-        Err(error) => Err(wrong().with_cause(error)),
+    }
+
+    async fn usage_since(&self, tenant: &TenantId, since: i64) -> Result<Vec<EvalUsage>, BilingualMessage> {
+        let mut usage = Vec::new();
+        for day in self.days(tenant).await?.into_iter().filter(|day| (day + 1) * DAY_MILLIS > since) {
+            let rows: Option<Vec<EvalUsage>> = read_json(&self.0, tenant, &Self::name_of(day)).await?;
+            usage.extend(rows.into_iter().flatten().filter(|row| row.at >= since));
+        }
+        Ok(usage)
     }
 }
 
-/// The bytes of a file, if there is one.
-fn read_bounded(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
-    match fs::metadata(path) {
-        Ok(about) if about.len() > MAX_FILE_BYTES => Err(std::io::Error::other("the file is too large")),
-        Ok(_) => fs::read(path).map(Some),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+#[async_trait]
+impl EvalUsageStore for EvalUsageFiles {
+    async fn add(&self, tenant: &TenantId, usage: EvalUsage) -> Result<(), EvalStoreError> {
+        self.add_usage(tenant, &usage).await.map_err(|error| store_error(&error))
     }
-}
 
-/// The names of the files in a folder; none if it is not there.
-fn list_folder(folder: &Path) -> Result<Vec<String>, BilingualMessage> {
-    let shown = folder.display();
-    let wrong = || bilingual!("폴더 `{shown}`을(를) 읽을 수 없습니다", "cannot read the folder `{shown}`");
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(wrong().with_cause(error)),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|error| wrong().with_cause(error))?;
-        if entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            names.extend(entry.file_name().into_string().ok());
-        }
+    async fn since(&self, tenant: &TenantId, since: i64) -> Result<Vec<EvalUsage>, EvalStoreError> {
+        self.usage_since(tenant, since).await.map_err(|error| store_error(&error))
     }
-    names.sort();
-    Ok(names)
 }
 
 /// The evaluations of a server.
 pub(crate) struct EvalFiles {
     config: Config,
+    folder: EvalFolder,
     index: Arc<dyn DocumentIndex>,
     models: Arc<dyn ModelRegistry>,
 }
 
 impl EvalFiles {
-    pub(crate) fn new(config: Config, index: Arc<dyn DocumentIndex>, models: Arc<dyn ModelRegistry>) -> Self {
-        Self { config, index, models }
-    }
-
-    /// Each tenant has a folder. That of a program without keys is the one that the command line uses.
-    fn folder(&self, tenant: &TenantId) -> PathBuf {
-        let folder = self.config.data_dir.join(EVALS_FOLDER);
-        if *tenant == TenantId::local() {
-            return folder;
-        }
-        // The names of two tenants may differ in capital letters only, which some file systems do not tell apart.
-        let digest = Sha256::digest(tenant.as_str().as_bytes());
-        folder.join(format!("tenant-{}", hex::encode(&digest[..16])))
-    }
-
-    fn set_path(&self, tenant: &TenantId, name: &str) -> PathBuf {
-        self.folder(tenant).join(format!("{name}.{SET_EXTENSION}"))
+    pub(crate) fn new(
+        config: Config,
+        folder: EvalFolder,
+        index: Arc<dyn DocumentIndex>,
+        models: Arc<dyn ModelRegistry>,
+    ) -> Self {
+        Self { config, folder, index, models }
     }
 
     fn report_files(&self, tenant: &TenantId, name: &str) -> EvalReportFiles {
-        EvalReportFiles::in_folder(self.folder(tenant), &self.set_path(tenant, name))
+        let stem = self.folder.report_stem(tenant, name, &set_file(name));
+        EvalReportFiles { folder: self.folder.clone(), tenant: tenant.clone(), stem }
+    }
+
+    async fn remove_set(&self, tenant: &TenantId, name: &str) -> Result<(), BilingualMessage> {
+        // The names of the reports may come from the path of the file, which has to be there.
+        let reports = self.report_files(tenant, name).names().await?;
+        for file in
+            [set_file(name), run_file(name)].into_iter().chain(reports.into_iter().map(|(name, _)| name))
+        {
+            self.folder.remove(tenant, &file).await?;
+        }
+        Ok(())
     }
 
     async fn assemble(&self, documents: EvalDocuments) -> anyhow::Result<Vec<Agent>> {
@@ -208,79 +262,87 @@ impl EvalFiles {
     }
 }
 
+fn set_file(name: &str) -> String {
+    format!("{name}.{SET_EXTENSION}")
+}
+
+/// No name of a set holds a dot, so no other file is called that.
+fn run_file(name: &str) -> String {
+    format!("run.{name}.json")
+}
+
+#[async_trait]
 impl EvalStore for EvalFiles {
-    fn names(&self, tenant: &TenantId) -> Result<Vec<String>, EvalStoreError> {
-        let names = list_folder(&self.folder(tenant)).map_err(|error| store_error(&error))?;
-        let set_name = |name: String| name.strip_suffix(&format!(".{SET_EXTENSION}")).map(str::to_owned);
-        Ok(names.into_iter().filter_map(set_name).collect())
+    async fn names(&self, tenant: &TenantId) -> Result<Vec<String>, EvalStoreError> {
+        let files = self.folder.list(tenant).await.map_err(|error| store_error(&error))?;
+        let end = format!(".{SET_EXTENSION}");
+        Ok(files.iter().filter_map(|file| file.name.strip_suffix(&end).map(str::to_owned)).collect())
     }
 
-    fn read(&self, tenant: &TenantId, name: &str) -> Result<Option<String>, EvalStoreError> {
-        let path = self.set_path(tenant, name);
-        let shown = path.display();
-        let wrong = || {
-            bilingual!("평가 파일 `{shown}`을(를) 읽을 수 없습니다", "cannot read the questions in `{shown}`")
-        };
-        let bytes = read_bounded(&path).map_err(|error| store_error(&wrong().with_cause(error)))?;
-        let text = bytes.map(String::from_utf8).transpose();
-        text.map_err(|error| store_error(&wrong().with_cause(error)))
+    async fn read(&self, tenant: &TenantId, name: &str) -> Result<Option<StoredEvalSet>, EvalStoreError> {
+        let file = self.folder.read(tenant, &set_file(name)).await.map_err(|error| store_error(&error))?;
+        let Some(EvalFile { bytes, revision }) = file else { return Ok(None) };
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let wrong = bilingual!(
+                "평가 파일 `{name}`을(를) 읽을 수 없습니다",
+                "cannot read the questions in `{name}`"
+            );
+            store_error(&wrong.with_cause(error))
+        })?;
+        Ok(Some(StoredEvalSet { text, revision }))
     }
 
-    fn write(&self, tenant: &TenantId, name: &str, text: &str) -> Result<(), EvalStoreError> {
-        let path = self.set_path(tenant, name);
-        let shown = path.display();
-        let wrong =
-            || bilingual!("평가 파일 `{shown}`에 쓸 수 없습니다", "cannot write the questions to `{shown}`");
-        data_dir::ensure_private_dir(&self.config.data_dir.join(EVALS_FOLDER))
-            .and_then(|()| data_dir::ensure_private_dir(&self.folder(tenant)))
-            .map_err(|error| store_error(&error))?;
-        data_dir::write_private_file(&path, text.as_bytes())
-            .map_err(|error| store_error(&wrong().with_cause(error)))
+    async fn write(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        replaced: Option<u64>,
+        text: &str,
+    ) -> Result<bool, EvalStoreError> {
+        let replaced = ReplacedFile::Revision(replaced);
+        let written = self.folder.write(tenant, &set_file(name), replaced, text.as_bytes()).await;
+        written.map_err(|error| store_error(&error))
     }
 
-    fn remove(&self, tenant: &TenantId, name: &str) -> Result<(), EvalStoreError> {
-        let path = self.set_path(tenant, name);
-        // The names of the reports come from the path of the file, which has to be there.
-        let reports = self.report_files(tenant, name).paths().map_err(|error| store_error(&error))?;
-        for path in [path].into_iter().chain(reports) {
-            let shown = path.display();
-            fs::remove_file(&path).map_err(|error| {
-                let wrong = bilingual!("`{shown}`을(를) 지울 수 없습니다", "cannot delete `{shown}`");
-                store_error(&wrong.with_cause(error))
-            })?;
-        }
-        Ok(())
+    async fn remove(&self, tenant: &TenantId, name: &str) -> Result<(), EvalStoreError> {
+        self.remove_set(tenant, name).await.map_err(|error| store_error(&error))
     }
 
-    fn reports(&self, tenant: &TenantId, name: &str) -> Result<Vec<AgentEvalReport>, EvalStoreError> {
-        self.report_files(tenant, name).read_all().map_err(|error| store_error(&error))
+    async fn reports(&self, tenant: &TenantId, name: &str) -> Result<Vec<AgentEvalReport>, EvalStoreError> {
+        self.report_files(tenant, name).read_all().await.map_err(|error| store_error(&error))
     }
 
-    fn newest_report(
+    async fn newest_report(
         &self,
         tenant: &TenantId,
         name: &str,
     ) -> Result<Option<AgentEvalReport>, EvalStoreError> {
-        self.report_files(tenant, name).read_newest().map_err(|error| store_error(&error))
+        self.report_files(tenant, name).read_newest().await.map_err(|error| store_error(&error))
     }
 
-    fn save_report(
+    async fn save_report(
         &self,
         tenant: &TenantId,
         name: &str,
         report: &AgentEvalReport,
     ) -> Result<(), EvalStoreError> {
-        self.report_files(tenant, name).save(report).map_err(|error| store_error(&error))
+        self.report_files(tenant, name).save(report).await.map_err(|error| store_error(&error))
     }
 
-    fn agents(&self, documents: EvalDocuments) -> BoxFuture<'_, Result<Vec<Agent>, EvalStoreError>> {
-        async move {
-            self.assemble(documents).await.map_err(|error| EvalStoreError {
-                en: format!("the agents cannot be made: {error:#}"),
-                ko: format!("에이전트를 만들 수 없습니다: {error:#}"),
-            })
-        }
-        .boxed()
+    async fn last_run(&self, tenant: &TenantId, set: &str) -> Result<Option<EvalRunInfo>, EvalStoreError> {
+        read_json(&self.folder, tenant, &run_file(set)).await.map_err(|error| store_error(&error))
+    }
+
+    async fn save_run(&self, tenant: &TenantId, run: &EvalRunInfo) -> Result<(), EvalStoreError> {
+        let saved = write_json(&self.folder, tenant, &run_file(&run.set), run).await;
+        saved.map_err(|error| store_error(&error))
+    }
+
+    async fn agents(&self, documents: EvalDocuments) -> Result<Vec<Agent>, EvalStoreError> {
+        self.assemble(documents).await.map_err(|error| EvalStoreError {
+            en: format!("the agents cannot be made: {error:#}"),
+            ko: format!("에이전트를 만들 수 없습니다: {error:#}"),
+        })
     }
 }
 
@@ -293,7 +355,11 @@ fn store_error(error: &BilingualMessage) -> EvalStoreError {
 
 #[cfg(test)]
 mod tests {
+    use doran_agents::eval::EvalCaseUsage;
+    use doran_engine::store::{RamStore, RunUsage};
+
     use super::*;
+    use crate::replica::SharedValues;
     use crate::test_directory::TestDirectory;
 
     fn report(model: Option<&str>, ended_at: i64) -> AgentEvalReport {
@@ -301,23 +367,54 @@ mod tests {
         AgentEvalReport { variant, ended_at, ..AgentEvalReport::default() }
     }
 
-    #[test]
-    fn each_variant_keeps_its_last_report_and_old_ones_are_removed() {
+    #[tokio::test]
+    async fn each_variant_keeps_its_last_report_and_old_ones_are_removed() {
         let directory = TestDirectory::new();
         let files = EvalReportFiles::of_set(directory.path(), &directory.path().join("leave.toml"));
         let other = EvalReportFiles::of_set(directory.path(), &directory.path().join("leave-2.toml"));
-        other.save(&report(None, 1)).expect("saved");
+        other.save(&report(None, 1)).await.expect("saved");
         for at in 0..20 {
-            files.save(&report(Some(&format!("m{at}")), at)).expect("saved");
+            files.save(&report(Some(&format!("m{at}")), at)).await.expect("saved");
         }
-        files.save(&report(None, 100)).expect("saved");
-        files.save(&report(Some("m19"), 101)).expect("saved");
-        let all = files.read_all().expect("reports");
+        files.save(&report(None, 100)).await.expect("saved");
+        files.save(&report(Some("m19"), 101)).await.expect("saved");
+        let all = files.read_all().await.expect("reports");
         assert_eq!(all.len(), MAX_REPORTS);
         assert_eq!((all[0].ended_at, all[1].ended_at), (101, 100), "the newest first");
         assert!(all.iter().all(|one| one.variant.model.as_deref() != Some("m0")), "the oldest are gone");
-        assert_eq!(files.read(&EvalVariant::default()).expect("read").map(|one| one.ended_at), Some(100));
-        assert!(files.read_newest().expect("read").is_some());
-        assert_eq!(other.read_all().expect("reports").len(), 1, "another set has its own");
+        let default = files.read(&EvalVariant::default()).await.expect("read");
+        assert_eq!(default.map(|one| one.ended_at), Some(100));
+        assert!(files.read_newest().await.expect("read").is_some());
+        assert_eq!(other.read_all().await.expect("reports").len(), 1, "another set has its own");
+    }
+
+    #[tokio::test]
+    async fn what_was_used_is_kept_for_a_year_by_tenant() {
+        let directory = TestDirectory::new();
+        let values: SharedValues = Arc::new(RamStore::new());
+        let here = TenantId::local();
+        for folder in
+            [EvalFolder::new(directory.path(), None), EvalFolder::new(directory.path(), Some(&values))]
+        {
+            // Two processes have the same files.
+            let (files, again) = (EvalUsageFiles::new(folder.clone()), EvalUsageFiles::new(folder.clone()));
+            let usage = |day: i64| {
+                let used = RunUsage { input_tokens: 1, output_tokens: 1, cost_micros: 10 };
+                let usage = EvalCaseUsage { turns: 1, used, model_calls: Vec::new(), is_exact: true };
+                EvalUsage::of_case(day * DAY_MILLIS, "react", None, usage)
+            };
+            for day in [10, 700, 701, 701] {
+                files.add(&here, usage(day)).await.expect("added");
+                again.add(&here, usage(day)).await.expect("added");
+            }
+            let cost = async |since: i64| {
+                let rows = files.since(&here, since * DAY_MILLIS).await.expect("rows");
+                rows.iter().map(|row| row.used.cost_micros).sum::<u64>()
+            };
+            assert_eq!(cost(701).await, 40);
+            assert_eq!(cost(0).await, 60, "what is older than a year is forgotten");
+            let other = TenantId::new("b").expect("a name");
+            assert_eq!(files.since(&other, 0).await.expect("rows"), []);
+        }
     }
 }

@@ -16,6 +16,7 @@ mod data_dir;
 mod document_client;
 mod environment;
 mod eval_files;
+mod eval_folder;
 mod exit;
 mod help_language;
 mod line_reader;

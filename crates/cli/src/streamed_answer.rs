@@ -193,7 +193,7 @@ impl StreamedAnswer {
             let article =
                 source.article.as_deref().map(|article| localize_article_numbers(article, &source.title));
             let sample =
-                source.sample.then(|| bilingual!("본보기 문서", "sample document").text(language).to_owned());
+                source.sample.then(|| bilingual!("예시 문서", "sample document").text(language).to_owned());
             let rest: Vec<String> = [article, page, document, sample].into_iter().flatten().collect();
             let rest = if rest.is_empty() { String::new() } else { format!("  ({})", rest.join(", ")) };
             let number = self

@@ -1,4 +1,4 @@
-//! The budget of a month: what the runs of a tenant may cost together. It is checked when a run starts, and a run gets no more
+//! The budget of a month: what the runs and evaluations of a tenant may cost together. It is checked when a run starts, and a run gets no more
 //! than what is left.
 
 use std::collections::HashMap;
@@ -8,26 +8,57 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use doran_engine::store::RunFilter;
 use doran_engine::{EngineError, RunLimits, Runtime, TenantId};
 
+use crate::error::ApiError;
+use crate::eval_store::{EvalStoreError, EvalUsageStore};
+
 /// How long a sum is used again. Runs that start meanwhile may spend a little more together.
 const SUM_LIFETIME: Duration = Duration::from_secs(5);
 /// Runs read in one go.
 const RUNS_PER_PAGE: usize = 500;
 const DAY_MILLIS: i64 = 86_400_000;
 
-/// What the runs of a tenant may cost in a calendar month, UTC.
-#[derive(Clone, Debug)]
+/// What the runs and evaluations of a tenant may cost in a calendar month, UTC.
+#[derive(Clone)]
 pub struct MonthlyBudget {
     /// In millionths of a US dollar.
     pub cost_micros: u64,
     /// The other limits of a run.
     pub run_limits: RunLimits,
+    evals: Option<Arc<dyn EvalUsageStore>>,
     sums: Arc<Mutex<HashMap<TenantId, (Instant, u64)>>>,
+}
+
+/// Why it is not known what was spent.
+#[derive(Debug, thiserror::Error)]
+pub enum BudgetError {
+    /// The runs cannot be read.
+    #[error(transparent)]
+    Runs(#[from] EngineError),
+    /// What evaluations used cannot be read.
+    #[error(transparent)]
+    Evals(#[from] EvalStoreError),
+}
+
+impl From<BudgetError> for ApiError {
+    fn from(error: BudgetError) -> Self {
+        match error {
+            BudgetError::Runs(error) => error.into(),
+            BudgetError::Evals(error) => error.into(),
+        }
+    }
 }
 
 impl MonthlyBudget {
     /// A budget of so many millionths of a US dollar.
     pub fn new(cost_micros: u64, run_limits: RunLimits) -> Self {
-        Self { cost_micros, run_limits, sums: Arc::default() }
+        Self { cost_micros, run_limits, evals: None, sums: Arc::default() }
+    }
+
+    /// Evaluations spend it too.
+    #[must_use]
+    pub fn evals(mut self, usage: Arc<dyn EvalUsageStore>) -> Self {
+        self.evals = Some(usage);
+        self
     }
 
     /// The limits of a run that starts now: those it has of its own, or else those of every run, and what is left of the
@@ -37,7 +68,7 @@ impl MonthlyBudget {
         runtime: &Runtime,
         tenant: &TenantId,
         own: Option<RunLimits>,
-    ) -> Result<Option<RunLimits>, EngineError> {
+    ) -> Result<Option<RunLimits>, BudgetError> {
         let left = self.cost_micros.saturating_sub(self.spent_micros(runtime, tenant).await?);
         if left == 0 {
             return Ok(None);
@@ -47,23 +78,42 @@ impl MonthlyBudget {
         Ok(Some(limits))
     }
 
-    /// What the runs of this month have cost so far.
+    /// What the runs and evaluations of this month have cost so far.
     pub(crate) async fn spent_micros(
         &self,
         runtime: &Runtime,
         tenant: &TenantId,
-    ) -> Result<u64, EngineError> {
+    ) -> Result<u64, BudgetError> {
         let known = self.sums.lock().unwrap_or_else(PoisonError::into_inner).get(tenant).copied();
         if let Some((at, sum)) = known
             && at.elapsed() < SUM_LIFETIME
         {
             return Ok(sum);
         }
-        let sum = sum_since(runtime, tenant, month_start(now_millis())).await?;
+        let since = month_start(now_millis());
+        let mut sum = sum_since(runtime, tenant, since).await?;
+        if let Some(evals) = &self.evals {
+            sum += evals.since(tenant, since).await?.iter().map(|row| row.used.cost_micros).sum::<u64>();
+        }
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         sums.retain(|_, (at, _)| at.elapsed() < SUM_LIFETIME);
         sums.insert(tenant.clone(), (Instant::now(), sum));
         Ok(sum)
+    }
+
+    /// The same, added up anew.
+    pub(crate) async fn spent_now_micros(
+        &self,
+        runtime: &Runtime,
+        tenant: &TenantId,
+    ) -> Result<u64, BudgetError> {
+        self.forget_sum(tenant);
+        self.spent_micros(runtime, tenant).await
+    }
+
+    /// Adds up anew the next time.
+    pub(crate) fn forget_sum(&self, tenant: &TenantId) {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner).remove(tenant);
     }
 }
 

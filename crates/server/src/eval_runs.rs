@@ -1,96 +1,138 @@
-//! Runs of evaluations: one at a time for each tenant, in the background, without a trace in the threads of the tenant.
+//! Runs of evaluations: one at a time for each tenant, in the background, without a trace in the threads of the tenant. How a run
+//! stands is stored after every question, and so is what the question used.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use doran_agents::Agent;
 use doran_agents::eval::{
-    AgentEvalReport, AgentEvalSet, EvalCaseOptions, EvalDocuments, EvalVariant, compare_reports,
+    AgentEvalReport, AgentEvalSet, EvalCaseOptions, EvalCaseRun, EvalDocuments, EvalVariant, compare_reports,
     run_eval_case,
 };
+use doran_engine::store::StoreError;
 use doran_engine::{RunLimits, TenantId};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::ServerApp;
 use crate::api::{EvalRunInfo, EvalRunStatus};
 use crate::budget::now_millis;
-use crate::error::ApiErrorCode;
+use crate::error::{ApiError, ApiErrorCode};
+use crate::eval_leases::{EvalLease, EvalLeaseStatus, EvalLeases};
 use crate::eval_store::{EvalStore, EvalStoreError};
+use crate::eval_usage::EvalUsage;
 
-/// The run of each tenant that goes on or ended last. Cheap to clone.
+/// How often a run says that it goes on, and looks whether another replica was told to stop it.
+const LEASE_RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The runs of this server. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct EvalRuns {
-    runs: Arc<Mutex<HashMap<TenantId, EvalRun>>>,
-    /// Held while a set is read, changed and written.
-    pub(crate) edits: Arc<tokio::sync::Mutex<()>>,
-}
-
-struct EvalRun {
-    info: EvalRunInfo,
-    stop: CancellationToken,
+    leases: EvalLeases,
+    /// How to stop the runs that this server works on, by tenant.
+    stops: Arc<Mutex<HashMap<TenantId, CancellationToken>>>,
+    /// Every run that this server works on listens to it.
+    working: Arc<watch::Sender<()>>,
 }
 
 impl EvalRuns {
+    /// The runs of a server whose replicas share these leases.
+    pub(crate) fn with_leases(leases: EvalLeases) -> Self {
+        Self { leases, ..Self::default() }
+    }
+
     /// The run of a set that goes on or ended last.
-    pub(crate) fn of_set(&self, tenant: &TenantId, set: &str) -> Option<EvalRunInfo> {
-        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        runs.get(tenant).map(|run| run.info.clone()).filter(|info| info.set == set)
+    pub(crate) async fn of_set(
+        &self,
+        store: &dyn EvalStore,
+        tenant: &TenantId,
+        set: &str,
+    ) -> Result<Option<EvalRunInfo>, ApiError> {
+        let Some(run) = store.last_run(tenant, set).await? else { return Ok(None) };
+        if run.status != EvalRunStatus::Running {
+            return Ok(Some(run));
+        }
+        let held = self.leases.current(tenant).await.map_err(lease_error)?;
+        if held.is_some_and(|lease| lease.run == run.id) {
+            return Ok(Some(run));
+        }
+        // A run stores its end before it gives its lease back. One that has done neither is dead.
+        let again = store.last_run(tenant, set).await?;
+        Ok(again.map(|again| {
+            if again == run { EvalRunInfo { status: EvalRunStatus::Interrupted, ..again } } else { again }
+        }))
     }
 
     /// Starts to ask. `None` if the tenant has a run that goes on.
-    pub(crate) fn start(
+    pub(crate) async fn start(
         &self,
         app: &ServerApp,
         store: Arc<dyn EvalStore>,
-        tenant: &TenantId,
-        name: &str,
-        set: AgentEvalSet,
-        variants: Vec<EvalVariant>,
-    ) -> Option<EvalRunInfo> {
+        asked: AskedEval,
+    ) -> Result<Option<EvalRunInfo>, ApiError> {
+        let AskedEval { tenant, key, name, set, variants } = asked;
         let info = EvalRunInfo {
-            set: name.to_owned(),
+            id: uuid::Uuid::now_v7().simple().to_string(),
+            set: name,
             status: EvalRunStatus::Running,
+            variants,
+            started_at: now_millis(),
             done: 0,
-            total: set.cases.len() * variants.len(),
+            total: 0,
             failed: 0,
             case: None,
             en: None,
             ko: None,
         };
-        let stop = app.draining.child_token();
-        {
-            let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-            if runs.get(tenant).is_some_and(|run| run.info.status == EvalRunStatus::Running) {
-                return None;
-            }
-            runs.insert(tenant.clone(), EvalRun { info: info.clone(), stop: stop.clone() });
+        let info = EvalRunInfo { total: set.cases.len() * info.variants.len(), ..info };
+        let lease = EvalLease { run: info.id.clone(), set: info.set.clone(), stop: false };
+        if !self.leases.take(&tenant, &lease).await.map_err(lease_error)? {
+            return Ok(None);
         }
-        let work = EvalWork {
-            app: app.clone(),
-            store,
-            tenant: tenant.clone(),
-            name: name.to_owned(),
-            stop,
-            spent_micros: 0,
-        };
-        tokio::spawn(work.run(set, variants));
-        Some(info)
+        if let Err(error) = store.save_run(&tenant, &info).await {
+            self.leases.give_back(&tenant, &info.id).await.map_err(lease_error)?;
+            return Err(error.into());
+        }
+        let stop = app.draining.child_token();
+        self.lock_stops().insert(tenant.clone(), stop.clone());
+        let work = EvalWork { app: app.clone(), store, tenant, key, stop, info: info.clone() };
+        let working = self.working.subscribe();
+        tokio::spawn(async move {
+            work.run(lease, &set).await;
+            drop(working);
+        });
+        Ok(Some(info))
     }
 
     /// Stops the run of a set. Whether there was one.
-    pub(crate) fn stop(&self, tenant: &TenantId, set: &str) -> bool {
-        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let run =
-            runs.get(tenant).filter(|run| run.info.set == set && run.info.status == EvalRunStatus::Running);
-        run.inspect(|run| run.stop.cancel()).is_some()
+    pub(crate) async fn stop(&self, tenant: &TenantId, set: &str) -> Result<bool, ApiError> {
+        let is_asked = self.leases.ask_to_stop(tenant, set).await.map_err(lease_error)?;
+        if is_asked && let Some(stop) = self.lock_stops().get(tenant) {
+            stop.cancel();
+        }
+        Ok(is_asked)
     }
 
-    fn update(&self, tenant: &TenantId, change: impl FnOnce(&mut EvalRunInfo)) {
-        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(run) = runs.get_mut(tenant) {
-            change(&mut run.info);
-        }
+    /// Waits until the runs of this server have stored how they ended.
+    pub(crate) async fn wait_for_end(&self) {
+        self.working.closed().await;
     }
+
+    fn lock_stops(&self) -> std::sync::MutexGuard<'_, HashMap<TenantId, CancellationToken>> {
+        self.stops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is to be asked, and for whom.
+pub(crate) struct AskedEval {
+    pub(crate) tenant: TenantId,
+    /// The name of the API key that pays for it.
+    pub(crate) key: Option<Arc<str>>,
+    /// The name of the set.
+    pub(crate) name: String,
+    pub(crate) set: AgentEvalSet,
+    pub(crate) variants: Vec<EvalVariant>,
 }
 
 /// Why a run ended before its last question.
@@ -110,37 +152,63 @@ struct EvalWork {
     app: ServerApp,
     store: Arc<dyn EvalStore>,
     tenant: TenantId,
-    name: String,
+    key: Option<Arc<str>>,
     stop: CancellationToken,
-    /// What its questions have cost so far.
-    spent_micros: u64,
+    info: EvalRunInfo,
 }
 
 impl EvalWork {
-    async fn run(mut self, set: AgentEvalSet, variants: Vec<EvalVariant>) {
-        let end = self.ask_all(&set, variants).await;
-        self.app.eval_runs.update(&self.tenant, |info| {
-            info.case = None;
-            info.status = match end {
-                Ok(()) => EvalRunStatus::Finished,
-                Err(EvalEnd::Stopped) => EvalRunStatus::Stopped,
-                Err(EvalEnd::Failed(error)) => {
-                    (info.en, info.ko) = (Some(error.en), Some(error.ko));
-                    EvalRunStatus::Failed
-                }
+    async fn run(mut self, lease: EvalLease, set: &AgentEvalSet) {
+        let (runs, tenant, stop) = (self.app.eval_runs.clone(), self.tenant.clone(), self.stop.clone());
+        let has_lease = {
+            let asking = async {
+                let end = self.ask_all(set).await;
+                self.save_end(end).await;
             };
-        });
+            tokio::select! {
+                () = asking => true,
+                () = keep_lease(&runs.leases, &tenant, &lease, &stop) => false,
+            }
+        };
+        runs.lock_stops().remove(&tenant);
+        if has_lease && let Err(error) = runs.leases.give_back(&tenant, &lease.run).await {
+            tracing::debug!(%error, "the lease of an evaluation runs out by itself");
+        }
     }
 
-    async fn ask_all(&mut self, set: &AgentEvalSet, variants: Vec<EvalVariant>) -> Result<(), EvalEnd> {
+    async fn save_end(&mut self, end: Result<(), EvalEnd>) {
+        self.info.case = None;
+        self.info.status = match end {
+            Ok(()) => EvalRunStatus::Finished,
+            Err(EvalEnd::Stopped) if self.app.draining.is_cancelled() => EvalRunStatus::Interrupted,
+            Err(EvalEnd::Stopped) => EvalRunStatus::Stopped,
+            Err(EvalEnd::Failed(error)) => {
+                (self.info.en, self.info.ko) = (Some(error.en), Some(error.ko));
+                EvalRunStatus::Failed
+            }
+        };
+        if let Err(error) = self.save_info().await {
+            tracing::error!(%error, set = self.info.set, "the end of an evaluation could not be stored");
+        }
+    }
+
+    /// Stores how the run stands, unless its set was deleted meanwhile.
+    async fn save_info(&self) -> Result<(), EvalStoreError> {
+        if self.store.read(&self.tenant, &self.info.set).await?.is_none() {
+            return Ok(());
+        }
+        self.store.save_run(&self.tenant, &self.info).await
+    }
+
+    async fn ask_all(&mut self, set: &AgentEvalSet) -> Result<(), EvalEnd> {
         let agents = tokio::select! {
             agents = self.store.agents(set.documents) => agents?,
             () = self.stop.cancelled() => return Err(EvalEnd::Stopped),
         };
         set.check_agents_exist(&agents).map_err(|error| unusual(&error.to_string()))?;
-        for variant in variants {
+        for variant in self.info.variants.clone() {
             let report = self.ask_variant(set, &agents, variant).await?;
-            self.store.save_report(&self.tenant, &self.name, &report)?;
+            self.store.save_report(&self.tenant, &self.info.set, &report).await?;
         }
         Ok(())
     }
@@ -162,30 +230,40 @@ impl EvalWork {
             let Some(agent) = agents.iter().find(|agent| agent.name == case.agent) else { continue };
             let own = || agent.model().map(|model| model.name).unwrap_or_default();
             report.model = report.variant.model.clone().unwrap_or_else(own);
-            self.app.eval_runs.update(&self.tenant, |info| info.case = Some(case.id.clone()));
             let options = EvalCaseOptions {
                 tenant: tenant.clone(),
                 limits: self.limits().await?,
                 stop: self.stop.clone(),
             };
-            let outcome = run_eval_case(case, agent, &options).await;
+            self.info.case = Some(case.id.clone());
+            self.save_info().await?;
+            let EvalCaseRun { outcome, usage, .. } = run_eval_case(case, agent, &options).await;
+            // What was spent is spent, whatever came of it.
+            self.add_usage(EvalUsage::of_case(now_millis(), &agent.name, self.key.as_deref(), usage)).await?;
             if self.stop.is_cancelled() {
                 return Err(EvalEnd::Stopped);
             }
             let outcome = outcome.map_err(|error| unusual(&error.to_string()))?;
-            self.spent_micros += outcome.observed.cost_micros;
-            self.app.eval_runs.update(&self.tenant, |info| {
-                info.done += 1;
-                info.failed += usize::from(!outcome.failures.is_empty());
-            });
+            self.info.done += 1;
+            self.info.failed += usize::from(!outcome.failures.is_empty());
             report.cases.push(outcome);
         }
         report.ended_at = now_millis();
-        let before = self.store.reports(&self.tenant, &self.name)?;
+        let before = self.store.reports(&self.tenant, &self.info.set).await?;
         if let Some(before) = before.iter().find(|before| before.variant == report.variant) {
             report.changes = compare_reports(before, &report);
         }
         Ok(report)
+    }
+
+    async fn add_usage(&self, usage: EvalUsage) -> Result<(), EvalEnd> {
+        if let Some(log) = self.app.eval_usage.as_ref().filter(|_| usage.turns > 0) {
+            log.add(&self.tenant, usage).await?;
+        }
+        if let Some(budget) = &self.app.budget {
+            budget.forget_sum(&self.tenant);
+        }
+        Ok(())
     }
 
     /// The limits of the next question: those of every run, and what is left of the budget of the month.
@@ -193,15 +271,36 @@ impl EvalWork {
         let Some(budget) = &self.app.budget else { return Ok(self.app.runtime.default_limits().clone()) };
         let limits = budget.run_limits(&self.app.runtime, &self.tenant, None).await;
         let limits = limits.map_err(|error| unusual(&error.to_string()))?;
-        let left = limits.map(|mut limits| {
-            limits.cost_micros = limits.cost_micros.map(|left| left.saturating_sub(self.spent_micros));
-            limits
-        });
-        left.filter(|limits| limits.cost_micros != Some(0)).ok_or_else(|| {
+        limits.ok_or_else(|| {
             let info = ApiErrorCode::BudgetSpent.info();
             EvalEnd::Failed(EvalStoreError { en: info.en.to_owned(), ko: info.ko.to_owned() })
         })
     }
+}
+
+/// Holds the lease of a run, and stops the run when another replica was told to. Ends if another run has the lease.
+async fn keep_lease(leases: &EvalLeases, tenant: &TenantId, lease: &EvalLease, stop: &CancellationToken) {
+    loop {
+        tokio::time::sleep(LEASE_RENEWAL_INTERVAL).await;
+        let status = match leases.renew(tenant, &lease.run).await {
+            // A machine that slept may take it again if nobody else has.
+            Ok(EvalLeaseStatus::Lost) => leases
+                .take(tenant, lease)
+                .await
+                .map(|is_taken| if is_taken { EvalLeaseStatus::Held } else { EvalLeaseStatus::Lost }),
+            status => status,
+        };
+        match status {
+            Ok(EvalLeaseStatus::Held) => {}
+            Ok(EvalLeaseStatus::StopAsked) => stop.cancel(),
+            Ok(EvalLeaseStatus::Lost) => return,
+            Err(error) => tracing::debug!(%error, "the lease of an evaluation could not be renewed"),
+        }
+    }
+}
+
+fn lease_error(error: StoreError) -> ApiError {
+    doran_engine::EngineError::from(error).into()
 }
 
 /// A cause that is only known in English.

@@ -15,8 +15,10 @@ mod bulk_read;
 mod cors;
 mod error;
 mod error_detail;
+mod eval_leases;
 mod eval_runs;
 mod eval_store;
+mod eval_usage;
 mod header_lines;
 mod host_guard;
 mod idempotency;
@@ -30,6 +32,7 @@ mod request_body;
 mod request_origin;
 mod routes;
 mod run_images;
+mod scheduled_run_budget;
 mod serve_graphs;
 mod sse;
 mod telemetry;
@@ -48,16 +51,17 @@ use doran_agents::admission::{AdmissionPolicy, FairAdmission};
 use doran_agents::llm::Embedder;
 use doran_agents::memory::MemoryStore;
 use doran_agents::retrieval::{DocumentIndex, Library};
-use doran_engine::store::IdempotencyStore;
+use doran_engine::store::{IdempotencyStore, KeyValueStore};
 use doran_engine::{RunHandle, Runtime};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 pub use authentication::{ApiKey, ApiKeys, KeyHash};
-pub use budget::MonthlyBudget;
+pub use budget::{BudgetError, MonthlyBudget};
 pub use cors::{AllowedOrigin, InvalidOriginError};
 pub use error::{ApiErrorCode, ApiErrorInfo};
-pub use eval_store::{EvalStore, EvalStoreError};
+pub use eval_store::{EvalStore, EvalStoreError, EvalUsageStore, StoredEvalSet};
+pub use eval_usage::{EvalUsage, ModelUsage};
 pub use listen::{BindError, bind, serve};
 pub use metrics::Metrics;
 pub use model_registry::{ModelRegistry, ModelRegistryError, SubmittedModelKey};
@@ -72,6 +76,7 @@ pub use telemetry::{Telemetry, TelemetrySettings, TelemetryWarning};
 pub use thread_settings::apply_thread_settings;
 pub use url_encoding::percent_encode;
 
+use crate::eval_leases::EvalLeases;
 use crate::eval_runs::EvalRuns;
 use crate::idempotency::StoredResponses;
 use crate::mcp::McpSessions;
@@ -127,6 +132,8 @@ pub struct ServerApp {
     pub(crate) run_starts: broadcast::Sender<Arc<RunHandle>>,
     /// Evaluations.
     pub(crate) evals: Option<Arc<dyn EvalStore>>,
+    /// What evaluations used.
+    pub(crate) eval_usage: Option<Arc<dyn EvalUsageStore>>,
     /// Evaluations that are under way.
     pub(crate) eval_runs: EvalRuns,
 }
@@ -159,6 +166,7 @@ impl ServerApp {
             mcp: McpSessions::default(),
             run_starts: broadcast::channel(MAX_QUEUED_RUN_STARTS).0,
             evals: None,
+            eval_usage: None,
             eval_runs: EvalRuns::default(),
         }
     }
@@ -199,14 +207,22 @@ impl ServerApp {
         self
     }
 
-    /// Sets where evaluations are stored.
-    pub fn evals(mut self, evals: Arc<dyn EvalStore>) -> Self {
+    /// Sets where evaluations are stored, and what they used.
+    pub fn evals(mut self, evals: Arc<dyn EvalStore>, usage: Arc<dyn EvalUsageStore>) -> Self {
         self.evals = Some(evals);
+        self.eval_usage = Some(usage);
+        self
+    }
+
+    /// Sets the values that the replicas of this server share. Without them it has none.
+    pub fn shared_values(mut self, values: Arc<dyn KeyValueStore>) -> Self {
+        self.eval_runs = EvalRuns::with_leases(EvalLeases::new(values));
         self
     }
 
     /// Sets what the runs of a tenant may cost in a month.
     pub fn budget(mut self, budget: MonthlyBudget) -> Self {
+        self.runtime.set_scheduled_run_gate(Arc::new(budget.clone()));
         self.budget = Some(budget);
         self
     }

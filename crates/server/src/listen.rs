@@ -112,6 +112,9 @@ pub async fn serve(listener: TcpListener, app: ServerApp, stop: CancellationToke
     if timeout(limits.shutdown_timeout, open.shutdown()).await.is_err() {
         tracing::warn!("closing connections that did not end within the shutdown timeout");
     }
+    if timeout(limits.shutdown_timeout, app.eval_runs.wait_for_end()).await.is_err() {
+        tracing::warn!("an evaluation did not end within the shutdown timeout");
+    }
 }
 
 /// The next connection, once there is room for it.

@@ -184,7 +184,7 @@ pub async fn run_answer_questions(
             ..AgentEvalCase::default()
         };
         let begun = std::time::Instant::now();
-        let observed = run_case(&case, agent, &EvalCaseOptions::default()).await?;
+        let observed = run_case(&case, agent, &EvalCaseOptions::default()).await.0?;
         let answer = GradedAnswer {
             id: question.id.clone(),
             answerable: question.answerable,

@@ -30,7 +30,7 @@ pub use answers::{AnswerGrade, AnswerQuestion, GradeCounts, GradedAnswer, run_an
 pub use report::{
     AgentEvalReport, EvalCaseOutcome, EvalChange, FailedExpectation, ObservedTurn, compare_reports,
 };
-pub use run::{EvalCaseOptions, EvalError, run_eval_case, run_eval_set};
+pub use run::{EvalCaseOptions, EvalCaseRun, EvalCaseUsage, EvalError, run_eval_case, run_eval_set};
 pub use set_text::EvalSetText;
 
 /// Questions with expectations.

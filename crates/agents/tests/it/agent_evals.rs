@@ -45,7 +45,8 @@ async fn the_four_agents_keep_what_the_questions_expect() {
         println!("SKIPPED: {} questions need Python / Python이 필요한 질문", before - set.cases.len());
     }
     let mut wrong = Vec::new();
-    let report = eval::run_eval_set(&set, &default_agents(), |outcome| {
+    let report = eval::run_eval_set(&set, &default_agents(), async |run| {
+        let Ok(outcome) = &run.outcome else { return };
         let eval::EvalCaseOutcome { id, failures, observed, .. } = outcome;
         println!(
             "{} {id}: {} · {:?} · {} sources · {} models",
@@ -96,7 +97,7 @@ fn there_are_sixty_questions_and_more_for_every_agent_in_both_languages() {
 #[tokio::test]
 async fn the_questions_for_a_real_model_can_be_kept() {
     let set = read_eval_set("real-model.toml");
-    let report = eval::run_eval_set(&set, &default_agents(), |_| {}).await.expect("a report");
+    let report = eval::run_eval_set(&set, &default_agents(), async |_| {}).await.expect("a report");
     let wrong: Vec<_> =
         report.cases.iter().flat_map(|case| case.failures.iter().map(|why| (&case.id, why))).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
@@ -110,7 +111,7 @@ async fn a_question_that_expects_something_else_fails() {
     let mut set = agent_eval_set().with_id_prefix("assistant-ko-leave");
     set.cases[0].expect =
         EvalExpectation { contains: vec!["연차휴가 30일".into()], ..EvalExpectation::default() };
-    let report = eval::run_eval_set(&set, &default_agents(), |_| {}).await.expect("a report");
+    let report = eval::run_eval_set(&set, &default_agents(), async |_| {}).await.expect("a report");
     assert_eq!((report.passed_count(), report.cases[0].failures.len()), (0, 1));
 }
 
@@ -118,14 +119,14 @@ async fn a_question_that_expects_something_else_fails() {
 async fn a_question_that_is_known_to_fail_is_no_failure_until_it_holds() {
     let mut set = agent_eval_set().with_id_prefix("assistant-ko-leave");
     set.cases[0].fails = Some("시험".into());
-    let holds = eval::run_eval_set(&set, &default_agents(), |_| {}).await.expect("a report");
+    let holds = eval::run_eval_set(&set, &default_agents(), async |_| {}).await.expect("a report");
     assert_eq!(
         (holds.passed_count(), holds.known_failure_count(), holds.cases[0].failures[0].what.as_str()),
         (0, 0, "fails")
     );
     set.cases[0].expect =
         EvalExpectation { contains: vec!["연차휴가 30일".into()], ..EvalExpectation::default() };
-    let fails = eval::run_eval_set(&set, &default_agents(), |_| {}).await.expect("a report");
+    let fails = eval::run_eval_set(&set, &default_agents(), async |_| {}).await.expect("a report");
     assert_eq!((fails.passed_count(), fails.known_failure_count(), fails.cases[0].failures.len()), (0, 1, 0));
 }
 
@@ -133,7 +134,8 @@ async fn a_question_that_is_known_to_fail_is_no_failure_until_it_holds() {
 async fn somebody_who_is_not_there_is_not_asked() {
     let mut set = agent_eval_set().with_id_prefix("react-ko-greeting");
     set.cases[0].agent = "nobody".into();
-    let told = eval::run_eval_set(&set, &default_agents(), |_| {}).await.expect_err("refused").to_string();
+    let told =
+        eval::run_eval_set(&set, &default_agents(), async |_| {}).await.expect_err("refused").to_string();
     assert_eq!(
         told,
         "case `react-ko-greeting`: there is no agent `nobody`; there are: assistant, contract, react, docqa"

@@ -31,8 +31,11 @@ use self::search_index::OpenedIndex;
 use crate::agent_files::AgentFileBuilder;
 use crate::config::Config;
 use crate::data_dir::DataDirLock;
+use crate::eval_files::{EvalFiles, EvalUsageFiles};
+use crate::eval_folder::EvalFolder;
 use crate::exit::UnknownWriteOutcome;
 use crate::output::{BilingualMessage, bilingual, pluralize};
+use crate::replica::SharedValues;
 
 pub(crate) use agents::{Agents, DataDirWrites, assemble_agents, open_memories};
 pub(crate) use document_library::{embed_missing, rebuild_index_from_library};
@@ -56,6 +59,10 @@ pub(crate) struct App {
     /// The models that chats choose.
     models: Arc<ProgramModels>,
     budget: Option<MonthlyBudget>,
+    /// The files of evaluations.
+    evals: EvalFolder,
+    /// What replicas share, if they can.
+    shared: Option<SharedValues>,
     krw_per_usd: Option<u64>,
     /// Notices for the user that do not prevent a start.
     pub(crate) notes: Vec<BilingualMessage>,
@@ -151,7 +158,7 @@ async fn build_app(
             if let removed @ 1.. = samples::remove_ingested_samples(&library).await? {
                 let documents = pluralize(removed, "sample document");
                 index_notes.push(bilingual!(
-                    "예전 `doran demo`가 넣은 본보기 문서 {removed}개를 문서 목록에서 지웠습니다",
+                    "예전 `doran demo`가 넣은 예시 문서 {removed}개를 문서 목록에서 지웠습니다",
                     "removed {documents} that an earlier `doran demo` had added to your documents"
                 ));
             }
@@ -179,6 +186,13 @@ async fn build_app(
     }
     let (tenant, model, keys) = (TenantId::local(), Arc::new(model), ApiKeys::default());
     let hosts = config.allowed_hosts.clone();
+    let evals = EvalFolder::new(&config.data_dir, shared.as_ref());
+    let budget = config.monthly_budget_micros.map(|micros| {
+        MonthlyBudget::new(micros, run_limits).evals(Arc::new(EvalUsageFiles::new(evals.clone())))
+    });
+    if let Some(budget) = &budget {
+        runtime.set_scheduled_run_gate(Arc::new(budget.clone()));
+    }
     Ok(App {
         runtime,
         telemetry,
@@ -187,7 +201,9 @@ async fn build_app(
         agent_files,
         model,
         models,
-        budget: config.monthly_budget_micros.map(|micros| MonthlyBudget::new(micros, run_limits)),
+        budget,
+        evals,
+        shared,
         krw_per_usd: config.krw_per_usd,
         notes,
         allowed_hosts: hosts,
@@ -206,11 +222,6 @@ async fn build_app(
 }
 
 impl App {
-    /// The models that chats choose, and the default of now.
-    pub(crate) fn models(&self) -> Arc<dyn ModelRegistry> {
-        self.models.clone()
-    }
-
     /// The ids of the models that a chat can choose.
     pub(crate) fn model_ids(&self) -> Vec<String> {
         self.models.options().into_iter().map(|option| option.id).collect()
@@ -268,6 +279,13 @@ impl App {
         }
     }
 
+    /// Evaluations, and what they used.
+    pub(crate) fn evals(&self, config: &Config) -> (Arc<EvalFiles>, Arc<EvalUsageFiles>) {
+        let (folder, models) = (self.evals.clone(), self.models.clone());
+        let files = EvalFiles::new(config.clone(), folder.clone(), self.index.clone(), models);
+        (Arc::new(files), Arc::new(EvalUsageFiles::new(folder)))
+    }
+
     /// The parts the HTTP server needs.
     pub(crate) fn server_app(&self) -> ServerApp {
         let app = ServerApp::new(self.runtime.clone(), self.idempotency.clone(), self.agents.clone());
@@ -285,6 +303,10 @@ impl App {
         };
         let app = match self.krw_per_usd.and_then(|rate| u32::try_from(rate).ok()) {
             Some(rate) => app.krw_per_usd(rate.into()),
+            None => app,
+        };
+        let app = match &self.shared {
+            Some(values) => app.shared_values(values.clone()),
             None => app,
         };
         app.models(self.models.clone())

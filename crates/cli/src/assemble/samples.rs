@@ -28,11 +28,11 @@ impl SamplesChange {
     pub(crate) fn message(self) -> BilingualMessage {
         match self {
             Self::Shown => bilingual!(
-                "찾을 수 있는 문서가 없어 다시 본보기 문서에서 답합니다",
+                "찾을 수 있는 문서가 없어 다시 예시 문서에서 답합니다",
                 "there is no document left to search; answers come from the sample documents again"
             ),
             Self::Hidden => bilingual!(
-                "이제 넣은 문서에서만 답합니다. 본보기 문서는 더 찾지 않습니다",
+                "이제 넣은 문서에서만 답합니다. 예시 문서는 더 찾지 않습니다",
                 "answers come from your documents alone from now on; the sample documents are not searched any more"
             ),
         }

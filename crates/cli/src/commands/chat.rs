@@ -76,7 +76,7 @@ struct ChatSession<'a> {
 /// Answers each line of standard input until it ends.
 pub(crate) async fn run(args: &ChatArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let thread = agent_client::parse_thread_name(&args.thread)?;
-    let client = AgentClient::open(config, &args.record_replay).await?;
+    let client = AgentClient::open_reading_documents(config, &args.record_replay).await?;
     let input = LineReader::open(output);
     let mut talk = ChatSession {
         client: &client,

@@ -52,7 +52,7 @@ const DEMO_QUESTIONS: [(&str, &str, &str); 4] = [
   doran demo
   doran demo --once --lang ko
 
-It uses the directory `demo` in the data directory, so that sample documents never mix with yours · 본보기 문서가 내 문서와 섞이지 않도록 데이터 디렉터리 안의 `demo`를 사용합니다")]
+It uses the directory `demo` in the data directory, so that sample documents never mix with yours · 예시 문서가 내 문서와 섞이지 않도록 데이터 디렉터리 안의 `demo`를 사용합니다")]
 pub(crate) struct DemoArgs {
     /// Exit after the questions; the default when stdout is not a terminal · 질문이 끝나면 종료합니다. 표준 출력이 터미널이 아니면 기본값입니다
     #[arg(long)]

@@ -4,19 +4,23 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use doran_agents::Agent;
 use doran_agents::eval::{
-    self, AgentEvalReport, AgentEvalSet, EvalCaseOutcome, EvalChange, EvalDocuments, FailedExpectation,
+    self, AgentEvalReport, AgentEvalSet, EvalCaseOutcome, EvalCaseRun, EvalChange, EvalDocuments,
+    FailedExpectation,
 };
+use doran_engine::TenantId;
 use doran_retrieval::{Language, RamKeywordIndex};
+use doran_server::EvalUsage;
 use serde_json::json;
 
 use crate::assemble::{self, App, DataDirWrites, RecordReplay};
 use crate::config::Config;
-use crate::eval_files::EvalReportFiles;
+use crate::eval_files::{EvalReportFiles, EvalUsageFiles};
+use crate::eval_folder::{EvalFolder, now_millis};
 use crate::output::{BilingualMessage, TerminalOutput, bilingual, display_width, pad_to_width};
+use crate::replica::open_shared_values;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -44,17 +48,25 @@ pub(crate) async fn run(args: &EvalAgentArgs, config: &Config, output: TerminalO
     // The application keeps its lock on the data directory until all questions are asked.
     let (agents, _house) = assemble_eval_agents(&set, config, output).await?;
     let wide = set.cases.iter().map(|case| display_width(&case.id)).max().unwrap_or(0);
+    let shared = open_shared_values(config).await?;
+    let usage_files = EvalUsageFiles::new(EvalFolder::new(&config.data_dir, shared.as_ref()));
     let mut broken = Ok(());
-    let mut report = eval::run_eval_set(&set, &agents, |outcome| {
-        let line = if args.json { outcome_json(outcome) } else { format_outcome(outcome, wide) };
+    let mut report = eval::run_eval_set(&set, &agents, async |asked: &EvalCaseRun| {
+        let usage = EvalUsage::of_case(now_millis(), &asked.agent, None, asked.usage.clone());
+        let counted = usage_files.add_usage(&TenantId::local(), &usage).await;
+        let printed = match &asked.outcome {
+            Ok(outcome) if args.json => output.print_data(&outcome_json(outcome)),
+            Ok(outcome) => output.print_data(&format_outcome(outcome, wide)),
+            Err(_) => Ok(()),
+        };
         if broken.is_ok() {
-            broken = output.print_data(&line);
+            broken = counted.map_err(anyhow::Error::from).and(printed);
         }
     })
     .await?;
     broken?;
     let report_files = EvalReportFiles::of_set(&config.data_dir, &args.file);
-    let before = report_files.read(&report.variant)?;
+    let before = report_files.read(&report.variant).await?;
     let changes =
         before.as_ref().map(|before| changes_since(before, &report, &args.only)).unwrap_or_default();
     report.ended_at = now_millis();
@@ -66,7 +78,7 @@ pub(crate) async fn run(args: &EvalAgentArgs, config: &Config, output: TerminalO
         format_summary(&report, before.as_ref(), &changes, output.language)
     };
     output.print_data(&text)?;
-    save_report(&report_files, before, &report, &args.only)?;
+    save_report(&report_files, before, &report, &args.only).await?;
     let failed = report.cases.len() - report.passed_count() - report.known_failure_count();
     if failed > 0 {
         return Err(bilingual!("{failed}개가 기대와 다릅니다", "{failed} did not hold").into());
@@ -123,7 +135,7 @@ fn changes_since(before: &AgentEvalReport, now: &AgentEvalReport, only: &str) ->
 
 /// Stores the report. Cases that `only` excluded are kept from the last report. Cases no longer in the file are
 /// removed.
-fn save_report(
+async fn save_report(
     files: &EvalReportFiles,
     before: Option<AgentEvalReport>,
     now: &AgentEvalReport,
@@ -132,12 +144,7 @@ fn save_report(
     let mut all = now.clone();
     let left_out = |case: &EvalCaseOutcome| !case.id.starts_with(only);
     all.cases.extend(before.into_iter().flat_map(|before| before.cases).filter(left_out));
-    files.save(&all)
-}
-
-fn now_millis() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    files.save(&all).await
 }
 
 fn outcome_json(outcome: &EvalCaseOutcome) -> String {

@@ -108,7 +108,7 @@ fn format_hit(
     let passage = &hit.passage;
     let page = passage.page.map(|page| format!("  p.{page}")).unwrap_or_default();
     let sample = if samples::is_sample(passage.document.as_str()) {
-        language.pick("  (본보기 문서)", "  (sample document)")
+        language.pick("  (예시 문서)", "  (sample document)")
     } else {
         ""
     };

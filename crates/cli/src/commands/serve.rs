@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use doran_engine::Runtime;
@@ -20,7 +19,6 @@ use crate::attachment_cleanup::delete_orphaned_attachments;
 use crate::client::ServerHttpClient;
 use crate::config::Config;
 use crate::data_dir;
-use crate::eval_files::EvalFiles;
 use crate::exit::StopSignals;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 use crate::replica::registration::ReplicaRegistration;
@@ -139,8 +137,8 @@ impl RunningServer {
             max_body_memory_bytes: config.max_body_memory_bytes,
             ..ServerLimits::default()
         };
-        let evals = Arc::new(EvalFiles::new(config.clone(), app.index.clone(), app.models()));
-        let server = app.server_app().limits(limits).evals(evals);
+        let (evals, eval_usage) = app.evals(config);
+        let server = app.server_app().limits(limits).evals(evals, eval_usage);
         let updating =
             app.agent_files.clone().keep_updated(server.agent_list(), app.runtime.clone(), stop.clone());
         tokio::spawn(updating);

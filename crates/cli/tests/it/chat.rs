@@ -50,7 +50,10 @@ fn a_second_process_asks_the_server_that_has_the_data() {
 #[test]
 fn commands_ask_again_show_what_an_answer_rests_on_and_export_it() {
     let here = fresh_directory("chat-commands");
-    let lines = "/sources\n법인카드 영수증은 언제까지 올려야 하나요?\n/sources\n/steps\n/edit 육아휴직은 얼마나 쓸 수 있나요?\n/model nobody\n/model\n/model offline-extractive-2\n/attach 메모.md\n/export chat.md\n";
+    std::fs::write(here.join("메모.md"), "# 메모\n\n제주 워크숍의 참가비는 한 사람당 73,500원이다.\n")
+        .expect("a file");
+    std::fs::write(here.join("깨짐.pdf"), "%PDF-1.7 broken").expect("a file");
+    let lines = "/sources\n/attach 메모.md\n/attach 깨짐.pdf\n/attach 없음.md\n제주 워크숍 참가비는 한 사람당 얼마인가요?\n법인카드 영수증은 언제까지 올려야 하나요?\n/sources\n/steps\n/edit 육아휴직은 얼마나 쓸 수 있나요?\n/model nobody\n/model\n/model offline-extractive-2\n/export chat.md\n";
     let output = run_doran(&here, &["chat"], lines);
     let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
     assert!(output.status.success(), "{stderr}");
@@ -61,12 +64,15 @@ fn commands_ask_again_show_what_an_answer_rests_on_and_export_it() {
         stdout.contains("offline-extractive-2\n") && stderr.contains("`nobody` cannot be chosen"),
         "{stderr}"
     );
-    assert!(stderr.contains("run `doran serve`") || stderr.contains("cannot read `메모.md`"), "{stderr}");
-    // The edited question takes the place of the first one: the conversation has one turn.
+    // A file can be attached before the first question, and is quoted.
+    assert!(stderr.contains("`메모.md` is attached") && stderr.contains("cannot read `없음.md`"), "{stderr}");
+    assert!(stderr.contains("`깨짐.pdf` could not be read."), "{stderr}");
+    assert!(stdout.contains("73,500원"), "{stdout}");
+    // The edited question takes the place of the one before it.
     let exported = std::fs::read_to_string(here.join("chat.md")).expect("a file");
     assert!(exported.contains("육아휴직은 얼마나") && !exported.contains("법인카드"), "{exported}");
     let shown = utf8(&run_doran(&here, &["threads", "show", "main"], "").stdout);
-    assert!(shown.starts_with("> 육아휴직은 얼마나"), "{shown}");
+    assert!(shown.starts_with("> 제주 워크숍") && shown.contains("> 육아휴직은 얼마나"), "{shown}");
     assert!(run_doran(&here, &["threads", "rename", "main", "휴가", "질문"], "").status.success());
     assert!(utf8(&run_doran(&here, &["threads"], "").stdout).contains("휴가 질문"));
     let runs = utf8(&run_doran(&here, &["runs"], "").stdout);

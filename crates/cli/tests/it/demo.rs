@@ -21,7 +21,7 @@ fn the_demo_reads_files_answers_cites_calculates_and_ends() {
         "[1/5] 문서 넣기  보기 규정과 계약서 ",
         "[2/5] assistant  Q: 육아휴직은 최대 얼마나 쓸 수 있나요?\n      router → rag → memory → agent\n",
         "육아휴직은 자녀 한 명당 1년 이내로 하며",
-        "[1] 휴가 규정 › 육아휴직  (본보기 문서)",
+        "[1] 휴가 규정 › 육아휴직  (예시 문서)",
         "[3/5] docqa  Q: 모니터는 몇 년마다 교체하나요?",
         "6년",
         "[4/5] contract  Q: 계약을 해지하려면 며칠 전에 알려야 하나요?",

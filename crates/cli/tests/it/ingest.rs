@@ -52,7 +52,7 @@ fn files_are_taken_in_found_and_answered_from() {
     assert!(stderr.contains("문서 2개를 찾을 수 있습니다") && stderr.contains("실패 1개"), "{stderr}");
     assert!(stderr.contains("임시 파일이라 건너뛰었습니다") && stderr.contains("규정/.숨김.md"), "{stderr}");
     assert!(stderr.contains("규정/~$보고서.docx"), "{stderr}");
-    assert!(stderr.contains("본보기 문서는 더 찾지 않습니다"), "{stderr}");
+    assert!(stderr.contains("예시 문서는 더 찾지 않습니다"), "{stderr}");
 
     let found = utf8(&run_doran(&here, &["search", "방문 차량 주차"], "").stdout);
     assert!(found.starts_with("1  ") && found.contains("주차 규정"), "{found}");
@@ -460,13 +460,13 @@ fn wait_until_kind(server: &crate::program::ServerProcess, id: &str, kind: &str)
 #[test]
 fn samples_are_marked_and_those_of_an_earlier_demo_leave() {
     let here = fresh_directory("samples-marked");
-    for (language, mark) in [("ko", "(본보기 문서)"), ("en", "(sample document)")] {
+    for (language, mark) in [("ko", "(예시 문서)"), ("en", "(sample document)")] {
         let found = utf8(&run_doran(&here, &["search", "육아휴직", "--lang", language], "").stdout);
         assert!(found.lines().next().is_some_and(|line| line.contains(mark)), "{found}");
     }
     let asked = run_doran(&here, &["ask", "육아휴직은 최대 얼마나 쓸 수 있나요?", "--lang", "ko"], "");
     let answer = utf8(&asked.stdout) + &utf8(&asked.stderr);
-    assert!(answer.contains("본보기 문서"), "{answer}");
+    assert!(answer.contains("예시 문서"), "{answer}");
 
     // Earlier versions of the demo ingested the samples like files of the user.
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../agents/samples/ko/휴가.md");
@@ -486,5 +486,5 @@ fn samples_are_marked_and_those_of_an_earlier_demo_leave() {
     }
     assert_eq!(list_documents(&here), ["own.md ready"]);
     let found = utf8(&run_doran(&here, &["search", "육아휴직", "--lang", "ko"], "").stdout);
-    assert!(found.contains("3년이다") && !found.contains("본보기"), "{found}");
+    assert!(found.contains("3년이다") && !found.contains("예시 문서"), "{found}");
 }

@@ -39,7 +39,7 @@ pub struct EvalSetInfo {
     pub cases: Vec<EvalCaseInfo>,
     /// The last report of each variant, the newest first.
     pub reports: Vec<AgentEvalReport>,
-    /// The run of this set that goes on, or ended last since the server started.
+    /// The run of this set that goes on or ended last.
     pub run: Option<EvalRunInfo>,
     /// Whether the caller may change and run it.
     pub may_change: bool,
@@ -97,12 +97,18 @@ pub struct StartEvalRun {
 }
 
 /// A run of a set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalRunInfo {
+    /// The id of the run.
+    pub id: String,
     /// The set.
     pub set: String,
     /// How it stands.
     pub status: EvalRunStatus,
+    /// What it is asked with.
+    pub variants: Vec<EvalVariant>,
+    /// When it was started, in milliseconds since 1970.
+    pub started_at: i64,
     /// How many questions were answered.
     pub done: usize,
     /// How many questions there are, for all variants together.
@@ -118,7 +124,7 @@ pub struct EvalRunInfo {
 }
 
 /// How the run of a set stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EvalRunStatus {
     /// Questions are asked.
@@ -129,4 +135,6 @@ pub enum EvalRunStatus {
     Stopped,
     /// A question could not be asked.
     Failed,
+    /// The server ended before its last question. What was asked since the last report is in none.
+    Interrupted,
 }

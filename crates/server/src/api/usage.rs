@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What runs used.
+/// What runs and evaluations used.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct UsageInfo {
-    /// The number of runs.
+    /// The number of runs, and of questions of evaluations.
     pub runs: u64,
     /// Whether all runs and steps were counted, not only the newest 20,000 runs and 20,000 steps of a thread, and none of the numbers
     /// is an estimate. What a request took that was stopped or cut off is an estimate; of a run that finished all the same, this is
@@ -30,12 +30,28 @@ pub struct UsageInfo {
     /// The usage of each API key; runs without one have an empty name. Only with `days`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_key: Option<Vec<NamedUsageInfo>>,
+    /// What of all this evaluations used, if they used anything. Not with `thread`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evals: Option<EvalUsageInfo>,
     /// Won for a US dollar, if the settings have a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub krw_per_usd: Option<f64>,
     /// The budget of the month, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetInfo>,
+}
+
+/// What the questions of evaluations used.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct EvalUsageInfo {
+    /// The number of questions, earlier ones of the same conversation included.
+    pub runs: u64,
+    /// Tokens that models read.
+    pub input_tokens: u64,
+    /// Tokens that models wrote.
+    pub output_tokens: u64,
+    /// The cost in millionths of a US dollar.
+    pub cost_micros: u64,
 }
 
 /// The budget of a month.

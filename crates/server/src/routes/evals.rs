@@ -15,6 +15,7 @@ use crate::api::{EvalCaseInfo, EvalRunInfo, EvalSetInfo, EvalSetList, EvalSetSum
 use crate::authentication::{AdminCaller, ApiCaller};
 use crate::bulk_read::BulkRead;
 use crate::error::{ApiError, ApiErrorCode};
+use crate::eval_runs::AskedEval;
 use crate::eval_store::{EvalStore, EvalStoreError};
 use crate::openapi::{Operation, OperationTag};
 use crate::request_body;
@@ -99,19 +100,24 @@ async fn list_sets(
     let Some(store) = &app.evals else {
         return Ok(json_response(EvalSetList { sets: Vec::new(), may_change: false }));
     };
-    let names = store.names(&caller.tenant)?;
-    let sets = names.into_iter().take(MAX_SETS).map(|name| summarize(store.as_ref(), &caller, name));
-    let sets = sets.collect::<Result<_, ApiError>>()?;
+    let mut sets = Vec::new();
+    for name in store.names(&caller.tenant).await?.into_iter().take(MAX_SETS) {
+        sets.push(summarize(store.as_ref(), &caller, name).await?);
+    }
     Ok(json_response(EvalSetList { sets, may_change: caller.is_admin }))
 }
 
-fn summarize(store: &dyn EvalStore, caller: &ApiCaller, name: String) -> Result<EvalSetSummary, ApiError> {
-    let text = store.read(&caller.tenant, &name)?.unwrap_or_default();
+async fn summarize(
+    store: &dyn EvalStore,
+    caller: &ApiCaller,
+    name: String,
+) -> Result<EvalSetSummary, ApiError> {
+    let text = store.read(&caller.tenant, &name).await?.map(|stored| stored.text).unwrap_or_default();
     let (cases, problem) = match EvalSetText::read(&text) {
         Ok(read) => (read.set().cases.len(), None),
         Err(error) => (0, Some(error.to_string())),
     };
-    let last = store.newest_report(&caller.tenant, &name)?;
+    let last = store.newest_report(&caller.tenant, &name).await?;
     let (passed, ended_at) = (last.as_ref().map(|one| one.passed_count()), last.map(|one| one.ended_at));
     Ok(EvalSetSummary { name, cases, passed, ended_at, problem })
 }
@@ -125,13 +131,13 @@ async fn get_set(
 ) -> Result<Response, ApiError> {
     let name = set_name(path_value(name)?)?;
     let store = eval_store(&app)?;
-    let set = read_set(store.as_ref(), &caller, &name)?.ok_or(ApiErrorCode::NotFound)?;
-    let reports = store.reports(&caller.tenant, &name)?;
+    let (set, _) = read_set(store.as_ref(), &caller, &name).await?.ok_or(ApiErrorCode::NotFound)?;
+    let reports = store.reports(&caller.tenant, &name).await?;
     Ok(json_response(EvalSetInfo {
         documents: set.set().documents,
         cases: set.set().cases.iter().map(EvalCaseInfo::from_case).collect(),
         reports,
-        run: app.eval_runs.of_set(&caller.tenant, &name),
+        run: app.eval_runs.of_set(store.as_ref(), &caller.tenant, &name).await?,
         may_change: caller.is_admin,
         name,
     }))
@@ -146,12 +152,11 @@ async fn delete_set(
 ) -> Result<Response, ApiError> {
     let name = set_name(path_value(name)?)?;
     let store = eval_store(&app)?;
-    let _editing = app.eval_runs.edits.lock().await;
-    if store.read(&caller.tenant, &name)?.is_none() {
+    if store.read(&caller.tenant, &name).await?.is_none() {
         return Err(ApiErrorCode::NotFound.into());
     }
-    app.eval_runs.stop(&caller.tenant, &name);
-    store.remove(&caller.tenant, &name)?;
+    app.eval_runs.stop(&caller.tenant, &name).await?;
+    store.remove(&caller.tenant, &name).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -168,32 +173,36 @@ async fn put_case(
     let store = eval_store(&app)?;
     let (info, _): (EvalCaseInfo, _) = request_body::read_json(request, &app.limits).await?;
     check_case(&app, &info)?;
-    let _editing = app.eval_runs.edits.lock().await;
-    let changed = match read_set(store.as_ref(), &caller, &name)? {
-        Some(set) => {
-            let replaced = set.set().cases.iter().find(|case| case.id == id);
-            if replaced.is_none() && set.set().cases.len() >= MAX_CASES {
+    loop {
+        let stored = read_set(store.as_ref(), &caller, &name).await?;
+        let changed = match &stored {
+            Some((set, _)) => {
+                let replaced = set.set().cases.iter().find(|case| case.id == id);
+                if replaced.is_none() && set.set().cases.len() >= MAX_CASES {
+                    return Err(bad_input(
+                        format!("an evaluation has at most {MAX_CASES} cases"),
+                        format!("평가 하나에는 사례가 {MAX_CASES}개까지입니다"),
+                    ));
+                }
+                set.put_case(&id, &info.clone().into_case(replaced))
+            }
+            None if store.names(&caller.tenant).await?.len() >= MAX_SETS => {
                 return Err(bad_input(
-                    format!("an evaluation has at most {MAX_CASES} cases"),
-                    format!("평가 하나에는 사례가 {MAX_CASES}개까지입니다"),
+                    format!("there are at most {MAX_SETS} evaluations"),
+                    format!("평가는 {MAX_SETS}개까지입니다"),
                 ));
             }
-            set.put_case(&id, &info.into_case(replaced))
+            None => EvalSetText::with_case(&info.clone().into_case(None)),
+        };
+        let text = changed.map_err(|error| set_error(&error))?.text();
+        if text.len() > MAX_SET_BYTES {
+            return Err(ApiErrorCode::TooLarge.into());
         }
-        None if store.names(&caller.tenant)?.len() >= MAX_SETS => {
-            return Err(bad_input(
-                format!("there are at most {MAX_SETS} evaluations"),
-                format!("평가는 {MAX_SETS}개까지입니다"),
-            ));
+        // Somebody else may have changed it meanwhile.
+        if store.write(&caller.tenant, &name, stored.map(|(_, revision)| revision), &text).await? {
+            return Ok(StatusCode::NO_CONTENT.into_response());
         }
-        None => EvalSetText::with_case(&info.into_case(None)),
-    };
-    let text = changed.map_err(|error| set_error(&error))?.text();
-    if text.len() > MAX_SET_BYTES {
-        return Err(ApiErrorCode::TooLarge.into());
     }
-    store.write(&caller.tenant, &name, &text)?;
-    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// `DELETE /api/evals/{set}/cases/{case}`
@@ -206,16 +215,24 @@ async fn delete_case(
     let (name, id) = path_value(names)?;
     let name = set_name(name)?;
     let store = eval_store(&app)?;
-    let _editing = app.eval_runs.edits.lock().await;
-    let set = read_set(store.as_ref(), &caller, &name)?.ok_or(ApiErrorCode::NotFound)?;
-    if !set.set().cases.iter().any(|case| case.id == id) {
-        return Err(ApiErrorCode::NotFound.into());
+    loop {
+        let stored = read_set(store.as_ref(), &caller, &name).await?;
+        let (set, revision) = stored.ok_or(ApiErrorCode::NotFound)?;
+        if !set.set().cases.iter().any(|case| case.id == id) {
+            return Err(ApiErrorCode::NotFound.into());
+        }
+        let is_done = match set.without_case(&id).map_err(|error| set_error(&error))? {
+            Some(left) => store.write(&caller.tenant, &name, Some(revision), &left.text()).await?,
+            None => {
+                app.eval_runs.stop(&caller.tenant, &name).await?;
+                store.remove(&caller.tenant, &name).await?;
+                true
+            }
+        };
+        if is_done {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
     }
-    match set.without_case(&id).map_err(|error| set_error(&error))? {
-        Some(left) => store.write(&caller.tenant, &name, &left.text())?,
-        None => store.remove(&caller.tenant, &name)?,
-    }
-    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// `PUT /api/evals/{set}/run`
@@ -251,9 +268,15 @@ async fn start_run(
             ));
         }
     }
-    let set = read_set(store.as_ref(), &caller, &name)?.ok_or(ApiErrorCode::NotFound)?;
-    let started =
-        app.eval_runs.start(&app, store.clone(), &caller.tenant, &name, set.set().clone(), variants);
+    let (set, _) = read_set(store.as_ref(), &caller, &name).await?.ok_or(ApiErrorCode::NotFound)?;
+    let asked = AskedEval {
+        tenant: caller.tenant.clone(),
+        key: caller.key.clone(),
+        name,
+        set: set.set().clone(),
+        variants,
+    };
+    let started = app.eval_runs.start(&app, store.clone(), asked).await?;
     let info = started.ok_or_else(|| {
         ApiError::with_message(
             ApiErrorCode::Conflict,
@@ -273,7 +296,7 @@ async fn stop_run(
 ) -> Result<Response, ApiError> {
     let name = set_name(path_value(name)?)?;
     eval_store(&app)?;
-    match app.eval_runs.stop(&caller.tenant, &name) {
+    match app.eval_runs.stop(&caller.tenant, &name).await? {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         false => Err(ApiErrorCode::NotFound.into()),
     }
@@ -283,9 +306,15 @@ fn eval_store(app: &ServerApp) -> Result<&Arc<dyn EvalStore>, ApiError> {
     app.evals.as_ref().ok_or_else(|| ApiErrorCode::NotFound.into())
 }
 
-fn read_set(store: &dyn EvalStore, caller: &ApiCaller, name: &str) -> Result<Option<EvalSetText>, ApiError> {
-    let text = store.read(&caller.tenant, name)?;
-    text.map(|text| EvalSetText::read(&text)).transpose().map_err(|error| set_error(&error))
+/// A set with the revision of its text.
+async fn read_set(
+    store: &dyn EvalStore,
+    caller: &ApiCaller,
+    name: &str,
+) -> Result<Option<(EvalSetText, u64)>, ApiError> {
+    let Some(stored) = store.read(&caller.tenant, name).await? else { return Ok(None) };
+    let set = EvalSetText::read(&stored.text).map_err(|error| set_error(&error))?;
+    Ok(Some((set, stored.revision)))
 }
 
 /// A name becomes a file name: letters and digits of any language, `-` and `_`.

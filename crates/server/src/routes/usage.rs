@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Response;
-use doran_agents::protocol::{ModelCallNote, notes_of_entry};
+use doran_agents::protocol::notes_of_entry;
 use doran_engine::ThreadKey;
 use doran_engine::store::{RunFilter, RunRow, RunStatus, RunUsage, Seq};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{ApiRoute, json_response, query_value};
 use crate::ServerApp;
 use crate::agent_request;
-use crate::api::{BudgetInfo, DayUsageInfo, ModelUsageInfo, NamedUsageInfo, UsageInfo};
+use crate::api::{BudgetInfo, DayUsageInfo, EvalUsageInfo, ModelUsageInfo, NamedUsageInfo, UsageInfo};
 use crate::authentication::ApiCaller;
 use crate::budget::now_millis;
 use crate::error::{ApiError, ApiErrorCode};
+use crate::eval_usage::{EvalUsage, ModelUsage, UsageByModel, add_by_model, add_note, is_estimate};
 use crate::openapi::{Operation, OperationTag};
 
 /// Runs or steps read in one go, and how often.
@@ -29,8 +29,6 @@ const MAX_THREADS_BY_MODEL: usize = 200;
 /// The most days that are told apart.
 const MAX_DAYS: u32 = 366;
 const DAY_MILLIS: i64 = 86_400_000;
-/// The name under which calls are summed whose notes cannot be read.
-const UNKNOWN_MODEL: &str = "unknown";
 
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![ApiRoute::get(
@@ -97,7 +95,7 @@ async fn get_usage(
                     all = true;
                     break 'pages;
                 }
-                groups.add(run);
+                groups.add_run(run);
             }
             total += run.usage;
             runs += 1;
@@ -110,25 +108,40 @@ async fn get_usage(
             break;
         }
     }
+    let mut evals: Option<UsageSum> = None;
+    if let Some(log) = app.eval_usage.as_ref().filter(|_| thread.is_none()) {
+        let since = groups.as_ref().map_or(0, |groups| groups.since);
+        for row in log.since(&caller.tenant, since).await? {
+            let sum = evals.get_or_insert_default();
+            sum.0 += row.turns;
+            sum.1 += row.used;
+            runs += row.turns;
+            total += row.used;
+            exact &= row.is_exact;
+            if let Some(groups) = &mut groups {
+                groups.add_eval(&row);
+            }
+        }
+    }
     let RunUsage { input_tokens, output_tokens, cost_micros } = total;
     let mut complete = all && exact;
     let by_model = match (&thread, &groups) {
         (Some(thread), _) => {
             let (by_model, is_exact) = usage_by_model(&app, thread, 0).await?;
             complete &= is_exact;
-            Some(by_model)
+            Some(model_usage(by_model))
         }
         (None, Some(groups)) => {
             let (by_model, is_exact) = groups.usage_by_model(&app).await?;
             complete &= is_exact && groups.threads.len() <= MAX_THREADS_BY_MODEL;
-            Some(by_model)
+            Some(model_usage(by_model))
         }
         (None, None) => None,
     };
     let budget = match &app.budget {
         Some(budget) => Some(BudgetInfo {
             limit_micros: budget.cost_micros,
-            spent_micros: budget.spent_micros(&app.runtime, &caller.tenant).await?,
+            spent_micros: budget.spent_now_micros(&app.runtime, &caller.tenant).await?,
         }),
         None => None,
     };
@@ -148,6 +161,12 @@ async fn get_usage(
         by_day,
         by_agent,
         by_key,
+        evals: evals.map(|(runs, RunUsage { input_tokens, output_tokens, cost_micros })| EvalUsageInfo {
+            runs,
+            input_tokens,
+            output_tokens,
+            cost_micros,
+        }),
         krw_per_usd: app.krw_per_usd,
         budget,
     }))
@@ -165,6 +184,8 @@ struct UsageGroups {
     days: BTreeMap<i64, UsageSum>,
     agents: BTreeMap<String, UsageSum>,
     keys: BTreeMap<String, UsageSum>,
+    /// What models took in evaluations.
+    models: UsageByModel,
     /// The threads of the runs, each with the oldest entry that counts; newest first.
     threads: Vec<(ThreadKey, Seq)>,
 }
@@ -179,21 +200,31 @@ impl UsageGroups {
             days: BTreeMap::new(),
             agents: BTreeMap::new(),
             keys: BTreeMap::new(),
+            models: UsageByModel::new(),
             threads: Vec::new(),
         }
     }
 
-    fn add(&mut self, run: &RunRow) {
-        let day = (run.created_at + self.offset).div_euclid(DAY_MILLIS) * DAY_MILLIS - self.offset;
-        let key = run.metadata.get(agent_request::KEY_METADATA).and_then(Value::as_str).unwrap_or_default();
+    fn add(&mut self, at: i64, agent: &str, key: &str, (runs, used): UsageSum) {
+        let day = (at + self.offset).div_euclid(DAY_MILLIS) * DAY_MILLIS - self.offset;
         for sum in [
             self.days.entry(day).or_default(),
-            self.agents.entry(run.graph.clone()).or_default(),
+            self.agents.entry(agent.to_owned()).or_default(),
             self.keys.entry(key.to_owned()).or_default(),
         ] {
-            sum.0 += 1;
-            sum.1 += run.usage;
+            sum.0 += runs;
+            sum.1 += used;
         }
+    }
+
+    fn add_eval(&mut self, row: &EvalUsage) {
+        self.add(row.at, &row.agent, &row.key, (row.turns, row.used));
+        add_by_model(&mut self.models, &row.models);
+    }
+
+    fn add_run(&mut self, run: &RunRow) {
+        let key = agent_request::run_key_name(&run.metadata).unwrap_or_default();
+        self.add(run.created_at, &run.graph, key, (1, run.usage));
         let Some(first) = run.first_seq else { return };
         if let Some((_, oldest)) = self.threads.iter_mut().find(|(thread, _)| *thread == run.thread) {
             *oldest = first.min(*oldest);
@@ -214,29 +245,19 @@ impl UsageGroups {
         self.days.iter().rev().map(info).collect()
     }
 
-    /// What each model took on the newest threads, and whether that is all of it and exact.
-    async fn usage_by_model(&self, app: &ServerApp) -> Result<(Vec<ModelUsageInfo>, bool), ApiError> {
-        let (mut sums, mut is_exact) = (BTreeMap::<String, ModelUsageInfo>::new(), true);
+    /// What each model took in evaluations and on the newest threads, and whether that is all of it and exact.
+    async fn usage_by_model(&self, app: &ServerApp) -> Result<(UsageByModel, bool), ApiError> {
+        let (mut sums, mut is_exact) = (self.models.clone(), true);
         for (thread, oldest) in self.threads.iter().take(MAX_THREADS_BY_MODEL) {
-            let (rows, is_thread_exact) = match usage_by_model(app, thread, oldest.saturating_sub(1)).await {
+            let (took, is_thread_exact) = match usage_by_model(app, thread, oldest.saturating_sub(1)).await {
                 // Deleted in between.
                 Err(error) if error.code == ApiErrorCode::NotFound => continue,
-                rows => rows?,
+                took => took?,
             };
             is_exact &= is_thread_exact;
-            for row in rows {
-                match sums.get_mut(&row.name) {
-                    Some(sum) => {
-                        sum.calls += row.calls;
-                        sum.input_tokens += row.input_tokens;
-                        sum.output_tokens += row.output_tokens;
-                        sum.cost_micros = sum.cost_micros.zip(row.cost_micros).map(|(sum, cost)| sum + cost);
-                    }
-                    None => drop(sums.insert(row.name.clone(), row)),
-                }
-            }
+            add_by_model(&mut sums, &took);
         }
-        Ok((sums.into_values().collect(), is_exact))
+        Ok((sums, is_exact))
     }
 }
 
@@ -251,40 +272,14 @@ fn named_usage(sums: BTreeMap<String, UsageSum>) -> Vec<NamedUsageInfo> {
     sums.into_iter().map(info).collect()
 }
 
-/// What one model was asked and took.
-#[derive(Debug, PartialEq, Eq)]
-struct ModelUsage {
-    calls: u64,
-    input_tokens: u64,
-    output_tokens: u64,
-    /// `None` as soon as the price of one call is not known: nothing is not what it cost.
-    cost_micros: Option<u64>,
-}
-
-impl Default for ModelUsage {
-    fn default() -> Self {
-        Self { calls: 0, input_tokens: 0, output_tokens: 0, cost_micros: Some(0) }
-    }
-}
-
-impl ModelUsage {
-    /// Adds a call of which this much is known.
-    fn add_call(&mut self, input_tokens: u64, output_tokens: u64, cost_micros: Option<u64>) {
-        self.calls += 1;
-        self.input_tokens += input_tokens;
-        self.output_tokens += output_tokens;
-        self.cost_micros = self.cost_micros.zip(cost_micros).map(|(sum, cost)| sum + cost);
-    }
-}
-
 /// What each model took after an entry, as the steps of the thread noted it, and whether that is exact: every step was read, and
 /// nothing is an estimate because a request was cut off. A run may finish well after that.
 async fn usage_by_model(
     app: &ServerApp,
     thread: &ThreadKey,
     after: Seq,
-) -> Result<(Vec<ModelUsageInfo>, bool), ApiError> {
-    let (mut took, mut after) = (BTreeMap::<String, ModelUsage>::new(), after);
+) -> Result<(UsageByModel, bool), ApiError> {
+    let (mut took, mut after) = (UsageByModel::new(), after);
     let (mut has_estimates, mut is_whole) = (false, false);
     for _ in 0..MAX_PAGES {
         let page = app.runtime.entries(thread, after, PAGE_SIZE).await?;
@@ -294,7 +289,7 @@ async fn usage_by_model(
                 ApiError::from(ApiErrorCode::Internal)
             })?;
             for note in notes.into_iter().flat_map(|notes| notes.models) {
-                has_estimates |= matches!(&note, ModelCallNote::Unfinished(call) if call.input_tokens > 0);
+                has_estimates |= is_estimate(&note);
                 add_note(&mut took, note);
             }
         }
@@ -306,62 +301,16 @@ async fn usage_by_model(
             }
         }
     }
-    let rows =
-        took.into_iter().map(|(name, ModelUsage { calls, input_tokens, output_tokens, cost_micros })| {
-            ModelUsageInfo { name, calls, input_tokens, output_tokens, cost_micros }
-        });
-    Ok((rows.collect(), is_whole && !has_estimates))
+    Ok((took, is_whole && !has_estimates))
 }
 
-/// Adds a call as the node that made it noted it. A reply from the cache took nothing; of a note of another version
-/// only that there was a call is known.
-fn add_note(took: &mut BTreeMap<String, ModelUsage>, note: ModelCallNote) {
-    match note {
-        ModelCallNote::Asked(call) => took.entry(call.name).or_default().add_call(
-            call.input_tokens,
-            call.output_tokens,
-            call.cost_micros,
-        ),
-        ModelCallNote::Unfinished(call) => took.entry(call.name).or_default().add_call(
-            call.input_tokens,
-            call.output_tokens,
-            call.cost_micros,
-        ),
-        ModelCallNote::FromCache(_) => {}
-        ModelCallNote::Unknown(_) => {
-            took.entry(UNKNOWN_MODEL.to_owned()).or_default().add_call(0, 0, None);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_reply_from_the_cache_neither_counts_nor_hides_what_the_others_cost() {
-        let mut took = BTreeMap::new();
-        let call = json!({ "name": "m", "kind": "language", "purpose": "answer", "role": "main", "finish": "stop",
-            "input_tokens": 7, "output_tokens": 3, "cached_tokens": 0, "cost_micros": 20, "counted": "reported",
-            "ms": 1 });
-        let cached = json!({ "name": "m", "purpose": "answer", "finish": "stop", "cached": true });
-        for note in [call, cached, json!({ "of": "a later version" })] {
-            add_note(&mut took, serde_json::from_value(note).expect("a note"));
-        }
-        let sum = ModelUsage { calls: 1, input_tokens: 7, output_tokens: 3, cost_micros: Some(20) };
-        let unknown = ModelUsage { calls: 1, input_tokens: 0, output_tokens: 0, cost_micros: None };
-        assert_eq!(took, [("m".to_owned(), sum), (UNKNOWN_MODEL.to_owned(), unknown)].into());
-    }
-
-    #[test]
-    fn a_call_without_a_known_price_makes_the_sum_unknown_and_not_smaller() {
-        let mut took = ModelUsage::default();
-        took.add_call(7, 3, Some(20));
-        assert_eq!(took, ModelUsage { calls: 1, input_tokens: 7, output_tokens: 3, cost_micros: Some(20) });
-        took.add_call(7, 3, None);
-        took.add_call(7, 3, Some(20));
-        assert_eq!(took, ModelUsage { calls: 3, input_tokens: 21, output_tokens: 9, cost_micros: None });
-    }
+fn model_usage(sums: UsageByModel) -> Vec<ModelUsageInfo> {
+    let info = |(name, ModelUsage { calls, input_tokens, output_tokens, cost_micros })| ModelUsageInfo {
+        name,
+        calls,
+        input_tokens,
+        output_tokens,
+        cost_micros,
+    };
+    sums.into_iter().map(info).collect()
 }

@@ -15,10 +15,10 @@ use crate::mcp::{initialize, mcp_request};
 use crate::{app_for_tenant, get, json, post, send, text, two_keys, until, with_header, with_key_of};
 
 const BUDGET_MICROS: u64 = 10_000;
-const CALL_MICROS: u64 = 4_000;
+pub(crate) const CALL_MICROS: u64 = 4_000;
 
 /// Says one word for a fixed price, and counts how often. What is not for the person costs nothing.
-struct PricedReplyModel(Arc<AtomicUsize>);
+pub(crate) struct PricedReplyModel(pub(crate) Arc<AtomicUsize>);
 
 impl ChatModel for PricedReplyModel {
     fn info(&self) -> ModelInfo {

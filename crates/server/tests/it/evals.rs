@@ -1,67 +1,91 @@
 //! Evaluations: sets are changed by administrators, stay with their tenant, and are asked in the background.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use doran_agents::eval::{AgentEvalReport, EvalDocuments};
 use doran_agents::{Agent, AgentParts, build_default_agents, samples};
-use doran_engine::TenantId;
+use doran_engine::store::RamStore;
+use doran_engine::{RunLimits, TenantId};
 use doran_llm::ChatModel;
 use doran_offline::OfflineModel;
 use doran_retrieval::{DocumentTenant, RamKeywordIndex};
-use doran_server::{ApiKey, ApiKeys, EvalStore, EvalStoreError, KeyHash, ServerApp};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use doran_server::api::EvalRunInfo;
+use doran_server::{
+    ApiKey, ApiKeys, EvalStore, EvalStoreError, EvalUsage, EvalUsageStore, KeyHash, MonthlyBudget, ServerApp,
+    StoredEvalSet,
+};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
+use crate::budget::{CALL_MICROS, PricedReplyModel};
 use crate::{PausingModel, app, get, json, json_request, problem, send, until, with_key_of};
 
 type TenantAndSet = (TenantId, String);
 
-/// Sets and reports in memory. Its agents search the samples.
+/// Sets, reports, runs and usage in memory. Its agents search the samples.
 #[derive(Default)]
 struct RamEvals {
-    sets: Mutex<BTreeMap<TenantAndSet, String>>,
+    sets: Mutex<BTreeMap<TenantAndSet, StoredEvalSet>>,
     reports: Mutex<BTreeMap<TenantAndSet, Vec<AgentEvalReport>>>,
+    runs: Mutex<BTreeMap<TenantAndSet, EvalRunInfo>>,
+    usage: Mutex<Vec<(TenantId, EvalUsage)>>,
     /// Answers in place of the built-in model.
     model: Option<Arc<dyn ChatModel>>,
 }
 
+#[async_trait]
 impl EvalStore for RamEvals {
-    fn names(&self, tenant: &TenantId) -> Result<Vec<String>, EvalStoreError> {
+    async fn names(&self, tenant: &TenantId) -> Result<Vec<String>, EvalStoreError> {
         let sets = self.sets.lock().expect("a lock");
         Ok(sets.keys().filter(|(owner, _)| owner == tenant).map(|(_, name)| name.clone()).collect())
     }
 
-    fn read(&self, tenant: &TenantId, name: &str) -> Result<Option<String>, EvalStoreError> {
+    async fn read(&self, tenant: &TenantId, name: &str) -> Result<Option<StoredEvalSet>, EvalStoreError> {
         Ok(self.sets.lock().expect("a lock").get(&(tenant.clone(), name.to_owned())).cloned())
     }
 
-    fn write(&self, tenant: &TenantId, name: &str, text: &str) -> Result<(), EvalStoreError> {
-        self.sets.lock().expect("a lock").insert((tenant.clone(), name.to_owned()), text.to_owned());
+    async fn write(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        replaced: Option<u64>,
+        text: &str,
+    ) -> Result<bool, EvalStoreError> {
+        let (mut sets, key) = (self.sets.lock().expect("a lock"), (tenant.clone(), name.to_owned()));
+        if sets.get(&key).map(|stored| stored.revision) != replaced {
+            return Ok(false);
+        }
+        let revision = replaced.unwrap_or_default() + 1;
+        sets.insert(key, StoredEvalSet { text: text.to_owned(), revision });
+        Ok(true)
+    }
+
+    async fn remove(&self, tenant: &TenantId, name: &str) -> Result<(), EvalStoreError> {
+        let key = (tenant.clone(), name.to_owned());
+        self.sets.lock().expect("a lock").remove(&key);
+        self.runs.lock().expect("a lock").remove(&key);
         Ok(())
     }
 
-    fn remove(&self, tenant: &TenantId, name: &str) -> Result<(), EvalStoreError> {
-        self.sets.lock().expect("a lock").remove(&(tenant.clone(), name.to_owned()));
-        Ok(())
-    }
-
-    fn reports(&self, tenant: &TenantId, name: &str) -> Result<Vec<AgentEvalReport>, EvalStoreError> {
+    async fn reports(&self, tenant: &TenantId, name: &str) -> Result<Vec<AgentEvalReport>, EvalStoreError> {
         let reports = self.reports.lock().expect("a lock");
         Ok(reports.get(&(tenant.clone(), name.to_owned())).cloned().unwrap_or_default())
     }
 
-    fn newest_report(
+    async fn newest_report(
         &self,
         tenant: &TenantId,
         name: &str,
     ) -> Result<Option<AgentEvalReport>, EvalStoreError> {
-        Ok(self.reports(tenant, name)?.into_iter().next())
+        Ok(self.reports(tenant, name).await?.into_iter().next())
     }
 
-    fn save_report(
+    async fn save_report(
         &self,
         tenant: &TenantId,
         name: &str,
@@ -74,19 +98,39 @@ impl EvalStore for RamEvals {
         Ok(())
     }
 
-    fn agents(&self, _: EvalDocuments) -> BoxFuture<'_, Result<Vec<Agent>, EvalStoreError>> {
-        async {
-            let index =
-                RamKeywordIndex::from_documents(&DocumentTenant::new("local"), &samples::rule_books());
-            let model = self.model.clone().unwrap_or_else(|| Arc::new(OfflineModel));
-            Ok(build_default_agents(&AgentParts::new(model, Arc::new(index))).expect("sound graphs"))
-        }
-        .boxed()
+    async fn last_run(&self, tenant: &TenantId, set: &str) -> Result<Option<EvalRunInfo>, EvalStoreError> {
+        Ok(self.runs.lock().expect("a lock").get(&(tenant.clone(), set.to_owned())).cloned())
+    }
+
+    async fn save_run(&self, tenant: &TenantId, run: &EvalRunInfo) -> Result<(), EvalStoreError> {
+        self.runs.lock().expect("a lock").insert((tenant.clone(), run.set.clone()), run.clone());
+        Ok(())
+    }
+
+    async fn agents(&self, _: EvalDocuments) -> Result<Vec<Agent>, EvalStoreError> {
+        let index = RamKeywordIndex::from_documents(&DocumentTenant::new("local"), &samples::rule_books());
+        let model = self.model.clone().unwrap_or_else(|| Arc::new(OfflineModel));
+        Ok(build_default_agents(&AgentParts::new(model, Arc::new(index))).expect("sound graphs"))
+    }
+}
+
+#[async_trait]
+impl EvalUsageStore for RamEvals {
+    async fn add(&self, tenant: &TenantId, usage: EvalUsage) -> Result<(), EvalStoreError> {
+        self.usage.lock().expect("a lock").push((tenant.clone(), usage));
+        Ok(())
+    }
+
+    async fn since(&self, tenant: &TenantId, since: i64) -> Result<Vec<EvalUsage>, EvalStoreError> {
+        let usage = self.usage.lock().expect("a lock");
+        let ours = usage.iter().filter(|(owner, usage)| owner == tenant && usage.at >= since);
+        Ok(ours.map(|(_, usage)| usage.clone()).collect())
     }
 }
 
 fn app_with_evals(model: Option<Arc<dyn ChatModel>>) -> ServerApp {
-    app().evals(Arc::new(RamEvals { model, ..RamEvals::default() }))
+    let evals = Arc::new(RamEvals { model, ..RamEvals::default() });
+    app().evals(evals.clone(), evals)
 }
 
 fn case(id: &str, ask: &str, words: &str) -> Value {
@@ -233,4 +277,116 @@ async fn a_run_can_be_stopped_and_a_second_one_waits_for_its_end() {
     let info = finished(&app, "leave").await;
     assert_eq!((&info["run"]["status"], &info["reports"]), (&json!("stopped"), &json!([])));
     assert_eq!(send(&app, start()).await.status(), 202, "another one can start");
+}
+
+/// The tenant `a` with an administrator.
+fn boss_key() -> ApiKeys {
+    ApiKeys::new(vec![ApiKey {
+        name: "boss".into(),
+        tenant: TenantId::new("a").expect("a name"),
+        hash: KeyHash::from_secret("key-boss"),
+        is_admin: true,
+    }])
+}
+
+#[tokio::test]
+async fn what_questions_cost_is_counted_and_the_budget_ends_an_evaluation() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let model: Arc<dyn ChatModel> = Arc::new(PricedReplyModel(calls.clone()));
+    let evals = Arc::new(RamEvals { model: Some(model), ..RamEvals::default() });
+    let budget = MonthlyBudget::new(3 * CALL_MICROS - 1, RunLimits::default()).evals(evals.clone());
+    let app = app().evals(evals.clone(), evals).budget(budget).keys(boss_key());
+    let send_as_boss = async |request| {
+        let response = send(&app, with_key_of("boss", request)).await;
+        assert!(response.status().is_success(), "{response:?}");
+    };
+    // The earlier question of the conversation costs as much as the one that is judged.
+    let asked = json!({ "id": "1", "agent": "react", "before": ["안녕?"], "ask": "안녕?",
+        "expect": { "contains": ["네"] } });
+    send_as_boss(json_request("put", "/api/evals/leave/cases/1", &asked.to_string())).await;
+    let more = json!({ "id": "2", "agent": "react", "ask": "안녕?", "expect": { "contains": ["네"] } });
+    send_as_boss(json_request("put", "/api/evals/leave/cases/2", &more.to_string())).await;
+    send_as_boss(json_request(
+        "put",
+        "/api/evals/leave/run",
+        r#"{"variants":[{}, {"instructions":"짧게"}]}"#,
+    ))
+    .await;
+    let look = async || json(&app, with_key_of("boss", get("/api/evals/leave"))).await;
+    until(async || look().await["run"]["status"] != "running").await;
+    let run = look().await["run"].clone();
+    assert_eq!((&run["status"], &run["done"]), (&json!("failed"), &json!(2)), "{run}");
+    assert!(run["ko"].as_str().expect("a reason").contains("예산"), "{run}");
+    assert_eq!(calls.load(Ordering::SeqCst), 3, "the third call goes over the budget, and no fourth begins");
+    let usage = json(&app, with_key_of("boss", get("/api/usage?days=7"))).await;
+    let spent = json!(3 * CALL_MICROS);
+    assert_eq!((&usage["runs"], &usage["cost_micros"]), (&json!(3), &spent), "{usage}");
+    assert_eq!((&usage["evals"]["runs"], &usage["evals"]["cost_micros"]), (&json!(3), &spent));
+    for group in ["by_day", "by_agent", "by_model", "by_key"] {
+        assert_eq!(usage[group][0]["cost_micros"], spent, "{group}: {usage}");
+    }
+    assert_eq!(
+        (&usage["by_agent"][0]["name"], &usage["by_key"][0]["name"]),
+        (&json!("react"), &json!("boss"))
+    );
+    assert_eq!(usage["budget"]["spent_micros"], spent);
+    // Nobody else may spend either.
+    let start = json_request("post", "/api/chat", r#"{"agent":"react","message":"안녕?"}"#);
+    assert_eq!(problem(&app, with_key_of("boss", start)).await, "402 budget_spent");
+}
+
+#[tokio::test]
+async fn a_run_whose_server_ended_is_interrupted_and_can_be_started_again() {
+    let leave: Arc<Notify> = Arc::default();
+    let evals = Arc::new(RamEvals { model: Some(Arc::new(PausingModel(leave))), ..RamEvals::default() });
+    let stopping = CancellationToken::new();
+    let first = app().evals(evals.clone(), evals.clone()).shutdown_token(stopping.clone());
+    put_case(&first, "leave", &case("a", "연차휴가는 며칠인가요?", "15일")).await;
+    let start = r#"{"variants":[{"instructions":"짧게 답하세요."}]}"#;
+    assert_eq!(send(&first, json_request("put", "/api/evals/leave/run", start)).await.status(), 202);
+    until(async || json(&first, get("/api/evals/leave")).await["run"]["case"] == "a").await;
+    // Another server with the same files and no lease of a living one: the first was killed.
+    let second = app().evals(evals.clone(), evals.clone());
+    let run = json(&second, get("/api/evals/leave")).await["run"].clone();
+    assert_eq!((&run["status"], &run["done"], &run["total"]), (&json!("interrupted"), &json!(0), &json!(1)));
+    assert_eq!(run["variants"], json!([{ "instructions": "짧게 답하세요." }]), "it can be started again");
+    // The first one is told to end, and says so itself.
+    stopping.cancel();
+    until(async || json(&first, get("/api/evals/leave")).await["run"]["status"] == "interrupted").await;
+    let usage = json(&second, get("/api/usage")).await;
+    assert_eq!(usage["evals"]["runs"], 1, "what was spent until then is counted: {usage}");
+    assert_eq!(usage["complete"], false, "and is an estimate");
+    assert_eq!(send(&second, json_request("put", "/api/evals/leave/run", start)).await.status(), 202);
+}
+
+#[tokio::test]
+async fn replicas_see_the_same_run_ask_one_at_a_time_and_stop_each_other() {
+    let leave: Arc<Notify> = Arc::default();
+    let evals = Arc::new(RamEvals { model: Some(Arc::new(PausingModel(leave))), ..RamEvals::default() });
+    let values = Arc::new(RamStore::new());
+    let replica = || app().evals(evals.clone(), evals.clone()).shared_values(values.clone());
+    let (here, there) = (replica(), replica());
+    put_case(&here, "leave", &case("a", "연차휴가는 며칠인가요?", "15일")).await;
+    let start = || json_request("put", "/api/evals/leave/run", r#"{"variants":[{}]}"#);
+    assert_eq!(send(&here, start()).await.status(), 202);
+    until(async || json(&there, get("/api/evals/leave")).await["run"]["case"] == "a").await;
+    assert_eq!(json(&there, get("/api/evals/leave")).await["run"]["status"], "running");
+    assert_eq!(problem(&there, start()).await, "409 conflict");
+    assert_eq!(send(&there, json_request("delete", "/api/evals/leave/run", "")).await.status(), 204);
+    until(async || json(&there, get("/api/evals/leave")).await["run"]["status"] == "stopped").await;
+    until(async || send(&there, start()).await.status() == 202).await;
+}
+
+#[tokio::test]
+async fn changes_of_two_people_at_once_are_both_kept() {
+    let app = app_with_evals(None);
+    let puts = (0..20).map(|number| {
+        let app = app.clone();
+        tokio::spawn(async move { put_case(&app, "leave", &case(&format!("c{number}"), "?", "x")).await })
+    });
+    for put in puts.collect::<Vec<_>>() {
+        put.await.expect("stored");
+    }
+    let info = json(&app, get("/api/evals/leave")).await;
+    assert_eq!(info["cases"].as_array().map(Vec::len), Some(20));
 }

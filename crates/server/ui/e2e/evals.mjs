@@ -47,6 +47,42 @@ export const evalTests = [
     },
   },
   {
+    name: 'an evaluation that a restart cuts off says so, can be run again, and its cost is in the usage',
+    options: { locale: 'ko-KR' },
+    async run({ page, base, doranServer, modelProvider, shoot }) {
+      await remove(base, 'restart')
+      await putCase(base, 'restart', { id: 'one', agent: 'react', ask: 'TOKENS 30 one', expect: { contains: ['quick'] } })
+      await page.goto(`${base}/evals/restart`)
+      const before = await (await fetch(`${base}/api/usage?days=7`)).json()
+      await page.click('.eval-run .primary')
+      await page.waitForSelector('.outcome.is-passed')
+      await putCase(base, 'restart', { id: 'two', agent: 'react', ask: 'TOKENS 300 two', expect: { contains: ['quick'] } })
+      modelProvider.settings.pace = 100
+      await page.reload()
+      await page.click('.eval-run .primary')
+      await page.locator('.eval-run [role=status]', { hasText: 'two' }).waitFor()
+      await doranServer.kill()
+      await doranServer.start()
+      modelProvider.settings.pace = 0
+      await page.reload()
+      await page.locator('.eval-run [role=status]', { hasText: '2개 중 1개에서 끊겼습니다' }).waitFor()
+      assert.equal(await page.locator('.outcome.is-passed').count(), 1, 'the earlier results are kept')
+      await shoot('evals-interrupted')
+      await checkAccessibility(page, 'an evaluation that was cut off')
+      await page.locator('.eval-run button', { hasText: '다시 실행' }).press('Enter')
+      await page.waitForFunction(() => document.querySelectorAll('.outcome.is-passed').length === 2)
+      assert.equal(await page.locator('.eval-run [role=status]').count(), 0)
+      const after = await (await fetch(`${base}/api/usage?days=7`)).json()
+      assert.equal(after.evals.runs - (before.evals?.runs ?? 0), 4, 'one, one again before the restart, and both')
+      assert.ok(after.evals.output_tokens > (before.evals?.output_tokens ?? 0))
+      assert.equal(after.runs - before.runs, 4, 'they are part of the whole')
+      await page.goto(`${base}/usage`)
+      await page.locator('.usage-evals', { hasText: '이 가운데 평가' }).waitFor()
+      await shoot('usage-evals')
+      await remove(base, 'restart')
+    },
+  },
+  {
     name: 'cases are added, edited and deleted by keyboard, and hostile names and answers stay text',
     options: { locale: 'en-GB' },
     async run({ page, base, shoot }) {

@@ -14,6 +14,18 @@ export const DIAGRAMS = [
   'gantt\n  title 일정',
   'flowchart TD\n  A["<img src=x onerror=window.__hit=1>"] --> B["<script>window.__hit=1</script>"]\n  click A "javascript:window.__hit=1"',
 ].map((one) => `\`\`\`mermaid\n${one}\n\`\`\``).join('\n\n')
+/** Answers that are hard to render: they grow, nest, overflow, or hide markup where a renderer might trust it. */
+export const BOMBS = [
+  '$\\def\\a{\\a\\a}\\a$ $\\rule{9999em}{9999em}$ $\\class{x}{y}$ $\\htmlData{hit=1}{x}$ $\\url{javascript:window.__hit=1}$',
+  `$${'\\frac{1}{'.repeat(200)}x${'}'.repeat(200)}$ and $${'\\sqrt{'.repeat(40)}x${'}'.repeat(40)}$`,
+  `|${' <img src=x onerror=window.__hit=1> |'.repeat(60)}\n|${'---|'.repeat(60)}\n|${' [x](javascript:window.__hit=1) |'.repeat(60)}`,
+  '```svg\n<svg onload="window.__hit=1"><a href="javascript:window.__hit=1"><text>x</text></a></svg>\n```',
+  '```mermaid\n%%{init: {"securityLevel": "loose", "htmlLabels": true}}%%\nflowchart TD\n  A["<a href=\'javascript:window.__hit=1\'>x</a>"] --> B["\\u202egnp.exe"]\n  classDef x fill:url(https://canary.invalid/c)\n  style A fill:url(https://canary.invalid/s)\n```',
+  `\`\`\`mermaid\nflowchart TD\n${Array.from({ length: 400 }, (_, at) => `  N${at} --> N${(at * 7) % 400}`).join('\n')}\n\`\`\``,
+  '![x](data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9IndpbmRvdy5fX2hpdD0xIj48L3N2Zz4=) <a href="javascript:window.__hit=1">x</a>',
+  `${'- '.repeat(400)}deep\n\n${'> '.repeat(400)}deep\n\n- [ ] <input autofocus onfocus=window.__hit=1>`,
+  `${'가'.repeat(3000)}\n\n끝까지 왔습니다.`,
+].join('\n\n')
 export const REFUSAL = 'this mock provider refuses the question'
 
 /** A graph of a user, with another one inside. */
@@ -80,7 +92,7 @@ export async function startMockModelProvider(port = 0) {
       if (said.isSpoken && settings.pace > 0) await new Promise((resolve) => setTimeout(resolve, settings.pace))
     }
     if (said.call) tell({ tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: said.call }] })
-    tell({}, said.call ? 'tool_calls' : 'stop', { usage: { prompt_tokens: 120, completion_tokens: 30, total_tokens: 150 } })
+    tell({}, said.call ? 'tool_calls' : 'stop', { usage: { prompt_tokens: said.read ?? 120, completion_tokens: 30, total_tokens: (said.read ?? 120) + 30 } })
     response.end('data: [DONE]\n\n')
   })
   await new Promise((resolve, reject) => {
@@ -121,9 +133,12 @@ function reply({ messages, response_format: format }) {
   if (/REFUSE/.test(question)) return { status: 400 }
   const wanted = /TOKENS (\d+)/.exec(question)
   if (wanted) return { text: manyWords(Number(wanted[1])), isSpoken: true }
+  const read = /CONTEXT (\d+)/.exec(question)
+  if (read) return { text: 'The context is large.', read: Number(read[1]), isSpoken: true }
   if (/DIAGRAM/.test(question)) return { text: DIAGRAMS, isSpoken: true }
   if (/이미지|image/i.test(question)) return { text: `그림을 ${countImages(messages)}장 받았습니다.`, isSpoken: true }
   if (/BRACKETS/.test(question)) return { text: BRACKETS, isSpoken: true }
+  if (/BOMBS/.test(question)) return { text: BOMBS, isSpoken: true }
   if (/HOSTILE/.test(question)) return { text: HOSTILE, isSpoken: true }
   if (/계산/.test(question)) return { call: { name: 'calculator', arguments: '{"expression":"15 - 6.5"}' } }
   return { text: LONG, isSpoken: true }

@@ -2,6 +2,8 @@
 // an error.
 
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
 import { HOSTILE } from './mock-data.mjs'
 import { checkAccessibility, answerText, askQuestion, waitForAnswer, checkNoHorizontalScroll, PHONE, waitUntilReady } from './page-actions.mjs'
 import { BRACKETS, LONG, REFUSAL } from './mock-model-provider.mjs'
@@ -457,6 +459,59 @@ export const modelProviderTests = [
       await waitForAnswer(page)
       assert.equal(await page.evaluate(() => window.__hit), undefined)
       assert.equal(await page.locator('iframe, object, embed, main img, style, base').count(), 0)
+    },
+  },
+  {
+    name: 'answers that grow, nest and overflow in a renderer leave the page whole',
+    options: { locale: 'ko-KR', viewport: { width: 390, height: 844 } },
+    async run({ page, shoot }) {
+      await waitUntilReady(page)
+      await askQuestion(page, 'BOMBS')
+      await waitForAnswer(page)
+      await page.locator('.markdown', { hasText: '끝까지 왔습니다.' }).waitFor()
+      await page.waitForSelector('.markdown svg.diagram')
+      await page.waitForSelector('.markdown .formula math')
+      await page.waitForFunction(() => document.querySelectorAll('.markdown .hljs-tag, .markdown .code pre span').length > 0)
+      assert.equal(await page.evaluate(() => window.__hit), undefined)
+      assert.equal(await page.locator('.markdown :is(img, iframe, script, style, foreignObject, image, use, input:not([type=checkbox]), [onload], [onerror], [onfocus], [data-hit], [href^="javascript:"], [style*="url"])').count(), 0)
+      assert.equal(await page.locator('.markdown svg.diagram').count(), 1, 'one with too many nodes stays its source')
+      await checkNoHorizontalScroll(page)
+      const tallest = await page.evaluate(() => Math.max(...[...document.querySelectorAll('.markdown .formula')].map((one) => one.getBoundingClientRect().height)))
+      assert.ok(tallest < 4000, `a formula is ${tallest} px high`)
+      await shoot('bombs-phone')
+      await checkAccessibility(page, 'hard to render')
+      await askQuestion(page, '다음 질문')
+      await waitForAnswer(page)
+      assert.equal(await page.locator('.turn').count(), 2)
+    },
+  },
+  {
+    name: 'a run is copied as a command that works, a breakpoint stops after a node, and the context meter fills',
+    options: { locale: 'en-GB', permissions: ['clipboard-read', 'clipboard-write'] },
+    async run({ page, base, shoot }) {
+      await waitUntilReady(page)
+      await page.locator('.agent', { has: page.locator('.agent-name', { hasText: 'Tools' }) }).click()
+      await askQuestion(page, "CONTEXT 64000 it's")
+      await waitForAnswer(page)
+      const meter = page.locator('.turn.is-last .context-meter')
+      assert.equal(await meter.getAttribute('aria-label'), 'Context 64,000 / 128,000 tokens')
+      assert.equal(await meter.getAttribute('value'), '64000')
+      await shoot('context-meter')
+      await page.keyboard.press('Control+i')
+      await page.click('.inspector [aria-label="Copy as curl"]')
+      const command = await page.evaluate(() => navigator.clipboard.readText())
+      // Not synchronously: the mock provider answers in this process.
+      const { stdout: events } = await promisify(execFile)('bash', ['-c', command])
+      assert.match(events, /The context is large/)
+      const thread = /threads\/(from-curl-[\w-]+)\//.exec(command)[1]
+      const { messages } = await (await fetch(`${base}/api/threads/${thread}/messages`)).json()
+      assert.equal(messages[0].text ?? messages[0].parts?.[0]?.text, "CONTEXT 64000 it's")
+      await page.click('.breakpoints summary')
+      await page.locator('.breakpoints input[aria-label$=": after"]').first().check()
+      await askQuestion(page, 'TOKENS 30')
+      await page.locator('.approval', { hasText: 'Paused after' }).waitFor()
+      await page.click('.approval .primary')
+      await waitForAnswer(page)
     },
   },
 ]

@@ -1,7 +1,7 @@
 // Tests the page in a real browser:
 // `node e2e/run.mjs [--doran PROGRAM] [--graphs PROGRAM] [--base ADDRESS] [--shots FOLDER] [--only WORD]`.
 //
-// With `--doran` the real program is started: with its built-in model, with a mock model provider, and empty for a new user. With `--graphs`
+// With `--doran` the real program is started: with its built-in model, with a mock model provider, empty for a new user, and with a budget. With `--graphs`
 // the program of a user is started, which serves graphs of its own. Tests that need
 // a misbehaving server use the mock server. Without `--doran`, the tests for any server run against the server at `--base`
 // and the mock server.
@@ -14,6 +14,7 @@ import { anyServerTests } from './any-server.mjs'
 import { startDoran } from './doran-process.mjs'
 import { builtInModelTests } from './built-in-model.mjs'
 import { misbehavingServerTests } from './misbehaving-server.mjs'
+import { budgetSettings, budgetTests } from './budget.mjs'
 import { evalTests } from './evals.mjs'
 import { modelProviderTests } from './model-provider.mjs'
 import { NEW_USER_SETTINGS, newUserTasks } from './new-user-tasks.mjs'
@@ -123,6 +124,15 @@ async function withNewUser(program) {
   modelProvider.end()
 }
 
+/** The real program with a model that costs money, and little of it. */
+async function withBudget(program) {
+  const modelProvider = await startMockModelProvider()
+  const doranServer = await startDoran(program, budgetSettings(modelProvider))
+  for (const test of budgetTests) await check('budget  ', doranServer.base, test, { doranServer, modelProvider })
+  await doranServer.end()
+  modelProvider.end()
+}
+
 /** Graphs that a user wrote in Rust. */
 async function withOwnGraphs(graphs) {
   if (graphs === null) return
@@ -143,7 +153,7 @@ async function withMockServer(tests) {
 const program = option('doran')
 if (program) {
   // In parallel: most of the time is spent waiting for answers.
-  await Promise.all([withBuiltInModel(program).then(() => withNewUser(program)), withModelProvider(program).then(() => withOwnGraphs(option('graphs'))).then(() => withMockServer(misbehavingServerTests))])
+  await Promise.all([withBuiltInModel(program).then(() => withNewUser(program)).then(() => withBudget(program)), withModelProvider(program).then(() => withOwnGraphs(option('graphs'))).then(() => withMockServer(misbehavingServerTests))])
 } else {
   if (base) for (const test of anyServerTests) await check('server  ', base, test)
   await withMockServer([...anyServerTests, ...misbehavingServerTests])

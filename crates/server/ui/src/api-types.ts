@@ -328,6 +328,10 @@ export type ChatCompletionBody = {
   response_format?: { [key: string]: Json } | null
   /** The same, under its newer name. */
   safety_identifier?: string | null
+  /** Asks the model for the same choice of words again. */
+  seed?: number | null
+  /** A text at which a reply of the model ends, or up to four. */
+  stop?: StopTexts | null
   /** Whether the answer is streamed. */
   stream?: boolean | null
   /** Options of a stream. */
@@ -338,6 +342,8 @@ export type ChatCompletionBody = {
   tool_choice?: Json
   /** Functions that the client runs. The agents `assistant` and `react` offer them to the model. */
   tools?: { [key: string]: Json }[] | null
+  /** Only the likeliest words that together have this probability are chosen from. */
+  top_p?: number | null
   /** Who the question is from. Stored with the run. */
   user?: string | null
 }
@@ -742,18 +748,24 @@ export type EvalRunInfo = {
   en: string | null
   /** How many did not hold. */
   failed: number
+  /** The id of the run. */
+  id: string
   /** The same in Korean. */
   ko: string | null
   /** The set. */
   set: string
+  /** When it was started, in milliseconds since 1970. */
+  started_at: number
   /** How it stands. */
   status: EvalRunStatus
   /** How many questions there are, for all variants together. */
   total: number
+  /** What it is asked with. */
+  variants: EvalVariant[]
 }
 
 /** How the run of a set stands. */
-export type EvalRunStatus = 'running' | 'finished' | 'stopped' | 'failed'
+export type EvalRunStatus = 'running' | 'finished' | 'stopped' | 'failed' | 'interrupted'
 
 /** A set with its cases and last reports. */
 export type EvalSetInfo = {
@@ -767,7 +779,7 @@ export type EvalSetInfo = {
   name: string
   /** The last report of each variant, the newest first. */
   reports: AgentEvalReport[]
-  /** The run of this set that goes on, or ended last since the server started. */
+  /** The run of this set that goes on or ended last. */
   run: EvalRunInfo | null
 }
 
@@ -791,6 +803,18 @@ export type EvalSetSummary = {
   passed: number | null
   /** Why its file cannot be read. */
   problem: string | null
+}
+
+/** What the questions of evaluations used. */
+export type EvalUsageInfo = {
+  /** The cost in millionths of a US dollar. */
+  cost_micros: number
+  /** Tokens that models read. */
+  input_tokens: number
+  /** Tokens that models wrote. */
+  output_tokens: number
+  /** The number of questions, earlier ones of the same conversation included. */
+  runs: number
 }
 
 /** What the questions of a set are asked with, in place of what is set up. */
@@ -900,6 +924,9 @@ export type FoundNamespaces = {
   /** The namespaces. */
   namespaces: string[][]
 }
+
+/** A node that runs next. */
+export type GotoBody = string | SendBody
 
 /** The health of the server. */
 export type HealthInfo = {
@@ -1420,6 +1447,8 @@ export type NamespacesBody = {
 
 /** A passage given to a model as material, with the number by which an answer cites it. */
 export type NumberedPassage = {
+  /** What it is taken from. */
+  kind?: PassageKind
   /** The citation number; `[1]` in an answer means the passage numbered 1. */
   number: number
   /** The words themselves. */
@@ -1483,10 +1512,13 @@ export type OnCompletion = 'delete' | 'keep'
 export type OnDisconnect = 'cancel' | 'continue'
 
 /** One value, or a list of them. */
-export type OneOrMany = string | string[]
+export type OneOrMany = GotoBody | GotoBody[]
 
 /** One value, or a list of them. */
 export type OneOrMany2 = StreamMode | StreamMode[]
+
+/** One value, or a list of them. */
+export type OneOrMany3 = string | string[]
 
 /** A source of an answer. */
 export type OpenAiAnnotation = {
@@ -1724,7 +1756,7 @@ export type OpenAiResponse = {
   tool_choice: Json
   /** The tools of the client. */
   tools: { [key: string]: Json }[]
-  /** Always `null`. */
+  /** The probability of the words that are chosen from. */
   top_p: number | null
   /** Always `auto`: a long conversation is shortened. */
   truncation: string
@@ -1813,6 +1845,9 @@ export type OutlineEntry = {
 
 /** The identifier of a passage, made of its document and its start offset. */
 export type PassageId = string
+
+/** What a passage is taken from. */
+export type PassageKind = 'document' | 'contract' | 'standard_contract'
 
 /** An error response (`application/problem+json`). */
 export type Problem = {
@@ -1908,6 +1943,8 @@ export type ResponseBody = {
   tool_choice?: Json
   /** Functions that the client runs. The agents `assistant` and `react` offer them to the model. */
   tools?: { [key: string]: Json }[] | null
+  /** Only the likeliest words that together have this probability are chosen from. */
+  top_p?: number | null
   /** Who the request is from. Stored with the run. */
   user?: string | null
 }
@@ -2148,9 +2185,9 @@ export type RunGraphBody = {
   /** The values that the run starts with. Without them the run goes on where the thread stands. */
   input?: Json
   /** Nodes after which the run pauses; `*` for all. */
-  interrupt_after?: OneOrMany | null
+  interrupt_after?: OneOrMany3 | null
   /** Nodes before which the run pauses; `*` for all. */
-  interrupt_before?: OneOrMany | null
+  interrupt_before?: OneOrMany3 | null
   /** Free pairs of the run. */
   metadata?: { [key: string]: Json } | null
   /** What happens when the thread has a run already. */
@@ -2364,6 +2401,14 @@ export type SearchThreadsBody = {
   values?: { [key: string]: Json } | null
 }
 
+/** A task of a node with an input of its own, which the node reads beside the state. */
+export type SendBody = {
+  /** The input. */
+  input?: Json
+  /** The node. */
+  node: string
+}
+
 /** What the server is. */
 export type ServerInfo = {
   /** What it supports. */
@@ -2503,6 +2548,9 @@ export type StepTask = {
   update: Json
 }
 
+/** Texts at which a reply ends. */
+export type StopTexts = string | string[]
+
 /** An item as LangGraph's clients read it. */
 export type StoreItem = {
   /** When it was first put. */
@@ -2639,6 +2687,8 @@ export type TopologyEdge = {
 export type TurnProgress = {
   /** The model that was chosen for the turn. */
   chosen?: ModelChoice
+  /** Whether these are steps of an agent that works for another one: what it says is not said to the person. */
+  is_behind_another?: boolean
   /** The language the person is answered in. */
   language: Language
   /** Requests sent to models, repairs and failed ones included. */
@@ -2782,7 +2832,7 @@ export type UrlCitation = {
   url: string
 }
 
-/** What runs used. */
+/** What runs and evaluations used. */
 export type UsageInfo = {
   /** The budget of the month, if there is one. */
   budget?: BudgetInfo
@@ -2798,13 +2848,15 @@ export type UsageInfo = {
   complete: boolean
   /** The cost in millionths of a US dollar. */
   cost_micros: number
+  /** What of all this evaluations used, if they used anything. Not with `thread`. */
+  evals?: EvalUsageInfo
   /** Tokens that models read. */
   input_tokens: number
   /** Won for a US dollar, if the settings have a rate. */
   krw_per_usd?: number
   /** Tokens that models wrote. */
   output_tokens: number
-  /** The number of runs. */
+  /** The number of runs, and of questions of evaluations. */
   runs: number
 }
 

@@ -1,12 +1,14 @@
 // The request of a question as a command for the terminal.
 
-export function curlCommand(origin: string, agent: string, message: string, needsKey: boolean): string {
+import type { StartRun } from './api-types'
+
+/** The command that asks the same in this thread. A thread that does not exist is made. */
+export function curlCommand(origin: string, thread: string, request: StartRun, needsKey: boolean): string {
   const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
-  const thread = 'from-curl'
   return [
-    `curl -N ${quote(`${origin}/api/threads/${thread}/runs`)}`,
+    `curl -N ${quote(`${origin}/api/threads/${encodeURIComponent(thread)}/runs`)}`,
     `  -H 'content-type: application/json'`,
     ...(needsKey ? [`  -H "authorization: Bearer $DORAN_API_KEY"`] : []),
-    `  -d ${quote(JSON.stringify({ agent, message }))}`,
+    `  -d ${quote(JSON.stringify(request))}`,
   ].join(' \\\n')
 }

@@ -20,10 +20,10 @@ test('only the JSON of an object is an object', () => {
 })
 
 test('a question becomes a command whose quotes hold', () => {
-  const command = curlCommand('http://localhost:1', 'assistant', "it's \"x\"\n$HOME", false)
+  const command = curlCommand('http://localhost:1', 'a b', { agent: 'assistant', message: "it's \"x\"\n$HOME" }, false)
   expect(command).toContain(`-d '{"agent":"assistant","message":"it'\\''s \\"x\\"\\n$HOME"}'`)
   expect(command).not.toContain('authorization')
-  expect(curlCommand('http://localhost:1', 'a', 'b', true)).toContain('$DORAN_API_KEY')
+  expect(curlCommand('http://localhost:1', 't', { agent: 'a', input: {} }, true)).toContain('$DORAN_API_KEY')
 })
 
 test('the address of a run and a step leads back to them', () => {

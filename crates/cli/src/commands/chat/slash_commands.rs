@@ -1,16 +1,12 @@
 //! The commands of a chat about its turns: ask again, choose the model, show sources and steps, attach a file, export.
 
 use std::path::Path;
-use std::time::Duration;
 
 use doran_server::api::StartRun;
 
 use super::{AnswerPrinter, ChatSession};
 use crate::commands::threads::messages_as_markdown;
 use crate::output::{BilingualMessage, bilingual};
-
-/// How often an attached file is looked at.
-const ATTACHMENT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The newest turn.
 #[derive(Default)]
@@ -103,22 +99,13 @@ impl ChatSession<'_> {
         let bytes = std::fs::read(path).map_err(|error| {
             bilingual!("`{shown}`을(를) 읽을 수 없습니다", "cannot read `{shown}`").with_cause(error)
         })?;
-        let id = self.client.attach_document(&self.thread, name, bytes).await?;
-        loop {
-            let document = self.client.attached_document(&self.thread, &id).await?;
-            match document["status"].as_str().unwrap_or_default() {
-                "ready" => break,
-                "queued" | "reading" | "indexing" => tokio::time::sleep(ATTACHMENT_POLL_INTERVAL).await,
-                _ => {
-                    let text = |key: &str| document[key].as_str().unwrap_or_default().to_owned();
-                    let (ko, en) = (text("ko"), text("en"));
-                    return Err(bilingual!(
-                        "`{name}`을(를) 읽지 못했습니다. {ko}",
-                        "`{name}` could not be read. {en}"
-                    )
-                    .into());
-                }
-            }
+        let attached = self.client.attach_document(&self.thread, &self.agent, name, bytes).await?;
+        if let Err(BilingualMessage { ko, en, .. }) = attached {
+            return Err(bilingual!(
+                "`{name}`을(를) 읽지 못했습니다. {ko}",
+                "`{name}` could not be read. {en}"
+            )
+            .into());
         }
         self.output.print_message(&bilingual!(
             "`{name}`을(를) 이 대화에 첨부했습니다",

@@ -48,7 +48,7 @@ function ReportHead({ report }: { report: AgentEvalReport }) {
       <span class="eval-model">{sanitizeLine(shortModelName(report.model ?? '')) || t('model')}</span>
       {instructions && <small class="dim" title={sanitizeText(instructions)}>“{sanitizeLine(instructions).slice(0, 60)}”</small>}
       <span class={passed === cases.length ? 'eval-score is-good' : 'eval-score'}>{t('eval_passed', { n: passed, all: cases.length })}</span>
-      <small class="dim">{formatDateTime(report.ended_at ?? 0)} · {formatCost(cost)}{changes > 0 && <> · {t('eval_changes', { n: formatNumber(changes) })}</>}</small>
+      <small class="dim">{formatDateTime(report.ended_at ?? 0)}{cost > 0 && <> · {formatCost(cost)}</>}{changes > 0 && <> · {t('eval_changes', { n: formatNumber(changes) })}</>}</small>
     </>
   )
 }

@@ -202,6 +202,12 @@ function RunPanel({ run, start, stop }: RunPanelProps) {
         {isRunning && run && <><progress max={run.total} value={run.done} aria-label={t('eval_progress')} /><span class="dim" role="status">{run.done}/{run.total} {sanitizeLine(run.case ?? '')}</span></>}
         {run?.status === 'stopped' && <span class="dim" role="status">{t('eval_stopped')}</span>}
       </div>
+      {run?.status === 'interrupted' && (
+        <div class="row wrap" role="status">
+          <span class="grow">{t('eval_interrupted', { n: run.done, all: run.total, time: formatDateTime(run.started_at) })}</span>
+          <button type="button" onClick={() => void start(run.variants)}>{t('eval_run_again')}</button>
+        </div>
+      )}
       {run?.status === 'failed' && <p class="bad" role="alert">{sanitizeText(localized({ en: run.en, ko: run.ko }))}</p>}
     </section>
   )

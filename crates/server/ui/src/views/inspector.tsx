@@ -7,9 +7,10 @@ import { conversation, showVersion, watchTurn, type Turn } from '../conversation
 import { buildTranscript, modelCallsIn, type RunView } from '../transcript'
 import { citedNumbers } from '../citation-marks'
 import { formatNumber, t, formatDuration } from '../i18n'
-import { selectedAgent } from '../agents-and-threads'
+import { isChatAgent, selectedAgent } from '../agents-and-threads'
 import { curlCommand } from '../curl-command'
-import { hasApiKey } from '../api'
+import { hasApiKey, randomId } from '../api'
+import { parseJsonObject } from '../json-search'
 import { openedLink, showInspectorLink } from '../route'
 import { inspectorOpen, isInspectorFull } from '../settings'
 import type { StepTask } from '../api-types'
@@ -67,7 +68,7 @@ export function Inspector() {
           </p>
         </div>
         {run && <CopyButton icon="link" label={t('copy_link')} text={() => location.href} />}
-        {turn && turn.question !== '' && <CopyButton icon="terminal" label={t('copy_curl')} text={() => curlCommand(location.origin, id, turn.question, hasApiKey())} />}
+        {turn && turn.question !== '' && <CopyButton icon="terminal" label={t('copy_curl')} text={() => curlCommand(location.origin, `from-curl-${randomId().slice(0, 8)}`, { agent: id, ...(isChatAgent(id) ? { message: turn.question } : { input: parseJsonObject(turn.question) ?? {} }) }, hasApiKey())} />}
         {run && turn && turn.question !== '' && (
           <button type="button" class="ghost" onClick={() => saveEvalCase(turn, run, id)} aria-label={t('save_case')} title={t('save_case')}><Icon name="check" /></button>
         )}

@@ -84,7 +84,7 @@ function RunRow({ run }: { run: RunInfo }) {
       <td>{agentName(run.agent)}</td>
       <td class="to-right">{formatNumber(run.steps)}</td>
       <td class="to-right">{run.started !== null && run.ended !== null ? formatDuration(run.ended - run.started) : '–'}</td>
-      <td class="to-right">{t('tokens', { n: formatNumber(tokens) })} · {formatCost(run.usage.cost_micros)}</td>
+      <td class="to-right">{t('tokens', { n: formatNumber(tokens) })}{run.usage.cost_micros > 0 && <> · {formatCost(run.usage.cost_micros)}</>}</td>
     </tr>
   )
 }

@@ -53,7 +53,9 @@ export function Usage() {
               <div><dt>{t('tokens_out')}</dt><dd>{formatNumber(usage.output_tokens)}</dd></div>
               <div><dt>{t('cost')}</dt><dd><Cost micros={usage.cost_micros} rate={usage.krw_per_usd} /></dd></div>
             </dl>
-            {!usage.complete && <p class="dim">{t('usage_incomplete')}</p>}
+            {usage.evals && <p class="usage-note usage-evals">{t('usage_evals', { n: formatNumber(usage.evals.runs) })} · <Cost micros={usage.evals.cost_micros} rate={usage.krw_per_usd} /></p>}
+            {!usage.complete && <p class="dim usage-note">{t('usage_incomplete')}</p>}
+            {(usage.by_model ?? []).some((one) => one.cost_micros === null) && <p class="dim usage-note">{t('usage_no_price')}</p>}
             {usage.budget && <Budget budget={usage.budget} rate={usage.krw_per_usd} />}
             <UsageSection title={t('by_day')} count={t('runs')} rate={usage.krw_per_usd} rows={(usage.by_day ?? []).map((one) => ({ ...one, name: day(one.start), count: one.runs }))} />
             <UsageSection title={t('by_agent')} count={t('runs')} rate={usage.krw_per_usd} rows={(usage.by_agent ?? []).map((one) => ({ ...one, name: agentName(one.name), count: one.runs }))} />
