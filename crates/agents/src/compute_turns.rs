@@ -8,10 +8,9 @@ use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
-use doran_retrieval::{
-    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentSummary, DocumentTenant, Hit, Passage,
-    RetrieveError, Retriever, SearchQuery,
-};
+use doran_llm::{ChatModel, ChatRequest, DeltaStream, ModelInfo, ModelRole, Usage};
+use doran_retrieval::{DocumentIndex, DocumentTenant, Hit, IndexWrapper, RetrieveError, SearchQuery};
+use futures_util::{StreamExt, stream};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::admission::{AdmissionPermit, AdmissionPolicy, AdmissionRefused, FairAdmission};
@@ -28,11 +27,7 @@ type WaitForTurn = Pin<Box<dyn Future<Output = Result<AdmissionPermit, Admission
 
 /// Polls a future only when its tenant has a turn. The turn ends with each poll, so a future that waits for something else holds
 /// up nobody.
-pub(crate) async fn poll_in_turn<F: Future + Unpin>(tenant: &str, future: F) -> F::Output {
-    poll_in_turn_of(&TURNS, tenant, future).await
-}
-
-async fn poll_in_turn_of<F: Future + Unpin>(turns: &FairAdmission, tenant: &str, mut future: F) -> F::Output {
+async fn poll_in_turn<F: Future + Unpin>(turns: &FairAdmission, tenant: &str, mut future: F) -> F::Output {
     let mut waiting: Option<WaitForTurn> = None;
     poll_fn(move |cx| {
         let mut turn = match waiting.take() {
@@ -106,77 +101,63 @@ impl FairIndex {
 }
 
 #[async_trait]
-impl Retriever for FairIndex {
+impl IndexWrapper for FairIndex {
+    fn inner(&self) -> &dyn DocumentIndex {
+        &*self.0
+    }
+
     async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
         let _turn = turn_of(&question.tenant).await;
         self.0.retrieve(question).await
     }
 }
 
-#[async_trait]
-impl DocumentIndex for FairIndex {
-    async fn check_health(&self) -> Result<(), RetrieveError> {
-        self.0.check_health().await
+/// A model that computes its whole reply in this process, before the first piece of it. Tenants take turns to compute
+/// ([`ChatRequest::tenant`]).
+pub struct FairModel(Arc<dyn ChatModel>);
+
+impl FairModel {
+    /// Wraps a model that waits for no network.
+    pub fn new(model: Arc<dyn ChatModel>) -> Self {
+        Self(model)
+    }
+}
+
+impl ChatModel for FairModel {
+    fn info(&self) -> ModelInfo {
+        self.0.info()
     }
 
-    async fn put(
-        &self,
-        tenant: &DocumentTenant,
-        document: &Document,
-        passages: &[Passage],
-    ) -> Result<(), RetrieveError> {
-        self.0.put(tenant, document, passages).await
+    fn info_for_role(&self, role: ModelRole) -> ModelInfo {
+        self.0.info_for_role(role)
     }
 
-    async fn put_all(
-        &self,
-        tenant: &DocumentTenant,
-        documents: &[(Document, Vec<Passage>)],
-    ) -> Result<(), RetrieveError> {
-        self.0.put_all(tenant, documents).await
+    fn cost_micros(&self, role: ModelRole, usage: &Usage) -> Option<u64> {
+        self.0.cost_micros(role, usage)
     }
 
-    async fn remove(&self, tenant: &DocumentTenant, document: &DocumentId) -> Result<bool, RetrieveError> {
-        self.0.remove(tenant, document).await
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        stream_in_turn(&TURNS, &*self.0, request)
     }
+}
 
-    async fn expunge_deleted(&self) -> Result<(), RetrieveError> {
-        self.0.expunge_deleted().await
-    }
-
-    async fn embed_some(&self) -> Result<usize, RetrieveError> {
-        self.0.embed_some().await
-    }
-
-    fn passages_without_vectors(&self) -> usize {
-        self.0.passages_without_vectors()
-    }
-
-    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
-        self.0.tenants().await
-    }
-
-    async fn list(
-        &self,
-        tenant: &DocumentTenant,
-        filter: &DocumentFilter,
-    ) -> Result<Vec<DocumentSummary>, RetrieveError> {
-        self.0.list(tenant, filter).await
-    }
-
-    async fn document(
-        &self,
-        tenant: &DocumentTenant,
-        id: &DocumentId,
-    ) -> Result<Option<Document>, RetrieveError> {
-        self.0.document(tenant, id).await
-    }
+/// The reply of a model whose first piece is computed when the tenant of the request has a turn.
+fn stream_in_turn(turns: &FairAdmission, model: &dyn ChatModel, request: ChatRequest) -> DeltaStream {
+    // Requests that are sent for nobody take turns as those of one tenant do.
+    let (turns, tenant) = (turns.clone(), request.tenant.clone().unwrap_or_default());
+    let mut deltas = model.stream(request);
+    let computed = async move {
+        let first = poll_in_turn(&turns, &tenant, deltas.next()).await;
+        stream::iter(first).chain(deltas)
+    };
+    stream::once(computed).flatten().boxed()
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
+    use doran_llm::{Message, ScriptedModel, ScriptedReply, collect_reply};
     use futures_util::FutureExt;
     use tokio::sync::oneshot;
 
@@ -186,7 +167,7 @@ mod tests {
     async fn tenants_are_polled_in_turn_and_who_waits_for_something_else_holds_up_nobody() {
         let turns = FairAdmission::new(1, usize::MAX, AdmissionPolicy::UseAll);
         let (leave, never) = oneshot::channel::<()>();
-        let mut idle = Box::pin(poll_in_turn_of(&turns, "a", never));
+        let mut idle = Box::pin(poll_in_turn(&turns, "a", never));
         assert!(idle.as_mut().now_or_never().is_none());
         assert_eq!(turns.free(), 1, "its turn is over");
         // Somebody computes, five of one tenant wait, and one of another comes last.
@@ -196,7 +177,7 @@ mod tests {
         for (tenant, name) in [("a", 1), ("a", 2), ("a", 3), ("a", 4), ("a", 5), ("b", 6)] {
             let order = order.clone();
             let work = Box::pin(async move { order.lock().expect("no panic").push(name) });
-            let mut future = Box::pin(poll_in_turn_of(&turns, tenant, work));
+            let mut future = Box::pin(poll_in_turn(&turns, tenant, work));
             assert!(future.as_mut().now_or_never().is_none());
             waiting.push(future);
         }
@@ -206,5 +187,23 @@ mod tests {
         assert!(order.iter().position(|name| *name == 6).is_some_and(|place| place <= 1), "{order:?}");
         leave.send(()).expect("it waits");
         assert!(idle.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_model_of_this_process_computes_when_its_tenant_has_a_turn() {
+        let turns = FairAdmission::new(1, usize::MAX, AdmissionPolicy::UseAll);
+        let model = ScriptedModel::new([ScriptedReply::text("one word more"), ScriptedReply::text("two")]);
+        let ask = |tenant: &str| {
+            let request = ChatRequest::new(vec![Message::user("m", "?")]);
+            let request = ChatRequest { tenant: Some(tenant.into()), ..request };
+            collect_reply(stream_in_turn(&turns, &model, request))
+        };
+        let computing = turns.try_acquire("a", 1).expect("free");
+        let mut waiting = Box::pin(ask("a"));
+        assert!(waiting.as_mut().now_or_never().is_none(), "somebody computes");
+        drop(computing);
+        assert_eq!(waiting.await.expect("an answer").text, "one word more");
+        assert_eq!(ask("b").await.expect("an answer").text, "two");
+        assert_eq!(turns.free(), 1);
     }
 }

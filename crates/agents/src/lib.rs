@@ -36,7 +36,7 @@ pub use agents::{
     StarterQuestions, TurnRequest, TurnUpdate, build_default_agents,
 };
 pub use citation_numbering::CitationNumbering;
-pub use compute_turns::FairIndex;
+pub use compute_turns::{FairIndex, FairModel};
 pub use doran_llm as llm;
 pub use doran_llm::{MessagePart, ModelInfo, ModelKind, Role};
 pub use doran_retrieval as retrieval;

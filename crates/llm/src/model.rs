@@ -115,6 +115,9 @@ pub struct ChatRequest {
     pub seed: Option<u64>,
     /// Texts at which the answer ends.
     pub stop: Vec<String>,
+    /// Who it is sent for. A model may let tenants take turns. It is neither sent to a vendor nor recorded.
+    #[serde(skip)]
+    pub tenant: Option<String>,
 }
 
 impl ChatRequest {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_llm::{
-    AnswerTokenCounter, ChatModel, ChatRequest, Delta, FinishReason, ModelError, ModelKind, ModelReply,
-    ReplyCollector, RequestLabel, Usage,
+    AnswerTokenCounter, ChatModel, ChatRequest, Delta, FinishReason, ModelError, ModelReply, ReplyCollector,
+    RequestLabel, Usage,
 };
 use futures_util::StreamExt;
 use tokio::time::Instant;
@@ -14,7 +14,6 @@ use tokio::time::Instant;
 use super::ask_model::{ReplyVisibility, duration_millis};
 use super::call_trace::CallTrace;
 use super::node_work::NodeWork;
-use crate::compute_turns::poll_in_turn;
 use crate::protocol::UnfinishedRequestNote;
 
 /// A model that says nothing for so long will not say anything. Longer than the five minutes that a local one gets for
@@ -88,22 +87,12 @@ impl<'a> RequestLog<'a> {
         request: &ChatRequest,
         words: ReplyVisibility,
     ) -> Result<ModelReply, ModelError> {
-        let mut deltas = self.model.stream(request.clone());
-        let tenant = self.work.cx.tenant().map_or("", |tenant| tenant.as_str());
-        // The built-in model computes its whole reply in this process, before the first word. Words of another one only arrive
-        // here.
-        let mut computes = self.model.info_for_role(request.role).kind == ModelKind::Extractive;
+        let tenant = self.work.cx.tenant().map(ToString::to_string);
+        let mut deltas = self.model.stream(ChatRequest { tenant, ..request.clone() });
         let mut collector = ReplyCollector::default();
         let (mut blanks, mut bytes) = (String::new(), 0);
         loop {
-            let next = async {
-                match computes {
-                    true => poll_in_turn(tenant, deltas.next()).await,
-                    false => deltas.next().await,
-                }
-            };
-            let next = tokio::time::timeout(MODEL_SILENCE_TIMEOUT, next).await;
-            computes = false;
+            let next = tokio::time::timeout(MODEL_SILENCE_TIMEOUT, deltas.next()).await;
             let Some(delta) = next.map_err(|_| silence_error())? else {
                 return Err(ModelError::Broken { reason: "it ended without saying so".into() });
             };

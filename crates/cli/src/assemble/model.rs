@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use doran_agents::FairModel;
 use doran_llm::{
     ChatModel, ModelApiKey, ModelConfig, ModelId, ModelPrice, PriceList, PricedModel, RecordingModel,
     ReplayingModel, StreamingMode, find_vendor,
@@ -132,7 +133,7 @@ fn check_price_is_known(config: &Config, prices: &PriceList, name: &str) -> Resu
 /// Opens the model with this name.
 pub(crate) fn open_model(config: &Config, name: &str) -> Result<Arc<dyn ChatModel>, BilingualMessage> {
     if is_offline_model(name) {
-        return Ok(Arc::new(OfflineModel));
+        return Ok(Arc::new(FairModel::new(Arc::new(OfflineModel))));
     }
     let (how, secret) = model_config_and_key(config, name)?;
     doran_llm::open_model(&how, secret).map_err(|error| {

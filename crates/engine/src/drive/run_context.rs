@@ -339,7 +339,6 @@ impl RunContext {
     pub(crate) fn take_unfinished_tasks(&self) -> Vec<UnfinishedTask> {
         std::mem::take(&mut *self.unfinished_tasks.lock().unwrap_or_else(PoisonError::into_inner))
     }
-
 }
 
 /// An entry as the store has it after it was written.
