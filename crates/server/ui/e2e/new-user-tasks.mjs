@@ -72,7 +72,7 @@ export const newUserTasks = [
       await page.click('a.place[href="/documents"]')
       await page.selectOption('.drop select', 'contract')
       await page.setInputFiles('.drop input[type=file]', { name: CONTRACT_NAME, mimeType: 'text/markdown', buffer: Buffer.from(CONTRACT) })
-      await page.locator('.doc.is-ready', { hasText: CONTRACT_NAME }).waitFor()
+      await page.locator('.doc.is-ready', { hasText: CONTRACT_NAME }).locator('.tag', { hasText: '계약서' }).waitFor()
       await page.click('.sidebar .new')
       await askAboutContract(page)
       assert.match(await answerText(page), /45일/)
@@ -166,7 +166,7 @@ export const newUserTasks = [
       await waitUntilReady(page)
       await askQuestion(page, '길게 써 주세요')
       await waitForAnswer(page)
-      assert.match((await page.textContent('.turn.is-last .spent')) ?? '', /\d+토큰/)
+      assert.match((await page.textContent('.turn.is-last .spent')) ?? '', /\d+토큰 · 가격 정보 없음/)
       await page.click('a.place[href="/usage"]')
       await page.locator('.usage th[scope=row]', { hasText: 'scripted' }).first().waitFor()
       await shoot('task-08-see-the-cost')
@@ -184,7 +184,9 @@ export const newUserTasks = [
       await waitForAnswer(page)
       await page.click('.turn.is-last .answer-foot [title="Inspect"]')
       await page.locator('.timeline li > button', { hasText: 'rag' }).click()
-      await page.waitForSelector('.step [role=tab]')
+      // What was found, with scores, tells why the answer is wrong.
+      await page.click('.step [role=tab] >> text=Search')
+      await page.locator('.hit-notes .score').first().waitFor()
       // The step that was opened is the one that stands out in the graph.
       await page.locator('.graph-frame .is-running', { hasText: 'rag' }).waitFor()
       await shoot('task-09-inspect')
