@@ -3,6 +3,7 @@
 mod backup;
 mod disk;
 mod disk_usage;
+mod ended_runs;
 mod file_format;
 mod file_opening;
 mod long_logs;
