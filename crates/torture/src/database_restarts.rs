@@ -23,6 +23,10 @@ use crate::victim_process::lock_ignoring_poison;
 /// What a server that is stopped hard may forget: the last steps before, and some time on a busy machine.
 const FORGOTTEN_TIME: Duration = Duration::from_millis(500);
 
+/// How often the runtime looks whether leases are to be renewed, and how much later than that they are, on a busy machine.
+const SCAN: Duration = Duration::from_millis(500);
+const RENEWAL_DELAY: Duration = Duration::from_millis(1500);
+
 /// How long what has to happen is waited for.
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -62,7 +66,7 @@ struct DatabaseRestart {
 impl DatabaseRestart {
     /// Whether no run can have been let go meanwhile.
     fn is_short(&self, lease: Duration) -> bool {
-        self.took + FORGOTTEN_TIME < lease / 3
+        self.took + RENEWAL_DELAY < lease / 3
     }
 }
 
@@ -154,7 +158,10 @@ async fn restart_under_runs(server: &TestPostgresServer, plan: RestartPlan) -> R
         begun: watch::Sender::new(0),
         over: watch::Sender::new(0),
     });
-    let runtime = Runtime::with_options(store.clone(), RuntimeOptions { lease, ..RuntimeOptions::default() });
+    let runtime = Runtime::with_options(
+        store.clone(),
+        RuntimeOptions { lease, scan: SCAN, ..RuntimeOptions::default() },
+    );
     let graph = asking_graph(&model, restarts)?;
     let handle = runtime.register_graph("asking", &graph).map_err(|error| error.to_string())?;
     runtime.start_worker().await.map_err(|error| error.to_string())?;
@@ -167,6 +174,10 @@ async fn restart_under_runs(server: &TestPostgresServer, plan: RestartPlan) -> R
     let mut rng = SeededRng::for_part(seed, 77);
     let mut outages = Vec::new();
     for nth in 0..restarts {
+        if nth > 0 {
+            // Every lease is renewed before the next restart: two in a row would be one long outage.
+            tokio::time::sleep(lease / 3 + RENEWAL_DELAY).await;
+        }
         // A run whose last steps were forgotten goes on when its lease is over.
         wait_until("a quarter of the runs calls", || model.in_flight(nth) >= runs / 4).await?;
         tokio::time::sleep(Duration::from_millis(rng.below(100))).await;
@@ -191,6 +202,15 @@ async fn restart_under_runs(server: &TestPostgresServer, plan: RestartPlan) -> R
     if figures.has_no_violations() && calls != runs * restarts + repeated {
         let text = format!("{calls} calls of {runs} runs with {restarts} each, {repeated} repeated");
         figures.record_violation(Violation::Lost, text);
+    }
+    for (nth, outage) in outages.iter().enumerate() {
+        let calls = lock_ignoring_poison(&model.calls);
+        let repeated = repeated_calls(&calls).filter(|call| call.nth == nth).count();
+        let kind = if outage.is_clean { "orderly" } else { "hard" };
+        let took = outage.took.as_millis();
+        figures.add_note(format!(
+            "restart {nth}: {kind}, {took} ms; {repeated} calls of that time were made again"
+        ));
     }
     let longest = outages.iter().map(|outage| outage.took).max().unwrap_or_default();
     let short = outages.iter().filter(|outage| outage.is_clean && outage.is_short(lease)).count();
@@ -291,26 +311,31 @@ fn check_calls(
     lease: Duration,
     figures: &mut TortureReport,
 ) -> usize {
+    let mut repeated = 0;
+    for call in repeated_calls(calls) {
+        repeated += 1;
+        let excused = outages.iter().any(|outage| {
+            let may_repeat = !outage.is_clean || !outage.is_short(lease);
+            may_repeat
+                && call.began <= outage.began + outage.took
+                && call.ended.is_none_or(|ended| ended + FORGOTTEN_TIME >= outage.began)
+        });
+        if !excused {
+            let text = format!("call {} of run {} was made again", call.nth, call.run);
+            figures.record_violation(Violation::Doubled, text);
+        }
+    }
+    repeated
+}
+
+/// The calls that were in vain: all but the last of those for one place of a run.
+fn repeated_calls(calls: &[ModelCall]) -> impl Iterator<Item = &ModelCall> {
     let mut by_place: BTreeMap<(usize, usize), Vec<&ModelCall>> = BTreeMap::new();
     for call in calls {
         by_place.entry((call.run, call.nth)).or_default().push(call);
     }
-    let mut repeated = 0;
-    for ((run, nth), made) in by_place {
-        // All but the last were in vain.
-        for call in &made[..made.len() - 1] {
-            repeated += 1;
-            let excused = outages.iter().any(|outage| {
-                let may_repeat = !outage.is_clean || !outage.is_short(lease);
-                may_repeat
-                    && call.began <= outage.began + outage.took
-                    && call.ended.is_none_or(|ended| ended + FORGOTTEN_TIME >= outage.began)
-            });
-            if !excused {
-                figures
-                    .record_violation(Violation::Doubled, format!("call {nth} of run {run} was made again"));
-            }
-        }
-    }
-    repeated
+    by_place.into_values().flat_map(|made| {
+        let last = made.len() - 1;
+        made.into_iter().take(last)
+    })
 }
