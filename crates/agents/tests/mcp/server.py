@@ -52,6 +52,7 @@ def fail() -> str:
 
 @server.tool(description="Never answers; leaves a note when it is told to stop.")
 async def hang(note: str) -> str:
+    Path(note).write_text("begun")
     try:
         await asyncio.sleep(1000)
     except asyncio.CancelledError:

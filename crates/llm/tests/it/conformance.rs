@@ -157,7 +157,7 @@ async fn dropping_the_stream_closes_the_connection_and_reads_no_more() {
         drop(deltas);
         let dropped = Instant::now();
         while server.open_connections() > 0 {
-            assert!(dropped.elapsed() < Duration::from_secs(20), "{wire:?}: still reading");
+            assert!(dropped.elapsed() < Duration::from_secs(120), "{wire:?}: still reading");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let sent = server.sent_bytes();
@@ -182,7 +182,7 @@ async fn a_dropped_request_that_was_not_answered_yet_is_closed_too() {
     assert!(waiting.await.is_err(), "nothing was said");
     let dropped = Instant::now();
     while server.open_connections() > 0 {
-        assert!(dropped.elapsed() < Duration::from_secs(20), "still waiting");
+        assert!(dropped.elapsed() < Duration::from_secs(120), "still waiting");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

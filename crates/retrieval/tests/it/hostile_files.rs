@@ -260,22 +260,29 @@ async fn many_lines_and_one_endless_word_take_time_in_proportion() {
         ),
     ];
     for (case, text, count) in cases {
-        let mut times = Vec::new();
-        for text in [text(count / 8), text(count)] {
-            let began = Instant::now();
-            let Some(found) =
-                read_in_jail(&jailed_reader(ReadLimits::default()), "a.txt", text.as_bytes()).await
-            else {
-                return;
-            };
-            assert!(
-                !split_into_passages(&Document::new("d", "t", found.expect(case).text)).is_empty(),
-                "{case}"
-            );
-            times.push(began.elapsed());
+        let mut best = [Duration::MAX; 2];
+        let mut is_in_proportion = false;
+        // Quadratic work takes 64 times as long however often it is measured. A busy machine slows a few measurements.
+        for _ in 0..10 {
+            for (best, text) in best.iter_mut().zip([text(count / 8), text(count)]) {
+                let began = Instant::now();
+                let Some(found) =
+                    read_in_jail(&jailed_reader(ReadLimits::default()), "a.txt", text.as_bytes()).await
+                else {
+                    return;
+                };
+                assert!(
+                    !split_into_passages(&Document::new("d", "t", found.expect(case).text)).is_empty(),
+                    "{case}"
+                );
+                *best = began.elapsed().min(*best);
+            }
+            is_in_proportion = best[1] < best[0] * 28;
+            if is_in_proportion {
+                break;
+            }
         }
-        // Quadratic work would take 64 times as long. Other tests run at the same time.
-        assert!(times[1] < times[0] * 28 + Duration::from_secs(1), "{case}: {times:?}");
+        assert!(is_in_proportion, "{case}: {best:?}");
     }
 }
 

@@ -191,7 +191,7 @@ async fn a_write_that_waits_too_long_is_undone() {
     let Some(url) = postgres_server::fresh_schema_url() else { return };
     let store = open(&url).await;
     let options =
-        PostgresOptions { statement_timeout: Duration::from_secs(1), ..PostgresOptions::new(url.clone()) };
+        PostgresOptions { statement_timeout: Duration::from_secs(3), ..PostgresOptions::new(url.clone()) };
     let impatient = PostgresStore::open_with(&options).await.expect("open");
     let thread = local_thread("t");
     let run = start(&store, new_run(&thread)).await;
