@@ -238,3 +238,66 @@ async fn whatever_is_refused_below_v1_is_told_in_the_words_of_openai() {
         crate::check_both_languages(&told);
     }
 }
+
+/// A number as people write it.
+fn with_commas(number: usize) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    groups.join(",")
+}
+
+#[test]
+fn the_book_tells_the_limits_of_the_program() {
+    let limits = ServerLimits::default();
+    let (kib, mib) = (|bytes: usize| bytes / 1024, |bytes: usize| bytes / 1024 / 1024);
+    let (head, body) = (kib(limits.max_header_bytes), mib(limits.max_body_bytes));
+    let (head_time, body_time) = (limits.header_timeout.as_secs(), limits.body_timeout.as_secs());
+    let message = kib(limits.max_message_bytes);
+    let document = mib(limits.max_document_bytes);
+    let (minutes, uploads) = (limits.upload_timeout.as_secs() / 60, limits.max_uploads);
+    let (rate, burst) = (with_commas(limits.rate_limit.per_minute as usize), limits.rate_limit.burst);
+    let [requests, streams, connections] =
+        [limits.max_requests, limits.max_streams, limits.max_connections].map(with_commas);
+    let (bulk, memory) = (limits.max_bulk_reads, mib(limits.max_body_memory_bytes));
+    assert_eq!(limits.write_timeout.as_secs(), 60, "a minute");
+    let check = |book: &str, rows: &[String]| {
+        let path = format!("{}/../../docs/src/{book}/http.md", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).expect("the book");
+        for row in rows {
+            assert!(text.contains(row), "{book}: {row}");
+        }
+    };
+    check(
+        "en",
+        &[
+            format!("| {head} KiB, {head_time} seconds |"),
+            format!("| {body} MiB, {body_time} seconds |"),
+            format!("| {message} KiB |"),
+            format!("| {document} MiB, {minutes} minutes; {uploads} uploads at a time |"),
+            format!("| {rate} per minute, {burst} at once |"),
+            format!("| requests in progress | {requests} |"),
+            format!("| {bulk} at a time; "),
+            format!("| open streams | {streams} |"),
+            format!("| {memory} MiB (`max_body_memory_mib`) |"),
+            format!("| connections | {connections}, or "),
+            "| disconnected after a minute; ".to_owned(),
+        ],
+    );
+    check(
+        "ko",
+        &[
+            format!("| {head} KiB, {head_time}초 |"),
+            format!("| {body} MiB, {body_time}초 |"),
+            format!("| {message} KiB |"),
+            format!("| {document} MiB, {minutes}분. 동시에 업로드 {uploads}개 |"),
+            format!("| 1분에 {rate}개, 한꺼번에 {burst}개 |"),
+            format!("| 처리 중인 요청 | {requests}개 |"),
+            format!("| 한 번에 {bulk}개. "),
+            format!("| 열린 스트림 | {streams}개 |"),
+            format!("| {memory} MiB(`max_body_memory_mib`) |"),
+            format!("| 연결 | {connections}개, "),
+            "| 1분 뒤 연결을 끊습니다. ".to_owned(),
+        ],
+    );
+}
