@@ -1,8 +1,9 @@
-//! Tasks of this repository: `cargo xtask check|tidy|deny|test|torture|openapi|ui|browser|ci|dist|capacity`.
+//! Tasks of this repository: `cargo xtask check|tidy|deny|test|torture|bugs|openapi|ui|browser|ci|dist|capacity`.
 //!
 //! Each task is one file. It prints what it does on stderr and returns an `XtaskResult`.
 
 mod browser;
+mod bugs;
 mod capacity;
 mod check;
 mod ci;
@@ -26,6 +27,7 @@ cargo xtask tidy           dependency direction, module docs, names, links, lice
 cargo xtask deny           licences, sources, bans and advisories with cargo-deny, when it is installed
 cargo xtask test [ARGS]    cargo test, with the results of all test programs summed
 cargo xtask torture        the short version of every torture
+cargo xtask bugs [NAME]    one-line bugs in the engine and the stores, and whether tests notice each; takes long
 cargo xtask openapi        the OpenAPI document and the types of the web page, generated anew
 cargo xtask ui             the web page, built anew
 cargo xtask ui --check     the web page type-checked, tested and compared with a new build
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         (Some("deny"), true) => exit_code(deny::run()),
         (Some("test"), _) => test::run(&rest),
         (Some("torture"), true) => exit_code(torture::run()),
+        (Some("bugs"), _) => exit_code(bugs::run(&rest)),
         (Some("openapi"), true) => exit_code(openapi::run()),
         (Some("ui"), true) => exit_code(ui::build()),
         (Some("ui"), false) if rest == ["--check"] => exit_code(ui::check()),
