@@ -2,15 +2,16 @@
 
 use std::collections::VecDeque;
 
-use doran_agents::protocol::{AgentActivity, InterruptQuestion};
+use doran_agents::llm::FinishReason;
+use doran_agents::protocol::{AgentActivity, InterruptQuestion, ModelCallNote, StepNotes};
 use doran_agents::transcript::{TranscriptChange, TranscriptReducer};
-use doran_agents::{AgentTurn, AnswerSource, CitationNumbering};
+use doran_agents::{AgentTurn, AnswerSource, CitationNumbering, RequestPurpose};
 use doran_engine::store::RunUsage;
 use doran_engine::{EngineError, RunHandle, RunKey, RunWatch, ThreadKey, WatchUntil};
 
 use crate::ServerApp;
 use crate::agent_request;
-use crate::api::{QuestionInfo, RunEvent, RunEventBody};
+use crate::api::{QuestionInfo, RunEvent, RunEventBody, StepTask};
 use crate::error::{ApiError, ApiErrorCode};
 
 /// The next thing to tell.
@@ -57,6 +58,8 @@ pub(crate) struct RunReplay {
     pub(crate) usage: RunUsage,
     /// What it waits for, or waited for until somebody ran a tool for it: the part ends there.
     pub(crate) questions: Vec<QuestionInfo>,
+    /// Whether a limit on tokens cut the answer.
+    pub(crate) is_cut_off: bool,
 }
 
 /// Reads a run that rests, after the event with this number. A part ends where the run waits for tools of its client.
@@ -84,6 +87,7 @@ pub(crate) async fn replay_run(
             }
         }
         add_step_usage(&mut replay.usage, &event.body);
+        replay.is_cut_off = answer_cut_off(&event.body).unwrap_or(replay.is_cut_off);
         replay.questions.clear();
         if let RunEventBody::Paused { questions } = event.body {
             replay.questions = questions;
@@ -98,6 +102,23 @@ pub(crate) async fn replay_run(
 /// Whether a question is for the client to run a tool.
 pub(crate) fn is_client_tool(waiting: &QuestionInfo) -> bool {
     matches!(waiting.interrupt(), InterruptQuestion::ClientTool { .. })
+}
+
+/// Whether a limit on tokens cut the last reply for the person in a step; none if there was none.
+fn answer_cut_off(body: &RunEventBody) -> Option<bool> {
+    let RunEventBody::Step { tasks, .. } = body else { return None };
+    let is_for_person = |task: &&StepTask| {
+        let progress = task.turn.as_ref().and_then(|turn| turn.progress.as_ref());
+        progress.is_none_or(|progress| !progress.is_behind_another)
+    };
+    let replies = tasks.iter().filter(is_for_person).filter_map(|task| {
+        let models = StepNotes::from_notes(&task.notes).ok()?.models;
+        models.into_iter().rev().find_map(|note| match note {
+            ModelCallNote::Asked(note) if note.purpose == RequestPurpose::Answer => Some(note.finish),
+            _ => None,
+        })
+    });
+    replies.last().map(|finish| finish == FinishReason::Length)
 }
 
 fn add_step_usage(usage: &mut RunUsage, body: &RunEventBody) {
@@ -127,6 +148,7 @@ pub(crate) struct TranscriptStream {
     /// Whether the run began.
     has_started: bool,
     usage: RunUsage,
+    is_cut_off: bool,
     is_over: bool,
 }
 
@@ -158,6 +180,7 @@ impl TranscriptStream {
             queue: VecDeque::new(),
             has_started: after > 0,
             usage: RunUsage::default(),
+            is_cut_off: false,
             is_over: false,
         })
     }
@@ -165,6 +188,11 @@ impl TranscriptStream {
     /// What was told so far took so much.
     pub(crate) fn usage(&self) -> RunUsage {
         self.usage
+    }
+
+    /// Whether a limit on tokens cut the answer.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.is_cut_off
     }
 
     /// What the answer rests on, once it was told.
@@ -230,6 +258,7 @@ impl TranscriptStream {
             }
         };
         add_step_usage(&mut self.usage, &event.body);
+        self.is_cut_off = answer_cut_off(&event.body).unwrap_or(self.is_cut_off);
         // Between steps nothing of a number can be on its way.
         let is_piece = matches!(event.body, RunEventBody::Delta { .. });
         for change in changes {

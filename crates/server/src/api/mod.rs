@@ -36,9 +36,9 @@ pub use openai::{
     OpenAiFunctionCall, OpenAiModel, OpenAiModelList, OpenAiToolCall, OpenAiUsage, UrlCitation,
 };
 pub use openai_responses::{
-    OpenAiCachedTokens, OpenAiDeletedResponse, OpenAiOutputItem, OpenAiOutputText, OpenAiReasoningTokens,
-    OpenAiResponse, OpenAiResponseError, OpenAiResponseRequest, OpenAiResponseStatus, OpenAiResponseUsage,
-    OpenAiTextAnnotation,
+    OpenAiCachedTokens, OpenAiDeletedResponse, OpenAiIncompleteDetails, OpenAiOutputItem, OpenAiOutputText,
+    OpenAiReasoningTokens, OpenAiResponse, OpenAiResponseError, OpenAiResponseRequest, OpenAiResponseStatus,
+    OpenAiResponseUsage, OpenAiTextAnnotation,
 };
 pub use problem::Problem;
 pub use run_event::{QuestionInfo, RunEvent, RunEventBody, StepTask};

@@ -55,7 +55,7 @@ pub struct OpenAiChoice {
     pub message: OpenAiAnswerMessage,
     /// Always `null`.
     pub logprobs: Option<()>,
-    /// `stop`, or `tool_calls` if the client is to run tools.
+    /// `stop`, `length` if a limit on tokens cut the answer, or `tool_calls` if the client is to run tools.
     pub finish_reason: &'static str,
 }
 

@@ -19,8 +19,8 @@ pub struct OpenAiResponse {
     pub status: OpenAiResponseStatus,
     /// Why there is no answer.
     pub error: Option<OpenAiResponseError>,
-    /// Always `null`.
-    pub incomplete_details: Option<()>,
+    /// Why the answer is not whole.
+    pub incomplete_details: Option<OpenAiIncompleteDetails>,
     /// The name of the agent.
     pub model: String,
     /// The answer, and the tools that the client is to run.
@@ -76,10 +76,19 @@ pub enum OpenAiResponseStatus {
     InProgress,
     /// The answer is there, or the client is to run tools.
     Completed,
+    /// The answer is there and not whole.
+    Incomplete,
     /// There is no answer.
     Failed,
     /// The run was cancelled.
     Cancelled,
+}
+
+/// Why an answer is not whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct OpenAiIncompleteDetails {
+    /// Always `max_output_tokens`.
+    pub reason: &'static str,
 }
 
 /// Why there is no answer.

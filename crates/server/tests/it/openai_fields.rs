@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use doran_llm::{
-    ModelApiKey, ModelConfig, ScriptedDialect, ScriptedReply, ScriptedServer, ScriptedVendorAnswer,
-    open_model,
+    FinishReason, ModelApiKey, ModelConfig, ScriptedDialect, ScriptedReply, ScriptedServer,
+    ScriptedVendorAnswer, open_model,
 };
 use doran_retrieval::BuiltInEncoder;
 use doran_server::{
@@ -413,4 +413,26 @@ async fn a_setting_that_a_model_or_an_agent_does_not_take_is_named() {
         }
     }
     assert!(model.requests().iter().any(|request| request.temperature == Some(0.5)));
+}
+
+#[tokio::test]
+async fn an_answer_that_a_limit_cut_says_so() {
+    let cut = || ScriptedReply::text("half an").finish(FinishReason::Length);
+    for (path, limit) in [(CHAT, "max_tokens"), (RESPONSES, "max_output_tokens")] {
+        let (app, _) = scripted_app([cut(), cut()]);
+        let mut body = with_field(path, limit, json!(2));
+        let whole = fetched(&app, post(path, &body.to_string())).await;
+        body["stream"] = json!(true);
+        let streamed = text(send(&app, post(path, &body.to_string())).await).await;
+        if path == CHAT {
+            assert_eq!(whole["choices"][0]["finish_reason"], "length", "{whole}");
+            assert!(streamed.contains(r#""finish_reason":"length""#), "{streamed}");
+        } else {
+            assert_eq!(whole["status"], "incomplete", "{whole}");
+            assert_eq!(whole["incomplete_details"]["reason"], "max_output_tokens", "{whole}");
+            let later = format!("{RESPONSES}/{}", whole["id"].as_str().expect("an id"));
+            assert_eq!(fetched(&app, get(&later)).await["status"], "incomplete");
+            assert!(streamed.contains("event: response.incomplete"), "{streamed}");
+        }
+    }
 }

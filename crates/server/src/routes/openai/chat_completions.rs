@@ -210,6 +210,7 @@ async fn completion_response(
         }
     };
     let calls = client_calls(&replay.questions);
+    let is_cut_off = outcome.turn.is_some() && replay.is_cut_off;
     let (words, sources) = match outcome.turn {
         _ if !calls.is_empty() => (replay.text, Vec::new()),
         Some(turn) if turn.error => {
@@ -232,7 +233,11 @@ async fn completion_response(
         reasoning,
         ..text_message(String::new())
     };
-    Ok(json_response(head.completion(message, &replay.usage, sources)))
+    let mut completion = head.completion(message, &replay.usage, sources);
+    if is_cut_off {
+        completion.choices.iter_mut().for_each(|choice| choice.finish_reason = "length");
+    }
+    Ok(json_response(completion))
 }
 
 /// What is said instead of an answer when the thread waits for a person.
@@ -348,7 +353,11 @@ async fn completion_stream(
                 TranscriptEvent::End(TranscriptEnd::Finished) if sent.is_behind() => restarted_error(),
                 TranscriptEvent::End(TranscriptEnd::Finished) => {
                     let rests_on = AnswerWithSources { text: &sent.text, sources: tale.cited_sources() };
-                    final_frames(&head, with, &tale.usage(), &CompletionEnd::Answered(rests_on))
+                    let end = match tale.is_cut_off() {
+                        true => CompletionEnd::CutOff(rests_on),
+                        false => CompletionEnd::Answered(rests_on),
+                    };
+                    final_frames(&head, with, &tale.usage(), &end)
                 }
                 TranscriptEvent::Questions(questions) => {
                     question_frames(&head, &sent, &thread, &questions, with, &tale.usage())
@@ -393,6 +402,8 @@ struct AnswerWithSources<'a> {
 /// How a stream ends well.
 enum CompletionEnd<'a> {
     Answered(AnswerWithSources<'a>),
+    /// A limit on tokens cut the answer.
+    CutOff(AnswerWithSources<'a>),
     /// The client is to run tools.
     ToolCalls,
     /// A person has to answer.
@@ -439,9 +450,11 @@ fn final_frames(
 ) -> Vec<SseFrame> {
     let mut last = Vec::new();
     let (annotations, sources, ended, finish) = match end {
-        CompletionEnd::Answered(AnswerWithSources { text, sources }) => {
+        CompletionEnd::Answered(AnswerWithSources { text, sources })
+        | CompletionEnd::CutOff(AnswerWithSources { text, sources }) => {
             let citations = annotations::url_citations(text, sources, &head.origin);
-            (citations, *sources, OpenWebUiEnd::Answered, "stop")
+            let finish = if matches!(end, CompletionEnd::CutOff(_)) { "length" } else { "stop" };
+            (citations, *sources, OpenWebUiEnd::Answered, finish)
         }
         CompletionEnd::ToolCalls => (Vec::new(), &[][..], OpenWebUiEnd::Answered, "tool_calls"),
         CompletionEnd::Waiting => (Vec::new(), &[][..], OpenWebUiEnd::WaitsForApproval, "stop"),

@@ -240,7 +240,7 @@ async fn whole_response(
     }
     let response = load_response(app, head, &outcome.row).await?;
     match response.status {
-        OpenAiResponseStatus::Completed => Ok(json_response(response)),
+        OpenAiResponseStatus::Completed | OpenAiResponseStatus::Incomplete => Ok(json_response(response)),
         OpenAiResponseStatus::Failed => {
             let error = response.error;
             let (en, ko) = error.map(|error| (error.message, error.message_ko)).unwrap_or_default();

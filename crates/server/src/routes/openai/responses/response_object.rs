@@ -12,8 +12,8 @@ use super::response_id::ResponseId;
 use crate::ServerApp;
 use crate::agent_request;
 use crate::api::{
-    OpenAiCachedTokens, OpenAiOutputItem, OpenAiOutputText, OpenAiReasoningTokens, OpenAiResponse,
-    OpenAiResponseError, OpenAiResponseRequest, OpenAiResponseStatus, OpenAiResponseUsage,
+    OpenAiCachedTokens, OpenAiIncompleteDetails, OpenAiOutputItem, OpenAiOutputText, OpenAiReasoningTokens,
+    OpenAiResponse, OpenAiResponseError, OpenAiResponseRequest, OpenAiResponseStatus, OpenAiResponseUsage,
     OpenAiTextAnnotation,
 };
 use crate::error::ApiError;
@@ -78,6 +78,21 @@ impl ResponseHead {
             total_tokens: usage.input_tokens.saturating_add(usage.output_tokens),
         };
         OpenAiResponse { output, usage: Some(usage), ..self.without_output(OpenAiResponseStatus::Completed) }
+    }
+
+    /// A response with an answer, which a limit on tokens may have cut.
+    pub(super) fn answered(
+        &self,
+        output: Vec<OpenAiOutputItem>,
+        usage: &RunUsage,
+        is_cut_off: bool,
+    ) -> OpenAiResponse {
+        let response = self.completed(output, usage);
+        if !is_cut_off {
+            return response;
+        }
+        let incomplete_details = Some(OpenAiIncompleteDetails { reason: "max_output_tokens" });
+        OpenAiResponse { status: OpenAiResponseStatus::Incomplete, incomplete_details, ..response }
     }
 
     /// The item with the text of the answer.
@@ -153,7 +168,8 @@ pub(super) async fn load_response(
                 let code = turn.error_code.unwrap_or_default();
                 return Ok(head.failed(response_error(&code, &turn.response)));
             }
-            Ok(head.completed(vec![head.message_item(&turn.response, &turn.sources)], &replay.usage))
+            let output = vec![head.message_item(&turn.response, &turn.sources)];
+            Ok(head.answered(output, &replay.usage, replay.is_cut_off))
         }
     }
 }

@@ -212,8 +212,10 @@ impl ResponseEvents {
 
     fn complete(&mut self, transcript: &TranscriptStream) -> Vec<SseFrame> {
         let output = std::mem::take(&mut self.output);
-        let response: OpenAiResponse = self.head.completed(output, &transcript.usage());
-        self.push("response.completed", json!({ "response": response }));
+        let is_cut_off = transcript.is_cut_off();
+        let response: OpenAiResponse = self.head.answered(output, &transcript.usage(), is_cut_off);
+        let name = if is_cut_off { "response.incomplete" } else { "response.completed" };
+        self.push(name, json!({ "response": response }));
         self.take()
     }
 
