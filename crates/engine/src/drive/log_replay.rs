@@ -204,7 +204,6 @@ impl<S: State> ThreadState<S> {
             return self.apply_entry(graph, entry);
         };
         self.replay_cost.log_bytes += entry.body.len() as u64 + ENTRY_OVERHEAD_BYTES;
-        self.subgraph_steps.clear();
         for task in step.tasks {
             self.apply_update(task.update.0);
         }
