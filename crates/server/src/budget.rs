@@ -11,8 +11,11 @@ use doran_engine::{EngineError, RunLimits, Runtime, TenantId};
 use crate::error::ApiError;
 use crate::eval_store::{EvalStoreError, EvalUsageStore};
 
-/// How long a sum is used again. Runs that start meanwhile may spend a little more together.
+/// How long the sum of older runs and of evaluations is used again.
 const SUM_LIFETIME: Duration = Duration::from_secs(5);
+/// Runs that began within this time are added up whenever a run starts, so that a burst of them does not spend more than
+/// those that work at the same time.
+const RECENT_MILLIS: i64 = 60_000;
 /// Runs read in one go.
 const RUNS_PER_PAGE: usize = 500;
 const DAY_MILLIS: i64 = 86_400_000;
@@ -25,7 +28,17 @@ pub struct MonthlyBudget {
     /// The other limits of a run.
     pub run_limits: RunLimits,
     evals: Option<Arc<dyn EvalUsageStore>>,
-    sums: Arc<Mutex<HashMap<TenantId, (Instant, u64)>>>,
+    sums: Arc<Mutex<HashMap<TenantId, OlderSum>>>,
+}
+
+/// What a tenant has spent this month, without its recent runs.
+#[derive(Clone, Copy)]
+struct OlderSum {
+    /// When it was added up.
+    at: Instant,
+    cost_micros: u64,
+    /// Runs that began at this time or later are not in it.
+    recent_since: i64,
 }
 
 /// Why it is not known what was spent.
@@ -85,20 +98,22 @@ impl MonthlyBudget {
         tenant: &TenantId,
     ) -> Result<u64, BudgetError> {
         let known = self.sums.lock().unwrap_or_else(PoisonError::into_inner).get(tenant).copied();
-        if let Some((at, sum)) = known
-            && at.elapsed() < SUM_LIFETIME
-        {
-            return Ok(sum);
+        if let Some(older) = known.filter(|older| older.at.elapsed() < SUM_LIFETIME) {
+            let (_, recent) = sum_runs(runtime, tenant, older.recent_since, older.recent_since).await?;
+            return Ok(older.cost_micros + recent);
         }
-        let since = month_start(now_millis());
-        let mut sum = sum_since(runtime, tenant, since).await?;
+        let (at, now) = (Instant::now(), now_millis());
+        let since = month_start(now);
+        let recent_since = since.max(now - RECENT_MILLIS);
+        let (mut cost_micros, recent) = sum_runs(runtime, tenant, since, recent_since).await?;
         if let Some(evals) = &self.evals {
-            sum += evals.since(tenant, since).await?.iter().map(|row| row.used.cost_micros).sum::<u64>();
+            let used = evals.since(tenant, since).await?;
+            cost_micros += used.iter().map(|row| row.used.cost_micros).sum::<u64>();
         }
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        sums.retain(|_, (at, _)| at.elapsed() < SUM_LIFETIME);
-        sums.insert(tenant.clone(), (Instant::now(), sum));
-        Ok(sum)
+        sums.retain(|_, older| older.at.elapsed() < SUM_LIFETIME);
+        sums.insert(tenant.clone(), OlderSum { at, cost_micros, recent_since });
+        Ok(cost_micros + recent)
     }
 
     /// The same, added up anew.
@@ -117,19 +132,26 @@ impl MonthlyBudget {
     }
 }
 
-async fn sum_since(runtime: &Runtime, tenant: &TenantId, since: i64) -> Result<u64, EngineError> {
-    let (mut sum, mut before) = (0, None);
+/// What runs have cost that began since a time: those before `recent_since`, and the others.
+async fn sum_runs(
+    runtime: &Runtime,
+    tenant: &TenantId,
+    since: i64,
+    recent_since: i64,
+) -> Result<(u64, u64), EngineError> {
+    let (mut older, mut recent, mut before) = (0, 0, None);
     loop {
         let filter = RunFilter { before, limit: RUNS_PER_PAGE, ..RunFilter::default() };
         let page = runtime.list_runs(tenant, &filter).await?;
         for run in &page {
             if run.created_at < since {
-                return Ok(sum);
+                return Ok((older, recent));
             }
-            sum += run.usage.cost_micros;
+            let sum = if run.created_at < recent_since { &mut older } else { &mut recent };
+            *sum += run.usage.cost_micros;
         }
         if page.len() < RUNS_PER_PAGE {
-            return Ok(sum);
+            return Ok((older, recent));
         }
         before = page.last().map(|run| run.run);
     }

@@ -16,7 +16,7 @@ export const DIAGRAMS = [
 ].map((one) => `\`\`\`mermaid\n${one}\n\`\`\``).join('\n\n')
 /** Answers that are hard to render: they grow, nest, overflow, or hide markup where a renderer might trust it. */
 export const BOMBS = [
-  '$\\def\\a{\\a\\a}\\a$ $\\rule{9999em}{9999em}$ $\\class{x}{y}$ $\\htmlData{hit=1}{x}$ $\\url{javascript:window.__hit=1}$',
+  '$\\def\\a{\\a\\a}\\a$ $\\rule{9999em}{9999em}$ $\\class{hit}{x}$ $\\id{hit}{x}$ $\\data{hit=1}{x}$ $\\style{background:url(https://canary.invalid/m)}{x}$ $\\includegraphics{https://canary.invalid/p.png}$',
   `$${'\\frac{1}{'.repeat(200)}x${'}'.repeat(200)}$ and $${'\\sqrt{'.repeat(40)}x${'}'.repeat(40)}$`,
   `|${' <img src=x onerror=window.__hit=1> |'.repeat(60)}\n|${'---|'.repeat(60)}\n|${' [x](javascript:window.__hit=1) |'.repeat(60)}`,
   '```svg\n<svg onload="window.__hit=1"><a href="javascript:window.__hit=1"><text>x</text></a></svg>\n```',
