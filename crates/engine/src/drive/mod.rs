@@ -169,7 +169,6 @@ async fn write_paused<S: State>(
 ) -> Result<(DriveOutcome, Option<CommitOutcome>), HaltReason> {
     let mut records = asks.iter().map(open_question_record).collect::<Result<Vec<Record>, HaltReason>>()?;
     records.append(&mut at.unsaved_records);
-    run.remember_calls(&records);
     let calls = run.unfinished_calls();
     let active_ms = u64::try_from(run.active_time().as_millis()).unwrap_or(u64::MAX);
     let body = log::to_json_bytes(&log::RunPausedEntry { asks: asks.clone(), calls, edit: None, active_ms });
