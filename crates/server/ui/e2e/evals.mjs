@@ -20,7 +20,7 @@ export const evalTests = [
     options: { locale: 'en-GB', colorScheme: 'dark' },
     async run({ page, base, modelProvider, shoot }) {
       await remove(base, 'side-by-side')
-      for (const id of ['one', 'two']) await putCase(base, 'side-by-side', { id, agent: 'react', ask: `TOKENS 30 ${id}`, expect: { contains: ['quick'] } })
+      for (const id of ['one', 'two']) await putCase(base, 'side-by-side', { id, agent: 'react', ask: `TOKENS 30 evaluated ${id}`, expect: { contains: ['quick'] } })
       await page.goto(`${base}/evals`)
       await page.locator('.eval-sets .link', { hasText: 'side-by-side' }).click()
       await page.waitForSelector('.eval-run')
@@ -42,7 +42,7 @@ export const evalTests = [
       await page.locator('.eval-run [role=status]', { hasText: 'Stopped' }).waitFor()
       assert.equal(await page.locator('.outcome.is-passed').count(), 4)
       modelProvider.settings.pace = 0
-      assert.equal((await (await fetch(`${base}/api/threads?q=TOKENS%2030`)).json()).threads.length, 0, 'an evaluation leaves no conversations')
+      assert.equal((await (await fetch(`${base}/api/threads?q=evaluated`)).json()).threads.length, 0, 'an evaluation leaves no conversations')
       await remove(base, 'side-by-side')
     },
   },
