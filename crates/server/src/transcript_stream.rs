@@ -111,14 +111,14 @@ fn answer_cut_off(body: &RunEventBody) -> Option<bool> {
         let progress = task.turn.as_ref().and_then(|turn| turn.progress.as_ref());
         progress.is_none_or(|progress| !progress.is_behind_another)
     };
-    let replies = tasks.iter().filter(is_for_person).filter_map(|task| {
+    let mut replies = tasks.iter().filter(is_for_person).filter_map(|task| {
         let models = StepNotes::from_notes(&task.notes).ok()?.models;
         models.into_iter().rev().find_map(|note| match note {
             ModelCallNote::Asked(note) if note.purpose == RequestPurpose::Answer => Some(note.finish),
             _ => None,
         })
     });
-    replies.last().map(|finish| finish == FinishReason::Length)
+    replies.next_back().map(|finish| finish == FinishReason::Length)
 }
 
 fn add_step_usage(usage: &mut RunUsage, body: &RunEventBody) {

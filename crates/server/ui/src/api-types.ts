@@ -1554,7 +1554,7 @@ export type OpenAiCachedTokens = {
 
 /** The text of an answer. */
 export type OpenAiChoice = {
-  /** `stop`, or `tool_calls` if the client is to run tools. */
+  /** `stop`, `length` if a limit on tokens cut the answer, or `tool_calls` if the client is to run tools. */
   finish_reason: string
   /** Always 0. */
   index: number
@@ -1653,6 +1653,12 @@ export type OpenAiFunctionCall = {
   name: string
 }
 
+/** Why an answer is not whole. */
+export type OpenAiIncompleteDetails = {
+  /** Always `max_output_tokens`. */
+  reason: string
+}
+
 /** An agent as a model of OpenAI's API. */
 export type OpenAiModel = {
   /** A time in seconds since 1970; the same for all agents. */
@@ -1726,8 +1732,8 @@ export type OpenAiResponse = {
   error: OpenAiResponseError | null
   /** The id of the response. */
   id: string
-  /** Always `null`. */
-  incomplete_details: null
+  /** Why the answer is not whole. */
+  incomplete_details: OpenAiIncompleteDetails | null
   /** The instructions. */
   instructions: string | null
   /** The most tokens of a reply of the model. */
@@ -1777,7 +1783,7 @@ export type OpenAiResponseError = {
 }
 
 /** How far a response is. */
-export type OpenAiResponseStatus = 'queued' | 'in_progress' | 'completed' | 'failed' | 'cancelled'
+export type OpenAiResponseStatus = 'queued' | 'in_progress' | 'completed' | 'incomplete' | 'failed' | 'cancelled'
 
 /** The tokens that a response used. */
 export type OpenAiResponseUsage = {
