@@ -1,16 +1,18 @@
 """Fits the weights by which the built-in model ranks sentences and decides whether to quote one.
 
-    export ANSWER_FEATURES=dev.jsonl
-    cargo test -p doran-offline features_for_fitting -- --ignored
+    features() { ANSWER_FEATURES=$PWD/$1.jsonl cargo test -p doran-offline features_for_fitting -- --ignored; }
+    features dev
+    export ANSWER_QUESTIONS=$PWD/evals/answers/more/questions.jsonl ANSWER_DOCUMENTS=$PWD/evals/answers/more/documents
+    features more
     python3 training/answers/everyday.py everyday
-    export ANSWER_FEATURES=everyday.jsonl ANSWER_QUESTIONS=everyday/questions.jsonl ANSWER_DOCUMENTS=everyday/documents
-    cargo test -p doran-offline features_for_fitting -- --ignored
-    python3 training/answers/fit.py dev.jsonl everyday.jsonl
+    export ANSWER_QUESTIONS=$PWD/everyday/questions.jsonl ANSWER_DOCUMENTS=$PWD/everyday/documents
+    features everyday
+    python3 training/answers/fit.py dev.jsonl more.jsonl -- everyday.jsonl
 
 The ranking is a conditional logit over the candidates of a question. The confidence is a logistic regression over the best
 candidate, once with all candidates and once without the right ones, because a question whose answer is not there must be
-refused. Questions of files after the first count less. The figures are for the first file, each question answered with
-weights that were fitted without the documents of a fifth of the questions, its own among them. Needs numpy.
+refused. The figures are for the files before `--`, each question answered with weights that were
+fitted without the documents of a sixth of the questions, its own among them. Needs numpy.
 """
 
 import json
@@ -21,16 +23,14 @@ import sys
 
 import numpy as np
 
-NAMES = ["own", "around", "beside", "passage", "document", "other_document", "nowhere", "focus_own", "focus_near",
-         "focus_document", "name_near", "name_document", "meaning", "kind_fits", "kind_misses", "rank", "first_passage",
-         "other_model", "fragment", "absent", "lesser_document"]
+NAMES = ["own", "around", "beside", "passage", "focus_own", "name_near", "meaning", "kind_misses", "rank", "first_passage",
+         "other_model", "fragment", "lesser_document"]
 # What the ranking and the confidence go by; the other features have no weight there.
-RANKING = [name for name in NAMES if name not in ("nowhere", "absent", "lesser_document")]
-CONFIDENCE = ["own", "around", "other_document", "kind_fits", "kind_misses", "rank", "first_passage", "other_model",
-              "fragment", "lesser_document"]
-FOLDS = 5
-CLOSE, MAX_LEAD = 1.5, 3.0
-OTHER_RANKING_WEIGHT, OTHER_CONFIDENCE_WEIGHT, WITHOUT_RIGHT_WEIGHT = 0.5, 0.3, 0.5
+RANKING = ["own", "beside", "passage", "focus_own", "name_near", "meaning", "kind_misses", "rank", "fragment"]
+CONFIDENCE = ["own", "around", "kind_misses", "rank", "first_passage", "other_model", "fragment", "lesser_document"]
+FOLDS = 6
+MOST_QUOTED, CLOSE, MAX_LEAD = 3, 2.5, 3.0
+WITHOUT_RIGHT_WEIGHT = 0.5
 
 # A sentence that only leads to a list is quoted with the list.
 LEAD_IN = re.compile("다음(과 같|의 |\\s*각\\s*호| 순서)|[:：]$|following")
@@ -63,29 +63,33 @@ def grade(question, quoted):
     return int(any(there) if question["kind"] in ("comparison", "list", "procedure") else all(there))
 
 
-def minimise(loss_and_gradient, width, steps=800, rate=0.05):
-    """Adam over all rows."""
+def minimise(loss_and_gradient, width, steps=250, rate=0.08):
+    """Adam over all rows, with a falling rate."""
     weights, first, second = np.zeros(width), np.zeros(width), np.zeros(width)
     for step in range(1, steps + 1):
         gradient = loss_and_gradient(weights)
         first = 0.9 * first + 0.1 * gradient
-        second = 0.999 * second + 0.001 * gradient ** 2
-        weights = weights - rate * (first / (1 - 0.9 ** step)) / (np.sqrt(second / (1 - 0.999 ** step)) + 1e-9)
+        second = 0.99 * second + 0.01 * gradient ** 2
+        now = rate * (1 - 0.9 * step / steps)
+        weights = weights - now * (first / (1 - 0.9 ** step)) / (np.sqrt(second / (1 - 0.99 ** step)) + 1e-9)
     return weights
 
 
 def fit_ranking(questions, l2=1.0):
     columns = [NAMES.index(name) for name in RANKING]
-    data = [(q["x"][:, columns], q["labels"] == 1, q["ranking_weight"]) for q in questions
-            if q["labels"].any() and not q["labels"].all()]
+    used = [q for q in questions if q["labels"].any() and not q["labels"].all()]
+    x = np.concatenate([q["x"][:, columns] for q in used])
+    right = np.concatenate([q["labels"] for q in used]).astype(float)
+    sizes = np.array([len(q["labels"]) for q in used])
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    of = np.repeat(np.arange(len(sizes)), sizes)
 
     def gradient(weights):
-        total = l2 * weights
-        for x, right, weight in data:
-            scores = x @ weights
-            odds = np.exp(scores - scores.max())
-            total = total + weight * ((odds / odds.sum() - np.where(right, odds, 0) / odds[right].sum()) @ x)
-        return total
+        scores = x @ weights
+        odds = np.exp(scores - np.maximum.reduceat(scores, starts)[of])
+        wanted = odds * right
+        shares = odds / np.add.reduceat(odds, starts)[of] - wanted / np.add.reduceat(wanted, starts)[of]
+        return l2 * weights + x.T @ shares
 
     weights = np.zeros(len(NAMES))
     weights[columns] = minimise(gradient, len(columns))
@@ -108,16 +112,18 @@ def fit_logistic(rows, l2=3.0):
 
 
 def quoted(question, weights, without_right=False):
-    """The order of the candidates, and those that are quoted: the best, and one that is close."""
+    """The order of the candidates, and those that are quoted: the best, and others that are close."""
     scores = question["x"] @ weights
     order = [at for at in np.argsort(-scores, kind="stable") if not (without_right and question["labels"][at])]
     best = question["units"][order[0]] if order else None
 
-    def beside(unit):
-        return unit["kind"] == "Row" and all(unit[key] == best[key] for key in ("kind", "source", "block"))
+    def is_quoted(at):
+        unit = question["units"][at]
+        is_row_beside = unit["kind"] == "Row" and all(unit[key] == best[key] for key in ("kind", "source", "block"))
+        is_fragment = question["x"][at][NAMES.index("fragment")] > 0
+        return scores[at] > scores[order[0]] - CLOSE and not is_row_beside and not is_fragment
 
-    second = [at for at in order[1:] if scores[at] > scores[order[0]] - CLOSE and not beside(question["units"][at])]
-    return order, order[:1] + second[:1], scores
+    return order, order[:1] + list(filter(is_quoted, order[1:]))[:MOST_QUOTED - 1], scores
 
 
 def confidence_features(question, order, scores):
@@ -131,16 +137,15 @@ def confidence_rows(questions, weights):
         if not question["units"] or NAMES_PLACE.search(question["ask"]):
             continue
         order, picked, scores = quoted(question, weights)
-        weight = question["confidence_weight"]
-        rows.append((confidence_features(question, order, scores), grade(question, picked), weight))
+        rows.append((confidence_features(question, order, scores), grade(question, picked), 1.0))
         if question["answerable"] and question["labels"].any():
             order, picked, scores = quoted(question, weights, True)
             if order:
-                rows.append((confidence_features(question, order, scores), 0, weight * WITHOUT_RIGHT_WEIGHT))
+                rows.append((confidence_features(question, order, scores), 0, WITHOUT_RIGHT_WEIGHT))
     return rows
 
 
-def read(path, is_first):
+def read(path, is_full):
     questions = [json.loads(line) for line in open(path, encoding="utf-8")]
     documents = sorted({name for question in questions for name in question["answer_in"]})
     chance = random.Random(1)
@@ -155,21 +160,21 @@ def read(path, is_first):
         question["labels"] = np.array(labels)
         question["x"] = np.array([unit["features"] for unit in units]).reshape(len(units), len(NAMES))
         question["fold"] = documents.index(question["answer_in"][0]) % FOLDS if question["answer_in"] else chance.randrange(FOLDS)
-        question["ranking_weight"] = 1.0 if is_first else OTHER_RANKING_WEIGHT
-        question["confidence_weight"] = 1.0 if is_first else OTHER_CONFIDENCE_WEIGHT
-        question["is_first"] = is_first
+        question["is_full"] = is_full
+        question["set"] = path
     return questions
 
 
 def main():
-    paths = [path for path in sys.argv[1:] if path != "-v"]
-    questions = [question for path in paths for question in read(path, path == paths[0])]
+    arguments = [argument for argument in sys.argv[1:] if argument != "-v"]
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    questions = [question for place, path in enumerate(arguments) if path != "--" for question in read(path, place < at)]
     scored = []
     for number in range(FOLDS):
         train = [question for question in questions if question["fold"] != number]
         weights = fit_ranking(train)
         confidence = fit_logistic(confidence_rows(train, weights))
-        for question in (question for question in questions if question["fold"] == number and question["is_first"]):
+        for question in (question for question in questions if question["fold"] == number and question["is_full"]):
             if not question["units"]:
                 scored.append((question, 0, 0.0, ""))
                 continue
@@ -179,13 +184,15 @@ def main():
             right = 1 if names_place else grade(question, picked)
             told = " | ".join(question["units"][at]["quoted"][:60] for at in picked)
             scored.append((question, right, 1.0 if names_place else 1 / (1 + math.exp(-sure)), told))
-    answerable = [one for one in scored if one[0]["answerable"]]
-    others = [one for one in scored if not one[0]["answerable"]]
-    for threshold in np.arange(0.2, 0.71, 0.05):
-        right = sum(right and p >= threshold for _, right, p, _ in answerable)
-        wrong = sum(not right and p >= threshold for _, right, p, _ in answerable)
-        refused = sum(p < threshold for _, _, p, _ in others)
-        print(f"from {threshold:.2f}: right {right}, wrong {wrong} of {len(answerable)}; refused {refused} of {len(others)}")
+    for path in arguments[:at]:
+        answerable = [one for one in scored if one[0]["answerable"] and one[0]["set"] == path]
+        others = [one for one in scored if not one[0]["answerable"] and one[0]["set"] == path]
+        for threshold in np.arange(0.3, 0.66, 0.05):
+            right = sum(right and p >= threshold for _, right, p, _ in answerable)
+            wrong = sum(not right and p >= threshold for _, right, p, _ in answerable)
+            refused = sum(p < threshold for _, _, p, _ in others)
+            print(f"{path} from {threshold:.2f}: right {right}, wrong {wrong} of {len(answerable)}; "
+                  f"refused {refused} of {len(others)}")
     weights = fit_ranking(questions)
     confidence = fit_logistic(confidence_rows(questions, weights))
     whole = np.zeros(len(NAMES) + 2)

@@ -115,7 +115,7 @@ fn answer_question(turn: &OfflineTurn<'_>, messages: &[Message], question: &str)
 fn without_material(turn: &OfflineTurn<'_>, question: &str) -> Option<Vec<String>> {
     let say = |say: FixedPhrase| say.filled(turn.language, &[]);
     let wishes = intents_of(question);
-    if wishes.contains(&QuestionIntent::WeatherWhere) {
+    if wishes.contains(&QuestionIntent::WeatherWhere) && turn.passages.is_empty() {
         return Some(vec![say(FixedPhrase::AskPlace)]);
     }
     if wishes.contains(&QuestionIntent::ComputeWhat) {

@@ -21,6 +21,9 @@ const MAX_UNITS_PER_PLACE: usize = 12;
 /// The most places that are quoted of those that a question names, such as the articles of a range.
 const MAX_PLACES: usize = 30;
 
+/// The most units that are quoted where the question names no place and asks for no list.
+const MAX_QUOTED_UNITS: usize = 3;
+
 /// From this confidence on a quote is one side of a comparison.
 const EITHER_SIDE: f64 = 0.08;
 
@@ -83,20 +86,24 @@ impl<'a> QuotesFound<'a> {
         asked: AskedQuestion<'_>,
         is_sure: bool,
     ) {
-        let mut terms = question_terms(asked.question);
-        terms.extend(question_terms(asked.before));
-        let wanted = |text: &str| terms.iter().any(|term| term.is_named_in(text));
-        let looks = asked.answer_pattern();
-        let fits = |cell: &str| looks.is_some_and(|looks| looks.is_match(cell));
-        // A column is asked for by its head or by the kind of answer; what the question names itself is no answer.
-        let asks_for_column =
-            unit.header.is_some_and(|header| row_cells(header).iter().any(|head| wanted(head)));
-        let mut words = unit.quoted(|head, cell| asks_for_column && (wanted(head) || wanted(cell)));
-        if looks.is_some() && !(asks_for_column && fits(&words)) {
-            words = unit.quoted(|head, cell| wanted(head) || wanted(cell) || fits(cell));
-        }
-        self.add(words, index.sources()[unit.source], is_sure);
+        self.add(quoted_words(unit, asked), index.sources()[unit.source], is_sure);
     }
+}
+
+/// The words of a unit that answer a question: of a table row the columns that it asks for.
+pub(super) fn quoted_words(unit: &QuotableUnit<'_>, asked: AskedQuestion<'_>) -> String {
+    let mut terms = question_terms(asked.question);
+    terms.extend(question_terms(asked.before));
+    let wanted = |text: &str| terms.iter().any(|term| term.is_named_in(text));
+    let looks = asked.answer_pattern();
+    let fits = |cell: &str| looks.is_some_and(|looks| looks.is_match(cell));
+    // A column is asked for by its head or by the kind of answer; what the question names itself is no answer.
+    let asks_for_column = unit.header.is_some_and(|header| row_cells(header).iter().any(|head| wanted(head)));
+    let words = unit.quoted(|head, cell| asks_for_column && (wanted(head) || wanted(cell)));
+    if looks.is_none() || (asks_for_column && fits(&words)) {
+        return words;
+    }
+    unit.quoted(|head, cell| wanted(head) || wanted(cell) || fits(cell))
 }
 
 /// What answers a question: the places that it names, else the units that answer it best, from the person's own
@@ -158,6 +165,9 @@ fn answer_from<'a>(
     index: &UnitIndex<'a>,
     found: &mut QuotesFound<'a>,
 ) {
+    if ranked.is_empty() {
+        return;
+    }
     let question = asked.question;
     let sure = confidence(ranked);
     // Of two contracts that are compared each side is told.
@@ -202,8 +212,9 @@ fn answer_from<'a>(
     let close = |one: &&RankedUnit<'_>| {
         one.score > best.score - CLOSE && !is_row_beside(one) && !one.unit.is_fragment()
     };
-    let second = ranked[1..].iter().find(close).filter(|_| !both);
-    second.into_iter().for_each(|one| found.add_unit(&one.unit, index, asked, is_sure));
+    let most = if both { 0 } else { MAX_QUOTED_UNITS - 1 };
+    let others = ranked[1..].iter().filter(close).take(most);
+    others.for_each(|one| found.add_unit(&one.unit, index, asked, is_sure));
 }
 
 /// Tells the best unit for each of the two things that a question compares. Returns whether it compares two and one is told.
@@ -212,12 +223,14 @@ fn tell_sides<'a>(asked: AskedQuestion<'_>, index: &UnitIndex<'a>, found: &mut Q
     let Some(pair) = PAIR.captures(question).filter(|_| Cue::Compares.is_in(question)) else { return false };
     let sides: Vec<&str> = pair.iter().skip(1).flatten().map(|side| side.as_str()).collect();
     let (mut told, mut missing) = (QuotesFound::default(), Vec::new());
+    let mut told_units: Vec<(usize, &str)> = Vec::new();
     for (side, other) in sides.iter().zip(sides.iter().rev()) {
         let alone = question.replacen(other, " ", 1);
         let alone = AskedQuestion { question: &alone, before: asked.before };
         let mut ranked = index.rank(alone);
-        ranked.retain(|one| !told.picks.iter().any(|pick| pick.words.contains(one.unit.text)));
+        ranked.retain(|one| !told_units.contains(&(one.unit.source, one.unit.text)));
         if confidence(&ranked) >= EITHER_SIDE {
+            told_units.push((ranked[0].unit.source, ranked[0].unit.text));
             told.add_unit(&ranked[0].unit, index, alone, is_sure(&ranked));
         } else {
             missing.push((*side).to_owned());

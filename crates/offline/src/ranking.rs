@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use doran_retrieval::{is_hangul, is_one_typo_apart, stem_synonyms, text_stems};
 use regex::Regex;
 
+use super::cues::Cue;
 use super::meaning;
 use super::units::{QuotableSource, QuotableUnit, UnitKind, split_units};
 
@@ -22,36 +23,28 @@ const MAX_COMPARED_MEANINGS: usize = 24;
 
 /// The names of the features, in order.
 ///
-/// The words of the question are shared out by where they stand: in the unit (`own`), in its heading, lead or title
-/// (`around`), in the sentences beside it (`beside`), in its passage, its document, other documents, or `nowhere`. The
-/// focus is the word that says what is asked for; a name says of whom.
-pub(super) const FEATURES: [&str; 21] = [
+/// The words of the question are shared out by where they stand first: in the unit (`own`), in its heading, lead or title
+/// (`around`), in the sentences beside it (`beside`), in its passage. The focus is the word that says what is asked for; a
+/// name says of whom. A lesser document holds fewer words of the question than the best one.
+pub(super) const FEATURES: [&str; 13] = [
     "own",
     "around",
     "beside",
     "passage",
-    "document",
-    "other_document",
-    "nowhere",
     "focus_own",
-    "focus_near",
-    "focus_document",
     "name_near",
-    "name_document",
     "meaning",
-    "kind_fits",
     "kind_misses",
     "rank",
     "first_passage",
     "other_model",
     "fragment",
-    "absent",
     "lesser_document",
 ];
 
 /// The place of the feature that is computed last, and of the one that tells documents apart.
-const MEANING: usize = 12;
-pub(super) const LESSER_DOCUMENT: usize = 20;
+const MEANING: usize = 6;
+pub(super) const LESSER_DOCUMENT: usize = 12;
 
 /// What is known of a unit as an answer to a question.
 pub(super) type Features = [f64; FEATURES.len()];
@@ -322,8 +315,6 @@ impl<'a> UnitIndex<'a> {
             .iter()
             .map(|(title, document)| (*title, held(&|term| document.holds_part(term))))
             .collect();
-        let anywhere: Vec<f64> =
-            (0..terms.len()).map(|at| documents.values().map(|held| held[at]).fold(0.0, f64::max)).collect();
         let count = (self.units.len() as f64).max(MIN_WEIGHED_UNITS);
         let rarity: Vec<f64> = (0..terms.len())
             .map(|at| {
@@ -340,13 +331,6 @@ impl<'a> UnitIndex<'a> {
         let asked_nouns: Vec<usize> =
             (0..terms.len()).filter(|at| terms[*at].share == 1.0 && is_noun(at)).collect();
         let (focus, names) = focus_and_names(asked.question, &terms, &asked_nouns);
-        let nouns: Vec<usize> = if asked_nouns.is_empty() {
-            (0..terms.len()).filter(is_noun).collect()
-        } else {
-            asked_nouns.clone()
-        };
-        let absent = nouns.iter().filter(|at| passages.iter().all(|held| held[**at] == 0.0)).count() as f64
-            / nouns.len().max(1) as f64;
         let lesser = self.document_shares(&terms);
         let looks = asked.answer_pattern();
         let models = model_names(asked.question);
@@ -361,52 +345,43 @@ impl<'a> UnitIndex<'a> {
             .map(|(stem, _)| stem)
             .collect();
         let is_counter = |word: &usize| counters.contains(&terms[*word].stem);
+        let meant = self.documents_meant(asked.question, &terms);
         let mut ranked: Vec<RankedUnit<'a>> = Vec::with_capacity(self.units.len());
         for (at, (unit, _, _)) in self.units.iter().enumerate() {
             let document = self.sources[unit.source].document();
-            // Where the words stand, nearest first; each level holds what the one before it holds.
-            let mut levels = vec![own[at].clone()];
-            let beside = self.beside(at).fold(vec![0.0; terms.len()], |held, other| most(&held, &own[other]));
-            for next in [&wide[at], &beside, &passages[unit.source], &documents[document], &anywhere] {
-                levels.push(most(&levels[levels.len() - 1], next));
+            if !meant.contains(document) {
+                continue;
             }
-            let share = |level: usize| {
-                levels[level].iter().zip(&weights).map(|(held, weight)| held * weight).sum::<f64>() / whole
+            // Where the words stand, nearest first; each level holds what the one before it holds.
+            let beside = self.beside(at).fold(vec![0.0; terms.len()], |held, other| most(&held, &own[other]));
+            let around = most(&own[at], &wide[at]);
+            let near = most(&around, &beside);
+            let passage = most(&near, &passages[unit.source]);
+            let share = |held: &[f64]| {
+                held.iter().zip(&weights).map(|(held, weight)| held * weight).sum::<f64>() / whole
             };
-            let more = |level: usize| share(level) - share(level - 1);
-            let gain = |of: &[usize], from: usize, to: usize| {
-                if of.is_empty() { 0.0 } else { mean(of, &levels[to]) - mean(of, &levels[from]) }
-            };
-            let fits = looks.map(|looks| looks.is_match(unit.text));
             let here = model_names(&format!("{} {}", unit.header.unwrap_or_default(), unit.text));
             let other_model = models.iter().any(|(name, letters)| {
                 !here.iter().any(|(one, _)| one == name) && here.iter().any(|(_, one)| one == letters)
             });
             let features = [
-                share(0),
-                more(1),
-                more(2),
-                more(3),
-                more(4),
-                more(5),
-                if terms.is_empty() { 1.0 } else { 1.0 - share(5) },
-                if focus.is_empty() { 0.0 } else { mean(&focus, &levels[0]) },
-                gain(&focus, 0, 2),
-                gain(&focus, 2, 4),
-                if names.is_empty() { 1.0 } else { mean(&names, &levels[1]) },
-                gain(&names, 1, 4),
+                share(&own[at]),
+                share(&around) - share(&own[at]),
+                share(&near) - share(&around),
+                share(&passage) - share(&near),
+                if focus.is_empty() { 0.0 } else { mean(&focus, &own[at]) },
+                if names.is_empty() { 1.0 } else { mean(&names, &around) },
                 0.0,
-                is(fits == Some(true)),
-                is(fits == Some(false)),
+                is(looks.is_some_and(|looks| !looks.is_match(unit.text))),
                 1.0 / (1.0 + unit.source as f64),
                 is(unit.source == 0),
                 is(other_model),
                 is(unit.is_fragment()),
-                absent,
                 1.0 - lesser.get(document).copied().unwrap_or(0.0),
             ];
-            let is_held =
-                |word: &usize| levels[2][*word] > 0.0 || (names.contains(word) && levels[4][*word] > 0.0);
+            let is_held = |word: &usize| {
+                near[*word] > 0.0 || (names.contains(word) && documents[document][*word] > 0.0)
+            };
             let is_covered =
                 asked_nouns.iter().all(|word| rarity[*word] < RARE || is_held(word) || is_counter(word));
             ranked.push(RankedUnit {
@@ -453,6 +428,21 @@ impl<'a> UnitIndex<'a> {
             let meant: Vec<Vec<String>> = meant.map(|word| vec![word.clone()]).collect();
             term.others.extend(meant);
         }
+    }
+
+    /// The documents that a question may mean: where a word of it stands in titles, the documents that hold the word.
+    fn documents_meant(&self, question: &str, terms: &[QuestionTerm]) -> BTreeSet<&'a str> {
+        let all = || self.documents.keys().copied();
+        let named = |term: &&QuestionTerm| {
+            let is_in_title = |title: &str| TextTerms::of(title).squeezed.contains(&term.stem);
+            term.share == 1.0 && term.stem.chars().count() > 1 && all().any(is_in_title)
+        };
+        let named: Vec<&QuestionTerm> = terms.iter().filter(named).collect();
+        let holds =
+            |title: &&str| named.iter().all(|term| self.documents[title].squeezed.contains(&term.stem));
+        let meant: BTreeSet<&str> = all().filter(holds).collect();
+        // A question that compares may name several.
+        if meant.is_empty() || Cue::Compares.is_in(question) { all().collect() } else { meant }
     }
 
     /// How far each document holds the words of the question, relative to the one that holds most.

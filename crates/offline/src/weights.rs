@@ -3,25 +3,21 @@
 use super::ranking::{FEATURES, Features, RankedUnit};
 
 /// From this confidence on a quote is stated as the answer, if every rare word of the question is there.
-const SURE: f64 = 0.55;
+const SURE: f64 = 0.6;
 
 /// From this confidence on a quote is given as the nearest sentence. Below it nothing is quoted.
-pub(super) const NEAR: f64 = 0.4;
+pub(super) const NEAR: f64 = 0.5;
 
 /// A unit whose score is this near to the best is quoted with it.
-pub(super) const CLOSE: f64 = 1.5;
+pub(super) const CLOSE: f64 = 2.5;
 
 /// The weight of each feature in the ranking, fitted by `training/answers/fit.py`.
-const RANKING: [f64; FEATURES.len()] = [
-    4.365, 0.570, -1.091, -1.742, -0.910, -1.192, 0.0, 0.826, -0.124, -0.180, 1.160, 0.599, 2.915, 1.324,
-    -1.324, 2.221, 0.380, -0.238, -1.001, 0.0, 0.0,
-];
+const RANKING: [f64; FEATURES.len()] =
+    [4.635, 0.0, -1.542, -2.541, 0.993, 0.889, 3.707, -2.451, 3.086, 0.0, 0.0, -1.460, 0.0];
 
 /// The weight of each feature of the best unit in the confidence, of its lead over the second, and the constant.
-const CONFIDENCE: [f64; FEATURES.len() + 2] = [
-    3.749, -0.168, 0.0, 0.0, 0.0, 0.083, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -0.075, -2.767, 1.139, 0.214,
-    -3.708, -1.837, 0.0, -3.182, 0.251, -3.015,
-];
+const CONFIDENCE: [f64; FEATURES.len() + 2] =
+    [3.683, -0.212, 0.0, 0.0, 0.0, 0.0, 0.0, -1.008, 1.219, 0.066, -4.293, -0.669, -2.290, 0.234, -2.674];
 
 /// The most that the lead over the second unit counts.
 const MAX_LEAD: f64 = 3.0;

@@ -63,6 +63,33 @@ fn each_quote_is_said_to_stand_where_it_stands() {
 }
 
 #[test]
+fn a_document_that_is_named_is_asked_alone() {
+    let shared =
+        "Resident members have a desk of their own. The kitchen is cleaned at noon. Bicycles go to the yard.";
+    let rules = "Rinse at the eye shower for ten minutes. Visitors wear goggles. Long hair is tied back.";
+    let passages = [("Tideloft membership", shared), ("Safety rules", rules)];
+    assert_eq!(talk(&["Does Tideloft have a shower?"], &passages), "I did not find it in the documents.");
+    assert!(talk(&["How long do I rinse at the eye shower?"], &passages).contains("eye shower"));
+}
+
+#[test]
+fn both_sides_of_a_comparison_are_told_once() {
+    let leave = "| 사유 | 일수 |\n|---|---|\n| 본인 결혼 | 7일 |\n| 자녀 결혼 | 1일 |";
+    let guide = "본인 결혼에는 5일의 휴가를 드립니다. 여름휴가는 3일입니다.";
+    let passages = [("한빛정밀 휴가 규정", leave), ("다온물산 안내서", guide)];
+    let told = talk(&["한빛정밀과 다온물산의 본인 결혼 휴가는 각각 며칠인가요?"], &passages);
+    assert_eq!((told.matches("7일").count(), told.matches("5일").count()), (1, 1), "{told}");
+}
+
+#[test]
+fn rain_in_a_question_about_documents_is_not_the_weather() {
+    let letter = [("통신문", "체험학습은 6월 18일에 간다. 비가 와도 예정대로 간다. 도시락을 가져온다.")];
+    let told = talk(&["체험학습 날 비 오면 취소돼요?"], &letter);
+    assert!(!told.contains("어느 도시"), "{told}");
+    assert_eq!(talk(&["오늘 날씨 어때?"], &[]), "어느 도시의 날씨인지 알려 주세요.");
+}
+
+#[test]
 fn what_is_not_in_the_documents_is_not_answered() {
     let missing = "문서에서 찾지 못했습니다.";
     assert_eq!(ask("주차장 요금은 얼마인가요?"), missing);

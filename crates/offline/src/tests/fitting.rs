@@ -16,6 +16,7 @@ use doran_retrieval::{
 };
 use serde_json::json;
 
+use crate::quotes::quoted_words;
 use crate::ranking::{AskedQuestion, UnitIndex, question_terms};
 use crate::units::{QuotableSource, QuotableSourceKind, SourceCitation};
 
@@ -23,7 +24,7 @@ use crate::units::{QuotableSource, QuotableSourceKind, SourceCitation};
 #[ignore = "writes a file for training/answers"]
 async fn features_for_fitting() {
     let out = std::env::var("ANSWER_FEATURES").expect("ANSWER_FEATURES names the file to write");
-    let limit: usize = std::env::var("ANSWER_PASSAGES").map_or(4, |text| text.parse().expect("a number"));
+    let limit: usize = std::env::var("ANSWER_PASSAGES").map_or(8, |text| text.parse().expect("a number"));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../evals/answers");
     let questions = std::env::var("ANSWER_QUESTIONS").map_or_else(|_| folder.join("dev.jsonl"), Into::into);
     let documents = std::env::var("ANSWER_DOCUMENTS").map_or_else(|_| folder.join("documents"), Into::into);
@@ -83,7 +84,7 @@ async fn features_for_fitting() {
             .iter()
             .map(|one| {
                 json!({
-                    "text": one.unit.text, "quoted": one.unit.quoted(|_, _| false), "header": one.unit.header,
+                    "text": one.unit.text, "quoted": quoted_words(&one.unit, asked), "header": one.unit.header,
                     "heading": one.unit.heading, "lead": one.unit.lead,
                     "source": one.unit.source, "block": one.unit.block, "kind": format!("{:?}", one.unit.kind),
                     "article": one.unit.article.map(|a| a.to_string()), "clause": one.unit.clause,

@@ -2,7 +2,7 @@
 //! fills its slots stands in the source that the line names.
 
 use doran_agents::{RequestPurpose, UserLanguage};
-use doran_llm::{ChatRequest, Message, MessagePart, NumberedPassage, ToolCall, strip_citation_marks};
+use doran_llm::{ChatRequest, Message, MessagePart, ToolCall, strip_citation_marks};
 
 use super::super::phrasing::FixedPhrase;
 use super::{result_of, tools};

@@ -103,7 +103,7 @@ fn a_row_is_quoted_whole_where_the_question_names_only_what_stands_in_it() {
     let text = "| City group | Limit per night | Cities |\n|---|---|---|\n| Group 1 | 240 euros | London, Zurich |\n\
         | Group 3 | 140 euros | Prague, Lisbon |";
     let sources = [source("Travel policy › 3. Hotels", text, 1)];
-    let told = quoted_after("What can I spend on a hotel in Zurich?", "And in Prague?", &sources);
+    let told = quoted_after("What about a hotel in Zurich?", "And in Prague?", &sources);
     assert!(told.contains("140 euros") && !told.contains("240 euros"), "{told}");
 }
 
