@@ -115,7 +115,7 @@ struct SimulatedTurn {
     in_model: f64,
 }
 
-enum Happening {
+enum CapacityEvent {
     Arrival,
     /// A stage of a turn ended that needs no processor.
     Waited(usize),
@@ -161,13 +161,13 @@ impl CapacityResult {
     }
 }
 
-struct Simulation<'a> {
+struct CapacitySimulation<'a> {
     deployment: &'a Deployment,
     random: RandomNumbers,
     now: f64,
     /// Times in nanoseconds, which are ordered; then the order of making.
     agenda: BinaryHeap<Reverse<(u64, usize)>>,
-    happenings: Vec<Option<Happening>>,
+    happenings: Vec<Option<CapacityEvent>>,
     free: Vec<usize>,
     turns: Vec<SimulatedTurn>,
     free_turns: Vec<usize>,
@@ -179,7 +179,7 @@ struct Simulation<'a> {
     most_in_model: usize,
 }
 
-impl<'a> Simulation<'a> {
+impl<'a> CapacitySimulation<'a> {
     fn new(deployment: &'a Deployment) -> Self {
         let mut processors: Vec<_> =
             (0..deployment.servers).map(|_| Processors::new(deployment.cores_per_server)).collect();
@@ -202,7 +202,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn schedule(&mut self, after: f64, happening: Happening) {
+    fn schedule(&mut self, after: f64, happening: CapacityEvent) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.happenings.push(None);
             self.happenings.len() - 1
@@ -215,7 +215,7 @@ impl<'a> Simulation<'a> {
         let settled = 3.0 * MODEL_SECONDS;
         let end = settled + (20_000.0 / turns_per_second).clamp(10.0, 600.0);
         let mut is_settled = false;
-        self.schedule(0.0, Happening::Arrival);
+        self.schedule(0.0, CapacityEvent::Arrival);
         while let Some(Reverse((time, index))) = self.agenda.pop() {
             self.now = time as f64 / 1e9;
             if self.now > end {
@@ -227,17 +227,17 @@ impl<'a> Simulation<'a> {
             }
             self.free.push(index);
             match self.happenings[index].take() {
-                Some(Happening::Arrival) => {
+                Some(CapacityEvent::Arrival) => {
                     let next = self.random.exponential(1.0 / turns_per_second);
-                    self.schedule(next, Happening::Arrival);
+                    self.schedule(next, CapacityEvent::Arrival);
                     self.arrive();
                 }
-                Some(Happening::Waited(turn)) => {
+                Some(CapacityEvent::Waited(turn)) => {
                     self.in_model -= 1;
                     self.next_stage(turn);
                 }
-                Some(Happening::Processed(processors, turn)) => self.processed(processors, turn),
-                Some(Happening::Synced(turns)) => self.synced(turns),
+                Some(CapacityEvent::Processed(processors, turn)) => self.processed(processors, turn),
+                Some(CapacityEvent::Synced(turns)) => self.synced(turns),
                 None => {}
             }
         }
@@ -292,7 +292,7 @@ impl<'a> Simulation<'a> {
                 self.turns[index].in_model = takes;
                 self.in_model += 1;
                 self.most_in_model = self.most_in_model.max(self.in_model);
-                self.schedule(takes, Happening::Waited(index));
+                self.schedule(takes, CapacityEvent::Waited(index));
             }
         }
     }
@@ -310,7 +310,7 @@ impl<'a> Simulation<'a> {
         {
             processors.busy += 1;
             processors.worked += takes;
-            self.schedule(takes, Happening::Processed(index, turn));
+            self.schedule(takes, CapacityEvent::Processed(index, turn));
         }
     }
 
@@ -325,7 +325,7 @@ impl<'a> Simulation<'a> {
             self.disk.is_syncing = true;
             self.disk.worked += SYNC_SECONDS;
             let turns = std::mem::take(&mut self.disk.waiting);
-            self.schedule(SYNC_SECONDS, Happening::Synced(turns));
+            self.schedule(SYNC_SECONDS, CapacityEvent::Synced(turns));
         }
     }
 
@@ -370,7 +370,7 @@ impl<'a> Simulation<'a> {
 
 fn simulate(deployment: &Deployment, users: f64) -> CapacityResult {
     let turns_per_second = users * TURNS_PER_USER * BUSIEST_HOUR / 3_600.0;
-    Simulation::new(deployment).run(turns_per_second)
+    CapacitySimulation::new(deployment).run(turns_per_second)
 }
 
 /// The most users a day that a deployment holds, to two digits.
@@ -451,7 +451,7 @@ mod tests {
         let turns_per_second = 0.8 / SEARCH_SECONDS;
         let stay = |takes: f64| takes / (1.0 - takes * turns_per_second);
         let stays = stay(SERVER_SECONDS) + stay(DATABASE_SECONDS) + stay(SEARCH_SECONDS);
-        let mut simulation = Simulation::new(&alone);
+        let mut simulation = CapacitySimulation::new(&alone);
         simulation.run(turns_per_second);
         let mean = simulation.waits.iter().sum::<f64>() / simulation.waits.len() as f64;
         // A commit waits for its own sync and at most for the one before it, twice a turn.
