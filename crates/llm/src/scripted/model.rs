@@ -166,7 +166,6 @@ impl ScriptedModel {
     }
 
     /// Returns the number of replies that were not used yet.
-            unsupported_settings: Vec::new(),
     pub fn remaining_replies(&self) -> usize {
         self.lock().replies.len()
     }
@@ -183,6 +182,7 @@ impl ChatModel for ScriptedModel {
             kind: ModelKind::Language,
             ko: "시험용 대본 모델입니다. 미리 적어 둔 답만 말합니다.".into(),
             en: "A scripted model for tests. It says only what was written down before.".into(),
+            unsupported_settings: Vec::new(),
         }
     }
 
