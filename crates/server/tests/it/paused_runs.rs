@@ -86,7 +86,7 @@ async fn a_call_that_a_person_changed_runs_with_the_new_arguments_and_the_model_
     );
     let said = fetched(&app, get("/api/threads/t/messages")).await;
     let result = said["messages"].as_array().expect("a list").iter().find(|one| one["role"] == "tool");
-    let result = result.expect("a result")["parts"].to_string();
+    let result = result.expect("a result")["parts"][0]["text"].as_str().expect("a text");
     assert!(result.contains("사용자가 인자를 바꾸어 실행했습니다") && result.contains('5'), "{result}");
     assert!(!result.contains("60"), "the call of the model was made: {result}");
     let decision = &said["decisions"][0];
