@@ -292,7 +292,13 @@ impl AgentDescription {
 
     /// Reads a description in TOML.
     pub fn from_toml(text: &str) -> Result<Self, AgentDescriptionError> {
-        toml::from_str(text).map_err(|error| AgentDescriptionError::Unreadable(error.message().to_owned()))
+        toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map(|before| format!("line {}: ", before.matches('\n').count() + 1));
+            let node = wrong_node(toml::from_str(text).ok(), error.message());
+            let (line, node) = (line.unwrap_or_default(), node.unwrap_or_default());
+            AgentDescriptionError::Unreadable(format!("{line}{node}{}", error.message()))
+        })
     }
 
     /// Writes it in TOML.
@@ -302,11 +308,25 @@ impl AgentDescription {
 
     /// Reads a description in YAML. One that repeats a key, or grows without measure by its aliases, is refused.
     pub fn from_yaml(text: &str) -> Result<Self, AgentDescriptionError> {
-        serde_saphyr::from_str(text).map_err(|error| AgentDescriptionError::Unreadable(error.to_string()))
+        serde_saphyr::from_str(text).map_err(|error| {
+            let reason = error.to_string();
+            let node = wrong_node(serde_saphyr::from_str(text).ok(), &reason).unwrap_or_default();
+            AgentDescriptionError::Unreadable(format!("{node}{reason}"))
+        })
     }
 
     /// Writes it in YAML.
     pub fn to_yaml(&self) -> Result<String, AgentDescriptionError> {
         serde_saphyr::to_string(self).map_err(|error| AgentDescriptionError::Unreadable(error.to_string()))
     }
+}
+
+/// The node that this error is about, as the start of a message, if it has a name.
+fn wrong_node(document: Option<Value>, message: &str) -> Option<String> {
+    let document = document?;
+    let nodes = document.get("node")?.as_array()?;
+    let wrong = nodes.iter().find(|node| {
+        NodeDescription::deserialize(*node).is_err_and(|error| message.contains(&error.to_string()))
+    })?;
+    Some(format!("node `{}`: ", wrong.get("name")?.as_str()?))
 }

@@ -69,13 +69,6 @@ pub(super) struct HttpCallError {
     pub(super) kind: HttpFailureKind,
 }
 
-impl HttpCallError {
-    /// The same error, with the node that made the call.
-    pub(super) fn at_node(self, node: &str) -> Self {
-        Self { reason: format!("node `{node}`: {}", self.reason), ..self }
-    }
-}
-
 /// What can be done about a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HttpFailureKind {

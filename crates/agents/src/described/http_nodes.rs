@@ -99,7 +99,7 @@ async fn make_call(
     call: &HttpCall,
     variables: Value,
 ) -> Result<Value, NodeError> {
-    let (url, body) = call.render(&variables).map_err(|error| error.at_node(node))?;
+    let (url, body) = call.render(&variables)?;
     let shown = json!({ "url": url.as_str(), "body": body });
     let cx = &work.cx;
     let send = |key: String| async move {
@@ -108,7 +108,7 @@ async fn make_call(
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (kind, name, failed) = (CallNoteKind::Http, node.to_owned(), sent.is_err());
         work.note_calls([CallNote { kind, name, call: None, at: trace.at, ms, span: trace.span, failed }]);
-        sent.map_err(|error| error.at_node(node))
+        sent
     };
     let response = if call.once() {
         let question = unknown_outcome_question(node, shown);
@@ -124,7 +124,7 @@ async fn make_call(
     } else {
         cx.idempotent_effect(effect, send).await?
     };
-    Ok(call.result(response, &variables).map_err(|error| error.at_node(node))?)
+    Ok(call.result(response, &variables)?)
 }
 
 fn unknown_outcome_question(node: &str, call: Value) -> Map<String, Value> {

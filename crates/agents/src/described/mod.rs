@@ -66,6 +66,8 @@ use nodes::{ReadyNode, ReadyNodeContext};
 
 /// The most nodes of an agent, those of its subgraphs counted as often as they are named.
 const MAX_NODES: usize = 1000;
+/// The most agents inside each other. A step deep inside is polled through all of them, on one stack.
+const MAX_NESTED_AGENTS: usize = 5;
 
 /// Makes an agent of a description. `others` are descriptions that its subgraphs may name.
 pub fn build_described_agent(
@@ -262,6 +264,13 @@ fn build_graph(
     if open.names.contains(&description.name) {
         let ring = [open.names.as_slice(), std::slice::from_ref(&description.name)].concat().join(" → ");
         return Err(wrong(format!("it runs itself as a subgraph: {ring}")));
+    }
+    if open.names.len() >= MAX_NESTED_AGENTS {
+        return Err(wrong(format!(
+            "more than {MAX_NESTED_AGENTS} agents are inside each other: {} → {}",
+            open.names.join(" → "),
+            description.name
+        )));
     }
     open.node_count += description.nodes.len();
     if open.node_count > MAX_NODES {

@@ -97,7 +97,7 @@ pub(super) fn parse_node(
             .prompt
             .clone()
             .ok_or_else(|| node_error(agent, form, format!("`{kind}` needs a `prompt`")))?;
-        check_template(agent, form, &text)?;
+        check_template(agent, form, "its prompt", &text)?;
         Ok(text)
     };
     Ok(match kind {
@@ -167,7 +167,7 @@ pub(super) fn parse_node(
         }
         _ => match (&form.text, &form.prompt) {
             (Some(text), None) => {
-                check_template(agent, form, text)?;
+                check_template(agent, form, "`text`", text)?;
                 ReadyNode::Say { text: text.clone() }
             }
             (None, Some(_)) => ReadyNode::Respond { prompt: prompt()? },
@@ -179,8 +179,13 @@ pub(super) fn parse_node(
     })
 }
 
-fn check_template(agent: &str, form: &NodeDescription, text: &str) -> Result<(), AgentDescriptionError> {
-    check_variables(agent, form, "its prompt", &Value::String(text.to_owned()), &NODE_VARIABLES)
+fn check_template(
+    agent: &str,
+    form: &NodeDescription,
+    field: &str,
+    text: &str,
+) -> Result<(), AgentDescriptionError> {
+    check_variables(agent, form, field, &Value::String(text.to_owned()), &NODE_VARIABLES)
 }
 
 /// The templates of a `subgraph`, and what only one with an `input` has.

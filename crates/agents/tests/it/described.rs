@@ -293,6 +293,10 @@ fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
         changed("to = { question = \"search\" }, else = \"person\"", "to = { question = \"search\" }, else = \"search\""),
         changed("use = \"respond\"", "use = \"subgraph\"\ngraph = \"helpdesk\"").replace("prompt = \"Answer briefly.{% if values.person %} A colleague says: {{ values.person }}{% endif %}\"\n", ""),
         format!("colour = 1\n{HELPDESK}"),
+        changed("use = \"retrieve\"", "use = \"retrieve\"\ncolour = 1"),
+        changed("most = 2", "most = \"two\""),
+        changed("most = 2", "most = "),
+        changed("prompt = \"Answer briefly.", "text = \"{{ secret }}"),
     ]
     .iter()
     .filter_map(|text| {
@@ -317,7 +321,11 @@ fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
         agent `helpdesk`, node `run`: nothing leads from it to `end`: it would run until a limit stops it
         agent `helpdesk`: nothing leads to node `person`
         agent `helpdesk`: it runs itself as a subgraph: helpdesk → helpdesk
-        the description cannot be read: unknown field `colour`, expected one of `name`, `agent`, `ko`, `en`, `context_length`, `start`, `settings`, `tool`, `node`"#]].assert_eq(&told.join("\n"));
+        the description cannot be read: line 1: unknown field `colour`, expected one of `name`, `agent`, `ko`, `en`, `context_length`, `start`, `settings`, `tool`, `node`
+        the description cannot be read: line 17: node `search`: unknown field `colour`, expected one of `name`, `use`, `prompt`, `choices`, `into`, `tools`, `text`, `ask`, `graph`, `input`, `result`, `http`, `over`, `most`, `keep`, `then`, `branch`
+        the description cannot be read: line 17: node `search`: invalid type: string "two", expected usize
+        the description cannot be read: line 17: string values must be quoted, expected literal string
+        agent `helpdesk`, node `answer`: `text` uses `secret`; it may use: question, summary, values"#]].assert_eq(&told.join("\n"));
 }
 
 #[tokio::test]

@@ -103,6 +103,7 @@ async fn a_busy_program_is_asked_again_under_the_same_key_and_a_refusal_is_final
     let text = one_node(&format!(r#"{{ url = "{}", private = true }}"#, server.url("/")));
     let failed = answer(&fixture(&text, ScriptedModel::new([])), "a").await;
     assert!(failed.contains("node `score`: status 422: no such customer"), "{failed}");
+    assert_eq!(failed.matches("node `score`").count(), 1, "{failed}");
     assert_eq!(server.requests().len(), 1);
 }
 
