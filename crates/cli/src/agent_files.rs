@@ -1,6 +1,8 @@
 //! Agents described by files in `agents/` of the data directory. A broken file is reported and skipped, and changes nothing
-//! for the others. A running server reads the files again when one changes.
+//! for the others. A running server reads the files again when one changes, and keeps the last good version of a file that
+//! is broken now.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +21,15 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The files, as far as they can be read.
 pub(crate) struct AgentFiles {
     described: Vec<(PathBuf, AgentDescription)>,
-    broken: Vec<BilingualMessage>,
+    /// The others, and why not.
+    broken: Vec<(PathBuf, String)>,
+}
+
+/// A version of a file that could be used, and the agent that it gave.
+#[derive(Clone)]
+pub(crate) struct GoodAgentFile {
+    description: AgentDescription,
+    agent: Agent,
 }
 
 /// Which files there are, and in which version.
@@ -34,6 +44,8 @@ pub(crate) struct AgentFileBuilder {
     pub(crate) other_agents: Vec<Agent>,
     /// The graphs in the settings, which files may run as subgraphs.
     pub(crate) graphs: Vec<AgentDescription>,
+    /// The last good version of each file that is there.
+    pub(crate) good: BTreeMap<PathBuf, GoodAgentFile>,
 }
 
 /// All agents, and what is wrong with files.
@@ -84,8 +96,14 @@ fn file_versions(folder: &Path) -> FileVersions {
     list_files(folder).into_iter().map(version).collect()
 }
 
-fn broken_file(path: &Path, error: impl std::fmt::Display) -> BilingualMessage {
+fn broken_file(path: &Path, error: &str, is_kept: bool) -> BilingualMessage {
     let shown = path.display();
+    if is_kept {
+        return bilingual!(
+            "에이전트 파일 `{shown}`을(를) 쓸 수 없어 마지막으로 쓸 수 있던 내용으로 계속합니다: {error}",
+            "the agent file `{shown}` cannot be used, and its last good version stays in service: {error}"
+        );
+    }
     bilingual!(
         "에이전트 파일 `{shown}`을(를) 쓸 수 없어 건너뜁니다: {error}",
         "the agent file `{shown}` cannot be used and is skipped: {error}"
@@ -112,7 +130,7 @@ impl AgentFiles {
                 .and_then(|text| AgentDescription::read(&text, format).map_err(|error| error.to_string()));
             match read {
                 Ok(description) => files.described.push((path, description)),
-                Err(error) => files.broken.push(broken_file(&path, error)),
+                Err(error) => files.broken.push((path, error)),
             }
         }
         files
@@ -125,34 +143,68 @@ impl AgentFiles {
 }
 
 impl AgentFileBuilder {
-    /// All agents, those of the files last.
-    pub(crate) fn build(&self) -> BuiltAgents {
-        let files = AgentFiles::read(&self.folder);
-        let known: Vec<AgentDescription> = self.graphs.iter().chain(files.descriptions()).cloned().collect();
-        let mut built = BuiltAgents { agents: self.other_agents.clone(), broken: files.broken };
-        for (path, description) in &files.described {
-            if built.agents.iter().any(|agent| agent.name == description.name) {
-                let name = &description.name;
-                built.broken.push(broken_file(
-                    path,
-                    format!("another agent is called `{name}` · 이름이 `{name}`인 다른 에이전트가 있습니다"),
-                ));
-                continue;
-            }
-            match described::build_described_agent(description, &known, &self.parts) {
-                Ok(_) if has_own_storage(description) => built.broken.push(broken_file(
-                    path,
-                    "`persistence_mode` and `checkpoint_db_path` are for agents in `doran.toml` · `persistence_mode`와 `checkpoint_db_path`는 `doran.toml`의 에이전트에만 쓸 수 있습니다",
-                )),
-                Ok(agent) => built.agents.push(agent),
-                Err(error) => built.broken.push(broken_file(path, error)),
+    /// All agents, those of the files last. A file that is broken now keeps the agent of its last good version.
+    pub(crate) fn build(&mut self) -> BuiltAgents {
+        let AgentFiles { described, mut broken } = AgentFiles::read(&self.folder);
+        let kept = broken.iter().filter_map(|(path, _)| self.good.get(path)).map(|good| &good.description);
+        let read = described.iter().map(|(_, description)| description);
+        let known: Vec<AgentDescription> = self.graphs.iter().chain(read).chain(kept).cloned().collect();
+        let mut good = BTreeMap::new();
+        for (path, description) in described {
+            match self.build_file(&description, &known, &good) {
+                Ok(agent) => {
+                    good.insert(path, GoodAgentFile { description, agent });
+                }
+                Err(error) => broken.push((path, error)),
             }
         }
-        built
+        let mut messages = Vec::new();
+        for (path, error) in broken {
+            let last = self.good.get(&path).filter(|last| !self.has_agent(&last.agent.name, &good)).cloned();
+            messages.push(broken_file(&path, &error, last.is_some()));
+            if let Some(last) = last {
+                good.insert(path, last);
+            }
+        }
+        self.good = good;
+        let of_files = self.good.values().map(|good| &good.agent);
+        BuiltAgents { agents: self.other_agents.iter().chain(of_files).cloned().collect(), broken: messages }
+    }
+
+    /// The agent of a file, beside those of the files before it.
+    fn build_file(
+        &self,
+        description: &AgentDescription,
+        known: &[AgentDescription],
+        before: &BTreeMap<PathBuf, GoodAgentFile>,
+    ) -> Result<Agent, String> {
+        let name = &description.name;
+        if self.has_agent(name, before) {
+            return Err(format!(
+                "another agent is called `{name}` · 이름이 `{name}`인 다른 에이전트가 있습니다"
+            ));
+        }
+        let agent = described::build_described_agent(description, known, &self.parts)
+            .map_err(|error| error.to_string())?;
+        if has_own_storage(description) {
+            return Err("`persistence_mode` and `checkpoint_db_path` are for agents in `doran.toml` · `persistence_mode`와 `checkpoint_db_path`는 `doran.toml`의 에이전트에만 쓸 수 있습니다".to_owned());
+        }
+        Ok(agent)
+    }
+
+    /// Whether an agent has this name.
+    fn has_agent(&self, name: &str, of_files: &BTreeMap<PathBuf, GoodAgentFile>) -> bool {
+        let of_files = of_files.values().map(|good| &good.agent);
+        self.other_agents.iter().chain(of_files).any(|agent| agent.name == name)
     }
 
     /// Builds the agents again whenever a file changes, until `stop`.
-    pub(crate) async fn keep_updated(self, agents: ServerAgents, runtime: Runtime, stop: CancellationToken) {
+    pub(crate) async fn keep_updated(
+        mut self,
+        agents: ServerAgents,
+        runtime: Runtime,
+        stop: CancellationToken,
+    ) {
         let mut seen = file_versions(&self.folder);
         loop {
             tokio::select! {

@@ -1,5 +1,6 @@
 //! The agents of the settings and of files, with their models and tools.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use doran_agents::memory::MemoryStore;
@@ -88,7 +89,8 @@ pub(super) async fn assemble_sharing_agents(
     let settings = config.tables.agent_settings();
     let other_agents = doran_agents::build_agents(&settings, &parts).map_err(agents_error)?;
     let folder = agent_folder(&config.data_dir);
-    let files = AgentFileBuilder { folder, parts, other_agents, graphs: settings.graphs };
+    let graphs = settings.graphs;
+    let mut files = AgentFileBuilder { folder, parts, other_agents, graphs, good: BTreeMap::new() };
     let BuiltAgents { agents, broken } = files.build();
     notes.extend(broken);
     Ok(Agents { agents, files, model: about, models: registry, tools, memories, notes })

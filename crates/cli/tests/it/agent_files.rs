@@ -83,10 +83,30 @@ fn a_server_reads_changed_files_again() {
     std::fs::write(folder.join("echo.toml"), agent("the second")).expect("written");
     until(&server, |agents| agents.contains("the second"));
     assert!(ask("b").contains("the second: b"));
-    // A broken version takes away this agent and no other.
-    std::fs::write(folder.join("echo.toml"), "name = ").expect("written");
-    until(&server, |agents| !agents.contains("\"echo\"") && agents.contains("\"react\""));
+    // A version that cannot be read, or not be built, leaves the last good one in service. Once the file that was written
+    // after it is there, it was read too.
+    let other = |name: &str| agent("beside").replace("name = \"echo\"", &format!("name = \"{name}\""));
+    for (nth, broken) in ["name = ".to_owned(), agent("x").replace("start = \"say\"", "start = \"nowhere\"")]
+        .iter()
+        .enumerate()
+    {
+        std::fs::write(folder.join("echo.toml"), broken).expect("written");
+        let name = format!("beside-{nth}");
+        std::fs::write(folder.join(format!("{name}.toml")), other(&name)).expect("written");
+        until(&server, |agents| agents.contains(&format!("\"{name}\"")));
+        assert!(ask("still").contains("the second: still"), "{broken}");
+    }
     std::fs::write(folder.join("echo.toml"), agent("third")).expect("written");
     until(&server, |agents| agents.contains("third"));
     assert!(ask("c").contains("third: c"));
+    // A file that is gone takes its agent along, and one that comes back broken does not bring it back.
+    std::fs::remove_file(folder.join("echo.toml")).expect("removed");
+    until(&server, |agents| !agents.contains("\"echo\"") && agents.contains("\"react\""));
+    std::fs::write(folder.join("echo.toml"), "name = ").expect("written");
+    std::fs::write(folder.join("last.toml"), other("last")).expect("written");
+    until(&server, |agents| agents.contains("\"last\""));
+    assert!(!server.request("GET /api/agents", "").contains("\"echo\""));
+    let (_, log) = server.stop();
+    let told = |words: &str| log.lines().any(|line| line.contains("echo.toml") && line.contains(words));
+    assert!(told("its last good version stays in service: ") && told("is skipped: "), "{log}");
 }
