@@ -274,20 +274,32 @@ fn a_wrong_subgraph_is_refused_by_the_node_that_is_wrong() {
     );
     let exported = "name = \"b\"\nagent = \"assistant\"\nstart = \"router\"\n";
     check("", exported, "agent `a`, node `in`: `b` is the ready-made agent `assistant`");
-    // Twelve agents, each of which runs the next one twice.
-    let doubled: Vec<String> = (0..12)
-        .map(|n| {
-            let (name, next) = (format!("n{n}"), format!("n{}", n + 1));
-            format!(
-                "name = \"{name}\"\nstart = \"x\"\n\n[[node]]\nname = \"x\"\nuse = \"subgraph\"\ngraph = \"{next}\"\nthen = \"y\"\n\n[[node]]\nname = \"y\"\nuse = \"subgraph\"\ngraph = \"{next}\"\nthen = \"end\"\n"
-            )
-        })
-        .collect();
-    let last = "name = \"n12\"\nstart = \"s\"\n\n[[node]]\nname = \"s\"\nuse = \"respond\"\ntext = \"ok\"\nthen = \"end\"\n";
-    let texts: Vec<&str> = doubled.iter().map(String::as_str).chain([last]).collect();
-    let all = descriptions(&texts);
-    let error = build_described_agent(&all[0], &all, &parts).expect_err("too many").to_string();
+    let too_large = |agents: usize, times: usize| {
+        let chain = (0..agents).map(|n| {
+            let nodes = (0..times).map(|x| {
+                let then = if x + 1 == times { "end".to_owned() } else { format!("x{}", x + 1) };
+                format!(
+                    "\n[[node]]\nname = \"x{x}\"\nuse = \"subgraph\"\ngraph = \"n{}\"\nthen = \"{then}\"\n",
+                    n + 1
+                )
+            });
+            format!("name = \"n{n}\"\nstart = \"x0\"\n{}", nodes.collect::<String>())
+        });
+        let last = format!(
+            "name = \"n{agents}\"\nstart = \"s\"\n\n[[node]]\nname = \"s\"\nuse = \"respond\"\ntext = \"ok\"\nthen = \"end\"\n"
+        );
+        let texts: Vec<String> = chain.chain([last]).collect();
+        let all = descriptions(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+        build_described_agent(&all[0], &all, &parts).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let error = too_large(4, 8).expect_err("too many nodes");
     assert!(error.contains("more than 1000 nodes"), "{error}");
+    too_large(4, 1).expect("five agents inside each other");
+    let error = too_large(5, 1).expect_err("too deep");
+    assert!(
+        error.contains("more than 5 agents are inside each other: n0 → n1 → n2 → n3 → n4 → n5"),
+        "{error}"
+    );
 }
 
 #[test]
