@@ -16,7 +16,7 @@ use tokio::process::Command;
 
 use crate::socket::start_server_with;
 use crate::third_party_clients::{PYTHON, optional_program, report_missing};
-use crate::{get, json, json_request, post, problem, send, text, two_keys, until, with_key_of};
+use crate::{app, get, json, json_request, post, problem, send, text, two_keys, until, with_key_of};
 
 mod events;
 mod hooks;
@@ -190,6 +190,30 @@ async fn a_field_that_is_not_supported_is_named() {
     }
     let runs = json(&app, get(&format!("/threads/{thread}/runs"))).await;
     assert_eq!(runs, json!([]), "nothing was started");
+}
+
+/// A chat takes its messages and what the documentation names, and says so.
+#[tokio::test]
+async fn a_chat_takes_the_documented_fields_of_an_input() {
+    let app = app();
+    for field in ["foo", "chosen", "system", "request", "earlier", "following", "images", "contractId"] {
+        let mut input = hi();
+        input[field] = json!(null);
+        let body = json!({ "assistant_id": "assistant", "input": input }).to_string();
+        let response = send(&app, post("/runs/wait", &body)).await;
+        let (status, told) = (response.status().as_u16(), text(response).await);
+        assert_eq!(status, 422, "{field}: {told}");
+        assert!(told.contains(&format!("there is no field `{field}`")), "{told}");
+        assert!(told.contains("there are `messages`, `collection`, `contract_id`, `document`"), "{told}");
+    }
+    let mut input = hi();
+    input["document"] = json!("연차휴가는 15일입니다.");
+    input["collection"] = json!(null);
+    input["contract_id"] = json!(null);
+    let body = json!({ "assistant_id": "assistant", "input": input }).to_string();
+    let response = send(&app, post("/runs/wait", &body)).await;
+    let (status, told) = (response.status().as_u16(), text(response).await);
+    assert_eq!(status, 200, "{told}");
 }
 
 /// A route of LangGraph's API that there is not says so.

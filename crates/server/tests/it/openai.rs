@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use axum::http::HeaderValue;
 use doran_agents::RequestPurpose;
 use doran_llm::{ChatModel, ChatRequest, Delta, DeltaStream, ModelError, ModelInfo};
 use doran_offline::OfflineModel;
@@ -237,6 +238,24 @@ async fn a_run_that_asks_back_says_where_to_answer() {
     let whole =
         completion_text(&app, "react", json!([{ "role": "user", "content": "15 * 4는 얼마야?" }])).await;
     assert!(whole.contains("승인을 기다립니다") && whole.contains("`calculator "), "{whole}");
+}
+
+#[tokio::test]
+async fn a_thread_name_that_no_header_can_carry_is_told_with_its_header() {
+    let app = app();
+    let mut asked =
+        json!({ "model": "assistant", "messages": [{ "role": "user", "content": "안녕하세요" }] });
+    let mut request = post("/v1/chat/completions", &asked.to_string());
+    let name = HeaderValue::from_bytes("한글스레드".as_bytes()).expect("a header");
+    request.headers_mut().insert("x-thread-id", name);
+    let response = send(&app, request).await;
+    let (status, told) = (response.status(), text(response).await);
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!((status.as_u16(), &told["error"]["code"]), (400, &json!("bad_header")), "{told}");
+    assert_eq!(told["error"]["param"], "x-thread-id", "{told}");
+    assert!(told["error"]["message"].as_str().is_some_and(|text| text.contains("`metadata.thread_id`")));
+    asked["metadata"] = json!({ "thread_id": "한글스레드" });
+    assert_eq!(send(&app, post("/v1/chat/completions", &asked.to_string())).await.status(), 200);
 }
 
 #[tokio::test]

@@ -257,6 +257,23 @@ async fn every_field_of_a_response_is_used_or_rejected() {
 }
 
 #[tokio::test]
+async fn a_value_that_does_not_fit_is_told_in_the_words_of_json() {
+    let (app, _) = scripted_app([]);
+    let app = app.embedder(Arc::new(BuiltInEncoder::open().expect("an encoder")));
+    for (path, name, value, expected) in [
+        (CHAT, "temperature", json!("hot"), "expected a number"),
+        (CHAT, "seed", json!(-1), "expected a whole number from 0"),
+        (CHAT, "stop", json!(3), "expected a text or a list of texts"),
+        (CHAT, "response_format", json!({ "type": "xml" }), "`text`, `json_object` or `json_schema`"),
+        (EMBEDDINGS, "input", json!(3), "expected a text or a list of texts"),
+    ] {
+        let response = send(&app, post(path, &with_field(path, name, value).to_string())).await;
+        let (status, told) = (response.status(), text(response).await);
+        assert!(status == 400 && told.contains(expected) && told.contains(&format!("`{name}")), "{told}");
+    }
+}
+
+#[tokio::test]
 async fn every_field_of_a_request_for_embeddings_is_used_or_rejected() {
     let (app, _) = scripted_app([]);
     let app = app.embedder(Arc::new(BuiltInEncoder::open().expect("an encoder")));

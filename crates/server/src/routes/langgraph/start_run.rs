@@ -25,6 +25,9 @@ use crate::agent_request::{self, KEY_METADATA};
 use crate::error::{ApiError, ApiErrorCode};
 use crate::routes::runs::validate_answers;
 
+/// What may come with the messages of a question.
+const CHAT_INPUT_FIELDS: [&str; 3] = ["collection", "contract_id", "document"];
+
 /// A run that was started, or goes on.
 pub(super) struct StartedGraphRun {
     pub(super) agent: Agent,
@@ -280,6 +283,14 @@ pub(super) fn graph_input(app: &ServerApp, agent: &Agent, input: Value) -> Resul
         Some(one) => vec![one],
         None => Vec::new(),
     };
+    if let Some(unknown) = fields.keys().find(|name| !CHAT_INPUT_FIELDS.contains(&name.as_str())) {
+        let unknown: String = unknown.chars().take(64).collect();
+        let known = CHAT_INPUT_FIELDS.join("`, `");
+        return Err(invalid(
+            &format!("`input`: there is no field `{unknown}`; there are `{MESSAGES_FIELD}`, `{known}`"),
+            &format!("`input`: 필드 `{unknown}`이(가) 없습니다. 있는 것: `{MESSAGES_FIELD}`, `{known}`"),
+        ));
+    }
     // What else may come with a question is named as in the rest of the API.
     let mut options: AskOptions = serde_json::from_value(fields.into())
         .map_err(|error| invalid(&format!("`input`: {error}"), &format!("`input`: {error}")))?;

@@ -43,7 +43,14 @@ pub(super) async fn openai_chat(
 ) -> Result<Response, ApiError> {
     let key = idempotency::idempotency_key(request.headers())?;
     let header = request.headers().get("x-thread-id").map(|value| value.to_str().map(str::to_owned));
-    let header = header.transpose().map_err(|_| ApiErrorCode::BadHeader)?;
+    let header = header.transpose().map_err(|_| {
+        ApiError::for_parameter(
+            "x-thread-id",
+            "a header has ASCII characters only; name the thread in `metadata.thread_id`",
+            "헤더에는 ASCII 문자만 쓸 수 있습니다. 대화 이름은 `metadata.thread_id`로 보내세요",
+        )
+        .under_code(ApiErrorCode::BadHeader)
+    })?;
     let chat = open_webui_events::chat_id(request.headers());
     let with_events = open_webui_events::wants_events(request.headers())?;
     let origin = request_origin(request.headers());

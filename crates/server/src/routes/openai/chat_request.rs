@@ -56,7 +56,7 @@ pub(super) struct ChatCompletionBody {
 
 /// Texts at which a reply ends.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
 pub(super) enum StopTexts {
     /// One.
     One(String),

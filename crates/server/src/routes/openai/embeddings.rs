@@ -36,7 +36,7 @@ pub(super) struct EmbeddingBody {
 
 /// One text or several.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
 enum EmbeddingInput {
     One(String),
     Several(Vec<String>),

@@ -158,9 +158,7 @@ impl RequestFields {
     pub(super) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
         match self.0.remove(name) {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => serde_json::from_value(value).map(Some).map_err(|error| {
-                ApiError::for_parameter(name, error.to_string(), format!("값이 맞지 않습니다 ({error})"))
-            }),
+            Some(value) => serde_json::from_value(value).map(Some).map_err(|error| wrong_value(name, &error)),
         }
     }
 
@@ -195,10 +193,9 @@ impl FieldObject {
     pub(super) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
         match self.fields.remove(name) {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => serde_json::from_value(value).map(Some).map_err(|error| {
-                let place = self.place_of(name);
-                ApiError::for_parameter(&place, error.to_string(), format!("값이 맞지 않습니다 ({error})"))
-            }),
+            Some(value) => serde_json::from_value(value)
+                .map(Some)
+                .map_err(|error| wrong_value(&self.place_of(name), &error)),
         }
     }
 
@@ -221,6 +218,18 @@ impl FieldObject {
             None => Ok(()),
         }
     }
+}
+
+/// A value that does not fit, in the words of JSON.
+fn wrong_value(place: &str, error: &serde_json::Error) -> ApiError {
+    let text = error.to_string();
+    let reason = match text.rsplit_once(", expected ") {
+        Some((given, "f32" | "f64")) => format!("{given}, expected a number"),
+        Some((given, "u32" | "u64" | "usize")) => format!("{given}, expected a whole number from 0"),
+        _ => text.clone(),
+    };
+    let ko = format!("값이 맞지 않습니다 ({reason})");
+    ApiError::for_parameter(place, reason, ko)
 }
 
 /// A parameter of OpenAI's API that Doran does not have.

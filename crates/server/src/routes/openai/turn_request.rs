@@ -128,6 +128,11 @@ pub(super) fn read_response_format(
             fields.finish()?;
             Ok(Some(ResponseSchema { name: "json".to_owned(), schema: json!({ "type": "object" }) }))
         }
+        Some(other) if other != "json_schema" => Err(ApiError::for_parameter(
+            &format!("{place}.type"),
+            "it can only be `text`, `json_object` or `json_schema` here",
+            "여기서는 `text`, `json_object`, `json_schema`만 쓸 수 있습니다",
+        )),
         _ => {
             let mut fields = typed_object(place.to_owned(), format, nesting, "json_schema")?;
             let (name_place, schema_place) = (fields.place_of("name"), fields.place_of("schema"));
