@@ -235,6 +235,11 @@ export const anyServerTests = [
       assert.ok(side.y < 80 && side.y + side.height > 800, `the inspector does not fill the screen: ${JSON.stringify(side)}`)
       await shoot('phone-inspector')
       await checkAccessibility(page, 'inspector on a phone')
+      // The inspector covers the chat, so it closes with it.
+      await page.click('.top .only-narrow')
+      await page.click('.sidebar .new')
+      await page.waitForSelector('.side', { state: 'detached' })
+      await waitUntilReady(page)
     },
   },
   {

@@ -28,8 +28,8 @@ export const BOMBS = [
 ].join('\n\n')
 export const REFUSAL = 'this mock provider refuses the question'
 
-/** A graph of a user, with another one inside. */
-const OWN_GRAPHS = `
+/** Graphs of a user: one that another one continues with, and one that asks it behind the scenes, waits for a person and fails. */
+const ownGraphs = (port) => `
 [[graphs]]
 name = "lookup"
 start = "look"
@@ -55,6 +55,33 @@ then = "bye"
 name = "bye"
 use = "respond"
 text = "더 궁금한 것이 있으면 물어보세요."
+then = "end"
+
+[[graphs]]
+name = "secretary"
+start = "draft"
+[[graphs.node]]
+name = "draft"
+use = "subgraph"
+graph = "lookup"
+input = { question = "{{ question }}" }
+then = "confirm"
+[[graphs.node]]
+name = "confirm"
+use = "interrupt"
+ask = { ko = "보낼까요?", en = "Shall I send it?" }
+then = "send"
+[[graphs.node]]
+name = "send"
+use = "http"
+then = "bye"
+[graphs.node.http]
+url = "http://127.0.0.1:${port}/mail"
+body = { messages = [{ role = "user", content = "REFUSE" }] }
+[[graphs.node]]
+name = "bye"
+use = "respond"
+text = "보냈습니다."
 then = "end"
 `
 
@@ -106,7 +133,7 @@ export async function startMockModelProvider(port = 0) {
     /** The id by which a server finds its model. */
     modelId: `openai-compatible:http://127.0.0.1:${bound}/v1#scripted`,
     /** The settings file of the real server. A small model makes the decisions. The calculator requires approval. */
-    toml: `model = "mock"\nsmall_model = "small"\n[models.mock]\nid = "openai-compatible:http://127.0.0.1:${bound}/v1#scripted"\n[models.small]\nid = "openai-compatible:http://127.0.0.1:${bound}/v1#decider"\n[tools.policies]\ncalculator = "ask"\n${OWN_GRAPHS}`,
+    toml: `model = "mock"\nsmall_model = "small"\n[models.mock]\nid = "openai-compatible:http://127.0.0.1:${bound}/v1#scripted"\n[models.small]\nid = "openai-compatible:http://127.0.0.1:${bound}/v1#decider"\n[tools.policies]\ncalculator = "ask"\n${ownGraphs(bound)}`,
     end() {
       server.close()
       server.closeAllConnections()

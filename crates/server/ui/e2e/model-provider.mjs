@@ -328,6 +328,32 @@ export const modelProviderTests = [
     },
   },
   {
+    name: 'what an agent says behind another one is never shown as the answer, and a call that fails is no matter of models',
+    options: { locale: 'ko-KR' },
+    async run({ page, shoot }) {
+      const noAnswer = async () => assert.equal(await page.locator('.turn .markdown').count(), 0, await page.locator('.turn').textContent())
+      await waitUntilReady(page)
+      await page.locator('.agent', { hasText: 'secretary' }).click()
+      await askQuestion(page, 'TOKENS 12')
+      await page.locator('.approval', { hasText: '보낼까요?' }).waitFor()
+      await noAnswer()
+      await page.reload()
+      await page.locator('.approval', { hasText: '보낼까요?' }).waitFor()
+      await noAnswer()
+      await shoot('behind-another')
+      await page.fill('.approval input', '네')
+      await page.press('.approval input', 'Enter')
+      const failed = page.locator('.turn .card.problem')
+      await failed.waitFor()
+      await noAnswer()
+      assert.match((await failed.textContent()) ?? '', /한 단계가 실패해/)
+      assert.doesNotMatch((await failed.textContent()) ?? '', /모델/)
+      await page.reload()
+      await failed.waitFor()
+      await noAnswer()
+    },
+  },
+  {
     name: 'a graph of the user stops inside its inner graph, is changed and compared',
     options: { locale: 'en-GB' },
     async run({ page, shoot }) {

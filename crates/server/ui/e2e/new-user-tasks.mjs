@@ -5,7 +5,7 @@ import { answerText, askQuestion, checkAccessibility, checkNoHorizontalScroll, P
 
 const OFFLINE = 'offline-extractive-2'
 const CONTRACT_NAME = '용역계약서_데모.md'
-const CONTRACT = '# 용역계약서\n\n제1조(목적) 이 계약은 검색 화면의 개발을 정한다.\n\n제2조(대금) 갑은 세금계산서를 받은 날부터 45일 안에 대금을 지급한다.\n\n제3조(해지) 당사자는 30일 전에 서면으로 알리고 계약을 해지할 수 있다.\n'
+const CONTRACT = '# 용역계약서\n\n제1조(목적) 이 계약은 검색 화면의 개발을 정한다.\n\n제2조(대금) 갑은 세금계산서를 받은 날부터 45일 안에 대금을 지급한다.\n\n제3조(해지) 당사자는 30일 전에 서면으로 알리고 이 계약을 해지할 수 있다.\n'
 const CONTRACT_QUESTION = '대금은 며칠 안에 지급하나요?'
 const DAY_MS = 86_400_000
 
@@ -70,7 +70,8 @@ export const newUserTasks = [
       await page.reload()
       await waitUntilReady(page)
       await page.click('a.place[href="/documents"]')
-      await page.selectOption('.drop select', 'contract')
+      // The server recognises a contract.
+      assert.equal(await page.locator('.drop select').inputValue(), 'auto')
       await page.setInputFiles('.drop input[type=file]', { name: CONTRACT_NAME, mimeType: 'text/markdown', buffer: Buffer.from(CONTRACT) })
       await page.locator('.doc.is-ready', { hasText: CONTRACT_NAME }).locator('.tag', { hasText: '계약서' }).waitFor()
       await page.click('.sidebar .new')
@@ -169,6 +170,7 @@ export const newUserTasks = [
       assert.match((await page.textContent('.turn.is-last .spent')) ?? '', /\d+토큰 · 가격 정보 없음/)
       await page.click('a.place[href="/usage"]')
       await page.locator('.usage th[scope=row]', { hasText: 'scripted' }).first().waitFor()
+      assert.match((await page.textContent('.usage-total')) ?? '', /–$/, 'what has no price did not cost nothing')
       await shoot('task-08-see-the-cost')
       await checkAccessibility(page, 'usage')
     },
@@ -203,7 +205,14 @@ export const newUserTasks = [
       await page.click('.inspector [aria-label="평가 사례로 저장"]')
       const dialog = page.locator('dialog[open]')
       await dialog.waitFor()
-      await dialog.locator('label:has-text("평가 이름") input').fill('계약')
+      const name = dialog.locator('label:has-text("평가 이름") input')
+      await name.waitFor()
+      assert.equal(await name.inputValue(), '내-평가')
+      assert.ok(await dialog.locator('.primary').isEnabled(), 'the case can be saved at once')
+      await name.fill('내 평가')
+      await dialog.locator('.bad', { hasText: '띄어쓰기' }).waitFor()
+      assert.ok(await dialog.locator('.primary').isDisabled())
+      await name.fill('계약')
       await dialog.locator('label:has-text("들어 있어야") textarea').fill('99일')
       await shoot('task-10-save-a-case')
       await checkAccessibility(page, 'the dialog that saves a case')

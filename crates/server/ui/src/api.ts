@@ -205,7 +205,7 @@ export const fetchUsageOfDays = (days: number, utcOffset: number) => fetchJson(c
 export const fetchUsage = (thread?: string) => fetchJson(client.getUsageCall({ thread }))
 
 /** Uploads a file and reports progress. */
-export function uploadDocument(file: Blob, about: { name: string; kind: string; collection?: string; thread?: string }, sent: (share: number) => void): { done: Promise<AddedDocument>; stop: () => void } {
+export function uploadDocument(file: Blob, about: { name: string; kind?: string | undefined; collection?: string; thread?: string }, sent: (share: number) => void): { done: Promise<AddedDocument>; stop: () => void } {
   // `fetch` does not report upload progress.
   const sending = new XMLHttpRequest()
   const done = new Promise<AddedDocument>((resolve, reject) => {

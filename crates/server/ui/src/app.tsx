@@ -1,13 +1,13 @@
 // The layout of the page and its keyboard shortcuts.
 
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 
 import { announcement } from './announce'
 import { conversation } from './conversation'
 import { language, setLanguage, t } from './i18n'
 import { selectedAgent, threads } from './agents-and-threads'
 import { modelOfChat } from './models'
-import { navigate, currentRoute } from './route'
+import { navigate, currentRoute, inspectorLinkFromQuery } from './route'
 import { isServerReachable } from './server-status'
 import { inspectorOpen, isInspectorFull } from './settings'
 import { waitingQuestions } from './inbox'
@@ -31,6 +31,9 @@ import { Usage } from './views/usage'
 import { newConversation, Sidebar, threadTitle } from './views/sidebar'
 import { closeSource, openSource, SourcePanel } from './views/sources'
 
+/** Screens on which the inspector covers the chat, as the style sheet says. */
+const INSPECTOR_COVERS = '(max-width: 820px)'
+
 export function App() {
   const [isDrawerOpen, setDrawer] = useState(false)
   const here = currentRoute.value
@@ -43,6 +46,14 @@ export function App() {
     const what = here.view !== 'chat' ? t(here.view) : current ? threadTitle(current) : null
     document.title = what ? `${what} · ${t('name')}` : t('name')
   }, [language.value, here, current])
+
+  // On a narrow screen the inspector covers the chat, so it does not stay open over another one.
+  const threadBefore = useRef(thread)
+  useEffect(() => {
+    const isOther = threadBefore.current !== thread
+    threadBefore.current = thread
+    if (isOther && inspectorLinkFromQuery(location.search) === null && matchMedia(INSPECTOR_COVERS).matches) inspectorOpen.value = false
+  }, [thread])
 
   useEffect(() => {
     const press = (event: KeyboardEvent) => {

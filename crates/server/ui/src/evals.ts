@@ -25,6 +25,14 @@ export function isSetName(name: string): boolean {
   return /^[\p{L}\p{N}_][\p{L}\p{N}_-]{0,39}$/u.test(name)
 }
 
+/** A name for a new set: `proposed`, with a number if there is such a set already. */
+export function newSetName(proposed: string, taken: readonly string[]): string {
+  for (let at = 1; ; at++) {
+    const name = at === 1 ? proposed : `${proposed}-${at}`
+    if (!taken.includes(name)) return name
+  }
+}
+
 /** Every model with every instruction. A model that is null is the one each agent has. */
 export function variantsOf(models: (string | null)[], instructions: string[]): EvalVariant[] {
   const prompts = [null, ...new Set(instructions.map((one) => one.trim()).filter((one) => one !== ''))]

@@ -75,6 +75,11 @@ export function continuation(status: RunStatus): RunContinuation {
   return status === 'finished' || status === 'cancelled' ? 'ended' : 'stopped'
 }
 
+/** Whether a model failed, by the code of the failure. */
+export function isModelFailure(code: string): boolean {
+  return code.startsWith('model_')
+}
+
 /** Thrown when a numbered event is missing before this one. */
 export class MissedEventError extends Error {}
 
@@ -200,8 +205,10 @@ export function buildTranscript(run: RunView, known: ReadonlySet<string> = new S
   }
   for (const step of run.steps) {
     for (const task of step.tasks) {
-      for (const shown of activitiesIn(task)) show(task.node, shown, false)
+      const isHidden = isBehindAnotherAgent(task.update)
+      for (const shown of activitiesIn(task)) if (!isHidden || shown.type !== 'sources') show(task.node, shown, false)
       models.push(...modelCallsIn(task))
+      if (isHidden) continue
       sources = sourcesIn(task.update) ?? sources
       for (const { id, text } of repliesIn(task.update)) {
         if (id !== null && said.has(id)) continue
@@ -285,6 +292,11 @@ export function activitiesIn(task: Pick<StepTask, 'notes'>): AgentActivity[] {
 export function modelCallsIn(task: { notes?: StepTask['notes'] | UnfinishedTask['notes'] }): ModelCall[] {
   const models: unknown = task.notes?.models
   return Array.isArray(models) ? models.filter((one): one is ModelCall => isJsonObject(one) && typeof one.name === 'string') : []
+}
+
+/** Whether a task belongs to an agent that works for another one. What it says is not said to the person. */
+function isBehindAnotherAgent(update: Json): boolean {
+  return isJsonObject(update) && isJsonObject(update.progress) && update.progress.is_behind_another === true
 }
 
 /** The assistant messages that a state update adds. */

@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest'
 
-import { expectsSomething, isSetName, linesOf, variantsOf } from '../src/evals'
+import en from '../src/i18n/en.json'
+import ko from '../src/i18n/ko.json'
+import { expectsSomething, isSetName, linesOf, newSetName, variantsOf } from '../src/evals'
 
 test('every model is asked as it is set up and with each of the instructions', () => {
   expect(variantsOf([null], [])).toEqual([{}])
@@ -22,4 +24,12 @@ test('a name becomes a file name', () => {
 
 test('empty lines say nothing', () => {
   expect(linesOf(' a \n\n b')).toEqual(['a', 'b'])
+})
+
+test('the name that is proposed can be used at once', () => {
+  for (const { eval_set_name_proposed: proposed } of [ko, en]) {
+    expect(newSetName(proposed, [])).toBe(proposed)
+    expect(newSetName(proposed, [proposed, `${proposed}-2`])).toBe(`${proposed}-3`)
+    expect(isSetName(newSetName(proposed, [proposed])), proposed).toBe(true)
+  }
 })

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 
-import { reduceRunEvent, newRunView, repliesIn, buildTranscript, modelOfWords } from '../src/transcript'
+import { reduceRunEvent, newRunView, repliesIn, buildTranscript, isModelFailure, modelOfWords } from '../src/transcript'
 import { edgeKey, END, highlightGraph, START } from '../src/graph-highlight'
 import { inspectorRows } from '../src/views/inspector-rows'
 import type { AgentActivity, Json, RunEvent } from '../src/api-types'
@@ -155,4 +155,28 @@ test('inner graphs are nested in the timeline, and tasks of one step stand side 
   // The nodes of the inner graph are lit, also before its outer task is recorded.
   for (const one of [run, reduceAll(started, inner)]) expect(highlightGraph(one, null, ['help']).nodes.get('help/a')?.highlight).toBe('done')
   expect([rows[0]?.began, rows[1]?.began, rows[1]?.ended]).toEqual([90, 80, 100])
+})
+
+test('what an agent says behind another one is not the answer, and rests on nothing', () => {
+  const said = (text: string, progress: Json): Json => ({
+    messages: [{ put: { id: text, role: 'assistant', text } }], progress,
+    sources: [{ number: 1, title: text, document: text, passage: text, quote: text }] as never,
+  })
+  const inner = (n: number, update: Json) => ({ ...step(n, 'respond', [], update), step: 1, path: '0.0' }) as RunEvent
+  const hidden = inner(2, said('속말', { path: [], is_behind_another: true }))
+  if (hidden.type === 'step' && hidden.tasks[0]) hidden.tasks[0].notes = { models: [call('large', 'answer')], events: [{ type: 'sources', sources: [{ number: 1, title: '속말' }] }] } as never
+  const asks: RunEvent = { n: 3, type: 'paused', questions: [] }
+  for (const end of [asks, { n: 3, type: 'failed', code: 'node_failed', message: '500', node: 'call' } as RunEvent]) {
+    const { text, items, sources, models } = buildTranscript(reduceAll(started, hidden, end))
+    expect([text, items, sources]).toEqual(['', [], []])
+    // Its tokens were used all the same.
+    expect(models.map((one) => one.name)).toEqual(['large'])
+  }
+  // An agent inside that goes on with the conversation speaks to the person.
+  const shared = buildTranscript(reduceAll(started, inner(2, said('답', { path: [] })), asks))
+  expect([shared.text, shared.sources.length]).toEqual(['답', 1])
+})
+
+test('only the failure of a model is a matter of models', () => {
+  expect(['model_unavailable', 'model_unauthorized', 'node_failed', 'limit_exceeded', 'timeout', ''].filter(isModelFailure)).toEqual(['model_unavailable', 'model_unauthorized'])
 })

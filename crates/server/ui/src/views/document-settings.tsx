@@ -17,9 +17,12 @@ export function kindId(kind: DocumentKind): string {
 /** The kinds of standard contracts that are offered. */
 const STANDARDS = ['standard:용역']
 
-export function KindPicker({ value, choose }: { value: string; choose: (kind: string) => void }) {
-  const kinds = ['general', 'contract', ...STANDARDS]
-  const label = (kind: string) => (kind === 'general' ? t('kind_general') : kind === 'contract' ? t('kind_contract')
+/** The choice that leaves the kind to the server, which recognises contracts. */
+export const AUTOMATIC_KIND = 'auto'
+
+export function KindPicker({ value, choose, hasAutomatic = false }: { value: string; choose: (kind: string) => void; hasAutomatic?: boolean }) {
+  const kinds = [...(hasAutomatic ? [AUTOMATIC_KIND] : []), 'general', 'contract', ...STANDARDS]
+  const label = (kind: string) => (kind === AUTOMATIC_KIND ? t('kind_automatic') : kind === 'general' ? t('kind_general') : kind === 'contract' ? t('kind_contract')
     : kind === 'standard:용역' ? t('kind_standard_service') : `${t('kind_standard')}: ${sanitizeLine(kind.slice('standard:'.length))}`)
   return (
     <label class="picker">

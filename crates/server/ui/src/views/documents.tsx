@@ -11,7 +11,7 @@ import { documents, documentsError, isSampleDocument, samplesReplaced, loadDocum
 import type { DocumentInfo, DocumentKind, IngestState } from '../api-types'
 import { downloadBlob } from '../export-thread'
 import { askConfirmation } from './confirm'
-import { CollectionField, DocumentSettings, KindPicker } from './document-settings'
+import { AUTOMATIC_KIND, CollectionField, DocumentSettings, KindPicker } from './document-settings'
 import { Icon } from './icons'
 import { ProblemCard, problemText } from './problem-card'
 import { SearchBox } from './search'
@@ -32,7 +32,7 @@ const IDLE_POLL_MS = 6000
 const HIDDEN_POLL_MS = 10_000
 
 const uploads = signal<Upload[]>([])
-const uploadKind = signal('general')
+const uploadKind = signal(AUTOMATIC_KIND)
 const uploadCollection = signal('')
 
 const STATUS_LABELS: Record<IngestState, MessageKey> = {
@@ -70,7 +70,8 @@ function uploadFile(file: Blob, name: string): void {
   const drop = () => {
     uploads.value = uploads.value.filter((one) => one.key !== key)
   }
-  const chosen = { name, kind: uploadKind.value, collection: uploadCollection.value.trim() }
+  const kind = uploadKind.value === AUTOMATIC_KIND ? undefined : uploadKind.value
+  const chosen = { name, kind, collection: uploadCollection.value.trim() }
   const begin = () => {
     if (!uploads.peek().some((one) => one.key === key)) return next()
     const { done, stop } = api.uploadDocument(file, chosen, (share) => change({ share }))
@@ -160,7 +161,7 @@ export function Documents() {
             <p class="dim">HWPX · HWP · PDF · DOCX · XLSX · CSV · HTML · Markdown · TXT</p>
             <div class="row center">
               <button type="button" class="primary" onClick={() => picker.current?.click()}>{t('choose_files')}</button>
-              <KindPicker value={uploadKind.value} choose={(kind) => { uploadKind.value = kind }} />
+              <KindPicker value={uploadKind.value} hasAutomatic choose={(kind) => { uploadKind.value = kind }} />
               <CollectionField value={uploadCollection.value} change={(name) => { uploadCollection.value = name }} />
             </div>
             <input ref={picker} type="file" multiple class="away" tabIndex={-1} aria-label={t('choose_files')}

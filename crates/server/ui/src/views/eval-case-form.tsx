@@ -11,13 +11,15 @@ import { ProblemCard } from './problem-card'
 
 interface EvalCaseFormProps {
   given: EvalCaseInfo
+  /** Whether the evaluation that takes the case has a name. */
+  hasSetName?: boolean
   save: (changed: EvalCaseInfo) => Promise<void>
   cancel: () => void
 }
 
 const lines = (list: string[] | null | undefined) => (list ?? []).join('\n')
 
-export function EvalCaseForm({ given, save, cancel }: EvalCaseFormProps) {
+export function EvalCaseForm({ given, hasSetName = true, save, cancel }: EvalCaseFormProps) {
   const [one, setCase] = useState(given)
   // Lists are edited as text, so that a line can be empty while it is typed.
   const [texts, setTexts] = useState({
@@ -98,7 +100,7 @@ export function EvalCaseForm({ given, save, cancel }: EvalCaseFormProps) {
       {error !== null && <ProblemCard error={error} />}
       <div class="row end">
         <button type="button" onClick={cancel}>{t('cancel')}</button>
-        <button type="submit" class="primary" disabled={!isComplete || isSaving}>{t('save')}</button>
+        <button type="submit" class="primary" disabled={!isComplete || !hasSetName || isSaving}>{t('save')}</button>
       </div>
     </form>
   )

@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks'
 
 import type { EvalCaseInfo, EvalRunInfo, EvalSetInfo } from '../api-types'
 import { selectedAgent } from '../agents-and-threads'
-import { deleteEvalCase, deleteEvalSet, evalSets, fetchEvalSet, isSetName, loadEvalSets, putEvalCase, startEvalRun, stopEvalRun, variantsOf } from '../evals'
+import { deleteEvalCase, deleteEvalSet, evalSets, fetchEvalSet, isSetName, loadEvalSets, newSetName, putEvalCase, startEvalRun, stopEvalRun, variantsOf } from '../evals'
 import { formatDateTime, localized, t } from '../i18n'
 import { modelList } from '../models'
 import { navigate } from '../route'
@@ -13,6 +13,7 @@ import { agentName } from './agent-picker'
 import { askConfirmation } from './confirm'
 import { EvalCaseForm } from './eval-case-form'
 import { EvalResults } from './eval-results'
+import { EvalSetNameField } from './eval-set-name'
 import { Icon } from './icons'
 import { shortModelName } from './model-badge'
 import { ProblemCard } from './problem-card'
@@ -32,11 +33,12 @@ export function Evals({ set }: { set: string | null }) {
 
 function EvalSetListView() {
   const [error, setError] = useState<unknown>(null)
-  const [name, setName] = useState('')
+  const [typed, setTyped] = useState<string | null>(null)
   const [isAdding, setAdding] = useState(false)
   const load = () => { setError(null); loadEvalSets().catch(setError) }
   useEffect(load, [])
   const list = evalSets.value
+  const name = typed ?? newSetName(t('eval_set_name_proposed'), list?.sets.map((one) => one.name) ?? [])
   const open = (set: string) => navigate({ view: 'evals', set })
   return (
     <>
@@ -61,10 +63,8 @@ function EvalSetListView() {
       {list?.may_change && !isAdding && <button type="button" onClick={() => setAdding(true)}><Icon name="plus" size={15} />{t('eval_new_set')}</button>}
       {isAdding && (
         <section class="card eval-new">
-          <label class="field"><span>{t('eval_set_name')}</span><input type="text" maxLength={40} value={name} onInput={(event) => setName(event.currentTarget.value)} /></label>
-          {name !== '' && !isSetName(name) && <p class="bad" role="alert">{t('eval_set_name_rule')}</p>}
-          {isSetName(name) && <EvalCaseForm given={emptyCase()} cancel={() => setAdding(false)} save={async (made) => { await putEvalCase(name, made.id, made); open(name) }} />}
-          {!isSetName(name) && <div class="row end"><button type="button" onClick={() => setAdding(false)}>{t('cancel')}</button></div>}
+          <EvalSetNameField name={name} change={setTyped} />
+          <EvalCaseForm given={emptyCase()} hasSetName={isSetName(name)} cancel={() => setAdding(false)} save={async (made) => { await putEvalCase(name, made.id, made); open(name) }} />
         </section>
       )}
     </>

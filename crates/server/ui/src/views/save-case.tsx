@@ -5,12 +5,13 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 
 import type { EvalCaseInfo } from '../api-types'
 import { evalCaseToml } from '../eval-case'
-import { evalSets, isSetName, loadEvalSets, putEvalCase } from '../evals'
+import { evalSets, isSetName, loadEvalSets, newSetName, putEvalCase } from '../evals'
 import { downloadText } from '../export-thread'
 import { t } from '../i18n'
 import { navigate } from '../route'
 import { sanitizeLine } from '../sanitize-text'
 import { EvalCaseForm } from './eval-case-form'
+import { EvalSetNameField } from './eval-set-name'
 import { Icon } from './icons'
 import { ProblemCard } from './problem-card'
 
@@ -28,12 +29,13 @@ export function SaveCaseDialog() {
   const dialog = useRef<HTMLDialogElement>(null)
   const given = caseToSave.value
   const [chosen, setChosen] = useState<string | null>(null)
-  const [name, setName] = useState('')
+  const [typed, setTyped] = useState<string | null>(null)
   const [error, setError] = useState<unknown>(null)
   useEffect(() => {
     if (!given) return
     setError(null)
     setChosen(null)
+    setTyped(null)
     loadEvalSets().catch(setError)
     dialog.current?.showModal()
   }, [given])
@@ -41,6 +43,7 @@ export function SaveCaseDialog() {
   const close = () => { caseToSave.value = null }
   const list = evalSets.value
   const current = chosen ?? list?.sets[0]?.name ?? NEW_SET
+  const name = typed ?? newSetName(t('eval_set_name_proposed'), list?.sets.map((one) => one.name) ?? [])
   const set = current === NEW_SET ? name : current
   const download = () => downloadText(`case-${given.id.slice(0, 8)}.toml`, evalCaseToml(given), 'application/toml')
   const save = async (made: EvalCaseInfo) => {
@@ -69,12 +72,9 @@ export function SaveCaseDialog() {
                     <option value={NEW_SET}>{t('eval_new_set')}…</option>
                   </select></label>
               )}
-              {current === NEW_SET && (
-                <label class="field grow"><span>{t('eval_set_name')}</span><input type="text" maxLength={40} value={name} onInput={(event) => setName(event.currentTarget.value)} /></label>
-              )}
+              {current === NEW_SET && <EvalSetNameField name={name} change={setTyped} />}
             </div>
-            {current === NEW_SET && !isSetName(name) && <p class={name === '' ? 'dim' : 'bad'}>{t('eval_set_name_rule')}</p>}
-            {isSetName(set) && <EvalCaseForm given={given} save={save} cancel={close} />}
+            <EvalCaseForm given={given} hasSetName={isSetName(set)} save={save} cancel={close} />
           </>
         )}
       </div>

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { announce } from '../announce'
 import { sanitizeText } from '../sanitize-text'
 import { cancelTurn, conversation, isBehindAnother, retryTurn, watchTurn, type Turn } from '../conversation'
-import { buildTranscript, modelOfWords, type ModelCall, type RunView } from '../transcript'
+import { buildTranscript, isModelFailure, modelOfWords, type ModelCall, type RunView } from '../transcript'
 import { formatCost, formatNumber, localized, t } from '../i18n'
 import { selectedAgent, findAgent, isChatAgent, isExtractive } from '../agents-and-threads'
 import { modelOfChat } from '../models'
@@ -191,7 +191,7 @@ function RunFailure({ run, turn }: { run: RunView; turn: Turn }) {
         {explanation !== '' && <p>{sanitizeText(explanation)}</p>}
         <p class="failure-message"><code>{sanitizeText(message)}</code></p>
         <p class="dim">{t('failed_code', { code: sanitizeText(code) })}{node && <> · {t('failed_node', { node: sanitizeText(node) })}</>}</p>
-        <p class="dim">{t('failed_way_out')}</p>
+        {isModelFailure(code) && <p class="dim">{t('failed_way_out')}</p>}
         <div class="row"><button type="button" onClick={() => void retryTurn(turn)}>{t('go_on')}</button></div>
       </div>
     </div>

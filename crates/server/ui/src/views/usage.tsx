@@ -6,6 +6,7 @@ import * as api from '../api'
 import type { UsageInfo } from '../api-types'
 import { formatCost, formatNumber, formatWon, language, t } from '../i18n'
 import { sanitizeLine } from '../sanitize-text'
+import { hasUnknownPrice, knownCost } from '../usage'
 import { agentName } from './agent-picker'
 import { ProblemCard } from './problem-card'
 
@@ -29,6 +30,7 @@ export function Usage() {
     api.fetchUsageOfDays(days, -new Date().getTimezoneOffset()).then(setUsage, setError)
   }
   useEffect(load, [days])
+  const isPriceUnknown = usage !== null && hasUnknownPrice(usage)
   const day = (start: number) => new Date(start).toLocaleDateString(language.value === 'ko' ? 'ko-KR' : 'en-GB', { month: 'short', day: 'numeric', weekday: 'short' })
   return (
     <div class="usage-view scroller" tabIndex={-1}>
@@ -51,16 +53,16 @@ export function Usage() {
               <div><dt>{t('runs')}</dt><dd>{formatNumber(usage.runs)}</dd></div>
               <div><dt>{t('tokens_in')}</dt><dd>{formatNumber(usage.input_tokens)}</dd></div>
               <div><dt>{t('tokens_out')}</dt><dd>{formatNumber(usage.output_tokens)}</dd></div>
-              <div><dt>{t('cost')}</dt><dd><Cost micros={usage.cost_micros} rate={usage.krw_per_usd} /></dd></div>
+              <div><dt>{t('cost')}</dt><dd><Cost micros={knownCost(usage, isPriceUnknown)} rate={usage.krw_per_usd} /></dd></div>
             </dl>
-            {usage.evals && <p class="usage-note usage-evals">{t('usage_evals', { n: formatNumber(usage.evals.runs) })} · <Cost micros={usage.evals.cost_micros} rate={usage.krw_per_usd} /></p>}
+            {usage.evals && <p class="usage-note usage-evals">{t('usage_evals', { n: formatNumber(usage.evals.runs) })} · <Cost micros={knownCost(usage.evals, isPriceUnknown)} rate={usage.krw_per_usd} /></p>}
             {!usage.complete && <p class="dim usage-note">{t('usage_incomplete')}</p>}
-            {(usage.by_model ?? []).some((one) => one.cost_micros === null) && <p class="dim usage-note">{t('usage_no_price')}</p>}
+            {isPriceUnknown && <p class="dim usage-note">{t('usage_no_price')}</p>}
             {usage.budget && <Budget budget={usage.budget} rate={usage.krw_per_usd} />}
-            <UsageSection title={t('by_day')} count={t('runs')} rate={usage.krw_per_usd} rows={(usage.by_day ?? []).map((one) => ({ ...one, name: day(one.start), count: one.runs }))} />
-            <UsageSection title={t('by_agent')} count={t('runs')} rate={usage.krw_per_usd} rows={(usage.by_agent ?? []).map((one) => ({ ...one, name: agentName(one.name), count: one.runs }))} />
+            <UsageSection title={t('by_day')} count={t('runs')} rate={usage.krw_per_usd} rows={(usage.by_day ?? []).map((one) => ({ ...one, cost_micros: knownCost(one, isPriceUnknown), name: day(one.start), count: one.runs }))} />
+            <UsageSection title={t('by_agent')} count={t('runs')} rate={usage.krw_per_usd} rows={(usage.by_agent ?? []).map((one) => ({ ...one, cost_micros: knownCost(one, isPriceUnknown), name: agentName(one.name), count: one.runs }))} />
             <UsageSection title={t('by_model')} count={t('calls')} rate={usage.krw_per_usd} rows={(usage.by_model ?? []).map((one) => ({ ...one, name: sanitizeLine(one.name), count: one.calls }))} />
-            <UsageSection title={t('by_key')} count={t('runs')} rate={usage.krw_per_usd} rows={(usage.by_key ?? []).map((one) => ({ ...one, name: sanitizeLine(one.name) || t('no_key'), count: one.runs }))} />
+            <UsageSection title={t('by_key')} count={t('runs')} rate={usage.krw_per_usd} rows={(usage.by_key ?? []).map((one) => ({ ...one, cost_micros: knownCost(one, isPriceUnknown), name: sanitizeLine(one.name) || t('no_key'), count: one.runs }))} />
           </>
         )}
       </div>
