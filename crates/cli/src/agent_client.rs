@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use doran_agents::attachments::attachment_tenant;
+use doran_agents::history::{self, HistoryMessage};
 use doran_engine::store::StoreError;
 use doran_engine::{EngineError, RunKey, StartOptions, ThreadId, ThreadKey, WatchUntil};
 use doran_retrieval::NewDocument;
-use doran_server::api::{RunEvent, StartRun};
+use doran_server::api::{MessageInfo, RunEvent, StartRun, ThreadInfo};
 use doran_server::percent_encode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -15,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::assemble::telemetry::TELEMETRY_SHUTDOWN_TIMEOUT;
 use crate::assemble::{self, App, RecordReplay};
 use crate::client::{ListedId, ServerHttpClient, take_field};
-use crate::commands::threads::{ExportedMessage, ExportedSource};
+use crate::commands::threads::{self, ExportedMessage, ExportedSource};
 use crate::config::{Config, Database};
 use crate::data_dir;
 use crate::output::{self, BilingualMessage, bilingual};
@@ -206,6 +207,28 @@ impl AgentClient {
         }
     }
 
+    /// A thread and its messages, as the server describes them.
+    pub(crate) async fn thread_json(&self, thread: &ThreadId) -> anyhow::Result<Value> {
+        match self {
+            Self::Remote(client) => threads::fetch_thread_json(client, thread).await,
+            Self::Local(app) => {
+                let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
+                let row = app.runtime.thread_row(&key).await?;
+                let messages = history::read_history(&app.runtime, &key, &app.agents).await?;
+                let described = |message: HistoryMessage| {
+                    let HistoryMessage { message, sources, model, run, seq, at } =
+                        message.with_renumbered_sources();
+                    let (id, text, role) = (message.id.to_string(), message.text(), message.role);
+                    MessageInfo { id, role, text, parts: message.parts, sources, model, run, seq, at }
+                };
+                let messages: Vec<MessageInfo> = messages.into_iter().map(described).collect();
+                let mut about = serde_json::to_value(ThreadInfo::from_row(&row))?;
+                about["messages"] = serde_json::to_value(messages)?;
+                Ok(about)
+            }
+        }
+    }
+
     /// The ids of the models that a chat can choose.
     pub(crate) async fn model_ids(&self) -> anyhow::Result<Vec<String>> {
         Ok(match self {
@@ -256,8 +279,8 @@ impl AgentClient {
             }
             Self::Local(app) => {
                 let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
-                let messages = doran_agents::history::read_history(&app.runtime, &key, &app.agents).await?;
-                let exported = |message: doran_agents::history::HistoryMessage| {
+                let messages = history::read_history(&app.runtime, &key, &app.agents).await?;
+                let exported = |message: HistoryMessage| {
                     let message = message.with_renumbered_sources();
                     let source = |source: doran_agents::AnswerSource| ExportedSource {
                         number: source.number,

@@ -9,7 +9,7 @@ use crate::config::SettingFlags;
 
 const EXAMPLES: &str = "Examples · 예시:
   doran demo                            sample questions with answers · 예시 질문과 답
-  doran ask '육아휴직은 얼마나 쓸 수 있나요?' one answer · 답 하나
+  doran ask '연차휴가는 며칠인가요?'    one answer · 답 하나
   doran chat                            chat in the terminal · 터미널에서 대화
   echo '연차휴가는 며칠인가요?' | doran chat
   doran serve --port 8080               start the HTTP server · HTTP 서버 시작

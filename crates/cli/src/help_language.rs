@@ -107,6 +107,7 @@ mod tests {
 
     use super::*;
     use crate::args::CommandLineArgs;
+    use crate::output::display_width;
 
     fn check(line: &str, english: &str, korean: &str) {
         assert_eq!(pick_language(line, Language::English), english);
@@ -119,6 +120,31 @@ mod tests {
         check("Examples · 예시:", "Examples:", "예시:");
         check("  doran chat    chat · 대화", "  doran chat    chat", "  doran chat    대화");
         check("  doran ask 연차?", "  doran ask 연차?", "  doran ask 연차?");
+    }
+
+    #[test]
+    fn an_example_keeps_its_command_and_its_column_in_both_languages() {
+        let mut commands_of_languages = Vec::new();
+        for language in [Language::English, Language::Korean] {
+            let command = localize_help(CommandLineArgs::command(), language);
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples: Vec<&str> = help.lines().skip(1).collect();
+            assert!(examples.iter().all(|line| line.contains("doran ")), "{help}");
+            let explained = examples.iter().filter_map(|line| {
+                let gap = line.rfind("  ").filter(|gap| *gap > 0)?;
+                Some(display_width(&line[..gap + 2]))
+            });
+            let mut columns: Vec<usize> = explained.collect();
+            assert!(columns.len() > 10, "{help}");
+            columns.dedup();
+            assert_eq!(columns.len(), 1, "{help}");
+            let count = |sub: &Command| {
+                let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+                (sub.get_name().to_owned(), help.matches("doran ").count())
+            };
+            commands_of_languages.push(command.get_subcommands().map(count).collect::<Vec<_>>());
+        }
+        assert_eq!(commands_of_languages[0], commands_of_languages[1]);
     }
 
     #[test]

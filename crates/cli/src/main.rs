@@ -25,14 +25,17 @@ mod log;
 mod output;
 mod replica;
 mod secret;
+mod start_screen;
 mod stored_models;
 mod streamed_answer;
 mod systemd_notify;
+mod terminal_markdown;
 #[cfg(test)]
 mod test_directory;
 mod version;
 
 use std::ffi::OsStr;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -60,12 +63,12 @@ fn main() -> ExitCode {
     let environment = match Environment::from_process() {
         Ok(environment) => environment,
         Err(error) => {
-            TerminalOutput::new(Language::English, None).print_error(&error.into());
+            TerminalOutput::new(Language::English, None, None).print_error(&error.into());
             return ExitCode::FAILURE;
         }
     };
     let language = config::early_language(args.settings.lang.as_deref(), &environment);
-    let output = TerminalOutput::new(language, environment.get("NO_COLOR"));
+    let output = TerminalOutput::new(language, environment.get("NO_COLOR"), environment.get("TERM"));
     match run(&args, &environment, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -99,9 +102,17 @@ fn report_parse_error(error: &clap::Error, language: Language) -> ExitCode {
         && std::env::args_os().len() == 1;
     if is_bare {
         // Whoever types `doran` alone wants to know what there is, and made no mistake.
-        return match TerminalOutput::new(language, None).print_data(&error.render().to_string()) {
+        let output = TerminalOutput::new(language, None, None);
+        let printed = match std::io::stdout().is_terminal() {
+            true => start_screen::print_start_screen(output),
+            false => output.print_data(&error.render().to_string()),
+        };
+        return match printed {
             Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
+            Err(error) => {
+                output.print_error(&error);
+                exit::exit_code(&error)
+            }
         };
     }
     let is_help =
@@ -130,7 +141,7 @@ fn report_parse_error(error: &clap::Error, language: Language) -> ExitCode {
                 .find_map(|kind| error.get(kind))
                 .map(|suggested| format!(". 비슷한 것: `{suggested}`"))
                 .unwrap_or_default();
-        TerminalOutput::new(Language::Korean, None)
+        TerminalOutput::new(Language::Korean, None, None)
             .print_note(&format!("오류: {what}{suggestion}. 사용법은 `doran --help`로 볼 수 있습니다"));
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }

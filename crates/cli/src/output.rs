@@ -7,6 +7,8 @@ use std::io::{self, IsTerminal, Write};
 
 use doran_retrieval::Language;
 
+use crate::terminal_markdown::{MARKDOWN_SEQUENCES, TerminalMarkdown};
+
 /// A sentence in both languages. It is also the error type of this crate; as such it keeps its cause.
 #[derive(Debug, Default)]
 pub(crate) struct BilingualMessage {
@@ -67,13 +69,28 @@ impl Error for BilingualMessage {
 pub(crate) struct TerminalOutput {
     pub(crate) language: Language,
     pub(crate) colour: bool,
+    /// Whether Markdown is shown as it is meant, and not as it is written.
+    pub(crate) renders_markdown: bool,
 }
 
 impl TerminalOutput {
-    /// Colour is used only where stderr is a terminal and `NO_COLOR` is unset or empty.
-    pub(crate) fn new(language: Language, no_color: Option<&str>) -> Self {
-        let colour = no_color.is_none_or(str::is_empty) && io::stderr().is_terminal();
-        Self { language, colour }
+    /// Colour is used only where stderr is a terminal and `NO_COLOR` is unset or empty. Markdown is rendered where stdout
+    /// is such a terminal and `TERM` is not `dumb`.
+    pub(crate) fn new(language: Language, no_color: Option<&str>, term: Option<&str>) -> Self {
+        let is_wanted = no_color.is_none_or(str::is_empty);
+        let colour = is_wanted && io::stderr().is_terminal();
+        let renders_markdown = is_wanted && term != Some("dumb") && io::stdout().is_terminal();
+        Self { language, colour, renders_markdown }
+    }
+
+    /// Writes Markdown to stdout: rendered on a terminal, as it is otherwise.
+    pub(crate) fn print_markdown(&self, text: &str) -> anyhow::Result<()> {
+        if !self.renders_markdown {
+            return self.print_data(text);
+        }
+        let mut markdown = TerminalMarkdown::default();
+        let shown = markdown.push(text) + &markdown.finish();
+        self.print_data(&shown)
     }
 
     /// Writes data to stdout. A reader that went away early, as `head` does, is no error.
@@ -107,7 +124,7 @@ impl TerminalOutput {
 
     /// Tells the person why the command failed, causes included.
     pub(crate) fn print_error(&self, error: &anyhow::Error) {
-        let (before, after) = if self.colour { ("\u{1b}[31m", "\u{1b}[0m") } else { ("", "") };
+        let (before, after) = if self.colour { (RED, "\u{1b}[0m") } else { ("", "") };
         let label = bilingual!("오류", "error");
         let causes = join_error_causes(error.as_ref(), self.language);
         self.write_stderr_line(&format!("{before}{}:{after} {causes}", label.text(self.language)));
@@ -129,8 +146,8 @@ impl TerminalOutput {
     }
 }
 
-/// How the program itself colours: red, bold, and the end of both.
-const ALLOWED_ANSI_SEQUENCES: [&str; 3] = ["\u{1b}[31m", "\u{1b}[1m", "\u{1b}[0m"];
+/// How the program itself colours errors. The end of it, and bold, are those of Markdown.
+const RED: &str = "\u{1b}[31m";
 
 /// A text that a terminal only shows. Names, documents and models bring words of strangers, and a terminal obeys
 /// control characters: they move the cursor, fill the clipboard, or turn a line around.
@@ -147,7 +164,7 @@ pub(crate) fn strip_control_characters(text: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find(acts) {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let own = ALLOWED_ANSI_SEQUENCES.iter().find(|sign| rest.starts_with(**sign));
+        let own = std::iter::once(&RED).chain(&MARKDOWN_SEQUENCES).find(|sign| rest.starts_with(**sign));
         out.push_str(own.copied().unwrap_or_default());
         let length = own.map_or_else(|| rest.chars().next().map_or(0, char::len_utf8), |sign| sign.len());
         rest = &rest[length..];

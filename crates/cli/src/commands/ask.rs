@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &AskArgs, config: &Config, output: TerminalOutput)
         lines.iter().for_each(|line| output.print_note(&format!("  {line}")));
         return match answer.failure {
             Some(failure) => Err(failure.into()),
-            None => output.print_data(&format!("{text}\n")),
+            None => output.print_markdown(&format!("{text}\n")),
         };
     }
     // With `--json` exactly one object is printed in every case. The exit code also tells the outcome.

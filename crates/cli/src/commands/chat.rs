@@ -9,7 +9,7 @@ use doran_engine::QuestionKind;
 use doran_engine::ThreadId;
 use doran_llm::ModelKind;
 use doran_retrieval::Language;
-use doran_server::api::{QuestionInfo, RunEvent, StartRun};
+use doran_server::api::{QuestionInfo, RunEvent, RunEventBody, StartRun};
 use serde_json::Value;
 
 use crate::agent_client::{self, AgentClient};
@@ -20,6 +20,7 @@ use crate::exit;
 use crate::line_reader::{LineReader, TypedLine};
 use crate::output::{TerminalOutput, bilingual};
 use crate::streamed_answer::StreamedAnswer;
+use crate::terminal_markdown::TerminalMarkdown;
 use slash_commands::LastTurn;
 
 /// Options of the command.
@@ -37,7 +38,7 @@ Commands in a chat · 대화 중 명령:
   /sources      show the quotations of the answer · 답의 인용문을 보여 줍니다
   /steps        show the steps of the answer · 답의 단계를 보여 줍니다
   /attach FILE  attach a file to this chat · 파일을 이 대화에 첨부합니다
-  /export FILE  write the chat as Markdown · 대화를 Markdown으로 저장합니다
+  /export FILE  write the chat as Markdown, or as JSON to FILE.json · 대화를 Markdown으로, 파일.json이면 JSON으로 저장합니다
   /help         show the commands · 명령을 보여 줍니다
   /quit         quit, like Ctrl-D · 종료합니다. Ctrl-D와 같습니다
   \\             at the end of a line: continue on the next · 줄 끝에 쓰면 다음 줄로 이어집니다
@@ -213,8 +214,8 @@ impl ChatSession<'_> {
     fn print_help(&self, agents: &[String]) {
         let (agent, agents) = (&self.agent, agents.join(", "));
         self.output.print_message(&bilingual!(
-            "/agent 이름   다른 에이전트에게 묻습니다. 지금은 {agent}. 있는 것: {agents}\n/model [ID]   모델을 보여 주거나 고릅니다. default는 기본 모델입니다\n/retry        마지막 질문을 다시 묻습니다\n/edit 글      마지막 질문 대신 묻습니다\n/sources      답의 인용문을 보여 줍니다\n/steps        답의 단계를 보여 줍니다\n/attach 파일  파일을 이 대화에 첨부합니다\n/export 파일  대화를 Markdown으로 저장합니다\n/quit         마칩니다. Ctrl-D와 같습니다\n\\             줄 끝에 쓰면 다음 줄로 이어 씁니다. ↑ ↓는 앞서 쓴 줄을 불러옵니다\nCtrl-C        실행을 멈춥니다. 묻고 있어도 그렇습니다. 실행이 없으면 마칩니다\n/help         이 도움말\n나머지는 모두 질문입니다",
-            "/agent NAME   ask another agent; now {agent}. There are: {agents}\n/model [ID]   list the models or choose one; `default` takes it back\n/retry        ask the last question again\n/edit TEXT    ask this instead of the last question\n/sources      show the quotations of the answer\n/steps        show the steps of the answer\n/attach FILE  attach a file to this chat\n/export FILE  write the chat as Markdown\n/quit         end, as Ctrl-D does\n\\             at the end of a line: go on in the next one; ↑ and ↓ call up earlier lines\nCtrl-C        stop the run, also one that asks you something; where there is none, end\n/help         this text\nEverything else is a question"
+            "/agent 이름   다른 에이전트에게 묻습니다. 지금은 {agent}. 있는 것: {agents}\n/model [ID]   모델을 보여 주거나 고릅니다. default는 기본 모델입니다\n/retry        마지막 질문을 다시 묻습니다\n/edit 글      마지막 질문 대신 묻습니다\n/sources      답의 인용문을 보여 줍니다\n/steps        답의 단계를 보여 줍니다\n/attach 파일  파일을 이 대화에 첨부합니다\n/export 파일  대화를 Markdown으로, 파일.json이면 JSON으로 저장합니다\n/quit         마칩니다. Ctrl-D와 같습니다\n\\             줄 끝에 쓰면 다음 줄로 이어 씁니다. ↑ ↓는 앞서 쓴 줄을 불러옵니다\nCtrl-C        실행을 멈춥니다. 묻고 있어도 그렇습니다. 실행이 없으면 마칩니다\n/help         이 도움말\n나머지는 모두 질문입니다",
+            "/agent NAME   ask another agent; now {agent}. There are: {agents}\n/model [ID]   list the models or choose one; `default` takes it back\n/retry        ask the last question again\n/edit TEXT    ask this instead of the last question\n/sources      show the quotations of the answer\n/steps        show the steps of the answer\n/attach FILE  attach a file to this chat\n/export FILE  write the chat as Markdown, or as JSON to FILE.json\n/quit         end, as Ctrl-D does\n\\             at the end of a line: go on in the next one; ↑ and ↓ call up earlier lines\nCtrl-C        stop the run, also one that asks you something; where there is none, end\n/help         this text\nEverything else is a question"
         ));
     }
 
@@ -437,26 +438,30 @@ struct AnswerPrinter {
     answer: StreamedAnswer,
     output: TerminalOutput,
     quiet: bool,
+    /// What renders the words, on a terminal.
+    markdown: Option<TerminalMarkdown>,
     /// Whether the last output did not end its line.
     is_mid_line: bool,
+    /// Whether no words were printed since the start or the line of a step.
+    is_after_step: bool,
 }
 
 impl AnswerPrinter {
     fn new(output: TerminalOutput, quiet: bool) -> Self {
-        Self { answer: StreamedAnswer::default(), output, quiet, is_mid_line: false }
+        let markdown = output.renders_markdown.then(TerminalMarkdown::default);
+        let answer = StreamedAnswer::default();
+        Self { answer, output, quiet, markdown, is_mid_line: false, is_after_step: true }
     }
 
     fn print_event(&mut self, event: &RunEvent) -> anyhow::Result<()> {
         let before = self.answer.steps.len();
         let mut words = self.answer.apply_event(event)?;
         // In a terminal, the line of a step already separates two replies.
-        if !self.is_mid_line && self.output.stdout_and_stderr_share_terminal() {
+        if self.is_after_step && self.output.stdout_and_stderr_share_terminal() {
             words = words.trim_start_matches('\n').to_owned();
         }
-        self.output.print_data(&words)?;
-        if let Some(last) = words.chars().last() {
-            self.is_mid_line = last != '\n';
-        }
+        self.is_after_step &= words.is_empty();
+        self.print_words(words, &event.body)?;
         let steps = &self.answer.steps[before..];
         if self.quiet || steps.is_empty() {
             return Ok(());
@@ -466,9 +471,25 @@ impl AnswerPrinter {
             self.output.print_data("\n")?;
             self.is_mid_line = false;
         }
+        self.is_after_step = true;
         steps
             .iter()
             .for_each(|step| self.output.print_note(&format!("· {}", step.text(self.output.language))));
+        Ok(())
+    }
+
+    /// Prints the words of an event. Markdown ends with the words that are void, and with those that no more follow.
+    fn print_words(&mut self, words: String, body: &RunEventBody) -> anyhow::Result<()> {
+        let shown = match (&mut self.markdown, body) {
+            (None, _) => words,
+            (Some(markdown), RunEventBody::Delta { restarted: None, .. }) => markdown.push(&words),
+            (Some(markdown), RunEventBody::Delta { .. }) => markdown.finish() + &markdown.push(&words),
+            (Some(markdown), _) => markdown.push(&words) + &markdown.finish(),
+        };
+        self.output.print_data(&shown)?;
+        if let Some(last) = shown.chars().last() {
+            self.is_mid_line = last != '\n';
+        }
         Ok(())
     }
 

@@ -18,27 +18,58 @@ use crate::streamed_answer::StreamedAnswer;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 예시:
   doran runs
-  doran runs --thread main --json
+  doran runs list --thread main --json
   doran runs show 01a1e60f
   doran runs watch 01a1e60f
   doran runs fork 01a1e60f --title 다시")]
 pub(crate) struct RunsArgs {
+    #[command(flatten)]
+    list: RunListOptions,
+    #[command(subcommand)]
+    what: Option<RunsCommand>,
+}
+
+/// What is listed, and how.
+#[derive(Clone, Debug, clap::Args)]
+struct RunListOptions {
     /// Only of this thread · 이 스레드의 실행만
     #[arg(long, value_name = "NAME")]
     thread: Option<ThreadId>,
     /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
     #[arg(long)]
     json: bool,
-    /// Maximum number to list · 최대 개수
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
-    #[command(subcommand)]
-    what: Option<RunsCommand>,
+    /// Maximum number to list; default: 50 · 최대 개수. 기본값: 50
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+impl RunListOptions {
+    fn limit(&self) -> usize {
+        self.limit.unwrap_or(50)
+    }
+
+    /// These, and where one is not given, that of the others.
+    fn or(&self, others: &Self) -> Self {
+        Self {
+            thread: self.thread.clone().or_else(|| others.thread.clone()),
+            json: self.json || others.json,
+            limit: self.limit.or(others.limit),
+        }
+    }
+}
+
+/// What to do with runs.
+#[derive(Debug, clap::Subcommand)]
+enum RunsCommand {
+    /// List runs, as without a command · 실행 목록을 보여 줍니다. 명령을 적지 않아도 같습니다
+    List(RunListOptions),
+    #[command(flatten)]
+    One(OneRunCommand),
 }
 
 /// What to do with one run.
 #[derive(Debug, clap::Subcommand)]
-enum RunsCommand {
+enum OneRunCommand {
     /// Print the steps, the answer and the sources of a run · 실행의 단계, 답, 출처를 출력합니다
     Show {
         /// Id of the run, or its beginning · 실행의 id 또는 앞부분
@@ -67,12 +98,16 @@ enum RunsCommand {
 
 /// Lists runs, or does something with one.
 pub(crate) async fn run(args: &RunsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
-    let Some(what) = &args.what else { return list(args, config, output).await };
+    let what = match &args.what {
+        None => return list(&args.list, config, output).await,
+        Some(RunsCommand::List(options)) => return list(&options.or(&args.list), config, output).await,
+        Some(RunsCommand::One(what)) => what,
+    };
     let api = LocalApi::open(config).await?;
     let outcome = match what {
-        RunsCommand::Show { run } => show_run(&api.client, run, false, output).await,
-        RunsCommand::Watch { run } => show_run(&api.client, run, true, output).await,
-        RunsCommand::Fork { run, at, title } => {
+        OneRunCommand::Show { run } => show_run(&api.client, run, false, output).await,
+        OneRunCommand::Watch { run } => show_run(&api.client, run, true, output).await,
+        OneRunCommand::Fork { run, at, title } => {
             fork_run(&api.client, run, *at, title.as_deref(), output).await
         }
     };
@@ -143,7 +178,7 @@ async fn show_run(
     let text = answer.text_with_numbered_sources();
     answer.source_lines(output.language).iter().for_each(|line| output.print_note(&format!("  {line}")));
     if !text.is_empty() {
-        output.print_data(&format!("{text}\n"))?;
+        output.print_markdown(&format!("{text}\n"))?;
     }
     for question in &answer.questions {
         output.print_note(&super::chat::format_question(question, output.language));
@@ -172,12 +207,13 @@ async fn fork_run(
 }
 
 /// Lists runs from the database, or from the server that has it open.
-async fn list(args: &RunsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+async fn list(args: &RunListOptions, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let runs = match agent_client::running_server(config) {
         Some(client) => list_runs_of_server(args, &client).await?,
         None => {
             let records = assemble::open_locked_store(config).await?;
-            let filter = RunFilter { thread: args.thread.clone(), limit: args.limit, ..RunFilter::default() };
+            let filter =
+                RunFilter { thread: args.thread.clone(), limit: args.limit(), ..RunFilter::default() };
             let rows = records.store.runs(&TenantId::local(), &filter).await?;
             rows.iter().map(RunInfo::from_row).collect()
         }
@@ -204,21 +240,24 @@ async fn list(args: &RunsArgs, config: &Config, output: TerminalOutput) -> anyho
 }
 
 /// A server lists the runs of one thread at a time.
-async fn list_runs_of_server(args: &RunsArgs, client: &ServerHttpClient) -> anyhow::Result<Vec<RunInfo>> {
+async fn list_runs_of_server(
+    args: &RunListOptions,
+    client: &ServerHttpClient,
+) -> anyhow::Result<Vec<RunInfo>> {
     let threads = match &args.thread {
         Some(thread) => vec![thread.as_str().to_owned()],
         None => {
-            let path = format!("/api/threads?limit={}", args.limit);
+            let path = format!("/api/threads?limit={}", args.limit());
             let rows: Vec<ListedId> = client.get_field(&path, "threads").await?;
             rows.into_iter().map(|row| row.id).collect()
         }
     };
     let mut runs: Vec<RunInfo> = Vec::new();
     for thread in threads {
-        let path = format!("/api/threads/{}/runs?limit={}", percent_encode(&thread), args.limit);
+        let path = format!("/api/threads/{}/runs?limit={}", percent_encode(&thread), args.limit());
         runs.extend(client.get_field::<Vec<RunInfo>>(&path, "runs").await?);
     }
     runs.sort_by(|left, right| right.created.cmp(&left.created).then(right.id.cmp(&left.id)));
-    runs.truncate(args.limit);
+    runs.truncate(args.limit());
     Ok(runs)
 }

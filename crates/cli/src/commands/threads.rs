@@ -7,7 +7,7 @@ use doran_retrieval::Language;
 use doran_server::api::ThreadInfo;
 use doran_server::percent_encode;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::agent_client;
 use crate::assemble;
@@ -21,25 +21,48 @@ use crate::streamed_answer::localize_article_numbers;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 예시:
   doran threads
-  doran threads --limit 5 --json
+  doran threads list --limit 5 --json
   doran threads show main
   doran threads rename main 휴가 질문
   doran threads export main > main.md
   doran threads delete main")]
 pub(crate) struct ThreadsArgs {
-    /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
-    #[arg(long)]
-    json: bool,
-    /// Maximum number to list · 최대 개수
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    list: ThreadListOptions,
     #[command(subcommand)]
     what: Option<ThreadsCommand>,
 }
 
-/// What to do with one thread.
+/// What is listed, and how.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct ThreadListOptions {
+    /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
+    #[arg(long)]
+    json: bool,
+    /// Maximum number to list; default: 50 · 최대 개수. 기본값: 50
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+impl ThreadListOptions {
+    /// These, and where one is not given, that of the others.
+    fn or(self, others: Self) -> Self {
+        Self { json: self.json || others.json, limit: self.limit.or(others.limit) }
+    }
+}
+
+/// What to do with threads.
 #[derive(Debug, clap::Subcommand)]
 enum ThreadsCommand {
+    /// List threads, as without a command · 스레드 목록을 보여 줍니다. 명령을 적지 않아도 같습니다
+    List(ThreadListOptions),
+    #[command(flatten)]
+    One(OneThreadCommand),
+}
+
+/// What to do with one thread.
+#[derive(Debug, clap::Subcommand)]
+enum OneThreadCommand {
     /// Print the messages of a thread · 스레드의 메시지를 출력합니다
     Show {
         /// Name of the thread · 스레드의 이름
@@ -81,7 +104,11 @@ enum ThreadExportFormat {
 
 /// Lists threads, or does something with one.
 pub(crate) async fn run(args: &ThreadsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
-    let Some(what) = &args.what else { return list(args, config, output).await };
+    let what = match &args.what {
+        None => return list(args.list, config, output).await,
+        Some(ThreadsCommand::List(options)) => return list(options.or(args.list), config, output).await,
+        Some(ThreadsCommand::One(what)) => what,
+    };
     let api = LocalApi::open(config).await?;
     let outcome = change_or_show(what, &api.client, output).await;
     api.close().await?;
@@ -89,39 +116,45 @@ pub(crate) async fn run(args: &ThreadsArgs, config: &Config, output: TerminalOut
 }
 
 async fn change_or_show(
-    what: &ThreadsCommand,
+    what: &OneThreadCommand,
     client: &ServerHttpClient,
     output: TerminalOutput,
 ) -> anyhow::Result<()> {
     let path = |thread: &ThreadId| format!("/api/threads/{}", percent_encode(thread.as_str()));
     match what {
-        ThreadsCommand::Show { thread } => {
+        OneThreadCommand::Show { thread } => {
             let messages: Vec<ExportedMessage> =
                 client.get_field(&format!("{}/messages", path(thread)), "messages").await?;
             output.print_data(&messages_as_text(&messages, output.language))
         }
-        ThreadsCommand::Rename { thread, title } => {
+        OneThreadCommand::Rename { thread, title } => {
             client.patch(&path(thread), &json!({ "title": title.join(" ") })).await.map(drop)
         }
-        ThreadsCommand::Delete { thread } => {
+        OneThreadCommand::Delete { thread } => {
             if client.delete(&path(thread)).await? {
                 return Ok(());
             }
             let name = thread.as_str();
             Err(bilingual!("`{name}`(이)라는 스레드가 없습니다", "there is no thread `{name}`").into())
         }
-        ThreadsCommand::Export { thread, format: ThreadExportFormat::Json } => {
-            let mut about = client.get(&path(thread)).await?;
-            about["messages"] = client.get(&format!("{}/messages", path(thread))).await?["messages"].take();
-            output.print_data(&format!("{about:#}\n"))
+        OneThreadCommand::Export { thread, format: ThreadExportFormat::Json } => {
+            output.print_data(&format!("{:#}\n", fetch_thread_json(client, thread).await?))
         }
-        ThreadsCommand::Export { thread, format: ThreadExportFormat::Markdown } => {
+        OneThreadCommand::Export { thread, format: ThreadExportFormat::Markdown } => {
             let about: ThreadInfo = serde_json::from_value(client.get(&path(thread)).await?)?;
             let messages: Vec<ExportedMessage> =
                 client.get_field(&format!("{}/messages", path(thread)), "messages").await?;
             output.print_data(&messages_as_markdown(&about.title, &messages, output.language))
         }
     }
+}
+
+/// A thread and its messages, as the server describes them.
+pub(crate) async fn fetch_thread_json(client: &ServerHttpClient, thread: &ThreadId) -> anyhow::Result<Value> {
+    let path = format!("/api/threads/{}", percent_encode(thread.as_str()));
+    let mut about = client.get(&path).await?;
+    about["messages"] = client.get(&format!("{path}/messages")).await?["messages"].take();
+    Ok(about)
 }
 
 /// A message as the server lists it.
@@ -184,12 +217,13 @@ pub(crate) fn messages_as_markdown(title: &str, messages: &[ExportedMessage], la
 }
 
 /// Lists threads from the database, or from the server that has it open.
-async fn list(args: &ThreadsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+async fn list(args: ThreadListOptions, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let limit = args.limit.unwrap_or(50);
     let threads: Vec<ThreadInfo> = match agent_client::running_server(config) {
-        Some(client) => client.get_field(&format!("/api/threads?limit={}", args.limit), "threads").await?,
+        Some(client) => client.get_field(&format!("/api/threads?limit={limit}"), "threads").await?,
         None => {
             let records = assemble::open_locked_store(config).await?;
-            let filter = ThreadFilter { limit: args.limit, ..ThreadFilter::default() };
+            let filter = ThreadFilter { limit, ..ThreadFilter::default() };
             let rows = records.store.threads(&TenantId::local(), &filter).await?;
             rows.iter().map(ThreadInfo::from_row).collect()
         }

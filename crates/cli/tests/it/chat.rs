@@ -3,6 +3,8 @@
 use std::io::Write;
 
 #[cfg(target_os = "linux")]
+use crate::mock_vendor::{MockVendorReply, MockVendorServer};
+#[cfg(target_os = "linux")]
 use crate::program::spawn_in_terminal;
 use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
 
@@ -38,7 +40,13 @@ fn a_second_process_asks_the_server_that_has_the_data() {
     assert!(stderr.contains("calculator(15 * 3) = 45") && stderr.contains("asking react"), "{stderr}");
     let threads = utf8(&run_doran(&here, &["threads"], "").stdout);
     assert!(threads.contains("main") && threads.contains("main-react"), "{threads}");
+    assert_eq!(utf8(&run_doran(&here, &["threads", "list"], "").stdout), threads);
+    let newest = utf8(&run_doran(&here, &["threads", "list", "--limit", "1", "--json"], "").stdout);
+    assert!(newest.lines().count() == 1 && newest.starts_with('{'), "{newest}");
     let runs = utf8(&run_doran(&here, &["runs", "--json"], "").stdout);
+    assert_eq!(utf8(&run_doran(&here, &["runs", "list", "--json"], "").stdout), runs);
+    let of_thread = utf8(&run_doran(&here, &["runs", "--json", "list", "--thread", "main"], "").stdout);
+    assert!(of_thread.lines().count() == 1 && of_thread.contains("\"thread\":\"main\""), "{of_thread}");
     assert_eq!(runs.matches("\"status\":\"finished\"").count(), 2, "{runs}");
     // What has no way over HTTP still says who has the data.
     let refused = run_doran(&here, &["gc"], "");
@@ -53,7 +61,7 @@ fn commands_ask_again_show_what_an_answer_rests_on_and_export_it() {
     std::fs::write(here.join("메모.md"), "# 메모\n\n제주 워크숍의 참가비는 한 사람당 73,500원이다.\n")
         .expect("a file");
     std::fs::write(here.join("깨짐.pdf"), "%PDF-1.7 broken").expect("a file");
-    let lines = "/sources\n/attach 메모.md\n/attach 깨짐.pdf\n/attach 없음.md\n제주 워크숍 참가비는 한 사람당 얼마인가요?\n법인카드 영수증은 언제까지 올려야 하나요?\n/sources\n/steps\n/edit 육아휴직은 얼마나 쓸 수 있나요?\n/model nobody\n/model\n/model offline-extractive-2\n/export chat.md\n";
+    let lines = "/sources\n/attach 메모.md\n/attach 깨짐.pdf\n/attach 없음.md\n제주 워크숍 참가비는 한 사람당 얼마인가요?\n법인카드 영수증은 언제까지 올려야 하나요?\n/sources\n/steps\n/edit 육아휴직은 얼마나 쓸 수 있나요?\n/model nobody\n/model\n/model offline-extractive-2\n/export chat.md\n/export chat.md\n/export chat.json\n";
     let output = run_doran(&here, &["chat"], lines);
     let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
     assert!(output.status.success(), "{stderr}");
@@ -71,6 +79,15 @@ fn commands_ask_again_show_what_an_answer_rests_on_and_export_it() {
     // The edited question takes the place of the one before it.
     let exported = std::fs::read_to_string(here.join("chat.md")).expect("a file");
     assert!(exported.contains("육아휴직은 얼마나") && !exported.contains("법인카드"), "{exported}");
+    assert!(stderr.contains("the file `chat.md` exists and was left as it is"), "{stderr}");
+    // A name that ends so gets what `threads export` gives.
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(here.join("chat.json")).expect("a file")).expect("JSON");
+    let given = run_doran(&here, &["threads", "export", "main", "--format", "json"], "");
+    let given: serde_json::Value = serde_json::from_slice(&given.stdout).expect("JSON");
+    assert_eq!((&json["id"], &json["agent"]), (&"main".into(), &"assistant".into()), "{json}");
+    assert!(json["messages"].as_array().is_some_and(|messages| messages.len() >= 4), "{json}");
+    assert_eq!(json["messages"], given["messages"]);
     let shown = utf8(&run_doran(&here, &["threads", "show", "main"], "").stdout);
     assert!(shown.starts_with("> 제주 워크숍") && shown.contains("> 육아휴직은 얼마나"), "{shown}");
     assert!(run_doran(&here, &["threads", "rename", "main", "휴가", "질문"], "").status.success());
@@ -217,4 +234,43 @@ fn what_is_typed_ahead_is_kept() {
     {
         assert!(screen.contains(words), "no `{words}` in {screen}");
     }
+}
+
+/// What the model of the next test says.
+#[cfg(target_os = "linux")]
+const MARKDOWN_ANSWER: &str = "## 요약\n\n**연차**는 `15`일\u{1b}]52;c;aGk=\u{7}입니다.\n\n- 하나\n- 둘\n\n| 가 | 나 |\n|---|---|\n| 1 | 2 |\n\n```rust\nlet x = 1;\n```\n\n끝입니다.";
+
+/// A terminal shows what the marks of Markdown mean, and every blank line; a pipe and a terminal without colour get the words.
+#[cfg(target_os = "linux")]
+#[test]
+fn markdown_is_rendered_on_a_terminal_only() {
+    use std::io::Read;
+    const PROMPT: &str = "\u{1b}[?2004h";
+    let here = fresh_directory("markdown");
+    let far = MockVendorServer::start(|_| MockVendorReply::Text(MARKDOWN_ANSWER.into()));
+    let settings = format!("model = \"openai-compatible:http://{}/v1#m\"\n", far.address);
+    std::fs::write(here.join("doran.toml"), settings).expect("settings");
+    let rendered = "\u{1b}[1m요약\u{1b}[0m\n\n\u{1b}[1m연차\u{1b}[0m는 \u{1b}[36m15\u{1b}[0m일]52;c;aGk=입니다.\n\n• 하나\n• 둘\n\n| 가 | 나 |\n\u{1b}[2m|───|───|\u{1b}[0m\n| 1 | 2 |\n\n  \u{1b}[2mlet x = 1;\u{1b}[0m\n\n끝입니다.";
+    let rendered = rendered.replace('\n', "\r\n");
+
+    let Some(child) = spawn_in_terminal(&here, "ask --agent react hello") else { return };
+    let shown = child.wait_with_output().expect("it ends");
+    let screen = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.status.success() && screen.contains(&rendered), "{screen:?}");
+
+    let mut child = spawn_in_terminal(&here, "chat --agent react").expect("it was there before");
+    let (mut keys, mut stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    let mut screen = Vec::new();
+    read_screen_until(&mut stdout, &mut screen, PROMPT, 1);
+    keys.write_all(b"hello\r").expect("typed");
+    read_screen_until(&mut stdout, &mut screen, PROMPT, 2);
+    keys.write_all(b"\x04").expect("typed");
+    stdout.read_to_end(&mut screen).ok();
+    let screen = String::from_utf8_lossy(&screen).into_owned();
+    assert!(child.wait().expect("it ends").success() && screen.contains(&rendered), "{screen:?}");
+
+    let piped = utf8(&run_doran(&here, &["ask", "--agent", "react", "hello"], "").stdout);
+    assert_eq!(piped.trim_end(), MARKDOWN_ANSWER);
+    let piped = utf8(&run_doran(&here, &["chat", "--agent", "react", "--thread", "b"], "hello\n").stdout);
+    assert_eq!(piped.trim_end(), MARKDOWN_ANSWER);
 }

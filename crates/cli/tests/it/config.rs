@@ -142,6 +142,22 @@ fn the_program_alone_lists_its_commands_and_that_is_no_error() {
     assert_eq!(half.status.code(), Some(2), "{half:?}");
 }
 
+/// On a terminal there is a short screen instead of the whole help.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_program_alone_on_a_terminal_says_what_is_in_use_and_how_to_begin() {
+    let here = fresh_directory("start-screen");
+    let settings = "language = \"en\"\ndata_dir = \"papers\"\n";
+    fs::write(here.join("doran.toml"), settings).expect("write");
+    let Some(child) = crate::program::spawn_in_terminal(&here, "") else { return };
+    let shown = child.wait_with_output().expect("it ends");
+    let screen = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.status.success() && screen.lines().count() <= 12, "{screen}");
+    let words = ["Doran 0.", "papers", "offline-extractive-2", "not running", "doran chat", "doran --help"];
+    assert!(words.iter().all(|word| screen.contains(word)), "{screen}");
+    assert!(!screen.contains("--database") && !here.join("papers").exists(), "{screen}");
+}
+
 #[test]
 fn the_version_names_commit_features_and_target() {
     let here = fresh_directory("version");

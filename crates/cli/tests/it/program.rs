@@ -45,6 +45,7 @@ pub fn spawn_in_terminal(here: &Path, args: &str) -> Option<Child> {
         .env("SHELL", "/bin/sh")
         .env("HOME", here)
         .env("TERM", "xterm")
+        .env_remove("NO_COLOR")
         .current_dir(here)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

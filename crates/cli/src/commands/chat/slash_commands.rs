@@ -1,5 +1,7 @@
 //! The commands of a chat about its turns: ask again, choose the model, show sources and steps, attach a file, export.
 
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use doran_server::api::StartRun;
@@ -114,15 +116,25 @@ impl ChatSession<'_> {
         Ok(())
     }
 
-    /// Writes the conversation as Markdown to a file, or prints it.
+    /// Writes the conversation to a new file, as JSON where its name says so and as Markdown otherwise, or prints it.
     pub(super) async fn export(&self, path: &str) -> anyhow::Result<()> {
-        let messages = self.client.messages(&self.thread).await?;
-        let text = messages_as_markdown(self.thread.as_str(), &messages, self.output.language);
+        let is_json = Path::new(path).extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
+        let text = if is_json {
+            format!("{:#}\n", self.client.thread_json(&self.thread).await?)
+        } else {
+            let messages = self.client.messages(&self.thread).await?;
+            messages_as_markdown(self.thread.as_str(), &messages, self.output.language)
+        };
         if path.is_empty() {
             return self.output.print_data(&text);
         }
-        std::fs::write(path, text).map_err(|error| {
-            bilingual!("`{path}`에 쓸 수 없습니다", "cannot write `{path}`").with_cause(error)
+        let opened = File::options().write(true).create_new(true).open(path);
+        opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => bilingual!(
+                "`{path}` 파일이 이미 있어 쓰지 않았습니다. 다른 이름을 적으세요",
+                "the file `{path}` exists and was left as it is; choose another name"
+            ),
+            _ => bilingual!("`{path}`에 쓸 수 없습니다", "cannot write `{path}`").with_cause(error),
         })?;
         self.output.print_message(&bilingual!("`{path}`에 적었습니다", "written to `{path}`"));
         Ok(())
