@@ -326,7 +326,10 @@ fn wrong_node(document: Option<Value>, message: &str) -> Option<String> {
     let document = document?;
     let nodes = document.get("node")?.as_array()?;
     let wrong = nodes.iter().find(|node| {
-        NodeDescription::deserialize(*node).is_err_and(|error| message.contains(&error.to_string()))
+        // The formats list differently what they expected.
+        let reason = NodeDescription::deserialize(*node).err().map(|error| error.to_string());
+        let given = reason.as_deref().and_then(|reason| reason.split(", expected ").next());
+        given.is_some_and(|given| message.contains(given))
     })?;
     Some(format!("node `{}`: ", wrong.get("name")?.as_str()?))
 }
