@@ -67,7 +67,8 @@ fn format(path: &Path) -> Option<DescriptionFormat> {
 fn list_files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|path| format(path).is_some());
+    // Reading a pipe or a device may never end.
+    files.retain(|path| format(path).is_some() && path.is_file());
     files.sort();
     files
 }

@@ -10,6 +10,9 @@ use super::{AnswerPrinter, ChatSession};
 use crate::commands::threads::messages_as_markdown;
 use crate::output::{BilingualMessage, bilingual};
 
+/// The size of the largest document.
+const MAX_ATTACHMENT_BYTES: u64 = 50 * 1024 * 1024;
+
 /// The newest turn.
 #[derive(Default)]
 pub(super) struct LastTurn {
@@ -98,9 +101,19 @@ impl ChatSession<'_> {
             )
             .into());
         };
-        let bytes = std::fs::read(path).map_err(|error| {
-            bilingual!("`{shown}`을(를) 읽을 수 없습니다", "cannot read `{shown}`").with_cause(error)
-        })?;
+        let unreadable =
+            |error| bilingual!("`{shown}`을(를) 읽을 수 없습니다", "cannot read `{shown}`").with_cause(error);
+        // A device or a pipe may have no end.
+        let about = std::fs::metadata(path).map_err(unreadable)?;
+        if !about.is_file() {
+            return Err(bilingual!("`{shown}`은(는) 파일이 아닙니다", "`{shown}` is not a file").into());
+        }
+        if about.len() > MAX_ATTACHMENT_BYTES {
+            return Err(
+                bilingual!("`{shown}`이(가) 50 MiB보다 큽니다", "`{shown}` is larger than 50 MiB").into()
+            );
+        }
+        let bytes = std::fs::read(path).map_err(unreadable)?;
         let attached = self.client.attach_document(&self.thread, &self.agent, name, bytes).await?;
         if let Err(BilingualMessage { ko, en, .. }) = attached {
             return Err(bilingual!(
