@@ -288,8 +288,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: SettingKind::Integer { min: 0, max: 100_000_000 },
         default: "0",
         secret: false,
-        en: "The most US cents that the runs of one tenant may cost in a calendar month (UTC). A run gets what is left; when nothing is left, no run starts. Every model must then have a price, built in or in `[prices]`. `0` means no limit.",
-        ko: "한 테넌트의 실행이 한 달(UTC) 동안 쓸 수 있는 비용 한도(미국 센트)입니다. 실행은 남은 만큼만 쓸 수 있고, 남은 것이 없으면 실행이 시작되지 않습니다. 한도를 두려면 모든 모델의 가격이 내장되어 있거나 `[prices]`에 있어야 합니다. `0`이면 제한이 없습니다.",
+        en: "The most US cents that the runs of one tenant may cost in a calendar month (UTC). A run gets what is left; when nothing is left, no run starts. Runs of deleted threads are not counted, and runs that start together can cost more than is left. Every model must then have a price, built in or in `[prices]`. `0` means no limit.",
+        ko: "한 테넌트의 실행이 한 달(UTC) 동안 쓸 수 있는 비용 한도(미국 센트)입니다. 실행은 남은 만큼만 쓸 수 있고, 남은 것이 없으면 실행이 시작되지 않습니다. 삭제한 스레드의 실행은 세지 않으며, 동시에 시작한 실행은 남은 것보다 더 쓸 수 있습니다. 한도를 두려면 모든 모델의 가격이 내장되어 있거나 `[prices]`에 있어야 합니다. `0`이면 제한이 없습니다.",
     },
     Setting {
         key: "krw_per_usd",
