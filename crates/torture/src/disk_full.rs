@@ -27,7 +27,7 @@ const MOUNT_COMMAND: &str = "mount -t tmpfs -o size=8m none \"$1\" && shift && e
 const SPARE_DISK_BYTES: u64 = 64 << 10;
 
 /// How long it may take until everything moves again.
-const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the torture.
 pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {

@@ -139,7 +139,8 @@ fn run_fault_case(
     if mark.exists() {
         figures.add_number("failed_calls", 1_u64);
         // A full disk is refused and goes by; anything else ends the process.
-        let ends = victim.wait_for_exit(Duration::from_secs(1)).is_some();
+        let patience = if fault.errno == EIO { 20 } else { 1 };
+        let ends = victim.wait_for_exit(Duration::from_secs(patience)).is_some();
         figures.add_number("ended_by_itself", u64::from(ends));
         if !ends && opened && fault.errno == EIO {
             book.record_violation(Violation::Damaged, "the disk failed, and the process goes on");
@@ -161,7 +162,7 @@ fn run_fault_case(
         }
         book.record_start(start, outcome);
     }
-    let moving = victim.ask_or_error(VictimRequest::Rest { threads: thread_names(), ms: 5000 })?;
+    let moving = victim.ask_or_error(VictimRequest::Rest { threads: thread_names(), ms: 30_000 })?;
     for run in moving.as_array().into_iter().flatten() {
         book.record_violation(Violation::Stuck, format!("{run} does not move"));
     }

@@ -40,7 +40,7 @@ pub const FAIL_POINTS: [&str; 20] = [
 ];
 
 /// How long a run may stand still after a restart.
-const STUCK_TIMEOUT: Duration = Duration::from_secs(5);
+const STUCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Rounds whose threads are looked at after each kill.
 const RECENT_ROUNDS: usize = 3;
@@ -176,7 +176,7 @@ impl KillCampaign {
         }
         match consistency_check::check_threads(victim, &threads, &self.book) {
             // The end of its output is seen a little earlier than the end of the process.
-            Err(why) if victim.wait_for_exit(Duration::from_secs(1)).is_none() => {
+            Err(why) if victim.wait_for_exit(Duration::from_secs(10)).is_none() => {
                 Err(self.error_with_victim_log(&why))
             }
             _ => Ok(()),

@@ -390,7 +390,7 @@ impl<'a> ReplicaCluster<'a> {
     /// Everything is healed: all comes to rest, what is unknown is settled, and the logs are read.
     fn heal_and_check(&self, batch: u64, rng: &mut SeededRng, threads: &[String]) -> Result<(), String> {
         self.wait_for_all_replicas()?;
-        let patience = self.lease * 2 + Duration::from_secs(8);
+        let patience = self.lease * 2 + Duration::from_secs(30);
         let ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         for turn in 0..3 {
             let moving = self.ask_any_replica(&VictimRequest::Rest { threads: threads.to_vec(), ms })?;

@@ -17,7 +17,7 @@ use crate::ledger::TortureLedger;
 use crate::victim_protocol::{FromVictim, ToVictim, VictimRefusal, VictimRequest};
 
 /// How long a request may take before the victim counts as hung.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A process to torture.
 pub struct VictimProcess {
