@@ -189,6 +189,12 @@ pub enum BuildError {
         /// The factor, as text.
         factor: String,
     },
+    /// Too many graphs are inside each other.
+    #[error(
+        "with the graph in node `{0}`, more than {max} graphs are inside each other",
+        max = crate::graph::MAX_NESTED_GRAPHS
+    )]
+    TooManyNested(String),
     /// More nodes than a graph can have.
     #[error("a graph has at most 65535 nodes")]
     TooMany,

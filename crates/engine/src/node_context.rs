@@ -34,6 +34,8 @@ pub(crate) struct TaskContext {
     pub run: Arc<RunContext>,
     /// What the graph is called.
     pub graph_name: Arc<str>,
+    /// How many graphs are around that one.
+    pub depth: usize,
     pub path: TaskPath,
     pub node: Arc<str>,
     pub input: Option<Value>,

@@ -3,14 +3,15 @@
 //! graph or subgraph.
 //!
 //! One step is in `superstep`; retries, timeouts and the cache in `task`; panics in `panic`; side by side is in
-//! `fan_out`; what all tasks of a run share in `run_context`, its limits in `run_limits`, what it
-//! spent in `run_meter`; writing through trouble in `run_journal`; rebuilding a state from the log is in `log_replay`; how a
-//! run ends is in `run_end`.
+//! `fan_out`, graphs inside graphs in `nested_poll`; what all tasks of a run share in `run_context`, its limits in
+//! `run_limits`, what it spent in `run_meter`; writing through trouble in `run_journal`; rebuilding a state from the log
+//! is in `log_replay`; how a run ends is in `run_end`.
 
 mod call_records;
 mod fan_out;
 mod known_update;
 mod log_replay;
+mod nested_poll;
 mod panic;
 mod run_context;
 mod run_end;
@@ -38,6 +39,7 @@ use crate::store::{
 use crate::task_path::{QuestionId, RecordKey, TaskPath};
 
 pub(crate) use log_replay::{ThreadState, rebuild_thread_state};
+pub(crate) use nested_poll::run_nested;
 pub(crate) use panic::catch_panic;
 pub(crate) use run_context::{DEFAULT_MAX_TASKS_PER_STEP, RunContext};
 pub(crate) use run_end::{cancel_claimed, replay_base_after, write_cancelled, write_failure};
@@ -108,8 +110,9 @@ impl From<StoreError> for HaltReason {
 pub(crate) enum GraphScope {
     /// The run's own.
     Outer,
-    /// One inside the task with this path. Its name is that of the graph around it and the node it runs in.
-    Inner { path: TaskPath, name: Arc<str> },
+    /// One inside the task with this path, and inside so many graphs. Its name is that of the graph around it and the node
+    /// it runs in.
+    Inner { path: TaskPath, name: Arc<str>, depth: usize },
 }
 
 impl GraphScope {
@@ -126,6 +129,14 @@ impl GraphScope {
         match self {
             Self::Outer => run.graph_name.clone(),
             Self::Inner { name, .. } => name.clone(),
+        }
+    }
+
+    /// How many graphs are around this one.
+    fn depth(&self) -> usize {
+        match self {
+            Self::Outer => 0,
+            Self::Inner { depth, .. } => *depth,
         }
     }
 
@@ -491,21 +502,22 @@ pub(crate) async fn drive_without_store<S: State>(
 
 /// Runs a graph inside a task of another, going on where an earlier life of the task had come to.
 pub(crate) async fn drive_subgraph<S: State>(
-    graph: &Arc<BuiltGraph<S>>,
-    run: &Arc<RunContext>,
-    path: &TaskPath,
+    graph: Arc<BuiltGraph<S>>,
+    run: Arc<RunContext>,
+    path: TaskPath,
     name: Arc<str>,
+    depth: usize,
     input: S::Update,
 ) -> Result<(DriveOutcome, ThreadState<S>), HaltReason> {
     let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.plan_topology, &graph.start));
     at.apply_update(input);
-    for body in run.subgraph_steps(path).await {
-        log_replay::fold_subgraph_step(graph, &mut at, &body)
+    for body in run.subgraph_steps(&path).await {
+        log_replay::fold_subgraph_step(&graph, &mut at, &body)
             .map_err(|error| HaltReason::failed(failure::STATE_MISMATCH, error.to_string()))?;
     }
     if let Some(astray) = &at.unknown_node {
         return Err(HaltReason::failed(failure::GRAPH_CHANGED, astray.to_string()));
     }
-    let (ended, _) = drive(graph, run, &GraphScope::Inner { path: path.clone(), name }, &mut at).await?;
+    let (ended, _) = drive(&graph, &run, &GraphScope::Inner { path, name, depth }, &mut at).await?;
     Ok((ended, at))
 }

@@ -34,8 +34,8 @@ pub(crate) async fn run_superstep<S: State>(
     let step = at.position.step;
     let start = |place: usize, task: &PlannedTask| {
         let path = scope.task_path(step, place);
-        let name = scope.name(run);
-        task::run_task(graph.clone(), run.clone(), name, task.clone(), path, Snap(at.state.clone()))
+        let named = (scope.name(run), scope.depth());
+        task::run_task(graph.clone(), run.clone(), named, task.clone(), path, Snap(at.state.clone()))
     };
     let ends = match at.position.due.as_slice() {
         [only] => vec![start(0, only).await],

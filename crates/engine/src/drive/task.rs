@@ -76,17 +76,18 @@ impl<U> FinishedTask<U> {
     }
 }
 
-/// Runs a task. Whatever panics in it, the key of its cache included, is an error of its node.
+/// Runs a task of the graph with this name and so many graphs around it. Whatever panics in it, the key of its cache
+/// included, is an error of its node.
 pub(crate) async fn run_task<S: State>(
     graph: Arc<BuiltGraph<S>>,
     run: Arc<RunContext>,
-    graph_name: Arc<str>,
+    named: (Arc<str>, usize),
     task: PlannedTask,
     path: TaskPath,
     state: Snap<S>,
 ) -> TaskOutcome<S::Update> {
     let node = graph.node(task.node).name.clone();
-    match catch_panic(run_recorded_task(graph, run, graph_name, task, path, state)).await {
+    match catch_panic(run_recorded_task(graph, run, named, task, path, state)).await {
         Ok(end) => end,
         Err(said) => TaskOutcome::Failed {
             failure: RunFailure { code: PANIC.into(), message: format!("node `{node}`: panicked: {said}") },
@@ -98,7 +99,7 @@ pub(crate) async fn run_task<S: State>(
 async fn run_recorded_task<S: State>(
     graph: Arc<BuiltGraph<S>>,
     run: Arc<RunContext>,
-    graph_name: Arc<str>,
+    (graph_name, depth): (Arc<str>, usize),
     task: PlannedTask,
     path: TaskPath,
     state: Snap<S>,
@@ -153,6 +154,7 @@ async fn run_recorded_task<S: State>(
     let cx = Cx(Arc::new(TaskContext {
         run: run.clone(),
         graph_name,
+        depth,
         path,
         node: node.name.clone(),
         input: task.input,

@@ -9,7 +9,7 @@ use crate::error::BuildError;
 use crate::graph::node::{BranchChooser, EdgeDefinition};
 use crate::graph::{
     BuiltEdge, BuiltGraph, BuiltNode, CheckedBranch, DeclaredTargets, END_NODE_ID, Graph, GraphTopology,
-    NodeDefinition, Nodes, START_NODE_ID, TopologyEdge, TopologyNode,
+    MAX_NESTED_GRAPHS, NodeDefinition, Nodes, START_NODE_ID, TopologyEdge, TopologyNode,
 };
 use crate::log;
 use crate::plan::{NodeIndex, PlanTopology};
@@ -76,6 +76,7 @@ fn assemble_graph<S: State, N: Send + Sync + 'static>(
     name_of: impl Fn(&N) -> &str + Copy + Send + Sync + 'static,
 ) -> Result<Graph<S>, BuildError> {
     let names = number_nodes(&defs)?;
+    let ordered_names: Vec<String> = defs.iter().map(|(name, _)| name.clone()).collect();
     let target = |from: &str, node: &N| {
         let to = name_of(node);
         let unknown = || BuildError::UnknownTarget { from: from.to_owned(), to: to.to_owned() };
@@ -129,11 +130,11 @@ fn assemble_graph<S: State, N: Send + Sync + 'static>(
             EdgeDefinition::End => BuiltEdge::End,
             EdgeDefinition::Then(_) => BuiltEdge::Then(targets),
             EdgeDefinition::Branch { may_end, choose, .. } => {
-                let declared = declared_targets(&names, &targets, may_end);
+                let declared = declared_targets(&ordered_names, &targets, may_end);
                 BuiltEdge::Branch(check_branch_targets(declared, choose, name_of))
             }
             EdgeDefinition::Goto { may_end, .. } => {
-                BuiltEdge::Goto(declared_targets(&names, &targets, may_end))
+                BuiltEdge::Goto(declared_targets(&ordered_names, &targets, may_end))
             }
         };
         nodes.push(BuiltNode {
@@ -156,6 +157,7 @@ fn assemble_graph<S: State, N: Send + Sync + 'static>(
             conditional: false,
         }),
     );
+    check_nesting(&topology)?;
     check_reachable(&nodes, &start_ix, &leads)?;
     check_error_handlers(&nodes, &plan_topology)?;
     check_joins(&nodes, &plan_topology, &leads)?;
@@ -185,13 +187,9 @@ fn number_nodes<S: State, N>(
     Ok(names)
 }
 
-fn declared_targets(
-    names: &HashMap<String, NodeIndex>,
-    targets: &[NodeIndex],
-    may_end: bool,
-) -> DeclaredTargets {
-    let named = |ix: &NodeIndex| names.iter().find(|(_, known)| *known == ix).map(|(name, _)| name.clone());
-    DeclaredTargets { nodes: targets.iter().filter_map(|ix| Some((named(ix)?, *ix))).collect(), may_end }
+fn declared_targets(ordered_names: &[String], targets: &[NodeIndex], may_end: bool) -> DeclaredTargets {
+    let nodes = targets.iter().map(|ix| (ordered_names[usize::from(*ix)].clone(), *ix)).collect();
+    DeclaredTargets { nodes, may_end }
 }
 
 /// Wraps a branch so that it can lead only where it said it would.
@@ -250,6 +248,15 @@ fn check_error_handlers<S: State>(
     Ok(())
 }
 
+fn check_nesting(topology: &GraphTopology) -> Result<(), BuildError> {
+    let too_deep =
+        |node: &&TopologyNode| node.inner.as_ref().is_some_and(|inner| inner.levels() >= MAX_NESTED_GRAPHS);
+    match topology.nodes.iter().find(too_deep) {
+        Some(node) => Err(BuildError::TooManyNested(node.id.clone())),
+        None => Ok(()),
+    }
+}
+
 fn check_reachable<S: State>(
     nodes: &[BuiltNode<S>],
     start: &[NodeIndex],
@@ -264,8 +271,8 @@ fn check_reachable<S: State>(
             }
         }
     }
-    match (0..nodes.len()).find(|ix| !reached.iter().any(|seen| usize::from(*seen) == *ix)) {
-        Some(ix) => Err(BuildError::Unreachable(nodes[ix].name.to_string())),
+    match nodes.iter().zip(0..=NodeIndex::MAX).find(|(_, ix)| !reached.contains(ix)) {
+        Some((node, _)) => Err(BuildError::Unreachable(node.name.to_string())),
         None => Ok(()),
     }
 }
@@ -282,13 +289,14 @@ fn check_joins<S: State>(
         for (from, targets) in leads.iter().enumerate() {
             let points = targets.iter().any(|target| usize::from(*target) == join);
             let awaited = waits_for.iter().any(|awaited| usize::from(*awaited) == from);
+            if awaited == points {
+                continue;
+            }
             let (from, join) = (nodes[from].name.to_string(), nodes[join].name.to_string());
-            if awaited && !points {
-                return Err(BuildError::JoinWithoutEdge { join, missing: from });
-            }
-            if points && !awaited {
-                return Err(BuildError::JoinUnaware { from, join });
-            }
+            return Err(match awaited {
+                true => BuildError::JoinWithoutEdge { join, missing: from },
+                false => BuildError::JoinUnaware { from, join },
+            });
         }
     }
     Ok(())

@@ -189,6 +189,10 @@ pub const START_NODE_ID: &str = "__start__";
 /// The name by which edges call the end of every graph.
 pub const END_NODE_ID: &str = "__end__";
 
+/// The most graphs inside each other, the outermost included. A drawing of so many has less than the 128 levels of JSON
+/// that common readers accept.
+pub const MAX_NESTED_GRAPHS: usize = 32;
+
 /// Nodes and edges of a graph, for whoever draws or lists them. The crate `doran-draw` makes pictures of it.
 ///
 /// Branches declare where they may lead, so a topology shows every way a run can take and no other. The ends of a graph
@@ -202,6 +206,12 @@ pub struct GraphTopology {
 }
 
 impl GraphTopology {
+    /// How many graphs are inside each other, this one included.
+    pub(crate) fn levels(&self) -> usize {
+        let inner = self.nodes.iter().filter_map(|node| node.inner.as_ref());
+        1 + inner.map(|inner| inner.levels()).max().unwrap_or(0)
+    }
+
     /// Whether the graph, or one inside it, has a node of this name.
     pub fn has_node(&self, node: &str) -> bool {
         self.nodes

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::drive::{DriveOutcome, HaltReason, ThreadState, drive_subgraph};
+use crate::drive::{DriveOutcome, HaltReason, ThreadState, drive_subgraph, run_nested};
 use crate::error::{NodeError, NodeErrorKind};
-use crate::failure::LIMIT_EXCEEDED;
-use crate::graph::{BuiltGraph, Graph, GraphTopology, Node, NodeFuture};
+use crate::failure::{LIMIT_EXCEEDED, PANIC};
+use crate::graph::{BuiltGraph, Graph, GraphTopology, MAX_NESTED_GRAPHS, Node, NodeFuture};
 use crate::node_context::Cx;
 use crate::state::{Snap, State};
 use crate::store::{Commit, Durability, StoreError};
@@ -16,7 +16,7 @@ use crate::task_path::TaskPath;
 ///
 /// A crash inside goes on at the inner step it had come to; a question inside pauses the whole run. A node inside may end it
 /// and choose where the outer graph goes on, with [`Cx::goto_parent`]; the outer node declares these targets with
-/// [`goto`](crate::graph::NodeBuilder::goto).
+/// [`goto`](crate::graph::NodeBuilder::goto). At most [`MAX_NESTED_GRAPHS`] may be inside each other.
 pub fn subgraph<S: State, C: State>(
     graph: Graph<C>,
     into: impl Fn(&S) -> C::Update + Send + Sync + 'static,
@@ -53,7 +53,7 @@ where
         Box::pin(async move {
             let name = format!("{}/{}", cx.0.graph_name, cx.0.node).into();
             let path = cx.0.path.clone();
-            let inner = run_inner_graph(&cx, &graph, &path, name, input?).await?;
+            let inner = run_inner_graph(&cx, graph, path, name, input?).await?;
             from(&state, &inner)
         })
     }
@@ -70,7 +70,7 @@ where
 impl Cx {
     /// Runs a graph to its end and gives its state. Its steps are recorded: after a crash it goes on at the step it had
     /// come to, and a graph that ended is not run again. A question inside pauses the whole run. A node may run several,
-    /// also side by side.
+    /// also side by side. At most [`MAX_NESTED_GRAPHS`] may be inside each other; one more ends the run as a limit does.
     ///
     /// Unlike a [`subgraph`] it is not part of the drawing, since which graphs a node runs is known only when it runs.
     pub fn run_graph<C: State>(
@@ -82,7 +82,7 @@ impl Cx {
         async move {
             let path = cx.0.path.inside(0, nth);
             let name = format!("{}/{}#{nth}", cx.0.graph_name, cx.0.node).into();
-            let inner = Box::pin(run_inner_graph(&cx, &core, &path, name, input)).await?;
+            let inner = run_inner_graph(&cx, core, path, name, input).await?;
             Ok(Arc::unwrap_or_clone(inner))
         }
     }
@@ -91,13 +91,21 @@ impl Cx {
 /// Runs a graph in a task, as the graph at `path`.
 async fn run_inner_graph<C: State>(
     cx: &Cx,
-    graph: &Arc<BuiltGraph<C>>,
-    path: &TaskPath,
+    graph: Arc<BuiltGraph<C>>,
+    path: TaskPath,
     name: Arc<str>,
     input: C::Update,
 ) -> Result<Arc<C>, NodeError> {
-    let run = cx.0.run.clone();
-    match drive_subgraph(graph, &run, path, name, input).await {
+    let (run, depth) = (cx.0.run.clone(), cx.0.depth + 1);
+    if depth >= MAX_NESTED_GRAPHS {
+        let reason = format!("at most {MAX_NESTED_GRAPHS} graphs may be inside each other");
+        return Err(NodeError::with_kind(NodeErrorKind::Limit, reason));
+    }
+    let driving = drive_subgraph(graph, run.clone(), path, name, depth, input);
+    let ended = run_nested(&run, driving)
+        .await
+        .map_err(|said| NodeError::permanent(format!("panicked: {said}")).with_code(PANIC))?;
+    match ended {
         Ok((DriveOutcome::Finished, ThreadState { state, goto_parent, .. })) => {
             if let Some(goto) = goto_parent {
                 cx.scratch().goto = Some(goto);

@@ -28,6 +28,7 @@ mod graph_execution;
 mod interrupts;
 mod limits;
 mod missing_logs_and_graphs;
+mod nested_graphs;
 mod readable_values;
 mod run_observer;
 mod shared_items;
