@@ -6,6 +6,7 @@
 //! threads are kept, is decided elsewhere.
 
 pub mod admission;
+mod agent_name;
 pub mod agents;
 pub mod attachments;
 mod citation_numbering;
@@ -31,6 +32,7 @@ mod summaries;
 pub mod tools;
 pub mod transcript;
 
+pub use agent_name::{MAX_AGENT_NAME_CHARS, is_agent_name};
 pub use agents::{
     Agent, AgentError, AgentParts, AgentTurn, AskOptions, ClientTool, EarlierMessage, MESSAGES_FIELD,
     StarterQuestions, TurnRequest, TurnUpdate, build_default_agents,

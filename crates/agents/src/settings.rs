@@ -10,6 +10,7 @@ use doran_llm::ChatModel;
 use doran_retrieval::Language;
 use serde::{Deserialize, Serialize};
 
+use crate::agent_name::{AGENT_NAME_RULE, is_agent_name, shown_agent_name};
 use crate::agents::{Agent, AgentDefinition, AgentError, AgentParts, DEFINITIONS, DefaultTools};
 use crate::described::{self, AgentDescription};
 use crate::nodes::MAX_NEIGHBOURS;
@@ -198,12 +199,8 @@ pub fn build_agents(settings: &Settings, parts: &AgentParts) -> Result<Vec<Agent
                 "a ready-made agent has this name; choose another",
             ));
         }
-        if name.is_empty() || !name.chars().all(|char| char.is_alphanumeric() || "-_.".contains(char)) {
-            return Err(setting_error(
-                name,
-                "assistants",
-                "a name has letters, digits, `-`, `_` and `.` only",
-            ));
+        if !is_agent_name(name) {
+            return Err(setting_error(&shown_agent_name(name), "assistants", AGENT_NAME_RULE));
         }
         agents.push(build_one_agent(name, made, further, parts)?);
     }

@@ -257,12 +257,14 @@ impl DescriptionFormat {
 }
 
 impl AgentDescription {
-    /// Reads a description.
+    /// Reads a description and checks the name of its agent.
     pub fn read(text: &str, format: DescriptionFormat) -> Result<Self, AgentDescriptionError> {
-        match format {
-            DescriptionFormat::Toml => Self::from_toml(text),
-            DescriptionFormat::Yaml => Self::from_yaml(text),
-        }
+        let description = match format {
+            DescriptionFormat::Toml => Self::from_toml(text)?,
+            DescriptionFormat::Yaml => Self::from_yaml(text)?,
+        };
+        super::validation::check_agent_name(&description.name)?;
+        Ok(description)
     }
 
     /// Writes it.

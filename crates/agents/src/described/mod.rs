@@ -47,7 +47,7 @@ mod validation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use doran_engine::graph::{END_NODE_ID, GraphTopology, NamedGraphBuilder, START_NODE_ID};
+use doran_engine::graph::{END_NODE_ID, GraphTopology, MAX_NESTED_GRAPHS, NamedGraphBuilder, START_NODE_ID};
 use doran_engine::{Graph, To, node, subgraph, try_subgraph};
 use doran_retrieval::Language;
 
@@ -66,8 +66,6 @@ use nodes::{ReadyNode, ReadyNodeContext};
 
 /// The most nodes of an agent, those of its subgraphs counted as often as they are named.
 const MAX_NODES: usize = 1000;
-/// The most agents inside each other. A step deep inside is polled through all of them, on one stack.
-const MAX_NESTED_AGENTS: usize = 5;
 
 /// Makes an agent of a description. `others` are descriptions that its subgraphs may name.
 pub fn build_described_agent(
@@ -75,6 +73,7 @@ pub fn build_described_agent(
     others: &[AgentDescription],
     parts: &AgentParts,
 ) -> Result<Agent, AgentDescriptionError> {
+    validation::check_agent_name(&description.name)?;
     if let Some(ready) = &description.agent {
         return build_from_ready_made(ready, description, parts);
     }
@@ -265,9 +264,9 @@ fn build_graph(
         let ring = [open.names.as_slice(), std::slice::from_ref(&description.name)].concat().join(" → ");
         return Err(wrong(format!("it runs itself as a subgraph: {ring}")));
     }
-    if open.names.len() >= MAX_NESTED_AGENTS {
+    if open.names.len() >= MAX_NESTED_GRAPHS {
         return Err(wrong(format!(
-            "more than {MAX_NESTED_AGENTS} agents are inside each other: {} → {}",
+            "more than {MAX_NESTED_GRAPHS} agents are inside each other: {} → {}",
             open.names.join(" → "),
             description.name
         )));

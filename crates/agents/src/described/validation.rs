@@ -1,6 +1,6 @@
 //! Validates a description before it is built. Every error names the node and says how to fix it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -10,6 +10,7 @@ use super::http_nodes::{MAP_VARIABLES, NODE_VARIABLES};
 use super::http_tool::check_template as check_template_variables;
 use super::nodes::{ReadyNode, ReadyNodeContext};
 use super::subgraphs::{RESULT_VARIABLES as SUBGRAPH_RESULT_VARIABLES, SubgraphQuestion};
+use crate::agent_name::{AGENT_NAME_RULE, is_agent_name, shown_agent_name};
 
 /// What a node may do.
 pub(super) const READY_NODE_NAMES: [&str; 12] = [
@@ -250,6 +251,16 @@ fn check_variables(
     check_template_variables(field, value, known).map_err(|reason| node_error(agent, form, reason))
 }
 
+/// That the agent may be called so.
+pub(super) fn check_agent_name(name: &str) -> Result<(), AgentDescriptionError> {
+    let reason = match name {
+        "" => "it has no `name`",
+        _ if is_agent_name(name) => return Ok(()),
+        _ => AGENT_NAME_RULE,
+    };
+    Err(AgentDescriptionError::Agent { agent: shown_agent_name(name), reason: reason.to_owned() })
+}
+
 /// What holds for the graph as a whole.
 pub(super) fn check_graph(
     description: &AgentDescription,
@@ -257,9 +268,6 @@ pub(super) fn check_graph(
 ) -> Result<(), AgentDescriptionError> {
     let agent = description.name.as_str();
     let about = |reason: String| AgentDescriptionError::Agent { agent: agent.to_owned(), reason };
-    if agent.is_empty() {
-        return Err(about("it has no `name`".into()));
-    }
     if description.settings.is_some() {
         return Err(about("`settings` are those of a ready-made agent; here nodes say what they do".into()));
     }
@@ -313,7 +321,8 @@ pub(super) fn check_graph(
             }
         }
     }
-    match description.nodes.iter().find(|form| !can_reach_end(description, form)) {
+    let ends = nodes_that_reach_end(description);
+    match description.nodes.iter().find(|form| !ends.contains(form.name.as_str())) {
         Some(form) => Err(node_error(
             agent,
             form,
@@ -323,21 +332,24 @@ pub(super) fn check_graph(
     }
 }
 
-/// Whether any way leads from the node to the end.
-fn can_reach_end(description: &AgentDescription, from: &NodeDescription) -> bool {
-    let (mut seen, mut next) = (BTreeSet::from([from.name.as_str()]), vec![from]);
-    while let Some(form) = next.pop() {
+/// The nodes from which any way leads to the end.
+fn nodes_that_reach_end(description: &AgentDescription) -> BTreeSet<&str> {
+    let mut led_from: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for form in &description.nodes {
         let branches = form.branch.iter().flat_map(|branch| branch.to.values().chain(&branch.otherwise));
         for target in form.then.iter().chain(branches) {
-            if target == "end" {
-                return true;
-            }
-            if seen.insert(target) {
-                next.extend(description.nodes.iter().find(|node| node.name == *target));
+            led_from.entry(target).or_default().push(&form.name);
+        }
+    }
+    let (mut found, mut next) = (BTreeSet::new(), vec!["end"]);
+    while let Some(target) = next.pop() {
+        for from in led_from.remove(target).unwrap_or_default() {
+            if found.insert(from) {
+                next.push(from);
             }
         }
     }
-    false
+    found
 }
 
 /// Every value that a branch may meet has a way, and no way waits for a value that never comes.

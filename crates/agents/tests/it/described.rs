@@ -277,6 +277,32 @@ fn an_unknown_key_in_yaml_is_told_with_its_node_and_line() {
 }
 
 #[test]
+fn an_agent_has_a_short_name_that_is_one_word() {
+    let parts = agent_parts(Arc::new(ScriptedModel::new([])), counting_tools().toolbox);
+    let long = "x".repeat(5000);
+    for (name, shown) in [
+        ("../../x", "../../x"),
+        ("<script>", "<script>"),
+        ("two words", "two words"),
+        ("a\nb", "a\\nb"),
+        (long.as_str(), &format!("{}…", "x".repeat(64))),
+    ] {
+        let mut description = AgentDescription::from_toml(HELPDESK).expect("a description");
+        description.name = name.to_owned();
+        let rule =
+            "a name has 1 to 64 letters, digits, `-`, `_` and `.`, and begins with a letter or a digit";
+        let expected = format!("agent `{shown}`: {rule}");
+        let built = build_described_agent(&description, &[], &parts);
+        assert_eq!(built.err().map(|error| error.to_string()).as_ref(), Some(&expected));
+        for format in [DescriptionFormat::Toml, DescriptionFormat::Yaml] {
+            let text = description.write(format).expect("written");
+            let read = AgentDescription::read(&text, format);
+            assert_eq!(read.err().map(|error| error.to_string()).as_ref(), Some(&expected));
+        }
+    }
+}
+
+#[test]
 fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
     let parts = agent_parts(Arc::new(ScriptedModel::new([])), counting_tools().toolbox);
     let changed = |from: &str, to: &str| {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use doran_agents::described::{AgentDescription, build_described_agent};
 use doran_agents::transcript::{TaskTranscript, TranscriptReducer};
+use doran_engine::graph::MAX_NESTED_GRAPHS;
 use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::{RamStore, RunStatus};
 use doran_engine::{EntryBody, Event, Runtime, WatchUntil};
@@ -275,31 +276,40 @@ fn a_wrong_subgraph_is_refused_by_the_node_that_is_wrong() {
     let exported = "name = \"b\"\nagent = \"assistant\"\nstart = \"router\"\n";
     check("", exported, "agent `a`, node `in`: `b` is the ready-made agent `assistant`");
     let too_large = |agents: usize, times: usize| {
-        let chain = (0..agents).map(|n| {
-            let nodes = (0..times).map(|x| {
-                let then = if x + 1 == times { "end".to_owned() } else { format!("x{}", x + 1) };
-                format!(
-                    "\n[[node]]\nname = \"x{x}\"\nuse = \"subgraph\"\ngraph = \"n{}\"\nthen = \"{then}\"\n",
-                    n + 1
-                )
-            });
-            format!("name = \"n{n}\"\nstart = \"x0\"\n{}", nodes.collect::<String>())
-        });
-        let last = format!(
-            "name = \"n{agents}\"\nstart = \"s\"\n\n[[node]]\nname = \"s\"\nuse = \"respond\"\ntext = \"ok\"\nthen = \"end\"\n"
-        );
-        let texts: Vec<String> = chain.chain([last]).collect();
+        let texts = agents_inside_each_other(agents, times);
         let all = descriptions(&texts.iter().map(String::as_str).collect::<Vec<_>>());
         build_described_agent(&all[0], &all, &parts).map(|_| ()).map_err(|error| error.to_string())
     };
-    let error = too_large(4, 8).expect_err("too many nodes");
+    let error = too_large(5, 8).expect_err("too many nodes");
     assert!(error.contains("more than 1000 nodes"), "{error}");
-    too_large(4, 1).expect("five agents inside each other");
-    let error = too_large(5, 1).expect_err("too deep");
-    assert!(
-        error.contains("more than 5 agents are inside each other: n0 → n1 → n2 → n3 → n4 → n5"),
-        "{error}"
+    let error = too_large(MAX_NESTED_GRAPHS + 1, 1).expect_err("too deep");
+    let expected = format!("more than {MAX_NESTED_GRAPHS} agents are inside each other: n0 → n1 → n2 → ");
+    assert!(error.contains(&expected), "{error}");
+}
+
+/// So many agents, of which each runs the next so many times; the last one answers.
+fn agents_inside_each_other(agents: usize, times: usize) -> Vec<String> {
+    let chain = (1..agents).map(|n| {
+        let nodes = (0..times).map(|x| {
+            let then = if x + 1 == times { "end".to_owned() } else { format!("x{}", x + 1) };
+            format!("\n[[node]]\nname = \"x{x}\"\nuse = \"subgraph\"\ngraph = \"n{n}\"\nthen = \"{then}\"\n")
+        });
+        format!("name = \"n{}\"\nstart = \"x0\"\n{}", n - 1, nodes.collect::<String>())
+    });
+    let last = format!(
+        "name = \"n{}\"\nstart = \"s\"\n\n[[node]]\nname = \"s\"\nuse = \"respond\"\ntext = \"ok\"\nthen = \"end\"\n",
+        agents - 1
     );
+    chain.chain([last]).collect()
+}
+
+#[tokio::test]
+async fn as_many_agents_as_there_may_be_answer_inside_each_other() {
+    let texts = agents_inside_each_other(MAX_NESTED_GRAPHS, 1);
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let fixture = fixture(texts[0], &texts[1..], &ScriptedModel::new([]));
+    fixture.ask("Are you there?").await;
+    assert_eq!(fixture.turn().await.response, "ok");
 }
 
 #[test]
