@@ -197,8 +197,5 @@ fn run(args: &CommandLineArgs, environment: &Environment, output: TerminalOutput
 }
 
 fn block_on_command(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    // A step of a graph inside other graphs is polled through all of them.
-    const STACK_BYTES: usize = 8 << 20;
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.enable_all().thread_stack_size(STACK_BYTES).build()?.block_on(command)
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
 }

@@ -13,7 +13,7 @@ use doran_retrieval::DocumentIndex;
 use super::model::{self, RecordReplay};
 use super::model_registry::ProgramModels;
 use super::tools;
-use crate::agent_files::{AgentFileBuilder, BuiltAgents, agent_folder};
+use crate::agent_files::{AgentFileBuilder, BuiltAgents, FolderVersion, agent_folder};
 use crate::config::Config;
 use crate::data_dir::ensure_private_dir;
 use crate::output::{BilingualMessage, bilingual};
@@ -90,8 +90,9 @@ pub(super) async fn assemble_sharing_agents(
     let other_agents = doran_agents::build_agents(&settings, &parts).map_err(agents_error)?;
     let folder = agent_folder(&config.data_dir);
     let graphs = settings.graphs;
-    let mut files = AgentFileBuilder { folder, parts, other_agents, graphs, good: BTreeMap::new() };
-    let BuiltAgents { agents, broken } = files.build();
+    let (good, read_version) = (BTreeMap::new(), FolderVersion::default());
+    let mut files = AgentFileBuilder { folder, parts, other_agents, graphs, good, read_version };
+    let BuiltAgents { agents, broken } = files.build().await?;
     notes.extend(broken);
     Ok(Agents { agents, files, model: about, models: registry, tools, memories, notes })
 }

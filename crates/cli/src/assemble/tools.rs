@@ -77,7 +77,7 @@ pub(super) async fn assemble_tools(
         }
     }
     let mut agents = config.tables.agent_settings();
-    let files = AgentFiles::read(&agent_folder(&config.data_dir));
+    let files = AgentFiles::read(agent_folder(&config.data_dir)).await?;
     agents.graphs.extend(files.descriptions().cloned());
     for (agent, name) in agents.tool_names().into_iter().filter(|(_, name)| toolbox.is_of_absent_server(name))
     {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use doran_agents::described::{self, describe};
 use doran_agents::tools::ToolPolicy;
+use doran_agents::{MAX_AGENT_NAME_CHARS, is_agent_name};
 use doran_retrieval::{Language, RamKeywordIndex};
 use serde_json::json;
 
@@ -108,10 +109,10 @@ fn schema_text() -> serde_json::Result<String> {
 /// Writes a template and the schema that editors check it by.
 fn write_template(args: &NewAgentArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let name = args.name.as_str();
-    if name.is_empty() || !name.chars().all(|char| char.is_alphanumeric() || "-_".contains(char)) {
+    if !is_agent_name(name) {
         return Err(bilingual!(
-            "에이전트 이름에는 글자, 숫자, `-`, `_`만 쓸 수 있습니다",
-            "the name of an agent has letters, digits, `-` and `_` only"
+            "에이전트 이름은 글자나 숫자로 시작하고, 글자, 숫자, `-`, `_`, `.`을 {MAX_AGENT_NAME_CHARS}자까지 쓸 수 있습니다",
+            "the name of an agent has 1 to {MAX_AGENT_NAME_CHARS} letters, digits, `-`, `_` and `.`, and begins with a letter or a digit"
         )
         .into());
     }

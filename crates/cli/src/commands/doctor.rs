@@ -500,7 +500,8 @@ async fn check_replicas(config: &Config) -> DoctorCheck {
     let name = "replicas";
     let listed = async {
         let Some(values) = open_shared_values(config).await? else { return Ok(None) };
-        Ok::<_, anyhow::Error>(Some((registration::list_replicas(&values).await?, describe_replica(config)?)))
+        let own = describe_replica(config).await?;
+        Ok::<_, anyhow::Error>(Some((registration::list_replicas(&values).await?, own)))
     };
     let (replicas, own) = match listed.await {
         Ok(None) => {

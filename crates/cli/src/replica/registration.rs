@@ -95,7 +95,7 @@ pub(crate) struct ReplicaRegistration {
 }
 
 /// How this server works.
-pub(crate) fn describe_replica(config: &Config) -> Result<ReplicaInfo, BilingualMessage> {
+pub(crate) async fn describe_replica(config: &Config) -> anyhow::Result<ReplicaInfo> {
     let index = match config.search.store {
         SearchStore::OpenSearch(_) => ReplicaIndex::Shared,
         SearchStore::Local(_) | SearchStore::Memory => ReplicaIndex::Local,
@@ -105,7 +105,7 @@ pub(crate) fn describe_replica(config: &Config) -> Result<ReplicaInfo, Bilingual
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         index,
-        agents: agent_files::hash_files(&agent_files::agent_folder(&config.data_dir)),
+        agents: agent_files::hash_files(agent_files::agent_folder(&config.data_dir)).await?,
         shared_key: assemble::shared_key_hash(config)?,
         first: None,
     })
@@ -152,7 +152,7 @@ impl ReplicaRegistration {
     /// Takes the lease of this server. Fails if it or another living server has its index on its own disk. The lease of a
     /// server that died is waited for.
     pub(crate) async fn register(config: &Config, values: SharedValues) -> anyhow::Result<Self> {
-        let info = describe_replica(config)?;
+        let info = describe_replica(config).await?;
         let id = format!("{}/{}", info.host, read_or_create_id(&config.data_dir)?);
         let stop = CancellationToken::new();
         let mut own = Self { values, id, info, stop, renewing: None };
@@ -258,8 +258,10 @@ async fn keep_lease(
 ) {
     let mut told = BTreeSet::new();
     loop {
-        let folder = agent_files::agent_folder(&config.data_dir);
-        info.agents = agent_files::hash_files(&folder);
+        match agent_files::hash_files(agent_files::agent_folder(&config.data_dir)).await {
+            Ok(hash) => info.agents = hash,
+            Err(error) => tracing::error!("the agent files could not be read: {error:#}"),
+        }
         match list_replicas(&values).await {
             Ok(replicas) => {
                 for other in replicas.iter().filter(|other| other.id != id) {
