@@ -35,6 +35,7 @@ mod run_images;
 mod scheduled_run_budget;
 mod serve_graphs;
 mod sse;
+mod stored_json;
 mod telemetry;
 mod thread_settings;
 mod trace;

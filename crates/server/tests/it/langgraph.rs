@@ -18,6 +18,7 @@ use crate::socket::start_server_with;
 use crate::third_party_clients::{PYTHON, optional_program, report_missing};
 use crate::{app, get, json, json_request, post, problem, send, text, two_keys, until, with_key_of};
 
+mod damaged_metadata;
 mod events;
 mod hooks;
 mod resources;

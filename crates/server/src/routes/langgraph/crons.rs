@@ -30,6 +30,7 @@ use crate::agent_request::{self, KEY_METADATA};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::routes::{ApiRoute, json_response, path_value};
+use crate::stored_json::read_stored;
 
 /// The most bytes of the request of a cron. Each of its runs has it in its metadata.
 const MAX_CRON_BYTES: usize = 64 * 1024;
@@ -143,18 +144,21 @@ struct CronNote {
 
 impl CronNote {
     /// The note of a schedule; none where it is not a cron.
-    fn read(schedule: &Schedule) -> Option<Self> {
-        let note = schedule.definition.metadata.get(DORAN_METADATA)?.get("cron")?;
-        serde_json::from_value(note.clone()).ok()
+    fn read(schedule: &Schedule) -> Result<Option<Self>, ApiError> {
+        let note = schedule.definition.metadata.get(DORAN_METADATA).and_then(|doran| doran.get("cron"));
+        read_stored(note, &format!("cron `{}`", schedule.id))
     }
 }
 
 impl LangGraphCron {
-    fn read(schedule: &Schedule) -> Option<Self> {
-        let CronNote { assistant_id, enabled, payload } = CronNote::read(schedule)?;
+    /// The cron of a schedule; none where it is not one.
+    fn read(schedule: &Schedule) -> Result<Option<Self>, ApiError> {
+        let Some(CronNote { assistant_id, enabled, payload }) = CronNote::read(schedule)? else {
+            return Ok(None);
+        };
         let ScheduleDefinition { timing, thread, until, metadata, .. } = &schedule.definition;
-        let ScheduleTiming::Cron { expression, .. } = timing else { return None };
-        Some(Self {
+        let ScheduleTiming::Cron { expression, .. } = timing else { return Ok(None) };
+        Ok(Some(Self {
             cron_id: schedule.id.clone(),
             assistant_id,
             thread_id: thread.as_ref().map(|thread| thread.as_str().to_owned()),
@@ -169,7 +173,7 @@ impl LangGraphCron {
             next_run_date: schedule.next_at.map(time_text),
             metadata: hidden_metadata(metadata),
             enabled,
-        })
+        }))
     }
 }
 
@@ -308,7 +312,7 @@ async fn put_cron(
     };
     let stored =
         app.runtime.put_schedule(&caller.tenant, id, &definition, enabled).await.map_err(schedule_error)?;
-    LangGraphCron::read(&stored).ok_or_else(|| ApiErrorCode::Internal.into())
+    LangGraphCron::read(&stored)?.ok_or_else(|| ApiErrorCode::Internal.into())
 }
 
 /// Refuses what a cron cannot do.
@@ -360,7 +364,8 @@ async fn list_crons(app: &ServerApp, tenant: &TenantId) -> Result<Vec<LangGraphC
     // No tenant has more.
     for _ in 0..=MAX_SCHEDULES_PER_TENANT / SCHEDULES_PER_PAGE as u64 {
         let page = app.runtime.list_schedules(tenant, after.as_deref(), SCHEDULES_PER_PAGE).await?;
-        found.extend(page.iter().filter_map(LangGraphCron::read));
+        // One that cannot be read is in the log of the server, and takes no other one along.
+        found.extend(page.iter().filter_map(|schedule| LangGraphCron::read(schedule).ok().flatten()));
         after = page.last().map(|last| last.id.clone());
         if page.len() < SCHEDULES_PER_PAGE {
             break;
@@ -386,7 +391,8 @@ async fn load_cron(app: &ServerApp, tenant: &TenantId, id: &str) -> Result<LangG
     let id = uuid::Uuid::parse_str(id)
         .map_err(|_| invalid("the cron id is not a UUID", "크론의 id가 UUID가 아닙니다"))?;
     let schedule = app.runtime.schedule(tenant, &id.to_string()).await?;
-    schedule.as_ref().and_then(LangGraphCron::read).ok_or_else(|| ApiErrorCode::NotFound.into())
+    let cron = schedule.as_ref().map(LangGraphCron::read).transpose()?;
+    cron.flatten().ok_or_else(|| ApiErrorCode::NotFound.into())
 }
 
 /// Which crons are listed.

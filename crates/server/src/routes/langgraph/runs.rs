@@ -29,6 +29,7 @@ use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::openapi::text_schema;
 use crate::routes::{ApiRoute, json_response, path_value, query_value};
+use crate::stored_json::read_stored;
 use crate::url_encoding::percent_encode;
 
 /// The most runs that one request lists.
@@ -147,8 +148,9 @@ impl LangGraphRun {
 
     pub(super) fn from_row(row: &RunRow) -> Self {
         let doran = row.metadata.get(DORAN_METADATA);
-        let strategy =
-            doran.and_then(|doran| serde_json::from_value(doran["multitask_strategy"].clone()).ok());
+        let strategy = doran.and_then(|doran| doran.get("multitask_strategy"));
+        // It is only shown. One that cannot be read is in the log of the server.
+        let strategy = read_stored(strategy, &format!("`multitask_strategy` of run `{}`", row.run));
         Self {
             run_id: row.run.to_string(),
             thread_id: row.thread.thread.as_str().to_owned(),
@@ -156,7 +158,7 @@ impl LangGraphRun {
             metadata: hidden_metadata(&row.metadata),
             status: LangGraphRunStatus::from_row(row),
             kwargs: Map::new(),
-            multitask_strategy: strategy.unwrap_or_default(),
+            multitask_strategy: strategy.ok().flatten().unwrap_or_default(),
             created_at: time_text(row.created_at),
             updated_at: time_text(row.ended_at.or(row.started_at).unwrap_or(row.created_at)),
         }
@@ -354,8 +356,8 @@ pub(super) async fn join_stream(
         }
     }
     if modes.is_empty() {
-        let doran = row.metadata.get(DORAN_METADATA).map(|doran| doran["stream_mode"].clone());
-        modes = doran.and_then(|modes| serde_json::from_value(modes).ok()).unwrap_or_default();
+        let stored = row.metadata.get(DORAN_METADATA).and_then(|doran| doran.get("stream_mode"));
+        modes = read_stored(stored, &format!("`stream_mode` of run `{}`", row.run))?.unwrap_or_default();
     }
     if modes.is_empty() {
         modes.insert(StreamMode::Values);

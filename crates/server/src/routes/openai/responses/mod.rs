@@ -271,7 +271,7 @@ async fn get_response(
 ) -> Result<Response, ApiError> {
     let GetResponseQuery { stream } = query_value(query)?;
     let (id, row) = load_run(&app, &caller, &path_value(name)?).await?;
-    let head = ResponseHead::from_row(id, &row, request_origin(&headers));
+    let head = ResponseHead::from_row(id, &row, request_origin(&headers))?;
     if stream {
         let run = app.runtime.run_handle(&row.key()).await?;
         let answering = AnsweringRun { run, after: id.after };
@@ -295,7 +295,7 @@ async fn cancel_response(
             let (id, row) = load_run(&app, &caller, &name).await?;
             let row = app.runtime.cancel(&row.key()).await?;
             let row = agent_request::wait_for_cancel(&app, row).await?;
-            let head = ResponseHead::from_row(id, &row, origin);
+            let head = ResponseHead::from_row(id, &row, origin)?;
             Ok((StatusCode::OK, json!(load_response(&app, &head, &row).await?)))
         })
         .await

@@ -2,7 +2,6 @@
 
 use doran_agents::AnswerSource;
 use doran_engine::store::{RunRow, RunStatus, RunUsage};
-use serde::Deserialize;
 
 use super::super::annotations::url_citations;
 use super::super::chat_completions::failure_detail;
@@ -17,6 +16,7 @@ use crate::api::{
     OpenAiTextAnnotation,
 };
 use crate::error::ApiError;
+use crate::stored_json::read_stored;
 use crate::transcript_stream::replay_run;
 
 /// Where a run keeps what its request for a response said.
@@ -35,16 +35,17 @@ pub(super) struct ResponseHead {
 
 impl ResponseHead {
     /// The head of a response of a stored run.
-    pub(super) fn from_row(id: ResponseId, row: &RunRow, origin: String) -> Self {
-        let request = row.metadata.get(REQUEST_METADATA);
-        let request = request.and_then(|request| OpenAiResponseRequest::deserialize(request).ok());
-        Self {
+    pub(super) fn from_row(id: ResponseId, row: &RunRow, origin: String) -> Result<Self, ApiError> {
+        let stored = row.metadata.get(REQUEST_METADATA);
+        let request: Option<OpenAiResponseRequest> =
+            read_stored(stored, &format!("request of response `{id}`"))?;
+        Ok(Self {
             id,
             model: row.graph.clone(),
             created_at: row.created_at / 1000,
             request: request.unwrap_or_default(),
             origin,
-        }
+        })
     }
 
     /// The response without an answer.
