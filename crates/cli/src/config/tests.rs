@@ -216,7 +216,7 @@ directory. That file is not read once one of the other four exists.
 A file named by `--config` or `DORAN_CONFIG` must exist. An unknown key is an error. A relative path in the file starts at the
 directory of the file. Tools, MCP servers, models and agents have [tables](tables.md) in the same file.
 
-These environment variables are no settings and stand in no file:
+These environment variables are not settings and cannot be set in a file:
 
 | variable | meaning |
 |---|---|
