@@ -153,6 +153,8 @@ pub struct Agent {
     pub ko: String,
     /// Questions to begin with.
     pub starters: StarterQuestions,
+    /// Whether menus leave it out. It can be asked by its name all the same.
+    pub is_hidden: bool,
     /// Whether a question may come with a [`TurnRequest`], with pictures, and with earlier tool calls.
     pub accepts_turn_requests: bool,
     /// What settings say about it, for a ready-made one.
@@ -286,6 +288,7 @@ impl Agent {
             en: String::new(),
             ko: String::new(),
             starters: StarterQuestions::default(),
+            is_hidden: false,
             accepts_turn_requests: false,
             settings: None,
             description: None,

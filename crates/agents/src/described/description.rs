@@ -23,6 +23,9 @@ pub struct AgentDescription {
     pub ko: String,
     /// What it does, in English.
     pub en: String,
+    /// Whether menus leave it out: an agent that others run as a subgraph. It can still be asked by its name.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
     /// Tokens its model can take; 128,000 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_length: Option<usize>,

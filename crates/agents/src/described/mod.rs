@@ -94,6 +94,7 @@ pub fn build_described_agent(
     let mut agent = Agent::from_conversation(&description.name, &models, &graph, explain);
     agent.ko.clone_from(&description.ko);
     agent.en.clone_from(&description.en);
+    agent.is_hidden = description.hidden;
     agent.description = Some(Arc::new(description.clone()));
     Ok(agent)
 }
@@ -134,6 +135,7 @@ pub fn describe(agent: &Agent) -> AgentDescription {
         agent: Some(agent.kind.clone()),
         ko: agent.ko.clone(),
         en: agent.en.clone(),
+        hidden: agent.is_hidden,
         context_length: None,
         start: start.unwrap_or_default(),
         tools: Vec::new(),
@@ -172,6 +174,7 @@ fn build_from_ready_made(
     let mut agent = build_ready_made(ready, &description.name, &settings, parts)
         .map_err(|error| wrong(error.to_string()))?;
     agent.settings = description.settings.clone().map(Arc::new);
+    agent.is_hidden = description.hidden;
     let own = describe(&agent);
     if description.start != own.start {
         return Err(wrong(format!("the ready-made agent `{ready}` starts at `{}`", own.start)));

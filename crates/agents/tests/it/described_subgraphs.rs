@@ -348,6 +348,14 @@ async fn the_example_runs() {
         ScriptedReply::text("order 1024"),
         ScriptedReply::text("It is on its way."),
     ]);
+    let parts = agent_parts(Arc::new(ScriptedModel::new([])), counting_tools().toolbox);
+    let [helper, asker] = [checker, support].map(|file| {
+        let description = AgentDescription::from_toml(file).expect("a description");
+        let agent = build_described_agent(&description, &descriptions(&[checker]), &parts).expect("sound");
+        assert_eq!(doran_agents::described::describe(&agent), description, "it is written as it was read");
+        agent
+    });
+    assert!(helper.is_hidden && !asker.is_hidden, "only the helper is in no menu");
     let fixture = fixture(support, &[checker], &model);
     fixture.ask("Where is my order 1024?").await;
     assert_eq!(fixture.turn().await.response, "It is on its way.");

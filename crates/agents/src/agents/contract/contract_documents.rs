@@ -1,6 +1,6 @@
 //! Loads the documents of a turn: the user's contracts, and the standard contracts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use doran_retrieval::contract::Contract;
@@ -9,6 +9,8 @@ use doran_retrieval::{
     RetrieveError,
 };
 use serde::Deserialize;
+
+use crate::attachments::library_tenant;
 
 /// Most contracts, and most standards, that one look-up reads. A search goes over all there are.
 const MAX_LOADED_DOCUMENTS: usize = 200;
@@ -19,7 +21,7 @@ const MAX_LISTED_TITLES: usize = 20;
 #[derive(Clone)]
 pub(super) struct ContractDocuments {
     pub(super) index: Arc<dyn DocumentIndex>,
-    /// The contract that is asked about; without it, all of the user's.
+    /// The contract that is asked about; without it, those that are attached to the conversation, or all of the user's.
     pub(super) contract: Option<String>,
 }
 
@@ -30,6 +32,15 @@ pub(super) enum ContractSide {
     User,
     Standard,
     All,
+}
+
+/// The documents of a turn by name.
+#[derive(Default)]
+struct ListedContracts {
+    contracts: Vec<DocumentSummary>,
+    standards: Vec<DocumentSummary>,
+    /// Whether these contracts are meant and no others.
+    are_chosen: bool,
 }
 
 /// Documents, whole, and how many more there are that were not read.
@@ -48,21 +59,39 @@ impl LoadedDocuments {
 
 impl ContractDocuments {
     /// What is on the desk, by name: the user's contracts, then the standards.
-    async fn list_by_side(
-        &self,
-        tenant: &DocumentTenant,
-    ) -> Result<(Vec<DocumentSummary>, Vec<DocumentSummary>), RetrieveError> {
-        let (mut contracts, mut standards) = (Vec::new(), Vec::new());
+    async fn list_by_side(&self, tenant: &DocumentTenant) -> Result<ListedContracts, RetrieveError> {
+        let mut listed = ListedContracts::default();
         for one in self.index.list(tenant, &DocumentFilter::default()).await? {
             match (&one.kind, &self.contract) {
-                (DocumentKind::Standard(_), Some(id)) if one.id.as_str() == id => contracts.push(one),
-                (DocumentKind::Standard(_), _) => standards.push(one),
-                (_, Some(id)) if one.id.as_str() == id => contracts.push(one),
-                (DocumentKind::Contract, None) => contracts.push(one),
+                (DocumentKind::Standard(_), Some(id)) if one.id.as_str() == id => listed.contracts.push(one),
+                (DocumentKind::Standard(_), _) => listed.standards.push(one),
+                (_, Some(id)) if one.id.as_str() == id => listed.contracts.push(one),
+                (DocumentKind::Contract, None) => listed.contracts.push(one),
                 (DocumentKind::Contract | DocumentKind::General, _) => {}
             }
         }
-        Ok((contracts, standards))
+        listed.are_chosen = match &self.contract {
+            Some(_) => !listed.contracts.is_empty(),
+            None => self.choose_attached(tenant, &mut listed.contracts).await?,
+        };
+        Ok(listed)
+    }
+
+    /// Leaves only the contracts that are attached to the conversation, if there are any: whoever attaches one asks about it.
+    async fn choose_attached(
+        &self,
+        tenant: &DocumentTenant,
+        contracts: &mut Vec<DocumentSummary>,
+    ) -> Result<bool, RetrieveError> {
+        let Some(library) = library_tenant(tenant) else { return Ok(false) };
+        let stored = self.index.list(&library, &DocumentFilter::default()).await?;
+        let stored: HashSet<&str> = stored.iter().map(|one| one.id.as_str()).collect();
+        let is_attached = |one: &DocumentSummary| !stored.contains(one.id.as_str());
+        let are_chosen = contracts.iter().any(is_attached);
+        if are_chosen {
+            contracts.retain(is_attached);
+        }
+        Ok(are_chosen)
     }
 
     /// What a search over these documents is narrowed to; nothing where there is none.
@@ -71,7 +100,7 @@ impl ContractDocuments {
         tenant: &DocumentTenant,
         whose: ContractSide,
     ) -> Result<Option<DocumentFilter>, RetrieveError> {
-        let (mut contracts, mut standards) = self.list_by_side(tenant).await?;
+        let ListedContracts { mut contracts, mut standards, are_chosen } = self.list_by_side(tenant).await?;
         match whose {
             ContractSide::User => standards.clear(),
             ContractSide::Standard => contracts.clear(),
@@ -81,10 +110,9 @@ impl ContractDocuments {
         if all().next().is_none() {
             return Ok(None);
         }
-        // One contract is named by itself; else kinds say it, however many documents there are.
-        let named = self.contract.is_some() && !contracts.is_empty();
+        // Chosen contracts are named by themselves; else kinds say it, however many documents there are.
         let mut filter = DocumentFilter::default();
-        if named {
+        if are_chosen && !contracts.is_empty() {
             filter.documents = all().map(|one| one.id.clone()).collect();
         } else {
             filter.kinds = all().map(|one| one.kind.clone()).collect();
@@ -100,7 +128,7 @@ impl ContractDocuments {
         tenant: &DocumentTenant,
         whose: ContractSide,
     ) -> Result<LoadedDocuments, RetrieveError> {
-        let (contracts, standards) = self.list_by_side(tenant).await?;
+        let ListedContracts { contracts, standards, .. } = self.list_by_side(tenant).await?;
         let mut loaded = LoadedDocuments::default();
         for (listed, other) in [(contracts, ContractSide::Standard), (standards, ContractSide::User)] {
             if whose == other {
@@ -117,7 +145,7 @@ impl ContractDocuments {
     /// The user's contracts by title and id, for whoever named one that does not exist.
     pub(super) async fn contract_names(&self, tenant: &DocumentTenant) -> Result<Vec<String>, RetrieveError> {
         let all = Self { index: self.index.clone(), contract: None };
-        let (contracts, _) = all.list_by_side(tenant).await?;
+        let contracts = all.list_by_side(tenant).await?.contracts;
         let names =
             contracts.iter().take(MAX_LISTED_TITLES).map(|one| format!("{} (`{}`)", one.title, one.id));
         Ok(names.collect())
@@ -161,7 +189,7 @@ impl ContractDocuments {
             DocumentKind::Standard(kind) => format!("{} (표준계약서 · standard contract, {kind})", one.title),
             DocumentKind::Contract | DocumentKind::General => one.title.clone(),
         };
-        let (contracts, standards) = self.list_by_side(tenant).await?;
+        let ListedContracts { contracts, standards, .. } = self.list_by_side(tenant).await?;
         let mut names = Vec::new();
         for listed in [contracts, standards] {
             names.extend(listed.iter().take(MAX_LISTED_TITLES).map(name));
@@ -172,5 +200,50 @@ impl ContractDocuments {
         let own = self.load_documents(tenant, ContractSide::User).await?;
         let articles = own.documents.iter().flat_map(|document| Contract::parse(document).articles);
         Ok((names, articles.map(|article| article.title).filter(|title| !title.is_empty()).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use doran_retrieval::{RamKeywordIndex, split_into_passages};
+
+    use super::*;
+    use crate::attachments::{AttachmentIndex, attachment_tenant};
+
+    #[tokio::test]
+    async fn attached_contracts_are_those_that_are_asked_about() {
+        let index: Arc<dyn DocumentIndex> =
+            Arc::new(AttachmentIndex::new(Arc::new(RamKeywordIndex::default())));
+        let library = DocumentTenant::new("a");
+        let (mine, other) = (attachment_tenant("a", "나의 대화"), attachment_tenant("a", "다른 대화"));
+        let standard = DocumentKind::Standard("용역".to_owned());
+        for (tenant, name, kind) in [
+            (&library, "임대", DocumentKind::Contract),
+            (&library, "표준", standard.clone()),
+            (&mine, "물류", DocumentKind::Contract),
+            (&mine, "메모", DocumentKind::General),
+        ] {
+            let document =
+                Document { kind, ..Document::new(name, name, "제1조(대금) 대금을 지급한다.") };
+            index.put(tenant, &document, &split_into_passages(&document)).await.expect("stored");
+        }
+        let check = async |contract: Option<&str>, tenant: &DocumentTenant, side, expected: &str| {
+            let documents = ContractDocuments { index: index.clone(), contract: contract.map(str::to_owned) };
+            let loaded = documents.load_documents(tenant, side).await.expect("documents");
+            let mut ids: Vec<&str> = loaded.documents.iter().map(|document| document.id.as_str()).collect();
+            ids.sort_unstable();
+            assert_eq!(ids.join(" "), expected, "{contract:?} {}", tenant.as_str());
+            let filter = documents.filter(tenant, side).await.expect("a filter").expect("documents");
+            (filter.documents.len(), filter.kinds)
+        };
+        assert_eq!(check(None, &mine, ContractSide::User, "물류").await, (1, Vec::new()));
+        assert_eq!(check(None, &mine, ContractSide::All, "물류 표준").await, (2, Vec::new()));
+        // A contract that is named is meant, wherever it is, and without attachments all are.
+        assert_eq!(check(Some("임대"), &mine, ContractSide::User, "임대").await, (1, Vec::new()));
+        for tenant in [&other, &library] {
+            let kinds = vec![DocumentKind::Contract];
+            assert_eq!(check(None, tenant, ContractSide::User, "임대").await, (0, kinds));
+        }
+        assert_eq!(check(None, &mine, ContractSide::Standard, "표준").await, (0, vec![standard]));
     }
 }

@@ -15,6 +15,7 @@ use super::appendix::AppendixName;
 use super::contract_documents::{ContractDocuments, ContractSide, LoadedDocuments};
 use super::findings::{ContractFindings, find_appendices, find_by_reference, find_by_title};
 use super::standard_comparison::{StandardComparison, compare_with_standards, matching_standards};
+use crate::attachments::attachment_tenant;
 use crate::request_format::NOTE_PREFIX;
 use crate::tools::{
     Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolPolicy, ToolSideEffect, Toolbox,
@@ -155,7 +156,7 @@ impl Tool for ContractTool {
     }
 
     async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
-        let tenant = DocumentTenant::new(call.tenant);
+        let tenant = attachment_tenant(call.tenant, call.thread);
         let findings = match self.kind {
             ContractToolKind::Search => {
                 self.search(&tenant, parse_arguments(arguments)?, call.language).await?
