@@ -415,8 +415,8 @@ pub(crate) async fn find_created_thread(
     }
 }
 
-/// The first line of a question, cut.
-pub(crate) fn title_from_message(message: &str) -> String {
+/// What a new thread is called: the first line of its question, cut.
+pub fn title_from_message(message: &str) -> String {
     let line = message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let clean: String = line.chars().filter(|char| !char.is_control()).collect();
     match clean.char_indices().nth(MAX_GENERATED_TITLE_CHARS) {

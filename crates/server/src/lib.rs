@@ -57,6 +57,7 @@ use doran_engine::{RunHandle, Runtime};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
+pub use agent_request::title_from_message;
 pub use authentication::{ApiKey, ApiKeys, KeyHash};
 pub use budget::{BudgetError, MonthlyBudget};
 pub use cors::{AllowedOrigin, InvalidOriginError};

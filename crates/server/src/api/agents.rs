@@ -20,6 +20,8 @@ pub struct AgentInfo {
     pub model: Option<ModelInfo>,
     /// Whether it is talked to with messages. Any other graph takes `input` and is shown as state and steps.
     pub chat: bool,
+    /// Whether menus leave it out: an agent that others run as a subgraph. It can be asked by its name all the same.
+    pub hidden: bool,
     /// The most tokens that the agent sends to a model in one request.
     pub context_tokens: usize,
 }
@@ -33,6 +35,7 @@ impl AgentInfo {
             starters: agent.starters.clone(),
             model: agent.model(),
             chat: agent.is_chat(),
+            hidden: agent.is_hidden,
             context_tokens: agent.context_tokens(),
         }
     }

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::QuestionInfo;
+use crate::agent_request::DORAN_METADATA;
+use crate::stored_json::read_stored;
 use crate::thread_settings;
 
 /// Where a thread says that it is pinned.
@@ -30,7 +32,7 @@ pub struct ThreadInfo {
     /// The temperature of answers; `null` leaves it to the model.
     #[serde(default)]
     pub temperature: Option<f32>,
-    /// What the model is told in every turn.
+    /// Instructions for the model, sent with every turn.
     #[serde(default)]
     pub instructions: String,
     /// Whether the thread is pinned to the top of lists.
@@ -46,9 +48,10 @@ impl ThreadInfo {
     /// A thread of the store.
     pub fn from_row(row: &ThreadRow) -> Self {
         let text = |key: &str| row.metadata.get(key).and_then(Value::as_str).map(str::to_owned);
+        let first_message = || Some(row.metadata.get(DORAN_METADATA)?.get("title")?.as_str()?.to_owned());
         Self {
             id: row.key.thread.to_string(),
-            title: text("title").unwrap_or_default(),
+            title: text("title").filter(|title| !title.is_empty()).or_else(first_message).unwrap_or_default(),
             agent: text("agent"),
             active: row.active.map(|run| run.to_string()),
             model: text(thread_settings::MODEL_METADATA),
@@ -154,7 +157,8 @@ impl FeedbackInfo {
     pub(crate) fn of_thread(row: &ThreadRow) -> Vec<Self> {
         let read = |(key, value): (&String, &Value)| {
             let run = key.strip_prefix(FEEDBACK_METADATA_PREFIX)?.to_owned();
-            let rating = FeedbackRating::deserialize(value.get("rating")?).ok()?;
+            // One that cannot be read is logged.
+            let rating = read_stored(value.get("rating"), &format!("rating of run `{run}`")).ok()??;
             let note = value.get("note").and_then(Value::as_str).unwrap_or_default().to_owned();
             Some(Self { run, rating, note })
         };

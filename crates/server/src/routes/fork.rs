@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::edit_state::{check_state, edit_error};
 use super::threads::{MAX_TITLE_CHARS, check_seq, check_title, load_thread_row, missing_agent_error};
 use super::{ApiRoute, path_value};
 use crate::ServerApp;
@@ -197,14 +198,8 @@ fn check_fork_options(app: &ServerApp, source: &ThreadRow, fork: &ForkThreadBody
         return Ok(());
     }
     let agent = resolve_fork_agent(app, source, fork.agent.as_deref())?;
-    if let Some(state) = &fork.state
-        && let Err(error) = agent.read_turn(state)
-    {
-        return Err(ApiError::with_message(
-            ApiErrorCode::BadInput,
-            format!("`state` does not fit the agent: {error}"),
-            format!("`state`가 에이전트의 상태에 맞지 않습니다: {error}"),
-        ));
+    if let Some(state) = &fork.state {
+        check_state(&agent, state)?;
     }
     let topology = app.runtime.topology(&agent.name)?;
     match named.into_iter().find(|node| !topology.has_node(node)) {
@@ -230,15 +225,7 @@ async fn change_and_continue(
         let edit = StateEdit { state: Some(state.clone()), update: None, as_node: fork.as_node.clone() };
         if let Err(error) = app.runtime.edit(&agent.name, &made.key, None, &edit).await {
             app.runtime.delete_thread(&made.key).await?;
-            return Err(match error {
-                // A state with a field that the agent does not have cannot be read again.
-                EngineError::StateMismatch { message: why, .. } => ApiError::with_message(
-                    ApiErrorCode::BadInput,
-                    format!("`state` does not fit the agent: {why}"),
-                    format!("`state`가 에이전트의 상태에 맞지 않습니다: {why}"),
-                ),
-                other => other.into(),
-            });
+            return Err(edit_error(error));
         }
         made = app.runtime.thread_row(&made.key).await?;
     }

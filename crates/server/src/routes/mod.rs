@@ -7,6 +7,7 @@ mod contract;
 mod docs;
 pub(crate) mod document_library;
 mod documents;
+mod edit_state;
 mod evals;
 mod feedback;
 mod fork;
@@ -53,6 +54,7 @@ pub fn routes() -> Vec<ApiRoute> {
         web_page_routes(),
         agents::routes(),
         threads::routes(),
+        edit_state::routes(),
         fork::routes(),
         runs::routes(),
         approvals::routes(),

@@ -110,6 +110,7 @@ fn route_request(route: &ApiRoute, things: &TenantFixtures) -> Request<Body> {
         ("post", "/api/threads") => json!({ "title": "새 대화" }),
         ("patch", "/api/documents/{document}") => json!({ "kind": "general" }),
         ("patch", _) => json!({ "title": "새 이름" }),
+        ("put", "/api/threads/{thread}/state") => json!({ "state": {} }),
         ("post", "/api/threads/{thread}/runs") => json!({ "agent": "react", "message": "안녕?" }),
         ("post", "/api/threads/{thread}/runs/{run}/resume") => json!({ "answers": { "q": true } }),
         ("post", "/api/chat" | "/api/contract/chat") => json!({ "message": "제5조는 무슨 뜻인가요?" }),
@@ -217,6 +218,7 @@ async fn every_route_lets_in_whom_it_should() {
         401 401 404 200  get    /api/threads/{thread}/messages
         401 401 404 200  get    /api/threads/{thread}/history
         401 401 404 200  get    /api/threads/{thread}/state
+        401 401 404 200  put    /api/threads/{thread}/state
         401 401 404 201  post   /api/threads/{thread}/fork
         401 401 200 200  get    /api/runs
         401 401 404 200  get    /api/threads/{thread}/runs

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{app, get, json, post, problem, send, text};
+use crate::{app, get, json, json_request, post, problem, send, text};
 
 async fn ask(app: &doran_server::ServerApp, message: &str, from: Option<u64>) -> Value {
     let mut body = json!({ "agent": "assistant", "message": message });
@@ -78,6 +78,43 @@ async fn a_run_stops_before_and_after_the_nodes_it_was_told() {
         drop(text(send(&app, get(&format!("{run}/events"))).await).await);
     }
     assert_eq!(json(&app, get(&run)).await["status"], "finished");
+}
+
+#[tokio::test]
+async fn a_paused_run_continues_with_the_state_that_it_was_given() {
+    let app = app();
+    let put = |body: &Value| json_request("PUT", "/api/threads/t/state", &body.to_string());
+    let nothing = json!({ "state": {} });
+    assert_eq!(problem(&app, put(&nothing)).await, "404 not_found");
+    let body =
+        json!({ "agent": "assistant", "message": "연차휴가는 며칠인가요?", "pause_before": ["router"] });
+    let answer = send(&app, post("/api/threads/t/runs", &body.to_string())).await;
+    let run = crate::run_location(&answer).trim_end_matches("/events").to_owned();
+    drop(text(answer).await);
+    let mut state = json(&app, get("/api/threads/t/state")).await["state"].clone();
+    state["messages"][0]["parts"][0]["text"] = "육아휴직은 얼마나 쓸 수 있나요?".into();
+    for (body, expected) in [
+        (json!({}), "400 bad_json"),
+        (json!({ "state": null }), "400 bad_input"),
+        (json!({ "state": { "messages": 3 } }), "400 bad_input"),
+        (json!({ "state": { "nobody": 3 } }), "400 bad_input"),
+        (json!({ "state": state, "agent": "react" }), "400 bad_input"),
+        (json!({ "state": state, "agent": "assistant", "run": 1 }), "400 bad_json"),
+    ] {
+        assert_eq!(problem(&app, put(&body)).await, expected, "{body}");
+    }
+    let changed = json(&app, put(&json!({ "state": state, "agent": "assistant" }))).await;
+    assert_eq!((&changed["state"], &changed["next"]), (&state, &json!(["router"])));
+    // It is the same run, and it still waits.
+    let paused = json(&app, get(&run)).await;
+    assert_eq!(paused["status"], "paused", "{paused}");
+    let question = paused["questions"][0]["id"].as_str().expect("an id");
+    let answers = json!({ "answers": { question: true } }).to_string();
+    json(&app, post(&format!("{run}/resume"), &answers)).await;
+    let events = text(send(&app, get(&format!("{run}/events"))).await).await;
+    assert!(events.contains("event: finished") && events.contains("자녀 한 명당"), "{events}");
+    assert!(!events.contains("연차휴가 15일"), "{events}");
+    assert_eq!(json(&app, get("/api/runs")).await["runs"].as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]

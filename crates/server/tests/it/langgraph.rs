@@ -289,6 +289,43 @@ async fn a_run_has_metadata_and_an_end_that_its_client_chooses() {
     until(async || json(&app, get(&path)).await["status"] == "interrupted").await;
 }
 
+/// Threads of LangGraph's clients are called like all others by their first question; their metadata stay those of the client.
+#[tokio::test]
+async fn a_thread_is_called_by_its_first_question() {
+    let app = four_graphs_app();
+    let ask = async |thread: &str, assistant: &str, input: Value| {
+        let body = json!({ "assistant_id": assistant, "input": input }).to_string();
+        assert_eq!(send(&app, post(&format!("/threads/{thread}/runs/wait"), &body)).await.status(), 200);
+    };
+    let title = async |thread: &str| json(&app, get(&format!("/api/threads/{thread}"))).await["title"].clone();
+    let thread = new_thread(&app).await;
+    assert_eq!(title(&thread).await, "");
+    let spoken = json!([
+        { "role": "system", "content": "Be kind." },
+        { "type": "human", "content": [{ "type": "text", "text": "\n연차는 며칠인가요?\n둘째 줄" }] },
+        { "role": "user", "content": "그리고?" },
+    ]);
+    ask(&thread, "chat", json!({ "messages": spoken })).await;
+    ask(&thread, "chat", hi()).await;
+    assert_eq!(title(&thread).await, "연차는 며칠인가요?");
+    let shown = json(&app, get(&format!("/threads/{thread}"))).await;
+    let mut names: Vec<&String> = shown["metadata"].as_object().expect("an object").keys().collect();
+    names.sort();
+    assert_eq!(names, ["assistant_id", "graph_id"], "{shown}");
+    // A title that a client or a person gave stays.
+    let named = json(&app, post("/threads", r#"{"metadata":{"title":"나의 것"}}"#)).await;
+    let named = named["thread_id"].as_str().expect("an id");
+    ask(named, "chat", hi()).await;
+    assert_eq!(title(named).await, "나의 것");
+    let renamed = json_request("PATCH", &format!("/api/threads/{thread}"), r#"{"title":"휴가"}"#);
+    assert_eq!(json(&app, renamed).await["title"], "휴가");
+    // A graph that is no chat has no question.
+    let state = new_thread(&app).await;
+    let body = json!({ "assistant_id": "slow", "input": {} }).to_string();
+    assert_eq!(send(&app, post(&format!("/threads/{state}/runs"), &body)).await.status(), 200);
+    assert_eq!(title(&state).await, "slow");
+}
+
 /// `command.goto` leaves what was due behind; a node that there is not is named.
 #[tokio::test]
 async fn a_command_goes_to_nodes() {

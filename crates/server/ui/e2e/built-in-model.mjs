@@ -175,34 +175,6 @@ export const builtInModelTests = [
     },
   },
   {
-    name: 'a file that is attached to a chat is quoted there, is found nowhere else and is deleted with the chat',
-    async run({ page, base, shoot }) {
-      await waitUntilReady(page)
-      await page.setInputFiles('.composer input[type=file]', { name: '출장 메모.md', mimeType: 'text/markdown', buffer: Buffer.from('# 출장 메모\n\n제주 워크숍의 참가비는 한 사람당 73,500원이다.\n') })
-      await page.locator('.attachment.is-ready', { hasText: '출장 메모.md' }).waitFor()
-      await page.setInputFiles('.composer input[type=file]', { name: '사진.png', mimeType: 'image/png', buffer: Buffer.from('x') })
-      await page.locator('.note.bad', { hasText: '내장 모델은 이미지를 볼 수 없습니다' }).waitFor()
-      await shoot('attachment')
-      await checkAccessibility(page, 'an attachment')
-      await askQuestion(page, '제주 워크숍 참가비는 한 사람당 얼마인가요?')
-      await waitForAnswer(page)
-      assert.match(await answerText(page), /73,500원/)
-      await page.click('.source')
-      await page.locator('.source-panel mark', { hasText: '73,500원' }).waitFor()
-      await shoot('attachment-quoted')
-      const thread = new URL(page.url()).pathname.slice(3)
-      const listed = async (query) => (await (await fetch(`${base}/api/documents${query}`)).json()).documents.map(({ name }) => name)
-      assert.deepEqual(await listed(`?thread=${thread}`), ['출장 메모.md'])
-      assert.deepEqual(await listed(''), [])
-      await page.click('.sidebar .new')
-      await askQuestion(page, '제주 워크숍 참가비는 한 사람당 얼마인가요?')
-      await waitForAnswer(page)
-      assert.doesNotMatch(await answerText(page), /73,500원/)
-      assert.equal((await fetch(`${base}/api/threads/${thread}`, { method: 'DELETE' })).status, 204)
-      assert.deepEqual(await listed(`?thread=${thread}`), [])
-    },
-  },
-  {
     name: 'a document changes its kind and its collection, shows its outline and gives its original back',
     options: { locale: 'en-GB' },
     async run({ page, base, shoot }) {

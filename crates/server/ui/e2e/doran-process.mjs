@@ -1,7 +1,7 @@
 // Runs the real program in a temporary directory. It can be killed and restarted on the same port and data.
 
 import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -9,6 +9,7 @@ import { join } from 'node:path'
 export async function startDoran(program, settings = '') {
   const home = mkdtempSync(join(tmpdir(), 'doran-e2e-'))
   writeFileSync(join(home, 'doran.toml'), settings)
+  const agentFolder = join(home, '.local/share/doran/agents')
   let child = null
   let port = '0'
   const doranServer = {
@@ -24,6 +25,14 @@ export async function startDoran(program, settings = '') {
       const ended = new Promise((resolve) => child.once('exit', resolve))
       child.kill('SIGKILL')
       await ended
+    },
+    /** Writes an agent in a file. The running server reads it soon. */
+    writeAgentFile(name, text) {
+      mkdirSync(agentFolder, { recursive: true })
+      writeFileSync(join(agentFolder, `${name}.toml`), text)
+    },
+    removeAgentFile(name) {
+      rmSync(join(agentFolder, `${name}.toml`))
     },
     async end() {
       await doranServer.kill()

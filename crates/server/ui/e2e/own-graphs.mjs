@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { createServer } from 'node:net'
-import { askQuestion, checkAccessibility, waitForAnswer, waitUntilReady } from './page-actions.mjs'
+import { askQuestion, checkAccessibility, checkNoHorizontalScroll, PHONE, waitForAnswer, waitUntilReady } from './page-actions.mjs'
 
 function freePort() {
   return new Promise((resolve, reject) => {
@@ -68,6 +68,70 @@ export const ownGraphTests = [
       await page.selectOption('.comparison select', { index: 1 })
       await page.locator('.comparison .diff li', { hasText: /turn.*41/s }).waitFor()
       await shoot('rust-graph-compared')
+    },
+  },
+  {
+    name: 'the state of a paused run is changed where the pause is shown, in the chat and in the inbox, and the run continues with it',
+    options: { locale: 'ko-KR', ...PHONE },
+    async run({ page, base, shoot }) {
+      const pause = async (thread) => {
+        const body = JSON.stringify({ agent: 'chat', message: '안녕하세요', pause_before: ['model'] })
+        const run = await (await fetch(`${base}/api/threads/${thread}/runs?wait=true`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })).json()
+        assert.equal(run.status, 'paused', JSON.stringify(run))
+      }
+      const edit = async (card, turn) => {
+        await card.locator('button', { hasText: '상태 수정' }).click()
+        const field = card.locator('textarea')
+        await field.waitFor()
+        const state = JSON.parse(await field.inputValue())
+        assert.equal(state.turn, 1)
+        await field.fill('{"turn": ')
+        await card.locator('[role=alert]', { hasText: 'JSON 객체가 아닙니다' }).waitFor()
+        assert.ok(await card.locator('.primary').isDisabled())
+        await field.fill(JSON.stringify({ ...state, nobody: 1 }))
+        await card.locator('.primary').click()
+        await card.locator('.problem', { hasText: '상태에 맞지 않습니다' }).waitFor()
+        await field.fill(JSON.stringify({ ...state, turn }, null, 2))
+      }
+      const turnOf = async (thread) => (await (await fetch(`${base}/api/threads/${thread}/state?agent=chat`)).json()).state.turn
+      const runsOf = async (thread) => (await (await fetch(`${base}/api/threads/${thread}/runs`)).json()).runs.map(({ status }) => status)
+      const [inChat, inInbox] = ['chat', 'inbox'].map((place) => `edited-in-${place}-${Date.now()}`)
+      await pause(inChat)
+      await page.goto(`${base}/t/${inChat}`)
+      const card = page.locator('.approval', { hasText: 'model' })
+      await edit(card, 41)
+      await shoot('paused-state-phone')
+      await checkNoHorizontalScroll(page)
+      await checkAccessibility(page, 'the state of a paused run')
+      await card.locator('.primary').click()
+      await waitForAnswer(page)
+      assert.equal(await turnOf(inChat), 41)
+      assert.deepEqual(await runsOf(inChat), ['finished'], 'it is the same run')
+      await pause(inInbox)
+      await page.goto(`${base}/inbox`)
+      const waiting = page.locator('.waiting-run .approval', { hasText: 'model' })
+      await edit(waiting, 7)
+      await shoot('inbox-state-phone')
+      await waiting.locator('.primary').click()
+      await waiting.waitFor({ state: 'detached' })
+      for (let at = 0; (await runsOf(inInbox))[0] !== 'finished'; at++) {
+        assert.ok(at < 600, 'the run does not continue')
+        await new Promise((resolve) => setTimeout(resolve, 100))
+      }
+      assert.equal(await turnOf(inInbox), 7)
+    },
+  },
+  {
+    name: 'a thread of a client of LangGraph is listed by its first question',
+    options: { locale: 'en-GB' },
+    async run({ page, base }) {
+      const post = async (path, body) => (await fetch(`${base}${path}`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })).json()
+      const question = `How far is the moon? ${Date.now()}`
+      const { thread_id: thread } = await post('/threads', {})
+      await post(`/threads/${thread}/runs/wait`, { assistant_id: 'chat', input: { messages: [{ role: 'user', content: question }] } })
+      await page.goto(`${base}/t/${thread}`)
+      await page.locator('.thread.is-open', { hasText: question }).waitFor()
+      await page.waitForFunction((words) => document.title.startsWith(words), question)
     },
   },
   {

@@ -12,6 +12,8 @@ import { BROWSER_FLAGS, findBrowser } from './browser.mjs'
 import { startMockServer } from './mock-server.mjs'
 import { anyServerTests } from './any-server.mjs'
 import { startDoran } from './doran-process.mjs'
+import { agentMenuTests } from './agent-menus.mjs'
+import { attachmentTests } from './attachments.mjs'
 import { builtInModelTests } from './built-in-model.mjs'
 import { misbehavingServerTests } from './misbehaving-server.mjs'
 import { budgetSettings, budgetTests } from './budget.mjs'
@@ -19,6 +21,7 @@ import { evalTests } from './evals.mjs'
 import { modelProviderTests } from './model-provider.mjs'
 import { NEW_USER_SETTINGS, newUserTasks } from './new-user-tasks.mjs'
 import { ownGraphTests, startOwnGraphs } from './own-graphs.mjs'
+import { phoneTests } from './phone.mjs'
 import { startMockModelProvider } from './mock-model-provider.mjs'
 
 function option(name) {
@@ -97,7 +100,7 @@ async function check(where, address, test, more = {}, again = async () => addres
 /** The real program with its built-in model. */
 async function withBuiltInModel(program) {
   const doranServer = await startDoran(program)
-  for (const test of [...anyServerTests, ...builtInModelTests]) await check('built-in', doranServer.base, test, { doranServer })
+  for (const test of [...anyServerTests, ...attachmentTests, ...builtInModelTests]) await check('built-in', doranServer.base, test, { doranServer })
   await doranServer.end()
 }
 
@@ -105,7 +108,7 @@ async function withBuiltInModel(program) {
 async function withModelProvider(program) {
   const modelProvider = await startMockModelProvider()
   const doranServer = await startDoran(program, modelProvider.toml)
-  for (const test of [...modelProviderTests, ...evalTests]) {
+  for (const test of [...modelProviderTests, ...evalTests, ...phoneTests, ...agentMenuTests]) {
     modelProvider.settings.pace = 0
     await check('provider', doranServer.base, test, { doranServer, modelProvider })
   }

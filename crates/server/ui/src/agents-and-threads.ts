@@ -1,6 +1,6 @@
 // The lists around the conversation: agents and threads.
 
-import { effect, signal } from '@preact/signals'
+import { computed, effect, signal } from '@preact/signals'
 
 import * as api from './api'
 import { settledRuns } from './conversation'
@@ -20,6 +20,9 @@ export const threadQuery = signal('')
 /** Whether a thread search is still reading older pages. */
 export const isSearchingThreads = signal(false)
 
+/** The agents of menus. A hidden one is in them only in a chat that it was asked in. */
+export const menuAgents = computed(() => agents.value.filter((one) => one.hidden !== true || one.id === selectedAgent.value))
+
 export function findAgent(id: string): AgentInfo | undefined {
   return agents.value.find((one) => one.id === id)
 }
@@ -28,6 +31,11 @@ export function findAgent(id: string): AgentInfo | undefined {
 export function isChatAgent(id: string): boolean {
   const agent = findAgent(id) as (AgentInfo & { chat?: boolean }) | undefined
   return agent?.chat !== false
+}
+
+/** Chooses an agent of the menus for a new chat, if the last one was hidden. */
+export function leaveHiddenAgent(): void {
+  if (findAgent(selectedAgent.value)?.hidden === true) chooseAgent(agents.value.find((one) => one.hidden !== true)?.id ?? selectedAgent.value)
 }
 
 export function chooseAgent(id: string): void {
@@ -39,7 +47,7 @@ export async function loadAgents(): Promise<void> {
   try {
     agents.value = await api.fetchAgents()
     agentsError.value = null
-    if (!findAgent(selectedAgent.value)) selectedAgent.value = agents.value[0]?.id ?? ''
+    if (!findAgent(selectedAgent.value)) selectedAgent.value = menuAgents.value[0]?.id ?? ''
   } catch (error) {
     agentsError.value = error
   }

@@ -3,7 +3,7 @@
 // Each function makes the request of one operation, with the type of its response. Sending it is up to the caller.
 
 import type {
-  AddedDocument, AgentGraphFormat, AgentList, ChatAnswer, DocumentId, DocumentInfo, DocumentList, DocumentText, EvalCaseInfo, EvalRunInfo, EvalSetInfo, EvalSetList, FeedbackBody, ForkThreadBody, MakeThreadBody, MemoryFactList, MessageList, ModelBody, ModelKeyBody, ModelList, ModelOffers, ModelTest, ProviderModelList, ResumeRunBody, RunDetail, RunList, RunPage, RunStatus, SearchHitList, SpecChatBody, StartEvalRun, StartRun, ThreadHistory, ThreadInfo, ThreadList, ThreadStateInfo, UpdateDocumentBody, UpdateThreadBody, UsageInfo, WaitingQuestionList,
+  AddedDocument, AgentGraphFormat, AgentList, ChatAnswer, DocumentId, DocumentInfo, DocumentList, DocumentText, EvalCaseInfo, EvalRunInfo, EvalSetInfo, EvalSetList, FeedbackBody, ForkThreadBody, MakeThreadBody, MemoryFactList, MessageList, ModelBody, ModelKeyBody, ModelList, ModelOffers, ModelTest, ProviderModelList, PutStateBody, ResumeRunBody, RunDetail, RunList, RunPage, RunStatus, SearchHitList, SpecChatBody, StartEvalRun, StartRun, ThreadHistory, ThreadInfo, ThreadList, ThreadStateInfo, UpdateDocumentBody, UpdateThreadBody, UsageInfo, WaitingQuestionList,
 } from './api-types'
 
 /** A request. */
@@ -236,6 +236,10 @@ export const retryRunCall = (at: { thread: string; run: string; idempotencyKey?:
 /** Returns the state after a log entry. */
 export const getStateCall = (at: { thread: string; agent?: string | undefined; at?: number | undefined; explain?: string | undefined }): JsonCall<ThreadStateInfo> =>
   ({ method: 'GET', path: `/api/threads/${encodePart(at.thread)}/state${query({ agent: at.agent, at: at.at, explain: at.explain })}` }) as JsonCall<ThreadStateInfo>
+
+/** Replaces the state of a thread. A run that waits for an answer goes on waiting, and continues with this state. What was there stays in the log. */
+export const putStateCall = (at: { thread: string }, json: PutStateBody): JsonCall<ThreadStateInfo> =>
+  ({ method: 'PUT', path: `/api/threads/${encodePart(at.thread)}/state`, json }) as JsonCall<ThreadStateInfo>
 
 /** Returns the tokens and the money that runs used, for a thread or for the last days also in groups. */
 export const getUsageCall = (at: { days?: number | undefined; thread?: string | undefined; utcOffset?: number | undefined } = {}): JsonCall<UsageInfo> =>

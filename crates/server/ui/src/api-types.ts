@@ -106,6 +106,8 @@ export type AgentInfo = {
   context_tokens: number
   /** What the agent does, in English. */
   en: string
+  /** Whether menus leave it out: an agent that others run as a subgraph. It can be asked by its name all the same. */
+  hidden: boolean
   /** The name of the agent in requests. */
   id: string
   /** What the agent does, in Korean. */
@@ -1893,6 +1895,14 @@ export type PutItemBody = {
   ttl?: number | null
   /** What it holds. */
   value: { [key: string]: Json }
+}
+
+/** Another state. */
+export type PutStateBody = {
+  /** The agent whose state it is. It is needed if the thread has no agent. */
+  agent?: string | null
+  /** The state. Fields that are left out get their default. */
+  state: Json
 }
 
 /** A question of a run to a person. */

@@ -174,6 +174,8 @@ export async function findHistoryEntry(thread: string, run: string, step: number
 
 /** The state after a log entry. With `explain`, also the requests that node would send to models. */
 export const fetchState = (thread: string, at: number | undefined, agent: string, explain?: string) => fetchJson(client.getStateCall({ thread, at, agent, explain }))
+/** Replaces the state of a thread. A paused run continues with it. */
+export const putState = (thread: string, agent: string, state: Json) => fetchJson(client.putStateCall({ thread }, { agent, state }))
 export const resumeRun = (thread: string, run: string, answers: Record<string, Json>) => sendCommand(client.resumeRunCall({ thread, run }, { answers }))
 export const retryRun = (thread: string, run: string) => sendCommand(client.retryRunCall({ thread, run }))
 export const cancelRun = (thread: string, run: string) => fetchJson(client.cancelRunCall({ thread, run }))

@@ -31,8 +31,8 @@ import { Usage } from './views/usage'
 import { newConversation, Sidebar, threadTitle } from './views/sidebar'
 import { closeSource, openSource, SourcePanel } from './views/sources'
 
-/** Screens on which the inspector covers the chat, as the style sheet says. */
-const INSPECTOR_COVERS = '(max-width: 820px)'
+/** Screens on which a panel covers the chat, as the style sheet says. */
+const PANEL_COVERS = '(max-width: 820px)'
 
 export function App() {
   const [isDrawerOpen, setDrawer] = useState(false)
@@ -47,13 +47,16 @@ export function App() {
     document.title = what ? `${what} · ${t('name')}` : t('name')
   }, [language.value, here, current])
 
-  // On a narrow screen the inspector covers the chat, so it does not stay open over another one.
-  const threadBefore = useRef(thread)
+  // A source belongs to its chat. On a narrow screen the panels cover the chat, so none stays open over another one.
+  const placeBefore = useRef({ thread, view: here.view })
   useEffect(() => {
-    const isOther = threadBefore.current !== thread
-    threadBefore.current = thread
-    if (isOther && inspectorLinkFromQuery(location.search) === null && matchMedia(INSPECTOR_COVERS).matches) inspectorOpen.value = false
-  }, [thread])
+    const before = placeBefore.current
+    placeBefore.current = { thread, view: here.view }
+    const isOtherThread = before.thread !== thread
+    const isNarrow = matchMedia(PANEL_COVERS).matches
+    if ((isOtherThread && before.thread !== null) || (isNarrow && (isOtherThread || before.view !== here.view))) closeSource()
+    if (isOtherThread && isNarrow && inspectorLinkFromQuery(location.search) === null) inspectorOpen.value = false
+  }, [thread, here.view])
 
   useEffect(() => {
     const press = (event: KeyboardEvent) => {

@@ -57,7 +57,7 @@ function attachFile(thread: string, file: File, name: string): void {
   }
   const drop = () => update((all) => all.filter((one) => one.key !== key))
   const set = (some: Partial<AttachmentUpload>) => update((all) => all.map((one) => (one.key === key ? { ...one, ...some } : one)))
-  const { done, stop } = api.uploadDocument(file, { name, kind: 'general', thread }, (share) => set({ share }))
+  const { done, stop } = api.uploadDocument(file, { name, thread }, (share) => set({ share }))
   update((all) => [...all, { key, name, share: 0, error: null, stop: () => { stop(); drop() } }])
   done.then(
     () => { drop(); void openAttachments(thread) },

@@ -183,6 +183,8 @@ async fn start_new_run(
         ("agent".to_owned(), agent.name.as_str().into()),
         ("graph_id".to_owned(), agent.name.as_str().into()),
         ("assistant_id".to_owned(), assistant.assistant_id.as_str().into()),
+        // Metadata of a thread are those of its client, who does not expect a `title` among them.
+        (DORAN_METADATA.to_owned(), json!({ "title": thread_title(&agent, body.input.as_ref()) })),
     ]);
     let options = StartOptions {
         if_busy,
@@ -268,6 +270,20 @@ async fn start_entry(
         ) => Ok(entry.seq),
         _ => Err(unknown()),
     }
+}
+
+/// What a new thread is called: the first message of a person, or the graph if there is none.
+fn thread_title(agent: &Agent, input: Option<&Value>) -> String {
+    let messages = match input.and_then(|input| input.get(MESSAGES_FIELD)) {
+        Some(Value::Array(messages)) => messages.as_slice(),
+        Some(one) => std::slice::from_ref(one),
+        None => &[],
+    };
+    let read = messages.iter().filter_map(|message| message_from_json(MESSAGES_FIELD, message).ok());
+    let mut titles = read
+        .filter(|message| message.role == Role::User)
+        .map(|message| agent_request::title_from_message(&message.text()));
+    titles.find(|title| !title.is_empty()).unwrap_or_else(|| agent.name.clone())
 }
 
 /// What a client sends as input, as the graph takes it.

@@ -113,7 +113,10 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 
 /// `GET /v1/models`
 async fn openai_models(State(app): State<ServerApp>, _: ApiCaller) -> Response {
-    let data = app.agents.current().iter().map(|agent| model_of_agent(&agent.name)).collect();
+    let agents = app.agents.current();
+    // Clients make a menu of this.
+    let offered = agents.iter().filter(|agent| !agent.is_hidden);
+    let data = offered.map(|agent| model_of_agent(&agent.name)).collect();
     json_response(OpenAiModelList { object: "list", data })
 }
 

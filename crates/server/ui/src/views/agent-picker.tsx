@@ -4,7 +4,7 @@ import { useEffect } from 'preact/hooks'
 
 import { sanitizeText, sanitizeLine } from '../sanitize-text'
 import { language, localized, t, type MessageKey } from '../i18n'
-import { selectedAgent, findAgent, agents, chooseAgent } from '../agents-and-threads'
+import { selectedAgent, findAgent, menuAgents, chooseAgent } from '../agents-and-threads'
 import { answerableStarters, documents, loadDocuments } from '../documents'
 import { modelOfChat } from '../models'
 import { ConnectCard } from './connect-model'
@@ -30,7 +30,7 @@ export function AgentPicker({ isDisabled }: { isDisabled: boolean }) {
     <label class="picker">
       <span class="away">{t('agent')}</span>
       <select value={selectedAgent.value} disabled={isDisabled} onChange={(event) => chooseAgent(event.currentTarget.value)}>
-        {agents.value.map((one) => <option key={one.id} value={one.id}>{agentName(one.id)}</option>)}
+        {menuAgents.value.map((one) => <option key={one.id} value={one.id}>{agentName(one.id)}</option>)}
       </select>
     </label>
   )
@@ -51,7 +51,7 @@ export function Welcome({ ask }: { ask: (text: string) => void }) {
       </div>
       <ConnectCard />
       <div class="agents" role="radiogroup" aria-label={t('agent')}>
-        {agents.value.map((one) => (
+        {menuAgents.value.map((one) => (
           <button key={one.id} type="button" role="radio" aria-checked={one.id === selectedAgent.value}
             class={one.id === selectedAgent.value ? 'agent is-on' : 'agent'} onClick={() => chooseAgent(one.id)}
             tabIndex={one.id === selectedAgent.value ? 0 : -1}
@@ -89,7 +89,7 @@ function moveSelection(event: KeyboardEvent) {
   const by = event.key === 'ArrowRight' || event.key === 'ArrowDown' ? 1 : event.key === 'ArrowLeft' || event.key === 'ArrowUp' ? -1 : 0
   if (by === 0) return
   event.preventDefault()
-  const all = agents.value
+  const all = menuAgents.value
   const at = all.findIndex((one) => one.id === selectedAgent.value)
   const next = all[(at + by + all.length) % all.length]
   if (!next) return

@@ -4,17 +4,19 @@ import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 
 import { sanitizeText } from '../sanitize-text'
-import { answerQuestions, cancelTurn, type Turn } from '../conversation'
+import { answerQuestions, cancelTurn, conversation, type Turn } from '../conversation'
 import { isJsonObject } from '../transcript'
 import { localized, t } from '../i18n'
 import { parseJsonObject } from '../json-search'
 import type { Json, QuestionInfo } from '../api-types'
 import { LabelledText, formatJson } from './activity'
 import { Icon } from './icons'
+import { PausedStateEditor, type PausedPlace } from './paused-state-editor'
 
 export function Questions({ turn, questions }: { turn: Turn; questions: QuestionInfo[] }) {
+  const place = { thread: conversation.value.thread ?? '', agent: turn.run.value?.agent || turn.agent }
   return (
-    <QuestionForms questions={questions} send={(answers) => answerQuestions(turn, answers)}>
+    <QuestionForms questions={questions} place={place} send={(answers) => answerQuestions(turn, answers)}>
       <button type="button" class="ghost small" onClick={() => void cancelTurn(turn)}>{t('stop_instead')}</button>
     </QuestionForms>
   )
@@ -22,12 +24,13 @@ export function Questions({ turn, questions }: { turn: Turn; questions: Question
 
 interface QuestionFormsProps {
   questions: QuestionInfo[]
+  place: PausedPlace
   send: (answers: Record<string, Json>) => Promise<void>
   children?: ComponentChildren
 }
 
 /** The forms for the questions of one run. */
-export function QuestionForms({ questions, send, children }: QuestionFormsProps) {
+export function QuestionForms({ questions, place, send, children }: QuestionFormsProps) {
   const [answers, setAnswers] = useState<Record<string, Json>>({})
   const [isSending, setSending] = useState(false)
   const give = async (id: string, value: Json) => {
@@ -44,7 +47,7 @@ export function QuestionForms({ questions, send, children }: QuestionFormsProps)
   return (
     <div class="questions">
       {questions.map((question) => (
-        <QuestionForm key={question.id} question={question} isDone={question.id in answers} isSending={isSending}
+        <QuestionForm key={question.id} question={question} place={place} isDone={question.id in answers} isSending={isSending}
           give={(value) => void give(question.id, value)} />
       ))}
       {children}
@@ -54,12 +57,13 @@ export function QuestionForms({ questions, send, children }: QuestionFormsProps)
 
 interface QuestionFormProps {
   question: QuestionInfo
+  place: PausedPlace
   isDone: boolean
   isSending: boolean
   give: (value: Json) => void
 }
 
-function QuestionForm({ question, isDone, isSending, give }: QuestionFormProps) {
+function QuestionForm({ question, place, isDone, isSending, give }: QuestionFormProps) {
   const [text, setText] = useState('')
   const content: { [key: string]: Json } = isJsonObject(question.question) ? question.question : { en: formatJson(question.question) }
   const words = localized({ ko: stringOrNull(content.ko), en: stringOrNull(content.en) })
@@ -141,7 +145,7 @@ function QuestionForm({ question, isDone, isSending, give }: QuestionFormProps) 
       <section class="card approval" aria-label={t('breakpoint')}>
         <header><Icon name="pause" /><strong>{t(content.pause === 'after' ? 'paused_after' : 'paused_before', { node: sanitizeText(question.node) })}</strong></header>
         <p class="dim">{t('paused_about')}</p>
-        <div class="row"><button type="button" class="primary" disabled={isOff} onClick={() => give(true)}><Icon name="play" size={16} />{t('resume')}</button></div>
+        <PausedStateEditor place={place} isDisabled={isOff} resume={() => give(true)} />
       </section>
     )
   }

@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { attachments, openAttachments, removeAttachment } from '../attachments'
 import { localized, t } from '../i18n'
 import { sanitizeLine } from '../sanitize-text'
+import { kindName } from './document-settings'
 import { Icon } from './icons'
 import { problemText } from './problem-card'
 import { showSource } from './sources'
@@ -30,6 +31,7 @@ export function AttachmentList({ thread }: { thread: string | null }) {
               {one.status === 'ready'
                 ? <button type="button" class="link" onClick={() => showSource({ document: one.id, title: one.title || one.name, quote: '' })}>{name}</button>
                 : <span>{name}</span>}
+              {one.status === 'ready' && one.kind !== 'general' && <span class="tag">{kindName(one.kind)}</span>}
               {isFailed && <span class="bad">{sanitizeLine(localized(one) || t('doc_failed'))}</span>}
               {!isFailed && one.status !== 'ready' && <span class="dim" role="status">{t('doc_reading')}</span>}
               <button type="button" class="ghost small" onClick={() => void remove(one.id)} aria-label={t('delete_n', { title: name })} title={t('delete')}><Icon name="close" size={13} /></button>

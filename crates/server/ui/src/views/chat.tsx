@@ -9,7 +9,7 @@ import { attachFiles, openAttachments } from '../attachments'
 import { askAgent, askInsteadOf, busyTurn, conversation, isSending, pausedTurn, withdrawQuestion, openConversation, closeConversation, refreshConversation, cancelTurn, type Turn } from '../conversation'
 import { t } from '../i18n'
 import { addDraftImages, draftImages } from '../images'
-import { selectedAgent, agents, agentsError, chooseAgent, isChatAgent, isExtractive, loadAgents, loadThreads, threads } from '../agents-and-threads'
+import { selectedAgent, agents, agentsError, chooseAgent, isChatAgent, isExtractive, leaveHiddenAgent, loadAgents, loadThreads, threads } from '../agents-and-threads'
 import { parseJsonObject } from '../json-search'
 import { DEFAULT_CHAT_SETTINGS, modelOfChat, newChatSettings, settingsForNewThread } from '../models'
 import { navigate } from '../route'
@@ -62,6 +62,7 @@ export function Chat({ thread }: { thread: string | null }) {
   useEffect(() => {
     if (current?.agent) chooseAgent(current.agent)
   }, [current?.agent])
+  useEffect(() => { if (thread === null) leaveHiddenAgent() }, [thread, agents.value])
 
   const busy = busyTurn.value
   const paused = pausedTurn.value

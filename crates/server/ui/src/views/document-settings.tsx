@@ -14,6 +14,10 @@ export function kindId(kind: DocumentKind): string {
   return typeof kind === 'string' ? kind : `standard:${kind.standard}`
 }
 
+export function kindName(kind: Exclude<DocumentKind, 'general'>): string {
+  return kind === 'contract' ? t('kind_contract') : `${t('kind_standard')}: ${sanitizeLine(kind.standard)}`
+}
+
 /** The kinds of standard contracts that are offered. */
 const STANDARDS = ['standard:용역']
 

@@ -8,10 +8,10 @@ import { announce } from '../announce'
 import { sanitizeLine } from '../sanitize-text'
 import { formatBytes, formatTime, formatNumber, localized, t, type MessageKey } from '../i18n'
 import { documents, documentsError, isSampleDocument, samplesReplaced, loadDocuments, sampleCount } from '../documents'
-import type { DocumentInfo, DocumentKind, IngestState } from '../api-types'
+import type { DocumentInfo, IngestState } from '../api-types'
 import { downloadBlob } from '../export-thread'
 import { askConfirmation } from './confirm'
-import { AUTOMATIC_KIND, CollectionField, DocumentSettings, KindPicker } from './document-settings'
+import { AUTOMATIC_KIND, CollectionField, DocumentSettings, kindName, KindPicker } from './document-settings'
 import { Icon } from './icons'
 import { ProblemCard, problemText } from './problem-card'
 import { SearchBox } from './search'
@@ -276,8 +276,4 @@ function DocumentRow({ doc }: { doc: DocumentInfo }) {
       {!isInProgress(doc) && button('delete', 'trash', remove)}
     </li>
   )
-}
-
-function kindName(kind: Exclude<DocumentKind, 'general'>): string {
-  return kind === 'contract' ? t('kind_contract') : `${t('kind_standard')}: ${sanitizeLine(kind.standard)}`
 }

@@ -46,7 +46,7 @@ function WaitingRun({ questions }: { questions: WaitingQuestion[] }) {
         <span class="dim">{agentName(first.agent)}{first.since !== null && <> · {t('waiting_since', { time: formatDateTime(first.since) })}</>}</span>
         <button type="button" class="link" onClick={() => navigate({ view: 'chat', thread: first.thread })}>{t('open_thread')}</button>
       </header>
-      <QuestionForms questions={questions} send={send} />
+      <QuestionForms questions={questions} place={first} send={send} />
       {error !== null && <ProblemCard error={error} />}
     </section>
   )

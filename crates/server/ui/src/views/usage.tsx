@@ -71,7 +71,7 @@ export function Usage() {
 }
 
 function Cost({ micros, rate }: { micros: number | null; rate: number | null | undefined }) {
-  return <>{formatCost(micros)}{micros !== null && rate ? <span class="dim"> · {formatWon(micros, rate)}</span> : null}</>
+  return <>{formatCost(micros)}{micros !== null && rate ? <span class="dim won"><span class="won-dot"> · </span>{formatWon(micros, rate)}</span> : null}</>
 }
 
 function Budget({ budget: { limit_micros, spent_micros }, rate }: { budget: NonNullable<UsageInfo['budget']>; rate: number | null | undefined }) {
@@ -94,11 +94,18 @@ function UsageSection({ title, count, rows, rate }: { title: string; count: stri
     <section>
       <h2>{title}</h2>
       <div class="table-frame" tabIndex={0} role="region" aria-label={title}>
-        <table class="usage">
-          <thead><tr><th scope="col"><span class="away">{title}</span></th><th scope="col">{count}</th><th scope="col">{t('tokens_in')}</th><th scope="col">{t('tokens_out')}</th><th scope="col">{t('cost')}</th></tr></thead>
-          <tbody>
+        {/* With roles: on a narrow screen the style sheet lays the rows out as a grid, and a browser takes their meaning away with the layout. */}
+        <table class="usage" role="table">
+          <thead role="rowgroup">
+            <tr role="row"><th scope="col" role="columnheader"><span class="away">{title}</span></th>{[count, t('tokens_in'), t('tokens_out'), t('cost')].map((head) => <th key={head} scope="col" role="columnheader">{head}</th>)}</tr>
+          </thead>
+          <tbody role="rowgroup">
             {rows.map((row) => (
-              <tr key={row.name}><th scope="row">{row.name}</th><td>{formatNumber(row.count)}</td><td>{formatNumber(row.input_tokens)}</td><td>{formatNumber(row.output_tokens)}</td><td><Cost micros={row.cost_micros} rate={rate} /></td></tr>
+              <tr key={row.name} role="row">
+                <th scope="row" role="rowheader">{row.name}</th>
+                {[row.count, row.input_tokens, row.output_tokens].map((number, at) => <td key={at} role="cell">{formatNumber(number)}</td>)}
+                <td role="cell"><Cost micros={row.cost_micros} rate={rate} /></td>
+              </tr>
             ))}
           </tbody>
         </table>
