@@ -396,7 +396,7 @@ async fn start_run(app: &App, thread: &ThreadKey, run: &StartRun) -> anyhow::Res
     if let Some(row) = app.runtime.find_thread_row(thread).await? {
         doran_server::apply_thread_settings(&mut options, &row);
     } else {
-        let title: String = run.message.lines().next().unwrap_or_default().chars().take(60).collect();
+        let title = doran_server::title_from_message(&run.message);
         let about = [("title", json!(title)), ("agent", json!(run.agent))];
         let about: Map<String, Value> =
             about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();

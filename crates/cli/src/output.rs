@@ -6,6 +6,8 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
 use doran_retrieval::Language;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 use crate::terminal_markdown::{MARKDOWN_SEQUENCES, TerminalMarkdown};
 
@@ -85,12 +87,16 @@ impl TerminalOutput {
 
     /// Writes Markdown to stdout: rendered on a terminal, as it is otherwise.
     pub(crate) fn print_markdown(&self, text: &str) -> anyhow::Result<()> {
+        self.print_data(&self.render_markdown(text))
+    }
+
+    /// Markdown as it is shown on stdout: rendered on a terminal, as it is otherwise.
+    pub(crate) fn render_markdown<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if !self.renders_markdown {
-            return self.print_data(text);
+            return Cow::Borrowed(text);
         }
         let mut markdown = TerminalMarkdown::default();
-        let shown = markdown.push(text) + &markdown.finish();
-        self.print_data(&shown)
+        Cow::Owned(markdown.push(text) + &markdown.finish())
     }
 
     /// Writes data to stdout. A reader that went away early, as `head` does, is no error.
@@ -207,6 +213,20 @@ pub(crate) fn display_width(text: &str) -> usize {
     text.chars().map(|char| if wide(char) { 2 } else { 1 }).sum()
 }
 
+/// The most columns that the texts take.
+pub(crate) fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
+    texts.map(display_width).max().unwrap_or(0)
+}
+
+/// A time of a list, in milliseconds since 1970, by the clock of this place: `2026-11-17 21:05`.
+pub(crate) fn format_local_time(milliseconds: i64, zone: &TimeZone) -> String {
+    // What no calendar has is shown as the number that it is.
+    Timestamp::from_millisecond(milliseconds).map_or_else(
+        |_| milliseconds.to_string(),
+        |time| time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M").to_string(),
+    )
+}
+
 /// The text with spaces up to this many columns.
 pub(crate) fn pad_to_width(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(display_width(text))))
@@ -303,5 +323,14 @@ mod tests {
     fn columns_stay_straight_with_hangul() {
         assert_eq!(pad_to_width("설정", 6), "설정  ");
         assert_eq!(pad_to_width("long", 2), "long");
+        assert_eq!(widest(["main", "휴가 질문", ""].into_iter()), 9);
+    }
+
+    #[test]
+    fn times_are_those_of_the_place() {
+        let seoul = TimeZone::get("Asia/Seoul").expect("a zone");
+        assert_eq!(format_local_time(1_767_193_500_000, &TimeZone::UTC), "2025-12-31 15:05");
+        assert_eq!(format_local_time(1_767_193_500_000, &seoul), "2026-01-01 00:05");
+        assert_eq!(format_local_time(i64::MAX, &seoul), i64::MAX.to_string());
     }
 }

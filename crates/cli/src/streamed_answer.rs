@@ -1,18 +1,17 @@
 //! What a person sees of a run, gathered from its events: the words, the steps, the sources.
 
-use doran_agents::protocol::{AgentActivity, StepNotes};
+use doran_agents::protocol::StepNotes;
 use doran_agents::transcript::{TranscriptChange, TranscriptReducer};
-use doran_agents::{AnswerSource, CitationNumbering, TurnProgress, TurnUpdate, history};
+use doran_agents::{AnswerSource, CitationNumbering, TurnProgress, history};
 use doran_engine::UnfinishedTask;
 use doran_llm::Role;
-use doran_retrieval::{Language, is_hangul_syllable};
+use doran_retrieval::Language;
 use doran_server::api::{ModelErrorAdvice, QuestionInfo, RunEvent, RunEventBody, StepTask, advice};
 use serde_json::{Value, json};
 
+use crate::article_labels::localize_article_numbers;
 use crate::output::{BilingualMessage, bilingual};
-
-/// The most characters of a tool's arguments or result on a line.
-const MAX_LINE_CHARS: usize = 80;
+use crate::step_lines::{describe_step, describe_tool_calls};
 
 /// An answer on its way.
 #[derive(Debug, Default)]
@@ -241,108 +240,9 @@ impl StreamedAnswer {
     }
 }
 
-/// What a node did, on a line.
-fn describe_step(task: &StepTask, turn: &TurnUpdate, calls: &[String]) -> BilingualMessage {
-    let (node, ms, found) = (&task.node, task.ms, turn.found.len());
-    let called = calls.iter().map(|call| format!(" {call}")).collect::<String>();
-    match found {
-        0 => bilingual!("{node}{called} {ms}밀리초", "{node}{called} {ms} ms"),
-        found => {
-            bilingual!("{node} 문단 {found}개{called} {ms}밀리초", "{node} {found} passages{called} {ms} ms")
-        }
-    }
-}
-
-/// The tool calls of a node, as it noted them, for a person who asked in this language.
-fn describe_tool_calls(shown: &[AgentActivity], language: Language) -> Vec<String> {
-    let arguments_of = |id: &str| {
-        shown.iter().find_map(|activity| match activity {
-            AgentActivity::ToolCall { call, arguments, .. } if call == id => {
-                Some(format_arguments(arguments, language))
-            }
-            _ => None,
-        })
-    };
-    let described = shown.iter().filter_map(|activity| match activity {
-        AgentActivity::ToolResult { call, name, text, failed, .. } => {
-            let text = truncate_to_line(&localize_place_label(text));
-            let sign = if *failed { "✗" } else { "=" };
-            Some(format!("{name}({}) {sign} {text}", arguments_of(call).unwrap_or_default()))
-        }
-        _ => None,
-    });
-    described.collect()
-}
-
-/// What was found begins with its place in brackets, which is named in the language of its document.
-fn localize_place_label(text: &str) -> String {
-    match text.strip_prefix('[').and_then(|rest| rest.split_once("]\n")) {
-        Some((place, rest)) => format!("[{}]\n{rest}", localize_article_numbers(place, place)),
-        None => text.to_owned(),
-    }
-}
-
-/// Arguments as a person would write them: the value alone when there is one.
-fn format_arguments(arguments: &Value, language: Language) -> String {
-    let values: Vec<&Value> = arguments.as_object().into_iter().flat_map(|fields| fields.values()).collect();
-    match values.as_slice() {
-        [] => String::new(),
-        [Value::String(only)] if language == Language::English => {
-            truncate_to_line(&localize_article_numbers(only, only))
-        }
-        [Value::String(only)] => truncate_to_line(only),
-        _ => truncate_to_line(&arguments.to_string()),
-    }
-}
-
-/// Articles are counted in Korean (제2조); of a document that is not in Korean, in English.
-pub(crate) fn localize_article_numbers(label: &str, title: &str) -> String {
-    let pieces = |text: &str| -> Vec<String> {
-        let mut pieces = Vec::new();
-        let mut rest = text;
-        while let Some(at) = rest.find('제') {
-            let after = &rest[at + '제'.len_utf8()..];
-            let digits = after.find(|char: char| !char.is_ascii_digit()).unwrap_or(after.len());
-            match after[digits..].strip_prefix('조') {
-                Some(tail) if digits > 0 => {
-                    pieces.extend([rest[..at].to_owned(), after[..digits].to_owned()]);
-                    rest = tail;
-                }
-                _ => {
-                    pieces.clear();
-                    return pieces;
-                }
-            }
-        }
-        pieces.push(rest.to_owned());
-        pieces
-    };
-    let of_title = pieces(title);
-    if of_title.is_empty() || of_title.iter().any(|piece| piece.contains(is_hangul_syllable)) {
-        return label.to_owned();
-    }
-    let mut named = String::new();
-    for (place, piece) in pieces(label).iter().enumerate() {
-        // Words and numbers take turns.
-        match place % 2 {
-            0 if place > 0 && piece.starts_with('(') => named.push_str(&format!(" {piece}")),
-            0 => named.push_str(piece),
-            _ => named.push_str(&format!("Article {piece}")),
-        }
-    }
-    named
-}
-
-fn truncate_to_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(MAX_LINE_CHARS) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use doran_agents::TurnUpdate;
     use doran_llm::Message;
 
     use super::*;
@@ -471,55 +371,5 @@ mod tests {
             tasks[0].turn = None;
         }
         assert!(StreamedAnswer::default().apply_event(&step).is_err());
-    }
-
-    #[test]
-    fn articles_are_counted_in_the_language_of_their_document() {
-        let check = |label: &str, title: &str, expected: &str| {
-            assert_eq!(localize_article_numbers(label, title), expected);
-        };
-        let english = "Services Agreement › 제2조(Fees)";
-        check(english, english, "Services Agreement › Article 2 (Fees)");
-        check("제2조", english, "Article 2");
-        check("제5조", "용역계약서 › 제5조(계약 금액)", "제5조");
-        check("Handbook › Leave", "Handbook › Leave", "Handbook › Leave");
-        check("제도 안내", "제도 안내", "제도 안내");
-    }
-
-    fn activities(shown: &Value) -> Vec<AgentActivity> {
-        shown.as_array().expect("a list").iter().map(AgentActivity::from_json).collect()
-    }
-
-    #[test]
-    fn a_tool_call_is_told_with_what_it_gave() {
-        let events = activities(&json!([
-            { "type": "tool_call", "call": "a", "name": "calculator", "arguments": { "expression": "15-6.5" } },
-            { "type": "tool_result", "call": "a", "name": "calculator", "text": "8.5\n", "failed": false, "ms": 0 },
-            { "type": "tool_result", "call": "b", "name": "x", "text": "y", "failed": true, "ms": 0 },
-        ]));
-        assert_eq!(describe_tool_calls(&events, Language::Korean), ["calculator(15-6.5) = 8.5", "x() ✗ y"]);
-    }
-
-    #[test]
-    fn an_article_is_counted_in_the_language_of_whoever_asked_and_of_its_document() {
-        let called = |article: &str, place: &str, language: Language| {
-            let events = activities(&json!([
-                { "type": "tool_call", "call": "a", "name": "read", "arguments": { "article": article } },
-                { "type": "tool_result", "call": "a", "name": "read", "text": format!("[{place}]\n30 days."), "failed": false },
-            ]));
-            describe_tool_calls(&events, language).concat()
-        };
-        assert_eq!(
-            called("제2조", "Agreement › 제2조(Fees)", Language::English),
-            "read(Article 2) = [Agreement › Article 2 (Fees)] 30 days."
-        );
-        assert_eq!(
-            called("제2조", "용역계약서 › 제2조(대금)", Language::Korean),
-            "read(제2조) = [용역계약서 › 제2조(대금)] 30 days."
-        );
-        assert_eq!(
-            called("제2조", "용역계약서 › 제2조(대금)", Language::English),
-            "read(Article 2) = [용역계약서 › 제2조(대금)] 30 days."
-        );
     }
 }

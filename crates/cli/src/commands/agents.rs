@@ -168,11 +168,13 @@ fn agent_row(agent: &doran_agents::Agent, as_json: bool, language: Language) -> 
     if as_json {
         let shown = json!({
             "agent": agent.name, "kind": agent.kind, "model": model, "ko": agent.ko, "en": agent.en,
+            "hidden": agent.is_hidden,
         });
         return [shown.to_string(), String::new(), String::new()];
     }
     let about = language.pick(&agent.ko, &agent.en);
-    [agent.name.clone(), model, about.clone()]
+    let mark = if agent.is_hidden { language.pick(" (메뉴에 없음)", " (not in menus)") } else { "" };
+    [agent.name.clone(), model, format!("{about}{mark}")]
 }
 
 fn tool_row(

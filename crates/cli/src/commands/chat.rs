@@ -1,26 +1,23 @@
 //! `doran chat`: an interactive conversation in the terminal, or one question per line through a pipe.
 
+mod answer_printer;
+mod questions;
 mod slash_commands;
 
-use std::collections::BTreeMap;
-
-use doran_agents::protocol::{EffectOutcomeAnswer, ToolApprovalAnswer};
-use doran_engine::QuestionKind;
+use doran_agents::Agent;
 use doran_engine::ThreadId;
 use doran_llm::ModelKind;
-use doran_retrieval::Language;
-use doran_server::api::{QuestionInfo, RunEvent, RunEventBody, StartRun};
-use serde_json::Value;
+use doran_server::api::StartRun;
+use serde::Deserialize;
 
 use crate::agent_client::{self, AgentClient};
 use crate::assemble::RecordReplay;
-use crate::client::ListedId;
 use crate::config::Config;
 use crate::exit;
 use crate::line_reader::{LineReader, TypedLine};
 use crate::output::{TerminalOutput, bilingual};
-use crate::streamed_answer::StreamedAnswer;
-use crate::terminal_markdown::TerminalMarkdown;
+use answer_printer::AnswerPrinter;
+pub(crate) use questions::format_question;
 use slash_commands::LastTurn;
 
 /// Options of the command.
@@ -70,8 +67,29 @@ struct ChatSession<'a> {
     /// Whether Ctrl-C was typed instead of a line.
     is_interrupted: bool,
     output: TerminalOutput,
+    /// Prints the newest answer.
+    shown: AnswerPrinter,
     /// The newest turn of this process.
     last: Option<LastTurn>,
+}
+
+/// An agent as the server lists it.
+#[derive(Debug, Deserialize)]
+struct ListedAgent {
+    id: String,
+    /// Whether lists leave it out.
+    #[serde(default)]
+    hidden: bool,
+}
+
+impl ListedAgent {
+    fn from_agent(agent: &Agent) -> Self {
+        Self { id: agent.name.clone(), hidden: agent.is_hidden }
+    }
+}
+
+fn offered_names(agents: &[ListedAgent]) -> impl Iterator<Item = &str> {
+    agents.iter().filter(|agent| !agent.hidden).map(|agent| agent.id.as_str())
 }
 
 /// Answers each line of standard input until it ends.
@@ -89,6 +107,7 @@ pub(crate) async fn run(args: &ChatArgs, config: &Config, output: TerminalOutput
         input,
         is_interrupted: false,
         output,
+        shown: AnswerPrinter::new(output, args.quiet),
         last: None,
     };
     let typed = talk.is_interactive;
@@ -98,8 +117,9 @@ pub(crate) async fn run(args: &ChatArgs, config: &Config, output: TerminalOutput
         asked = async { if typed { exit::wait_for_sigterm().await } else { exit::wait_for_stop_signal().await.map(drop) } } => asked,
         trouble = client.wait_for_unknown_write() => Err(trouble.into_message().into()),
     };
+    let printed = talk.shown.break_off();
     client.close().await;
-    ended
+    ended.and(printed)
 }
 
 impl ChatSession<'_> {
@@ -173,25 +193,22 @@ impl ChatSession<'_> {
         }
     }
 
-    /// The names of the available agents.
-    async fn agents(&self) -> anyhow::Result<Vec<String>> {
+    /// The agents that can be asked.
+    async fn agents(&self) -> anyhow::Result<Vec<ListedAgent>> {
         Ok(match self.client {
-            AgentClient::Local(app) => app.agents.iter().map(|agent| agent.name.clone()).collect(),
-            AgentClient::Remote(client) => {
-                let rows: Vec<ListedId> = client.get_field("/api/agents", "agents").await?;
-                rows.into_iter().map(|row| row.id).collect()
-            }
+            AgentClient::Local(app) => app.agents.iter().map(ListedAgent::from_agent).collect(),
+            AgentClient::Remote(client) => client.get_field("/api/agents", "agents").await?,
         })
     }
 
-    fn check_agent_exists(&self, agents: &[String], name: &str) -> anyhow::Result<()> {
-        if agents.iter().any(|agent| agent == name) {
+    fn check_agent_exists(&self, agents: &[ListedAgent], name: &str) -> anyhow::Result<()> {
+        if agents.iter().any(|agent| agent.id == name) {
             return Ok(());
         }
-        Err(agent_client::unknown_agent_error(name, agents.iter().map(String::as_str)).into())
+        Err(agent_client::unknown_agent_error(name, offered_names(agents)).into())
     }
 
-    fn switch_agent(&mut self, agents: &[String], name: &str) {
+    fn switch_agent(&mut self, agents: &[ListedAgent], name: &str) {
         match self.check_agent_exists(agents, name) {
             Ok(()) => {
                 name.clone_into(&mut self.agent);
@@ -211,8 +228,8 @@ impl ChatSession<'_> {
     }
 
     /// Prints the commands that can be typed besides questions.
-    fn print_help(&self, agents: &[String]) {
-        let (agent, agents) = (&self.agent, agents.join(", "));
+    fn print_help(&self, agents: &[ListedAgent]) {
+        let (agent, agents) = (&self.agent, offered_names(agents).collect::<Vec<_>>().join(", "));
         self.output.print_message(&bilingual!(
             "/agent 이름   다른 에이전트에게 묻습니다. 지금은 {agent}. 있는 것: {agents}\n/model [ID]   모델을 보여 주거나 고릅니다. default는 기본 모델입니다\n/retry        마지막 질문을 다시 묻습니다\n/edit 글      마지막 질문 대신 묻습니다\n/sources      답의 인용문을 보여 줍니다\n/steps        답의 단계를 보여 줍니다\n/attach 파일  파일을 이 대화에 첨부합니다\n/export 파일  대화를 Markdown으로, 파일.json이면 JSON으로 저장합니다\n/quit         마칩니다. Ctrl-D와 같습니다\n\\             줄 끝에 쓰면 다음 줄로 이어 씁니다. ↑ ↓는 앞서 쓴 줄을 불러옵니다\nCtrl-C        실행을 멈춥니다. 묻고 있어도 그렇습니다. 실행이 없으면 마칩니다\n/help         이 도움말\n나머지는 모두 질문입니다",
             "/agent NAME   ask another agent; now {agent}. There are: {agents}\n/model [ID]   list the models or choose one; `default` takes it back\n/retry        ask the last question again\n/edit TEXT    ask this instead of the last question\n/sources      show the quotations of the answer\n/steps        show the steps of the answer\n/attach FILE  attach a file to this chat\n/export FILE  write the chat as Markdown, or as JSON to FILE.json\n/quit         end, as Ctrl-D does\n\\             at the end of a line: go on in the next one; ↑ and ↓ call up earlier lines\nCtrl-C        stop the run, also one that asks you something; where there is none, end\n/help         this text\nEverything else is a question"
@@ -283,24 +300,28 @@ impl ChatSession<'_> {
         &mut self,
         work: impl AsyncFnOnce(&mut Self) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        if !self.is_interactive {
-            return work(self).await;
-        }
-        let ended = tokio::select! {
-            biased;
-            pressed = tokio::signal::ctrl_c() => {
-                pressed?;
-                None
+        let ended = if self.is_interactive {
+            tokio::select! {
+                biased;
+                pressed = tokio::signal::ctrl_c() => {
+                    pressed?;
+                    None
+                }
+                ended = work(self) => Some(ended),
             }
-            ended = work(self) => Some(ended),
+        } else {
+            Some(work(self).await)
         };
         if let Some(ended) = ended
             && !std::mem::take(&mut self.is_interrupted)
         {
+            self.shown.break_off()?;
             return ended;
         }
+        // The terminal wrote `^C` behind the words.
+        self.shown.is_mid_line = true;
+        self.shown.break_off()?;
         self.client.cancel_active_run(&self.thread).await?;
-        self.output.print_data("\n")?;
         self.output.print_message(&bilingual!("멈추었습니다", "stopped"));
         Ok(())
     }
@@ -311,34 +332,31 @@ impl ChatSession<'_> {
     }
 
     async fn answer_run(&mut self, question: &str, run: &StartRun) -> anyhow::Result<()> {
-        let mut shown = AnswerPrinter::new(self.output, self.quiet);
-        self.client.ask(&self.thread, run, |event| shown.print_event(event)).await?;
-        self.answer_until_finished(question, shown).await
+        self.shown = AnswerPrinter::new(self.output, self.quiet);
+        self.client.ask(&self.thread, run, |event| self.shown.print_event(event)).await?;
+        self.answer_until_finished(question).await
     }
 
     /// Resumes an earlier run on this thread that waits for answers.
     async fn resume_waiting_run(&mut self) -> anyhow::Result<()> {
-        let mut shown = AnswerPrinter::new(self.output, true);
-        self.client.watch_waiting_run(&self.thread, |event| shown.print_event(event)).await?;
-        if shown.answer.questions.is_empty() {
+        self.shown = AnswerPrinter::new(self.output, true);
+        self.client.watch_waiting_run(&self.thread, |event| self.shown.print_event(event)).await?;
+        if self.shown.answer.questions.is_empty() {
             return Ok(());
         }
         self.output.print_message(&bilingual!(
             "이 대화의 실행이 답을 기다립니다",
             "a run of this conversation waits for an answer"
         ));
-        shown.quiet = self.quiet;
-        self.answer_until_finished("", shown).await
+        self.shown.quiet = self.quiet;
+        self.answer_until_finished("").await
     }
 
     /// Asks the user what the run asks, until the run is finished. Without an answer, the run keeps waiting.
-    async fn answer_until_finished(
-        &mut self,
-        question: &str,
-        mut shown: AnswerPrinter,
-    ) -> anyhow::Result<()> {
-        while !shown.answer.questions.is_empty() {
-            let Some(answers) = self.ask_questions(&shown.answer.questions.clone()).await? else {
+    async fn answer_until_finished(&mut self, question: &str) -> anyhow::Result<()> {
+        while !self.shown.answer.questions.is_empty() {
+            let questions = self.shown.answer.questions.clone();
+            let Some(answers) = self.ask_questions(&questions).await? else {
                 let (agent, thread) = (&self.agent, &self.thread);
                 return Err(bilingual!(
                     "답이 없어 실행이 계속 기다립니다. `doran chat --agent {agent} --thread '{thread}'`로 이어서 답하세요",
@@ -346,187 +364,13 @@ impl ChatSession<'_> {
                 )
                 .into());
             };
-            let (id, last) = (shown.answer.run.clone(), shown.answer.last_event_number);
+            let (id, last) = (self.shown.answer.run.clone(), self.shown.answer.last_event_number);
             self.client
-                .resume_with_answers(&self.thread, &id, last, &answers, |event| shown.print_event(event))
+                .resume_with_answers(&self.thread, &id, last, &answers, |event| self.shown.print_event(event))
                 .await?;
         }
         // A turn that began in another process can be shown, and not asked again.
-        self.last = (!question.is_empty()).then(|| LastTurn::new(question, &shown));
-        shown.finish()
-    }
-
-    /// Asks each question. Anything but a clear yes is a no. The end of the input is no answer.
-    async fn ask_questions(
-        &mut self,
-        questions: &[QuestionInfo],
-    ) -> anyhow::Result<Option<BTreeMap<String, Value>>> {
-        let mut answers = BTreeMap::new();
-        for question in questions {
-            let is_approval = question.interrupt().is_tool_approval();
-            self.output.print_note(&format_question(question, self.output.language));
-            if question.kind == QuestionKind::EffectUnknown {
-                let Some(settled) = self.ask_effect_outcome().await? else { return Ok(None) };
-                answers.insert(question.id.clone(), settled.to_json());
-                continue;
-            }
-            let hint = match (is_approval, self.output.language) {
-                (true, Language::Korean) => "[예/아니요] ",
-                (true, Language::English) => "[y/N] ",
-                (false, _) => "? ",
-            };
-            let Some(line) = self.read_line(hint).await? else { return Ok(None) };
-            let line = line.trim();
-            let answer = match is_approval {
-                true => ToolApprovalAnswer { approve: is_yes(&line.to_lowercase()), ..Default::default() }
-                    .to_json(),
-                false => line.into(),
-            };
-            answers.insert(question.id.clone(), answer);
-        }
-        Ok(Some(answers))
-    }
-
-    /// Asks for the outcome of a call that must not be repeated. An unclear reply is asked again.
-    async fn ask_effect_outcome(&mut self) -> anyhow::Result<Option<EffectOutcomeAnswer>> {
-        self.output.print_message(&bilingual!(
-            "  `예`, 또는 `예 결과`: 실행되었다 · `아니요`: 실행되지 않았다. 지금 실행한다",
-            "  `y`, or `y RESULT`: it happened · `n`: it did not, and is made now"
-        ));
-        let hint = self.output.language.pick("[예/아니요] ", "[y/n] ");
-        loop {
-            let Some(line) = self.read_line(hint).await? else { return Ok(None) };
-            if let Some(settled) = parse_effect_outcome(&line) {
-                return Ok(Some(settled));
-            }
-        }
-    }
-}
-
-/// Parses the reply: a yes, optionally followed by the result of the call, or a no.
-fn parse_effect_outcome(line: &str) -> Option<EffectOutcomeAnswer> {
-    let (first, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
-    match (first.to_lowercase().as_str(), rest.trim()) {
-        (word, "") if is_yes(word) => Some(EffectOutcomeAnswer::Result(Value::Null)),
-        (word, result) if is_yes(word) => Some(EffectOutcomeAnswer::Result(result.into())),
-        ("n" | "no" | "아니요" | "아니오" | "아니" | "ㄴ", "") => {
-            Some(EffectOutcomeAnswer::Retry(true))
-        }
-        _ => None,
-    }
-}
-
-fn is_yes(word: &str) -> bool {
-    matches!(word, "y" | "yes" | "예" | "네" | "ㅇ" | "응")
-}
-
-/// A question of a run, in the user's language.
-pub(crate) fn format_question(pending: &QuestionInfo, language: Language) -> String {
-    let question = pending.interrupt();
-    let mut text = format!("? {}", question.text(language));
-    if let Some((name, arguments)) = question.tool() {
-        text.push_str(&format!("\n  {name} {arguments}"));
-    }
-    if let Some(problem) = &pending.problem {
-        text.push_str(&format!("\n  ({problem})"));
-    }
-    text
-}
-
-/// Prints an answer as it arrives: text to stdout, finished steps to stderr.
-struct AnswerPrinter {
-    answer: StreamedAnswer,
-    output: TerminalOutput,
-    quiet: bool,
-    /// What renders the words, on a terminal.
-    markdown: Option<TerminalMarkdown>,
-    /// Whether the last output did not end its line.
-    is_mid_line: bool,
-    /// Whether no words were printed since the start or the line of a step.
-    is_after_step: bool,
-}
-
-impl AnswerPrinter {
-    fn new(output: TerminalOutput, quiet: bool) -> Self {
-        let markdown = output.renders_markdown.then(TerminalMarkdown::default);
-        let answer = StreamedAnswer::default();
-        Self { answer, output, quiet, markdown, is_mid_line: false, is_after_step: true }
-    }
-
-    fn print_event(&mut self, event: &RunEvent) -> anyhow::Result<()> {
-        let before = self.answer.steps.len();
-        let mut words = self.answer.apply_event(event)?;
-        // In a terminal, the line of a step already separates two replies.
-        if self.is_after_step && self.output.stdout_and_stderr_share_terminal() {
-            words = words.trim_start_matches('\n').to_owned();
-        }
-        self.is_after_step &= words.is_empty();
-        self.print_words(words, &event.body)?;
-        let steps = &self.answer.steps[before..];
-        if self.quiet || steps.is_empty() {
-            return Ok(());
-        }
-        // In a terminal, a step that ends after text is printed below it. A pipe gets the text only.
-        if self.is_mid_line && self.output.stdout_and_stderr_share_terminal() {
-            self.output.print_data("\n")?;
-            self.is_mid_line = false;
-        }
-        self.is_after_step = true;
-        steps
-            .iter()
-            .for_each(|step| self.output.print_note(&format!("· {}", step.text(self.output.language))));
-        Ok(())
-    }
-
-    /// Prints the words of an event. Markdown ends with the words that are void, and with those that no more follow.
-    fn print_words(&mut self, words: String, body: &RunEventBody) -> anyhow::Result<()> {
-        let shown = match (&mut self.markdown, body) {
-            (None, _) => words,
-            (Some(markdown), RunEventBody::Delta { restarted: None, .. }) => markdown.push(&words),
-            (Some(markdown), RunEventBody::Delta { .. }) => markdown.finish() + &markdown.push(&words),
-            (Some(markdown), _) => markdown.push(&words) + &markdown.finish(),
-        };
-        self.output.print_data(&shown)?;
-        if let Some(last) = shown.chars().last() {
-            self.is_mid_line = last != '\n';
-        }
-        Ok(())
-    }
-
-    /// Ends the line and prints the sources.
-    fn finish(self) -> anyhow::Result<()> {
-        let lines = self.answer.source_lines(self.output.language);
-        let sources: String = lines.iter().map(|line| format!("  {line}\n")).collect();
-        let is_open = self.is_mid_line || !self.output.stdout_and_stderr_share_terminal();
-        self.output.print_data(&format!("{}{sources}", if is_open { "\n" } else { "" }))?;
-        match self.answer.failure {
-            // The agent's own sentence was printed as it came.
-            Some(_) if self.answer.text_is_error_reply => Ok(()),
-            Some(failure) => Err(failure.into()),
-            None => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn only_a_clear_word_says_what_became_of_a_call() {
-        for (line, expected) in [
-            ("예", Some(json!({ "result": null }))),
-            ("  Y  ", Some(json!({ "result": null }))),
-            ("yes 메일 3통을 보냄", Some(json!({ "result": "메일 3통을 보냄" }))),
-            ("아니요", Some(json!({ "retry": true }))),
-            ("n", Some(json!({ "retry": true }))),
-            ("no idea", None),
-            ("", None),
-            ("yesterday", None),
-        ] {
-            assert_eq!(parse_effect_outcome(line).map(|outcome| outcome.to_json()), expected, "{line}");
-        }
+        self.last = (!question.is_empty()).then(|| LastTurn::new(question, &self.shown));
+        self.shown.finish()
     }
 }

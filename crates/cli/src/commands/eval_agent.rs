@@ -19,7 +19,7 @@ use crate::assemble::{self, App, DataDirWrites, RecordReplay};
 use crate::config::Config;
 use crate::eval_files::{EvalReportFiles, EvalUsageFiles};
 use crate::eval_folder::{EvalFolder, now_millis};
-use crate::output::{BilingualMessage, TerminalOutput, bilingual, display_width, pad_to_width};
+use crate::output::{BilingualMessage, TerminalOutput, bilingual, pad_to_width, widest};
 use crate::replica::open_shared_values;
 
 /// Options of the command.
@@ -46,8 +46,8 @@ pub(crate) async fn run(args: &EvalAgentArgs, config: &Config, output: TerminalO
         );
     }
     // The application keeps its lock on the data directory until all questions are asked.
-    let (agents, _house) = assemble_eval_agents(&set, config, output).await?;
-    let wide = set.cases.iter().map(|case| display_width(&case.id)).max().unwrap_or(0);
+    let (agents, _app) = assemble_eval_agents(&set, config, output).await?;
+    let wide = widest(set.cases.iter().map(|case| case.id.as_str()));
     let shared = open_shared_values(config).await?;
     let usage_files = EvalUsageFiles::new(EvalFolder::new(&config.data_dir, shared.as_ref()));
     let mut broken = Ok(());

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::api_key_file;
 use crate::api_key_store::ApiKeyStore;
 use crate::config::Config;
-use crate::output::{TerminalOutput, bilingual, display_width, pad_to_width};
+use crate::output::{TerminalOutput, bilingual, pad_to_width, widest};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -88,7 +88,7 @@ pub(crate) async fn run(args: &KeysArgs, config: &Config, output: TerminalOutput
                     "there are no keys; make one with `doran keys new NAME`"
                 ));
             }
-            let wide = rows.iter().map(|row| display_width(&row.name)).max().unwrap_or(0);
+            let wide = widest(rows.iter().map(|row| row.name.as_str()));
             let line = |row: &api_key_file::ApiKeyRecord| match json {
                 true => format!(
                     "{}\n",

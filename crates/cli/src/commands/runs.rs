@@ -4,6 +4,7 @@ use doran_engine::store::{RunFilter, RunStatus};
 use doran_engine::{TenantId, ThreadId};
 use doran_server::api::RunInfo;
 use doran_server::percent_encode;
+use jiff::tz::TimeZone;
 use serde_json::json;
 
 use crate::agent_client;
@@ -11,7 +12,7 @@ use crate::assemble;
 use crate::client::{ListedId, ServerHttpClient, take_field};
 use crate::config::Config;
 use crate::local_api::LocalApi;
-use crate::output::{TerminalOutput, bilingual, pad_to_width};
+use crate::output::{TerminalOutput, bilingual, format_local_time, pad_to_width, widest};
 use crate::streamed_answer::StreamedAnswer;
 
 /// Options of the command.
@@ -218,6 +219,8 @@ async fn list(args: &RunListOptions, config: &Config, output: TerminalOutput) ->
             rows.iter().map(RunInfo::from_row).collect()
         }
     };
+    let wide = widest(runs.iter().map(|run| run.agent.as_str()));
+    let zone = TimeZone::system();
     let mut lines = String::new();
     for run in runs {
         let status = serde_json::to_value(run.status)?;
@@ -232,7 +235,8 @@ async fn list(args: &RunListOptions, config: &Config, output: TerminalOutput) ->
             .to_string()
         } else {
             let status = pad_to_width(status.as_str().unwrap_or_default(), 9);
-            format!("{}  {status}  {:>4}  {}  {}", run.id, run.steps, run.agent, run.thread)
+            let (started, agent) = (format_local_time(run.created, &zone), pad_to_width(&run.agent, wide));
+            format!("{}  {started}  {status}  {:>4}  {agent}  {}", run.id, run.steps, run.thread)
         };
         lines.push_str(&format!("{line}\n"));
     }

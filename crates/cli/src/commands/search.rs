@@ -10,11 +10,11 @@ use doran_retrieval::{
 };
 use serde_json::json;
 
+use crate::article_labels::localize_article_numbers;
 use crate::commands::ingest::parse_document_kind;
 use crate::config::Config;
 use crate::document_client::DocumentClient;
 use crate::output::{TerminalOutput, bilingual};
-use crate::streamed_answer::localize_article_numbers;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]

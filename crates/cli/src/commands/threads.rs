@@ -6,16 +6,17 @@ use doran_engine::{TenantId, ThreadId};
 use doran_retrieval::Language;
 use doran_server::api::ThreadInfo;
 use doran_server::percent_encode;
+use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::agent_client;
+use crate::article_labels::localize_article_numbers;
 use crate::assemble;
 use crate::client::ServerHttpClient;
 use crate::config::Config;
 use crate::local_api::LocalApi;
-use crate::output::{TerminalOutput, bilingual, display_width, pad_to_width};
-use crate::streamed_answer::localize_article_numbers;
+use crate::output::{TerminalOutput, bilingual, format_local_time, pad_to_width, widest};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -125,7 +126,7 @@ async fn change_or_show(
         OneThreadCommand::Show { thread } => {
             let messages: Vec<ExportedMessage> =
                 client.get_field(&format!("{}/messages", path(thread)), "messages").await?;
-            output.print_data(&messages_as_text(&messages, output.language))
+            output.print_data(&messages_as_text(&messages, output))
         }
         OneThreadCommand::Rename { thread, title } => {
             client.patch(&path(thread), &json!({ "title": title.join(" ") })).await.map(drop)
@@ -181,16 +182,19 @@ fn spoken(messages: &[ExportedMessage]) -> impl Iterator<Item = &ExportedMessage
         .filter(|message| matches!(message.role, Role::User | Role::Assistant) && !message.text.is_empty())
 }
 
-fn messages_as_text(messages: &[ExportedMessage], language: Language) -> String {
+/// The messages as a chat shows them: what a person typed as it is, and answers as Markdown.
+fn messages_as_text(messages: &[ExportedMessage], output: TerminalOutput) -> String {
     let mut text = String::new();
     for message in spoken(messages) {
-        let (text_of, sign) = (&message.text, if message.role == Role::User { "> " } else { "" });
-        text.push_str(&format!("{sign}{text_of}\n"));
+        match message.role {
+            Role::User => text.push_str(&format!("> {}\n", message.text)),
+            _ => text.push_str(&format!("{}\n", output.render_markdown(&message.text))),
+        }
         for ExportedSource { number, title, .. } in &message.sources {
             text.push_str(&format!("  [{number}] {}\n", localize_article_numbers(title, title)));
         }
         if let Some(model) = &message.model {
-            text.push_str(&format!("  {}: {model}\n", language.pick("모델", "model")));
+            text.push_str(&format!("  {}: {model}\n", output.language.pick("모델", "model")));
         }
         text.push('\n');
     }
@@ -228,7 +232,8 @@ async fn list(args: ThreadListOptions, config: &Config, output: TerminalOutput) 
             rows.iter().map(ThreadInfo::from_row).collect()
         }
     };
-    let wide = threads.iter().map(|thread| display_width(&thread.id)).max().unwrap_or(0);
+    let wide = widest(threads.iter().map(|thread| thread.id.as_str()));
+    let zone = TimeZone::system();
     let mut lines = String::new();
     for thread in &threads {
         let ThreadInfo { id, title, agent, active, updated, .. } = thread;
@@ -236,7 +241,7 @@ async fn list(args: ThreadListOptions, config: &Config, output: TerminalOutput) 
             json!({ "thread": id, "title": title, "agent": agent, "updated_at": updated, "active": active })
                 .to_string()
         } else {
-            format!("{}  {title}", pad_to_width(id, wide))
+            format!("{}  {}  {title}", pad_to_width(id, wide), format_local_time(*updated, &zone))
         };
         lines.push_str(&format!("{}\n", line.trim_end()));
     }

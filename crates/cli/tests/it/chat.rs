@@ -6,7 +6,7 @@ use std::io::Write;
 use crate::mock_vendor::{MockVendorReply, MockVendorServer};
 #[cfg(target_os = "linux")]
 use crate::program::spawn_in_terminal;
-use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
+use crate::program::{ServerProcess, doran_command, fresh_directory, run_doran, utf8};
 
 #[test]
 fn the_next_process_remembers() {
@@ -107,6 +107,61 @@ fn commands_ask_again_show_what_an_answer_rests_on_and_export_it() {
     assert!(!run_doran(&here, &["threads", "delete", "main"], "").status.success());
     let graph = utf8(&run_doran(&here, &["graph", "assistant", "--format", "ascii"], "").stdout);
     assert!(graph.contains("start --> router\nrouter ..> rag | memory\n"), "{graph}");
+}
+
+/// Lists say when, by the clock of the place, in columns that stay straight with Hangul; the same from a server.
+#[test]
+fn lists_show_local_times_in_straight_columns() {
+    let here = fresh_directory("list-times");
+    for (thread, agent) in [("a", "assistant"), ("휴가 질문", "react")] {
+        let asked = run_doran(&here, &["ask", "--thread", thread, "--agent", agent, "15 * 3"], "");
+        assert!(asked.status.success(), "{}", utf8(&asked.stderr));
+    }
+    let rows = |args: &[&str]| -> Vec<serde_json::Value> {
+        let listed = utf8(&run_doran(&here, &[args, &["--json"]].concat(), "").stdout);
+        listed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let listed = |args: &[&str], zone: &str| {
+        let listed = doran_command(&here, args).env("TZ", zone).output().expect("it ends");
+        assert!(listed.status.success(), "{}", utf8(&listed.stderr));
+        utf8(&listed.stdout)
+    };
+    // In the zones of the test, an hour and a minute of the day are enough to tell.
+    let clock = |row: &serde_json::Value, field: &str, hours_east: i64| {
+        let minutes = row[field].as_i64().expect("a time") / 60_000 + hours_east * 60;
+        format!(" {:02}:{:02}", minutes / 60 % 24, minutes % 60)
+    };
+    let check = || {
+        let (threads, runs) = (rows(&["threads"]), rows(&["runs"]));
+        assert_eq!((threads.len(), runs.len()), (2, 2));
+        // The newest first, and as many as are wanted.
+        for list in ["threads", "runs"] {
+            let newest = rows(&[list, "list", "--limit", "1"]);
+            assert_eq!((newest.len(), &newest[0]["thread"]), (1, &"휴가 질문".into()), "{list}");
+            assert_eq!(rows(&[list, "--limit", "1", "list"]), newest);
+        }
+        let of_thread = rows(&["runs", "list", "--thread", "a"]);
+        assert_eq!((of_thread.len(), &of_thread[0]["agent"]), (1, &"assistant".into()));
+        for (zone, hours_east) in [("UTC", 0), ("Asia/Seoul", 9)] {
+            for (args, rows, field) in [("threads", &threads, "updated_at"), ("runs", &runs, "created_at")] {
+                let lines = listed(&[args, "list"], zone);
+                assert_eq!(listed(&[args], zone), lines);
+                assert_eq!(lines.lines().count(), 2, "{lines}");
+                for (line, row) in lines.lines().zip(rows) {
+                    let time = clock(row, field, hours_east);
+                    assert!(line.contains(&time), "no `{time}` in {line}");
+                }
+            }
+        }
+        let threads = listed(&["threads"], "UTC");
+        // Nine columns hold the wider name: four syllables and a space.
+        assert!(threads.contains("휴가 질문  20") && threads.contains("a          20"), "{threads}");
+        let runs = listed(&["runs"], "UTC");
+        assert!(runs.contains("  react      휴가 질문\n") && runs.contains("  assistant  a\n"), "{runs}");
+    };
+    check();
+    let _server = ServerProcess::start(&here, None);
+    check();
 }
 
 #[test]
@@ -269,6 +324,14 @@ fn markdown_is_rendered_on_a_terminal_only() {
     stdout.read_to_end(&mut screen).ok();
     let screen = String::from_utf8_lossy(&screen).into_owned();
     assert!(child.wait().expect("it ends").success() && screen.contains(&rendered), "{screen:?}");
+
+    // An earlier chat is shown as it was, between its question and its model.
+    let child = spawn_in_terminal(&here, "threads show main").expect("it was there before");
+    let shown = child.wait_with_output().expect("it ends");
+    let screen = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.status.success() && screen.contains(&format!("> hello\r\n\r\n{rendered}\r\n")), "{screen:?}");
+    let piped = utf8(&run_doran(&here, &["threads", "show", "main"], "").stdout);
+    assert!(piped.starts_with(&format!("> hello\n\n{MARKDOWN_ANSWER}\n")), "{piped:?}");
 
     let piped = utf8(&run_doran(&here, &["ask", "--agent", "react", "hello"], "").stdout);
     assert_eq!(piped.trim_end(), MARKDOWN_ANSWER);

@@ -7,6 +7,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
+#[cfg(target_os = "linux")]
+use crate::mock_vendor::VendorReplyFn;
 use crate::mock_vendor::{MockVendorReply, MockVendorServer, VendorCallKind};
 #[cfg(target_os = "linux")]
 use crate::program::spawn_in_terminal;
@@ -42,9 +44,9 @@ fn vendor_that_calculates(here: &Path, policy: &str) -> MockVendorServer {
     far
 }
 
-/// Reads on until these words are on the screen.
+/// Reads on until these words are on the screen, and returns what was shown.
 #[cfg(target_os = "linux")]
-fn wait_for_screen_text(screen: &mut impl Read, words: &str) {
+fn wait_for_screen_text(screen: &mut impl Read, words: &str) -> String {
     let (mut seen, mut bytes) = (Vec::new(), [0; 1024]);
     while !seen.windows(words.len()).any(|shown| shown == words.as_bytes()) {
         let read = screen.read(&mut bytes).expect("a screen");
@@ -54,11 +56,13 @@ fn wait_for_screen_text(screen: &mut impl Read, words: &str) {
         let screen = String::from_utf8_lossy(&seen);
         assert!(!screen.contains("실행이 계속 기다립니다"), "the run was left alone: {screen}");
     }
+    String::from_utf8_lossy(&seen).into_owned()
 }
 
-/// Waits until these words are shown and the program reads a line after them. Before that, a key like Ctrl-D means nothing.
+/// Waits until these words are shown and the program reads a line after them, and returns what was shown. Before that, a
+/// key like Ctrl-D means nothing.
 #[cfg(target_os = "linux")]
-fn wait_for_prompt_after(screen: &mut impl Read, words: &str) {
+fn wait_for_prompt_after(screen: &mut impl Read, words: &str) -> String {
     let (mut seen, mut bytes) = (String::new(), [0; 1024]);
     let mut pending = Vec::new();
     while !seen.split_once(words).is_some_and(|(_, after)| after.contains("\u{1b}[?2004h")) {
@@ -67,6 +71,7 @@ fn wait_for_prompt_after(screen: &mut impl Read, words: &str) {
         pending.extend_from_slice(&bytes[..read]);
         seen = String::from_utf8_lossy(&pending).into_owned();
     }
+    seen
 }
 
 fn run_statuses(here: &Path) -> String {
@@ -118,6 +123,35 @@ fn an_answer_is_stopped_and_the_talk_goes_on() {
         assert!(child.wait().expect("it ends").success());
         assert_eq!(run_statuses(&here), "finished cancelled");
         drop(server);
+    }
+}
+
+/// A mark whose other half has not come is held back. Whoever stops the answer sees it.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_was_held_back_of_a_stopped_answer_is_shown() {
+    let answers: [(char, VendorReplyFn); 2] = [
+        ('*', |_| MockVendorReply::Text(format!("휴가 *{}*", "열다섯 날".repeat(40)))),
+        ('[', |_| MockVendorReply::Text(format!("휴가 [{}]", "열다섯 날".repeat(40)))),
+    ];
+    for (mark, answer) in answers {
+        let here = fresh_directory("stops-held-back");
+        let far = MockVendorServer::start(answer);
+        let settings = format!("model = \"openai-compatible:http://{}/v1#m\"\n", far.address);
+        std::fs::write(here.join("doran.toml"), settings).expect("settings");
+        far.hold_call(Some((VendorCallKind::Model, 1)));
+        let Some(mut child) = spawn_in_terminal(&here, "chat --agent react --lang ko") else { return };
+        let mut keys = child.stdin.take().expect("a pipe");
+        let mut screen = child.stdout.take().expect("a pipe");
+        keys.write_all("며칠?\n".as_bytes()).expect("typed");
+        // The mark comes in the same piece as these letters.
+        let before = wait_for_screen_text(&mut screen, "휴가 ");
+        keys.write_all("\u{3}".as_bytes()).expect("typed");
+        let shown = before + &wait_for_prompt_after(&mut screen, "멈추었습니다");
+        let (answer, _) = shown.split_once("\r\n멈추었습니다").expect("a line of its own");
+        assert!(answer.replace("^C", "").contains(&format!("휴가 {mark}")), "{shown:?}");
+        keys.write_all("\u{4}".as_bytes()).expect("typed");
+        assert!(child.wait().expect("it ends").success());
     }
 }
 

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use doran_server::api::StartRun;
 
-use super::{AnswerPrinter, ChatSession};
+use super::ChatSession;
+use super::answer_printer::AnswerPrinter;
 use crate::commands::threads::messages_as_markdown;
 use crate::output::{BilingualMessage, bilingual};
 
