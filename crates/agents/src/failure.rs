@@ -10,6 +10,8 @@ use crate::retrieval::RetrieveError;
 
 /// The code of a run that was given no question.
 const NO_QUESTION_CODE: &str = "nothing_asked";
+/// The code of a run that may spend no more, because its tenant has spent the budget of the month.
+pub const BUDGET_SPENT_CODE: &str = "budget_spent";
 
 /// What a person can do about a run that failed with this code. An unknown code gets a general sentence.
 pub fn advice(code: &str) -> ModelErrorAdvice {
@@ -23,9 +25,16 @@ pub fn advice(code: &str) -> ModelErrorAdvice {
 }
 
 fn agent_advice(code: &str) -> Option<ModelErrorAdvice> {
-    (code == NO_QUESTION_CODE).then_some(ModelErrorAdvice {
-        ko: "질문이 없습니다. 물어볼 말을 적어 보내세요.",
-        en: "Nothing was asked. Write a question and send it.",
+    Some(match code {
+        NO_QUESTION_CODE => ModelErrorAdvice {
+            ko: "질문이 없습니다. 물어볼 말을 적어 보내세요.",
+            en: "Nothing was asked. Write a question and send it.",
+        },
+        BUDGET_SPENT_CODE => ModelErrorAdvice {
+            ko: "이번 달 예산을 다 썼습니다. 예산은 `monthly_budget_cents`로 정합니다.",
+            en: "The budget of this month is spent; `monthly_budget_cents` sets it.",
+        },
+        _ => return None,
     })
 }
 
@@ -43,7 +52,7 @@ mod tests {
         let plain = advice(failure::NODE_FAILED);
         assert_eq!(advice("of_a_later_version"), plain);
         assert_eq!(advice(""), plain);
-        for known in ["model_empty", "index_stale", NO_QUESTION_CODE, failure::TIMEOUT] {
+        for known in ["model_empty", "index_stale", NO_QUESTION_CODE, BUDGET_SPENT_CODE, failure::TIMEOUT] {
             assert_ne!(advice(known), plain, "{known}");
         }
         // A limit of the run and a limit of an answer are two things.

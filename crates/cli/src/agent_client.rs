@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use doran_agents::attachments::attachment_tenant;
+use doran_agents::failure::BUDGET_SPENT_CODE;
 use doran_agents::history::{self, HistoryMessage};
 use doran_engine::store::StoreError;
-use doran_engine::{EngineError, RunKey, StartOptions, ThreadId, ThreadKey, WatchUntil};
+use doran_engine::{EngineError, MisuseError, RunKey, StartOptions, ThreadId, ThreadKey, WatchUntil};
 use doran_retrieval::NewDocument;
 use doran_server::api::{MessageInfo, RunEvent, StartRun, ThreadInfo};
 use doran_server::percent_encode;
@@ -403,8 +404,7 @@ async fn start_run(app: &App, thread: &ThreadKey, run: &StartRun) -> anyhow::Res
         app.runtime.put_thread(thread, &about).await?;
     }
     let input = agent.input(&run.message, &options);
-    let limits = app.run_limits().await?;
-    let start = StartOptions { from: run.from, limits, ..StartOptions::default() };
+    let start = StartOptions { from: run.from, ..StartOptions::default() };
     let started = app.runtime.start(&run.agent, thread, Some(&input), start).await;
     let name = &thread.thread;
     match started {
@@ -415,6 +415,14 @@ async fn start_run(app: &App, thread: &ThreadKey, run: &StartRun) -> anyhow::Res
         )
         .with_code("thread_busy")
         .into()),
+        Err(EngineError::Misuse(MisuseError::NotAdmitted(failure))) if failure.code == BUDGET_SPENT_CODE => {
+            Err(bilingual!(
+                "이번 달 예산을 다 썼습니다. 예산은 `monthly_budget_cents`로 정합니다",
+                "the budget of this month is spent; `monthly_budget_cents` sets it"
+            )
+            .with_code(BUDGET_SPENT_CODE)
+            .into())
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -145,6 +145,12 @@ impl ThreadEntry {
         Ok(Self { seq, parent, run, at, body })
     }
 
+    /// Whether the run goes on here because its worker was lost or stopped. Of calls that were under way then nothing may be
+    /// known, not even what they cost.
+    pub fn follows_lost_worker(&self) -> bool {
+        matches!(&self.body, EntryBody::Restarted { reason } if reason != log::TRIED_AGAIN)
+    }
+
     /// What it is.
     pub fn kind(&self) -> EntryKind {
         match self.body {

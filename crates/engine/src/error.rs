@@ -240,9 +240,9 @@ pub enum MisuseError {
     /// A schedule in a time zone that there is not.
     #[error("`{0}` is not a time zone: use a name such as `Asia/Seoul`")]
     BadTimeZone(String),
-    /// A run must not start now.
-    #[error("the run must not start: {0}")]
-    NotAdmitted(String),
+    /// A run must not begin now, by the word of the [`RunGate`](crate::runtime::RunGate).
+    #[error("the run must not begin: {}", .0.message)]
+    NotAdmitted(RunFailure),
     /// The context of a run cannot be stored.
     #[error("the context of the run: {0}")]
     BadContext(String),

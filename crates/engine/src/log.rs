@@ -143,6 +143,9 @@ pub struct RunResumedEntry {
     pub epoch: Option<u64>,
 }
 
+/// Why a failed run goes on that somebody asked to try again.
+pub const TRIED_AGAIN: &str = "tried again";
+
 /// The run goes on after something that was not planned.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunRestartedEntry {

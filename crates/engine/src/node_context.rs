@@ -22,7 +22,7 @@ use crate::graph::{NodeName, To};
 use crate::log;
 use crate::question::{PendingQuestion, QuestionKind};
 use crate::runtime::{NodeDelta, NodeDeltaContent, approximate_value_bytes};
-use crate::store::{Record, RecordStage, RunUsage};
+use crate::store::{Record, RecordStage, RunFailure, RunUsage};
 use crate::stored_json;
 use crate::task_path::{CallKey, QuestionId, RecordKey, TaskPath};
 
@@ -285,6 +285,14 @@ impl Cx {
             scratch.usage += usage;
         }
         self.0.run.spend(usage).map_err(|limit| NodeError::with_kind(NodeErrorKind::Limit, limit.to_string()))
+    }
+
+    /// An error if the run must spend no more, by the word of the [`RunGate`](crate::runtime::RunGate): ask before a call that
+    /// costs something, and pass it on.
+    pub fn check_may_spend(&self) -> Result<(), NodeError> {
+        self.0.run.check_may_spend().map_err(|RunFailure { code, message }| {
+            NodeError::with_kind(NodeErrorKind::Limit, message).with_code(code)
+        })
     }
 
     /// Keeps something beside the step for people who look into it. A value that cannot be written as JSON fails the

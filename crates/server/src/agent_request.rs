@@ -8,7 +8,7 @@ use doran_agents::protocol::{StepNotes, notes_of_entry};
 use doran_agents::retrieval::{LibraryError, is_collection_name};
 use doran_agents::{Agent, AgentTurn, AskOptions};
 use doran_engine::store::{IfBusy, RunIdempotencyKey, RunRow, RunStatus, Seq, StoreError, ThreadRow};
-use doran_engine::{EngineError, RunHandle, RunKey, RunLimits, StartOptions, TenantId, ThreadId, ThreadKey};
+use doran_engine::{EngineError, RunHandle, RunKey, StartOptions, TenantId, ThreadId, ThreadKey};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -203,33 +203,27 @@ pub(crate) async fn start_run_with_input(
     submit_run(app, agent, &ask.thread, Some(input), options).await
 }
 
-/// Starts a run within the budget of its tenant, and counts it. Every run of every route starts here.
+/// Starts a run and counts it. Every run of every route starts here.
 pub(crate) async fn submit_run(
     app: &ServerApp,
     agent: &Agent,
     thread: &ThreadKey,
     input: Option<&Value>,
-    mut options: StartOptions,
+    options: StartOptions,
 ) -> Result<RunHandle, ApiError> {
-    options.limits = limits_in_budget(app, &thread.tenant, options.limits.take()).await?;
     let run = app.runtime.start(&agent.name, thread, input, options).await?;
     app.metrics.count_run_started();
     tracing::info!(run = %run.id(), agent = %agent.name, "run started");
     Ok(run)
 }
 
-/// The limits of a run that starts now, if it has `own` ones. An error if the budget of the month is spent.
-pub(crate) async fn limits_in_budget(
-    app: &ServerApp,
-    tenant: &TenantId,
-    own: Option<RunLimits>,
-) -> Result<Option<RunLimits>, ApiError> {
+/// An error if the budget of the month is spent, so that no run begins now.
+pub(crate) async fn check_budget(app: &ServerApp, tenant: &TenantId) -> Result<(), ApiError> {
     match &app.budget {
-        Some(budget) => {
-            let limits = budget.run_limits(&app.runtime, tenant, own).await?;
-            Ok(Some(limits.ok_or(ApiErrorCode::BudgetSpent)?))
+        Some(budget) if budget.left_micros(&app.runtime, tenant).await? == 0 => {
+            Err(ApiErrorCode::BudgetSpent.into())
         }
-        None => Ok(own),
+        Some(_) | None => Ok(()),
     }
 }
 

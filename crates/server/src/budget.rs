@@ -1,14 +1,17 @@
-//! The budget of a month: what the runs and evaluations of a tenant may cost together. It is checked when a run starts, and a run gets no more
-//! than what is left.
+//! The budget of a month: what the runs and evaluations of a tenant may cost together. It is looked at before a run begins or
+//! goes on, and before each step that follows one that cost something; a run gets no more than what is left.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use doran_engine::store::RunFilter;
-use doran_engine::{EngineError, RunLimits, Runtime, TenantId};
+use async_trait::async_trait;
+use doran_agents::failure::BUDGET_SPENT_CODE;
+use doran_engine::runtime::{RunAdmission, RunGate};
+use doran_engine::store::{RunFailure, RunFilter, StoreError};
+use doran_engine::{EngineError, Runtime, TenantId};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiErrorCode};
 use crate::eval_store::{EvalStoreError, EvalUsageStore};
 
 /// How long the sum of older runs and of evaluations is used again.
@@ -25,13 +28,11 @@ const DAY_MILLIS: i64 = 86_400_000;
 pub struct MonthlyBudget {
     /// In millionths of a US dollar.
     pub cost_micros: u64,
-    /// The other limits of a run.
-    pub run_limits: RunLimits,
     evals: Option<Arc<dyn EvalUsageStore>>,
     sums: Arc<Mutex<HashMap<TenantId, OlderSum>>>,
 }
 
-/// What a tenant has spent this month, without its recent runs.
+/// What a tenant has spent this month, without its recent and its deleted runs.
 #[derive(Clone, Copy)]
 struct OlderSum {
     /// When it was added up.
@@ -61,10 +62,44 @@ impl From<BudgetError> for ApiError {
     }
 }
 
+impl From<BudgetError> for EngineError {
+    fn from(error: BudgetError) -> Self {
+        match error {
+            BudgetError::Runs(error) => error,
+            // It may be there again when it is tried the next time.
+            BudgetError::Evals(error) => StoreError::Unavailable(error.into()).into(),
+        }
+    }
+}
+
+impl std::fmt::Debug for MonthlyBudget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MonthlyBudget").field("cost_micros", &self.cost_micros).finish_non_exhaustive()
+    }
+}
+
+/// What is said about a run that may cost so much more.
+pub(crate) fn admission(left_micros: u64) -> RunAdmission {
+    match left_micros {
+        0 => RunAdmission::Refused(RunFailure {
+            code: BUDGET_SPENT_CODE.to_owned(),
+            message: ApiErrorCode::BudgetSpent.info().en.to_owned(),
+        }),
+        left => RunAdmission::Admitted { cost_left: Some(left) },
+    }
+}
+
+#[async_trait]
+impl RunGate for MonthlyBudget {
+    async fn admit(&self, runtime: &Runtime, tenant: &TenantId) -> Result<RunAdmission, EngineError> {
+        Ok(admission(self.left_micros(runtime, tenant).await?))
+    }
+}
+
 impl MonthlyBudget {
     /// A budget of so many millionths of a US dollar.
-    pub fn new(cost_micros: u64, run_limits: RunLimits) -> Self {
-        Self { cost_micros, run_limits, evals: None, sums: Arc::default() }
+    pub fn new(cost_micros: u64) -> Self {
+        Self { cost_micros, evals: None, sums: Arc::default() }
     }
 
     /// Evaluations spend it too.
@@ -74,24 +109,13 @@ impl MonthlyBudget {
         self
     }
 
-    /// The limits of a run that starts now: those it has of its own, or else those of every run, and what is left of the
-    /// budget. `None` if the tenant has spent its budget and may start none.
-    pub async fn run_limits(
-        &self,
-        runtime: &Runtime,
-        tenant: &TenantId,
-        own: Option<RunLimits>,
-    ) -> Result<Option<RunLimits>, BudgetError> {
-        let left = self.cost_micros.saturating_sub(self.spent_micros(runtime, tenant).await?);
-        if left == 0 {
-            return Ok(None);
-        }
-        let mut limits = own.unwrap_or_else(|| self.run_limits.clone());
-        limits.cost_micros = Some(limits.cost_micros.map_or(left, |limit| limit.min(left)));
-        Ok(Some(limits))
+    /// What is left of it.
+    pub(crate) async fn left_micros(&self, runtime: &Runtime, tenant: &TenantId) -> Result<u64, BudgetError> {
+        Ok(self.cost_micros.saturating_sub(self.spent_micros(runtime, tenant).await?))
     }
 
-    /// What the runs and evaluations of this month have cost so far.
+    /// What the runs and evaluations of this month have cost so far, deleted runs included. A run of the older sum that was
+    /// deleted since counts twice until that is added up anew: never too little.
     pub(crate) async fn spent_micros(
         &self,
         runtime: &Runtime,
@@ -100,7 +124,7 @@ impl MonthlyBudget {
         let known = self.sums.lock().unwrap_or_else(PoisonError::into_inner).get(tenant).copied();
         if let Some(older) = known.filter(|older| older.at.elapsed() < SUM_LIFETIME) {
             let (_, recent) = sum_runs(runtime, tenant, older.recent_since, older.recent_since).await?;
-            return Ok(older.cost_micros + recent);
+            return Ok(older.cost_micros + recent + sum_deleted_runs(runtime, tenant).await?);
         }
         let (at, now) = (Instant::now(), now_millis());
         let since = month_start(now);
@@ -110,10 +134,12 @@ impl MonthlyBudget {
             let used = evals.since(tenant, since).await?;
             cost_micros += used.iter().map(|row| row.used.cost_micros).sum::<u64>();
         }
+        // Last: a run that is deleted meanwhile may count twice now, but not at all otherwise.
+        let deleted = sum_deleted_runs(runtime, tenant).await?;
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         sums.retain(|_, older| older.at.elapsed() < SUM_LIFETIME);
         sums.insert(tenant.clone(), OlderSum { at, cost_micros, recent_since });
-        Ok(cost_micros + recent)
+        Ok(cost_micros + recent + deleted)
     }
 
     /// The same, added up anew.
@@ -155,6 +181,12 @@ async fn sum_runs(
         }
         before = page.last().map(|run| run.run);
     }
+}
+
+/// What runs of this month have cost that were deleted.
+async fn sum_deleted_runs(runtime: &Runtime, tenant: &TenantId) -> Result<u64, EngineError> {
+    let deleted = runtime.deleted_usage(tenant, month_start(now_millis())).await?;
+    Ok(deleted.iter().map(|row| row.usage.cost_micros).sum())
 }
 
 pub(crate) fn now_millis() -> i64 {

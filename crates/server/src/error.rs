@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use doran_agents::failure::BUDGET_SPENT_CODE;
 use doran_engine::store::StoreError;
 use doran_engine::{EngineError, MisuseError, RunError};
 use serde_json::json;
@@ -54,13 +55,13 @@ table! {
     BadPath 400 "bad_path" "the path does not name a thing of this server" "경로가 이 서버의 것을 가리키지 않습니다"
     BadHeader 400 "bad_header" "a header does not fit" "헤더가 맞지 않습니다"
     NoHost 400 "no_host" "the request has no `Host` header" "요청에 `Host` 헤더가 없습니다"
-    NoKey 401 "no_key" "this server wants a key: send `Authorization: Bearer KEY`; `doran keys new` makes one" "이 서버는 키가 필요합니다. `Authorization: Bearer 키`를 보내세요. 키는 `doran keys new`로 만듭니다"
+    NoKey 401 "no_key" "this server requires an API key: send `Authorization: Bearer KEY`; `doran keys new` makes one" "이 서버는 API 키가 필요합니다. `Authorization: Bearer 키`를 보내세요. 키는 `doran keys new`로 만듭니다"
     WrongKey 401 "wrong_key" "there is no such key" "그런 키가 없습니다"
     BudgetSpent 402 "budget_spent" "the budget of this month is spent; `monthly_budget_cents` sets it" "이번 달 예산을 다 썼습니다. 예산은 `monthly_budget_cents`로 정합니다"
-    HostNotAllowed 403 "host_not_allowed" "this server does not answer to that name; names are allowed with `allowed_hosts`" "이 서버는 그 이름에 답하지 않습니다. 이름은 `allowed_hosts`로 허용합니다"
+    HostNotAllowed 403 "host_not_allowed" "the `Host` header is not allowed; add it to `allowed_hosts`" "허용되지 않은 `Host` 헤더입니다. `allowed_hosts`에 추가하세요"
     OriginNotAllowed 403 "origin_not_allowed" "pages of other sites may not call this server; origins are allowed with `allowed_origins`" "다른 사이트의 페이지는 이 서버를 부를 수 없습니다. 오리진은 `allowed_origins`로 허용합니다"
     AdminOnly 403 "admin_only" "this takes a key of an administrator; `doran keys new NAME --admin` makes one" "관리자 키가 필요합니다. `doran keys new 이름 --admin`으로 만듭니다"
-    NotFound 404 "not_found" "there is nothing here" "여기에는 아무것도 없습니다"
+    NotFound 404 "not_found" "not found" "찾을 수 없습니다"
     UnknownAgent 404 "unknown_agent" "there is no agent of that name" "그런 이름의 에이전트가 없습니다"
     MethodNotAllowed 405 "method_not_allowed" "this route does not take that method" "이 경로는 그 메서드를 받지 않습니다"
     TooSlow 408 "too_slow" "the body did not arrive in time" "본문이 제때 도착하지 않았습니다"
@@ -70,16 +71,16 @@ table! {
     NotJson 415 "not_json" "send `Content-Type: application/json` without an encoding" "인코딩 없이 `Content-Type: application/json`으로 보내세요"
     NotAFile 415 "not_a_file" "send the bytes of the file as the body, without a form around them or an encoding" "폼이나 인코딩 없이 파일의 바이트를 그대로 본문으로 보내세요"
     Invalid 422 "invalid_request" "the request does not fit this route" "요청이 이 경로에 맞지 않습니다"
-    KeyReused 422 "key_reused" "the idempotency key was used for another request" "이 멱등 키는 다른 요청에 쓰였습니다"
-    TooMany 429 "too_many_requests" "this key sends too many requests; wait and ask again" "이 키의 요청이 너무 많습니다. 잠시 뒤에 다시 물으세요"
+    KeyReused 422 "key_reused" "the idempotency key was used for another request" "이 멱등성 키는 다른 요청에 쓰였습니다"
+    TooMany 429 "too_many_requests" "this key sends too many requests; wait and retry" "이 키의 요청이 너무 많습니다. 잠시 뒤에 다시 요청하세요"
     Internal 500 "internal" "something went wrong inside" "내부에서 문제가 생겼습니다"
     RunFailed 502 "run_failed" "the run ended with an error" "실행이 오류로 끝났습니다"
-    Overloaded 503 "overloaded" "there is too much to do just now; ask again in a moment" "지금은 할 일이 너무 많습니다. 잠시 뒤에 다시 물으세요"
-    IndexUnavailable 503 "index_unavailable" "the index cannot be asked now; try again" "색인에 물을 수 없습니다. 다시 시도하세요"
+    Overloaded 503 "overloaded" "the server is overloaded; retry later" "서버가 과부하 상태입니다. 잠시 뒤에 다시 요청하세요"
+    IndexUnavailable 503 "index_unavailable" "the search index is unavailable; retry" "검색 색인을 쓸 수 없습니다. 다시 요청하세요"
     Unavailable 503 "unavailable" "the store cannot be reached; try again" "저장소에 닿지 않습니다. 다시 시도하세요"
-    OutcomeUnknown 503 "outcome_unknown" "it is not known whether the write happened; ask again with the same idempotency key" "기록되었는지 알 수 없습니다. 같은 멱등 키로 다시 물으세요"
-    Stopping 503 "stopping" "the server is stopping; ask again in a moment" "서버가 멈추는 중입니다. 잠시 뒤에 다시 물으세요"
-    NotFinished 504 "not_finished" "the run was begun and is not over" "실행이 시작되었고 아직 끝나지 않았습니다"
+    OutcomeUnknown 503 "outcome_unknown" "it is not known whether the write happened; retry with the same idempotency key" "기록되었는지 알 수 없습니다. 같은 멱등성 키로 다시 요청하세요"
+    Stopping 503 "stopping" "the server is stopping; retry in a moment" "서버가 멈추는 중입니다. 잠시 뒤에 다시 요청하세요"
+    NotFinished 504 "not_finished" "the run has started but not finished" "실행이 시작되었고 아직 끝나지 않았습니다"
     DiskFull 507 "disk_full" "the disk is full; nothing was written" "디스크가 가득 찼습니다. 아무것도 기록되지 않았습니다"
 }
 
@@ -161,6 +162,9 @@ impl From<EngineError> for ApiError {
         let code = match &error {
             EngineError::Store(store) => {
                 return Self::with_detail(store_error_code(store), ErrorDetail::from_store_error(store));
+            }
+            EngineError::Misuse(MisuseError::NotAdmitted(failure)) if failure.code == BUDGET_SPENT_CODE => {
+                return ApiErrorCode::BudgetSpent.into();
             }
             EngineError::Misuse(misuse) => match misuse {
                 MisuseError::BadId(_) => ApiErrorCode::BadPath,

@@ -59,7 +59,7 @@ impl ErrorDetail {
             StoreError::Busy { thread, run } => format!("대화 `{thread}`에서 실행 `{run}`이 진행 중입니다"),
             StoreError::Fenced => "다른 작업자가 실행을 가져갔거나, 실행이 끝났거나 지워졌습니다".to_owned(),
             StoreError::Conflict(said) => format!("요청이 지금 상태에 맞지 않습니다 ({said})"),
-            StoreError::KeyReused(key) => format!("멱등 키 `{key}`은(는) 다른 요청에 쓰였습니다"),
+            StoreError::KeyReused(key) => format!("멱등성 키 `{key}`은(는) 다른 요청에 쓰였습니다"),
             StoreError::NotFound { what, id } => {
                 let what = match *what {
                     "thread" => "대화",
@@ -100,7 +100,7 @@ fn misuse_message_ko(misuse: &MisuseError) -> String {
             format!("`{question}`에 대한 답을 저장할 수 없습니다 ({source})")
         }
         MisuseError::BadContext(why) => format!("실행의 컨텍스트를 저장할 수 없습니다 ({why})"),
-        MisuseError::NotAdmitted(why) => format!("지금은 실행을 시작할 수 없습니다 ({why})"),
+        MisuseError::NotAdmitted(failure) => format!("지금은 실행을 시작할 수 없습니다 ({})", failure.message),
         MisuseError::InputForJoin { node } => {
             format!("노드 `{node}`은(는) 다른 노드를 기다렸다가 한 번 실행되므로 자체 입력을 받지 않습니다")
         }

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use doran_agents::Agent;
 use doran_agents::eval::{
-    AgentEvalReport, AgentEvalSet, EvalCaseOptions, EvalCaseRun, EvalDocuments, EvalVariant, compare_reports,
-    run_eval_case,
+    AgentEvalReport, AgentEvalSet, EvalCaseOptions, EvalCaseRun, EvalDocuments, EvalError, EvalVariant,
+    compare_reports, run_eval_case,
 };
+use doran_agents::failure::BUDGET_SPENT_CODE;
+use doran_engine::runtime::RunGate;
 use doran_engine::store::StoreError;
-use doran_engine::{RunLimits, TenantId};
+use doran_engine::{EngineError, MisuseError, TenantId};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +21,7 @@ use crate::ServerApp;
 use crate::api::{EvalRunInfo, EvalRunStatus};
 use crate::budget::now_millis;
 use crate::error::{ApiError, ApiErrorCode};
+use crate::eval_budget::EvalBudget;
 use crate::eval_leases::{EvalLease, EvalLeaseStatus, EvalLeases};
 use crate::eval_store::{EvalStore, EvalStoreError};
 use crate::eval_usage::EvalUsage;
@@ -53,8 +56,7 @@ impl EvalRuns {
         if run.status != EvalRunStatus::Running {
             return Ok(Some(run));
         }
-        let held = self.leases.current(tenant).await.map_err(lease_error)?;
-        if held.is_some_and(|lease| lease.run == run.id) {
+        if self.leases.may_be_held_by(tenant, &run.id).await.map_err(lease_error)? {
             return Ok(Some(run));
         }
         // A run stores its end before it gives its lease back. One that has done neither is dead.
@@ -232,7 +234,8 @@ impl EvalWork {
             report.model = report.variant.model.clone().unwrap_or_else(own);
             let options = EvalCaseOptions {
                 tenant: tenant.clone(),
-                limits: self.limits().await?,
+                limits: self.app.runtime.default_limits().clone(),
+                gate: self.gate(),
                 stop: self.stop.clone(),
             };
             self.info.case = Some(case.id.clone());
@@ -243,7 +246,7 @@ impl EvalWork {
             if self.stop.is_cancelled() {
                 return Err(EvalEnd::Stopped);
             }
-            let outcome = outcome.map_err(|error| unusual(&error.to_string()))?;
+            let outcome = outcome.map_err(|error| eval_end(&error))?;
             self.info.done += 1;
             self.info.failed += usize::from(!outcome.failures.is_empty());
             report.cases.push(outcome);
@@ -266,15 +269,24 @@ impl EvalWork {
         Ok(())
     }
 
-    /// The limits of the next question: those of every run, and what is left of the budget of the month.
-    async fn limits(&self) -> Result<RunLimits, EvalEnd> {
-        let Some(budget) = &self.app.budget else { return Ok(self.app.runtime.default_limits().clone()) };
-        let limits = budget.run_limits(&self.app.runtime, &self.tenant, None).await;
-        let limits = limits.map_err(|error| unusual(&error.to_string()))?;
-        limits.ok_or_else(|| {
+    /// Decides whether the next question, or the next turn of it, is asked.
+    fn gate(&self) -> Option<Arc<dyn RunGate>> {
+        let budget = self.app.budget.clone()?;
+        let (runtime, tenant) = (self.app.runtime.clone(), self.tenant.clone());
+        Some(Arc::new(EvalBudget { budget, runtime, tenant }))
+    }
+}
+
+/// Why a question that could not be asked ends the evaluation.
+fn eval_end(error: &EvalError) -> EvalEnd {
+    match error {
+        EvalError::Engine { source: EngineError::Misuse(MisuseError::NotAdmitted(failure)), .. }
+            if failure.code == BUDGET_SPENT_CODE =>
+        {
             let info = ApiErrorCode::BudgetSpent.info();
             EvalEnd::Failed(EvalStoreError { en: info.en.to_owned(), ko: info.ko.to_owned() })
-        })
+        }
+        error => unusual(&error.to_string()),
     }
 }
 
@@ -300,7 +312,7 @@ async fn keep_lease(leases: &EvalLeases, tenant: &TenantId, lease: &EvalLease, s
 }
 
 fn lease_error(error: StoreError) -> ApiError {
-    doran_engine::EngineError::from(error).into()
+    EngineError::from(error).into()
 }
 
 /// A cause that is only known in English.

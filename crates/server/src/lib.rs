@@ -15,6 +15,7 @@ mod bulk_read;
 mod cors;
 mod error;
 mod error_detail;
+mod eval_budget;
 mod eval_leases;
 mod eval_runs;
 mod eval_store;
@@ -32,7 +33,6 @@ mod request_body;
 mod request_origin;
 mod routes;
 mod run_images;
-mod scheduled_run_budget;
 mod serve_graphs;
 mod sse;
 mod stored_json;
@@ -224,7 +224,7 @@ impl ServerApp {
 
     /// Sets what the runs of a tenant may cost in a month.
     pub fn budget(mut self, budget: MonthlyBudget) -> Self {
-        self.runtime.set_scheduled_run_gate(Arc::new(budget.clone()));
+        self.runtime.set_run_gate(Arc::new(budget.clone()));
         self.budget = Some(budget);
         self
     }

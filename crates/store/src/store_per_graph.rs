@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, CommitPosition, Fence, GcReport, HistoryStore, LeaseRenewal,
-    LoadedLog, LogEntry, NewEntry, NewRun, Retention, RunFilter, RunPosition, RunRow, RunSignal, RunStatus,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, DeletedUsage, Fence, GcReport, HistoryStore, LeaseRenewal,
+    LoadedLog, LogEntry, Millis, NewEntry, NewRun, Retention, RunFilter, RunPosition, RunRow, RunSignal, RunStatus,
     RunStore, Seq, SignalOutcome, Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance,
     ThreadRow, WorkerLease, check_metadata,
 };
@@ -280,6 +280,15 @@ impl HistoryStore for StorePerGraph {
             lists.push(store.runs(tenant, filter).await?);
         }
         Ok(merge_newest(lists, |row| std::cmp::Reverse(row.run), 0, filter.limit))
+    }
+
+    async fn deleted_usage(&self, tenant: &TenantId, since: Millis) -> Result<Vec<DeletedUsage>, StoreError> {
+        let mut all = Vec::new();
+        for store in &self.stores {
+            all.extend(store.deleted_usage(tenant, since).await?);
+        }
+        all.sort_by_key(|row| row.at);
+        Ok(all)
     }
 
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use doran_engine::runtime::RunGate;
 use doran_engine::store::{RamStore, RunFilter, RunRow, RunStatus, RunUsage};
 use doran_engine::{EngineError, RunLimits, Runtime, StartOptions, TenantId, ThreadId, ThreadKey};
 use tokio_util::sync::CancellationToken;
@@ -43,13 +44,20 @@ pub struct EvalCaseOptions {
     pub tenant: TenantId,
     /// Limits of each turn.
     pub limits: RunLimits,
+    /// Decides whether the next turn begins, and what it may cost.
+    pub gate: Option<Arc<dyn RunGate>>,
     /// Ends the turn that is under way.
     pub stop: CancellationToken,
 }
 
 impl Default for EvalCaseOptions {
     fn default() -> Self {
-        Self { tenant: TenantId::local(), limits: RunLimits::default(), stop: CancellationToken::new() }
+        Self {
+            tenant: TenantId::local(),
+            limits: RunLimits::default(),
+            gate: None,
+            stop: CancellationToken::new(),
+        }
     }
 }
 
@@ -134,6 +142,9 @@ pub(super) async fn run_case(
         Err(error) => return (Err(failed(error.into())), EvalCaseUsage::default()),
     };
     let runtime = Runtime::new(Arc::new(RamStore::new()));
+    if let Some(gate) = &options.gate {
+        runtime.set_run_gate(gate.clone());
+    }
     let thread = ThreadKey { tenant: options.tenant.clone(), thread: name };
     let observed = ask_case(case, agent, options, &runtime, &thread).await;
     match read_usage(&runtime, &thread).await {

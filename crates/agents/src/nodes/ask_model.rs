@@ -106,6 +106,7 @@ impl NodeWork {
         let model = &models.for_role(request.role, &self.chosen).map_err(permanent_error)?;
         let (purpose, role) = (request.purpose.clone(), request.role);
         let call = async {
+            self.cx.check_may_spend()?;
             let mut log = RequestLog::new(self, model, &request);
             let (begun, mut failures, mut request) = (Instant::now(), 0, request);
             let mut hinted = false;

@@ -143,7 +143,7 @@ async fn build_app(
     let options = RuntimeOptions {
         worker: Some(config.worker.clone()),
         lease: config.lease,
-        limits: run_limits.clone(),
+        limits: run_limits,
         observer: Some(Arc::new(telemetry.clone())),
         ..RuntimeOptions::default()
     };
@@ -187,11 +187,11 @@ async fn build_app(
     let (tenant, model, keys) = (TenantId::local(), Arc::new(model), ApiKeys::default());
     let hosts = config.allowed_hosts.clone();
     let evals = EvalFolder::new(&config.data_dir, shared.as_ref());
-    let budget = config.monthly_budget_micros.map(|micros| {
-        MonthlyBudget::new(micros, run_limits).evals(Arc::new(EvalUsageFiles::new(evals.clone())))
-    });
+    let budget = config
+        .monthly_budget_micros
+        .map(|micros| MonthlyBudget::new(micros).evals(Arc::new(EvalUsageFiles::new(evals.clone()))));
     if let Some(budget) = &budget {
-        runtime.set_scheduled_run_gate(Arc::new(budget.clone()));
+        runtime.set_run_gate(Arc::new(budget.clone()));
     }
     Ok(App {
         runtime,
@@ -262,20 +262,6 @@ impl App {
     pub(crate) fn keep_samples_updated(&self, stop: CancellationToken) {
         if self.sample_policy == SampleDocumentPolicy::ShowWhileEmpty {
             tokio::spawn(samples::keep_samples_updated(self.index.clone(), self.library.clone(), stop));
-        }
-    }
-
-    /// The limits of a run that starts now, where a budget of the month sets them. An error if it is spent.
-    pub(crate) async fn run_limits(&self) -> anyhow::Result<Option<RunLimits>> {
-        let Some(budget) = &self.budget else { return Ok(None) };
-        match budget.run_limits(&self.runtime, &self.tenant, None).await? {
-            Some(limits) => Ok(Some(limits)),
-            None => Err(bilingual!(
-                "이번 달 예산을 다 썼습니다. 예산은 `monthly_budget_cents`로 정합니다",
-                "the budget of this month is spent; `monthly_budget_cents` sets it"
-            )
-            .with_code("budget_spent")
-            .into()),
         }
     }
 

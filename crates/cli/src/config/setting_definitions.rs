@@ -218,7 +218,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: SettingKind::Integer { min: 16, max: 1_048_576 },
         default: "512",
         secret: false,
-        en: "The most memory, in MiB, for bodies of HTTP requests and responses, of all clients together. One tenant can use at most half of it. Requests that need more get 503.",
+        en: "Maximum memory, in MiB, for bodies of HTTP requests and responses, of all clients together. One tenant can use at most half of it. Requests that need more get 503.",
         ko: "모든 클라이언트의 HTTP 요청과 응답 본문에 쓰는 최대 메모리(MiB)입니다. 한 테넌트는 그 절반까지 쓸 수 있습니다. 넘는 요청에는 503으로 답합니다.",
     },
     Setting {
@@ -248,7 +248,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: SettingKind::Integer { min: 1, max: 1_000_000 },
         default: "100",
         secret: false,
-        en: "The most steps one run may take. A run that needs more fails with an error.",
+        en: "Maximum number of steps of one run. A run that needs more fails with an error.",
         ko: "한 실행이 거칠 수 있는 최대 단계 수입니다. 넘으면 실행이 오류로 끝납니다.",
     },
     Setting {
@@ -258,7 +258,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: SettingKind::Integer { min: 1, max: 604_800 },
         default: "600",
         secret: false,
-        en: "The most seconds one run may work. Time spent waiting for a person does not count.",
+        en: "Maximum number of seconds one run may work. Time spent waiting for a person does not count.",
         ko: "한 실행이 작업할 수 있는 최대 시간(초)입니다. 사람의 응답을 기다리는 시간은 세지 않습니다.",
     },
     Setting {
@@ -268,7 +268,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: SettingKind::Integer { min: 0, max: u32::MAX },
         default: "0",
         secret: false,
-        en: "The most tokens, input and output together, that the models of one run may use. A run that exceeds the limit fails with an error. `0` means no limit.",
+        en: "Maximum number of tokens, input and output together, that the models of one run may use. A run that exceeds the limit fails with an error. `0` means no limit.",
         ko: "한 실행의 모델이 사용할 수 있는 최대 토큰 수입니다. 입력과 출력을 합쳐서 셉니다. 넘으면 실행이 오류로 끝납니다. `0`이면 제한이 없습니다.",
     },
     Setting {
@@ -278,7 +278,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: SettingKind::Integer { min: 0, max: 1_000_000 },
         default: "0",
         secret: false,
-        en: "The most US cents that the models of one run may cost. A run that exceeds the limit fails with an error. Every model must then have a price, built in or in `[prices]`. `0` means no limit.",
+        en: "Maximum cost of the models of one run, in US cents. A run that exceeds the limit fails with an error. Every model must then have a price, built in or in `[prices]`. `0` means no limit.",
         ko: "한 실행의 모델 비용 한도(미국 센트)입니다. 넘으면 실행이 오류로 끝납니다. 한도를 두려면 모든 모델의 가격이 내장되어 있거나 `[prices]`에 있어야 합니다. `0`이면 제한이 없습니다.",
     },
     Setting {
@@ -288,8 +288,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: SettingKind::Integer { min: 0, max: 100_000_000 },
         default: "0",
         secret: false,
-        en: "The most US cents that the runs of one tenant may cost in a calendar month (UTC). A run gets what is left; when nothing is left, no run starts. Runs of deleted threads are not counted, and runs that start together can cost more than is left. Every model must then have a price, built in or in `[prices]`. `0` means no limit.",
-        ko: "한 테넌트의 실행이 한 달(UTC) 동안 쓸 수 있는 비용 한도(미국 센트)입니다. 실행은 남은 만큼만 쓸 수 있고, 남은 것이 없으면 실행이 시작되지 않습니다. 삭제한 스레드의 실행은 세지 않으며, 동시에 시작한 실행은 남은 것보다 더 쓸 수 있습니다. 한도를 두려면 모든 모델의 가격이 내장되어 있거나 `[prices]`에 있어야 합니다. `0`이면 제한이 없습니다.",
+        en: "Maximum cost of the runs and evaluations of one tenant in a calendar month (UTC), in US cents. What deleted runs cost stays counted. When nothing is left, no run begins or goes on, also none that waited in a queue; a run under way can still finish what costs nothing. What is left is looked at before each step, so runs that work at the same time can each go over the budget by the model calls of one step. A call that was under way when the server was killed is not counted. Every model must then have a price, built in or in `[prices]`. `0` means no limit.",
+        ko: "한 테넌트의 실행과 평가가 한 달(UTC) 동안 쓸 수 있는 비용 한도(미국 센트)입니다. 삭제한 실행의 비용도 그대로 셉니다. 남은 것이 없으면 대기열에 있던 것을 포함해 어떤 실행도 시작하거나 이어 가지 않고, 진행 중인 실행은 비용이 들지 않는 일만 마칠 수 있습니다. 남은 금액은 단계마다 확인하므로, 동시에 진행하는 실행은 저마다 한 단계의 모델 호출만큼 예산을 넘길 수 있습니다. 서버가 강제로 종료될 때 진행 중이던 호출은 세지 않습니다. 한도를 두려면 모든 모델의 가격이 내장되어 있거나 `[prices]`에 있어야 합니다. `0`이면 제한이 없습니다.",
     },
     Setting {
         key: "krw_per_usd",

@@ -31,6 +31,7 @@ use crate::graph::{BranchError, BuiltGraph};
 use crate::log::{self, StoredPosition};
 use crate::plan;
 use crate::question::{PendingQuestion, QuestionKind};
+use crate::runtime::{GateQuestion, RunAdmission};
 use crate::state::State;
 use crate::store::{
     Commit, CommitOutcome, Durability, EntryKind, NewEntry, NewStatus, Record, RecordStage, RunFailure,
@@ -214,6 +215,9 @@ pub(crate) async fn drive<S: State>(
             }
             run.check_limits()
                 .map_err(|limit| HaltReason::failed(failure::LIMIT_EXCEEDED, limit.to_string()))?;
+            if run.gate.is_some() {
+                Box::pin(ask_gate(run)).await?;
+            }
         }
         if let Some(question) = unanswered_breakpoint(graph, run, scope, at) {
             return Ok((DriveOutcome::Paused(vec![question]), None));
@@ -244,6 +248,20 @@ pub(crate) async fn drive<S: State>(
         }
     }
     Ok((DriveOutcome::Finished, last))
+}
+
+/// Asks whoever decides about runs, if the run begins, goes on after it had stopped, or has cost more since the last time.
+async fn ask_gate(run: &RunContext) -> Result<(), HaltReason> {
+    let (Some(gate), Some(journal)) = (&run.gate, &run.journal) else { return Ok(()) };
+    let cost = run.lock_meter().cost_micros();
+    let Some(question) = gate.due_question(cost) else { return Ok(()) };
+    match (question, journal.retry(|| gate.ask()).await.map_err(HaltReason::Lost)?) {
+        (GateQuestion::Begin, RunAdmission::Refused(RunFailure { code, message })) => {
+            return Err(HaltReason::failed(&code, message));
+        }
+        (_, admission) => run.lock_meter().note_admission(admission),
+    }
+    Ok(())
 }
 
 /// Folds the updates of a finished step, finds out what is due, and writes the step as one transaction. Tells whether

@@ -16,7 +16,7 @@ use crate::drive::run_meter::RunMeter;
 use crate::failpoint;
 use crate::id::RunId;
 use crate::log::UnfinishedTask;
-use crate::runtime::{LeaseTime, LiveFeed, NextRun, RunObserver, TimerAlarm};
+use crate::runtime::{LeaseTime, LiveFeed, NextRun, RunGateCheck, RunObserver, TimerAlarm};
 use crate::store::{
     Commit, CommitOutcome, Durability, EntryKind, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage,
     Seq, StoreError,
@@ -54,6 +54,8 @@ pub(crate) struct RunContext {
     pub correlation: Option<String>,
     /// What the worker goes on with when the run ends.
     pub next_run: Option<Arc<NextRun>>,
+    /// Who decides whether the run may begin and spend more.
+    pub gate: Option<RunGateCheck>,
     /// Is told how long writes take.
     pub observer: Option<Arc<dyn RunObserver>>,
     /// Nodes to pause before and after, asked for by the caller of the run.
@@ -96,6 +98,7 @@ impl RunContext {
             context: Value::Null,
             correlation: None,
             next_run: None,
+            gate: None,
             observer: None,
             pause_before: BTreeSet::new(),
             pause_after: BTreeSet::new(),

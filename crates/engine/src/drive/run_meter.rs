@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use crate::drive::run_context::RunContext;
 use crate::drive::run_limits::{ExceededLimit, RunLimits, exceeded_limit};
 use crate::failpoint;
-use crate::store::{Commit, RunUsage};
+use crate::runtime::RunAdmission;
+use crate::store::{Commit, RunFailure, RunUsage};
 
 pub(super) struct RunMeter {
     /// Steps finished, those of subgraphs in this claim included.
@@ -23,6 +24,10 @@ pub(super) struct RunMeter {
     usage_in_row: RunUsage,
     active_before: Duration,
     since: Instant,
+    /// What the run may cost by the word of its gate.
+    admitted_cost: Option<u64>,
+    /// Why it must not spend more.
+    refused: Option<RunFailure>,
 }
 
 impl RunMeter {
@@ -35,6 +40,8 @@ impl RunMeter {
             usage_in_row: RunUsage::default(),
             active_before: Duration::ZERO,
             since: Instant::now(),
+            admitted_cost: None,
+            refused: None,
         }
     }
 
@@ -53,6 +60,29 @@ impl RunMeter {
     /// What of the usage the row of the run counts.
     pub(super) fn usage_in_row(&self) -> RunUsage {
         self.usage_in_row
+    }
+
+    /// What the run has cost.
+    pub(super) fn cost_micros(&self) -> u64 {
+        self.usage.cost_micros
+    }
+
+    /// What the gate said. It counts with what the row of the run has.
+    pub(super) fn note_admission(&mut self, admission: RunAdmission) {
+        (self.admitted_cost, self.refused) = match admission {
+            RunAdmission::Admitted { cost_left } => {
+                (cost_left.map(|left| self.usage_in_row.cost_micros.saturating_add(left)), None)
+            }
+            RunAdmission::Refused(failure) => (Some(self.usage.cost_micros), Some(failure)),
+        };
+    }
+
+    /// What the run may cost at most.
+    fn most_cost(&self, limits: &RunLimits) -> Option<u64> {
+        match (limits.cost_micros, self.admitted_cost) {
+            (Some(own), Some(admitted)) => Some(own.min(admitted)),
+            (own, admitted) => own.or(admitted),
+        }
     }
 
     /// A commit has added this to the row of the run.
@@ -82,8 +112,14 @@ impl RunContext {
         let mut meter = self.lock_meter();
         meter.usage += usage;
         // Only tokens and money are looked at here: a step that is under way may finish.
-        let money = RunLimits { steps: u32::MAX, active: None, ..self.limits.clone() };
+        let cost_micros = meter.most_cost(&self.limits);
+        let money = RunLimits { steps: u32::MAX, active: None, cost_micros, ..self.limits.clone() };
         exceeded_limit(&money, 0, Duration::ZERO, &meter.usage).map_or(Ok(()), Err)
+    }
+
+    /// An error if the gate said that the run must not spend more.
+    pub(crate) fn check_may_spend(&self) -> Result<(), RunFailure> {
+        self.lock_meter().refused.clone().map_or(Ok(()), Err)
     }
 
     /// Counts what an earlier life of the step spent, when a finished task of it is not run again.

@@ -284,7 +284,7 @@ impl TaskFailure {
         let message = error.to_string();
         let NodeError { kind, code, source } = error;
         let of_node = !matches!(kind, NodeErrorKind::Limit);
-        let code = if of_node { code.unwrap_or(NODE_FAILED.into()) } else { LIMIT_EXCEEDED.into() };
+        let code = code.unwrap_or(if of_node { NODE_FAILED.into() } else { LIMIT_EXCEEDED.into() });
         Self { kind, code, message, source, from_node: of_node, retried }
     }
 

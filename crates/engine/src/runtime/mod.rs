@@ -12,10 +12,12 @@ mod observer;
 mod reads;
 mod registered_graph;
 mod remote_runs;
+mod run_gate;
 mod run_worker;
 mod schedules;
 mod state_cache;
 mod state_watch;
+mod thread_deletion;
 mod threads;
 mod timers;
 mod watch;
@@ -54,10 +56,11 @@ pub use observer::RunObserver;
 pub use registered_graph::StateView;
 use registered_graph::{AnyGraph, RegisteredGraph};
 use remote_runs::RemoteRuns;
+pub use run_gate::{RunAdmission, RunGate};
+pub(crate) use run_gate::{GateQuestion, RunGateCheck};
 use run_worker::ActiveRun;
 pub use schedules::{
     MAX_SCHEDULE_BYTES, MissedTimes, Schedule, ScheduleDefinition, ScheduleTiming, ScheduledRun,
-    ScheduledRunDecision, ScheduledRunGate,
 };
 pub use state_watch::StateWatch;
 pub use threads::{GotoTarget, StateEdit};
@@ -170,7 +173,7 @@ pub(crate) struct RuntimeInner {
     /// Held by the run that is resumed alone, because it was at work each time the process ended.
     suspect_turn: Arc<tokio::sync::Mutex<()>>,
     timer_alarm: Arc<TimerAlarm>,
-    scheduled_run_gate: RwLock<Option<Arc<dyn ScheduledRunGate>>>,
+    run_gate: RwLock<Option<Arc<dyn RunGate>>>,
 }
 
 impl Runtime {
@@ -195,7 +198,7 @@ impl Runtime {
             unknown_write: tokio::sync::watch::Sender::new(None),
             suspect_turn: Arc::default(),
             timer_alarm: Arc::default(),
-            scheduled_run_gate: RwLock::default(),
+            run_gate: RwLock::default(),
         }))
     }
 
@@ -301,6 +304,7 @@ impl Runtime {
         if let Some(context) = &options.context {
             check_context(context)?;
         }
+        let admitted = self.admit_new_run(&thread.tenant).await?;
         let stored = StoredRunOptions {
             limits: options.limits,
             context: options.context,
@@ -337,7 +341,7 @@ impl Runtime {
             durability: Durability::Later,
         };
         let (runtime, hosted) = (self.clone(), hosted.clone());
-        finish_detached(async move { runtime.accept(new, hosted, body).await }).await
+        finish_detached(async move { runtime.accept(new, hosted, body, admitted).await }).await
     }
 
     /// Hands a run in and begins to drive it, when it is to start here.
@@ -346,6 +350,7 @@ impl Runtime {
         new: NewRun,
         hosted: Arc<dyn AnyGraph>,
         body: Vec<u8>,
+        admitted: Option<RunAdmission>,
     ) -> Result<RunHandle, EngineError> {
         let had_room = new.claim.is_some();
         let asked = LeaseTime::now();
@@ -365,7 +370,7 @@ impl Runtime {
             }
             SubmitOutcome::Started(claimed) => {
                 let (row, position) = (claimed.run.clone(), claimed.position);
-                let active = self.0.drive_claimed_run(hosted, claimed, asked, Some(body));
+                let active = self.0.drive_claimed_run(hosted, claimed, asked, Some((body, admitted)));
                 // The run begins while its input is on its way to the disk.
                 self.wait_until_accepted(position).await?;
                 Ok(RunHandle::driven_here(self.clone(), &row, &active))
@@ -492,7 +497,7 @@ impl Runtime {
         let row = self.0.store.run(run).await?;
         let hosted = self.0.find_graph(&row.graph)?;
         let body =
-            log::to_json_bytes(&log::RunRestartedEntry { epoch: row.epoch + 1, why: "tried again".into() });
+            log::to_json_bytes(&log::RunRestartedEntry { epoch: row.epoch + 1, why: log::TRIED_AGAIN.into() });
         let signal = RunSignal::Retry { body, fingerprint: hosted.fingerprint().to_owned() };
         let row = self.signal_and_continue(run, signal).await?;
         Ok(self.handle_for_row(&row))

@@ -9,8 +9,8 @@ use crate::error::EngineError;
 use crate::id::{RunKey, TenantId, ThreadKey};
 use crate::runtime::Runtime;
 use crate::store::{
-    GcReport, ItemKey, ItemNamespace, ItemSearch, NamespaceSearch, Retention, RunFilter, RunRow, Seq,
-    SharedItem, StoreError, ThreadFilter, ThreadRow,
+    DeletedUsage, GcReport, ItemKey, ItemNamespace, ItemSearch, Millis, NamespaceSearch, Retention, RunFilter,
+    RunRow, Seq, SharedItem, StoreError, ThreadFilter, ThreadRow,
 };
 
 impl Runtime {
@@ -67,9 +67,13 @@ impl Runtime {
         Ok(self.0.store.put_thread(thread, metadata).await?)
     }
 
-    /// Removes a thread with all it holds. `false` when there was none.
-    pub async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, EngineError> {
-        Ok(self.0.store.delete_thread(thread).await?)
+    /// What runs used that were deleted with their threads, and that were accepted in quarters of an hour from `since` on.
+    pub async fn deleted_usage(
+        &self,
+        tenant: &TenantId,
+        since: Millis,
+    ) -> Result<Vec<DeletedUsage>, EngineError> {
+        Ok(self.0.store.deleted_usage(tenant, since).await?)
     }
 
     /// Puts an item that all threads of the tenant share, replacing an older one of this name, for `lifetime` (for ever

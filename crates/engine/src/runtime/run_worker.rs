@@ -14,7 +14,7 @@ use crate::failpoint::mutant;
 use crate::id::ThreadKey;
 use crate::runtime::graph_handle::RunOutcome;
 use crate::runtime::registered_graph::{AnyGraph, ClaimedRunOutcome};
-use crate::runtime::{ClaimLease, LeaseTime, LiveFeed, NextRun, RuntimeInner};
+use crate::runtime::{ClaimLease, LeaseTime, LiveFeed, NextRun, RunAdmission, RuntimeInner};
 use crate::store::{ClaimedRun, Fence, LeaseRenewal, Seq, StoreError, WorkerLease};
 
 /// A run that this process drives.
@@ -29,14 +29,16 @@ pub(crate) struct ActiveRun {
 }
 
 impl RuntimeInner {
-    /// Drives a run that was asked for at `asked` in a task of its own.
+    /// Drives a run that was asked for at `asked` in a task of its own. `accepted` is the first entry of a run that was
+    /// accepted just now, and what the gate said then.
     pub(super) fn drive_claimed_run(
         self: &Arc<Self>,
         graph: Arc<dyn AnyGraph>,
         claimed: ClaimedRun,
         asked: LeaseTime,
-        first: Option<Vec<u8>>,
+        accepted: Option<(Vec<u8>, Option<RunAdmission>)>,
     ) -> Arc<ActiveRun> {
+        let (first, admitted) = accepted.unzip();
         let lease = Arc::new(ClaimLease::new(self.claim.clone(), asked));
         let live = Arc::new(LiveFeed::new(claimed.head));
         let mut run = RunContext::new(self.options.limits.clone(), *claimed.run.run.as_uuid().as_bytes());
@@ -47,6 +49,7 @@ impl RuntimeInner {
         let next_run = Arc::new(NextRun::new(self.clone()));
         run.next_run = Some(next_run.clone());
         run.observer = self.options.observer.clone();
+        run.gate = self.gate_of_run(&claimed.run.thread.tenant, admitted.flatten());
         if claimed.run.cancel_asked {
             run.cancel.cancel();
         }

@@ -4,10 +4,9 @@
 //! An occurrence is known by the schedule and its time. The id of its run is made of these, so a second start of the same
 //! occurrence finds the run that the first one made. Only then is the schedule moved on, which compares the time it had.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -119,27 +118,6 @@ pub struct ScheduledRun {
     pub error: Option<String>,
 }
 
-/// Decides about each run that a schedule is to start, when it is due.
-#[async_trait]
-pub trait ScheduledRunGate: Send + Sync + 'static {
-    /// Whether the run of a schedule with these limits starts. An error that may pass is tried again later.
-    async fn decide(
-        &self,
-        runtime: &Runtime,
-        tenant: &TenantId,
-        limits: Option<RunLimits>,
-    ) -> Result<ScheduledRunDecision, EngineError>;
-}
-
-/// Whether a run starts that is due.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ScheduledRunDecision {
-    /// It starts with these limits.
-    Start(Option<RunLimits>),
-    /// It does not start, and this time of the schedule is over. The reason is kept with the schedule.
-    Skip(String),
-}
-
 /// The stored form of a schedule.
 #[derive(Serialize, Deserialize)]
 struct StoredSchedule {
@@ -149,24 +127,6 @@ struct StoredSchedule {
 }
 
 impl Runtime {
-    /// Sets who decides about the runs of schedules in this process. Without anybody, each starts.
-    pub fn set_scheduled_run_gate(&self, gate: Arc<dyn ScheduledRunGate>) {
-        *self.0.scheduled_run_gate.write().unwrap_or_else(PoisonError::into_inner) = Some(gate);
-    }
-
-    /// The limits of a run that is due, if it may start.
-    async fn admit_scheduled_run(
-        &self,
-        tenant: &TenantId,
-        limits: Option<RunLimits>,
-    ) -> Result<ScheduledRunDecision, EngineError> {
-        let gate = self.0.scheduled_run_gate.read().unwrap_or_else(PoisonError::into_inner).clone();
-        match gate {
-            Some(gate) => gate.decide(self, tenant, limits).await,
-            None => Ok(ScheduledRunDecision::Start(limits)),
-        }
-    }
-
     /// Makes a schedule, or replaces the one of this id. Disabled, it starts nothing until it is replaced again. The process
     /// that starts its runs is any that works on this store ([`Runtime::start_worker`]).
     pub async fn put_schedule(
@@ -282,36 +242,26 @@ impl Runtime {
         if let Some(input) = &input {
             hosted.check_update(input).map_err(bad)?;
         }
-        let limits = match self.admit_scheduled_run(&timer.tenant, definition.limits.clone()).await? {
-            ScheduledRunDecision::Start(limits) => limits,
-            ScheduledRunDecision::Skip(why) => {
-                return match self.0.store.run(&key.run(run)).await {
-                    // It had started before the process died that was to move the schedule on.
-                    Ok(_) => Ok(()),
-                    Err(StoreError::NotFound { .. }) => Err(MisuseError::NotAdmitted(why).into()),
-                    Err(error) => Err(error.into()),
-                };
-            }
-        };
         let mut metadata = definition.metadata.clone();
         metadata.insert("schedule".into(), timer.id.clone().into());
         let options = StartOptions {
             if_busy: definition.if_busy,
             metadata,
-            limits,
+            limits: definition.limits.clone(),
             context: definition.context.clone(),
             ..StartOptions::default()
         };
         match self.submit_as(run, &definition.graph, hosted, &key, input, options).await {
             Ok(_) => Ok(()),
-            // Somebody started it before.
-            Err(EngineError::Store(StoreError::Conflict(why))) => {
-                match self.0.store.run(&key.run(run)).await {
-                    Ok(_) => Ok(()),
-                    Err(StoreError::NotFound { .. }) => Err(StoreError::Conflict(why).into()),
-                    Err(error) => Err(error.into()),
-                }
-            }
+            // Somebody may have started it before, and died before the schedule was moved on.
+            Err(
+                refused @ (EngineError::Store(StoreError::Conflict(_))
+                | EngineError::Misuse(MisuseError::NotAdmitted(_))),
+            ) => match self.0.store.run(&key.run(run)).await {
+                Ok(_) => Ok(()),
+                Err(StoreError::NotFound { .. }) => Err(refused),
+                Err(error) => Err(error.into()),
+            },
             Err(error) => Err(error),
         }
     }

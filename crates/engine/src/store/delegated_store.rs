@@ -110,6 +110,14 @@ macro_rules! delegated_store {
                     self.$call("runs", self.inner.runs(tenant, filter)).await
                 }
 
+                async fn deleted_usage(
+                    &self,
+                    tenant: &$crate::id::TenantId,
+                    since: $crate::store::Millis,
+                ) -> Result<Vec<$crate::store::DeletedUsage>, $crate::store::StoreError> {
+                    self.$call("deleted_usage", self.inner.deleted_usage(tenant, since)).await
+                }
+
                 async fn thread(
                     &self,
                     thread: &$crate::id::ThreadKey,

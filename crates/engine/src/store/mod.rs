@@ -62,7 +62,7 @@ pub use self::key_values::{
 };
 pub use self::ram_store::RamStore;
 pub use self::rows::{
-    EntryKind, GcReport, LoadedLog, LogEntry, Retention, RunFilter, RunPosition, RunRow, RunStatus, RunUsage,
+    DeletedUsage, EntryKind, GcReport, LoadedLog, LogEntry, Retention, RunFilter, RunPosition, RunRow, RunStatus, RunUsage,
     ThreadFilter, ThreadListPosition, ThreadRow, entries_leading_to,
 };
 pub use self::timers::{
@@ -190,6 +190,9 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// Runs of a tenant, newest first, in the order of their ids.
     async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError>;
 
+    /// What deleted runs used that were accepted in quarters of an hour from `since` on, the oldest first.
+    async fn deleted_usage(&self, tenant: &TenantId, since: Millis) -> Result<Vec<DeletedUsage>, StoreError>;
+
     /// One thread.
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError>;
 
@@ -225,7 +228,7 @@ pub trait ThreadMaintenance: Send + Sync + 'static {
     ) -> Result<ThreadRow, StoreError>;
 
     /// Removes a thread with all it holds, runs and their idempotency keys included: the next write of a live run is
-    /// fenced off.
+    /// fenced off. What its runs had used is added to [`HistoryStore::deleted_usage`].
     /// `false` when there was none.
     async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError>;
 

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use self::ram_state::RamState;
 use super::{
-    ClaimedRun, Commit, CommitOutcome, CommitPosition, Fence, GcReport, HistoryStore, IdempotencyStore,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, DeletedUsage, Fence, GcReport, HistoryStore, IdempotencyStore,
     IdempotentResponse, ItemKey, ItemNamespace, ItemSearch, ItemStore, KeyValue, KeyValueChanges,
     KeyValueStore, KeyValueWrite, LeaseRenewal, LoadedLog, LogEntry, Millis, NamespaceSearch, NewEntry,
     NewRun, NewTimer, NodeCacheStore, ResponseRetention, Retention, RunFilter, RunRow, RunSignal, RunStore,
@@ -140,6 +140,10 @@ impl HistoryStore for RamStore {
 
     async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         Ok(self.lock_state().0.runs(tenant, filter))
+    }
+
+    async fn deleted_usage(&self, tenant: &TenantId, since: Millis) -> Result<Vec<DeletedUsage>, StoreError> {
+        Ok(self.lock_state().0.deleted_usage(tenant, since))
     }
 
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {

@@ -263,6 +263,38 @@ impl std::ops::AddAssign for RunUsage {
     }
 }
 
+/// What runs of one graph used whose threads were deleted, summed for a quarter of an hour: days begin at such a time in
+/// every time zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeletedUsage {
+    /// When the quarter began in which they were accepted, in milliseconds since 1970.
+    pub at: Millis,
+    /// Name of the graph.
+    pub graph: String,
+    /// How many runs.
+    pub runs: u64,
+    /// Spent by them together.
+    pub usage: RunUsage,
+    /// Whether each of them ended well or spent nothing. What others spent may be an estimate.
+    pub is_exact: bool,
+}
+
+impl DeletedUsage {
+    /// The length of a quarter of an hour.
+    pub const QUARTER_MILLIS: Millis = 15 * 60 * 1000;
+
+    /// What one run used.
+    pub fn of_run(run: &RunRow) -> Self {
+        Self {
+            at: run.created_at.div_euclid(Self::QUARTER_MILLIS) * Self::QUARTER_MILLIS,
+            graph: run.graph.clone(),
+            runs: 1,
+            usage: run.usage,
+            is_exact: run.status == RunStatus::Finished || run.usage.is_zero(),
+        }
+    }
+}
+
 /// Which runs to list. Everything given must fit.
 #[derive(Clone, Debug)]
 pub struct RunFilter {

@@ -30,6 +30,7 @@ mod limits;
 mod missing_logs_and_graphs;
 mod nested_graphs;
 mod readable_values;
+mod run_gates;
 mod run_observer;
 mod shared_items;
 mod snapshots;

@@ -7,14 +7,14 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use doran_engine::runtime::{
-    MissedTimes, Schedule, ScheduleDefinition, ScheduleTiming, ScheduledRunDecision, ScheduledRunGate,
+    MissedTimes, RunAdmission, RunGate, Schedule, ScheduleDefinition, ScheduleTiming,
 };
 use doran_engine::store::{
-    HistoryStore, IfBusy, Millis, RamStore, RunFilter, RunRow, RunStatus, TimerKind, TimerStore,
+    HistoryStore, IfBusy, Millis, RamStore, RunFailure, RunFilter, RunRow, RunStatus, TimerKind, TimerStore,
 };
 use doran_engine::{
-    EngineError, Graph, GraphHandle, QuestionKind, RunHandle, RunLimits, Runtime, RuntimeOptions,
-    StartOptions, TenantId, ThreadId,
+    EngineError, Graph, GraphHandle, QuestionKind, RunHandle, Runtime, RuntimeOptions, StartOptions,
+    TenantId, ThreadId,
 };
 use serde_json::{Map, json};
 use tokio::time::timeout;
@@ -233,39 +233,24 @@ async fn a_schedule_that_makes_no_sense_is_refused() {
     assert!(refused(wrong).await.contains("does not fit"));
 }
 
-/// Lets runs with so many steps start, or none.
-struct StepGate(Option<u32>);
+/// Lets runs begin, or none.
+#[derive(Debug)]
+struct OpenGate(bool);
 
 #[async_trait]
-impl ScheduledRunGate for StepGate {
-    async fn decide(
-        &self,
-        runtime: &Runtime,
-        _tenant: &TenantId,
-        limits: Option<RunLimits>,
-    ) -> Result<ScheduledRunDecision, EngineError> {
-        assert_eq!(limits, None, "the schedule has none");
-        Ok(match self.0 {
-            Some(steps) => {
-                ScheduledRunDecision::Start(Some(RunLimits { steps, ..runtime.default_limits().clone() }))
-            }
-            None => ScheduledRunDecision::Skip("not today".into()),
-        })
+impl RunGate for OpenGate {
+    async fn admit(&self, _runtime: &Runtime, _tenant: &TenantId) -> Result<RunAdmission, EngineError> {
+        let refused = || RunFailure { code: "closed".into(), message: "not today".into() };
+        Ok(if self.0 { RunAdmission::Admitted { cost_left: None } } else { RunAdmission::Refused(refused()) })
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_decides_about_scheduled_runs_is_asked_each_time() {
+async fn whoever_decides_about_runs_is_asked_about_those_of_schedules() {
     let store = ram_store();
-    let graph = Graph::named()
-        .node("say", node_saying("ran").then("again"))
-        .node("again", node_saying("again").end())
-        .start("say")
-        .build()
-        .expect("a sound graph");
-    let bot = graph_handle_on(Arc::new(store.clone()), &graph);
+    let bot = graph_handle_on(Arc::new(store.clone()), &single_node_graph("say", node_saying("ran")));
     bot.runtime().start_worker().await.expect("at work");
-    bot.runtime().set_scheduled_run_gate(Arc::new(StepGate(None)));
+    bot.runtime().set_run_gate(Arc::new(OpenGate(false)));
     put(&bot, "s", &schedule_of(every_minute("UTC"))).await;
     tokio::time::sleep(Duration::from_secs(3 * 60)).await;
     assert!(all_runs(&store).await.is_empty());
@@ -273,14 +258,10 @@ async fn whoever_decides_about_scheduled_runs_is_asked_each_time() {
     let last = skipped.last.expect("a time");
     assert!(last.error.is_some_and(|why| why.contains("not today")));
     assert_eq!(skipped.next_at, Some(last.at + MINUTE), "the next time is another matter");
-    bot.runtime().set_scheduled_run_gate(Arc::new(StepGate(Some(1))));
+    bot.runtime().set_run_gate(Arc::new(OpenGate(true)));
     tokio::time::sleep(Duration::from_secs(2 * 60)).await;
     let runs = all_runs(&store).await;
-    assert_eq!(
-        runs.iter().map(|run| run.status).collect::<Vec<_>>(),
-        [RunStatus::Failed; 2],
-        "one step only"
-    );
+    assert_eq!(runs.iter().map(|run| run.status).collect::<Vec<_>>(), [RunStatus::Finished; 2]);
 }
 
 /// A process that is killed at some call of its store, before or after that is made.

@@ -51,6 +51,6 @@ pub use threads::{
 };
 pub(crate) use threads::{FEEDBACK_METADATA_PREFIX, PINNED_METADATA};
 pub use usage::{
-    BudgetInfo, DayUsageInfo, EvalUsageInfo, HealthInfo, HealthStatus, MemoryFactInfo, MemoryFactList,
-    ModelUsageInfo, NamedUsageInfo, UsageInfo,
+    BudgetInfo, DayUsageInfo, DeletedUsageInfo, EvalUsageInfo, HealthInfo, HealthStatus, MemoryFactInfo,
+    MemoryFactList, ModelUsageInfo, NamedUsageInfo, UsageInfo,
 };

@@ -9,8 +9,8 @@ pub struct UsageInfo {
     /// The number of runs, and of questions of evaluations.
     pub runs: u64,
     /// Whether all runs and steps were counted, not only the newest 20,000 runs and 20,000 steps of a thread, and none of the numbers
-    /// is an estimate. What a request took that was stopped or cut off is an estimate; of a run that finished all the same, this is
-    /// known only with `thread` or `days`.
+    /// is an estimate. What a request took that was stopped or cut off is an estimate, and what one took that was under way when the
+    /// server died is not counted; of a run that finished all the same, this is known only with `thread` or `days`.
     pub complete: bool,
     /// Tokens that models read.
     pub input_tokens: u64,
@@ -18,7 +18,7 @@ pub struct UsageInfo {
     pub output_tokens: u64,
     /// The cost in millionths of a US dollar.
     pub cost_micros: u64,
-    /// The usage of each model. Only with `thread` or `days`.
+    /// The usage of each model, without `deleted`. Only with `thread` or `days`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_model: Option<Vec<ModelUsageInfo>>,
     /// The usage of each day, newest first. Only with `days`.
@@ -27,12 +27,15 @@ pub struct UsageInfo {
     /// The usage of each agent. Only with `days`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_agent: Option<Vec<NamedUsageInfo>>,
-    /// The usage of each API key; runs without one have an empty name. Only with `days`.
+    /// The usage of each API key, without `deleted`; runs without one have an empty name. Only with `days`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_key: Option<Vec<NamedUsageInfo>>,
     /// What of all this evaluations used, if they used anything. Not with `thread`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evals: Option<EvalUsageInfo>,
+    /// What of all this runs used whose threads were deleted. Not with `thread`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deleted: Option<DeletedUsageInfo>,
     /// Won for a US dollar, if the settings have a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub krw_per_usd: Option<f64>,
@@ -45,6 +48,19 @@ pub struct UsageInfo {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct EvalUsageInfo {
     /// The number of questions, earlier ones of the same conversation included.
+    pub runs: u64,
+    /// Tokens that models read.
+    pub input_tokens: u64,
+    /// Tokens that models wrote.
+    pub output_tokens: u64,
+    /// The cost in millionths of a US dollar.
+    pub cost_micros: u64,
+}
+
+/// What runs used whose threads were deleted.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct DeletedUsageInfo {
+    /// The number of runs.
     pub runs: u64,
     /// Tokens that models read.
     pub input_tokens: u64,

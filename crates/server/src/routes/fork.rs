@@ -100,7 +100,7 @@ async fn fork_thread(
                 None
             };
             if fork.go_on {
-                agent_request::limits_in_budget(&app, &caller.tenant, None).await?;
+                agent_request::check_budget(&app, &caller.tenant).await?;
             }
             let named = fork_thread_name(&app, &caller, key.as_deref(), &source, &bytes).await?;
             let to = agent_request::new_thread_key(&caller, named.as_deref());

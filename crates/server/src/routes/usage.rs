@@ -7,14 +7,16 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use doran_agents::protocol::notes_of_entry;
 use doran_engine::ThreadKey;
-use doran_engine::store::{RunFilter, RunRow, RunStatus, RunUsage, Seq};
+use doran_engine::store::{DeletedUsage, RunFilter, RunRow, RunStatus, RunUsage, Seq};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{ApiRoute, json_response, query_value};
 use crate::ServerApp;
 use crate::agent_request;
-use crate::api::{BudgetInfo, DayUsageInfo, EvalUsageInfo, ModelUsageInfo, NamedUsageInfo, UsageInfo};
+use crate::api::{
+    BudgetInfo, DayUsageInfo, DeletedUsageInfo, EvalUsageInfo, ModelUsageInfo, NamedUsageInfo, UsageInfo,
+};
 use crate::authentication::ApiCaller;
 use crate::budget::now_millis;
 use crate::error::{ApiError, ApiErrorCode};
@@ -123,6 +125,21 @@ async fn get_usage(
             }
         }
     }
+    let mut deleted: Option<UsageSum> = None;
+    if thread.is_none() {
+        let since = groups.as_ref().map_or(0, |groups| groups.since);
+        for row in app.runtime.deleted_usage(&caller.tenant, since).await? {
+            let sum = deleted.get_or_insert_default();
+            sum.0 += row.runs;
+            sum.1 += row.usage;
+            runs += row.runs;
+            total += row.usage;
+            exact &= row.is_exact;
+            if let Some(groups) = &mut groups {
+                groups.add_deleted(&row);
+            }
+        }
+    }
     let RunUsage { input_tokens, output_tokens, cost_micros } = total;
     let mut complete = all && exact;
     let by_model = match (&thread, &groups) {
@@ -167,6 +184,9 @@ async fn get_usage(
             output_tokens,
             cost_micros,
         }),
+        deleted: deleted.map(|(runs, RunUsage { input_tokens, output_tokens, cost_micros })| {
+            DeletedUsageInfo { runs, input_tokens, output_tokens, cost_micros }
+        }),
         krw_per_usd: app.krw_per_usd,
         budget,
     }))
@@ -205,26 +225,29 @@ impl UsageGroups {
         }
     }
 
-    fn add(&mut self, at: i64, agent: &str, key: &str, (runs, used): UsageSum) {
+    /// Adds to a day, an agent and, where it is known, a key.
+    fn add(&mut self, at: i64, agent: &str, key: Option<&str>, (runs, used): UsageSum) {
         let day = (at + self.offset).div_euclid(DAY_MILLIS) * DAY_MILLIS - self.offset;
-        for sum in [
-            self.days.entry(day).or_default(),
-            self.agents.entry(agent.to_owned()).or_default(),
-            self.keys.entry(key.to_owned()).or_default(),
-        ] {
+        let of_key = key.map(|key| self.keys.entry(key.to_owned()).or_default());
+        let sums = [self.days.entry(day).or_default(), self.agents.entry(agent.to_owned()).or_default()];
+        for sum in sums.into_iter().chain(of_key) {
             sum.0 += runs;
             sum.1 += used;
         }
     }
 
+    fn add_deleted(&mut self, row: &DeletedUsage) {
+        self.add(row.at, &row.graph, None, (row.runs, row.usage));
+    }
+
     fn add_eval(&mut self, row: &EvalUsage) {
-        self.add(row.at, &row.agent, &row.key, (row.turns, row.used));
+        self.add(row.at, &row.agent, Some(&row.key), (row.turns, row.used));
         add_by_model(&mut self.models, &row.models);
     }
 
     fn add_run(&mut self, run: &RunRow) {
         let key = agent_request::run_key_name(&run.metadata).unwrap_or_default();
-        self.add(run.created_at, &run.graph, key, (1, run.usage));
+        self.add(run.created_at, &run.graph, Some(key), (1, run.usage));
         let Some(first) = run.first_seq else { return };
         if let Some((_, oldest)) = self.threads.iter_mut().find(|(thread, _)| *thread == run.thread) {
             *oldest = first.min(*oldest);
@@ -272,8 +295,8 @@ fn named_usage(sums: BTreeMap<String, UsageSum>) -> Vec<NamedUsageInfo> {
     sums.into_iter().map(info).collect()
 }
 
-/// What each model took after an entry, as the steps of the thread noted it, and whether that is exact: every step was read, and
-/// nothing is an estimate because a request was cut off. A run may finish well after that.
+/// What each model took after an entry, as the steps of the thread noted it, and whether that is exact: every step was read,
+/// nothing is an estimate because a request was cut off, and no process died under a run. A run may finish well after that.
 async fn usage_by_model(
     app: &ServerApp,
     thread: &ThreadKey,
@@ -284,6 +307,8 @@ async fn usage_by_model(
     for _ in 0..MAX_PAGES {
         let page = app.runtime.entries(thread, after, PAGE_SIZE).await?;
         for entry in &page {
+            // Of a call that was under way when the process died nothing is known.
+            has_estimates |= entry.follows_lost_worker();
             let notes = notes_of_entry(&entry.body).map_err(|error| {
                 tracing::error!(%error, seq = entry.seq, "cannot read the notes of a step; its usage is not counted");
                 ApiError::from(ApiErrorCode::Internal)

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use doran_agents::eval::{AgentEvalReport, EvalDocuments};
 use doran_agents::{Agent, AgentParts, build_default_agents, samples};
+use doran_engine::TenantId;
 use doran_engine::store::RamStore;
-use doran_engine::{RunLimits, TenantId};
 use doran_llm::ChatModel;
 use doran_offline::OfflineModel;
 use doran_retrieval::{DocumentTenant, RamKeywordIndex};
@@ -294,10 +294,36 @@ fn boss_key() -> ApiKeys {
 
 #[tokio::test]
 async fn what_questions_cost_is_counted_and_the_budget_ends_an_evaluation() {
+#[tokio::test]
+async fn the_budget_is_looked_at_between_the_turns_of_a_question() {
     let calls = Arc::new(AtomicUsize::new(0));
     let model: Arc<dyn ChatModel> = Arc::new(PricedReplyModel(calls.clone()));
     let evals = Arc::new(RamEvals { model: Some(model), ..RamEvals::default() });
-    let budget = MonthlyBudget::new(3 * CALL_MICROS - 1, RunLimits::default()).evals(evals.clone());
+    let budget = MonthlyBudget::new(2 * CALL_MICROS).evals(evals.clone());
+    let app = app().evals(evals.clone(), evals).budget(budget).keys(boss_key());
+    let before = vec!["안녕?"; 6];
+    let asked = json!({ "id": "1", "agent": "react", "before": before, "ask": "안녕?",
+        "expect": { "contains": ["네"] } });
+    for request in [
+        json_request("put", "/api/evals/long/cases/1", &asked.to_string()),
+        json_request("put", "/api/evals/long/run", r#"{"variants":[{}]}"#),
+    ] {
+        assert!(send(&app, with_key_of("boss", request)).await.status().is_success());
+    }
+    let look = async || json(&app, with_key_of("boss", get("/api/evals/long"))).await;
+    until(async || look().await["run"]["status"] != "running").await;
+    let run = look().await["run"].clone();
+    assert_eq!(run["status"], "failed", "{run}");
+    assert!(run["ko"].as_str().is_some_and(|why| why.contains("예산")), "{run}");
+    assert_eq!(calls.load(Ordering::SeqCst), 2, "no turn begins after the budget is spent");
+    let usage = json(&app, with_key_of("boss", get("/api/usage"))).await;
+    assert_eq!(usage["budget"]["spent_micros"], json!(2 * CALL_MICROS), "{usage}");
+}
+
+    let calls = Arc::new(AtomicUsize::new(0));
+    let model: Arc<dyn ChatModel> = Arc::new(PricedReplyModel(calls.clone()));
+    let evals = Arc::new(RamEvals { model: Some(model), ..RamEvals::default() });
+    let budget = MonthlyBudget::new(3 * CALL_MICROS - 1).evals(evals.clone());
     let app = app().evals(evals.clone(), evals).budget(budget).keys(boss_key());
     let send_as_boss = async |request| {
         let response = send(&app, with_key_of("boss", request)).await;

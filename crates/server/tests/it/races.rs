@@ -196,7 +196,10 @@ async fn what_is_deleted_in_the_middle_does_not_come_back() {
         assert_eq!(problem(&app, get(path)).await, "404 not_found", "{path}");
     }
     assert_eq!(json(&app, get("/api/threads")).await["threads"], json!([]));
-    assert_eq!(json(&app, get("/api/usage")).await["runs"], 0);
+    assert_eq!(json(&app, get("/api/runs")).await["runs"], json!([]));
+    // What it used stays counted.
+    let usage = json(&app, get("/api/usage")).await;
+    assert_eq!((&usage["runs"], &usage["deleted"]["runs"]), (&json!(1), &json!(1)), "{usage}");
 }
 
 #[tokio::test]

@@ -512,6 +512,18 @@ export type DeleteItemBody = {
   namespace: string[]
 }
 
+/** What runs used whose threads were deleted. */
+export type DeletedUsageInfo = {
+  /** The cost in millionths of a US dollar. */
+  cost_micros: number
+  /** Tokens that models read. */
+  input_tokens: number
+  /** Tokens that models wrote. */
+  output_tokens: number
+  /** The number of runs. */
+  runs: number
+}
+
 /** The identifier of a document, such as its path. */
 export type DocumentId = string
 
@@ -2856,14 +2868,16 @@ export type UsageInfo = {
   by_agent?: NamedUsageInfo[]
   /** The usage of each day, newest first. Only with `days`. */
   by_day?: DayUsageInfo[]
-  /** The usage of each API key; runs without one have an empty name. Only with `days`. */
+  /** The usage of each API key, without `deleted`; runs without one have an empty name. Only with `days`. */
   by_key?: NamedUsageInfo[]
-  /** The usage of each model. Only with `thread` or `days`. */
+  /** The usage of each model, without `deleted`. Only with `thread` or `days`. */
   by_model?: ModelUsageInfo[]
-  /** Whether all runs and steps were counted, not only the newest 20,000 runs and 20,000 steps of a thread, and none of the numbers is an estimate. What a request took that was stopped or cut off is an estimate; of a run that finished all the same, this is known only with `thread` or `days`. */
+  /** Whether all runs and steps were counted, not only the newest 20,000 runs and 20,000 steps of a thread, and none of the numbers is an estimate. What a request took that was stopped or cut off is an estimate, and what one took that was under way when the server died is not counted; of a run that finished all the same, this is known only with `thread` or `days`. */
   complete: boolean
   /** The cost in millionths of a US dollar. */
   cost_micros: number
+  /** What of all this runs used whose threads were deleted. Not with `thread`. */
+  deleted?: DeletedUsageInfo
   /** What of all this evaluations used, if they used anything. Not with `thread`. */
   evals?: EvalUsageInfo
   /** Tokens that models read. */

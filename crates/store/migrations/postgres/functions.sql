@@ -22,7 +22,7 @@ begin
             'cancel_run', 'clear_pairs', 'release_run', 'answer_run', 'retry_run', 'put_thread',
             'append_entry', 'copy_thread', 'delete_thread', 'clear_idle_threads', 'clear_old_entries',
             'batch_start', 'begin_copy', 'copy_batch', 'finish_copy', 'delete_log', 'delete_unowned_logs',
-            'put_item', 'edit_paused_run')
+            'put_item', 'edit_paused_run', 'keep_usage', 'remove_thread')
     loop
         execute 'drop function ' || v_old;
     end loop;
@@ -712,7 +712,38 @@ begin
     return v_to;
 end $$;
 
--- Removes a thread, and a batch of its log. The rest belongs to no thread then.
+-- Adds what the runs of these threads used, which are about to be deleted. A transaction calls it once: rows are locked in
+-- their order, so that two of them never wait for each other in a circle.
+create function keep_usage(p_numbers int8[]) returns void language sql as $$
+    insert into deleted_usage as u (tenant, at, graph, runs, input_tokens, output_tokens, cost_micros, is_exact)
+    select r.tenant, to_timestamp(floor(extract(epoch from r.created_at) / 900) * 900) as quarter, r.graph, count(*),
+        least(sum(r.input_tokens), 9223372036854775807)::int8, least(sum(r.output_tokens), 9223372036854775807)::int8,
+        least(sum(r.cost_micros), 9223372036854775807)::int8,
+        bool_and(r.status = 4 or (r.input_tokens = 0 and r.output_tokens = 0 and r.cost_micros = 0))
+    from runs r where r.number = any (p_numbers)
+    group by r.tenant, quarter, r.graph order by r.tenant, quarter, r.graph
+    on conflict (tenant, at, graph) do update set
+        runs = u.runs + excluded.runs,
+        input_tokens = u.input_tokens + least(excluded.input_tokens, 9223372036854775807 - u.input_tokens),
+        output_tokens = u.output_tokens + least(excluded.output_tokens, 9223372036854775807 - u.output_tokens),
+        cost_micros = u.cost_micros + least(excluded.cost_micros, 9223372036854775807 - u.cost_micros),
+        is_exact = u.is_exact and excluded.is_exact
+$$;
+
+-- Removes a thread whose usage is kept, and a batch of its log. The rest belongs to no thread then. The caller holds the
+-- thread's lock.
+create function remove_thread(p_thread threads) returns void language plpgsql as $$
+begin
+    delete from records n using runs r
+    where r.number = p_thread.number and n.tenant = r.tenant and n.run = r.run;
+    delete from runs where number = p_thread.number;
+    perform clear_pairs(p_thread);
+    delete from idempotency where tenant = p_thread.tenant and thread = p_thread.thread;
+    delete from threads where tenant = p_thread.tenant and thread = p_thread.thread;
+    insert into unowned_logs (number) values (p_thread.number);
+    perform delete_log(p_thread.number);
+end $$;
+
 create function delete_thread(p_tenant text, p_thread text) returns bool language plpgsql as $$
 declare
     v_thread threads;
@@ -723,14 +754,8 @@ begin
     end if;
     -- Waits for steps under way, so that nothing of theirs is left behind.
     perform 1 from runs where number = v_thread.number for update;
-    delete from records n using runs r
-    where r.number = v_thread.number and n.tenant = r.tenant and n.run = r.run;
-    delete from runs where number = v_thread.number;
-    perform clear_pairs(v_thread);
-    delete from idempotency where tenant = p_tenant and thread = p_thread;
-    delete from threads where tenant = p_tenant and thread = p_thread;
-    insert into unowned_logs (number) values (v_thread.number);
-    perform delete_log(v_thread.number);
+    perform keep_usage(array[v_thread.number]);
+    perform remove_thread(v_thread);
     return true;
 end $$;
 
@@ -768,11 +793,12 @@ end $$;
 -- Removes up to `p_limit` idle threads.
 create function clear_idle_threads(p_idle int8, p_limit int4) returns int8 language plpgsql as $$
 declare
-    v_thread record;
-    v_count int8 := 0;
+    v_thread threads;
+    v_idle threads[] := '{}';
+    v_numbers int8[] := '{}';
 begin
     for v_thread in
-        select t.tenant, t.thread, t.number from threads t
+        select t.* from threads t
         where t.active is null and t.ready is null
             and t.updated_at < clock_timestamp() - p_idle * interval '1 millisecond'
             and t.changed_in <= (clock_timestamp() - p_idle * interval '1 millisecond') at time zone 'UTC'
@@ -784,10 +810,14 @@ begin
         continue when exists (
             select 1 from runs r
             where r.number = v_thread.number and r.status in (1, 2, 3));
-        perform delete_thread(v_thread.tenant, v_thread.thread);
-        v_count := v_count + 1;
+        v_idle := array_append(v_idle, v_thread);
+        v_numbers := array_append(v_numbers, v_thread.number);
     end loop;
-    return v_count;
+    perform keep_usage(v_numbers);
+    foreach v_thread in array v_idle loop
+        perform remove_thread(v_thread);
+    end loop;
+    return cardinality(v_numbers);
 end $$;
 
 -- Clears entries before `p_before` in up to `p_limit` free threads after the given one, in the order in which they changed,

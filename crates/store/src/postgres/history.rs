@@ -4,8 +4,8 @@
 use async_trait::async_trait;
 use doran_engine::id::{RunKey, TenantId, ThreadKey};
 use doran_engine::store::{
-    HistoryStore, LoadedLog, LogEntry, RunFilter, RunPosition, RunRow, RunStatus, Seq, StoreError,
-    ThreadFilter, ThreadRow, check_metadata, entries_leading_to,
+    DeletedUsage, HistoryStore, LoadedLog, LogEntry, Millis, RunFilter, RunPosition, RunRow, RunStatus, Seq,
+    StoreError, ThreadFilter, ThreadRow, check_metadata, entries_leading_to,
 };
 use uuid::Uuid;
 
@@ -14,7 +14,7 @@ use super::batched_writes::results_in_request_order;
 use super::error::StatementSubject;
 use super::pool::SqlParams;
 use super::row::{
-    canonical_json, decode_code, entry_from_row, from_unix_millis, get_column, limit_to_i64, run_row,
+    canonical_json, decode_code, deleted_usage_row, entry_from_row, from_unix_millis, get_column, limit_to_i64, run_row,
     thread_columns, thread_row, to_i64, to_u64,
 };
 
@@ -148,6 +148,13 @@ impl HistoryStore for PostgresStore {
             &[&tenant.as_str(), &thread, &status, &before, &limit_to_i64(filter.limit)];
         let rows = self.pool.read(StatementSubject::Everything, sql, params).await?;
         rows.iter().map(run_row).collect()
+    }
+
+    async fn deleted_usage(&self, tenant: &TenantId, since: Millis) -> Result<Vec<DeletedUsage>, StoreError> {
+        let sql = "select at, graph, runs, input_tokens, output_tokens, cost_micros, is_exact from deleted_usage
+            where tenant = $1 and at >= to_timestamp($2::int8 / 1000.0) order by at, graph";
+        let rows = self.pool.read(StatementSubject::Everything, sql, &[&tenant.as_str(), &since]).await?;
+        rows.iter().map(deleted_usage_row).collect()
     }
 
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {

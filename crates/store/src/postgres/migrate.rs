@@ -29,6 +29,7 @@ const MIGRATIONS: Migrations = Migrations {
         "",
         include_str!("../../migrations/postgres/0012_items_and_timers.sql"),
         include_str!("../../migrations/postgres/0013_key_values.sql"),
+        include_str!("../../migrations/postgres/0014_deleted_usage.sql"),
     ],
 };
 

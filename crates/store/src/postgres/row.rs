@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use doran_engine::id::{RunId, TenantId, ThreadId, ThreadKey};
 use doran_engine::store::{
-    EntryKind, LogEntry, Millis, Record, RecordStage, RunFailure, RunRow, RunStatus, RunUsage, Seq,
+    DeletedUsage, EntryKind, LogEntry, Millis, Record, RecordStage, RunFailure, RunRow, RunStatus, RunUsage, Seq,
     StoreError, ThreadRow,
 };
 use serde_json::{Map, Value};
@@ -45,14 +45,28 @@ pub(super) fn run_row(row: &Row) -> Result<RunRow, StoreError> {
         parent_seq: to_optional_u64(get_column(row, "parent_seq")?)?,
         last_seq: to_optional_u64(get_column(row, "last_seq")?)?,
         steps: u32::try_from(get_column::<i64>(row, "steps")?).unwrap_or(u32::MAX),
-        usage: RunUsage {
-            input_tokens: to_u64(get_column(row, "input_tokens")?)?,
-            output_tokens: to_u64(get_column(row, "output_tokens")?)?,
-            cost_micros: to_u64(get_column(row, "cost_micros")?)?,
-        },
+        usage: usage_columns(row)?,
         error,
         metadata: serde_json::from_slice(get_column(row, "metadata")?).map_err(damaged)?,
         options: get_column(row, "options")?,
+    })
+}
+
+fn usage_columns(row: &Row) -> Result<RunUsage, StoreError> {
+    Ok(RunUsage {
+        input_tokens: to_u64(get_column(row, "input_tokens")?)?,
+        output_tokens: to_u64(get_column(row, "output_tokens")?)?,
+        cost_micros: to_u64(get_column(row, "cost_micros")?)?,
+    })
+}
+
+pub(super) fn deleted_usage_row(row: &Row) -> Result<DeletedUsage, StoreError> {
+    Ok(DeletedUsage {
+        at: unix_millis(get_column(row, "at")?),
+        graph: utf8_text(get_column(row, "graph")?)?,
+        runs: to_u64(get_column(row, "runs")?)?,
+        usage: usage_columns(row)?,
+        is_exact: get_column(row, "is_exact")?,
     })
 }
 

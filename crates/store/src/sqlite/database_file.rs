@@ -26,6 +26,7 @@ const MIGRATIONS: Migrations = Migrations {
         include_str!("../../migrations/sqlite/0003_idempotent_responses.sql"),
         include_str!("../../migrations/sqlite/0004_log_batches.sql"),
         include_str!("../../migrations/sqlite/0005_items_and_timers.sql"),
+        include_str!("../../migrations/sqlite/0006_deleted_usage.sql"),
     ],
 };
 
@@ -331,6 +332,7 @@ mod tests {
             include_str!("../../migrations/sqlite/0003_idempotent_responses.sql"),
             include_str!("../../migrations/sqlite/0004_log_batches.sql"),
             include_str!("../../migrations/sqlite/0005_items_and_timers.sql"),
+            include_str!("../../migrations/sqlite/0006_deleted_usage.sql"),
             "ALTER TABLE threads ADD COLUMN title TEXT; UPDATE threads SET title = upper(thread);",
         ],
     };
@@ -357,7 +359,7 @@ mod tests {
         assert_eq!(title(&conn).expect("column"), "T");
         drop(conn);
         let refused = check_existing_file(&path);
-        assert!(matches!(refused, Err(StoreError::Newer { found: 6, known: 5 })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Newer { found: 7, known: 6 })), "{refused:?}");
     }
 
     #[test]
@@ -403,6 +405,7 @@ mod tests {
         let broken = Migrations {
             first_format: MIGRATIONS.first_format,
             scripts: &[
+                "",
                 "",
                 "",
                 "",

@@ -4,13 +4,14 @@
 //!   share a sync.
 //! - `reader_pool` has read-only connections that never wait for the writer.
 //! - `database_file` opens the file and migrates it to the newest format.
-//! - `queue`, `runs`, `history`, `idempotency`, `items`, `timers`, `thread_maintenance`, `log_batches` and
-//!   `garbage_collection` implement the store operations as plain functions of a connection.
+//! - `queue`, `runs`, `history`, `deleted_usage`, `idempotency`, `items`, `timers`, `thread_maintenance`, `log_batches`
+//!   and `garbage_collection` implement the store operations as plain functions of a connection.
 //!
 //! The file is locked as long as the store is open, so no lease outlives the process. Leases are kept in memory:
 //! renewing one costs no write, and after a restart every interrupted run can be claimed at once.
 
 mod database_file;
+mod deleted_usage;
 mod error;
 mod garbage_collection;
 mod history;
@@ -36,10 +37,10 @@ use async_trait::async_trait;
 use doran_engine::failpoint::mutant;
 use doran_engine::id::{RunKey, TenantId, ThreadId, ThreadKey};
 use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, GcReport, HistoryStore,
-    LeaseRenewal, LoadedLog, LogEntry, NewEntry, NewRun, NodeCacheStore, Retention, RunFilter, RunPosition,
-    RunRow, RunSignal, RunStore, Seq, SignalOutcome, StoreError, SubmitOutcome, ThreadFilter,
-    ThreadMaintenance, ThreadRow, WorkerLease,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, DeletedUsage, Durability, Fence, GcReport,
+    HistoryStore, LeaseRenewal, LoadedLog, LogEntry, Millis, NewEntry, NewRun, NodeCacheStore, Retention,
+    RunFilter, RunPosition, RunRow, RunSignal, RunStore, Seq, SignalOutcome, StoreError, SubmitOutcome,
+    ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
@@ -477,6 +478,11 @@ impl HistoryStore for SqliteStore {
     async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         let (tenant, filter) = (tenant.clone(), filter.clone());
         self.read(move |conn| history::runs(conn, &tenant, &filter)).await
+    }
+
+    async fn deleted_usage(&self, tenant: &TenantId, since: Millis) -> Result<Vec<DeletedUsage>, StoreError> {
+        let tenant = tenant.clone();
+        self.read(move |conn| deleted_usage::deleted_usage(conn, &tenant, since)).await
     }
 
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {

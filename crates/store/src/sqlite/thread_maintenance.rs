@@ -7,6 +7,7 @@ use doran_engine::store::{Millis, NewEntry, Seq, StoreError, ThreadRow, check_me
 use rusqlite::{Connection, params};
 use serde_json::{Map, Value};
 
+use super::deleted_usage::keep_usage;
 use super::history;
 use super::log_batches::{BatchBudget, delete_log};
 use super::rows::{
@@ -76,6 +77,7 @@ pub(super) fn delete_thread(
         Err(StoreError::NotFound { .. }) => return Ok(false),
         Err(error) => return Err(error),
     };
+    keep_usage(conn, key)?;
     let key = params![key.tenant.as_str(), key.thread.as_str()];
     for sql in [
         "DELETE FROM idempotency WHERE tenant = ?1 AND run IN (SELECT run FROM runs WHERE tenant = ?1 AND thread = ?2)",

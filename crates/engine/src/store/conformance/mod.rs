@@ -73,6 +73,7 @@
 mod claim;
 mod claim_with_write;
 mod commit;
+mod deleted_usage;
 mod durability;
 mod fixture;
 mod gc;
@@ -381,6 +382,12 @@ list! {
         young_things_stay
         old_keys_are_forgotten
         dead_cache_values_go
+    }
+    deleted_usage {
+        a_deleted_run_leaves_what_it_used
+        garbage_collection_keeps_what_runs_used
+        sums_of_deleted_runs_do_not_overflow
+        usage_of_deleted_runs_belongs_to_a_tenant
     }
     items {
         an_item_comes_back

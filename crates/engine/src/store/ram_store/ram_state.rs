@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use crate::id::{RunId, TenantId, ThreadId, ThreadKey};
 use crate::store::{
-    ClaimedRun, CommitPosition, EntryKind, Fence, IdempotentResponse, LogEntry, Millis, NewEntry,
+    ClaimedRun, CommitPosition, DeletedUsage, EntryKind, Fence, IdempotentResponse, LogEntry, Millis, NewEntry,
     NewRunEntry, Record, RunRow, RunStatus, Seq, TimerRow, WorkerLease,
 };
 
@@ -54,6 +54,8 @@ struct RamTenant {
     timers: BTreeMap<String, TimerRow>,
     /// The number of the newest stored response.
     last_response: u64,
+    /// What deleted runs used, by quarter of an hour and graph.
+    deleted_usage: BTreeMap<(Millis, String), DeletedUsage>,
 }
 
 struct RamThread {

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::extract::{Request, State};
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
+use doran_agents::failure::BUDGET_SPENT_CODE;
 use doran_agents::protocol::AgentActivity;
 use doran_agents::{AnswerSource, Language};
 use doran_engine::store::{RunRow, RunStatus, RunUsage};
@@ -292,6 +293,9 @@ pub(super) fn unfinished_run_error(row: &RunRow) -> ApiError {
     match row.status {
         RunStatus::Cancelled => {
             ApiError::with_message(ApiErrorCode::Conflict, "the run was cancelled", "실행이 취소되었습니다")
+        }
+        RunStatus::Failed if row.error.as_ref().is_some_and(|error| error.code == BUDGET_SPENT_CODE) => {
+            ApiErrorCode::BudgetSpent.into()
         }
         RunStatus::Failed => ApiError::with_detail(
             ApiErrorCode::RunFailed,

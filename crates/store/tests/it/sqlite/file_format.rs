@@ -18,7 +18,7 @@ use super::{entry, finish, start, thread, worker};
 const FIRST_FORMAT: u32 = 2;
 
 /// The format that this program writes.
-const CURRENT_FORMAT: u32 = 5;
+const CURRENT_FORMAT: u32 = 6;
 
 fn fixture(format: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/sqlite/v{format}.db"))
@@ -86,11 +86,11 @@ fn a_newer_file_is_refused_and_untouched() {
     let path = folder.path().join("doran.db");
     drop(SqliteStore::open(&path).expect("open"));
     let conn = Connection::open(&path).expect("open");
-    conn.pragma_update(None, "user_version", 6).expect("newer");
+    conn.pragma_update(None, "user_version", 7).expect("newer");
     drop(conn);
     let before = fs::read(&path).expect("read");
     let error = SqliteStore::open(&path).expect_err("newer");
-    assert!(matches!(error, StoreError::Newer { found: 6, known: 5 }), "{error:?}");
+    assert!(matches!(error, StoreError::Newer { found: 7, known: 6 }), "{error:?}");
     assert_eq!(fs::read(&path).expect("read"), before);
 }
 
@@ -107,7 +107,7 @@ fn a_file_of_an_unreleased_format_is_refused_and_untouched() {
     let error = SqliteStore::open(&path).expect_err("older");
     assert_eq!(
         error.source().map(ToString::to_string).unwrap_or_default(),
-        "the database has format 1, which no release of Doran has written: this version reads formats from 2 to 5. \
+        "the database has format 1, which no release of Doran has written: this version reads formats from 2 to 6. \
          Use a new database"
     );
     assert_eq!(fs::read(&path).expect("read"), before);

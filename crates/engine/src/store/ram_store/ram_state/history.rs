@@ -3,8 +3,8 @@
 use super::{RamRun, RamState, RamTenant, RamThread};
 use crate::id::{RunKey, TenantId, ThreadId, ThreadKey};
 use crate::store::{
-    LoadedLog, LogEntry, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow, check_metadata,
-    entries_leading_to,
+    DeletedUsage, LoadedLog, LogEntry, Millis, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow,
+    check_metadata, entries_leading_to,
 };
 
 impl RamThread {
@@ -60,6 +60,11 @@ impl RamState {
         let before = home.ids.iter().rev().filter(|id| filter.before.is_none_or(|before| **id < before));
         let runs = before.filter_map(|id| home.runs.get(id)).filter(fits);
         runs.take(filter.limit).map(|run| run.row.clone()).collect()
+    }
+
+    pub(in super::super) fn deleted_usage(&self, tenant: &TenantId, since: Millis) -> Vec<DeletedUsage> {
+        let Some(home) = self.tenants.get(tenant) else { return Vec::new() };
+        home.deleted_usage.range((since, String::new())..).map(|(_, usage)| usage.clone()).collect()
     }
 
     pub(in super::super) fn thread(&self, key: &ThreadKey) -> Result<ThreadRow, StoreError> {

@@ -1,12 +1,15 @@
 //! Making, changing and clearing threads, and the cache of nodes.
 
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use super::{RamCachedValue, RamState, RamTenant, RamThread, add_duration, subtract_duration};
 use crate::id::{TenantId, ThreadId, ThreadKey};
-use crate::store::{GcReport, Millis, NewEntry, Retention, Seq, StoreError, ThreadRow, check_metadata};
+use crate::store::{
+    DeletedUsage, GcReport, Millis, NewEntry, Retention, Seq, StoreError, ThreadRow, check_metadata,
+};
 
 impl RamState {
     pub(in super::super) fn put_thread(
@@ -89,7 +92,9 @@ impl RamState {
         let Some(thread) = home.threads.remove(&key.thread) else { return false };
         for id in &thread.runs {
             home.ids.remove(id);
-            if let Some(name) = home.runs.remove(id).and_then(|run| run.key)
+            let Some(run) = home.runs.remove(id) else { continue };
+            home.keep_usage(DeletedUsage::of_run(&run.row));
+            if let Some(name) = run.key
                 && home.idempotency_keys.get(&name).is_some_and(|kept| kept.run == *id)
             {
                 home.idempotency_keys.remove(&name);
@@ -176,6 +181,19 @@ impl RamTenant {
             && self.responses.is_empty()
             && self.items.is_empty()
             && self.timers.is_empty()
+            && self.deleted_usage.is_empty()
+    }
+
+    fn keep_usage(&mut self, more: DeletedUsage) {
+        match self.deleted_usage.entry((more.at, more.graph.clone())) {
+            Entry::Vacant(place) => drop(place.insert(more)),
+            Entry::Occupied(mut kept) => {
+                let kept = kept.get_mut();
+                kept.runs += more.runs;
+                kept.usage += more.usage;
+                kept.is_exact &= more.is_exact;
+            }
+        }
     }
 }
 
