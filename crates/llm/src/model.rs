@@ -112,7 +112,7 @@ pub struct ChatRequest {
     /// The most tokens the answer may have; none means that the model decides.
     pub max_output_tokens: Option<u64>,
     /// Asks for the same choice of words again.
-    pub seed: Option<u64>,
+    pub seed: Option<i64>,
     /// Texts at which the answer ends.
     pub stop: Vec<String>,
     /// Who it is sent for. A model may let tenants take turns. It is neither sent to a vendor nor recorded.
@@ -265,7 +265,7 @@ pub enum FinishReason {
     Length,
     /// Tools are to be run first.
     ToolCalls,
-    /// The vendor held it back.
+    /// The provider filtered the reply.
     Filtered,
     /// The vendor gave a reason that is not known here; the answer may not be whole.
     Other,

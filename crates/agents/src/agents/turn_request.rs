@@ -34,11 +34,11 @@ pub struct TurnRequest {
     pub top_p: Option<f32>,
     /// Asks for the same choice of words again.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u64>,
+    pub seed: Option<i64>,
     /// Texts at which a reply ends.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// The most tokens of a reply.
+    /// Maximum number of tokens of a reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
 }

@@ -83,18 +83,18 @@ pub struct AgentEvalCase {
     /// What comes with every question of it.
     #[serde(skip_serializing_if = "is_default")]
     pub options: AskOptions,
-    /// Why it is known not to hold today. It is then no failure, and one that holds all the same is.
+    /// Why this case is a known failure. If it passes, that is reported as a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails: Option<String>,
     /// What is expected of the turn.
     pub expect: EvalExpectation,
 }
 
-/// What is expected. What is not said is not looked at.
+/// Expectations. A field that is not set is not checked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvalExpectation {
-    /// The way the question went; see [`ObservedTurn::route`].
+    /// The route the agent chose; see [`ObservedTurn::route`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
     /// The nodes that ran, in order.
@@ -115,13 +115,14 @@ pub struct EvalExpectation {
     /// How many models were asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_calls: Option<u32>,
-    /// The most it may cost, in dollars.
+    /// Maximum cost in dollars, at least 0.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub most_cost: Option<f64>,
     /// The code of the error that it ends with. Without it, it must end without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The tool that a person is asked about. Without it, nobody may be asked.
+    /// The tool that needs approval. If not set, the run must not ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asks: Option<String>,
 }
@@ -166,6 +167,9 @@ impl AgentEvalSet {
             }
             if case.expect == EvalExpectation::default() {
                 return Err(wrong("it expects nothing, so it could not fail: say what to `expect`"));
+            }
+            if case.expect.most_cost.is_some_and(|most| most < 0.0 || !most.is_finite()) {
+                return Err(wrong("`most_cost` is a number of dollars that is not less than 0"));
             }
         }
         Ok(set)
@@ -217,6 +221,13 @@ mod tests {
             error("[[case]]\nid = \"a\"\nagent = \"react\"\nask = \"?\"\n"),
             "case `a`: it expects nothing, so it could not fail: say what to `expect`"
         );
+        for most in ["-1", "-0.001", "nan", "inf"] {
+            let never = error(&format!("[[case]]\nid = \"a\"\nexpect = {{ most_cost = {most} }}\n"));
+            assert_eq!(
+                never, "case `a`: `most_cost` is a number of dollars that is not less than 0",
+                "{most}"
+            );
+        }
         let twice = "[[case]]\nid = \"a\"\nexpect = { route = \"rag\" }\n".repeat(2);
         assert_eq!(error(&twice), "case `a`: every case needs an `id` that no other has");
         let misspelt = error("[[case]]\nid = \"a\"\nexpect = { tool = [] }\n");

@@ -220,6 +220,8 @@ async fn what_could_not_fail_or_is_no_file_name_is_refused() {
     assert_eq!(problem(&app, put("leave", &nothing)).await, "400 bad_input");
     assert_eq!(problem(&app, put("leave", &unknown)).await, "404 unknown_agent");
     assert_eq!(problem(&app, put("leave", &nul)).await, "400 bad_input");
+    let never = json!({ "id": "a", "agent": "assistant", "ask": "?", "expect": { "most_cost": -1 } });
+    assert_eq!(problem(&app, put("leave", &never)).await, "400 bad_input");
     for name in ["..", "a.b", "-x", "a%2Fb", "a%20b", "%00", &"x".repeat(41)] {
         assert_eq!(problem(&app, put(name, &case("a", "?", "x"))).await, "400 bad_input", "{name}");
     }
@@ -293,8 +295,6 @@ fn boss_key() -> ApiKeys {
 }
 
 #[tokio::test]
-async fn what_questions_cost_is_counted_and_the_budget_ends_an_evaluation() {
-#[tokio::test]
 async fn the_budget_is_looked_at_between_the_turns_of_a_question() {
     let calls = Arc::new(AtomicUsize::new(0));
     let model: Arc<dyn ChatModel> = Arc::new(PricedReplyModel(calls.clone()));
@@ -320,6 +320,8 @@ async fn the_budget_is_looked_at_between_the_turns_of_a_question() {
     assert_eq!(usage["budget"]["spent_micros"], json!(2 * CALL_MICROS), "{usage}");
 }
 
+#[tokio::test]
+async fn what_questions_cost_is_counted_and_the_budget_ends_an_evaluation() {
     let calls = Arc::new(AtomicUsize::new(0));
     let model: Arc<dyn ChatModel> = Arc::new(PricedReplyModel(calls.clone()));
     let evals = Arc::new(RamEvals { model: Some(model), ..RamEvals::default() });

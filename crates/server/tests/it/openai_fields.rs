@@ -126,9 +126,12 @@ async fn is_shared_field_used(path: &str, name: &str) -> bool {
             is_used && bad == (400, json!(name)) && is_type_checked(path, name).await
         }
         "seed" => {
-            let bad = outcome(path, &with_field(path, name, json!(-1))).await;
-            let request = model_request(path, &with_field(path, name, json!(7))).await;
-            request.seed == Some(7) && bad == (400, json!(name)) && is_type_checked(path, name).await
+            for seed in [7, -1, i64::MIN, i64::MAX] {
+                let request = model_request(path, &with_field(path, name, json!(seed))).await;
+                assert_eq!(request.seed, Some(seed));
+            }
+            let bad = outcome(path, &with_field(path, name, json!(1u64 << 63))).await;
+            bad == (400, json!(name)) && is_type_checked(path, name).await
         }
         "stop" => {
             let one = model_request(path, &with_field(path, name, json!("END"))).await;
@@ -147,12 +150,16 @@ async fn is_shared_field_used(path: &str, name: &str) -> bool {
         }
         "user" | "safety_identifier" => {
             let stored = stored_metadata(path, &with_field(path, name, json!("kim"))).await;
-            stored["user"] == "kim" && is_type_checked(path, name).await
+            let bad = outcome(path, &with_field(path, name, json!("k\0im"))).await;
+            stored["user"] == "kim" && bad == (400, json!(name)) && is_type_checked(path, name).await
         }
         "metadata" => {
             let stored = stored_metadata(path, &with_field(path, name, json!({ "team": "sales" }))).await;
             let metadata = if path == CHAT { &stored["metadata"] } else { &stored["response"]["metadata"] };
-            metadata["team"] == "sales" && outcome(path, &with_field(path, name, json!(3))).await.0 == 400
+            let bad = outcome(path, &with_field(path, name, json!({ "team": "s\0ales" }))).await;
+            metadata["team"] == "sales"
+                && bad == (400, json!(name))
+                && outcome(path, &with_field(path, name, json!(3))).await.0 == 400
         }
         "stream" => {
             let (app, _) = scripted_app([ScriptedReply::text("hello")]);
@@ -262,7 +269,8 @@ async fn a_value_that_does_not_fit_is_told_in_the_words_of_json() {
     let app = app.embedder(Arc::new(BuiltInEncoder::open().expect("an encoder")));
     for (path, name, value, expected) in [
         (CHAT, "temperature", json!("hot"), "expected a number"),
-        (CHAT, "seed", json!(-1), "expected a whole number from 0"),
+        (CHAT, "max_tokens", json!(-1), "expected a whole number from 0"),
+        (CHAT, "seed", json!(0.5), "`0.5`, expected a whole number"),
         (CHAT, "stop", json!(3), "expected a text or a list of texts"),
         (CHAT, "response_format", json!({ "type": "xml" }), "`text`, `json_object` or `json_schema`"),
         (EMBEDDINGS, "input", json!(3), "expected a text or a list of texts"),

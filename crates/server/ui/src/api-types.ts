@@ -740,7 +740,7 @@ export type EvalExpectation = {
   lacks?: string[]
   /** How many models were asked. */
   model_calls?: number
-  /** The most it may cost, in dollars. */
+  /** The most it may cost, in dollars; not less than 0. */
   most_cost?: number
   /** The nodes that ran, in order. */
   path?: string[]

@@ -1,6 +1,7 @@
 //! Reads a request for a chat completion.
 
 use doran_agents::TurnRequest;
+use doran_engine::store::check_metadata;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -37,10 +38,10 @@ pub(super) struct ChatCompletionBody {
     #[schemars(range(min = 0, max = 1))]
     pub(super) top_p: Option<f32>,
     /// Asks the model for the same choice of words again.
-    pub(super) seed: Option<u64>,
+    pub(super) seed: Option<i64>,
     /// A text at which a reply of the model ends, or up to four.
     pub(super) stop: Option<StopTexts>,
-    /// The most tokens of a reply of the model.
+    /// Maximum number of tokens of a reply of the model.
     #[schemars(range(min = 1))]
     pub(super) max_completion_tokens: Option<u64>,
     /// The same, under its older name.
@@ -122,6 +123,7 @@ impl ChatCompletionBody {
             user: fields.take("user")?,
             safety_identifier: fields.take("safety_identifier")?,
         };
+        check_run_metadata(body.metadata.as_ref(), body.user.as_deref(), body.safety_identifier.as_deref())?;
         let request = body.turn_request()?;
         Ok((body, request))
     }
@@ -192,6 +194,31 @@ pub(super) fn check_settings(
     }
     if max_output_tokens == Some(0) {
         return Err(ApiError::for_parameter(limit_parameter, "it is at least 1", "1 이상이어야 합니다"));
+    }
+    Ok(())
+}
+
+/// Checks what is stored with a run of what its client says about it.
+pub(super) fn check_run_metadata(
+    metadata: Option<&Map<String, Value>>,
+    user: Option<&str>,
+    safety_identifier: Option<&str>,
+) -> Result<(), ApiError> {
+    for (parameter, text) in [("user", user), ("safety_identifier", safety_identifier)] {
+        if text.is_some_and(|text| text.contains('\0')) {
+            return Err(ApiError::for_parameter(
+                parameter,
+                "it holds a NUL character",
+                "NUL 문자가 있습니다",
+            ));
+        }
+    }
+    if metadata.is_some_and(|metadata| check_metadata(metadata).is_err()) {
+        return Err(ApiError::for_parameter(
+            "metadata",
+            "it holds a NUL character, or is nested too deep",
+            "NUL 문자가 있거나 너무 깊이 중첩되어 있습니다",
+        ));
     }
     Ok(())
 }

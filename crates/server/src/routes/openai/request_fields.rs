@@ -226,6 +226,7 @@ fn wrong_value(place: &str, error: &serde_json::Error) -> ApiError {
     let reason = match text.rsplit_once(", expected ") {
         Some((given, "f32" | "f64")) => format!("{given}, expected a number"),
         Some((given, "u32" | "u64" | "usize")) => format!("{given}, expected a whole number from 0"),
+        Some((given, "i64")) => format!("{given}, expected a whole number"),
         _ => text.clone(),
     };
     let ko = format!("값이 맞지 않습니다 ({reason})");

@@ -4,7 +4,7 @@ use doran_agents::TurnRequest;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
-use super::super::chat_request::check_settings;
+use super::super::chat_request::{check_run_metadata, check_settings};
 use super::super::client_calls::ClientCallResult;
 use super::super::client_messages::{ClientMessage, read_content, read_text, tool_call};
 use super::super::request_fields::{FieldObject, RESPONSE_FIELDS, RequestFields, unsupported_parameter};
@@ -48,7 +48,7 @@ pub(super) struct ResponseBody {
     /// Only the likeliest words that together have this probability are chosen from.
     #[schemars(range(min = 0, max = 1))]
     pub(super) top_p: Option<f32>,
-    /// The most tokens of a reply of the model.
+    /// Maximum number of tokens of a reply of the model.
     #[schemars(range(min = 1))]
     pub(super) max_output_tokens: Option<u64>,
     /// Texts by name. They are stored with the run.
@@ -82,6 +82,7 @@ impl ResponseBody {
             user: fields.take("user")?,
             safety_identifier: fields.take("safety_identifier")?,
         };
+        check_run_metadata(body.metadata.as_ref(), body.user.as_deref(), body.safety_identifier.as_deref())?;
         let request = body.turn_request()?;
         Ok((body, request))
     }
