@@ -125,13 +125,13 @@ impl<'a> SchemaCheck<'a> {
                     types.iter().filter_map(name).map(|name| format!("\"{name}\"")).collect();
                 self.note(|| format!("it is not of type {}", names.join(" or ")))
             }
-            SchemaRule::OneOf(values, told) => {
+            SchemaRule::OneOf(values, listed) => {
                 let text = canonical(value);
                 self.spend(text.len() / 16)?;
                 if values.contains(&text) {
                     Ok(true)
                 } else {
-                    self.note(|| format!("it is not one of {told}"))
+                    self.note(|| format!("it is not one of {listed}"))
                 }
             }
             SchemaRule::Also(id) => self.node(*id, value),
@@ -216,12 +216,12 @@ impl<'a> SchemaCheck<'a> {
             SchemaRule::MaxLength(most) if length() > *most => {
                 self.note(|| format!("it is longer than {most} characters"))
             }
-            SchemaRule::Pattern(regex, told) => {
+            SchemaRule::Pattern(regex, pattern) => {
                 self.spend(PATTERN_STEPS_PER_BYTE * text.len())?;
                 if regex.is_match(text) {
                     Ok(true)
                 } else {
-                    self.note(|| format!("it does not match `{told}`"))
+                    self.note(|| format!("it does not match `{pattern}`"))
                 }
             }
             _ => Ok(true),
