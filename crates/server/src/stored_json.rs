@@ -37,8 +37,8 @@ mod tests {
         assert_eq!(read(Some(Value::Null)).expect("nothing"), None);
         assert_eq!(read(Some(json!([1, 2]))).expect("a value"), Some(vec![1, 2]));
         let error = read(Some(json!("damaged"))).expect_err("unreadable");
-        let (code, told) = (error.code, error.to_json().to_string());
+        let (code, text) = (error.code, error.to_json().to_string());
         assert_eq!(code, ApiErrorCode::Internal);
-        assert!(told.contains("the stored `stream_mode` of run `r` cannot be read: invalid type"), "{told}");
+        assert!(text.contains("the stored `stream_mode` of run `r` cannot be read: invalid type"), "{text}");
     }
 }

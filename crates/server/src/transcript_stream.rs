@@ -203,8 +203,8 @@ impl TranscriptStream {
     /// The next thing, once it happens.
     pub(crate) async fn next(&mut self) -> Option<TranscriptEvent> {
         loop {
-            if let Some(told) = self.queue.pop_front() {
-                return Some(told);
+            if let Some(event) = self.queue.pop_front() {
+                return Some(event);
             }
             if self.is_over {
                 return None;

@@ -249,19 +249,19 @@ fn waiting_result(
 struct AskProgress {
     peer: Peer<RoleServer>,
     token: Option<ProgressToken>,
-    /// Progress that was told. It only grows.
-    told: u32,
+    /// How often progress was sent. It only grows.
+    sent_count: u32,
     /// Activities that were told. A run that is followed again tells them again.
     activities: usize,
     seen: usize,
     chars: usize,
-    text_told_at: Option<Instant>,
+    text_sent_at: Option<Instant>,
 }
 
 impl AskProgress {
     fn new(context: &RequestContext<RoleServer>) -> Self {
         let (peer, token) = (context.peer.clone(), context.meta.get_progress_token());
-        Self { peer, token, told: 0, activities: 0, seen: 0, chars: 0, text_told_at: None }
+        Self { peer, token, sent_count: 0, activities: 0, seen: 0, chars: 0, text_sent_at: None }
     }
 
     /// The run is followed from its beginning.
@@ -288,18 +288,18 @@ impl AskProgress {
 
     async fn tell_text(&mut self, words: &str) {
         self.chars += words.chars().count();
-        if self.text_told_at.is_none_or(|told| told.elapsed() >= TEXT_PROGRESS_INTERVAL) {
-            self.text_told_at = Some(Instant::now());
+        if self.text_sent_at.is_none_or(|sent| sent.elapsed() >= TEXT_PROGRESS_INTERVAL) {
+            self.text_sent_at = Some(Instant::now());
             self.tell(format!("{} characters", self.chars)).await;
         }
     }
 
     async fn tell(&mut self, message: String) {
         let Some(token) = &self.token else { return };
-        self.told += 1;
+        self.sent_count += 1;
         let message: String = message.chars().take(MAX_PROGRESS_CHARS).collect();
         let progress =
-            ProgressNotificationParam::new(token.clone(), f64::from(self.told)).with_message(message);
+            ProgressNotificationParam::new(token.clone(), f64::from(self.sent_count)).with_message(message);
         // A host that is gone is told nothing; the run goes on.
         drop(self.peer.notify_progress(progress).await);
     }

@@ -146,11 +146,11 @@ impl Telemetry {
 
     /// Sends what is left, for at most this long. Nothing is measured afterwards.
     pub async fn shut_down(&self, patience: Duration) {
-        let (done, told) = oneshot::channel();
+        let (done, stopped) = oneshot::channel();
         let stop = async {
             // An error means that the work ended before or never began.
             if self.0.queue.send(TelemetryMessage::Stop(done)).await.is_ok() {
-                told.await.ok();
+                stopped.await.ok();
             }
         };
         let began = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_none();

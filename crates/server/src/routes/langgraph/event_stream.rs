@@ -132,12 +132,12 @@ struct ThreadEvents {
 
 impl ThreadEvents {
     async fn tell(mut self, frames: &SseSender) -> Result<(), ApiError> {
-        let mut told = self.first_position().await?;
+        let mut position = self.first_position().await?;
         let draining = self.app.draining.clone();
         loop {
             self.read_news();
-            while let Some(row) = self.next_run(told).await? {
-                told = row.first_seq.unwrap_or(told);
+            while let Some(row) = self.next_run(position).await? {
+                position = row.first_seq.unwrap_or(position);
                 let handle = self.started.remove(&row.run);
                 let is_told = tokio::select! {
                     biased;
