@@ -406,10 +406,13 @@ mod tests {
         fs::write(here.path().join("good.toml"), agent_text("good")).expect("written");
         let built = builder.build().await.expect("built");
         assert_eq!(names(&built), ["good"]);
-        let told: Vec<&str> = built.broken.iter().map(|message| message.en.as_str()).collect();
+        let messages: Vec<&str> = built.broken.iter().map(|message| message.en.as_str()).collect();
         for file in ["folder.toml", "script.toml", "outside.toml", "long.toml"] {
-            assert!(told.iter().any(|line| line.contains(file) && line.len() < 500), "{file}: {told:?}");
+            assert!(
+                messages.iter().any(|line| line.contains(file) && line.len() < 500),
+                "{file}: {messages:?}"
+            );
         }
-        assert_eq!(told.len(), 4, "{told:?}");
+        assert_eq!(messages.len(), 4, "{messages:?}");
     }
 }

@@ -99,7 +99,7 @@ impl StopSignals {
 pub(crate) async fn wait_for_stop_signal() -> anyhow::Result<StopSignal> {
     tokio::select! {
         pressed = tokio::signal::ctrl_c() => pressed?,
-        told = wait_for_sigterm() => return told.map(|()| StopSignal::SigTerm),
+        waited = wait_for_sigterm() => return waited.map(|()| StopSignal::SigTerm),
     }
     Ok(StopSignal::CtrlC)
 }

@@ -88,15 +88,15 @@ pub(crate) async fn run(
     ];
     let language = output.language;
     let mut text = String::new();
-    for DoctorCheck { name, health, message: told } in &checks {
+    for DoctorCheck { name, health, message } in &checks {
         let sign = match health {
             CheckHealth::Ok => "ok",
             CheckHealth::Warn => "warn",
             CheckHealth::Fail => "fail",
         };
         text.push_str(&match args.json {
-            true => format!("{}\n", json!({ "check": name, "health": sign, "ko": told.ko, "en": told.en })),
-            false => format!("{sign:<4}  {name:<9}  {}\n", told.text(language)),
+            true => format!("{}\n", json!({ "check": name, "health": sign, "ko": message.ko, "en": message.en })),
+            false => format!("{sign:<4}  {name:<9}  {}\n", message.text(language)),
         });
     }
     output.print_data(&text)?;

@@ -256,7 +256,7 @@ async fn keep_lease(
     config: Config,
     stop: CancellationToken,
 ) {
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     loop {
         match agent_files::hash_files(agent_files::agent_folder(&config.data_dir)).await {
             Ok(hash) => info.agents = hash,
@@ -266,7 +266,7 @@ async fn keep_lease(
             Ok(replicas) => {
                 for other in replicas.iter().filter(|other| other.id != id) {
                     for difference in find_differences(&info, other) {
-                        if told.insert(difference.en.clone()) {
+                        if reported.insert(difference.en.clone()) {
                             tracing::warn!("{}", difference.en);
                         }
                     }
