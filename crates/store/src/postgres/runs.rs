@@ -356,9 +356,9 @@ impl RunStore for PostgresStore {
                 self.pool.write_returning_rows(about, sql, params).await?
             }
         };
-        let told = rows.first().ok_or_else(|| damaged("a function gave no row"))?;
+        let row = rows.first().ok_or_else(|| damaged("a function gave no row"))?;
         let claimed = rows.get(1).map(claimed_run).transpose()?;
-        Ok(SignalOutcome { run: run_row(told)?, claimed })
+        Ok(SignalOutcome { run: run_row(row)?, claimed })
     }
 }
 
