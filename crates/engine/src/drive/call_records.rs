@@ -27,7 +27,7 @@ impl RunContext {
     /// The recorded calls of the step in progress.
     pub(crate) fn unfinished_calls(&self) -> Vec<UnfinishedCall> {
         let calls = self.lock_call_records();
-        let told = calls.iter().filter_map(|((path, key), (stage, body))| {
+        let unfinished = calls.iter().filter_map(|((path, key), (stage, body))| {
             let Ok(RecordKey::Call(call)) = key.parse() else { return None };
             let state = match stage {
                 RecordStage::Open => return None,
@@ -39,7 +39,7 @@ impl RunContext {
             let result = stored_json::from_slice(body).ok().filter(|_| state == CallState::Done);
             Some(UnfinishedCall { task: path.clone(), name: call.name, key, state, result })
         });
-        told.collect()
+        unfinished.collect()
     }
 
     /// What random numbers and keys of a call grow from.
