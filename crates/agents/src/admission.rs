@@ -279,7 +279,7 @@ mod tests {
     async fn tenants_take_turns() {
         let admission = FairAdmission::new(1, 100, AdmissionPolicy::UseAll);
         let permit = admission.acquire("a", 1).await.expect("room");
-        let (order, told) = std::sync::mpsc::channel();
+        let (order, received) = std::sync::mpsc::channel();
         let mut waiting = Vec::new();
         for tenant in ["a", "a", "a", "b", "b", "c"] {
             let (admission, order) = (admission.clone(), order.clone());
@@ -293,7 +293,7 @@ mod tests {
         }
         drop(permit);
         futures_util::future::join_all(waiting).await;
-        assert_eq!(told.try_iter().collect::<String>(), "abcaba");
+        assert_eq!(received.try_iter().collect::<String>(), "abcaba");
     }
 
     #[tokio::test]

@@ -77,19 +77,19 @@ pub fn build_described_agent(
     if let Some(ready) = &description.agent {
         return build_from_ready_made(ready, description, parts);
     }
-    let mut shop = ReadyNodeContext::new(parts, description.context_length).map_err(|error| {
+    let mut node_context = ReadyNodeContext::new(parts, description.context_length).map_err(|error| {
         AgentDescriptionError::Agent { agent: description.name.clone(), reason: error.to_string() }
     })?;
     for described in with_subgraphs(description, others) {
-        add_tools(&mut shop, described, &parts.http)?;
+        add_tools(&mut node_context, described, &parts.http)?;
     }
-    let shop = Arc::new(shop);
-    let mut open = OpenGraphs::default();
-    let graph = build_graph(description, others, &shop, &parts.http, &mut open)?;
+    let node_context = Arc::new(node_context);
+    let mut nested = NestedBuild::default();
+    let graph = build_graph(description, others, &node_context, &parts.http, &mut nested)?;
     let explained = parse_nodes(description, &parts.http)?;
-    let models = shop.models.clone();
+    let models = node_context.models.clone();
     let explain = Arc::new(move |name: &str, state: &DescribedState| {
-        explained.get(name).map(|ready| shop.explain(ready, state)).unwrap_or_default()
+        explained.get(name).map(|ready| node_context.explain(ready, state)).unwrap_or_default()
     });
     let mut agent = Agent::from_conversation(&description.name, &models, &graph, explain);
     agent.ko.clone_from(&description.ko);
@@ -218,7 +218,7 @@ fn with_subgraphs<'a>(
 
 /// Adds the tools that a description brings along.
 fn add_tools(
-    shop: &mut ReadyNodeContext,
+    node_context: &mut ReadyNodeContext,
     description: &AgentDescription,
     calls: &HttpCallParts,
 ) -> Result<(), AgentDescriptionError> {
@@ -228,7 +228,8 @@ fn add_tools(
             reason: format!("tool `{}`: {reason}", tool.name),
         };
         let made = HttpTool::new(tool, calls).map_err(wrong)?;
-        shop.tools
+        node_context
+            .tools
             .add(Arc::new(made), tool.policy.unwrap_or_default())
             .map_err(|error| wrong(error.to_string()))?;
     }
@@ -246,10 +247,11 @@ fn parse_nodes(
         .collect()
 }
 
-/// The graphs that are being built, the outermost first.
+/// How far the build of an agent with its subgraphs has come.
 #[derive(Default)]
-struct OpenGraphs {
-    names: Vec<String>,
+struct NestedBuild {
+    /// The agents that are being built inside each other, the outermost first.
+    agents: Vec<String>,
     /// The nodes so far, of all subgraphs.
     node_count: usize,
 }
@@ -257,28 +259,28 @@ struct OpenGraphs {
 fn build_graph(
     description: &AgentDescription,
     others: &[AgentDescription],
-    shop: &Arc<ReadyNodeContext>,
+    node_context: &Arc<ReadyNodeContext>,
     calls: &HttpCallParts,
-    open: &mut OpenGraphs,
+    nested: &mut NestedBuild,
 ) -> Result<Graph<DescribedState>, AgentDescriptionError> {
-    validation::check_graph(description, shop)?;
+    validation::check_graph(description, node_context)?;
     let wrong = |reason| AgentDescriptionError::Agent { agent: description.name.clone(), reason };
-    if open.names.contains(&description.name) {
-        let ring = [open.names.as_slice(), std::slice::from_ref(&description.name)].concat().join(" → ");
+    if nested.agents.contains(&description.name) {
+        let ring = [nested.agents.as_slice(), std::slice::from_ref(&description.name)].concat().join(" → ");
         return Err(wrong(format!("it runs itself as a subgraph: {ring}")));
     }
-    if open.names.len() >= MAX_NESTED_GRAPHS {
+    if nested.agents.len() >= MAX_NESTED_GRAPHS {
         return Err(wrong(format!(
             "more than {MAX_NESTED_GRAPHS} agents are inside each other: {} → {}",
-            open.names.join(" → "),
+            nested.agents.join(" → "),
             description.name
         )));
     }
-    open.node_count += description.nodes.len();
-    if open.node_count > MAX_NODES {
+    nested.node_count += description.nodes.len();
+    if nested.node_count > MAX_NODES {
         return Err(wrong(format!("with all subgraphs there are more than {MAX_NODES} nodes")));
     }
-    open.names.push(description.name.clone());
+    nested.agents.push(description.name.clone());
     let mut builder: NamedGraphBuilder<DescribedState> = Graph::named().start(description.start.clone());
     for form in &description.nodes {
         let ready = validation::parse_node(&description.name, form, calls)?;
@@ -294,7 +296,7 @@ fn build_graph(
                         "`{name}` is the ready-made agent `{ready}`; a subgraph is an agent of ready nodes"
                     )));
                 }
-                let inner = build_graph(inner, others, shop, calls, open)?;
+                let inner = build_graph(inner, others, node_context, calls, nested)?;
                 match question.clone() {
                     Some(question) => {
                         let answered = question.clone();
@@ -308,10 +310,10 @@ fn build_graph(
                 }
             }
             _ => {
-                let (shop, name) = (shop.clone(), form.name.clone());
+                let (node_context, name) = (node_context.clone(), form.name.clone());
                 let retry = ready.retry_policy();
                 let made = node(move |state, cx| {
-                    nodes::run_ready_node(shop.clone(), ready.clone(), name.clone(), state, cx)
+                    nodes::run_ready_node(node_context.clone(), ready.clone(), name.clone(), state, cx)
                 });
                 match retry {
                     Some(retry) => made.retry(retry),
@@ -321,7 +323,7 @@ fn build_graph(
         };
         builder = builder.node(form.name.clone(), connect_node(form, node_builder));
     }
-    open.names.pop();
+    nested.agents.pop();
     builder.build().map_err(|error| AgentDescriptionError::Agent {
         agent: description.name.clone(),
         reason: error.to_string(),

@@ -207,7 +207,7 @@ impl ReadyNodeContext {
 
 /// Runs a ready node.
 pub(super) async fn run_ready_node(
-    shop: Arc<ReadyNodeContext>,
+    node_context: Arc<ReadyNodeContext>,
     ready: ReadyNode,
     name: String,
     state: Snap<DescribedState>,
@@ -217,19 +217,19 @@ pub(super) async fn run_ready_node(
     let work = NodeWork::new(cx, &state.progress).in_language(language);
     let update = match &ready {
         ReadyNode::Choose { prompt, choices, into } => {
-            choose(&shop, &work, &state, prompt, choices, into).await?
+            choose(&node_context, &work, &state, prompt, choices, into).await?
         }
-        ReadyNode::Retrieve { most } => retrieve_sources(&shop, &work, &state, *most).await?,
+        ReadyNode::Retrieve { most } => retrieve_sources(&node_context, &work, &state, *most).await?,
         ReadyNode::CallModel { prompt, tools, rounds, into } => {
-            let request = shop.model_request(&state, prompt, tools.as_deref(), *rounds)?;
-            let (update, called) = ask_for_answer(&shop, &work, &state, request).await?;
+            let request = node_context.model_request(&state, prompt, tools.as_deref(), *rounds)?;
+            let (update, called) = ask_for_answer(&node_context, &work, &state, request).await?;
             let outcome = if called { "tools" } else { "answer" };
             update.values([(into.clone(), json!(outcome))])
         }
-        ReadyNode::CallTools => return run_tool_calls(&shop, &work, &state, &name).await,
-        ReadyNode::Summarize { most, keep } => summarize(&shop, &work, &state, *most, *keep).await?,
+        ReadyNode::CallTools => return run_tool_calls(&node_context, &work, &state, &name).await,
+        ReadyNode::Summarize { most, keep } => summarize(&node_context, &work, &state, *most, *keep).await?,
         ReadyNode::Evaluate { prompt, rounds, into } => {
-            evaluate(&shop, &work, &state, prompt, *rounds, into).await?
+            evaluate(&node_context, &work, &state, prompt, *rounds, into).await?
         }
         ReadyNode::Interrupt { ask, into } => {
             let question = InterruptQuestion::Question { ko: ask.ko.clone(), en: ask.en.clone() };
@@ -237,7 +237,14 @@ pub(super) async fn run_ready_node(
             DescribedState::update().values([(into.clone(), answer)])
         }
         ReadyNode::Respond { prompt } => {
-            ask_for_answer(&shop, &work, &state, shop.model_request(&state, prompt, Some(&[]), 0)?).await?.0
+            ask_for_answer(
+                &node_context,
+                &work,
+                &state,
+                node_context.model_request(&state, prompt, Some(&[]), 0)?,
+            )
+            .await?
+            .0
         }
         ReadyNode::Say { text } => {
             let text = render_prompt(text, &state)?;
@@ -253,7 +260,7 @@ pub(super) async fn run_ready_node(
             outside_update(&state, into, results)
         }
         ReadyNode::MapPrompt { over, prompt, into } => {
-            let replies = ask_for_items(&shop, &work, &state, over, prompt).await?;
+            let replies = ask_for_items(&node_context, &work, &state, over, prompt).await?;
             DescribedState::update().values([(into.clone(), replies)])
         }
         ReadyNode::Subgraph { .. } => DescribedState::update(),
@@ -271,7 +278,7 @@ fn outside_update(state: &DescribedState, into: &str, result: Value) -> Describe
 
 /// Asks a model about each item of a list, one after the other. The replies are in the order of the items.
 async fn ask_for_items(
-    shop: &ReadyNodeContext,
+    node_context: &ReadyNodeContext,
     work: &NodeWork,
     state: &DescribedState,
     over: &str,
@@ -285,39 +292,42 @@ async fn ask_for_items(
             temperature: Some(0.0),
             ..ChatRequest::new(vec![Message::user("item", text.trim())])
         };
-        let request = shop.fit_request(state, request);
-        replies.push(work.ask(&shop.models, request, ReplyVisibility::Hidden).await?.text);
+        let request = node_context.fit_request(state, request);
+        replies.push(work.ask(&node_context.models, request, ReplyVisibility::Hidden).await?.text);
     }
     Ok(json!(replies))
 }
 
 /// A value that fits the schema of the request; nothing where it did not fit twice.
 async fn ask_structured_value(
-    shop: &ReadyNodeContext,
+    node_context: &ReadyNodeContext,
     work: &NodeWork,
     request: ChatRequest,
 ) -> Result<Option<Value>, NodeError> {
     let Some(schema) = request.schema.clone() else { return Ok(None) };
-    let reply = work.ask(&shop.models, request.clone(), ReplyVisibility::Hidden).await?;
+    let reply = work.ask(&node_context.models, request.clone(), ReplyVisibility::Hidden).await?;
     let misfit = match parse_reply_json(&reply, &schema) {
         Ok(value) => return Ok(Some(value)),
         Err(misfit) => misfit,
     };
-    let reply =
-        work.ask(&shop.models, repair_request(request, &reply, &misfit), ReplyVisibility::Hidden).await?;
+    let reply = work
+        .ask(&node_context.models, repair_request(request, &reply, &misfit), ReplyVisibility::Hidden)
+        .await?;
     Ok(parse_reply_json(&reply, &schema).inspect_err(|misfit| work.note_misfit(misfit)).ok())
 }
 
 /// A reply that does not fit twice takes the last choice: by custom the one for everything else.
 async fn choose(
-    shop: &ReadyNodeContext,
+    node_context: &ReadyNodeContext,
     work: &NodeWork,
     state: &DescribedState,
     prompt: &str,
     choices: &[String],
     into: &str,
 ) -> Result<DescribedStateUpdate, NodeError> {
-    let chosen = ask_structured_value(shop, work, shop.choose_request(state, prompt, choices)?).await?;
+    let chosen =
+        ask_structured_value(node_context, work, node_context.choose_request(state, prompt, choices)?)
+            .await?;
     let chosen = chosen.and_then(|chosen| chosen["choice"].as_str().map(str::to_owned));
     let choice = chosen.or_else(|| choices.last().cloned()).unwrap_or_default();
     work.show_thinking(ThinkingStep::Routing, choice.clone(), choice.clone());
@@ -325,26 +335,28 @@ async fn choose(
 }
 
 async fn retrieve_sources(
-    shop: &ReadyNodeContext,
+    node_context: &ReadyNodeContext,
     work: &NodeWork,
     state: &DescribedState,
     max_passages: usize,
 ) -> Result<DescribedStateUpdate, NodeError> {
-    let (found, taint) =
-        shop.finder.find(work, &state.messages, max_passages, state.collection.clone(), state.taint).await?;
+    let (found, taint) = node_context
+        .finder
+        .find(work, &state.messages, max_passages, state.collection.clone(), state.taint)
+        .await?;
     Ok(DescribedState::update().context(Some(found)).taint(taint))
 }
 
 /// Asks for an answer; tells whether tools are to be run first.
 async fn ask_for_answer(
-    shop: &ReadyNodeContext,
+    node_context: &ReadyNodeContext,
     work: &NodeWork,
     state: &DescribedState,
     request: ChatRequest,
 ) -> Result<(DescribedStateUpdate, bool), NodeError> {
     let may_call = request.tool_choice == ToolChoice::Auto;
     let offered: Vec<String> = request.tools.iter().map(|tool| tool.name.clone()).collect();
-    let reply = work.ask(&shop.models, request, ReplyVisibility::Shown).await;
+    let reply = work.ask(&node_context.models, request, ReplyVisibility::Shown).await;
     let reply = if may_call { reply? } else { final_reply(work, reply)? };
     let (text, called) = (reply.text.clone(), !reply.tool_calls.is_empty());
     let update = DescribedState::update().messages(reply.into_message(work.take_reply_id()));
@@ -352,11 +364,11 @@ async fn ask_for_answer(
         return Ok((update.offered(offered), true));
     }
     let named = AnswerSource::cited_in(&text, state.context.as_deref().unwrap_or_default());
-    Ok((update.sources(verify_sources(work, &*shop.index, named).await?), false))
+    Ok((update.sources(verify_sources(work, &*node_context.index, named).await?), false))
 }
 
 async fn run_tool_calls(
-    shop: &ReadyNodeContext,
+    node_context: &ReadyNodeContext,
     work: &NodeWork,
     state: &DescribedState,
     name: &str,
@@ -364,7 +376,7 @@ async fn run_tool_calls(
     let last = state.messages.last().filter(|last| last.role == Role::Assistant);
     let calls: Vec<_> = last.into_iter().flat_map(Message::tool_calls).cloned().collect();
     let offered: Vec<&str> = state.offered.iter().map(String::as_str).collect();
-    let toolbox = shop.tools.restricted_to(&offered);
+    let toolbox = node_context.tools.restricted_to(&offered);
     let caller = ToolCaller {
         toolbox: &toolbox,
         read_messages: &state.messages,
@@ -386,7 +398,7 @@ async fn run_tool_calls(
 const MAX_SUMMARY_TOKENS: usize = 800;
 
 async fn summarize(
-    shop: &ReadyNodeContext,
+    node_context: &ReadyNodeContext,
     work: &NodeWork,
     state: &DescribedState,
     max_messages: usize,
@@ -410,15 +422,15 @@ async fn summarize(
             conversation_as_text("transcript", older, work.language),
         ])
     };
-    let request = shop.fit_request(state, request);
-    let summary = work.ask(&shop.models, request, ReplyVisibility::Hidden).await?.text;
+    let request = node_context.fit_request(state, request);
+    let summary = work.ask(&node_context.models, request, ReplyVisibility::Hidden).await?.text;
     let gone = ItemChanges::remove(older.iter().map(|message| message.id.as_str()));
     let summary = crate::nodes::truncate_at_sentence(summary.trim(), MAX_SUMMARY_TOKENS * BYTES_PER_TOKEN);
     Ok(DescribedState::update().summary(state.summary.push_summary(summary, 3)).messages(gone))
 }
 
 async fn evaluate(
-    shop: &ReadyNodeContext,
+    node_context: &ReadyNodeContext,
     work: &NodeWork,
     state: &DescribedState,
     prompt: &str,
@@ -430,7 +442,7 @@ async fn evaluate(
     let judged = if round >= rounds as u64 {
         None
     } else {
-        ask_structured_value(shop, work, shop.evaluate_request(state, prompt)?).await?
+        ask_structured_value(node_context, work, node_context.evaluate_request(state, prompt)?).await?
     };
     let enough = judged.as_ref().is_none_or(|judged| judged["is_sufficient"] == true);
     let missing = judged.map(|judged| judged["missing_info"].clone()).unwrap_or(Value::Null);

@@ -264,7 +264,7 @@ pub(super) fn check_agent_name(name: &str) -> Result<(), AgentDescriptionError> 
 /// What holds for the graph as a whole.
 pub(super) fn check_graph(
     description: &AgentDescription,
-    shop: &ReadyNodeContext,
+    node_context: &ReadyNodeContext,
 ) -> Result<(), AgentDescriptionError> {
     let agent = description.name.as_str();
     let about = |reason: String| AgentDescriptionError::Agent { agent: agent.to_owned(), reason };
@@ -312,11 +312,11 @@ pub(super) fn check_graph(
         }
         check_branch_values(agent, form, description)?;
         for tool in form.tools.iter().flatten() {
-            if shop.tools.get(tool).is_none() && !shop.tools.is_of_absent_server(tool) {
+            if node_context.tools.get(tool).is_none() && !node_context.tools.is_of_absent_server(tool) {
                 return Err(node_error(
                     agent,
                     form,
-                    format!("there is no tool `{tool}`; there are: {}", shop.tools.joined_names()),
+                    format!("there is no tool `{tool}`; there are: {}", node_context.tools.joined_names()),
                 ));
             }
         }

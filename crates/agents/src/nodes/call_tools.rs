@@ -322,11 +322,11 @@ async fn run_group(
         let about = permit.info().clone();
         let ran = match run_call(work, caller, (place, permit), session.as_deref(), now_ms).await? {
             ToolCallOutcome::Ran(ran) => ran,
-            ToolCallOutcome::Told(told) => ToolCallRecord {
+            ToolCallOutcome::Told(answer) => ToolCallRecord {
                 result: ToolResult {
                     call: calls[place].id.clone(),
                     name: about.spec.name,
-                    text: match told {
+                    text: match answer {
                         Value::Null => work.language.pick("실행되었습니다".into(), "it was done".into()),
                         Value::String(words) => words,
                         other => other.to_string(),

@@ -125,7 +125,7 @@ impl CompletedToolCall {
             Ok(output) => (output, None),
             Err(error) => (ToolOutput::text(format!("{ERROR_PREFIX}{error}")), Some(error)),
         };
-        let ToolOutput { text, images, data, session, origin: told } = output;
+        let ToolOutput { text, images, data, session, origin: reported_origin } = output;
         let cleaned = strip_invisible(&text);
         let note = match cleaned.removed {
             0 => String::new(),
@@ -135,7 +135,7 @@ impl CompletedToolCall {
         };
         let text = truncate_with_note(cleaned.text, about.most_output.saturating_sub(note.len())) + &note;
         // Why a document could not be read is told by the program, and in no words of the document.
-        let origin = match (told.unwrap_or(about.origin), &error) {
+        let origin = match (reported_origin.unwrap_or(about.origin), &error) {
             (TextOrigin::Document, Some(_)) => TextOrigin::Program,
             (origin, _) => origin,
         };
