@@ -49,7 +49,7 @@ impl EvalLeases {
         Self(values)
     }
 
-    /// The lease of a tenant that is held, with its revision.
+    /// The lease of a tenant that is held and can be read, with its revision.
     async fn read(&self, tenant: &TenantId) -> Result<Option<(EvalLease, u64)>, StoreError> {
         let found = self.0.key_value(LEASE_BUCKET, tenant.as_str()).await?;
         // What another version wrote in another way runs out.
@@ -70,9 +70,17 @@ impl EvalLeases {
         Ok(self.0.write_key_value(write).await?.is_some())
     }
 
-    /// The lease of a tenant, if a server holds it.
-    pub(crate) async fn current(&self, tenant: &TenantId) -> Result<Option<EvalLease>, StoreError> {
-        Ok(self.read(tenant).await?.map(|(lease, _)| lease))
+    /// Whether a server may be at work on this run. A lease that cannot be read counts as held until it runs out.
+    pub(crate) async fn may_be_held_by(&self, tenant: &TenantId, run: &str) -> Result<bool, StoreError> {
+        let found = self.0.key_value(LEASE_BUCKET, tenant.as_str()).await?;
+        let Some(found) = found else { return Ok(false) };
+        Ok(serde_json::from_slice::<EvalLease>(&found.value).map_or_else(
+            |error| {
+                tracing::error!(%tenant, %error, "the lease of an evaluation cannot be read");
+                true
+            },
+            |lease| lease.run == run,
+        ))
     }
 
     /// Takes the lease of a tenant. False if it is held.
@@ -143,7 +151,8 @@ mod tests {
         assert!(here.take(&tenant, &lease("1", "leave")).await.expect("asked"));
         assert!(!there.take(&tenant, &lease("2", "rules")).await.expect("asked"), "one at a time");
         assert!(there.take(&other, &lease("3", "rules")).await.expect("asked"), "tenants do not wait");
-        assert_eq!(there.current(&tenant).await.expect("read"), Some(lease("1", "leave")));
+        assert!(there.may_be_held_by(&tenant, "1").await.expect("read"));
+        assert!(!there.may_be_held_by(&tenant, "2").await.expect("read"));
         assert_eq!(here.renew(&tenant, "1").await.expect("renewed"), EvalLeaseStatus::Held);
         // Another replica is told to stop the run.
         assert!(!there.ask_to_stop(&tenant, "rules").await.expect("asked"));
@@ -151,10 +160,24 @@ mod tests {
         assert_eq!(here.renew(&tenant, "1").await.expect("renewed"), EvalLeaseStatus::StopAsked);
         // Only its own run gives it back.
         there.give_back(&tenant, "2").await.expect("nothing");
-        assert!(here.current(&tenant).await.expect("read").is_some());
+        assert!(here.may_be_held_by(&tenant, "1").await.expect("read"));
         here.give_back(&tenant, "1").await.expect("given back");
-        assert_eq!(there.current(&tenant).await.expect("read"), None);
+        assert!(!there.may_be_held_by(&tenant, "1").await.expect("read"));
         assert_eq!(here.renew(&tenant, "1").await.expect("asked"), EvalLeaseStatus::Lost);
         assert!(there.take(&tenant, &lease("2", "rules")).await.expect("asked"));
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_cannot_be_read_is_held_until_it_runs_out() {
+        let values: Arc<dyn KeyValueStore> = Arc::new(RamStore::new());
+        let (leases, tenant) = (EvalLeases::new(values.clone()), TenantId::local());
+        let damaged = KeyValueWrite::put(LEASE_BUCKET, tenant.as_str(), None, b"{}");
+        let revision = values.write_key_value(damaged).await.expect("written").expect("new");
+        assert!(!leases.take(&tenant, &lease("1", "leave")).await.expect("asked"));
+        assert!(leases.may_be_held_by(&tenant, "1").await.expect("read"));
+        let ended = KeyValueWrite::remove(LEASE_BUCKET, tenant.as_str(), revision);
+        values.write_key_value(ended).await.expect("written").expect("removed");
+        assert!(!leases.may_be_held_by(&tenant, "1").await.expect("read"));
+        assert!(leases.take(&tenant, &lease("1", "leave")).await.expect("asked"));
     }
 }

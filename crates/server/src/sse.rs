@@ -302,7 +302,14 @@ fn encode_run_event(event: &RunEvent) -> Bytes {
     if let Some(n) = event.n {
         text.push_str(&format!("id: {n}\n"));
     }
-    let data = serde_json::to_string(event).unwrap_or_else(|_| "{}".into());
+    let data = match serde_json::to_string(event) {
+        Ok(data) => data,
+        Err(error) => {
+            tracing::error!(%error, "an event of a run cannot be written as JSON");
+            let problem = ApiError::from(ApiErrorCode::Internal).to_json();
+            return encode_run_event(&api::RunEventBody::Error { problem }.into());
+        }
+    };
     text.push_str(&format!("event: {}\ndata: {data}\n\n", event.frame_name()));
     text.into()
 }

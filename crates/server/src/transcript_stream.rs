@@ -112,7 +112,10 @@ fn answer_cut_off(body: &RunEventBody) -> Option<bool> {
         progress.is_none_or(|progress| !progress.is_behind_another)
     };
     let mut replies = tasks.iter().filter(is_for_person).filter_map(|task| {
-        let models = StepNotes::from_notes(&task.notes).ok()?.models;
+        let notes = StepNotes::from_notes(&task.notes).inspect_err(
+            |error| tracing::warn!(node = task.node, %error, "the notes of a task cannot be read"),
+        );
+        let models = notes.ok()?.models;
         models.into_iter().rev().find_map(|note| match note {
             ModelCallNote::Asked(note) if note.purpose == RequestPurpose::Answer => Some(note.finish),
             _ => None,

@@ -36,7 +36,9 @@ pub(super) async fn ask_person(
     language: Language,
 ) -> Option<Value> {
     let form = QuestionForm::of(question);
-    let schema = serde_json::from_value(form.schema(language)).ok()?;
+    let schema = serde_json::from_value(form.schema(language))
+        .inspect_err(|error| tracing::error!(%error, "the form of a question is no schema that MCP takes"))
+        .ok()?;
     let params = ElicitRequestParams::FormElicitationParams {
         meta: None,
         message: shown_question(question, language),

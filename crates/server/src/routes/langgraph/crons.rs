@@ -132,6 +132,9 @@ pub(super) struct LangGraphCron {
     metadata: Map<String, Value>,
     /// Whether it starts runs.
     enabled: bool,
+    /// Why its request cannot be read. It starts runs all the same and can be deleted. Absent if it can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 /// What the server notes with a schedule that is a cron.
@@ -153,12 +156,24 @@ impl CronNote {
 impl LangGraphCron {
     /// The cron of a schedule; none where it is not one.
     fn read(schedule: &Schedule) -> Result<Option<Self>, ApiError> {
-        let Some(CronNote { assistant_id, enabled, payload }) = CronNote::read(schedule)? else {
-            return Ok(None);
-        };
+        Ok(CronNote::read(schedule)?.and_then(|note| Self::with_note(schedule, note)))
+    }
+
+    /// The same for a list. One that cannot be read is listed with the error, and takes no other one along.
+    fn read_for_list(schedule: &Schedule) -> Option<Self> {
+        Self::read(schedule).unwrap_or_else(|error| {
+            let (assistant_id, payload) = (String::new(), Map::new());
+            let note = CronNote { assistant_id, enabled: schedule.next_at.is_some(), payload };
+            let error = error.to_json()["detail"].as_str().map(str::to_owned);
+            Some(Self { error, ..Self::with_note(schedule, note)? })
+        })
+    }
+
+    fn with_note(schedule: &Schedule, note: CronNote) -> Option<Self> {
+        let CronNote { assistant_id, enabled, payload } = note;
         let ScheduleDefinition { timing, thread, until, metadata, .. } = &schedule.definition;
-        let ScheduleTiming::Cron { expression, .. } = timing else { return Ok(None) };
-        Ok(Some(Self {
+        let ScheduleTiming::Cron { expression, .. } = timing else { return None };
+        Some(Self {
             cron_id: schedule.id.clone(),
             assistant_id,
             thread_id: thread.as_ref().map(|thread| thread.as_str().to_owned()),
@@ -173,7 +188,8 @@ impl LangGraphCron {
             next_run_date: schedule.next_at.map(time_text),
             metadata: hidden_metadata(metadata),
             enabled,
-        }))
+            error: None,
+        })
     }
 }
 
@@ -219,7 +235,7 @@ pub(super) struct CronBody {
     #[serde(default)]
     #[allow(dead_code, reason = "every stream is resumable")]
     stream_resumable: Option<bool>,
-    /// When a step is stored. Doran stores each before it is told; so do both of these.
+    /// When a step is stored. Both values behave alike: Doran stores a step before it sends it.
     #[serde(default)]
     #[allow(dead_code, reason = "what is stored is no less durable than either")]
     durability: Option<StepDurability>,
@@ -364,8 +380,7 @@ async fn list_crons(app: &ServerApp, tenant: &TenantId) -> Result<Vec<LangGraphC
     // No tenant has more.
     for _ in 0..=MAX_SCHEDULES_PER_TENANT / SCHEDULES_PER_PAGE as u64 {
         let page = app.runtime.list_schedules(tenant, after.as_deref(), SCHEDULES_PER_PAGE).await?;
-        // One that cannot be read is in the log of the server, and takes no other one along.
-        found.extend(page.iter().filter_map(|schedule| LangGraphCron::read(schedule).ok().flatten()));
+        found.extend(page.iter().filter_map(LangGraphCron::read_for_list));
         after = page.last().map(|last| last.id.clone());
         if page.len() < SCHEDULES_PER_PAGE {
             break;
@@ -387,12 +402,16 @@ pub(super) async fn delete_assistant_crons(
     Ok(())
 }
 
-async fn load_cron(app: &ServerApp, tenant: &TenantId, id: &str) -> Result<LangGraphCron, ApiError> {
+async fn load_schedule(app: &ServerApp, tenant: &TenantId, id: &str) -> Result<Schedule, ApiError> {
     let id = uuid::Uuid::parse_str(id)
         .map_err(|_| invalid("the cron id is not a UUID", "크론의 id가 UUID가 아닙니다"))?;
     let schedule = app.runtime.schedule(tenant, &id.to_string()).await?;
-    let cron = schedule.as_ref().map(LangGraphCron::read).transpose()?;
-    cron.flatten().ok_or_else(|| ApiErrorCode::NotFound.into())
+    schedule.ok_or_else(|| ApiErrorCode::NotFound.into())
+}
+
+async fn load_cron(app: &ServerApp, tenant: &TenantId, id: &str) -> Result<LangGraphCron, ApiError> {
+    let schedule = load_schedule(app, tenant, id).await?;
+    LangGraphCron::read(&schedule)?.ok_or_else(|| ApiErrorCode::NotFound.into())
 }
 
 /// Which crons are listed.
@@ -561,7 +580,11 @@ pub(super) async fn delete_cron(
     caller: ApiCaller,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let cron = load_cron(&app, &caller.tenant, &path_value(id)?).await?;
+    let schedule = load_schedule(&app, &caller.tenant, &path_value(id)?).await?;
+    // One that cannot be read can be deleted.
+    let Some(cron) = LangGraphCron::read_for_list(&schedule) else {
+        return Err(ApiErrorCode::NotFound.into());
+    };
     app.runtime.delete_schedule(&caller.tenant, &cron.cron_id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

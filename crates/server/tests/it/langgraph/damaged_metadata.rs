@@ -5,10 +5,10 @@ use doran_engine::runtime::ScheduleTiming;
 use serde_json::json;
 
 use super::{four_graphs_app_and_runtime, hi};
-use crate::{get, json, post, problem, until};
+use crate::{get, json, json_request, post, problem, until};
 
 #[tokio::test]
-async fn a_damaged_cron_is_an_error_and_hides_no_other() {
+async fn a_damaged_cron_is_listed_with_its_error_and_can_be_deleted() {
     let (app, runtime) = four_graphs_app_and_runtime();
     let body = json!({ "assistant_id": "chat", "schedule": "0 0 1 1 *", "input": hi() }).to_string();
     let mut crons = Vec::new();
@@ -23,9 +23,25 @@ async fn a_damaged_cron_is_an_error_and_hides_no_other() {
     runtime.put_schedule(&tenant, &crons[0], &damaged, true).await.expect("stored");
     assert_eq!(problem(&app, get(&format!("/runs/crons/{}", crons[0]))).await, "500 internal");
     let listed = json(&app, post("/runs/crons/search", "{}")).await;
-    let listed: Vec<&str> =
-        listed.as_array().expect("a list").iter().filter_map(|cron| cron["cron_id"].as_str()).collect();
-    assert_eq!(listed, [crons[1].as_str()]);
+    let listed = listed.as_array().expect("a list");
+    let mut ids: Vec<&str> = listed.iter().filter_map(|cron| cron["cron_id"].as_str()).collect();
+    ids.sort_unstable();
+    let mut expected: Vec<&str> = crons.iter().map(String::as_str).collect();
+    expected.sort_unstable();
+    assert_eq!(ids, expected);
+    for cron in listed {
+        let is_damaged = cron["cron_id"] == crons[0].as_str();
+        let named = format!("the stored cron `{}` cannot be read", crons[0]);
+        assert_eq!(
+            cron["error"].as_str().is_some_and(|error| error.starts_with(&named)),
+            is_damaged,
+            "{cron}"
+        );
+        assert_eq!(cron["schedule"], "0 0 1 1 *");
+    }
+    let gone = crate::send(&app, json_request("delete", &format!("/runs/crons/{}", crons[0]), "")).await;
+    assert_eq!(gone.status(), 204);
+    assert!(runtime.schedule(&tenant, &crons[0]).await.expect("read").is_none());
 
     // A schedule of a program is no cron.
     let mut of_program = schedule.definition;
