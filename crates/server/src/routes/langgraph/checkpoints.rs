@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::ids::{CheckpointId, graph_assistant_id, task_id};
-use super::messages::{read_stored, update_to_json};
+use super::messages::{parse_raw_json, update_to_json};
 use super::metadata::run_assistant_id;
 use super::thread_state::load_values;
 use super::times::time_text;
@@ -142,7 +142,7 @@ impl CheckpointTree {
                 self.graph_of_run.extend(entry.run.map(|run| (run, graph.clone())));
                 if let Some(input) = input {
                     self.push(entry, CheckpointSource::Input, entry.parent);
-                    let update = read_stored(input)?;
+                    let update = parse_raw_json(input)?;
                     self.change_outcome(entry, |outcome| {
                         outcome.results = vec![("__start__".to_owned(), update)];
                     });
@@ -219,7 +219,7 @@ pub(super) fn goes_back(entry: &ThreadEntry) -> bool {
 }
 
 fn task_update(task: &TaskResult) -> Result<(String, Value), ApiError> {
-    Ok((task.node.clone(), read_stored(&task.update)?))
+    Ok((task.node.clone(), parse_raw_json(&task.update)?))
 }
 
 /// A state of a thread, as LangGraph's clients read it.

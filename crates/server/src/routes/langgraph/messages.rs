@@ -14,7 +14,7 @@ use super::invalid;
 const REMOVE_ALL: &str = "__remove_all__";
 
 /// Reads a value of the log. One that cannot be read is an error, and not a value that is not there.
-pub(super) fn read_stored(stored: &RawValue) -> Result<Value, ApiError> {
+pub(super) fn parse_raw_json(stored: &RawValue) -> Result<Value, ApiError> {
     stored_json::from_str(stored.get()).map_err(|error| {
         tracing::error!(%error, "cannot read a value of the log");
         ApiErrorCode::Internal.into()
@@ -355,9 +355,9 @@ mod tests {
     #[test]
     fn a_value_of_the_log_that_cannot_be_read_is_an_error_and_not_null() {
         let stored = |text: String| RawValue::from_string(text).expect("JSON");
-        assert_eq!(read_stored(&stored("[1]".into())).expect("readable"), json!([1]));
+        assert_eq!(parse_raw_json(&stored("[1]".into())).expect("readable"), json!([1]));
         let deep = stored(format!("{}{}", "[".repeat(1000), "]".repeat(1000)));
-        assert_eq!(read_stored(&deep).expect_err("too deep").code, ApiErrorCode::Internal);
+        assert_eq!(parse_raw_json(&deep).expect_err("too deep").code, ApiErrorCode::Internal);
     }
 
     #[test]

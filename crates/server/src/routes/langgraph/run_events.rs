@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::checkpoints::{failure_message, goes_back, interrupts, load_checkpoints};
 use super::ids::{CheckpointId, task_id};
-use super::messages::{message_chunk, partial_message, read_stored, update_to_json};
+use super::messages::{message_chunk, parse_raw_json, partial_message, update_to_json};
 use super::metadata::{DORAN_METADATA, run_assistant_id};
 use super::thread_state::load_values;
 use super::times::time_text;
@@ -210,7 +210,7 @@ impl RunEvents {
         let mut changed = false;
         let mut at_work = self.place.as_ref().map(|place| place.at_work.clone()).unwrap_or_default();
         for task in &step.tasks {
-            let update = update_to_json(&self.agent, read_stored(&task.update)?);
+            let update = update_to_json(&self.agent, parse_raw_json(&task.update)?);
             let is_empty = update.as_object().is_some_and(Map::is_empty);
             changed |= !is_empty;
             if self.wants_messages() {
@@ -259,7 +259,7 @@ impl RunEvents {
         }
         let namespace = step.path.as_ref().map(|path| self.namespace(path.as_str())).unwrap_or_default();
         for task in &step.tasks {
-            let update = update_to_json(&self.agent, read_stored(&task.update)?);
+            let update = update_to_json(&self.agent, parse_raw_json(&task.update)?);
             events.push(LangGraphEvent::new(format!("updates|{namespace}"), json!({ &task.node: update })));
         }
         Ok(())

@@ -17,7 +17,7 @@ use super::assistants::{Assistant, find_assistant};
 use super::checkpoints::load_checkpoints;
 use super::ids::CheckpointId;
 use super::invalid;
-use super::messages::{message_from_json, read_stored, update_from_json};
+use super::messages::{message_from_json, parse_raw_json, update_from_json};
 use super::metadata::{DORAN_METADATA, check_metadata, mark_rolled_back};
 use super::run_request::{MultitaskStrategy, OneOrMany, RunCommand, RunGraphBody, RunSettings};
 use crate::ServerApp;
@@ -257,7 +257,7 @@ async fn start_entry(
     match (&entry.body, checkpoint.is_after) {
         (EntryBody::Started { input: given, .. }, false) => {
             if let (None, Some(given)) = (&input, given) {
-                *input = Some(read_stored(given)?);
+                *input = Some(parse_raw_json(given)?);
             }
             Ok(entry.parent)
         }
