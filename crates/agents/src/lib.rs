@@ -8,6 +8,7 @@
 pub mod admission;
 mod agent_name;
 pub mod agents;
+mod anaphora;
 pub mod attachments;
 mod citation_numbering;
 mod compute_turns;

@@ -17,7 +17,7 @@ use super::call_trace::CallTrace;
 use super::node_work::NodeWork;
 use super::query_rewriting::{QueryRewriter, QueryRewriting};
 use crate::agents::AgentParts;
-use crate::agents::contract::refers_to_previous_turn;
+use crate::anaphora::refers_to_previous_turn;
 use crate::attachments::attachment_tenant;
 use crate::compute_turns::compute_in_turn;
 use crate::prompt::Prompts;

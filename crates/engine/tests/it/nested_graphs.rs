@@ -110,9 +110,9 @@ fn the_deepest_graph_goes_on_after_a_crash() {
 }
 
 /// Says when it is dropped.
-struct DropFlag(Arc<AtomicBool>);
+struct NestedDropFlag(Arc<AtomicBool>);
 
-impl Drop for DropFlag {
+impl Drop for NestedDropFlag {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -125,7 +125,7 @@ fn a_cancel_ends_the_deepest_graph() {
         let dropped = Arc::new(AtomicBool::new(false));
         let (counted, flag) = (begun.clone(), dropped.clone());
         let waits = node_running(move |_, _| {
-            let held = DropFlag(flag.clone());
+            let held = NestedDropFlag(flag.clone());
             counted.increment();
             async move {
                 pending::<()>().await;

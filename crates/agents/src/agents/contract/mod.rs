@@ -39,7 +39,6 @@ use crate::settings::AgentSettings;
 use crate::tools::{ToolPolicy, ToolSideEffect, Toolbox, names};
 
 pub use appendix::{ENGLISH_APPENDIX_WORDS, KOREAN_APPENDIX_WORDS};
-pub(crate) use scope::refers_to_previous_turn;
 pub use standard_comparison::{StandardComparison, has_missing_article_remark};
 pub use state::{ContractState, ContractStateUpdate, SufficiencyAction, SufficiencyDecision, ToolRun};
 

@@ -14,12 +14,13 @@ use super::call_planning::{new_calls_only, propose_calls};
 use super::findings::{ContractFindings, article_label};
 use super::quote::{cited_sources, with_clause};
 use super::requests::{InScope, NeedsPrevious, Sufficiency};
-use super::scope::{ScopeVerdict, is_about_memory, refers_to_previous_turn, scope_by_rules};
+use super::scope::{ScopeVerdict, is_about_memory, scope_by_rules};
 use super::state::{
     ContractState, ContractStateUpdate, SufficiencyAction, SufficiencyDecision, ToolRun, call_signature,
 };
 use super::tools::other_kind_message;
 use crate::agents::TurnRequest;
+use crate::anaphora::refers_to_previous_turn;
 use crate::nodes::{
     NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools, retrieval_tenant, retrieve_node_error,
     verify_sources_with,
@@ -111,15 +112,18 @@ async fn answer_unknown_contract(
     work: &NodeWork,
 ) -> Result<Option<ContractStateUpdate>, NodeError> {
     let Some(id) = &state.contract_id else { return Ok(None) };
-    let (desk, tenant) = (own.documents(state), retrieval_tenant(work)?);
+    let (contract_documents, tenant) = (own.documents(state), retrieval_tenant(work)?);
     let look = async {
-        let found = desk.load_document(&tenant, &DocumentId::new(id)).await.map_err(retrieve_node_error)?;
+        let found = contract_documents
+            .load_document(&tenant, &DocumentId::new(id))
+            .await
+            .map_err(retrieve_node_error)?;
         if found.is_some() {
             return Ok::<_, NodeError>(None);
         }
-        let known = desk.contract_names(&tenant).await.map_err(retrieve_node_error)?;
+        let known = contract_documents.contract_names(&tenant).await.map_err(retrieve_node_error)?;
         let others = match known.as_slice() {
-            [] => desk.documents_with_articles(&tenant).await.map_err(retrieve_node_error)?,
+            [] => contract_documents.documents_with_articles(&tenant).await.map_err(retrieve_node_error)?,
             _ => Vec::new(),
         };
         Ok(Some((known, others)))
@@ -184,9 +188,9 @@ pub(super) async fn planner(
 ) -> Result<ContractStateUpdate, NodeError> {
     let work = NodeWork::new(cx, &state.progress);
     work.show_thinking(ThinkingStep::Planning, "무엇을 찾아볼지 정하고 있습니다", "deciding what to look up");
-    let desk = own.documents(&state);
+    let contract_documents = own.documents(&state);
     let whose = retrieval_tenant(&work)?;
-    let titles = async { desk.planner_titles(&whose).await.map_err(retrieve_node_error) };
+    let titles = async { contract_documents.planner_titles(&whose).await.map_err(retrieve_node_error) };
     let (documents, titles): (Vec<String>, Vec<String>) = work.cx.effect("titles", titles).await?;
     let first = state.iteration_count == 0 && state.tool_history.is_empty();
     let mut rules = if first { propose_calls(&state.user_message, &titles) } else { Vec::new() };
@@ -458,12 +462,12 @@ async fn explain_missing_contracts(
     if !state.collected_info.is_empty() || is_about_something_else {
         return Ok(None);
     }
-    let (desk, tenant) = (own.documents(state), retrieval_tenant(work)?);
+    let (contract_documents, tenant) = (own.documents(state), retrieval_tenant(work)?);
     let look = async {
-        if !desk.contract_names(&tenant).await.map_err(retrieve_node_error)?.is_empty() {
+        if !contract_documents.contract_names(&tenant).await.map_err(retrieve_node_error)?.is_empty() {
             return Ok::<_, NodeError>(Vec::new());
         }
-        desk.documents_with_articles(&tenant).await.map_err(retrieve_node_error)
+        contract_documents.documents_with_articles(&tenant).await.map_err(retrieve_node_error)
     };
     let others: Vec<String> = work.cx.effect("contracts", look).await?;
     Ok((!others.is_empty()).then(|| format!("{}.", other_kind_message(&others, work.language))))
