@@ -90,7 +90,7 @@ fn random_segments(dice: &mut RandomSentences, sizes: &[usize]) -> Vec<LiveSegme
                 Arc::new(StoredDocument::new(&document, &passages))
             })
             .collect();
-        let segment = Segment::from_stored_documents(held.iter().map(|held| &**held));
+        let segment = Segment::from_stored_documents(held.iter().map(|held| &**held)).expect("a segment");
         let gone = dice.below(2) * 7;
         let held =
             held.into_iter().enumerate().map(|(at, held)| (gone == 0 || at % gone != 3).then_some(held));

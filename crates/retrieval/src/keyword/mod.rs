@@ -71,50 +71,62 @@ struct RamTenantContent {
 }
 
 impl RamKeywordIndex {
-    /// Creates an index of these documents of one tenant.
+    /// Creates an index of these documents of one tenant. A document that cannot be indexed is left out and logged.
     pub fn from_documents<'a>(
         tenant: &DocumentTenant,
         documents: impl IntoIterator<Item = &'a Document>,
     ) -> Self {
         let index = Self::default();
         for document in documents {
-            index.insert(tenant, document, &split_into_passages(document));
+            if let Err(error) = index.insert(tenant, document, &split_into_passages(document)) {
+                tracing::error!(%error, document = %document.id, "cannot index a document");
+            }
         }
         index
     }
 
-    fn insert(&self, tenant: &DocumentTenant, document: &Document, passages: &[Passage]) {
-        self.insert_all(tenant, vec![Arc::new(StoredDocument::new(document, passages))]);
+    fn insert(
+        &self,
+        tenant: &DocumentTenant,
+        document: &Document,
+        passages: &[Passage],
+    ) -> Result<(), RetrieveError> {
+        self.insert_all(tenant, vec![Arc::new(StoredDocument::new(document, passages))])
     }
 
     /// Adds documents with different identifiers as one segment.
-    fn insert_all(&self, tenant: &DocumentTenant, held: Vec<Arc<StoredDocument>>) {
-        let shelf = self.tenant_index_or_create(tenant);
-        let segment = Segment::from_stored_documents(held.iter().map(|held| &**held));
-        let _turn = shelf.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+    fn insert_all(
+        &self,
+        tenant: &DocumentTenant,
+        held: Vec<Arc<StoredDocument>>,
+    ) -> Result<(), RetrieveError> {
+        let segment = Segment::from_stored_documents(held.iter().map(|held| &**held))?;
+        let tenant_index = self.tenant_index_or_create(tenant);
+        let _turn = tenant_index.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         {
-            let mut content = shelf.content.write().unwrap_or_else(PoisonError::into_inner);
+            let mut content = tenant_index.content.write().unwrap_or_else(PoisonError::into_inner);
             for held in &held {
                 content.remove_document(&held.metadata().id);
                 content.documents.insert(held.metadata().id.clone(), Arc::clone(held));
             }
             content.segments.push(LiveSegment::new(segment, held.into_iter().map(Some).collect()));
         }
-        shelf.merge_segments();
+        tenant_index.merge_segments()
     }
 
-    fn delete(&self, tenant: &DocumentTenant, document: &DocumentId) -> bool {
-        let Some(shelf) = self.tenant_index(tenant) else { return false };
-        let _turn = shelf.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let removed = shelf.content.write().unwrap_or_else(PoisonError::into_inner).remove_document(document);
-        shelf.merge_segments();
-        removed
+    fn delete(&self, tenant: &DocumentTenant, document: &DocumentId) -> Result<bool, RetrieveError> {
+        let Some(tenant_index) = self.tenant_index(tenant) else { return Ok(false) };
+        let _turn = tenant_index.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let removed =
+            tenant_index.content.write().unwrap_or_else(PoisonError::into_inner).remove_document(document);
+        tenant_index.merge_segments()?;
+        Ok(removed)
     }
 
     fn search(&self, question: &SearchQuery) -> Vec<Hit> {
-        let Some(shelf) = self.tenant_index(&question.tenant) else { return Vec::new() };
+        let Some(tenant_index) = self.tenant_index(&question.tenant) else { return Vec::new() };
         let query = KeywordQuery::parse(&question.text, self.ranking.synonym_weight);
-        let content = shelf.content.read().unwrap_or_else(PoisonError::into_inner);
+        let content = tenant_index.content.read().unwrap_or_else(PoisonError::into_inner);
         let found =
             search::search(&content.segments, &query, &self.ranking, &question.filter, question.limit);
         let hit = |found: &search::KeywordHit| {
@@ -129,11 +141,11 @@ impl RamKeywordIndex {
     }
 
     fn tenant_index_or_create(&self, tenant: &DocumentTenant) -> Arc<RamTenantIndex> {
-        if let Some(shelf) = self.tenant_index(tenant) {
-            return shelf;
+        if let Some(tenant_index) = self.tenant_index(tenant) {
+            return tenant_index;
         }
-        let mut shelves = self.tenant_indexes.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(shelves.entry(tenant.clone()).or_default())
+        let mut tenant_indexes = self.tenant_indexes.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(tenant_indexes.entry(tenant.clone()).or_default())
     }
 }
 
@@ -156,15 +168,15 @@ impl RamTenantContent {
 impl RamTenantIndex {
     /// Merges segments where there are many of one size, and rewrites those in which most documents are removed. The
     /// caller holds the write lock, so nothing else changes meanwhile. Readers keep using the old segments.
-    fn merge_segments(&self) {
+    fn merge_segments(&self) -> Result<(), RetrieveError> {
         loop {
             let chosen = self.content.read().unwrap_or_else(PoisonError::into_inner).segments_to_merge();
             if chosen.is_empty() {
-                return;
+                return Ok(());
             }
             let joined = {
                 let content = self.content.read().unwrap_or_else(PoisonError::into_inner);
-                content.merge(&chosen)
+                content.merge(&chosen)?
             };
             let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
             for at in chosen.iter().rev() {
@@ -192,13 +204,14 @@ impl RamTenantContent {
         by_size.into_values().find(|parts| parts.len() >= SEGMENT_MERGE_FACTOR).unwrap_or_default()
     }
 
-    fn merge(&self, chosen: &[usize]) -> LiveSegment {
+    fn merge(&self, chosen: &[usize]) -> Result<LiveSegment, RetrieveError> {
         let parts: Vec<&LiveSegment> = chosen.iter().map(|at| &self.segments[*at]).collect();
         let segments: Vec<&Segment> = parts.iter().map(|part| &*part.segment).collect();
-        let segment = Segment::merge(&segments, |part, document| parts[part].documents()[document].is_some());
+        let segment =
+            Segment::merge(&segments, |part, document| parts[part].documents()[document].is_some())?;
         let held =
             parts.iter().flat_map(|part| part.documents().iter().flatten()).cloned().map(Some).collect();
-        LiveSegment::new(segment, held)
+        Ok(LiveSegment::new(segment, held))
     }
 }
 
@@ -217,8 +230,7 @@ impl DocumentIndex for RamKeywordIndex {
         document: &Document,
         passages: &[Passage],
     ) -> Result<(), RetrieveError> {
-        self.insert(tenant, document, passages);
-        Ok(())
+        self.insert(tenant, document, passages)
     }
 
     async fn put_all(
@@ -227,14 +239,11 @@ impl DocumentIndex for RamKeywordIndex {
         documents: &[(Document, Vec<Passage>)],
     ) -> Result<(), RetrieveError> {
         let held = StoredDocument::latest_by_id(documents);
-        if !held.is_empty() {
-            self.insert_all(tenant, held);
-        }
-        Ok(())
+        if held.is_empty() { Ok(()) } else { self.insert_all(tenant, held) }
     }
 
     async fn remove(&self, tenant: &DocumentTenant, document: &DocumentId) -> Result<bool, RetrieveError> {
-        Ok(self.delete(tenant, document))
+        self.delete(tenant, document)
     }
 
     async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
@@ -246,8 +255,8 @@ impl DocumentIndex for RamKeywordIndex {
         tenant: &DocumentTenant,
         filter: &DocumentFilter,
     ) -> Result<Vec<DocumentSummary>, RetrieveError> {
-        let Some(shelf) = self.tenant_index(tenant) else { return Ok(Vec::new()) };
-        let content = shelf.content.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(tenant_index) = self.tenant_index(tenant) else { return Ok(Vec::new()) };
+        let content = tenant_index.content.read().unwrap_or_else(PoisonError::into_inner);
         let held = content.documents.values().filter(|held| filter.admits(held.metadata()));
         Ok(held.map(|held| DocumentSummary::from_document(held.metadata(), held.len())).collect())
     }
@@ -257,8 +266,8 @@ impl DocumentIndex for RamKeywordIndex {
         tenant: &DocumentTenant,
         id: &DocumentId,
     ) -> Result<Option<Document>, RetrieveError> {
-        let Some(shelf) = self.tenant_index(tenant) else { return Ok(None) };
-        let content = shelf.content.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(tenant_index) = self.tenant_index(tenant) else { return Ok(None) };
+        let content = tenant_index.content.read().unwrap_or_else(PoisonError::into_inner);
         Ok(content.documents.get(id).map(|held| held.to_document()))
     }
 }

@@ -64,12 +64,19 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Builds a segment from stored documents.
-    pub(crate) fn from_stored_documents<'a>(all: impl IntoIterator<Item = &'a StoredDocument>) -> Self {
+    /// Builds a segment from stored documents. A passage outside the text of its document is an error.
+    pub(crate) fn from_stored_documents<'a>(
+        all: impl IntoIterator<Item = &'a StoredDocument>,
+    ) -> Result<Self, RetrieveError> {
         let mut gather = SegmentBuilder::default();
         for held in all {
             for at in 0..held.len() {
-                let (title, text, article) = held.passage_title_and_text(at).unwrap_or_default();
+                let (title, text, article) = held.passage_title_and_text(at).ok_or_else(|| {
+                    let id = &held.metadata().id;
+                    RetrieveError::Stale {
+                        reason: format!("passage {at} of document `{id}` is outside its text"),
+                    }
+                })?;
                 gather.add_passage(title, text, article);
             }
             gather.end_document(held.to_segment_document());
@@ -78,7 +85,10 @@ impl Segment {
     }
 
     /// Merges segments. Documents for which `keep(segment, document)` is false are left out.
-    pub(crate) fn merge(segments: &[&Segment], keep: impl Fn(usize, usize) -> bool) -> Self {
+    pub(crate) fn merge(
+        segments: &[&Segment],
+        keep: impl Fn(usize, usize) -> bool,
+    ) -> Result<Self, RetrieveError> {
         const REMOVED_SLOT: u32 = u32::MAX;
         let mut documents = Vec::new();
         let mut lengths = Vec::new();
@@ -324,14 +334,16 @@ impl Segment {
         })
     }
 
-    /// Writes a segment. `list` returns the slots that contain a term, sorted, with their counts.
+    /// Writes a segment. `list` returns the slots that contain a term, sorted, with their counts. A segment that is too
+    /// large for its format is an error.
     pub(super) fn write(
         documents: Vec<SegmentDocument>,
         lengths: &[[u32; LAYER_COUNT]],
         terms: &SerializedInterner,
         list: &dyn Fn(usize, &mut Vec<(u32, u32)>),
-    ) -> Self {
-        let listed = serde_json::to_vec(&documents).unwrap_or_default();
+    ) -> Result<Self, RetrieveError> {
+        let listed = serde_json::to_vec(&documents)
+            .map_err(|error| stale_segment_error(&format!("cannot list its documents: {error}")))?;
         let count = terms.ends.len();
         let mut lists = Vec::with_capacity(count * 4);
         let (mut ends, mut holders) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -356,7 +368,8 @@ impl Segment {
         bytes.extend_from_slice(&terms.seed.to_le_bytes());
         let sizes = [lengths.len(), count, terms.table.len(), listed.len(), terms.bytes.len(), lists.len()];
         for size in sizes {
-            bytes.extend_from_slice(&(size as u32).to_le_bytes());
+            let size = u32::try_from(size).map_err(|_| stale_segment_error("is larger than 4 GiB"))?;
+            bytes.extend_from_slice(&size.to_le_bytes());
         }
         bytes.extend_from_slice(&listed);
         bytes.extend(lengths.iter().flatten().flat_map(|length| length.to_le_bytes()));
@@ -366,9 +379,7 @@ impl Segment {
         for part in [&most, &terms.bytes, &lists] {
             bytes.extend_from_slice(part);
         }
-        let empty =
-            || Self::write(Vec::new(), &[], &ByteStringInterner::with_seed(0).to_serialized(), &|_, _| ());
-        Self::parse(Box::new(bytes), Some(documents)).unwrap_or_else(empty)
+        Self::parse(Box::new(bytes), Some(documents)).ok_or_else(|| stale_segment_error("contradicts itself"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Collects the terms of passages, slot by slot, and builds a segment.
 
 use crate::passage::ArticleNumber;
+use crate::retriever::RetrieveError;
 
 use super::article_numbers;
 use super::segment::{LAYER_COUNT, Segment, SegmentDocument};
@@ -79,7 +80,7 @@ impl SegmentBuilder {
     }
 
     /// Builds the segment.
-    pub(super) fn finish(self) -> Segment {
+    pub(super) fn finish(self) -> Result<Segment, RetrieveError> {
         let Self { documents, lengths, interner: mut memory, term_counts: tally, .. } = self;
         let SlotTermCounts { distinct_terms: used, counts, ends, .. } = tally;
         // From here on the counter of a term holds the position of its next posting.

@@ -49,9 +49,10 @@ fn the_order_documents_came_in_does_not_matter() {
     let back = RamKeywordIndex::from_documents(&tenant, documents.iter().rev());
     // Documents that were added, changed, removed and added again.
     for document in documents.iter().step_by(3) {
-        assert!(back.delete(&tenant, &document.id));
-        back.insert(&tenant, &Document::new(document.id.as_str(), "x", "다른 휴가 글"), &[]);
-        back.insert(&tenant, document, &split_into_passages(document));
+        assert!(back.delete(&tenant, &document.id).expect("deleted"));
+        back.insert(&tenant, &Document::new(document.id.as_str(), "x", "다른 휴가 글"), &[])
+            .expect("inserted");
+        back.insert(&tenant, document, &split_into_passages(document)).expect("inserted");
     }
     for question in ["휴가는 며칠", "receipt 13", "출장비 42만 원", "규정"] {
         assert_eq!(
@@ -68,15 +69,15 @@ fn few_segments_hold_many_documents_and_removed_ones_leave() {
     let documents = numbered_documents(200);
     let index = RamKeywordIndex::from_documents(&tenant, &documents);
     let parts = || {
-        let shelf = index.tenant_index(&tenant).expect("shelf");
-        let content = shelf.content.read().expect("lock");
+        let tenant_index = index.tenant_index(&tenant).expect("a tenant index");
+        let content = tenant_index.content.read().expect("lock");
         (content.segments.len(), content.segments.iter().map(|part| part.segment.slot_count()).sum::<usize>())
     };
     assert!(parts().0 <= 3 * SEGMENT_MERGE_FACTOR, "{} segments", parts().0);
     for document in &documents {
-        assert!(index.delete(&tenant, &document.id));
+        assert!(index.delete(&tenant, &document.id).expect("deleted"));
     }
-    assert!(!index.delete(&tenant, &documents[0].id));
+    assert!(!index.delete(&tenant, &documents[0].id).expect("deleted"));
     assert_eq!(parts(), (0, 0));
     assert!(index.search(&SearchQuery::new(tenant.clone(), "휴가", 5)).is_empty());
 }
@@ -168,15 +169,28 @@ fn a_saved_segment_is_the_same_and_half_of_one_is_refused() {
         .iter()
         .map(|document| StoredDocument::new(document, &split_into_passages(document)))
         .collect();
-    let segment = Segment::from_stored_documents(&held);
+    let segment = Segment::from_stored_documents(&held).expect("a segment");
     let saved = segment.bytes().to_vec();
     let opened = Segment::open_checked(saved.clone()).expect("sound");
     assert_eq!((opened.documents(), opened.slot_count()), (segment.documents(), segment.slot_count()));
     assert_eq!(opened.bytes(), saved);
-    assert_eq!(Segment::merge(&[&opened], |_, _| true).bytes(), saved, "merging one changes nothing");
+    let merged = Segment::merge(&[&opened], |_, _| true).expect("a segment");
+    assert_eq!(merged.bytes(), saved, "merging one changes nothing");
     for half in [saved[..saved.len() - 1].to_vec(), Vec::new()] {
         assert!(matches!(Segment::open_checked(half), Err(RetrieveError::Stale { .. })));
     }
+}
+
+#[test]
+fn a_passage_outside_its_text_is_an_error_and_not_an_empty_passage() {
+    let document = Document::new("d", "t", "사과 하나.");
+    let held = StoredDocument::new(&document, &split_into_passages(&document));
+    let damaged = held.with_text_at(Arc::new(b"x".to_vec()), 0..1);
+    let error = Segment::from_stored_documents([&damaged]).expect_err("stale");
+    assert_eq!(
+        error.to_string(),
+        "the index must be built again: passage 0 of document `d` is outside its text"
+    );
 }
 
 #[test]
@@ -191,7 +205,8 @@ fn an_article_asked_for_by_number_comes_first_in_the_document_that_was_named() {
             text: format!("{name}의 글 {number}. 이 법은 제2조를 여러 번 말한다. 제2조, 제2조."),
             ..Passage::default()
         });
-        index.insert(&tenant, &Document::new(name, name, ""), &passages.collect::<Vec<_>>());
+        let document = Document::new(name, name, "");
+        index.insert(&tenant, &document, &passages.collect::<Vec<_>>()).expect("inserted");
     }
     for (question, expected) in [
         ("민법 제2조", "민법-2#0"),

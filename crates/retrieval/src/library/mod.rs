@@ -311,7 +311,7 @@ impl Library {
         tenant: &DocumentTenant,
         id: &DocumentId,
     ) -> Result<DocumentStatus, LibraryError> {
-        self.change_state(tenant, id, |shelf, key| shelf.pause_or_cancel(key, IngestState::Paused)).await
+        self.change_state(tenant, id, |catalog, key| catalog.pause_or_cancel(key, IngestState::Paused)).await
     }
 
     /// Cancels the ingestion of a document. An older version stays searchable.
@@ -320,7 +320,8 @@ impl Library {
         tenant: &DocumentTenant,
         id: &DocumentId,
     ) -> Result<DocumentStatus, LibraryError> {
-        self.change_state(tenant, id, |shelf, key| shelf.pause_or_cancel(key, IngestState::Cancelled)).await
+        self.change_state(tenant, id, |catalog, key| catalog.pause_or_cancel(key, IngestState::Cancelled))
+            .await
     }
 
     /// Resumes a paused document.
@@ -329,7 +330,7 @@ impl Library {
         tenant: &DocumentTenant,
         id: &DocumentId,
     ) -> Result<DocumentStatus, LibraryError> {
-        self.change_state(tenant, id, |shelf, key| shelf.requeue(key, &[IngestState::Paused])).await
+        self.change_state(tenant, id, |catalog, key| catalog.requeue(key, &[IngestState::Paused])).await
     }
 
     /// Queues a document again that failed or was cancelled.
@@ -338,8 +339,8 @@ impl Library {
         tenant: &DocumentTenant,
         id: &DocumentId,
     ) -> Result<DocumentStatus, LibraryError> {
-        self.change_state(tenant, id, |shelf, key| {
-            shelf.requeue(key, &[IngestState::Failed, IngestState::Cancelled, IngestState::Paused])
+        self.change_state(tenant, id, |catalog, key| {
+            catalog.requeue(key, &[IngestState::Failed, IngestState::Cancelled, IngestState::Paused])
         })
         .await
     }

@@ -69,17 +69,17 @@ impl Library {
         let LockedLibrary { root, lock } = taken;
         let path = root.clone();
         let records = disk::run_blocking(&root, move || disk::load_records(&path)).await?;
-        let mut shelf = Catalog::default();
+        let mut catalog = Catalog::default();
         let mut removing = Vec::new();
         for record in records {
             match record.state {
                 IngestState::Removing => removing.push(record.key()),
-                _ => shelf.insert_loaded(record.after_interruption()),
+                _ => catalog.insert_loaded(record.after_interruption()),
             }
         }
         if options.workers > 0 {
             // A process that was killed may have left replaced versions in the index.
-            shelf.mark_cleanup_needed();
+            catalog.mark_cleanup_needed();
         }
         for key in removing {
             index.remove(&key.tenant, &key.id).await?;
@@ -91,7 +91,7 @@ impl Library {
             root,
             index,
             options,
-            catalog: Mutex::new(shelf),
+            catalog: Mutex::new(catalog),
             wake_worker: Notify::new(),
             change_count: changed,
             shared: None,

@@ -115,7 +115,7 @@ impl LocalIndexInner {
         for (tenant, tenant_index) in tenants {
             let file = tenant_index.write().unwrap_or_else(PoisonError::into_inner).begin_embedding();
             let Some(file) = file else { continue };
-            let Some(content) = file.merge() else { continue };
+            let Some(content) = file.merge()? else { continue };
             let passages = content.documents.iter().flat_map(|held| held.passages());
             let passages = passages.map(|passage| (embedded_text_key(&passage), passage)).collect();
             let computed = ComputedVectors::open(&self.directory, embedder).map_err(computed_error)?;

@@ -20,8 +20,8 @@ impl LocalIndexInner {
         tenant: &DocumentTenant,
         held: &[Arc<StoredDocument>],
     ) -> Result<(), RetrieveError> {
-        let segment = Segment::from_stored_documents(held.iter().map(|held| &**held));
-        let shelf = self.tenant_index_or_create(tenant);
+        let segment = Segment::from_stored_documents(held.iter().map(|held| &**held))?;
+        let tenant_index = self.tenant_index_or_create(tenant);
         // Files are written in parallel. Only the change of the manifest is serialised.
         let number = self.next_file_number();
         let content = self.write_file(number, held, segment, &[])?;
@@ -29,48 +29,55 @@ impl LocalIndexInner {
             let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
             let mut next = manifest.clone();
             {
-                let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-                for place in held.iter().filter_map(|held| shelf.location(&held.metadata().id)) {
+                let tenant_index = tenant_index.read().unwrap_or_else(PoisonError::into_inner);
+                for place in held.iter().filter_map(|held| tenant_index.location(&held.metadata().id)) {
                     next.mark_deleted(place);
                 }
             }
             next.add_file(tenant, number, Vec::new());
             self.commit_manifest(&mut manifest, next)?;
-            shelf.write().unwrap_or_else(PoisonError::into_inner).add_file(number, content, &[]);
+            tenant_index.write().unwrap_or_else(PoisonError::into_inner).add_file(number, content, &[]);
         }
-        self.merge_files(tenant, &shelf, false)
+        self.merge_files(tenant, &tenant_index, false)
     }
 
     /// Removes a document. Returns whether it existed.
     pub(super) fn remove(&self, tenant: &DocumentTenant, id: &DocumentId) -> Result<bool, RetrieveError> {
-        let Some(shelf) = self.tenant_index(tenant) else { return Ok(false) };
+        let Some(tenant_index) = self.tenant_index(tenant) else { return Ok(false) };
         {
             let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(place) = shelf.read().unwrap_or_else(PoisonError::into_inner).location(id) else {
+            let Some(place) = tenant_index.read().unwrap_or_else(PoisonError::into_inner).location(id) else {
                 return Ok(false);
             };
             let mut next = manifest.clone();
             next.mark_deleted(place);
             self.commit_manifest(&mut manifest, next)?;
-            shelf.write().unwrap_or_else(PoisonError::into_inner).remove_document(id);
+            tenant_index.write().unwrap_or_else(PoisonError::into_inner).remove_document(id);
         }
-        self.merge_files(tenant, &shelf, true)?;
+        self.merge_files(tenant, &tenant_index, true)?;
         Ok(true)
     }
 
     /// Rewrites every file that still contains text of replaced or removed documents.
     pub(super) fn expunge_deleted(&self) -> Result<(), RetrieveError> {
-        let shelves: Vec<(DocumentTenant, Arc<RwLock<TenantIndex>>)> = {
-            let shelves = self.tenant_indexes.read().unwrap_or_else(PoisonError::into_inner);
-            shelves.iter().map(|(tenant, shelf)| (tenant.clone(), Arc::clone(shelf))).collect()
+        let tenant_indexes: Vec<(DocumentTenant, Arc<RwLock<TenantIndex>>)> = {
+            let tenant_indexes = self.tenant_indexes.read().unwrap_or_else(PoisonError::into_inner);
+            tenant_indexes
+                .iter()
+                .map(|(tenant, tenant_index)| (tenant.clone(), Arc::clone(tenant_index)))
+                .collect()
         };
-        let unclean = |shelf: &RwLock<TenantIndex>| {
-            shelf.read().unwrap_or_else(PoisonError::into_inner).file_with_deleted_documents().is_some()
+        let unclean = |tenant_index: &RwLock<TenantIndex>| {
+            tenant_index
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .file_with_deleted_documents()
+                .is_some()
         };
-        shelves
+        tenant_indexes
             .iter()
-            .filter(|(_, shelf)| unclean(shelf))
-            .try_for_each(|(tenant, shelf)| self.merge_files(tenant, shelf, true))
+            .filter(|(_, tenant_index)| unclean(tenant_index))
+            .try_for_each(|(tenant, tenant_index)| self.merge_files(tenant, tenant_index, true))
     }
 
     /// Merges files of a tenant where there are many, and rewrites those in which most documents are deleted. Writes
@@ -80,10 +87,10 @@ impl LocalIndexInner {
     fn merge_files(
         &self,
         tenant: &DocumentTenant,
-        shelf: &RwLock<TenantIndex>,
+        tenant_index: &RwLock<TenantIndex>,
         clean: bool,
     ) -> Result<(), RetrieveError> {
-        let turn = shelf.read().unwrap_or_else(PoisonError::into_inner).merge_lock();
+        let turn = tenant_index.read().unwrap_or_else(PoisonError::into_inner).merge_lock();
         let _turn = match turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
@@ -92,17 +99,17 @@ impl LocalIndexInner {
         };
         loop {
             let joining = {
-                let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-                let mut old = shelf.files_to_merge();
+                let tenant_index = tenant_index.read().unwrap_or_else(PoisonError::into_inner);
+                let mut old = tenant_index.files_to_merge();
                 if old.is_empty() && clean {
-                    old.extend(shelf.file_with_deleted_documents());
+                    old.extend(tenant_index.file_with_deleted_documents());
                 }
                 if old.is_empty() {
                     return Ok(());
                 }
-                shelf.merge_input(old)
+                tenant_index.merge_input(old)
             };
-            self.replace_files(tenant, shelf, &joining, joining.merge())?;
+            self.replace_files(tenant, tenant_index, &joining, joining.merge()?)?;
         }
     }
 
@@ -110,7 +117,7 @@ impl LocalIndexInner {
     pub(super) fn replace_files(
         &self,
         tenant: &DocumentTenant,
-        shelf: &RwLock<TenantIndex>,
+        tenant_index: &RwLock<TenantIndex>,
         joining: &FileMergeInput,
         content: Option<FileMergeOutput>,
     ) -> Result<(), RetrieveError> {
@@ -124,7 +131,7 @@ impl LocalIndexInner {
         let old = joining.file_numbers();
         {
             let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-            let gone = shelf.read().unwrap_or_else(PoisonError::into_inner).deleted_since(joining);
+            let gone = tenant_index.read().unwrap_or_else(PoisonError::into_inner).deleted_since(joining);
             let mut next = manifest.clone();
             next.parts.retain(|entry| !old.contains(&entry.file));
             if let Some((number, _)) = &new {
@@ -133,7 +140,8 @@ impl LocalIndexInner {
             self.commit_manifest(&mut manifest, next)?;
             let number = new.as_ref().map(|(number, _)| *number);
             let new = new.map(|(number, content)| (number, content, gone));
-            let vectors = shelf.write().unwrap_or_else(PoisonError::into_inner).replace_files(old, new);
+            let vectors =
+                tenant_index.write().unwrap_or_else(PoisonError::into_inner).replace_files(old, new);
             if let Some(number) = number {
                 self.ensure_graph(number, vectors);
             }

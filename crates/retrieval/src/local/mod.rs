@@ -68,8 +68,8 @@ struct LocalIndexInner {
 
 impl Drop for LocalIndexInner {
     fn drop(&mut self) {
-        for shelf in self.tenant_indexes.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
-            shelf.read().unwrap_or_else(PoisonError::into_inner).abandon_graphs();
+        for tenant_index in self.tenant_indexes.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
+            tenant_index.read().unwrap_or_else(PoisonError::into_inner).abandon_graphs();
         }
     }
 }
@@ -211,7 +211,7 @@ impl LocalIndexInner {
         lock: fs::File,
         graph_from: usize,
     ) -> Result<Self, RetrieveError> {
-        let mut shelves: HashMap<DocumentTenant, TenantIndex> = HashMap::new();
+        let mut tenant_indexes: HashMap<DocumentTenant, TenantIndex> = HashMap::new();
         let mut loaded = Vec::new();
         for entry in &manifest.parts {
             let mut content = index_file::open_index_file(&manifest::part_path(&directory, entry.file))?;
@@ -219,14 +219,16 @@ impl LocalIndexInner {
             content.rows = content
                 .rows
                 .filter(|rows| embedder.is_some_and(|embedder| embedder.dimension == rows.dimension()));
-            let shelf = shelves.entry(DocumentTenant::new(&entry.tenant)).or_default();
-            loaded.push((entry.file, shelf.add_file(entry.file, content, &entry.dead)));
+            let tenant_index = tenant_indexes.entry(DocumentTenant::new(&entry.tenant)).or_default();
+            loaded.push((entry.file, tenant_index.add_file(entry.file, content, &entry.dead)));
         }
-        let shelves =
-            shelves.into_iter().map(|(tenant, shelf)| (tenant, Arc::new(RwLock::new(shelf)))).collect();
+        let tenant_indexes = tenant_indexes
+            .into_iter()
+            .map(|(tenant, tenant_index)| (tenant, Arc::new(RwLock::new(tenant_index))))
+            .collect();
         let inside = Self {
             directory,
-            tenant_indexes: RwLock::new(shelves),
+            tenant_indexes: RwLock::new(tenant_indexes),
             manifest: Mutex::new(manifest),
             ranking: RankingParameters::default(),
             min_graph_rows: graph_from,
@@ -239,11 +241,11 @@ impl LocalIndexInner {
     }
 
     fn search(&self, question: &SearchQuery, vector: Option<&[f32]>, weights: &FusionWeights) -> Vec<Hit> {
-        let Some(shelf) = self.tenant_index(&question.tenant) else { return Vec::new() };
+        let Some(tenant_index) = self.tenant_index(&question.tenant) else { return Vec::new() };
         let query = KeywordQuery::parse(&question.text, self.ranking.synonym_weight);
-        let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
+        let tenant_index = tenant_index.read().unwrap_or_else(PoisonError::into_inner);
         let Some(vector) = vector else {
-            return shelf.to_hits(&shelf.search_keywords(
+            return tenant_index.to_hits(&tenant_index.search_keywords(
                 &query,
                 &self.ranking,
                 &question.filter,
@@ -251,16 +253,16 @@ impl LocalIndexInner {
             ));
         };
         let depth = question.limit.max(FUSION_DEPTH);
-        let found = shelf.search_keywords(&query, &self.ranking, &question.filter, depth);
-        let near = shelf.search_vectors(vector, &question.filter, depth, &found);
-        fuse_hits(&question.text, &shelf.to_hits(&found), &near, weights, question.limit)
+        let found = tenant_index.search_keywords(&query, &self.ranking, &question.filter, depth);
+        let near = tenant_index.search_vectors(vector, &question.filter, depth, &found);
+        fuse_hits(&question.text, &tenant_index.to_hits(&found), &near, weights, question.limit)
     }
 
     /// Returns whether a keyword search is faster than handing it to another thread.
     fn is_small_tenant(&self, tenant: &DocumentTenant) -> bool {
-        let Some(shelf) = self.tenant_index(tenant) else { return true };
+        let Some(tenant_index) = self.tenant_index(tenant) else { return true };
         // A writer may hold the lock for long, so this does not wait for it.
-        shelf.try_read().is_ok_and(|shelf| shelf.slot_count() <= MAX_INLINE_SEARCH_SLOTS)
+        tenant_index.try_read().is_ok_and(|tenant_index| tenant_index.slot_count() <= MAX_INLINE_SEARCH_SLOTS)
     }
 
     fn tenant_index(&self, tenant: &DocumentTenant) -> Option<Arc<RwLock<TenantIndex>>> {
@@ -268,8 +270,8 @@ impl LocalIndexInner {
     }
 
     fn tenant_index_or_create(&self, tenant: &DocumentTenant) -> Arc<RwLock<TenantIndex>> {
-        let mut shelves = self.tenant_indexes.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(shelves.entry(tenant.clone()).or_default())
+        let mut tenant_indexes = self.tenant_indexes.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(tenant_indexes.entry(tenant.clone()).or_default())
     }
 }
 
@@ -340,9 +342,9 @@ impl DocumentIndex for LocalIndex {
         tenant: &DocumentTenant,
         filter: &DocumentFilter,
     ) -> Result<Vec<DocumentSummary>, RetrieveError> {
-        let Some(shelf) = self.inner.tenant_index(tenant) else { return Ok(Vec::new()) };
-        let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-        let held = shelf.documents().filter(|held| filter.admits(held.metadata()));
+        let Some(tenant_index) = self.inner.tenant_index(tenant) else { return Ok(Vec::new()) };
+        let tenant_index = tenant_index.read().unwrap_or_else(PoisonError::into_inner);
+        let held = tenant_index.documents().filter(|held| filter.admits(held.metadata()));
         Ok(held.map(|held| DocumentSummary::from_document(held.metadata(), held.len())).collect())
     }
 
@@ -351,9 +353,9 @@ impl DocumentIndex for LocalIndex {
         tenant: &DocumentTenant,
         id: &DocumentId,
     ) -> Result<Option<Document>, RetrieveError> {
-        let Some(shelf) = self.inner.tenant_index(tenant) else { return Ok(None) };
-        let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(shelf.document(id).map(|held| held.to_document()))
+        let Some(tenant_index) = self.inner.tenant_index(tenant) else { return Ok(None) };
+        let tenant_index = tenant_index.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(tenant_index.document(id).map(|held| held.to_document()))
     }
 }
 

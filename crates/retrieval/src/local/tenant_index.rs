@@ -8,7 +8,7 @@ use crate::keyword::query::KeywordQuery;
 use crate::keyword::search::{self, KeywordHit};
 use crate::keyword::{RankingParameters, Segment, StoredDocument};
 use crate::passage::{DocumentId, PassageId};
-use crate::retriever::{DocumentFilter, Hit};
+use crate::retriever::{DocumentFilter, Hit, RetrieveError};
 use crate::vector::{VectorRows, VectorSearchTarget, nearest_rows};
 
 use super::background_graph::FileVectors;
@@ -315,14 +315,14 @@ impl FileMergeInput {
     }
 
     /// Merges the files. Returns `None` if every document was deleted.
-    pub(super) fn merge(&self) -> Option<FileMergeOutput> {
+    pub(super) fn merge(&self) -> Result<Option<FileMergeOutput>, RetrieveError> {
         let held: Vec<Arc<StoredDocument>> =
             self.segments.iter().flat_map(|(_, held, _)| held.iter().flatten()).cloned().collect();
         if held.is_empty() {
-            return None;
+            return Ok(None);
         }
         let segments: Vec<&Segment> = self.segments.iter().map(|(segment, _, _)| &**segment).collect();
-        let segment = Segment::merge(&segments, |part, document| self.segments[part].1[document].is_some());
+        let segment = Segment::merge(&segments, |part, document| self.segments[part].1[document].is_some())?;
         let mut dimension = None;
         let mut rows = Vec::new();
         let all_have_vectors = self.segments.iter().all(|(_, _, vectors)| vectors.is_some());
@@ -335,6 +335,6 @@ impl FileMergeInput {
         }
         let rows =
             dimension.and_then(|dimension| VectorRows::write(dimension, rows.iter().map(Vec::as_slice)));
-        Some(FileMergeOutput { documents: held, segment, vector_bytes: rows.unwrap_or_default() })
+        Ok(Some(FileMergeOutput { documents: held, segment, vector_bytes: rows.unwrap_or_default() }))
     }
 }

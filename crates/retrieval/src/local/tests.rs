@@ -378,9 +378,9 @@ async fn many_vectors_get_a_graph_that_is_kept_and_made_again_when_damaged() {
             .expect("an index")
     };
     let grown = async |index: &LocalIndex| {
-        let shelf = index.inner.tenant_index(&conformance::tenant()).expect("a shelf");
+        let tenant_index = index.inner.tenant_index(&conformance::tenant()).expect("a tenant index");
         for _ in 0..2000 {
-            let graphs = shelf.read().expect("a shelf").graphs_ready();
+            let graphs = tenant_index.read().expect("a tenant index").graphs_ready();
             if graphs.iter().any(|there| *there) {
                 return;
             }

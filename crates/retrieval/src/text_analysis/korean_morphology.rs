@@ -90,13 +90,13 @@ pub(crate) fn for_each_morpheme(word: &[char], before: PrecededBy, mut each: imp
     let mut end = 0;
     word.iter().for_each(|syllable| end += syllable.encode_utf8(&mut bytes[end..]).len());
     let text = &bytes[..end];
-    let shelf = MorphemeCacheShard::shard_of_word(text);
+    let shard = MorphemeCacheShard::shard_of_word(text);
     // Taken out while in use, because `each` may analyse another word.
     let mut known = MORPHEME_BUFFER.take();
     known.clear();
-    let mut open = shelf.lock().unwrap_or_else(|broken| {
+    let mut open = shard.lock().unwrap_or_else(|broken| {
         // A thread panicked in the middle of a word, so the shard is cleared.
-        shelf.clear_poison();
+        shard.clear_poison();
         let mut whole = broken.into_inner();
         whole.clear();
         whole
