@@ -5,8 +5,8 @@ use super::*;
 fn korean_answer(expression: &str) -> String {
     match calculate(expression) {
         Ok(answer) => answer.to_text(Language::Korean),
-        Err(trouble) => {
-            format!("! {}", trouble.to_text(Language::English).split(':').next().unwrap_or_default())
+        Err(error) => {
+            format!("! {}", error.to_text(Language::English).split(':').next().unwrap_or_default())
         }
     }
 }

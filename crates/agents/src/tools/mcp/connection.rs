@@ -228,26 +228,26 @@ impl McpConnection {
                 state.not_before = None;
                 Ok(live)
             }
-            Err(trouble) => {
+            Err(error) => {
                 state.record_failure();
-                Err(self.with_stderr(trouble, &stderr).await)
+                Err(self.with_stderr(error, &stderr).await)
             }
         }
     }
 
     /// What a program that did not start wrote says more than that it did not start.
-    async fn with_stderr(&self, trouble: McpServerError, stderr: &StderrTail) -> McpServerError {
+    async fn with_stderr(&self, error: McpServerError, stderr: &StderrTail) -> McpServerError {
         if !matches!(self.server.reach, McpTransport::Stdio { .. }) {
-            return trouble;
+            return error;
         }
-        let why = match &trouble {
+        let why = match &error {
             McpServerError::NotStarted { why, .. } => why.clone(),
             McpServerError::TimedOut { seconds, .. } => format!("no answer within {seconds} seconds"),
-            _ => return trouble,
+            _ => return error,
         };
         let words = stderr.last_words().await;
         if words.is_empty() {
-            return trouble;
+            return error;
         }
         McpServerError::NotStarted {
             server: self.server.name.clone(),

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use doran_llm::{TextOrigin, ToolSpec};
 use doran_retrieval::Language;
 use rmcp::model::ToolAnnotations;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::McpTrust;
 use super::connection::{McpConnection, McpServerError};
@@ -125,17 +125,20 @@ impl Tool for McpTool {
             .connection
             .call_tool(&self.name, &self.claim, arguments)
             .await
-            .map_err(|trouble| to_tool_error(&trouble, call.language))?;
+            .map_err(|error| to_tool_error(&error, call.language))?;
         let output = call_result(&result, self.connection.server());
         if result.is_error == Some(true) {
             return Err(ToolError::Failed(output.text));
         }
-        let data = result
-            .structured_content
-            .filter(|data| data.to_string().len() <= MAX_STRUCTURED_BYTES)
-            .unwrap_or_default();
+        let data = limit_structured_content(result.structured_content.unwrap_or_default());
         Ok(ToolOutput { data, ..output })
     }
+}
+
+/// Content that is too large is left out, and its size is said instead.
+fn limit_structured_content(data: Value) -> Value {
+    let size = data.to_string().len();
+    if size <= MAX_STRUCTURED_BYTES { data } else { json!({ "left_out_bytes": size }) }
 }
 
 fn side_effect_of_hints(hints: Option<&ToolAnnotations>) -> ToolSideEffect {
@@ -146,9 +149,9 @@ fn side_effect_of_hints(hints: Option<&ToolAnnotations>) -> ToolSideEffect {
     }
 }
 
-pub(super) fn to_tool_error(trouble: &McpServerError, language: Language) -> ToolError {
-    let words = language.pick(trouble.korean_message(), trouble.english_message());
-    match trouble {
+pub(super) fn to_tool_error(error: &McpServerError, language: Language) -> ToolError {
+    let words = language.pick(error.korean_message(), error.english_message());
+    match error {
         McpServerError::NotStarted { .. } => ToolError::NotConfigured(words),
         McpServerError::LeftAlone { .. } | McpServerError::Ended { .. } | McpServerError::Gone { .. } => {
             ToolError::Unavailable(words)
@@ -161,8 +164,6 @@ pub(super) fn to_tool_error(trouble: &McpServerError, language: Language) -> Too
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::tools::mcp::{McpImages, McpLimits, McpServer, McpTransport};
 
@@ -203,6 +204,13 @@ mod tests {
         );
         assert!(about.spec.description.len() < 1400 && !about.spec.description.contains('\u{200b}'));
         assert_eq!(about.origin, TextOrigin::Web);
+    }
+
+    #[test]
+    fn structured_content_that_is_left_out_leaves_its_size() {
+        assert_eq!(limit_structured_content(json!({ "a": 1 })), json!({ "a": 1 }));
+        let large = json!("x".repeat(MAX_STRUCTURED_BYTES));
+        assert_eq!(limit_structured_content(large), json!({ "left_out_bytes": MAX_STRUCTURED_BYTES + 2 }));
     }
 
     #[test]
