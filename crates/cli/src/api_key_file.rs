@@ -1,4 +1,4 @@
-//! The keys of the HTTP server: a file of hashes in the data directory, and the door that follows the keys.
+//! The keys of the HTTP server: a file of hashes in the data directory, and the watcher that follows the keys.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -167,7 +167,7 @@ fn parse_given_keys(text: &str) -> Result<Vec<ApiKeyRecord>, BilingualMessage> {
     Ok(rows)
 }
 
-/// Who is let in. Once there was a key the door stays shut for those without one, until the next start.
+/// Who is let in. Once there was a key, requests without one are rejected, until the next start.
 pub(crate) struct ApiKeyWatcher {
     pub(crate) keys: ApiKeys,
     store: ApiKeyStore,
@@ -194,9 +194,10 @@ impl ApiKeyWatcher {
         let revision = store.revision().await?;
         let rows = store.list().await?;
         let requires_key = !given.is_empty();
-        let mut door = Self { keys, store, revision, records: Vec::new(), given, own_key, requires_key };
-        door.replace_keys(rows);
-        Ok(door)
+        let mut key_watcher =
+            Self { keys, store, revision, records: Vec::new(), given, own_key, requires_key };
+        key_watcher.replace_keys(rows);
+        Ok(key_watcher)
     }
 
     /// The database, if replicas share one.
@@ -277,7 +278,7 @@ mod tests {
     use super::*;
     use crate::test_directory::TestDirectory;
 
-    async fn open_door(
+    async fn open_key_watcher(
         scratch: &TestDirectory,
         given: Vec<ApiKeyRecord>,
     ) -> Result<ApiKeyWatcher, BilingualMessage> {
@@ -324,30 +325,30 @@ mod tests {
             }
         }
         let scratch = TestDirectory::new();
-        let mut door = open_door(&scratch, rows).await.expect("shut");
-        assert!(!door.keys.is_empty());
+        let mut key_watcher = open_key_watcher(&scratch, rows).await.expect("shut");
+        assert!(!key_watcher.keys.is_empty());
         write_keys(&key_file_path(scratch.path()), &[generate_key("a", &TenantId::local(), false).1])
             .expect("written");
-        assert!(door.reload_if_changed().await.expect("read"));
+        assert!(key_watcher.reload_if_changed().await.expect("read"));
         write_keys(&key_file_path(scratch.path()), &[]).expect("written");
-        assert!(door.reload_if_changed().await.expect("read"), "the keys of the environment stay");
+        assert!(key_watcher.reload_if_changed().await.expect("read"), "the keys of the environment stay");
     }
 
     #[tokio::test]
     async fn a_door_that_was_shut_stays_shut_without_keys() {
         let scratch = TestDirectory::new();
         let path = key_file_path(scratch.path());
-        let mut door = open_door(&scratch, Vec::new()).await.expect("open");
-        assert!(door.keys.is_empty());
+        let mut key_watcher = open_key_watcher(&scratch, Vec::new()).await.expect("open");
+        assert!(key_watcher.keys.is_empty());
         let (_, row) = generate_key("a", &TenantId::local(), false);
         write_keys(&path, &[row]).expect("written");
-        assert!(door.reload_if_changed().await.expect("read") && !door.keys.is_empty());
+        assert!(key_watcher.reload_if_changed().await.expect("read") && !key_watcher.keys.is_empty());
         write_keys(&path, &[]).expect("written");
         assert!(
-            door.reload_if_changed().await.expect("read") && !door.keys.is_empty(),
+            key_watcher.reload_if_changed().await.expect("read") && !key_watcher.keys.is_empty(),
             "nobody is let in without a key"
         );
         std::fs::write(&path, "broken").expect("written");
-        assert!(door.reload_if_changed().await.is_err() && !door.keys.is_empty());
+        assert!(key_watcher.reload_if_changed().await.is_err() && !key_watcher.keys.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! The surroundings of the process, read once, so that everything else is a function of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::io::Read;
 use std::path::PathBuf;
@@ -19,31 +19,29 @@ const MAX_VALUE_FILE_BYTES: u64 = 64 << 10;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
+    /// The names of variables whose values are not UTF-8.
+    unreadable: BTreeSet<String>,
     /// Where relative paths start.
     pub(crate) directory: PathBuf,
 }
 
 impl Environment {
-    /// Those of this process. A variable of ours that is not UTF-8 is an error; others are none of our business.
+    /// Those of this process. A variable of ours that is not UTF-8 is an error; others are one when they are read
+    /// ([`Environment::check_readable`]).
     pub(crate) fn from_process() -> Result<Self, BilingualMessage> {
-        let mut variables = BTreeMap::new();
+        let (mut variables, mut unreadable) = (BTreeMap::new(), BTreeSet::new());
         for (name, value) in env::vars_os() {
             let Ok(name) = name.into_string() else { continue };
             match value.into_string() {
                 Ok(value) => drop(variables.insert(name, value)),
-                Err(_) if name.starts_with("DORAN_") => {
-                    return Err(bilingual!(
-                        "환경 변수 `{name}`의 값이 UTF-8이 아닙니다",
-                        "the value of `{name}` is not UTF-8"
-                    ));
-                }
-                Err(_) => {}
+                Err(_) if name.starts_with("DORAN_") => return Err(not_utf8_error(&name)),
+                Err(_) => drop(unreadable.insert(name)),
             }
         }
         let directory = env::current_dir().map_err(|error| {
             bilingual!("현재 디렉터리를 알 수 없습니다", "the working directory is unknown").with_cause(error)
         })?;
-        let mut environment = Self { variables, directory };
+        let mut environment = Self { variables, unreadable, directory };
         environment.read_value_files()?;
         Ok(environment)
     }
@@ -86,7 +84,27 @@ impl Environment {
     #[cfg(test)]
     pub(crate) fn for_test(directory: impl Into<PathBuf>, variables: &[(&str, &str)]) -> Self {
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        Self { variables, directory: directory.into() }
+        Self { variables, unreadable: BTreeSet::new(), directory: directory.into() }
+    }
+
+    /// The same with a variable whose value is not UTF-8.
+    #[cfg(test)]
+    pub(crate) fn with_unreadable(mut self, name: &str) -> Self {
+        self.unreadable.insert(name.to_owned());
+        self
+    }
+
+    /// An error if the value of a variable that is about to be read is not UTF-8, also of the one that names its file.
+    pub(crate) fn check_readable(&self, name: &str) -> Result<(), BilingualMessage> {
+        let file = format!("{name}{FILE_SUFFIX}");
+        let found = [name, file.as_str()].into_iter().find(|name| self.unreadable.contains(*name));
+        found.map_or(Ok(()), |name| Err(not_utf8_error(name)))
+    }
+
+    /// The same for all variables whose names start with this.
+    pub(crate) fn check_readable_prefix(&self, prefix: &str) -> Result<(), BilingualMessage> {
+        let found = self.unreadable.iter().find(|name| name.starts_with(prefix));
+        found.map_or(Ok(()), |name| Err(not_utf8_error(name)))
     }
 
     /// The value of a variable; an empty one counts as unset, as shells make it easy to write `X= doran`.
@@ -112,6 +130,10 @@ impl Environment {
             Some(_) | None => Language::English,
         }
     }
+}
+
+fn not_utf8_error(name: &str) -> BilingualMessage {
+    bilingual!("환경 변수 `{name}`의 값이 UTF-8이 아닙니다", "the value of `{name}` is not UTF-8")
 }
 
 /// The text of a file, without the line break at its end.

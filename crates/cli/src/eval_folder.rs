@@ -86,11 +86,19 @@ impl EvalFolder {
             Self::Database(values) => {
                 let prefix = tenant_prefix(tenant);
                 let found = values.key_values(EVAL_BUCKET, &prefix).await.map_err(database_error)?;
-                let files = found.into_iter().filter_map(|found| {
-                    let StoredFileInfo { written_at } = serde_json::from_slice(&found.value).ok()?;
-                    Some(EvalFileInfo { name: found.key.strip_prefix(&prefix)?.to_owned(), written_at })
+                let files = found.into_iter().map(|found| {
+                    let key = &found.key;
+                    let StoredFileInfo { written_at } =
+                        serde_json::from_slice(&found.value).map_err(|error| {
+                            bilingual!(
+                                "데이터베이스의 평가 `{key}`을(를) 읽을 수 없습니다",
+                                "the evaluation file `{key}` in the database cannot be read"
+                            )
+                            .with_cause(error)
+                        })?;
+                    Ok(EvalFileInfo { name: key.strip_prefix(&prefix).unwrap_or(key).to_owned(), written_at })
                 });
-                Ok(files.collect())
+                files.collect()
             }
         }
     }
@@ -281,7 +289,12 @@ fn list_directory(folder: &Path) -> Result<Vec<EvalFileInfo>, BilingualMessage> 
     let mut files = Vec::new();
     for entry in entries {
         let entry = entry.map_err(|error| wrong().with_cause(error))?;
-        let Ok(about) = entry.metadata() else { continue };
+        let about = match entry.metadata() {
+            Ok(about) => about,
+            // It was deleted meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(wrong().with_cause(error)),
+        };
         let (Ok(name), true) = (entry.file_name().into_string(), about.is_file()) else { continue };
         let written = about.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         let written_at = written.and_then(|since| i64::try_from(since.as_millis()).ok()).unwrap_or(0);
@@ -341,5 +354,17 @@ mod tests {
         check(EvalFolder::new(directory.path(), None)).await;
         let values: SharedValues = Arc::new(RamStore::new());
         check(EvalFolder::new(directory.path(), Some(&values))).await;
+    }
+
+    #[tokio::test]
+    async fn a_damaged_file_in_the_database_is_an_error_that_names_it() {
+        let (values, here): (SharedValues, _) = (Arc::new(RamStore::new()), TenantId::local());
+        let folder = EvalFolder::Database(values.clone());
+        assert!(folder.write(&here, "a.toml", ReplacedFile::Any, b"one").await.expect("written"));
+        let key = file_key(&here, "usage.1.json");
+        let damaged = KeyValueWrite::put(EVAL_BUCKET, &key, None, b"damaged");
+        values.write_key_value(damaged).await.expect("written").expect("new");
+        let error = folder.list(&here).await.expect_err("damaged");
+        assert!(error.en.contains(&format!("`{key}`")), "{error}");
     }
 }

@@ -20,10 +20,10 @@ impl LocalApi {
         if let Some(client) = agent_client::running_server(config) {
             return Ok(Self { client, started: None });
         }
-        let door = ApiKeyWatcher::open(config).await?;
-        let listener = bind_listener(([127, 0, 0, 1], 0).into(), &door.keys).await?;
+        let key_watcher = ApiKeyWatcher::open(config).await?;
+        let listener = bind_listener(([127, 0, 0, 1], 0).into(), &key_watcher.keys).await?;
         let mut app = assemble::assemble_app(config, &RecordReplay::default()).await?;
-        let server = RunningServer::start(&mut app, listener, config, door).await?;
+        let server = RunningServer::start(&mut app, listener, config, key_watcher).await?;
         Ok(Self { client: server.client.clone(), started: Some((server, app)) })
     }
 

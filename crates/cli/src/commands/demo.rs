@@ -86,14 +86,14 @@ fn demo_config(config: &Config) -> Config {
 /// Ingests documents, asks questions, prints the answers, and keeps serving.
 pub(crate) async fn run(args: &DemoArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let config = &demo_config(config);
-    let door = ApiKeyWatcher::open(config).await?;
-    let listener = bind_free_port(config.listen, &door.keys).await?;
+    let key_watcher = ApiKeyWatcher::open(config).await?;
+    let listener = bind_free_port(config.listen, &key_watcher.keys).await?;
     let mut app = assemble::assemble_app_without_samples(config, &args.record_replay).await?;
     app.notes.iter().for_each(|note| output.print_message(note));
-    let serving = RunningServer::start(&mut app, listener, config, door).await?;
+    let serving = RunningServer::start(&mut app, listener, config, key_watcher).await?;
     let outcome = tokio::select! {
         outcome = run_demo_questions(&app, config, &serving.client, output) => outcome,
-        trouble = app.wait_for_unknown_write() => Err(trouble.into_message().into()),
+        error = app.wait_for_unknown_write() => Err(error.into_message().into()),
     };
     if outcome.is_err() || args.once || !std::io::stdout().is_terminal() {
         serving.shut_down(&app).await?;

@@ -48,8 +48,8 @@ pub(crate) async fn run(
     for document in read_documents(&args.documents)? {
         index.put(&tenant, &document, &split_into_passages(&document)).await?;
     }
-    let tape = RecordReplay::default();
-    let staff = assemble::assemble_agents(config, &tape, index, DataDirWrites::Forbidden).await?;
+    let record_replay = RecordReplay::default();
+    let staff = assemble::assemble_agents(config, &record_replay, index, DataDirWrites::Forbidden).await?;
     staff.notes.iter().for_each(|note| output.print_message(note));
     let name = &args.agent;
     let agent = staff

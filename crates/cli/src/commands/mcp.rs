@@ -38,15 +38,15 @@ pub(crate) async fn run(args: &McpArgs, config: &Config, output: TerminalOutput)
     if let Some(client) = running_server(config) {
         return relay_to(&client).await;
     }
-    let door = ApiKeyWatcher::open(config).await?;
-    let listener = bind_listener(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &door.keys).await?;
+    let key_watcher = ApiKeyWatcher::open(config).await?;
+    let listener = bind_listener(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &key_watcher.keys).await?;
     let mut app = assemble::assemble_app_reading_documents(config, &args.record_replay).await?;
     app.notes.iter().for_each(|note| output.print_message(note));
-    let serving = RunningServer::start(&mut app, listener, config, door).await?;
+    let serving = RunningServer::start(&mut app, listener, config, key_watcher).await?;
     let ended = tokio::select! {
         ended = relay_to(&serving.client) => ended,
         stopped = exit::wait_for_stop_signal() => stopped.map(drop),
-        trouble = app.wait_for_unknown_write() => Err(trouble.into_message().into()),
+        error = app.wait_for_unknown_write() => Err(error.into_message().into()),
     };
     serving.shut_down(&app).await?;
     ended

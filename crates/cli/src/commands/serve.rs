@@ -49,13 +49,13 @@ pub(crate) async fn run(args: &ServeArgs, config: &Config, output: TerminalOutpu
     let mut address = config.listen;
     address.set_port(args.port.unwrap_or(address.port()));
     // The address is checked first, so that a mistake in it does not create a database.
-    let door = ApiKeyWatcher::open(config).await?;
-    let listener = bind_listener(address, &door.keys).await?;
-    let registration = match door.shared_values() {
+    let key_watcher = ApiKeyWatcher::open(config).await?;
+    let listener = bind_listener(address, &key_watcher.keys).await?;
+    let registration = match key_watcher.shared_values() {
         Some(values) => Some(ReplicaRegistration::register(config, values.clone()).await?),
         None => None,
     };
-    let served = serve_registered(args, config, output, listener, door).await;
+    let served = serve_registered(args, config, output, listener, key_watcher).await;
     if let Some(registration) = registration {
         registration.end().await;
     }
@@ -67,11 +67,11 @@ async fn serve_registered(
     config: &Config,
     output: TerminalOutput,
     listener: TcpListener,
-    door: ApiKeyWatcher,
+    key_watcher: ApiKeyWatcher,
 ) -> anyhow::Result<()> {
     let mut app = assemble::assemble_app_reading_documents(config, &args.record_replay).await?;
     app.notes.iter().for_each(|note| output.print_message(note));
-    let serving = RunningServer::start(&mut app, listener, config, door).await?;
+    let serving = RunningServer::start(&mut app, listener, config, key_watcher).await?;
     let address = serving.address;
     // Before anybody is told that the server listens, so that no signal after that is missed.
     let signals = StopSignals::listen()?;
@@ -126,10 +126,10 @@ impl RunningServer {
         app: &mut App,
         listener: TcpListener,
         config: &Config,
-        door: ApiKeyWatcher,
+        key_watcher: ApiKeyWatcher,
     ) -> anyhow::Result<Self> {
         let address = listener.local_addr()?;
-        app.keys = door.keys.clone();
+        app.keys = key_watcher.keys.clone();
         app.runtime.start_worker().await?;
         let (stop, data_dir) = (CancellationToken::new(), config.data_dir.clone());
         let limits = ServerLimits {
@@ -151,10 +151,10 @@ impl RunningServer {
         ));
         app.keep_samples_updated(stop.clone());
         app.keep_models_updated(stop.clone());
-        let client = door.server_client(address);
+        let client = key_watcher.server_client(address);
         data_dir::ensure_private_dir(&data_dir)?;
         client.write_address_file(&data_dir)?;
-        tokio::spawn(door.watch_keys(client.clone(), data_dir.clone(), stop.clone()));
+        tokio::spawn(key_watcher.watch_keys(client.clone(), data_dir.clone(), stop.clone()));
         Ok(Self { address, client, data_dir, stop, task })
     }
 
@@ -168,7 +168,7 @@ impl RunningServer {
     ) -> anyhow::Result<()> {
         let ended = tokio::select! {
             asked = signals.recv() => asked,
-            trouble = app.wait_for_unknown_write() => Err(trouble.into_message().into()),
+            error = app.wait_for_unknown_write() => Err(error.into_message().into()),
             () = systemd.send_watchdog(&self.stop) => Ok(()),
         };
         systemd.notify_stopping();

@@ -248,17 +248,21 @@ pub(crate) struct EnvironmentSecrets(BTreeMap<String, SecretText>);
 
 impl EnvironmentSecrets {
     /// Collects the keys of providers and tools, and those that the tables refer to.
-    pub(super) fn from_environment(environment: &Environment, tables: &ConfigTables) -> Self {
+    pub(super) fn from_environment(
+        environment: &Environment,
+        tables: &ConfigTables,
+    ) -> Result<Self, BilingualMessage> {
         let vendors = doran_llm::VENDORS.iter().map(|vendor| vendor.key_variable);
         let names: BTreeSet<&str> = vendors
             .filter(|name| !name.is_empty())
             .chain([OPENWEATHER_KEY_VARIABLE, TAVILY_KEY_VARIABLE, SHARED_KEY_VARIABLE, API_KEYS_VARIABLE])
             .chain(tables.referenced_variables())
             .collect();
+        names.iter().try_for_each(|name| environment.check_readable(name))?;
         let found = names
             .into_iter()
             .filter_map(|name| Some((name.to_owned(), SecretText::new(environment.get(name)?.trim()))));
-        Self(found.collect())
+        Ok(Self(found.collect()))
     }
 
     /// The key in a variable.
@@ -349,7 +353,7 @@ mod tests {
             "/",
             &[("MY_TOKEN", "hunter2"), ("OPENAI_API_KEY", "hunter2"), ("OTHER", "x")],
         );
-        let secrets = EnvironmentSecrets::from_environment(&environment, &tables);
+        let secrets = EnvironmentSecrets::from_environment(&environment, &tables).expect("readable");
         assert_eq!(secrets.variable_names().collect::<Vec<_>>(), ["MY_TOKEN", "OPENAI_API_KEY"]);
         assert_eq!(secrets.resolve(&SecretText::new("$MY_TOKEN")).expect("set").reveal(), "hunter2");
         assert!(secrets.resolve(&SecretText::new("$GONE")).is_err());

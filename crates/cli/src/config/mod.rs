@@ -190,7 +190,9 @@ pub(crate) fn load(
         setting.validate(&text).map_err(|wrong| wrong.message_with_origin(setting, &origin))?;
         values.push(SettingValue { setting, text, origin });
     }
-    let secrets = EnvironmentSecrets::from_environment(environment, &tables);
+    let secrets = EnvironmentSecrets::from_environment(environment, &tables)?;
+    environment.check_readable_prefix("OTEL_")?;
+    ["HOME", "XDG_DATA_HOME"].into_iter().try_for_each(|name| environment.check_readable(name))?;
     let home = environment.home();
     let model_override = match value_origin(&values, "model") {
         SettingOrigin::Environment(name) | SettingOrigin::Flag(name) => Some(*name),

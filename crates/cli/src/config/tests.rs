@@ -22,6 +22,18 @@ fn load_error(flags: &[(&'static str, &str)], variables: &[(&str, &str)]) -> Str
     load(&flags, None, &Environment::for_test("/nowhere", variables)).expect_err("an error").en
 }
 
+#[test]
+fn a_variable_that_is_read_and_not_utf8_is_an_error_and_not_a_missing_one() {
+    let load_with = |name: &str| {
+        let environment = Environment::for_test("/nowhere", &[HOME_VARIABLE]).with_unreadable(name);
+        load(&Default::default(), None, &environment).map(drop).map_err(|error| error.en)
+    };
+    for name in ["OPENAI_API_KEY", "OPENAI_API_KEY_FILE", "OTEL_EXPORTER_OTLP_ENDPOINT", "XDG_DATA_HOME"] {
+        assert_eq!(load_with(name), Err(format!("the value of `{name}` is not UTF-8")));
+    }
+    assert_eq!(load_with("OF_ANOTHER_PROGRAM"), Ok(()));
+}
+
 fn shown_setting(loaded: &LoadedConfig, key: &str) -> String {
     let value = loaded.values.iter().find(|value| value.setting.key == key).expect(key);
     format!("{} ({})", value.display_text(), loaded.describe_origin(&value.origin))

@@ -58,18 +58,29 @@ pub(crate) struct ReplicaInfo {
 pub(crate) struct LiveReplica {
     id: String,
     revision: u64,
-    pub(crate) info: ReplicaInfo,
+    /// None if another version wrote it in another way.
+    info: Option<ReplicaInfo>,
 }
 
 impl LiveReplica {
+    /// The revision of its first lease. A server that cannot be read counts as one that was there before.
     fn first(&self) -> u64 {
-        self.info.first.unwrap_or(self.revision)
+        self.info.as_ref().map_or(0, |info| info.first.unwrap_or(self.revision))
+    }
+
+    /// Whether a server with this index may not run beside it. Nobody knows where one that cannot be read has its index.
+    fn conflicts_with(&self, own: ReplicaIndex) -> bool {
+        let theirs = self.info.as_ref().map(|info| info.index);
+        own == ReplicaIndex::Local || theirs == Some(ReplicaIndex::Local)
     }
 }
 
 impl fmt::Display for LiveReplica {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (pid {})", self.info.host, self.info.pid)
+        match &self.info {
+            Some(info) => write!(f, "{} (pid {})", info.host, info.pid),
+            None => f.write_str(self.id.split('/').next().unwrap_or(&self.id)),
+        }
     }
 }
 
@@ -114,32 +125,37 @@ pub(crate) async fn describe_replica(config: &Config) -> anyhow::Result<ReplicaI
 /// The servers that are alive, this one included.
 pub(crate) async fn list_replicas(values: &SharedValues) -> anyhow::Result<Vec<LiveReplica>> {
     let found = values.key_values(REPLICA_BUCKET, "").await?;
-    Ok(found.iter().filter_map(read_replica).collect())
+    Ok(found.iter().map(read_replica).collect())
 }
 
-/// What is written by another version in another way is passed over.
-fn read_replica(stored: &KeyValue) -> Option<LiveReplica> {
-    let info = serde_json::from_slice(&stored.value).ok()?;
-    Some(LiveReplica { id: stored.key.clone(), revision: stored.revision, info })
+fn read_replica(stored: &KeyValue) -> LiveReplica {
+    let info = serde_json::from_slice(&stored.value).ok();
+    LiveReplica { id: stored.key.clone(), revision: stored.revision, info }
 }
 
 /// What servers must have in common and have not, in words.
 pub(crate) fn find_differences(ours: &ReplicaInfo, theirs: &LiveReplica) -> Vec<BilingualMessage> {
+    let Some(info) = &theirs.info else {
+        return vec![bilingual!(
+            "서버 {theirs}은(는) 버전이 달라 정보를 읽을 수 없습니다",
+            "the server {theirs} has another version, and what it says about itself cannot be read"
+        )];
+    };
     let mut differences = Vec::new();
-    if ours.agents != theirs.info.agents {
+    if ours.agents != info.agents {
         differences.push(bilingual!(
             "서버 {theirs}의 `agents/` 파일이 다릅니다. 모든 서버에 같은 파일을 두세요",
             "the files in `agents/` of the server {theirs} are different; give all servers the same files"
         ));
     }
-    if ours.shared_key != theirs.info.shared_key {
+    if ours.shared_key != info.shared_key {
         differences.push(bilingual!(
             "서버 {theirs}의 `DORAN_SHARED_KEY`가 다릅니다. 모든 서버에 같은 값을 주세요",
             "the `DORAN_SHARED_KEY` of the server {theirs} is different; give all servers the same one"
         ));
     }
-    if ours.version != theirs.info.version {
-        let (own, other) = (&ours.version, &theirs.info.version);
+    if ours.version != info.version {
+        let (own, other) = (&ours.version, &info.version);
         differences.push(bilingual!(
             "서버 {theirs}은(는) 버전 {other}이고 이 서버는 {own}입니다",
             "the server {theirs} has version {other}, and this one {own}"
@@ -185,7 +201,7 @@ impl ReplicaRegistration {
                 .await?
                 .into_iter()
                 .filter(|other| other.id != self.id && Some(other.first()) < self.info.first)
-                .filter(|other| [other.info.index, self.info.index].contains(&ReplicaIndex::Local))
+                .filter(|other| other.conflicts_with(self.info.index))
                 .collect();
             if conflicting.is_empty() {
                 return Ok(());
@@ -396,6 +412,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_server_that_cannot_be_read_is_alive_and_no_local_index_runs_beside_it() {
+        let values: SharedValues = Arc::new(RamStore::new());
+        let write = KeyValueWrite::put(REPLICA_BUCKET, "old/1", None, b"{}");
+        let old = values.write_key_value(write).await.expect("written");
+        let renewing = async {
+            let mut revision = old;
+            loop {
+                let write = KeyValueWrite::put(REPLICA_BUCKET, "old/1", revision, b"{}");
+                revision = values.write_key_value(write).await.expect("written");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let starting = async {
+            let shared = registration(&values, "shared", ReplicaIndex::Shared).await;
+            shared.wait_for_conflicts().await.expect("a shared index may be used by all");
+            shared.remove().await.expect("removed");
+            let local = registration(&values, "local", ReplicaIndex::Local).await;
+            let error = local.wait_for_conflicts().await.expect_err("a local index");
+            assert!(error.chain().any(|cause| cause.is::<ReplicaConflict>()), "{error}");
+            let others = list_replicas(&values).await.expect("list");
+            let old = others.iter().find(|other| other.id == "old/1").expect("the old one");
+            assert_eq!((old.to_string(), find_differences(&local.info, old).len()), ("old".to_owned(), 1));
+        };
+        tokio::select! {
+            () = starting => {}
+            () = renewing => unreachable!("it renews for ever"),
+        }
+    }
+
+    #[tokio::test]
     async fn the_lease_of_a_dead_server_runs_out() {
         let time = Arc::new(std::sync::atomic::AtomicI64::new(1_000));
         let clock = time.clone();
@@ -416,7 +462,7 @@ mod tests {
 
     #[test]
     fn differences_are_named() {
-        let other = |info| LiveReplica { id: "x".into(), revision: 1, info };
+        let other = |info| LiveReplica { id: "x".into(), revision: 1, info: Some(info) };
         let own = info(ReplicaIndex::Shared);
         assert!(find_differences(&own, &other(own.clone())).is_empty());
         let changed = ReplicaInfo {
