@@ -162,16 +162,16 @@ impl LayerGrid {
     pub fn place_items(&mut self) {
         let mut x = vec![0.0; self.items.len()];
         for layer in &self.layers {
-            let wish: Vec<(f64, f64)> = layer.iter().map(|_| (0.0, 1.0)).collect();
-            self.place_layer(layer, &wish, &mut x);
+            let preferred: Vec<(f64, f64)> = layer.iter().map(|_| (0.0, 1.0)).collect();
+            self.place_layer(layer, &preferred, &mut x);
         }
         let count = self.layers.len();
         for sweep in 0..ORDER_SWEEPS + BALANCE_SWEEPS {
             for step in 0..count {
                 let layer = &self.layers[if sweep % 2 == 0 { step } else { count - 1 - step }];
-                let wish: Vec<(f64, f64)> =
+                let preferred: Vec<(f64, f64)> =
                     layer.iter().map(|item| self.desired_position(*item, sweep, &x)).collect();
-                self.place_layer(layer, &wish, &mut x);
+                self.place_layer(layer, &preferred, &mut x);
             }
         }
         for (item, x) in self.items.iter_mut().zip(x) {
@@ -249,17 +249,17 @@ impl LayerGrid {
 
     /// The places nearest to the wishes, by weighted squares, that keep order and distance: neighbours that would
     /// come too close are joined to blocks, which go to the mean of their wishes.
-    fn place_layer(&self, layer: &[usize], wish: &[(f64, f64)], x: &mut [f64]) {
+    fn place_layer(&self, layer: &[usize], preferred: &[(f64, f64)], x: &mut [f64]) {
         let mut offset = 0.0;
         let mut offsets = Vec::new();
-        // Of each block: the mean wish, the weight, how many items.
+        // Of each block: the mean preferred position, the weight, how many items.
         let mut blocks: Vec<(f64, f64, usize)> = Vec::new();
         for (at, item) in layer.iter().enumerate() {
             if at > 0 {
                 offset += f64::from((self.items[layer[at - 1]].w + self.items[*item].w) / 2 + BOX_GAP);
             }
             offsets.push(offset);
-            let mut block = (wish[at].0 - offset, wish[at].1, 1);
+            let mut block = (preferred[at].0 - offset, preferred[at].1, 1);
             while let Some(left) = blocks.pop_if(|left| left.0 >= block.0) {
                 let weight = left.1 + block.1;
                 block = ((left.0 * left.1 + block.0 * block.1) / weight, weight, left.2 + block.2);

@@ -62,13 +62,13 @@ impl<T: BatchWriter> WriteBatcher<T> {
     /// Writes `item`, alone or in a batch.
     pub(super) async fn write(self: &Arc<Self>, item: T::Item) -> BatchedWriteResult<T> {
         let waiting = {
-            let mut desk = self.lock_queue();
-            if desk.statements_in_flight < MAX_STATEMENTS_IN_FLIGHT && desk.waiting.is_empty() {
-                desk.statements_in_flight += 1;
+            let mut queue = self.lock_queue();
+            if queue.statements_in_flight < MAX_STATEMENTS_IN_FLIGHT && queue.waiting.is_empty() {
+                queue.statements_in_flight += 1;
                 Err(item)
             } else {
                 let (answer, waiting) = oneshot::channel();
-                desk.waiting.push_back((item, answer));
+                queue.waiting.push_back((item, answer));
                 Ok(waiting)
             }
         };
@@ -153,16 +153,16 @@ struct InFlightPermit<'a, T: BatchWriter>(&'a Arc<WriteBatcher<T>>);
 
 impl<T: BatchWriter> Drop for InFlightPermit<'_, T> {
     fn drop(&mut self) {
-        let mut desk = self.0.lock_queue();
-        let next = if desk.waiting.is_empty() { None } else { Handle::try_current().ok() };
+        let mut queue = self.0.lock_queue();
+        let next = if queue.waiting.is_empty() { None } else { Handle::try_current().ok() };
         match next {
             Some(runtime) => {
                 drop(runtime.spawn(self.0.clone().drain_queue()));
             }
             None => {
-                desk.statements_in_flight -= 1;
+                queue.statements_in_flight -= 1;
                 // Without a runtime nothing can send them. Dropping them tells the callers.
-                desk.waiting.clear();
+                queue.waiting.clear();
             }
         }
     }
