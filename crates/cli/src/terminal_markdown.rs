@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_is_not_closed_is_shown_as_it_is() {
-        for text in ["**굵게", "*", "**", "글 `코드", "a ** b", "끝\\", "**가 ** 나"] {
+        for text in ["**굵게", "*", "**", "글 `코드", "a ** b", "2 * 3*4", "끝\\", "**가 ** 나"] {
             assert_eq!(render(text), text);
         }
         assert_eq!(render("*가 **나*\n다*"), "<i>가 **나</>\n다*");
