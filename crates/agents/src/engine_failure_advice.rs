@@ -39,7 +39,7 @@ pub(crate) fn engine_failure_advice(code: &str) -> Option<ModelErrorAdvice> {
             "이 대화의 일부가 없어졌거나 손상되어 이어 갈 수 없습니다. 백업을 되돌리거나 새 대화를 시작하세요.",
         ),
         failure::NOT_STORABLE => (
-            "A step gave something that cannot be kept. This is a fault of the agent; report it.",
+            "A step gave something that cannot be stored. This is a fault of the agent; report it.",
             "한 단계가 저장할 수 없는 결과를 냈습니다. 에이전트의 결함이니 알려 주세요.",
         ),
         failure::STORE_REJECTED => (
@@ -47,12 +47,12 @@ pub(crate) fn engine_failure_advice(code: &str) -> Option<ModelErrorAdvice> {
             "이 단계가 쓰려는 것을 저장소가 받을 수 없습니다. 너무 큰 경우가 그렇습니다. 범위를 좁혀 다시 물어보세요.",
         ),
         failure::UNDECLARED_TARGET => (
-            "The agent took a way that it does not have. This is a fault of the agent; report it.",
-            "에이전트가 있지 않은 길로 갔습니다. 에이전트의 결함이니 알려 주세요.",
+            "The agent jumped to a node it does not declare. This is a fault of the agent; report it.",
+            "에이전트가 선언하지 않은 노드로 이동했습니다. 에이전트의 결함이니 알려 주세요.",
         ),
         failure::STUCK_JOIN => (
-            "The agent waits for a step that will not come. This is a fault of the agent; report it.",
-            "에이전트가 오지 않을 단계를 기다립니다. 에이전트의 결함이니 알려 주세요.",
+            "A join waits for a node that never runs. This is a fault of the agent; report it.",
+            "실행되지 않을 노드를 기다리는 조인이 있습니다. 에이전트의 결함이니 알려 주세요.",
         ),
         failure::ABORTED => (
             "The run was cut off from outside. The conversation is intact; try again.",

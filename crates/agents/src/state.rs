@@ -54,7 +54,7 @@ pub struct TurnProgress {
     /// The model that was chosen for the turn.
     #[serde(skip_serializing_if = "ModelChoice::is_default")]
     pub chosen: ModelChoice,
-    /// Whether these are steps of an agent that works for another one: what it says is not said to the person.
+    /// Whether these are steps of a subagent, whose text is not shown to the person.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_behind_another: bool,
 }

@@ -100,7 +100,7 @@ impl ServerHttpClient {
         })
     }
 
-    /// Takes the word back.
+    /// Removes the address file.
     pub(crate) fn remove_address_file(folder: &Path) {
         // Gone already, or left over: the next server writes it anew, and nobody believes it without the lock.
         std::fs::remove_file(folder.join(SERVER_FILE_NAME)).ok();

@@ -215,7 +215,7 @@ impl WorkerProcess {
                 Err(JailError::unavailable(format!("only {layers:?} would hold")))
             }
             Ok(WorkerHandshake::Refused(why)) => Err(JailError::unavailable(why)),
-            Err(_) => Err(JailError::unavailable("the worker did not say which walls stand")),
+            Err(_) => Err(JailError::unavailable("the worker did not report its sandbox")),
         }
     }
 }

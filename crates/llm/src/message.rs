@@ -48,7 +48,7 @@ pub enum Role {
     Tool,
 }
 
-/// Where a text came from, whoever passes it on.
+/// The original source of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TextOrigin {

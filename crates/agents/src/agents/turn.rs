@@ -28,7 +28,7 @@ pub struct AgentTurn {
     pub model_calls: u32,
     /// Nodes that ran, in order.
     pub path: Vec<String>,
-    /// What the conversation held before the messages that are still worked with.
+    /// A summary of messages that are no longer sent to the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// The language of the answer.
@@ -80,7 +80,7 @@ pub struct TurnUpdate {
     /// Why the answer only says that there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// Whether the messages in this update were said before, and are only shortened or put in place again.
+    /// Whether the messages in this update only replace earlier ones.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rewrites_messages: bool,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EvalExpectation, EvalVariant};
 
-/// What came of all questions.
+/// The results of all cases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AgentEvalReport {
@@ -19,7 +19,7 @@ pub struct AgentEvalReport {
     pub ended_at: i64,
     /// What changed since the report before it.
     pub changes: Vec<EvalChange>,
-    /// What came of each.
+    /// The result of each case.
     pub cases: Vec<EvalCaseOutcome>,
 }
 
@@ -45,7 +45,7 @@ impl AgentEvalReport {
     }
 }
 
-/// What came of a question.
+/// The result of one case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EvalCaseOutcome {
@@ -55,7 +55,7 @@ pub struct EvalCaseOutcome {
     pub agent: String,
     /// What did not hold.
     pub failures: Vec<FailedExpectation>,
-    /// Why it is known not to hold, where that was said and is so.
+    /// Why the case is a known failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<String>,
     /// What was seen.
@@ -65,7 +65,7 @@ pub struct EvalCaseOutcome {
 /// An expectation that did not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailedExpectation {
-    /// What was looked at: the name of the expectation.
+    /// The name of the expectation that failed.
     pub what: String,
     /// What was expected.
     pub expected: String,
@@ -77,7 +77,7 @@ pub struct FailedExpectation {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ObservedTurn {
-    /// The way the question went, by the agent: `rag` or `agent` for `assistant`; `out_of_scope`, `no_tools`,
+    /// The route the agent chose: `rag` or `agent` for `assistant`; `out_of_scope`, `no_tools`,
     /// `execute_sequential` or `execute_parallel` for `contract`, as its first plan went; `tool`, `response` or `error`
     /// for `react`; `question`, `summary` or `chitchat` for `docqa`. For others the nodes, joined by `>`.
     pub route: String,
@@ -160,7 +160,7 @@ impl ObservedTurn {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum EvalChange {
-    /// It held and does not any more.
+    /// It passed before and fails now.
     Broke {
         /// The case.
         id: String,

@@ -46,7 +46,7 @@ pub enum InterruptQuestion {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
-    /// A tool that whoever asked runs. Answered by what it gives: a [`ClientToolAnswer`], or any JSON.
+    /// A tool that the client runs. Answered by its result: a [`ClientToolAnswer`], or any JSON.
     ClientTool {
         /// The id of the call.
         call: String,

@@ -156,7 +156,7 @@ pub fn notes_of_entry(body: &EntryBody) -> Result<Vec<StepNotes>, serde_json::Er
 pub enum ModelCallNote {
     /// The model was asked.
     Asked(ModelRequestNote),
-    /// It had answered the same before: nobody was asked and nothing was spent.
+    /// The reply came from the cache: no request, no cost.
     FromCache(CachedReplyNote),
     /// The model was asked, and there is no reply: the request failed, or the run was stopped.
     Unfinished(UnfinishedRequestNote),

@@ -169,7 +169,7 @@ pub enum ToolCallDecision {
 pub enum ToolCallReason {
     /// The tool's policy says so.
     Policy,
-    /// The run has read words that somebody else may have written to make it act.
+    /// The run has read untrusted text.
     Injection,
     /// A person said no.
     Refused,

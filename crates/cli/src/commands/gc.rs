@@ -20,7 +20,7 @@ pub(crate) async fn run(config: &Config, output: TerminalOutput) -> anyhow::Resu
     };
     notes.iter().for_each(|note| output.print_message(note));
     output.print_message(&bilingual!(
-        "지웠습니다: 대화 {threads}, 단계 {entries}, 멱등 키 {keys}, 캐시 {cached}, 공유 항목 {items}, 첨부 파일 {files}",
+        "지웠습니다: 대화 {threads}, 단계 {entries}, 멱등성 키 {keys}, 캐시 {cached}, 공유 항목 {items}, 첨부 파일 {files}",
         "removed: {threads} threads, {entries} steps, {keys} idempotency keys, {cached} cached results, \
          {items} shared items, {files} attached files"
     ));

@@ -20,7 +20,7 @@ pub struct EvalSetSummary {
     pub name: String,
     /// How many cases it has.
     pub cases: usize,
-    /// How many cases held in the last report.
+    /// How many cases passed in the last report.
     pub passed: Option<usize>,
     /// When the last report was made, in milliseconds since 1970.
     pub ended_at: Option<i64>,
@@ -60,7 +60,7 @@ pub struct EvalCaseInfo {
     /// The question.
     #[schemars(length(min = 1))]
     pub ask: String,
-    /// Why it is known not to hold today.
+    /// Why this case is a known failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fails: Option<String>,
     /// What is expected. Something has to be.
@@ -131,10 +131,10 @@ pub enum EvalRunStatus {
     Running,
     /// Every question was asked.
     Finished,
-    /// Somebody stopped it. What was asked is in no report.
+    /// It was stopped. Its results are in no report.
     Stopped,
     /// A question could not be asked.
     Failed,
-    /// The server ended before its last question. What was asked since the last report is in none.
+    /// The server stopped before the last case. Results since the last report are lost.
     Interrupted,
 }

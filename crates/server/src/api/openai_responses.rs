@@ -40,7 +40,7 @@ pub struct OpenAiResponseRequest {
     pub background: bool,
     /// The instructions.
     pub instructions: Option<String>,
-    /// The most tokens of a reply of the model.
+    /// Maximum number of tokens of a reply of the model.
     pub max_output_tokens: Option<u64>,
     /// Texts by name.
     pub metadata: Map<String, Value>,

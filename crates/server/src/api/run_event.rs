@@ -63,7 +63,7 @@ pub enum RunEventBody {
         /// What it asks.
         questions: Vec<QuestionInfo>,
     },
-    /// Answers came.
+    /// Questions were answered.
     Resumed {
         /// By question.
         answers: BTreeMap<String, Value>,
@@ -79,7 +79,7 @@ pub enum RunEventBody {
     Failed {
         /// Stable, for programs.
         code: String,
-        /// As whoever failed put it.
+        /// The message of the error.
         message: String,
         /// For people.
         #[serde(default, skip_serializing_if = "String::is_empty")]

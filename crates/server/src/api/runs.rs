@@ -183,7 +183,7 @@ pub struct RunDetail {
     /// The open questions of a paused run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub questions: Option<Vec<QuestionInfo>>,
-    /// In the response to `cancel`: the run was told to end and has not ended yet.
+    /// In the response to `cancel`: cancellation was requested, but the run has not ended yet.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cancel_requested: bool,
 }

@@ -130,7 +130,7 @@ struct MakeThreadBody {
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Option<f32>", range(min = 0.0, max = 2.0))]
     temperature: Option<Option<f32>>,
-    /// What the model is told in every turn.
+    /// Instructions for the model, sent with every turn.
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Option<String>", length(max = MAX_INSTRUCTIONS_CHARS))]
     instructions: Option<Option<String>>,
@@ -318,7 +318,7 @@ struct UpdateThreadBody {
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Option<f32>", range(min = 0.0, max = 2.0))]
     temperature: Option<Option<f32>>,
-    /// What the model is told in every turn.
+    /// Instructions for the model, sent with every turn.
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Option<String>", length(max = MAX_INSTRUCTIONS_CHARS))]
     instructions: Option<Option<String>>,

@@ -214,7 +214,7 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
       return json(response, { threads: list.sort((a, b) => b.updated - a.updated).map(pub), next: null })
     }
     const thread = what === 'threads' ? threads.get(one) : null
-    if (what === 'threads' && !thread) return problem(response, 404, 'not_found', 'there is nothing here', '여기에는 아무것도 없습니다')
+    if (what === 'threads' && !thread) return problem(response, 404, 'not_found', 'not found', '찾을 수 없습니다')
     if (thread && !sub) {
       if (method === 'PATCH') Object.assign(thread, input())
       if (method === 'DELETE') threads.delete(one)
@@ -232,7 +232,7 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
     }
     if (thread && sub === 'runs') {
       const run = thread.runs.find((found) => found.id === two)
-      if (!run) return problem(response, 404, 'not_found', 'there is nothing here', '여기에는 아무것도 없습니다')
+      if (!run) return problem(response, 404, 'not_found', 'not found', '찾을 수 없습니다')
       if (act === 'events') return stream(request, response, run, Number(request.headers['last-event-id'] || 0))
       if (act === 'cancel') {
         const said = run.live.filter((event) => event.text).map((event) => event.text).join('')
@@ -275,7 +275,7 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
       }
       return json(response, doc)
     }
-    return problem(response, 404, 'not_found', 'there is nothing here', '여기에는 아무것도 없습니다')
+    return problem(response, 404, 'not_found', 'not found', '찾을 수 없습니다')
   })
 
   async function ingest(doc) {
@@ -294,7 +294,7 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
       response.writeHead(200, { 'content-type': TYPES[extname(name)] ?? 'application/octet-stream', 'content-security-policy': POLICY, 'x-content-type-options': 'nosniff' })
       response.end(bytes)
     } catch {
-      problem(response, 404, 'not_found', 'there is nothing here', '여기에는 아무것도 없습니다')
+      problem(response, 404, 'not_found', 'not found', '찾을 수 없습니다')
     }
   }
 

@@ -81,9 +81,9 @@ export type AgentActivity = {
   type: 'sources'
 }
 
-/** What came of all questions. */
+/** The results of all cases. */
 export type AgentEvalReport = {
-  /** What came of each. */
+  /** The result of each case. */
   cases: EvalCaseOutcome[]
   /** What changed since the report before it. */
   changes: EvalChange[]
@@ -314,7 +314,7 @@ export type ChatAnswer = {
 
 /** A request for a chat completion. A parameter of OpenAI's API that is not here is rejected with `400`. */
 export type ChatCompletionBody = {
-  /** The most tokens of a reply of the model. */
+  /** Maximum number of tokens of a reply of the model. */
   max_completion_tokens?: number | null
   /** The same, under its older name. */
   max_tokens?: number | null
@@ -441,7 +441,7 @@ export type CronBody = {
   config?: RunConfig | null
   /** Values that all nodes of its runs can read. */
   context?: { [key: string]: Json } | null
-  /** When a step is stored. Doran stores each before it is told; so do both of these. */
+  /** When a step is stored. Both values behave alike: Doran stores a step before it sends it. */
   durability?: StepDurability | null
   /** Whether it starts runs. The default is `true`. */
   enabled?: boolean | null
@@ -662,13 +662,13 @@ export type EvalCaseInfo = {
   before?: string[]
   /** What is expected. Something has to be. */
   expect: EvalExpectation
-  /** Why it is known not to hold today. */
+  /** Why this case is a known failure. */
   fails?: string
   /** The name of the case, which no other case of the set has. */
   id: string
 }
 
-/** What came of a question. */
+/** The result of one case. */
 export type EvalCaseOutcome = {
   /** Who was asked. */
   agent: string
@@ -676,7 +676,7 @@ export type EvalCaseOutcome = {
   failures: FailedExpectation[]
   /** The case. */
   id: string
-  /** Why it is known not to hold, where that was said and is so. */
+  /** Why the case is a known failure. */
   known?: string
   /** What was seen. */
   observed: ObservedTurn
@@ -728,9 +728,9 @@ export type EvalChange = {
 /** Which documents a set is about. */
 export type EvalDocuments = 'library' | 'samples'
 
-/** What is expected. What is not said is not looked at. */
+/** Expectations. A field that is not set is not checked. */
 export type EvalExpectation = {
-  /** The tool that a person is asked about. Without it, nobody may be asked. */
+  /** The tool that needs approval. If not set, the run must not ask. */
   asks?: string
   /** Words of the answer. */
   contains?: string[]
@@ -740,11 +740,11 @@ export type EvalExpectation = {
   lacks?: string[]
   /** How many models were asked. */
   model_calls?: number
-  /** The most it may cost, in dollars; not less than 0. */
+  /** Maximum cost in dollars, at least 0. */
   most_cost?: number
   /** The nodes that ran, in order. */
   path?: string[]
-  /** The way the question went; see `ObservedTurn::route`. */
+  /** The route the agent chose; see `ObservedTurn::route`. */
   route?: string
   /** Parts of the titles of what is cited: each is cited, and nothing else is. */
   sources?: string[]
@@ -813,7 +813,7 @@ export type EvalSetSummary = {
   ended_at: number | null
   /** The name. */
   name: string
-  /** How many cases held in the last report. */
+  /** How many cases passed in the last report. */
   passed: number | null
   /** Why its file cannot be read. */
   problem: string | null
@@ -846,7 +846,7 @@ export type EventChannel = 'values' | 'updates' | 'messages' | 'tools' | 'lifecy
 export type EventStreamBody = {
   /** Which kinds of events. */
   channels: EventChannel[]
-  /** How deep below these. Events of graphs inside nodes are not told. */
+  /** How deep below these. Events of graphs inside nodes are not sent. */
   depth?: number | null
   /** Only events of these graphs inside the graph. Those of the outermost one have an empty list. */
   namespaces?: string[][] | null
@@ -860,7 +860,7 @@ export type FailedExpectation = {
   expected: string
   /** What was seen. */
   was: string
-  /** What was looked at: the name of the expectation. */
+  /** The name of the expectation that failed. */
   what: string
 }
 
@@ -1087,6 +1087,8 @@ export type LangGraphCron = {
   enabled: boolean
   /** The time after which it starts no run. */
   end_time: string | null
+  /** Why its request cannot be read. It starts runs all the same and can be deleted. Absent if it can be read. */
+  error?: string
   /** Free pairs, of the cron and of its runs. */
   metadata: { [key: string]: Json }
   /** When it starts the next run. */
@@ -1201,7 +1203,7 @@ export type LatestBody = {
 export type MakeThreadBody = {
   /** The agent that the thread is for. */
   agent?: string | null
-  /** What the model is told in every turn. */
+  /** Instructions for the model, sent with every turn. */
   instructions?: string | null
   /** The model that answers, by the `id` of one of the models. `null` is the default model. */
   model?: string | null
@@ -1487,7 +1489,7 @@ export type ObservedTurn = {
   path: string[]
   /** The answer. */
   response: string
-  /** The way the question went, by the agent: `rag` or `agent` for `assistant`; `out_of_scope`, `no_tools`, `execute_sequential` or `execute_parallel` for `contract`, as its first plan went; `tool`, `response` or `error` for `react`; `question`, `summary` or `chitchat` for `docqa`. For others the nodes, joined by `>`. */
+  /** The route the agent chose: `rag` or `agent` for `assistant`; `out_of_scope`, `no_tools`, `execute_sequential` or `execute_parallel` for `contract`, as its first plan went; `tool`, `response` or `error` for `react`; `question`, `summary` or `chitchat` for `docqa`. For others the nodes, joined by `>`. */
   route: string
   /** Titles of what was cited. */
   sources: string[]
@@ -1750,7 +1752,7 @@ export type OpenAiResponse = {
   incomplete_details: OpenAiIncompleteDetails | null
   /** The instructions. */
   instructions: string | null
-  /** The most tokens of a reply of the model. */
+  /** Maximum number of tokens of a reply of the model. */
   max_output_tokens: number | null
   /** Texts by name. */
   metadata: { [key: string]: Json }
@@ -1949,7 +1951,7 @@ export type ResponseBody = {
   input: Json
   /** What applies to the conversation, with the rank of user text. */
   instructions?: string | null
-  /** The most tokens of a reply of the model. */
+  /** Maximum number of tokens of a reply of the model. */
   max_output_tokens?: number | null
   /** Texts by name. They are stored with the run. */
   metadata?: { [key: string]: Json } | null
@@ -2036,7 +2038,7 @@ export type RunAnswer = {
   status: RunStatus
   /** The number of finished steps. */
   steps: number
-  /** What the conversation held before the messages that are still worked with. */
+  /** A summary of messages that are no longer sent to the model. */
   summary?: string
   /** The thread of the run. */
   thread: string
@@ -2060,7 +2062,7 @@ export type RunCommand = {
 export type RunConfig = {
   /** `thread_id`, `checkpoint_id` and `checkpoint_ns`, as in the request itself; everything else as in `context`. */
   configurable?: { [key: string]: Json } | null
-  /** The most steps of the run. */
+  /** Maximum number of steps of the run. */
   recursion_limit?: number | null
 }
 
@@ -2068,7 +2070,7 @@ export type RunConfig = {
 export type RunDetail = {
   /** The agent of the run. */
   agent: string
-  /** In the response to `cancel`: the run was told to end and has not ended yet. */
+  /** In the response to `cancel`: cancellation was requested, but the run has not ended yet. */
   cancel_requested?: boolean
   /** When the run was accepted, in milliseconds since 1970. */
   created: number
@@ -2151,7 +2153,7 @@ export type RunEvent = {
   en?: string
   /** The same in Korean. */
   ko?: string
-  /** As whoever failed put it. */
+  /** The message of the error. */
   message: string
   /** The node that failed. */
   node?: string
@@ -2206,7 +2208,7 @@ export type RunGraphBody = {
   config?: RunConfig | null
   /** Values that all nodes of the run can read. They come before those of the assistant. */
   context?: { [key: string]: Json } | null
-  /** When a step is stored. Doran stores each before it is told; so do both of these. */
+  /** When a step is stored. Both values behave alike: Doran stores a step before it sends it. */
   durability?: StepDurability | null
   /** What happens when the thread does not exist. */
   if_not_exists?: IfNotExists | null
@@ -2599,7 +2601,7 @@ export type StreamMode = 'values' | 'updates' | 'messages' | 'messages-tuple' | 
 /** The key of a provider, as a client sent it. It prints nothing. */
 export type SubmittedModelKey = string
 
-/** Where a text came from, whoever passes it on. */
+/** The original source of a text. */
 export type TextOrigin = 'program' | 'user' | 'document' | 'web' | 'tool' | 'model'
 
 /** What an agent is doing, in a word. */
@@ -2623,7 +2625,7 @@ export type ThreadInfo = {
   created: number
   /** The name of the thread in requests. */
   id: string
-  /** What the model is told in every turn. */
+  /** Instructions for the model, sent with every turn. */
   instructions: string
   /** The model of the chat, by the `id` of one of the models; `null` for the default. */
   model: string | null
@@ -2715,7 +2717,7 @@ export type TopologyEdge = {
 export type TurnProgress = {
   /** The model that was chosen for the turn. */
   chosen?: ModelChoice
-  /** Whether these are steps of an agent that works for another one: what it says is not said to the person. */
+  /** Whether these are steps of a subagent, whose text is not shown to the person. */
   is_behind_another?: boolean
   /** The language the person is answered in. */
   language: Language
@@ -2739,7 +2741,7 @@ export type TurnUpdate = {
   found?: number[]
   /** How far the turn has come. */
   progress?: TurnProgress
-  /** Whether the messages in this update were said before, and are only shortened or put in place again. */
+  /** Whether the messages in this update only replace earlier ones. */
   rewrites_messages?: boolean
   /** What the answer in this update rests on. */
   sources?: AnswerSource[]
@@ -2828,7 +2830,7 @@ export type UpdateStateBody = {
 
 /** Changes to a thread. What is left out stays as it is. */
 export type UpdateThreadBody = {
-  /** What the model is told in every turn. */
+  /** Instructions for the model, sent with every turn. */
   instructions?: string | null
   /** The model that answers, by the `id` of one of the models. `null` is the default model. */
   model?: string | null

@@ -102,7 +102,7 @@ fn error_from_doran_code(db: &DbError, about: StatementSubject<'_>) -> Option<St
         ("DR006", StatementSubject::Run(key)) => StoreError::no_run(key),
         ("DR007", _) => StoreError::NotFound { what: "entry", id: message.to_owned() },
         ("23505", StatementSubject::Submit(..)) => StoreError::Conflict("this run exists already".into()),
-        ("23505", _) => StoreError::Conflict("somebody else wrote the same entry".into()),
+        ("23505", _) => StoreError::Conflict("another writer wrote the same entry".into()),
         _ => return None,
     })
 }

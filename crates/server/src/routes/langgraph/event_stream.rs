@@ -55,7 +55,7 @@ pub(super) struct EventStreamBody {
     /// Only events of these graphs inside the graph. Those of the outermost one have an empty list.
     #[serde(default)]
     namespaces: Option<Vec<Vec<String>>>,
-    /// How deep below these. Events of graphs inside nodes are not told.
+    /// How deep below these. Events of graphs inside nodes are not sent.
     #[serde(default)]
     #[allow(dead_code, reason = "there is one depth")]
     depth: Option<u32>,
@@ -74,7 +74,7 @@ pub(super) enum EventChannel {
     Updates,
     /// Messages on their way.
     Messages,
-    /// Calls of tools. They are told with the messages.
+    /// Tool calls. They are sent with the messages.
     Tools,
     /// The begin and the end of runs.
     Lifecycle,

@@ -72,7 +72,7 @@ pub(super) struct RunGraphBody {
     /// What happens to the thread of a run without one. The default is `delete`.
     #[serde(default)]
     pub(super) on_completion: Option<OnCompletion>,
-    /// When a step is stored. Doran stores each before it is told; so do both of these.
+    /// When a step is stored. Both values behave alike: Doran stores a step before it sends it.
     #[serde(default)]
     #[allow(dead_code, reason = "what is stored is no less durable than either")]
     durability: Option<StepDurability>,
@@ -223,7 +223,7 @@ pub(super) fn parse_checkpoint(text: &str) -> Result<CheckpointId, ApiError> {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunConfig {
-    /// The most steps of the run.
+    /// Maximum number of steps of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) recursion_limit: Option<u32>,
     /// `thread_id`, `checkpoint_id` and `checkpoint_ns`, as in the request itself; everything else as in `context`.
