@@ -354,7 +354,7 @@ fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
         agent `helpdesk`, node `run`: nothing leads from it to `end`: it would run until a limit stops it
         agent `helpdesk`: nothing leads to node `person`
         agent `helpdesk`: it runs itself as a subgraph: helpdesk → helpdesk
-        the description cannot be read: line 1: unknown field `colour`, expected one of `name`, `agent`, `ko`, `en`, `context_length`, `start`, `settings`, `tool`, `node`
+        the description cannot be read: line 1: unknown field `colour`, expected one of `name`, `agent`, `ko`, `en`, `hidden`, `context_length`, `start`, `settings`, `tool`, `node`
         the description cannot be read: line 17: node `search`: unknown field `colour`, expected one of `name`, `use`, `prompt`, `choices`, `into`, `tools`, `text`, `ask`, `graph`, `input`, `result`, `http`, `over`, `most`, `keep`, `then`, `branch`
         the description cannot be read: line 17: node `search`: invalid type: string "two", expected usize
         the description cannot be read: line 17: string values must be quoted, expected literal string
