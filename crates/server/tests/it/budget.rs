@@ -175,7 +175,7 @@ async fn deleting_gives_nothing_back() {
     assert!(send(&app, delete(&format!("/v1/responses/{id}"))).await.status().is_success());
     until(async || json(&app, get("/api/threads")).await["threads"] == json!([])).await;
 
-    let usage = json(&app, get("/api/usage?days=1&utc_offset=540")).await;
+    let usage = json(&app, get("/api/usage?days=2&utc_offset=540")).await;
     let spent = json!(3 * CALL_MICROS);
     assert_eq!((&usage["runs"], &usage["cost_micros"]), (&json!(3), &spent), "{usage}");
     assert_eq!((&usage["deleted"]["runs"], &usage["deleted"]["cost_micros"]), (&json!(3), &spent), "{usage}");
@@ -248,7 +248,7 @@ async fn usage_is_not_complete_when_a_server_died_under_a_call() {
     let (second, runtime) = app_on(store, priced_model().0);
     runtime.start_worker().await.expect("at work");
     until(async || json(&second, get("/api/threads/t/runs")).await["runs"][0]["status"] == "finished").await;
-    for path in ["/api/usage?thread=t", "/api/usage?days=1"] {
+    for path in ["/api/usage?thread=t", "/api/usage?days=2"] {
         assert_eq!(json(&second, get(path)).await["complete"], false, "{path}");
     }
     assert_eq!(json(&second, post("/api/threads/other/runs?wait=true", &ask)).await["status"], "finished");
