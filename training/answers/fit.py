@@ -7,30 +7,31 @@
     python3 training/answers/everyday.py everyday
     export ANSWER_QUESTIONS=$PWD/everyday/questions.jsonl ANSWER_DOCUMENTS=$PWD/everyday/documents
     features everyday
-    python3 training/answers/fit.py dev.jsonl more.jsonl -- everyday.jsonl
+    python3 training/answers/fit.py dev.jsonl more.jsonl everyday.jsonl
 
-The ranking is a conditional logit over the candidates of a question. The confidence is a logistic regression over the best
-candidate, once with all candidates and once without the right ones, because a question whose answer is not there must be
-refused. The figures are for the files before `--`, each question answered with weights that were
-fitted without the documents of a sixth of the questions, its own among them. Needs numpy.
+Writes `crates/offline/src/data/weights.tsv`. The ranking is a conditional logit over the candidates of a question. The
+confidence is a logistic regression over the best candidate, once with all candidates and once without the right ones,
+because a question whose answer is not there must be refused. The figures are cross-validated: each question is answered
+with weights that were fitted without the documents of a sixth of the questions, its own among them. With `--ablate` they
+are told again without each feature in turn, and nothing is written; with `-v` each question is told. Needs numpy.
 """
 
 import json
 import math
+import os
 import random
 import re
 import sys
 
 import numpy as np
 
-NAMES = ["own", "around", "beside", "passage", "focus_own", "name_near", "meaning", "kind_misses", "rank", "first_passage",
-         "other_model", "fragment", "lesser_document"]
 # What the ranking and the confidence go by; the other features have no weight there.
-RANKING = ["own", "beside", "passage", "focus_own", "name_near", "meaning", "kind_misses", "rank", "fragment"]
-CONFIDENCE = ["own", "around", "kind_misses", "rank", "first_passage", "other_model", "fragment", "lesser_document"]
+RANKING = ["own", "name_near", "meaning", "kind_misses", "rank"]
+CONFIDENCE = ["own", "around", "meaning", "kind_misses", "uncovered", "lesser_document"]
 FOLDS = 6
-MOST_QUOTED, CLOSE, MAX_LEAD = 3, 2.5, 3.0
+MOST_QUOTED, CLOSE, NEAR = 3, 2.5, 0.5
 WITHOUT_RIGHT_WEIGHT = 0.5
+WEIGHTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../crates/offline/src/data/weights.tsv")
 
 # A sentence that only leads to a list is quoted with the list.
 LEAD_IN = re.compile("다음(과 같|의 |\\s*각\\s*호| 순서)|[:：]$|following")
@@ -75,8 +76,8 @@ def minimise(loss_and_gradient, width, steps=250, rate=0.08):
     return weights
 
 
-def fit_ranking(questions, l2=1.0):
-    columns = [NAMES.index(name) for name in RANKING]
+def fit_ranking(questions, names, l2=1.0):
+    columns = [questions[0]["names"].index(name) for name in names]
     used = [q for q in questions if q["labels"].any() and not q["labels"].all()]
     x = np.concatenate([q["x"][:, columns] for q in used])
     right = np.concatenate([q["labels"] for q in used]).astype(float)
@@ -91,7 +92,7 @@ def fit_ranking(questions, l2=1.0):
         shares = odds / np.add.reduceat(odds, starts)[of] - wanted / np.add.reduceat(wanted, starts)[of]
         return l2 * weights + x.T @ shares
 
-    weights = np.zeros(len(NAMES))
+    weights = np.zeros(len(questions[0]["names"]))
     weights[columns] = minimise(gradient, len(columns))
     return weights
 
@@ -112,40 +113,42 @@ def fit_logistic(rows, l2=3.0):
 
 
 def quoted(question, weights, without_right=False):
-    """The order of the candidates, and those that are quoted: the best, and others that are close."""
+    """The best candidate, and those that are quoted: the best, and others that are close."""
     scores = question["x"] @ weights
     order = [at for at in np.argsort(-scores, kind="stable") if not (without_right and question["labels"][at])]
-    best = question["units"][order[0]] if order else None
+    if not order:
+        return None, []
+    best = question["units"][order[0]]
 
     def is_quoted(at):
         unit = question["units"][at]
         is_row_beside = unit["kind"] == "Row" and all(unit[key] == best[key] for key in ("kind", "source", "block"))
-        is_fragment = question["x"][at][NAMES.index("fragment")] > 0
-        return scores[at] > scores[order[0]] - CLOSE and not is_row_beside and not is_fragment
+        return scores[at] > scores[order[0]] - CLOSE and not is_row_beside
 
-    return order, order[:1] + list(filter(is_quoted, order[1:]))[:MOST_QUOTED - 1], scores
-
-
-def confidence_features(question, order, scores):
-    lead = min(scores[order[0]] - scores[order[1]], MAX_LEAD) if len(order) > 1 else MAX_LEAD
-    return np.append(question["x"][order[0]][[NAMES.index(name) for name in CONFIDENCE]], lead)
+    return order[0], order[:1] + list(filter(is_quoted, order[1:]))[:MOST_QUOTED - 1]
 
 
-def confidence_rows(questions, weights):
+def fit(questions, ranking, confidence):
+    """The weights of the ranking and those of the confidence, with its constant at the end."""
+    questions = [question for question in questions if question["units"]]
+    weights = fit_ranking(questions, ranking)
+    columns = [questions[0]["names"].index(name) for name in confidence]
     rows = []
     for question in questions:
-        if not question["units"] or NAMES_PLACE.search(question["ask"]):
+        if NAMES_PLACE.search(question["ask"]):
             continue
-        order, picked, scores = quoted(question, weights)
-        rows.append((confidence_features(question, order, scores), grade(question, picked), 1.0))
-        if question["answerable"] and question["labels"].any():
-            order, picked, scores = quoted(question, weights, True)
-            if order:
-                rows.append((confidence_features(question, order, scores), 0, WITHOUT_RIGHT_WEIGHT))
-    return rows
+        best, picked = quoted(question, weights)
+        rows.append((question["x"][best][columns], grade(question, picked), 1.0))
+        best, _ = quoted(question, weights, True)
+        if best is not None and question["labels"].any():
+            rows.append((question["x"][best][columns], 0, WITHOUT_RIGHT_WEIGHT))
+    fitted = fit_logistic(rows)
+    whole = np.zeros(len(questions[0]["names"]) + 1)
+    whole[columns], whole[-1] = fitted[:-1], fitted[-1]
+    return weights, whole
 
 
-def read(path, is_full):
+def read(path):
     questions = [json.loads(line) for line in open(path, encoding="utf-8")]
     documents = sorted({name for question in questions for name in question["answer_in"]})
     chance = random.Random(1)
@@ -158,52 +161,67 @@ def read(path, is_full):
             if below and LEAD_IN.search(unit["text"]):
                 labels[at] = 1
         question["labels"] = np.array(labels)
-        question["x"] = np.array([unit["features"] for unit in units]).reshape(len(units), len(NAMES))
+        question["x"] = np.array([unit["features"] for unit in units]).reshape(len(units), len(question["names"]))
         question["fold"] = documents.index(question["answer_in"][0]) % FOLDS if question["answer_in"] else chance.randrange(FOLDS)
-        question["is_full"] = is_full
-        question["set"] = path
+        question["set"] = os.path.basename(path).split(".")[0]
     return questions
 
 
-def main():
-    arguments = [argument for argument in sys.argv[1:] if argument != "-v"]
-    at = arguments.index("--") if "--" in arguments else len(arguments)
-    questions = [question for place, path in enumerate(arguments) if path != "--" for question in read(path, place < at)]
+def cross_validated(questions, ranking, confidence):
+    """Each question with whether what is quoted for it is right, how sure that is, and what is quoted."""
     scored = []
     for number in range(FOLDS):
-        train = [question for question in questions if question["fold"] != number]
-        weights = fit_ranking(train)
-        confidence = fit_logistic(confidence_rows(train, weights))
-        for question in (question for question in questions if question["fold"] == number and question["is_full"]):
-            if not question["units"]:
-                scored.append((question, 0, 0.0, ""))
-                continue
-            order, picked, scores = quoted(question, weights)
-            sure = confidence_features(question, order, scores) @ confidence[:-1] + confidence[-1]
-            names_place = NAMES_PLACE.search(question["ask"])
-            right = 1 if names_place else grade(question, picked)
+        weights, sure = fit([question for question in questions if question["fold"] != number], ranking, confidence)
+        for question in (question for question in questions if question["fold"] == number):
+            best, picked = quoted(question, weights) if question["units"] else (None, [])
             told = " | ".join(question["units"][at]["quoted"][:60] for at in picked)
-            scored.append((question, right, 1.0 if names_place else 1 / (1 + math.exp(-sure)), told))
-    for path in arguments[:at]:
-        answerable = [one for one in scored if one[0]["answerable"] and one[0]["set"] == path]
-        others = [one for one in scored if not one[0]["answerable"] and one[0]["set"] == path]
-        for threshold in np.arange(0.3, 0.66, 0.05):
-            right = sum(right and p >= threshold for _, right, p, _ in answerable)
-            wrong = sum(not right and p >= threshold for _, right, p, _ in answerable)
-            refused = sum(p < threshold for _, _, p, _ in others)
-            print(f"{path} from {threshold:.2f}: right {right}, wrong {wrong} of {len(answerable)}; "
-                  f"refused {refused} of {len(others)}")
-    weights = fit_ranking(questions)
-    confidence = fit_logistic(confidence_rows(questions, weights))
-    whole = np.zeros(len(NAMES) + 2)
-    whole[[NAMES.index(name) for name in CONFIDENCE]] = confidence[:len(CONFIDENCE)]
-    whole[-2:] = confidence[-2:]
-    print("RANKING", ", ".join(f"{weight:.3f}" for weight in weights))
-    print("CONFIDENCE", ", ".join(f"{weight:.3f}" for weight in whole))
+            if best is None:
+                scored.append((question, 0, 0.0, told))
+            elif NAMES_PLACE.search(question["ask"]):
+                scored.append((question, 1, 1.0, told))
+            else:
+                p = 1 / (1 + math.exp(-(question["x"][best] @ sure[:-1] + sure[-1])))
+                scored.append((question, grade(question, picked), p, told))
+    return scored
+
+
+def figures(scored, threshold):
+    told = []
+    for name in dict.fromkeys(question["set"] for question, *_ in scored):
+        answerable = [one for one in scored if one[0]["answerable"] and one[0]["set"] == name]
+        others = [one for one in scored if not one[0]["answerable"] and one[0]["set"] == name]
+        found = sum(bool(question["labels"].any()) for question, *_ in answerable)
+        chosen = sum(right for _, right, _, _ in answerable)
+        right = sum(right and p >= threshold for _, right, p, _ in answerable)
+        wrong = sum(not right and p >= threshold for _, right, p, _ in answerable)
+        refused = sum(p < threshold for _, _, p, _ in others)
+        told.append(f"{name} found {found}, chosen {chosen}, right {right}, wrong {wrong} of {len(answerable)}, "
+                    f"refused {refused} of {len(others)}")
+    return "; ".join(told)
+
+
+def main():
+    paths = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+    questions = [question for path in paths for question in read(path)]
+    scored = cross_validated(questions, RANKING, CONFIDENCE)
+    for threshold in np.arange(NEAR - 0.1, NEAR + 0.11, 0.05):
+        print(f"from {threshold:.2f}: {figures(scored, threshold)}")
+    if "--ablate" in sys.argv:
+        for name in RANKING:
+            print(f"ranking without {name}:", figures(cross_validated(questions, [n for n in RANKING if n != name], CONFIDENCE), NEAR))
+        for name in CONFIDENCE:
+            print(f"confidence without {name}:", figures(cross_validated(questions, RANKING, [n for n in CONFIDENCE if n != name]), NEAR))
+        return
     if "-v" in sys.argv:
         for question, right, p, told in sorted(scored, key=lambda one: one[2]):
             kind = "R" if right else ("-" if question["answerable"] else "U")
             print(f"{kind} {p:.2f} {question['id']} {question['ask'][:60]} => {told}")
+    weights, sure = fit(questions, RANKING, CONFIDENCE)
+    rows = [f"{name}\t{weights[at]:.3f}\t{sure[at]:.3f}" for at, name in enumerate(questions[0]["names"])
+            if name in RANKING + CONFIDENCE]
+    head = "# Written by training/answers/fit.py: feature, its weight in the ranking, its weight in the confidence."
+    with open(WEIGHTS, "w", encoding="utf-8") as file:
+        file.write("\n".join([head, *rows, f"constant\t0\t{sure[-1]:.3f}"]) + "\n")
 
 
 if __name__ == "__main__":

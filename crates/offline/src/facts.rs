@@ -43,6 +43,10 @@ pub(super) fn stated_fact(sentence: &str) -> Option<StatedFact<'_>> {
     }
     let found = STATEMENTS.iter().find_map(|pattern| pattern.captures(sentence))?;
     let value = found[2].trim();
+    // "My Crema Duo is blinking" tells of a thing and how it is, and names nothing of the person.
+    if Cue::NamesThing.is_in(&found[1]) || Cue::SaysHowItIs.is_in(value) {
+        return None;
+    }
     // "민준이야" is 민준, "철수야" is 철수.
     let called = value.strip_suffix('이').filter(|name| sentence.contains("이야") && ends_in_consonant(name));
     let value = called.unwrap_or(value);
@@ -134,6 +138,10 @@ mod tests {
             "내 이름은 뭐라고 했지?",
             "What is my name",
             "연차는 15일이야",
+            "My Crema Duo is blinking red.",
+            "my printer is broken",
+            "My LP-60 is a year old.",
+            "내 A-200은 지난달에 산 거야",
             "내",
             "my",
             "my is",

@@ -12,7 +12,9 @@ use super::intent::{self, intents_of};
 use super::places::{NamedPlace, article_titles, named_places};
 use super::ranking::{AskedQuestion, LESSER_DOCUMENT, RankedUnit, UnitIndex, question_terms};
 use super::text::sentences;
-use super::units::{QuotableSource, QuotableUnit, SourceCitation, UnitKind, row_cells, split_units};
+use super::units::{
+    QuotableSource, QuotableSourceKind, QuotableUnit, SourceCitation, UnitKind, row_cells, split_units,
+};
 use super::weights::{CLOSE, NEAR, confidence, is_sure};
 
 /// The most units that are quoted of one article, list or procedure.
@@ -26,9 +28,6 @@ const MAX_QUOTED_UNITS: usize = 3;
 
 /// From this confidence on a quote is one side of a comparison.
 const EITHER_SIDE: f64 = 0.08;
-
-/// The most things that one question is taken to ask.
-const MAX_QUESTION_PARTS: usize = 4;
 
 #[allow(clippy::expect_used, reason = "the pattern is fixed, and every test uses it")]
 static PAIR: LazyLock<Regex> = LazyLock::new(|| {
@@ -70,13 +69,6 @@ impl<'a> QuotesFound<'a> {
         if !known && !words.is_empty() {
             self.picks.push(PickedQuote { words, source, is_sure });
         }
-    }
-
-    /// Whether the quotes hold most words of a part of the question.
-    fn is_about(&self, part: &str) -> bool {
-        let terms = question_terms(part);
-        let held = |pick: &PickedQuote<'_>| terms.iter().filter(|term| term.is_named_in(&pick.words)).count();
-        self.picks.iter().any(|pick| 2 * held(pick) >= terms.len())
     }
 
     fn add_unit(
@@ -136,19 +128,9 @@ pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSourc
     let is_standard = |one: &RankedUnit<'_>| index.sources()[one.unit.source].is_standard();
     let (standard, own): (Vec<_>, Vec<_>) = ranked.into_iter().partition(is_standard);
     answer_from(&own, asked, &index, &mut found);
-    answer_from(&standard, asked, &index, &mut found);
-    let parts = question_parts(question);
-    for part in parts.iter().filter(|_| parts.len() > 1) {
-        let ranked = index.rank(AskedQuestion { question: part, before: asked.before });
-        if confidence(&ranked) >= NEAR {
-            let asked = AskedQuestion { question: part, before: asked.before };
-            found.add_unit(&ranked[0].unit, &index, asked, is_sure(&ranked));
-        } else if !found.is_about(part) {
-            found.missing.push((*part).to_owned());
-        }
-    }
-    if found.picks.is_empty() && parts.len() > 1 {
-        found.missing.clear();
+    // The standard is asked where the question speaks of it, and where nothing else answers.
+    if found.picks.is_empty() || Cue::AboutStandard.is_in(question) || Cue::Compares.is_in(question) {
+        answer_from(&standard, asked, &index, &mut found);
     }
     found
 }
@@ -176,10 +158,11 @@ fn answer_from<'a>(
         return;
     }
     if sure < if both { EITHER_SIDE } else { NEAR } {
-        // A question may name the article that answers it by its title alone.
+        // A question may name the article of a contract that answers it by its title alone.
         let squeezed = squeeze(question);
         let titled = |one: &&RankedUnit<'_>| {
-            article_title(one.unit.heading).is_some_and(|title| squeezed.contains(&title))
+            index.sources()[one.unit.source].kind != QuotableSourceKind::Document
+                && article_title(one.unit.heading).is_some_and(|title| squeezed.contains(&title))
         };
         if let Some(one) = ranked.iter().find(titled) {
             found.add_unit(&one.unit, index, asked, false);
@@ -209,9 +192,7 @@ fn answer_from<'a>(
             && (one.unit.source, one.unit.block, one.unit.kind)
                 == (best.unit.source, best.unit.block, best.unit.kind)
     };
-    let close = |one: &&RankedUnit<'_>| {
-        one.score > best.score - CLOSE && !is_row_beside(one) && !one.unit.is_fragment()
-    };
+    let close = |one: &&RankedUnit<'_>| one.score > best.score - CLOSE && !is_row_beside(one);
     let most = if both { 0 } else { MAX_QUOTED_UNITS - 1 };
     let others = ranked[1..].iter().filter(close).take(most);
     others.for_each(|one| found.add_unit(&one.unit, index, asked, is_sure));
@@ -401,24 +382,4 @@ fn titled<'a>(question: &str, index: &UnitIndex<'a>) -> Option<QuotesFound<'a>> 
 /// Everything of a source that may be quoted, in order.
 pub(super) fn quotable<'a>(source: &QuotableSource<'a>) -> impl Iterator<Item = String> + use<'a> {
     split_units(source, 0).into_iter().map(|unit| unit.quoted(|_, _| false))
-}
-
-/// The things a question asks for, as slices of it: sentences, and what "그리고", "이고" or "and what" joins. Joined nouns
-/// ("기간과 급여는") stay together: apart they lose what they belong to.
-fn question_parts(question: &str) -> Vec<&str> {
-    const JOINTS: [&str; 8] =
-        [" 그리고 ", "이고 ", "이고, ", "하고, ", " and what ", " and how ", " and who ", " and when "];
-    let mut parts = Vec::new();
-    for sentence in sentences(question) {
-        let mut rest = sentence;
-        while let Some((at, joint)) = JOINTS.iter().filter_map(|joint| Some((rest.find(joint)?, joint))).min()
-        {
-            parts.push(rest[..at].trim());
-            rest = &rest[at + joint.len()..];
-        }
-        parts.push(rest.trim());
-    }
-    parts.retain(|part| !question_terms(part).is_empty() && Cue::AsksOrRequests.is_in(part));
-    parts.truncate(MAX_QUESTION_PARTS);
-    parts
 }

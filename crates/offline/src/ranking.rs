@@ -11,6 +11,7 @@ use regex::Regex;
 use super::cues::Cue;
 use super::meaning;
 use super::units::{QuotableSource, QuotableUnit, UnitKind, split_units};
+use super::weights;
 
 /// The most units that are ranked; material beyond is not read.
 const MAX_UNITS: usize = 2000;
@@ -23,28 +24,16 @@ const MAX_COMPARED_MEANINGS: usize = 24;
 
 /// The names of the features, in order.
 ///
-/// The words of the question are shared out by where they stand first: in the unit (`own`), in its heading, lead or title
-/// (`around`), in the sentences beside it (`beside`), in its passage. The focus is the word that says what is asked for; a
-/// name says of whom. A lesser document holds fewer words of the question than the best one.
-pub(super) const FEATURES: [&str; 13] = [
-    "own",
-    "around",
-    "beside",
-    "passage",
-    "focus_own",
-    "name_near",
-    "meaning",
-    "kind_misses",
-    "rank",
-    "first_passage",
-    "other_model",
-    "fragment",
-    "lesser_document",
-];
+/// The words of the question are weighed by how rare they are. `own` is the share that stands in the unit, `around` what its
+/// heading, lead or title adds, `uncovered` the weight of the rarest word that stands nowhere near. A name says of whom the
+/// question is. A lesser document holds fewer words of the question than the best one.
+pub(super) const FEATURES: [&str; 8] =
+    ["own", "around", "name_near", "meaning", "kind_misses", "rank", "uncovered", "lesser_document"];
 
-/// The place of the feature that is computed last, and of the one that tells documents apart.
-const MEANING: usize = 6;
-pub(super) const LESSER_DOCUMENT: usize = 12;
+/// The places of features that are read or computed by themselves.
+const MEANING: usize = 3;
+pub(super) const UNCOVERED: usize = 6;
+pub(super) const LESSER_DOCUMENT: usize = 7;
 
 /// What is known of a unit as an answer to a question.
 pub(super) type Features = [f64; FEATURES.len()];
@@ -89,7 +78,7 @@ impl AskedQuestion<'_> {
 }
 
 /// How much a word of the question before counts.
-const BEFORE_SHARE: f64 = 0.6;
+const BEFORE_SHARE: f64 = 0.4;
 
 /// A word of a question, with other words for it.
 pub(super) struct QuestionTerm {
@@ -135,24 +124,6 @@ impl TextTerms {
         } else {
             0.0
         }
-    }
-
-    /// How far the text holds a term or a part of it, such as one noun of a compound.
-    fn holds_part(&self, term: &QuestionTerm) -> f64 {
-        let whole = self.holds(term);
-        if whole > 0.0 {
-            return whole;
-        }
-        let letters: Vec<(usize, char)> = term.stem.char_indices().collect();
-        if letters.len() >= 3 && letters.iter().all(|(_, letter)| is_hangul(*letter)) {
-            let pairs =
-                letters.windows(2).map(|pair| &term.stem[pair[0].0..pair[1].0 + pair[1].1.len_utf8()]);
-            let share =
-                pairs.filter(|pair| self.squeezed.contains(pair)).count() as f64 / (letters.len() - 1) as f64;
-            return if share >= 0.5 { 0.6 * share } else { 0.0 };
-        }
-        let is_start = |start: &str| start.is_ascii() && self.squeezed.contains(start);
-        if term.stem.get(..5).is_some_and(is_start) { 0.5 } else { 0.0 }
     }
 }
 
@@ -203,8 +174,6 @@ pub(super) struct RankedUnit<'a> {
     pub(super) features: Features,
     /// How well it answers, by the fitted weights.
     pub(super) score: f64,
-    /// Whether every rare word of the question stands in it or around it.
-    pub(super) is_covered: bool,
 }
 
 /// Gives a list that is a passage of its own the sentence that leads to it, which ends a passage of the same place.
@@ -229,7 +198,6 @@ pub(super) struct UnitIndex<'a> {
     /// Each unit with its words, and with the words around it too.
     units: Vec<(QuotableUnit<'a>, TextTerms, TextTerms)>,
     documents: BTreeMap<&'a str, TextTerms>,
-    passages: Vec<TextTerms>,
     sources: Vec<QuotableSource<'a>>,
 }
 
@@ -248,16 +216,11 @@ impl<'a> UnitIndex<'a> {
         let mut known: HashMap<&'a str, Rc<Vec<String>>> = HashMap::new();
         let mut stems = |text: &'a str| known.entry(text).or_insert_with(|| Rc::new(stems_of(text))).clone();
         let mut documents: BTreeMap<&str, TextTerms> = BTreeMap::new();
-        let mut passages = Vec::with_capacity(sources.len());
         let mut units = Vec::with_capacity(count);
         for (source, split) in sources.iter().zip(split) {
-            let mut passage = TextTerms::default();
-            passage.add(&stems(source.title), source.title);
-            passage.add(&stems_of(source.text), source.text);
             let document = documents.entry(source.document()).or_default();
-            document.stems.extend(passage.stems.iter().cloned());
-            document.squeezed.push_str(&passage.squeezed);
-            passages.push(passage);
+            document.add(&stems(source.title), source.title);
+            document.add(&stems_of(source.text), source.text);
             for unit in split {
                 let (mut own, mut wide) = (TextTerms::default(), TextTerms::default());
                 for text in [unit.header.unwrap_or_default(), unit.text] {
@@ -270,7 +233,7 @@ impl<'a> UnitIndex<'a> {
                 units.push((unit, own, wide));
             }
         }
-        Self { units, documents, passages, sources: sources.to_vec() }
+        Self { units, documents, sources: sources.to_vec() }
     }
 
     /// The sources it was made of.
@@ -303,18 +266,11 @@ impl<'a> UnitIndex<'a> {
     /// The units, those that answer best first.
     pub(super) fn rank(&self, asked: AskedQuestion<'_>) -> Vec<RankedUnit<'a>> {
         let terms = self.terms(asked);
-        let held = |of: &dyn Fn(&QuestionTerm) -> f64| -> Vec<f64> { terms.iter().map(of).collect() };
-        let own: Vec<Vec<f64>> =
-            self.units.iter().map(|(_, own, _)| held(&|term| own.holds_part(term))).collect();
-        let wide: Vec<Vec<f64>> =
-            self.units.iter().map(|(_, _, wide)| held(&|term| wide.holds_part(term))).collect();
-        let passages: Vec<Vec<f64>> =
-            self.passages.iter().map(|passage| held(&|term| passage.holds_part(term))).collect();
-        let documents: BTreeMap<&str, Vec<f64>> = self
-            .documents
-            .iter()
-            .map(|(title, document)| (*title, held(&|term| document.holds_part(term))))
-            .collect();
+        let held = |text: &TextTerms| -> Vec<f64> { terms.iter().map(|term| text.holds(term)).collect() };
+        let own: Vec<Vec<f64>> = self.units.iter().map(|(_, own, _)| held(own)).collect();
+        let wide: Vec<Vec<f64>> = self.units.iter().map(|(_, _, wide)| held(wide)).collect();
+        let documents: BTreeMap<&str, Vec<f64>> =
+            self.documents.iter().map(|(title, document)| (*title, held(document))).collect();
         let count = (self.units.len() as f64).max(MIN_WEIGHED_UNITS);
         let rarity: Vec<f64> = (0..terms.len())
             .map(|at| {
@@ -328,23 +284,17 @@ impl<'a> UnitIndex<'a> {
             .map(|at| terms[at].share * rarity[at] * if is_noun(&at) { 1.0 } else { SYLLABLE_SHARE })
             .collect();
         let whole = weights.iter().sum::<f64>().max(1e-9);
-        let asked_nouns: Vec<usize> =
+        let share =
+            |held: &[f64]| held.iter().zip(&weights).map(|(held, weight)| held * weight).sum::<f64>() / whole;
+        let nouns: Vec<usize> =
             (0..terms.len()).filter(|at| terms[*at].share == 1.0 && is_noun(at)).collect();
-        let (focus, names) = focus_and_names(asked.question, &terms, &asked_nouns);
-        let lesser = self.document_shares(&terms);
-        let looks = asked.answer_pattern();
-        let models = model_names(asked.question);
-        let is = |yes: bool| f64::from(u8::from(yes));
-        let mean =
-            |of: &[usize], values: &[f64]| of.iter().map(|at| values[*at]).sum::<f64>() / of.len() as f64;
+        let names = names_of(asked.question, &terms, &nouns);
         // What a number is counted in, such as 시 in "몇 시", need not be there.
-        let is_after_how_many = |before: &str| before.trim_end().ends_with('몇');
-        let counters: Vec<String> = text_stems(asked.question)
-            .into_iter()
-            .filter(|(_, range)| is_after_how_many(&asked.question[..range.start]))
-            .map(|(stem, _)| stem)
-            .collect();
-        let is_counter = |word: &usize| counters.contains(&terms[*word].stem);
+        let counters = counters(asked.question);
+        let must_hold: Vec<usize> =
+            nouns.into_iter().filter(|word| !counters.contains(&terms[*word].stem)).collect();
+        let shares = self.document_shares(&terms);
+        let looks = asked.answer_pattern();
         let meant = self.documents_meant(asked.question, &terms);
         let mut ranked: Vec<RankedUnit<'a>> = Vec::with_capacity(self.units.len());
         for (at, (unit, _, _)) in self.units.iter().enumerate() {
@@ -352,44 +302,25 @@ impl<'a> UnitIndex<'a> {
             if !meant.contains(document) {
                 continue;
             }
-            // Where the words stand, nearest first; each level holds what the one before it holds.
-            let beside = self.beside(at).fold(vec![0.0; terms.len()], |held, other| most(&held, &own[other]));
             let around = most(&own[at], &wide[at]);
-            let near = most(&around, &beside);
-            let passage = most(&near, &passages[unit.source]);
-            let share = |held: &[f64]| {
-                held.iter().zip(&weights).map(|(held, weight)| held * weight).sum::<f64>() / whole
+            let near = self.beside(at).fold(around.clone(), |held, other| most(&held, &own[other]));
+            let uncovered = |word: &usize| {
+                let of_document = if names.contains(word) { documents[document][*word] } else { 0.0 };
+                rarity[*word] * (1.0 - near[*word].max(of_document))
             };
-            let here = model_names(&format!("{} {}", unit.header.unwrap_or_default(), unit.text));
-            let other_model = models.iter().any(|(name, letters)| {
-                !here.iter().any(|(one, _)| one == name) && here.iter().any(|(_, one)| one == letters)
-            });
+            let named = names.iter().map(|word| around[*word]).sum::<f64>() / names.len().max(1) as f64;
+            let misses = looks.is_some_and(|looks| !looks.is_match(unit.text));
             let features = [
                 share(&own[at]),
                 share(&around) - share(&own[at]),
-                share(&near) - share(&around),
-                share(&passage) - share(&near),
-                if focus.is_empty() { 0.0 } else { mean(&focus, &own[at]) },
-                if names.is_empty() { 1.0 } else { mean(&names, &around) },
+                if names.is_empty() { 1.0 } else { named },
                 0.0,
-                is(looks.is_some_and(|looks| !looks.is_match(unit.text))),
+                f64::from(u8::from(misses)),
                 1.0 / (1.0 + unit.source as f64),
-                is(unit.source == 0),
-                is(other_model),
-                is(unit.is_fragment()),
-                1.0 - lesser.get(document).copied().unwrap_or(0.0),
+                must_hold.iter().map(uncovered).fold(0.0, f64::max),
+                1.0 - shares.get(document).copied().unwrap_or(0.0),
             ];
-            let is_held = |word: &usize| {
-                near[*word] > 0.0 || (names.contains(word) && documents[document][*word] > 0.0)
-            };
-            let is_covered =
-                asked_nouns.iter().all(|word| rarity[*word] < RARE || is_held(word) || is_counter(word));
-            ranked.push(RankedUnit {
-                unit: unit.clone(),
-                features,
-                score: super::weights::score(&features),
-                is_covered,
-            });
+            ranked.push(RankedUnit { unit: unit.clone(), features, score: weights::score(&features) });
         }
         let by_score = |left: &RankedUnit<'_>, right: &RankedUnit<'_>| right.score.total_cmp(&left.score);
         ranked.sort_by(by_score);
@@ -466,7 +397,7 @@ impl<'a> UnitIndex<'a> {
         let least = near.iter().copied().reduce(f64::min).unwrap_or(0.0);
         for (at, one) in ranked.iter_mut().enumerate() {
             one.features[MEANING] = near.get(at).copied().unwrap_or(least);
-            one.score = super::weights::score(&one.features);
+            one.score = weights::score(&one.features);
         }
     }
 }
@@ -474,38 +405,32 @@ impl<'a> UnitIndex<'a> {
 /// How much a word of one syllable counts.
 const SYLLABLE_SHARE: f64 = 0.4;
 
-/// From this rarity on, an answer that does not speak of a word of the question is not sure.
-const RARE: f64 = 0.5;
-
 /// The larger of each pair.
 fn most(left: &[f64], right: &[f64]) -> Vec<f64> {
     left.iter().zip(right).map(|(left, right)| left.max(*right)).collect()
 }
 
-/// Which of the nouns of a question says what is asked for, and which ones of whom: in Korean the last one and the first,
-/// in English the first one and those that are written large.
-fn focus_and_names(question: &str, terms: &[QuestionTerm], nouns: &[usize]) -> (Vec<usize>, Vec<usize>) {
-    let (mut focus, names): (Vec<usize>, Vec<usize>) = if question.chars().any(is_hangul) {
-        (
-            nouns.last().copied().into_iter().collect(),
-            nouns.split_last().and_then(|(_, rest)| rest.first()).copied().into_iter().collect(),
-        )
-    } else {
-        let start = |word: &str| word.chars().take(4).collect::<String>().to_lowercase();
-        let words = question
-            .split(|c: char| !(c.is_alphanumeric() || c == '\'' || c == '-'))
-            .filter(|word| !word.is_empty());
-        let large: Vec<String> = words
-            .skip(1)
-            .filter(|word| *word != "I" && word.starts_with(char::is_uppercase))
-            .map(start)
-            .collect();
-        let (names, rest): (Vec<usize>, Vec<usize>) =
-            nouns.iter().partition(|at| large.contains(&start(&terms[**at].stem)));
-        (rest.into_iter().take(1).collect(), names)
-    };
-    if focus.is_empty() {
-        focus.extend(terms.len().checked_sub(1));
+/// Which of the nouns of a question name whom it is about: in Korean the first of several, in English those that are written
+/// large.
+fn names_of(question: &str, terms: &[QuestionTerm], nouns: &[usize]) -> Vec<usize> {
+    if question.chars().any(is_hangul) {
+        return nouns.split_last().and_then(|(_, rest)| rest.first()).copied().into_iter().collect();
     }
-    (focus, names)
+    let start = |word: &str| word.chars().take(4).collect::<String>().to_lowercase();
+    let words = question
+        .split(|c: char| !(c.is_alphanumeric() || c == '\'' || c == '-'))
+        .filter(|word| !word.is_empty());
+    let large: Vec<String> = words
+        .skip(1)
+        .filter(|word| *word != "I" && word.starts_with(char::is_uppercase))
+        .map(start)
+        .collect();
+    nouns.iter().copied().filter(|at| large.contains(&start(&terms[*at].stem))).collect()
+}
+
+/// The stems after 몇: 시 in "몇 시".
+fn counters(question: &str) -> Vec<String> {
+    let is_after_how_many = |at: usize| question[..at].trim_end().ends_with('몇');
+    let stems = text_stems(question).into_iter().filter(|(_, range)| is_after_how_many(range.start));
+    stems.map(|(stem, _)| stem).collect()
 }

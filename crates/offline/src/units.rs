@@ -136,12 +136,6 @@ impl QuotableUnit<'_> {
             && (self.text.ends_with([':', '：']) || Cue::LeadsToList.is_in(self.text))
     }
 
-    /// Whether it is no whole sentence, such as a title or a date of issue.
-    pub(super) fn is_fragment(&self) -> bool {
-        let end = self.text.trim_end_matches(['"', '”', ')', '’', '\'']);
-        self.kind == UnitKind::Sentence && !end.ends_with(['.', '!', '?', '。', ':'])
-    }
-
     /// The words on one line. A row is told as `head: cell`; of the columns only those that `keep` wants, and the first.
     pub(super) fn quoted(&self, keep: impl Fn(&str, &str) -> bool) -> String {
         if self.kind != UnitKind::Row {
@@ -204,12 +198,12 @@ pub(super) fn split_units<'a>(source: &QuotableSource<'a>, number: usize) -> Vec
         }
         match kind {
             LineKind::Blank => {}
+            // The title of a text is no sentence of it.
+            LineKind::Text if line == source.document() => {}
             LineKind::Heading => {
-                place.heading = line.trim_start_matches(['#', '[']).trim_end_matches(']').trim();
-                let article = article_of_heading(place.heading).or_else(|| heading_number(place.heading));
-                if let Some(article) = article {
-                    (place.article, place.clause) = (Some(article), None);
-                }
+                place.enter_heading(
+                    line.trim_start_matches(['#', '[', '*']).trim_end_matches([']', '*']).trim(),
+                );
                 last_text = "";
             }
             LineKind::Rule => {}
@@ -237,6 +231,8 @@ pub(super) fn split_units<'a>(source: &QuotableSource<'a>, number: usize) -> Vec
             LineKind::Text => {
                 place.header = None;
                 place.lead = if before == LineKind::Text { last_text } else { "" };
+                let (title, line) = run_in_title(line);
+                place.enter_heading(title);
                 for sentence in split_sentences(line) {
                     place.enter_article(sentence);
                     units.push(place.unit(sentence, UnitKind::Sentence));
@@ -277,6 +273,17 @@ impl<'a> UnitPlace<'a> {
             block: self.block,
             article: self.article,
             clause: self.clause,
+        }
+    }
+
+    /// Notes a heading, and the article that it names.
+    fn enter_heading(&mut self, heading: &'a str) {
+        if heading.is_empty() {
+            return;
+        }
+        self.heading = heading;
+        if let Some(article) = article_of_heading(heading).or_else(|| heading_number(heading)) {
+            (self.article, self.clause) = (Some(article), None);
         }
     }
 
@@ -344,15 +351,13 @@ fn logical_lines(text: &str) -> Vec<(&str, LineKind)> {
         let blank =
             |at: Option<usize>| at.is_none_or(|at| kinds.get(at).is_none_or(|kind| *kind == LineKind::Blank));
         let alone = blank(at.checked_sub(1)) && blank(Some(at + 1)) && at + 1 < lines.len();
-        let stops = lines[at].ends_with(['.', '!', '?', '。', ':', '：', ';']);
+        let stops = lines[at].trim_end_matches('*').ends_with(['.', '!', '?', '。', ':', '：', ';']);
         let short = lines[at].chars().count() <= MAX_HEADING_CHARS;
-        let next = lines[(at + 1).min(lines.len())..].iter().find(|line| !line.is_empty());
-        let listed = || next.is_some_and(|next| ITEM.is_match(next));
         match kinds[at] {
             LineKind::Text if aligned(at) && (at > 0 && aligned(at - 1) || aligned(at + 1)) => LineKind::Row,
             LineKind::Text if alone && short && !stops => LineKind::Heading,
             LineKind::Text if is_article_title(lines[at]) => LineKind::Heading,
-            LineKind::Item if alone && short && !stops && !listed() => LineKind::Heading,
+            LineKind::Text if is_bold_title(&lines[at..]) && short => LineKind::Heading,
             kind => kind,
         }
     };
@@ -376,6 +381,25 @@ fn line_kind(line: &str) -> LineKind {
 /// Whether a line only names an article: `제8조(지체상금)`.
 fn is_article_title(line: &str) -> bool {
     article_of_heading(line).is_some() && line.ends_with(')') && line.matches('(').count() == 1
+}
+
+/// Whether the first of these lines is bold as a whole and stands over others: `**If the printer is silent**`. A bold
+/// sentence that stands alone, such as a warning, is a sentence.
+fn is_bold_title(lines: &[&str]) -> bool {
+    let [line, below @ ..] = lines else { return false };
+    let Some(bold) = line.strip_prefix("**").and_then(|line| line.strip_suffix("**")) else { return false };
+    let below = if bold.ends_with(['.', '!']) { &below[..below.len().min(1)] } else { below };
+    !bold.is_empty() && !bold.contains("**") && below.iter().any(|line| !line.is_empty())
+}
+
+/// The bold number and title, or the bold question, that a paragraph begins with, without its marks, and the rest:
+/// `**1. The driver.** The driver must …`. Other bold words are a part of their sentence.
+fn run_in_title(line: &str) -> (&str, &str) {
+    let parts = line.strip_prefix("**").and_then(|line| line.split_once("**"));
+    let is_title = |(title, rest): &(&str, &str)| {
+        (heading_number(title).is_some() || title.ends_with('?')) && rest.starts_with(' ')
+    };
+    parts.filter(is_title).unwrap_or(("", line))
 }
 
 /// Whether a line has three or more cells with wide gaps between them.

@@ -1,6 +1,8 @@
-//! The fitted weights.
+//! The fitted weights, from `data/weights.tsv`, which `training/answers/fit.py` writes.
 
-use super::ranking::{FEATURES, Features, RankedUnit};
+use std::sync::LazyLock;
+
+use super::ranking::{FEATURES, Features, RankedUnit, UNCOVERED};
 
 /// From this confidence on a quote is stated as the answer, if every rare word of the question is there.
 const SURE: f64 = 0.6;
@@ -8,35 +10,41 @@ const SURE: f64 = 0.6;
 /// From this confidence on a quote is given as the nearest sentence. Below it nothing is quoted.
 pub(super) const NEAR: f64 = 0.5;
 
+/// From this rarity on, an answer that does not speak of a word of the question is not sure.
+const RARE: f64 = 0.5;
+
 /// A unit whose score is this near to the best is quoted with it.
 pub(super) const CLOSE: f64 = 2.5;
 
-/// The weight of each feature in the ranking, fitted by `training/answers/fit.py`.
-const RANKING: [f64; FEATURES.len()] =
-    [4.635, 0.0, -1.542, -2.541, 0.993, 0.889, 3.707, -2.451, 3.086, 0.0, 0.0, -1.460, 0.0];
+/// The weight of each feature in the ranking and in the confidence, and the constant of the confidence.
+#[allow(clippy::expect_used, reason = "the file is compiled in, and every test reads it")]
+static WEIGHTS: LazyLock<(Features, Features, f64)> = LazyLock::new(|| {
+    let cell = |name: &str, column: usize| -> f64 {
+        let mut rows =
+            include_str!("data/weights.tsv").lines().map(|row| row.split('\t').collect::<Vec<_>>());
+        let row = rows.find(|row| row[0] == name).expect("a row for every feature");
+        row[column].parse().expect("a number")
+    };
+    let [ranking, confidence] = [1, 2].map(|column| FEATURES.map(|name| cell(name, column)));
+    (ranking, confidence, cell("constant", 2))
+});
 
-/// The weight of each feature of the best unit in the confidence, of its lead over the second, and the constant.
-const CONFIDENCE: [f64; FEATURES.len() + 2] =
-    [3.683, -0.212, 0.0, 0.0, 0.0, 0.0, 0.0, -1.008, 1.219, 0.066, -4.293, -0.669, -2.290, 0.234, -2.674];
-
-/// The most that the lead over the second unit counts.
-const MAX_LEAD: f64 = 3.0;
+fn weigh(features: &Features, weights: &Features) -> f64 {
+    features.iter().zip(weights).map(|(feature, weight)| feature * weight).sum()
+}
 
 /// How well a unit with these features answers.
 pub(super) fn score(features: &Features) -> f64 {
-    features.iter().zip(RANKING).map(|(feature, weight)| feature * weight).sum()
+    weigh(features, &WEIGHTS.0)
 }
 
 /// How likely the best of these units is an answer, from 0 to 1.
 pub(super) fn confidence(ranked: &[RankedUnit<'_>]) -> f64 {
-    let Some(best) = ranked.first() else { return 0.0 };
-    let lead = ranked.get(1).map_or(MAX_LEAD, |second| (best.score - second.score).min(MAX_LEAD));
-    let [.., of_lead, constant] = CONFIDENCE;
-    let sum: f64 = best.features.iter().zip(CONFIDENCE).map(|(feature, weight)| feature * weight).sum();
-    1.0 / (1.0 + (-(sum + lead * of_lead + constant)).exp())
+    let (_, weights, constant) = &*WEIGHTS;
+    ranked.first().map_or(0.0, |best| 1.0 / (1.0 + (-weigh(&best.features, weights) - constant).exp()))
 }
 
 /// Whether the best of these units may be stated as the answer.
 pub(super) fn is_sure(ranked: &[RankedUnit<'_>]) -> bool {
-    confidence(ranked) >= SURE && ranked.first().is_some_and(|best| best.is_covered)
+    confidence(ranked) >= SURE && ranked.first().is_some_and(|best| best.features[UNCOVERED] < RARE)
 }

@@ -12,12 +12,12 @@ use doran_retrieval::hit_postprocessing::add_neighbouring_passages;
 use doran_retrieval::ingest::{ReadLimits, extract_text};
 use doran_retrieval::{
     BuiltInEncoder, Document, DocumentIndex as _, DocumentTenant, LocalIndex, Retriever as _, SearchQuery,
-    split_into_passages, text_stems,
+    split_into_passages,
 };
 use serde_json::json;
 
 use crate::quotes::quoted_words;
-use crate::ranking::{AskedQuestion, UnitIndex, question_terms};
+use crate::ranking::{AskedQuestion, FEATURES, UnitIndex};
 use crate::units::{QuotableSource, QuotableSourceKind, SourceCitation};
 
 #[tokio::test]
@@ -76,7 +76,6 @@ async fn features_for_fitting() {
                 cite: SourceCitation::Number(number),
             })
             .collect();
-        let stems = |text: &str| text_stems(text).into_iter().map(|(stem, _)| stem).collect::<Vec<_>>();
         let index = UnitIndex::new(&sources);
         let ranked = index.rank(asked);
         let order: Vec<_> = index.units().map(|unit| unit.text.as_ptr()).collect();
@@ -84,29 +83,17 @@ async fn features_for_fitting() {
             .iter()
             .map(|one| {
                 json!({
-                    "text": one.unit.text, "quoted": quoted_words(&one.unit, asked), "header": one.unit.header,
-                    "heading": one.unit.heading, "lead": one.unit.lead,
+                    "text": one.unit.text, "quoted": quoted_words(&one.unit, asked), "lead": one.unit.lead,
                     "source": one.unit.source, "block": one.unit.block, "kind": format!("{:?}", one.unit.kind),
-                    "article": one.unit.article.map(|a| a.to_string()), "clause": one.unit.clause,
-                    "document": all[one.unit.source].passage.document.to_string(),
-                    "features": one.features, "score": one.score,
+                    "document": all[one.unit.source].passage.document.to_string(), "features": one.features,
                     "order": order.iter().position(|start| *start == one.unit.text.as_ptr()),
-                    "stems": [stems(one.unit.text), stems(one.unit.header.unwrap_or_default()), stems(one.unit.heading), stems(one.unit.lead)],
                 })
             })
             .collect();
-        let terms = |text: &str| -> Vec<_> {
-            question_terms(text)
-                .into_iter()
-                .map(|term| json!({"stem": term.stem, "others": term.others}))
-                .collect()
-        };
-        let told: Vec<_> = all.iter().map(|hit| json!({"title": hit.passage.title, "text": hit.passage.text, "score": hit.score, "stems": stems(&hit.passage.text), "title_stems": stems(&hit.passage.title)})).collect();
         let line = json!({
-            "id": question.id, "ask": question.ask, "before": question.before, "must": question.must, "must_not": question.must_not,
-            "answerable": question.answerable, "kind": question.kind, "style": question.style, "hits": hits.len(),
-            "answer_in": question.answer_in, "units": units, "sources": told, "terms": terms(&question.ask), "before_terms": terms(before),
-            "stems": text_stems(&question.ask).into_iter().map(|(stem, range)| json!([stem, question.ask[range].to_owned()])).collect::<Vec<_>>(),
+            "id": question.id, "ask": question.ask, "must": question.must, "must_not": question.must_not,
+            "answerable": question.answerable, "kind": question.kind, "answer_in": question.answer_in,
+            "names": FEATURES, "units": units,
         });
         writeln!(file, "{line}").expect("written");
     }

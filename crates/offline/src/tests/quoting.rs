@@ -43,6 +43,26 @@ fn text_is_split_into_sentences_items_and_rows_with_what_they_belong_to() {
 }
 
 #[test]
+fn bold_lines_and_bold_first_sentences_are_headings() {
+    let text = "**비밀번호를 잊었습니다.**\n'다시 만들기'를 누릅니다.\n\n**1. The driver.** The driver must be 21. \
+        He has a licence.\n\n**Never** leave it on.\n\n**Keep it dry.** Water harms it.\n\n**손을 넣지 마십시오.**\n\n끝.";
+    let units = split_units(&source("도움방", text, 1), 0);
+    let told: Vec<(&str, &str)> = units.iter().map(|unit| (unit.heading, unit.text)).collect();
+    assert_eq!(
+        told,
+        [
+            ("비밀번호를 잊었습니다.", "'다시 만들기'를 누릅니다."),
+            ("1. The driver.", "The driver must be 21."),
+            ("1. The driver.", "He has a licence."),
+            ("1. The driver.", "**Never** leave it on."),
+            ("1. The driver.", "**Keep it dry.** Water harms it."),
+            ("1. The driver.", "**손을 넣지 마십시오.**"),
+            ("1. The driver.", "끝."),
+        ]
+    );
+}
+
+#[test]
 fn a_line_of_a_control_character_ends_a_sentence() {
     let units = split_units(&source("글", "줄\u{b}바꿈\u{1b}[0m 끝", 1), 0);
     assert!(units.iter().all(|unit| !unit.text.contains(char::is_control)), "{units:?}");
