@@ -6,9 +6,10 @@ use encoding_rs::{EUC_KR, Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 use super::super::text_cleaning::clean_text;
 use super::super::{ExtractedText, FileFormat, IngestFailure, IngestFailureKind, ReadLimits};
+use crate::contract::find_article_references;
 
-/// Reads text. The title is the Markdown heading at the start, or else the `title` of the front matter. Form feeds
-/// start pages.
+/// Reads text. The title of Markdown is the heading at the start, or else the `title` of the front matter; that of plain
+/// text is a first line that stands apart. Form feeds start pages.
 pub(in super::super) fn read_plain_text(
     format: FileFormat,
     bytes: &[u8],
@@ -24,7 +25,7 @@ pub(in super::super) fn read_plain_text(
     }
     let feeds: Vec<usize> = text.match_indices('\u{c}').map(|(at, _)| at + 1).take(limits.pages).collect();
     let pages = if feeds.is_empty() { Vec::new() } else { [0].into_iter().chain(feeds).collect() };
-    let mut title = None;
+    let mut title = (format == FileFormat::Text).then(|| title_line(&text)).flatten();
     if format == FileFormat::Markdown {
         let fields = front_matter_range(&text);
         title = fields.as_ref().and_then(|fields| front_matter_title(&text[fields.clone()]));
@@ -40,6 +41,32 @@ pub(in super::super) fn read_plain_text(
     }
     // A form feed becomes a line end, which has the same size.
     Ok(ExtractedText { format, title, text: text.replace('\u{c}', "\n"), pages, hidden })
+}
+
+/// The longest first line that is a title, in characters.
+const MAX_TITLE_LINE_CHARS: usize = 60;
+/// The most lines above the first empty line of a text with a title: the title, and lines such as an edition or a date.
+const MAX_TITLE_BLOCK_LINES: usize = 3;
+
+/// Returns the first line of a text that has marks for nothing, if it stands apart as a title does: it is short, ends
+/// without a stop, and only lines like it stand between it and an empty line, below which the text goes on. Lines of
+/// lists, articles, settings and programs are no titles.
+fn title_line(text: &str) -> Option<String> {
+    let mut lines = text.lines().map(str::trim).skip_while(|line| line.is_empty());
+    let block: Vec<&str> =
+        lines.by_ref().take_while(|line| !line.is_empty()).take(MAX_TITLE_BLOCK_LINES + 1).collect();
+    let is_short = |line: &&str| {
+        line.chars().count() <= MAX_TITLE_LINE_CHARS && !line.ends_with(['.', '!', '?', '。', ',', ';'])
+    };
+    let first = block.first().copied()?;
+    let is_marked = first.contains([':', '=', '{', '}', '<', '>', '|', '\t'])
+        || !first.starts_with(|char: char| char.is_alphanumeric() || "「『《".contains(char))
+        || first.trim_start_matches(|char: char| char.is_ascii_digit()).starts_with(['.', ')'])
+        || !find_article_references(first).is_empty();
+    let stands_apart = block.len() <= MAX_TITLE_BLOCK_LINES
+        && block.iter().all(is_short)
+        && lines.any(|line| !line.is_empty());
+    (stands_apart && !is_marked).then(|| first.to_owned())
 }
 
 /// The line before and after the front matter of a Markdown text.
@@ -239,6 +266,32 @@ mod tests {
         for other in ["---\n\n그냥 글이다\n\n---\n", "---\ntitle: 가\n글", "---", "---\n---\n글", "# 가"]
         {
             assert_eq!(read(other).1, other.trim_end(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_first_line_that_stands_apart_is_the_title_of_a_text() {
+        let title = |text: &str| {
+            let read = read_plain_text(FileFormat::Text, text.as_bytes(), &ReadLimits::default());
+            read.expect("text").title.unwrap_or_default()
+        };
+        assert_eq!(
+            title("\n사내 생활 안내서\n2026년판 / 피플팀 발행\n\n연차는 15일이다."),
+            "사내 생활 안내서"
+        );
+        assert_eq!(title("2026년 책 축제\n\n10월에 연다."), "2026년 책 축제");
+        for other in [
+            "연차는 15일이다.",
+            "사내 생활 안내서",
+            "연차는 15일이다.\n\n병가는 60일이다.",
+            "첫 줄이 있고\n둘째 줄이 있고\n셋째 줄이 있고\n넷째 줄이 있다\n\n끝",
+            "첫 줄은\n이렇게 이어진다.\n\n끝",
+            "1. 목적\n\n이 글은 짧다.",
+            "제1조(목적)\n\n이 규정은 목적을 정한다.",
+            "name: doran\n\nport: 9000",
+            "- 하나\n\n둘",
+        ] {
+            assert_eq!(title(other), "", "{other}");
         }
     }
 
