@@ -185,7 +185,7 @@ pub(crate) fn attach_images(mut message: Message, images: &[ImageReference]) -> 
 
 /// What was said after the question, in a turn that is not over.
 pub(crate) fn following_messages(options: &AskOptions) -> Vec<Message> {
-    options.following.iter().map(message_kept_elsewhere).collect()
+    options.following.iter().map(|message| message_kept_elsewhere(new_message_id(), message)).collect()
 }
 
 /// What a person typed with the text that came along. It is shown as theirs, and trusted as any document is.
@@ -217,16 +217,31 @@ pub(crate) fn is_chat_instructions(message: &Message) -> bool {
 /// What comes before a question. What holds for the whole conversation has the rank of the person's words, and is known
 /// by its text: said with every question, it stays one message.
 pub(crate) fn earlier_messages(options: &AskOptions) -> Vec<Message> {
-    let system = options.system.iter().map(|text| {
-        let digest = Sha256::digest(text.as_bytes());
-        let name = hex::encode(&digest[..16]);
-        Message::user(format!("{STANDING_MESSAGE_ID_PREFIX}{name}"), text.as_str())
-    });
-    system.chain(options.earlier.iter().map(message_kept_elsewhere)).collect()
+    let system = options.system.iter().map(|text| Message::user(client_instructions_id(text), text.as_str()));
+    let earlier = options.earlier.iter().map(|message| message_kept_elsewhere(new_message_id(), message));
+    system.chain(earlier).collect()
 }
 
-fn message_kept_elsewhere(message: &EarlierMessage) -> Message {
-    let id = new_message_id();
+fn client_instructions_id(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    format!("{STANDING_MESSAGE_ID_PREFIX}{}", hex::encode(&digest[..16]))
+}
+
+/// Replaces the instructions of a client by others, in their place. None if they are the same.
+pub(crate) fn replace_client_instructions(messages: &[Message], text: &str) -> Option<ItemChange<Message>> {
+    let is_client_instructions =
+        |message: &&Message| is_standing_instruction(message) && !is_chat_instructions(message);
+    let known: Vec<&Message> = messages.iter().filter(is_client_instructions).collect();
+    if known.iter().any(|message| message.text() == text) {
+        return None;
+    }
+    let id =
+        known.last().map_or_else(|| client_instructions_id(text), |message| message.id.as_str().to_owned());
+    Some(ItemChange::Put(Message::user(id, text)))
+}
+
+/// A message of a conversation that the client keeps.
+pub(crate) fn message_kept_elsewhere(id: String, message: &EarlierMessage) -> Message {
     match message {
         EarlierMessage::Asked(text) => Message::user(id, text.as_str()),
         EarlierMessage::AskedWithImages { text, images } => {

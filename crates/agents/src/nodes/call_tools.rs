@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
 use doran_engine::NodeError;
+use doran_engine::state::{ItemChange, ItemChanges};
 use doran_llm::{ImageReference, Message, TextOrigin, ToolCall, ToolResult};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ use crate::agents::{ClientTool, TurnRequest};
 use crate::protocol::{
     AgentActivity, CallNote, CallNoteKind, ClientToolAnswer, InterruptQuestion, ToolApprovalAnswer,
 };
-use crate::state::TurnProgress;
+use crate::state::{TurnProgress, message_kept_elsewhere, replace_client_instructions};
 use crate::tools::{
     CompletedToolCall, MAX_CALLS_PER_REPLY, RunExposure, Taint, ToolAdmission, ToolCallContext,
     ToolCallReason, ToolError, ToolPermit, ToolSideEffect, Toolbox, tool_key, truncate_with_note,
@@ -61,8 +62,8 @@ struct AdmittedCalls {
     allowed: BTreeMap<String, String>,
     /// What whoever asks says that their tools gave, by the place of the call.
     client_results: BTreeMap<usize, ToolResult>,
-    /// How they want the turn to be answered from now on.
-    turn_request: Option<TurnRequest>,
+    /// What came with the results of the client's tools: how it wants the turn to be answered from now on, and what it said.
+    client_answer: ClientToolAnswer,
 }
 
 /// What the calls gave, in their order.
@@ -81,9 +82,20 @@ pub(crate) struct ToolCallResults {
     pub(crate) taint: Taint,
     /// How the turn is to be answered from now on, where that came with the results of somebody's tools.
     pub(crate) turn_request: Option<TurnRequest>,
+    /// Instructions of the client that came with the results of its tools.
+    system: Option<String>,
+    /// Messages that the client sent after the results of its tools.
+    following: Vec<Message>,
 }
 
 impl ToolCallResults {
+    /// What the conversation gets: what came of the calls, and what the client said with it.
+    pub(crate) fn message_changes(&self, id: impl Into<String>, known: &[Message]) -> ItemChanges<Message> {
+        let system = self.system.as_deref().and_then(|text| replace_client_instructions(known, text));
+        let said = [self.message(id)].into_iter().chain(self.following.iter().cloned());
+        ItemChanges(system.into_iter().chain(said.map(ItemChange::Put)).collect())
+    }
+
     /// The message that gives the model what came of its calls.
     pub(crate) fn message(&self, id: impl Into<String>) -> Message {
         Message::tool_output(id, self.results.iter().cloned()).with_images(self.images.iter().cloned())
@@ -137,7 +149,7 @@ pub(crate) async fn call_tools(
         work.cx.emit(tool_result_activity(&record).to_json());
         Some(record)
     };
-    let AdmittedCalls { calls: given, admissions, allowed, mut client_results, turn_request } =
+    let AdmittedCalls { calls: given, admissions, allowed, mut client_results, client_answer } =
         admit_calls(work, caller, calls).await?;
     let edited: Vec<bool> =
         given.iter().zip(calls).map(|(given, call)| given.arguments != call.arguments).collect();
@@ -177,7 +189,13 @@ pub(crate) async fn call_tools(
         taint: caller.taint,
         tools_run: names,
         sessions: allowed,
-        turn_request,
+        turn_request: client_answer.request,
+        system: client_answer.system,
+        following: client_answer
+            .following
+            .iter()
+            .map(|message| message_kept_elsewhere(work.cx.new_id(), message))
+            .collect(),
         ..ToolCallResults::default()
     };
     let outcomes: Vec<ToolCallRecord> = outcomes.into_iter().flatten().collect();
@@ -204,15 +222,18 @@ async fn admit_calls(
 ) -> Result<AdmittedCalls, NodeError> {
     let seen = caller.exposure();
     let (mut calls, mut approvals, mut allowed) = (calls.to_vec(), Vec::new(), BTreeMap::new());
-    let (mut client_results, mut turn_request) = (BTreeMap::new(), None);
+    let (mut client_results, mut client_answer) = (BTreeMap::new(), ClientToolAnswer::default());
     let mut waits = None;
     let first = caller.toolbox.admit_all(&calls, &seen, &approvals, work.language);
     for (place, admission) in first.iter().enumerate() {
         if let Some(tool) = client_tool_at(caller, &calls, place) {
             match call_client_tool(work, tool, &calls[place]).await {
-                Ok((result, request)) => {
+                Ok((result, answer)) => {
                     client_results.insert(place, result);
-                    turn_request = turn_request.or(request);
+                    // It comes with one of the results.
+                    if answer.request.is_some() {
+                        client_answer = answer;
+                    }
                 }
                 Err(error) => waits = Some(error),
             }
@@ -249,7 +270,7 @@ async fn admit_calls(
         None if approvals.is_empty() => first,
         None => caller.toolbox.admit_all(&calls, &seen, &approvals, work.language),
     };
-    Ok(AdmittedCalls { calls, admissions, allowed, client_results, turn_request })
+    Ok(AdmittedCalls { calls, admissions, allowed, client_results, client_answer })
 }
 
 /// The tool of whoever asks that this call is of. Calls that are too many, or have the id of another, are refused like
@@ -265,7 +286,7 @@ async fn call_client_tool(
     work: &NodeWork,
     tool: &ClientTool,
     call: &ToolCall,
-) -> Result<(ToolResult, Option<TurnRequest>), NodeError> {
+) -> Result<(ToolResult, ClientToolAnswer), NodeError> {
     let ToolCall { id, name, arguments } = call.clone();
     let problems = tool.argument_problems(&arguments);
     if !problems.is_empty() {
@@ -275,7 +296,7 @@ async fn call_client_tool(
             format!("Error: the arguments do not fit the schema of `{name}`: {problems}"),
         );
         let result = ToolResult { call: id, name, text, failed: true, origin: TextOrigin::Program };
-        return Ok((result, None));
+        return Ok((result, ClientToolAnswer::default()));
     }
     let question = InterruptQuestion::ClientTool {
         ko: format!("`{name}` 도구를 실행하고 결과를 보내 주세요"),
@@ -285,8 +306,9 @@ async fn call_client_tool(
         arguments,
     };
     let answer = work.cx.ask::<Value, _>(question.to_json()).await?;
-    let ClientToolAnswer { output, request } = ClientToolAnswer::from_json(&answer);
-    Ok((ToolResult { call: id, name, text: output, failed: false, origin: TextOrigin::Tool }, request))
+    let answer = ClientToolAnswer::from_json(&answer);
+    let text = answer.output.clone();
+    Ok((ToolResult { call: id, name, text, failed: false, origin: TextOrigin::Tool }, answer))
 }
 
 /// What the model is told about a call that a person changed.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agents::TurnRequest;
+use crate::agents::{EarlierMessage, TurnRequest};
 use crate::tools::ToolCallReason;
 
 /// A question of a run that waits for a person.
@@ -152,6 +152,12 @@ pub struct ClientToolAnswer {
     /// How the turn is to be answered from now on, if that changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<TurnRequest>,
+    /// The client's instructions for the whole conversation, if it sent some. They replace those it sent before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// Messages that follow the results, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub following: Vec<EarlierMessage>,
 }
 
 impl ClientToolAnswer {
@@ -160,7 +166,7 @@ impl ClientToolAnswer {
         let read = answer.as_object().and_then(|_| Self::deserialize(answer).ok());
         read.unwrap_or_else(|| Self {
             output: answer.as_str().map_or_else(|| answer.to_string(), str::to_owned),
-            request: None,
+            ..Self::default()
         })
     }
 

@@ -102,6 +102,36 @@ async fn a_response_follows_the_one_it_names_and_no_other() {
 }
 
 #[tokio::test]
+async fn everything_that_follows_a_response_reaches_the_model() {
+    let replies = [call_weather("서울"), ScriptedReply::text("맑습니다."), ScriptedReply::text("네.")];
+    let (app, model) = scripted_app(replies);
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let tools = json!([weather_tool()]);
+    let ask = json!({ "model": "react", "input": "날씨는?", "tools": tools, "instructions": "하나" });
+    let first = create(&app, ask).await;
+    let output = json!({
+        "type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": "맑음",
+    });
+    let second = create(
+        &app,
+        json!({ "model": "react", "previous_response_id": first["id"], "tools": tools, "instructions": "둘",
+            "input": [output, user("짧게"), user("영어로")] }),
+    )
+    .await;
+    let words = |at: usize| {
+        let requests = model.requests();
+        requests[at].messages.iter().skip(1).map(|message| message.text()).collect::<Vec<_>>()
+    };
+    assert_eq!(words(1), ["둘", "날씨는?", "", "", "짧게", "영어로"], "{second}");
+    create(
+        &app,
+        json!({ "model": "react", "previous_response_id": second["id"], "input": [user("내일은?"), user("모레는?")] }),
+    )
+    .await;
+    assert_eq!(words(2)[6..], ["맑습니다.", "내일은?", "모레는?"]);
+}
+
+#[tokio::test]
 async fn a_tool_of_the_client_ends_a_response_and_its_output_begins_the_next() {
     for streamed in [false, true] {
         let (app, model) = scripted_app([call_weather("서울"), ScriptedReply::text("맑습니다.")]);

@@ -97,6 +97,58 @@ async fn a_run_waits_for_the_clients_tool_and_goes_on_with_its_result() {
 }
 
 #[tokio::test]
+async fn what_a_client_says_with_its_results_reaches_the_model() {
+    for agent in ["react", "assistant"] {
+        let route = json!({ "route": "agent", "reason": "x" });
+        let routed = (agent == "assistant").then(|| ScriptedReply::json(&route));
+        let replies = [call_weather("서울"), ScriptedReply::text("Es soleado.")];
+        let (app, model) = scripted_app(routed.into_iter().chain(replies));
+        let mut asked = question();
+        asked["model"] = json!(agent);
+        asked["messages"] = json!([
+            { "role": "system", "content": "Hand over to another agent." },
+            { "role": "user", "content": "서울 날씨는?" },
+        ]);
+        let first = complete(&app, &asked).await;
+        assert_eq!(first["choices"][0]["finish_reason"], "tool_calls", "{first}");
+        let mut next = with_results(asked, &first, &["맑음"]);
+        let messages = next["messages"].as_array_mut().expect("messages");
+        messages[0]["content"] = json!("Answer in Spanish.");
+        messages.push(json!({ "role": "user", "content": "짧게요." }));
+        let second = complete(&app, &next).await;
+        assert_eq!(second["choices"][0]["message"]["content"], "Es soleado.", "{second}");
+        let read = model.requests().pop().expect("a request").messages;
+        let words: Vec<String> = read.iter().skip(1).map(|message| message.text()).collect();
+        assert_eq!(words, ["Answer in Spanish.", "서울 날씨는?", "", "", "짧게요."], "{agent}");
+        assert_eq!(read[read.len() - 2].tool_results().count(), 1, "the result comes before it");
+        let asked_before = model.requests().len();
+        assert_eq!(complete(&app, &next).await["choices"], second["choices"], "a request may be sent again");
+        assert_eq!(model.requests().len(), asked_before, "and costs nothing");
+    }
+}
+
+#[tokio::test]
+async fn a_new_thread_of_the_clients_name_begins_with_what_was_said_before() {
+    let (app, model) = scripted_app([ScriptedReply::text("3"), ScriptedReply::text("5")]);
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let assistant = |text: &str| json!({ "role": "assistant", "content": text });
+    let mut said = vec![user("1?"), assistant("1"), user("3?")];
+    for _ in 0..2 {
+        let body = json!({ "model": "react", "messages": said }).to_string();
+        let request = with_header(post("/v1/chat/completions", &body), "x-thread-id", "own");
+        let answer: Value = serde_json::from_str(&text(send(&app, request).await).await).expect("JSON");
+        said.extend([
+            assistant(answer["choices"][0]["message"]["content"].as_str().expect("words")),
+            user("5?"),
+        ]);
+    }
+    let requests = model.requests();
+    let words = |at: usize| requests[at].messages.iter().skip(1).map(|one| one.text()).collect::<Vec<_>>();
+    assert_eq!(words(0), ["1?", "1", "3?"]);
+    assert_eq!(words(1), ["1?", "1", "3?", "3", "5?"], "and has them once");
+}
+
+#[tokio::test]
 async fn a_run_that_waits_for_its_client_survives_a_restart() {
     let store = Arc::new(RamStore::new());
     let start = |replies: Vec<ScriptedReply>| {

@@ -160,7 +160,7 @@ pub(super) async fn tools(
     };
     let called = call_tools(&work, &caller, &state.pending_tool_calls()).await?;
     let mut update = AssistantState::update()
-        .messages(called.message(work.cx.new_id()))
+        .messages(called.message_changes(work.cx.new_id(), &state.messages))
         .progress(called.progress_after(&state.progress, "tools"))
         .sessions(called.sessions)
         .taint(called.taint)

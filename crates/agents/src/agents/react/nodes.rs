@@ -107,7 +107,7 @@ pub(super) async fn tool(
     let called = call_tools(&work, &caller, &state.tool_execution_requests).await?;
     let mut update = ReactState::update()
         .current_step("tool")
-        .messages(called.message(work.cx.new_id()))
+        .messages(called.message_changes(work.cx.new_id(), &state.messages))
         .progress(called.progress_after(&state.progress, "tool"))
         .tool_execution_results(called.results)
         .tool_execution_requests(Vec::new())

@@ -78,6 +78,8 @@ pub(super) async fn start_or_continue(
         thread: thread.as_ref(),
         results: &question.results,
         request: &request,
+        system: question.options.system.as_deref(),
+        following: &question.after_results,
         parameter,
     };
     if let Some(continued) = client_calls::continue_run(app, caller, sent).await? {

@@ -9,13 +9,14 @@ use axum::response::{IntoResponse, Response};
 use doran_agents::failure::BUDGET_SPENT_CODE;
 use doran_agents::protocol::AgentActivity;
 use doran_agents::{AnswerSource, Language};
-use doran_engine::store::{RunRow, RunStatus, RunUsage};
+use doran_engine::store::{RunRow, RunStatus, RunUsage, StoreError};
+use doran_engine::{EngineError, ThreadKey};
 use serde_json::{Map, Value, json};
 
 use super::ask::{AnsweringRun, AskOutcome, ClientAsk, start_or_continue};
 use super::chat_request::ChatCompletionBody;
 use super::client_calls::{ClientCall, client_calls};
-use super::client_messages::{find_question, read_chat_messages};
+use super::client_messages::{KnownMessages, find_question, read_chat_messages};
 use super::open_webui_events::{self, OpenWebUiEnd};
 use super::sent_text::SentText;
 use super::waiting_text::waiting_text;
@@ -60,12 +61,16 @@ pub(super) async fn openai_chat(
     let named = body.metadata.as_ref().and_then(|metadata| metadata.get("thread_id")?.as_str());
     let named = header.as_deref().or(named).or(chat.as_deref());
     let messages = read_chat_messages(body.messages.iter().cloned().map(Value::Object).collect())?;
-    let question = find_question(messages, named.is_some(), "messages", app.limits.max_message_bytes)?;
-    let language = Language::detect(&question.text).unwrap_or(Language::English);
     let thread = match named {
         Some(name) => Some(agent_request::thread_key_from_field(&caller, "thread_id", name)?),
         None => None,
     };
+    let known = match &thread {
+        Some(thread) if thread_exists(&app, thread).await? => KnownMessages::AllButLast,
+        Some(_) | None => KnownMessages::None,
+    };
+    let question = find_question(messages, known, "messages", app.limits.max_message_bytes)?;
+    let language = Language::detect(&question.text).unwrap_or(Language::English);
     let asked =
         [("tools", !request.tools.is_empty()), ("response_format", request.response_schema.is_some())];
     let client_tools = request.tools.iter().map(|tool| tool.spec.name.clone()).collect();
@@ -111,6 +116,14 @@ pub(super) async fn openai_chat(
         response.headers_mut().insert("x-thread-id", thread);
     }
     Ok(response)
+}
+
+async fn thread_exists(app: &ServerApp, thread: &ThreadKey) -> Result<bool, ApiError> {
+    match app.runtime.thread_row(thread).await {
+        Ok(_) => Ok(true),
+        Err(EngineError::Store(StoreError::NotFound { .. })) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn completion_id(begun: &AskOutcome) -> String {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use doran_agents::TurnRequest;
 use doran_agents::protocol::{ClientToolAnswer, InterruptQuestion};
+use doran_agents::{EarlierMessage, TurnRequest};
 use doran_engine::store::{RunRow, RunStatus, Seq, StoreError};
 use doran_engine::{
     EngineError, EntryBody, PendingQuestion, RunHandle, RunId, RunKey, ThreadEntry, ThreadKey,
@@ -80,6 +80,10 @@ pub(super) struct CallResults<'a> {
     pub(super) results: &'a [ClientCallResult],
     /// How the turn is to be answered from now on.
     pub(super) request: &'a TurnRequest,
+    /// The instructions of the client.
+    pub(super) system: Option<&'a str>,
+    /// What the client said after the results.
+    pub(super) following: &'a [EarlierMessage],
     /// The parameter that the results are in.
     pub(super) parameter: &'a str,
 }
@@ -107,10 +111,17 @@ pub(super) async fn continue_run(
     let Some(pause) = find_pause(app, &row, sent.results).await? else { return Ok(None) };
     let after = pause.number;
     if let Some(answers) = &pause.answers {
+        let read: BTreeMap<&String, ClientToolAnswer> = answers
+            .iter()
+            .map(|(question, answer)| (question, ClientToolAnswer::from_json(answer)))
+            .collect();
         let is_same = |(question, output): (&String, &String)| {
-            answers.get(question).is_some_and(|answer| ClientToolAnswer::from_json(answer).output == *output)
+            read.get(question).is_some_and(|answer| answer.output == *output)
         };
-        if !pause.outputs.iter().all(is_same) {
+        let is_followed_alike = read.values().find(|answer| answer.request.is_some()).is_none_or(|answer| {
+            answer.following == sent.following && answer.system.as_deref() == sent.system
+        });
+        if !pause.outputs.iter().all(is_same) || !is_followed_alike {
             return Ok(None);
         }
         return Ok(Some(ContinuedRun { run: app.runtime.run_handle(&key).await?, row, after }));
@@ -125,11 +136,19 @@ pub(super) async fn continue_run(
             format!("도구 호출 `{missing}`의 결과가 없습니다"),
         ));
     }
-    let mut request = Some(sent.request.clone());
+    // What comes with the results is stored with one of them.
+    let mut beside = Some(ClientToolAnswer {
+        request: Some(sent.request.clone()),
+        system: sent.system.map(str::to_owned),
+        following: sent.following.to_vec(),
+        ..ClientToolAnswer::default()
+    });
     let answers: BTreeMap<String, Value> = pause
         .outputs
         .into_iter()
-        .map(|(question, output)| (question, ClientToolAnswer { output, request: request.take() }.to_json()))
+        .map(|(question, output)| {
+            (question, ClientToolAnswer { output, ..beside.take().unwrap_or_default() }.to_json())
+        })
         .collect();
     let run = app.runtime.answer(&key, &answers).await?;
     Ok(Some(ContinuedRun { run, row, after }))

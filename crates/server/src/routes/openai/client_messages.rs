@@ -28,6 +28,8 @@ pub(super) struct ClientQuestion {
     pub(super) options: AskOptions,
     /// Results at the end of the conversation, that a run may wait for.
     pub(super) results: Vec<ClientCallResult>,
+    /// Messages of the user after those results.
+    pub(super) after_results: Vec<EarlierMessage>,
     /// Whether there are pictures or tool calls in the conversation, by parameter.
     pub(super) has_images: bool,
     pub(super) has_calls: bool,
@@ -214,14 +216,26 @@ fn read_image(fields: &mut FieldObject, url_field: &str) -> Result<ImageReferenc
     Ok(ImageReference { url, media_type, origin: TextOrigin::User })
 }
 
-/// What is asked, and what comes before it. On a thread of ours the agent knows what was said before.
+/// What the thread of a question has of the messages that are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KnownMessages {
+    /// There is no such thread. The client sends the whole conversation.
+    None,
+    /// All but the last. The client sends the whole conversation, and so does the thread have it.
+    AllButLast,
+    /// None of them, but what came before. The client sends what is new.
+    Earlier,
+}
+
+/// What is asked, and what comes before it.
 pub(super) fn find_question(
     messages: Vec<ClientMessage>,
-    known: bool,
+    thread: KnownMessages,
     parameter: &str,
     max_bytes: usize,
 ) -> Result<ClientQuestion, ApiError> {
     let bad = |en: &str, ko: &str| ApiError::for_parameter(parameter, en, ko);
+    let known = thread != KnownMessages::None;
     let last = messages.iter().rposition(|message| matches!(message, ClientMessage::User { .. }));
     // On a thread of ours the results of tools need nothing beside them.
     let is_only_results =
@@ -243,6 +257,7 @@ pub(super) fn find_question(
         has_calls |= matches!(&message, ClientMessage::Assistant { calls, .. } if !calls.is_empty());
         match message {
             ClientMessage::User { text: words, images: shown } if Some(at) == last => {
+                conversation.note_after_results(&words, &shown);
                 (text, images) = (words, shown);
                 before = std::mem::take(&mut conversation.messages);
             }
@@ -253,7 +268,7 @@ pub(super) fn find_question(
         return Err(bad("the last message of the user is empty", "사용자의 마지막 메시지가 비어 있습니다"));
     }
     let system = (!conversation.system.is_empty()).then(|| conversation.system.join("\n\n"));
-    let earlier = if known { Vec::new() } else { before };
+    let earlier = if thread == KnownMessages::AllButLast { Vec::new() } else { before };
     let options =
         AskOptions { system, earlier, images, following: conversation.messages, ..AskOptions::default() };
     let all = || options.message_texts().chain(options.system.as_deref()).chain([text.as_str()]);
@@ -267,7 +282,8 @@ pub(super) fn find_question(
     if all().any(|text| text.contains('\0')) {
         return Err(bad("there is a NUL character", "NUL 문자가 있습니다"));
     }
-    Ok(ClientQuestion { text, options, results: conversation.results, has_images, has_calls })
+    let KeptConversation { results, after_results, .. } = conversation;
+    Ok(ClientQuestion { text, options, results, after_results, has_images, has_calls })
 }
 
 /// A conversation as it is put together from messages.
@@ -279,25 +295,40 @@ struct KeptConversation {
     calls: Vec<ToolCall>,
     /// Whether the thread knows of calls that the client does not send.
     knows_calls: bool,
-    /// The results since.
+    /// The results since the last message of the assistant.
     results: Vec<ClientCallResult>,
+    /// Messages of the user since those results.
+    after_results: Vec<EarlierMessage>,
+}
+
+/// A message of the user. None if there is nothing in it.
+fn user_message(text: String, images: Vec<ImageReference>) -> Option<EarlierMessage> {
+    match images.is_empty() {
+        true if text.trim().is_empty() => None,
+        true => Some(EarlierMessage::Asked(text)),
+        false => Some(EarlierMessage::AskedWithImages { text, images }),
+    }
 }
 
 impl KeptConversation {
+    /// Keeps a message of the user that follows results of tools.
+    fn note_after_results(&mut self, text: &str, images: &[ImageReference]) {
+        if !self.results.is_empty() {
+            self.after_results.extend(user_message(text.to_owned(), images.to_vec()));
+        }
+    }
+
     fn add(&mut self, message: ClientMessage, place: &str) -> Result<(), ApiError> {
         match message {
             ClientMessage::System(text) if text.trim().is_empty() => {}
             ClientMessage::System(text) => self.system.push(text),
             ClientMessage::User { text, images } => {
-                self.results.clear();
-                match images.is_empty() {
-                    true if text.trim().is_empty() => {}
-                    true => self.messages.push(EarlierMessage::Asked(text)),
-                    false => self.messages.push(EarlierMessage::AskedWithImages { text, images }),
-                }
+                self.note_after_results(&text, &images);
+                self.messages.extend(user_message(text, images));
             }
             ClientMessage::Assistant { text, calls } => {
                 self.results.clear();
+                self.after_results.clear();
                 match calls.is_empty() {
                     true if text.trim().is_empty() => {}
                     true => self.messages.push(EarlierMessage::Answered(text)),
@@ -322,16 +353,16 @@ impl KeptConversation {
                         format!("앞의 메시지에 도구 호출 `{}`이 없습니다", result.call),
                     ));
                 }
-                let given = ToolResult {
+                let given = call.map(|call| ToolResult {
                     call: result.call.clone(),
-                    name: call.map(|call| call.name.clone()).unwrap_or_default(),
+                    name: call.name.clone(),
                     text: result.output.clone(),
                     failed: false,
                     origin: TextOrigin::Tool,
-                };
+                });
                 match self.messages.last_mut() {
-                    Some(EarlierMessage::Returned(results)) => results.push(given),
-                    _ => self.messages.push(EarlierMessage::Returned(vec![given])),
+                    Some(EarlierMessage::Returned(results)) => results.extend(given),
+                    _ => self.messages.extend(given.map(|given| EarlierMessage::Returned(vec![given]))),
                 }
                 self.results.push(result);
             }
@@ -348,7 +379,9 @@ mod tests {
 
     fn question(messages: Value, known: bool) -> Result<ClientQuestion, String> {
         let Value::Array(messages) = messages else { panic!("a list") };
-        let read = read_chat_messages(messages).and_then(|read| find_question(read, known, "messages", 1000));
+        let thread = if known { KnownMessages::AllButLast } else { KnownMessages::None };
+        let read =
+            read_chat_messages(messages).and_then(|read| find_question(read, thread, "messages", 1000));
         read.map_err(|error| error.to_json()["parameter"].as_str().unwrap_or_default().to_owned())
     }
 
