@@ -329,7 +329,10 @@ fn markdown_is_rendered_on_a_terminal_only() {
     let child = spawn_in_terminal(&here, "threads show main").expect("it was there before");
     let shown = child.wait_with_output().expect("it ends");
     let screen = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(shown.status.success() && screen.contains(&format!("> hello\r\n\r\n{rendered}\r\n")), "{screen:?}");
+    assert!(
+        shown.status.success() && screen.contains(&format!("> hello\r\n\r\n{rendered}\r\n")),
+        "{screen:?}"
+    );
     let piped = utf8(&run_doran(&here, &["threads", "show", "main"], "").stdout);
     assert!(piped.starts_with(&format!("> hello\n\n{MARKDOWN_ANSWER}\n")), "{piped:?}");
 

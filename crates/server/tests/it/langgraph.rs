@@ -22,6 +22,8 @@ mod damaged_metadata;
 mod events;
 mod hooks;
 mod resources;
+mod resumed_streams;
+mod several_graphs;
 
 #[path = "../../examples/four_graphs.rs"]
 #[allow(dead_code, reason = "the example has a `main`")]
@@ -297,7 +299,8 @@ async fn a_thread_is_called_by_its_first_question() {
         let body = json!({ "assistant_id": assistant, "input": input }).to_string();
         assert_eq!(send(&app, post(&format!("/threads/{thread}/runs/wait"), &body)).await.status(), 200);
     };
-    let title = async |thread: &str| json(&app, get(&format!("/api/threads/{thread}"))).await["title"].clone();
+    let title =
+        async |thread: &str| json(&app, get(&format!("/api/threads/{thread}"))).await["title"].clone();
     let thread = new_thread(&app).await;
     assert_eq!(title(&thread).await, "");
     let spoken = json!([
