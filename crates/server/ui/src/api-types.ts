@@ -2307,7 +2307,7 @@ export type SearchAssistantsBody = {
   limit?: number | null
   /** Only those with these pairs. */
   metadata?: { [key: string]: Json } | null
-  /** Only those with this name. */
+  /** Only those with this in their names. Upper and lower case are the same. */
   name?: string | null
   /** How many to skip. */
   offset?: number | null
@@ -2795,7 +2795,7 @@ export type UpdateAssistantBody = {
   config?: RunConfig | null
   /** Values that its nodes read. */
   context?: { [key: string]: Json } | null
-  /** What it does. */
+  /** What it does. `null` removes it. */
   description?: string | null
   /** The name of its graph. */
   graph_id?: string | null

@@ -183,7 +183,7 @@ pub(super) async fn load_assistant(
 pub(super) struct SearchAssistantsBody {
     /// Only those of this graph.
     graph_id: Option<String>,
-    /// Only those with this name.
+    /// Only those with this in their names. Upper and lower case are the same.
     name: Option<String>,
     /// Only those with these pairs.
     metadata: Option<Map<String, Value>>,
@@ -222,7 +222,10 @@ async fn matching(
 ) -> Result<Vec<Assistant>, ApiError> {
     let fits = |assistant: &Assistant| {
         body.graph_id.as_ref().is_none_or(|graph| *graph == assistant.graph_id)
-            && body.name.as_ref().is_none_or(|name| *name == assistant.name)
+            && body
+                .name
+                .as_ref()
+                .is_none_or(|name| assistant.name.to_lowercase().contains(&name.to_lowercase()))
             && body.metadata.as_ref().is_none_or(|wanted| has_pairs(&assistant.metadata, wanted))
     };
     let agents = app.agents.current();

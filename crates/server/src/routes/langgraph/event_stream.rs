@@ -401,7 +401,10 @@ impl RunTranslation {
     }
 
     /// An event of a stream mode as events of the protocol.
-    fn translate_classic(&mut self, LangGraphEvent { name, mut data }: LangGraphEvent) -> Vec<ProtocolEvent> {
+    fn translate_classic(
+        &mut self,
+        LangGraphEvent { name, mut data, .. }: LangGraphEvent,
+    ) -> Vec<ProtocolEvent> {
         let channel = match name.as_str() {
             "values" => {
                 data.as_object_mut().map(|state| state.remove("__interrupt__"));

@@ -1,6 +1,6 @@
 //! Events of a run as LangGraph's stream modes have them, made from the one event log.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 
 use doran_agents::Agent;
 use doran_engine::runtime::{NodeDelta, NodeDeltaContent};
@@ -12,8 +12,10 @@ use serde_json::{Map, Value, json};
 
 use super::checkpoints::{failure_message, goes_back, interrupts, load_checkpoints};
 use super::ids::{CheckpointId, task_id};
-use super::messages::{message_chunk, parse_raw_json, partial_message, update_to_json};
+use super::message_events::{MessageEvents, MessageSource};
+use super::messages::{parse_raw_json, update_to_json};
 use super::metadata::{DORAN_METADATA, run_assistant_id};
+use super::sent_messages::SentMessages;
 use super::thread_state::load_values;
 use super::times::time_text;
 use crate::ServerApp;
@@ -46,11 +48,17 @@ pub(super) enum StreamMode {
 pub(super) struct LangGraphEvent {
     pub(super) name: String,
     pub(super) data: Value,
+    /// What the client has of the messages of the step with this event, where it is one of a message.
+    pub(super) sent: Option<String>,
 }
 
 impl LangGraphEvent {
     pub(super) fn new(name: impl Into<String>, data: Value) -> Self {
-        Self { name: name.into(), data }
+        Self { name: name.into(), data, sent: None }
+    }
+
+    pub(super) fn of_message(name: &str, data: Value, sent: String) -> Self {
+        Self { name: name.to_owned(), data, sent: Some(sent) }
     }
 }
 
@@ -72,12 +80,9 @@ pub(super) struct RunEvents {
     modes: BTreeSet<StreamMode>,
     subgraphs: bool,
     place: Option<RunPlace>,
-    /// Messages that clients have, or had before.
-    known: HashSet<String>,
-    /// Messages on their way: their text so far.
-    streamed: HashMap<String, String>,
-    /// Text of a node that did not say of which message: what stands for its id.
-    unnamed: HashMap<String, String>,
+    messages: MessageEvents,
+    /// A step ended: what comes now is of the next.
+    is_between_steps: bool,
 }
 
 impl RunEvents {
@@ -92,13 +97,18 @@ impl RunEvents {
             app: app.clone(),
             agent: agent.clone(),
             row,
+            messages: MessageEvents::new(&modes),
             modes,
             subgraphs,
             place: None,
-            known: HashSet::new(),
-            streamed: HashMap::new(),
-            unnamed: HashMap::new(),
+            is_between_steps: false,
         }
+    }
+
+    /// What the client has of the messages of this step.
+    pub(super) fn client_has(&mut self, sent: SentMessages) {
+        self.messages.sent = sent;
+        self.is_between_steps = false;
     }
 
     fn wants(&self, mode: StreamMode) -> bool {
@@ -111,6 +121,9 @@ impl RunEvents {
 
     /// What an event of the engine means to clients.
     pub(super) async fn translate(&mut self, event: &Event) -> Result<Vec<LangGraphEvent>, ApiError> {
+        if std::mem::take(&mut self.is_between_steps) {
+            self.messages.sent = SentMessages::default();
+        }
         match event {
             Event::Entry(_, entry) => {
                 if self.place.is_none() && entry.seq > 0 {
@@ -134,7 +147,7 @@ impl RunEvents {
         if self.wants_messages() && entry.parent > 0 {
             let state = self.values(entry.parent).await?.0;
             let ids = state_messages(&self.agent, &state).filter_map(|message| message["id"].as_str());
-            self.known = ids.map(str::to_owned).collect();
+            self.messages.known = ids.map(str::to_owned).collect();
         }
         let mut place = RunPlace { checkpoint: None, step: -2, at_work: Vec::new() };
         if needs_steps && entry.parent > 0 {
@@ -165,7 +178,7 @@ impl RunEvents {
                 }
                 let (values, next) = self.values(entry.seq).await?;
                 for message in state_messages(&self.agent, &values) {
-                    self.known.extend(message["id"].as_str().map(str::to_owned));
+                    self.messages.known.extend(message["id"].as_str().map(str::to_owned));
                 }
                 if !is_empty {
                     self.values_event(&values, &mut events);
@@ -180,10 +193,7 @@ impl RunEvents {
                 self.values_event(&values, &mut events);
                 self.begin_tasks(entry, &values, &next, &mut events);
             }
-            EntryBody::Restarted { .. } => {
-                self.streamed.clear();
-                self.unnamed.clear();
-            }
+            EntryBody::Restarted { .. } => self.messages.sent.begin_again(None),
             EntryBody::Step(step) => self.translate_step(entry, step, &mut events).await?,
             EntryBody::InnerStep(step) => self.translate_inner_step(step, &mut events)?,
             EntryBody::Paused { questions, edit, .. } => {
@@ -214,7 +224,11 @@ impl RunEvents {
             let is_empty = update.as_object().is_some_and(Map::is_empty);
             changed |= !is_empty;
             if self.wants_messages() {
-                self.finish_messages(&task.node, &update, events);
+                let messages: Vec<Value> = state_messages(&self.agent, &update).cloned().collect();
+                let source = self.message_source(&task.node);
+                for message in messages {
+                    self.messages.finish(&source, message, events);
+                }
             }
             if self.wants(StreamMode::Updates) {
                 let shown = if is_empty { Value::Null } else { update.clone() };
@@ -230,8 +244,7 @@ impl RunEvents {
                 json!({ "id": id, "name": task.node, "error": null, "result": update, "interrupts": [] });
             self.task_event(entry, "task_result", &result, events);
         }
-        self.streamed.clear();
-        self.unnamed.clear();
+        self.is_between_steps = true;
         self.pass_checkpoint(CheckpointId { seq: entry.seq, is_after: true });
         let needs_values =
             [StreamMode::Values, StreamMode::Tasks, StreamMode::Checkpoints, StreamMode::Debug];
@@ -310,14 +323,8 @@ impl RunEvents {
         match &delta.piece {
             NodeDeltaContent::Data(Value::String(text)) if self.agent.is_chat() => {
                 if self.wants_messages() {
-                    let id = match &delta.item {
-                        Some(id) => id.to_string(),
-                        None => {
-                            let place = format!("{}:{}", self.row.run, delta.path);
-                            self.unnamed.entry(delta.node.to_string()).or_insert(place).clone()
-                        }
-                    };
-                    self.push_piece(&delta.node, &id, text, &mut events);
+                    let source = self.message_source(&delta.node);
+                    self.messages.push(&source, delta, text, &mut events);
                 }
             }
             NodeDeltaContent::Data(data) => {
@@ -325,81 +332,16 @@ impl RunEvents {
                     events.push(LangGraphEvent::new("custom", data.clone()));
                 }
             }
-            NodeDeltaContent::Restarted(_) => {
-                self.unnamed.remove(&*delta.node);
-            }
+            NodeDeltaContent::Restarted(_) => self.messages.sent.begin_again(Some(&delta.path)),
         }
         events
     }
 
-    fn push_piece(&mut self, node: &str, id: &str, text: &str, events: &mut Vec<LangGraphEvent>) {
-        let metadata = self.message_metadata(node);
-        let is_new = !self.streamed.contains_key(id);
-        let so_far = self.streamed.entry(id.to_owned()).or_default();
-        so_far.push_str(text);
-        if self.modes.contains(&StreamMode::Messages) {
-            if is_new {
-                events
-                    .push(LangGraphEvent::new("messages/metadata", json!({ id: { "metadata": metadata } })));
-            }
-            events.push(LangGraphEvent::new("messages/partial", json!([partial_message(id, so_far)])));
-        }
-        if self.modes.contains(&StreamMode::MessagesTuple) {
-            events.push(LangGraphEvent::new("messages", json!([message_chunk(id, text, false), metadata])));
-        }
-    }
-
-    /// The messages of a node are on record: what was not streamed of them is told now.
-    fn finish_messages(&mut self, node: &str, update: &Value, events: &mut Vec<LangGraphEvent>) {
-        let unnamed = self.unnamed.remove(node).and_then(|id| self.streamed.remove(&id));
-        let messages: Vec<Value> = state_messages(&self.agent, update).cloned().collect();
-        for message in messages {
-            let Some(id) = message["id"].as_str().map(str::to_owned) else { continue };
-            if message["type"] == "remove" || !self.known.insert(id.clone()) {
-                continue;
-            }
-            let text = message["content"].as_str().unwrap_or_default();
-            match self.streamed.get(&id).cloned() {
-                Some(sent) => {
-                    if let Some(rest) = text.strip_prefix(sent.as_str()).filter(|rest| !rest.is_empty()) {
-                        self.push_piece(node, &id, rest, events);
-                    }
-                    let metadata = self.message_metadata(node);
-                    if self.wants(StreamMode::Messages) {
-                        events.push(LangGraphEvent::new("messages/partial", json!([message])));
-                    }
-                    if self.wants(StreamMode::MessagesTuple) {
-                        let mut last = message_chunk(&id, "", true);
-                        last["tool_calls"] = message["tool_calls"].clone();
-                        last["tool_call_chunks"] = tool_call_chunks(&message);
-                        events.push(LangGraphEvent::new("messages", json!([last, metadata])));
-                    }
-                }
-                // Its words were streamed under another id.
-                None if unnamed
-                    .as_ref()
-                    .is_some_and(|sent| !text.is_empty() && sent.trim() == text.trim()) => {}
-                None => {
-                    let metadata = self.message_metadata(node);
-                    if self.wants(StreamMode::Messages) {
-                        events.push(LangGraphEvent::new(
-                            "messages/metadata",
-                            json!({ &id: { "metadata": metadata } }),
-                        ));
-                        events.push(LangGraphEvent::new("messages/complete", json!([message])));
-                    }
-                    if self.wants(StreamMode::MessagesTuple) {
-                        events.push(LangGraphEvent::new("messages", json!([message, metadata])));
-                    }
-                }
-            }
-        }
-    }
-
-    fn message_metadata(&self, node: &str) -> Value {
+    fn message_source(&self, node: &str) -> MessageSource {
         let step = self.place.as_ref().map_or(0, |place| place.step + 1);
-        let namespace = format!("{node}:{}", self.task_id(node, 0));
-        json!({
+        let task = self.task_id(node, 0);
+        let namespace = format!("{node}:{task}");
+        let metadata = json!({
             "langgraph_node": node,
             "langgraph_step": step,
             "langgraph_triggers": [format!("branch:to:{node}")],
@@ -410,7 +352,8 @@ impl RunEvents {
             "assistant_id": run_assistant_id(&self.row),
             "thread_id": self.row.thread.thread.as_str(),
             "run_id": self.row.run.to_string(),
-        })
+        });
+        MessageSource { task, metadata }
     }
 
     fn pass_checkpoint(&mut self, id: CheckpointId) {
@@ -583,15 +526,4 @@ pub(super) fn interrupts_json(questions: &[PendingQuestion]) -> Value {
 /// The messages of a state or an update.
 fn state_messages<'a>(agent: &'a Agent, state: &'a Value) -> impl Iterator<Item = &'a Value> {
     agent.message_fields().iter().filter_map(|field| state.get(field)?.as_array()).flatten()
-}
-
-fn tool_call_chunks(message: &Value) -> Value {
-    let calls = message["tool_calls"].as_array().into_iter().flatten().enumerate();
-    let chunk = |(index, call): (usize, &Value)| {
-        json!({
-            "name": call["name"], "args": call["args"].to_string(), "id": call["id"], "index": index,
-            "type": "tool_call_chunk",
-        })
-    };
-    calls.map(chunk).collect()
 }

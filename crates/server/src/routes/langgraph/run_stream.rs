@@ -15,6 +15,7 @@ use super::cancel::CancelGuard;
 use super::invalid;
 use super::run_events::{LangGraphEvent, RunEvents, StreamMode};
 use super::run_request::OnDisconnect;
+use super::sent_messages::SentMessages;
 use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::error::ApiError;
@@ -34,12 +35,46 @@ pub(super) struct StreamOptions {
 }
 
 /// Where a stream begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StreamStart {
     /// At the event of the log with this number, from 1.
     AtEvent(u64),
-    /// After the event with this id, `ENTRY-INDEX`: the entry of the log and the event made from it.
-    After(u64, u64),
+    /// After the event with this id.
+    After(EventPosition),
+}
+
+/// The id of an event: `ENTRY-INDEX-SENT`, or `ENTRY-INDEX~SENT` for one of the step after the entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct EventPosition {
+    /// The number of the entry of the log.
+    entry: u64,
+    /// Events since then, those of messages not counted.
+    index: u64,
+    /// All events made from the entry came before.
+    is_past_entry: bool,
+    /// What was sent of the messages of the step.
+    sent: String,
+}
+
+impl EventPosition {
+    fn to_text(&self) -> String {
+        let Self { entry, index, is_past_entry, sent } = self;
+        match (is_past_entry, sent.as_str()) {
+            (true, sent) => format!("{entry}-{index}~{sent}"),
+            (false, "") => format!("{entry}-{index}"),
+            (false, sent) => format!("{entry}-{index}-{sent}"),
+        }
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let (entry, rest) = text.split_once('-')?;
+        let end = rest.find(['-', '~']).unwrap_or(rest.len());
+        let sent = rest.get(end + 1..).unwrap_or_default().to_owned();
+        SentMessages::from_text(&sent)?;
+        let (entry, index) = (entry.parse().ok()?, rest[..end].parse().ok()?);
+        let is_past_entry = rest[end..].starts_with('~');
+        (entry < MAX_EVENT_NUMBER).then_some(Self { entry, index, is_past_entry, sent })
+    }
 }
 
 impl StreamStart {
@@ -48,28 +83,29 @@ impl StreamStart {
         let Some(id) = headers.get("last-event-id").filter(|id| !id.is_empty() && *id != "-1") else {
             return Ok(Self::AtEvent(1));
         };
-        let parts = id.to_str().ok().and_then(|id| id.split_once('-'));
-        let parts = parts.and_then(|(entry, index)| Some((entry.parse().ok()?, index.parse().ok()?)));
-        match parts {
-            Some((entry, index)) if entry < MAX_EVENT_NUMBER => Ok(Self::After(entry, index)),
-            _ => Err(invalid(
+        let position = id.to_str().ok().and_then(EventPosition::from_text);
+        position.map(Self::After).ok_or_else(|| {
+            invalid(
                 "`Last-Event-ID` is not the id of an event of this stream",
                 "`Last-Event-ID`가 이 스트림의 이벤트 id가 아닙니다",
-            )),
-        }
+            )
+        })
     }
 
     /// How many events of the log come before.
-    fn skipped_entries(self) -> u64 {
+    fn skipped_entries(&self) -> u64 {
         match self {
-            Self::AtEvent(number) | Self::After(number, _) => number.saturating_sub(1),
+            Self::AtEvent(number) | Self::After(EventPosition { entry: number, .. }) => {
+                number.saturating_sub(1)
+            }
         }
     }
 
-    fn has_passed(self, entry: u64, index: u64) -> bool {
+    /// Whether the client has an event, one of no message.
+    fn has_passed(&self, entry: u64, index: u64) -> bool {
         match self {
             Self::AtEvent(_) => false,
-            Self::After(last, last_index) => (entry, index) <= (last, last_index),
+            Self::After(last) => (entry, index) <= (last.entry, last.index),
         }
     }
 }
@@ -90,11 +126,12 @@ pub(super) fn stream_run(
     sse::stream_frames(app, caller, move |frames| async move {
         let _reading = reading;
         let first = LangGraphEvent::new("metadata", json!({ "run_id": id, "attempt": 1 }));
-        if start.has_passed(0, 0) || send(&frames, &first, 0, 0).await {
+        if start.has_passed(0, 0) || send(&frames, &first, &EventPosition::default()).await {
             match run.watch_after(start.skipped_entries(), WatchUntil::RunEndedOrPaused).await {
                 Ok(watch) => send_events(&task_app, watch, events, start, &frames).await,
                 Err(error) => {
-                    send(&frames, &error_event(&error.into()), 0, 1).await;
+                    let position = EventPosition { index: 1, ..EventPosition::default() };
+                    send(&frames, &error_event(&error.into()), &position).await;
                 }
             }
         }
@@ -109,7 +146,14 @@ async fn send_events(
     start: StreamStart,
     frames: &SseSender,
 ) {
-    let (mut entry, mut index) = (start.skipped_entries(), 0);
+    let mut here = EventPosition { entry: start.skipped_entries(), ..EventPosition::default() };
+    // What the client has, until the place is reached from which on that counts.
+    let mut had = None;
+    if let StreamStart::After(last) = &start {
+        here.sent.clone_from(&last.sent);
+        let sent = SentMessages::from_text(&last.sent).unwrap_or_default();
+        if last.is_past_entry { had = Some((last.entry, sent)) } else { events.client_has(sent) }
+    }
     loop {
         let next = tokio::select! {
             biased;
@@ -119,8 +163,13 @@ async fn send_events(
         let translated = match next {
             Ok(None) => return,
             Ok(Some(event)) => {
+                here.is_past_entry = !matches!(event, Event::Entry(..));
                 if let Event::Entry(number, _) = &event {
-                    (entry, index) = (*number, 0);
+                    (here.entry, here.index) = (*number, 0);
+                    // The log was cleared meanwhile.
+                    if let Some((_, sent)) = had.take_if(|(entry, _)| number > entry) {
+                        events.client_has(sent);
+                    }
                 }
                 events.translate(&event).await
             }
@@ -129,16 +178,30 @@ async fn send_events(
         match translated {
             Ok(translated) => {
                 for event in translated {
-                    index += 1;
-                    if !start.has_passed(entry, index) && !send(frames, &event, entry, index).await {
+                    let is_had = match &event.sent {
+                        Some(_) if had.is_some() => true,
+                        Some(sent) => {
+                            here.sent.clone_from(sent);
+                            false
+                        }
+                        None => {
+                            here.index += 1;
+                            had.is_some() && !here.is_past_entry || start.has_passed(here.entry, here.index)
+                        }
+                    };
+                    if !is_had && !send(frames, &event, &here).await {
                         return;
                     }
                 }
             }
             Err(error) => {
-                send(frames, &error_event(&error), entry, index + 1).await;
+                here.index += 1;
+                send(frames, &error_event(&error), &here).await;
                 return;
             }
+        }
+        if let Some((_, sent)) = had.take_if(|(entry, _)| here.entry == *entry) {
+            events.client_has(sent);
         }
     }
 }
@@ -149,6 +212,6 @@ pub(super) fn error_event(error: &ApiError) -> LangGraphEvent {
     LangGraphEvent::new("error", json!({ "error": problem["code"], "message": message }))
 }
 
-async fn send(frames: &SseSender, event: &LangGraphEvent, entry: u64, index: u64) -> bool {
-    frames.send(SseFrame::with_id(&event.name, &event.data, &format!("{entry}-{index}"))).await
+async fn send(frames: &SseSender, event: &LangGraphEvent, position: &EventPosition) -> bool {
+    frames.send(SseFrame::with_id(&event.name, &event.data, &position.to_text())).await
 }

@@ -58,6 +58,25 @@ pub(super) async fn named_assistant(
     })
 }
 
+/// Metadata of a thread name the graph and the assistant of its newest run.
+async fn name_graph(
+    app: &ServerApp,
+    thread: &ThreadKey,
+    agent: &Agent,
+    assistant: &Assistant,
+) -> Result<(), ApiError> {
+    let names = Map::from_iter([
+        ("graph_id".to_owned(), agent.name.as_str().into()),
+        ("assistant_id".to_owned(), assistant.assistant_id.as_str().into()),
+    ]);
+    let Some(row) = app.runtime.find_thread_row(thread).await? else { return Ok(()) };
+    let known = row.metadata;
+    if names.iter().any(|(name, value)| known.get(name) != Some(value)) {
+        app.runtime.put_thread(thread, &names).await?;
+    }
+    Ok(())
+}
+
 /// Starts the run that a request asks for, or goes on with the one that waits. `key` is the name of the caller's API key.
 pub(super) async fn start_graph_run(
     app: &ServerApp,
@@ -206,6 +225,7 @@ async fn start_new_run(
             let is_about_request = matches!(error.code, ApiErrorCode::BadInput);
             if is_about_request { error.under_code(ApiErrorCode::Invalid) } else { error }
         })?;
+    name_graph(app, thread, &agent, assistant).await?;
     if let Some(run) = rolled_back {
         mark_rolled_back(app, thread, run).await?;
     }

@@ -27,6 +27,7 @@ use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::routes::{ApiRoute, json_response, path_value, query_value};
+use crate::thread_settings::present;
 
 /// The most assistants that a tenant stores, and the most versions of one. One search finds them all.
 const MAX_STORED: usize = 1000;
@@ -306,8 +307,10 @@ pub(super) struct UpdateAssistantBody {
     metadata: Option<Map<String, Value>>,
     /// What people call it.
     name: Option<String>,
-    /// What it does.
-    description: Option<String>,
+    /// What it does. `null` removes it.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<String>")]
+    description: Option<Option<String>>,
 }
 
 /// `PATCH /assistants/{assistant}`
@@ -322,7 +325,7 @@ pub(super) async fn update_assistant(
     if let Some(graph) = &body.graph_id {
         check_graph(&app, graph)?;
     }
-    check_texts(body.name.as_deref(), body.description.as_deref())?;
+    check_texts(body.name.as_deref(), body.description.as_ref().and_then(Option::as_deref))?;
     let _turn = CHANGES.lock().await;
     let mut assistant = load_changeable(&app, &caller, &id).await?;
     assistant.metadata.extend(body.metadata.unwrap_or_default());
@@ -338,7 +341,7 @@ pub(super) async fn update_assistant(
     assistant.config = config_json(limit, &assistant.context);
     assistant.graph_id = body.graph_id.unwrap_or(assistant.graph_id);
     assistant.name = body.name.unwrap_or(assistant.name);
-    assistant.description = body.description.or(assistant.description);
+    assistant.description = body.description.unwrap_or(assistant.description);
     let versions = list_items(&app, &caller.tenant, &versions_namespace(&assistant.assistant_id)?).await?;
     if versions.len() >= MAX_STORED {
         return Err(invalid(

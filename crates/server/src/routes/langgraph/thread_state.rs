@@ -17,7 +17,7 @@ use super::messages::{state_to_json, update_from_json};
 use super::metadata::is_rolled_back;
 use super::run_request::{CheckpointBody, parse_checkpoint};
 use super::start_run::{stands_at, state_error};
-use super::threads::{thread_agent, thread_state};
+use super::threads::{checkpoint_agent, thread_agent, thread_state};
 use super::{FOUND, invalid, load_thread, operation, read_body};
 use crate::ServerApp;
 use crate::authentication::ApiCaller;
@@ -172,9 +172,9 @@ async fn state_at(
     row: &ThreadRow,
     checkpoint: CheckpointId,
 ) -> Result<LangGraphState, ApiError> {
-    let agent = thread_agent(app, row).await?.ok_or(ApiErrorCode::NotFound)?;
     let tree = load_checkpoints(app, &row.key, None).await?;
     let here = tree.find(checkpoint).ok_or(ApiErrorCode::NotFound)?;
+    let agent = checkpoint_agent(app, row, &tree, here).await?.ok_or(ApiErrorCode::NotFound)?;
     LangGraphState::load(app, &agent, &row.key, &tree, here).await
 }
 
@@ -256,7 +256,6 @@ async fn history(
     row: &ThreadRow,
     body: HistoryBody,
 ) -> Result<Vec<LangGraphState>, ApiError> {
-    let Some(agent) = thread_agent(app, row).await? else { return Ok(Vec::new()) };
     let thread = row.key.thread.as_str();
     let until = body.checkpoint.map(|checkpoint| checkpoint.read(thread)).transpose()?.flatten();
     let before = match body.before {
@@ -284,21 +283,21 @@ async fn history(
         if !is_wanted {
             continue;
         }
-        let state = load_known_state(app, &agent, row, &tree, here).await?;
+        let state = load_known_state(app, row, &tree, here).await?;
         states.extend(state.filter(|state| state.has_metadata(&wanted)));
     }
     Ok(states)
 }
 
-/// A state; none where the log was cleared.
+/// A state; none where the log was cleared, or its graph is not served any more.
 async fn load_known_state(
     app: &ServerApp,
-    agent: &Agent,
     row: &ThreadRow,
     tree: &CheckpointTree,
     here: &Checkpoint,
 ) -> Result<Option<LangGraphState>, ApiError> {
-    match LangGraphState::load(app, agent, &row.key, tree, here).await {
+    let Some(agent) = checkpoint_agent(app, row, tree, here).await? else { return Ok(None) };
+    match LangGraphState::load(app, &agent, &row.key, tree, here).await {
         Ok(state) => Ok(Some(state)),
         Err(error) if error.code == ApiErrorCode::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -343,18 +342,27 @@ pub(super) async fn update_state(
 ) -> Result<Response, ApiError> {
     let row = load_thread(&app, &caller, &path_value(id)?).await?;
     let body: UpdateStateBody = read_body(request, &app).await?;
-    let agent = thread_agent(&app, &row).await?.ok_or_else(|| {
-        invalid(
-            "nothing ran on the thread yet: it has no graph, so it takes no `values`",
-            "이 대화에서는 아직 아무것도 실행하지 않아 그래프를 알 수 없습니다. `values`를 받지 않습니다",
-        )
-    })?;
+    let tree = load_checkpoints(&app, &row.key, None).await?;
     let named =
         body.checkpoint.map(|checkpoint| checkpoint.read(row.key.thread.as_str())).transpose()?.flatten();
     let named = match (named, body.checkpoint_id.as_deref()) {
         (None, Some(id)) => Some(parse_checkpoint(id)?),
         (named, _) => named,
     };
+    let changed = match named {
+        Some(named) => Some(tree.find(named).ok_or(ApiErrorCode::NotFound)?),
+        None => tree.newest(),
+    };
+    let agent = match changed {
+        Some(changed) => checkpoint_agent(&app, &row, &tree, changed).await?,
+        None => thread_agent(&app, &row).await?,
+    };
+    let agent = agent.ok_or_else(|| {
+        invalid(
+            "nothing ran on the thread yet, or its graph is not served: it takes no `values`",
+            "이 대화에서 아직 아무것도 실행하지 않았거나 그 그래프를 더는 쓸 수 없어 `values`를 받지 않습니다",
+        )
+    })?;
     let at = match named {
         // A run that waits there goes on waiting.
         Some(newest) if stands_at(&app, &row.key, newest).await? => None,

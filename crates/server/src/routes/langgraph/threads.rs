@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::checkpoints::{LangGraphState, load_checkpoints};
+use super::checkpoints::{Checkpoint, CheckpointSource, CheckpointTree, LangGraphState, load_checkpoints};
 use super::metadata::{check_metadata, check_storable, has_pairs, hidden_metadata};
 use super::run_events::failure_json;
 use super::times::time_text;
@@ -132,7 +132,25 @@ pub(super) enum ThreadStatus {
     Error,
 }
 
-/// The graph of a thread: the one that ran on it.
+/// The graph whose state a checkpoint has. Several graphs may have run on a thread.
+pub(super) async fn checkpoint_agent(
+    app: &ServerApp,
+    row: &ThreadRow,
+    tree: &CheckpointTree,
+    here: &Checkpoint,
+) -> Result<Option<Agent>, ApiError> {
+    let here = match here.source {
+        // It has the state that the graph found.
+        CheckpointSource::Input => tree.parent(here).unwrap_or(here),
+        CheckpointSource::Loop | CheckpointSource::Update | CheckpointSource::Fork => here,
+    };
+    match &here.graph {
+        Some(graph) => Ok(app.find_agent(graph)),
+        None => thread_agent(app, row).await,
+    }
+}
+
+/// The graph of a thread on which nothing is on record yet.
 pub(super) async fn thread_agent(app: &ServerApp, row: &ThreadRow) -> Result<Option<Agent>, ApiError> {
     let named = ["agent", "graph_id"].iter().find_map(|key| row.metadata.get(*key)?.as_str());
     let named = match named {
@@ -167,10 +185,10 @@ pub(super) async fn thread_state(
     app: &ServerApp,
     row: &ThreadRow,
 ) -> Result<Option<LangGraphState>, ApiError> {
-    let Some(agent) = thread_agent(app, row).await? else { return Ok(None) };
     let tree = load_checkpoints(app, &row.key, None).await?;
-    match tree.newest() {
-        Some(newest) => Ok(Some(LangGraphState::load(app, &agent, &row.key, &tree, newest).await?)),
+    let Some(newest) = tree.newest() else { return Ok(None) };
+    match checkpoint_agent(app, row, &tree, newest).await? {
+        Some(agent) => Ok(Some(LangGraphState::load(app, &agent, &row.key, &tree, newest).await?)),
         None => Ok(None),
     }
 }
@@ -300,6 +318,9 @@ impl SearchThreadsBody {
                 "`sort_order`: only `desc` is supported",
                 "`sort_order`: `desc`만 지원합니다",
             ));
+        }
+        if self.limit == Some(0) {
+            return Err(invalid("`limit` is not at least 1", "`limit`은 1 이상이어야 합니다"));
         }
         self.metadata.as_ref().map_or(Ok(()), check_storable)
     }
