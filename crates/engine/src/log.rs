@@ -204,8 +204,12 @@ pub struct RunCancelledEntry {
 }
 
 /// Somebody changed the state.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct StateEditedEntry {
+    /// The graph whose state it is. A thread can have runs of several graphs, and an edit of one is not held against the
+    /// state of another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<String>,
     /// The whole state, replacing the old one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Box<RawValue>>,

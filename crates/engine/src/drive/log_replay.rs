@@ -352,13 +352,17 @@ fn fold_edit<S: State>(
     seq: Seq,
     edit: log::StateEditedEntry,
 ) -> Result<(), EngineError> {
+    let written_by_graph =
+        edit.graph.as_deref().map_or(at.written_by_graph, |graph| *graph == *at.graph_name);
+    let written_before = std::mem::replace(&mut at.written_by_graph, written_by_graph);
     if let Some(state) = edit.state {
-        at.replace_state(read_state(seq, &state, at.written_by_graph)?);
+        at.replace_state(read_state(seq, &state, written_by_graph)?);
     }
     if let Some(update) = edit.update {
         let update = at.read_update(seq, &update)?;
         at.apply_update(update);
     }
+    at.written_by_graph = written_before;
     if let Some(begin) = edit.at {
         at.set_position(graph, seq, &begin);
     }

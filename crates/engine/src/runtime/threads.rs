@@ -130,7 +130,7 @@ impl Runtime {
         if let Some(state) = &state {
             stored_json::check_text_depth(state).map_err(bad)?;
         }
-        let mut edited = log::StateEditedEntry { state, update, at: None };
+        let mut edited = log::StateEditedEntry { graph: Some(graph.to_owned()), state, update, at: None };
         let parent = at.unwrap_or(loaded.head);
         let try_out = LogEntry {
             seq: loaded.head + 1,
@@ -206,7 +206,7 @@ impl Runtime {
         let loaded = store.load(from, at).await?;
         let stands = at.map(|at| NewEntry {
             kind: EntryKind::Edited,
-            body: log::to_json_bytes(&log::StateEditedEntry { state: None, update: None, at: None }),
+            body: log::to_json_bytes(&log::StateEditedEntry::default()),
             parent: Some(at),
             base: replay_base(&loaded),
             snapshot: None,

@@ -7,7 +7,7 @@ use doran_engine::store::{
 };
 use doran_engine::{
     EngineError, Graph, GraphHandle, NodeError, Outcome, RunError, RunId, Runtime, RuntimeOptions, Snap,
-    StartOptions, State, ThreadKey, node, subgraph,
+    StartOptions, State, StateEdit, ThreadKey, node, subgraph,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
@@ -105,6 +105,30 @@ async fn another_graph_may_go_on_with_a_thread_whose_state_has_other_fields() {
     let ended = other.run(&thread, RenamedState::update().words(vec!["hi".into()])).await.expect("runs");
     let state = ended.finished().expect("finished");
     assert_eq!((state.words.join(" "), state.page.as_str()), ("hi".into(), "p"));
+}
+
+#[tokio::test]
+async fn an_edit_through_one_graph_leaves_the_thread_readable_for_another() {
+    let store = Arc::new(RamStore::new());
+    let thread = local_thread("t");
+    let older = bot_with(&store, &idle_graph::<OlderState>());
+    older.run(&thread, OlderState::update().said(vec!["hello".into()]).page("p")).await.expect("runs");
+    let other = Runtime::new(store.clone())
+        .register_graph("other", &idle_graph::<RenamedState>())
+        .expect("registered");
+    let edit = |state| StateEdit { state: Some(state), ..StateEdit::default() };
+    for unknown in ["", "said"] {
+        let state = edit(json!({ "page": "q", unknown: [] }));
+        let refused = other.runtime().edit("other", &thread, None, &state).await;
+        assert!(matches!(refused, Err(EngineError::StateMismatch { .. })), "{unknown}: {refused:?}");
+    }
+    let state = edit(json!({ "words": ["hi"], "page": "q", "added": 3 }));
+    other.runtime().edit("other", &thread, None, &state).await.expect("edited");
+    assert_eq!(other.state(&thread).await.expect("readable").words, ["hi"]);
+    let again = bot_with(&store, &idle_graph::<OlderState>());
+    assert_eq!(again.state(&thread).await.expect("readable").page, "q");
+    let ended = again.run(&thread, OlderState::update().said(vec!["still".into()])).await.expect("runs");
+    assert_eq!(ended.finished().expect("finished").said, ["still"]);
 }
 
 #[test]

@@ -205,7 +205,7 @@ async fn a_thread_with_deeper_values_of_an_older_program_goes_on() {
     bot.run(&thread, AnyJsonState::update()).await.expect("runs");
     let head = store.thread(&thread).await.expect("a thread").head;
     let update = to_raw_value(&AnyJsonState::update().values(vec![lists(200)])).expect("JSON");
-    let edited = StateEditedEntry { state: None, update: Some(update), at: None };
+    let edited = StateEditedEntry { update: Some(update), ..StateEditedEntry::default() };
     let body = serde_json::to_vec(&edited).expect("JSON");
     let entry = NewEntry { kind: EntryKind::Edited, body, parent: None, base: 0, snapshot: None };
     store.append_entry(&thread, head, entry).await.expect("written");
