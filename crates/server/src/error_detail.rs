@@ -100,7 +100,9 @@ fn misuse_message_ko(misuse: &MisuseError) -> String {
             format!("`{question}`에 대한 답을 저장할 수 없습니다 ({source})")
         }
         MisuseError::BadContext(why) => format!("실행의 컨텍스트를 저장할 수 없습니다 ({why})"),
-        MisuseError::NotAdmitted(failure) => format!("지금은 실행을 시작할 수 없습니다 ({})", failure.message),
+        MisuseError::NotAdmitted(failure) => {
+            format!("지금은 실행을 시작할 수 없습니다 ({})", failure.message)
+        }
         MisuseError::InputForJoin { node } => {
             format!("노드 `{node}`은(는) 다른 노드를 기다렸다가 한 번 실행되므로 자체 입력을 받지 않습니다")
         }

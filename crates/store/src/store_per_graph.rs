@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, CommitPosition, DeletedUsage, Fence, GcReport, HistoryStore, LeaseRenewal,
-    LoadedLog, LogEntry, Millis, NewEntry, NewRun, Retention, RunFilter, RunPosition, RunRow, RunSignal, RunStatus,
-    RunStore, Seq, SignalOutcome, Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance,
-    ThreadRow, WorkerLease, check_metadata,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, DeletedUsage, Fence, GcReport, HistoryStore,
+    LeaseRenewal, LoadedLog, LogEntry, Millis, NewEntry, NewRun, Retention, RunFilter, RunPosition, RunRow,
+    RunSignal, RunStatus, RunStore, Seq, SignalOutcome, Store, StoreError, SubmitOutcome, ThreadFilter,
+    ThreadMaintenance, ThreadRow, WorkerLease, check_metadata,
 };
 use doran_engine::{RunId, RunKey, TenantId, ThreadId, ThreadKey};
 use serde_json::{Map, Value};

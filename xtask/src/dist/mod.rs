@@ -58,6 +58,9 @@ const TARGETS: [DistTarget; 4] = [
     },
 ];
 
+/// The profile of the program in packages.
+const PROFILE: &str = "release-small";
+
 /// What all packages of one target are made from.
 struct DistContent {
     version: String,
@@ -88,7 +91,7 @@ pub fn run(args: &[String]) -> XtaskResult {
         if options.is_empty() {
             build(target)?;
         }
-        let path = target_directory().join(target.triple).join("release").join("doran");
+        let path = target_directory().join(target.triple).join(PROFILE).join("doran");
         let program = read(&path)?;
         let shared = shared_files(&path, &out)?;
         let readme = String::from_utf8_lossy(&read(&root().join("README.md"))?).into_owned();
@@ -133,7 +136,7 @@ fn build(target: &DistTarget) -> XtaskResult {
         }
     }
     let features = ["--package", "doran", "--features", "doran/python"];
-    let args = [&[subcommand, "--release", "--locked", "--target", target.triple], &features[..]];
+    let args = [&[subcommand, "--profile", PROFILE, "--locked", "--target", target.triple], &features[..]];
     run_cargo(&args.concat())
 }
 

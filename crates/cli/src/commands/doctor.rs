@@ -95,7 +95,9 @@ pub(crate) async fn run(
             CheckHealth::Fail => "fail",
         };
         text.push_str(&match args.json {
-            true => format!("{}\n", json!({ "check": name, "health": sign, "ko": message.ko, "en": message.en })),
+            true => {
+                format!("{}\n", json!({ "check": name, "health": sign, "ko": message.ko, "en": message.en }))
+            }
             false => format!("{sign:<4}  {name:<9}  {}\n", message.text(language)),
         });
     }

@@ -56,8 +56,8 @@ pub use observer::RunObserver;
 pub use registered_graph::StateView;
 use registered_graph::{AnyGraph, RegisteredGraph};
 use remote_runs::RemoteRuns;
-pub use run_gate::{RunAdmission, RunGate};
 pub(crate) use run_gate::{GateQuestion, RunGateCheck};
+pub use run_gate::{RunAdmission, RunGate};
 use run_worker::ActiveRun;
 pub use schedules::{
     MAX_SCHEDULE_BYTES, MissedTimes, Schedule, ScheduleDefinition, ScheduleTiming, ScheduledRun,
@@ -496,8 +496,10 @@ impl Runtime {
     pub async fn retry(&self, run: &RunKey) -> Result<RunHandle, EngineError> {
         let row = self.0.store.run(run).await?;
         let hosted = self.0.find_graph(&row.graph)?;
-        let body =
-            log::to_json_bytes(&log::RunRestartedEntry { epoch: row.epoch + 1, why: log::TRIED_AGAIN.into() });
+        let body = log::to_json_bytes(&log::RunRestartedEntry {
+            epoch: row.epoch + 1,
+            why: log::TRIED_AGAIN.into(),
+        });
         let signal = RunSignal::Retry { body, fingerprint: hosted.fingerprint().to_owned() };
         let row = self.signal_and_continue(run, signal).await?;
         Ok(self.handle_for_row(&row))

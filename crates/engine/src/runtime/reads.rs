@@ -9,8 +9,8 @@ use crate::error::EngineError;
 use crate::id::{RunKey, TenantId, ThreadKey};
 use crate::runtime::Runtime;
 use crate::store::{
-    DeletedUsage, GcReport, ItemKey, ItemNamespace, ItemSearch, Millis, NamespaceSearch, Retention, RunFilter,
-    RunRow, Seq, SharedItem, StoreError, ThreadFilter, ThreadRow,
+    DeletedUsage, GcReport, ItemKey, ItemNamespace, ItemSearch, Millis, NamespaceSearch, Retention,
+    RunFilter, RunRow, Seq, SharedItem, StoreError, ThreadFilter, ThreadRow,
 };
 
 impl Runtime {

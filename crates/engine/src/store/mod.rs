@@ -62,8 +62,8 @@ pub use self::key_values::{
 };
 pub use self::ram_store::RamStore;
 pub use self::rows::{
-    DeletedUsage, EntryKind, GcReport, LoadedLog, LogEntry, Retention, RunFilter, RunPosition, RunRow, RunStatus, RunUsage,
-    ThreadFilter, ThreadListPosition, ThreadRow, entries_leading_to,
+    DeletedUsage, EntryKind, GcReport, LoadedLog, LogEntry, Retention, RunFilter, RunPosition, RunRow,
+    RunStatus, RunUsage, ThreadFilter, ThreadListPosition, ThreadRow, entries_leading_to,
 };
 pub use self::timers::{
     MAX_SCHEDULES_PER_TENANT, MAX_TIMER_ID_BYTES, NewTimer, TimerKind, TimerRow, TimerStore, TimerTime,

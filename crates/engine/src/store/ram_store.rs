@@ -17,12 +17,12 @@ use serde_json::{Map, Value};
 
 use self::ram_state::RamState;
 use super::{
-    ClaimedRun, Commit, CommitOutcome, CommitPosition, DeletedUsage, Fence, GcReport, HistoryStore, IdempotencyStore,
-    IdempotentResponse, ItemKey, ItemNamespace, ItemSearch, ItemStore, KeyValue, KeyValueChanges,
-    KeyValueStore, KeyValueWrite, LeaseRenewal, LoadedLog, LogEntry, Millis, NamespaceSearch, NewEntry,
-    NewRun, NewTimer, NodeCacheStore, ResponseRetention, Retention, RunFilter, RunRow, RunSignal, RunStore,
-    Seq, SharedItem, SignalOutcome, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow,
-    TimerKind, TimerRow, TimerStore, TimerTime, WorkerLease,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, DeletedUsage, Fence, GcReport, HistoryStore,
+    IdempotencyStore, IdempotentResponse, ItemKey, ItemNamespace, ItemSearch, ItemStore, KeyValue,
+    KeyValueChanges, KeyValueStore, KeyValueWrite, LeaseRenewal, LoadedLog, LogEntry, Millis,
+    NamespaceSearch, NewEntry, NewRun, NewTimer, NodeCacheStore, ResponseRetention, Retention, RunFilter,
+    RunRow, RunSignal, RunStore, Seq, SharedItem, SignalOutcome, StoreError, SubmitOutcome, ThreadFilter,
+    ThreadMaintenance, ThreadRow, TimerKind, TimerRow, TimerStore, TimerTime, WorkerLease,
 };
 use crate::id::{RunKey, TenantId, ThreadId, ThreadKey};
 

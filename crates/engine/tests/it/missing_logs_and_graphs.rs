@@ -102,8 +102,7 @@ async fn a_thread_goes_on_after_a_state_that_did_not_fit_its_shortened_log() {
 async fn a_run_on_a_log_that_is_gone_fails_with_a_word_for_it_and_frees_the_thread() {
     let store = store_with_cut_log().await;
     let head = store.thread(&local_thread("t")).await.expect("thread").head;
-    let body =
-        serde_json::to_vec(&log::StateEditedEntry::default()).expect("json");
+    let body = serde_json::to_vec(&log::StateEditedEntry::default()).expect("json");
     // An entry that says it is read from the beginning, which is not there any more.
     let astray = NewEntry { kind: EntryKind::Edited, body, parent: None, base: 0, snapshot: None };
     store.append_entry(&local_thread("t"), head, astray).await.expect("appended");

@@ -14,8 +14,8 @@ use super::batched_writes::results_in_request_order;
 use super::error::StatementSubject;
 use super::pool::SqlParams;
 use super::row::{
-    canonical_json, decode_code, deleted_usage_row, entry_from_row, from_unix_millis, get_column, limit_to_i64, run_row,
-    thread_columns, thread_row, to_i64, to_u64,
+    canonical_json, decode_code, deleted_usage_row, entry_from_row, from_unix_millis, get_column,
+    limit_to_i64, run_row, thread_columns, thread_row, to_i64, to_u64,
 };
 
 #[async_trait]
@@ -151,7 +151,8 @@ impl HistoryStore for PostgresStore {
     }
 
     async fn deleted_usage(&self, tenant: &TenantId, since: Millis) -> Result<Vec<DeletedUsage>, StoreError> {
-        let sql = "select at, graph, runs, input_tokens, output_tokens, cost_micros, is_exact from deleted_usage
+        let sql =
+            "select at, graph, runs, input_tokens, output_tokens, cost_micros, is_exact from deleted_usage
             where tenant = $1 and at >= to_timestamp($2::int8 / 1000.0) order by at, graph";
         let rows = self.pool.read(StatementSubject::Everything, sql, &[&tenant.as_str(), &since]).await?;
         rows.iter().map(deleted_usage_row).collect()

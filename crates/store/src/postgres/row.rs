@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use doran_engine::id::{RunId, TenantId, ThreadId, ThreadKey};
 use doran_engine::store::{
-    DeletedUsage, EntryKind, LogEntry, Millis, Record, RecordStage, RunFailure, RunRow, RunStatus, RunUsage, Seq,
-    StoreError, ThreadRow,
+    DeletedUsage, EntryKind, LogEntry, Millis, Record, RecordStage, RunFailure, RunRow, RunStatus, RunUsage,
+    Seq, StoreError, ThreadRow,
 };
 use serde_json::{Map, Value};
 use tokio_postgres::Row;

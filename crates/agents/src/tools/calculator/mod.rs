@@ -76,8 +76,8 @@ impl Tool for Calculator {
 
     async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
         let expression = arguments.get("expression").and_then(Value::as_str).unwrap_or_default();
-        let answer = calculate(expression)
-            .map_err(|error| ToolError::BadArguments(error.to_text(call.language)))?;
+        let answer =
+            calculate(expression).map_err(|error| ToolError::BadArguments(error.to_text(call.language)))?;
         let data = json!({ "value": answer.value, "unit": answer.unit, "rounded": answer.digits.is_some(), "fraction": answer.fraction });
         Ok(ToolOutput { text: answer.to_text(call.language), data, ..ToolOutput::default() })
     }

@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 
 use crate::id::{RunId, TenantId, ThreadId, ThreadKey};
 use crate::store::{
-    ClaimedRun, CommitPosition, DeletedUsage, EntryKind, Fence, IdempotentResponse, LogEntry, Millis, NewEntry,
-    NewRunEntry, Record, RunRow, RunStatus, Seq, TimerRow, WorkerLease,
+    ClaimedRun, CommitPosition, DeletedUsage, EntryKind, Fence, IdempotentResponse, LogEntry, Millis,
+    NewEntry, NewRunEntry, Record, RunRow, RunStatus, Seq, TimerRow, WorkerLease,
 };
 
 /// Everything, by tenant.
