@@ -33,8 +33,11 @@ export const budgetTests = [
         else await response.text()
       }
       assert.equal(refused.code, 'budget_spent')
+      // What a deleted chat used stays spent, and is shown.
+      assert.equal((await fetch(`${base}/api/threads/spend-0`, { method: 'DELETE' })).status, 204)
       await page.reload()
       await page.locator('.usage-view .card.problem', { hasText: '예산을 다 썼습니다' }).waitFor()
+      await page.locator('.usage-deleted', { hasText: /삭제한 대화: 실행 1개.*\$0\.0\d+ · ₩[1-9]/ }).waitFor()
       await shoot('budget-spent')
       await checkAccessibility(page, 'a budget that is spent')
       await page.goto(base)

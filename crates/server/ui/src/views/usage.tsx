@@ -56,6 +56,7 @@ export function Usage() {
               <div><dt>{t('cost')}</dt><dd><Cost micros={knownCost(usage, isPriceUnknown)} rate={usage.krw_per_usd} /></dd></div>
             </dl>
             {usage.evals && <p class="usage-note usage-evals">{t('usage_evals', { n: formatNumber(usage.evals.runs) })} · <Cost micros={knownCost(usage.evals, isPriceUnknown)} rate={usage.krw_per_usd} /></p>}
+            {usage.deleted && <p class="usage-note usage-deleted">{t('usage_deleted', { n: formatNumber(usage.deleted.runs) })} · <Cost micros={knownCost(usage.deleted, isPriceUnknown)} rate={usage.krw_per_usd} /></p>}
             {!usage.complete && <p class="dim usage-note">{t('usage_incomplete')}</p>}
             {isPriceUnknown && <p class="dim usage-note">{t('usage_no_price')}</p>}
             {usage.budget && <Budget budget={usage.budget} rate={usage.krw_per_usd} />}
