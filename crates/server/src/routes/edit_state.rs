@@ -95,6 +95,10 @@ async fn agent_of_state(app: &ServerApp, thread: &ThreadRow, named: Option<&str>
 
 /// Refuses what is no state of the agent.
 pub(super) fn check_state(agent: &Agent, state: &Value) -> Result<(), ApiError> {
+    // A list would be read as the fields in their order, and an empty one as a state without any.
+    if !state.is_object() {
+        return Err(unfit_state_error("it is not an object"));
+    }
     agent.read_turn(state).map(drop).map_err(|error| unfit_state_error(&error.to_string()))
 }
 

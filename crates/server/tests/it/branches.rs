@@ -96,6 +96,7 @@ async fn a_paused_run_continues_with_the_state_that_it_was_given() {
     for (body, expected) in [
         (json!({}), "400 bad_json"),
         (json!({ "state": null }), "400 bad_input"),
+        (json!({ "state": [] }), "400 bad_input"),
         (json!({ "state": { "messages": 3 } }), "400 bad_input"),
         (json!({ "state": { "nobody": 3 } }), "400 bad_input"),
         (json!({ "state": state, "agent": "react" }), "400 bad_input"),
