@@ -30,7 +30,7 @@ impl Migrations {
             return Err(StoreError::Other(
                 format!(
                     "the database has format {found}, which no release of Doran has written: this version reads \
-                     formats from {first} to {known}. Use a new database"
+                     {first} and newer. Move the database away and start with a new one"
                 )
                 .into(),
             ));
@@ -47,18 +47,18 @@ mod tests {
     fn a_database_gets_the_scripts_it_lacks() {
         let migrations = Migrations { first_format: 3, scripts: &["create", "widen", "split"] };
         assert_eq!(migrations.current_format(), 5);
-        let told = |found: u32| match migrations.pending(found) {
+        let describe = |found: u32| match migrations.pending(found) {
             Ok(pending) => {
                 pending.map(|(format, script)| format!("{script} {format}")).collect::<Vec<_>>().join(", ")
             }
             Err(StoreError::Other(why)) => why.to_string(),
             Err(error) => error.to_string(),
         };
-        let found: Vec<String> = (0..=6).map(|found| format!("{found}: {}", told(found))).collect();
+        let found: Vec<String> = (0..=6).map(|found| format!("{found}: {}", describe(found))).collect();
         expect_test::expect![[r#"
             0: create 3, widen 4, split 5
-            1: the database has format 1, which no release of Doran has written: this version reads formats from 3 to 5. Use a new database
-            2: the database has format 2, which no release of Doran has written: this version reads formats from 3 to 5. Use a new database
+            1: the database has format 1, which no release of Doran has written: this version reads 3 and newer. Move the database away and start with a new one
+            2: the database has format 2, which no release of Doran has written: this version reads 3 and newer. Move the database away and start with a new one
             3: widen 4, split 5
             4: split 5
             5: 

@@ -19,19 +19,8 @@ use crate::migrations::Migrations;
 pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A format that changes functions alone has an empty script.
-const MIGRATIONS: Migrations = Migrations {
-    first_format: 7,
-    scripts: &[
-        include_str!("../../migrations/postgres/0007_initial.sql"),
-        "",
-        include_str!("../../migrations/postgres/0009_idempotent_responses.sql"),
-        include_str!("../../migrations/postgres/0010_batches_and_ready_threads.sql"),
-        "",
-        include_str!("../../migrations/postgres/0012_items_and_timers.sql"),
-        include_str!("../../migrations/postgres/0013_key_values.sql"),
-        include_str!("../../migrations/postgres/0014_deleted_usage.sql"),
-    ],
-};
+const MIGRATIONS: Migrations =
+    Migrations { first_format: 14, scripts: &[include_str!("../../migrations/postgres/0014_initial.sql")] };
 
 /// The SQL functions of the newest format. They hold no data, so they are all recreated after a migration.
 const SQL_FUNCTIONS: &str = include_str!("../../migrations/postgres/functions.sql");

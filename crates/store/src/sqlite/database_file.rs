@@ -19,16 +19,8 @@ const MIN_SQLITE_VERSION: i32 = 3_051_003;
 /// `dora`, the application id in the header of every Doran database.
 const APPLICATION_ID: i32 = 0x646f_7261;
 
-const MIGRATIONS: Migrations = Migrations {
-    first_format: 2,
-    scripts: &[
-        include_str!("../../migrations/sqlite/0002_initial.sql"),
-        include_str!("../../migrations/sqlite/0003_idempotent_responses.sql"),
-        include_str!("../../migrations/sqlite/0004_log_batches.sql"),
-        include_str!("../../migrations/sqlite/0005_items_and_timers.sql"),
-        include_str!("../../migrations/sqlite/0006_deleted_usage.sql"),
-    ],
-};
+const MIGRATIONS: Migrations =
+    Migrations { first_format: 6, scripts: &[include_str!("../../migrations/sqlite/0006_initial.sql")] };
 
 /// Network file systems, where SQLite's locks and shared memory are not reliable: NFS, SMB, CIFS, SMB2, 9P, AFS,
 /// Coda, Ceph.
@@ -328,11 +320,7 @@ mod tests {
     const WITH_NEXT_FORMAT: Migrations = Migrations {
         first_format: MIGRATIONS.first_format,
         scripts: &[
-            include_str!("../../migrations/sqlite/0002_initial.sql"),
-            include_str!("../../migrations/sqlite/0003_idempotent_responses.sql"),
-            include_str!("../../migrations/sqlite/0004_log_batches.sql"),
-            include_str!("../../migrations/sqlite/0005_items_and_timers.sql"),
-            include_str!("../../migrations/sqlite/0006_deleted_usage.sql"),
+            MIGRATIONS.scripts[0],
             "ALTER TABLE threads ADD COLUMN title TEXT; UPDATE threads SET title = upper(thread);",
         ],
     };
@@ -404,14 +392,7 @@ mod tests {
         let conn = file_with_thread(&path);
         let broken = Migrations {
             first_format: MIGRATIONS.first_format,
-            scripts: &[
-                "",
-                "",
-                "",
-                "",
-                "",
-                "ALTER TABLE threads ADD COLUMN title TEXT; UPDATE nothing SET x = 1;",
-            ],
+            scripts: &["", "ALTER TABLE threads ADD COLUMN title TEXT; UPDATE nothing SET x = 1;"],
         };
         migrate(&conn, &broken).expect_err("no such table");
         assert!(title(&conn).is_err(), "the column is undone");

@@ -75,11 +75,11 @@ async fn a_program_that_has_become_too_old_takes_up_no_more_runs() {
 async fn an_unreleased_format_is_refused() {
     let Some(url) = postgres_server::fresh_schema_url() else { return };
     drop(open(&url).await);
-    let older = "update doran_meta set value = 6 where name = 'format'";
+    let older = "update doran_meta set value = 13 where name = 'format'";
     connect_plain(&url).await.batch_execute(older).await.expect("update");
     let refused = PostgresStore::open(&url).await.expect_err("older");
     let told = std::error::Error::source(&refused).map(ToString::to_string).unwrap_or_default();
-    assert!(told.starts_with("the database has format 6, which no release of Doran has written"), "{told}");
+    assert!(told.starts_with("the database has format 13, which no release of Doran has written"), "{told}");
 }
 
 /// A file of a format that stores out there already have must not change: what it did to them is done. A change is a
@@ -87,12 +87,7 @@ async fn an_unreleased_format_is_refused() {
 #[test]
 fn the_scripts_of_known_formats_stay_as_they_are() {
     let files = [
-        ("7", include_str!("../../migrations/postgres/0007_initial.sql")),
-        ("9", include_str!("../../migrations/postgres/0009_idempotent_responses.sql")),
-        ("10", include_str!("../../migrations/postgres/0010_batches_and_ready_threads.sql")),
-        ("12", include_str!("../../migrations/postgres/0012_items_and_timers.sql")),
-        ("13", include_str!("../../migrations/postgres/0013_key_values.sql")),
-        ("14", include_str!("../../migrations/postgres/0014_deleted_usage.sql")),
+        ("14", include_str!("../../migrations/postgres/0014_initial.sql")),
         ("functions of 14", include_str!("../../migrations/postgres/functions.sql")),
     ];
     let hashes = files.map(|(format, text)| {
@@ -103,38 +98,34 @@ fn the_scripts_of_known_formats_stay_as_they_are() {
         format!("{format}: {hash:016x}")
     });
     expect_test::expect![[r#"
-        7: 64aa6dd4e52159df
-        9: cf5b2844df0d70fc
-        10: 032cc4b53bd9f33e
-        12: 404404463a3c6c58
-        13: 01f761d0cc6d9d1f
-        14: d38599c096dd5461
+        14: e2579c0c8bf2da13
         functions of 14: be771b7fad22ee12"#]]
     .assert_eq(&hashes.join("\n"));
 }
 
-/// Stores as each format left them: a run that was submitted there goes on here, with the entries of its thread.
+/// A store as the first format left it: a run that was submitted there goes on here, with the entries of its thread.
 #[tokio::test]
-async fn a_store_of_every_format_is_brought_up_and_its_runs_go_on() {
-    let tables = include_str!("../../migrations/postgres/0007_initial.sql");
-    for scripts in [[tables, include_str!("../fixtures/postgres/v7.sql")]] {
-        let Some(url) = postgres_server::fresh_schema_url() else { return };
-        let (_, schema) = url.split_once("schema=").expect("a schema");
-        let admin = connect_plain(&url).await;
-        let meta = "create table doran_meta (name varchar(60) not null, value int8 not null)";
-        admin.batch_execute(&format!("create schema {schema}; {meta}")).await.expect("schema");
-        for script in scripts {
-            admin.batch_execute(script).await.expect("fixture");
-        }
-        let store = open(&url).await;
-        let claimed = store.claim(&worker("w"), None, 10).await.expect("claim");
-        assert_eq!(claimed.len(), 1, "the run that waited");
-        assert_eq!(claimed[0].head, 3);
-        assert_eq!(entry_bodies(&store, &local_thread("t")).await, "one two first");
-        let loaded = store.load(&local_thread("t"), None).await.expect("load");
-        assert_eq!(loaded.snapshot, Some((2, b"state".to_vec())));
-        start(&store, new_run(&local_thread("other"))).await;
+async fn a_store_of_the_first_format_opens_and_its_runs_go_on() {
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let (_, schema) = url.split_once("schema=").expect("a schema");
+    let admin = connect_plain(&url).await;
+    let meta = "create table doran_meta (name varchar(60) not null, value int8 not null)";
+    admin.batch_execute(&format!("create schema {schema}; {meta}")).await.expect("schema");
+    for script in [
+        include_str!("../../migrations/postgres/0014_initial.sql"),
+        include_str!("../../migrations/postgres/functions.sql"),
+        include_str!("../fixtures/postgres/v14.sql"),
+    ] {
+        admin.batch_execute(script).await.expect("fixture");
     }
+    let store = open(&url).await;
+    let claimed = store.claim(&worker("w"), None, 10).await.expect("claim");
+    assert_eq!(claimed.len(), 1, "the run that waited");
+    assert_eq!(claimed[0].head, 3);
+    assert_eq!(entry_bodies(&store, &local_thread("t")).await, "one two first");
+    let loaded = store.load(&local_thread("t"), None).await.expect("load");
+    assert_eq!(loaded.snapshot, Some((2, b"state".to_vec())));
+    start(&store, new_run(&local_thread("other"))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

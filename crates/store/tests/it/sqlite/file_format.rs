@@ -14,10 +14,8 @@ use rusqlite::Connection;
 
 use super::{entry, finish, start, thread, worker};
 
-/// The oldest format that this program reads.
-const FIRST_FORMAT: u32 = 2;
-
-/// The format that this program writes.
+/// The oldest format that this program reads, and the format that it writes.
+const FIRST_FORMAT: u32 = 6;
 const CURRENT_FORMAT: u32 = 6;
 
 fn fixture(format: u32) -> PathBuf {
@@ -100,15 +98,15 @@ fn a_file_of_an_unreleased_format_is_refused_and_untouched() {
     let path = folder.path().join("doran.db");
     let conn = Connection::open(&path).expect("open");
     let older =
-        "PRAGMA application_id = 0x646f7261; PRAGMA user_version = 1; CREATE TABLE threads (tenant TEXT);";
+        "PRAGMA application_id = 0x646f7261; PRAGMA user_version = 5; CREATE TABLE threads (tenant TEXT);";
     conn.execute_batch(older).expect("older");
     drop(conn);
     let before = fs::read(&path).expect("read");
     let error = SqliteStore::open(&path).expect_err("older");
     assert_eq!(
         error.source().map(ToString::to_string).unwrap_or_default(),
-        "the database has format 1, which no release of Doran has written: this version reads formats from 2 to 6. \
-         Use a new database"
+        "the database has format 5, which no release of Doran has written: this version reads 6 and newer. \
+         Move the database away and start with a new one"
     );
     assert_eq!(fs::read(&path).expect("read"), before);
 }
