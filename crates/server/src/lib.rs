@@ -44,6 +44,7 @@ mod ui;
 mod url_encoding;
 mod write_timeout;
 
+use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -88,9 +89,13 @@ use crate::telemetry::RunMetrics;
 /// How many starts of runs a stream may be behind before it looks for itself.
 const MAX_QUEUED_RUN_STARTS: usize = 256;
 
-/// The state of the server that all routes share. Cheap to clone.
+/// The state of the server that all routes share. A clone is one reference: every layer of every request makes one.
 #[derive(Clone)]
-pub struct ServerApp {
+pub struct ServerApp(Arc<ServerParts>);
+
+/// What a [`ServerApp`] is made of.
+#[derive(Clone)]
+pub struct ServerParts {
     /// Runs the graphs.
     pub(crate) runtime: Runtime,
     /// The agents.
@@ -145,7 +150,7 @@ impl ServerApp {
     /// in `idempotency`.
     pub fn new(runtime: Runtime, idempotency: Arc<dyn IdempotencyStore>, agents: Vec<Agent>) -> Self {
         let limits = ServerLimits::default();
-        Self {
+        Self(Arc::new(ServerParts {
             runtime,
             agents: ServerAgents::new(agents),
             keys: ApiKeys::default(),
@@ -170,101 +175,98 @@ impl ServerApp {
             evals: None,
             eval_usage: None,
             eval_runs: EvalRuns::default(),
-        }
+        }))
+    }
+
+    /// This server with other parts.
+    pub(crate) fn change_parts(mut self, change: impl FnOnce(&mut ServerParts)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
     }
 
     /// Requires one of these keys for every request.
-    pub fn keys(mut self, keys: ApiKeys) -> Self {
-        self.keys = keys;
-        self
+    pub fn keys(self, keys: ApiKeys) -> Self {
+        self.change_parts(|parts| parts.keys = keys)
     }
 
     /// Sets the search index.
-    pub fn index(mut self, index: Arc<dyn DocumentIndex>) -> Self {
-        self.index = Some(index);
-        self
+    pub fn index(self, index: Arc<dyn DocumentIndex>) -> Self {
+        self.change_parts(|parts| parts.index = Some(index))
     }
 
     /// Sets the encoder for `/v1/embeddings`.
-    pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
-        self.embedder = Some(embedder);
-        self
+    pub fn embedder(self, embedder: Arc<dyn Embedder>) -> Self {
+        self.change_parts(|parts| parts.embedder = Some(embedder))
     }
 
     /// Sets the library for uploaded documents.
-    pub fn library(mut self, library: Library) -> Self {
-        self.library = Some(library);
-        self
+    pub fn library(self, library: Library) -> Self {
+        self.change_parts(|parts| parts.library = Some(library))
     }
 
     /// Sets the store of memories.
-    pub fn memories(mut self, memories: Arc<dyn MemoryStore>) -> Self {
-        self.memories = Some(memories);
-        self
+    pub fn memories(self, memories: Arc<dyn MemoryStore>) -> Self {
+        self.change_parts(|parts| parts.memories = Some(memories))
     }
 
     /// Sets the models that chats can choose.
-    pub fn models(mut self, models: Arc<dyn ModelRegistry>) -> Self {
-        self.models = Some(models);
-        self
+    pub fn models(self, models: Arc<dyn ModelRegistry>) -> Self {
+        self.change_parts(|parts| parts.models = Some(models))
     }
 
     /// Sets where evaluations are stored, and what they used.
-    pub fn evals(mut self, evals: Arc<dyn EvalStore>, usage: Arc<dyn EvalUsageStore>) -> Self {
-        self.evals = Some(evals);
-        self.eval_usage = Some(usage);
-        self
+    pub fn evals(self, evals: Arc<dyn EvalStore>, usage: Arc<dyn EvalUsageStore>) -> Self {
+        self.change_parts(|parts| {
+            parts.evals = Some(evals);
+            parts.eval_usage = Some(usage);
+        })
     }
 
     /// Sets the values that the replicas of this server share. Without them it has none.
-    pub fn shared_values(mut self, values: Arc<dyn KeyValueStore>) -> Self {
-        self.eval_runs = EvalRuns::with_leases(EvalLeases::new(values));
-        self
+    pub fn shared_values(self, values: Arc<dyn KeyValueStore>) -> Self {
+        self.change_parts(|parts| parts.eval_runs = EvalRuns::with_leases(EvalLeases::new(values)))
     }
 
     /// Sets what the runs of a tenant may cost in a month.
-    pub fn budget(mut self, budget: MonthlyBudget) -> Self {
-        self.runtime.set_run_gate(Arc::new(budget.clone()));
-        self.budget = Some(budget);
-        self
+    pub fn budget(self, budget: MonthlyBudget) -> Self {
+        self.change_parts(|parts| {
+            parts.runtime.set_run_gate(Arc::new(budget.clone()));
+            parts.budget = Some(budget);
+        })
     }
 
     /// Sets the rate at which costs are also shown in won.
-    pub fn krw_per_usd(mut self, rate: f64) -> Self {
-        self.krw_per_usd = Some(rate);
-        self
+    pub fn krw_per_usd(self, rate: f64) -> Self {
+        self.change_parts(|parts| parts.krw_per_usd = Some(rate))
     }
 
     /// Accepts these host names too.
-    pub fn allowed_hosts(mut self, hosts: Vec<String>) -> Self {
-        self.allowed_hosts = hosts.into();
-        self
+    pub fn allowed_hosts(self, hosts: Vec<String>) -> Self {
+        self.change_parts(|parts| parts.allowed_hosts = hosts.into())
     }
 
     /// Lets pages of these origins call the server (CORS).
-    pub fn allowed_origins(mut self, origins: Vec<AllowedOrigin>) -> Self {
-        self.allowed_origins = origins.into();
-        self
+    pub fn allowed_origins(self, origins: Vec<AllowedOrigin>) -> Self {
+        self.change_parts(|parts| parts.allowed_origins = origins.into())
     }
 
     /// Shows the metrics of runs that this measures.
-    pub fn telemetry(mut self, telemetry: &Telemetry) -> Self {
-        self.run_metrics = Some(telemetry.run_metrics());
-        self
+    pub fn telemetry(self, telemetry: &Telemetry) -> Self {
+        self.change_parts(|parts| parts.run_metrics = Some(telemetry.run_metrics()))
     }
 
     /// Sets the limits.
-    pub fn limits(mut self, limits: ServerLimits) -> Self {
-        self.rate_limiter = RateLimiter::new(limits.rate_limit);
-        self.shares = TenantShares::new(&limits);
-        self.limits = limits;
-        self
+    pub fn limits(self, limits: ServerLimits) -> Self {
+        self.change_parts(|parts| {
+            parts.rate_limiter = RateLimiter::new(limits.rate_limit);
+            parts.shares = TenantShares::new(&limits);
+            parts.limits = limits;
+        })
     }
 
     /// Sets the token that ends every stream when it is cancelled.
-    pub fn shutdown_token(mut self, draining: CancellationToken) -> Self {
-        self.draining = draining;
-        self
+    pub fn shutdown_token(self, draining: CancellationToken) -> Self {
+        self.change_parts(|parts| parts.draining = draining)
     }
 
     /// The token that ends every stream when it is cancelled.
@@ -279,6 +281,14 @@ impl ServerApp {
 
     pub(crate) fn find_agent(&self, name: &str) -> Option<Agent> {
         self.agents.current().iter().find(|agent| agent.name == name).cloned()
+    }
+}
+
+impl Deref for ServerApp {
+    type Target = ServerParts;
+
+    fn deref(&self) -> &ServerParts {
+        &self.0
     }
 }
 

@@ -218,7 +218,7 @@ async fn ingest_samples(
     let (all, seconds) = (files.len(), started.elapsed().as_secs_f32());
     let steps = DEMO_QUESTIONS.len() + 1;
     let line = bilingual!(
-        "[1/{steps}] 문서 넣기  보기 규정과 계약서 {ready}/{all}개 (HWPX, DOCX, PDF, MD)  문단 {passages}개  {seconds:.1}초\n",
+        "[1/{steps}] 문서 넣기  예시 규정과 계약서 {ready}/{all}개 (HWPX, DOCX, PDF, MD)  문단 {passages}개  {seconds:.1}초\n",
         "[1/{steps}] ingest  sample rules and contracts {ready}/{all} files (HWPX, DOCX, PDF, MD)  {passages} passages  {seconds:.1} s\n"
     );
     output.print_data(line.text(output.language))?;

@@ -18,7 +18,7 @@ fn the_demo_reads_files_answers_cites_calculates_and_ends() {
         format!("데이터: sqlite:{} (새로 만듦)   모델: offline-extractive-2 (내장, LLM 아님", data.display());
     for line in [
         head.as_str(),
-        "[1/5] 문서 넣기  보기 규정과 계약서 ",
+        "[1/5] 문서 넣기  예시 규정과 계약서 ",
         "[2/5] assistant  Q: 육아휴직은 최대 얼마나 쓸 수 있나요?\n      router → rag → memory → agent\n",
         "육아휴직은 자녀 한 명당 1년 이내로 하며",
         "[1] 휴가 규정 › 육아휴직  (예시 문서)",

@@ -213,7 +213,7 @@ type Called = Result<CallToolResult, ApiError>;
 impl McpEndpoint {
     fn new(app: &ServerApp, caller: &ApiCaller) -> Self {
         // The sessions hold this, so it must not hold the sessions.
-        let app = ServerApp { mcp: McpSessions::default(), ..app.clone() };
+        let app = app.clone().change_parts(|parts| parts.mcp = McpSessions::default());
         let caller = ApiCaller { tenant: caller.tenant.clone(), key: None, hash: None, is_admin: false };
         Self { app, caller }
     }
