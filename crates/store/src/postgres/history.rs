@@ -18,6 +18,9 @@ use super::row::{
     limit_to_i64, run_row, thread_columns, thread_row, to_i64, to_u64,
 };
 
+/// As many threads as this have a pair that is not rare.
+const MAX_RARE_PAIR_THREADS: i64 = 1000;
+
 #[async_trait]
 impl HistoryStore for PostgresStore {
     async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
@@ -172,25 +175,11 @@ impl HistoryStore for PostgresStore {
         let after = filter.after.as_ref();
         let (changed, name) =
             after.map(|after| (from_unix_millis(after.updated_at), after.thread.as_str())).unzip();
+        if !filter.metadata.is_empty() {
+            return self.threads_with_pairs(tenant, filter).await;
+        }
         // The index over changes has a resolution of one minute. Few threads share a minute.
-        let rows = if !filter.metadata.is_empty() {
-            let sql = concat!(
-                "select ",
-                thread_columns!(),
-                " from threads t where tenant = $1 and thread in (
-                    select p.thread from thread_pairs p where p.tenant = $1 and p.pair in (
-                        select pair_digest(w.k, w.v) from unnest($4::bytea[], $5::bytea[]) as w (k, v))
-                    group by p.thread having count(*) = cardinality($4::bytea[]))
-                and ($6::timestamptz is null or date_trunc('milliseconds', updated_at) < $6
-                    or (date_trunc('milliseconds', updated_at) = $6 and thread > $7::text collate \"C\"))
-                order by date_trunc('milliseconds', updated_at) desc, thread offset $2 limit $3"
-            );
-            let keys: Vec<&[u8]> = filter.metadata.keys().map(String::as_bytes).collect();
-            let values: Vec<Vec<u8>> =
-                filter.metadata.values().map(|value| canonical_json(value).into_bytes()).collect();
-            let params: SqlParams<'_> = &[&tenant, &offset, &limit, &keys, &values, &changed, &name];
-            self.pool.read(StatementSubject::Everything, sql, params).await?
-        } else if after.is_some() {
+        let rows = if after.is_some() {
             let sql = concat!(
                 "select ",
                 thread_columns!(),
@@ -213,5 +202,73 @@ impl HistoryStore for PostgresStore {
             self.pool.read(StatementSubject::Everything, sql, params).await?
         };
         rows.iter().map(thread_row).collect()
+    }
+}
+
+/// Whether thread `t` has all pairs of a filter, and comes after the last thread of the page before.
+macro_rules! has_pairs_after {
+    () => {
+        "(select count(*) from unnest($4::bytea[], $5::bytea[]) as w (k, v)
+            join unnest(t.meta_keys, t.meta_vals) as m (k, v) on m.k = w.k and m.v = w.v) = cardinality($4::bytea[])
+        and ($6::timestamptz is null or date_trunc('milliseconds', updated_at) < $6
+            or (date_trunc('milliseconds', updated_at) = $6 and thread > $7::text collate \"C\"))"
+    };
+}
+
+impl PostgresStore {
+    /// Threads by their metadata.
+    async fn threads_with_pairs(
+        &self,
+        tenant: &str,
+        filter: &ThreadFilter,
+    ) -> Result<Vec<ThreadRow>, StoreError> {
+        let (offset, limit) = (limit_to_i64(filter.offset), limit_to_i64(filter.limit));
+        let after = filter.after.as_ref();
+        let (changed, name) =
+            after.map(|after| (from_unix_millis(after.updated_at), after.thread.as_str())).unzip();
+        let keys: Vec<&[u8]> = filter.metadata.keys().map(String::as_bytes).collect();
+        let values: Vec<Vec<u8>> =
+            filter.metadata.values().map(|value| canonical_json(value).into_bytes()).collect();
+        // A pair that few threads have leads to them. Otherwise some are found soon in the list of all.
+        let rows = if let Some(pair) = self.find_rare_pair(tenant, &keys, &values).await? {
+            let sql = concat!(
+                "select ",
+                thread_columns!(),
+                " from threads t where tenant = $1
+                and thread in (select p.thread from thread_pairs p where p.tenant = $1 and p.pair = $8) and ",
+                has_pairs_after!(),
+                " order by date_trunc('milliseconds', updated_at) desc, thread offset $2 limit $3"
+            );
+            let params: SqlParams<'_> = &[&tenant, &offset, &limit, &keys, &values, &changed, &name, &pair];
+            self.pool.read(StatementSubject::Everything, sql, params).await?
+        } else {
+            let sql = concat!(
+                "select ",
+                thread_columns!(),
+                " from threads t where tenant = $1
+                and changed_in <= coalesce(date_trunc('minute', $6::timestamptz at time zone 'UTC'), 'infinity') and ",
+                has_pairs_after!(),
+                " order by changed_in desc, date_trunc('milliseconds', updated_at) desc, thread offset $2 limit $3"
+            );
+            let params: SqlParams<'_> = &[&tenant, &offset, &limit, &keys, &values, &changed, &name];
+            self.pool.read(StatementSubject::Everything, sql, params).await?
+        };
+        rows.iter().map(thread_row).collect()
+    }
+
+    /// The digest of a pair that few threads have.
+    async fn find_rare_pair(
+        &self,
+        tenant: &str,
+        keys: &[&[u8]],
+        values: &[Vec<u8>],
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let sql = "
+            select pair from unnest($2::bytea[], $3::bytea[]) as w (k, v), lateral (select pair_digest(w.k, w.v) as pair) d
+            where (select count(*) from (select 1 from thread_pairs p where p.tenant = $1 and p.pair = d.pair limit $4) f) < $4
+            limit 1";
+        let params: SqlParams<'_> = &[&tenant, &keys, &values, &MAX_RARE_PAIR_THREADS];
+        let rows = self.pool.read(StatementSubject::Everything, sql, params).await?;
+        rows.first().map(|row| get_column(row, "pair")).transpose()
     }
 }

@@ -19,8 +19,13 @@ const MIN_SQLITE_VERSION: i32 = 3_051_003;
 /// `dora`, the application id in the header of every Doran database.
 const APPLICATION_ID: i32 = 0x646f_7261;
 
-const MIGRATIONS: Migrations =
-    Migrations { first_format: 6, scripts: &[include_str!("../../migrations/sqlite/0006_initial.sql")] };
+const MIGRATIONS: Migrations = Migrations {
+    first_format: 6,
+    scripts: &[
+        include_str!("../../migrations/sqlite/0006_initial.sql"),
+        include_str!("../../migrations/sqlite/0007_thread_pairs.sql"),
+    ],
+};
 
 /// Network file systems, where SQLite's locks and shared memory are not reliable: NFS, SMB, CIFS, SMB2, 9P, AFS,
 /// Coda, Ceph.
@@ -321,6 +326,7 @@ mod tests {
         first_format: MIGRATIONS.first_format,
         scripts: &[
             MIGRATIONS.scripts[0],
+            MIGRATIONS.scripts[1],
             "ALTER TABLE threads ADD COLUMN title TEXT; UPDATE threads SET title = upper(thread);",
         ],
     };
@@ -347,7 +353,7 @@ mod tests {
         assert_eq!(title(&conn).expect("column"), "T");
         drop(conn);
         let refused = check_existing_file(&path);
-        assert!(matches!(refused, Err(StoreError::Newer { found: 7, known: 6 })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Newer { found: 8, known: 7 })), "{refused:?}");
     }
 
     #[test]
@@ -392,7 +398,7 @@ mod tests {
         let conn = file_with_thread(&path);
         let broken = Migrations {
             first_format: MIGRATIONS.first_format,
-            scripts: &["", "ALTER TABLE threads ADD COLUMN title TEXT; UPDATE nothing SET x = 1;"],
+            scripts: &["", "", "ALTER TABLE threads ADD COLUMN title TEXT; UPDATE nothing SET x = 1;"],
         };
         migrate(&conn, &broken).expect_err("no such table");
         assert!(title(&conn).is_err(), "the column is undone");

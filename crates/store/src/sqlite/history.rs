@@ -6,6 +6,7 @@ use doran_engine::store::{
     check_metadata, entries_leading_to,
 };
 use rusqlite::{Connection, params};
+use serde_json::{Map, Value};
 
 use super::error::SqliteResultExt;
 use super::rows::{
@@ -13,6 +14,12 @@ use super::rows::{
     get_column, limit_to_i64, newest, place, query_all, query_optional, run_row, status_from_code,
     thread_row, to_i64,
 };
+
+/// How many characters of a text `thread_pairs` has.
+const MAX_PAIR_CHARS: usize = 64;
+
+/// As many threads as this have a pair that is not rare.
+const MAX_RARE_PAIR_THREADS: usize = 1000;
 
 pub(super) fn load(conn: &Connection, key: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
     let head = thread(conn, key)?.head;
@@ -122,9 +129,18 @@ pub(super) fn threads(
         Some(_) => "AND updated_at <= ?2 AND (updated_at < ?2 OR thread > ?3)",
         None => "AND ?2 IS NULL AND ?3 IS NULL",
     };
+    let pair = find_rare_pair(conn, tenant, &filter.metadata)?;
+    // The sign keeps SQLite from going through all threads in order.
+    let (column, having) = match &pair {
+        Some(_) => (
+            "+tenant",
+            "AND number IN (SELECT number FROM thread_pairs WHERE tenant = ?1 AND key = ?5 AND value = ?6)",
+        ),
+        None => ("tenant", "AND ?5 IS NULL AND ?6 IS NULL"),
+    };
     let sql = format!(
-        "SELECT {THREAD_COLUMNS} FROM threads WHERE tenant = ?1 {after} ORDER BY updated_at DESC, thread
-         LIMIT -1 OFFSET ?4"
+        "SELECT {THREAD_COLUMNS} FROM threads WHERE {column} = ?1 {after} {having}
+         ORDER BY updated_at DESC, thread LIMIT -1 OFFSET ?4"
     );
     let mut statement = conn.prepare_cached(&sql).or_store_error()?;
     let (updated_at, thread) =
@@ -132,7 +148,8 @@ pub(super) fn threads(
     // SQLite skips rows faster, but does not know which ones fit.
     let (skipped_by_sql, mut skip) =
         if filter.metadata.is_empty() { (filter.offset, 0) } else { (0, filter.offset) };
-    let row = params![tenant.as_str(), updated_at, thread, limit_to_i64(skipped_by_sql)];
+    let (key, value) = pair.unzip();
+    let row = params![tenant.as_str(), updated_at, thread, limit_to_i64(skipped_by_sql), key, value];
     let mut rows = statement.query(row).or_store_error()?;
     let mut found = Vec::new();
     while found.len() < filter.limit {
@@ -148,6 +165,30 @@ pub(super) fn threads(
         }
     }
     Ok(found)
+}
+
+/// A pair that so few threads have that they are looked at one by one. Threads with other pairs are found soon in the list of
+/// all. The value is as in `thread_pairs`.
+fn find_rare_pair<'a>(
+    conn: &Connection,
+    tenant: &TenantId,
+    metadata: &'a Map<String, Value>,
+) -> Result<Option<(&'a str, String)>, StoreError> {
+    let sql = "SELECT count(*) FROM
+               (SELECT 1 FROM thread_pairs WHERE tenant = ?1 AND key = ?2 AND value = ?3 LIMIT ?4)";
+    for (key, value) in metadata {
+        let value = match value {
+            Value::String(text) => text.chars().take(MAX_PAIR_CHARS).collect(),
+            Value::Bool(value) => value.to_string(),
+            _ => String::new(),
+        };
+        let params = params![tenant.as_str(), key, value, MAX_RARE_PAIR_THREADS];
+        let count = query_optional(conn, sql, params, |row| get_column::<usize>(row, 0))?.unwrap_or(0);
+        if count < MAX_RARE_PAIR_THREADS {
+            return Ok(Some((key, value)));
+        }
+    }
+    Ok(None)
 }
 
 fn snapshot(conn: &Connection, key: &ThreadKey, seq: Seq) -> Result<Option<Vec<u8>>, StoreError> {

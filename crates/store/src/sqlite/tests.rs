@@ -533,3 +533,27 @@ fn a_backup_gets_its_name_where_there_are_no_links_and_takes_no_other_files_plac
     assert_eq!(taken.kind(), std::io::ErrorKind::AlreadyExists);
     assert_eq!(std::fs::read_to_string(&to).expect("read"), "whole");
 }
+
+#[tokio::test]
+async fn threads_with_a_pair_are_found_however_many_have_it() {
+    let store = SqliteStore::in_memory().expect("open");
+    let fill = move |tx: &mut WriteTransaction<'_>| {
+        let sql = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200)
+                   INSERT INTO threads (tenant, thread, created_at, updated_at, metadata)
+                   SELECT 'local', format('%04d', n), n, n,
+                       json_object('kind', 'chat', 'half', iif(n % 2, 'odd', 'even'), 'n', n) FROM n";
+        tx.conn.execute(sql, []).map(drop).or_store_error()
+    };
+    store.write(TransactionFailPoints::default(), fill).await.expect("threads");
+    let find = async |pairs: Value, offset: usize, limit: usize| {
+        let Value::Object(metadata) = pairs else { panic!("no pairs") };
+        let filter = ThreadFilter { metadata, offset, limit, after: None };
+        let rows = store.threads(&TenantId::local(), &filter).await.expect("threads");
+        rows.iter().map(|row| row.key.thread.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(find(serde_json::json!({ "kind": "chat" }), 3, 2).await, ["1197", "1196"]);
+    assert_eq!(find(serde_json::json!({ "half": "odd" }), 0, 2).await, ["1199", "1197"]);
+    assert_eq!(find(serde_json::json!({ "kind": "chat", "half": "even" }), 1, 1).await, ["1198"]);
+    assert_eq!(find(serde_json::json!({ "kind": "chat", "n": 7 }), 0, 9).await, ["0007"]);
+    assert_eq!(find(serde_json::json!({ "kind": "talk" }), 0, 9).await, [""; 0]);
+}

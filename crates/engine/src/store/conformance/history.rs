@@ -283,6 +283,8 @@ pub(super) async fn threads_are_found_by_metadata<S: Store>(b: StoreFixture<S>) 
         json!({ "user": "둘리", "n": 1 }),
         json!({ "user": "둘리", "n": 2, "deep": { "a": [1, { "b": null }] } }),
         json!({ "user": "희동", "n": "1", "yes": true }),
+        json!({ "long": "가".repeat(500) + "a", "yes": false }),
+        json!({ "long": "가".repeat(500) + "b", "yes": "true" }),
     ];
     let mut keys = Vec::new();
     for metadata in rows {
@@ -301,12 +303,14 @@ pub(super) async fn threads_are_found_by_metadata<S: Store>(b: StoreFixture<S>) 
         expected.sort();
         assert_eq!(found, expected);
     };
-    check(json!({}), &[0, 1, 2]).await;
+    check(json!({}), &[0, 1, 2, 3, 4]).await;
     check(json!({ "user": "둘리" }), &[0, 1]).await;
     check(json!({ "user": "둘리", "n": 2 }), &[1]).await;
     check(json!({ "n": 1 }), &[0]).await;
     check(json!({ "n": "1" }), &[2]).await;
     check(json!({ "yes": true }), &[2]).await;
+    check(json!({ "yes": "true" }), &[4]).await;
+    check(json!({ "long": "가".repeat(500) + "a" }), &[3]).await;
     check(json!({ "deep": { "a": [1, { "b": null }] } }), &[1]).await;
     // The whole value counts, not a part of it.
     check(json!({ "deep": {} }), &[]).await;
@@ -315,6 +319,15 @@ pub(super) async fn threads_are_found_by_metadata<S: Store>(b: StoreFixture<S>) 
     check(json!({ "user": "%" }), &[]).await;
     check(json!({ "none": null }), &[]).await;
     check(json!({ "user": "둘리", "none": 1 }), &[]).await;
+    // What changes is found by what it is now.
+    let key = ThreadKey { tenant: b.tenant.clone(), thread: keys[0].clone() };
+    let change = json!({ "user": "희동", "n": null });
+    b.store.put_thread(&key, &metadata_from_json(change)).await.expect("put");
+    check(json!({ "user": "둘리" }), &[1]).await;
+    check(json!({ "user": "희동" }), &[0, 2]).await;
+    check(json!({ "n": 1 }), &[]).await;
+    assert!(b.store.delete_thread(&key).await.expect("delete"));
+    check(json!({ "user": "희동" }), &[2]).await;
 }
 
 pub(super) async fn a_list_may_be_empty<S: Store>(b: StoreFixture<S>) {

@@ -55,14 +55,17 @@ pub(super) async fn metadata_is_data<S: Store>(b: StoreFixture<S>) {
     ];
     for name in odd {
         let thread = b.new_thread_key();
-        let value = json!({ name: { "v": name } });
+        let value = json!({ name: name, "inside": { name: name } });
         b.store.put_thread(&thread, &metadata_from_json(value.clone())).await.expect("put");
         assert_eq!(b.thread_row(&thread).await.metadata, metadata_from_json(value.clone()), "{name:?}");
         let filter = ThreadFilter { metadata: metadata_from_json(value), ..ThreadFilter::default() };
         let found = b.store.threads(&b.tenant, &filter).await.expect("threads");
         assert!(found.len() == 1 && found[0].key == thread, "{name:?}: {found:?}");
-        let emptied =
-            b.store.put_thread(&thread, &metadata_from_json(json!({ name: null }))).await.expect("remove");
+        let emptied = b
+            .store
+            .put_thread(&thread, &metadata_from_json(json!({ name: null, "inside": null })))
+            .await
+            .expect("remove");
         assert!(emptied.metadata.is_empty(), "{name:?}");
         let run = expect_started(
             b.store

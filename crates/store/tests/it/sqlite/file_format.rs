@@ -16,7 +16,7 @@ use super::{entry, finish, start, thread, worker};
 
 /// The oldest format that this program reads, and the format that it writes.
 const FIRST_FORMAT: u32 = 6;
-const CURRENT_FORMAT: u32 = 6;
+const CURRENT_FORMAT: u32 = 7;
 
 fn fixture(format: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/sqlite/v{format}.db"))
@@ -84,11 +84,11 @@ fn a_newer_file_is_refused_and_untouched() {
     let path = folder.path().join("doran.db");
     drop(SqliteStore::open(&path).expect("open"));
     let conn = Connection::open(&path).expect("open");
-    conn.pragma_update(None, "user_version", 7).expect("newer");
+    conn.pragma_update(None, "user_version", 8).expect("newer");
     drop(conn);
     let before = fs::read(&path).expect("read");
     let error = SqliteStore::open(&path).expect_err("newer");
-    assert!(matches!(error, StoreError::Newer { found: 7, known: 6 }), "{error:?}");
+    assert!(matches!(error, StoreError::Newer { found: 8, known: 7 }), "{error:?}");
     assert_eq!(fs::read(&path).expect("read"), before);
 }
 
