@@ -9,6 +9,7 @@ use doran_engine::store::{
     RunStatus, Store, SubmitOutcome, ThreadFilter, ThreadListPosition, WorkerLease,
 };
 use rusqlite::Connection;
+use serde_json::json;
 
 use crate::EngineBenchError;
 use crate::bench_stores::{
@@ -20,6 +21,8 @@ use crate::times::median;
 pub(crate) const FEW_THREADS: u64 = 1_000;
 
 const ENTRIES_PER_THREAD: u64 = 10;
+/// Threads that have a pair of metadata that is rare. All have another one.
+const PINNED_THREADS: u64 = 20;
 const REPETITIONS: u64 = 41;
 /// When the newest thread changed: an hour ago, so that the threads that are written to are newer.
 const NEWEST_BEFORE_NOW_MS: i64 = 3_600_000;
@@ -55,8 +58,9 @@ async fn fill(location: &EngineBenchStoreLocation, threads: u64) -> Result<(), E
             let newest = now_ms()? - NEWEST_BEFORE_NOW_MS;
             let sql = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
                        INSERT INTO threads (number, tenant, thread, created_at, updated_at, metadata)
-                       SELECT n, 'local', 't' || n, ?2 - (?1 - n) * 1000, ?2 - (?1 - n) * 1000, '{}' FROM n";
-            conn.execute(sql, rusqlite::params![threads, newest])?;
+                       SELECT n, 'local', 't' || n, ?2 - (?1 - n) * 1000, ?2 - (?1 - n) * 1000,
+                           iif(n % ?3, '{\"kind\":\"chat\"}', '{\"kind\":\"chat\",\"pinned\":true}') FROM n";
+            conn.execute(sql, rusqlite::params![threads, newest, threads / PINNED_THREADS])?;
             let sql = "INSERT INTO entries (place, parent, base, run, at, kind, body)
                        SELECT (t.number << 28) + s.s, s.s - 1, 0, NULL, t.updated_at, 2, zeroblob(200)
                        FROM threads t, (WITH RECURSIVE s (s) AS
@@ -65,12 +69,18 @@ async fn fill(location: &EngineBenchStoreLocation, threads: u64) -> Result<(), E
             Ok(conn.execute_batch("COMMIT")?)
         }
         EngineBenchStoreLocation::Schema { url, schema } => {
+            let unpinned = threads / PINNED_THREADS;
             let changed = format!("now() - interval '1 hour' - ({threads} - n) * interval '1 second'");
             let sql = format!(
                 "set search_path = {schema}; set synchronous_commit = off;
-                 insert into threads (tenant, thread, head, created_at, updated_at)
-                 select 'local', 't' || n, {ENTRIES_PER_THREAD}, {changed}, {changed}
+                 insert into threads (tenant, thread, head, created_at, updated_at, meta_keys, meta_vals)
+                 select 'local', 't' || n, {ENTRIES_PER_THREAD}, {changed}, {changed},
+                     case when n % {unpinned} > 0 then '{{kind}}'::bytea[] else '{{kind,pinned}}' end,
+                     case when n % {unpinned} > 0 then array['\"chat\"'::bytea] else array['\"chat\"'::bytea, 'true'] end
                  from generate_series(1, {threads}) n;
+                 insert into thread_pairs (tenant, pair, thread)
+                 select t.tenant, pair_digest(m.k, m.v), t.thread
+                 from threads t, unnest(t.meta_keys, t.meta_vals) as m (k, v);
                  insert into entries (at, number, seq, base, kind, body)
                  select t.updated_at, t.number, s, 0, 2, '\\x0102030405060708'::bytea
                  from threads t, generate_series(1, {ENTRIES_PER_THREAD}) s;
@@ -90,6 +100,11 @@ async fn measure_calls(store: &dyn Store, threads: u64) -> Result<Vec<CallCost>,
     let after = Some(ThreadListPosition { updated_at: row.updated_at, thread: ThreadId::new("t")? });
     let middle = ThreadFilter { after, ..ThreadFilter::default() };
     costs.push(("page", median_micros(async |_| store.threads(&tenant, &middle).await).await?));
+    for (name, pair) in [("find", json!({ "pinned": true })), ("filter", json!({ "kind": "chat" }))] {
+        let metadata = pair.as_object().cloned().unwrap_or_default();
+        let filter = ThreadFilter { metadata, ..ThreadFilter::default() };
+        costs.push((name, median_micros(async |_| store.threads(&tenant, &filter).await).await?));
+    }
     let load = async |n| -> Result<LoadedLog, EngineBenchError> {
         Ok(store.load(&thread(1 + n * 7_919 % threads)?, None).await?)
     };

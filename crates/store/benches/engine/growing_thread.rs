@@ -122,6 +122,8 @@ pub(crate) struct ThreadSizeMark {
 /// What was found about one store.
 pub(crate) struct GrownThreadResult {
     pub marks: Vec<ThreadSizeMark>,
+    /// What the store takes before anything is in it.
+    pub empty_bytes: u64,
     /// Milliseconds a turn at the end of the long thread, and on short threads measured in turns with it.
     pub late: f64,
     pub early: f64,
@@ -149,6 +151,7 @@ pub(crate) async fn grow_thread(
     }
 
     let chats = EngineBenchChats::open(opened.store.clone(), &texts)?;
+    let empty_bytes = opened.location.bytes_on_disk().await?;
     let mut long = chats.new_conversation("long")?;
     let most = marks.last().copied().unwrap_or_default();
     let (mut walls, mut early, mut seen) = (Vec::new(), Vec::new(), Vec::new());
@@ -176,7 +179,8 @@ pub(crate) async fn grow_thread(
     opened.location.clear().await?;
     other_chats.close().await;
     other.clear().await?;
-    Ok(Some(GrownThreadResult { marks: seen, late, early: median(early).unwrap_or_default(), cold, syncs }))
+    let early = median(early).unwrap_or_default();
+    Ok(Some(GrownThreadResult { marks: seen, empty_bytes, late, early, cold, syncs }))
 }
 
 /// Messages of a conversation that is loaded cold.
