@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_engine::store::{
-    Commit, EntryKind, Fence, HistoryStore, NewEntry, NewStatus, RamStore, RunFilter, RunStatus, RunStore,
-    Store, StoreError, WorkerLease,
+    ClaimedRun, Commit, EntryKind, Fence, HistoryStore, NewEntry, NewStatus, RamStore, RunFilter, RunStatus,
+    RunStore, Store, StoreError, WorkerLease,
 };
 use doran_engine::{
     Cx, Graph, GraphHandle, NodeError, RunLimits, Runtime, StartOptions, TenantId, ThreadKey,
@@ -16,9 +16,20 @@ use serde_json::json;
 
 use crate::support::{
     CallCounter, EngineTestState, GatedStore, StoreCallDecision, StoreCallGate, graph_handle_on,
-    killable_runtime, local_thread, ms, node_running, ram_store, short_lease_options, single_node_graph,
-    update_saying, wait_for_outcome_text,
+    killable_runtime, local_thread, ms, node_running, ram_store, run_trace, short_lease_options,
+    single_node_graph, update_saying, wait_for_outcome_text,
 };
+
+/// Another worker gets the run that is at work on this thread, for a minute.
+async fn claim_running_run(store: &RamStore, on: &ThreadKey) -> ClaimedRun {
+    let filter = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
+    let row = store.runs(&TenantId::local(), &filter).await.expect("runs").remove(0);
+    let fence = Fence { thread: on.clone(), run: row.run, epoch: row.epoch };
+    let over = WorkerLease { worker: "anybody".into(), lease: Duration::ZERO, graphs: None };
+    store.renew(&over, &[fence]).await.expect("a lease that is over");
+    let other = WorkerLease { worker: "other".into(), lease: Duration::from_secs(60), graphs: None };
+    store.claim(&other, Some(on), 1).await.expect("claim").remove(0)
+}
 
 /// While somebody reads a state for the first time, another worker takes the run over and ends it.
 struct TakeoverDuringLoadGate {
@@ -28,13 +39,7 @@ struct TakeoverDuringLoadGate {
 
 impl TakeoverDuringLoadGate {
     async fn take_over(&self, on: &ThreadKey) {
-        let filter = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
-        let row = self.store.runs(&TenantId::local(), &filter).await.expect("runs").remove(0);
-        let fence = Fence { thread: on.clone(), run: row.run, epoch: row.epoch };
-        let over = WorkerLease { worker: "anybody".into(), lease: Duration::ZERO, graphs: None };
-        self.store.renew(&over, &[fence]).await.expect("a lease that is over");
-        let other = WorkerLease { worker: "other".into(), lease: Duration::from_secs(60), graphs: None };
-        let claimed = self.store.claim(&other, Some(on), 1).await.expect("claim").remove(0);
+        let claimed = claim_running_run(&self.store, on).await;
         let end = NewEntry {
             kind: EntryKind::Cancelled,
             body: b"{}".to_vec(),
@@ -85,6 +90,40 @@ async fn a_claim_lost_before_the_state_was_read_runs_no_node() {
     assert!(!gate.armed.load(Ordering::SeqCst), "the state was read");
     assert_eq!(row.status, RunStatus::Cancelled);
     assert_eq!(calls.count(), 1, "the node of a run that was lost must not run");
+}
+
+/// Right before the first commit another worker takes the run over, and dies.
+struct TakeoverBeforeCommitGate {
+    store: RamStore,
+    armed: AtomicBool,
+}
+
+#[async_trait]
+impl StoreCallGate for TakeoverBeforeCommitGate {
+    async fn decide(&self, call: &'static str) -> StoreCallDecision {
+        if call == "commit" && self.armed.swap(false, Ordering::SeqCst) {
+            claim_running_run(&self.store, &local_thread("t")).await;
+        }
+        StoreCallDecision::Pass
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_lost_to_a_worker_that_died_is_looked_for_by_the_process_that_lost_it() {
+    let store = ram_store();
+    let gate = Arc::new(TakeoverBeforeCommitGate { store: store.clone(), armed: AtomicBool::new(true) });
+    let works = node_running(|_, _| async { Ok(update_saying("worked")) });
+    // It does not look for runs by itself.
+    let bot =
+        graph_handle_on(Arc::new(GatedStore { inner: store.clone(), gate }), &single_node_graph("a", works));
+    let run = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
+    let ended = async {
+        while !store.run(&run.key()).await.expect("row").status.is_end() {
+            tokio::time::sleep(ms(100)).await;
+        }
+    };
+    tokio::time::timeout(ms(600_000), ended).await.expect("it goes on");
+    assert_eq!(run_trace(bot.runtime(), &run.key()).await, "started | restarted | a | finished");
 }
 
 /// Counts commits; the answer to the first comes a moment late, so that a test can stop the clock between the two.
