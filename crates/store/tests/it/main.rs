@@ -10,3 +10,4 @@ mod postgres_server;
 mod sqlite;
 #[cfg(feature = "sqlite")]
 mod store_per_graph;
+mod thread_histories;
