@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 
 use crate::program::{fresh_directory, run_doran, utf8};
 
@@ -53,6 +54,22 @@ fn the_demo_reads_files_answers_cites_calculates_and_ends() {
     // None of it is among one's own threads and documents.
     for command in [&["threads"][..], &["documents", "list"]] {
         assert!(run_doran(&here, command, "").stdout.is_empty(), "{command:?}");
+    }
+}
+
+#[test]
+fn the_readmes_show_what_the_demo_prints() {
+    for (readme, language) in [("README.md", "en"), ("README.ko.md", "ko")] {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(readme))
+            .expect(readme);
+        let shown =
+            text.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+        let output = run_doran(&fresh_directory(language), &["demo", "--once", "--lang", language], "");
+        let printed = utf8(&output.stdout);
+        // An ellipsis in the README stands for the rest of a line.
+        for line in shown.lines().map(|line| line.split('…').next().unwrap_or_default()) {
+            assert!(printed.contains(line), "{readme} shows\n{line}\nbut the demo prints\n{printed}");
+        }
     }
 }
 
