@@ -13,11 +13,11 @@ const NEIGHBOUR_SCORE_FACTOR: f64 = 0.5;
 /// punctuation are ignored. Words and numbers are not: a single one may be all that distinguishes two contracts of one
 /// form, or this year's rule from last year's.
 pub(crate) fn remove_duplicate_hits(hits: Vec<Hit>) -> Vec<Hit> {
-    let mut said = HashSet::new();
+    let mut seen = HashSet::new();
     let mut kept = hits;
     kept.retain(|hit| {
         let Passage { kind, article, text, .. } = &hit.passage;
-        said.insert((kind.clone(), *article, comparable_text(text)))
+        seen.insert((kind.clone(), *article, comparable_text(text)))
     });
     kept
 }

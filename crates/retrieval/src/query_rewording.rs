@@ -22,14 +22,14 @@ pub async fn retrieve_with_rewordings(
     wordings: &[String],
 ) -> Result<Vec<Hit>, RetrieveError> {
     let own = retriever.retrieve(question).await?;
-    let mut said = vec![question.text.trim()];
+    let mut texts = vec![question.text.trim()];
     for wording in wordings.iter().map(|wording| wording.trim()) {
-        if !wording.is_empty() && !said.contains(&wording) && said.len() <= MAX_REWORDINGS {
-            said.push(wording);
+        if !wording.is_empty() && !texts.contains(&wording) && texts.len() <= MAX_REWORDINGS {
+            texts.push(wording);
         }
     }
     let mut lists = Vec::new();
-    for text in &said[1..] {
+    for text in &texts[1..] {
         lists.push(retriever.retrieve(&SearchQuery { text: (*text).to_owned(), ..question.clone() }).await?);
     }
     if lists.iter().all(Vec::is_empty) {
@@ -53,10 +53,10 @@ fn merge_hits(own: Vec<Hit>, lists: Vec<Vec<Hit>>, limit: usize) -> Vec<Hit> {
             known.score += share;
         }
     }
-    let most = others.values().map(|hit| hit.score).fold(f64::MIN_POSITIVE, f64::max);
+    let highest = others.values().map(|hit| hit.score).fold(f64::MIN_POSITIVE, f64::max);
     let mut all = own;
     for (id, hit) in others {
-        let score = hit.score / most * REWORDING_SCORE_SHARE * unit;
+        let score = hit.score / highest * REWORDING_SCORE_SHARE * unit;
         match all.iter_mut().find(|known| known.passage.id == id) {
             Some(known) => known.score += score,
             None => all.push(Hit { score, ..hit }),

@@ -301,8 +301,8 @@ impl SearchBench {
             };
             command.arg(name).arg(&self.folder).arg(self.duration.as_secs_f64().to_string());
             let asked = command.stderr(Stdio::inherit()).output();
-            let told = asked.ok().and_then(|output| serde_json::from_slice::<Value>(&output.stdout).ok());
-            match told {
+            let response = asked.ok().and_then(|output| serde_json::from_slice::<Value>(&output.stdout).ok());
+            match response {
                 Some(figures) => {
                     let full = figures["name"].as_str().unwrap_or(name).to_owned();
                     all.push((full, figures));
@@ -338,9 +338,9 @@ fn measure_queries(
                 scope.spawn(|| {
                     let mut times = Vec::new();
                     while started.elapsed() < lasting {
-                        let begun = Instant::now();
+                        let started = Instant::now();
                         ask(next.fetch_add(1, Ordering::Relaxed));
-                        times.push(begun.elapsed().as_secs_f64() * 1e3);
+                        times.push(started.elapsed().as_secs_f64() * 1e3);
                     }
                     times
                 })

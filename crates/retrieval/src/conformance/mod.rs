@@ -114,13 +114,13 @@ mod tests {
     }
 
     fn broken_law(fault: fn(&mut Vec<Hit>)) -> String {
-        let told = std::thread::spawn(move || {
+        let check = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
             runtime.block_on(check_retriever(async |documents: Vec<Document>| {
                 FaultyRetriever(RamKeywordIndex::from_documents(&tenant(), &documents), fault)
             }));
         });
-        let panic = told.join().expect_err("a broken law");
+        let panic = check.join().expect_err("a broken law");
         let fixed = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         fixed.or_else(|| panic.downcast_ref::<String>().cloned()).expect("a message")
     }
@@ -136,8 +136,8 @@ mod tests {
             (|hits| hits.iter_mut().for_each(|hit| hit.score = -hit.score), "the_best_come_first"),
             (|hits| hits.extend(hits.last().cloned()), "none_twice"),
         ] {
-            let told = broken_law(fault);
-            assert!(told.contains(law), "{law}: {told}");
+            let message = broken_law(fault);
+            assert!(message.contains(law), "{law}: {message}");
         }
     }
 }

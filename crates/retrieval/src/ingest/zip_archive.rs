@@ -63,13 +63,13 @@ impl<'a> LimitedZipArchive<'a> {
         };
         let part = self.zip.by_index(at).map_err(zip_failure)?;
         let packed = part.compressed_size();
-        let most = self.bytes_left.min(MIN_UNPACK_ALLOWANCE_BYTES.max(packed.saturating_mul(self.ratio)));
+        let limit = self.bytes_left.min(MIN_UNPACK_ALLOWANCE_BYTES.max(packed.saturating_mul(self.ratio)));
         let mut bytes = Vec::new();
-        let read = part.take(most + 1).read_to_end(&mut bytes).map_err(IngestFailure::corrupt)? as u64;
-        if read > most {
+        let read = part.take(limit + 1).read_to_end(&mut bytes).map_err(IngestFailure::corrupt)? as u64;
+        if read > limit {
             return Err(IngestFailure::new(
                 IngestFailureKind::TooLarge,
-                format!("{name:?} unpacks to more than {most} bytes"),
+                format!("{name:?} unpacks to more than {limit} bytes"),
             ));
         }
         self.bytes_left -= read;

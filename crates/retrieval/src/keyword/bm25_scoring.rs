@@ -116,11 +116,11 @@ impl<'a> TopSlotScorer<'a> {
 
     /// Returns the most that the terms after the first `done` can add to any slot, in each layer.
     fn remaining_score_bounds(&self, bounds: &[f32], done: usize) -> [f32; LAYER_COUNT] {
-        let mut most = [0.0_f32; LAYER_COUNT];
+        let mut bounds_left = [0.0_f32; LAYER_COUNT];
         for (term, bound) in self.terms[done..].iter().zip(&bounds[done..]) {
-            most[term.layer as usize] += bound;
+            bounds_left[term.layer as usize] += bound;
         }
-        most
+        bounds_left
     }
 
     /// Returns the best slots, if the terms after the first `done` cannot bring in other passages and at most `few`
@@ -133,22 +133,23 @@ impl<'a> TopSlotScorer<'a> {
         limit: usize,
         few: usize,
     ) -> Option<Vec<(f32, usize)>> {
-        let (sure, most) = (sums.max_sum_per_layer(), self.remaining_score_bounds(bounds, done));
+        let (sure, bounds_left) = (sums.max_sum_per_layer(), self.remaining_score_bounds(bounds, done));
         if (0..LAYER_COUNT).any(|layer| {
-            most[layer] > 0.0 && most[layer] >= sure[layer] * (1.0 - RELATIVE_ROUNDING_TOLERANCE)
+            bounds_left[layer] > 0.0
+                && bounds_left[layer] >= sure[layer] * (1.0 - RELATIVE_ROUNDING_TOLERANCE)
         }) {
             return None;
         }
         // An estimate. Most attempts fail here, before any list is searched.
-        if self.score_from_sums(&most, sure) > MAX_REMAINING_SCORE_SHARE {
+        if self.score_from_sums(&bounds_left, sure) > MAX_REMAINING_SCORE_SHARE {
             return None;
         }
-        let mut near = self.find_candidates(sums, sure, most, limit, few)?;
+        let mut near = self.find_candidates(sums, sure, bounds_left, limit, few)?;
         let mut highest = sure;
-        for layer in (0..LAYER_COUNT).filter(|layer| most[*layer] > 0.0) {
+        for layer in (0..LAYER_COUNT).filter(|layer| bounds_left[*layer] > 0.0) {
             let high =
                 |some: &[CandidateSlot]| some.iter().fold(0.0_f32, |high, (_, cell)| high.max(cell[layer]));
-            let least = sure[layer] * (1.0 - RELATIVE_ROUNDING_TOLERANCE) - most[layer];
+            let least = sure[layer] * (1.0 - RELATIVE_ROUNDING_TOLERANCE) - bounds_left[layer];
             let scales = std::array::from_fn(|of| if of == layer { 1.0 } else { 0.0 });
             let mut some: Vec<CandidateSlot> = Vec::new();
             sums.for_each_slot_above(scales, least, |slot, _| {
@@ -164,7 +165,7 @@ impl<'a> TopSlotScorer<'a> {
             highest[layer] = high(&some);
         }
         if highest != sure {
-            near = self.find_candidates(sums, highest, most, limit, few)?;
+            near = self.find_candidates(sums, highest, bounds_left, limit, few)?;
         }
         for (slot, _) in &self.slot_boosts {
             if let Err(at) = near.binary_search_by_key(slot, |(at, _)| *at) {
@@ -187,11 +188,11 @@ impl<'a> TopSlotScorer<'a> {
         &self,
         sums: &ScoreAccumulators,
         highest: [f32; LAYER_COUNT],
-        most: [f32; LAYER_COUNT],
+        bounds_left: [f32; LAYER_COUNT],
         limit: usize,
         few: usize,
     ) -> Option<Vec<CandidateSlot>> {
-        let more = self.score_from_sums(&most, highest) * (1.0 + RELATIVE_ROUNDING_TOLERANCE);
+        let more = self.score_from_sums(&bounds_left, highest) * (1.0 + RELATIVE_ROUNDING_TOLERANCE);
         // Slots with the rarest terms are likely to be among the best. They give a lower bound for the bar.
         let first = sums
             .first_touched_slots(RARE_TERM_SAMPLE_SLOTS)

@@ -83,9 +83,9 @@ fn piece_end(text: &str) -> usize {
     if text.len() <= MAX_PIECE_BYTES {
         return text.len();
     }
-    let most = text.floor_char_boundary(MAX_PIECE_BYTES);
-    let blank = text[..most].rfind(char::is_whitespace);
-    blank.map_or(most, |at| text.ceil_char_boundary(at + 1))
+    let limit = text.floor_char_boundary(MAX_PIECE_BYTES);
+    let blank = text[..limit].rfind(char::is_whitespace);
+    blank.map_or(limit, |at| text.ceil_char_boundary(at + 1))
 }
 
 /// Returns the letters and digits of a text.

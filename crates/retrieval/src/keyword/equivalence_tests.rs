@@ -118,12 +118,12 @@ fn the_short_way_finds_what_a_look_at_everything_finds() {
             };
             let filter = DocumentFilter { collection, documents, ..DocumentFilter::default() };
             for limit in [1, 10, 33] {
-                let told = |found: Vec<search::KeywordHit>| -> Vec<(u32, usize, usize)> {
+                let ranges = |found: Vec<search::KeywordHit>| -> Vec<(u32, usize, usize)> {
                     found.iter().map(|found| (found.score.to_bits(), found.segment, found.slot)).collect()
                 };
-                let short = told(search::search(&parts, &query, &ranking, &filter, limit));
+                let short = ranges(search::search(&parts, &query, &ranking, &filter, limit));
                 let whole =
-                    told(search_with_scorer(&parts, &query, &ranking, &filter, limit, |scoring, _| {
+                    ranges(search_with_scorer(&parts, &query, &ranking, &filter, limit, |scoring, _| {
                         scoring.score_all_slots()
                     }));
                 assert_eq!(short, whole, "{text}, {limit} of {sizes:?}, {filter:?}");

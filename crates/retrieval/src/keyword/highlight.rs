@@ -189,15 +189,19 @@ mod tests {
 
     #[test]
     fn a_reason_is_a_word_as_it_is_written_or_the_number_that_was_asked_for() {
-        let told = |question: &str, title: &str, text: &str| {
+        let highlighted = |question: &str, title: &str, text: &str| {
             let passage = Passage { title: title.into(), text: text.into(), ..Passage::default() };
             match_reasons(question, &passage).join(", ")
         };
-        assert_eq!(told("구월산은 어디?", "산", "황해도의 구월산에는 절이 있다."), "구월산에는");
+        assert_eq!(highlighted("구월산은 어디?", "산", "황해도의 구월산에는 절이 있다."), "구월산에는");
         for asked in ["제 5 조", "第五條", "제오조"] {
-            assert_eq!(told(asked, "규정 › 제5조(목적)", "이 규정은 휴가를 정한다."), "제5조", "{asked}");
+            assert_eq!(
+                highlighted(asked, "규정 › 제5조(목적)", "이 규정은 휴가를 정한다."),
+                "제5조",
+                "{asked}"
+            );
         }
-        assert_eq!(told("경조사 휴가", "경조사 휴가", "본인 결혼은 닷새."), "경조사, 휴가");
-        assert_eq!(told("vacation days", "휴가", "연차는 15일"), "");
+        assert_eq!(highlighted("경조사 휴가", "경조사 휴가", "본인 결혼은 닷새."), "경조사, 휴가");
+        assert_eq!(highlighted("vacation days", "휴가", "연차는 15일"), "");
     }
 }

@@ -181,10 +181,10 @@ mod tests {
     fn check(question: &str, text: &str, expected: f32) {
         let question_words = normalized_words(question);
         let asked: Vec<PhraseWord<'_>> = question_words.iter().map(|word| PhraseWord::new(word)).collect();
-        let mut said = PhraseMatcher::new(&asked);
+        let mut matcher = PhraseMatcher::new(&asked);
         // The matcher keeps no state from one text to the next.
         for _ in 0..2 {
-            let share = said.longest_phrase_share(text.as_bytes());
+            let share = matcher.longest_phrase_share(text.as_bytes());
             assert!((share - expected).abs() < 1e-6, "{question} | {text}");
         }
     }

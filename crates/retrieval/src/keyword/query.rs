@@ -63,10 +63,11 @@ impl KeywordQuery {
             query.add_term(&mut places, layer, term, articles.iter().any(|(_, of)| of_number(of)));
         });
         if meant > 0.0 {
-            for (word, said) in synonyms::find_synonyms(&stems) {
-                let said: Vec<Vec<u8>> = said.iter().map(|stem| term_key(TermLayer::Stems, stem)).collect();
+            for (word, synonyms_of_word) in synonyms::find_synonyms(&stems) {
+                let keys: Vec<Vec<u8>> =
+                    synonyms_of_word.iter().map(|stem| term_key(TermLayer::Stems, stem)).collect();
                 text_analysis::for_each_term(&word, |layer, term, _| {
-                    query.add_synonym(&mut places, layer, term, meant, &said);
+                    query.add_synonym(&mut places, layer, term, meant, &keys);
                 });
             }
         }
@@ -103,7 +104,7 @@ impl KeywordQuery {
         layer: TermLayer,
         term: &str,
         weight: f32,
-        said: &[Vec<u8>],
+        keys: &[Vec<u8>],
     ) {
         let key = term_key(layer, term);
         if self.terms.len() < MAX_QUERY_TERMS && !places.contains_key(&key) {
@@ -112,7 +113,7 @@ impl KeywordQuery {
                 key,
                 layer,
                 weight,
-                synonym_of_keys: said.to_vec(),
+                synonym_of_keys: keys.to_vec(),
                 is_article_number: false,
             });
         }

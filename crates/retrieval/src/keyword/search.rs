@@ -253,7 +253,7 @@ fn boost_phrases_and_headings(
     let found = &mut found[..count];
     let words: Vec<phrase::PhraseWord<'_>> =
         query.words.iter().map(|word| phrase::PhraseWord::new(word)).collect();
-    let mut said = phrase::PhraseMatcher::new(&words);
+    let mut phrases = phrase::PhraseMatcher::new(&words);
     let at = |found: &KeywordHit| parts[found.segment].document_at_slot(found.slot);
     // A lower bound for each score, from the score and the heading. Passages that cannot exceed the last one are
     // skipped.
@@ -278,7 +278,7 @@ fn boost_phrases_and_headings(
             && let Some((_, text)) = held.passage_title_and_bytes(within)
         {
             found.score +=
-                ranking.phrase_boost * said.longest_phrase_share(text) + ranking.heading_boost * headed;
+                ranking.phrase_boost * phrases.longest_phrase_share(text) + ranking.heading_boost * headed;
         }
     }
     // The sort is stable: equal scores stay in the order of the documents.

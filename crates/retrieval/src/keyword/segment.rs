@@ -292,8 +292,8 @@ impl Segment {
         let posting_ends = term_ends + terms * 4;
         let holders = posting_ends + terms * 4;
         let table = holders + terms * 4;
-        let most = table + places * 4;
-        let term_at = most + terms;
+        let max_counts_at = table + places * 4;
+        let term_at = max_counts_at + terms;
         let postings = term_at + term_bytes;
         if postings + posting_bytes != all.len() || !places.is_power_of_two() {
             return None;
@@ -328,7 +328,7 @@ impl Segment {
             posting_ends_offset: posting_ends,
             document_frequencies_offset: holders,
             hash_table_offset: table,
-            max_term_counts_offset: most,
+            max_term_counts_offset: max_counts_at,
             term_bytes_offset: term_at,
             postings_offset: postings,
         })
@@ -347,7 +347,7 @@ impl Segment {
         let count = terms.ends.len();
         let mut lists = Vec::with_capacity(count * 4);
         let (mut ends, mut holders) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let mut most = Vec::with_capacity(count);
+        let mut max_counts = Vec::with_capacity(count);
         let mut one = Vec::new();
         for term in 0..count {
             one.clear();
@@ -356,12 +356,13 @@ impl Segment {
             ends.push(lists.len() as u32);
             holders.push(one.len() as u32);
             let highest = one.iter().map(|(_, count)| *count).max().unwrap_or(0);
-            most.push(u8::try_from(highest).unwrap_or(u8::MAX));
+            max_counts.push(u8::try_from(highest).unwrap_or(u8::MAX));
         }
         let tables = [&terms.ends, &ends, &holders, &terms.table];
         let words: usize =
             tables.iter().map(|table| table.len()).sum::<usize>() + lengths.len() * LAYER_COUNT;
-        let size = HEADER_BYTES + listed.len() + words * 4 + most.len() + terms.bytes.len() + lists.len();
+        let size =
+            HEADER_BYTES + listed.len() + words * 4 + max_counts.len() + terms.bytes.len() + lists.len();
         let mut bytes = Vec::with_capacity(size);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&[0; 8]);
@@ -376,7 +377,7 @@ impl Segment {
         for table in tables {
             bytes.extend(table.iter().flat_map(|word| word.to_le_bytes()));
         }
-        for part in [&most, &terms.bytes, &lists] {
+        for part in [&max_counts, &terms.bytes, &lists] {
             bytes.extend_from_slice(part);
         }
         Self::parse(Box::new(bytes), Some(documents)).ok_or_else(|| stale_segment_error("contradicts itself"))

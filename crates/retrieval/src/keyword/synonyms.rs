@@ -27,8 +27,8 @@ pub fn find_synonyms(stems: &[String]) -> Vec<(String, Vec<String>)> {
             }
             for word in meant {
                 if !found.iter().any(|(known, _)| known == word) {
-                    let said = std::iter::once(stem).chain(rest).cloned().collect();
-                    found.push((word.clone(), said));
+                    let phrase = std::iter::once(stem).chain(rest).cloned().collect();
+                    found.push((word.clone(), phrase));
                 }
             }
         }
@@ -40,11 +40,11 @@ impl SynonymTable {
     fn parse() -> Self {
         let mut by_first: HashMap<String, Vec<(Vec<String>, Vec<String>)>> = HashMap::new();
         for line in SYNONYM_TABLE_TSV.lines().filter(|line| !line.starts_with('#')) {
-            let Some((said, meant)) = line.split_once('\t') else { continue };
+            let Some((phrase, meant)) = line.split_once('\t') else { continue };
             let meant: Vec<String> = meant.split(',').map(|word| word.trim().to_owned()).collect();
-            for said in said.split(',') {
+            for phrase in phrase.split(',') {
                 let mut stems = Vec::new();
-                text_analysis::for_each_term(said, |layer, term, _| {
+                text_analysis::for_each_term(phrase, |layer, term, _| {
                     if layer == TermLayer::Stems {
                         stems.push(term.to_owned());
                     }

@@ -74,9 +74,9 @@ impl TermInterner {
             self.counters = Vec::new();
             self.short_words = ShortWordCache::new();
         }
-        let most = std::thread::available_parallelism().map_or(1, usize::from);
+        let max_idle = std::thread::available_parallelism().map_or(1, usize::from);
         let mut idle = IDLE_INTERNERS.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < most {
+        if idle.len() < max_idle {
             idle.push(self);
         }
     }

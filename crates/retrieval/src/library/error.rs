@@ -12,12 +12,12 @@ pub enum LibraryError {
     #[error("the file is empty")]
     Empty,
     /// The file is too large.
-    #[error("the file has {bytes} bytes, the most is {most}")]
+    #[error("the file has {bytes} bytes, the most is {max}")]
     TooLarge {
         /// The size of the file.
         bytes: usize,
         /// The maximum size.
-        most: usize,
+        max: usize,
     },
     /// The name is too long or empty.
     #[error("the name of a tenant or file is empty or too long")]
@@ -59,8 +59,8 @@ impl LibraryError {
     pub fn message_ko(&self) -> String {
         match self {
             Self::Empty => "빈 파일입니다. 내용이 있는 파일을 올리세요".into(),
-            Self::TooLarge { bytes, most } => {
-                format!("파일이 {bytes}바이트인데 {most}바이트까지 받습니다. 나누어 올리세요")
+            Self::TooLarge { bytes, max } => {
+                format!("파일이 {bytes}바이트인데 {max}바이트까지 받습니다. 나누어 올리세요")
             }
             Self::BadName => "이름이 비었거나 너무 깁니다. 더 짧은 이름을 쓰세요".into(),
             Self::BadCollection => {
@@ -70,8 +70,8 @@ impl LibraryError {
             Self::QueueFull(waiting) => {
                 format!("이미 문서 {waiting}개가 기다리고 있습니다. 잠시 뒤에 다시 올리세요")
             }
-            Self::StorageFull(most) => {
-                format!("{most}바이트까지 둘 수 있습니다. 필요 없는 문서를 지우고 다시 올리세요")
+            Self::StorageFull(max) => {
+                format!("{max}바이트까지 둘 수 있습니다. 필요 없는 문서를 지우고 다시 올리세요")
             }
             Self::BeingRemoved => "같은 이름의 문서를 지우는 중입니다. 잠시 뒤에 다시 시도하세요".into(),
             Self::Unknown(id) => format!("문서 `{id}`이(가) 없습니다. 목록에서 고르세요"),

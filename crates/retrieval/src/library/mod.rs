@@ -168,8 +168,8 @@ impl Library {
             self.end_shared_workers().await;
             return;
         }
-        let begun = self.inner.catalog().requeue_active();
-        for key in begun {
+        let requeued = self.inner.catalog().requeue_active();
+        for key in requeued {
             if let Err(error) = self.inner.save_record(&key).await {
                 tracing::warn!(id = %key.id, %error, "where a document stands could not be written down");
             }
@@ -211,12 +211,12 @@ impl Library {
     ) -> Result<DocumentStatus, LibraryError> {
         let inner = &self.inner;
         let NewDocument { tenant, name, collection, kind, bytes } = new;
-        let most = inner.options.reader.limits().input;
+        let max = inner.options.reader.limits().input;
         if bytes.is_empty() {
             return Err(LibraryError::Empty);
         }
-        if bytes.len() > most {
-            return Err(LibraryError::TooLarge { bytes: bytes.len(), most });
+        if bytes.len() > max {
+            return Err(LibraryError::TooLarge { bytes: bytes.len(), max });
         }
         let short = |name: &str| !name.is_empty() && name.len() <= MAX_TENANT_NAME_BYTES;
         if !short(tenant.as_str()) || name.trim().is_empty() || name.len() > MAX_FILE_NAME_BYTES {
@@ -368,9 +368,9 @@ impl Library {
             return inner.remove_document(&key).await;
         }
         // In a separate task, so that a caller that is dropped does not leave the document half removed.
-        let (tell, told) = oneshot::channel();
+        let (tell, answer) = oneshot::channel();
         self.workers.push(tokio::spawn(ingest_worker::remove_with_retries(inner.clone(), key, tell)));
-        told.await.unwrap_or(Err(LibraryError::BeingRemoved))
+        answer.await.unwrap_or(Err(LibraryError::BeingRemoved))
     }
 
     /// Returns a ready document with its text.

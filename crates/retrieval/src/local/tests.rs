@@ -450,14 +450,14 @@ async fn what_goes_while_files_are_joined_stays_gone() {
         .collect();
     expected.sort();
     let check = async |index: &LocalIndex| {
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         for listed in index.list(&tenant, &DocumentFilter::default()).await.expect("a list") {
             let document = index.document(&tenant, &listed.id).await.expect("read").expect("is there");
             let word = if document.text.starts_with("휴가") { "휴가" } else { "영수증" };
-            told.push((listed.id.to_string(), word));
+            lines.push((listed.id.to_string(), word));
         }
-        told.sort();
-        assert_eq!(told, expected);
+        lines.sort();
+        assert_eq!(lines, expected);
         for word in ["휴가", "영수증"] {
             let hits = index.retrieve(&SearchQuery::new(tenant.clone(), word, 200)).await.expect("hits");
             let mut names: Vec<&str> = hits.iter().map(|hit| hit.passage.document.as_str()).collect();

@@ -132,10 +132,10 @@ impl OpenSearchResponse {
         if self.status.is_success() {
             return Ok(self.body);
         }
-        let told = self.body.pointer("/error/reason").or_else(|| self.body.get("error"));
-        let mut told = told.map(Value::to_string).unwrap_or_default();
-        told.truncate(told.floor_char_boundary(300));
-        Err(unavailable_error(format!("OpenSearch answered {}: {told}", self.status.as_u16())))
+        let reason = self.body.pointer("/error/reason").or_else(|| self.body.get("error"));
+        let mut reason = reason.map(Value::to_string).unwrap_or_default();
+        reason.truncate(reason.floor_char_boundary(300));
+        Err(unavailable_error(format!("OpenSearch answered {}: {reason}", self.status.as_u16())))
     }
 }
 

@@ -44,10 +44,10 @@ fn is_written_in_articles(contract: &Contract, document: &Document) -> bool {
     let from_first = articles.first().is_some_and(|first| first.number.number == 1)
         && second.is_some_and(|second| second.number == 2);
     let held: usize = articles.iter().map(|article| article.range.len()).sum();
-    let most = held * 4 >= text.trim().len() * 3;
+    let is_mostly_articles = held * 4 >= text.trim().len() * 3;
     let is_heading = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let opens = text[contract.preamble.clone()].lines().all(is_heading);
-    contract.named && (from_first || most && (opens || articles.len() > 1))
+    contract.named && (from_first || is_mostly_articles && (opens || articles.len() > 1))
 }
 
 fn article_section(contract: &Contract, article: &ContractArticle, text: &str) -> DocumentSection {

@@ -25,13 +25,13 @@ pub(super) fn cut_between_lines(text: &str, block: Range<usize>) -> Vec<Range<us
 pub(super) fn cut_between_rows(text: &str, table: Range<usize>) -> (Option<String>, Vec<Range<usize>>) {
     let mut lines = text[table.clone()].lines();
     let head = lines.next().filter(|_| lines.next().is_some_and(is_table_separator)).map(table_head_text);
-    let most = MAX_WHOLE_TABLE_BYTES / 2;
+    let limit = MAX_WHOLE_TABLE_BYTES / 2;
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut start = table.start;
     for line in text[table.clone()].split_inclusive('\n') {
         let end = start + line.trim_end().len();
         match found.last_mut() {
-            Some(open) if end - open.start <= most => open.end = end,
+            Some(open) if end - open.start <= limit => open.end = end,
             Some(_) | None => found.push(start..end),
         }
         start += line.len();
@@ -41,7 +41,7 @@ pub(super) fn cut_between_rows(text: &str, table: Range<usize>) -> (Option<Strin
         head,
         found
             .into_iter()
-            .flat_map(|row| if row.len() > most { cut_between_sentences(text, row) } else { vec![row] })
+            .flat_map(|row| if row.len() > limit { cut_between_sentences(text, row) } else { vec![row] })
             .collect(),
     )
 }

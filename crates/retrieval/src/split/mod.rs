@@ -58,8 +58,8 @@ pub(crate) fn split_within_memory_limit(document: &Document) -> Option<Vec<Passa
     split_within_bytes(document, MAX_DOCUMENT_PASSAGES_BYTES)
 }
 
-fn split_within_bytes(document: &Document, most: usize) -> Option<Vec<Passage>> {
-    let mut cutting = PassageSplitter { document, page: 0, bytes_left: Some(most), passages: Vec::new() };
+fn split_within_bytes(document: &Document, limit: usize) -> Option<Vec<Passage>> {
+    let mut cutting = PassageSplitter { document, page: 0, bytes_left: Some(limit), passages: Vec::new() };
     match articles::article_sections(document) {
         Some(parts) => {
             for part in parts {

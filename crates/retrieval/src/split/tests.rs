@@ -178,9 +178,9 @@ fn of_headings_that_are_too_long_together_the_nearest_stay() {
 #[test]
 fn passages_that_take_too_much_memory_are_refused() {
     let document = Document::new("d", "t", "글.\n\n".repeat(100));
-    let most = 100 * (size_of::<Passage>() + "t글.".len());
-    assert_eq!(split_within_bytes(&document, most).map(|passages| passages.len()), Some(100));
-    assert!(split_within_bytes(&document, most - 1).is_none());
+    let limit = 100 * (size_of::<Passage>() + "t글.".len());
+    assert_eq!(split_within_bytes(&document, limit).map(|passages| passages.len()), Some(100));
+    assert!(split_within_bytes(&document, limit - 1).is_none());
     assert_eq!(split_within_memory_limit(&document), Some(split_into_passages(&document)));
 }
 

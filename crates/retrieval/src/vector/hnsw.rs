@@ -140,7 +140,7 @@ struct HnswGraphView<'a> {
 impl<'a> HnswGraphView<'a> {
     /// Returns whether every list is inside the bytes and refers to existing rows.
     fn is_sound(&self, above: usize) -> bool {
-        let fits = |count: u32, most: usize| count as usize <= most;
+        let fits = |count: u32, max: usize| count as usize <= max;
         let mut before = 0;
         for row in 0..self.rows {
             let list = self.word_bytes(HEADER_BYTES / 4 + row * LAYER_ZERO_LIST_WORDS, LAYER_ZERO_LIST_WORDS);
@@ -157,8 +157,8 @@ impl<'a> HnswGraphView<'a> {
                     )
                 }),
             );
-            if !all.all(|(list, most)| {
-                fits(first_word(list), most) && listed_rows(list).all(|row| (row as usize) < self.rows)
+            if !all.all(|(list, max)| {
+                fits(first_word(list), max) && listed_rows(list).all(|row| (row as usize) < self.rows)
             }) {
                 return false;
             }

@@ -235,8 +235,8 @@ impl HtmlPageReader {
 
 /// Returns a numeric attribute of a tag, or 1.
 fn number_attribute(tag: &Tag, name: &str) -> usize {
-    let said = tag.attrs.iter().find(|attribute| &*attribute.name.local == name);
-    said.and_then(|attribute| attribute.value.trim().parse().ok()).unwrap_or(1)
+    let attribute_found = tag.attrs.iter().find(|attribute| &*attribute.name.local == name);
+    attribute_found.and_then(|attribute| attribute.value.trim().parse().ok()).unwrap_or(1)
 }
 
 /// Returns whether an element is metadata of the page and not part of its text.

@@ -50,12 +50,12 @@ pub(in super::super) fn read_hwp(bytes: &[u8], limits: &ReadLimits) -> Result<Ex
         heads: Vec::new(),
         lists: NumberedLists::default(),
     };
-    let mut said = 0;
+    let mut declared_sections = 0;
     if file.is_stream("/DocInfo") {
         let info = part(&mut file, "/DocInfo")?;
-        said = body.read_info(&parse_records(&info)?);
+        declared_sections = body.read_info(&parse_records(&info)?);
     }
-    for section in 0..section_count(&file, said)? {
+    for section in 0..section_count(&file, declared_sections)? {
         let path = format!("/BodyText/Section{section}");
         if !file.is_stream(&path) {
             return Err(IngestFailure::corrupt(format!("a HWP without its Section{section}")));
@@ -67,10 +67,13 @@ pub(in super::super) fn read_hwp(bytes: &[u8], limits: &ReadLimits) -> Result<Ex
 }
 
 /// Returns the number of sections to read: at least as many as the document declares, and all that exist.
-fn section_count(file: &CompoundFile<Cursor<&[u8]>>, said: usize) -> Result<usize, IngestFailure> {
+fn section_count(
+    file: &CompoundFile<Cursor<&[u8]>>,
+    declared_sections: usize,
+) -> Result<usize, IngestFailure> {
     let parts = file.read_storage("/BodyText").map_err(IngestFailure::corrupt)?;
     let numbers = parts.filter_map(|part| part.name().strip_prefix("Section")?.parse::<usize>().ok());
-    let sections = numbers.max().map_or(0, |last| last.saturating_add(1)).max(said);
+    let sections = numbers.max().map_or(0, |last| last.saturating_add(1)).max(declared_sections);
     match sections {
         0 => Err(IngestFailure::corrupt("a HWP without sections")),
         1..=MAX_SECTIONS => Ok(sections),
@@ -88,19 +91,19 @@ fn read_stream(
     file: &mut CompoundFile<Cursor<&[u8]>>,
     path: &str,
     packed: HwpCompression,
-    most: u64,
+    limit: u64,
 ) -> Result<Vec<u8>, IngestFailure> {
     let stream = file.open_stream(path).map_err(IngestFailure::corrupt)?;
     let mut bytes = Vec::new();
     let read = match packed {
-        HwpCompression::Deflate => DeflateDecoder::new(stream).take(most + 1).read_to_end(&mut bytes),
-        HwpCompression::Uncompressed => stream.take(most + 1).read_to_end(&mut bytes),
+        HwpCompression::Deflate => DeflateDecoder::new(stream).take(limit + 1).read_to_end(&mut bytes),
+        HwpCompression::Uncompressed => stream.take(limit + 1).read_to_end(&mut bytes),
     };
     read.map_err(IngestFailure::corrupt)?;
-    if bytes.len() as u64 > most {
+    if bytes.len() as u64 > limit {
         return Err(IngestFailure::new(
             IngestFailureKind::TooLarge,
-            format!("{path} unpacks to more than {most} bytes"),
+            format!("{path} unpacks to more than {limit} bytes"),
         ));
     }
     Ok(bytes)
@@ -360,8 +363,8 @@ mod tests {
         [&head.to_le_bytes()[..], bytes].concat()
     }
 
-    /// Reads an HWP file that declares `said` sections and contains these.
-    fn read(said: u16, sections: &[usize]) -> Result<String, IngestFailureKind> {
+    /// Reads an HWP file that declares `declared_sections` sections and contains these.
+    fn read(declared_sections: u16, sections: &[usize]) -> Result<String, IngestFailureKind> {
         let mut file = CompoundFile::create(Cursor::new(Vec::new())).expect("a file");
         file.create_storage("/BodyText").expect("a storage");
         let mut put = |path: &str, bytes: &[u8]| {
@@ -370,7 +373,10 @@ mod tests {
         let mut header = vec![0; 256];
         header[..17].copy_from_slice(b"HWP Document File");
         put("/FileHeader", &header);
-        put("/DocInfo", &record(TAG_DOCUMENT_PROPERTIES, 0, &[&said.to_le_bytes()[..], &[0; 24]].concat()));
+        put(
+            "/DocInfo",
+            &record(TAG_DOCUMENT_PROPERTIES, 0, &[&declared_sections.to_le_bytes()[..], &[0; 24]].concat()),
+        );
         for section in sections {
             let words: Vec<u8> =
                 format!("{section}번 구역").encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -388,8 +394,12 @@ mod tests {
         let whole = Ok("0번 구역\n\n1번 구역\n\n2번 구역".to_owned());
         assert_eq!(read(3, &[0, 1, 2]), whole);
         assert_eq!(read(0, &[2, 0, 1]), whole, "what is there is read, whatever is said");
-        for (said, there) in [(3, &[0, 1][..]), (3, &[0, 2]), (0, &[0, 2]), (1, &[]), (0, &[])] {
-            assert_eq!(read(said, there), Err(IngestFailureKind::Corrupt), "{said} said, {there:?} there");
+        for (declared_sections, there) in [(3, &[0, 1][..]), (3, &[0, 2]), (0, &[0, 2]), (1, &[]), (0, &[])] {
+            assert_eq!(
+                read(declared_sections, there),
+                Err(IngestFailureKind::Corrupt),
+                "{declared_sections} said, {there:?} there"
+            );
         }
         assert_eq!(read(2000, &[0]), Err(IngestFailureKind::TooLarge));
     }

@@ -200,10 +200,10 @@ impl Catalog {
     /// Puts documents that are being processed back into the queue as if nobody had started: their worker was told to
     /// stop, so the file is not to blame. Returns their keys.
     pub(super) fn requeue_active(&mut self) -> Vec<DocumentKey> {
-        let begun =
+        let is_active =
             |record: &DocumentRecord| matches!(record.state, IngestState::Reading | IngestState::Indexing);
         let mut keys = Vec::new();
-        for held in self.entries.values_mut().filter(|held| begun(&held.record)) {
+        for held in self.entries.values_mut().filter(|held| is_active(&held.record)) {
             held.record.state = IngestState::Queued;
             held.record.attempts = held.record.attempts.saturating_sub(1);
             keys.push(held.record.key());

@@ -178,11 +178,11 @@ impl SharedDocuments {
         loop {
             self.refresh(inner).await?;
             let (before, expected) = self.known(inner, key).unzip();
-            let (record, told) = match decide(before.clone())? {
-                RecordChoice::Keep(told) => return Ok(told),
-                RecordChoice::Write(record, told) => (Some(*record), told),
-                RecordChoice::Remove(told) if before.is_none() => return Ok(told),
-                RecordChoice::Remove(told) => (None, told),
+            let (record, result) = match decide(before.clone())? {
+                RecordChoice::Keep(result) => return Ok(result),
+                RecordChoice::Write(record, result) => (Some(*record), result),
+                RecordChoice::Remove(result) if before.is_none() => return Ok(result),
+                RecordChoice::Remove(result) => (None, result),
             };
             let bytes = record.as_ref().map(DocumentRecord::to_bytes).transpose();
             let bytes = bytes.map_err(|error| LibraryError::Database(error.into()))?;
@@ -197,7 +197,7 @@ impl SharedDocuments {
             };
             if let Some(revision) = self.database.write(write).await? {
                 self.mirror_own_write(inner, stored_key, bytes, revision);
-                return Ok(told);
+                return Ok(result);
             }
         }
     }

@@ -195,8 +195,8 @@ async fn ingest(
                 .map_err(|error| IngestFailure::new(IngestFailureKind::Disk, error.to_string()))?
         }
     };
-    let begun = shared.begin_indexing(inner, job, (&text, &bytes)).await;
-    if !begun.map_err(|error| database_failure(&error))? {
+    let is_ours = shared.begin_indexing(inner, job, (&text, &bytes)).await;
+    if !is_ours.map_err(|error| database_failure(&error))? {
         return Ok(None);
     }
     let extracted = read_text(&bytes).map_err(|error| database_failure(&error))?;

@@ -110,35 +110,35 @@ impl HnswGraphBuilder<'_> {
 
     /// Adds a neighbour to a row, and drops the least useful one if there are too many.
     fn add_neighbour(&self, row: u32, new: u32, layer: usize) {
-        let most = if layer == 0 { MAX_NEIGHBOURS_LAYER_ZERO } else { MAX_NEIGHBOURS_UPPER_LAYER };
+        let limit = if layer == 0 { MAX_NEIGHBOURS_LAYER_ZERO } else { MAX_NEIGHBOURS_UPPER_LAYER };
         let mut lists = self.lock_neighbour_lists(row);
         let Some(list) = lists.get_mut(layer) else { return };
         if list.contains(&new) {
             return;
         }
         list.push(new);
-        if list.len() > most {
+        if list.len() > limit {
             let score = |other: &u32| self.rows.row_similarity(row as usize, *other as usize);
             let mut near: Vec<ScoredRow> =
                 list.iter().map(|other| ScoredRow { score: score(other), row: *other }).collect();
             near.sort_unstable_by(|left, right| right.cmp(left));
-            *list = self.select_neighbours(&near, most);
+            *list = self.select_neighbours(&near, limit);
         }
     }
 
     /// Selects neighbours in different directions. A row that is nearer to a selected one than to this row adds little.
-    fn select_neighbours(&self, near: &[ScoredRow], most: usize) -> Vec<u32> {
-        let mut chosen: Vec<u32> = Vec::with_capacity(most);
+    fn select_neighbours(&self, near: &[ScoredRow], limit: usize) -> Vec<u32> {
+        let mut chosen: Vec<u32> = Vec::with_capacity(limit);
         let mut left_out: Vec<u32> = Vec::new();
         for ScoredRow { score, row } in near {
-            if chosen.len() == most {
+            if chosen.len() == limit {
                 break;
             }
             let hidden =
                 chosen.iter().any(|other| self.rows.row_similarity(*row as usize, *other as usize) > *score);
             if hidden { left_out.push(*row) } else { chosen.push(*row) }
         }
-        let room = most - chosen.len();
+        let room = limit - chosen.len();
         chosen.extend(left_out.into_iter().take(room));
         chosen
     }
@@ -160,10 +160,10 @@ impl HnswGraphBuilder<'_> {
         let word = |bytes: &mut Vec<u8>, word: usize| {
             bytes.extend_from_slice(&u32::try_from(word).unwrap_or(u32::MAX).to_le_bytes());
         };
-        let list = |bytes: &mut Vec<u8>, list: &[u32], most: usize| {
+        let list = |bytes: &mut Vec<u8>, list: &[u32], max: usize| {
             word(bytes, list.len());
             list.iter().for_each(|row| bytes.extend_from_slice(&row.to_le_bytes()));
-            bytes.resize(bytes.len() + (most - list.len()) * 4, 0);
+            bytes.resize(bytes.len() + (max - list.len()) * 4, 0);
         };
         for head in [lists.len(), entry as usize, layers, above] {
             word(&mut bytes, head);

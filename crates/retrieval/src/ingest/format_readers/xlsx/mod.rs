@@ -75,7 +75,9 @@ fn read_workbook(text: &str) -> Result<WorkbookContents, IngestFailure> {
         let XmlEvent::Start(element) = piece else { continue };
         match element.name() {
             "workbookPr"
-                if element.attribute("date1904").is_some_and(|said| said == "1" || said == "true") =>
+                if element
+                    .attribute("date1904")
+                    .is_some_and(|workbook_xml| workbook_xml == "1" || workbook_xml == "true") =>
             {
                 found.calendar = DateSystem::From1904;
             }
@@ -293,8 +295,8 @@ mod tests {
     use super::*;
 
     /// Reads a workbook with this `workbook.xml` and these parts.
-    fn read(said: &str, parts: &[(&str, &str)]) -> Result<String, IngestFailureKind> {
-        let workbook = format!("<workbook>{said}</workbook>");
+    fn read(workbook_xml: &str, parts: &[(&str, &str)]) -> Result<String, IngestFailureKind> {
+        let workbook = format!("<workbook>{workbook_xml}</workbook>");
         let parts = [&[("xl/workbook.xml", workbook.as_str())][..], parts].concat();
         let found = read_xlsx(&zip_of_parts(&parts), &ReadLimits::default());
         found.map(|found| found.text).map_err(|failure| failure.kind)
@@ -334,20 +336,20 @@ mod tests {
             ("xl/worksheets/sheet1.xml", cells.as_str()),
             ("xl/sharedStrings.xml", "<sst><si><t>가</t></si><si><t>나</t></si></sst>"),
         ];
-        let said = "<sheets><sheet name='표' id='a'/></sheets>";
-        assert_eq!(read(said, &parts), Ok("## 표\n\n| 나 |\n| --- |".to_owned()));
-        assert_eq!(read(said, &parts[..1]), Err(IngestFailureKind::Corrupt));
+        let workbook_xml = "<sheets><sheet name='표' id='a'/></sheets>";
+        assert_eq!(read(workbook_xml, &parts), Ok("## 표\n\n| 나 |\n| --- |".to_owned()));
+        assert_eq!(read(workbook_xml, &parts[..1]), Err(IngestFailureKind::Corrupt));
     }
 
     #[test]
     fn a_day_is_told_as_a_day_from_wherever_it_is_counted() {
         let styles = "<styleSheet><numFmts><numFmt numFmtId='176' formatCode='m&quot;월&quot; d&quot;일&quot;'/></numFmts>\
                       <cellXfs><xf numFmtId='0'/><xf numFmtId='176'/></cellXfs></styleSheet>";
-        for (said, days) in [("", "46082"), ("<workbookPr date1904='1'/>", "44620")] {
+        for (workbook_xml, days) in [("", "46082"), ("<workbookPr date1904='1'/>", "44620")] {
             let cell = sheet(&format!("<c s='1'><v>{days}</v></c>"));
             let parts = [("xl/worksheets/sheet1.xml", cell.as_str()), ("xl/styles.xml", styles)];
-            let found = read(&format!("{said}<sheets><sheet name='표' id='a'/></sheets>"), &parts);
-            assert_eq!(found, Ok("## 표\n\n| 2026-03-01 |\n| --- |".to_owned()), "{said}");
+            let found = read(&format!("{workbook_xml}<sheets><sheet name='표' id='a'/></sheets>"), &parts);
+            assert_eq!(found, Ok("## 표\n\n| 2026-03-01 |\n| --- |".to_owned()), "{workbook_xml}");
         }
     }
 }
