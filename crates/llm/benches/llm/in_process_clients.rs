@@ -35,11 +35,11 @@ pub(crate) async fn doran_calls(url: &str, count: usize) -> Result<ClientFigures
     }
     let (before, mut waits) = (process_cpu_time(), Vec::new());
     for _ in 0..count {
-        let begun = Instant::now();
+        let started = Instant::now();
         if collect_reply(model.stream(bench_request())).await?.text.is_empty() {
             return Err("an empty answer".into());
         }
-        waits.push(begun.elapsed());
+        waits.push(started.elapsed());
     }
     Ok(ClientFigures::from_waits(process_cpu_time() - before, &waits, count))
 }
@@ -103,10 +103,10 @@ pub(crate) async fn floor_calls(url: &str, count: usize) -> Result<ClientFigures
             before = process_cpu_time();
             waits.clear();
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         stream.write_all(&asked).await?;
         read_response_body(&mut stream).await?;
-        waits.push(begun.elapsed());
+        waits.push(started.elapsed());
     }
     Ok(ClientFigures::from_waits(process_cpu_time() - before, &waits, count))
 }

@@ -157,7 +157,7 @@ fn report_case(
     for (part, _, of) in &parts[..2] {
         let asked = what.targets.filter(|_| *part == "p99");
         let row = Row::less(format!("{}-{part}-added", what.name), "us", (of(&ours) - of(&bare)).max(0.0));
-        report.push(row.target(asked.map(|(_, most)| Target::ValueAtMost(most))));
+        report.push(row.target(asked.map(|(_, limit)| Target::ValueAtMost(limit))));
     }
 }
 

@@ -28,8 +28,8 @@ impl MovableDeadline {
     pub(super) async fn wait_for<F: Future>(&mut self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| {
-            if let Poll::Ready(came) = future.as_mut().poll(cx) {
-                return Poll::Ready(Some(came));
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(output));
             }
             // Set only here, because a future that is ready at once needs no timer.
             if self.deadline < self.timer.deadline() {

@@ -31,14 +31,14 @@ pub(crate) struct SseEventTooLong;
 
 impl SseDecoder {
     /// Creates a decoder for events of at most this many bytes.
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
             line: Vec::new(),
             event: SseEvent::default(),
             has_data: false,
             after_cr: false,
             at_start: true,
-            max_event_bytes: most,
+            max_event_bytes: limit,
         }
     }
 

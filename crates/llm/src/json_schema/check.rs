@@ -20,10 +20,10 @@ const PATTERN_STEPS_PER_BYTE: usize = 4;
 const MAX_DEPTH: usize = 640;
 
 /// What is wrong with a value, the first `most` findings.
-pub(super) fn violations(nodes: &[SchemaNode], value: &Value, most: usize) -> Vec<SchemaViolation> {
-    let mut check = SchemaCheck { nodes, steps: 0, depth: 0, at: Vec::new(), found: Vec::new(), most };
+pub(super) fn violations(nodes: &[SchemaNode], value: &Value, max: usize) -> Vec<SchemaViolation> {
+    let mut check = SchemaCheck { nodes, steps: 0, depth: 0, at: Vec::new(), found: Vec::new(), max };
     if check.node(0, value).is_err() {
-        check.found.truncate(most.saturating_sub(1));
+        check.found.truncate(max.saturating_sub(1));
         let what = "it cannot be checked: the schema asks for too much work".to_owned();
         check.found.push(SchemaViolation { place: String::new(), what });
     }
@@ -42,7 +42,7 @@ struct SchemaCheck<'a> {
     /// The way to the value at hand.
     at: Vec<PathStep<'a>>,
     found: Vec<SchemaViolation>,
-    most: usize,
+    max: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ impl<'a> SchemaCheck<'a> {
             self.spend(1)?;
             fits &= self.rule(rule, value)?;
             // Enough is known.
-            if !fits && self.found.len() >= self.most {
+            if !fits && self.found.len() >= self.max {
                 break;
             }
         }
@@ -82,11 +82,11 @@ impl<'a> SchemaCheck<'a> {
         &mut self,
         id: SchemaNodeId,
         value: &'a Value,
-        most: usize,
+        limit: usize,
     ) -> Result<(bool, Vec<SchemaViolation>), BudgetSpent> {
-        let (found, before) = (std::mem::take(&mut self.found), std::mem::replace(&mut self.most, most));
+        let (found, before) = (std::mem::take(&mut self.found), std::mem::replace(&mut self.max, limit));
         let fits = self.node(id, value)?;
-        self.most = before;
+        self.max = before;
         Ok((fits, std::mem::replace(&mut self.found, found)))
     }
 
@@ -103,7 +103,7 @@ impl<'a> SchemaCheck<'a> {
     }
 
     fn note(&mut self, what: impl FnOnce() -> String) -> FitsWithinBudget {
-        if self.found.len() < self.most {
+        if self.found.len() < self.max {
             let step = |step: &PathStep<'_>| match step {
                 PathStep::Property(name) => format!("/{}", escaped(name)),
                 PathStep::Item(at) => format!("/{at}"),
@@ -210,11 +210,11 @@ impl<'a> SchemaCheck<'a> {
         self.spend(text.len() / 64)?;
         let length = || text.chars().count() as u64;
         match rule {
-            SchemaRule::MinLength(least) if length() < *least => {
-                self.note(|| format!("it is shorter than {least} characters"))
+            SchemaRule::MinLength(min) if length() < *min => {
+                self.note(|| format!("it is shorter than {min} characters"))
             }
-            SchemaRule::MaxLength(most) if length() > *most => {
-                self.note(|| format!("it is longer than {most} characters"))
+            SchemaRule::MaxLength(max) if length() > *max => {
+                self.note(|| format!("it is longer than {max} characters"))
             }
             SchemaRule::Pattern(regex, pattern) => {
                 self.spend(PATTERN_STEPS_PER_BYTE * text.len())?;
@@ -231,11 +231,11 @@ impl<'a> SchemaCheck<'a> {
     fn array(&mut self, rule: &'a SchemaRule, items: &'a [Value]) -> FitsWithinBudget {
         let count = items.len() as u64;
         match rule {
-            SchemaRule::MinItems(least) if count < *least => {
-                self.note(|| format!("it has fewer than {least} items"))
+            SchemaRule::MinItems(min) if count < *min => {
+                self.note(|| format!("it has fewer than {min} items"))
             }
-            SchemaRule::MaxItems(most) if count > *most => {
-                self.note(|| format!("it has more than {most} items"))
+            SchemaRule::MaxItems(max) if count > *max => {
+                self.note(|| format!("it has more than {max} items"))
             }
             SchemaRule::UniqueItems => {
                 let mut seen = HashSet::new();
@@ -253,23 +253,23 @@ impl<'a> SchemaCheck<'a> {
                     if let Some(id) = first.get(at).or(rest.as_ref()) {
                         fits &= self.deeper(PathStep::Item(at), *id, item)?;
                     }
-                    if !fits && self.found.len() >= self.most {
+                    if !fits && self.found.len() >= self.max {
                         break;
                     }
                 }
                 Ok(fits)
             }
-            SchemaRule::Contains { node, least, most } => {
+            SchemaRule::Contains { node, min, max } => {
                 let mut fitting = 0;
                 for item in items {
                     fitting += u64::from(self.holds(*node, item)?);
                 }
-                if fitting < *least {
-                    return self.note(|| format!("fewer than {least} of its items are as `contains` asks"));
+                if fitting < *min {
+                    return self.note(|| format!("fewer than {min} of its items are as `contains` asks"));
                 }
-                match most {
-                    Some(most) if fitting > *most => {
-                        self.note(|| format!("more than {most} of its items are as `contains` asks"))
+                match max {
+                    Some(max) if fitting > *max => {
+                        self.note(|| format!("more than {max} of its items are as `contains` asks"))
                     }
                     _ => Ok(true),
                 }
@@ -287,11 +287,11 @@ impl<'a> SchemaCheck<'a> {
         self.spend(fields.len())?;
         let count = fields.len() as u64;
         match rule {
-            SchemaRule::MinProperties(least) if count < *least => {
-                self.note(|| format!("it has fewer than {least} properties"))
+            SchemaRule::MinProperties(min) if count < *min => {
+                self.note(|| format!("it has fewer than {min} properties"))
             }
-            SchemaRule::MaxProperties(most) if count > *most => {
-                self.note(|| format!("it has more than {most} properties"))
+            SchemaRule::MaxProperties(max) if count > *max => {
+                self.note(|| format!("it has more than {max} properties"))
             }
             SchemaRule::Required(names) => self.requires(names, fields),
             SchemaRule::Requires(name, names) if fields.contains_key(name) => self.requires(names, fields),
@@ -302,7 +302,7 @@ impl<'a> SchemaCheck<'a> {
                     let text = Value::from(name.as_str());
                     let SchemaCheck { nodes, steps, depth, .. } = *self;
                     let mut inner =
-                        SchemaCheck { nodes, steps, depth, at: Vec::new(), found: Vec::new(), most: 1 };
+                        SchemaCheck { nodes, steps, depth, at: Vec::new(), found: Vec::new(), max: 1 };
                     let fits = inner.node(*id, &text)?;
                     let reason = inner.found.pop();
                     self.steps = inner.steps;
@@ -343,7 +343,7 @@ impl<'a> SchemaCheck<'a> {
                         Some(id) => fits &= self.deeper(step, id, value)?,
                         None => {}
                     }
-                    if !fits && self.found.len() >= self.most {
+                    if !fits && self.found.len() >= self.max {
                         break;
                     }
                 }

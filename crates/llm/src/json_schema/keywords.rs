@@ -158,8 +158,8 @@ impl<'a> SchemaKeywords<'_, 'a> {
             self.rules.push(SchemaRule::UniqueItems);
         }
         if let Some(node) = self.node("contains") {
-            let least = self.count("minContains")?.unwrap_or(1);
-            self.rules.push(SchemaRule::Contains { node, least, most: self.count("maxContains")? });
+            let min = self.count("minContains")?.unwrap_or(1);
+            self.rules.push(SchemaRule::Contains { node, min, max: self.count("maxContains")? });
         }
         Ok(())
     }

@@ -59,8 +59,8 @@ impl SchemaValidator {
 
     /// What is wrong with a value; the first `most` findings, none if it fits. A value that cannot be checked within
     /// the budget does not fit.
-    pub fn violations(&self, value: &Value, most: usize) -> Vec<SchemaViolation> {
-        check::violations(&self.nodes, value, most)
+    pub fn violations(&self, value: &Value, limit: usize) -> Vec<SchemaViolation> {
+        check::violations(&self.nodes, value, limit)
     }
 }
 
@@ -91,8 +91,8 @@ enum SchemaRule {
     },
     Contains {
         node: SchemaNodeId,
-        least: u64,
-        most: Option<u64>,
+        min: u64,
+        max: Option<u64>,
     },
     MinProperties(u64),
     MaxProperties(u64),

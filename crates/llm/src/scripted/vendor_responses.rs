@@ -354,7 +354,7 @@ fn gemini_events(answer: &ScriptedVendorAnswer) -> Vec<String> {
 }
 
 fn gemini_body(
-    said: &ScriptedVendorAnswer,
+    answer: &ScriptedVendorAnswer,
     thought: &str,
     text: &str,
     calls: &[ToolCall],
@@ -378,14 +378,14 @@ fn gemini_body(
     let mut candidate = json!({ "index": 0, "content": { "role": "model", "parts": parts } });
     let mut body = json!({ "responseId": "resp-1", "modelVersion": "m" });
     if last {
-        candidate["finishReason"] = match said.finish {
+        candidate["finishReason"] = match answer.finish {
             FinishReason::Stop | FinishReason::ToolCalls => "STOP",
             FinishReason::Length => "MAX_TOKENS",
             FinishReason::Filtered => "SAFETY",
             FinishReason::Other => "MOON_PHASE",
         }
         .into();
-        if let Some(usage) = &said.usage {
+        if let Some(usage) = &answer.usage {
             body["usageMetadata"] = json!({
                 "promptTokenCount": usage.input_tokens,
                 "cachedContentTokenCount": usage.cached_tokens,

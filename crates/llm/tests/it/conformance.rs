@@ -24,7 +24,7 @@ fn vendor_answer(heard: &ReceivedHttpRequest) -> ScriptedVendorAnswer {
     let text = body.to_string();
     let forced = body.pointer("/tool_choice/function/name").and_then(Value::as_str);
     let forced = forced.or_else(|| (body["tool_choice"] == "required").then_some("place"));
-    let said = if let Some(name) = forced {
+    let answer = if let Some(name) = forced {
         let arguments = json!({ "city": "서울" });
         ScriptedVendorAnswer::calls([ToolCall { id: "call_a".into(), name: name.into(), arguments }])
     } else if ["json_schema", "json_object", "responseJsonSchema"].iter().any(|word| text.contains(word)) {
@@ -47,21 +47,17 @@ fn vendor_answer(heard: &ReceivedHttpRequest) -> ScriptedVendorAnswer {
             ..ScriptedVendorAnswer::text("안녕하세요, 무엇을 도와드릴까요?")
         }
     };
-    let counted = |output: u64| Usage {
-        input_tokens: 30,
-        cached_tokens: 10,
-        output_tokens: output,
-        ..Usage::default()
-    };
+    let counted =
+        |output_tokens: u64| Usage { input_tokens: 30, cached_tokens: 10, output_tokens, ..Usage::default() };
     match limit {
         // Anthropic wants a limit with every request, so only a small one is one.
-        Some(limit) if (limit as usize) < said.text.len() => {
-            let text = said.text[..limit as usize].to_vec();
-            ScriptedVendorAnswer { text, usage: Some(counted(limit)), finish: FinishReason::Length, ..said }
+        Some(limit) if (limit as usize) < answer.text.len() => {
+            let text = answer.text[..limit as usize].to_vec();
+            ScriptedVendorAnswer { text, usage: Some(counted(limit)), finish: FinishReason::Length, ..answer }
         }
         _ => {
-            let output = said.text.len() as u64 + 1;
-            ScriptedVendorAnswer { usage: Some(counted(output)), ..said }
+            let output_tokens = answer.text.len() as u64 + 1;
+            ScriptedVendorAnswer { usage: Some(counted(output_tokens)), ..answer }
         }
     }
 }
@@ -145,8 +141,8 @@ async fn streamed_and_whole_give_the_same_reply() {
 #[tokio::test]
 async fn dropping_the_stream_closes_the_connection_and_reads_no_more() {
     for wire in ScriptedDialect::ALL {
-        let said = ScriptedVendorAnswer::text("하나 둘 셋");
-        let turn = wire.streamed_response(&said).keep_first_pieces(4);
+        let answer = ScriptedVendorAnswer::text("하나 둘 셋");
+        let turn = wire.streamed_response(&answer).keep_first_pieces(4);
         let Some(ScriptedBodyPiece::Bytes(word)) = turn.pieces.last().cloned() else { panic!("bytes") };
         let endless = turn.then_piece(ScriptedBodyPiece::Forever(word));
         let server = ScriptedServer::start_with_responses([endless]).await.expect("server");

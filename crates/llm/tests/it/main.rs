@@ -64,11 +64,11 @@ impl AnswerDelivery {
     pub(crate) fn response(
         self,
         wire: ScriptedDialect,
-        said: &doran_llm::ScriptedVendorAnswer,
+        answer: &doran_llm::ScriptedVendorAnswer,
     ) -> ScriptedHttpResponse {
         match self {
-            Self::Streamed => wire.streamed_response(said),
-            Self::Unstreamed => wire.whole_response(said),
+            Self::Streamed => wire.streamed_response(answer),
+            Self::Unstreamed => wire.whole_response(answer),
         }
     }
 }

@@ -97,13 +97,13 @@ async fn describe_answer(provider: &str, turn: ScriptedHttpResponse) -> String {
 async fn recorded_streams_mean_what_they_meant() {
     for (provider, path) in fixture_streams() {
         let bytes = std::fs::read(&path).expect("stream");
-        let told = describe_answer(&provider, ScriptedHttpResponse::events([&bytes])).await;
+        let text = describe_answer(&provider, ScriptedHttpResponse::events([&bytes])).await;
         let beside = path.with_extension("txt");
         if std::env::var_os("UPDATE_EXPECT").is_some() {
-            std::fs::write(&beside, &told).expect("write");
+            std::fs::write(&beside, &text).expect("write");
         }
         let expected = std::fs::read_to_string(&beside).unwrap_or_default();
-        assert_eq!(told, expected, "{}", path.display());
+        assert_eq!(text, expected, "{}", path.display());
         assert_eq!(
             describe_answer(&provider, ScriptedHttpResponse::events([&bytes]).split_into_bytes()).await,
             expected,
@@ -125,15 +125,15 @@ async fn a_stream_cut_anywhere_is_whole_or_an_error() {
         };
         let ends: Vec<usize> = (1..bytes.len()).filter(is_end).collect();
         for cut in ends {
-            let told = describe_answer(&provider, ScriptedHttpResponse::events([&bytes[..cut]])).await;
-            let (some, end) = split_off_last_line(&told);
+            let text = describe_answer(&provider, ScriptedHttpResponse::events([&bytes[..cut]])).await;
+            let (some, end) = split_off_last_line(&text);
             if end.starts_with("done") {
                 assert_eq!(some, words, "{} cut at {cut} passes for whole", path.display());
             } else {
-                assert!(end.starts_with("error"), "{} cut at {cut}: {told}", path.display());
+                assert!(end.starts_with("error"), "{} cut at {cut}: {text}", path.display());
                 assert!(
                     words.starts_with(&some) || whole.contains("error"),
-                    "{} cut at {cut}: {told}",
+                    "{} cut at {cut}: {text}",
                     path.display()
                 );
             }
@@ -142,8 +142,8 @@ async fn a_stream_cut_anywhere_is_whole_or_an_error() {
 }
 
 /// All lines but the last, and the last.
-fn split_off_last_line(told: &str) -> (String, String) {
-    let mut lines: Vec<&str> = told.lines().collect();
+fn split_off_last_line(text: &str) -> (String, String) {
+    let mut lines: Vec<&str> = text.lines().collect();
     let last = lines.pop().unwrap_or_default().to_owned();
     (lines.join("\n"), last)
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use doran_llm::{
-    ChatRequest, ImageReference, Message, MessageId, MessagePart, ModelApiKey, ModelConfig, NumberedPassage,
+    ChatRequest, ImageReference, Message, MessagePart, ModelApiKey, ModelConfig, NumberedPassage,
     ResponseSchema, Role, SamplingSetting, ScriptedDialect, ScriptedServer, ScriptedVendorAnswer, TextOrigin,
     ToolCall, ToolChoice, ToolResult, ToolSpec, collect_reply, open_model,
 };
@@ -27,15 +27,15 @@ fn request_with_everything() -> ChatRequest {
         failed: false,
         origin: TextOrigin::Web,
     };
-    let assistant = Message {
-        id: MessageId::new("a1"),
-        role: Role::Assistant,
-        parts: vec![
+    let assistant = Message::new(
+        "a1",
+        Role::Assistant,
+        vec![
             MessagePart::Text { text: "찾아볼게요.".into(), origin: TextOrigin::Model },
             MessagePart::ToolCall(call("call_a", "서울")),
             MessagePart::ToolCall(call("call_b", "부산")),
         ],
-    };
+    );
     let passage = NumberedPassage {
         number: 1,
         title: "규정".into(),
@@ -137,8 +137,8 @@ async fn scripted_server(wire: ScriptedDialect) -> ScriptedServer {
 }
 
 /// A request with its marks left out, which are other ones in every process.
-fn without_mark_letters(told: &str) -> String {
-    let mut pieces = told.split("mark=\\\"");
+fn without_mark_letters(text: &str) -> String {
+    let mut pieces = text.split("mark=\\\"");
     let first = pieces.next().unwrap_or_default().to_owned();
     pieces.fold(first, |text, piece| format!("{text}mark=\\\"…{}", piece.get(12..).expect("a mark")))
 }
@@ -154,15 +154,15 @@ async fn requests_look_as_their_vendors_want_them() {
             request_with_everything(),
         )
         .await;
-        let told = without_mark_letters(&serde_json::to_string_pretty(&body).expect("json")) + "\n";
+        let text = without_mark_letters(&serde_json::to_string_pretty(&body).expect("json")) + "\n";
         let beside = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/fixtures")
             .join(wire.provider())
             .join("request.json");
         if std::env::var_os("UPDATE_EXPECT").is_some() {
-            std::fs::write(&beside, &told).expect("write");
+            std::fs::write(&beside, &text).expect("write");
         }
-        assert_eq!(told, std::fs::read_to_string(&beside).unwrap_or_default(), "{wire:?}");
+        assert_eq!(text, std::fs::read_to_string(&beside).unwrap_or_default(), "{wire:?}");
     }
 }
 
@@ -237,12 +237,12 @@ async fn material_is_marked_and_cannot_leave_its_marks() {
 #[tokio::test]
 async fn thoughts_go_back_to_the_model_that_had_them_and_to_no_other() {
     for wire in [ScriptedDialect::Responses, ScriptedDialect::Messages, ScriptedDialect::Gemini] {
-        let said = ScriptedVendorAnswer {
+        let answer = ScriptedVendorAnswer {
             reasoning: vec!["생각".into()],
             calls: vec![ToolCall { id: "call_a".into(), name: "weather".into(), arguments: json!({}) }],
             ..ScriptedVendorAnswer::text("말")
         };
-        let server = ScriptedServer::start_with_responder(move |_| wire.streamed_response(&said))
+        let server = ScriptedServer::start_with_responder(move |_| wire.streamed_response(&answer))
             .await
             .expect("server");
         let reply = collect_reply(
@@ -336,7 +336,7 @@ async fn json_is_asked_for_as_each_vendor_knows_it() {
     assert!(object["messages"].to_string().contains("fits this schema"));
 
     // Where only tools are known, a tool that must be called carries the answer, and the caller sees its JSON as text.
-    let said = ScriptedVendorAnswer::calls([ToolCall {
+    let answer = ScriptedVendorAnswer::calls([ToolCall {
         id: "c".into(),
         name: "city".into(),
         arguments: json!({"city": "서울"}),
@@ -346,8 +346,8 @@ async fn json_is_asked_for_as_each_vendor_knows_it() {
         ("anthropic", "claude-3-5-haiku-latest", ScriptedDialect::Messages),
     ] {
         for mode in crate::ANSWER_DELIVERIES {
-            let said = said.clone();
-            let server = ScriptedServer::start_with_responder(move |_| mode.response(wire, &said))
+            let answer = answer.clone();
+            let server = ScriptedServer::start_with_responder(move |_| mode.response(wire, &answer))
                 .await
                 .expect("server");
             let config = ModelConfig {
@@ -403,9 +403,9 @@ async fn a_choice_of_tools_is_passed_on() {
                 request,
             )
             .await;
-            let told =
+            let text =
                 body.get("tool_choice").or_else(|| body.get("toolConfig")).expect("a choice").to_string();
-            assert!(told.contains(expected), "{wire:?}: {told}");
+            assert!(text.contains(expected), "{wire:?}: {text}");
         }
     }
 }

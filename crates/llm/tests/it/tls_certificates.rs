@@ -61,10 +61,10 @@ async fn a_certificate_that_nobody_vouches_for_is_refused_and_the_key_stays_here
             };
             let model = open_model(&config, ModelApiKey::new(TEST_API_KEY)).expect("open");
             let error = collect_reply(model.stream(greeting_request())).await.expect_err("refused");
-            let told = format!("{error} {error:?}");
-            assert_eq!(error.code(), "unreachable", "{wire:?} {mode:?}: {told}");
-            assert!(error.to_string().contains("certificate"), "{wire:?} {mode:?}: {told}");
-            assert!(!told.contains(TEST_API_KEY), "{wire:?} {mode:?}: {told}");
+            let message = format!("{error} {error:?}");
+            assert_eq!(error.code(), "unreachable", "{wire:?} {mode:?}: {message}");
+            assert!(error.to_string().contains("certificate"), "{wire:?} {mode:?}: {message}");
+            assert!(!message.contains(TEST_API_KEY), "{wire:?} {mode:?}: {message}");
         }
         let trusting = ModelConfig {
             streaming: AnswerDelivery::Unstreamed.streaming_mode(),

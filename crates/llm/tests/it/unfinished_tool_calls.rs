@@ -1,8 +1,8 @@
 //! Conversations that a stopped or failed run leaves behind: the vendor gets what it accepts, in every dialect.
 
 use doran_llm::{
-    ChatRequest, Message, MessageId, MessagePart, Role, ScriptedDialect, ScriptedServer,
-    ScriptedVendorAnswer, TextOrigin, ToolCall, ToolResult, ToolSpec, collect_reply,
+    ChatRequest, Message, MessagePart, Role, ScriptedDialect, ScriptedServer, ScriptedVendorAnswer,
+    TextOrigin, ToolCall, ToolResult, ToolSpec, collect_reply,
 };
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn calling(id: &str, calls: &[&str]) -> Message {
             arguments: json!({ "x": 1 }),
         })
     };
-    Message { id: MessageId::new(id), role: Role::Assistant, parts: calls.iter().map(call).collect() }
+    Message::new(id, Role::Assistant, calls.iter().map(call).collect())
 }
 
 fn output(calls: &[&str]) -> Message {
@@ -32,7 +32,7 @@ fn output(calls: &[&str]) -> Message {
 
 fn conversations() -> Vec<(&'static str, Vec<Message>)> {
     let user = |id: &str| Message::user(id, "hello");
-    let empty = Message { id: MessageId::new("e"), role: Role::Assistant, parts: Vec::new() };
+    let empty = Message::new("e", Role::Assistant, Vec::new());
     vec![
         ("a whole one", vec![user("u"), calling("a", &["c1"]), output(&["c1"]), user("v")]),
         ("stopped during the call", vec![user("u"), calling("a", &["c1"]), user("v")]),
@@ -63,8 +63,8 @@ async fn every_vendor_accepts_what_a_stopped_run_leaves() {
         ToolSpec { name: "add".into(), description: "adds".into(), parameters: json!({ "type": "object" }) };
     for wire in ScriptedDialect::ALL {
         for mode in ANSWER_DELIVERIES {
-            let said = ScriptedVendorAnswer::text("fine");
-            let server = ScriptedServer::start_with_responder(move |_| mode.response(wire, &said)).await;
+            let answer = ScriptedVendorAnswer::text("fine");
+            let server = ScriptedServer::start_with_responder(move |_| mode.response(wire, &answer)).await;
             let server = server.expect("a server");
             let model = open_scripted_vendor(wire, mode, &server);
             for (what, messages) in conversations() {
@@ -112,8 +112,8 @@ async fn the_scripted_vendor_rejects_a_call_without_its_result() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     for wire in ScriptedDialect::ALL {
-        let said = ScriptedVendorAnswer::text("fine");
-        let server = ScriptedServer::start_with_responder(move |_| wire.whole_response(&said))
+        let answer = ScriptedVendorAnswer::text("fine");
+        let server = ScriptedServer::start_with_responder(move |_| wire.whole_response(&answer))
             .await
             .expect("a server");
         let (path, body) = unrepaired_request(wire);

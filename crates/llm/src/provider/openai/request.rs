@@ -238,8 +238,10 @@ fn message_content(message: &Message) -> Value {
     if images.peek().is_none() {
         return quoted_material::message_text_with_marks(message).into();
     }
-    let mut parts =
-        vec![json!({ "type": "text", "text": quoted_material::message_text_with_marks(message) })];
+    let words = quoted_material::message_text_with_marks(message);
+    let words = Some(words).filter(|words| !words.is_empty());
+    let mut parts: Vec<Value> =
+        words.map(|words| json!({ "type": "text", "text": words })).into_iter().collect();
     parts.extend(images.map(|image| json!({ "type": "image_url", "image_url": { "url": image.url } })));
     parts.into()
 }

@@ -69,8 +69,8 @@ impl ChatCompletionsDecoder {
             if choice.index.unwrap_or(0) != 0 {
                 continue;
             }
-            if let Some(said) = choice.delta {
-                self.take_message(said, out)?;
+            if let Some(delta) = choice.delta {
+                self.take_message(delta, out)?;
             }
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
                 self.finish = Some(parse_finish_reason(&reason));

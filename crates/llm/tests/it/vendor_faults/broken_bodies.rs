@@ -35,14 +35,14 @@ async fn outcome_of_pieces(
         ..test_model_config(wire.provider(), model_name(wire), server.url())
     };
     let model = open_model(&config, ModelApiKey::new(TEST_API_KEY)).expect("open");
-    let told = match collect_reply(stream_with_retries(model.as_ref(), TEST_RETRIES).await).await {
+    let message = match collect_reply(stream_with_retries(model.as_ref(), TEST_RETRIES).await).await {
         Ok(reply) => reply.text,
         Err(error) => {
             assert!(!format!("{error} {error:?}").contains(TEST_API_KEY), "{error:?}");
             error.code().to_owned()
         }
     };
-    format!("{told} after {}", server.received_requests().len())
+    format!("{message} after {}", server.received_requests().len())
 }
 
 #[tokio::test]
@@ -104,8 +104,8 @@ async fn f17_garbage_in_one_piece_is_asked_for_again() {
     for wire in ScriptedDialect::ALL {
         for garbage in ["{\"choices\": [oops", "null", "[]", "{}", "\u{feff}", "plain words"] {
             let pieces = vec![ScriptedBodyPiece::Bytes(garbage.as_bytes().to_vec())];
-            let told = outcome_of_pieces(wire, pieces, ModelResponseLimits::default()).await;
-            assert_eq!(told, "둘째 답 after 2", "{wire:?}: {garbage}");
+            let outcome = outcome_of_pieces(wire, pieces, ModelResponseLimits::default()).await;
+            assert_eq!(outcome, "둘째 답 after 2", "{wire:?}: {garbage}");
         }
     }
 }

@@ -17,16 +17,16 @@ use crate::{
 #[tokio::test]
 async fn f10_a_torn_connection_is_not_an_answer() {
     for wire in ScriptedDialect::ALL {
-        let said = ScriptedVendorAnswer::text("하나 둘 셋 넷 다섯");
-        let pieces = wire.streamed_response(&said).pieces.len();
+        let answer = ScriptedVendorAnswer::text("하나 둘 셋 넷 다섯");
+        let pieces = wire.streamed_response(&answer).pieces.len();
         // Torn before any word: asked again. Torn after words: those words are not an answer.
         for cut in 0..pieces {
             let torn = wire
-                .streamed_response(&said)
+                .streamed_response(&answer)
                 .keep_first_pieces(cut)
                 .then_piece(ScriptedBodyPiece::Pause(Duration::from_millis(20)))
                 .then_piece(ScriptedBodyPiece::Reset);
-            let server = ScriptedServer::start_with_responses([torn, wire.streamed_response(&said)])
+            let server = ScriptedServer::start_with_responses([torn, wire.streamed_response(&answer)])
                 .await
                 .expect("server");
             let model = open_scripted_vendor(wire, AnswerDelivery::Streamed, &server);
@@ -63,9 +63,9 @@ async fn f10_a_torn_connection_is_not_an_answer() {
 #[tokio::test]
 async fn f11_a_clean_close_without_an_end_is_not_an_answer() {
     for wire in ScriptedDialect::ALL {
-        let said = ScriptedVendorAnswer::text("하나 둘 셋 넷 다섯");
+        let answer = ScriptedVendorAnswer::text("하나 둘 셋 넷 다섯");
         let server =
-            ScriptedServer::start_with_responses([wire.streamed_response(&said).keep_first_pieces(4)])
+            ScriptedServer::start_with_responses([wire.streamed_response(&answer).keep_first_pieces(4)])
                 .await
                 .expect("server");
         let model = open_scripted_vendor(wire, AnswerDelivery::Streamed, &server);
@@ -94,9 +94,9 @@ async fn f12_an_error_inside_a_stream_ends_it() {
     }
     };
     for wire in ScriptedDialect::ALL {
-        let said = ScriptedVendorAnswer::text("하나 둘 셋 넷 다섯");
+        let answer = ScriptedVendorAnswer::text("하나 둘 셋 넷 다섯");
         let late = wire
-            .streamed_response(&said)
+            .streamed_response(&answer)
             .keep_first_pieces(4)
             .then_piece(ScriptedBodyPiece::Bytes(error(wire).into_bytes()));
         let server = ScriptedServer::start_with_responses([late]).await.expect("server");
@@ -123,15 +123,15 @@ async fn f12_an_error_inside_a_stream_ends_it() {
 #[tokio::test]
 async fn f13_why_it_ended_is_told_as_it_was() {
     for finish in [FinishReason::Length, FinishReason::Filtered, FinishReason::Other] {
-        let said = ScriptedVendorAnswer { finish, ..ScriptedVendorAnswer::text("반쯤") };
+        let answer = ScriptedVendorAnswer { finish, ..ScriptedVendorAnswer::text("반쯤") };
         let expected = format!("\"반쯤\" {finish:?} after 1");
-        check_outcome("F13", |wire, mode| vec![mode.response(wire, &said)], &expected).await;
+        check_outcome("F13", |wire, mode| vec![mode.response(wire, &answer)], &expected).await;
     }
 }
 
 #[tokio::test]
 async fn f15_bytes_may_be_cut_anywhere() {
-    let said = ScriptedVendorAnswer::text("안녕 🎉 하세요");
+    let answer = ScriptedVendorAnswer::text("안녕 🎉 하세요");
     for wire in ScriptedDialect::ALL {
         let server = ScriptedServer::start_with_responder(move |_| {
             wire.streamed_response(&sample_answer()).split_into_bytes()
@@ -149,7 +149,7 @@ async fn f15_bytes_may_be_cut_anywhere() {
                 .replace('\n', "\r\n")
                 .replace("\r\r", "\r")
         };
-        let turn = wire.streamed_response(&said);
+        let turn = wire.streamed_response(&answer);
         let events: Vec<String> = turn
             .pieces
             .iter()

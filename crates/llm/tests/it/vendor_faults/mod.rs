@@ -35,12 +35,12 @@ async fn outcome_text(model: &dyn ChatModel, server: &ScriptedServer) -> String 
 
 /// The first stream that begins with a delta, or whose error is final.
 async fn stream_with_retries(model: &dyn ChatModel, policy: ModelRetryPolicy) -> DeltaStream {
-    let (begun, mut sent) = (Instant::now(), 0);
+    let (started, mut sent) = (Instant::now(), 0);
     loop {
         sent += 1;
         let mut deltas = Box::pin(model.stream(greeting_request()).peekable());
         let wait = match deltas.as_mut().peek().await {
-            Some(Err(error)) => policy.wait_before_next(sent, begun.elapsed(), error),
+            Some(Err(error)) => policy.wait_before_next(sent, started.elapsed(), error),
             _ => None,
         };
         match wait {

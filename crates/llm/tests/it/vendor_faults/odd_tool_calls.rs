@@ -64,11 +64,12 @@ async fn f21_counts_that_cannot_be_true_are_our_own() {
         usage: Some(Usage::default()),
         ..ScriptedVendorAnswer::text("안녕하세요")
     };
-    for said in [none, absurd, zero] {
+    for answer in [none, absurd, zero] {
         for wire in ScriptedDialect::ALL {
             for mode in ANSWER_DELIVERIES {
-                let server =
-                    ScriptedServer::start_with_responses([mode.response(wire, &said)]).await.expect("server");
+                let server = ScriptedServer::start_with_responses([mode.response(wire, &answer)])
+                    .await
+                    .expect("server");
                 let reply =
                     collect_reply(open_scripted_vendor(wire, mode, &server).stream(greeting_request()))
                         .await

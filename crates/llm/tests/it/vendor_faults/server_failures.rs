@@ -188,8 +188,8 @@ async fn f20_a_login_page_is_not_an_answer() {
 async fn f20_nobody_is_followed_elsewhere_streamed_or_whole() {
     for wire in ScriptedDialect::ALL {
         for mode in ANSWER_DELIVERIES {
-            let said = ScriptedVendorAnswer::text("속았다");
-            let elsewhere = ScriptedServer::start_with_responder(move |_| mode.response(wire, &said))
+            let answer = ScriptedVendorAnswer::text("속았다");
+            let elsewhere = ScriptedServer::start_with_responder(move |_| mode.response(wire, &answer))
                 .await
                 .expect("server");
             for status in [301, 302, 303, 307, 308] {
