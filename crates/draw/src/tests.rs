@@ -195,8 +195,8 @@ fn the_same_drawing_gives_the_same_bytes() {
 
 /// The time that a processor worked for this thread, whatever else the machine does. Nothing where the system does not tell.
 fn processor_time() -> Duration {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanoseconds = told.split_whitespace().next().and_then(|number| number.parse().ok());
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text.split_whitespace().next().and_then(|number| number.parse().ok());
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 

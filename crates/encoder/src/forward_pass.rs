@@ -320,9 +320,9 @@ fn rotate(head: &mut [f32], turns: &[(f32, f32)]) {
 
 #[inline(always)]
 fn softmax(scores: &mut [f32]) {
-    let most = fold_lanes(scores, f32::NEG_INFINITY, f32::max);
+    let largest = fold_lanes(scores, f32::NEG_INFINITY, f32::max);
     for score in scores.iter_mut() {
-        *score = exp(*score - most);
+        *score = exp(*score - largest);
     }
     let factor = 1.0 / fold_lanes(scores, 0.0, |sum, score| sum + score);
     for score in scores.iter_mut() {

@@ -55,7 +55,10 @@ impl IntegerRows {
         self.blocks.resize(blocks * BLOCK * columns, 0);
         for (block, rows) in self.blocks.chunks_exact_mut(BLOCK * columns).zip(rows.chunks(BLOCK * columns)) {
             for (at, row) in rows.chunks_exact(columns).enumerate() {
-                let largest = row.iter().fold(0.0_f32, |most, value| most.max(value.abs())).max(1e-20);
+                let largest = row
+                    .iter()
+                    .fold(0.0_f32, |largest_so_far, value| largest_so_far.max(value.abs()))
+                    .max(1e-20);
                 let factor = LARGEST / largest;
                 self.scales.push(largest / LARGEST);
                 let quads = block.as_chunks_mut::<{ BLOCK * QUAD }>().0;
@@ -130,7 +133,8 @@ mod tests {
     /// Multiplies as the definition says: each product on its own, in 64 bits.
     fn expected(values: &[i8], scales: &[f32], rows: &[f32], columns: usize) -> Vec<f32> {
         let rounded = |row: &[f32]| -> (Vec<i64>, f32) {
-            let largest = row.iter().fold(0.0_f32, |most, value| most.max(value.abs())).max(1e-20);
+            let largest =
+                row.iter().fold(0.0_f32, |largest_so_far, value| largest_so_far.max(value.abs())).max(1e-20);
             let integers = row.iter().map(|value| (value * (LARGEST / largest)).round_ties_even() as i64);
             (integers.collect(), largest / LARGEST)
         };

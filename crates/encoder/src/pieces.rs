@@ -83,13 +83,13 @@ impl PieceTokenizer {
     }
 
     /// Returns the numbers of the first `most` pieces of a text.
-    pub(crate) fn split(&self, text: &str, most: usize) -> Vec<u32> {
+    pub(crate) fn split(&self, text: &str, limit: usize) -> Vec<u32> {
         // Few pieces have more bytes than this. The rest of a longer text would be cut off anyway.
-        let text = &text[..text.floor_char_boundary(most.saturating_mul(64))];
-        let mut numbers = Vec::with_capacity(most);
+        let text = &text[..text.floor_char_boundary(limit.saturating_mul(64))];
+        let mut numbers = Vec::with_capacity(limit);
         let mut word = String::new();
         for part in normalize(text).split(' ').filter(|part| !part.is_empty()) {
-            if numbers.len() >= most {
+            if numbers.len() >= limit {
                 break;
             }
             word.clear();
@@ -97,7 +97,7 @@ impl PieceTokenizer {
             word.push_str(part);
             self.split_word(&word, &mut numbers);
         }
-        numbers.truncate(most);
+        numbers.truncate(limit);
         numbers
     }
 

@@ -139,9 +139,10 @@ fn flood_stdout() -> ExitCode {
 
 fn send_frame(words: &[u8]) -> ExitCode {
     let length = u32::try_from(words.len()).unwrap_or(0).to_le_bytes();
-    let told = io::stdout().write_all(&length).and(io::stdout().write_all(words)).and(io::stdout().flush());
+    let written =
+        io::stdout().write_all(&length).and(io::stdout().write_all(words)).and(io::stdout().flush());
     thread::sleep(Duration::from_secs(60));
-    if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn run_as_parent() -> ExitCode {

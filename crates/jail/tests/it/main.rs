@@ -32,8 +32,8 @@ async fn attempt(jail: &Jail, what: &str) -> Option<Result<String, JailError>> {
 
 async fn check(jail: &Jail, what: &str, expected: &str) {
     let Some(result) = attempt(jail, what).await else { return };
-    let came = result.unwrap_or_else(|error| error.to_string());
-    assert_eq!(came, expected, "{what}");
+    let outcome = result.unwrap_or_else(|error| error.to_string());
+    assert_eq!(outcome, expected, "{what}");
 }
 
 #[cfg(not(target_os = "linux"))]
