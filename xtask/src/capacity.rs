@@ -455,8 +455,8 @@ mod tests {
         simulation.run(turns_per_second);
         let mean = simulation.waits.iter().sum::<f64>() / simulation.waits.len() as f64;
         // A commit waits for its own sync and at most for the one before it, twice a turn.
-        let (least, most) = (stays + 2.0 * SYNC_SECONDS, stays + 4.0 * SYNC_SECONDS);
-        assert!(mean > least * 0.85 && mean < most * 1.15, "{least} < {mean} < {most}");
+        let (min, max) = (stays + 2.0 * SYNC_SECONDS, stays + 4.0 * SYNC_SECONDS);
+        assert!(mean > min * 0.85 && mean < max * 1.15, "{min} < {mean} < {max}");
     }
 
     #[test]

@@ -75,7 +75,7 @@ struct ModelCallRecorder {
     seed: u64,
     calls: Mutex<Vec<ModelCall>>,
     /// How many restarts have begun, and how many are over.
-    begun: watch::Sender<usize>,
+    started: watch::Sender<usize>,
     over: watch::Sender<usize>,
 }
 
@@ -91,7 +91,7 @@ impl ModelCallRecorder {
         let mut rng = SeededRng::for_part(self.seed, (run * 1000 + nth) as u64);
         tokio::time::sleep(Duration::from_millis(rng.below(150))).await;
         let (mut count, wanted) = match run % 2 {
-            0 => (self.begun.subscribe(), nth + 1),
+            0 => (self.started.subscribe(), nth + 1),
             _ => (self.over.subscribe(), nth),
         };
         // The sender is as old as this model.
@@ -135,13 +135,13 @@ fn run_in_child(options: &TortureOptions) -> Result<TortureReport, String> {
         .envs(options.mutant_env())
         .output()
         .map_err(|error| error.to_string())?;
-    let told = String::from_utf8_lossy(&child.stderr);
-    if told.contains("SKIPPED") {
+    let output = String::from_utf8_lossy(&child.stderr);
+    if output.contains("SKIPPED") {
         return Ok(TortureReport::skipped("restarts", options.seed, "no PostgreSQL".into()));
     }
     let mut figures = TortureReport::new("restarts", options.seed);
     if !child.status.success() {
-        let first = told.lines().find(|line| line.contains("Doubled")).unwrap_or("it failed");
+        let first = output.lines().find(|line| line.contains("Doubled")).unwrap_or("it failed");
         figures.record_violation(Violation::Doubled, first.trim());
     }
     Ok(figures)
@@ -155,7 +155,7 @@ async fn restart_under_runs(server: &TestPostgresServer, plan: RestartPlan) -> R
     let model = Arc::new(ModelCallRecorder {
         seed,
         calls: Mutex::default(),
-        begun: watch::Sender::new(0),
+        started: watch::Sender::new(0),
         over: watch::Sender::new(0),
     });
     let runtime = Runtime::with_options(
@@ -168,8 +168,8 @@ async fn restart_under_runs(server: &TestPostgresServer, plan: RestartPlan) -> R
     let mut keys = Vec::new();
     for run in 0..runs {
         let input = RestartedDatabaseState::update().run(run);
-        let begun = handle.start(&thread_of(run)?, input).await.map_err(|error| error.to_string())?;
-        keys.push(begun.key());
+        let started = handle.start(&thread_of(run)?, input).await.map_err(|error| error.to_string())?;
+        keys.push(started.key());
     }
     let mut rng = SeededRng::for_part(seed, 77);
     let mut outages = Vec::new();
@@ -184,7 +184,7 @@ async fn restart_under_runs(server: &TestPostgresServer, plan: RestartPlan) -> R
         // In a short series only the last one is hard: the runs that it takes back wait for the end of their lease.
         let is_clean = if restarts < 4 { nth + 1 < restarts } else { nth % 2 == 0 };
         let began = Instant::now();
-        model.begun.send_replace(nth + 1);
+        model.started.send_replace(nth + 1);
         tokio::task::block_in_place(|| {
             server.stop(if is_clean { "fast" } else { "immediate" })?;
             std::thread::sleep(Duration::from_millis(300));

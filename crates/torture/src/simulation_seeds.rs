@@ -87,9 +87,9 @@ pub fn run_in_child(options: &TortureOptions) -> Result<TortureReport, String> {
         .map_err(|error| error.to_string())?;
     let mut figures = TortureReport::new("sim", options.seed);
     if !child.status.success() {
-        let told = String::from_utf8_lossy(&child.stderr);
+        let lines = String::from_utf8_lossy(&child.stderr);
         let first =
-            told.lines().find(|line| line.contains("seed ") && line.contains(':')).unwrap_or("it failed");
+            lines.lines().find(|line| line.contains("seed ") && line.contains(':')).unwrap_or("it failed");
         figures.record_violation(Violation::Lost, first.trim().to_owned());
     }
     Ok(figures)

@@ -51,11 +51,11 @@ impl DriverConnection {
     /// Makes a call and waits for its answer.
     pub async fn call(&self, mut external_call: ExternalCall) -> Result<String, NodeError> {
         let id = self.0.next.fetch_add(1, Ordering::Relaxed);
-        let (tell, told) = oneshot::channel();
+        let (tell, reply) = oneshot::channel();
         self.0.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(id, tell);
         external_call.call = Some(id);
         self.send_line(&FromVictim::Call(external_call));
-        told.await?;
+        reply.await?;
         Ok("done".to_owned())
     }
 

@@ -120,10 +120,10 @@ impl VictimProcess {
     /// Sends a request.
     pub fn send(&self, what: VictimRequest) -> PendingVictimReply {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (tell, told) = channel();
+        let (tell, reply) = channel();
         lock_ignoring_poison(&self.connection.waiting).insert(id, tell);
         if self.connection.send_line(&ToVictim::Do { id, what }) {
-            PendingVictimReply(Some(told))
+            PendingVictimReply(Some(reply))
         } else {
             lock_ignoring_poison(&self.connection.waiting).remove(&id);
             PendingVictimReply(None)

@@ -69,8 +69,8 @@ pub enum SyncTarget {
 
 /// What a victim says, and hears if it is told something.
 pub trait TracedLine: Sized {
-    fn said(line: &[u8]) -> serde_json::Result<Self>;
-    fn heard(line: &[u8]) -> serde_json::Result<Self>;
+    fn parse_output_line(line: &[u8]) -> serde_json::Result<Self>;
+    fn parse_input_line(line: &[u8]) -> serde_json::Result<Self>;
 }
 
 /// A line between the driver and a victim on a database.
@@ -80,11 +80,11 @@ pub enum VictimLine {
 }
 
 impl TracedLine for VictimLine {
-    fn said(line: &[u8]) -> serde_json::Result<Self> {
+    fn parse_output_line(line: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(line).map(Self::Said)
     }
 
-    fn heard(line: &[u8]) -> serde_json::Result<Self> {
+    fn parse_input_line(line: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(line).map(Self::Heard)
     }
 }
@@ -92,7 +92,7 @@ impl TracedLine for VictimLine {
 /// Reads a trace. The process may have been killed in the middle of the last record, which then counts for nothing.
 pub fn parse_trace<L: TracedLine>(trace: &[u8], folder: &Path) -> Result<Vec<TraceRecord<L>>, String> {
     let mut records = Vec::new();
-    let (mut heard, mut said) = (Vec::new(), Vec::new());
+    let (mut input, mut output) = (Vec::new(), Vec::new());
     let mut rest = trace;
     while let Some((kind, number, path, data)) = take_record(&mut rest) {
         let relative = |path: &[u8]| -> Result<String, String> {
@@ -102,17 +102,17 @@ pub fn parse_trace<L: TracedLine>(trace: &[u8], folder: &Path) -> Result<Vec<Tra
         };
         let operation = match kind {
             b'L' => {
-                heard.clear();
-                said.clear();
+                input.clear();
+                output.clear();
                 records.push(TraceRecord::ProcessStarted);
                 continue;
             }
             b'I' => {
-                read_lines(&mut heard, data, L::heard, &mut records)?;
+                read_lines(&mut input, data, L::parse_input_line, &mut records)?;
                 continue;
             }
             b'O' => {
-                read_lines(&mut said, data, L::said, &mut records)?;
+                read_lines(&mut output, data, L::parse_output_line, &mut records)?;
                 continue;
             }
             b'W' => DiskOperation::Write { file: relative(path)?, at: number, bytes: data.to_vec() },
@@ -155,14 +155,14 @@ fn take_record<'a>(rest: &mut &'a [u8]) -> Option<RawRecord<'a>> {
 
 /// Takes the lines that are complete now.
 fn read_lines<L>(
-    begun: &mut Vec<u8>,
+    buffer: &mut Vec<u8>,
     more: &[u8],
     parse: impl Fn(&[u8]) -> serde_json::Result<L>,
     records: &mut Vec<TraceRecord<L>>,
 ) -> Result<(), String> {
-    begun.extend_from_slice(more);
-    while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
-        let line: Vec<u8> = begun.drain(..=end).collect();
+    buffer.extend_from_slice(more);
+    while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+        let line: Vec<u8> = buffer.drain(..=end).collect();
         records
             .push(TraceRecord::Line(parse(&line).map_err(|error| format!("a line of the trace: {error}"))?));
     }

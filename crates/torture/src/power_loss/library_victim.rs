@@ -44,11 +44,11 @@ pub enum LibraryAction {
 }
 
 impl TracedLine for LibraryLine {
-    fn said(line: &[u8]) -> serde_json::Result<Self> {
+    fn parse_output_line(line: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(line)
     }
 
-    fn heard(line: &[u8]) -> serde_json::Result<Self> {
+    fn parse_input_line(line: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(line)
     }
 }
