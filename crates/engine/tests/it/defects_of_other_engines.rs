@@ -168,15 +168,15 @@ async fn ten_sleepers_sleep_side_by_side() {
             Ok(update_saying("w"))
         })
     });
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     assert_eq!(
         run_to_text(&graph_handle(&graph), EngineTestState::update()).await,
         "w w w w w w w w w w joined"
     );
-    assert!(begun.elapsed() < ms(1100), "took {:?}", begun.elapsed());
-    let begun = tokio::time::Instant::now();
+    assert!(started.elapsed() < ms(1100), "took {:?}", started.elapsed());
+    let started = tokio::time::Instant::now();
     assert_eq!(graph.run(EngineTestState::update()).await.expect("runs").said.len(), 11);
-    assert!(begun.elapsed() < ms(1100), "without a store: {:?}", begun.elapsed());
+    assert!(started.elapsed() < ms(1100), "without a store: {:?}", started.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -391,12 +391,12 @@ async fn a_shutdown_hands_runs_over_at_a_step_and_the_next_goes_on_at_once() {
     let refused =
         first.start(&local_thread("u"), EngineTestState::update()).await.expect_err("stopped").to_string();
     assert_eq!(refused, "the runtime stopped: it is shutting down");
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let second = graph_handle_on(Arc::new(store), &slow());
     second.runtime().start_worker().await.expect("works");
     let handle = second.runtime().run_handle(&handle.key()).await.expect("the run");
     assert_eq!(wait_for_outcome_text(&second, &handle).await, "a b c");
-    assert!(begun.elapsed() < ms(500), "the lease was handed over: {:?}", begun.elapsed());
+    assert!(started.elapsed() < ms(500), "the lease was handed over: {:?}", started.elapsed());
     assert_eq!(
         run_trace(second.runtime(), &handle.key()).await,
         "started | a | b | restarted | c | finished"

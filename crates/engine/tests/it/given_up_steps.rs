@@ -36,7 +36,7 @@ async fn calls_in_log(runtime: &Runtime) -> Vec<UnfinishedCall> {
     calls.unwrap_or_default()
 }
 
-fn told(calls: &[UnfinishedCall]) -> Vec<(&str, CallState, Option<&str>)> {
+fn call_states(calls: &[UnfinishedCall]) -> Vec<(&str, CallState, Option<&str>)> {
     let result = |call: &UnfinishedCall| call.result.as_ref().and_then(|result| result.as_str()).is_some();
     calls.iter().map(|call| (call.name.as_str(), call.state, result(call).then_some("receipt 7"))).collect()
 }
@@ -68,7 +68,7 @@ async fn a_cancel_keeps_in_the_log_which_calls_were_made() {
     assert!(matches!(bot.wait_for_outcome(&run).await, Err(EngineError::Run(RunError::Cancelled))));
     let calls = calls_in_log(bot.runtime()).await;
     let expected = [("mail", CallState::Begun, None), ("pay", CallState::Done, Some("receipt 7"))];
-    assert_eq!(told(&calls), expected);
+    assert_eq!(call_states(&calls), expected);
     assert_eq!((calls[0].task.as_str(), calls[0].key.len()), ("0.0", 32));
 }
 
@@ -78,8 +78,8 @@ async fn the_calls_of_a_paused_run_are_in_the_log_however_it_ends() {
         "work",
         node_running(|_, cx| async move {
             pay(&cx, "pay").await?;
-            let said: String = cx.ask("go on?").await?;
-            Ok(update_saying(said))
+            let reply: String = cx.ask("go on?").await?;
+            Ok(update_saying(reply))
         }),
     );
     for interrupted in [false, true] {
@@ -95,7 +95,7 @@ async fn the_calls_of_a_paused_run_are_in_the_log_however_it_ends() {
             bot.runtime().cancel(&run.key()).await.expect("cancelled");
         }
         let calls = calls_in_log(bot.runtime()).await;
-        assert_eq!(told(&calls), [("pay", CallState::Done, Some("receipt 7"))]);
+        assert_eq!(call_states(&calls), [("pay", CallState::Done, Some("receipt 7"))]);
     }
 }
 

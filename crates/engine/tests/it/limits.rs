@@ -36,11 +36,11 @@ fn transient_error() -> NodeError {
 
 #[tokio::test(start_paused = true)]
 async fn waits_between_tries_grow() {
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let (node, _) = failing_node(3, transient_error);
     assert_eq!(run_with_trace(&single_node_graph("a", node.retry(RetryPolicy::times(4)))).await.0, "try 4");
     // Half a second, one, two; each cut by up to half.
-    let took = begun.elapsed();
+    let took = started.elapsed();
     assert!((ms(1750)..=ms(3600)).contains(&took), "{took:?}");
 }
 
@@ -439,11 +439,11 @@ async fn a_node_that_hangs_does_not_outlive_the_time_of_its_run() {
         "a",
         node_running(|_, _| std::future::pending::<Result<EngineTestStateUpdate, NodeError>>()),
     );
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let (end, _) =
         run_with_limits(&graph, RunLimits { active: Some(ms(5_000)), ..RunLimits::default() }).await;
     assert_eq!(end, "limit_exceeded: node `a`: the run may be worked on for at most 5s");
-    assert!(begun.elapsed() < ms(6_000), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < ms(6_000), "{:?}", started.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -844,10 +844,10 @@ async fn a_time_that_never_comes_is_no_limit() {
 async fn the_wait_for_another_try_does_not_outlive_the_time_of_its_run() {
     let (node, calls) = failing_node(9, transient_error);
     let graph = single_node_graph("a", node.retry(RetryPolicy::times(5).first_wait(ms(60_000))));
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let (end, _) =
         run_with_limits(&graph, RunLimits { active: Some(ms(1000)), ..RunLimits::default() }).await;
     assert!(end.starts_with("limit_exceeded"), "{end}");
     assert_eq!(calls.count(), 1);
-    assert!(begun.elapsed() < ms(10_000), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < ms(10_000), "{:?}", started.elapsed());
 }

@@ -180,12 +180,12 @@ fn recursive_graph(times: u32) -> Graph<EngineTestState> {
 #[test]
 fn a_graph_runs_itself_as_often_as_graphs_may_be_inside_each_other() {
     on_small_stack(|| async {
-        let most = u32::try_from(MAX_NESTED_GRAPHS).expect("a small number") - 1;
-        let bot = graph_handle(&recursive_graph(most));
+        let limit = u32::try_from(MAX_NESTED_GRAPHS).expect("a small number") - 1;
+        let bot = graph_handle(&recursive_graph(limit));
         let said = run_to_text(&bot, EngineTestState::update()).await;
         assert!(said.starts_with("0 1 2 3 ") && said.ends_with(" end"), "{said}");
 
-        let bot = graph_handle(&recursive_graph(most + 1));
+        let bot = graph_handle(&recursive_graph(limit + 1));
         let said = run_to_text(&bot, EngineTestState::update()).await;
         let reason = format!("node `again`: at most {MAX_NESTED_GRAPHS} graphs may be inside each other");
         assert!(said.starts_with("limit_exceeded: node `again`: ") && said.ends_with(&reason), "{said}");

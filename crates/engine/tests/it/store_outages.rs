@@ -125,9 +125,12 @@ fn paying_graph(calls: &CallCounter, payments: &CallCounter) -> Graph<EngineTest
 #[tokio::test(start_paused = true)]
 async fn a_store_that_restarts_repeats_no_call_whose_result_is_held() {
     let (calls, payments) = (CallCounter::default(), CallCounter::default());
-    let begun = Instant::now();
-    let gate =
-        OutageGate { from: begun + ms(250), until: begun + ms(1250), writes_first: AtomicBool::default() };
+    let started = Instant::now();
+    let gate = OutageGate {
+        from: started + ms(250),
+        until: started + ms(1250),
+        writes_first: AtomicBool::default(),
+    };
     let store = GatedStore { inner: ram_store(), gate: Arc::new(gate) };
     let runtime = Runtime::with_options(Arc::new(store), RuntimeOptions::default());
     let bot = runtime.register_graph("g", &paying_graph(&calls, &payments)).expect("registered");
@@ -146,9 +149,9 @@ async fn a_store_that_restarts_repeats_no_call_whose_result_is_held() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_store_stays_away_is_let_go_and_finishes_later() {
-    let begun = Instant::now();
+    let started = Instant::now();
     let gate =
-        OutageGate { from: begun + ms(1), until: begun + ms(2000), writes_first: AtomicBool::default() };
+        OutageGate { from: started + ms(1), until: started + ms(2000), writes_first: AtomicBool::default() };
     let store = GatedStore { inner: ram_store(), gate: Arc::new(gate) };
     let runtime = Runtime::with_options(Arc::new(store.clone()), short_lease_options("worker"));
     let slow = node_running(|_, _| async {

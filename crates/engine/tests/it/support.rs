@@ -85,9 +85,9 @@ pub(crate) fn ms(millis: u64) -> Duration {
 
 /// A store in memory that goes by the clock of tokio, so that paused time moves leases and lifetimes too.
 pub(crate) fn ram_store() -> RamStore {
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     RamStore::with_clock(Arc::new(move || {
-        1_700_000_000_000 + i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX)
+        1_700_000_000_000 + i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX)
     }))
 }
 

@@ -70,24 +70,24 @@ async fn a_run_sleeps_without_a_task_and_wakes_by_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sleeping_run_survives_kills_and_sleeps_no_longer_for_them() {
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let (outcomes, killed) =
         outcomes_despite_kills(|| sleeping_graph(NAP, CallCounter::default()), &StartOptions::default())
             .await;
     assert!(killed >= 8, "{killed}");
     assert_eq!(outcomes.into_iter().collect::<Vec<_>>(), ["slept after 1"]);
-    let each = begun.elapsed() / (killed + 1);
+    let each = started.elapsed() / (killed + 1);
     assert!(each >= NAP * 2 && each < NAP * 3, "{each:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_wakes_a_run_earlier_and_a_time_in_the_past_is_over() {
     let bot = graph_handle(&sleeping_graph(DAY, CallCounter::default()));
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     assert!(run_to_text(&bot, EngineTestState::update()).await.starts_with("0.0:sleep#0 asks"));
     bot.resume(&local_thread("t"), ()).await.expect("awake");
     assert_eq!(outcome_text(bot.resume(&local_thread("t"), ()).await), "slept after 1");
-    assert!(begun.elapsed() < DAY);
+    assert!(started.elapsed() < DAY);
 
     let past = single_node_graph(
         "sleep",

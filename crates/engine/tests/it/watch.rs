@@ -168,7 +168,7 @@ async fn a_watcher_that_never_reads_delays_nobody() {
         Ok(update_saying("done"))
     });
     let bot = graph_handle(&single_node_graph("a", flood));
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let run = start_run(&bot).await;
     let mut asleep = Vec::new();
     for _ in 0..100 {
@@ -178,7 +178,7 @@ async fn a_watcher_that_never_reads_delays_nobody() {
         asleep.push(watch);
     }
     assert_eq!(wait_for_outcome_text(&bot, &run).await, "done");
-    assert!(begun.elapsed() <= ms(11), "{:?}", begun.elapsed());
+    assert!(started.elapsed() <= ms(11), "{:?}", started.elapsed());
     // When it wakes up it still gets every entry.
     let seen = watch_to_text(asleep.pop().expect("one")).await;
     assert_eq!(entry_texts(&seen), ["2:a", "3:finished"]);
