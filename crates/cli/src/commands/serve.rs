@@ -203,8 +203,8 @@ fn max_connections() -> usize {
         if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
             tracing::debug!(%error, "cannot raise the limit of open files");
         }
-        if let Some(most) = getrlimit(Resource::Nofile).current {
-            return wanted.min(usize::try_from(most / 4 * 3).unwrap_or(wanted));
+        if let Some(open_files) = getrlimit(Resource::Nofile).current {
+            return wanted.min(usize::try_from(open_files / 4 * 3).unwrap_or(wanted));
         }
     }
     wanted

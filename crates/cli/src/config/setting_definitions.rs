@@ -346,8 +346,8 @@ impl Setting {
                     && split_comma_list(text).iter().all(|origin| AllowedOrigin::parse(origin).is_ok())
             }
             SettingKind::LogFilter => text.parse::<tracing_subscriber::filter::Targets>().is_ok(),
-            SettingKind::Integer { min: least, max: most } => {
-                text.parse().is_ok_and(|number| (least..=most).contains(&number))
+            SettingKind::Integer { min, max } => {
+                text.parse().is_ok_and(|number| (min..=max).contains(&number))
             }
             SettingKind::OneOf(words) => words.contains(&text),
         };
@@ -382,8 +382,8 @@ impl SettingKind {
                 "`warn`이나 `warn,doran_engine=debug` 같은 로그 필터",
                 "a log filter such as `warn` or `warn,doran_engine=debug`"
             ),
-            Self::Integer { min: least, max: most } => {
-                bilingual!("{least}부터 {most}까지의 정수", "a whole number from {least} to {most}")
+            Self::Integer { min, max } => {
+                bilingual!("{min}부터 {max}까지의 정수", "a whole number from {min} to {max}")
             }
             Self::Model => bilingual!(
                 "`offline-extractive-2`, `ollama:qwen3:8b` 같은 `provider:model`, `[models]`의 이름 가운데 하나",

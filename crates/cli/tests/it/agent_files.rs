@@ -40,8 +40,8 @@ fn a_broken_file_is_reported_and_stops_nothing() {
     let (shown, notes) = (utf8(&listed.stdout), utf8(&listed.stderr));
     assert!(listed.status.success() && shown.contains("good"), "{shown}\n{notes}");
     for file in ["unreadable.toml", "senseless.yaml", "twin.toml"] {
-        let told = notes.lines().find(|line| line.contains(file));
-        assert!(told.is_some_and(|line| line.contains("is skipped")), "{file}: {notes}");
+        let line = notes.lines().find(|line| line.contains(file));
+        assert!(line.is_some_and(|line| line.contains("is skipped")), "{file}: {notes}");
     }
     let asked = run_doran(&here, &[&DATA[..], &["ask", "--agent", "react", "15 * 4"]].concat(), "");
     assert!(asked.status.success() && utf8(&asked.stdout).contains("60"), "{}", utf8(&asked.stderr));
@@ -107,6 +107,6 @@ fn a_server_reads_changed_files_again() {
     until(&server, |agents| agents.contains("\"last\""));
     assert!(!server.request("GET /api/agents", "").contains("\"echo\""));
     let (_, log) = server.stop();
-    let told = |words: &str| log.lines().any(|line| line.contains("echo.toml") && line.contains(words));
-    assert!(told("its last good version stays in service: ") && told("is skipped: "), "{log}");
+    let is_logged = |words: &str| log.lines().any(|line| line.contains("echo.toml") && line.contains(words));
+    assert!(is_logged("its last good version stays in service: ") && is_logged("is skipped: "), "{log}");
 }

@@ -185,10 +185,10 @@ fn at_the_limit_of_rounds_one_sentence_says_so() {
         ("en", "The request is too complex. Please ask again in smaller parts."),
     ] {
         let plain = ask(lang, &[]);
-        let said = error_lines(&plain.stderr);
-        assert_eq!(said.len(), 1, "{said:?}");
+        let text = error_lines(&plain.stderr);
+        assert_eq!(text.len(), 1, "{text:?}");
         let expected = format!("{sentence} (max_iterations_exceeded)");
-        assert!(said[0].ends_with(&expected) && said[0].matches('.').count() == 2, "{said:?}");
+        assert!(text[0].ends_with(&expected) && text[0].matches('.').count() == 2, "{text:?}");
         assert_eq!(utf8(&plain.stdout), "", "an error is no answer");
         let whole = ask(lang, &["--json"]);
         let answer = parse_json_object(&whole.stdout);
@@ -197,6 +197,6 @@ fn at_the_limit_of_rounds_one_sentence_says_so() {
             (&answer["error"], &answer["errorCode"]),
             (&true.into(), &"max_iterations_exceeded".into())
         );
-        assert_eq!(error_lines(&whole.stderr), said, "the same words");
+        assert_eq!(error_lines(&whole.stderr), text, "the same words");
     }
 }

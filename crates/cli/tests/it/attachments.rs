@@ -39,9 +39,9 @@ fn field(answer: &str, name: &str) -> String {
 
 /// Waits until something holds, with a limit that only a broken program reaches.
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+        assert!(started.elapsed() < Duration::from_secs(120), "{what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -64,9 +64,9 @@ fn delete_conversations(here: &Path) {
         let opened = doran_store::open(&format!("sqlite:{}", database.display())).await.expect("a store");
         let retention = Retention { idle_threads: Some(Duration::ZERO), ..Retention::default() };
         let mut deleted = 0;
-        let begun = Instant::now();
+        let started = Instant::now();
         while deleted == 0 {
-            assert!(begun.elapsed() < Duration::from_secs(60), "no conversation is deleted");
+            assert!(started.elapsed() < Duration::from_secs(60), "no conversation is deleted");
             // A conversation of this very millisecond is not idle yet.
             tokio::time::sleep(Duration::from_millis(20)).await;
             deleted = opened.store.gc(&retention).await.expect("deleted").threads;

@@ -65,7 +65,7 @@ fn visible_state(server: &ServerProcess, key: &str, here: &Path) -> BTreeMap<&'s
         .and_then(|all| all.iter().find(|one| one["name"].as_str().is_some_and(|name| name.contains("규정"))))
         .unwrap_or_else(|| panic!("no rules in {documents}"));
     let id = rules["id"].as_str().expect("an id");
-    let said = |args: &[&str]| {
+    let output_of = |args: &[&str]| {
         let output = run_doran(here, args, "");
         assert!(output.status.success(), "{}", utf8(&output.stderr));
         Value::String(utf8(&output.stdout))
@@ -74,11 +74,11 @@ fn visible_state(server: &ServerProcess, key: &str, here: &Path) -> BTreeMap<&'s
         ("messages", get(address, key, "/api/threads/kept/messages")),
         ("document", rules.clone()),
         ("text", get(address, key, &format!("/api/documents/{id}/text"))),
-        ("memory", said(&["memory", "list", "--json"])),
-        ("keys", said(&["keys", "list", "--json"])),
-        ("agents", said(&["agents"])),
+        ("memory", output_of(&["memory", "list", "--json"])),
+        ("keys", output_of(&["keys", "list", "--json"])),
+        ("agents", output_of(&["agents"])),
         // The origin is another one afterwards: the settings file is in the data directory then.
-        ("settings", setting_value(&said(&["config"]), "max_steps")),
+        ("settings", setting_value(&output_of(&["config"]), "max_steps")),
     ])
 }
 

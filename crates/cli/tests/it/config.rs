@@ -118,9 +118,12 @@ fn a_mistake_in_the_command_line_is_told_in_korean_too() {
         (&["sevre"], "그런 명령은 없습니다: `sevre`"),
         (&["serve", "--port", "99999"], "맞지 않는 값입니다: `99999`"),
     ] {
-        let told = run_with_environment(&here, &korean, args);
-        assert_eq!(told.status.code(), Some(2), "{args:?}");
-        assert!(utf8(&told.stderr).starts_with("오류: ") && utf8(&told.stderr).contains(words), "{told:?}");
+        let output = run_with_environment(&here, &korean, args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(
+            utf8(&output.stderr).starts_with("오류: ") && utf8(&output.stderr).contains(words),
+            "{output:?}"
+        );
         let english = run_with_environment(&here, &[("LANG", "en_US.UTF-8")], args);
         assert!(utf8(&english.stderr).starts_with("error: "), "{english:?}");
     }

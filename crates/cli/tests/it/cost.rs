@@ -11,11 +11,11 @@ use crate::program::{fresh_directory, run_doran, utf8};
 /// A vendor that says the same to everybody and counts a thousand tokens in, a hundred out.
 async fn priced_vendor() -> ScriptedServer {
     let usage = Usage { input_tokens: 1_000, output_tokens: 100, ..Usage::default() };
-    let said = ScriptedVendorAnswer {
+    let answer = ScriptedVendorAnswer {
         usage: Some(usage),
         ..ScriptedVendorAnswer::text("연차휴가는 15일입니다.")
     };
-    ScriptedServer::start_with_responder(move |_| ScriptedDialect::Chat.streamed_response(&said))
+    ScriptedServer::start_with_responder(move |_| ScriptedDialect::Chat.streamed_response(&answer))
         .await
         .expect("a server")
 }

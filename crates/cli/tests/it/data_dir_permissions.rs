@@ -38,8 +38,9 @@ fn open_data_directory(name: &str) -> (PathBuf, PathBuf) {
 #[test]
 fn a_directory_made_beforehand_ends_up_private_with_all_its_files() {
     let (here, data) = open_data_directory("modes-server");
-    let told = fs::write(data.join("not-ours.txt"), "").map(|()| set_mode(&data.join("not-ours.txt"), 0o644));
-    told.expect("written");
+    let written =
+        fs::write(data.join("not-ours.txt"), "").map(|()| set_mode(&data.join("not-ours.txt"), 0o644));
+    written.expect("written");
     let server = ServerProcess::start_with(&here, &["--port", "0", "--data-dir", "data"]);
     let answer = server.request("POST /api/documents?name=a.txt", "연차는 15일입니다.");
     assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
@@ -65,8 +66,8 @@ fn what_an_older_version_left_open_is_corrected_and_said() {
     let rows = utf8(&doctor.stdout);
     let row = rows.lines().find(|line| line.contains("  data ")).expect("a row");
     assert!(row.starts_with("fail") && row.contains("doran.db"), "{row}");
-    let said = utf8(&run_doran(&here, &ask, "").stderr);
-    assert!(said.contains("doran.db") && said.contains("other users could read this"), "{said}");
+    let text = utf8(&run_doran(&here, &ask, "").stderr);
+    assert!(text.contains("doran.db") && text.contains("other users could read this"), "{text}");
     assert_eq!(exposed(&data), [] as [PathBuf; 0]);
     let doctor = utf8(&run_doran(&here, &["doctor", "--data-dir", "data"], "").stdout);
     assert!(doctor.lines().any(|line| line.starts_with("ok    data")), "{doctor}");

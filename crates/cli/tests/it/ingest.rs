@@ -154,10 +154,10 @@ fn what_is_gone_from_a_folder_is_told_and_can_be_deleted() {
     fs::remove_file(here.join("규정/폐지.md")).expect("removed");
     for (language, words) in [("ko", "이제 그 폴더에 없지만"), ("en", "is not in its folder any more")]
     {
-        let told =
+        let lines =
             utf8(&run_doran(&here, &["ingest", "규정", "--kind", "contract", "--lang", language], "").stderr);
-        let line = told.lines().find(|line| line.contains("폐지.md")).unwrap_or_default().to_owned();
-        assert!(line.contains(words) && line.contains("doran documents delete "), "{told}");
+        let line = lines.lines().find(|line| line.contains("폐지.md")).unwrap_or_default().to_owned();
+        assert!(line.contains(words) && line.contains("doran documents delete "), "{lines}");
     }
     let search =
         |flags: &[&str]| utf8(&run_doran(&here, &[&["search", "규정이다"], flags].concat(), "").stdout);
@@ -478,8 +478,8 @@ fn samples_are_marked_and_those_of_an_earlier_demo_leave() {
         server.request("POST /api/documents?name=ko%2F%ED%9C%B4%EA%B0%80.md&collection=samples", &body);
     assert!(added.starts_with("HTTP/1.1 202"), "{added}");
     drop(server);
-    let said = utf8(&run_doran(&here, &["ask", "hello", "--lang", "en"], "").stderr);
-    assert!(said.contains("removed 1 sample document that"), "{said}");
+    let text = utf8(&run_doran(&here, &["ask", "hello", "--lang", "en"], "").stderr);
+    assert!(text.contains("removed 1 sample document that"), "{text}");
     let taken = run_doran(&here, &["ingest", "own.md", "--json", "--lang", "en"], "");
     if !has_jail(&utf8(&taken.stdout)) {
         return;

@@ -17,9 +17,13 @@ fn status_line(server: &ServerProcess, key: Option<&str>) -> String {
 }
 
 fn wait_for_status(server: &ServerProcess, key: Option<&str>, expected: &str) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !status_line(server, key).contains(expected) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{} is not {expected}", status_line(server, key));
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "{} is not {expected}",
+            status_line(server, key)
+        );
         std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -45,7 +45,7 @@ fn whatever_a_kill_cuts_off_is_told_after_the_next_start() {
     let mut dice = seed;
     let mut server = ServerProcess::start(&here, None);
     // What an answer has in bytes when nobody cuts it off.
-    let most = server.request("POST /api/threads/whole/runs", QUESTION_BODY).len() as u64;
+    let stream_bytes = server.request("POST /api/threads/whole/runs", QUESTION_BODY).len() as u64;
     for round in 0..KILL_COUNT {
         let mut socket = TcpStream::connect(&server.address).expect("connected");
         let length = QUESTION_BODY.len();
@@ -64,7 +64,7 @@ fn whatever_a_kill_cuts_off_is_told_after_the_next_start() {
             head.lines().find_map(|line| line.strip_prefix("location: ")).expect("a place").to_owned();
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // The first is killed before a byte was read.
-        let cut = if round == 0 { 0 } else { (dice >> 33) % most };
+        let cut = if round == 0 { 0 } else { (dice >> 33) % stream_bytes };
         let mut seen = Vec::new();
         while (seen.len() as u64) < cut && socket.read(&mut byte).is_ok_and(|read| read == 1) {
             seen.push(byte[0]);

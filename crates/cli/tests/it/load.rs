@@ -66,10 +66,10 @@ fn clients_that_never_read_stay_within_the_memory_budget() {
     for _ in 0..20 {
         answer(send(&server.address, &key, "POST /api/threads/t/runs?wait=true", &message));
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     while !answer(send(&server.address, &key, &format!("GET /api/documents/{id}"), "")).contains("\"ready\"")
     {
-        assert!(begun.elapsed() < Duration::from_secs(120), "the document is not read");
+        assert!(started.elapsed() < Duration::from_secs(120), "the document is not read");
         std::thread::sleep(Duration::from_millis(200));
     }
     println!("before: {:?} MiB (now, most)", resident_mib(&server));
@@ -83,9 +83,9 @@ fn clients_that_never_read_stay_within_the_memory_budget() {
         let silent: Vec<TcpStream> =
             (0..SILENT_CLIENTS).map(|_| send(&server.address, &key, &route, "")).collect();
         std::thread::sleep(Duration::from_secs(3));
-        let (now, most) = resident_mib(&server);
-        println!("{route}: {} silent clients, {now} MiB now, {most} MiB at most", silent.len());
-        assert!(most <= BODY_MEMORY_MIB + OTHER_MEMORY_MIB, "{route}: {most} MiB");
+        let (now, peak) = resident_mib(&server);
+        println!("{route}: {} silent clients, {now} MiB now, {peak} MiB at most", silent.len());
+        assert!(peak <= BODY_MEMORY_MIB + OTHER_MEMORY_MIB, "{route}: {peak} MiB");
         drop(silent);
     }
     assert!(answer(send(&server.address, &key, "GET /api/agents", "")).contains("200 OK"));
@@ -107,8 +107,8 @@ fn times_of_quiet_tenant(address: &str, key: &str, name: &str) -> QuietTenantTim
         .map(|nth| {
             // The rate limit of a key is 20 requests a second.
             std::thread::sleep(Duration::from_millis(60));
-            let begun = Instant::now();
-            let said = match nth % 4 {
+            let started = Instant::now();
+            let response = match nth % 4 {
                 0 => answer(send(
                     address,
                     key,
@@ -117,8 +117,8 @@ fn times_of_quiet_tenant(address: &str, key: &str, name: &str) -> QuietTenantTim
                 )),
                 _ => answer(send(address, key, "GET /api/threads", "")),
             };
-            assert!(said.starts_with("HTTP/1.1 200"), "{}", &said[..said.len().min(200)]);
-            begun.elapsed()
+            assert!(response.starts_with("HTTP/1.1 200"), "{}", &response[..response.len().min(200)]);
+            started.elapsed()
         })
         .collect();
     times.sort();
@@ -163,9 +163,9 @@ impl LoudTenant {
                             break;
                         }
                         let line = format!("POST /api/threads/loud-{client}-{nth}/runs?wait=true");
-                        let told = answer(send(&address, &key, &line, &chat));
-                        answered += usize::from(told.starts_with("HTTP/1.1 200"));
-                        if told.starts_with("HTTP/1.1 429") {
+                        let response = answer(send(&address, &key, &line, &chat));
+                        answered += usize::from(response.starts_with("HTTP/1.1 200"));
+                        if response.starts_with("HTTP/1.1 429") {
                             // A client that ignores `Retry-After` takes the processor of this machine, not of the server.
                             std::thread::sleep(Duration::from_millis(50));
                         }

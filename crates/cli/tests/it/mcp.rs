@@ -94,9 +94,9 @@ fn inspect(inspector: &Path, here: &Path, target: &[&str], arguments: &[&str]) -
         .stdin(Stdio::null())
         .output()
         .expect("the inspector starts");
-    let (said, error) = (utf8(&inspected.stdout), utf8(&inspected.stderr));
-    assert!(inspected.status.success(), "{said}\n{error}");
-    serde_json::from_str(&said).unwrap_or_else(|_| panic!("not JSON: {said}\n{error}"))
+    let (output, error) = (utf8(&inspected.stdout), utf8(&inspected.stderr));
+    assert!(inspected.status.success(), "{output}\n{error}");
+    serde_json::from_str(&output).unwrap_or_else(|_| panic!("not JSON: {output}\n{error}"))
 }
 
 #[test]

@@ -91,11 +91,11 @@ impl ServerProcess {
     pub fn spawn(mut command: Command) -> Self {
         let mut child = command.spawn().expect("the program starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-        let (mut said, mut line) = (String::new(), String::new());
+        let (mut text, mut line) = (String::new(), String::new());
         let address = loop {
             line.clear();
-            assert!(stderr.read_line(&mut line).expect("a line") > 0, "no address in {said:?}");
-            said.push_str(&line);
+            assert!(stderr.read_line(&mut line).expect("a line") > 0, "no address in {text:?}");
+            text.push_str(&line);
             if let Some(address) = line.split("http://").nth(1).and_then(|rest| rest.split(';').next()) {
                 break address.replace("0.0.0.0", "127.0.0.1");
             }

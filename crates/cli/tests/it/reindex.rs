@@ -12,8 +12,8 @@ fn nothing_is_made_anew_while_somebody_has_the_library() {
     let lock = File::create(library.join("lock")).expect("a lock");
     lock.lock().expect("taken");
     let refused = run_doran(&here, &["reindex", "--data-dir", "data"], "");
-    let said = utf8(&refused.stderr);
-    assert!(!refused.status.success() && said.contains("another process has it open"), "{said}");
+    let text = utf8(&refused.stderr);
+    assert!(!refused.status.success() && text.contains("another process has it open"), "{text}");
     assert!(!here.join("data/search").exists(), "the index was touched");
     drop(lock);
     let done = run_doran(&here, &["reindex", "--data-dir", "data"], "");

@@ -171,6 +171,6 @@ fn the_allocator_of_a_worker_sets_no_address_space_aside() {
         drop(server);
         kilobytes
     };
-    let (told, untold) = (size("MIMALLOC_ARENA_RESERVE=0"), size(""));
-    assert!(told + 500_000 < untold, "{told} kB when told, {untold} kB otherwise");
+    let (small, usual) = (size("MIMALLOC_ARENA_RESERVE=0"), size(""));
+    assert!(small + 500_000 < usual, "{small} kB when told, {usual} kB otherwise");
 }

@@ -26,7 +26,7 @@ fn vendor_that_hangs(here: &Path) -> MockVendorServer {
 /// A vendor that says what it is about to do, calculates, and answers.
 fn vendor_that_calculates(here: &Path, policy: &str) -> MockVendorServer {
     let far = MockVendorServer::start(|asked| {
-        let last = asked["messages"].as_array().and_then(|said| said.last());
+        let last = asked["messages"].as_array().and_then(|messages| messages.last());
         if last.is_some_and(|last| last["role"] == "tool") {
             return MockVendorReply::Text("모두 45입니다.".into());
         }
