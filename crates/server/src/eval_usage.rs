@@ -166,8 +166,8 @@ mod tests {
         for (at, key) in [(0, None), (14 * minute, None), (15 * minute, None), (1, Some("boss"))] {
             EvalUsage::of_case(at, "react", key, usage()).add_to(&mut rows);
         }
-        let told: Vec<(i64, &str, u64, u64)> =
+        let rows: Vec<(i64, &str, u64, u64)> =
             rows.iter().map(|row| (row.at, row.key.as_str(), row.turns, row.used.cost_micros)).collect();
-        assert_eq!(told, [(0, "", 4, 80), (15 * minute, "", 2, 40), (0, "boss", 2, 40)]);
+        assert_eq!(rows, [(0, "", 4, 80), (15 * minute, "", 2, 40), (0, "boss", 2, 40)]);
     }
 }

@@ -51,14 +51,14 @@ pub(crate) async fn measure_clients(
 ) -> Result<RequestTimes, ServerBenchError> {
     // Connections, caches and compiled paths are warm before it counts.
     ask_until(*door, Instant::now() + slice / 5).await?;
-    let begun = Instant::now();
-    let end = begun + slice;
+    let started = Instant::now();
+    let end = started + slice;
     let asking: Vec<_> = (0..clients).map(|_| tokio::spawn(ask_until(*door, end))).collect();
     let mut taken = RequestTimes::default();
     for client in asking {
         taken.times.extend(client.await??);
     }
-    taken.seconds = begun.elapsed().as_secs_f64();
+    taken.seconds = started.elapsed().as_secs_f64();
     Ok(taken)
 }
 
@@ -67,12 +67,12 @@ async fn ask_until(door: ServerEndpoint, end: Instant) -> Result<Vec<f64>, Serve
     let mut times = Vec::new();
     while Instant::now() < end {
         let request = door.wait_request();
-        let begun = Instant::now();
-        let came = wire.ask(&request, None).await?;
-        times.push(begun.elapsed().as_secs_f64() * 1000.0);
+        let started = Instant::now();
+        let response = wire.ask(&request, None).await?;
+        times.push(started.elapsed().as_secs_f64() * 1000.0);
         // What the last node says is there only when all three ran.
-        if !came.ok || find(&came.body, b"\"after\"").is_none() {
-            let shown = String::from_utf8_lossy(&came.body);
+        if !response.ok || find(&response.body, b"\"after\"").is_none() {
+            let shown = String::from_utf8_lossy(&response.body);
             return Err(format!("{} answered otherwise: {shown:.300}", door.kind.name()).into());
         }
     }
@@ -84,9 +84,9 @@ pub(crate) async fn first_tokens(door: &ServerEndpoint, count: usize) -> Result<
     let mut wire = LoadConnection::open(door.address).await?;
     let mut times = Vec::new();
     for nth in 0..count + 5 {
-        let came = wire.ask(&door.stream_request(), Some(MODEL_WORDS[0].trim_end().as_bytes())).await?;
-        let first = came.first_word_at.ok_or_else(|| {
-            let shown = String::from_utf8_lossy(&came.body);
+        let response = wire.ask(&door.stream_request(), Some(MODEL_WORDS[0].trim_end().as_bytes())).await?;
+        let first = response.first_word_at.ok_or_else(|| {
+            let shown = String::from_utf8_lossy(&response.body);
             format!("no words came from {}: {shown:.300}", door.kind.name())
         })?;
         // The first few warm up.
@@ -151,7 +151,7 @@ pub(crate) async fn is_ready(door: &ServerEndpoint) -> bool {
         let mut wire = LoadConnection::open(door.address).await?;
         wire.ask(request.as_bytes(), None).await
     };
-    asked.await.is_ok_and(|came| came.ok)
+    asked.await.is_ok_and(|response| response.ok)
 }
 
 impl ServerEndpoint {
@@ -217,7 +217,7 @@ impl LoadConnection {
 
     /// Sends a request and reads its whole answer.
     async fn ask(&mut self, request: &[u8], word: Option<&[u8]>) -> Result<LoadResponse, ServerBenchError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         self.socket.write_all(request).await?;
         let mut seen = Vec::with_capacity(4096);
         let (mut first, mut head) = (None, None);
@@ -228,7 +228,7 @@ impl LoadConnection {
             if let (Some(word), None) = (word, first)
                 && find(&seen, word).is_some()
             {
-                first = Some(begun.elapsed());
+                first = Some(started.elapsed());
             }
             if let Some((at, length)) = &head
                 && length.is_complete(&seen[*at..])

@@ -87,9 +87,9 @@ async fn bench(asked: BenchArguments) -> Result<(), ServerBenchError> {
 /// What the peers say they are.
 async fn peer_versions(ground: &ServerBenchSetup) -> Option<String> {
     let names = "import sys; from importlib.metadata import version as v; print(', '.join(f'{n} {v(n)}' for n in ('fastapi', 'uvicorn', 'langgraph', 'langgraph-api')), 'on Python', sys.version.split()[0])";
-    let said =
+    let text =
         tokio::process::Command::new(ground.python.as_ref()?).args(["-c", names]).output().await.ok()?;
-    Some(String::from_utf8_lossy(&said.stdout).trim().to_owned()).filter(|said| !said.is_empty())
+    Some(String::from_utf8_lossy(&text.stdout).trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 struct ServerBench {

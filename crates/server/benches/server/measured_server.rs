@@ -109,9 +109,9 @@ impl ServerBenchSetup {
         let folder = self.folder()?;
         let (mut ready, mut mib) = (Vec::new(), Vec::new());
         for nth in 0..=times {
-            let begun = Instant::now();
+            let started = Instant::now();
             let side = MeasuredServer::start_in(kind, ServerBenchStore::Sqlite, self, folder.clone()).await?;
-            let took = begun.elapsed().as_secs_f64() * 1000.0;
+            let took = started.elapsed().as_secs_f64() * 1000.0;
             tokio::time::sleep(Duration::from_secs(1)).await;
             if nth > 0 {
                 ready.push(took);
@@ -160,8 +160,8 @@ impl MeasuredServer {
         };
         command.current_dir(&folder).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         // What a peer has to say is read only when it does not start.
-        let said = folder.join("stderr");
-        command.stderr(std::fs::File::create(&said)?);
+        let stderr_path = folder.join("stderr");
+        command.stderr(std::fs::File::create(&stderr_path)?);
         let mut child = command.spawn()?;
         let address = match kind {
             MeasuredServerKind::Doran => read_address(&mut child).await?,
@@ -170,10 +170,10 @@ impl MeasuredServer {
             }
         };
         let door = ServerEndpoint { kind, address };
-        let begun = Instant::now();
+        let started = Instant::now();
         while !load::is_ready(&door).await {
-            if begun.elapsed() > START_TIMEOUT || child.try_wait()?.is_some() {
-                let why = std::fs::read_to_string(&said).unwrap_or_default();
+            if started.elapsed() > START_TIMEOUT || child.try_wait()?.is_some() {
+                let why = std::fs::read_to_string(&stderr_path).unwrap_or_default();
                 let tail: Vec<&str> = why.lines().rev().take(8).collect();
                 return Err(format!(
                     "it does not start: {}",

@@ -356,7 +356,7 @@ fn check_case(app: &ServerApp, case: &EvalCaseInfo) -> Result<(), ApiError> {
             "`ask`는 비어 있지 않아야 하고, 사례의 글은 메시지보다 길 수 없습니다".into(),
         ));
     }
-    if expect.most_cost.is_some_and(|most| most < 0.0) {
+    if expect.most_cost.is_some_and(|cost| cost < 0.0) {
         return Err(bad_input(
             "`most_cost` is not less than 0".into(),
             "`most_cost`는 0보다 작을 수 없습니다".into(),

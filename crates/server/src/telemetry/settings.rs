@@ -362,11 +362,11 @@ mod tests {
     #[test]
     fn what_is_not_done_is_told_and_never_a_secret() {
         let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
-        let check = |variable: &str, value: &str, told: &str, on: bool| {
+        let check = |variable: &str, value: &str, expected: &str, on: bool| {
             let settings = read(&[endpoint, (variable, value)]);
             let warnings: Vec<_> =
                 settings.warnings.iter().map(|one| (one.variable.as_str(), one.value.as_str())).collect();
-            assert_eq!(warnings, [(variable, told)]);
+            assert_eq!(warnings, [(variable, expected)]);
             assert_eq!(settings.traces.is_some(), on, "{variable}");
         };
         check("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "grpc", false);

@@ -1,4 +1,4 @@
-//! Spans: what is told of a run, before it is written for anybody.
+//! Spans: what is sent of a run, before it is written for anybody.
 
 /// What a span says about itself.
 pub(super) type Attributes = Vec<(&'static str, AttributeValue)>;

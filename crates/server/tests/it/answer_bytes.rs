@@ -143,8 +143,8 @@ impl TextServer {
         // Pieces may be left out for a reader that is slow. If none is, they are the answer too.
         let is_whole = (0..).zip(&pieces).all(|(expected, (index, _))| expected == *index);
         if is_whole && !pieces.is_empty() {
-            let said: String = pieces.into_iter().map(|(_, piece)| piece).collect();
-            assert_eq!(said, recorded, "the pieces of {agent}");
+            let text: String = pieces.into_iter().map(|(_, piece)| piece).collect();
+            assert_eq!(text, recorded, "the pieces of {agent}");
         }
         let stored = fetched(&self.routes, get(&format!("/api/threads/{thread}/messages"))).await;
         let last = stored["messages"].as_array().and_then(|all| all.last()).expect("a message");

@@ -336,8 +336,9 @@ async fn what_everybody_may_read_tells_nothing_about_the_agents() {
     let app = two_tenant_app("front").await;
     let agents = json(&app, with_key_of("a", get("/api/agents"))).await;
     let agents = agents["agents"].as_array().expect("a list");
-    let told = |agent: &Value| [&agent["en"], &agent["ko"], &agent["model"]["name"]].map(Value::to_string);
-    let words: Vec<String> = agents.iter().flat_map(told).collect();
+    let names_of =
+        |agent: &Value| [&agent["en"], &agent["ko"], &agent["model"]["name"]].map(Value::to_string);
+    let words: Vec<String> = agents.iter().flat_map(names_of).collect();
     assert!(words.len() >= 12 && words.iter().all(|word| word.len() > 4), "{words:?}");
     for route in
         routes().iter().filter(|route| matches!(route.access, RouteAccess::Public | RouteAccess::WebPage))
@@ -383,14 +384,14 @@ async fn what_belongs_to_another_is_told_like_what_is_not_there() {
         if route.path.starts_with("/api/evals/") && route.method != "get" {
             continue;
         }
-        let mut told = Vec::new();
+        let mut body = Vec::new();
         for things in [&theirs, &absent] {
             let response = send(&app, with_key_of("b", route_request(route, things))).await;
             let (status, headers) = (response.status().as_u16(), response.headers().len());
-            told.push((status, headers, names(text(response).await, things)));
+            body.push((status, headers, names(text(response).await, things)));
         }
-        assert_eq!(told[0].0, 404, "{} {}", route.method, route.path);
-        assert_eq!(told[0], told[1], "{} {}", route.method, route.path);
+        assert_eq!(body[0].0, 404, "{} {}", route.method, route.path);
+        assert_eq!(body[0], body[1], "{} {}", route.method, route.path);
         checked += 1;
     }
     assert!(checked >= 15, "{checked}");
@@ -532,8 +533,8 @@ async fn a_body_cannot_say_whose_it_is_or_who_it_is_from() {
         for field in ["tenant_id", "tenant", "role", "created_at", "owner", "id"] {
             let mut more: Value = body.clone();
             more[field] = json!("b");
-            let told = problem(&app, with_key_of("a", json_request(method, path, &more.to_string()))).await;
-            assert_eq!(told, "400 bad_json", "{method} {path} {field}");
+            let text = problem(&app, with_key_of("a", json_request(method, path, &more.to_string()))).await;
+            assert_eq!(text, "400 bad_json", "{method} {path} {field}");
         }
     }
 }
@@ -615,24 +616,24 @@ async fn how_long_a_refusal_takes_does_not_tell_whether_the_thing_is_there() {
     )
     .await;
     // The threshold is that of p = 0.01, which a fair race misses once in a hundred times and five fair races never.
-    let most = 1.628 * (2.0 / ROUNDS as f64).sqrt();
+    let threshold = 1.628 * (2.0 / ROUNDS as f64).sqrt();
     let mut found = Vec::new();
     for _ in 0..5 {
         let (mut foreign, mut absent) = (Vec::new(), Vec::new());
         for round in 0..2 * ROUNDS {
             let (name, times) = if round % 2 == 0 { ("t", &mut foreign) } else { ("u", &mut absent) };
             let request = with_key_of("b", get(&format!("/api/threads/{name}")));
-            let begun = std::time::Instant::now();
+            let started = std::time::Instant::now();
             let status = send(&app, request).await.status();
-            times.push(begun.elapsed().as_nanos());
+            times.push(started.elapsed().as_nanos());
             assert_eq!(status, 404);
         }
         found.push(kolmogorov_smirnov(&mut foreign, &mut absent));
-        if found.last().is_some_and(|distance| *distance < most) {
+        if found.last().is_some_and(|distance| *distance < threshold) {
             return;
         }
     }
-    panic!("refusals tell by their time what is there: {found:?}, at most {most}");
+    panic!("refusals tell by their time what is there: {found:?}, at most {threshold}");
 }
 
 #[tokio::test]
@@ -641,9 +642,9 @@ async fn where_nothing_is_remembered_the_way_to_switch_it_on_is_told() {
     for request in [get("/api/memory"), json_request("delete", "/api/memory/x", "")] {
         let answer = send(&app, request).await;
         assert_eq!(answer.status().as_u16(), 404);
-        let told: Value = serde_json::from_str(&text(answer).await).expect("a problem");
-        check_both_languages(&told);
-        assert!(told["detail"].as_str().is_some_and(|en| en.contains("`memory = true`")), "{told}");
-        assert!(told["detail_ko"].as_str().is_some_and(|ko| ko.contains("켜세요")), "{told}");
+        let response: Value = serde_json::from_str(&text(answer).await).expect("a problem");
+        check_both_languages(&response);
+        assert!(response["detail"].as_str().is_some_and(|en| en.contains("`memory = true`")), "{response}");
+        assert!(response["detail_ko"].as_str().is_some_and(|ko| ko.contains("켜세요")), "{response}");
     }
 }

@@ -99,14 +99,14 @@ async fn a_run_gets_what_is_left_of_the_budget_and_then_no_route_starts_one() {
     ] {
         let refused = send(&app, with_key_of("a", post(path, &body.to_string()))).await;
         assert_eq!(refused.status().as_u16(), 402, "{path}");
-        let told = text(refused).await;
-        assert!(told.contains("budget_spent"), "{path}: {told}");
+        let error = text(refused).await;
+        assert!(error.contains("budget_spent"), "{path}: {error}");
     }
     let params = json!({ "name": "ask", "arguments": { "agent": "react", "message": "안녕?" } });
     let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params });
     let call = with_header(with_key_of("a", mcp_request(&call)), "mcp-session-id", &session);
-    let told = text(send(&app, call).await).await;
-    assert!(told.contains("monthly_budget_cents") && told.contains(r#""isError":true"#), "{told}");
+    let error = text(send(&app, call).await).await;
+    assert!(error.contains("monthly_budget_cents") && error.contains(r#""isError":true"#), "{error}");
     assert_eq!(calls.load(Ordering::SeqCst), before, "no model was asked");
     let threads = json(&app, with_key_of("a", get("/api/threads"))).await;
     let names: Vec<&str> =
@@ -221,15 +221,15 @@ async fn a_run_that_waited_is_refused_when_it_begins() {
     }
     until(async || calls.load(Ordering::SeqCst) == 1).await;
     go.notify_one();
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for one in asking {
-        told.push(one.await.expect("no panic"));
+        lines.push(one.await.expect("no panic"));
     }
-    assert!(told[0].1.contains("\"finished\""), "{told:?}");
-    assert!(told[1].1.contains("\"failed\"") && told[1].1.contains("budget_spent"), "{told:?}");
+    assert!(lines[0].1.contains("\"finished\""), "{lines:?}");
+    assert!(lines[1].1.contains("\"failed\"") && lines[1].1.contains("budget_spent"), "{lines:?}");
     assert!(
-        told[2].0 == 402 && told[2].1.contains("budget_spent"),
-        "as if it were refused at once: {told:?}"
+        lines[2].0 == 402 && lines[2].1.contains("budget_spent"),
+        "as if it were refused at once: {lines:?}"
     );
     assert_eq!(calls.load(Ordering::SeqCst), 1, "no model was asked");
     assert_eq!(json(&app, get("/api/usage")).await["budget"]["spent_micros"], json!(CALL_MICROS));

@@ -167,11 +167,12 @@ async fn bodies_that_arrive_are_counted_too() {
     let app = two_tenant_app_with_model("fair-bodies", Arc::new(OfflineModel)).await.limits(limits);
     let (address, stop, serving) = start_server_with(app.clone()).await;
     // Each has sent all but the last byte of what it promised.
-    let most = format!("Content-Length: 700001\r\n\r\n{}", "x".repeat(700_000));
+    let upload = format!("Content-Length: 700001\r\n\r\n{}", "x".repeat(700_000));
     let mut waiting = Vec::new();
     for number in 0..3 {
-        waiting
-            .push(open_request(address, "a", &format!("POST /api/documents?name={number}.txt"), &most).await);
+        waiting.push(
+            open_request(address, "a", &format!("POST /api/documents?name={number}.txt"), &upload).await,
+        );
     }
     let refused = async {
         let statuses = waiting.iter_mut().map(|socket| Box::pin(status(socket)));

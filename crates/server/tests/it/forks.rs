@@ -46,10 +46,14 @@ async fn a_fork_goes_on_from_a_step_and_leaves_its_source_alone() {
     assert!(events.contains("event: finished"), "{events}");
     assert!(!events.contains(r#""node":"router""#) && !events.contains(r#""node":"rag""#), "{events}");
     assert!(events.contains(r#""node":"memory""#) && events.contains("15일"), "{events}");
-    let said = json(&app, get(&format!("/api/threads/{id}/messages"))).await;
-    let roles: Vec<&str> =
-        said["messages"].as_array().expect("a list").iter().filter_map(|one| one["role"].as_str()).collect();
-    assert_eq!(roles, ["user", "assistant"], "what came after the step is not said here: {said}");
+    let messages = json(&app, get(&format!("/api/threads/{id}/messages"))).await;
+    let roles: Vec<&str> = messages["messages"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["role"].as_str())
+        .collect();
+    assert_eq!(roles, ["user", "assistant"], "what came after the step is not said here: {messages}");
     assert_eq!(json(&app, get("/api/threads/t/history")).await, before);
     assert_eq!(json(&app, get("/api/threads/t")).await["title"], "연차휴가는 며칠인가요?");
 }
@@ -121,8 +125,8 @@ async fn what_cannot_be_forked_is_refused() {
         ("t", r#"{"at":2,"go_on":true,"agent":"nobody"}"#, "404 unknown_agent"),
         ("nowhere", "{}", "404 not_found"),
     ] {
-        let told = problem(&app, post(&format!("/api/threads/{path}/fork"), body)).await;
-        assert_eq!(told, expected, "{path} {body}");
+        let text = problem(&app, post(&format!("/api/threads/{path}/fork"), body)).await;
+        assert_eq!(text, expected, "{path} {body}");
     }
 }
 

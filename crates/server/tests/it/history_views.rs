@@ -13,13 +13,13 @@ async fn what_a_thread_took_is_told_by_model_and_adds_up() {
     for _ in 0..2 {
         json(&app, with_key_of("a", post("/api/threads/t/runs?wait=true", ask))).await;
     }
-    let told = json(&app, with_key_of("a", get("/api/usage?thread=t"))).await;
-    let models = told["by_model"].as_array().expect("a list");
-    assert_eq!(models.len(), 1, "{told}");
+    let response = json(&app, with_key_of("a", get("/api/usage?thread=t"))).await;
+    let models = response["by_model"].as_array().expect("a list");
+    assert_eq!(models.len(), 1, "{response}");
     assert_eq!(models[0]["name"], "offline-extractive-2");
-    assert!(models[0]["calls"].as_u64() >= Some(2), "{told}");
+    assert!(models[0]["calls"].as_u64() >= Some(2), "{response}");
     for what in ["input_tokens", "output_tokens"] {
-        assert_eq!(models[0][what], told[what], "{told}");
+        assert_eq!(models[0][what], response[what], "{response}");
     }
     assert!(json(&app, with_key_of("a", get("/api/usage"))).await.get("by_model").is_none());
 }
@@ -29,10 +29,10 @@ async fn a_message_names_the_model_that_wrote_it() {
     let app = two_tenant_app("model").await;
     let ask = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
     json(&app, with_key_of("a", post("/api/threads/t/runs?wait=true", ask))).await;
-    let said = json(&app, with_key_of("a", get("/api/threads/t/messages"))).await;
+    let messages = json(&app, with_key_of("a", get("/api/threads/t/messages"))).await;
     let models: Vec<&serde_json::Value> =
-        said["messages"].as_array().expect("a list").iter().map(|one| &one["model"]).collect();
-    assert_eq!(models, [&serde_json::Value::Null, &"offline-extractive-2".into()], "{said}");
+        messages["messages"].as_array().expect("a list").iter().map(|one| &one["model"]).collect();
+    assert_eq!(models, [&serde_json::Value::Null, &"offline-extractive-2".into()], "{messages}");
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn the_oldest_of_many_threads_is_found_by_what_was_said_on_it() {
         store.put_thread(&key, &title(format!("대화 {number}"))).await.expect("put");
     }
     // What was said in the answer stands in no title.
-    let looked = async |words: &str, limit: usize| {
+    let search = async |words: &str, limit: usize| {
         let words: String = words.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let (mut found, mut next, mut requests) = (Vec::new(), Some(0), 0);
         while let Some(cursor) = next {
@@ -122,10 +122,10 @@ async fn the_oldest_of_many_threads_is_found_by_what_was_said_on_it() {
         }
         (found, requests)
     };
-    let (found, requests) = looked("15일", 40).await;
+    let (found, requests) = search("15일", 40).await;
     assert_eq!(found, ["oldest"]);
     assert!((2..=4).contains(&requests), "one request looks through some, not through all: {requests}");
-    let (mut found, _) = looked("대화 22", 7).await;
+    let (mut found, _) = search("대화 22", 7).await;
     found.sort();
     found.dedup();
     let there = (0..THREADS).filter(|number| number.to_string().contains("22")).count();

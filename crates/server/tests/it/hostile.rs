@@ -17,8 +17,8 @@ const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The first line of every answer in what came back, and whether the connection was closed (it always is: `told`
 /// reads to the end).
-fn statuses(told: &str) -> String {
-    let lines: Vec<&str> = told.split("HTTP/1.1 ").skip(1).map(|one| &one[..3]).collect();
+fn statuses(responses: &str) -> String {
+    let lines: Vec<&str> = responses.split("HTTP/1.1 ").skip(1).map(|one| &one[..3]).collect();
     if lines.is_empty() { "closed".to_owned() } else { lines.join(" then ") }
 }
 
@@ -145,9 +145,9 @@ async fn json_that_was_made_to_hurt_is_refused() {
         table.push_str(&format!("{} ← {name}\n", problem(&app, request).await));
     }
     for title in ["a\u{0}b", "a\nb", "", "   ", &"가".repeat(201)] {
-        let told = problem(&app, post("/api/threads", &object!({ "title": title }).to_string())).await;
+        let text = problem(&app, post("/api/threads", &object!({ "title": title }).to_string())).await;
         let shown: String = title.chars().take(5).collect();
-        table.push_str(&format!("{told} ← the title {shown:?}\n"));
+        table.push_str(&format!("{text} ← the title {shown:?}\n"));
     }
     expect![[r#"
         400 bad_json ← very deep
@@ -351,17 +351,17 @@ fn the_book_leaves_out_no_case() {
     for page in ["en/reliability.md", "ko/reliability.md"] {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let text = std::fs::read_to_string(root.join("docs/src").join(page)).expect("a page");
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         let number = |name: &str| name.trim().trim_start_matches('C').parse::<u32>().expect("a number");
         for row in text.lines().filter(|line| line.starts_with("| C")) {
             let cases = row.split('|').nth(1).expect("a cell");
             for case in cases.split(',') {
                 let (first, last) = case.split_once('–').unwrap_or((case, case));
-                told.extend(number(first)..=number(last));
+                lines.extend(number(first)..=number(last));
             }
         }
         for case in (73..=99).chain(103..=124).chain(149..=159) {
-            assert!(told.contains(&case), "{page} says nothing of C{case:03}");
+            assert!(lines.contains(&case), "{page} says nothing of C{case:03}");
         }
     }
 }

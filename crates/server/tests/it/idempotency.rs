@@ -105,11 +105,11 @@ async fn repeated_request(app: &ServerApp, route: &ApiRoute) -> RepeatedRequest 
             bodies(object!({ "message": "제5조는?" }), object!({ "message": "제6조는?" })),
         ),
         "/v1/chat/completions" => {
-            let ask = |said: &str| object!({ "model": "react", "messages": words(said) });
+            let ask = |words_sent: &str| object!({ "model": "react", "messages": words(words_sent) });
             (route.path.into(), bodies(ask("안녕?"), ask("잘 가?")))
         }
         "/v1/responses" => {
-            let ask = |said: &str| object!({ "model": "react", "input": said });
+            let ask = |words_sent: &str| object!({ "model": "react", "input": words_sent });
             (route.path.into(), bodies(ask("안녕?"), ask("잘 가?")))
         }
         "/v1/responses/{response}/cancel" => {
@@ -203,8 +203,8 @@ async fn a_post_that_takes_no_key_rejects_one() {
         let path = route.path.replace("{thread}", thread);
         let path = path.replace("{run}", "01a1e90e-4436-751f-9dd0-34d53ff0ce50");
         let path = path.replace("{assistant}", "react");
-        let (status, _, told) = send_and_read(&app, keyed_request(&path, "{}", "k")).await;
-        assert!(status == 422 && told.contains("`Idempotency-Key`"), "{path}: {status} {told}");
+        let (status, _, body) = send_and_read(&app, keyed_request(&path, "{}", "k")).await;
+        assert!(status == 422 && body.contains("`Idempotency-Key`"), "{path}: {status} {body}");
         checked += 1;
     }
     assert!(checked >= 28, "{checked}");

@@ -240,10 +240,10 @@ fn check_both_languages(problem: &Value) {
         Some(_) => &[("message", "message_ko")][..],
         None => &[("title", "title_ko"), ("detail", "detail_ko")],
     };
-    let said = of_openai.unwrap_or(problem);
+    let error = of_openai.unwrap_or(problem);
     let hangul = |text: &str| text.chars().any(|char| ('가'..='힣').contains(&char));
     for (en, ko) in pairs {
-        match (said[en].as_str(), said[ko].as_str()) {
+        match (error[en].as_str(), error[ko].as_str()) {
             (Some(english), Some(korean)) => assert!(hangul(korean) && english != korean, "{problem}"),
             (None, None) => assert_eq!(*en, "detail", "{problem}"),
             _ => panic!("told in one language: {problem}"),
@@ -280,11 +280,11 @@ impl ChatModel for PausingModel {
 struct ServerTestRandom(u64);
 
 impl ServerTestRandom {
-    fn below(&mut self, most: usize) -> usize {
+    fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % (most.max(1) as u64)).expect("small")
+        usize::try_from(self.0 % (limit.max(1) as u64)).expect("small")
     }
 }
 

@@ -19,14 +19,14 @@ use crate::{PATIENCE, app_with, post, run_location, send, text};
 /// A test that needs so many files, in a process of its own.
 fn with_file_limit(name: &str, wanted: usize, test: impl Future<Output = ()>) {
     if rerun_in_own_process(name) {
-        let most = max_open_files();
-        if most < wanted {
+        let max_files = max_open_files();
+        if max_files < wanted {
             assert!(
                 std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"),
-                "{most} files, {wanted} wanted"
+                "{max_files} files, {wanted} wanted"
             );
             println!(
-                "SKIPPED: {wanted} files wanted, {most} allowed / 파일 {wanted}개가 필요한데 {most}개까지만 열 수 있음"
+                "SKIPPED: {wanted} files wanted, {max_files} allowed / 파일 {wanted}개가 필요한데 {max_files}개까지만 열 수 있음"
             );
             return;
         }
@@ -52,14 +52,14 @@ async fn reconnect_all(count: usize) {
     let (address, _stop, _serving) = start_server_with(app).await;
     let request =
         format!("GET {place} HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: 1\r\nConnection: close\r\n\r\n");
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let come = join_all((0..count).map(|_| async {
         let mut socket = TcpStream::connect(address).await.expect("connected");
         socket.write_all(request.as_bytes()).await.expect("sent");
         let mut first = [0];
         let read = tokio::time::timeout(PATIENCE, socket.read_exact(&mut first)).await;
         read.expect("served in time").expect("a first byte");
-        let waited = begun.elapsed();
+        let waited = started.elapsed();
         let mut rest = String::new();
         let read = tokio::time::timeout(PATIENCE, socket.read_to_string(&mut rest)).await;
         read.expect("served in time").expect("text");

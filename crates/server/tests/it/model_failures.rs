@@ -93,10 +93,13 @@ async fn every_error_of_a_model_is_told_in_both_languages_by_every_way_to_ask() 
                 .unwrap_or_else(|| panic!("no error in {answer}"));
             check_both_languages(&object!({ "error": error }));
             assert!(!answer.contains("\"finish_reason\":\"stop\"") && !answer.contains("[DONE]"), "{answer}");
-            let told = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
+            let field = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
             // The codes of `react` are those of its design, and fewer.
             if *agent != "react" {
-                assert!(told("message").contains(en) && told("message_ko").contains(ko), "{agent}: {error}");
+                assert!(
+                    field("message").contains(en) && field("message_ko").contains(ko),
+                    "{agent}: {error}"
+                );
             }
         }
     }

@@ -60,8 +60,8 @@ async fn only_a_clear_answer_is_taken_and_anything_else_leaves_the_question_open
         fetched(&app, post(&format!("{run}/resume"), &body)).await;
         let events = text(send(&app, get(&format!("{run}/events"))).await).await;
         assert!(events.contains("event: finished") && events.contains(&noted), "{events}");
-        let said = fetched(&app, get(&format!("/api/threads/t{number}/messages"))).await.to_string();
-        assert_eq!(said.contains("거절"), !runs, "{said}");
+        let messages = fetched(&app, get(&format!("/api/threads/t{number}/messages"))).await.to_string();
+        assert_eq!(messages.contains("거절"), !runs, "{messages}");
     }
 }
 
@@ -84,12 +84,12 @@ async fn a_call_that_a_person_changed_runs_with_the_new_arguments_and_the_model_
         events.contains(r#""type":"tool_call""#) && events.contains(r#""expression":"2 + 3""#),
         "{events}"
     );
-    let said = fetched(&app, get("/api/threads/t/messages")).await;
-    let result = said["messages"].as_array().expect("a list").iter().find(|one| one["role"] == "tool");
+    let messages = fetched(&app, get("/api/threads/t/messages")).await;
+    let result = messages["messages"].as_array().expect("a list").iter().find(|one| one["role"] == "tool");
     let result = result.expect("a result")["parts"][0]["text"].as_str().expect("a text");
     assert!(result.contains("사용자가 인자를 바꾸어 실행했습니다") && result.contains('5'), "{result}");
     assert!(!result.contains("60"), "the call of the model was made: {result}");
-    let decision = &said["decisions"][0];
+    let decision = &messages["decisions"][0];
     assert_eq!(decision["question"]["arguments"], json!({ "expression": "15 * 4" }), "{decision}");
     assert_eq!(decision["answer"]["arguments"], json!({ "expression": "2 + 3" }));
     assert!(
@@ -105,8 +105,8 @@ async fn a_tool_that_is_allowed_for_a_thread_is_asked_about_once_there() {
     let ask = json!({ "agent": "react", "message": "20 * 4는 얼마야?" }).to_string();
     let again = fetched(&app, post("/api/threads/t/runs?wait=true", &ask)).await;
     assert_eq!(again["status"], "finished", "{again}");
-    let said = fetched(&app, get("/api/threads/t/messages")).await;
-    assert_eq!(said["decisions"].as_array().map(Vec::len), Some(1), "{said}");
+    let messages = fetched(&app, get("/api/threads/t/messages")).await;
+    assert_eq!(messages["decisions"].as_array().map(Vec::len), Some(1), "{messages}");
     let elsewhere = fetched(&app, post("/api/threads/other/runs?wait=true", &ask)).await;
     assert_eq!(elsewhere["status"], "paused", "another thread: {elsewhere}");
     let open = fetched(&app, get("/api/threads/other/messages")).await;
@@ -120,23 +120,26 @@ async fn a_thread_that_waits_says_so_at_once_and_asks_nothing() {
     let count = async || fetched(&app, get("/api/threads/t/runs")).await["runs"].as_array().map(Vec::len);
     let chat =
         json!({ "agent": "assistant", "message": "연차휴가는 며칠인가요?", "sessionId": "t" }).to_string();
-    let told = fetched(&app, post("/api/chat", &chat)).await;
-    assert_eq!((&told["status"], &told["accepted"]), (&json!("paused"), &json!(false)), "{told}");
-    assert_eq!(told["questions"][0]["id"], id.as_str());
-    assert!(run.ends_with(told["runId"].as_str().expect("a run")), "{told}");
+    let response = fetched(&app, post("/api/chat", &chat)).await;
+    assert_eq!((&response["status"], &response["accepted"]), (&json!("paused"), &json!(false)), "{response}");
+    assert_eq!(response["questions"][0]["id"], id.as_str());
+    assert!(run.ends_with(response["runId"].as_str().expect("a run")), "{response}");
 
     let about = json!({ "message": "제5조는?", "sessionId": "t" }).to_string();
-    let told = text(send(&app, post("/api/contract/chat", &about)).await).await;
-    assert!(told.contains("event: interrupt\n") && told.contains("\"accepted\":false"), "{told}");
-    assert!(told.contains(&id) && !told.contains("event: token"), "{told}");
+    let response = text(send(&app, post("/api/contract/chat", &about)).await).await;
+    assert!(response.contains("event: interrupt\n") && response.contains("\"accepted\":false"), "{response}");
+    assert!(response.contains(&id) && !response.contains("event: token"), "{response}");
 
     for stream in [false, true] {
         let asked = json!({ "model": "assistant", "stream": stream, "metadata": { "thread_id": "t" },
             "messages": [{ "role": "user", "content": "연차휴가는?" }] });
-        let told = text(send(&app, post("/v1/chat/completions", &asked.to_string())).await).await;
-        assert!(told.contains("보내지 않았습니다") && told.contains("/t/t"), "{told}");
-        assert!(told.contains("\"finish_reason\":\"stop\"") && told.contains("calculator"), "{told}");
-        assert_eq!(told.ends_with("data: [DONE]\n\n"), stream);
+        let response = text(send(&app, post("/v1/chat/completions", &asked.to_string())).await).await;
+        assert!(response.contains("보내지 않았습니다") && response.contains("/t/t"), "{response}");
+        assert!(
+            response.contains("\"finish_reason\":\"stop\"") && response.contains("calculator"),
+            "{response}"
+        );
+        assert_eq!(response.ends_with("data: [DONE]\n\n"), stream);
     }
     assert_eq!(count().await, Some(1), "nothing waits in line");
     // Who is asked in vain is told what is wrong with the question first.
@@ -145,8 +148,8 @@ async fn a_thread_that_waits_says_so_at_once_and_asks_nothing() {
 
     let body = json!({ "answers": { id: true } }).to_string();
     fetched(&app, post(&format!("{run}/resume"), &body)).await;
-    let told: Value = fetched(&app, post("/api/chat", &chat)).await;
-    assert!(told["response"].as_str().is_some_and(|words| words.contains("15일")), "{told}");
+    let response: Value = fetched(&app, post("/api/chat", &chat)).await;
+    assert!(response["response"].as_str().is_some_and(|words| words.contains("15일")), "{response}");
     assert_eq!(count().await, Some(2));
 }
 
@@ -168,9 +171,9 @@ async fn a_run_that_is_cancelled_is_told_with_its_end() {
     let ask = json!({ "agent": "assistant", "message": "안녕?" }).to_string();
     let answer = send(&app, post("/api/threads/t/runs", &ask)).await;
     let run = run_location(&answer).trim_end_matches("/events").to_owned();
-    let told = fetched(&app, post(&format!("{run}/cancel"), "{}")).await;
-    assert_eq!(told["status"], "cancelled", "{told}");
-    assert!(told["ended"].is_i64() && told.get("cancel_requested").is_none(), "{told}");
+    let response = fetched(&app, post(&format!("{run}/cancel"), "{}")).await;
+    assert_eq!(response["status"], "cancelled", "{response}");
+    assert!(response["ended"].is_i64() && response.get("cancel_requested").is_none(), "{response}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -122,10 +122,10 @@ async fn an_answer_is_taken_once() {
             tokio::spawn(async move { send(&app, post(&format!("{run}/resume"), &body)).await })
         };
         let both = join_all([resume(), resume()]).await;
-        let mut told: Vec<u16> =
+        let mut statuses: Vec<u16> =
             both.into_iter().map(|answer| answer.expect("no panic").status().as_u16()).collect();
-        told.sort_unstable();
-        assert_eq!(told, [200, 409], "round {round}");
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 409], "round {round}");
         let events = text(send(&app, get(&format!("{run}/events"))).await).await;
         assert_eq!(events.matches("event: resumed").count(), 1, "{events}");
         assert_eq!(events.matches("event: finished").count(), 1, "{events}");
@@ -213,12 +213,12 @@ async fn words_of_a_model_cannot_end_a_frame_or_make_one() {
         json!({ "model": "assistant", "stream": true, "messages": [{ "role": "user", "content": "안녕?" }] });
     let chunks = text(send(&app, post("/v1/chat/completions", &body.to_string())).await).await;
     assert_eq!(chunks.matches("\ndata: [DONE]\n").count(), 1, "{chunks}");
-    let said: String = chunks
+    let output: String = chunks
         .split_terminator("\n\n")
         .filter_map(|frame| serde_json::from_str::<serde_json::Value>(frame.strip_prefix("data: ")?).ok())
         .filter_map(|chunk| Some(chunk["choices"][0]["delta"]["content"].as_str()?.to_owned()))
         .collect();
-    assert_eq!(said, words);
+    assert_eq!(output, words);
 }
 
 #[tokio::test]

@@ -86,14 +86,14 @@ async fn an_error_about_a_run_that_was_begun_says_not_to_ask_again() {
         let asking = send(&app, post("/v1/chat/completions", &asked.to_string()));
         let (answer, ()) = tokio::join!(asking, trouble.cause(&app, "t"));
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        let told: Value = serde_json::from_str(&text(answer).await).expect("JSON");
-        let code = told["error"]["code"].as_str().unwrap_or_default();
-        assert_eq!(format!("{status} {code}"), trouble.expected_error(), "{told}");
+        let error: Value = serde_json::from_str(&text(answer).await).expect("JSON");
+        let code = error["error"]["code"].as_str().unwrap_or_default();
+        assert_eq!(format!("{status} {code}"), trouble.expected_error(), "{error}");
         assert_eq!(headers.get("x-should-retry").expect("a word about it"), "false", "{trouble:?}");
         assert_eq!(headers.get("x-thread-id").expect("the thread"), "t", "{trouble:?}");
         assert!(headers.get("retry-after").is_none(), "{trouble:?}");
         if code == "not_finished" {
-            assert!(told["error"]["message"].as_str().is_some_and(|words| words.contains("`t`")), "{told}");
+            assert!(error["error"]["message"].as_str().is_some_and(|words| words.contains("`t`")), "{error}");
         }
     }
 }
@@ -111,9 +111,12 @@ async fn a_server_that_stops_says_that_the_run_goes_on_by_every_way_to_ask() {
         assert!(answer.headers().get("retry-after").is_none(), "{path}");
         assert_eq!(answer.headers().get("x-should-retry").expect("a word about it"), "false", "{path}");
         assert_eq!(answer.headers().contains_key("location"), path.contains("wait"), "{path}");
-        let told: Value = serde_json::from_str(&text(answer).await).expect("JSON");
-        assert!(told["detail"].as_str().is_some_and(|words| words.contains("`t`")), "{told}");
-        assert_eq!((list_thread_runs(&app, "t").await.len(), &told["code"]), (1, &object!("not_finished")));
+        let response: Value = serde_json::from_str(&text(answer).await).expect("JSON");
+        assert!(response["detail"].as_str().is_some_and(|words| words.contains("`t`")), "{response}");
+        assert_eq!(
+            (list_thread_runs(&app, "t").await.len(), &response["code"]),
+            (1, &object!("not_finished"))
+        );
     }
 }
 

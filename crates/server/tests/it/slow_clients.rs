@@ -161,10 +161,10 @@ pub fn rerun_in_own_process(name: &str) -> bool {
     let mut shell = std::process::Command::new("sh");
     let output =
         shell.args(["-c", &line]).arg(program).env("DORAN_TEST_ALONE", "1").output().expect("it starts");
-    let told = [output.stdout, output.stderr].concat();
-    let told = String::from_utf8_lossy(&told);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}");
-    println!("{told}");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    println!("{text}");
     false
 }
 
@@ -231,7 +231,7 @@ async fn time_calls(address: SocketAddr, stop: Arc<Notify>) -> Vec<Duration> {
     let stopped = stop.notified();
     tokio::pin!(stopped);
     loop {
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         let call = async {
             let mut socket = TcpStream::connect(address).await.expect("connected");
             socket.write_all(CALL).await.expect("sent");
@@ -240,7 +240,7 @@ async fn time_calls(address: SocketAddr, stop: Arc<Notify>) -> Vec<Duration> {
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         };
         tokio::time::timeout(PATIENCE, call).await.expect("answered in time");
-        times.push(begun.elapsed());
+        times.push(started.elapsed());
         tokio::select! {
             biased;
             () = &mut stopped => return times,

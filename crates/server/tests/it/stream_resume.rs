@@ -41,9 +41,9 @@ impl ReconnectingClient {
     }
 
     /// Reads so many bytes of a stream, then the line is cut.
-    async fn read(&mut self, mut stream: BodyDataStream, most: usize) {
+    async fn read(&mut self, mut stream: BodyDataStream, limit: usize) {
         self.bytes.clear();
-        let mut left = most;
+        let mut left = limit;
         while left > 0
             && let Some(piece) = stream.next().await
         {
@@ -87,7 +87,7 @@ async fn a_stream_cut_at_a_thousand_places_is_rebuilt_whole() {
         let place = run_location(&answer);
         let whole = text(answer).await.len();
         let log = all_events(&app, &place).await;
-        let said = crate::json(&app, get(&format!("/api/threads/{agent}/messages"))).await;
+        let messages = crate::json(&app, get(&format!("/api/threads/{agent}/messages"))).await;
         let mut here = 0;
         while here < 300 {
             let mut client = ReconnectingClient::default();
@@ -99,14 +99,14 @@ async fn a_stream_cut_at_a_thousand_places_is_rebuilt_whole() {
             assert_eq!(client.events, log, "{agent}");
         }
         cuts += here;
-        let last = said["messages"].as_array().and_then(|said| said.last()).expect("an answer");
-        assert_eq!(last["role"], "assistant", "{said}");
-        let told = serde_json::to_string(&log).expect("JSON");
+        let last = messages["messages"].as_array().and_then(|messages| messages.last()).expect("an answer");
+        assert_eq!(last["role"], "assistant", "{messages}");
+        let output = serde_json::to_string(&log).expect("JSON");
         let words = serde_json::to_string(last["text"].as_str().expect("words")).expect("JSON");
         // The log has the numbers that the agent gave its sources, the answer those that people count.
         for part in words.trim_matches('"').split(['[', ']']) {
             let is_number = part.bytes().all(|byte| byte.is_ascii_digit());
-            assert!(is_number || told.contains(part), "{agent}: the answer is not in the log: {part}");
+            assert!(is_number || output.contains(part), "{agent}: the answer is not in the log: {part}");
         }
     }
     assert!(cuts >= 1000, "{cuts}");

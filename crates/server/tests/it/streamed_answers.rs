@@ -33,19 +33,19 @@ impl ChatModel for ToolCallingModel {
         let asked = request.messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
         let knows = request.messages[asked..].iter().any(|message| message.role == Role::Tool);
         let words = if knows { ANSWER } else { FIRST };
-        let mut said: Vec<_> =
+        let mut texts: Vec<_> =
             words.split_inclusive(' ').map(|word| Ok(Delta::Text { text: word.to_owned() })).collect();
         let finish = if knows { FinishReason::Stop } else { FinishReason::ToolCalls };
         if !knows {
             let (id, name) = ("c1".to_owned(), "calculator".to_owned());
-            said.push(Ok(Delta::ToolCall(ToolCall {
+            texts.push(Ok(Delta::ToolCall(ToolCall {
                 id,
                 name,
                 arguments: json!({ "expression": "12 + 3" }),
             })));
         }
-        said.push(Ok(Delta::Done { usage: Usage::default(), finish }));
-        stream::iter(said).boxed()
+        texts.push(Ok(Delta::Done { usage: Usage::default(), finish }));
+        stream::iter(texts).boxed()
     }
 }
 
@@ -113,9 +113,9 @@ async fn the_call_of_the_design_is_taken_and_its_loop_reads_every_frame() {
                 { "role": "assistant", "content": "계약 기간은 1년입니다." },
             ],
         });
-        let told = text(send(&app, post("/api/contract/chat", &asked.to_string())).await).await;
+        let output = text(send(&app, post("/api/contract/chat", &asked.to_string())).await).await;
         let (mut words, mut sources, mut names) = (String::new(), Value::Null, Vec::new());
-        for (name, event) in parse_frames(&told) {
+        for (name, event) in parse_frames(&output) {
             assert_eq!(event["type"], name.as_str(), "{event}");
             assert!(event.get("content").is_some(), "{event}");
             match name.as_str() {
@@ -133,13 +133,13 @@ async fn the_call_of_the_design_is_taken_and_its_loop_reads_every_frame() {
         assert!(words.contains("[1]"), "sources are counted from 1: {words}");
         assert!(sources[0]["number"] == 1 && sources[0]["article"] == "제5조", "{sources}");
     }
-    let said = fetched(&app, get("/api/threads/session_0/messages")).await;
-    assert_eq!(said["messages"][1]["text"], "계약 기간은 1년입니다.", "{said}");
+    let messages = fetched(&app, get("/api/threads/session_0/messages")).await;
+    assert_eq!(messages["messages"][1]["text"], "계약 기간은 1년입니다.", "{messages}");
     let again = json!({ "message": "제6조는?", "sessionId": "session_0",
         "previousTurn": [{ "role": "user", "content": "이미 아는 말" }] });
     text(send(&app, post("/api/contract/chat", &again.to_string())).await).await;
-    let said = fetched(&app, get("/api/threads/session_0/messages")).await.to_string();
-    assert!(!said.contains("이미 아는 말"), "what is known is not said again: {said}");
+    let messages = fetched(&app, get("/api/threads/session_0/messages")).await.to_string();
+    assert!(!messages.contains("이미 아는 말"), "what is known is not said again: {messages}");
 }
 
 #[tokio::test]

@@ -54,8 +54,8 @@ async fn a_search_that_takes_long_gives_what_it_found_and_goes_on_in_the_next_pa
         // Nobody else waits for it.
         let other = json(&app, get("/api/threads"));
         let (page, listed) = tokio::join!(searched, async {
-            let begun = tokio::time::Instant::now();
-            (other.await, begun.elapsed())
+            let started = tokio::time::Instant::now();
+            (other.await, started.elapsed())
         });
         assert_eq!((listed.0["threads"].as_array().map(Vec::len), listed.1), (Some(5), Duration::ZERO));
         let threads = page["threads"].as_array().expect("a list").iter();

@@ -36,8 +36,8 @@ async fn a_search_takes_words_names_and_a_number_and_nothing_else() {
         "limit=3".to_owned(),
         format!("q={}", "a".repeat(8 * 1024 + 1)),
     ] {
-        let told = problem(&app, with_key_of("a", get(&format!("/api/search?{query}")))).await;
-        table.push_str(&format!("{told} ← {}\n", &query[..query.len().min(40)]));
+        let text = problem(&app, with_key_of("a", get(&format!("/api/search?{query}")))).await;
+        table.push_str(&format!("{text} ← {}\n", &query[..query.len().min(40)]));
     }
     expect![[r#"
         400 bad_input ← q=a&from=1000000
@@ -126,8 +126,8 @@ async fn a_name_that_no_collection_can_have_is_refused() {
             let path = request.uri().path().to_owned();
             let response = send(&app, with_key_of("a", request)).await;
             assert_eq!(response.status(), 400, "{path} {name}");
-            let told = text(response).await;
-            assert!(told.contains("bad_input") && told.contains("모음 이름"), "{path} {name}: {told}");
+            let output = text(response).await;
+            assert!(output.contains("bad_input") && output.contains("모음 이름"), "{path} {name}: {output}");
         }
     }
 }
