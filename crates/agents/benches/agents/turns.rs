@@ -130,12 +130,12 @@ fn bench_agent(name: &str, settings: &str, file: &Path) -> Result<BenchAgent, Ag
 impl BenchAgent {
     /// One turn, from the question to the answer that is on disk.
     async fn run_turn(&self, thread: &str, question: &str) -> Result<Duration, AgentBenchError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let key = ThreadKey::local(thread)?;
         let input = self.agent.input(question, &AskOptions::default());
         let run = self.runtime.start(&self.agent.name, &key, Some(&input), StartOptions::default()).await?;
         let row = run.wait().await?;
-        let took = begun.elapsed();
+        let took = started.elapsed();
         if row.status != RunStatus::Finished {
             return Err(format!("a turn ended {:?}: {:?}", row.status, row.error).into());
         }
@@ -162,13 +162,13 @@ pub(crate) async fn measure_turns(
     if path.len() != talk.nodes() {
         return Err(format!("the turn went another way: {path:?}").into());
     }
-    let (begun, syncs_before) = (Instant::now(), bench.store.syncs());
+    let (started, syncs_before) = (Instant::now(), bench.store.syncs());
     let workers: Vec<_> = (0..at_once)
         .map(|_| {
             let (bench, threads) = (bench.clone(), threads.clone());
             tokio::spawn(async move {
                 let mut latencies = Vec::new();
-                while latencies.len() < 3 || begun.elapsed() < time {
+                while latencies.len() < 3 || started.elapsed() < time {
                     let thread = format!("t{}", threads.fetch_add(1, Ordering::Relaxed));
                     latencies.push(bench.run_turn(&thread, talk.question()).await?.as_secs_f64() * 1e3);
                 }
@@ -180,7 +180,7 @@ pub(crate) async fn measure_turns(
     for worker in workers {
         latencies_ms.extend(worker.await??);
     }
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = started.elapsed().as_secs_f64();
     let syncs = bench.store.syncs() - syncs_before;
     Ok(TurnMeasurements { turns: latencies_ms.len(), seconds, latencies_ms, syncs })
 }

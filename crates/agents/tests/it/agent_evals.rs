@@ -134,10 +134,10 @@ async fn a_question_that_is_known_to_fail_is_no_failure_until_it_holds() {
 async fn somebody_who_is_not_there_is_not_asked() {
     let mut set = agent_eval_set().with_id_prefix("react-ko-greeting");
     set.cases[0].agent = "nobody".into();
-    let told =
+    let error =
         eval::run_eval_set(&set, &default_agents(), async |_| {}).await.expect_err("refused").to_string();
     assert_eq!(
-        told,
+        error,
         "case `react-ko-greeting`: there is no agent `nobody`; there are: assistant, contract, react, docqa"
     );
 }

@@ -1,4 +1,4 @@
-//! Where agents are put on trial: scripted models, counted tools, a small shelf of documents, and runs as printed traces.
+//! The fixture of agent tests: scripted models, counted tools, a few documents, and runs as printed traces.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -61,8 +61,8 @@ impl CountingTool {
     }
 
     /// One that may give so many bytes.
-    pub fn with_max_output(mut self, most: usize) -> Self {
-        self.about.most_output = most;
+    pub fn with_max_output(mut self, limit: usize) -> Self {
+        self.about.most_output = limit;
         self
     }
 

@@ -405,10 +405,10 @@ async fn the_window_of_summaries_slides_and_nothing_said_is_lost() {
     let prompt = model.requests().pop().expect("asked").messages[0].text();
     let shown = "[이전 대화 요약]\n[대화 기록 1]\n요약2\n[대화 기록 2]\n요약3\n[대화 기록 3]\n요약4";
     assert!(prompt.replace("\n\n[대화", "\n[대화").contains(shown), "{prompt}");
-    let said = history::read_history(&stage.runtime, &test_thread(), &[]).await.expect("a history");
-    assert_eq!(said.len(), turn * 2, "the history keeps every message");
-    assert_eq!(said[0].message.text(), "질문 1");
-    assert_eq!(said[1].message.text(), "대답 1");
+    let messages = history::read_history(&stage.runtime, &test_thread(), &[]).await.expect("a history");
+    assert_eq!(messages.len(), turn * 2, "the history keeps every message");
+    assert_eq!(messages[0].message.text(), "질문 1");
+    assert_eq!(messages[1].message.text(), "대답 1");
 }
 
 async fn stored_message_count(stage: &AgentFixture, turn: usize) -> usize {
@@ -444,10 +444,13 @@ async fn scenario_5_turn_two_after_a_restart_knows_turn_one() {
         models 2 · path router memory agent
     "#]]
     .assert_eq(&second.ask("내 이름이 뭐라고 했지?").await);
-    let told = model.requests().pop().expect("asked").messages;
-    let said: Vec<String> =
-        told.iter().filter(|message| message.role != Role::System).map(|message| message.text()).collect();
-    assert_eq!(said, ["내 이름은 철수야", "안녕하세요 철수님! 반갑습니다.", "내 이름이 뭐라고 했지?"]);
+    let messages = model.requests().pop().expect("asked").messages;
+    let texts: Vec<String> = messages
+        .iter()
+        .filter(|message| message.role != Role::System)
+        .map(|message| message.text())
+        .collect();
+    assert_eq!(texts, ["내 이름은 철수야", "안녕하세요 철수님! 반갑습니다.", "내 이름이 뭐라고 했지?"]);
 }
 
 #[tokio::test]

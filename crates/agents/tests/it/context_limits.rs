@@ -173,16 +173,16 @@ fn oversized_parts(model: &SmallContextModel) -> AgentParts {
     AgentParts { tools: toolbox, ..AgentParts::new(Arc::new(model.clone()), Arc::new(index)) }
 }
 
-fn build_agent(name: &str, told: &str, parts: &AgentParts) -> AgentFixture {
+fn build_agent(name: &str, description: &str, parts: &AgentParts) -> AgentFixture {
     if name == "described" {
         let description =
-            AgentDescription::from_toml(&format!("{told}\n{DESCRIBED_AGENT}")).expect("a description");
+            AgentDescription::from_toml(&format!("{description}\n{DESCRIBED_AGENT}")).expect("a description");
         let agent = build_described_agent(&description, &[], parts).expect("sound");
         let runtime = Runtime::new(Arc::new(RamStore::new()));
         agent.register(&runtime).expect("registered");
         return AgentFixture { agent, runtime };
     }
-    let settings: Settings = toml::from_str(&format!("[agents.{name}]\n{told}")).expect("settings");
+    let settings: Settings = toml::from_str(&format!("[agents.{name}]\n{description}")).expect("settings");
     build_fixture(name, &settings, parts, Arc::new(RamStore::new()))
 }
 

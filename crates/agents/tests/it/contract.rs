@@ -301,14 +301,14 @@ async fn several_calls_run_side_by_side_and_both_contracts_are_kept_apart() {
         ]
     );
     let request = model.requests().pop().expect("asked");
-    let shelves: Vec<String> = request
+    let headings: Vec<String> = request
         .messages
         .iter()
         .filter(|message| message.role == Role::System)
         .skip(1)
         .map(|message| message.text())
         .collect();
-    assert_eq!(shelves, ["[사용자 계약서]\n", "[표준계약서]\n"]);
+    assert_eq!(headings, ["[사용자 계약서]\n", "[표준계약서]\n"]);
 }
 
 #[tokio::test]
@@ -592,14 +592,14 @@ async fn the_example_of_the_description_takes_the_previous_answer_and_no_tools()
         [RequestPurpose::Plan, RequestPurpose::Answer],
         "nobody asks a model what a rule knows"
     );
-    let said: Vec<String> = asked[4]
+    let texts: Vec<String> = asked[4]
         .messages
         .iter()
         .filter(|message| message.role != Role::System)
         .map(|message| message.text())
         .collect();
     assert_eq!(
-        said,
+        texts,
         ["제5조 내용이 뭐야?", "제5조는 제7조를 참조합니다.", "그 참조항목들 내용 정리해서 보여줘봐"]
     );
 }
@@ -633,8 +633,8 @@ async fn where_a_word_points_back_a_model_decides_what_rules_would_turn_away() {
         assert!(turn.response.starts_with(answer), "{question}: {}", turn.response);
         assert_eq!((model.purposes()[3].as_str(), model.remaining_replies()), ("scope", 0), "{question}");
         let last = model.requests().pop().expect("asked");
-        let said = last.messages.iter().any(|message| message.text() == "30일 전입니다.");
-        assert!(said, "{question}: the answer before is there to decide and to answer with");
+        let has_answer = last.messages.iter().any(|message| message.text() == "30일 전입니다.");
+        assert!(has_answer, "{question}: the answer before is there to decide and to answer with");
     }
 }
 
@@ -659,7 +659,7 @@ async fn what_a_client_says_for_the_whole_conversation_is_no_turn_of_it() {
         let options = AskOptions { system: Some(system.into()), ..AskOptions::default() };
         stage.start_with(question, &options).await.wait().await.expect("a rest");
         let asked = model.requests().pop().expect("asked");
-        let said: Vec<(Role, String)> = asked
+        let texts: Vec<(Role, String)> = asked
             .messages
             .iter()
             .filter(|message| message.role != Role::System)
@@ -679,7 +679,7 @@ async fn what_a_client_says_for_the_whole_conversation_is_no_turn_of_it() {
             .chain([(Role::User, question)])
             .map(|(role, text)| (role, text.to_owned()))
             .collect();
-        assert_eq!((said, model.remaining_replies()), (expected, 0), "turn {turn}");
+        assert_eq!((texts, model.remaining_replies()), (expected, 0), "turn {turn}");
     }
     let kept = stage.state().await["messages"].as_array().expect("messages").len();
     assert_eq!(kept, 5, "this turn, the one before, and what holds for all");
@@ -879,16 +879,16 @@ async fn articles_of_the_standard_are_not_those_of_the_users_contract() {
     let index = RamKeywordIndex::from_documents(&DocumentTenant::new("local"), [&contract, &standard]);
     let parts = AgentParts::new(Arc::new(model), Arc::new(index));
     let stage = build_fixture("contract", &Settings::default(), &parts, Arc::new(RamStore::new()));
-    let told = stage.ask("표준계약서 제5조 보여줘").await;
+    let output = stage.ask("표준계약서 제5조 보여줘").await;
     let state = stage.state().await;
-    assert_eq!(state["explored_articles"], json!(["표준 제5조"]), "{told}");
-    assert_eq!(state["unexplored_articles"], json!(["표준 제9조"]), "{told}");
-    assert_eq!(state["sources"][0]["kind"], json!("standard"), "{told}");
+    assert_eq!(state["explored_articles"], json!(["표준 제5조"]), "{output}");
+    assert_eq!(state["unexplored_articles"], json!(["표준 제9조"]), "{output}");
+    assert_eq!(state["sources"][0]["kind"], json!("standard"), "{output}");
 }
 
 #[tokio::test]
 async fn a_contract_that_does_not_exist_is_not_answered_from_another() {
-    for (question, told) in [
+    for (question, expected) in [
         (
             "제5조 내용이 뭐야?",
             "계약서 `contract_123`이(가) 없습니다. 등록된 계약서는 다음과 같습니다.\n- 용역 계약서 (`용역.hwpx`)",
@@ -903,7 +903,7 @@ async fn a_contract_that_does_not_exist_is_not_answered_from_another() {
         let options = AskOptions { contract_id: Some("contract_123".into()), ..AskOptions::default() };
         stage.start_with(question, &options).await.wait().await.expect("an end");
         let turn = stage.turn().await;
-        assert_eq!((turn.response.as_str(), turn.model_calls), (told, 0));
+        assert_eq!((turn.response.as_str(), turn.model_calls), (expected, 0));
         assert!(turn.sources.is_empty() && turn.tools_used.is_empty());
         assert_eq!(turn.path, ["scope_validator"]);
     }

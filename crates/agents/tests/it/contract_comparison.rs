@@ -25,47 +25,47 @@ fn korean_contracts() -> Vec<Document> {
 async fn ask_with_sources(stage: &AgentFixture, question: &str) -> (String, Vec<String>) {
     let trace = stage.ask(question).await;
     let turn = stage.turn().await;
-    let told = |kind: AnswerSourceKind| if kind == AnswerSourceKind::Standard { "표준 " } else { "" };
+    let kind_label = |kind: AnswerSourceKind| if kind == AnswerSourceKind::Standard { "표준 " } else { "" };
     let sources = turn
         .sources
         .iter()
-        .map(|source| format!("{}{}", told(source.kind), source.article.clone().unwrap_or_default()))
+        .map(|source| format!("{}{}", kind_label(source.kind), source.article.clone().unwrap_or_default()))
         .collect();
     (format!("{trace}\n{}", turn.response), sources)
 }
 
 #[tokio::test]
 async fn an_article_is_laid_beside_the_one_of_the_standard_that_answers_to_it() {
-    let (told, sources) =
+    let (text, sources) =
         ask_with_sources(&contract_fixture(&korean_contracts()), "우리 계약서 제12조가 표준과 어떻게 달라?")
             .await;
-    assert!(sources.contains(&"제12조".to_owned()), "{told}");
+    assert!(sources.contains(&"제12조".to_owned()), "{text}");
     let standard: Vec<&String> = sources.iter().filter(|source| source.starts_with("표준")).collect();
-    assert_eq!(standard, ["표준 제15조"], "{told}");
-    assert!(told.contains(r#""compare":"same""#), "{told}");
+    assert_eq!(standard, ["표준 제15조"], "{text}");
+    assert!(text.contains(r#""compare":"same""#), "{text}");
 }
 
 #[tokio::test]
 async fn what_the_standard_has_and_the_contract_lacks_is_named_with_sources() {
     for question in ["표준계약서에 있는데 우리 계약서에 없는 조항은?", "표준과 비교해서 빠진 조항 알려줘"]
     {
-        let (told, sources) = ask_with_sources(&contract_fixture(&korean_contracts()), question).await;
-        assert_eq!(sources, ["표준 제3조", "표준 제8조", "표준 제13조"], "{told}");
+        let (text, sources) = ask_with_sources(&contract_fixture(&korean_contracts()), question).await;
+        assert_eq!(sources, ["표준 제3조", "표준 제8조", "표준 제13조"], "{text}");
     }
     let english = |document: &Document| document.id.as_str().contains("service-agreement");
     let english: Vec<Document> = samples::contracts().into_iter().filter(english).collect();
-    let (told, sources) = ask_with_sources(
+    let (text, sources) = ask_with_sources(
         &contract_fixture(&english),
         "Which clauses does the standard contract have that ours lacks?",
     )
     .await;
-    assert_eq!(sources, ["표준 제6조", "표준 제8조"], "{told}");
-    let (told, sources) = ask_with_sources(
+    assert_eq!(sources, ["표준 제6조", "표준 제8조"], "{text}");
+    let (text, sources) = ask_with_sources(
         &contract_fixture(&english),
         "Which clauses of our contract are not in the standard?",
     )
     .await;
-    assert_eq!(sources, ["제7조"], "{told}");
+    assert_eq!(sources, ["제7조"], "{text}");
 }
 
 fn contract_document(id: &str, title: &str, kind: &str, articles: &[(&str, &str)]) -> Document {
@@ -83,7 +83,7 @@ const CONFIDENTIALITY_ARTICLES: [(&str, &str); 4] = [
     ("분쟁 해결", "비밀정보에 관한 다툼은 서울중앙지방법원에서 다룬다."),
 ];
 
-/// Standards of other kinds, which stand before the right one on the shelf.
+/// Standards of other kinds, which come before the right one in the index.
 fn unrelated_standards(count: usize) -> Vec<Document> {
     let other = |number: usize| {
         let thing = format!("물건{number}");
@@ -112,14 +112,14 @@ async fn the_standard_of_its_kind_is_found_among_many() {
         ));
         documents.push(contract_document("우리.md", "비밀유지계약서", "", &CONFIDENTIALITY_ARTICLES[..2]));
         let stage = contract_fixture(&documents);
-        let (told, sources) = ask_with_sources(&stage, "표준계약서와 비교해서 빠진 조항이 뭐야?").await;
-        assert_eq!(sources, ["표준 제3조", "표준 제4조"], "{count}: {told}");
-        let (told, sources) = ask_with_sources(&stage, "제2조를 표준계약서와 비교해줘").await;
-        assert_eq!(sources, ["제2조", "표준 제2조"], "{count}: {told}");
-        assert!(!told.contains("임대계약서"), "{count}: {told}");
+        let (text, sources) = ask_with_sources(&stage, "표준계약서와 비교해서 빠진 조항이 뭐야?").await;
+        assert_eq!(sources, ["표준 제3조", "표준 제4조"], "{count}: {text}");
+        let (text, sources) = ask_with_sources(&stage, "제2조를 표준계약서와 비교해줘").await;
+        assert_eq!(sources, ["제2조", "표준 제2조"], "{count}: {text}");
+        assert!(!text.contains("임대계약서"), "{count}: {text}");
         // An article that only the standard has is not looked up by its number in those of other kinds.
-        let (told, _) = ask_with_sources(&stage, "표준계약서 제3조는 뭐야?").await;
-        assert!(told.contains("손해를 배상한다") && !told.contains("돌려받는다"), "{count}: {told}");
+        let (text, _) = ask_with_sources(&stage, "표준계약서 제3조는 뭐야?").await;
+        assert!(text.contains("손해를 배상한다") && !text.contains("돌려받는다"), "{count}: {text}");
     }
 }
 
@@ -151,14 +151,14 @@ async fn a_place_that_is_not_there_is_said_to_be_not_there_and_an_appendix_is_re
         ("별지 2 보여줘", "별지 2"),
         ("부칙 제3조 알려줘", "부칙 제3조"),
     ] {
-        let (told, sources) = ask_with_sources(&stage, question).await;
+        let (text, sources) = ask_with_sources(&stage, question).await;
         let turn = stage.turn().await;
         assert_eq!(
             turn.response,
             format!("찾아본 결과: 「용역 계약서」에 없는 조항이라 찾지 못했습니다: {asked_for}"),
-            "{told}"
+            "{text}"
         );
-        assert!(sources.is_empty() && turn.model_calls <= 4, "{} calls: {told}", turn.model_calls);
+        assert!(sources.is_empty() && turn.model_calls <= 4, "{} calls: {text}", turn.model_calls);
     }
     for (question, words, source) in [
         ("별지 1 보여줘", "을은 검색 화면을 만든다.", "별지 1"),
@@ -167,9 +167,9 @@ async fn a_place_that_is_not_there_is_said_to_be_not_there_and_an_appendix_is_re
         ("부칙 내용은?", "2026년 1월 1일부터 시행한다.", "부칙"),
         ("제1조 알려줘", "이 계약은 용역을 정한다.", "제1조"),
     ] {
-        let (told, sources) = ask_with_sources(&stage, question).await;
-        assert!(told.contains(words), "{told}");
-        assert_eq!(sources, [source], "{told}");
+        let (text, sources) = ask_with_sources(&stage, question).await;
+        assert!(text.contains(words), "{text}");
+        assert_eq!(sources, [source], "{text}");
     }
 }
 
@@ -188,13 +188,13 @@ async fn every_contract_is_looked_at_however_many_there_are() {
     let documents: Vec<Document> = (1..=30).map(contract).collect();
     let stage = contract_fixture(&documents);
     for number in [1, 7, 19, 25, 30] {
-        let (told, _) =
+        let (text, _) =
             ask_with_sources(&stage, &format!("특약사항 qwx{number}은 얼마야? 계약 내용 알려줘")).await;
-        assert!(told.contains(&format!("qwx{number}은 {number}만 원으로 한다")), "{told}");
+        assert!(text.contains(&format!("qwx{number}은 {number}만 원으로 한다")), "{text}");
     }
-    let (told, _) = ask_with_sources(&stage, "'특약1' 조항 보여줘").await;
-    let answer = told.rsplit('\n').next().unwrap_or_default();
-    assert!(answer.contains("qwx1은 1만 원") && !answer.contains("qwx13"), "{told}");
+    let (text, _) = ask_with_sources(&stage, "'특약1' 조항 보여줘").await;
+    let answer = text.rsplit('\n').next().unwrap_or_default();
+    assert!(answer.contains("qwx1은 1만 원") && !answer.contains("qwx13"), "{text}");
     ask_with_sources(&stage, "제2조 내용이 뭐야?").await;
     let history = stage.state().await["tool_history"].to_string();
     assert!(history.contains("조항 18개를 더 찾았지만"), "what was left out is said: {history}");

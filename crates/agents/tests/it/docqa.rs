@@ -149,9 +149,9 @@ async fn tc_cb_009_a_second_question_of_the_session_sees_the_first() {
     stage.ask("연차휴가는 며칠인가요?").await;
     stage.ask("정말요?").await;
     let sent = model.requests().pop().expect("asked").messages;
-    let said: Vec<String> =
+    let texts: Vec<String> =
         sent.iter().filter(|message| message.role != Role::System).map(Message::text).collect();
-    assert_eq!(said, ["연차휴가는 며칠인가요?", "15일입니다.", "정말요?"]);
+    assert_eq!(texts, ["연차휴가는 며칠인가요?", "15일입니다.", "정말요?"]);
 }
 
 /// A context of 1,000 tokens: sums up above 700 and keeps at most 100.
@@ -194,8 +194,8 @@ async fn tc_cb_010_above_seventy_percent_the_conversation_is_condensed_to_ten() 
     // The person sees the whole answer, and the history keeps every word.
     let answer = format!("4 {}", "대답 ".repeat(60));
     assert_eq!(stage.turn().await.response, answer);
-    let said = history::read_history(&stage.runtime, &test_thread(), &[]).await.expect("a history");
-    assert_eq!((said.len(), said[7].message.text()), (8, answer));
+    let messages = history::read_history(&stage.runtime, &test_thread(), &[]).await.expect("a history");
+    assert_eq!((messages.len(), messages[7].message.text()), (8, answer));
 }
 
 /// A model that writes as much as it likes, whatever the limit, and reads no more than its context.

@@ -84,9 +84,9 @@ fn passages_sent_to_model(model: &ScriptedModel) -> String {
 async fn an_everyday_question_is_found_in_other_words_and_only_so() {
     let model = ScriptedModel::new([question_type_reply(), ScriptedReply::text("모릅니다.")]);
     let plain = docqa_fixture(model.clone(), QueryRewriting::Off);
-    let told = plain.ask(COLLOQUIAL).await;
+    let output = plain.ask(COLLOQUIAL).await;
     assert!(!passages_sent_to_model(&model).contains("해고"), "{}", passages_sent_to_model(&model));
-    assert!(told.contains("models 2 "), "{told}");
+    assert!(output.contains("models 2 "), "{output}");
 
     let model = ScriptedModel::new([
         question_type_reply(),
@@ -94,7 +94,7 @@ async fn an_everyday_question_is_found_in_other_words_and_only_so() {
         ScriptedReply::text("30일 전입니다. [1]"),
     ]);
     let stage = docqa_fixture(model.clone(), QueryRewriting::ByModel);
-    let told = stage.ask(COLLOQUIAL).await;
+    let output = stage.ask(COLLOQUIAL).await;
     assert!(
         passages_sent_to_model(&model).contains("적어도 30일 전에 예고"),
         "{}",
@@ -113,10 +113,10 @@ async fn an_everyday_question_is_found_in_other_words_and_only_so() {
           [1] 주차 안내
         models 3 · path classifyQuery retrieveDocs generateAnswer
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&output);
     let request = &model.requests()[1];
     assert_eq!(request.purpose, RequestPurpose::Rewrite);
-    assert!(request.max_output_tokens.is_some_and(|most| most <= 300), "bounded");
+    assert!(request.max_output_tokens.is_some_and(|limit| limit <= 300), "bounded");
     assert_eq!(model.remaining_replies(), 0);
 }
 
@@ -139,9 +139,9 @@ async fn a_model_that_fails_at_other_words_costs_nothing_but_them() {
     ] {
         let model = ScriptedModel::new([question_type_reply(), script, ScriptedReply::text("모릅니다.")]);
         let stage = docqa_fixture(model.clone(), QueryRewriting::ByModel);
-        let told = stage.ask(COLLOQUIAL).await;
-        assert!(told.contains("질문을 바꾸어 쓰지 못해 원래 질문으로 검색합니다"), "{name}: {told}");
-        assert!(told.contains("= 모릅니다."), "{name}: {told}");
+        let output = stage.ask(COLLOQUIAL).await;
+        assert!(output.contains("질문을 바꾸어 쓰지 못해 원래 질문으로 검색합니다"), "{name}: {output}");
+        assert!(output.contains("= 모릅니다."), "{name}: {output}");
         assert_eq!(passages_sent_to_model(&model), plain, "{name}");
         assert_eq!(model.remaining_replies(), 0, "{name}: asked once and not again");
     }
@@ -187,8 +187,8 @@ async fn every_agent_that_looks_documents_up_puts_questions_in_other_words() {
         &parts,
         Arc::new(RamStore::new()),
     );
-    let told = assistant.ask(COLLOQUIAL).await;
-    assert!(told.contains("models 3 · path router rag memory agent"), "{told}");
+    let output = assistant.ask(COLLOQUIAL).await;
+    assert!(output.contains("models 3 · path router rag memory agent"), "{output}");
     assert!(passages_sent_to_model(&model).contains("해고"), "{}", passages_sent_to_model(&model));
     let state = assistant.state().await;
     let explained = assistant.agent.explain("rag", &state).expect("a state of its own");

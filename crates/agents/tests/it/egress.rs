@@ -259,10 +259,10 @@ async fn answers_are_bounded_in_size_time_and_shape() {
         _ => http_reply("204 No Content", "", b""),
     });
     let egress = Egress::new(options_for(&far_end)).expect("egress");
-    let most = 2 * 1024 * 1024;
+    let limit = 2 * 1024 * 1024;
     assert!(matches!(fetch_url(&egress, &far_end.url("/gzip")).await, Err(EgressError::Unreadable(_))));
-    assert_eq!(fetch_url(&egress, &far_end.url("/endless")).await, Err(EgressError::TooLarge(most)));
-    assert_eq!(fetch_url(&egress, &far_end.url("/long")).await, Err(EgressError::TooLarge(most)));
+    assert_eq!(fetch_url(&egress, &far_end.url("/endless")).await, Err(EgressError::TooLarge(limit)));
+    assert_eq!(fetch_url(&egress, &far_end.url("/long")).await, Err(EgressError::TooLarge(limit)));
     assert!(matches!(fetch_url(&egress, &far_end.url("/lying")).await, Err(EgressError::Unreachable(_))));
     assert!(matches!(fetch_url(&egress, &far_end.url("/garbage")).await, Err(EgressError::Unreachable(_))));
     assert!(matches!(fetch_url(&egress, &far_end.url("/headers")).await, Err(EgressError::Unreachable(_))));

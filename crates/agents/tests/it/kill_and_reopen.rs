@@ -196,8 +196,8 @@ fn route_or(request: &ChatRequest, route: &str, then: impl FnOnce() -> ScriptedR
 }
 
 fn newest_user_text(request: &ChatRequest) -> String {
-    let said = request.messages.iter().rev().find(|message| message.role == Role::User);
-    said.map(|message| message.text()).unwrap_or_default()
+    let question = request.messages.iter().rev().find(|message| message.role == Role::User);
+    question.map(|message| message.text()).unwrap_or_default()
 }
 
 fn tool_result_count(request: &ChatRequest) -> usize {

@@ -292,15 +292,15 @@ async fn a_server_over_http_may_go_away_and_come_back() {
     assert!(!matches!(error, ToolError::BadArguments(_) | ToolError::Denied(_)), "{error:?}");
     let port = url.split(['/', ':']).nth(4).and_then(|port| port.parse().ok()).expect("a port");
     let (_again, _) = start_http_server_on(port, &python, &[]).await;
-    let mut told = Vec::new();
+    let mut errors = Vec::new();
     for _ in 0..60 {
         match call_tool(&found, "test__add", json!({ "a": 1, "b": 1 })).await {
             Ok(output) => return assert_eq!(output.text, "2"),
-            Err(error) => told.push(error.to_string()),
+            Err(error) => errors.push(error.to_string()),
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    panic!("it was not reached again: {told:?}");
+    panic!("it was not reached again: {errors:?}");
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ impl Fault {
 fn sound_response(request: &ReceivedHttpRequest) -> ScriptedHttpResponse {
     let body = &request.body;
     let schema = body["response_format"]["json_schema"]["name"].as_str().unwrap_or_default();
-    let said = match schema.to_lowercase() {
+    let answer = match schema.to_lowercase() {
         name if name.contains("route") => r#"{"route":"rag","reason":"문서"}"#,
         name if name.contains("classif") => r#"{"type":"question"}"#,
         name if name.contains("scope") => r#"{"in_scope":true,"need_previous_context":false,"reason":"r"}"#,
@@ -77,7 +77,7 @@ fn sound_response(request: &ReceivedHttpRequest) -> ScriptedHttpResponse {
         let arguments = json!({ "expression": "1 + 1" });
         ScriptedVendorAnswer::calls([ToolCall { id: "c1".into(), name: "calculator".into(), arguments }])
     } else {
-        ScriptedVendorAnswer::text(said)
+        ScriptedVendorAnswer::text(answer)
     };
     ScriptedDialect::Chat.streamed_response(&answer)
 }

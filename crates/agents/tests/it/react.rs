@@ -259,13 +259,13 @@ async fn the_time_a_model_asks_for_is_given() {
         reason: "429".into(),
         retry_after: Some(Duration::from_secs(seconds)),
     };
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let script = vec![ScriptedReply::failure(busy(20)), ScriptedReply::text("네.")];
     let model = ScriptedModel::new(script);
     fixture_with_model("react", model, counting_tools().toolbox).ask("안녕").await;
-    assert!(begun.elapsed() >= Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(started.elapsed() >= Duration::from_secs(20), "{:?}", started.elapsed());
     // Nobody waits an hour for an answer.
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let stage = fixture_with_model(
         "react",
         ScriptedModel::new([ScriptedReply::failure(busy(3600))]),
@@ -273,7 +273,7 @@ async fn the_time_a_model_asks_for_is_given() {
     );
     stage.ask("안녕").await;
     assert_eq!(stage.turn().await.error_code.as_deref(), Some("model_unavailable"));
-    assert!(begun.elapsed() < Duration::from_secs(600));
+    assert!(started.elapsed() < Duration::from_secs(600));
 }
 
 #[tokio::test(start_paused = true)]

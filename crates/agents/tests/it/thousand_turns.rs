@@ -84,10 +84,10 @@ async fn check_thousand_turns(agent: &str, settings: &str, most_tokens: u64) {
         if [0, 100, TURNS - 100].contains(&turn) {
             sizes.push(stored_bytes(&file, place.path()).await);
         }
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         let run = stage.start(&format!("{turn:04} {}", "같은 길이의 질문입니다. ".repeat(5))).await;
         run.wait().await.expect("a rest");
-        times.push(begun.elapsed());
+        times.push(started.elapsed());
         let (bytes, last) = log_bytes_after(&*store, seen).await;
         seen = last;
         per_turn.push(bytes);
@@ -112,8 +112,8 @@ async fn check_thousand_turns(agent: &str, settings: &str, most_tokens: u64) {
     };
     let (first, last) = (median(&times[..100]), median(&times[TURNS - 100..]));
     println!("{agent}: {first:?} a turn at first, {last:?} at last");
-    let said = history::read_history(&stage.runtime, &test_thread(), &[]).await.expect("a history");
-    assert_eq!(said.len(), TURNS * 2, "{agent}: the history keeps every message");
+    let messages = history::read_history(&stage.runtime, &test_thread(), &[]).await.expect("a history");
+    assert_eq!(messages.len(), TURNS * 2, "{agent}: the history keeps every message");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
