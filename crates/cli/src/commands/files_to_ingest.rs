@@ -212,7 +212,7 @@ pub(crate) fn read_limited(path: &Path, max_bytes: usize) -> Result<Vec<u8>, Bil
     let file = std::fs::File::open(path).map_err(wrong)?;
     let bytes = usize::try_from(file.metadata().map_err(wrong)?.len()).unwrap_or(usize::MAX);
     if bytes > max_bytes {
-        let error = LibraryError::TooLarge { bytes, most: max_bytes };
+        let error = LibraryError::TooLarge { bytes, max: max_bytes };
         return Err(file_refused_message(
             path,
             &BilingualMessage::new(error.message_ko(), error.to_string()),

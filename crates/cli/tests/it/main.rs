@@ -25,6 +25,8 @@ mod mcp;
 mod memory;
 mod mock_vendor;
 mod models;
+#[allow(dead_code, reason = "no test here restarts a node")]
+#[path = "../../../retrieval/tests/it/opensearch_node.rs"]
 mod opensearch_node;
 mod program;
 mod reindex;

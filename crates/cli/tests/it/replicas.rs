@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::opensearch_node::{SearchCluster, report_skipped};
+use crate::opensearch_node::{OpenSearchNode, report_skipped};
 use crate::program::{ServerProcess, doran_command, fresh_directory, utf8};
 
 /// How long something may take on a busy machine.
@@ -101,9 +101,9 @@ fn join_chunks(mut rest: &str) -> Option<String> {
 }
 
 fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what} does not come");
+        assert!(started.elapsed() < PATIENCE, "{what} does not come");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -151,7 +151,7 @@ impl ServerPair {
     /// Sends a request as a proxy does: to the next server, or to the other one if that does not answer.
     fn request(&mut self, head: &str, once: &str, body: &str) -> ReplicaAnswer {
         self.requests += 1;
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut which = self.requests;
         loop {
             if let Some(server) = &self.servers[which % 2]
@@ -160,7 +160,7 @@ impl ServerPair {
             {
                 return answer;
             }
-            assert!(begun.elapsed() < PATIENCE, "no answer to {head}");
+            assert!(started.elapsed() < PATIENCE, "no answer to {head}");
             std::thread::sleep(Duration::from_millis(50));
             which += 1;
         }
@@ -171,11 +171,11 @@ impl ServerPair {
         self.requests += 2;
         [0, 1].map(|which| {
             let server = self.servers[which].as_ref().expect("it runs");
-            let begun = Instant::now();
+            let started = Instant::now();
             loop {
                 match send(server, head, &self.key, "", "") {
                     Some(answer) if answer.status == 200 => return answer.json(),
-                    other => assert!(begun.elapsed() < PATIENCE, "{head}: {other:?}"),
+                    other => assert!(started.elapsed() < PATIENCE, "{head}: {other:?}"),
                 }
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -212,8 +212,8 @@ impl ServerPair {
     }
 
     fn remember(&mut self, number: usize) {
-        let told = self.ask(number, &format!("내 사물함 번호는 {number}번이라고 기억해줘"));
-        assert!(told.contains("기억했습니다"), "{told}");
+        let text = self.ask(number, &format!("내 사물함 번호는 {number}번이라고 기억해줘"));
+        assert!(text.contains("기억했습니다"), "{text}");
         self.facts.insert(number);
     }
 
@@ -330,7 +330,7 @@ fn percent_encode(text: &str) -> String {
 fn send_mixed_requests(name: &str, rounds: usize) {
     let Some(database) = fresh_database(name) else { return };
     let directory = fresh_directory(&format!("{name}-opensearch"));
-    let Some(opensearch) = SearchCluster::start(&directory) else { return };
+    let Some(opensearch) = OpenSearchNode::start(&directory) else { return };
     let mut replicas = ServerPair::start(name, &database, &opensearch.address());
     for round in 1..=rounds {
         replicas.upload(round);

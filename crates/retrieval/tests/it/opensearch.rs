@@ -1,13 +1,6 @@
-//! Tests of the index in a real OpenSearch node, which they start on the loopback interface and kill.
-//!
-//! `DORAN_TEST_OPENSEARCH` names the directory of jars that `tests/parts/opensearch.sh` prints. Without it, or without
-//! Java, the test says `SKIPPED`, or fails when `DORAN_REQUIRE_PARTS` is set.
+//! Tests of the index in a real OpenSearch node, which they start and kill.
 
-use std::env;
 use std::fs;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -21,77 +14,24 @@ use doran_retrieval::{
 };
 
 use crate::fresh_directory;
+use crate::opensearch_node::{NODE_START_TIMEOUT, OpenSearchNode};
 
-/// How long a node may take to start on a busy machine.
-const NODE_START_TIMEOUT: Duration = Duration::from_secs(180);
-
-/// A node for the tests. It ends with this process in any case: a shell waits for its input to close.
-struct OpenSearchNode {
-    directory: PathBuf,
-    jars: String,
-    port: u16,
-    guard: Child,
-}
-
-impl OpenSearchNode {
-    fn start(jars: &str, directory: &Path, port: u16) -> Self {
-        let config = directory.join("node_1").join("config");
-        fs::create_dir_all(&config).expect("a directory");
-        let settings = "http.host: 127.0.0.1\ntransport.host: 127.0.0.1\ndiscovery.type: single-node\n\
-                        cluster.routing.allocation.disk.threshold_enabled: false\n";
-        fs::write(config.join("opensearch.yml"), settings).expect("settings");
-        let log = fs::File::create(directory.join("log")).expect("a log");
-        let script = "java -Xms384m -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -cp \"$1/*\" org.codelibs.opensearch.runner.OpenSearchRunner \
-                      -basePath \"$2\" -clusterName doran -numOfNode 1 -baseHttpPort \"$3\" \
-                      -pluginTypes org.opensearch.knn.plugin.KNNPlugin </dev/null & node=$!; cat >/dev/null; \
-                      kill -9 $node; wait $node";
-        let guard = Command::new("sh")
-            .args(["-c", script, "sh", jars])
-            .arg(directory)
-            .arg((port - 1).to_string())
-            .stdin(Stdio::piped())
-            .stdout(log.try_clone().expect("a log"))
-            .stderr(log)
-            .spawn()
-            .expect("a shell");
-        Self { directory: directory.to_owned(), jars: jars.to_owned(), port, guard }
-    }
-
-    fn kill(&mut self) {
-        drop(self.guard.stdin.take());
-        self.guard.wait().expect("gone");
-    }
-
-    fn restart(&mut self) {
-        self.kill();
-        *self = Self::start(&self.jars, &self.directory, self.port);
-    }
-
-    fn address(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    async fn open(&self, name: &str, embedder: Option<Arc<dyn Embedder>>) -> OpenSearchIndex {
-        let started = Instant::now();
-        loop {
-            match OpenSearchIndex::open(&self.address(), name, embedder.clone()).await {
-                Ok(index) => return index,
-                Err(error @ (RetrieveError::Stale { .. } | RetrieveError::OtherEmbedder { .. })) => {
-                    panic!("{error}")
-                }
-                Err(error) if started.elapsed() > NODE_START_TIMEOUT => {
-                    let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-                    panic!("OpenSearch does not start: {error:?}\n{log}");
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+/// Opens an index of the node, once the node answers.
+async fn open_index(
+    node: &OpenSearchNode,
+    name: &str,
+    embedder: Option<Arc<dyn Embedder>>,
+) -> OpenSearchIndex {
+    let started = Instant::now();
+    loop {
+        match OpenSearchIndex::open(&node.address(), name, embedder.clone()).await {
+            Ok(index) => return index,
+            Err(error @ (RetrieveError::Stale { .. } | RetrieveError::OtherEmbedder { .. })) => {
+                panic!("{error}")
             }
+            Err(error) if started.elapsed() > NODE_START_TIMEOUT => panic!("{error:?}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
         }
-    }
-}
-
-impl Drop for OpenSearchNode {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 
@@ -115,40 +55,15 @@ impl Embedder for LetterEmbedder {
     }
 }
 
-fn report_skipped(why: &str) {
-    assert!(env::var_os("DORAN_REQUIRE_PARTS").is_none(), "no OpenSearch: {why}");
-    eprintln!("SKIPPED: no OpenSearch, {why} / OpenSearch를 시험하지 못함: {why}");
-}
-
-fn opensearch_jars() -> Option<String> {
-    let Ok(jars) = env::var("DORAN_TEST_OPENSEARCH") else {
-        report_skipped("set DORAN_TEST_OPENSEARCH to what `tests/parts/opensearch.sh` prints");
-        return None;
-    };
-    if Command::new("java").arg("-version").stderr(Stdio::null()).status().is_err() {
-        report_skipped("java is missing");
-        return None;
-    }
-    Some(jars)
-}
-
-/// Returns a free port. The node's runner accepts none above 9299.
-fn free_port() -> u16 {
-    let first = 9202 + u16::try_from(std::process::id() % 90).expect("small");
-    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    (first..9299).chain(9202..first).find(free).expect("a free port")
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_keeps_the_contract_and_survives_its_death() {
-    let Some(jars) = opensearch_jars() else { return };
     let directory = fresh_directory("opensearch");
-    let mut node = OpenSearchNode::start(&jars, &directory, free_port());
+    let Some(mut node) = OpenSearchNode::start(&directory) else { return };
     let letters = || Some(Arc::new(LetterEmbedder) as Arc<dyn Embedder>);
     let count = AtomicUsize::new(0);
     let make = async || {
         let name = format!("both-{}", count.fetch_add(1, Ordering::Relaxed));
-        node.open(&name, letters()).await
+        open_index(&node, &name, letters()).await
     };
     conformance::check_retriever(async |documents: Vec<Document>| {
         let index = make().await;
@@ -161,8 +76,11 @@ async fn a_cluster_keeps_the_contract_and_survives_its_death() {
     conformance::check_index(make).await;
     for (name, embedder) in [("words", None), ("both", letters())] {
         let lasting = format!("{name}-lasting");
-        let first = node.open(&lasting, embedder.clone()).await;
-        conformance::check_durable_index(first, async |_| node.open(&lasting, embedder.clone()).await).await;
+        let first = open_index(&node, &lasting, embedder.clone()).await;
+        conformance::check_durable_index(first, async |_| {
+            open_index(&node, &lasting, embedder.clone()).await
+        })
+        .await;
     }
     another_embedder_is_refused_and_a_rebuild_takes_it(&node, letters()).await;
     what_others_do_during_a_rebuild_is_followed(&node).await;
@@ -177,16 +95,16 @@ async fn another_embedder_is_refused_and_a_rebuild_takes_it(
     node: &OpenSearchNode,
     embedder: Option<Arc<dyn Embedder>>,
 ) {
-    let index = node.open("changing", None).await;
+    let index = open_index(node, "changing", None).await;
     let document = Document::new("a", "t", "휴가는 15일이다.\n\n식비는 4만 원이다.");
     index.put(&tenant(), &document, &split_into_passages(&document)).await.expect("put");
-    let without = node.open("changing", embedder.clone()).await;
+    let without = open_index(node, "changing", embedder.clone()).await;
     assert_eq!(without.embedder(), None, "an index without vectors is searched by words");
     let hits = without.retrieve(&SearchQuery::new(tenant(), "휴가", 5)).await.expect("hits");
     assert_eq!(hits[0].passage.text, "휴가는 15일이다.");
     let rebuilt =
         OpenSearchIndex::rebuild(&node.address(), "changing", embedder.clone()).await.expect("rebuilt");
-    for index in [rebuilt, node.open("changing", embedder).await] {
+    for index in [rebuilt, open_index(node, "changing", embedder).await] {
         let hits = index.retrieve(&SearchQuery::new(tenant(), "휴가", 5)).await.expect("hits");
         assert_eq!(hits[0].passage.text, "휴가는 15일이다.");
         assert_eq!(index.document(&tenant(), &document.id).await.expect("read"), Some(document.clone()));
@@ -224,7 +142,7 @@ impl Embedder for MeddlingEmbedder {
 }
 
 async fn what_others_do_during_a_rebuild_is_followed(node: &OpenSearchNode) {
-    let other = node.open("followed", None).await;
+    let other = open_index(node, "followed", None).await;
     let all = [
         split_version("a", "옛 규칙이다."),
         split_version("c", "셋째 규칙이다."),
@@ -248,7 +166,7 @@ async fn an_index_that_is_there_is_not_made(node: &OpenSearchNode) {
 }
 
 async fn of_two_writers_of_a_document_one_wins_whole(node: &OpenSearchNode) {
-    let (left, right) = (node.open("shared", None).await, node.open("shared", None).await);
+    let (left, right) = (open_index(node, "shared", None).await, open_index(node, "shared", None).await);
     let version = |who: &str| {
         let document = Document::new("a", "t", format!("{who}의 규칙이다.\n\n").repeat(8));
         let passages = split_into_passages(&document);
@@ -270,7 +188,7 @@ async fn of_two_writers_of_a_document_one_wins_whole(node: &OpenSearchNode) {
 async fn an_ingest_survives_the_death_of_the_node(node: &mut OpenSearchNode) {
     const DOCUMENTS: usize = 12;
     const PASSAGES: usize = 20;
-    let index = Arc::new(node.open("killed", None).await);
+    let index = Arc::new(open_index(node, "killed", None).await);
     let acknowledged = Arc::new(AtomicUsize::new(0));
     let (writing, count) = (Arc::clone(&index), Arc::clone(&acknowledged));
     let ingest = tokio::spawn(async move {

@@ -75,7 +75,7 @@ impl Simulation {
     ) -> Self {
         let shared = Arc::new(Mutex::new(SimulationRng(dice.next())));
         let clock_offset = Arc::new(AtomicI64::new(0));
-        let mut rate = |most: u64| if broken && dice.chance_per_mille(600) { dice.below(most) } else { 0 };
+        let mut rate = |limit: u64| if broken && dice.chance_per_mille(600) { dice.below(limit) } else { 0 };
         let trouble = StoreFaults {
             rng: shared.clone(),
             faults_left: AtomicU32::new(14),

@@ -1,4 +1,4 @@
-//! An OpenSearch node for tests.
+//! An OpenSearch node for tests, on the loopback interface. The tests of other crates use it too.
 //!
 //! `DORAN_TEST_OPENSEARCH` names the directory of jars that `crates/retrieval/tests/parts/opensearch.sh` prints.
 
@@ -11,11 +11,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a node may take to start on a busy machine.
-const NODE_START_TIMEOUT: Duration = Duration::from_secs(300);
+pub const NODE_START_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A node. It ends with this process in any case: a shell waits for its input to close.
-pub struct SearchCluster {
+pub struct OpenSearchNode {
     directory: PathBuf,
+    jars: String,
     port: u16,
     guard: Child,
 }
@@ -26,8 +27,8 @@ pub fn report_skipped(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
 
-impl SearchCluster {
-    /// Starts a node and waits until it answers. `None`, said loudly, where it cannot be had.
+impl OpenSearchNode {
+    /// Starts a node and waits until it answers. `None`, with a line on standard error, where it cannot be had.
     pub fn start(directory: &Path) -> Option<Self> {
         let Ok(jars) = env::var("DORAN_TEST_OPENSEARCH") else {
             report_skipped("set DORAN_TEST_OPENSEARCH to what `tests/parts/opensearch.sh` prints");
@@ -37,29 +38,24 @@ impl SearchCluster {
             report_skipped("java is missing");
             return None;
         }
-        let config = directory.join("node_1").join("config");
-        fs::create_dir_all(&config).expect("a directory");
-        let settings = "http.host: 127.0.0.1\ntransport.host: 127.0.0.1\ndiscovery.type: single-node\n\
-                        cluster.routing.allocation.disk.threshold_enabled: false\n";
-        fs::write(config.join("opensearch.yml"), settings).expect("settings");
-        let log = fs::File::create(directory.join("log")).expect("a log");
-        let script = "java -Xms384m -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -cp \"$1/*\" org.codelibs.opensearch.runner.OpenSearchRunner \
-                      -basePath \"$2\" -clusterName doran -numOfNode 1 -baseHttpPort \"$3\" \
-                      -pluginTypes org.opensearch.knn.plugin.KNNPlugin </dev/null & node=$!; cat >/dev/null; \
-                      kill -9 $node; wait $node";
         let port = free_port();
-        let guard = Command::new("sh")
-            .args(["-c", script, "sh", &jars])
-            .arg(directory)
-            .arg((port - 1).to_string())
-            .stdin(Stdio::piped())
-            .stdout(log.try_clone().expect("a log"))
-            .stderr(log)
-            .spawn()
-            .expect("a shell");
-        let node = Self { directory: directory.to_owned(), port, guard };
+        let guard = spawn(&jars, directory, port);
+        let node = Self { directory: directory.to_owned(), jars, port, guard };
         node.wait_until_ready();
         Some(node)
+    }
+
+    /// Kills the node and starts it again with its data.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.guard = spawn(&self.jars, &self.directory, self.port);
+        self.wait_until_ready();
+    }
+
+    /// Kills the node.
+    pub fn kill(&mut self) {
+        drop(self.guard.stdin.take());
+        self.guard.wait().ok();
     }
 
     /// Where it is.
@@ -68,10 +64,10 @@ impl SearchCluster {
     }
 
     fn wait_until_ready(&self) {
-        let begun = Instant::now();
+        let started = Instant::now();
         while !self.is_ready() {
             let log = || fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-            assert!(begun.elapsed() < NODE_START_TIMEOUT, "OpenSearch does not start: {}", log());
+            assert!(started.elapsed() < NODE_START_TIMEOUT, "OpenSearch does not start: {}", log());
             std::thread::sleep(Duration::from_millis(500));
         }
     }
@@ -85,11 +81,32 @@ impl SearchCluster {
     }
 }
 
-impl Drop for SearchCluster {
+impl Drop for OpenSearchNode {
     fn drop(&mut self) {
-        drop(self.guard.stdin.take());
-        self.guard.wait().ok();
+        self.kill();
     }
+}
+
+fn spawn(jars: &str, directory: &Path, port: u16) -> Child {
+    let config = directory.join("node_1").join("config");
+    fs::create_dir_all(&config).expect("a directory");
+    let settings = "http.host: 127.0.0.1\ntransport.host: 127.0.0.1\ndiscovery.type: single-node\n\
+                    cluster.routing.allocation.disk.threshold_enabled: false\n";
+    fs::write(config.join("opensearch.yml"), settings).expect("settings");
+    let log = fs::File::create(directory.join("log")).expect("a log");
+    let script = "java -Xms384m -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -cp \"$1/*\" org.codelibs.opensearch.runner.OpenSearchRunner \
+                  -basePath \"$2\" -clusterName doran -numOfNode 1 -baseHttpPort \"$3\" \
+                  -pluginTypes org.opensearch.knn.plugin.KNNPlugin </dev/null & node=$!; cat >/dev/null; \
+                  kill -9 $node; wait $node";
+    Command::new("sh")
+        .args(["-c", script, "sh", jars])
+        .arg(directory)
+        .arg((port - 1).to_string())
+        .stdin(Stdio::piped())
+        .stdout(log.try_clone().expect("a log"))
+        .stderr(log)
+        .spawn()
+        .expect("a shell")
 }
 
 /// Returns a free port. The node's runner accepts none above 9299.
