@@ -66,7 +66,7 @@ pub struct NodeDescription {
     /// Fixed words of a `respond`, instead of a model's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The question of an `interrupt`, in Korean and in English.
+    /// The question of an `interrupt`, in Korean and in English: templates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask: Option<BilingualText>,
     /// The described agent that a `subgraph` runs.
@@ -119,7 +119,7 @@ pub struct HttpDescription {
     /// `GET`, `POST` (the default), `PUT`, `PATCH` or `DELETE`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Further headers.
+    /// Further headers. Each value is a template; what fills it has ASCII characters and no line break.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// The environment variable that holds the key of the service. It is sent as `Authorization: Bearer KEY`.

@@ -1,8 +1,8 @@
 //! HTTP calls of described agents: a node or a tool that a program in any language serves.
 //!
 //! Where a call goes is written in the file and cannot be changed by words of people or models: the scheme, host and port
-//! are fixed, and what fills the path or the query is percent-encoded. Redirects are not followed. An address that is not
-//! public is refused unless the file says `private = true`.
+//! are fixed, and what fills the path or the query is percent-encoded. What fills a header cannot begin another one.
+//! Redirects are not followed. An address that is not public is refused unless the file says `private = true`.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -28,6 +28,11 @@ const DEFAULT_TIMEOUT_SECONDS: u64 = 30;
 const MAX_TIMEOUT_SECONDS: u64 = 600;
 const MAX_RETRIES: u32 = 10;
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+/// The header by which a program recognises a call that is made again.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Headers that say where a request goes and where it ends, and those that every call gets.
+const OWN_HEADERS: [&str; 6] =
+    ["host", "connection", "content-length", "transfer-encoding", IDEMPOTENCY_KEY, TRACEPARENT];
 
 /// What HTTP calls of described agents need from outside: a proxy, and the values of environment variables.
 #[derive(Clone)]
@@ -57,9 +62,19 @@ pub(super) struct HttpCall {
     description: HttpDescription,
     method: Method,
     origin: String,
-    headers: HeaderMap,
+    /// The headers of the file, as templates.
+    headers: Vec<(HeaderName, String)>,
+    key: Option<(HeaderName, HeaderValue)>,
     client: Arc<OnceLock<Client>>,
     options: EgressOptions,
+}
+
+/// A call with its places filled.
+#[derive(Clone, Debug)]
+pub(super) struct RenderedCall {
+    pub(super) url: Url,
+    pub(super) body: Option<Value>,
+    headers: HeaderMap,
 }
 
 /// Why a call gave nothing.
@@ -108,22 +123,18 @@ impl HttpCall {
             ..EgressOptions::default()
         };
         let method = Method::from_bytes(method.as_bytes()).map_err(|error| error.to_string())?;
-        let headers = headers(description, parts)?;
-        Ok(Self {
-            description: description.clone(),
-            method,
-            origin,
-            headers,
-            client: Arc::default(),
-            options,
-        })
+        let key = key_header(description, parts)?;
+        let headers = header_templates(description, key.as_ref().map(|(name, _)| name))?;
+        let (description, client) = (description.clone(), Arc::default());
+        Ok(Self { description, method, origin, headers, key, client, options })
     }
 
     /// The templates of the call, to check what they use.
     pub(super) fn templates(description: &HttpDescription) -> Vec<(&'static str, Value)> {
         let url = ("url", Value::String(description.url.clone()));
+        let headers = description.headers.values().cloned().map(Value::String).collect();
         let body = description.body.clone().map(|body| ("body", body));
-        [url].into_iter().chain(body).collect()
+        [url, ("headers", headers)].into_iter().chain(body).collect()
     }
 
     pub(super) fn is_read_only(&self) -> bool {
@@ -147,8 +158,12 @@ impl HttpCall {
         self.options.time
     }
 
-    /// The URL and the body for these variables.
-    pub(super) fn render(&self, variables: &Value) -> Result<(Url, Option<Value>), HttpCallError> {
+    /// The call for these variables. Without a body in the file it sends `default_body`.
+    pub(super) fn render(
+        &self,
+        variables: &Value,
+        default_body: &Value,
+    ) -> Result<RenderedCall, HttpCallError> {
         let url = template::render_url(&self.description.url, variables).map_err(permanent)?;
         let url = Url::parse(&url).map_err(|error| permanent(format!("`url`: {error}")))?;
         if url.origin().ascii_serialization() != self.origin {
@@ -157,29 +172,34 @@ impl HttpCall {
         let body = match &self.description.body {
             Some(body) => Some(template::render_json(body, variables).map_err(permanent)?),
             None if self.method == Method::GET || self.method == Method::DELETE => None,
-            None => Some(variables.clone()),
+            None => Some(default_body.clone()),
         };
-        Ok((url, body))
+        let mut headers = HeaderMap::new();
+        for (name, text) in &self.headers {
+            let text = template::render_text(text, variables)
+                .map_err(|error| permanent(format!("the header `{name}`: {error}")))?;
+            headers.insert(name.clone(), header_value(name, text.trim()).map_err(permanent)?);
+        }
+        if let Some((name, value)) = self.key.clone() {
+            headers.insert(name, value);
+        }
+        Ok(RenderedCall { url, body, headers })
     }
 
     /// Makes the call once. `key` is the same for every attempt of it.
-    pub(super) async fn send(
-        &self,
-        url: Url,
-        body: Option<&Value>,
-        key: &str,
-    ) -> Result<Value, HttpCallError> {
+    pub(super) async fn send(&self, rendered: RenderedCall, key: &str) -> Result<Value, HttpCallError> {
+        let RenderedCall { url, body, headers } = rendered;
         let address = url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse().ok());
         if !self.description.private && address.is_some_and(|address| !is_public(address)) {
             return Err(permanent(NOT_PUBLIC.to_owned()));
         }
         let client = self.client()?;
-        let mut request = client.request(self.method.clone(), url).headers(self.headers.clone());
-        if let Some(body) = body {
+        let mut request = client.request(self.method.clone(), url).headers(headers);
+        if let Some(body) = &body {
             request = request.json(body);
         }
         if !self.is_read_only() {
-            request = request.header("idempotency-key", key);
+            request = request.header(IDEMPOTENCY_KEY, key);
         }
         if let Some(trace) = TraceContext::outgoing_header() {
             request = request.header(TRACEPARENT, trace);
@@ -294,18 +314,45 @@ fn fixed_origin(url: &str) -> Result<String, String> {
     Ok(parsed.origin().ascii_serialization())
 }
 
-/// The headers of the file, and the key.
-fn headers(description: &HttpDescription, parts: &HttpCallParts) -> Result<HeaderMap, String> {
-    let mut headers = HeaderMap::new();
-    for (name, value) in &description.headers {
-        let parsed = (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.as_str()));
-        let (Ok(name), Ok(value)) = parsed else { return Err(format!("the header `{name}` cannot be sent")) };
-        headers.insert(name, value);
+/// The headers of the file, as templates.
+fn header_templates(
+    description: &HttpDescription,
+    key: Option<&HeaderName>,
+) -> Result<Vec<(HeaderName, String)>, String> {
+    let mut headers = Vec::new();
+    for (name, text) in &description.headers {
+        let parsed = HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` is no header"))?;
+        if OWN_HEADERS.contains(&parsed.as_str()) {
+            return Err(format!("the header `{name}` is set by Doran; leave it out"));
+        }
+        if key == Some(&parsed) {
+            return Err(format!("the header `{name}` carries the key; leave it out of `headers`"));
+        }
+        header_value(&parsed, text)?;
+        headers.push((parsed, text.clone()));
     }
+    Ok(headers)
+}
+
+/// A text as the value of a header. What would end the header, or be read in another way on the other side, is refused.
+fn header_value(name: &HeaderName, text: &str) -> Result<HeaderValue, String> {
+    match HeaderValue::try_from(text) {
+        Ok(value) if text.is_ascii() => Ok(value),
+        _ => Err(format!(
+            "the header `{name}` takes ASCII characters without line breaks; send other text in the `body`"
+        )),
+    }
+}
+
+/// The header that carries the key.
+fn key_header(
+    description: &HttpDescription,
+    parts: &HttpCallParts,
+) -> Result<Option<(HeaderName, HeaderValue)>, String> {
     let Some(variable) = &description.key_variable else {
         return match description.key_header {
             Some(_) => Err("`key_header` needs a `key_variable`".to_owned()),
-            None => Ok(headers),
+            None => Ok(None),
         };
     };
     let key = (parts.variable)(variable)
@@ -321,8 +368,7 @@ fn headers(description: &HttpDescription, parts: &HttpCallParts) -> Result<Heade
     let mut value = HeaderValue::try_from(text)
         .map_err(|_| format!("the value of `{variable}` cannot be sent in a header"))?;
     value.set_sensitive(true);
-    headers.insert(name, value);
-    Ok(headers)
+    Ok(Some((name, value)))
 }
 
 fn send_error(error: &reqwest::Error) -> HttpCallError {
@@ -383,12 +429,12 @@ mod tests {
         };
         let call = HttpCall::new(&description, &HttpCallParts::default()).expect("a call");
         let variables = json!({ "question": "a&b=c 가", "values": { "id": "../../admin?x#y@evil" } });
-        let (url, body) = call.render(&variables).expect("a URL");
+        let rendered = call.render(&variables, &variables).expect("a URL");
         assert_eq!(
-            url.as_str(),
+            rendered.url.as_str(),
             "http://a.example/items/..%2F..%2Fadmin%3Fx%23y%40evil?q=a%26b%3Dc%20%EA%B0%80"
         );
-        assert_eq!(body, None);
+        assert_eq!(rendered.body, None);
     }
 
     #[test]
@@ -407,11 +453,16 @@ mod tests {
         );
         assert!(error(|one| one.key_header = Some("x-key".to_owned())).contains("key_variable"));
         assert!(error(|one| one.timeout_seconds = Some(0)).contains("timeout_seconds"));
-        assert!(
-            error(|one| {
-                one.headers.insert("a b".to_owned(), String::new());
-            })
-            .contains("`a b`")
-        );
+        let header = |name: &'static str, value: &'static str| {
+            let mut description =
+                HttpDescription { url: "http://a.example/".to_owned(), ..HttpDescription::default() };
+            description.headers.insert(name.to_owned(), value.to_owned());
+            HttpCall::new(&description, &HttpCallParts::default()).expect_err("a mistake")
+        };
+        assert!(header("a b", "").contains("`a b`"));
+        assert!(header("x-a", "1\r\nx-b: 2").contains("line breaks"));
+        assert!(header("x-a", "팀").contains("ASCII"));
+        assert!(header("Host", "b.example").contains("`Host` is set by Doran"));
+        assert!(header("Idempotency-Key", "1").contains("set by Doran"));
     }
 }

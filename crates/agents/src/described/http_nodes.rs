@@ -99,12 +99,12 @@ async fn make_call(
     call: &HttpCall,
     variables: Value,
 ) -> Result<Value, NodeError> {
-    let (url, body) = call.render(&variables)?;
-    let shown = json!({ "url": url.as_str(), "body": body });
+    let rendered = call.render(&variables, &variables)?;
+    let shown = json!({ "url": rendered.url.as_str(), "body": rendered.body });
     let cx = &work.cx;
     let send = |key: String| async move {
         let (trace, began) = (CallTrace::begin(cx), Instant::now());
-        let sent = trace.scope(call.send(url, body.as_ref(), &key)).await;
+        let sent = trace.scope(call.send(rendered, &key)).await;
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (kind, name, failed) = (CallNoteKind::Http, node.to_owned(), sent.is_err());
         work.note_calls([CallNote { kind, name, call: None, at: trace.at, ms, span: trace.span, failed }]);

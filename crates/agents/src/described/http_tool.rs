@@ -77,16 +77,11 @@ impl Tool for HttpTool {
 
     async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
         let variables = json!({ "arguments": arguments });
-        // Without a body of its own the call sends the arguments as they are.
-        let (url, body) = self.call.render(&variables).map_err(tool_error)?;
-        let body = match body {
-            Some(body) if body == variables => Some(arguments),
-            other => other,
-        };
+        let rendered = self.call.render(&variables, &arguments).map_err(tool_error)?;
         let mut left = self.call.attempts();
         let response = loop {
             left -= 1;
-            match self.call.send(url.clone(), body.as_ref(), call.key).await {
+            match self.call.send(rendered.clone(), call.key).await {
                 Ok(response) => break response,
                 Err(error)
                     if left > 0

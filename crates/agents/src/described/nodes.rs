@@ -232,7 +232,8 @@ pub(super) async fn run_ready_node(
             evaluate(&node_context, &work, &state, prompt, *rounds, into).await?
         }
         ReadyNode::Interrupt { ask, into } => {
-            let question = InterruptQuestion::Question { ko: ask.ko.clone(), en: ask.en.clone() };
+            let (ko, en) = (render_prompt(&ask.ko, &state)?, render_prompt(&ask.en, &state)?);
+            let question = InterruptQuestion::Question { ko, en };
             let answer: Value = work.cx.ask(question).await?;
             DescribedState::update().values([(into.clone(), answer)])
         }

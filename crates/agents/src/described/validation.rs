@@ -133,6 +133,8 @@ pub(super) fn parse_node(
                 .ask
                 .clone()
                 .ok_or_else(|| node_error(agent, form, "`interrupt` needs `ask = { ko = …, en = … }`"))?;
+            check_template(agent, form, "`ask.ko`", &ask.ko)?;
+            check_template(agent, form, "`ask.en`", &ask.en)?;
             ReadyNode::Interrupt { ask, into }
         }
         "subgraph" => {

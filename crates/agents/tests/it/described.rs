@@ -47,7 +47,7 @@ then = "talk"
 [[node]]
 name = "person"
 use = "interrupt"
-ask = { ko = "이 불만에 어떻게 답할까요?", en = "How should this complaint be answered?" }
+ask = { ko = "이 불만에 어떻게 답할까요? {{ question }}", en = "How should this complaint be answered?" }
 then = "answer"
 
 [[node]]
@@ -107,7 +107,7 @@ async fn a_described_agent_waits_for_a_person_and_uses_the_answer_as_a_value() {
         described_fixture(HELPDESK, &[], &agent_parts(Arc::new(model.clone()), counting_tools().toolbox));
     stage.start("너무 늦어요!").await.wait().await.expect("a rest");
     let questions = stage.runtime.open_questions(&test_thread()).await.expect("questions");
-    assert_eq!(questions[0].1.question["ko"], "이 불만에 어떻게 답할까요?");
+    assert_eq!(questions[0].1.question["ko"], "이 불만에 어떻게 답할까요? 너무 늦어요!");
     let answers = BTreeMap::from([(questions[0].1.id.clone(), json!("환불 {{ 7 * 7 }}"))]);
     stage.runtime.answer(&questions[0].0, &answers).await.expect("answered").wait().await.expect("a rest");
     let system = model.requests().pop().expect("asked").messages.remove(0).text();

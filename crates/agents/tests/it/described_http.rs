@@ -68,7 +68,7 @@ then = "end"
 async fn a_node_sends_what_the_file_says_and_keeps_what_it_names() {
     let server = HttpTestServer::start(|_| http_json_reply(&json!({ "points": [1, 2], "note": "ok" })));
     let text = one_node(&format!(
-        r#"{{ url = "{}?q={{{{ question }}}}", private = true, method = "PUT", key_variable = "SCORE_KEY", headers = {{ x-team = "a" }}, body = {{ ask = "{{{{ question }}}}", all = "{{{{ values }}}}", n = 3 }}, result = "{{{{ response.points }}}}" }}"#,
+        r#"{{ url = "{}?q={{{{ question }}}}", private = true, method = "PUT", key_variable = "SCORE_KEY", headers = {{ x-team = "team {{{{ values.team or 'a' }}}} {{{{ question | length }}}}" }}, body = {{ ask = "{{{{ question }}}}", all = "{{{{ values }}}}", n = 3 }}, result = "{{{{ response.points }}}}" }}"#,
         server.url("/score")
     ));
     let fixture = fixture(&text, ScriptedModel::new([]));
@@ -79,10 +79,26 @@ async fn a_node_sends_what_the_file_says_and_keeps_what_it_names() {
         ("PUT", "/score?q=%22%EB%AA%87%22%20%EC%A0%90%3F")
     );
     assert_eq!(asked.header("authorization"), Some("Bearer s3cret"));
-    assert_eq!(asked.header("x-team"), Some("a"));
+    assert_eq!(asked.header("x-team"), Some("team a 6"));
     assert!(asked.header("idempotency-key").is_some());
     let body: Value = serde_json::from_str(&asked.body).expect("JSON");
     assert_eq!(body, json!({ "ask": "\"몇\" 점?", "all": {}, "n": 3 }));
+}
+
+#[tokio::test]
+async fn what_fills_a_header_cannot_begin_another() {
+    let server = HttpTestServer::start(|_| http_json_reply(&json!("fine")));
+    let text = one_node(&format!(
+        r#"{{ url = "{}", private = true, headers = {{ x-asked = "{{{{ question }}}}" }} }}"#,
+        server.url("/")
+    ));
+    assert_eq!(answer(&fixture(&text, ScriptedModel::new([])), " A 7\n").await, "fine");
+    for question in ["a\r\nx-admin: 1", "a\nb", "몇 점?"] {
+        let failed = answer(&fixture(&text, ScriptedModel::new([])), question).await;
+        assert!(failed.contains("the header `x-asked` takes ASCII characters"), "{failed}");
+    }
+    let asked = server.requests();
+    assert_eq!((asked.len(), asked[0].header("x-asked")), (1, Some("A 7")));
 }
 
 #[tokio::test]
@@ -236,6 +252,14 @@ fn a_mistake_names_the_node_and_the_way_out() {
     check(
         r#"{ url = "http://a.example/", key_variable = "OTHER" }"#,
         "the environment variable `OTHER` is not set",
+    );
+    check(
+        r#"{ url = "http://a.example/", headers = { x-a = "{{ item }}" } }"#,
+        "`headers` uses `item`; it may use: question, summary, values",
+    );
+    check(
+        r#"{ url = "http://a.example/", key_variable = "SCORE_KEY", headers = { Authorization = "x" } }"#,
+        "the header `Authorization` carries the key",
     );
     check(r#"{ url = "http://a.example/", once = true, retries = 3 }"#, "takes no `retries`");
     let unknown = AgentDescription::from_toml(&one_node(r#"{ url = "http://a.example/", verb = "GET" }"#));
