@@ -18,9 +18,6 @@ use super::row::{
     limit_to_i64, run_row, thread_columns, thread_row, to_i64, to_u64,
 };
 
-/// As many threads as this have a pair that is not rare.
-const MAX_RARE_PAIR_THREADS: i64 = 1000;
-
 #[async_trait]
 impl HistoryStore for PostgresStore {
     async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
@@ -211,7 +208,7 @@ macro_rules! has_pairs_after {
         "(select count(*) from unnest($4::bytea[], $5::bytea[]) as w (k, v)
             join unnest(t.meta_keys, t.meta_vals) as m (k, v) on m.k = w.k and m.v = w.v) = cardinality($4::bytea[])
         and ($6::timestamptz is null or date_trunc('milliseconds', updated_at) < $6
-            or (date_trunc('milliseconds', updated_at) = $6 and thread > $7::text collate \"C\"))"
+            or (date_trunc('milliseconds', updated_at) = $6 and t.thread > $7::text collate \"C\"))"
     };
 }
 
@@ -229,15 +226,16 @@ impl PostgresStore {
         let keys: Vec<&[u8]> = filter.metadata.keys().map(String::as_bytes).collect();
         let values: Vec<Vec<u8>> =
             filter.metadata.values().map(|value| canonical_json(value).into_bytes()).collect();
-        // A pair that few threads have leads to them. Otherwise some are found soon in the list of all.
+        // A pair that fewer than 1000 threads have leads to them. Otherwise some are found soon in the list of all.
         let rows = if let Some(pair) = self.find_rare_pair(tenant, &keys, &values).await? {
             let sql = concat!(
                 "select ",
                 thread_columns!(),
-                " from threads t where tenant = $1
-                and thread in (select p.thread from thread_pairs p where p.tenant = $1 and p.pair = $8) and ",
+                " from (select p.thread from thread_pairs p where p.tenant = $1 and p.pair = $8
+                    order by p.thread limit 2000) p
+                join threads t on t.tenant = $1 and t.thread = p.thread where ",
                 has_pairs_after!(),
-                " order by date_trunc('milliseconds', updated_at) desc, thread offset $2 limit $3"
+                " order by date_trunc('milliseconds', updated_at) desc, t.thread offset $2 limit $3"
             );
             let params: SqlParams<'_> = &[&tenant, &offset, &limit, &keys, &values, &changed, &name, &pair];
             self.pool.read(StatementSubject::Everything, sql, params).await?
@@ -256,18 +254,20 @@ impl PostgresStore {
         rows.iter().map(thread_row).collect()
     }
 
-    /// The digest of a pair that few threads have.
+    /// The digest of a pair that fewer than 1000 threads have.
     async fn find_rare_pair(
         &self,
         tenant: &str,
         keys: &[&[u8]],
         values: &[Vec<u8>],
     ) -> Result<Option<Vec<u8>>, StoreError> {
+        // The order makes the server go by the index, whatever it believes of the pair.
         let sql = "
             select pair from unnest($2::bytea[], $3::bytea[]) as w (k, v), lateral (select pair_digest(w.k, w.v) as pair) d
-            where (select count(*) from (select 1 from thread_pairs p where p.tenant = $1 and p.pair = d.pair limit $4) f) < $4
+            where (select count(*) from (select 1 from thread_pairs p where p.tenant = $1 and p.pair = d.pair
+                order by p.thread limit 1000) f) < 1000
             limit 1";
-        let params: SqlParams<'_> = &[&tenant, &keys, &values, &MAX_RARE_PAIR_THREADS];
+        let params: SqlParams<'_> = &[&tenant, &keys, &values];
         let rows = self.pool.read(StatementSubject::Everything, sql, params).await?;
         rows.first().map(|row| get_column(row, "pair")).transpose()
     }
