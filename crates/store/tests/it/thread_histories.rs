@@ -116,6 +116,8 @@ struct ExpectedPause {
 struct ExpectedThread {
     words: Vec<u64>,
     paused: Option<ExpectedPause>,
+    /// Runs that wait for their turn: their words, and the entries they begin at.
+    queue: Vec<(RunKey, u64, Option<Seq>)>,
     /// The words after each entry.
     states: BTreeMap<Seq, Vec<u64>>,
     /// Entries that cannot be read any more.
@@ -165,7 +167,8 @@ impl HistoryTest {
         }
         let name = names[self.rng.below(names.len())].clone();
         match self.rng.below(20) {
-            0..8 => self.start(&name).await,
+            0..7 => self.start(&name).await,
+            7 => self.cancel_queued(&name).await,
             8..12 => self.answer_or_cancel(&name).await,
             12..14 => self.edit(&name).await,
             14..16 => self.fork(&name).await,
@@ -194,7 +197,7 @@ impl HistoryTest {
         let runtime = self.process();
         let word = 1_000 + self.rng.below(1_000) as u64;
         let from = if self.rng.below(3) == 0 { self.any_entry(name) } else { None };
-        let if_busy = self.rng.pick(&[IfBusy::Reject, IfBusy::Interrupt, IfBusy::Rollback]);
+        let if_busy = self.rng.pick(&[IfBusy::Reject, IfBusy::Enqueue, IfBusy::Interrupt, IfBusy::Rollback]);
         self.done.push(format!("start {name} {word} from {from:?} {if_busy:?}"));
         let expected = self.threads[name].clone();
         let options = StartOptions { if_busy, from, ..StartOptions::default() };
@@ -211,29 +214,63 @@ impl HistoryTest {
             started => started.expect("accepted"),
         };
         assert!(!is_cleared, "what was cleared leads nowhere: {:?}", self.done);
-        // A rollback that names no entry begins where the run that it ends had begun.
-        let mut words = match (&expected.paused, from) {
-            (Some(paused), _) if if_busy == IfBusy::Rollback => paused.before.clone(),
-            (_, Some(from)) => expected.states[&from].clone(),
-            (_, None) => expected.words.clone(),
+        let before = match expected.paused {
+            Some(_) if if_busy == IfBusy::Enqueue => {
+                self.expect(name).queue.push((run.key(), word, from));
+                return;
+            }
+            // A rollback begins where the run that it ends had begun.
+            Some(paused) if if_busy == IfBusy::Rollback => paused.before,
+            _ => from.map_or(expected.words, |from| expected.states[&from].clone()),
         };
-        let before = words.clone();
-        words.push(word);
+        self.expect(name).paused = None;
+        self.rest(name, &run.key(), word, before).await;
+        self.run_queue(name).await;
+    }
+
+    fn expect(&mut self, name: &str) -> &mut ExpectedThread {
+        self.threads.get_mut(name).expect("a thread")
+    }
+
+    /// Waits for a run that begins with these words before it.
+    async fn rest(&mut self, name: &str, run: &RunKey, word: u64, before: Vec<u64>) {
+        let handle = self.process().run_handle(run).await.expect("the run");
+        let row = handle.wait().await.expect("it rests");
+        let mut words = [before.as_slice(), &[word]].concat();
         words.push(count(&words));
         let counted = count(&words);
-        let asks = word % 3 == 0;
-        let row = run.wait().await.expect("it rests");
         let mut paused = None;
-        if asks {
+        if word % 3 == 0 {
             assert_eq!(row.status, RunStatus::Paused, "{:?}", self.done);
-            paused = Some(ExpectedPause { run: run.key(), before, counted });
+            paused = Some(ExpectedPause { run: run.clone(), before, counted });
         } else {
             assert_eq!(row.status, RunStatus::Finished, "{:?}", self.done);
             words.push(counted);
             words.push(count(&words));
         }
-        let expected = self.threads.get_mut(name).expect("a thread");
+        let expected = self.expect(name);
         (expected.words, expected.paused) = (words, paused);
+    }
+
+    /// Runs that wait go on by themselves as soon as the thread is free.
+    async fn run_queue(&mut self, name: &str) {
+        while self.threads[name].paused.is_none() && !self.threads[name].queue.is_empty() {
+            let (run, word, from) = self.expect(name).queue.remove(0);
+            let expected = &self.threads[name];
+            let before = from.map_or(&expected.words, |from| &expected.states[&from]).clone();
+            self.rest(name, &run, word, before).await;
+        }
+    }
+
+    async fn cancel_queued(&mut self, name: &str) {
+        if self.threads[name].queue.is_empty() {
+            return;
+        }
+        let place = self.rng.below(self.threads[name].queue.len());
+        let (run, ..) = self.expect(name).queue.remove(place);
+        self.done.push(format!("cancel a waiting run of {name}"));
+        let row = self.process().cancel(&run).await.expect("cancelled");
+        assert_eq!(row.status, RunStatus::Cancelled);
     }
 
     async fn answer_or_cancel(&mut self, name: &str) {
@@ -255,11 +292,12 @@ impl HistoryTest {
             assert_eq!(row.status, RunStatus::Finished, "{:?}", self.done);
             let again = runtime.answer(&run, &answers).await;
             assert!(matches!(again, Err(EngineError::Store(StoreError::Conflict(_)))), "answered once");
-            let words = &mut self.threads.get_mut(name).expect("a thread").words;
+            let words = &mut self.expect(name).words;
             words.extend([counted, word]);
             words.push(count(words));
         }
-        self.threads.get_mut(name).expect("a thread").paused = None;
+        self.expect(name).paused = None;
+        self.run_queue(name).await;
     }
 
     async fn edit(&mut self, name: &str) {
@@ -283,7 +321,7 @@ impl HistoryTest {
                     None => &expected.words,
                 };
                 let words = [words.as_slice(), &[word]].concat();
-                self.threads.get_mut(name).expect("a thread").words = words;
+                self.expect(name).words = words;
             }
         }
     }
@@ -304,7 +342,7 @@ impl HistoryTest {
             forked => {
                 forked.unwrap_or_else(|error| panic!("{error}: {:?}", self.done));
                 let words = at.map_or(&source.words, |at| &source.states[&at]).clone();
-                self.threads.insert(to, ExpectedThread { words, paused: None, ..source });
+                self.threads.insert(to, ExpectedThread { words, paused: None, queue: Vec::new(), ..source });
             }
         }
     }
