@@ -61,7 +61,8 @@ async fn a_claim_that_is_told_after_its_lease_is_not_worked_on() {
     let run = accepted_run(&store, &graph).await;
     // It looks once, when it starts.
     let options = RuntimeOptions { scan: ms(600_000), ..short_lease_options("first") };
-    let late = NthCallGate::new("claim", 1, StoreCallDecision::DelayAnswer(ms(400)));
+    // Not at a moment at which it renews its leases.
+    let late = NthCallGate::new("claim", 1, StoreCallDecision::DelayAnswer(ms(450)));
     let first = process_with_gate(&store, &graph, options, late);
     let first_looks = tokio::spawn(async move {
         first.runtime().start_worker().await.expect("works");
