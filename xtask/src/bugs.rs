@@ -34,7 +34,7 @@ const MAX_TEST_TIME: Duration = Duration::from_secs(600);
 const MIN_CAUGHT_PERCENT: usize = 95;
 
 /// Tests that take long, or compile something, and that no bug is left to.
-const SKIPPED_TESTS: [&str; 3] = ["ten_thousand_firings", "examples", "compile"];
+const SKIPPED_TESTS: [&str; 3] = ["ten_thousand_firings", "examples", "what_the_derives_refuse"];
 
 /// A change that makes a line wrong while `BUG` holds.
 #[derive(Debug, PartialEq, Eq)]
