@@ -10,6 +10,8 @@ export const anyServerTests = [
     name: 'a question is answered, with its model named honestly',
     async run({ page, shoot }) {
       await waitUntilReady(page)
+      await page.locator('.starters button').first().waitFor()
+      assert.equal(await page.locator('.scroller').evaluate((one) => one.scrollTop), 0, 'the greeting is in view')
       await shoot('welcome-ko-light')
       await page.click('.starters button')
       await waitForAnswer(page)

@@ -53,7 +53,7 @@ export function Chat({ thread }: { thread: string | null }) {
   const [shown, setShown] = useState(TURNS_SHOWN)
   useEffect(() => setShown(TURNS_SHOWN), [thread])
   const scroller = useRef<HTMLDivElement>(null)
-  const end = useStickToEnd(scroller, thread)
+  const end = useStickToEnd(scroller, thread, turns.length > 0)
   const newestEnd = useRef(end)
   newestEnd.current = end
   const [isFirst, setFirst] = useState(false)
@@ -222,9 +222,11 @@ function showQuestion(scroller: HTMLElement | null): void {
   question?.querySelector<HTMLElement>('button, input, textarea')?.focus()
 }
 
-/** Keeps the end in view while an answer streams, unless the user has scrolled up. */
-function useStickToEnd(scroller: { current: HTMLDivElement | null }, thread: string | null) {
+/** Keeps the end in view while an answer streams, unless the user has scrolled up. The start screen is shown from its top. */
+function useStickToEnd(scroller: { current: HTMLDivElement | null }, thread: string | null, hasTurns: boolean) {
   const isStuck = useRef(true)
+  const isConversation = useRef(hasTurns)
+  isConversation.current = hasTurns
   const [isAtEnd, setAtEnd] = useState(true)
   useEffect(() => {
     isStuck.current = true
@@ -234,7 +236,7 @@ function useStickToEnd(scroller: { current: HTMLDivElement | null }, thread: str
     if (!one) return
     const content = one.lastElementChild
     const follow = () => {
-      if (isStuck.current) one.scrollTop = one.scrollHeight
+      if (isStuck.current && isConversation.current) one.scrollTop = one.scrollHeight
     }
     const watching = new ResizeObserver(follow)
     if (content) watching.observe(content)
