@@ -34,7 +34,7 @@ pub(crate) struct BackupReport {
 pub(crate) fn write_archive(config: &Config, to: &Path) -> anyhow::Result<BackupReport> {
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if to.try_exists()? {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the file exists already").into());
+        return Err(bilingual!("파일이 이미 있습니다", "the file exists already").into());
     }
     let scratch = tempfile::Builder::new().prefix(".doran-backup-").tempdir_in(parent)?;
     let archive = tempfile::NamedTempFile::new_in(parent)?;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use doran_retrieval::{DocumentStatus, LibraryError};
+use doran_retrieval::{DocumentStatus, IngestState, LibraryError};
 
 use crate::output::{BilingualMessage, bilingual};
 
@@ -193,7 +193,7 @@ fn name_with_parent_folders(file: &FileToIngest, used_names: &BTreeMap<String, S
     names.into_iter().find(|name| !used_names.contains_key(name)).unwrap_or_else(|| file.origin.clone())
 }
 
-/// Documents that came from these directories and whose files no longer exist.
+/// Searchable documents that came from these directories and whose files no longer exist.
 pub(crate) fn documents_with_missing_files<'a>(
     folders: &[PathBuf],
     known: &'a [DocumentStatus],
@@ -201,7 +201,8 @@ pub(crate) fn documents_with_missing_files<'a>(
 ) -> Vec<&'a DocumentStatus> {
     let inside = |origin: &str| folders.iter().any(|folder| Path::new(origin).starts_with(folder));
     let is_gone = |status: &&DocumentStatus| {
-        status.origin.as_deref().is_some_and(|origin| inside(origin) && !exists(origin))
+        status.state == IngestState::Ready
+            && status.origin.as_deref().is_some_and(|origin| inside(origin) && !exists(origin))
     };
     known.iter().filter(is_gone).collect()
 }
@@ -299,6 +300,7 @@ mod tests {
             known(Some("/gone-too/b"), "b"),
             known(Some("/here/c"), "c"),
             known(None, "d"),
+            DocumentStatus { state: IngestState::Failed, ..known(Some("/gone/e"), "e") },
         ];
         let gone = documents_with_missing_files(&["/gone".into(), "/here".into()], &all, |origin| {
             origin.starts_with("/here")

@@ -43,7 +43,7 @@ enum KeysCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a key; a running server applies it at once · 키를 폐기합니다. 실행 중인 서버에도 바로 적용됩니다
+    /// Revoke a key; a running server applies it within a second · 키를 폐기합니다. 실행 중인 서버에는 1초 안에 적용됩니다
     Revoke {
         /// Name of the key to revoke · 폐기할 키의 이름
         #[arg(value_name = "NAME")]
@@ -109,7 +109,7 @@ pub(crate) async fn run(args: &KeysArgs, config: &Config, output: TerminalOutput
                 )
                 .into());
             }
-            output.print_message(&bilingual!("키 `{name}`을(를) 없앴습니다", "took the key `{name}` away"));
+            output.print_message(&bilingual!("키 `{name}`을(를) 폐기했습니다", "revoked the key `{name}`"));
             Ok(())
         }
     }

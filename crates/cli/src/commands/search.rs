@@ -1,6 +1,7 @@
 //! `doran search`: searches all documents without a model, and shows why each passage matched.
 
 use std::io::IsTerminal;
+use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use doran_agents::samples;
@@ -27,8 +28,8 @@ pub(crate) struct SearchArgs {
     #[arg(value_name = "WORDS", required = true)]
     words: Vec<String>,
     /// Maximum number of results · 최대 결과 수
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    limit: usize,
+    #[arg(long, value_name = "N", default_value = "5")]
+    limit: NonZeroUsize,
     /// Only in this collection · 이 컬렉션에서만
     #[arg(long, value_name = "NAME")]
     collection: Option<String>,
@@ -51,6 +52,9 @@ pub(crate) async fn run(args: &SearchArgs, config: &Config, output: TerminalOutp
         return Err(bilingual!("컬렉션 이름 `{name}`: {ko}", "collection `{name}`: {wrong}").into());
     }
     let words = args.words.join(" ");
+    if words.trim().is_empty() {
+        return Err(bilingual!("검색어를 입력하세요", "the search query is empty").into());
+    }
     let client = DocumentClient::open(config, false).await?;
     if let DocumentClient::Local(app) = &client
         && let Some(waiting) = app.pending_documents_message()
@@ -62,8 +66,9 @@ pub(crate) async fn run(args: &SearchArgs, config: &Config, output: TerminalOutp
         documents: args.document.iter().map(DocumentId::new).collect(),
         kinds: args.kind.clone(),
     };
-    let hits = client.retrieve(&words, args.limit, filter).await?;
+    let hits = client.retrieve(&words, args.limit.get(), filter).await?;
     if hits.is_empty() {
+        check_filter_exists(args, &client).await?;
         output.print_message(&bilingual!(
             "`{words}`에 맞는 문단이 없습니다. 다른 말로 찾거나 `doran ingest`로 문서를 넣으세요",
             "no passage fits `{words}`; try other words, or add documents with `doran ingest`"
@@ -86,6 +91,31 @@ pub(crate) async fn run(args: &SearchArgs, config: &Config, output: TerminalOutp
         }
     }
     output.print_data(&text)
+}
+
+/// Rejects a collection or a document that does not exist.
+async fn check_filter_exists(args: &SearchArgs, client: &DocumentClient) -> anyhow::Result<()> {
+    if args.collection.is_none() && args.document.is_empty() {
+        return Ok(());
+    }
+    let known = client.list().await?;
+    let is_known =
+        |id: &&String| samples::is_sample(id) || known.iter().any(|status| status.id.as_str() == *id);
+    if let Some(id) = args.document.iter().find(|id| !is_known(id)) {
+        return Err(bilingual!(
+            "문서 `{id}`이(가) 없습니다. `doran documents list`로 목록을 확인하세요",
+            "there is no document `{id}`; `doran documents list` shows all"
+        )
+        .into());
+    }
+    match &args.collection {
+        Some(name) if known.iter().all(|status| status.collection != *name) => Err(bilingual!(
+            "컬렉션 `{name}`이(가) 없습니다. `doran documents list`로 목록을 확인하세요",
+            "there is no collection `{name}`; `doran documents list` shows all"
+        )
+        .into()),
+        _ => Ok(()),
+    }
 }
 
 fn hit_json(hit: &Hit, reasons: &[String], why: &[Highlight]) -> serde_json::Value {

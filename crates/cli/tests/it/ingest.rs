@@ -81,6 +81,20 @@ fn files_are_taken_in_found_and_answered_from() {
 
     let nothing = run_doran(&here, &["search", "xyzzy", "--lang", "en"], "");
     assert!(nothing.stdout.is_empty() && utf8(&nothing.stderr).contains("no passage fits `xyzzy`"));
+    for (filter, value, why) in [
+        ("--document", "no-id", "there is no document `no-id`"),
+        ("--collection", "nowhere", "there is no collection `nowhere`"),
+        ("--limit", "0", "invalid value '0' for '--limit <N>'"),
+    ] {
+        let refused = run_doran(&here, &["search", "주차", filter, value, "--lang", "en"], "");
+        assert!(
+            !refused.status.success() && utf8(&refused.stderr).contains(why),
+            "{}",
+            utf8(&refused.stderr)
+        );
+    }
+    let empty = run_doran(&here, &["search", " ", "--lang", "en"], "");
+    assert!(utf8(&empty.stderr).contains("the search query is empty"), "{}", utf8(&empty.stderr));
     let missing = run_doran(&here, &["ingest", "없는 파일", "--lang", "en"], "");
     assert_eq!(missing.status.code(), Some(1));
     assert!(utf8(&missing.stderr).contains("cannot read `없는 파일`"), "{}", utf8(&missing.stderr));
