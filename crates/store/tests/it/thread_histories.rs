@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use doran_engine::store::{IfBusy, RamStore, Retention, RunStatus, Seq, Store, StoreError};
+use doran_engine::store::{IfBusy, RamStore, Retention, RunFilter, RunStatus, Seq, Store, StoreError};
 use doran_engine::{
-    Cx, EngineError, Graph, NodeError, RunKey, Runtime, Snap, StartOptions, State, StateEdit, ThreadId,
-    ThreadKey, node, subgraph,
+    Cx, EngineError, EntryBody, Event, Graph, NodeError, RunKey, Runtime, Snap, StartOptions, State,
+    StateEdit, TenantId, ThreadId, ThreadKey, WatchUntil, node, subgraph,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -131,6 +131,8 @@ struct HistoryTest {
     threads: BTreeMap<String, ExpectedThread>,
     made: usize,
     done: Vec<String>,
+    /// Entries that watchers of runs were shown, by their numbers.
+    shown: BTreeMap<(RunKey, u64), Seq>,
 }
 
 impl HistoryTest {
@@ -142,6 +144,7 @@ impl HistoryTest {
             threads: BTreeMap::new(),
             made: 0,
             done: Vec::new(),
+            shown: BTreeMap::new(),
         };
         test.processes = (0..2).map(|_| test.new_process()).collect();
         test
@@ -381,6 +384,42 @@ impl HistoryTest {
         assert!(matches!(read, Err(EngineError::Store(StoreError::NotFound { .. }))));
     }
 
+    /// Whoever watches a run sees it to its end or its question. A number stands for the same entry for ever, and what is
+    /// missing is told.
+    async fn watch_runs(&mut self) {
+        let runtime = self.process();
+        let filter = RunFilter { limit: usize::MAX >> 1, ..RunFilter::default() };
+        for row in runtime.list_runs(&TenantId::local(), &filter).await.expect("runs") {
+            if row.status == RunStatus::Queued {
+                continue;
+            }
+            let until = WatchUntil::RunEndedOrPaused;
+            let mut watch = runtime.watch(&row.key(), 0, until).await.expect("watch");
+            let (mut last, mut kind) = (0, None);
+            while let Some(event) = watch.try_next().await.expect("an event") {
+                match event {
+                    Event::Removed { after, next } => {
+                        assert!(after == last && next > after + 1, "{:?}", self.done);
+                        last = next - 1;
+                    }
+                    Event::Entry(number, entry) => {
+                        assert_eq!(number, last + 1, "{:?}", self.done);
+                        let seq = *self.shown.entry((row.key(), number)).or_insert(entry.seq);
+                        assert!(entry.seq == seq || entry.seq == 0, "{number}: {:?}", self.done);
+                        (last, kind) = (number, Some(entry.body.clone()));
+                    }
+                    Event::Delta(_) => {}
+                }
+            }
+            let fits = match row.status {
+                RunStatus::Paused => matches!(kind, Some(EntryBody::Paused { .. })),
+                RunStatus::Cancelled => matches!(kind, Some(EntryBody::Cancelled { .. })),
+                _ => matches!(kind, Some(EntryBody::Finished)),
+            };
+            assert!(fits, "{:?} ended with {kind:?}: {:?}", row.status, self.done);
+        }
+    }
+
     /// Every thread stands where it should, and every state that can be read is what it was.
     async fn check(&mut self) {
         let (fresh, known) = (self.new_process(), self.process());
@@ -422,6 +461,9 @@ async fn play(store: Arc<dyn Store>, seed: u64, actions: usize) {
     for _ in 0..actions {
         test.act().await;
         test.check().await;
+        if test.rng.below(5) == 0 {
+            test.watch_runs().await;
+        }
     }
 }
 
