@@ -200,7 +200,8 @@ pub(super) fn rewrite(turn: &OfflineTurn<'_>) -> RuleDecision {
     }
 }
 
-/// What may be quoted: what came with the question, passages, and what tools of this turn brought.
+/// What may be quoted: what came with the question, or else passages, and what tools of this turn brought. Whoever gives a
+/// text along asks about that one: the same words in another document would be a wrong answer.
 pub(super) fn sources<'a>(turn: &OfflineTurn<'a>) -> Vec<QuotableSource<'a>> {
     let given = turn.attached.iter().map(|text| QuotableSource {
         title: "",
@@ -208,7 +209,8 @@ pub(super) fn sources<'a>(turn: &OfflineTurn<'a>) -> Vec<QuotableSource<'a>> {
         kind: QuotableSourceKind::Document,
         cite: SourceCitation::Given,
     });
-    let passages = turn.passages.iter().map(|passage| QuotableSource {
+    let searched = turn.passages.iter().filter(|_| turn.attached.is_empty());
+    let passages = searched.map(|passage| QuotableSource {
         title: &passage.title,
         text: &passage.text,
         kind: QuotableSourceKind::of_passage(passage.kind),
