@@ -128,7 +128,7 @@ pub(crate) fn refers_to_previous_turn(question: &str) -> bool {
 }
 
 fn is_beside_what_was_said(words: &[&str], at: usize) -> bool {
-    let is_said = |next: &&str| SAID_WORDS.iter().any(|said| next.starts_with(said));
+    let is_said = |next: &&str| SAID_WORDS.iter().any(|word| next.starts_with(word));
     words.get(at + 1).is_some_and(is_said)
         || at.checked_sub(1).and_then(|at| words.get(at)).is_some_and(|word| SAID_BEFORE_WORDS.contains(word))
 }

@@ -286,12 +286,12 @@ fn check_settings(name: &str, made: &AgentDefinition, settings: &AgentSettings) 
     if settings.neighbours.is_some_and(|reach| reach > MAX_NEIGHBOURS) {
         return Err(setting_error(name, "neighbours", format!("it must be at most {MAX_NEIGHBOURS}")));
     }
-    let (keep, most) = (settings.keep_recent.unwrap_or(5), settings.max_messages.unwrap_or(10));
-    if made.accepted_settings.contains(&"max_messages") && keep > most {
+    let (keep, max_messages) = (settings.keep_recent.unwrap_or(5), settings.max_messages.unwrap_or(10));
+    if made.accepted_settings.contains(&"max_messages") && keep > max_messages {
         return Err(setting_error(
             name,
             "keep_recent",
-            format!("it is {keep}, more than `max_messages` ({most})"),
+            format!("it is {keep}, more than `max_messages` ({max_messages})"),
         ));
     }
     let (target, threshold) =

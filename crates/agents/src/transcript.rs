@@ -1,8 +1,8 @@
-//! One run told as a conversation: words and activities in order, each once, whatever was seen live and whatever is read
+//! One run as a conversation: words and activities in order, each once, whatever was seen live and whatever is read
 //! from the log afterwards. Everything that shows a run while it goes on is written over this.
 //!
 //! Pieces of a step in progress are shown early and are no record; the step is, and at last the turn that the run ended
-//! with. What those hold and the pieces did not show is told when they come, so that a late watcher ends with the same.
+//! with. What those hold and the pieces did not show is emitted when they come, so that a late watcher ends with the same.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,7 +21,7 @@ const REPLY_SEPARATOR: &str = "\n\n";
 pub enum TranscriptChange {
     /// The next words of the answer.
     Text(String),
-    /// Words that were told are void. Of all words so far only these stand; they are not told again.
+    /// Words that were emitted are void. Of all words so far only these stand; they are not emitted again.
     Reset {
         /// What stands.
         kept: String,
@@ -30,7 +30,7 @@ pub enum TranscriptChange {
     Activity(AgentActivity),
 }
 
-/// What a node did in a step, as far as it is told.
+/// What a node did in a step, as far as it is emitted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskTranscript {
     node: String,
@@ -57,12 +57,12 @@ impl TaskTranscript {
     }
 }
 
-/// Turns what happens in a run into what is told.
+/// Turns the events of a run into transcript events.
 #[derive(Debug, Default)]
 pub struct TranscriptReducer {
     /// Of the step in progress, by node.
     pending: HashMap<String, PendingNodeReply>,
-    /// All words that were told and not taken back.
+    /// All words that were emitted and not taken back.
     text: String,
     /// So many bytes of them are replies on record: what an agent says before it calls a tool stands, whatever becomes of
     /// the reply after it.
@@ -212,7 +212,7 @@ impl TranscriptReducer {
         }
     }
 
-    /// The words of a node are on record: those that came too late to be seen on their way are told now. Whether they are.
+    /// The words of a node are on record: those that came too late to be seen on their way are emitted now. Whether they are.
     fn settle_reply(&mut self, seen: &str, replies: &str, changes: &mut Vec<TranscriptChange>) -> bool {
         match replies.strip_prefix(seen) {
             Some(rest) => self.push_text(rest, changes),

@@ -1,4 +1,4 @@
-//! What is told of a run, whatever was seen of it live.
+//! What is emitted of a run, whatever was seen of it live.
 
 use doran_llm::Message;
 use serde_json::json;
@@ -79,9 +79,9 @@ fn read_text(changes: &[TranscriptChange]) -> String {
 }
 
 fn reduced_text(happenings: &[Happening], response: &str) -> String {
-    let (mut reducer, mut told) = changes(happenings);
-    told.extend(reducer.finish(response));
-    read_text(&told)
+    let (mut reducer, mut changed) = changes(happenings);
+    changed.extend(reducer.finish(response));
+    read_text(&changed)
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn a_reply_on_record_is_told_at_its_step_and_once() {
     for before in [&[][..], &["하나 "], &["하나 ", "둘"]] {
         let mut happened: Vec<Happening> = before.iter().copied().map(Text).collect();
         happened.push(reply_step("m", "하나 둘"));
-        let (_, told) = changes(&happened);
-        assert_eq!(read_text(&told), "하나 둘", "{before:?}");
+        let (_, changed) = changes(&happened);
+        assert_eq!(read_text(&changed), "하나 둘", "{before:?}");
     }
 }
 
@@ -119,11 +119,11 @@ fn what_is_said_before_a_tool_and_after_it_is_told_once_whoever_looked_when() {
             happened.extend(heard.iter().copied().map(Text));
             // A step of somebody else in between tells nothing again.
             happened.push(reply_step("b", whole));
-            let (mut reducer, mut told) = changes(&happened);
-            told.extend(reducer.finish(whole));
+            let (mut reducer, mut changed) = changes(&happened);
+            changed.extend(reducer.finish(whole));
             let is_reset = |change: &TranscriptChange| matches!(change, TranscriptChange::Reset { .. });
-            assert!(!told.iter().any(is_reset), "{seen:?} {heard:?}: {told:?}");
-            assert_eq!(read_text(&told), format!("{first}\n\n{whole}"), "{seen:?} {heard:?}");
+            assert!(!changed.iter().any(is_reset), "{seen:?} {heard:?}: {changed:?}");
+            assert_eq!(read_text(&changed), format!("{first}\n\n{whole}"), "{seen:?} {heard:?}");
         }
     }
 }
@@ -169,9 +169,9 @@ fn a_reply_that_begins_anew_does_not_unsay_the_one_before_it() {
             again,
             Text("지금은 네 시입니다."),
         ];
-        let (_, told) = changes(&happened);
+        let (_, changed) = changes(&happened);
         let reset = TranscriptChange::Reset { kept: "확인해 볼게요. ".into() };
-        assert!(told.contains(&reset), "{told:?}");
+        assert!(changed.contains(&reset), "{changed:?}");
         assert_eq!(reduced_text(&happened, "지금은 네 시입니다."), "확인해 볼게요. 지금은 네 시입니다.");
     }
 }

@@ -183,7 +183,7 @@ pub async fn run_answer_questions(
             ask: question.ask.clone(),
             ..AgentEvalCase::default()
         };
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         let observed = run_case(&case, agent, &EvalCaseOptions::default()).await.0?;
         let answer = GradedAnswer {
             id: question.id.clone(),
@@ -194,7 +194,7 @@ pub async fn run_answer_questions(
             grade: question.grade(&observed.response),
             answer: observed.response,
             sources: observed.sources,
-            ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
         seen(&answer);
         graded.push(answer);

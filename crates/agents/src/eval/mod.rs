@@ -168,7 +168,7 @@ impl AgentEvalSet {
             if case.expect == EvalExpectation::default() {
                 return Err(wrong("it expects nothing, so it could not fail: say what to `expect`"));
             }
-            if case.expect.most_cost.is_some_and(|most| most < 0.0 || !most.is_finite()) {
+            if case.expect.most_cost.is_some_and(|cost| cost < 0.0 || !cost.is_finite()) {
                 return Err(wrong("`most_cost` is a number of dollars that is not less than 0"));
             }
         }
@@ -221,11 +221,11 @@ mod tests {
             error("[[case]]\nid = \"a\"\nagent = \"react\"\nask = \"?\"\n"),
             "case `a`: it expects nothing, so it could not fail: say what to `expect`"
         );
-        for most in ["-1", "-0.001", "nan", "inf"] {
-            let never = error(&format!("[[case]]\nid = \"a\"\nexpect = {{ most_cost = {most} }}\n"));
+        for cost in ["-1", "-0.001", "nan", "inf"] {
+            let never = error(&format!("[[case]]\nid = \"a\"\nexpect = {{ most_cost = {cost} }}\n"));
             assert_eq!(
                 never, "case `a`: `most_cost` is a number of dollars that is not less than 0",
-                "{most}"
+                "{cost}"
             );
         }
         let twice = "[[case]]\nid = \"a\"\nexpect = { route = \"rag\" }\n".repeat(2);

@@ -155,11 +155,11 @@ fn string_argument<'a>(arguments: &'a Value, name: &str) -> &'a str {
 }
 
 fn memory_tool_error(error: &MemoryError, language: Language) -> ToolError {
-    let (most, many) = (super::MAX_FACT_BYTES, super::MAX_FACTS_PER_OWNER);
+    let (max_bytes, many) = (super::MAX_FACT_BYTES, super::MAX_FACTS_PER_OWNER);
     match error {
         MemoryError::BadLength => ToolError::BadArguments(language.pick(
-            format!("기억할 내용은 1바이트에서 {most}바이트까지입니다"),
-            format!("a fact has 1 to {most} bytes"),
+            format!("기억할 내용은 1바이트에서 {max_bytes}바이트까지입니다"),
+            format!("a fact has 1 to {max_bytes} bytes"),
         )),
         MemoryError::Full => ToolError::Failed(language.pick(
             format!("기억이 {many}개로 가득 찼습니다. forget으로 지우고 다시 하세요"),

@@ -108,7 +108,7 @@ impl NodeWork {
         let call = async {
             self.cx.check_may_spend()?;
             let mut log = RequestLog::new(self, model, &request);
-            let (begun, mut failures, mut request) = (Instant::now(), 0, request);
+            let (started, mut failures, mut request) = (Instant::now(), 0, request);
             let mut hinted = false;
             loop {
                 let sent = Instant::now();
@@ -129,7 +129,7 @@ impl NodeWork {
                     continue;
                 }
                 failures += 1;
-                let wait = models.retries.wait_before_next(failures, begun.elapsed(), &error);
+                let wait = models.retries.wait_before_next(failures, started.elapsed(), &error);
                 let Some(wait) = wait.filter(|_| !log.has_answer_begun()) else {
                     return Err(permanent_error(error));
                 };

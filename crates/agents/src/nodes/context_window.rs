@@ -110,7 +110,7 @@ pub(crate) fn fit_messages(
     messages
         .into_iter()
         .zip(allowed)
-        .map(|(message, most)| shorten_message(message, most, language))
+        .map(|(message, limit)| shorten_message(message, limit, language))
         .collect()
 }
 
@@ -224,9 +224,9 @@ mod tests {
         assert!(text.starts_with("처음 ") && text.ends_with(" 끝?"), "{text}");
         assert!(text.contains("전체 글은 기록의 메시지 b에 있습니다"), "{text}");
         assert!(short.iter().map(message_bytes).sum::<usize>() <= 3000);
-        for most in [0, 1, 7, 40] {
+        for limit in [0, 1, 7, 40] {
             assert!(
-                fit_messages(messages.clone(), most, Language::English)
+                fit_messages(messages.clone(), limit, Language::English)
                     .iter()
                     .all(|one| !one.text().is_empty())
             );

@@ -83,7 +83,7 @@ impl QueryRewriter {
         let model = &self.models.for_role(request.role, &work.chosen).map_err(permanent_error)?;
         let (purpose, role, digest) = (request.purpose.clone(), request.role, request_digest(&request));
         let call = async {
-            let (begun, mut log) = (Instant::now(), RequestLog::new(work, model, &request));
+            let (started, mut log) = (Instant::now(), RequestLog::new(work, model, &request));
             log.max_reply_bytes = MAX_REWRITE_REPLY_BYTES;
             let reply = log.send(&request, ReplyVisibility::Hidden);
             let (reply, failed) = match tokio::time::timeout(REWRITE_TIMEOUT, reply).await {
@@ -92,7 +92,7 @@ impl QueryRewriter {
                 Err(_) => (None, Some(format!("no reply within {} seconds", REWRITE_TIMEOUT.as_secs()))),
             };
             log.stop();
-            let (unfinished, ms) = (log.take_unfinished(), duration_millis(begun.elapsed()));
+            let (unfinished, ms) = (log.take_unfinished(), duration_millis(started.elapsed()));
             let trace = log.take_trace();
             Ok::<_, NodeError>(RecordedRewriteReply { reply, failed, ms, trace, unfinished })
         };

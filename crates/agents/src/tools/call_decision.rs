@@ -4,8 +4,8 @@
 //! be told from honest words, so the defence does not read them: it looks at what a run has in front of it and at what
 //! the call could do. A run that has read such words ([`Taint::untrusted`])
 //!
-//! - changes nothing outside the house, and nothing that cannot be repeated, without a person's approval;
-//! - changes what the house keeps only in words that the person typed;
+//! - changes nothing outside Doran, and nothing that cannot be repeated, without a person's approval;
+//! - changes what Doran stores only in words that the person typed;
 //! - and if it has also read what is private ([`Taint::private`]), tells the outside nothing but words that the person
 //!   typed, not even in a search.
 //!

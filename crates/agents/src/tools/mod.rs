@@ -72,7 +72,7 @@ pub struct ToolInfo {
     pub en: String,
     /// What a repeated call does.
     pub class: ToolSideEffect,
-    /// Whether it reaches out of the house: what it is told may be seen by others.
+    /// Whether it sends data out of Doran: others may see its arguments.
     pub outward: bool,
     /// Where its words come from.
     pub origin: TextOrigin,

@@ -97,9 +97,9 @@ mod tests {
     fn a_cut_falls_between_characters_and_says_how_long_the_whole_was() {
         assert_eq!(truncate_with_note("짧다".into(), 6), "짧다");
         let whole = "가".repeat(100);
-        for most in 60..120 {
-            let text = truncate_with_note(whole.clone(), most);
-            assert!(text.len() <= most, "{most}: {}", text.len());
+        for limit in 60..120 {
+            let text = truncate_with_note(whole.clone(), limit);
+            assert!(text.len() <= limit, "{limit}: {}", text.len());
             assert!(text.ends_with("… (잘림: 전체 300바이트 / cut: 300 bytes in all)"), "{text}");
         }
     }

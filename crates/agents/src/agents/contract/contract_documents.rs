@@ -58,7 +58,7 @@ impl LoadedDocuments {
 }
 
 impl ContractDocuments {
-    /// What is on the desk, by name: the user's contracts, then the standards.
+    /// The documents by name: the user's contracts, then the standards.
     async fn list_by_side(&self, tenant: &DocumentTenant) -> Result<ListedContracts, RetrieveError> {
         let mut listed = ListedContracts::default();
         for one in self.index.list(tenant, &DocumentFilter::default()).await? {

@@ -306,12 +306,12 @@ fn findings_of(call: &ToolCall, result: &ToolResult, data: Value) -> Result<Cont
 
 /// An answer, and what of the messages before it stays.
 fn append_answer_and_trim(messages: &[Message], answer: Message) -> ItemChanges<Message> {
-    let (standing, said): (Vec<&Message>, Vec<&Message>) =
+    let (standing, spoken): (Vec<&Message>, Vec<&Message>) =
         messages.iter().partition(|message| is_standing_instruction(message));
-    let beyond = (said.len() + 1).saturating_sub(MAX_WORKING_MESSAGES);
+    let beyond = (spoken.len() + 1).saturating_sub(MAX_WORKING_MESSAGES);
     // A client may word what holds anew with every question; the newest wording is the one that holds.
     let reworded = standing.len().saturating_sub(1);
-    let gone = standing[..reworded].iter().chain(&said[..beyond]).map(|message| message.id.as_str());
+    let gone = standing[..reworded].iter().chain(&spoken[..beyond]).map(|message| message.id.as_str());
     ItemChanges::remove(gone).put([answer])
 }
 

@@ -61,7 +61,7 @@ impl<'a> StandardContracts<'a> {
                 continue;
             }
             let score: f64 = found.matched.iter().map(|pair| pair.score).sum();
-            if best.as_ref().is_none_or(|(most, _)| score > *most) {
+            if best.as_ref().is_none_or(|(best_score, _)| score > *best_score) {
                 best = Some((
                     score,
                     MatchedStandard { document: form.document, standard: &form.contract, comparison: found },
@@ -85,7 +85,7 @@ impl<'a> StandardContracts<'a> {
         };
         let others = self.standards.iter().filter(|form| form.document.id != own.id);
         let mut ranked: Vec<(f64, &ParsedStandard<'a>)> = others.map(|form| (likeness(form), form)).collect();
-        // Equally alike ones keep the order of the shelf, so the same documents always rank alike.
+        // Equally similar ones keep the order of the index, so the same documents always rank alike.
         ranked.sort_by(|(left, _), (right, _)| right.total_cmp(left));
         ranked.into_iter().take(MAX_COMPARED_STANDARDS).map(|(_, form)| form).collect()
     }

@@ -1,6 +1,6 @@
 //! Token estimates of a conversation, and its compression to a limit. Pure functions.
 
-use doran_llm::{Message, MessageId, MessagePart, Role, TextOrigin};
+use doran_llm::{Message, MessagePart, Role, TextOrigin};
 use doran_retrieval::Language;
 
 use crate::nodes::{BYTES_PER_TOKEN, share_bytes, truncate_at_sentence};
@@ -42,7 +42,7 @@ pub(super) fn plan_compression(
     let recent: Vec<Message> = newest
         .iter()
         .zip(&allowed)
-        .map(|(message, most)| truncate_message(message, *most, language))
+        .map(|(message, limit)| truncate_message(message, *limit, language))
         .collect();
     let recent_bytes: usize = recent.iter().map(|message| message.text().len()).sum();
     CompressionPlan { summary_bytes: room.saturating_sub(recent_bytes), recent_messages: recent }
@@ -76,7 +76,7 @@ fn truncate_message(message: &Message, max_bytes: usize, language: Language) -> 
         Role::System => TextOrigin::Program,
     };
     let part = MessagePart::Text { text: short, origin: others.unwrap_or(own) };
-    Message { id: id.clone(), role: message.role, parts: vec![part] }
+    Message { parts: vec![part], ..message.clone() }
 }
 
 /// A transcript in pieces of at most so many bytes, for a model that cannot take it at once.
@@ -101,8 +101,7 @@ pub(super) fn split_transcript(transcript: &Message, max_bytes: usize) -> Vec<Me
             rest = &rest[head.len()..];
         }
     }
-    let named =
-        |(nth, parts)| Message { id: MessageId::new(format!("transcript-{nth}")), role: Role::User, parts };
+    let named = |(nth, parts)| Message::new(format!("transcript-{nth}"), Role::User, parts);
     pieces.into_iter().filter(|parts| !parts.is_empty()).enumerate().map(named).collect()
 }
 
@@ -122,17 +121,17 @@ mod tests {
     #[test]
     fn whatever_the_sizes_the_rest_fits() {
         let long = "문장이 하나 있습니다. ".repeat(20_000);
-        for most in [0, 1, 5, 10, 20, 50, 100, 1000, 12_800] {
+        for limit in [0, 1, 5, 10, 20, 50, 100, 1000, 12_800] {
             for (one, two) in
                 [("", ""), ("짧다.", "짧다."), (&long, "짧다."), ("짧다.", &long), (&long, &long)]
             {
                 for language in [Language::Korean, Language::English] {
                     let messages = [Message::user("a", one), Message::assistant("b", two)];
-                    let plan = plan_compression(&messages, 2, most, language);
+                    let plan = plan_compression(&messages, 2, limit, language);
                     let summary = "가".repeat(plan.summary_bytes / 3);
                     let tokens = estimate_conversation_tokens(&summary, &plan.recent_messages);
                     // Two line ends are the least that two messages cost.
-                    assert!(tokens <= most.max(1), "{tokens} > {most} for {} and {}", one.len(), two.len());
+                    assert!(tokens <= limit.max(1), "{tokens} > {limit} for {} and {}", one.len(), two.len());
                 }
             }
         }
@@ -178,12 +177,12 @@ mod tests {
     fn pieces_hold_everything_and_none_is_too_long() {
         let part = |text: &str| MessagePart::Text { text: text.into(), origin: TextOrigin::User };
         let parts = vec![part("가나다라마"), part("ab"), part(&"x".repeat(25)), part("끝")];
-        let transcript = Message { id: MessageId::new("t"), role: Role::User, parts };
-        for most in [1, 3, 10, 100] {
-            let pieces = split_transcript(&transcript, most);
+        let transcript = Message::new("t", Role::User, parts);
+        for limit in [1, 3, 10, 100] {
+            let pieces = split_transcript(&transcript, limit);
             let joined: String = pieces.iter().map(Message::text).collect();
             assert_eq!(joined, transcript.text());
-            assert!(pieces.iter().all(|piece| piece.text().len() <= most.max(3)), "{most}");
+            assert!(pieces.iter().all(|piece| piece.text().len() <= limit.max(3)), "{limit}");
         }
     }
 }

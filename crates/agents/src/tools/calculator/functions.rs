@@ -42,7 +42,9 @@ pub(super) fn call_function(
                 .clone(),
         ),
         ("max" | "최대" | "최댓값", [first, rest @ ..]) => keeps(
-            rest.iter().fold(*first, |most, one| if one.compare(most).is_gt() { one } else { most }).clone(),
+            rest.iter()
+                .fold(*first, |largest, one| if one.compare(largest).is_gt() { one } else { largest })
+                .clone(),
         ),
         ("sum" | "합" | "합계", [_, ..]) => keeps(sum(&numbers)?),
         ("avg" | "mean" | "average" | "평균", [_, ..]) => {

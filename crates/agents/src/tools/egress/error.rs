@@ -59,9 +59,9 @@ impl EgressError {
             Self::Redirects => {
                 (format!("{who}: 다른 곳으로 너무 여러 번 보냅니다"), format!("{who}: redirected too often"))
             }
-            Self::TooLarge(most) => (
-                format!("{who}: 답이 너무 큽니다 ({most}바이트 넘음)"),
-                format!("{who}: the answer is larger than {most} bytes"),
+            Self::TooLarge(limit) => (
+                format!("{who}: 답이 너무 큽니다 ({limit}바이트 넘음)"),
+                format!("{who}: the answer is larger than {limit} bytes"),
             ),
             Self::TooSlow(seconds) => (
                 format!("{who}: {seconds}초 안에 답이 없습니다"),

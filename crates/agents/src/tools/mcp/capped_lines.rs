@@ -15,8 +15,8 @@ pub(super) struct CappedLines<R> {
 }
 
 impl<R> CappedLines<R> {
-    pub(super) fn new(inner: R, most: usize) -> Self {
-        Self { inner, max_bytes: most, line_bytes: 0 }
+    pub(super) fn new(inner: R, limit: usize) -> Self {
+        Self { inner, max_bytes: limit, line_bytes: 0 }
     }
 }
 

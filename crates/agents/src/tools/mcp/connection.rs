@@ -310,10 +310,10 @@ async fn open_connection(
     let listener = McpClientHandler { changed: changed.clone() };
     let (service, program) = match &server.reach {
         McpTransport::Stdio { command, arguments, inherited, environment } => {
-            let most = server.bounds.message;
+            let max_message_bytes = server.bounds.message;
             let program = McpCommand { command, arguments, inherited, environment };
-            let (program, output, input) = stdio::start_process(&program, most, &server.name, stderr)
-                .map_err(|error| {
+            let (program, output, input) =
+                stdio::start_process(&program, max_message_bytes, &server.name, stderr).map_err(|error| {
                     // The child was not started, so nobody writes any more.
                     stderr.end();
                     not_started(&format!("`{command}`: {error}"))

@@ -273,10 +273,10 @@ fn check_code(code: &str, bounds: &PythonLimits, language: Language) -> Result<(
     } else if code.trim().is_empty() {
         language.pick("실행할 코드가 없습니다", "there is no code to run").to_string()
     } else if code.len() > bounds.code {
-        let (bytes, most) = (code.len(), bounds.code);
+        let (bytes, max_bytes) = (code.len(), bounds.code);
         match language {
-            Language::Korean => format!("코드가 너무 깁니다: {bytes}바이트 (최대 {most})"),
-            Language::English => format!("the code is too long: {bytes} bytes (at most {most})"),
+            Language::Korean => format!("코드가 너무 깁니다: {bytes}바이트 (최대 {max_bytes})"),
+            Language::English => format!("the code is too long: {bytes} bytes (at most {max_bytes})"),
         }
     } else if code.contains('\0') {
         language.pick("코드에 NUL 문자가 있습니다", "the code contains a NUL character").to_string()

@@ -34,7 +34,7 @@ fn run_code(request: &PythonWorkerRequest) -> PythonWorkerReply {
         MontyRepl::new(SCRIPT_NAME, ResourceTracker::new(limits), CompileOptions::default())
     });
     repl.tracker_mut().set_max_duration(Duration::from_millis(request.time_ms));
-    let mut printed = PrintedOutput { text: String::new(), most: request.output };
+    let mut printed = PrintedOutput { text: String::new(), max_bytes: request.output };
     let result = repl.feed_run(&request.code, Vec::new(), PrintWriter::Callback(&mut printed));
     let (value, error, kind) = match result {
         Ok(MontyObject::None) => (None, None, None),
@@ -97,16 +97,16 @@ fn truncate_text(mut text: String, max_bytes: usize) -> String {
 /// What is printed, up to a limit. Printing more is an error of the code.
 struct PrintedOutput {
     text: String,
-    most: usize,
+    max_bytes: usize,
 }
 
 impl PrintWriterCallback for PrintedOutput {
     fn stdout_write(&mut self, output: Cow<'_, str>) -> Result<(), MontyException> {
-        let room = self.most.saturating_sub(self.text.len());
+        let room = self.max_bytes.saturating_sub(self.text.len());
         if output.len() > room {
             self.text.push_str(&output[..output.floor_char_boundary(room)]);
             // Full from now on, whatever is printed next.
-            self.most = self.text.len();
+            self.max_bytes = self.text.len();
             let why = "output limit exceeded: print less".to_string();
             return Err(MontyException::new(ExcType::MemoryError, Some(why)));
         }
