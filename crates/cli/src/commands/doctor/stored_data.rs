@@ -1,0 +1,173 @@
+//! The data directory, its disk, the database and the search index.
+
+use std::path::Path;
+
+use doran_server::api::ThreadList;
+
+use super::{DoctorCheck, bilingual_error};
+use crate::assemble::search_index;
+use crate::client::ServerHttpClient;
+use crate::config::{Config, Database, SearchStore};
+use crate::data_dir;
+use crate::output::bilingual;
+
+const MIB: u64 = 1 << 20;
+
+pub(super) fn check_data_dir(config: &Config, server: Option<&ServerHttpClient>) -> DoctorCheck {
+    let (name, shown) = ("data", config.data_dir.display());
+    if let Some(exposed) = data_dir::exposed_paths(config).first() {
+        let exposed = exposed.display();
+        return DoctorCheck::fail(
+            name,
+            bilingual!(
+                "{exposed}: 이 컴퓨터의 다른 사용자도 읽을 수 있습니다. doran을 다시 시작하거나 `chmod -R go= {shown}`으로 고치세요",
+                "{exposed}: other users of this machine can read it; start doran again, or correct it with `chmod -R go= {shown}`"
+            ),
+        );
+    }
+    if let Some(server) = server {
+        let address = server.address;
+        return DoctorCheck::ok(
+            name,
+            bilingual!(
+                "{shown}: 서버 http://{address} 가 쓰는 중",
+                "{shown}: in use by the server http://{address}"
+            ),
+        );
+    }
+    if data_dir::is_locked(&config.data_dir) {
+        return DoctorCheck::warn(
+            name,
+            bilingual!(
+                "{shown}: 다른 doran이 쓰고 있습니다. 끝내거나 `--data-dir`로 다른 곳을 고르세요",
+                "{shown}: another doran is using it; stop it, or choose another with `--data-dir`"
+            ),
+        );
+    }
+    if !config.data_dir.exists() {
+        return DoctorCheck::ok(
+            name,
+            bilingual!(
+                "{shown}: 아직 없음. 처음 쓸 때 만듭니다",
+                "{shown}: not there yet; made at first use"
+            ),
+        );
+    }
+    let probe = config.data_dir.join(".doctor");
+    match data_dir::write_private_file(&probe, b"") {
+        Ok(()) => {
+            std::fs::remove_file(&probe).ok();
+            DoctorCheck::ok(name, bilingual!("{shown}: 쓸 수 있음", "{shown}: can be written"))
+        }
+        Err(error) => DoctorCheck::fail(
+            name,
+            bilingual!(
+                "{shown}: 쓸 수 없습니다 ({error}). 권한을 고치거나 `--data-dir`로 다른 곳을 고르세요",
+                "{shown}: cannot be written ({error}); correct its permissions, or choose another with `--data-dir`"
+            ),
+        ),
+    }
+}
+
+/// Checks the free space of the disk with the data directory.
+pub(super) fn check_disk_space(folder: &Path) -> DoctorCheck {
+    let there = folder.ancestors().find(|path| path.exists()).unwrap_or(folder);
+    let Some(free) = free_bytes(there) else {
+        return DoctorCheck::ok(
+            "disk",
+            bilingual!(
+                "이 시스템에서는 남은 공간을 알 수 없습니다",
+                "free space is not known on this system"
+            ),
+        );
+    };
+    let mib = free / MIB;
+    let message = bilingual!("{mib} MiB 남음", "{mib} MiB free");
+    match mib {
+        0..100 => DoctorCheck::fail(
+            "disk",
+            bilingual!(
+                "{mib} MiB만 남았습니다. 공간을 비우거나 `--data-dir`로 다른 디스크를 고르세요",
+                "only {mib} MiB free; make room, or choose another disk with `--data-dir`"
+            ),
+        ),
+        100..1024 => DoctorCheck::warn("disk", message),
+        _ => DoctorCheck::ok("disk", message),
+    }
+}
+
+#[cfg(unix)]
+fn free_bytes(path: &Path) -> Option<u64> {
+    let about = rustix::fs::statvfs(path).ok()?;
+    about.f_bavail.checked_mul(about.f_frsize)
+}
+
+#[cfg(not(unix))]
+fn free_bytes(_: &Path) -> Option<u64> {
+    None
+}
+
+pub(super) async fn check_database(config: &Config, server: Option<&ServerHttpClient>) -> DoctorCheck {
+    let (name, shown) = ("database", &config.database);
+    if let Some(server) = server {
+        return match server.get::<ThreadList>("/api/threads?limit=1").await {
+            Ok(_) => {
+                DoctorCheck::ok(name, bilingual!("{shown}: 서버가 읽고 있음", "{shown}: the server reads it"))
+            }
+            Err(error) => DoctorCheck::fail(name, bilingual_error(&error)),
+        };
+    }
+    match shown {
+        Database::Sqlite(path) if !path.exists() => {
+            return DoctorCheck::ok(
+                name,
+                bilingual!(
+                    "{shown}: 아직 없음. 처음 쓸 때 만듭니다",
+                    "{shown}: not there yet; made at first use"
+                ),
+            );
+        }
+        Database::Sqlite(_) if data_dir::is_locked(&config.data_dir) => {
+            return DoctorCheck::warn(
+                name,
+                bilingual!(
+                    "{shown}: 다른 doran이 쓰고 있어 보지 않았습니다",
+                    "{shown}: in use by another doran, not looked at"
+                ),
+            );
+        }
+        Database::Sqlite(_) | Database::Postgres(_) => {}
+    }
+    let opened = match doran_store::open(&shown.url()).await {
+        Ok(opened) => match &opened.file_maintenance {
+            Some(file) => file.integrity_check().await,
+            None => Ok(()),
+        },
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok(()) => DoctorCheck::ok(name, bilingual!("{shown}: 온전함", "{shown}: opens and is whole")),
+        Err(error) => DoctorCheck::fail(
+            name,
+            bilingual!(
+                "{shown}: 열 수 없습니다 ({error}). 주소와 권한을 확인하거나 백업에서 되살리세요",
+                "{shown}: cannot be opened ({error}); check its address and permissions, or restore a backup"
+            ),
+        ),
+    }
+}
+
+/// Checks that the search index can be reached.
+pub(super) async fn check_search_index(config: &Config) -> DoctorCheck {
+    let name = "search";
+    let SearchStore::OpenSearch(_) = &config.search.store else {
+        return DoctorCheck::ok(
+            name,
+            bilingual!("색인이 이 컴퓨터에 있습니다", "the index is on this machine"),
+        );
+    };
+    match search_index::check_opensearch(config).await {
+        Ok(()) => DoctorCheck::ok(name, bilingual!("OpenSearch에 닿음", "OpenSearch is reached")),
+        Err(error) => DoctorCheck::fail(name, bilingual_error(&error)),
+    }
+}
