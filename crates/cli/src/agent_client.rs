@@ -5,19 +5,20 @@ use std::time::Duration;
 
 use doran_agents::attachments::attachment_tenant;
 use doran_agents::failure::BUDGET_SPENT_CODE;
-use doran_agents::history::{self, HistoryMessage};
-use doran_engine::store::StoreError;
+use doran_agents::history;
+use doran_engine::store::{RunFilter, RunStatus, StoreError};
 use doran_engine::{EngineError, MisuseError, RunKey, StartOptions, ThreadId, ThreadKey, WatchUntil};
-use doran_retrieval::NewDocument;
-use doran_server::api::{MessageInfo, RunEvent, StartRun, ThreadInfo};
+use doran_retrieval::{IngestState, NewDocument};
+use doran_server::api::{
+    DocumentInfo, MessageInfo, MessageList, ModelList, RunEvent, RunInfo, RunList, StartRun, ThreadInfo,
+};
 use doran_server::percent_encode;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::assemble::telemetry::TELEMETRY_SHUTDOWN_TIMEOUT;
 use crate::assemble::{self, App, RecordReplay};
-use crate::client::{ListedId, ServerHttpClient, take_field};
-use crate::commands::threads::{self, ExportedMessage, ExportedSource};
+use crate::client::ServerHttpClient;
+use crate::commands::threads::{self, ThreadExport};
 use crate::config::{Config, Database};
 use crate::data_dir;
 use crate::output::{self, BilingualMessage, bilingual};
@@ -31,13 +32,6 @@ pub(crate) enum AgentClient {
     Local(Box<App>),
     /// A server of ours.
     Remote(ServerHttpClient),
-}
-
-/// Where an open question is, in the list of the server.
-#[derive(Deserialize)]
-struct OpenQuestionPlace {
-    thread: String,
-    run: String,
 }
 
 /// The server that has the data directory, if one does.
@@ -123,7 +117,7 @@ impl AgentClient {
         match self {
             Self::Remote(client) => {
                 let path = format!("/api/threads/{}/runs/{run}", percent_encode(thread.as_str()));
-                client.post(&format!("{path}/resume"), &json!({ "answers": answers })).await?;
+                client.post::<RunInfo>(&format!("{path}/resume"), &json!({ "answers": answers })).await?;
                 client.stream_events(&format!("{path}/events?after={after}"), None::<&Value>, each).await
             }
             Self::Local(app) => {
@@ -145,30 +139,41 @@ impl AgentClient {
         Ok(())
     }
 
-    /// Hands the events of a run that waits for answers on the thread to `each`, up to its questions; none if none waits.
-    pub(crate) async fn watch_waiting_run(
+    /// The run that is under way or waits on the thread, or else the newest one.
+    pub(crate) async fn last_run(&self, thread: &ThreadId) -> anyhow::Result<Option<RunInfo>> {
+        let runs = match self {
+            Self::Remote(client) => {
+                let path = format!("/api/threads/{}/runs", percent_encode(thread.as_str()));
+                match client.get::<RunList>(&path).await {
+                    Err(error) if output::error_code(&error) == Some("not_found") => Vec::new(),
+                    listed => listed?.runs,
+                }
+            }
+            Self::Local(app) => {
+                let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
+                let rows = app.runtime.list_runs(&app.tenant, &filter).await?;
+                rows.iter().map(RunInfo::from_row).collect()
+            }
+        };
+        let is_active = |run: &RunInfo| matches!(run.status, RunStatus::Running | RunStatus::Paused);
+        Ok(runs.iter().find(|run| is_active(run)).or(runs.first()).cloned())
+    }
+
+    /// Hands the events of a run to `each`, from its start until it ends or waits.
+    pub(crate) async fn watch_run(
         &self,
         thread: &ThreadId,
+        run: &str,
         each: impl FnMut(&RunEvent) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         match self {
             Self::Remote(client) => {
-                let questions: Vec<OpenQuestionPlace> =
-                    client.get_field("/api/approvals", "questions").await?;
-                let question = questions.into_iter().find(|question| question.thread == thread.as_str());
-                let Some(OpenQuestionPlace { run, .. }) = question else { return Ok(()) };
                 let path = format!("/api/threads/{}/runs/{run}/events", percent_encode(thread.as_str()));
                 client.stream_events(&path, None::<&Value>, each).await
             }
             Self::Local(app) => {
                 let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
-                let questions = match app.runtime.open_questions(&key).await {
-                    Ok(questions) => questions,
-                    Err(EngineError::Store(StoreError::NotFound { .. })) => Vec::new(),
-                    Err(error) => return Err(error.into()),
-                };
-                let Some((run, _)) = questions.first() else { return Ok(()) };
-                watch_run(app, run, 0, each).await
+                watch_run(app, &key.run(run.parse()?), 0, each).await
             }
         }
     }
@@ -178,10 +183,9 @@ impl AgentClient {
         match self {
             Self::Remote(client) => {
                 let path = format!("/api/threads/{}", percent_encode(thread.as_str()));
-                let row = client.get(&path).await?;
-                let Some(run) = row["active"].as_str() else { return Ok(()) };
+                let Some(run) = client.get::<ThreadInfo>(&path).await?.active else { return Ok(()) };
                 let path = format!("{path}/runs/{run}");
-                client.post(&format!("{path}/cancel"), &json!({})).await?;
+                client.post::<RunInfo>(&format!("{path}/cancel"), &json!({})).await?;
                 client.stream_events(&format!("{path}/events"), None::<&Value>, |_| Ok(())).await
             }
             Self::Local(app) => {
@@ -199,7 +203,7 @@ impl AgentClient {
         match self {
             Self::Remote(client) => {
                 let path = format!("/api/threads/{}/runs/{run}", percent_encode(thread.as_str()));
-                Ok(client.get(&path).await?["from"].as_u64())
+                Ok(client.get::<RunInfo>(&path).await?.from)
             }
             Self::Local(app) => {
                 let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
@@ -208,24 +212,14 @@ impl AgentClient {
         }
     }
 
-    /// A thread and its messages, as the server describes them.
-    pub(crate) async fn thread_json(&self, thread: &ThreadId) -> anyhow::Result<Value> {
+    /// A thread and its messages.
+    pub(crate) async fn thread_export(&self, thread: &ThreadId) -> anyhow::Result<ThreadExport> {
         match self {
-            Self::Remote(client) => threads::fetch_thread_json(client, thread).await,
+            Self::Remote(client) => threads::fetch_thread(client, thread).await,
             Self::Local(app) => {
                 let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
-                let row = app.runtime.thread_row(&key).await?;
-                let messages = history::read_history(&app.runtime, &key, &app.agents).await?;
-                let described = |message: HistoryMessage| {
-                    let HistoryMessage { message, sources, model, run, seq, at } =
-                        message.with_renumbered_sources();
-                    let (id, text, role) = (message.id.to_string(), message.text(), message.role);
-                    MessageInfo { id, role, text, parts: message.parts, sources, model, run, seq, at }
-                };
-                let messages: Vec<MessageInfo> = messages.into_iter().map(described).collect();
-                let mut about = serde_json::to_value(ThreadInfo::from_row(&row))?;
-                about["messages"] = serde_json::to_value(messages)?;
-                Ok(about)
+                let thread = ThreadInfo::from_row(&app.runtime.thread_row(&key).await?);
+                Ok(ThreadExport { thread, messages: self.messages(&key.thread).await? })
             }
         }
     }
@@ -234,8 +228,8 @@ impl AgentClient {
     pub(crate) async fn model_ids(&self) -> anyhow::Result<Vec<String>> {
         Ok(match self {
             Self::Remote(client) => {
-                let rows: Vec<ListedId> = client.get_field("/api/models", "options").await?;
-                rows.into_iter().map(|row| row.id).collect()
+                let listed: ModelList = client.get("/api/models").await?;
+                listed.options.into_iter().map(|model| model.id).collect()
             }
             Self::Local(app) => app.model_ids(),
         })
@@ -246,7 +240,7 @@ impl AgentClient {
         match self {
             Self::Remote(client) => {
                 let path = format!("/api/threads/{}", percent_encode(thread.as_str()));
-                client.patch(&path, &json!({ "model": model })).await?;
+                client.patch::<ThreadInfo>(&path, &json!({ "model": model })).await?;
             }
             Self::Local(app) => {
                 let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
@@ -272,30 +266,16 @@ impl AgentClient {
     }
 
     /// The messages of a thread.
-    pub(crate) async fn messages(&self, thread: &ThreadId) -> anyhow::Result<Vec<ExportedMessage>> {
+    pub(crate) async fn messages(&self, thread: &ThreadId) -> anyhow::Result<Vec<MessageInfo>> {
         match self {
             Self::Remote(client) => {
                 let path = format!("/api/threads/{}/messages", percent_encode(thread.as_str()));
-                client.get_field(&path, "messages").await
+                Ok(client.get::<MessageList>(&path).await?.messages)
             }
             Self::Local(app) => {
                 let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
                 let messages = history::read_history(&app.runtime, &key, &app.agents).await?;
-                let exported = |message: HistoryMessage| {
-                    let message = message.with_renumbered_sources();
-                    let source = |source: doran_agents::AnswerSource| ExportedSource {
-                        number: source.number,
-                        title: source.title,
-                        quote: source.quote,
-                    };
-                    ExportedMessage {
-                        role: message.message.role,
-                        text: message.message.text(),
-                        model: message.model,
-                        sources: message.sources.into_iter().map(source).collect(),
-                    }
-                };
-                Ok(messages.into_iter().map(exported).collect())
+                Ok(messages.into_iter().map(MessageInfo::from_history).collect())
             }
         }
     }
@@ -336,16 +316,14 @@ async fn attach_remotely(
         }
         uploaded => uploaded?,
     };
-    let id: String = take_field(document, "id")?;
+    let id = document.document.document.id;
     loop {
-        let document = client.get(&format!("/api/documents/{id}?thread={thread}")).await?;
-        match document["status"].as_str().unwrap_or_default() {
-            "ready" => return Ok(Ok(())),
-            "queued" | "reading" | "indexing" => tokio::time::sleep(ATTACHMENT_POLL_INTERVAL).await,
-            _ => {
-                let text = |key: &str| document[key].as_str().unwrap_or_default().to_owned();
-                return Ok(Err(BilingualMessage::new(text("ko"), text("en"))));
-            }
+        let DocumentInfo { status, ko, en, .. } =
+            client.get(&format!("/api/documents/{id}?thread={thread}")).await?;
+        match status {
+            IngestState::Ready => return Ok(Ok(())),
+            status if status.is_pending() => tokio::time::sleep(ATTACHMENT_POLL_INTERVAL).await,
+            _ => return Ok(Err(BilingualMessage::new(ko.unwrap_or_default(), en.unwrap_or_default()))),
         }
     }
 }

@@ -6,14 +6,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use doran_server::api::RunEvent;
+use doran_server::api::{AddedDocument, Problem, RunEvent};
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
@@ -27,12 +26,6 @@ const SERVER_FILE_NAME: &str = "server.json";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The most bytes of an answer that is read whole.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
-
-/// An item of a list of the server, of which only the id is needed.
-#[derive(Deserialize)]
-pub(crate) struct ListedId {
-    pub(crate) id: String,
-}
 
 /// A server, and the key that opens it.
 #[derive(Clone, Debug)]
@@ -107,23 +100,26 @@ impl ServerHttpClient {
     }
 
     /// Asks for JSON.
-    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        self.request_json(Method::GET, path, Vec::new()).await
-    }
-
-    /// Asks for JSON and returns one field of it.
-    pub(crate) async fn get_field<T: DeserializeOwned>(&self, path: &str, name: &str) -> anyhow::Result<T> {
-        take_field(self.get(path).await?, name)
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        parse_response(&self.request(Method::GET, path, Vec::new()).await?)
     }
 
     /// Sends JSON and reads JSON.
-    pub(crate) async fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
-        self.request_json(Method::POST, path, serde_json::to_vec(body)?).await
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        parse_response(&self.request(Method::POST, path, serde_json::to_vec(body)?).await?)
     }
 
     /// Changes a thing with JSON and reads JSON.
-    pub(crate) async fn patch(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
-        self.request_json(Method::PATCH, path, serde_json::to_vec(body)?).await
+    pub(crate) async fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        parse_response(&self.request(Method::PATCH, path, serde_json::to_vec(body)?).await?)
     }
 
     /// Removes a thing; whether it was there.
@@ -136,9 +132,9 @@ impl ServerHttpClient {
     }
 
     /// Sends a file and reads JSON.
-    pub(crate) async fn upload(&self, path: &str, bytes: Vec<u8>) -> anyhow::Result<Value> {
+    pub(crate) async fn upload(&self, path: &str, bytes: Vec<u8>) -> anyhow::Result<AddedDocument> {
         let answered = self.send_request(Method::POST, path, "application/octet-stream", bytes).await?;
-        Ok(serde_json::from_slice(&read_response_body(answered).await?)?)
+        parse_response(&read_response_body(answered).await?)
     }
 
     /// Sends JSON and hands every event that comes back to `each`.
@@ -188,9 +184,8 @@ impl ServerHttpClient {
         .with_code("stopping")
     }
 
-    async fn request_json(&self, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<Value> {
-        let answered = self.send_request(method, path, "application/json", body).await?;
-        Ok(serde_json::from_slice(&read_response_body(answered).await?)?)
+    async fn request(&self, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+        read_response_body(self.send_request(method, path, "application/json", body).await?).await
     }
 
     async fn send_request(
@@ -260,7 +255,7 @@ async fn read_response_body(mut answered: ServerResponse) -> anyhow::Result<Vec<
     if status.is_success() {
         return Ok(text);
     }
-    let Ok(problem) = serde_json::from_slice::<Value>(&text) else {
+    let Ok(problem) = serde_json::from_slice::<Problem>(&text) else {
         // Something between here and the server answered, such as a proxy.
         let text: String = String::from_utf8_lossy(&text).chars().take(200).collect();
         return Err(bilingual!(
@@ -269,24 +264,24 @@ async fn read_response_body(mut answered: ServerResponse) -> anyhow::Result<Vec<
         )
         .into());
     };
-    let field = |name: &str| problem.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (ko, en) = (field("title_ko"), field("title"));
-    let refused = bilingual!("서버가 {status}로 답했습니다: {ko}", "the server answered {status}: {en}")
-        .with_code(field("code"));
-    let why = BilingualMessage::new(field("detail_ko").to_owned(), field("detail").to_owned());
-    Err(if why.en.is_empty() { refused.into() } else { refused.with_cause(why).into() })
+    let Problem { title, title_ko, code, detail, detail_ko, .. } = problem;
+    let refused =
+        bilingual!("서버가 {status}로 답했습니다: {title_ko}", "the server answered {status}: {title}")
+            .with_code(&code);
+    Err(match detail {
+        Some(en) => {
+            let ko = detail_ko.unwrap_or_else(|| en.clone());
+            refused.with_cause(BilingualMessage::new(ko, en)).into()
+        }
+        None => refused.into(),
+    })
 }
 
-/// One field of a response. A response without it is an error, unless a `T` may be missing.
-pub(crate) fn take_field<T: DeserializeOwned>(mut response: Value, name: &str) -> anyhow::Result<T> {
-    let field = response.get_mut(name).map(Value::take).unwrap_or_default();
-    serde_json::from_value(field).map_err(|error| {
-        bilingual!(
-            "서버의 응답에서 `{name}`을(를) 읽을 수 없습니다",
-            "cannot read `{name}` in the response of the server"
-        )
-        .with_cause(error)
-        .into()
+fn parse_response<T: DeserializeOwned>(text: &[u8]) -> anyhow::Result<T> {
+    serde_json::from_slice(text).map_err(|error| {
+        bilingual!("서버의 응답을 읽을 수 없습니다", "cannot read the response of the server")
+            .with_cause(error)
+            .into()
     })
 }
 
@@ -340,14 +335,6 @@ impl Body for SingleChunkBody {
 mod tests {
     use super::*;
     use crate::test_directory::TestDirectory;
-
-    #[test]
-    fn a_response_without_a_field_is_an_error() {
-        let made = || serde_json::json!({ "id": "t-1" });
-        assert_eq!(take_field::<String>(made(), "id").expect("there"), "t-1");
-        assert!(take_field::<String>(made(), "name").is_err());
-        assert_eq!(take_field::<Option<String>>(made(), "name").expect("may be missing"), None);
-    }
 
     #[test]
     fn a_server_is_found_by_its_file_and_the_file_is_its_owners() {

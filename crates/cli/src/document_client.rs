@@ -8,8 +8,9 @@ use doran_retrieval::{
     DocumentFilter, DocumentId, DocumentKind, DocumentStatus, DocumentTenant, Hit, Library, NewDocument,
     Passage, SearchQuery, find_article_numbers,
 };
+use doran_server::api::{DocumentInfo, DocumentList, SearchHit, SearchHitList};
 use doran_server::percent_encode;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::agent_client;
 use crate::assemble::{self, App, RecordReplay};
@@ -81,8 +82,8 @@ impl DocumentClient {
                 Ok(app.library.list(&local_tenant(app)))
             }
             Self::Remote { server } => {
-                let mut listed = server.get("/api/documents").await?;
-                Ok(serde_json::from_value(listed["documents"].take())?)
+                let listed: DocumentList = server.get("/api/documents").await?;
+                Ok(listed.documents.into_iter().map(|info| info.document).collect())
             }
         }
     }
@@ -111,8 +112,8 @@ impl DocumentClient {
         }
     }
 
-    /// Takes a file in, once there is room for it to wait. An error that concerns this file alone is inside; a wait for
-    /// a server that can be noticed is told.
+    /// Adds a file, once there is room for it to wait. An error that concerns this file alone is inside. A long wait for
+    /// a server is reported to `tell`.
     pub(crate) async fn add(
         &self,
         file: DocumentUpload<'_>,
@@ -141,7 +142,7 @@ impl DocumentClient {
                     let error = match server.upload(&path, bytes.clone()).await {
                         Ok(taken) => {
                             patience.reset();
-                            return Ok(Ok(serde_json::from_value(taken)?));
+                            return Ok(Ok(taken.document.document));
                         }
                         Err(error) => error,
                     };
@@ -245,15 +246,16 @@ impl DocumentClient {
                     }
                     DocumentChange::Kind(kind) => {
                         let body = json!({ "kind": document_kind_name(kind) });
-                        return Ok(Some(serde_json::from_value(server.patch(&path, &body).await?)?));
+                        let changed: DocumentInfo = server.patch(&path, &body).await?;
+                        return Ok(Some(changed.document));
                     }
                     DocumentChange::Retry => "retry",
                     DocumentChange::Pause => "pause",
                     DocumentChange::Resume => "resume",
                     DocumentChange::Cancel => "cancel",
                 };
-                let now = server.post(&format!("{path}/{change}"), &json!({})).await?;
-                Ok(Some(serde_json::from_value(now)?))
+                let changed: DocumentInfo = server.post(&format!("{path}/{change}"), &json!({})).await?;
+                Ok(Some(changed.document))
             }
         }
     }
@@ -288,9 +290,9 @@ impl DocumentClient {
                 pairs.extend(filter.collection.as_deref().map(|name| ("collection", name)));
                 pairs.extend(filter.documents.iter().map(|id| ("document", id.as_str())));
                 pairs.extend(kinds.iter().map(|kind| ("kind", kind.as_str())));
-                let mut found = server.get(&format!("/api/search?{}", encode_query(&pairs))).await?;
-                let hits: Vec<Value> = serde_json::from_value(found["hits"].take())?;
-                hits.iter().map(parse_search_hit).collect()
+                let found: SearchHitList =
+                    server.get(&format!("/api/search?{}", encode_query(&pairs))).await?;
+                Ok(found.hits.into_iter().map(hit_of_server).collect())
             }
         }
     }
@@ -327,22 +329,20 @@ fn encode_query(pairs: &[(&str, &str)]) -> String {
         .join("&")
 }
 
-/// A hit as the server tells it.
-fn parse_search_hit(hit: &Value) -> anyhow::Result<Hit> {
-    let article = hit["article"].as_str().and_then(|text| Some(find_article_numbers(text).first()?.0));
-    let (start, end) =
-        (serde_json::from_value(hit["start"].clone())?, serde_json::from_value(hit["end"].clone())?);
+/// A hit as an index gives it.
+fn hit_of_server(hit: SearchHit) -> Hit {
+    let article = hit.article.as_deref().and_then(|text| Some(find_article_numbers(text).first()?.0));
     let passage = Passage {
-        id: serde_json::from_value(hit["passage"].clone())?,
-        document: serde_json::from_value(hit["document"].clone())?,
-        title: serde_json::from_value(hit["title"].clone())?,
-        text: serde_json::from_value(hit["text"].clone())?,
-        page: serde_json::from_value(hit["page"].clone())?,
-        range: start..end,
+        id: hit.passage,
+        document: hit.document,
+        title: hit.title,
+        text: hit.text,
+        page: hit.page,
+        range: hit.start..hit.end,
         article,
         ..Passage::default()
     };
-    Ok(Hit { passage, score: serde_json::from_value(hit["score"].clone())? })
+    Hit { passage, score: hit.score }
 }
 
 #[cfg(test)]
@@ -350,9 +350,11 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
+    use serde_json::Value;
+
     use super::*;
 
-    /// A shelf behind a server that gives these answers, one to each request.
+    /// A client of a server that gives these answers, one to each request.
     fn client_of_scripted_server(answers: &[(u16, Value)]) -> DocumentClient {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -384,14 +386,17 @@ mod tests {
     }
 
     fn problem_json(code: &str, detail: &str) -> Value {
-        json!({ "code": code, "title": "no", "title_ko": "안 됨", "detail": detail, "detail_ko": detail })
+        json!({
+            "type": "about:blank", "status": 500, "code": code, "title": "no", "title_ko": "안 됨", "detail": detail,
+            "detail_ko": detail,
+        })
     }
 
     fn accepted_document_json() -> Value {
         json!({
             "id": "d", "name": "a.txt", "title": "a.txt", "collection": "", "kind": "general", "state": "queued",
             "progress": 0.0, "failure": null, "format": null, "passages": 0, "pages": 0, "bytes": 5, "version": "",
-            "hidden": 0, "added_at": 0, "changed_at": 0,
+            "hidden": 0, "added_at": 0, "changed_at": 0, "status": "queued", "replaced": false,
         })
     }
 

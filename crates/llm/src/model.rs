@@ -36,7 +36,7 @@ pub trait ChatModel: Send + Sync + 'static {
 pub type DeltaStream = BoxStream<'static, Result<Delta, ModelError>>;
 
 /// What a model is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ModelInfo {
     /// The name to put on every answer.
     pub name: String,

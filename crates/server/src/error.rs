@@ -147,7 +147,9 @@ impl ApiError {
         let ApiErrorInfo { status, code, en: title, ko: title_ko } = self.code.info();
         let (detail, detail_ko) = self.detail.clone().map(|ErrorDetail { en, ko }| (en, ko)).unzip();
         let parameter = self.parameter.clone();
-        json!(Problem { kind: "about:blank", status, code, title, title_ko, detail, detail_ko, parameter })
+        let (kind, code) = ("about:blank".into(), code.into());
+        let (title, title_ko) = (title.into(), title_ko.into());
+        json!(Problem { kind, status, code, title, title_ko, detail, detail_ko, parameter })
     }
 }
 

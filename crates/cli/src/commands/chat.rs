@@ -4,11 +4,9 @@ mod answer_printer;
 mod questions;
 mod slash_commands;
 
-use doran_agents::Agent;
 use doran_engine::ThreadId;
-use doran_llm::ModelKind;
-use doran_server::api::StartRun;
-use serde::Deserialize;
+use doran_llm::{ModelKind, Role};
+use doran_server::api::{AgentInfo, AgentList, MessageInfo, StartRun};
 
 use crate::agent_client::{self, AgentClient};
 use crate::assemble::RecordReplay;
@@ -69,26 +67,11 @@ struct ChatSession<'a> {
     output: TerminalOutput,
     /// Prints the newest answer.
     shown: AnswerPrinter,
-    /// The newest turn of this process.
+    /// The newest turn.
     last: Option<LastTurn>,
 }
 
-/// An agent as the server lists it.
-#[derive(Debug, Deserialize)]
-struct ListedAgent {
-    id: String,
-    /// Whether lists leave it out.
-    #[serde(default)]
-    hidden: bool,
-}
-
-impl ListedAgent {
-    fn from_agent(agent: &Agent) -> Self {
-        Self { id: agent.name.clone(), hidden: agent.is_hidden }
-    }
-}
-
-fn offered_names(agents: &[ListedAgent]) -> impl Iterator<Item = &str> {
+fn offered_names(agents: &[AgentInfo]) -> impl Iterator<Item = &str> {
     agents.iter().filter(|agent| !agent.hidden).map(|agent| agent.id.as_str())
 }
 
@@ -127,8 +110,7 @@ impl ChatSession<'_> {
         let agents = self.agents().await?;
         self.check_agent_exists(&agents, &self.agent.clone())?;
         self.greet();
-        self.client.wait_for_active_run(&self.thread).await?;
-        let mut failed = self.run_until_ctrl_c(Self::resume_waiting_run).await.err();
+        let mut failed = self.run_until_ctrl_c(Self::show_last_turn).await.err();
         if let Some(error) = &failed {
             self.output.print_error(error);
         }
@@ -141,7 +123,7 @@ impl ChatSession<'_> {
                 match command.split_once(char::is_whitespace).unwrap_or((command, "")) {
                     ("agent", name) => {
                         self.switch_agent(&agents, name.trim());
-                        failed = self.run_until_ctrl_c(Self::resume_waiting_run).await.err();
+                        failed = self.run_until_ctrl_c(Self::show_last_turn).await.err();
                         if let Some(error) = &failed {
                             self.output.print_error(error);
                         }
@@ -194,21 +176,21 @@ impl ChatSession<'_> {
     }
 
     /// The agents that can be asked.
-    async fn agents(&self) -> anyhow::Result<Vec<ListedAgent>> {
+    async fn agents(&self) -> anyhow::Result<Vec<AgentInfo>> {
         Ok(match self.client {
-            AgentClient::Local(app) => app.agents.iter().map(ListedAgent::from_agent).collect(),
-            AgentClient::Remote(client) => client.get_field("/api/agents", "agents").await?,
+            AgentClient::Local(app) => app.agents.iter().map(AgentInfo::from_agent).collect(),
+            AgentClient::Remote(client) => client.get::<AgentList>("/api/agents").await?.agents,
         })
     }
 
-    fn check_agent_exists(&self, agents: &[ListedAgent], name: &str) -> anyhow::Result<()> {
+    fn check_agent_exists(&self, agents: &[AgentInfo], name: &str) -> anyhow::Result<()> {
         if agents.iter().any(|agent| agent.id == name) {
             return Ok(());
         }
         Err(agent_client::unknown_agent_error(name, offered_names(agents)).into())
     }
 
-    fn switch_agent(&mut self, agents: &[ListedAgent], name: &str) {
+    fn switch_agent(&mut self, agents: &[AgentInfo], name: &str) {
         match self.check_agent_exists(agents, name) {
             Ok(()) => {
                 name.clone_into(&mut self.agent);
@@ -228,7 +210,7 @@ impl ChatSession<'_> {
     }
 
     /// Prints the commands that can be typed besides questions.
-    fn print_help(&self, agents: &[ListedAgent]) {
+    fn print_help(&self, agents: &[AgentInfo]) {
         let (agent, agents) = (&self.agent, offered_names(agents).collect::<Vec<_>>().join(", "));
         self.output.print_message(&bilingual!(
             "/agent 이름   다른 에이전트에게 묻습니다. 지금은 {agent}. 있는 것: {agents}\n/model [ID]   모델을 보여 주거나 고릅니다. default는 기본 모델입니다\n/retry        마지막 질문을 다시 묻습니다\n/edit 글      마지막 질문 대신 묻습니다\n/sources      답의 인용문을 보여 줍니다\n/steps        답의 단계를 보여 줍니다\n/attach 파일  파일을 이 대화에 첨부합니다\n/export 파일  대화를 Markdown으로, 파일.json이면 JSON으로 저장합니다\n/quit         마칩니다. Ctrl-D와 같습니다\n\\             줄 끝에 쓰면 다음 줄로 이어 씁니다. ↑ ↓는 앞서 쓴 줄을 불러옵니다\nCtrl-C        실행을 멈춥니다. 묻고 있어도 그렇습니다. 실행이 없으면 마칩니다\n/help         이 도움말\n나머지는 모두 질문입니다",
@@ -337,19 +319,30 @@ impl ChatSession<'_> {
         self.answer_until_finished(question).await
     }
 
-    /// Resumes an earlier run on this thread that waits for answers.
-    async fn resume_waiting_run(&mut self) -> anyhow::Result<()> {
-        self.shown = AnswerPrinter::new(self.output, true);
-        self.client.watch_waiting_run(&self.thread, |event| self.shown.print_event(event)).await?;
-        if self.shown.answer.questions.is_empty() {
+    /// Shows the last turn of the thread. A run that was cut off goes on, and one that waits asks again. A pipe gets only what
+    /// is not over yet.
+    async fn show_last_turn(&mut self) -> anyhow::Result<()> {
+        let Some(run) = self.client.last_run(&self.thread).await? else { return Ok(()) };
+        if run.ended.is_some() && !self.is_interactive {
             return Ok(());
         }
-        self.output.print_message(&bilingual!(
-            "이 대화의 실행이 답을 기다립니다",
-            "a run of this conversation waits for an answer"
-        ));
-        self.shown.quiet = self.quiet;
-        self.answer_until_finished("").await
+        let asked =
+            |message: &MessageInfo| message.role == Role::User && message.run.as_ref() == Some(&run.id);
+        let messages = self.client.messages(&self.thread).await?;
+        let question = messages.into_iter().rfind(asked).map(|message| message.text).unwrap_or_default();
+        if !question.is_empty() {
+            self.output.print_note(&format!("> {question}"));
+        }
+        self.shown = AnswerPrinter::new(self.output, self.quiet);
+        self.client.watch_run(&self.thread, &run.id, |event| self.shown.print_event(event)).await?;
+        if !self.shown.answer.questions.is_empty() {
+            self.shown.break_off()?;
+            self.output.print_message(&bilingual!(
+                "이 대화의 실행이 답을 기다립니다",
+                "a run of this conversation waits for an answer"
+            ));
+        }
+        self.answer_until_finished(&question).await
     }
 
     /// Asks the user what the run asks, until the run is finished. Without an answer, the run keeps waiting.
@@ -369,7 +362,6 @@ impl ChatSession<'_> {
                 .resume_with_answers(&self.thread, &id, last, &answers, |event| self.shown.print_event(event))
                 .await?;
         }
-        // A turn that began in another process can be shown, and not asked again.
         self.last = (!question.is_empty()).then(|| LastTurn::new(question, &self.shown));
         self.shown.finish()
     }

@@ -10,12 +10,10 @@ use std::time::{Duration, Instant};
 use doran_agents::samples::{self, SAMPLE_COLLECTION};
 use doran_engine::ThreadId;
 use doran_llm::ModelKind;
-use doran_retrieval::Language;
+use doran_retrieval::{DocumentStatus, IngestState, Language};
 use doran_server::ApiKeys;
 use doran_server::api::StartRun;
 use doran_server::percent_encode;
-use indicatif::ProgressBar;
-use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::api_key_file::ApiKeyWatcher;
@@ -24,7 +22,7 @@ use crate::client::ServerHttpClient;
 use crate::commands::ingest;
 use crate::commands::serve::{RunningServer, bind_listener};
 use crate::config::{Config, Database, SearchStore};
-use crate::document_client::document_kind_name;
+use crate::document_client::{DocumentClient, document_kind_name};
 use crate::exit::StopSignals;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 use crate::streamed_answer::StreamedAnswer;
@@ -32,8 +30,7 @@ use crate::systemd_notify::SystemdNotifier;
 
 /// How many further ports are tried if the configured one is in use.
 const EXTRA_PORTS_TO_TRY: u16 = 20;
-/// How often document progress is polled, and for how long.
-const DOCUMENT_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the sample documents may take.
 const MAX_DOCUMENT_WAIT: Duration = Duration::from_secs(300);
 /// The directory of the demo below the data directory.
 const DEMO_DIRECTORY: &str = "demo";
@@ -206,15 +203,22 @@ async fn ingest_samples(
         let (name, kind) = (percent_encode(file.name), percent_encode(&document_kind_name(&file.kind)));
         let path = format!("/api/documents?name={name}&collection={SAMPLE_COLLECTION}&kind={kind}");
         let accepted = client.upload(&path, file.bytes.to_vec()).await?;
-        ids.push(serde_json::from_value(accepted["id"].clone())?);
+        ids.push(accepted.document.document.id);
     }
-    let rows = wait_for_documents(client, &ids, &bar, started).await?;
+    let mut documents = Vec::new();
+    let server = DocumentClient::Remote { server: client.clone() };
+    let watch = server.watch_until_processed(&ids, |now| {
+        bar.set_position(now.iter().filter(|document| !document.state.is_pending()).count() as u64);
+        documents = now.to_vec();
+    });
+    // Documents that take longer are replaced by the texts inside the program, like those that cannot be read.
+    if let Ok(watched) = tokio::time::timeout(MAX_DOCUMENT_WAIT, watch).await {
+        watched?;
+    }
     bar.finish_and_clear();
-    let is = |row: &&Value, state: &str| row["status"] == state;
-    let (ready, passages) = rows
-        .iter()
-        .filter(|row| is(row, "ready"))
-        .fold((0, 0), |(count, sum), row| (count + 1, sum + row["passages"].as_u64().unwrap_or(0)));
+    let is_ready = |document: &&DocumentStatus| document.state == IngestState::Ready;
+    let ready = documents.iter().filter(is_ready).count();
+    let passages: usize = documents.iter().filter(is_ready).map(|document| document.passages).sum();
     let (all, seconds) = (files.len(), started.elapsed().as_secs_f32());
     let steps = DEMO_QUESTIONS.len() + 1;
     let line = bilingual!(
@@ -222,13 +226,14 @@ async fn ingest_samples(
         "[1/{steps}] ingest  sample rules and contracts {ready}/{all} files (HWPX, DOCX, PDF, MD)  {passages} passages  {seconds:.1} s\n"
     );
     output.print_data(line.text(output.language))?;
-    let names = ids.into_iter().zip(files.iter().map(|file| file.name)).collect();
+    let names = ids.iter().map(ToString::to_string).zip(files.iter().map(|file| file.name)).collect();
     if ready == all {
         return Ok(names);
     }
-    for row in rows.iter().filter(|row| !is(row, "ready")) {
-        let (name, ko, en) =
-            (&row["name"], row["ko"].as_str().unwrap_or("?"), row["en"].as_str().unwrap_or("?"));
+    for document in documents.iter().filter(|document| document.state != IngestState::Ready) {
+        let failure = document.failure.as_ref().map(|failure| failure.kind);
+        let (ko, en) = failure.map_or(("?", "?"), |kind| (kind.message_ko(), kind.message_en()));
+        let name = &document.name;
         output.print_message(&BilingualMessage::new(format!("  {name}: {ko}"), format!("  {name}: {en}")));
     }
     // Without isolation no file is read. The texts of the samples are compiled in as well.
@@ -238,31 +243,6 @@ async fn ingest_samples(
     ));
     assemble::samples::add_samples(app.index.as_ref()).await?;
     Ok(names)
-}
-
-async fn wait_for_documents(
-    client: &ServerHttpClient,
-    ids: &[String],
-    bar: &ProgressBar,
-    begun: Instant,
-) -> anyhow::Result<Vec<Value>> {
-    loop {
-        let mut listed = client.get("/api/documents").await?;
-        let rows: Vec<Value> = serde_json::from_value(listed["documents"].take())?;
-        let ours = rows
-            .into_iter()
-            .filter(|row| row["id"].as_str().is_some_and(|id| ids.iter().any(|known| known == id)));
-        let ours: Vec<Value> = ours.collect();
-        let at_rest = |row: &&Value| {
-            matches!(row["status"].as_str(), Some("ready" | "failed" | "cancelled" | "paused"))
-        };
-        let done = ours.iter().filter(at_rest).count();
-        bar.set_position(done as u64);
-        if done >= ids.len() || begun.elapsed() > MAX_DOCUMENT_WAIT {
-            return Ok(ours);
-        }
-        tokio::time::sleep(DOCUMENT_POLL_INTERVAL).await;
-    }
 }
 
 fn format_answer(

@@ -1,10 +1,9 @@
 //! `doran memory`: lists and deletes the memories of agents.
 
-use doran_agents::memory::{DEFAULT_SPACE, MAX_FACTS_PER_OWNER, MemoryFact, MemoryOwner};
-use doran_agents::tools::Taint;
+use doran_agents::memory::{DEFAULT_SPACE, MAX_FACTS_PER_OWNER, MemoryOwner};
 use doran_engine::TenantId;
+use doran_server::api::{MemoryFactInfo, MemoryFactList};
 use doran_server::percent_encode;
-use serde::Deserialize;
 use serde_json::json;
 
 use crate::agent_client;
@@ -64,19 +63,19 @@ pub(crate) async fn run(args: &MemoryArgs, config: &Config, output: TerminalOutp
 }
 
 /// Loads all memories, or those that match the words.
-async fn load_facts(words: &str, config: &Config) -> anyhow::Result<Vec<MemoryFact>> {
+async fn load_facts(words: &str, config: &Config) -> anyhow::Result<Vec<MemoryFactInfo>> {
     Ok(match agent_client::running_server(config) {
         Some(client) => {
             let path = format!("/api/memory?q={}", percent_encode(words));
-            let facts: Vec<ListedFact> = client.get_field(&path, "facts").await?;
-            facts.into_iter().map(ListedFact::into_fact).collect()
+            client.get::<MemoryFactList>(&path).await?.facts
         }
         None => {
             let (memories, owner) = (assemble::open_memories(config).await?, local_owner());
-            match words {
+            let facts = match words {
                 "" => memories.list(&owner).await?,
                 words => memories.find(&owner, words, MAX_FACTS_PER_OWNER).await?,
-            }
+            };
+            facts.into_iter().map(MemoryFactInfo::from_fact).collect()
         }
     })
 }
@@ -86,9 +85,9 @@ async fn list(words: &str, as_json: bool, config: &Config, output: TerminalOutpu
     if facts.is_empty() {
         output.print_message(&bilingual!("기억한 것이 없습니다", "nothing is remembered"));
     }
-    let line = |MemoryFact { id, text, at_ms, .. }: &MemoryFact| match as_json {
-        true => format!("{}\n", json!({ "id": id, "text": text, "at": at_ms })),
-        false => format!("{id}  {}\n", text.split_whitespace().collect::<Vec<_>>().join(" ")),
+    let line = |fact: &MemoryFactInfo| match as_json {
+        true => format!("{}\n", json!(fact)),
+        false => format!("{}  {}\n", fact.id, fact.text.split_whitespace().collect::<Vec<_>>().join(" ")),
     };
     output.print_data(&facts.iter().map(line).collect::<String>())
 }
@@ -115,18 +114,4 @@ fn unknown_fact_error(id: &str) -> BilingualMessage {
 /// The owner of memories when no API keys are in use.
 fn local_owner() -> MemoryOwner {
     MemoryOwner::new(TenantId::local().as_str(), DEFAULT_SPACE)
-}
-
-/// A memory as the server lists it.
-#[derive(Deserialize)]
-struct ListedFact {
-    id: String,
-    text: String,
-    at: i64,
-}
-
-impl ListedFact {
-    fn into_fact(self) -> MemoryFact {
-        MemoryFact { id: self.id, text: self.text, at_ms: self.at, taint: Taint::default() }
-    }
 }

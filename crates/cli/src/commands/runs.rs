@@ -1,15 +1,17 @@
 //! `doran runs`: lists runs, newest first, and shows, watches or forks one.
 
+use std::num::NonZeroUsize;
+
 use doran_engine::store::{RunFilter, RunStatus};
 use doran_engine::{TenantId, ThreadId};
-use doran_server::api::RunInfo;
+use doran_server::api::{RunInfo, RunList, RunPage, ThreadInfo, ThreadList};
 use doran_server::percent_encode;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
 use crate::agent_client;
 use crate::assemble;
-use crate::client::{ListedId, ServerHttpClient, take_field};
+use crate::client::ServerHttpClient;
 use crate::config::Config;
 use crate::local_api::LocalApi;
 use crate::output::{TerminalOutput, bilingual, format_local_time, pad_to_width, widest};
@@ -41,12 +43,12 @@ struct RunListOptions {
     json: bool,
     /// Maximum number to list; default: 50 · 최대 개수. 기본값: 50
     #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    limit: Option<NonZeroUsize>,
 }
 
 impl RunListOptions {
     fn limit(&self) -> usize {
-        self.limit.unwrap_or(50)
+        self.limit.map_or(50, NonZeroUsize::get)
     }
 
     /// These, and where one is not given, that of the others.
@@ -121,9 +123,8 @@ async fn find_run(client: &ServerHttpClient, start: &str) -> anyhow::Result<RunI
     let mut before: Option<String> = None;
     loop {
         let cursor = before.map(|before| format!("&before={before}")).unwrap_or_default();
-        let page = client.get(&format!("/api/runs?limit=200{cursor}")).await?;
-        let runs: Vec<RunInfo> = serde_json::from_value(page["runs"].clone())?;
-        let mut found: Vec<RunInfo> = runs.into_iter().filter(|run| run.id.starts_with(start)).collect();
+        let page: RunPage = client.get(&format!("/api/runs?limit=200{cursor}")).await?;
+        let mut found: Vec<RunInfo> = page.runs.into_iter().filter(|run| run.id.starts_with(start)).collect();
         match found.len() {
             0 => {}
             1 => return Ok(found.remove(0)),
@@ -135,7 +136,7 @@ async fn find_run(client: &ServerHttpClient, start: &str) -> anyhow::Result<RunI
                 .into());
             }
         }
-        before = page["next"].as_str().map(str::to_owned);
+        before = page.next;
         if before.is_none() {
             return Err(bilingual!(
                 "`{start}`(으)로 시작하는 실행이 없습니다",
@@ -203,8 +204,8 @@ async fn fork_run(
     if let Some(title) = title {
         body["title"] = json!(title);
     }
-    let made = client.post(&path, &body).await?;
-    output.print_data(&format!("{}\n", take_field::<String>(made, "id")?))
+    let made: ThreadInfo = client.post(&path, &body).await?;
+    output.print_data(&format!("{}\n", made.id))
 }
 
 /// Lists runs from the database, or from the server that has it open.
@@ -252,14 +253,14 @@ async fn list_runs_of_server(
         Some(thread) => vec![thread.as_str().to_owned()],
         None => {
             let path = format!("/api/threads?limit={}", args.limit());
-            let rows: Vec<ListedId> = client.get_field(&path, "threads").await?;
-            rows.into_iter().map(|row| row.id).collect()
+            let listed: ThreadList = client.get(&path).await?;
+            listed.threads.into_iter().map(|thread| thread.id).collect()
         }
     };
     let mut runs: Vec<RunInfo> = Vec::new();
     for thread in threads {
         let path = format!("/api/threads/{}/runs?limit={}", percent_encode(&thread), args.limit());
-        runs.extend(client.get_field::<Vec<RunInfo>>(&path, "runs").await?);
+        runs.extend(client.get::<RunList>(&path).await?.runs);
     }
     runs.sort_by(|left, right| right.created.cmp(&left.created).then(right.id.cmp(&left.id)));
     runs.truncate(args.limit());

@@ -1,14 +1,16 @@
 //! `doran threads`: lists, shows, renames, deletes and exports threads.
 
-use doran_agents::Role;
+use std::num::NonZeroUsize;
+
+use doran_agents::{AnswerSource, Role};
 use doran_engine::store::ThreadFilter;
 use doran_engine::{TenantId, ThreadId};
 use doran_retrieval::Language;
-use doran_server::api::ThreadInfo;
+use doran_server::api::{MessageInfo, MessageList, ThreadInfo, ThreadList};
 use doran_server::percent_encode;
 use jiff::tz::TimeZone;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::agent_client;
 use crate::article_labels::localize_article_numbers;
@@ -42,7 +44,7 @@ struct ThreadListOptions {
     json: bool,
     /// Maximum number to list; default: 50 · 최대 개수. 기본값: 50
     #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    limit: Option<NonZeroUsize>,
 }
 
 impl ThreadListOptions {
@@ -124,12 +126,11 @@ async fn change_or_show(
     let path = |thread: &ThreadId| format!("/api/threads/{}", percent_encode(thread.as_str()));
     match what {
         OneThreadCommand::Show { thread } => {
-            let messages: Vec<ExportedMessage> =
-                client.get_field(&format!("{}/messages", path(thread)), "messages").await?;
-            output.print_data(&messages_as_text(&messages, output))
+            let listed: MessageList = client.get(&format!("{}/messages", path(thread))).await?;
+            output.print_data(&messages_as_text(&listed.messages, output))
         }
         OneThreadCommand::Rename { thread, title } => {
-            client.patch(&path(thread), &json!({ "title": title.join(" ") })).await.map(drop)
+            client.patch::<ThreadInfo>(&path(thread), &json!({ "title": title.join(" ") })).await.map(drop)
         }
         OneThreadCommand::Delete { thread } => {
             if client.delete(&path(thread)).await? {
@@ -139,58 +140,54 @@ async fn change_or_show(
             Err(bilingual!("`{name}`(이)라는 스레드가 없습니다", "there is no thread `{name}`").into())
         }
         OneThreadCommand::Export { thread, format: ThreadExportFormat::Json } => {
-            output.print_data(&format!("{:#}\n", fetch_thread_json(client, thread).await?))
+            output.print_data(&fetch_thread(client, thread).await?.to_json()?)
         }
         OneThreadCommand::Export { thread, format: ThreadExportFormat::Markdown } => {
-            let about: ThreadInfo = serde_json::from_value(client.get(&path(thread)).await?)?;
-            let messages: Vec<ExportedMessage> =
-                client.get_field(&format!("{}/messages", path(thread)), "messages").await?;
-            output.print_data(&messages_as_markdown(&about.title, &messages, output.language))
+            let ThreadExport { thread, messages } = fetch_thread(client, thread).await?;
+            output.print_data(&messages_as_markdown(&thread.title, &messages, output.language))
         }
     }
 }
 
-/// A thread and its messages, as the server describes them.
-pub(crate) async fn fetch_thread_json(client: &ServerHttpClient, thread: &ThreadId) -> anyhow::Result<Value> {
+/// A thread and its messages.
+#[derive(Debug, Serialize)]
+pub(crate) struct ThreadExport {
+    #[serde(flatten)]
+    pub(crate) thread: ThreadInfo,
+    pub(crate) messages: Vec<MessageInfo>,
+}
+
+impl ThreadExport {
+    pub(crate) fn to_json(&self) -> serde_json::Result<String> {
+        Ok(format!("{:#}\n", serde_json::to_value(self)?))
+    }
+}
+
+pub(crate) async fn fetch_thread(
+    client: &ServerHttpClient,
+    thread: &ThreadId,
+) -> anyhow::Result<ThreadExport> {
     let path = format!("/api/threads/{}", percent_encode(thread.as_str()));
-    let mut about = client.get(&path).await?;
-    about["messages"] = client.get(&format!("{path}/messages")).await?["messages"].take();
-    Ok(about)
-}
-
-/// A message as the server lists it.
-#[derive(Debug, Deserialize)]
-pub(crate) struct ExportedMessage {
-    pub(crate) role: Role,
-    pub(crate) text: String,
-    pub(crate) model: Option<String>,
-    pub(crate) sources: Vec<ExportedSource>,
-}
-
-/// A source of an answer as the server lists it.
-#[derive(Debug, Deserialize)]
-pub(crate) struct ExportedSource {
-    pub(crate) number: u32,
-    pub(crate) title: String,
-    pub(crate) quote: String,
+    let listed: MessageList = client.get(&format!("{path}/messages")).await?;
+    Ok(ThreadExport { thread: client.get(&path).await?, messages: listed.messages })
 }
 
 /// The messages of people and agents. What tools said is in the JSON.
-fn spoken(messages: &[ExportedMessage]) -> impl Iterator<Item = &ExportedMessage> {
+fn spoken(messages: &[MessageInfo]) -> impl Iterator<Item = &MessageInfo> {
     messages
         .iter()
         .filter(|message| matches!(message.role, Role::User | Role::Assistant) && !message.text.is_empty())
 }
 
 /// The messages as a chat shows them: what a person typed as it is, and answers as Markdown.
-fn messages_as_text(messages: &[ExportedMessage], output: TerminalOutput) -> String {
+fn messages_as_text(messages: &[MessageInfo], output: TerminalOutput) -> String {
     let mut text = String::new();
     for message in spoken(messages) {
         match message.role {
             Role::User => text.push_str(&format!("> {}\n", message.text)),
             _ => text.push_str(&format!("{}\n", output.render_markdown(&message.text))),
         }
-        for ExportedSource { number, title, .. } in &message.sources {
+        for AnswerSource { number, title, .. } in &message.sources {
             text.push_str(&format!("  [{number}] {}\n", localize_article_numbers(title, title)));
         }
         if let Some(model) = &message.model {
@@ -201,7 +198,7 @@ fn messages_as_text(messages: &[ExportedMessage], output: TerminalOutput) -> Str
     text
 }
 
-pub(crate) fn messages_as_markdown(title: &str, messages: &[ExportedMessage], language: Language) -> String {
+pub(crate) fn messages_as_markdown(title: &str, messages: &[MessageInfo], language: Language) -> String {
     let mut text = format!("# {title}\n");
     for message in spoken(messages) {
         let who = match message.role {
@@ -212,7 +209,7 @@ pub(crate) fn messages_as_markdown(title: &str, messages: &[ExportedMessage], la
         if !message.sources.is_empty() {
             text.push_str(&format!("\n{}\n\n", language.pick("출처:", "Sources:")));
         }
-        for ExportedSource { number, title, quote } in &message.sources {
+        for AnswerSource { number, title, quote, .. } in &message.sources {
             let quote = quote.split_whitespace().collect::<Vec<_>>().join(" ");
             text.push_str(&format!("{number}. {title}: \"{quote}\"\n"));
         }
@@ -222,9 +219,9 @@ pub(crate) fn messages_as_markdown(title: &str, messages: &[ExportedMessage], la
 
 /// Lists threads from the database, or from the server that has it open.
 async fn list(args: ThreadListOptions, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
-    let limit = args.limit.unwrap_or(50);
+    let limit = args.limit.map_or(50, NonZeroUsize::get);
     let threads: Vec<ThreadInfo> = match agent_client::running_server(config) {
-        Some(client) => client.get_field(&format!("/api/threads?limit={limit}"), "threads").await?,
+        Some(client) => client.get::<ThreadList>(&format!("/api/threads?limit={limit}")).await?.threads,
         None => {
             let records = assemble::open_locked_store(config).await?;
             let filter = ThreadFilter { limit, ..ThreadFilter::default() };

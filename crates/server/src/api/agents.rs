@@ -2,10 +2,10 @@
 
 use doran_agents::{ModelInfo, StarterQuestions};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// An agent.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AgentInfo {
     /// The name of the agent in requests.
     pub id: String,
@@ -27,7 +27,8 @@ pub struct AgentInfo {
 }
 
 impl AgentInfo {
-    pub(crate) fn from_agent(agent: &doran_agents::Agent) -> Self {
+    /// An agent of this process.
+    pub fn from_agent(agent: &doran_agents::Agent) -> Self {
         Self {
             id: agent.name.clone(),
             en: agent.en.clone(),
@@ -42,7 +43,7 @@ impl AgentInfo {
 }
 
 /// The agents of a server.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AgentList {
     /// The agents.
     pub agents: Vec<AgentInfo>,

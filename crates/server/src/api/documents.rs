@@ -10,7 +10,7 @@ use doran_agents::retrieval::{
 };
 use doran_agents::samples;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The name of a collection of documents.
 pub(crate) struct CollectionName;
@@ -30,7 +30,7 @@ impl JsonSchema for CollectionName {
 }
 
 /// A document.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentInfo {
     /// The document.
     #[serde(flatten)]
@@ -62,7 +62,7 @@ impl DocumentInfo {
 }
 
 /// A document that was just uploaded.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AddedDocument {
     /// The document.
     #[serde(flatten)]
@@ -72,7 +72,7 @@ pub struct AddedDocument {
 }
 
 /// The documents of a tenant.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentList {
     /// The documents.
     pub documents: Vec<DocumentInfo>,
@@ -141,7 +141,7 @@ impl OutlineEntry {
 }
 
 /// A passage that a search found.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SearchHit {
     /// The id of the passage.
     pub passage: PassageId,
@@ -188,7 +188,7 @@ impl SearchHit {
 }
 
 /// A word of a query that a passage contains.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HighlightInfo {
     /// The stem that was searched, or an English word as the passage has it.
     pub term: String,
@@ -207,7 +207,7 @@ impl HighlightInfo {
 }
 
 /// A part of a text, in bytes of UTF-8.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ByteRange {
     /// Where it starts.
     pub start: usize,
@@ -216,7 +216,7 @@ pub struct ByteRange {
 }
 
 /// The passages that a search found.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SearchHitList {
     /// The passages, best first.
     pub hits: Vec<SearchHit>,

@@ -2,10 +2,10 @@
 
 use doran_agents::ModelInfo;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The models of a server.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ModelList {
     /// The model of each agent.
     pub active: Vec<AgentModel>,
@@ -16,7 +16,7 @@ pub struct ModelList {
 }
 
 /// The model of one agent.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AgentModel {
     /// The name of the agent.
     pub agent: String,
@@ -25,7 +25,7 @@ pub struct AgentModel {
 }
 
 /// A model that a chat can choose.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelOption {
     /// The name of the model in requests.
     pub id: String,

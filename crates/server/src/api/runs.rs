@@ -159,14 +159,14 @@ impl RunInfo {
 }
 
 /// The runs of a thread.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunList {
     /// The runs, newest first.
     pub runs: Vec<RunInfo>,
 }
 
 /// A page of the runs of all threads.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunPage {
     /// The runs, newest first.
     pub runs: Vec<RunInfo>,
@@ -209,7 +209,7 @@ pub struct RunAnswer {
 }
 
 /// An open question of any thread.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingQuestion {
     /// The question.
     #[serde(flatten)]
@@ -223,7 +223,7 @@ pub struct WaitingQuestion {
 }
 
 /// The open questions of all threads.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingQuestionList {
     /// The questions; those of the newest run come first.
     pub questions: Vec<WaitingQuestion>,

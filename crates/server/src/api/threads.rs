@@ -1,5 +1,6 @@
 //! Threads, their messages, their history and their state.
 
+use doran_agents::history::HistoryMessage;
 use doran_agents::{AnswerSource, MessagePart, Role};
 use doran_engine::store::{EntryKind, Seq, ThreadRow};
 use doran_engine::{EntryBody, ThreadEntry};
@@ -65,7 +66,7 @@ impl ThreadInfo {
 }
 
 /// A page of threads.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadList {
     /// The threads, most recently changed first.
     pub threads: Vec<ThreadInfo>,
@@ -74,7 +75,7 @@ pub struct ThreadList {
 }
 
 /// A message of a thread.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MessageInfo {
     /// The id of the message within the thread.
     pub id: String,
@@ -97,9 +98,9 @@ pub struct MessageInfo {
 }
 
 impl MessageInfo {
-    pub(crate) fn from_history(message_with_sources: doran_agents::history::HistoryMessage) -> Self {
-        let doran_agents::history::HistoryMessage { message, sources, model, run, seq, at } =
-            message_with_sources.with_renumbered_sources();
+    /// A message of a conversation.
+    pub fn from_history(message: HistoryMessage) -> Self {
+        let HistoryMessage { message, sources, model, run, seq, at } = message.with_renumbered_sources();
         Self {
             id: message.id.to_string(),
             text: message.text(),
@@ -115,7 +116,7 @@ impl MessageInfo {
 }
 
 /// The messages of a thread, along one branch of its log.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MessageList {
     /// The messages, oldest first.
     pub messages: Vec<MessageInfo>,
@@ -132,7 +133,7 @@ pub struct MessageList {
 pub(crate) const FEEDBACK_METADATA_PREFIX: &str = "feedback:";
 
 /// What a person thinks of an answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FeedbackInfo {
     /// The run that answered.
     pub run: String,
@@ -167,7 +168,7 @@ impl FeedbackInfo {
 }
 
 /// A question of a run to a person, with the answer once there is one.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DecisionInfo {
     /// The question.
     #[serde(flatten)]

@@ -1,7 +1,8 @@
 //! Tokens, money, memory and health.
 
+use doran_agents::memory::MemoryFact;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What runs and evaluations used.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -125,7 +126,7 @@ pub struct ModelUsageInfo {
 }
 
 /// A fact that agents remember across threads.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryFactInfo {
     /// The id of the fact.
     pub id: String,
@@ -135,8 +136,15 @@ pub struct MemoryFactInfo {
     pub at: i64,
 }
 
+impl MemoryFactInfo {
+    /// A fact of the store of memories.
+    pub fn from_fact(fact: MemoryFact) -> Self {
+        Self { id: fact.id, text: fact.text, at: fact.at_ms }
+    }
+}
+
 /// The facts that agents remember.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryFactList {
     /// The facts.
     pub facts: Vec<MemoryFactInfo>,

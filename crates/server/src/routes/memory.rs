@@ -4,9 +4,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use doran_agents::memory::{
-    DEFAULT_SPACE, MAX_FACTS_PER_OWNER, MemoryError, MemoryFact, MemoryOwner, MemoryStore,
-};
+use doran_agents::memory::{DEFAULT_SPACE, MAX_FACTS_PER_OWNER, MemoryError, MemoryOwner, MemoryStore};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -66,7 +64,7 @@ async fn list_memory(
         }
         Some(_) | None => memories.list(&owner).await,
     };
-    let facts = facts.map_err(memory_error)?.into_iter().map(fact_info).collect();
+    let facts = facts.map_err(memory_error)?.into_iter().map(MemoryFactInfo::from_fact).collect();
     Ok(json_response(MemoryFactList { facts }))
 }
 
@@ -96,10 +94,6 @@ fn require_memories(app: &ServerApp) -> Result<&dyn MemoryStore, ApiError> {
 
 fn owner(caller: &ApiCaller) -> MemoryOwner {
     MemoryOwner::new(caller.tenant.as_str(), DEFAULT_SPACE)
-}
-
-fn fact_info(fact: MemoryFact) -> MemoryFactInfo {
-    MemoryFactInfo { id: fact.id, text: fact.text, at: fact.at_ms }
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "`map_err` hands the error over")]

@@ -134,7 +134,7 @@ impl ChatSession<'_> {
     pub(super) async fn export(&self, path: &str) -> anyhow::Result<()> {
         let is_json = Path::new(path).extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
         let text = if is_json {
-            format!("{:#}\n", self.client.thread_json(&self.thread).await?)
+            self.client.thread_export(&self.thread).await?.to_json()?
         } else {
             let messages = self.client.messages(&self.thread).await?;
             messages_as_markdown(self.thread.as_str(), &messages, self.output.language)
