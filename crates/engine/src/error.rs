@@ -213,16 +213,28 @@ pub enum EngineError {
     #[error(transparent)]
     Run(#[from] RunError),
     /// What is stored does not fit the state type any more.
-    #[error("entry {seq} does not fit the graph and its state: {message}")]
+    #[error("entry {seq} does not fit the graph and its state: {reason}")]
     StateMismatch {
         /// The entry.
         seq: u64,
         /// Where and why.
-        message: String,
+        reason: StateMismatchReason,
     },
     /// The runtime takes no more runs: it is shutting down.
     #[error("the runtime stopped: {0}")]
     Stopped(String),
+}
+
+/// Why an entry does not fit the state type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateMismatchReason {
+    /// The entry has a field that the state does not have (any more). A field that was renamed keeps its old name with
+    /// `#[serde(alias = "…")]`. One that is not used any more has to stay in the state as long as threads hold it.
+    #[error("the state has no field `{0}`")]
+    UnknownField(String),
+    /// The entry cannot be read, or what it holds does not fit.
+    #[error("{0}")]
+    Unreadable(String),
 }
 
 impl From<InvalidId> for EngineError {

@@ -68,7 +68,7 @@ pub use cron::InvalidCron;
 pub use doran_macros::{Nodes, State};
 pub use drive::RunLimits;
 pub use entry::{EntryBody, StateChange, StepResult, TaskResult, ThreadEntry};
-pub use error::{BuildError, EngineError, MisuseError, NodeError, RunError};
+pub use error::{BuildError, EngineError, MisuseError, NodeError, RunError, StateMismatchReason};
 pub use failure::NodeFailure;
 pub use graph::{
     Graph, Node, NodeCachePolicy, NodeDefinition, NodeFuture, NodeName, NodeTimeout, Nodes, RetryPolicy, To,

@@ -2,7 +2,7 @@
 //! Internal causes go to the log only.
 
 use doran_engine::store::StoreError;
-use doran_engine::{EngineError, MisuseError, RunError};
+use doran_engine::{EngineError, MisuseError, RunError, StateMismatchReason};
 
 use crate::api::{ModelErrorAdvice, advice};
 
@@ -45,12 +45,22 @@ impl ErrorDetail {
                     format!("`{node}` 노드가 질문했지만 답을 기다릴 저장소가 없습니다")
                 }
             },
-            EngineError::StateMismatch { seq, .. } => {
-                format!("대화의 {seq}번 기록이 이 에이전트의 상태에 맞지 않습니다")
+            EngineError::StateMismatch { seq, reason } => {
+                let Self { ko, .. } = Self::from_state_mismatch(reason);
+                format!("대화의 {seq}번 기록이 이 에이전트의 상태에 맞지 않습니다: {ko}")
             }
             EngineError::Stopped(_) => "실행기가 멈췄습니다. 다시 시작하면 이어집니다".to_owned(),
         };
         Some(Self::new(error.to_string(), ko))
+    }
+
+    /// Why a state or an update is not one of the graph.
+    pub(crate) fn from_state_mismatch(reason: &StateMismatchReason) -> Self {
+        let ko = match reason {
+            StateMismatchReason::UnknownField(field) => format!("상태에 `{field}` 필드가 없습니다"),
+            StateMismatchReason::Unreadable(message) => message.clone(),
+        };
+        Self::new(reason.to_string(), ko)
     }
 
     /// What a client may hear of it. Words of a database are for the log.

@@ -1,5 +1,6 @@
 //! A conversation with a graph of which nothing is known but that its state has a list of messages.
 
+use doran_engine::NodeError;
 use doran_llm::{ChatRequest, Message, Role};
 use serde_json::{Value, json};
 
@@ -46,7 +47,7 @@ impl Conversation for MessageListConversation {
         Ok(TurnUpdate::default())
     }
 
-    fn explain(&self, _: &str, _: &Value) -> Result<Vec<ChatRequest>, serde_json::Error> {
+    fn explain(&self, _: &str, _: &Value) -> Result<Vec<ChatRequest>, NodeError> {
         Ok(Vec::new())
     }
 }

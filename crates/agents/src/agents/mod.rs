@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use doran_engine::graph::GraphTopology;
-use doran_engine::{BuildError, EngineError, Graph, Runtime, State};
+use doran_engine::{BuildError, EngineError, Graph, NodeError, Runtime, State};
 use doran_llm::{ChatModel, ChatRequest, ModelInfo, ModelKind, ModelRetryPolicy};
 use doran_retrieval::DocumentIndex;
 use schemars::JsonSchema;
@@ -197,7 +197,7 @@ pub(crate) trait ConversationState: State + JsonSchema {
 }
 
 /// What a node would ask a model, for people who look into a step.
-pub(crate) type ExplainNodeFn<S> = Arc<dyn Fn(&str, &S) -> Vec<ChatRequest> + Send + Sync>;
+pub(crate) type ExplainNodeFn<S> = Arc<dyn Fn(&str, &S) -> Result<Vec<ChatRequest>, NodeError> + Send + Sync>;
 
 /// A graph whose state type is forgotten.
 trait ServedGraph: Send + Sync {
@@ -218,7 +218,7 @@ pub(crate) trait Conversation: Send + Sync {
     /// What an update says about the turn.
     fn read_update(&self, update: &str) -> Result<TurnUpdate, serde_json::Error>;
     /// What a node would ask models.
-    fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error>;
+    fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, NodeError>;
 }
 
 impl<S: State + JsonSchema> ServedGraph for Graph<S> {
@@ -267,8 +267,8 @@ impl<S: ConversationState> Conversation for StateConversation<S> {
         Ok(S::turn_update(doran_engine::stored_json::from_str(update)?))
     }
 
-    fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error> {
-        Ok((self.explain)(node, &serde_json::from_value::<S>(state.clone())?))
+    fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, NodeError> {
+        (self.explain)(node, &serde_json::from_value::<S>(state.clone()).map_err(NodeError::permanent)?)
     }
 }
 
@@ -410,8 +410,9 @@ impl Agent {
         self.conversation.as_ref().map_or_else(|| Ok(TurnUpdate::default()), |it| it.read_update(update))
     }
 
-    /// What `node` would ask models in this state, for people who look into a step. Nothing is asked.
-    pub fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error> {
+    /// What `node` would ask models in this state, for people who look into a step. Nothing is asked. An error is why the
+    /// node cannot make its requests.
+    pub fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, NodeError> {
         self.conversation.as_ref().map_or_else(|| Ok(Vec::new()), |it| it.explain(node, state))
     }
 }

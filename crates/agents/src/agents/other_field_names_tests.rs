@@ -84,7 +84,12 @@ fn research_agent() -> Agent {
     .build()
     .expect("a sound graph");
     let models = Models::single(Arc::new(ScriptedModel::new([])));
-    Agent::from_conversation("research", &models, &graph, Arc::new(|_: &str, _: &ResearchState| Vec::new()))
+    Agent::from_conversation(
+        "research",
+        &models,
+        &graph,
+        Arc::new(|_: &str, _: &ResearchState| Ok(Vec::new())),
+    )
 }
 
 #[tokio::test]

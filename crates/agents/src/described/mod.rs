@@ -89,7 +89,7 @@ pub fn build_described_agent(
     let explained = parse_nodes(description, &parts.http)?;
     let models = node_context.models.clone();
     let explain = Arc::new(move |name: &str, state: &DescribedState| {
-        explained.get(name).map(|ready| node_context.explain(ready, state)).unwrap_or_default()
+        explained.get(name).map_or_else(|| Ok(Vec::new()), |ready| node_context.explain(ready, state))
     });
     let mut agent = Agent::from_conversation(&description.name, &models, &graph, explain);
     agent.ko.clone_from(&description.ko);

@@ -98,7 +98,11 @@ impl ReadyNodeContext {
     }
 
     /// What a node would ask models in this state.
-    pub(super) fn explain(&self, ready: &ReadyNode, state: &DescribedState) -> Vec<ChatRequest> {
+    pub(super) fn explain(
+        &self,
+        ready: &ReadyNode,
+        state: &DescribedState,
+    ) -> Result<Vec<ChatRequest>, NodeError> {
         let request = match ready {
             ReadyNode::Choose { prompt, choices, .. } => self.choose_request(state, prompt, choices),
             ReadyNode::CallModel { prompt, tools, rounds, .. } => {
@@ -107,7 +111,8 @@ impl ReadyNodeContext {
             ReadyNode::Evaluate { prompt, .. } => self.evaluate_request(state, prompt),
             ReadyNode::Respond { prompt } => self.model_request(state, prompt, Some(&[]), 0),
             ReadyNode::Retrieve { .. } => {
-                return self.finder.explain(&state.messages, state.progress.language).into_iter().collect();
+                let request = self.finder.explain(&state.messages, state.progress.language)?;
+                return Ok(request.into_iter().collect());
             }
             ReadyNode::CallTools
             | ReadyNode::Summarize { .. }
@@ -116,9 +121,9 @@ impl ReadyNodeContext {
             | ReadyNode::Http { .. }
             | ReadyNode::MapHttp { .. }
             | ReadyNode::MapPrompt { .. }
-            | ReadyNode::Say { .. } => return Vec::new(),
+            | ReadyNode::Say { .. } => return Ok(Vec::new()),
         };
-        request.into_iter().collect()
+        Ok(vec![request?])
     }
 
     fn model_request(

@@ -107,8 +107,12 @@ impl DocumentFinder {
     }
 
     /// What a model would be asked before the search, for people who look into a step.
-    pub(crate) fn explain(&self, messages: &[Message], language: Language) -> Option<ChatRequest> {
-        self.rewriter.as_ref()?.request(messages, language).ok()
+    pub(crate) fn explain(
+        &self,
+        messages: &[Message],
+        language: Language,
+    ) -> Result<Option<ChatRequest>, NodeError> {
+        self.rewriter.as_ref().map(|rewriter| rewriter.request(messages, language)).transpose()
     }
 
     /// The hits, and after them the passages that stand beside the best of them.

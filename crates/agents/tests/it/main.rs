@@ -25,6 +25,7 @@ mod mcp;
 mod memory;
 mod model_requests;
 mod offline_model;
+mod prompt_inspection;
 #[cfg(feature = "python")]
 mod python;
 mod react;

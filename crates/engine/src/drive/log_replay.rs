@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::known_update::{ReplayedStart, ReplayedStep};
-use crate::error::EngineError;
+use crate::error::{EngineError, StateMismatchReason};
 use crate::graph::BuiltGraph;
 use crate::log::{self, StateSnapshot, StoredPosition};
 use crate::plan::{self, PlanPosition};
@@ -184,7 +184,7 @@ impl<S: State> ThreadState<S> {
         if self.written_by_graph
             && let Some(field) = unknown_update_field::<S>(update.get())
         {
-            return Err(unknown_field(seq, &field));
+            return Err(unknown_field(seq, field));
         }
         parse_entry_body(seq, update.get().as_bytes())
     }
@@ -416,7 +416,7 @@ fn read_snapshot(seq: Seq, body: &[u8]) -> Result<StateSnapshot<Box<RawValue>>, 
 
 fn read_state<S: State>(seq: Seq, json: &RawValue, written_by_graph: bool) -> Result<S, EngineError> {
     if written_by_graph && let Some(field) = unknown_state_field::<S>(json.get()) {
-        return Err(unknown_field(seq, &field));
+        return Err(unknown_field(seq, field));
     }
     match stored_json::from_str(json.get()) {
         Ok(state) => Ok(state),
@@ -424,12 +424,8 @@ fn read_state<S: State>(seq: Seq, json: &RawValue, written_by_graph: bool) -> Re
     }
 }
 
-fn unknown_field(seq: Seq, field: &str) -> EngineError {
-    let message = format!(
-        "it has the field `{field}`, which the state does not have (any more). A field that was renamed needs \
-         `#[serde(alias = \"{field}\")]`; one that is not used any more has to stay in the state as long as threads hold it"
-    );
-    state_mismatch(seq, message)
+fn unknown_field(seq: Seq, field: String) -> EngineError {
+    EngineError::StateMismatch { seq, reason: StateMismatchReason::UnknownField(field) }
 }
 
 /// Reads a whole state that may lack fields added since: those get their default. Each is added when the reader misses
@@ -458,7 +454,7 @@ fn fill_missing_fields<S: State>(seq: Seq, stored: Value) -> Result<S, EngineErr
 }
 
 fn state_mismatch(seq: Seq, message: String) -> EngineError {
-    EngineError::StateMismatch { seq, message }
+    EngineError::StateMismatch { seq, reason: StateMismatchReason::Unreadable(message) }
 }
 
 #[cfg(test)]

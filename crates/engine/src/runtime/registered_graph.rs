@@ -12,7 +12,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::drive::{self, DriveOutcome, HaltReason, LogTip, RunContext, RunJournal, ThreadState};
 use crate::entry::read_log_body;
-use crate::error::{EngineError, MisuseError};
+use crate::error::{EngineError, MisuseError, StateMismatchReason};
 use crate::failure;
 use crate::graph::{BuiltGraph, END_NODE_ID, GraphTopology, START_NODE_ID};
 use crate::large_work::work_on_bytes;
@@ -119,8 +119,10 @@ impl<S: State> RegisteredGraph<S> {
     }
 
     fn state_view(&self, seq: Seq, at: &ThreadState<S>) -> Result<StateView, EngineError> {
-        let state = serde_json::to_value(&*at.state)
-            .map_err(|error| EngineError::StateMismatch { seq, message: error.to_string() })?;
+        let state = serde_json::to_value(&*at.state).map_err(|error| EngineError::StateMismatch {
+            seq,
+            reason: StateMismatchReason::Unreadable(error.to_string()),
+        })?;
         let next = at.position.due.iter().map(|task| self.core.node(task.node).name.to_string()).collect();
         Ok(StateView { seq, state, step: at.position.step, next })
     }
@@ -422,7 +424,10 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
             _ => {}
         }
         let ix = self.core.node_index(node).ok_or_else(unknown)?;
-        let mismatch = |message: String| EngineError::StateMismatch { seq: edit.seq, message };
+        let mismatch = |message| EngineError::StateMismatch {
+            seq: edit.seq,
+            reason: StateMismatchReason::Unreadable(message),
+        };
         let route = self
             .core
             .next_tasks(ix, &at.state, None)

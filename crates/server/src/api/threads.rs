@@ -3,7 +3,7 @@
 use doran_agents::history::HistoryMessage;
 use doran_agents::{AnswerSource, MessagePart, Role};
 use doran_engine::store::{EntryKind, Seq, ThreadRow};
-use doran_engine::{EntryBody, ThreadEntry};
+use doran_engine::{EntryBody, StateView, ThreadEntry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -262,9 +262,19 @@ pub struct ThreadStateInfo {
     /// The requests that the node in `explain` would send to models in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asks: Option<Vec<Value>>,
+    /// Why the node in `explain` cannot make its requests in this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asks_error: Option<String>,
     /// The digests of `asks`. A request with the digest of a model call (`request`) is the one that was sent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub digests: Vec<String>,
     /// The state, as the agent defines it.
     pub state: Value,
+}
+
+impl ThreadStateInfo {
+    pub(crate) fn from_view(view: StateView) -> Self {
+        let StateView { seq, next, state, .. } = view;
+        Self { seq, next, asks: None, asks_error: None, digests: Vec::new(), state }
+    }
 }

@@ -11,13 +11,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::threads::{load_thread_row, missing_agent_error};
+use super::threads::{agent_of_thread, load_thread_row};
 use super::{ApiRoute, json_response, path_value};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::api;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
+use crate::error_detail::ErrorDetail;
 use crate::openapi::{Operation, OperationTag};
 use crate::request_body;
 
@@ -48,7 +49,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 struct PutStateBody {
     /// The state. Fields that are left out get their default.
     state: Value,
-    /// The agent whose state it is. It is needed if the thread has no agent.
+    /// The agent whose state it is. The default is that of the newest run. It is needed if the thread has no agent.
     agent: Option<String>,
 }
 
@@ -67,16 +68,10 @@ async fn put_state(
     let edit = StateEdit { state: Some(state), ..StateEdit::default() };
     app.runtime.edit(&agent.name, &thread.key, None, &edit).await.map_err(edit_error)?;
     let view = app.runtime.view(&agent.name, &thread.key, None).await?;
-    Ok(json_response(api::ThreadStateInfo {
-        seq: view.seq,
-        next: view.next,
-        digests: Vec::new(),
-        asks: None,
-        state: view.state,
-    }))
+    Ok(json_response(api::ThreadStateInfo::from_view(view)))
 }
 
-/// Whose state it is: that of the run that waits, and of no other agent. Without a run, the one that is named or was asked first.
+/// Whose state it is: that of the run that waits, and of no other agent. Without such a run, the one that is named, or that of the newest run.
 async fn agent_of_state(app: &ServerApp, thread: &ThreadRow, named: Option<&str>) -> Result<Agent, ApiError> {
     if let Some(run) = thread.active {
         let graph = app.runtime.run_row(&thread.key.run(run)).await?.graph;
@@ -89,31 +84,35 @@ async fn agent_of_state(app: &ServerApp, thread: &ThreadRow, named: Option<&str>
         }
         return agent_request::find_agent(app, &graph);
     }
-    let known = thread.metadata.get("agent").and_then(Value::as_str);
-    agent_request::find_agent(app, named.or(known).ok_or_else(missing_agent_error)?)
+    agent_of_thread(app, thread, named).await
 }
 
 /// Refuses what is no state of the agent.
 pub(super) fn check_state(agent: &Agent, state: &Value) -> Result<(), ApiError> {
     // A list would be read as the fields in their order, and an empty one as a state without any.
     if !state.is_object() {
-        return Err(unfit_state_error("it is not an object"));
+        return Err(unfit_state_error(&ErrorDetail::new("it is not an object", "객체가 아닙니다")));
     }
-    agent.read_turn(state).map(drop).map_err(|error| unfit_state_error(&error.to_string()))
+    agent.read_turn(state).map(drop).map_err(|error| {
+        let why = error.to_string();
+        unfit_state_error(&ErrorDetail::new(why.clone(), why))
+    })
 }
 
 /// A state with a field that the agent does not have cannot be read again.
 pub(super) fn edit_error(error: EngineError) -> ApiError {
     match error {
-        EngineError::StateMismatch { message, .. } => unfit_state_error(&message),
+        EngineError::StateMismatch { reason, .. } => {
+            unfit_state_error(&ErrorDetail::from_state_mismatch(&reason))
+        }
         other => other.into(),
     }
 }
 
-fn unfit_state_error(why: &str) -> ApiError {
+fn unfit_state_error(ErrorDetail { en, ko }: &ErrorDetail) -> ApiError {
     ApiError::with_message(
         ApiErrorCode::BadInput,
-        format!("`state` does not fit the agent: {why}"),
-        format!("`state`가 에이전트의 상태에 맞지 않습니다: {why}"),
+        format!("`state` does not fit the agent: {en}"),
+        format!("`state`가 에이전트의 상태에 맞지 않습니다: {ko}"),
     )
 }

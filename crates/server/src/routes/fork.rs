@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::edit_state::{check_state, edit_error};
-use super::threads::{MAX_TITLE_CHARS, check_seq, check_title, load_thread_row, missing_agent_error};
+use super::threads::{MAX_TITLE_CHARS, agent_of_thread, check_seq, check_title, load_thread_row};
 use super::{ApiRoute, path_value};
 use crate::ServerApp;
 use crate::agent_request;
@@ -93,9 +93,9 @@ async fn fork_thread(
                 check_fork_entry(&app, &source, at).await?;
             }
             // Whatever can be wrong is found out before anything is made.
-            check_fork_options(&app, &source, &fork)?;
+            check_fork_options(&app, &source, &fork).await?;
             let agent = if fork.go_on || fork.state.is_some() {
-                Some(resolve_fork_agent(&app, &source, fork.agent.as_deref())?)
+                Some(agent_of_thread(&app, &source, fork.agent.as_deref()).await?)
             } else {
                 None
             };
@@ -169,14 +169,12 @@ fn unknown_entry_error() -> ApiError {
     )
 }
 
-/// Whose state is gone on with.
-fn resolve_fork_agent(app: &ServerApp, source: &ThreadRow, named: Option<&str>) -> Result<Agent, ApiError> {
-    let known = source.metadata.get("agent").and_then(Value::as_str);
-    agent_request::find_agent(app, named.or(known).ok_or_else(missing_agent_error)?)
-}
-
 /// What is of no use without something else is refused.
-fn check_fork_options(app: &ServerApp, source: &ThreadRow, fork: &ForkThreadBody) -> Result<(), ApiError> {
+async fn check_fork_options(
+    app: &ServerApp,
+    source: &ThreadRow,
+    fork: &ForkThreadBody,
+) -> Result<(), ApiError> {
     if fork.as_node.is_some() && fork.state.is_none() {
         return Err(ApiError::with_message(
             ApiErrorCode::BadInput,
@@ -197,7 +195,7 @@ fn check_fork_options(app: &ServerApp, source: &ThreadRow, fork: &ForkThreadBody
     if named.is_empty() && fork.state.is_none() {
         return Ok(());
     }
-    let agent = resolve_fork_agent(app, source, fork.agent.as_deref())?;
+    let agent = agent_of_thread(app, source, fork.agent.as_deref()).await?;
     if let Some(state) = &fork.state {
         check_state(&agent, state)?;
     }

@@ -6,16 +6,16 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use doran_agents::Role;
 use doran_agents::decisions::decisions_from_entries;
 use doran_agents::history::{self, HistoryMessage};
 use doran_agents::protocol::request_digest;
 use doran_agents::retrieval::{MAX_WORD_QUERY_CHARS, WordSearch};
 use doran_engine::EngineError;
-use doran_engine::store::{Seq, StoreError, ThreadFilter, ThreadListPosition, ThreadRow};
+use doran_agents::{Agent, Role};
+use doran_engine::store::{RunFilter, Seq, StoreError, ThreadFilter, ThreadListPosition, ThreadRow};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use tokio::time::Instant;
 
 use super::documents::delete_attachments;
@@ -220,7 +220,7 @@ async fn list_threads(
         None => None,
     };
     let deadline = Instant::now() + THREAD_SEARCH_TIME;
-    let (mut threads, mut looked) = (Vec::new(), 0);
+    let (mut threads, mut searched) = (Vec::new(), 0);
     // Only the first page is found by counting.
     let mut filter = ThreadFilter { offset, limit: MAX_LIST_ITEMS, ..ThreadFilter::default() };
     if pinned {
@@ -231,12 +231,12 @@ async fn list_threads(
         let is_last = page.len() < MAX_LIST_ITEMS;
         (filter.after, filter.offset) = (page.last().map(ThreadListPosition::from), 0);
         for row in page {
-            let is_late = wanted.is_some() && looked > 0 && Instant::now() >= deadline;
-            if threads.len() == limit || looked == max_searched || is_late {
+            let is_late = wanted.is_some() && searched > 0 && Instant::now() >= deadline;
+            if threads.len() == limit || searched == max_searched || is_late {
                 break 'looking Some(offset);
             }
             offset += 1;
-            looked += 1;
+            searched += 1;
             let thread = api::ThreadInfo::from_row(&row);
             let fits = match &wanted {
                 None => true,
@@ -443,7 +443,7 @@ async fn list_history(
 struct ThreadStateQuery {
     /// The number of the entry. The default is the newest entry.
     at: Option<Seq>,
-    /// The agent whose state it is. It is needed if the thread has no agent.
+    /// The agent whose state it is. The default is that of the newest run. It is needed if the thread has no agent.
     agent: Option<String>,
     /// The name of a node. The response then has the requests that this node would send to models.
     explain: Option<String>,
@@ -459,22 +459,19 @@ async fn get_state(
 ) -> Result<Response, ApiError> {
     let found = load_thread_row(&app, &caller, &path_value(name)?).await?;
     let ThreadStateQuery { at, agent, explain } = query_value(at)?;
-    let known = found.metadata.get("agent").and_then(Value::as_str).map(str::to_owned);
-    let agent = agent.or(known).ok_or_else(missing_agent_error)?;
-    let agent = agent_request::find_agent(&app, &agent)?;
+    let agent = agent_of_thread(&app, &found, agent.as_deref()).await?;
     let at = at.map(|at| check_seq(Some(at))).transpose()?;
     let view = app.runtime.view(&agent.name, &found.key, at).await?;
-    let requests = match explain {
-        Some(node) => Some(agent.explain(&node, &view.state).map_err(|_| ApiErrorCode::Internal)?),
-        None => None,
-    };
-    Ok(json_response(api::ThreadStateInfo {
-        seq: view.seq,
-        next: view.next,
-        digests: requests.iter().flatten().map(request_digest).collect(),
-        asks: requests.map(|requests| requests.iter().map(|request| json!(request)).collect()),
-        state: view.state,
-    }))
+    let mut info = api::ThreadStateInfo::from_view(view);
+    match explain.map(|node| agent.explain(&node, &info.state)) {
+        Some(Ok(requests)) => {
+            info.digests = requests.iter().map(request_digest).collect();
+            info.asks = Some(requests.iter().map(|request| json!(request)).collect());
+        }
+        Some(Err(error)) => info.asks_error = Some(error.to_string()),
+        None => {}
+    }
+    Ok(json_response(info))
 }
 
 pub(super) async fn load_thread_row(
@@ -486,8 +483,19 @@ pub(super) async fn load_thread_row(
     Ok(app.runtime.thread_row(&thread).await?)
 }
 
-pub(super) fn missing_agent_error() -> ApiError {
-    ApiError::with_message(ApiErrorCode::BadInput, "name the `agent`", "`agent`를 적어 주세요")
+/// The agent that is named, or else that of the newest run. Of a thread without runs it is the one that it was made for.
+pub(super) async fn agent_of_thread(
+    app: &ServerApp,
+    thread: &ThreadRow,
+    named: Option<&str>,
+) -> Result<Agent, ApiError> {
+    let newest = RunFilter { thread: Some(thread.key.thread.clone()), limit: 1, ..RunFilter::default() };
+    let newest = app.runtime.list_runs(&thread.key.tenant, &newest).await?;
+    let newest = newest.first().map(|run| run.graph.as_str());
+    let known = newest.or_else(|| thread.metadata.get("agent")?.as_str());
+    let missing =
+        || ApiError::with_message(ApiErrorCode::BadInput, "name the `agent`", "`agent`를 적어 주세요");
+    agent_request::find_agent(app, named.or(known).ok_or_else(missing)?)
 }
 
 /// Databases count to 2^63.

@@ -104,6 +104,13 @@ async fn a_paused_run_continues_with_the_state_that_it_was_given() {
     ] {
         assert_eq!(problem(&app, put(&body)).await, expected, "{body}");
     }
+    let refused = text(send(&app, put(&json!({ "state": { "nobody": 3 } }))).await).await;
+    let refused: Value = serde_json::from_str(&refused).expect("JSON");
+    assert_eq!(refused["detail"], "`state` does not fit the agent: the state has no field `nobody`");
+    assert_eq!(
+        refused["detail_ko"],
+        "`state`가 에이전트의 상태에 맞지 않습니다: 상태에 `nobody` 필드가 없습니다"
+    );
     let changed = json(&app, put(&json!({ "state": state, "agent": "assistant" }))).await;
     assert_eq!((&changed["state"], &changed["next"]), (&state, &json!(["router"])));
     // It is the same run, and it still waits.

@@ -230,15 +230,15 @@ impl AssistantAgent {
         Ok(fit_request(request, self.limits.context_length, language))
     }
 
-    pub(super) fn explain(&self, node: &str, state: &AssistantState) -> Vec<ChatRequest> {
+    pub(super) fn explain(&self, node: &str, state: &AssistantState) -> Result<Vec<ChatRequest>, NodeError> {
         let request = match node {
-            "router" => self.route_request(state).map(Some),
-            "rag" => Ok(self.finder.explain(&state.messages, state.progress.language)),
-            "memory" => self.summary_request(state),
-            "agent" => self.answer_request(state).map(Some),
-            _ => Ok(None),
+            "router" => self.route_request(state)?,
+            "rag" => self.finder.explain(&state.messages, state.progress.language)?,
+            "memory" => self.summary_request(state)?,
+            "agent" => Some(self.answer_request(state)?),
+            _ => None,
         };
-        request.ok().flatten().into_iter().collect()
+        Ok(request.into_iter().collect())
     }
 }
 

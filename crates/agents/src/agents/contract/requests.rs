@@ -2,8 +2,8 @@
 
 use doran_engine::NodeError;
 use doran_llm::{
-    ChatRequest, Message, MessageId, MessagePart, ModelRole, Role, TextOrigin, ToolCall, ToolChoice,
-    ToolResult, ToolSpec, response_schema_of,
+    ChatRequest, Message, MessagePart, ModelRole, Role, TextOrigin, ToolCall, ToolChoice, ToolResult,
+    ToolSpec, response_schema_of,
 };
 use doran_retrieval::{HEADING_SEPARATOR, Language};
 use schemars::JsonSchema;
@@ -193,16 +193,16 @@ impl ContractAgent {
         Ok(fit_request(request, self.context_length, language))
     }
 
-    pub(super) fn explain(&self, node: &str, state: &ContractState) -> Vec<ChatRequest> {
+    pub(super) fn explain(&self, node: &str, state: &ContractState) -> Result<Vec<ChatRequest>, NodeError> {
         let request = match node {
             "scope_validator" => self.scope_request(state),
             "check_previous_context" => self.previous_request(state),
             "planner" => self.plan_request(state, &[], &[]),
             "evaluator" => self.evaluate_request(state),
             "respond" => self.answer_request(state),
-            _ => return Vec::new(),
+            _ => return Ok(Vec::new()),
         };
-        request.into_iter().collect()
+        Ok(vec![request?])
     }
 }
 
@@ -228,7 +228,7 @@ fn document_list_message(documents: &[String], language: Language) -> Option<Mes
         MessagePart::Text { text: heading, origin: TextOrigin::Program },
         MessagePart::Text { text: names, origin: TextOrigin::Document },
     ];
-    let message = Message { id: MessageId::new("documents"), role: Role::System, parts };
+    let message = Message::new("documents", Role::System, parts);
     (!documents.is_empty()).then_some(message)
 }
 
@@ -241,10 +241,7 @@ fn calls_and_results(runs: &[&ToolRun]) -> [Message; 2] {
         failed: run.failed,
         origin: run.origin,
     });
-    [
-        Message { id: MessageId::new("calls"), role: Role::Assistant, parts: calls },
-        Message::tool_output("results", results),
-    ]
+    [Message::new("calls", Role::Assistant, calls), Message::tool_output("results", results)]
 }
 
 /// What has to be said beside the places: that nothing was found, or what those who looked noted.
@@ -274,7 +271,7 @@ fn lookup_notes_message(state: &ContractState, language: Language) -> Option<Mes
             origin: TextOrigin::Document,
         });
     }
-    Some(Message { id: MessageId::new(MATERIAL_MESSAGE_ID), role: Role::System, parts })
+    Some(Message::new(MATERIAL_MESSAGE_ID, Role::System, parts))
 }
 
 /// What was collected, the user's contract and the standard contract each under its own heading.
@@ -294,7 +291,7 @@ fn source_messages_by_side(collected: &[AnswerSource], language: Language) -> Ve
         let mut parts =
             vec![MessagePart::Text { text: format!("[{heading}]\n"), origin: TextOrigin::Program }];
         parts.extend(titled);
-        (!of_kind.is_empty()).then(|| Message { id: MessageId::new(id), role: Role::System, parts })
+        (!of_kind.is_empty()).then(|| Message::new(id, Role::System, parts))
     };
     let user = by_side(AnswerSourceKind::User, "user", user_contract_heading(language));
     let standard = by_side(AnswerSourceKind::Standard, "standard", standard_contract_heading(language));

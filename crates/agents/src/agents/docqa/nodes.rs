@@ -294,13 +294,11 @@ impl DocqaAgent {
         Ok(truncate_at_sentence(&summary, room).to_owned())
     }
 
-    pub(super) fn explain(&self, node: &str, state: &DocqaState) -> Vec<ChatRequest> {
-        match node {
-            "classifyQuery" => self.classify_request(state).into_iter().collect(),
-            "retrieveDocs" => {
-                self.finder.explain(&state.messages, state.progress.language).into_iter().collect()
-            }
-            "generateAnswer" => self.answer_request(state, &[], 0).into_iter().collect(),
+    pub(super) fn explain(&self, node: &str, state: &DocqaState) -> Result<Vec<ChatRequest>, NodeError> {
+        let request = match node {
+            "classifyQuery" => Some(self.classify_request(state)?),
+            "retrieveDocs" => self.finder.explain(&state.messages, state.progress.language)?,
+            "generateAnswer" => Some(self.answer_request(state, &[], 0)?),
             "summarizeHistory" => {
                 let plan = compression::plan_compression(
                     &state.messages,
@@ -308,13 +306,14 @@ impl DocqaAgent {
                     self.limits.max_tokens_after_compression(),
                     state.progress.language,
                 );
-                let pieces = self.transcript_chunks(state).unwrap_or_default();
+                let pieces = self.transcript_chunks(state)?;
                 let first = pieces.first().map(|piece| {
                     self.condense_request(state, state.summary_text(), piece, plan.summary_bytes / 3)
                 });
-                first.and_then(Result::ok).into_iter().collect()
+                first.transpose()?
             }
-            _ => Vec::new(),
-        }
+            _ => None,
+        };
+        Ok(request.into_iter().collect())
     }
 }

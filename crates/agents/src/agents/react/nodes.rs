@@ -178,8 +178,8 @@ impl ReactAgent {
         Ok(fit_request(request, self.context_length, state.progress.language))
     }
 
-    pub(super) fn explain(&self, node: &str, state: &ReactState) -> Vec<ChatRequest> {
-        if node == "llm" { self.request(state).into_iter().collect() } else { Vec::new() }
+    pub(super) fn explain(&self, node: &str, state: &ReactState) -> Result<Vec<ChatRequest>, NodeError> {
+        if node == "llm" { Ok(vec![self.request(state)?]) } else { Ok(Vec::new()) }
     }
 }
 

@@ -25,6 +25,7 @@ use crate::agent_request::{self, KEY_METADATA};
 use crate::error::{ApiError, ApiErrorCode};
 use crate::routes::runs::validate_answers;
 
+use crate::error_detail::ErrorDetail;
 /// What may come with the messages of a question.
 const CHAT_INPUT_FIELDS: [&str; 3] = ["collection", "contract_id", "document"];
 
@@ -480,10 +481,10 @@ fn node_names(agent: &Agent, nodes: Option<OneOrMany<String>>) -> BTreeSet<Strin
 pub(super) fn state_error(error: EngineError) -> ApiError {
     let is_about_request = matches!(error, EngineError::StateMismatch { .. });
     let error = match error {
-        EngineError::StateMismatch { message, .. } => invalid(
-            &format!("`values`: {message}"),
-            &format!("`values`가 그래프의 상태에 맞지 않습니다: {message}"),
-        ),
+        EngineError::StateMismatch { reason, .. } => {
+            let ErrorDetail { en, ko } = ErrorDetail::from_state_mismatch(&reason);
+            invalid(&format!("`values`: {en}"), &format!("`values`가 그래프의 상태에 맞지 않습니다: {ko}"))
+        }
         other => other.into(),
     };
     let is_input = is_about_request || error.code == ApiErrorCode::BadInput;
