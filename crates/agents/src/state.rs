@@ -55,8 +55,8 @@ pub struct TurnProgress {
     #[serde(skip_serializing_if = "ModelChoice::is_default")]
     pub chosen: ModelChoice,
     /// Whether these are steps of a subagent, whose text is not shown to the person.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_behind_another: bool,
+    #[serde(alias = "is_behind_another", skip_serializing_if = "std::ops::Not::not")]
+    pub is_subagent: bool,
 }
 
 /// The model that a person chose, in place of the agent's own.
@@ -185,7 +185,7 @@ pub(crate) fn attach_images(mut message: Message, images: &[ImageReference]) -> 
 
 /// What was said after the question, in a turn that is not over.
 pub(crate) fn following_messages(options: &AskOptions) -> Vec<Message> {
-    options.following.iter().map(|message| message_kept_elsewhere(new_message_id(), message)).collect()
+    options.following.iter().map(|message| message_from_client(new_message_id(), message)).collect()
 }
 
 /// What a person typed with the text that came along. It is shown as theirs, and trusted as any document is.
@@ -218,7 +218,7 @@ pub(crate) fn is_chat_instructions(message: &Message) -> bool {
 /// by its text: said with every question, it stays one message.
 pub(crate) fn earlier_messages(options: &AskOptions) -> Vec<Message> {
     let system = options.system.iter().map(|text| Message::user(client_instructions_id(text), text.as_str()));
-    let earlier = options.earlier.iter().map(|message| message_kept_elsewhere(new_message_id(), message));
+    let earlier = options.earlier.iter().map(|message| message_from_client(new_message_id(), message));
     system.chain(earlier).collect()
 }
 
@@ -241,7 +241,7 @@ pub(crate) fn replace_client_instructions(messages: &[Message], text: &str) -> O
 }
 
 /// A message of a conversation that the client keeps.
-pub(crate) fn message_kept_elsewhere(id: String, message: &EarlierMessage) -> Message {
+pub(crate) fn message_from_client(id: String, message: &EarlierMessage) -> Message {
     match message {
         EarlierMessage::Asked(text) => Message::user(id, text.as_str()),
         EarlierMessage::AskedWithImages { text, images } => {
@@ -254,7 +254,7 @@ pub(crate) fn message_kept_elsewhere(id: String, message: &EarlierMessage) -> Me
                 parts.push(MessagePart::Text { text: text.clone(), origin: TextOrigin::Model });
             }
             parts.extend(calls.iter().cloned().map(MessagePart::ToolCall));
-            Message { id: MessageId::new(id), role: Role::Assistant, parts }
+            Message::new(id, Role::Assistant, parts)
         }
         EarlierMessage::Returned(results) => Message::tool_output(id, results.iter().cloned()),
     }
@@ -262,6 +262,7 @@ pub(crate) fn message_kept_elsewhere(id: String, message: &EarlierMessage) -> Me
 
 fn new_message_id() -> String {
     uuid::Uuid::now_v7().to_string()
+        EarlierMessage::Labelled(message) => message.clone(),
 }
 
 /// Where older messages end when so many of the newest are to stay. A tool call and its results stay together: what

@@ -77,18 +77,18 @@ impl EventNumbers {
         if after <= newest {
             return Ok(Self { last: after, beyond: None });
         }
-        // Of a run that is over the end is told once more.
+        // Of a run that is over the end is sent once more.
         let last = if row.status.is_end() { newest.saturating_sub(1) } else { newest };
         Ok(Self { last, beyond: Some(after) })
     }
 
-    /// What is told first when this event comes next: that there are none after the number that was asked for.
+    /// What is sent first when this event comes next: that there are none after the number that was asked for.
     fn beyond_before(&mut self, n: u64) -> Option<RunEvent> {
         Some(api::RunEventBody::Gone { after: self.beyond.take()?, next: n }.into())
     }
 }
 
-/// Streams what `tell` sends. It is told as the client reads, and dropped when the client goes.
+/// Streams what `tell` sends. It is sent as the client reads, and dropped when the client goes.
 pub(crate) fn stream_frames<F: Future<Output = ()> + Send + 'static>(
     app: &ServerApp,
     caller: ApiCaller,
@@ -159,7 +159,7 @@ fn sse_response<F: Future<Output = ()> + Send + 'static>(
     Ok(response)
 }
 
-/// A body that is told while it is read, in the task of its connection. A client that stops reading stops the telling;
+/// A body that is made while it is read, in the task of its connection. A client that stops reading stops the making;
 /// the socket lets go of it in time.
 struct SseBodyStream {
     producer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,

@@ -19,7 +19,7 @@ use crate::error::{ApiError, ApiErrorCode};
 pub(crate) enum TranscriptEvent {
     /// The next words of the answer.
     Text(String),
-    /// What was told of the answer is void; it begins anew.
+    /// What was emitted of the answer is void; it begins anew.
     Reset,
     /// Something beside the words: a thought, a tool call, a result, sources.
     Activity(AgentActivity),
@@ -109,7 +109,7 @@ fn answer_cut_off(body: &RunEventBody) -> Option<bool> {
     let RunEventBody::Step { tasks, .. } = body else { return None };
     let is_for_person = |task: &&StepTask| {
         let progress = task.turn.as_ref().and_then(|turn| turn.progress.as_ref());
-        progress.is_none_or(|progress| !progress.is_behind_another)
+        progress.is_none_or(|progress| !progress.is_subagent)
     };
     let mut replies = tasks.iter().filter(is_for_person).filter_map(|task| {
         let notes = StepNotes::from_notes(&task.notes).inspect_err(
@@ -133,8 +133,8 @@ fn add_step_usage(usage: &mut RunUsage, body: &RunEventBody) {
     }
 }
 
-/// A run as it is told. The last thing is [`TranscriptEvent::End`] or [`TranscriptEvent::Questions`]. Sources are counted
-/// as people count them, and told once all words were.
+/// A run as a transcript. The last thing is [`TranscriptEvent::End`] or [`TranscriptEvent::Questions`]. Sources are counted
+/// as people count them, and emitted once all words were.
 pub(crate) struct TranscriptStream {
     app: ServerApp,
     agent: String,
@@ -143,7 +143,7 @@ pub(crate) struct TranscriptStream {
     watch: RunWatch,
     reducer: TranscriptReducer,
     citations: CitationNumbering,
-    /// Whether the agent tells what the answer rests on; that waits until its words were told.
+    /// Whether the agent tells what the answer rests on; that waits until its words were emitted.
     has_pending_sources: bool,
     /// What the turn rests on, once it is over.
     cited_sources: Vec<AnswerSource>,
@@ -188,7 +188,7 @@ impl TranscriptStream {
         })
     }
 
-    /// What was told so far took so much.
+    /// What was emitted so far took so much.
     pub(crate) fn usage(&self) -> RunUsage {
         self.usage
     }
@@ -198,7 +198,7 @@ impl TranscriptStream {
         self.is_cut_off
     }
 
-    /// What the answer rests on, once it was told.
+    /// What the answer rests on, once it was emitted.
     pub(crate) fn cited_sources(&self) -> &[AnswerSource] {
         &self.cited_sources
     }
@@ -296,7 +296,7 @@ impl TranscriptStream {
         }
     }
 
-    /// Tells a change, its sources counted. A listener knows only how to begin anew, so what stands is told again.
+    /// Tells a change, its sources counted. A listener knows only how to begin anew, so what stands is emitted again.
     fn queue_change(&mut self, change: TranscriptChange) {
         match change {
             TranscriptChange::Text(words) => self.queue_text(&words),
@@ -327,7 +327,7 @@ impl TranscriptStream {
         }
     }
 
-    /// Tells what the turn holds and nobody was told, and how it ended.
+    /// Emits what the turn holds and was not emitted yet, and how it ended.
     async fn finish_answer(&mut self) -> TranscriptEnd {
         let turn = match self.load_turn().await {
             Ok(turn) => turn,

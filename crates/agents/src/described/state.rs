@@ -101,7 +101,7 @@ impl ConversationState for DescribedState {
 
     fn turn_update(update: DescribedStateUpdate) -> TurnUpdate {
         // What an agent says that works for another one is not part of the answer.
-        if update.progress.as_ref().is_some_and(|progress| progress.is_behind_another) {
+        if update.progress.as_ref().is_some_and(|progress| progress.is_subagent) {
             let progress = update.progress;
             return TurnUpdate { progress, rewrites_messages: true, ..TurnUpdate::default() };
         }

@@ -58,7 +58,7 @@ impl SubgraphQuestion {
             return Err(failed("input", "its `question` is empty"));
         }
         let progress = TurnProgress {
-            is_behind_another: true,
+            is_subagent: true,
             tool_rounds: 0,
             tool_choice_applied: false,
             ..outer.progress.clone()

@@ -19,7 +19,7 @@ use crate::agents::{ClientTool, TurnRequest};
 use crate::protocol::{
     AgentActivity, CallNote, CallNoteKind, ClientToolAnswer, InterruptQuestion, ToolApprovalAnswer,
 };
-use crate::state::{TurnProgress, message_kept_elsewhere, replace_client_instructions};
+use crate::state::{TurnProgress, message_from_client, replace_client_instructions};
 use crate::tools::{
     CompletedToolCall, MAX_CALLS_PER_REPLY, RunExposure, Taint, ToolAdmission, ToolCallContext,
     ToolCallReason, ToolError, ToolPermit, ToolSideEffect, Toolbox, tool_key, truncate_with_note,
@@ -92,8 +92,8 @@ impl ToolCallResults {
     /// What the conversation gets: what came of the calls, and what the client said with it.
     pub(crate) fn message_changes(&self, id: impl Into<String>, known: &[Message]) -> ItemChanges<Message> {
         let system = self.system.as_deref().and_then(|text| replace_client_instructions(known, text));
-        let said = [self.message(id)].into_iter().chain(self.following.iter().cloned());
-        ItemChanges(system.into_iter().chain(said.map(ItemChange::Put)).collect())
+        let messages = [self.message(id)].into_iter().chain(self.following.iter().cloned());
+        ItemChanges(system.into_iter().chain(messages.map(ItemChange::Put)).collect())
     }
 
     /// The message that gives the model what came of its calls.
@@ -194,7 +194,7 @@ pub(crate) async fn call_tools(
         following: client_answer
             .following
             .iter()
-            .map(|message| message_kept_elsewhere(work.cx.new_id(), message))
+            .map(|message| message_from_client(work.cx.new_id(), message))
             .collect(),
         ..ToolCallResults::default()
     };

@@ -16,7 +16,7 @@ pub(crate) struct NodeWork {
     /// The model that was chosen for the turn.
     pub(crate) chosen: ModelChoice,
     /// Whether words are shown to nobody: the agent works for another one.
-    is_behind_another: bool,
+    is_subagent: bool,
     notes: Mutex<PendingNotes>,
     /// The id of the next reply. Made before its words are shown, and in every life of the node at the same place, so that
     /// no other id depends on what was shown.
@@ -32,9 +32,9 @@ struct PendingNotes {
 impl NodeWork {
     pub(crate) fn new(cx: Cx, progress: &TurnProgress) -> Self {
         let (language, chosen) = (progress.language, progress.chosen.clone());
-        let is_behind_another = progress.is_behind_another;
+        let is_subagent = progress.is_subagent;
         let reply_id = Mutex::new(cx.new_id());
-        Self { cx, language, chosen, is_behind_another, notes: Mutex::default(), reply_id }
+        Self { cx, language, chosen, is_subagent, notes: Mutex::default(), reply_id }
     }
 
     /// The same in a language that the turn does not have yet.
@@ -44,7 +44,7 @@ impl NodeWork {
 
     /// Shows the next words of the reply, if it is for the person.
     pub(crate) fn show_reply_text(&self, text: impl Into<String>) {
-        if self.is_behind_another {
+        if self.is_subagent {
             return;
         }
         let id = self.reply_id.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -176,12 +176,12 @@ pub(crate) async fn verify_sources(
     verify_sources_with(work, index, sources, |_, source| source).await
 }
 
-/// As [`verify_sources`], each as `told` tells it with its document at hand.
+/// As [`verify_sources`], each as `describe` gives it with its document at hand.
 pub(crate) async fn verify_sources_with(
     work: &NodeWork,
     index: &dyn DocumentIndex,
     sources: Vec<AnswerSource>,
-    told: impl Fn(&Document, AnswerSource) -> AnswerSource + Send + Sync,
+    describe: impl Fn(&Document, AnswerSource) -> AnswerSource + Send + Sync,
 ) -> Result<Vec<AnswerSource>, NodeError> {
     if sources.is_empty() {
         return Ok(sources);
@@ -205,7 +205,7 @@ pub(crate) async fn verify_sources_with(
             };
             // The words that are quoted may start on a later page than the passage they stand in.
             let page = document.page_at(source.start).or(source.page);
-            verified.push(told(&document, AnswerSource { page, ..source }));
+            verified.push(describe(&document, AnswerSource { page, ..source }));
         }
         Ok::<_, NodeError>(verified)
     };

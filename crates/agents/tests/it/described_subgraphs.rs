@@ -79,7 +79,7 @@ fn fixture(outer: &str, others: &[&str], model: &ScriptedModel) -> AgentFixture 
 }
 
 /// All words that a person is told of a run, and the nodes of its inner steps.
-async fn told(fixture: &AgentFixture, question: &str) -> (String, Vec<String>) {
+async fn ask_and_list_replies(fixture: &AgentFixture, question: &str) -> (String, Vec<String>) {
     let run = fixture.start(question).await;
     let mut watch = fixture.runtime.watch(&run.key(), 0, WatchUntil::RunEndedOrPaused).await.expect("watch");
     let (mut reducer, mut words, mut inner) = (TranscriptReducer::default(), String::new(), Vec::new());
@@ -133,7 +133,7 @@ async fn an_agent_asks_another_one_its_own_question_and_keeps_what_it_wants_of_t
         ScriptedReply::text("Hello"),
     ]);
     let fixture = fixture(&OUTER.replace("DRAFT", &server.url("/")), &[TRANSLATOR], &model);
-    let (words, inner) = told(&fixture, "비밀 질문").await;
+    let (words, inner) = ask_and_list_replies(&fixture, "비밀 질문").await;
     let answer = r#"{"checked": "yes", "text": "Hello", "tones": ["dry", "kind"]}"#;
     assert_eq!(fixture.turn().await.response, answer);
     assert_eq!(inner, ["check", "translate", "run", "translate"]);
@@ -154,7 +154,7 @@ async fn an_agent_asks_another_one_its_own_question_and_keeps_what_it_wants_of_t
     assert_eq!(state["messages"].as_array().map(Vec::len), Some(2), "{state}");
     assert_eq!(state["values"].as_object().map(|values| values.len()), Some(2), "draft and english: {state}");
     assert_eq!(state["taint"]["untrusted"], true, "what it read stays read: {state}");
-    assert!(state["progress"].get("is_behind_another").is_none(), "{state}");
+    assert!(state["progress"].get("is_subagent").is_none(), "{state}");
     let topology = fixture.agent.topology();
     let node = topology.nodes.iter().find(|node| node.id == "translation").expect("the node");
     assert!(node.inner.as_ref().is_some_and(|inner| inner.nodes.len() == 3), "the inner graph is shown");
