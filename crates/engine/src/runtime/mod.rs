@@ -246,7 +246,7 @@ impl Runtime {
         &self.0.options.limits
     }
 
-    /// The store, for whoever writes to it directly: tests, and caches of other crates.
+    /// The store, for tests that look behind the runtime.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }

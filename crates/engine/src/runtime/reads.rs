@@ -127,6 +127,11 @@ impl Runtime {
         Ok(self.0.store.item_namespaces(tenant, search).await?)
     }
 
+    /// The clock of the store, which all replicas share.
+    pub async fn store_time(&self) -> Result<Millis, EngineError> {
+        Ok(self.0.store.store_time().await?)
+    }
+
     /// Clears old things of all tenants.
     pub async fn collect_garbage(&self, retention: &Retention) -> Result<GcReport, EngineError> {
         Ok(self.0.store.gc(retention).await?)

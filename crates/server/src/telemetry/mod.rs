@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use doran_agents::llm::TraceContext;
 use doran_engine::runtime::RunObserver;
-use doran_engine::store::{RunRow, Seq, Store, StoreError};
-use doran_engine::{RunKey, Runtime, ThreadEntry};
+use doran_engine::store::{RunRow, Seq, StoreError};
+use doran_engine::{EngineError, RunKey, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -208,8 +208,7 @@ impl TelemetryWorker {
     }
 
     async fn read_run(&mut self, run: &RunKey, head: Seq) {
-        let store = &**self.runtime.store();
-        match read_segment(store, &self.inner.settings, run, head).await {
+        match read_segment(&self.runtime, &self.inner.settings, run, head).await {
             Ok((row, segment)) => {
                 self.inner.metrics.count_segment(&row, &segment);
                 log_end(&row, &segment);
@@ -218,7 +217,7 @@ impl TelemetryWorker {
                 }
             }
             // Its thread was deleted meanwhile.
-            Err(StoreError::NotFound { .. }) => {}
+            Err(EngineError::Store(StoreError::NotFound { .. })) => {}
             Err(error) => {
                 tracing::debug!(%error, "a run that rests cannot be read, and is in no trace or metric");
             }
@@ -273,12 +272,12 @@ async fn send_requests(
 
 /// Reads what a run did since it rested before, up to the entry `head`.
 async fn read_segment(
-    store: &dyn Store,
+    runtime: &Runtime,
     settings: &TelemetrySettings,
     run: &RunKey,
     head: Seq,
-) -> Result<(RunRow, RunSegment), StoreError> {
-    let row = store.run(run).await?;
+) -> Result<(RunRow, RunSegment), EngineError> {
+    let row = runtime.run_row(run).await?;
     let Some(first) = row.first_seq else {
         let segment = RunSegment::of_run_that_never_started(&row);
         return Ok((row, segment));
@@ -287,14 +286,14 @@ async fn read_segment(
     let mut reader = RunTraceReader::new(&row, trace, settings.message_content);
     let mut cursor = first.saturating_sub(1);
     'log: loop {
-        let entries = store.entries(&row.thread, cursor, ENTRIES_PER_READ).await?;
+        let entries = runtime.entries(&row.thread, cursor, ENTRIES_PER_READ).await?;
         let is_last = entries.len() < ENTRIES_PER_READ;
         for entry in entries {
             if entry.seq > head || entry.run.is_some_and(|other| other != run.run) {
                 break 'log;
             }
             cursor = entry.seq;
-            reader.read(&ThreadEntry::from_log(&entry)?);
+            reader.read(&entry);
         }
         if is_last {
             break;

@@ -356,7 +356,7 @@ fn check_cron(body: &CronBody, has_thread: bool) -> Result<(), ApiError> {
 
 fn schedule_error(error: EngineError) -> ApiError {
     let error = match error {
-        EngineError::Store(error) => return item_error(error),
+        error @ EngineError::Store(_) => return item_error(error),
         EngineError::Misuse(MisuseError::BadSchedule(why)) => {
             return invalid(
                 &format!("`schedule`: {why}"),

@@ -129,10 +129,12 @@ pub(super) fn reserved_namespace(names: &[&str]) -> Result<ItemNamespace, ApiErr
 }
 
 /// An item that the store refuses is a mistake of the request.
-pub(super) fn item_error(error: StoreError) -> ApiError {
+pub(super) fn item_error(error: EngineError) -> ApiError {
     match error {
-        StoreError::Rejected(why) => invalid(&why.to_string(), &format!("저장할 수 없는 항목입니다 ({why})")),
-        error => EngineError::from(error).into(),
+        EngineError::Store(StoreError::Rejected(why)) => {
+            invalid(&why.to_string(), &format!("저장할 수 없는 항목입니다 ({why})"))
+        }
+        error => error.into(),
     }
 }
 
@@ -217,8 +219,8 @@ pub(super) async fn put_item(
         }
     };
     let (namespace, key) = (namespace(&body.namespace)?, key(&body.key)?);
-    let store = app.runtime.store();
-    store.put_item(&caller.tenant, &namespace, &key, &body.value, lifetime).await.map_err(item_error)?;
+    let put = app.runtime.put_item(&caller.tenant, &namespace, &key, &body.value, lifetime).await;
+    put.map_err(item_error)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -241,7 +243,7 @@ pub(super) async fn get_item(
     let query = query_value(query).map_err(|error| error.under_code(ApiErrorCode::Invalid))?;
     let names: Vec<String> = query.namespace.split('.').map(str::to_owned).collect();
     let (namespace, key) = (namespace(&names)?, key(&query.key)?);
-    let found = app.runtime.store().item(&caller.tenant, &namespace, &key).await.map_err(item_error)?;
+    let found = app.runtime.item(&caller.tenant, &namespace, &key).await.map_err(item_error)?;
     Ok(json_response(found.map(StoreItem::from)))
 }
 
@@ -263,7 +265,7 @@ pub(super) async fn delete_item(
 ) -> Result<Response, ApiError> {
     let body: DeleteItemBody = read_body(request, &app).await?;
     let (namespace, key) = (namespace(&body.namespace)?, key(&body.key)?);
-    app.runtime.store().delete_item(&caller.tenant, &namespace, &key).await.map_err(item_error)?;
+    app.runtime.delete_item(&caller.tenant, &namespace, &key).await.map_err(item_error)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -298,7 +300,7 @@ pub(super) async fn search_items(
         offset: body.offset.unwrap_or(0),
         limit: body.limit.unwrap_or(10).clamp(1, MAX_ITEMS_PER_SEARCH),
     };
-    let found = app.runtime.store().search_items(&caller.tenant, &search).await.map_err(item_error)?;
+    let found = app.runtime.search_items(&caller.tenant, &search).await.map_err(item_error)?;
     let found = found.into_iter().filter(|item| is_clients(&item.namespace));
     let items = found.map(|item| FoundItem { item: item.into(), score: Value::Null }).collect();
     Ok(json_response(FoundItems { items }))
@@ -373,7 +375,7 @@ pub(super) async fn list_namespaces(
         offset: body.offset.unwrap_or(0),
         limit: body.limit.unwrap_or(100).clamp(1, MAX_ITEMS_PER_SEARCH),
     };
-    let found = app.runtime.store().item_namespaces(&caller.tenant, &search).await.map_err(item_error)?;
+    let found = app.runtime.item_namespaces(&caller.tenant, &search).await.map_err(item_error)?;
     let namespaces = found.iter().filter(|found| is_clients(found)).map(|found| found.names().to_vec());
     Ok(json_response(FoundNamespaces { namespaces: namespaces.collect() }))
 }

@@ -116,7 +116,7 @@ pub(super) async fn load_stored(
     id: &str,
 ) -> Result<Option<Assistant>, ApiError> {
     let Ok(key) = ItemKey::new(id) else { return Ok(None) };
-    let found = app.runtime.store().item(tenant, &assistants_namespace()?, &key).await.map_err(item_error)?;
+    let found = app.runtime.item(tenant, &assistants_namespace()?, &key).await.map_err(item_error)?;
     found.map(read_assistant).transpose()
 }
 
@@ -131,7 +131,7 @@ async fn list_items(
     namespace: &ItemNamespace,
 ) -> Result<Vec<Assistant>, ApiError> {
     let search = ItemSearch { prefix: namespace.into(), limit: MAX_STORED, ..ItemSearch::default() };
-    let found = app.runtime.store().search_items(tenant, &search).await.map_err(item_error)?;
+    let found = app.runtime.search_items(tenant, &search).await.map_err(item_error)?;
     found.into_iter().map(read_assistant).collect()
 }
 
@@ -143,8 +143,7 @@ async fn put(
     assistant: &Assistant,
 ) -> Result<(), ApiError> {
     let Value::Object(value) = json!(assistant) else { return Err(ApiErrorCode::Internal.into()) };
-    let store = app.runtime.store();
-    store.put_item(tenant, namespace, key, &value, None).await.map(drop).map_err(item_error)
+    app.runtime.put_item(tenant, namespace, key, &value, None).await.map(drop).map_err(item_error)
 }
 
 /// Stores a version of an assistant, and puts it to use.
@@ -159,7 +158,7 @@ async fn put_to_use(app: &ServerApp, tenant: &TenantId, assistant: &Assistant) -
 }
 
 async fn now_text(app: &ServerApp) -> Result<String, ApiError> {
-    Ok(time_text(app.runtime.store().store_time().await.map_err(item_error)?))
+    Ok(time_text(app.runtime.store_time().await.map_err(item_error)?))
 }
 
 /// An assistant to store.
@@ -381,11 +380,12 @@ pub(super) async fn delete_assistant(
     if delete_threads {
         delete_assistant_threads(&app, tenant, id).await?;
     }
-    let (store, versions) = (app.runtime.store(), versions_namespace(id)?);
+    let versions = versions_namespace(id)?;
     for version in list_items(&app, tenant, &versions).await? {
-        store.delete_item(tenant, &versions, &version_key(version.version)?).await.map_err(item_error)?;
+        let key = version_key(version.version)?;
+        app.runtime.delete_item(tenant, &versions, &key).await.map_err(item_error)?;
     }
-    store.delete_item(tenant, &assistants_namespace()?, &item_key(id)?).await.map_err(item_error)?;
+    app.runtime.delete_item(tenant, &assistants_namespace()?, &item_key(id)?).await.map_err(item_error)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -463,8 +463,8 @@ pub(super) async fn set_latest(
     let body: LatestBody = read_body(request, &app).await?;
     let _turn = CHANGES.lock().await;
     let assistant = load_changeable(&app, &caller, &id).await?;
-    let (store, versions) = (app.runtime.store(), versions_namespace(&assistant.assistant_id)?);
-    let found = store.item(&caller.tenant, &versions, &version_key(body.version)?).await;
+    let versions = versions_namespace(&assistant.assistant_id)?;
+    let found = app.runtime.item(&caller.tenant, &versions, &version_key(body.version)?).await;
     let Some(found) = found.map_err(item_error)? else {
         return Err(ApiError::with_message(
             ApiErrorCode::NotFound,
