@@ -45,13 +45,13 @@ export async function startDoran(program, settings = '') {
 
 function listening(child) {
   return new Promise((resolve, reject) => {
-    let said = ''
+    let output = ''
     child.stderr.setEncoding('utf8')
     child.stderr.on('data', (more) => {
-      said += more
-      const place = /http:\/\/127[\d.:]+/.exec(said.slice(said.indexOf('listening')))
-      if (place && said.includes('\n')) resolve(place[0])
+      output += more
+      const place = /http:\/\/127[\d.:]+/.exec(output.slice(output.indexOf('listening')))
+      if (place && output.includes('\n')) resolve(place[0])
     })
-    child.once('exit', () => reject(new Error(`the server does not start: ${said}`)))
+    child.once('exit', () => reject(new Error(`the server does not start: ${output}`)))
   })
 }

@@ -99,9 +99,9 @@ export async function startMockModelProvider(port = 0) {
     const body = JSON.parse(await readBody(request))
     seen.requests.push(body)
     seen.asked += 1
-    const said = reply(body)
-    if (said.status) {
-      response.writeHead(said.status, { 'content-type': 'application/json' })
+    const answer = reply(body)
+    if (answer.status) {
+      response.writeHead(answer.status, { 'content-type': 'application/json' })
       response.end(JSON.stringify({ error: { message: REFUSAL, type: 'invalid_request_error', code: 'bad_request' } }))
       return
     }
@@ -113,13 +113,13 @@ export async function startMockModelProvider(port = 0) {
     })
     const tell = (delta, finish = null, more = {}) =>
       response.write(`data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'scripted', choices: [{ index: 0, delta, finish_reason: finish }], ...more })}\n\n`)
-    for (const word of (said.text ?? '').split(/(?<= )/)) {
+    for (const word of (answer.text ?? '').split(/(?<= )/)) {
       if (!isOpen) return
       tell({ content: word })
-      if (said.isSpoken && settings.pace > 0) await new Promise((resolve) => setTimeout(resolve, settings.pace))
+      if (answer.isSpoken && settings.pace > 0) await new Promise((resolve) => setTimeout(resolve, settings.pace))
     }
-    if (said.call) tell({ tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: said.call }] })
-    tell({}, said.call ? 'tool_calls' : 'stop', { usage: { prompt_tokens: said.read ?? 120, completion_tokens: 30, total_tokens: (said.read ?? 120) + 30 } })
+    if (answer.call) tell({ tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: answer.call }] })
+    tell({}, answer.call ? 'tool_calls' : 'stop', { usage: { prompt_tokens: answer.read ?? 120, completion_tokens: 30, total_tokens: (answer.read ?? 120) + 30 } })
     response.end('data: [DONE]\n\n')
   })
   await new Promise((resolve, reject) => {

@@ -37,8 +37,8 @@ export async function checkAccessibility(page, what) {
   await page.evaluate(source)
   const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }))
   const bad = violations.filter((one) => one.impact === 'serious' || one.impact === 'critical')
-  const told = bad.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => `${node.html.slice(0, 140)} ${node.any?.[0]?.message ?? ''}`).join(' | ')}`)
-  assert.equal(bad.length, 0, `${what}: ${told.join('\n')}`)
+  const problems = bad.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => `${node.html.slice(0, 140)} ${node.any?.[0]?.message ?? ''}`).join(' | ')}`)
+  assert.equal(bad.length, 0, `${what}: ${problems.join('\n')}`)
 }
 
 export async function checkNoHorizontalScroll(page) {

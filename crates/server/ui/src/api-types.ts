@@ -2660,6 +2660,8 @@ export type ThreadOrder = 'updated_at'
 export type ThreadStateInfo = {
   /** The requests that the node in `explain` would send to models in this state. */
   asks?: Json[]
+  /** Why the node in `explain` cannot make its requests in this state. */
+  asks_error?: string
   /** The digests of `asks`. A request with the digest of a model call (`request`) is the one that was sent. */
   digests?: string[]
   /** The nodes that are due next. */
@@ -2718,7 +2720,7 @@ export type TurnProgress = {
   /** The model that was chosen for the turn. */
   chosen?: ModelChoice
   /** Whether these are steps of a subagent, whose text is not shown to the person. */
-  is_behind_another?: boolean
+  is_subagent?: boolean
   /** The language the person is answered in. */
   language: Language
   /** Requests sent to models, repairs and failed ones included. */

@@ -29,6 +29,6 @@ export function stateWith(state: Json, model: string | null, instructions: strin
   const { model: _, ...chosen } = isObject(progress.chosen) ? progress.chosen : {}
   const messages = Array.isArray(state.messages) ? state.messages : []
   const others = messages.filter((one) => !(isObject(one) && one.id === INSTRUCTIONS_ID))
-  const told: Json[] = instructions.trim() === '' ? [] : [{ id: INSTRUCTIONS_ID, role: 'user', parts: [{ type: 'text', text: instructions.trim(), origin: 'user' }] }]
-  return { ...state, messages: [...told, ...others], progress: { ...progress, chosen: { ...chosen, ...(model === null ? {} : { model }) } } }
+  const instructionMessages: Json[] = instructions.trim() === '' ? [] : [{ id: INSTRUCTIONS_ID, role: 'user', parts: [{ type: 'text', text: instructions.trim(), origin: 'user' }] }]
+  return { ...state, messages: [...instructionMessages, ...others], progress: { ...progress, chosen: { ...chosen, ...(model === null ? {} : { model }) } } }
 }

@@ -197,7 +197,7 @@ export function buildTranscript(run: RunView, known: ReadonlySet<string> = new S
   const items: TranscriptItem[] = []
   const models: ModelCall[] = []
   let sources: AnswerSource[] = []
-  const said = new Set(known)
+  const seenIds = new Set(known)
   const denied = deniedToolCalls(run.decisions)
   const show = (node: string, shown: AgentActivity, live: boolean) => {
     if (shown.type === 'sources') sources = shown.sources
@@ -211,8 +211,8 @@ export function buildTranscript(run: RunView, known: ReadonlySet<string> = new S
       if (isHidden) continue
       sources = sourcesIn(task.update) ?? sources
       for (const { id, text } of repliesIn(task.update)) {
-        if (id !== null && said.has(id)) continue
-        if (id !== null) said.add(id)
+        if (id !== null && seenIds.has(id)) continue
+        if (id !== null) seenIds.add(id)
         items.push({ kind: 'text', node: task.node, text, id, live: false, model: answeringModel(modelCallsIn(task)) })
       }
     }
@@ -294,9 +294,9 @@ export function modelCallsIn(task: { notes?: StepTask['notes'] | UnfinishedTask[
   return Array.isArray(models) ? models.filter((one): one is ModelCall => isJsonObject(one) && typeof one.name === 'string') : []
 }
 
-/** Whether a task belongs to an agent that works for another one. What it says is not said to the person. */
+/** Whether a task belongs to a subagent. Its text is not shown. */
 function isBehindAnotherAgent(update: Json): boolean {
-  return isJsonObject(update) && isJsonObject(update.progress) && update.progress.is_behind_another === true
+  return isJsonObject(update) && isJsonObject(update.progress) && update.progress.is_subagent === true
 }
 
 /** The assistant messages that a state update adds. */

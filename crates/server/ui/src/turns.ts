@@ -60,8 +60,7 @@ export function newTurn(question: string, at: number, agent: string, id: string 
  * events here. An unanswered question among those messages is answered by the first run of the fork.
  */
 export function buildTurns(messages: MessageInfo[], runs: RunInfo[], decisions: DecisionInfo[] = []): Turn[] {
-  const begun = (run: RunInfo) => run.created
-  const oldestFirst = [...runs].sort((left, right) => begun(left) - begun(right))
+  const oldestFirst = [...runs].sort((left, right) => left.created - right.created)
   const agents = new Map(runs.map((run) => [run.id, run.agent]))
   const isForeign = (run: string | null) => run !== null && !agents.has(run) && runs.length < api.MAX_LISTED_RUNS
   const turns: Turn[] = []
@@ -99,7 +98,7 @@ export function buildTurns(messages: MessageInfo[], runs: RunInfo[], decisions: 
     }
   }
   for (const run of oldestFirst) {
-    if (!byRun.has(run.id) && !forRun(run.id)) add('', begun(run), run.id)
+    if (!byRun.has(run.id) && !forRun(run.id)) add('', run.created, run.id)
   }
   for (const [run, turn] of byRun) turn.storedDecisions.value = decisions.filter((one) => one.run === run)
   return turns

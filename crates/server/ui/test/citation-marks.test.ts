@@ -43,9 +43,9 @@ test('no character changes that is not a number of a mark', () => {
   const pieces = ['[', ']', '[ ]', '[x]', '- [ ] ', '[    ]년', 'm[4][1]', '[9]', '[12, 9]', '[1](#)', '(', ')', '`', '``', '```\n', '```', '~~~\n', '\n', '\n\n',
     ' ', '    ', '\t', '\r\n', '\u0000', '\u001b[31m', '\u200b', '제5조', '가', 'word', '1', ',', '**', '_', '\\[', '|a|b|\n', '# ', '> ', '🙂', '$x_1[2]$']
   let seed = 12345
-  const random = (most: number) => {
+  const random = (limit: number) => {
     seed = (seed * 1103515245 + 12345) & 0x7fffffff
-    return (seed >> 8) % most
+    return (seed >> 8) % limit
   }
   for (let round = 0; round < 10_000; round++) {
     const text = Array.from({ length: random(40) }, () => pieces[random(pieces.length)]).join('')

@@ -53,7 +53,7 @@ function body(bytes: Uint8Array): ReadableStream<Uint8Array> {
 async function followWithCuts(cuts: (connection: number, bytes: Uint8Array) => Uint8Array) {
   let run: RunView = newRunView('', 't', '')
   let connections = 0
-  const told: Connection['state'][] = []
+  const states: Connection['state'][] = []
   const shown: string[] = []
   await followRun(
     {
@@ -66,12 +66,12 @@ async function followWithCuts(cuts: (connection: number, bytes: Uint8Array) => U
         return continuation(run.status)
       },
       lastEventNumber: () => run.lastEventNumber,
-      onConnectionChange: ({ state }) => told.push(state),
+      onConnectionChange: ({ state }) => states.push(state),
       waitBeforeRetry: async () => undefined,
     },
     new AbortController().signal,
   )
-  return { run, told, shown, connections }
+  return { run, states, shown, connections }
 }
 
 test('a stream cut at any byte and taken up again gives the same run', async () => {
@@ -92,8 +92,8 @@ test('a connection that is cut again and again still gets there', async () => {
     // Each connection is longer than the one before, else it would always end before the same frame.
     const cut = await followWithCuts((connection, bytes) => bytes.slice(0, size + 150 * connection))
     expect(cut.run).toEqual(whole.run)
-    expect(cut.told.filter((state) => state === 'lost').length).toBeGreaterThan(0)
-    expect(cut.told.at(-1)).toBe('done')
+    expect(cut.states.filter((state) => state === 'lost').length).toBeGreaterThan(0)
+    expect(cut.states.at(-1)).toBe('done')
   }
 })
 
@@ -126,7 +126,7 @@ test('a missing number is not skipped', () => {
 
 test('what the server refuses is not asked for again', async () => {
   let opened = 0
-  const told: Connection[] = []
+  const states: Connection[] = []
   await followRun(
     {
       async open() {
@@ -135,13 +135,13 @@ test('what the server refuses is not asked for again', async () => {
       },
       applyEvent: () => 'continues',
       lastEventNumber: () => 0,
-      onConnectionChange: (connection) => told.push(connection),
+      onConnectionChange: (connection) => states.push(connection),
       waitBeforeRetry: async () => undefined,
     },
     new AbortController().signal,
   )
   expect(opened).toBe(1)
-  expect(told.at(-1)).toEqual({ state: 'refused', error: 'gone' })
+  expect(states.at(-1)).toEqual({ state: 'refused', error: 'gone' })
 })
 
 test('waiting grows and is bounded', () => {

@@ -163,7 +163,7 @@ test('what an agent says behind another one is not the answer, and rests on noth
     sources: [{ number: 1, title: text, document: text, passage: text, quote: text }] as never,
   })
   const inner = (n: number, update: Json) => ({ ...step(n, 'respond', [], update), step: 1, path: '0.0' }) as RunEvent
-  const hidden = inner(2, said('속말', { path: [], is_behind_another: true }))
+  const hidden = inner(2, said('속말', { path: [], is_subagent: true }))
   if (hidden.type === 'step' && hidden.tasks[0]) hidden.tasks[0].notes = { models: [call('large', 'answer')], events: [{ type: 'sources', sources: [{ number: 1, title: '속말' }] }] } as never
   const asks: RunEvent = { n: 3, type: 'paused', questions: [] }
   for (const end of [asks, { n: 3, type: 'failed', code: 'node_failed', message: '500', node: 'call' } as RunEvent]) {

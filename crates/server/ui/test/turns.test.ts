@@ -11,21 +11,21 @@ const turnsAsRows = (messages: MessageInfo[], runs: RunInfo[]) =>
   buildTurns(messages, runs).map((turn) => [turn.question, turn.storedAnswer.value?.text ?? null, turn.id.value])
 
 test('a question and its answer are one turn', () => {
-  const said = [message('user', '물음', 'r1'), message('assistant', '답', 'r1'), message('user', '또', 'r2')]
-  expect(turnsAsRows(said, [run('r2'), run('r1')])).toEqual([['물음', '답', 'r1'], ['또', null, 'r2']])
+  const messages = [message('user', '물음', 'r1'), message('assistant', '답', 'r1'), message('user', '또', 'r2')]
+  expect(turnsAsRows(messages, [run('r2'), run('r1')])).toEqual([['물음', '답', 'r1'], ['또', null, 'r2']])
   expect(turnsAsRows([], [run('r1')])).toEqual([['', null, 'r1']])
 })
 
 test('what a fork holds of its source has no events here', () => {
-  const said = [message('user', '물음', 'theirs'), message('assistant', '답', 'theirs')]
-  expect(turnsAsRows(said, [])).toEqual([['물음', '답', null]])
-  expect(turnsAsRows([...said, message('user', '또', 'own')], [run('own')])).toEqual([['물음', '답', null], ['또', null, 'own']])
+  const messages = [message('user', '물음', 'theirs'), message('assistant', '답', 'theirs')]
+  expect(turnsAsRows(messages, [])).toEqual([['물음', '답', null]])
+  expect(turnsAsRows([...messages, message('user', '또', 'own')], [run('own')])).toEqual([['물음', '답', null], ['또', null, 'own']])
 })
 
 test('a question that a fork took along is answered by its own run', () => {
-  const said = [message('user', '물음', 'theirs')]
-  expect(turnsAsRows(said, [run('own')])).toEqual([['물음', null, 'own']])
-  expect(turnsAsRows([...said, message('assistant', '새 답', 'own')], [run('own')])).toEqual([['물음', '새 답', 'own']])
+  const messages = [message('user', '물음', 'theirs')]
+  expect(turnsAsRows(messages, [run('own')])).toEqual([['물음', null, 'own']])
+  expect(turnsAsRows([...messages, message('assistant', '새 답', 'own')], [run('own')])).toEqual([['물음', '새 답', 'own']])
 })
 
 test('of what a client brings with its question only the last is answered by the run', () => {

@@ -133,10 +133,10 @@ function drawSequence({ participants, items, isNumbered }: SequenceDiagram): Dra
   items.forEach((item, at) => {
     if (item.t === 'begin') open.push(at)
     const start = item.t === 'end' ? open.pop() : undefined
-    const begun = start === undefined ? undefined : items[start]
-    if (start === undefined || begun?.t !== 'begin') return
+    const block = start === undefined ? undefined : items[start]
+    if (start === undefined || block?.t !== 'begin') return
     const [top, inset] = [tops[start] ?? 0, 4 + open.length * 6]
-    shapes.push(rect('frame', inset, top, width - inset * 2, (tops[at] ?? 0) + 10 - top, 4), label(inset + 8, top + 13, [`${begun.kind} ${begun.text}`.trim()], 'start'))
+    shapes.push(rect('frame', inset, top, width - inset * 2, (tops[at] ?? 0) + 10 - top, 4), label(inset + 8, top + 13, [`${block.kind} ${block.text}`.trim()], 'start'))
   })
   participants.forEach((name, at) => {
     const [x, w] = [xs[at] ?? 0, widths[at] ?? 0]

@@ -98,14 +98,14 @@ export function ToolCard({ item, isLive }: { item: Extract<TranscriptItem, { kin
   const { result } = item
   const isDenied = item.isDenied && result?.failed !== false
   const state = isDenied ? 'is-denied' : result === null ? (isLive ? 'is-running' : 'is-open') : result.failed ? 'is-failed' : 'is-done'
-  const said = isDenied ? t('denied') : result === null ? (isLive ? t('running') : t('no_result')) : result.failed ? t('failed') : t('done')
+  const stateText = isDenied ? t('denied') : result === null ? (isLive ? t('running') : t('no_result')) : result.failed ? t('failed') : t('done')
   return (
     <details class={`tool ${state}`} open={activityDetail.value === 'all'}>
       <summary>
         <Icon name="tool" size={15} />
         <code class="tool-name">{sanitizeText(item.name)}</code>
         <span class="tool-args">{shorten(sanitizeText(oneLine(item.arguments)))}</span>
-        <span class="tool-state">{said}{!isDenied && result?.ms !== undefined && ` · ${formatDuration(result.ms)}`}</span>
+        <span class="tool-state">{stateText}{!isDenied && result?.ms !== undefined && ` · ${formatDuration(result.ms)}`}</span>
       </summary>
       <LabelledText label={t('arguments')} text={formatJson(item.arguments)} />
       {result && <LabelledText label={t(isDenied ? 'told_model' : result.failed ? 'error' : 'result')} text={result.text} />}

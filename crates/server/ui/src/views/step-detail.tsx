@@ -199,9 +199,9 @@ function ModelRows({ models }: { models: ModelCall[] }) {
 
 /** `partial` is what a stopped task had said. */
 function ReplyTab({ task, partial }: { task: StepTask; partial: string }) {
-  const said = [...repliesIn(task.update), ...(partial === '' ? [] : [{ text: partial }])]
+  const replies = [...repliesIn(task.update), ...(partial === '' ? [] : [{ text: partial }])]
   const shown = activitiesIn(task)
-  if (said.length === 0 && shown.length === 0) return <p class="dim">{t('said_nothing')}</p>
+  if (replies.length === 0 && shown.length === 0) return <p class="dim">{t('said_nothing')}</p>
   return (
     <>
       {shown.map((one, at) => {
@@ -216,7 +216,7 @@ function ReplyTab({ task, partial }: { task: StepTask; partial: string }) {
             return <LabelledText key={at} label={t('sources')} text={one.sources.map((source) => `[${source.number}] ${source.title}\n${source.quote}`).join('\n\n')} />
         }
       })}
-      {said.map((one, at) => <LabelledText key={`said-${at}`} label={t('reply')} text={one.text} />)}
+      {replies.map((one, at) => <LabelledText key={`reply-${at}`} label={t('reply')} text={one.text} />)}
     </>
   )
 }
@@ -233,16 +233,17 @@ function PromptTab({ thread, run, step, node, models }: StepPosition & { models:
   const sent = new Set(models.flatMap((one) => one.request ?? []))
   const got = useLoadedValue(async () => {
     const entry = await api.findHistoryEntry(thread, run.id, step, node)
-    if (!entry || entry.before === null) return []
-    const { asks, digests } = await api.fetchState(thread, entry.before, run.agent, node)
-    return (asks ?? []).map((request, at) => ({ request, isAsSent: sent.has(digests?.[at] ?? '') }))
+    if (!entry || entry.before === null) return { prompts: [], error: undefined }
+    const { asks, asks_error: error, digests } = await api.fetchState(thread, entry.before, run.agent, node)
+    return { prompts: (asks ?? []).map((request, at) => ({ request, isAsSent: sent.has(digests?.[at] ?? '') })), error }
   }, [thread, run.id, step, node])
   if (got.error !== null) return <ProblemCard error={got.error} />
   if (got.value === null) return <p class="dim">{t('loading')}</p>
-  if (got.value.length === 0) return <p class="dim">{t('no_prompt')}</p>
+  if (got.value.error !== undefined) return <LabelledText label={t('error')} text={got.value.error} />
+  if (got.value.prompts.length === 0) return <p class="dim">{t('no_prompt')}</p>
   return (
     <>
-      {got.value.map(({ request, isAsSent }, index) => {
+      {got.value.prompts.map(({ request, isAsSent }, index) => {
         const note = <p class="dim">{t(isAsSent ? 'prompt_as_sent' : 'prompt_rebuilt')}</p>
         const messages = isJsonObject(request) && Array.isArray(request.messages) ? request.messages : null
         if (!messages) return <section key={index}>{note}<LabelledText label={t('tab_prompt')} text={formatJson(request)} /></section>
