@@ -232,7 +232,7 @@ impl AssistantAgent {
 
     pub(super) fn explain(&self, node: &str, state: &AssistantState) -> Result<Vec<ChatRequest>, NodeError> {
         let request = match node {
-            "router" => self.route_request(state)?,
+            "router" => Some(self.route_request(state)?),
             "rag" => self.finder.explain(&state.messages, state.progress.language)?,
             "memory" => self.summary_request(state)?,
             "agent" => Some(self.answer_request(state)?),
