@@ -187,8 +187,8 @@ impl HistoryBuilder<'_> {
                     self.apply_update(entry, task.update.get(), author)?;
                 }
             }
-            EntryBody::Edited(StateChange { state, update })
-            | EntryBody::Paused { edit: Some(StateChange { state, update }), .. } => {
+            EntryBody::Edited(StateChange { state, update, .. })
+            | EntryBody::Paused { edit: Some(StateChange { state, update, .. }), .. } => {
                 if let Some(update) = update {
                     self.apply_update(entry, update.get(), ChangeAuthor::Person)?;
                 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::id::RunId;
-use crate::log::{self, UnfinishedTask};
+use crate::log::{self, ShownPiece, UnfinishedTask};
 use crate::question::PendingQuestion;
 use crate::store::{EntryKind, LogEntry, Millis, RunFailure, RunUsage, Seq, StoreError};
 use crate::stored_json;
@@ -27,6 +27,9 @@ pub struct ThreadEntry {
     pub at: Millis,
     /// What happened.
     pub body: EntryBody,
+    /// What nodes showed between the entry before it and this one, if the run keeps that
+    /// ([`StartOptions::keep_shown`](crate::StartOptions::keep_shown)).
+    pub shown: Vec<ShownPiece>,
 }
 
 /// What happened.
@@ -89,15 +92,19 @@ pub enum EntryBody {
 /// A change of the state by hand: the whole state, then an update.
 #[derive(Clone, Debug)]
 pub struct StateChange {
+    /// The graph whose state it is; none where the thread only goes on from another entry.
+    pub graph: Option<String>,
     /// The whole state, replacing the old one.
     pub state: Option<Box<RawValue>>,
     /// A change, folded in.
     pub update: Option<Box<RawValue>>,
+    /// Whether it says which nodes are due next. Otherwise those are that were due before.
+    pub sets_due: bool,
 }
 
 impl From<log::StateEditedEntry> for StateChange {
-    fn from(log::StateEditedEntry { state, update, .. }: log::StateEditedEntry) -> Self {
-        Self { state, update }
+    fn from(log::StateEditedEntry { graph, state, update, at }: log::StateEditedEntry) -> Self {
+        Self { graph, state, update, sets_due: at.is_some() }
     }
 }
 
@@ -141,8 +148,9 @@ impl ThreadEntry {
     /// Reads a stored entry. One that makes no sense is [`StoreError::Damaged`].
     pub fn from_log(entry: &LogEntry) -> Result<Self, StoreError> {
         let body = EntryBody::from_log(entry)?;
+        let shown = log::shown_in_body(&entry.body).map_err(|error| damaged_entry(entry, &error))?;
         let LogEntry { seq, parent, run, at, .. } = *entry;
-        Ok(Self { seq, parent, run, at, body })
+        Ok(Self { seq, parent, run, at, body, shown })
     }
 
     /// Whether the run goes on here because its worker was lost or stopped. Of calls that were under way then nothing may be

@@ -85,6 +85,40 @@ pub struct StoredTaskResult {
     pub failure: Option<RunFailure>,
 }
 
+/// How an entry begins that has pieces which the run showed before it.
+const SHOWN_START: &[u8] = br#"{"shown":"#;
+
+/// Pieces that a run showed before an entry of any kind, where they are kept.
+#[derive(Debug, Default, Deserialize)]
+struct ShownBefore {
+    #[serde(default)]
+    shown: Vec<ShownPiece>,
+}
+
+/// Something that a node showed, kept with the entry that came next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShownPiece {
+    /// Its number. Numbers rise within a run.
+    pub number: u64,
+    /// What was shown.
+    pub data: Value,
+}
+
+/// The body of an entry, with what was shown before it.
+pub(crate) fn body_with_shown(body: &[u8], shown: &[ShownPiece]) -> Vec<u8> {
+    let rest = body.strip_prefix(b"{").unwrap_or(b"}");
+    let between: &[u8] = if rest == b"}" { b"" } else { b"," };
+    [SHOWN_START, &to_json_bytes(&shown), between, rest].concat()
+}
+
+/// What was shown before an entry.
+pub(crate) fn shown_in_body(body: &[u8]) -> Result<Vec<ShownPiece>, serde_json::Error> {
+    match body.starts_with(SHOWN_START) {
+        true => crate::stored_json::from_slice::<ShownBefore>(body).map(|before| before.shown),
+        false => Ok(Vec::new()),
+    }
+}
+
 /// A `PlanPosition` with names instead of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoredPosition {
@@ -307,4 +341,24 @@ fn one() -> u32 {
 
 fn is_one(value: &u32) -> bool {
     *value == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_has_what_was_shown_before_it_beside_its_own_fields() {
+        let shown = vec![ShownPiece { number: 7, data: json!({ "tick": 1 }) }];
+        for body in [r#"{"asks":[],"active_ms":3}"#, "{}"] {
+            let with_shown = body_with_shown(body.as_bytes(), &shown);
+            assert_eq!(shown_in_body(&with_shown).expect("readable"), shown, "{body}");
+            let mut read: Value = serde_json::from_slice(&with_shown).expect("JSON");
+            read.as_object_mut().expect("an object").remove("shown");
+            assert_eq!(read, serde_json::from_str::<Value>(body).expect("JSON"));
+            assert_eq!(shown_in_body(body.as_bytes()).expect("readable"), []);
+        }
+    }
 }

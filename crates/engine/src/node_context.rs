@@ -251,9 +251,11 @@ impl Cx {
         };
         self.0.run.heartbeat_outer_tasks(&self.0.path);
         if let Some(live) = &self.0.run.live_feed {
+            let is_kept = item.is_none() && self.0.run.keep_shown.keeps(&data);
             let (node, path, piece) =
                 (self.0.node.clone(), self.0.path.clone(), NodeDeltaContent::Data(data));
-            live.push_delta(NodeDelta { node, path, attempt, index, item, piece });
+            let delta = NodeDelta { node, path, attempt, index, item, piece, kept: None };
+            if is_kept { live.push_kept_delta(delta) } else { live.push_delta(delta) }
         }
     }
 

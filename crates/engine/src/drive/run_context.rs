@@ -15,8 +15,8 @@ use crate::drive::run_limits::RunLimits;
 use crate::drive::run_meter::RunMeter;
 use crate::failpoint;
 use crate::id::RunId;
-use crate::log::UnfinishedTask;
-use crate::runtime::{LeaseTime, LiveFeed, NextRun, RunGateCheck, RunObserver, TimerAlarm};
+use crate::log::{self, UnfinishedTask};
+use crate::runtime::{KeepShown, LeaseTime, LiveFeed, NextRun, RunGateCheck, RunObserver, TimerAlarm};
 use crate::store::{
     Commit, CommitOutcome, Durability, EntryKind, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage,
     Seq, StoreError,
@@ -61,6 +61,8 @@ pub(crate) struct RunContext {
     /// Nodes to pause before and after, asked for by the caller of the run.
     pub pause_before: BTreeSet<String>,
     pub pause_after: BTreeSet<String>,
+    /// What of that which nodes show is kept in the log.
+    pub keep_shown: KeepShown,
     records: Mutex<HashMap<String, Vec<Record>>>,
     /// Records of calls of the step in progress. Long results are left out.
     pub(super) call_records: Mutex<CallRecords>,
@@ -102,6 +104,7 @@ impl RunContext {
             observer: None,
             pause_before: BTreeSet::new(),
             pause_after: BTreeSet::new(),
+            keep_shown: KeepShown::default(),
             records: Mutex::default(),
             call_records: Mutex::default(),
             subgraph_steps: Mutex::default(),
@@ -256,6 +259,12 @@ impl RunContext {
             let mut tip = journal.tip.lock().await;
             let booked = self.lock_meter().usage_in_row();
             commit.head = tip.head;
+            if let (Some(first), Some(live)) = (commit.entries.first_mut(), &self.live_feed) {
+                let kept = live.take_kept();
+                if !kept.is_empty() {
+                    first.body = log::body_with_shown(&first.body, &kept);
+                }
+            }
             let mut base = tip.base;
             for (entry, seq) in commit.entries.iter_mut().zip(tip.head + 1..) {
                 entry.base = base;

@@ -12,7 +12,9 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::log::ShownPiece;
 use crate::store::{CommitPosition, LogEntry, Seq};
+use crate::stored_json;
 use crate::task_path::TaskPath;
 
 /// Most entries kept for watchers who keep up, and about how many bytes of them.
@@ -24,6 +26,12 @@ const MAX_BUFFERED_DELTA_BYTES: usize = 1 << 20;
 
 /// Most bytes of pieces of steps that are written, as long as nobody watches.
 const MAX_UNWATCHED_DELTA_BYTES: usize = 64 * 1024;
+
+/// Most bytes of pieces that are kept with the next entry.
+const MAX_KEPT_BYTES: usize = 256 * 1024;
+
+/// Numbers of kept pieces between two entries.
+const KEPT_PER_ENTRY: u64 = 1 << 20;
 
 /// Most bytes of text kept of a task that was cut off, and of all tasks of a step together.
 const MAX_PARTIAL_TEXT_BYTES: usize = 64 * 1024;
@@ -47,6 +55,9 @@ pub struct NodeDelta {
     /// The piece.
     #[serde(flatten)]
     pub piece: NodeDeltaContent,
+    /// Its number among those that are kept in [`ThreadEntry::shown`](crate::ThreadEntry::shown); none if it is not kept.
+    #[serde(skip)]
+    pub kept: Option<u64>,
 }
 
 fn as_text<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -83,6 +94,10 @@ struct LiveBuffer {
     /// The text shown so far by each task of the step in progress, from its beginning and without a hole.
     partial_texts: BTreeMap<TaskPath, PartialText>,
     partial_text_bytes: usize,
+    /// Pieces to keep with the next entry, and about how many bytes they have.
+    kept: Vec<ShownPiece>,
+    kept_bytes: usize,
+    next_kept: u64,
     /// The newest entries, without a gap, as long as somebody watched when they were written.
     recent_entries: VecDeque<(CommitPosition, Arc<LogEntry>)>,
     recent_entries_bytes: usize,
@@ -186,6 +201,9 @@ impl LiveFeed {
             delta_bytes: 0,
             partial_texts: BTreeMap::new(),
             partial_text_bytes: 0,
+            kept: Vec::new(),
+            kept_bytes: 0,
+            next_kept: head.saturating_mul(KEPT_PER_ENTRY),
             recent_entries: VecDeque::new(),
             recent_entries_bytes: 0,
         };
@@ -201,7 +219,31 @@ impl LiveFeed {
             index: 0,
             item: None,
             piece,
+            kept: None,
         });
+    }
+
+    /// Takes what is to be kept with the entry that is written now.
+    pub(crate) fn take_kept(&self) -> Vec<ShownPiece> {
+        let mut pieces = self.lock_buffer();
+        pieces.kept_bytes = 0;
+        std::mem::take(&mut pieces.kept)
+    }
+
+    /// Shows a piece that is kept with the next entry, as far as there is room.
+    pub(crate) fn push_kept_delta(&self, mut delta: NodeDelta) {
+        if let NodeDeltaContent::Data(data) = &delta.piece {
+            let mut pieces = self.lock_buffer();
+            let bytes = delta_size_bytes(&delta);
+            if pieces.kept_bytes + bytes <= MAX_KEPT_BYTES && stored_json::check_depth(data).is_ok() {
+                let number = pieces.next_kept;
+                pieces.next_kept += 1;
+                pieces.kept_bytes += bytes;
+                pieces.kept.push(ShownPiece { number, data: data.clone() });
+                delta.kept = Some(number);
+            }
+        }
+        self.push_delta(delta);
     }
 
     /// Whether somebody watches, to whom new entries are worth a copy.
@@ -366,7 +408,7 @@ mod tests {
 
     fn push_data(live: &LiveFeed, node: &str, path: &TaskPath, index: u64, data: Value) {
         let (node, path, piece) = (Arc::from(node), path.clone(), NodeDeltaContent::Data(data));
-        live.push_delta(NodeDelta { node, path, attempt: 1, index, item: None, piece });
+        live.push_delta(NodeDelta { node, path, attempt: 1, index, item: None, piece, kept: None });
     }
 
     fn push_text(live: &LiveFeed, index: u64, text: &str) {

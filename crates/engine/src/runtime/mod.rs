@@ -123,6 +123,37 @@ pub struct StartOptions {
     pub pause_before: BTreeSet<String>,
     /// Pause after these nodes.
     pub pause_after: BTreeSet<String>,
+    /// What of that which nodes show ([`Cx::emit`](crate::Cx::emit)) is kept in the log, for those who look later.
+    pub keep_shown: KeepShown,
+}
+
+/// What of that which nodes show is kept with the entry of the log that comes next, in
+/// [`ThreadEntry::shown`](crate::ThreadEntry::shown). Pieces of an item ([`Cx::emit_text_of`](crate::Cx::emit_text_of)) are
+/// not, as the item has them, and neither is what does not fit into 256 KiB between two entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeepShown {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// All but text.
+    Data,
+    /// Text too.
+    DataAndText,
+}
+
+impl KeepShown {
+    pub(crate) fn keeps(self, data: &Value) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Data => !data.is_string(),
+            Self::DataAndText => true,
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        *self == Self::Nothing
+    }
 }
 
 /// What is stored of [`StartOptions`].
@@ -138,6 +169,8 @@ struct StoredRunOptions {
     pause_before: BTreeSet<String>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pause_after: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "KeepShown::is_nothing")]
+    keep_shown: KeepShown,
 }
 
 impl StoredRunOptions {
@@ -150,6 +183,7 @@ impl StoredRunOptions {
         run.context = options.context.unwrap_or_default();
         run.correlation = options.correlation;
         (run.pause_before, run.pause_after) = (options.pause_before, options.pause_after);
+        run.keep_shown = options.keep_shown;
         Ok(())
     }
 }
@@ -316,6 +350,7 @@ impl Runtime {
                 .and_then(|observer| observer.correlation_of_new_run()),
             pause_before: options.pause_before,
             pause_after: options.pause_after,
+            keep_shown: options.keep_shown,
         };
         let at = input.is_some().then(|| hosted.start_position());
         let body = log::to_json_bytes(&log::RunStartedEntry {

@@ -24,6 +24,9 @@ pub struct StateEdit {
     /// [`END_NODE_ID`](crate::graph::END_NODE_ID) nothing is due. Without it the thread stands where the edited entry
     /// stood.
     pub as_node: Option<String>,
+    /// Whether a run that waits for an answer is cancelled for a change after an older entry, from where the thread then goes
+    /// on. Otherwise that is [`StoreError::Busy`].
+    pub cancel_paused: bool,
 }
 
 /// A task that is due after an edit.
@@ -102,10 +105,11 @@ impl Runtime {
         let at_head = at.is_none_or(|at| at == loaded.head);
         match self.paused_run(thread).await? {
             Some(run) if at_head && place == EditPlace::Stay => self.edit_paused(&run, &loaded, edited).await,
-            Some(run) if at_head => {
+            Some(run) if at_head || edit.cancel_paused => {
                 self.cancel(&run.key()).await?;
-                let loaded = self.0.store.load(thread, None).await?;
-                self.append_edit(thread, loaded.head, &loaded, &edited).await
+                let older = at.filter(|_| !at_head);
+                let loaded = self.0.store.load(thread, older).await?;
+                self.append_edit(thread, older.unwrap_or(loaded.head), &loaded, &edited).await
             }
             _ => self.append_edit(thread, at.unwrap_or(loaded.head), &loaded, &edited).await,
         }

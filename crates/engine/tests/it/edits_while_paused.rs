@@ -155,6 +155,22 @@ async fn an_edit_that_goes_to_tasks_gives_each_its_input() {
 }
 
 #[tokio::test]
+async fn an_edit_of_an_older_entry_gives_the_paused_run_up_if_it_says_so() {
+    let bot = graph_handle(&asking_graph(CallCounter::default()));
+    run_to_text(&bot, EngineTestState::update().text("draft")).await;
+    let older = StateEdit { cancel_paused: true, ..text_edit("older") };
+    let edited = bot.runtime().edit("g", &local_thread("t"), Some(1), &older).await.expect("edited");
+    assert!(bot.runtime().active_run(&local_thread("t")).await.expect("read").is_none());
+    let view = bot.runtime().view("g", &local_thread("t"), None).await.expect("a view");
+    assert_eq!(
+        (view.seq, view.state["text"].as_str(), view.next),
+        (edited, Some("older"), vec!["first".to_owned()])
+    );
+    let on = bot.start_with(&local_thread("t"), None, StartOptions::default()).await.expect("started");
+    assert_eq!(wait_for_outcome_text(&bot, &on).await, "1.0:ask#0 asks \"may I?\"");
+}
+
+#[tokio::test]
 async fn a_wrong_edit_of_a_paused_run_changes_nothing() {
     let bot = graph_handle(&asking_graph(CallCounter::default()));
     run_to_text(&bot, EngineTestState::update()).await;
@@ -174,13 +190,13 @@ async fn states(watch: &mut StateWatch) -> Vec<String> {
     let mut seen = Vec::new();
     while let Some((event, state)) = watch.try_next().await.expect("readable") {
         if let (Event::Entry(number, _), Some(view)) = (event, state) {
-            let said: Vec<&str> = view.state["said"]
+            let texts: Vec<&str> = view.state["said"]
                 .as_array()
                 .expect("a list")
                 .iter()
-                .filter_map(|said| said.as_str())
+                .filter_map(|texts| texts.as_str())
                 .collect();
-            seen.push(format!("{number}: {} → {}", said.join(" "), view.next.join(" ")));
+            seen.push(format!("{number}: {} → {}", texts.join(" "), view.next.join(" ")));
         }
     }
     seen

@@ -403,7 +403,8 @@ mod tests {
         let body: Value = serde_json::from_str(body).expect("json");
         let failure = serde_json::from_value(body).expect("a failure");
         let body = EntryBody::Failed { failure, node: None, unfinished: Vec::new() };
-        let entry = ThreadEntry { seq: 2, parent: 1, run: Some(RunId::random()), at: 0, body };
+        let entry =
+            ThreadEntry { seq: 2, parent: 1, run: Some(RunId::random()), at: 0, body, shown: Vec::new() };
         match body_from_entry("t", None, &entry).expect("an event") {
             RunEventBody::Failed { code, en, ko, .. } => (code, en, ko),
             other => panic!("{other:?}"),

@@ -220,7 +220,8 @@ async fn change_and_continue(
     if let Some(state) = &fork.state
         && !has_run(app, &made).await?
     {
-        let edit = StateEdit { state: Some(state.clone()), update: None, as_node: fork.as_node.clone() };
+        let edit =
+            StateEdit { state: Some(state.clone()), as_node: fork.as_node.clone(), ..StateEdit::default() };
         if let Err(error) = app.runtime.edit(&agent.name, &made.key, None, &edit).await {
             app.runtime.delete_thread(&made.key).await?;
             return Err(edit_error(error));

@@ -162,14 +162,18 @@ impl CheckpointTree {
                 self.push(entry, CheckpointSource::Loop, entry.seq);
             }
             // The thread was set back to its parent.
-            EntryBody::Edited(StateChange { state: None, update: None }) => {
+            EntryBody::Edited(StateChange { state: None, update: None, sets_due: false, .. }) => {
                 self.change_outcome(entry, |outcome| outcome.failure = None);
             }
-            EntryBody::Edited(_) => self.push(entry, CheckpointSource::Update, entry.seq),
+            EntryBody::Edited(change) => {
+                self.push(entry, CheckpointSource::Update, entry.seq);
+                self.set_graph(entry, change);
+            }
             EntryBody::Paused { questions, edit, .. } => {
                 // Somebody changed the state while the run waited; it still waits for the same.
-                if edit.is_some() {
+                if let Some(change) = edit {
                     self.push(entry, CheckpointSource::Update, entry.seq);
+                    self.set_graph(entry, change);
                 }
                 self.change_outcome(entry, |outcome| outcome.questions.clone_from(questions));
             }
@@ -189,6 +193,13 @@ impl CheckpointTree {
     fn change_outcome(&mut self, entry: &ThreadEntry, change: impl FnOnce(&mut TasksOutcome)) {
         if let Some(index) = self.at_entry.get(&entry.seq) {
             change(&mut self.checkpoints[*index].outcome);
+        }
+    }
+
+    /// A change is one of the state of a graph.
+    fn set_graph(&mut self, entry: &ThreadEntry, change: &StateChange) {
+        if let (Some(index), Some(graph)) = (self.at_entry.get(&entry.seq), &change.graph) {
+            self.checkpoints[*index].graph = Some(graph.clone());
         }
     }
 
