@@ -36,7 +36,7 @@ pub mod transcript;
 pub use agent_name::{MAX_AGENT_NAME_CHARS, is_agent_name};
 pub use agents::{
     Agent, AgentError, AgentParts, AgentTurn, AskOptions, ClientTool, EarlierMessage, MESSAGES_FIELD,
-    StarterQuestions, TurnRequest, TurnUpdate, build_default_agents,
+    QuestionLabel, StarterQuestions, TurnRequest, TurnUpdate, build_default_agents,
 };
 pub use citation_numbering::CitationNumbering;
 pub use compute_turns::{FairIndex, FairModel};
@@ -50,5 +50,5 @@ pub use prompt::PromptError;
 pub use request_purpose::RequestPurpose;
 pub use settings::{AgentSettings, PersistenceMode, Settings, ThreadStorage, build_agents};
 pub use source::{AnswerSource, AnswerSourceKind};
-pub use state::{ByMessageId, ModelChoice, TurnProgress};
+pub use state::{ByMessageId, ModelChoice, STANDING_MESSAGE_ID_PREFIX, TurnProgress};
 pub use summaries::Summaries;

@@ -1,7 +1,7 @@
 //! What the states of all agents share: the merge rule of messages, and the progress of a turn.
 
 use doran_engine::state::{ItemChange, ItemChanges, Reduce};
-use doran_llm::{ImageReference, Message, MessageId, MessagePart, Role, TextOrigin};
+use doran_llm::{ImageReference, Message, MessagePart, Role, TextOrigin};
 use doran_retrieval::Language;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -134,6 +134,7 @@ pub(crate) fn taint_of_attachments(options: &AskOptions) -> Option<Taint> {
         EarlierMessage::Asked(_) | EarlierMessage::AskedWithImages { .. } => false,
         EarlierMessage::Answered(text) => !text.trim().is_empty(),
         EarlierMessage::Called { .. } | EarlierMessage::Returned(_) => true,
+        EarlierMessage::Labelled(message) => message.role != Role::User && !message.parts.is_empty(),
     };
     let read = options.document.is_some() || options.earlier.iter().chain(&options.following).any(is_unknown);
     read.then(|| Taint::from_origin(TextOrigin::Document))
@@ -163,10 +164,11 @@ pub(crate) fn conversation_language(set: Option<Language>, messages: &[Message])
 
 /// What a person typed just now, after what was said before where somebody else keeps it.
 pub(crate) fn question_messages(text: &str, options: &AskOptions) -> ItemChanges<Message> {
-    let question = attach_document(Message::user(new_message_id(), text), options.document.as_deref());
+    let question = options.label.apply_to(Message::user(new_message_id(), text));
+    let question = attach_document(question, options.document.as_deref());
     let question = attach_images(question, &options.images);
-    let said = earlier_messages(options).into_iter().chain([question]).chain(following_messages(options));
-    ItemChanges(chat_instructions(options).into_iter().chain(said.map(ItemChange::Put)).collect())
+    let messages = earlier_messages(options).into_iter().chain([question]).chain(following_messages(options));
+    ItemChanges(chat_instructions(options).into_iter().chain(messages.map(ItemChange::Put)).collect())
 }
 
 /// The instructions of the chat, in place of those it had before. Empty ones remove them.
@@ -197,8 +199,8 @@ pub(crate) fn attach_document(mut message: Message, document: Option<&str>) -> M
     message
 }
 
-/// How the id of what holds for a whole conversation begins.
-const STANDING_MESSAGE_ID_PREFIX: &str = "system-";
+/// How the id of what holds for a whole conversation begins. Clients do not choose such ids.
+pub const STANDING_MESSAGE_ID_PREFIX: &str = "system-";
 
 /// The id of the instructions of a chat. They are replaced, where those of a client that says them with every question
 /// are known by their text.
@@ -257,12 +259,12 @@ pub(crate) fn message_from_client(id: String, message: &EarlierMessage) -> Messa
             Message::new(id, Role::Assistant, parts)
         }
         EarlierMessage::Returned(results) => Message::tool_output(id, results.iter().cloned()),
+        EarlierMessage::Labelled(message) => message.clone(),
     }
 }
 
 fn new_message_id() -> String {
     uuid::Uuid::now_v7().to_string()
-        EarlierMessage::Labelled(message) => message.clone(),
 }
 
 /// Where older messages end when so many of the newest are to stay. A tool call and its results stay together: what

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// The name of a message, unique within its thread and chosen by whoever makes the message.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -189,9 +190,17 @@ pub struct Message {
     pub role: Role,
     /// What it holds, in order.
     pub parts: Vec<MessagePart>,
+    /// What the program that sent the message stores with it, such as the name of the person. Models do not see it.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub client_fields: Map<String, Value>,
 }
 
 impl Message {
+    /// A message of these parts.
+    pub fn new(id: impl Into<String>, role: Role, parts: Vec<MessagePart>) -> Self {
+        Self { id: MessageId::new(id), role, parts, client_fields: Map::new() }
+    }
+
     /// What a person typed.
     pub fn user(id: impl Into<String>, text: impl Into<String>) -> Self {
         Self::with_text(id, Role::User, text, TextOrigin::User)
@@ -210,13 +219,13 @@ impl Message {
     /// Passages for a model to answer from.
     pub fn passages(id: impl Into<String>, passages: impl IntoIterator<Item = NumberedPassage>) -> Self {
         let parts = passages.into_iter().map(MessagePart::Passage).collect();
-        Self { id: MessageId::new(id), role: Role::System, parts }
+        Self::new(id, Role::System, parts)
     }
 
     /// What tools gave back for the calls of one reply, in the order of the calls.
     pub fn tool_output(id: impl Into<String>, results: impl IntoIterator<Item = ToolResult>) -> Self {
         let parts = results.into_iter().map(MessagePart::ToolResult).collect();
-        Self { id: MessageId::new(id), role: Role::Tool, parts }
+        Self::new(id, Role::Tool, parts)
     }
 
     /// With images after what is in it already.
@@ -254,8 +263,7 @@ impl Message {
     }
 
     fn with_text(id: impl Into<String>, role: Role, text: impl Into<String>, origin: TextOrigin) -> Self {
-        let parts = vec![MessagePart::Text { text: text.into(), origin }];
-        Self { id: MessageId::new(id), role, parts }
+        Self::new(id, role, vec![MessagePart::Text { text: text.into(), origin }])
     }
 }
 

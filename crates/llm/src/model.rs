@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::error::ModelError;
 use crate::json_depth::bounded_depth;
-use crate::message::{Message, MessageId, MessagePart, Role, TextOrigin, ToolCall};
+use crate::message::{Message, MessagePart, Role, TextOrigin, ToolCall};
 use crate::request_label::RequestLabel;
 
 /// A model that answers a conversation, piece by piece.
@@ -296,7 +296,7 @@ impl ModelReply {
             parts.push(MessagePart::Text { text: self.text, origin: TextOrigin::Model });
         }
         parts.extend(self.tool_calls.into_iter().map(MessagePart::ToolCall));
-        Message { id: MessageId::new(id), role: Role::Assistant, parts }
+        Message::new(id, Role::Assistant, parts)
     }
 }
 

@@ -29,6 +29,13 @@ pub(super) fn item_fields(schema: &Value, reducers: &[(&str, &str)]) -> Vec<Stri
     fields.filter(|name| messages.contains(name) || by_id(name)).collect()
 }
 
+/// What may come with a question, where the state has a place for it. A text that comes along is part of the message.
+pub(super) fn question_fields(schema: &Value) -> Vec<String> {
+    let has_place = |name: &&str| schema["properties"].get(name).is_some();
+    let placed = ["collection", "contract_id"].into_iter().filter(has_place);
+    placed.chain(["document"]).map(str::to_owned).collect()
+}
+
 /// Questions are appended to the list, and the last message of the list is the answer.
 pub(super) struct MessageListConversation;
 

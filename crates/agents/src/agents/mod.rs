@@ -24,7 +24,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 use crate::attachments::AttachmentIndex;
-use crate::described::{AgentDescription, AgentDescriptionError, HttpCallParts};
+use crate::described::{AgentDescription, AgentDescriptionError, HttpCallParts, value_schemas};
 use crate::nodes::{DEFAULT_CONTEXT_TOKENS, ModelCatalog, Models, QueryRewriting};
 use crate::prompt::PromptError;
 use crate::settings::AgentSettings;
@@ -33,7 +33,7 @@ use crate::tools::Toolbox;
 pub(crate) use definition::{AgentDefinition, DefaultTools};
 pub use message_list::MESSAGES_FIELD;
 use message_list::MessageListConversation;
-pub use turn::{AgentTurn, AskOptions, EarlierMessage, TurnUpdate};
+pub use turn::{AgentTurn, AskOptions, EarlierMessage, QuestionLabel, TurnUpdate};
 pub use turn_request::{ClientTool, TurnRequest};
 
 /// Every ready-made agent, in the order in which they are listed.
@@ -170,6 +170,8 @@ pub struct Agent {
     message_fields: Arc<[String]>,
     /// Fields of its state whose changes are changes to items.
     item_fields: Arc<[String]>,
+    /// What may come with a question.
+    question_fields: Arc<[String]>,
 }
 
 /// Questions to begin with, in both languages.
@@ -280,6 +282,7 @@ impl Agent {
         let schema = graph.state_schema();
         let message_fields = message_list::message_fields(&schema);
         let item_fields = message_list::item_fields(&schema, graph.reducers());
+        let question_fields = message_list::question_fields(&schema);
         let is_chat = message_fields.iter().any(|field| field == MESSAGES_FIELD);
         let chat = || -> Arc<dyn Conversation> { Arc::new(MessageListConversation) };
         Self {
@@ -297,6 +300,7 @@ impl Agent {
             conversation: is_chat.then(chat),
             message_fields: message_fields.into(),
             item_fields: item_fields.into(),
+            question_fields: question_fields.into(),
         }
     }
 
@@ -362,9 +366,18 @@ impl Agent {
         self.graph.topology()
     }
 
-    /// The JSON Schema of its state.
+    /// The JSON Schema of its state. That of a described agent names the values that its nodes store.
     pub fn state_schema(&self) -> Value {
-        self.graph.state_schema()
+        let mut schema = self.graph.state_schema();
+        if let Some(description) = self.description.as_ref().filter(|it| it.agent.is_none()) {
+            schema["properties"]["values"]["properties"] = value_schemas(description);
+        }
+        schema
+    }
+
+    /// The names of the texts that may come with a question, beside its messages: those that its state has a place for.
+    pub fn question_fields(&self) -> &[String] {
+        &self.question_fields
     }
 
     /// The fields of its state that are lists of messages.

@@ -1,8 +1,9 @@
 //! A turn as a person sees it, for all agents.
 
-use doran_llm::{ImageReference, ToolCall, ToolResult};
+use doran_llm::{ImageReference, Message, MessageId, MessagePart, ToolCall, ToolResult};
 use doran_retrieval::Language;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::turn_request::TurnRequest;
 use crate::citation_numbering::CitationNumbering;
@@ -124,6 +125,33 @@ pub struct AskOptions {
     pub instructions: Option<String>,
     /// The model that was chosen for the turn.
     pub chosen: ModelChoice,
+    /// How whoever asks knows the question.
+    #[serde(skip_serializing_if = "QuestionLabel::is_default")]
+    pub label: QuestionLabel,
+}
+
+/// How the program that sends a question knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct QuestionLabel {
+    /// The id of its message. Without it, the message gets a new one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<MessageId>,
+    /// What the program stores with the message.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub client_fields: Map<String, Value>,
+}
+
+impl QuestionLabel {
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The question under this label.
+    pub(crate) fn apply_to(&self, question: Message) -> Message {
+        let id = self.id.clone().unwrap_or(question.id);
+        Message { id, client_fields: self.client_fields.clone(), ..question }
+    }
 }
 
 impl AskOptions {
@@ -157,6 +185,8 @@ pub enum EarlierMessage {
     },
     /// What the calls gave.
     Returned(Vec<ToolResult>),
+    /// A message of either, under the id that whoever asks knows it by.
+    Labelled(Message),
 }
 
 impl EarlierMessage {
@@ -167,6 +197,17 @@ impl EarlierMessage {
                 images.iter().map(|image| image.url.as_str()).chain([text.as_str()]).collect()
             }
             Self::Returned(results) => results.iter().map(|result| result.text.as_str()).collect(),
+            Self::Labelled(message) => message.parts.iter().filter_map(part_text).collect(),
         }
+    }
+}
+
+fn part_text(part: &MessagePart) -> Option<&str> {
+    match part {
+        MessagePart::Text { text, .. } | MessagePart::Reasoning { text, .. } => Some(text),
+        MessagePart::Image(image) => Some(&image.url),
+        MessagePart::ToolResult(result) => Some(&result.text),
+        MessagePart::Passage(passage) => Some(&passage.text),
+        MessagePart::ToolCall(_) => None,
     }
 }

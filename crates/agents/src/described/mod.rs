@@ -43,6 +43,7 @@ mod state;
 mod subgraphs;
 mod template;
 mod validation;
+mod value_schemas;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,6 +61,7 @@ pub use description::{
 };
 pub use http::HttpCallParts;
 pub use state::{DescribedState, DescribedStateUpdate};
+pub(crate) use value_schemas::value_schemas;
 
 use http_tool::HttpTool;
 use nodes::{ReadyNode, ReadyNodeContext};

@@ -1,6 +1,6 @@
 //! A conversation as the text of one message, for a model that summarises it and must not continue it.
 
-use doran_llm::{Message, MessageId, MessagePart, Role, TextOrigin};
+use doran_llm::{Message, MessagePart, Role, TextOrigin};
 use doran_retrieval::Language;
 
 use crate::request_format::{answer_line_prefix, user_line_prefix};
@@ -21,7 +21,7 @@ pub(crate) fn conversation_as_text(id: &str, messages: &[Message], language: Lan
             parts.push(MessagePart::Text { text: format!("{prefix}{text}\n"), origin });
         }
     }
-    Message { id: MessageId::new(id), role: Role::User, parts }
+    Message::new(id, Role::User, parts)
 }
 
 fn part_text(part: &MessagePart) -> Option<(String, TextOrigin)> {

@@ -1,7 +1,7 @@
 //! Hints for models that answer nothing, or make a call again whose result they have. Small models do both, and a
 //! sentence often helps where the same request again would not.
 
-use doran_llm::{ChatRequest, Message, MessageId, MessagePart, Role, TextOrigin, ToolCall};
+use doran_llm::{ChatRequest, Message, MessagePart, Role, TextOrigin, ToolCall};
 use doran_retrieval::Language;
 
 /// The request again after a reply without words and calls.
@@ -47,8 +47,8 @@ fn calls_of(message: &Message) -> Vec<&ToolCall> {
 
 fn with_hint(mut request: ChatRequest, name: &str, hint: String) -> ChatRequest {
     let parts = vec![MessagePart::Text { text: hint, origin: TextOrigin::Program }];
-    let id = MessageId::new(format!("hint-{name}"));
-    request.messages.push(Message { id, role: Role::User, parts });
+    let id = format!("hint-{name}");
+    request.messages.push(Message::new(id, Role::User, parts));
     request
 }
 
@@ -71,7 +71,7 @@ mod tests {
         };
         let parts = vec![MessagePart::ToolCall(call)];
         [
-            Message { id: MessageId::new(format!("call-{id}")), role: Role::Assistant, parts },
+            Message::new(format!("call-{id}"), Role::Assistant, parts),
             Message::tool_output(format!("result-{id}"), [result]),
         ]
     }

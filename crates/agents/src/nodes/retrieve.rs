@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use doran_engine::NodeError;
-use doran_llm::{ChatRequest, Message, MessageId, MessagePart, Role, TextOrigin};
+use doran_llm::{ChatRequest, Message, MessagePart, Role, TextOrigin};
 use doran_retrieval::hit_postprocessing::add_neighbouring_passages;
 use doran_retrieval::{
     Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, Hit, Language, RetrieveError,
@@ -164,7 +164,7 @@ pub(crate) fn sources_message(found: &[AnswerSource], language: Language) -> Mes
     let text = if found.is_empty() { format!("{heading}{nothing}") } else { heading.to_owned() };
     let mut parts = vec![MessagePart::Text { text, origin: TextOrigin::Program }];
     parts.extend(found.iter().map(|source| MessagePart::Passage(source.to_passage())));
-    Message { id: MessageId::new(MATERIAL_MESSAGE_ID), role: Role::System, parts }
+    Message::new(MATERIAL_MESSAGE_ID, Role::System, parts)
 }
 
 /// Those sources whose quote stands in its document, word for word and at its place.

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::message::{Message, MessageId, MessagePart, Role, TextOrigin, ToolCall, ToolResult};
+use crate::message::{Message, MessagePart, Role, TextOrigin, ToolCall, ToolResult};
 
 /// The result of a call that has none.
 const INTERRUPTED_CALL: &str = "Error: the call was interrupted. Whether it took effect is not known.";
@@ -37,8 +37,8 @@ pub(super) fn repair_conversation(messages: Vec<Message>) -> Vec<Message> {
             let found = results.remove(&(at, call.id.clone()));
             MessagePart::ToolResult(found.unwrap_or_else(|| interrupted_result(call)))
         });
-        let (id, parts) = (MessageId::new(format!("{id}-results")), results.collect());
-        repaired.push(Message { id, role: Role::Tool, parts });
+        let (id, parts) = (format!("{id}-results"), results.collect());
+        repaired.push(Message::new(id, Role::Tool, parts));
     }
     repaired
 }
@@ -91,7 +91,7 @@ mod tests {
         let call = |id: &&str| {
             MessagePart::ToolCall(ToolCall { id: (*id).into(), name: "add".into(), arguments: json!({}) })
         };
-        Message { id: MessageId::new(id), role: Role::Assistant, parts: calls.iter().map(call).collect() }
+        Message::new(id, Role::Assistant, calls.iter().map(call).collect())
     }
 
     fn result(call: &str, text: &str) -> ToolResult {
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn what_is_empty_is_left_out() {
         let thought = MessagePart::Reasoning { text: "hm".into(), signature: None };
-        let thinking = Message { id: MessageId::new("a"), role: Role::Assistant, parts: vec![thought] };
+        let thinking = Message::new("a", Role::Assistant, vec![thought]);
         check(
             vec![Message::user("u", "hi"), thinking, Message::user("v", " \n"), Message::user("w", "x")],
             "hi x",

@@ -14,7 +14,7 @@ use serde_json::Value;
 pub(crate) use self::lenient_json::{extract_json, extract_written_tool_calls};
 pub use self::response_schema::response_schema_of;
 pub(crate) use self::response_schema::{schema_violations, strict_schema};
-use crate::message::{Message, MessageId, MessagePart, Role, TextOrigin};
+use crate::message::{Message, MessagePart, Role, TextOrigin};
 use crate::model::{
     ChatModel, ChatRequest, FinishReason, ModelError, ModelReply, ResponseSchema, collect_reply,
 };
@@ -116,11 +116,7 @@ pub fn repair_request(
     let prompt = if korean { repair_prompt_korean(misfit) } else { repair_prompt_english(misfit) };
     let part = MessagePart::Text { text: prompt, origin: TextOrigin::Program };
     request.messages.push(Message::assistant(format!("{last}-misfit"), reply_text));
-    request.messages.push(Message {
-        id: MessageId::new(format!("{last}-repair")),
-        role: Role::User,
-        parts: vec![part],
-    });
+    request.messages.push(Message::new(format!("{last}-repair"), Role::User, vec![part]));
     request
 }
 

@@ -19,7 +19,8 @@ pub(super) async fn input(
     cx: Cx,
 ) -> Result<ReactStateUpdate, NodeError> {
     let text = state.user_message.clone().unwrap_or_default();
-    let message = attach_document(Message::user(cx.new_id(), text.clone()), state.document.as_deref());
+    let message = state.label.apply_to(Message::user(cx.new_id(), text.clone()));
+    let message = attach_document(message, state.document.as_deref());
     let mut new_messages = vec![attach_images(message, &state.images)];
     new_messages.extend(state.following.iter().cloned());
     let messages = [&state.messages[..], &new_messages].concat();

@@ -7,7 +7,7 @@ use doran_engine::state::{ItemChange, ItemChanges};
 use doran_llm::{ImageReference, Message, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{AgentTurn, AskOptions, ConversationState, TurnRequest, TurnUpdate};
+use crate::agents::{AgentTurn, AskOptions, ConversationState, QuestionLabel, TurnRequest, TurnUpdate};
 use crate::state::{
     ByMessageId, TurnProgress, chat_instructions, earlier_messages, following_messages, taint_of_attachments,
 };
@@ -28,6 +28,9 @@ pub struct ReactState {
     /// Pictures that came with it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageReference>,
+    /// How whoever asks knows it.
+    #[serde(skip_serializing_if = "QuestionLabel::is_default")]
+    pub label: QuestionLabel,
     /// What was said after it, where whoever asks keeps the conversation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub following: Vec<Message>,
@@ -121,6 +124,7 @@ impl ConversationState for ReactState {
             .user_message(Some(message.to_owned()))
             .document(options.document.clone())
             .images(options.images.clone())
+            .label(options.label.clone())
             .following(following_messages(options))
             .request(options.request.clone())
             .ai_message(None)

@@ -12,6 +12,12 @@ use super::invalid;
 
 /// The id by which LangChain removes all messages.
 const REMOVE_ALL: &str = "__remove_all__";
+/// What a model thought aloud, in the `additional_kwargs` of its message.
+const REASONING: &str = "reasoning_content";
+/// The most characters of the id of a message.
+const MAX_ID_CHARS: usize = 256;
+/// The most bytes of what a client stores with a message, as JSON.
+const MAX_CLIENT_FIELDS_BYTES: usize = 64 * 1024;
 
 /// Reads a value of the log. One that cannot be read is an error, and not a value that is not there.
 pub(super) fn parse_raw_json(stored: &RawValue) -> Result<Value, ApiError> {
@@ -101,10 +107,9 @@ pub(super) fn message_to_json(message: &Value) -> Vec<Value> {
         let many = results.len() > 1;
         return results.into_iter().map(|result| tool_message(&message, result, many)).collect();
     }
-    let reasoning: String = message.parts.iter().filter_map(reasoning_text).collect();
     let mut json = json!({
         "content": content_of(&message),
-        "additional_kwargs": if reasoning.is_empty() { json!({}) } else { json!({ "reasoning_content": reasoning }) },
+        "additional_kwargs": {},
         "response_metadata": {},
         "type": match message.role {
             Role::System => "system",
@@ -119,7 +124,19 @@ pub(super) fn message_to_json(message: &Value) -> Vec<Value> {
         json["invalid_tool_calls"] = json!([]);
         json["usage_metadata"] = Value::Null;
     }
+    add_client_fields(&message, &mut json);
+    let reasoning: String = message.parts.iter().filter_map(reasoning_text).collect();
+    if !reasoning.is_empty() {
+        json["additional_kwargs"][REASONING] = reasoning.into();
+    }
     vec![json]
+}
+
+/// Shows a client what it stored with a message.
+fn add_client_fields(message: &Message, json: &mut Value) {
+    if let Some(shown) = json.as_object_mut() {
+        shown.extend(message.client_fields.clone());
+    }
 }
 
 /// The next words of a message on their way.
@@ -169,7 +186,7 @@ fn tool_call_to_json(call: &ToolCall) -> Value {
 
 fn tool_message(message: &Message, result: &ToolResult, many: bool) -> Value {
     let id = if many { format!("{}:{}", message.id, result.call) } else { message.id.to_string() };
-    json!({
+    let mut json = json!({
         "content": result.text,
         "additional_kwargs": {},
         "response_metadata": {},
@@ -179,7 +196,11 @@ fn tool_message(message: &Message, result: &ToolResult, many: bool) -> Value {
         "tool_call_id": result.call,
         "artifact": null,
         "status": if result.failed { "error" } else { "success" },
-    })
+    });
+    if !many {
+        add_client_fields(message, &mut json);
+    }
+    json
 }
 
 /// Plain text where there is nothing else, else a list of blocks.
@@ -216,6 +237,11 @@ pub(super) fn message_from_json(place: &str, json: &Value) -> Result<Message, Ap
     if let Value::String(text) = json {
         return Ok(Message::user(new_id(), text.as_str()));
     }
+    if let Value::Array(pair) = json
+        && let [role @ Value::String(_), content] = pair.as_slice()
+    {
+        return message_from_json(place, &json!({ "role": role, "content": content }));
+    }
     let kind = json["type"].as_str().or_else(|| json["role"].as_str()).unwrap_or_default();
     let role = match kind {
         "human" | "user" | "HumanMessage" | "HumanMessageChunk" => Role::User,
@@ -231,12 +257,30 @@ pub(super) fn message_from_json(place: &str, json: &Value) -> Result<Message, Ap
         }
     };
     let id = match &json["id"] {
+        Value::String(id) if id.chars().nth(MAX_ID_CHARS).is_some() => {
+            return bad("id", "has more than 256 characters", "256자를 넘습니다");
+        }
         Value::String(id) if !id.is_empty() => id.clone(),
         Value::Null | Value::String(_) => new_id(),
         _ => return bad("id", "is not a text", "문자열이 아닙니다"),
     };
     let origin = if role == Role::Assistant { TextOrigin::Model } else { TextOrigin::User };
-    let mut message = Message { id: doran_agents::llm::MessageId::new(id), role, parts: Vec::new() };
+    let mut message = Message::new(id, role, Vec::new());
+    message.client_fields = client_fields(json, role);
+    if json!(message.client_fields).to_string().len() > MAX_CLIENT_FIELDS_BYTES {
+        return bad(
+            "additional_kwargs",
+            "and the other fields that are stored with the message have more than 65,536 bytes",
+            "함께 저장할 다른 필드까지 더해 65,536바이트를 넘습니다",
+        );
+    }
+    if let Some(Value::Object(kwargs)) = message.client_fields.get_mut("additional_kwargs")
+        && role == Role::Assistant
+        && let Some(Value::String(text)) = kwargs.remove(REASONING)
+    {
+        message.parts.push(MessagePart::Reasoning { text, signature: None });
+    }
+    message.client_fields.retain(|_, value| !is_empty(value));
     if role == Role::Tool {
         let Some(call) = json["tool_call_id"].as_str() else {
             return bad("tool_call_id", "is missing", "없습니다");
@@ -248,7 +292,17 @@ pub(super) fn message_from_json(place: &str, json: &Value) -> Result<Message, Ap
             call: call.to_owned(),
             name: json["name"].as_str().unwrap_or_default().to_owned(),
             text,
-            failed: json["status"] == "error",
+            failed: match json["status"].as_str() {
+                Some("error") => true,
+                Some("success") | None => false,
+                Some(_) => {
+                    return bad(
+                        "status",
+                        "is neither `success` nor `error`",
+                        "`success`나 `error`만 받습니다",
+                    );
+                }
+            },
             origin: TextOrigin::Tool,
         }));
         return Ok(message);
@@ -259,19 +313,23 @@ pub(super) fn message_from_json(place: &str, json: &Value) -> Result<Message, Ap
         Value::String(text) => message.parts.push(MessagePart::Text { text: text.clone(), origin }),
         Value::Array(blocks) => {
             for (at, block) in blocks.iter().enumerate() {
-                match part_from_block(block, origin) {
-                    Some(part) => message.parts.push(part),
-                    None => {
-                        return bad(
-                            &format!("content[{at}]"),
-                            "is neither text nor an image by its address",
-                            "글도 아니고 주소로 주어진 그림도 아닙니다",
-                        );
-                    }
+                let Some(part) = part_from_block(block, origin) else {
+                    return bad(
+                        &format!("content[{at}]"),
+                        "is neither text nor an image by its address",
+                        "글도 아니고 주소로 주어진 그림도 아닙니다",
+                    );
+                };
+                if let Some(name) = unread_field(block) {
+                    return bad(&format!("content[{at}].{name}"), "is not supported", "지원하지 않습니다");
                 }
+                message.parts.push(part);
             }
         }
         _ => return bad("content", "is neither a text nor a list of blocks", "글도 블록 목록도 아닙니다"),
+    }
+    if !json["tool_calls"].is_null() && !json["tool_calls"].is_array() {
+        return bad("tool_calls", "is not a list", "목록이 아닙니다");
     }
     for call in json["tool_calls"].as_array().into_iter().flatten() {
         let (Some(id), Some(name)) = (call["id"].as_str(), call["name"].as_str()) else {
@@ -286,6 +344,40 @@ pub(super) fn message_from_json(place: &str, json: &Value) -> Result<Message, Ap
         message.parts.push(MessagePart::ToolCall(call));
     }
     Ok(message)
+}
+
+/// What a client sends with a message beside what is read of it.
+fn client_fields(json: &Value, role: Role) -> Map<String, Value> {
+    let read: &[&str] = match role {
+        Role::Assistant => &["type", "role", "content", "id", "tool_calls"],
+        Role::Tool => &["type", "role", "content", "id", "tool_call_id", "name", "status"],
+        Role::System | Role::User => &["type", "role", "content", "id"],
+    };
+    let fields = json.as_object().into_iter().flatten();
+    let others = fields.filter(|(name, value)| !read.contains(&name.as_str()) && !is_empty(value));
+    others.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Whether a field says as much as if it were not there.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(true) | Value::Number(_) => false,
+    }
+}
+
+/// A field of a block of content that nothing is made of.
+fn unread_field(block: &Value) -> Option<String> {
+    let unread = |fields: &Value, read: &[&str]| {
+        let fields = fields.as_object().into_iter().flatten();
+        let mut unread = fields.filter(|(name, value)| !read.contains(&name.as_str()) && !is_empty(value));
+        unread.next().map(|(name, _)| name.clone())
+    };
+    let image = unread(&block["image_url"], &["url"]).map(|name| format!("image_url.{name}"));
+    unread(block, &["type", "text", "image_url"]).or(image)
 }
 
 fn part_from_block(block: &Value, origin: TextOrigin) -> Option<MessagePart> {
@@ -304,6 +396,7 @@ fn part_from_block(block: &Value, origin: TextOrigin) -> Option<MessagePart> {
 
 fn plain_text(content: &Value) -> Option<String> {
     match content {
+        Value::Null => Some(String::new()),
         Value::String(text) => Some(text.clone()),
         Value::Array(blocks) => {
             blocks.iter().map(|block| block.as_str().or_else(|| block["text"].as_str())).collect()
@@ -326,14 +419,24 @@ mod tests {
             json!({ "role": "user", "content": "안녕", "id": "1" }),
             json!({ "type": "human", "content": [{ "type": "text", "text": "a" }, { "type": "image_url", "image_url": { "url": "data:image/png;base64,AA" } }], "id": "2" }),
             json!({ "type": "ai", "content": "", "id": "3", "tool_calls": [{ "id": "c", "name": "f", "args": { "x": 1 } }] }),
-            json!({ "type": "tool", "content": "1", "id": "4", "tool_call_id": "c", "name": "f" }),
+            json!({ "type": "tool", "content": "1", "id": "4", "tool_call_id": "c", "name": "f", "artifact": [1] }),
+            json!({ "type": "human", "content": "a", "id": "5", "name": "ada", "additional_kwargs": { "x": 1 } }),
+            json!({
+                "type": "ai", "content": "b", "id": "6", "name": "bot", "response_metadata": { "model": "m" },
+                "additional_kwargs": { "reasoning_content": "hm", "y": 2 }, "usage_metadata": { "total_tokens": 3 },
+            }),
         ];
+        let pair = message_from_json("m", &json!(["user", "안녕"])).expect("a message");
+        assert_eq!((pair.role, pair.text()), (Role::User, "안녕".to_owned()));
         for json in sent {
             let message = message_from_json("m", &json).expect("a message");
             let [back] = message_to_json(&json!(message)).try_into().expect("one message");
             assert_eq!((&back["content"], &back["id"]), (&json["content"], &json["id"]));
             assert_eq!(back["tool_calls"][0]["args"], json["tool_calls"][0]["args"]);
             assert_eq!(back["tool_call_id"], json["tool_call_id"]);
+            for field in ["name", "additional_kwargs", "response_metadata", "usage_metadata", "artifact"] {
+                assert!(json[field].is_null() || back[field] == json[field], "{field}: {back}");
+            }
         }
     }
 
@@ -367,6 +470,18 @@ mod tests {
             (json!({ "type": "human", "content": 3 }), "m.content"),
             (json!({ "type": "human", "content": [{ "type": "video" }] }), "m.content[0]"),
             (json!({ "type": "tool", "content": "1" }), "m.tool_call_id"),
+            (json!({ "type": "tool", "content": "1", "tool_call_id": "c", "status": "odd" }), "m.status"),
+            (json!({ "type": "ai", "content": "", "tool_calls": {} }), "m.tool_calls"),
+            (json!({ "type": "human", "content": "", "id": "x".repeat(257) }), "m.id"),
+            (json!({ "type": "human", "content": "", "name": "x".repeat(70_000) }), "m.additional_kwargs"),
+            (
+                json!({ "type": "human", "content": [{ "type": "text", "text": "a", "cache_control": { "type": "x" } }] }),
+                "m.content[0].cache_control",
+            ),
+            (
+                json!({ "type": "human", "content": [{ "type": "image_url", "image_url": { "url": "data:image/png;base64,AA", "detail": "low" } }] }),
+                "m.content[0].image_url.detail",
+            ),
         ] {
             let error = message_from_json("m", &json).expect_err("no message");
             assert!(
