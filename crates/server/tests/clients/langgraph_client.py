@@ -269,6 +269,18 @@ async def main():
     await threads.update_state(edit, {"messages": [{"type": "remove", "id": "one", "content": ""}, {"type": "human", "content": "2", "id": "two"}]})
     step("messages by id", [[one["type"], one["content"]] for one in (await threads.get_state(edit))["values"]["messages"]])
 
+    labelled = {"type": "human", "content": "hi", "id": "mine", "name": "ada", "additional_kwargs": {"tab": 3}}
+    told = await runs.wait(await thread(), "chat", input={"messages": [labelled]})
+    step("messages with a name", [told["messages"][0], told["messages"][0]["id"] == "mine"])
+    for label, search in (
+        ("assistants.search", assistants.search(limit=0)),
+        ("assistants.get_versions", assistants.get_versions(own, limit=0)),
+        ("threads.search", threads.search(limit=0)),
+        ("threads.get_history", threads.get_history(talk, limit=0)),
+        ("crons.search", crons.search(limit=0)),
+    ):
+        await fails(f"{label} limit 0", search)
+
     # Every stream mode of every graph.
     inputs = {"chat": human, "hitl": human, "failing": {"answer": "x"}}
     for graph_id, given in inputs.items():
@@ -293,6 +305,16 @@ async def main():
     step("hitl resume", await events(runs.stream(asked, "hitl", command={"resume": "yes"}, stream_mode=["values", "updates", "messages-tuple", "tasks"])))
     step("hitl history", [[one["metadata"]["step"], one["next"], one["values"].get("answer")] for one in await threads.get_history(asked, limit=10)])
     step("hitl thread after", await threads.get(asked))
+    older = await thread()
+    await runs.wait(older, "hitl", input=human)
+    await runs.wait(older, "hitl", command={"resume": "first"})
+    await runs.wait(older, "hitl", input=human)
+    first = [one for one in await threads.get_history(older, limit=20) if one["next"] == ["ask"]][-1]
+    await threads.update_state(older, {"answer": "none"}, as_node="ask", checkpoint=first["checkpoint"])
+    state = await threads.get_state(older)
+    step("hitl update older", [state["next"], state["interrupts"], state["values"]["answer"], len(state["values"]["messages"])])
+    ended = await runs.wait(older, "hitl", input=None)
+    step("hitl update older goes on", [one["content"] for one in ended["messages"]])
     by_id = await thread()
     await runs.wait(by_id, "hitl", input=human)
     question = (await threads.get_state(by_id))["interrupts"][0]["id"]
@@ -377,6 +399,8 @@ async def main():
     async for part in runs.join_stream(join, slow["run_id"], last_event_id=seen[-1].id):
         seen.append(part)
     step("runs.join_stream", [[part.event, part.data] for part in seen])
+    after = [[part.event, part.data] async for part in runs.join_stream(join, slow["run_id"], last_event_id="-1")]
+    step("runs.join_stream after", after)
 
     # Runs without a thread.
     step("stateless wait", await runs.wait(None, "chat", input=human))

@@ -18,9 +18,13 @@ use crate::socket::start_server_with;
 use crate::third_party_clients::{PYTHON, optional_program, report_missing};
 use crate::{app, get, json, json_request, post, problem, send, text, two_keys, until, with_key_of};
 
+mod client_messages;
 mod damaged_metadata;
+mod described_agents;
 mod events;
 mod hooks;
+mod lists;
+mod missing_graphs;
 mod resources;
 mod resumed_streams;
 mod several_graphs;
@@ -207,12 +211,11 @@ async fn a_chat_takes_the_documented_fields_of_an_input() {
         let (status, told) = (response.status().as_u16(), text(response).await);
         assert_eq!(status, 422, "{field}: {told}");
         assert!(told.contains(&format!("there is no field `{field}`")), "{told}");
-        assert!(told.contains("there are `messages`, `collection`, `contract_id`, `document`"), "{told}");
+        assert!(told.contains("there are `messages`, `collection`, `document`"), "{told}");
     }
     let mut input = hi();
     input["document"] = json!("연차휴가는 15일입니다.");
     input["collection"] = json!(null);
-    input["contract_id"] = json!(null);
     let body = json!({ "assistant_id": "assistant", "input": input }).to_string();
     let response = send(&app, post("/runs/wait", &body)).await;
     let (status, told) = (response.status().as_u16(), text(response).await);
@@ -348,6 +351,19 @@ async fn a_command_goes_to_nodes() {
     assert_eq!(state["next"], json!(["ask"]), "it still waits");
     let ended = json(&app, post(&path, &goto(json!(["reply"])))).await;
     assert_eq!(ended["messages"][1]["content"], "you said ", "{ended}");
+    // To the end, nothing is due any more.
+    assert!(json(&app, post(&path, &asked)).await.get("__interrupt__").is_some());
+    json(&app, post(&path, &goto(json!("__end__")))).await;
+    let state = json(&app, get(&format!("/threads/{thread}/state"))).await;
+    assert_eq!((&state["next"], &state["interrupts"]), (&json!([]), &json!([])), "{state}");
+    // A thread that a command makes stands at its target.
+    let command = json!({ "update": { "answer": "yes" }, "goto": "reply" });
+    let made = json!({ "assistant_id": "hitl", "command": command, "if_not_exists": "create" });
+    let ended = json(&app, post("/threads/made-by-command/runs/wait", &made.to_string())).await;
+    assert_eq!(ended["messages"][0]["content"], "you said yes", "{ended}");
+    let stateless = json!({ "assistant_id": "hitl", "command": command });
+    let ended = json(&app, post("/runs/wait", &stateless.to_string())).await;
+    assert_eq!(ended["messages"][0]["content"], "you said yes", "{ended}");
     assert!(ended.get("__interrupt__").is_none(), "{ended}");
 }
 
@@ -375,6 +391,69 @@ async fn a_state_may_be_changed_while_a_run_waits() {
     let contents: Vec<&Value> =
         ended["messages"].as_array().expect("a list").iter().map(|message| &message["content"]).collect();
     assert_eq!(contents, ["hi", "changed", "you said yes"], "{ended}");
+}
+
+/// A change of an older state takes the thread back there, and what a run waits for is not asked any more.
+#[tokio::test]
+async fn an_older_state_may_be_changed_while_a_run_waits() {
+    let app = four_graphs_app();
+    let thread = new_thread(&app).await;
+    let wait = async |body: Value| {
+        json(&app, post(&format!("/threads/{thread}/runs/wait"), &body.to_string())).await
+    };
+    wait(json!({ "assistant_id": "hitl", "input": hi() })).await;
+    wait(json!({ "assistant_id": "hitl", "command": { "resume": "first" } })).await;
+    let asked = wait(json!({ "assistant_id": "hitl", "input": hi() })).await;
+    assert_eq!(asked["__interrupt__"][0]["value"]["question"], "approve?", "{asked}");
+    let history = json(&app, post(&format!("/threads/{thread}/history"), r#"{"limit":50}"#)).await;
+    let history = history.as_array().expect("a list");
+    let older = history.iter().rfind(|state| state["next"] == json!(["ask"])).expect("the first question");
+    let change = json!({ "values": { "answer": "none" }, "checkpoint": older["checkpoint"] }).to_string();
+    let changed = json(&app, post(&format!("/threads/{thread}/state"), &change)).await;
+    let state = json(&app, get(&format!("/threads/{thread}/state"))).await;
+    assert_eq!(state["checkpoint"]["checkpoint_id"], changed["checkpoint_id"], "{state}");
+    assert_eq!(state["parent_checkpoint"], older["checkpoint"], "{state}");
+    assert_eq!((&state["next"], &state["interrupts"]), (&json!(["ask"]), &json!([])), "{state}");
+    assert_eq!(
+        (&state["values"]["answer"], state["values"]["messages"].as_array().map(Vec::len)),
+        (&json!("none"), Some(1))
+    );
+    let runs = json(&app, get(&format!("/threads/{thread}/runs"))).await;
+    assert_eq!(runs[0]["status"], "interrupted", "{runs}");
+    // The run that waited is over: there is nothing to answer, and the thread goes on from the change.
+    let resume = json!({ "assistant_id": "hitl", "command": { "resume": "late" } }).to_string();
+    let told = text(send(&app, post(&format!("/threads/{thread}/runs/wait"), &resume)).await).await;
+    assert!(told.contains("`command.resume`"), "{told}");
+    let asked = wait(json!({ "assistant_id": "hitl" })).await;
+    assert_eq!(asked["__interrupt__"][0]["value"]["question"], "approve?", "{asked}");
+    let ended = wait(json!({ "assistant_id": "hitl", "command": { "resume": "second" } })).await;
+    let contents: Vec<&Value> =
+        ended["messages"].as_array().expect("a list").iter().map(|message| &message["content"]).collect();
+    assert_eq!(contents, ["hi", "you said second"], "{ended}");
+}
+
+/// What a run did is taken back only where no other run begins from it. Of several runs those that wait are cancelled first.
+#[tokio::test]
+async fn runs_with_others_behind_them_are_taken_back_together() {
+    let app = four_graphs_app();
+    let thread = new_thread(&app).await;
+    let path = format!("/threads/{thread}/runs");
+    let body = json!({ "assistant_id": "slow", "input": { "answer": "x" } }).to_string();
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let run = json(&app, post(&path, &body)).await;
+        ids.push(run["run_id"].as_str().expect("an id").to_owned());
+    }
+    until(async || json(&app, get(&format!("{path}/{}", ids[0]))).await["status"] == "running").await;
+    let rollback = format!("{path}/{}/cancel?wait=true&action=rollback", ids[0]);
+    assert_eq!(problem(&app, post(&rollback, "")).await, "409 conflict");
+    assert_eq!(json(&app, get(&format!("{path}/{}", ids[0]))).await["status"], "running");
+    let all = json!({ "thread_id": thread, "run_ids": ids }).to_string();
+    assert_eq!(send(&app, post("/runs/cancel?action=rollback", &all)).await.status(), 204);
+    assert_eq!(json(&app, get(&path)).await, json!([]), "none of them is listed");
+    assert_eq!(json(&app, get(&format!("/threads/{thread}"))).await["status"], "idle");
+    let state = json(&app, get(&format!("/threads/{thread}/state"))).await;
+    assert!(state["values"].get("answer").is_none(), "{state}");
 }
 
 /// A graph that is no chat is served by the rest of the API too.

@@ -3,7 +3,7 @@
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
-use doran_agents::Agent;
+use doran_agents::{Agent, MESSAGES_FIELD};
 use doran_engine::TenantId;
 use doran_engine::graph::{END_NODE_ID, GraphTopology, START_NODE_ID};
 use schemars::JsonSchema;
@@ -15,15 +15,26 @@ use super::ids::graph_assistant_id;
 use super::metadata::has_pairs;
 use super::stored_assistants::{list_stored, load_stored};
 use super::times::server_start_text;
-use super::{FOUND, SortOrder, list_response, operation, read_body, select_fields};
+use super::{FOUND, SortOrder, check_select, list_response, operation, page_size, read_body, select_fields};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::routes::{ApiRoute, json_response, path_value, query_value};
 
-/// The most assistants that one request lists.
-const MAX_ASSISTANTS: usize = 1000;
+/// The fields of an assistant that can be chosen.
+const ASSISTANT_FIELDS: [&str; 10] = [
+    "assistant_id",
+    "graph_id",
+    "name",
+    "description",
+    "config",
+    "context",
+    "created_at",
+    "updated_at",
+    "metadata",
+    "version",
+];
 
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
@@ -38,7 +49,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             "/assistants/count",
             count_assistants,
             operation("langgraph_count_assistants", "Counts assistants.")
-                .body::<SearchAssistantsBody>()
+                .body::<CountAssistantsBody>()
                 .returns::<usize>(200, "How many there are."),
         ),
         ApiRoute::get(
@@ -187,7 +198,8 @@ pub(super) struct SearchAssistantsBody {
     name: Option<String>,
     /// Only those with these pairs.
     metadata: Option<Map<String, Value>>,
-    /// The maximum number, at most 1000. The default is 10.
+    /// The maximum number, from 1 to 1000. The default is 10.
+    #[schemars(range(min = 1, max = 1000))]
     limit: Option<usize>,
     /// How many to skip.
     offset: Option<usize>,
@@ -255,8 +267,9 @@ pub(super) async fn search_assistants(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: SearchAssistantsBody = read_body(request, &app).await?;
+    check_select(body.select.as_deref(), &ASSISTANT_FIELDS)?;
+    let (offset, limit) = (body.offset.unwrap_or(0), page_size(body.limit, 10)?);
     let found = matching(&app, &caller, &body).await?;
-    let (offset, limit) = (body.offset.unwrap_or(0), body.limit.unwrap_or(10).clamp(1, MAX_ASSISTANTS));
     let total = found.len();
     let page: Vec<Value> = found
         .iter()
@@ -268,14 +281,27 @@ pub(super) async fn search_assistants(
     Ok(list_response(&page, Some(total), (next < total).then_some(next)))
 }
 
+/// Which assistants are counted.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CountAssistantsBody {
+    /// Only those of this graph.
+    graph_id: Option<String>,
+    /// Only those with this in their names. Upper and lower case are the same.
+    name: Option<String>,
+    /// Only those with these pairs.
+    metadata: Option<Map<String, Value>>,
+}
+
 /// `POST /assistants/count`
 pub(super) async fn count_assistants(
     State(app): State<ServerApp>,
     caller: ApiCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body: SearchAssistantsBody = read_body(request, &app).await?;
-    Ok(json_response(matching(&app, &caller, &body).await?.len()))
+    let CountAssistantsBody { graph_id, name, metadata } = read_body(request, &app).await?;
+    let wanted = SearchAssistantsBody { graph_id, name, metadata, ..SearchAssistantsBody::default() };
+    Ok(json_response(matching(&app, &caller, &wanted).await?.len()))
 }
 
 /// `GET /assistants/{assistant}`
@@ -363,7 +389,7 @@ pub(super) async fn assistant_schemas(
     let schema = langchain_schema(&agent);
     Ok(json_response(AssistantSchemas {
         graph_id: agent.name.clone(),
-        input_schema: schema.clone(),
+        input_schema: if agent.prepares_turns() { question_schema(&agent) } else { schema.clone() },
         output_schema: schema.clone(),
         state_schema: schema,
         config_schema: json!({}),
@@ -382,6 +408,19 @@ fn langchain_schema(agent: &Agent) -> Value {
         schema.remove("$schema");
     }
     schema
+}
+
+/// What a run of an agent takes that prepares its turns: messages, and what may come with them.
+fn question_schema(agent: &Agent) -> Value {
+    let message = json!({ "type": "object", "title": "Message" });
+    let mut fields = json!({ MESSAGES_FIELD: { "type": "array", "items": message } });
+    for name in agent.question_fields() {
+        fields[name] = json!({ "type": ["string", "null"] });
+    }
+    json!({
+        "type": "object", "title": format!("{}Input", agent.name), "properties": fields,
+        "required": [MESSAGES_FIELD], "additionalProperties": false,
+    })
 }
 
 /// What may follow the path of the graphs inside an assistant.

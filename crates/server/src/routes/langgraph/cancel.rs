@@ -7,7 +7,7 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use doran_engine::runtime::StateEdit;
-use doran_engine::store::RunRow;
+use doran_engine::store::{RunFilter, RunRow, RunStatus};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -153,6 +153,9 @@ pub(super) async fn cancel(
     action: CancelAction,
     wait: bool,
 ) -> Result<(), ApiError> {
+    if action == CancelAction::Rollback && row.status != RunStatus::Queued {
+        reject_with_queue(app, row).await?;
+    }
     app.runtime.cancel(&row.key()).await?;
     if !wait && action == CancelAction::Interrupt {
         return Ok(());
@@ -170,6 +173,24 @@ pub(super) async fn cancel(
         }
     }
     Ok(())
+}
+
+/// The next run in line begins where a cancelled one ends, at once: what that did cannot be taken back then.
+async fn reject_with_queue(app: &ServerApp, row: &RunRow) -> Result<(), ApiError> {
+    let waiting = RunFilter {
+        thread: Some(row.thread.thread.clone()),
+        status: Some(RunStatus::Queued),
+        limit: 1,
+        ..RunFilter::default()
+    };
+    if app.runtime.list_runs(&row.thread.tenant, &waiting).await?.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::with_message(
+        ApiErrorCode::Conflict,
+        "`action=rollback`: other runs wait on the thread; cancel them first",
+        "`action=rollback`: 이 대화에서 기다리는 실행이 있습니다. 먼저 그 실행을 취소하세요",
+    ))
 }
 
 /// Which runs are cancelled.
@@ -212,6 +233,7 @@ pub(super) async fn cancel_runs(
         let row = load_run(&app, &caller, &(body.thread_id.clone(), run)).await?;
         rows.extend(Some(row).filter(|row| !row.status.is_end()));
     }
+    rows.sort_by_key(|row| row.status != RunStatus::Queued);
     for row in &rows {
         cancel(&app, row, action.unwrap_or_default(), false).await?;
     }

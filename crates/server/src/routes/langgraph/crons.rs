@@ -23,7 +23,8 @@ use super::start_run::{graph_input, named_assistant, run_limits};
 use super::store_items::item_error;
 use super::times::{parse_time, time_text};
 use super::{
-    FOUND, SortOrder, invalid, list_response, load_thread, operation, read_body, read_fields, select_fields,
+    FOUND, SortOrder, check_select, invalid, list_response, load_thread, operation, page_size, read_body,
+    read_fields, select_fields,
 };
 use crate::ServerApp;
 use crate::agent_request::{self, KEY_METADATA};
@@ -34,8 +35,23 @@ use crate::stored_json::read_stored;
 
 /// The most bytes of the request of a cron. Each of its runs has it in its metadata.
 const MAX_CRON_BYTES: usize = 64 * 1024;
-/// The most crons that one request lists.
-const MAX_CRONS: usize = 1000;
+/// The fields of a cron that can be chosen.
+const CRON_FIELDS: [&str; 14] = [
+    "cron_id",
+    "assistant_id",
+    "thread_id",
+    "on_run_completed",
+    "end_time",
+    "schedule",
+    "timezone",
+    "created_at",
+    "updated_at",
+    "user_id",
+    "payload",
+    "next_run_date",
+    "metadata",
+    "enabled",
+];
 /// Schedules that are read in one go.
 const SCHEDULES_PER_PAGE: usize = 500;
 /// The time zone of crons that name none.
@@ -231,9 +247,8 @@ pub(super) struct CronBody {
     /// What is streamed to those who join its runs. The default is `values`.
     #[serde(default)]
     stream_mode: Option<OneOrMany<StreamMode>>,
-    /// Whether events have ids to come back with. They always have.
+    /// Whether `custom` events are stored: only `false`, the default. All other events always are.
     #[serde(default)]
-    #[allow(dead_code, reason = "every stream is resumable")]
     stream_resumable: Option<bool>,
     /// When a step is stored. Both values behave alike: Doran stores a step before it sends it.
     #[serde(default)]
@@ -313,12 +328,16 @@ async fn put_cron(
         KEY_METADATA: caller.key.as_deref(),
     });
     metadata.insert(DORAN_METADATA.to_owned(), doran);
+    let input = match body.input {
+        Some(input) => Some(graph_input(app, &anywhere, &agent, input).await?),
+        None => None,
+    };
     let time_zone = body.timezone.unwrap_or_else(|| DEFAULT_TIME_ZONE.to_owned());
     let definition = ScheduleDefinition {
         timing: ScheduleTiming::Cron { expression: body.schedule, time_zone },
         graph: agent.name.clone(),
         thread,
-        input: body.input.map(|input| graph_input(app, &agent, input)).transpose()?,
+        input,
         if_busy: strategy.if_busy(),
         missed: MissedTimes::StartOne,
         until: until.transpose()?,
@@ -343,6 +362,12 @@ fn check_cron(body: &CronBody, has_thread: bool) -> Result<(), ApiError> {
         return Err(invalid(
             "`on_run_completed`: only `keep` is supported, as the runs of a cron would leave no trace",
             "`on_run_completed`은 `keep`만 지원합니다. 지우면 크론의 실행이 흔적을 남기지 않습니다",
+        ));
+    }
+    if body.stream_resumable == Some(true) {
+        return Err(invalid(
+            "`stream_resumable`: the `custom` events of the runs of a cron are not stored",
+            "`stream_resumable`: 크론이 시작한 실행의 `custom` 이벤트는 저장하지 않습니다",
         ));
     }
     if !has_thread && body.input.is_none() {
@@ -426,7 +451,8 @@ pub(super) struct SearchCronsBody {
     enabled: Option<bool>,
     /// Only those with these pairs.
     metadata: Option<Map<String, Value>>,
-    /// The maximum number, at most 1000. The default is 10.
+    /// The maximum number, from 1 to 1000. The default is 10.
+    #[schemars(range(min = 1, max = 1000))]
     limit: Option<usize>,
     /// How many to skip.
     offset: Option<usize>,
@@ -474,6 +500,8 @@ pub(super) async fn search_crons(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: SearchCronsBody = read_body(request, &app).await?;
+    check_select(body.select.as_deref(), &CRON_FIELDS)?;
+    let (offset, limit) = (body.offset.unwrap_or(0), page_size(body.limit, 10)?);
     let mut found = list_crons(&app, &caller.tenant).await?;
     found.retain(|cron| body.fits(cron));
     let key = |cron: &LangGraphCron| match body.sort_by.unwrap_or(CronOrder::CreatedAt) {
@@ -490,7 +518,6 @@ pub(super) async fn search_crons(
     if body.sort_order.unwrap_or_default() == SortOrder::Desc {
         found.reverse();
     }
-    let (offset, limit) = (body.offset.unwrap_or(0), body.limit.unwrap_or(10).clamp(1, MAX_CRONS));
     let total = found.len();
     let page: Vec<Value> = found
         .iter()

@@ -254,31 +254,50 @@ impl ThreadEvents {
             at: row.created_at,
             messages: HashMap::new(),
             counts: BTreeMap::new(),
+            number: 0,
         };
         let mut watch = match handle {
             Some(handle) => handle.watch_after(0, WatchUntil::RunEnded).await?,
             None => self.app.runtime.watch(&row.key(), 0, WatchUntil::RunEnded).await?,
         };
-        let mut number = 0;
         while let Some(event) = watch.try_next().await? {
             if let Event::Entry(_, entry) = &event {
-                (run.entry, run.at, number) = (entry.seq, entry.at, 0);
-                run.counts.clear();
-            }
-            for event in run.translate(&event).await? {
-                number += 1;
-                let seq = run.entry * NUMBERS_PER_ENTRY + number;
-                let id = run.event_id(row, &event);
-                if !self.channels.contains(&event.channel) || self.since.is_some_and(|since| seq <= since) {
-                    continue;
-                }
-                let data = event.to_json(seq, &id, run.at);
-                if !frames.send(SseFrame::with_id(event.method(), &data, &seq.to_string())).await {
+                let stored = run.stored_before(entry);
+                if !self.send_all(row, &mut run, stored, frames).await {
                     return Ok(false);
                 }
+                (run.entry, run.at, run.number) = (entry.seq, entry.at, 0);
+                run.counts.clear();
+            }
+            let translated = run.translate(&event).await?;
+            if !self.send_all(row, &mut run, translated, frames).await {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// `false` when nobody listens any more.
+    async fn send_all(
+        &self,
+        row: &RunRow,
+        run: &mut RunTranslation,
+        events: Vec<ProtocolEvent>,
+        frames: &SseSender,
+    ) -> bool {
+        for event in events {
+            run.number += 1;
+            let seq = run.entry * NUMBERS_PER_ENTRY + run.number;
+            let id = run.event_id(row, &event);
+            if !self.channels.contains(&event.channel) || self.since.is_some_and(|since| seq <= since) {
+                continue;
+            }
+            let data = event.to_json(seq, &id, run.at);
+            if !frames.send(SseFrame::with_id(event.method(), &data, &seq.to_string())).await {
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -342,6 +361,8 @@ struct RunTranslation {
     messages: HashMap<String, String>,
     /// Events since the last entry, by their methods.
     counts: BTreeMap<&'static str, u64>,
+    /// The number of the last of them.
+    number: u64,
 }
 
 impl RunTranslation {
@@ -350,6 +371,11 @@ impl RunTranslation {
         let count = self.counts.entry(event.method()).or_default();
         *count += 1;
         format!("{}:{}:{}:{count}", row.run, self.entry, event.method())
+    }
+
+    fn stored_before(&mut self, entry: &ThreadEntry) -> Vec<ProtocolEvent> {
+        let stored = self.events.stored_before(entry);
+        stored.into_iter().flat_map(|event| self.translate_classic(event)).collect()
     }
 
     async fn translate(&mut self, event: &Event) -> Result<Vec<ProtocolEvent>, ApiError> {

@@ -3,6 +3,7 @@
 use doran_engine::store::{RunRow, ThreadRow};
 use doran_engine::{RunId, ThreadKey};
 use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
 
 use super::ids::graph_assistant_id;
 use super::invalid;
@@ -14,7 +15,7 @@ use crate::error::ApiError;
 /// Pairs of metadata that clients of LangGraph neither see nor set.
 const HIDDEN_METADATA: [&str; 3] = [DORAN_METADATA, "agent", REQUEST_HASH_METADATA];
 /// The most runs of a thread that are remembered as taken back.
-const MAX_ROLLED_BACK: usize = 200;
+pub(super) const MAX_ROLLED_BACK: usize = 200;
 
 /// Metadata as clients see it.
 pub(super) fn hidden_metadata(metadata: &Map<String, Value>) -> Map<String, Value> {
@@ -53,12 +54,17 @@ pub(super) fn is_rolled_back(thread: &ThreadRow, run: RunId) -> bool {
     marked.is_some_and(|marked| marked.iter().any(|one| *one == run.as_str()))
 }
 
+/// Runs are marked one after the other, as each mark is set beside those before it. Of marks that several processes set at once
+/// the last one stays.
+static MARKS: Mutex<()> = Mutex::const_new(());
+
 /// Remembers that a run was taken back.
 pub(super) async fn mark_rolled_back(
     app: &ServerApp,
     thread: &ThreadKey,
     run: RunId,
 ) -> Result<(), ApiError> {
+    let _turn = MARKS.lock().await;
     let row = app.runtime.thread_row(thread).await?;
     let mut doran = row.metadata.get(DORAN_METADATA).cloned().unwrap_or_else(|| json!({}));
     let mut marked = doran["rolled_back"].as_array().cloned().unwrap_or_default();

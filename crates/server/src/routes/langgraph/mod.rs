@@ -126,11 +126,20 @@ async fn info(_: ApiCaller) -> Response {
 /// Where LangGraph's API has routes.
 const LANGGRAPH_PATHS: [&str; 5] = ["/assistants", "/threads", "/runs", "/store", "/a2a"];
 
-/// Nothing is served at this path. A client of LangGraph's is told that it is not the path that is wrong.
-pub(super) fn no_route(path: &str) -> ApiError {
+/// Whether a path is one of LangGraph's API.
+pub(super) fn is_langgraph_path(path: &str) -> bool {
+    path == "/ok" || path == "/info" || path_start(path).is_some()
+}
+
+fn path_start(path: &str) -> Option<&'static str> {
     let is_under =
         |start: &str| path.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    match LANGGRAPH_PATHS.into_iter().find(|start| is_under(start)) {
+    LANGGRAPH_PATHS.into_iter().find(|start| is_under(start))
+}
+
+/// Nothing is served at this path. A client of LangGraph's is told that it is not the path that is wrong.
+pub(super) fn no_route(path: &str) -> ApiError {
+    match path_start(path) {
         Some(start) => ApiError::with_message(
             ApiErrorCode::NotFound,
             format!(
@@ -216,6 +225,34 @@ fn list_response(page: &impl Serialize, total: Option<usize>, next: Option<usize
         headers.extend(number.map(|number| (HeaderName::from_static(name), HeaderValue::from(number))));
     }
     response
+}
+
+/// The most things that one request lists.
+const MAX_LISTED: usize = 1000;
+
+/// How many things a list has.
+fn page_size(limit: Option<usize>, otherwise: usize) -> Result<usize, ApiError> {
+    match limit.unwrap_or(otherwise) {
+        size @ 1..=MAX_LISTED => Ok(size),
+        _ => Err(invalid(
+            &format!("`limit` is a number from 1 to {MAX_LISTED}"),
+            &format!("`limit`은 1부터 {MAX_LISTED}까지의 수입니다"),
+        )),
+    }
+}
+
+/// Refuses to choose fields that a thing does not have.
+fn check_select(select: Option<&[String]>, known: &[&str]) -> Result<(), ApiError> {
+    match select.unwrap_or_default().iter().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => {
+            let (name, known): (String, _) = (name.chars().take(64).collect(), known.join("`, `"));
+            Err(invalid(
+                &format!("`select`: there is no field `{name}`; there are `{known}`"),
+                &format!("`select`: 필드 `{name}`이(가) 없습니다. 있는 것: `{known}`"),
+            ))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The fields of a thing that were asked for; all without a choice.

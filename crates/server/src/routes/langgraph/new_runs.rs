@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::cancel::CancelGuard;
 use super::run_request::{IfNotExists, OnCompletion, RunGraphBody};
 use super::run_stream::{StreamOptions, StreamStart, stream_run};
-use super::runs::{LangGraphRun, wait_for_values, with_location};
+use super::runs::{LangGraphRun, stored_modes, wait_for_values, with_location};
 use super::start_run::{StartedGraphRun, start_graph_run};
 use super::{STARTED, invalid, load_thread, operation, read_body, read_list};
 use crate::ServerApp;
@@ -150,8 +150,20 @@ pub(super) async fn create_run(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: RunGraphBody = read_body(request, &app).await?;
+    reject_on_disconnect(&body)?;
     let started = start_on_thread(&app, &caller, &path_value(id)?, &body).await?;
     Ok(created(&started.row))
+}
+
+/// Nobody waits for a run in the background who could go away.
+fn reject_on_disconnect(body: &RunGraphBody) -> Result<(), ApiError> {
+    match body.on_disconnect {
+        Some(_) => Err(invalid(
+            "`on_disconnect` is for runs that are waited for or streamed",
+            "`on_disconnect`는 기다리거나 스트림으로 받는 실행에만 씁니다",
+        )),
+        None => Ok(()),
+    }
 }
 
 fn created(row: &RunRow) -> Response {
@@ -165,6 +177,7 @@ pub(super) async fn create_stateless_run(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: RunGraphBody = read_body(request, &app).await?;
+    reject_on_disconnect(&body)?;
     let (started, _) = start_stateless(&app, &caller, &body).await?;
     Ok(created(&started.row))
 }
@@ -176,6 +189,7 @@ pub(super) async fn create_batch(
     request: Request,
 ) -> Result<Response, ApiError> {
     let bodies: Vec<RunGraphBody> = read_list(request, &app, MAX_BATCH).await?;
+    bodies.iter().try_for_each(reject_on_disconnect)?;
     let mut runs = Vec::new();
     for body in &bodies {
         let (started, _) = start_stateless(&app, &caller, body).await?;
@@ -259,7 +273,13 @@ fn stream_started(
         reading,
     };
     let name = row.thread.thread.as_str().to_owned();
+    // A run that goes on is streamed as this request wants it, also when its client comes back.
+    let mut come_back = "stream".to_owned();
+    if !stored_modes(&row).is_ok_and(|stored| stored == options.modes) {
+        let modes = options.modes.iter().map(|mode| format!("stream_mode={}", mode.name()));
+        come_back = format!("stream?{}", modes.collect::<Vec<_>>().join("&"));
+    }
     let response = stream_run(app, caller, &agent, run, &row, options)
         .unwrap_or_else(|error| error.for_started_run(&name).into_response());
-    Ok(with_location(response, &row, Some("stream")))
+    Ok(with_location(response, &row, Some(&come_back)))
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use doran_agents::Agent;
+use doran_engine::log::ShownPiece;
 use doran_engine::runtime::{NodeDelta, NodeDeltaContent};
 use doran_engine::store::{RunFailure, RunRow, Seq};
 use doran_engine::{EntryBody, Event, PendingQuestion, QuestionKind, StepResult, ThreadEntry};
@@ -41,6 +42,21 @@ pub(super) enum StreamMode {
     Checkpoints,
     /// Tasks and checkpoints together.
     Debug,
+}
+
+impl StreamMode {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Values => "values",
+            Self::Updates => "updates",
+            Self::Messages => "messages",
+            Self::MessagesTuple => "messages-tuple",
+            Self::Custom => "custom",
+            Self::Tasks => "tasks",
+            Self::Checkpoints => "checkpoints",
+            Self::Debug => "debug",
+        }
+    }
 }
 
 /// An event of a stream.
@@ -83,6 +99,8 @@ pub(super) struct RunEvents {
     messages: MessageEvents,
     /// A step ended: what comes now is of the next.
     is_between_steps: bool,
+    /// The number of the last stored piece that was told.
+    last_kept: Option<u64>,
 }
 
 impl RunEvents {
@@ -102,6 +120,25 @@ impl RunEvents {
             subgraphs,
             place: None,
             is_between_steps: false,
+            last_kept: None,
+        }
+    }
+
+    /// What nodes showed before an entry and nobody saw in this stream: they come before what is made of the entry.
+    pub(super) fn stored_before(&mut self, entry: &ThreadEntry) -> Vec<LangGraphEvent> {
+        let mut events = Vec::new();
+        for ShownPiece { number, data } in &entry.shown {
+            if self.last_kept.is_none_or(|last| last < *number) {
+                self.last_kept = Some(*number);
+                self.custom_event(data, &mut events);
+            }
+        }
+        events
+    }
+
+    fn custom_event(&self, data: &Value, events: &mut Vec<LangGraphEvent>) {
+        if self.wants(StreamMode::Custom) {
+            events.push(LangGraphEvent::new("custom", data.clone()));
         }
     }
 
@@ -327,10 +364,11 @@ impl RunEvents {
                     self.messages.push(&source, delta, text, &mut events);
                 }
             }
+            // It was told from the log.
+            NodeDeltaContent::Data(_) if delta.kept.is_some() && delta.kept <= self.last_kept => {}
             NodeDeltaContent::Data(data) => {
-                if self.wants(StreamMode::Custom) {
-                    events.push(LangGraphEvent::new("custom", data.clone()));
-                }
+                self.last_kept = delta.kept.or(self.last_kept);
+                self.custom_event(data, &mut events);
             }
             NodeDeltaContent::Restarted(_) => self.messages.sent.begin_again(Some(&delta.path)),
         }

@@ -50,10 +50,9 @@ pub(super) struct RunGraphBody {
     /// Whether steps of graphs inside nodes are streamed too.
     #[serde(default)]
     pub(super) stream_subgraphs: Option<bool>,
-    /// Whether events have ids to come back with. They always have.
+    /// Whether `custom` events are stored, for those who join or come back. All other events always are.
     #[serde(default)]
-    #[allow(dead_code, reason = "every stream is resumable")]
-    stream_resumable: Option<bool>,
+    pub(super) stream_resumable: Option<bool>,
     /// Nodes before which the run pauses; `*` for all.
     #[serde(default)]
     pub(super) interrupt_before: Option<OneOrMany<String>>,

@@ -146,13 +146,12 @@ async fn send_events(
     start: StreamStart,
     frames: &SseSender,
 ) {
-    let mut here = EventPosition { entry: start.skipped_entries(), ..EventPosition::default() };
-    // What the client has, until the place is reached from which on that counts.
-    let mut had = None;
-    if let StreamStart::After(last) = &start {
-        here.sent.clone_from(&last.sent);
+    let here = EventPosition { entry: start.skipped_entries(), ..EventPosition::default() };
+    let mut stream = StreamWriter { here, had: None, start, frames };
+    if let StreamStart::After(last) = &stream.start {
+        stream.here.sent.clone_from(&last.sent);
         let sent = SentMessages::from_text(&last.sent).unwrap_or_default();
-        if last.is_past_entry { had = Some((last.entry, sent)) } else { events.client_has(sent) }
+        if last.is_past_entry { stream.had = Some((last.entry, sent)) } else { events.client_has(sent) }
     }
     loop {
         let next = tokio::select! {
@@ -163,11 +162,15 @@ async fn send_events(
         let translated = match next {
             Ok(None) => return,
             Ok(Some(event)) => {
-                here.is_past_entry = !matches!(event, Event::Entry(..));
-                if let Event::Entry(number, _) = &event {
-                    (here.entry, here.index) = (*number, 0);
+                stream.here.is_past_entry = true;
+                if let Event::Entry(number, entry) = &event {
+                    if !stream.write(events.stored_before(entry)).await {
+                        return;
+                    }
+                    stream.here =
+                        EventPosition { entry: *number, index: 0, is_past_entry: false, ..stream.here };
                     // The log was cleared meanwhile.
-                    if let Some((_, sent)) = had.take_if(|(entry, _)| number > entry) {
+                    if let Some((_, sent)) = stream.had.take_if(|(entry, _)| number > entry) {
                         events.client_has(sent);
                     }
                 }
@@ -177,32 +180,53 @@ async fn send_events(
         };
         match translated {
             Ok(translated) => {
-                for event in translated {
-                    let is_had = match &event.sent {
-                        Some(_) if had.is_some() => true,
-                        Some(sent) => {
-                            here.sent.clone_from(sent);
-                            false
-                        }
-                        None => {
-                            here.index += 1;
-                            had.is_some() && !here.is_past_entry || start.has_passed(here.entry, here.index)
-                        }
-                    };
-                    if !is_had && !send(frames, &event, &here).await {
-                        return;
-                    }
+                if !stream.write(translated).await {
+                    return;
                 }
             }
             Err(error) => {
-                here.index += 1;
-                send(frames, &error_event(&error), &here).await;
+                stream.here.index += 1;
+                send(frames, &error_event(&error), &stream.here).await;
                 return;
             }
         }
-        if let Some((_, sent)) = had.take_if(|(entry, _)| here.entry == *entry) {
+        let here = stream.here.entry;
+        if let Some((_, sent)) = stream.had.take_if(|(entry, _)| here == *entry) {
             events.client_has(sent);
         }
+    }
+}
+
+/// Sends the events that a client does not have.
+struct StreamWriter<'a> {
+    here: EventPosition,
+    /// What the client has, until the place is reached from which on that counts.
+    had: Option<(u64, SentMessages)>,
+    start: StreamStart,
+    frames: &'a SseSender,
+}
+
+impl StreamWriter<'_> {
+    /// `false` when nobody reads any more.
+    async fn write(&mut self, events: Vec<LangGraphEvent>) -> bool {
+        for event in events {
+            let is_had = match &event.sent {
+                Some(_) if self.had.is_some() => true,
+                Some(sent) => {
+                    self.here.sent.clone_from(sent);
+                    false
+                }
+                None => {
+                    self.here.index += 1;
+                    self.had.is_some() && !self.here.is_past_entry
+                        || self.start.has_passed(self.here.entry, self.here.index)
+                }
+            };
+            if !is_had && !send(self.frames, &event, &self.here).await {
+                return false;
+            }
+        }
+        true
     }
 }
 

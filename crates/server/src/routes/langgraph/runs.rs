@@ -22,7 +22,7 @@ use super::run_request::{MultitaskStrategy, OnDisconnect};
 use super::run_stream::{StreamOptions, StreamStart, stream_run};
 use super::thread_state::load_values;
 use super::times::time_text;
-use super::{FOUND, invalid, load_thread, operation};
+use super::{FOUND, invalid, load_thread, operation, page_size};
 use crate::ServerApp;
 use crate::agent_request;
 use crate::authentication::ApiCaller;
@@ -32,7 +32,7 @@ use crate::routes::{ApiRoute, json_response, path_value, query_value};
 use crate::stored_json::read_stored;
 use crate::url_encoding::percent_encode;
 
-/// The most runs that one request lists.
+/// The most runs of a thread that are listed.
 const MAX_RUNS: usize = 1000;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -239,7 +239,8 @@ pub(super) async fn load_run(
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunsQuery {
-    /// The maximum number, at most 1000. The default is 10.
+    /// The maximum number, from 1 to 1000. The default is 10.
+    #[schemars(range(min = 1, max = 1000))]
     #[serde(default)]
     limit: Option<usize>,
     /// How many to skip.
@@ -260,7 +261,7 @@ pub(super) async fn list_runs(
     let thread = load_thread(&app, &caller, &path_value(id)?).await?;
     let RunsQuery { limit, offset, status } =
         query_value(query).map_err(|error| error.under_code(ApiErrorCode::Invalid))?;
-    let limit = limit.unwrap_or(10).clamp(1, MAX_RUNS);
+    let limit = page_size(limit, 10)?;
     let runs = thread_runs(&app, &thread.key).await?;
     let runs = runs.iter().filter(|row| !is_rolled_back(&thread, row.run));
     let runs = runs.filter(|row| status.is_none_or(|status| LangGraphRunStatus::from_row(row) == status));
@@ -355,18 +356,22 @@ pub(super) async fn join_stream(
             }
         }
     }
-    if modes.is_empty() {
-        let stored = row.metadata.get(DORAN_METADATA).and_then(|doran| doran.get("stream_mode"));
-        modes = read_stored(stored, &format!("`stream_mode` of run `{}`", row.run))?.unwrap_or_default();
-    }
-    if modes.is_empty() {
-        modes.insert(StreamMode::Values);
-    }
+    let modes = if modes.is_empty() { stored_modes(&row)? } else { modes };
+    let doran = row.metadata.get(DORAN_METADATA);
+    let subgraphs = doran.is_some_and(|doran| doran["stream_subgraphs"] == true);
     let start = StreamStart::from_headers(&headers)?;
-    let options = StreamOptions { modes, subgraphs: false, start, on_disconnect: leaving, reading: None };
+    let options = StreamOptions { modes, subgraphs, start, on_disconnect: leaving, reading: None };
     let run = Arc::new(app.runtime.run_handle(&row.key()).await?);
     let response = stream_run(&app, caller, &agent, run, &row, options)?;
     Ok(with_location(response, &row, Some("stream")))
+}
+
+/// What is streamed of a run unless another choice is made.
+pub(super) fn stored_modes(row: &RunRow) -> Result<BTreeSet<StreamMode>, ApiError> {
+    let stored = row.metadata.get(DORAN_METADATA).and_then(|doran| doran.get("stream_mode"));
+    let stored: Option<BTreeSet<StreamMode>> =
+        read_stored(stored, &format!("`stream_mode` of run `{}`", row.run))?;
+    Ok(stored.filter(|modes| !modes.is_empty()).unwrap_or_else(|| BTreeSet::from([StreamMode::Values])))
 }
 
 /// One mode, or a list of them as JSON.

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use doran_agents::llm::{Message, Role};
-use doran_agents::{Agent, AskOptions, EarlierMessage, MESSAGES_FIELD};
-use doran_engine::runtime::StateEdit;
+use doran_agents::llm::{ImageReference, Message, Role};
+use doran_agents::{
+    Agent, AskOptions, EarlierMessage, MESSAGES_FIELD, MessagePart, QuestionLabel, STANDING_MESSAGE_ID_PREFIX,
+};
+use doran_engine::runtime::{KeepShown, StateEdit};
 use doran_engine::store::{IfBusy, RunRow, RunStatus, Seq, StoreError};
 use doran_engine::{
     EngineError, EntryBody, MisuseError, PendingQuestion, QuestionKind, RunHandle, RunLimits, StartOptions,
@@ -23,11 +25,9 @@ use super::run_request::{MultitaskStrategy, OneOrMany, RunCommand, RunGraphBody,
 use crate::ServerApp;
 use crate::agent_request::{self, KEY_METADATA};
 use crate::error::{ApiError, ApiErrorCode};
-use crate::routes::runs::validate_answers;
-
 use crate::error_detail::ErrorDetail;
-/// What may come with the messages of a question.
-const CHAT_INPUT_FIELDS: [&str; 3] = ["collection", "contract_id", "document"];
+use crate::routes::runs::validate_answers;
+use crate::run_images::check_images;
 
 /// A run that was started, or goes on.
 pub(super) struct StartedGraphRun {
@@ -162,8 +162,10 @@ async fn start_new_run(
         _ if is_paused => IfBusy::Interrupt,
         if_busy => if_busy,
     };
+    let pause_before = node_names(&agent, "interrupt_before", body.interrupt_before.clone())?;
+    let pause_after = node_names(&agent, "interrupt_after", body.interrupt_after.clone())?;
     let mut input = match &body.input {
-        Some(input) => Some(graph_input(app, &agent, input.clone())?),
+        Some(input) => Some(graph_input(app, thread, &agent, input.clone()).await?),
         None => None,
     };
     let from = match checkpoint {
@@ -187,11 +189,10 @@ async fn start_new_run(
     }
     let mut metadata = body.metadata.clone().unwrap_or_default();
     metadata.extend(assistant.run_metadata());
-    let pause_before = node_names(&agent, body.interrupt_before.clone());
-    let pause_after = node_names(&agent, body.interrupt_after.clone());
     let doran = json!({
         "multitask_strategy": strategy,
         "stream_mode": body.stream_modes(),
+        "stream_subgraphs": body.stream_subgraphs.unwrap_or(false),
         "stateless": is_stateless,
         "interrupt_before": pause_before,
         "interrupt_after": pause_after,
@@ -215,6 +216,12 @@ async fn start_new_run(
         context: settings.context,
         pause_before,
         pause_after,
+        keep_shown: match (body.stream_resumable.unwrap_or(false), agent.is_chat()) {
+            (false, _) => KeepShown::Nothing,
+            // Text of a chat is in its messages.
+            (true, true) => KeepShown::Data,
+            (true, false) => KeepShown::DataAndText,
+        },
         ..StartOptions::default()
     };
     let rolled_back = match strategy {
@@ -228,7 +235,11 @@ async fn start_new_run(
         })?;
     name_graph(app, thread, &agent, assistant).await?;
     if let Some(run) = rolled_back {
-        mark_rolled_back(app, thread, run).await?;
+        // Another one may have begun meanwhile, and this one have gone on.
+        let row = app.runtime.run_row(&thread.run(run)).await?;
+        if row.cancel_asked || row.status == RunStatus::Cancelled {
+            mark_rolled_back(app, thread, run).await?;
+        }
     }
     let run = Arc::new(run);
     drop(app.run_starts.send(run.clone()));
@@ -246,11 +257,18 @@ async fn apply_command(
 ) -> Result<(), ApiError> {
     let update = command.update.clone();
     let update = update.map(|update| update_from_json(agent, "command.update", update.into())).transpose()?;
-    let edit = StateEdit { update, ..StateEdit::default() };
+    let edit = StateEdit { update, cancel_paused: true, ..StateEdit::default() };
+    let is_new = app.runtime.find_thread_row(thread).await?.is_none();
+    if is_new {
+        app.runtime.put_thread(thread, &Map::new()).await?;
+    }
     let edited = match command.goto().as_slice() {
         [] => app.runtime.edit(&agent.name, thread, from, &edit).await,
         targets => app.runtime.edit_and_goto(&agent.name, thread, from, &edit, targets).await,
     };
+    if is_new && edited.is_err() {
+        app.runtime.delete_thread(thread).await?;
+    }
     edited.map(drop).map_err(|error| match error {
         EngineError::Misuse(MisuseError::UnknownNode { node, .. }) => invalid(
             &format!("`command.goto`: there is no node `{node}`"),
@@ -308,7 +326,12 @@ fn thread_title(agent: &Agent, input: Option<&Value>) -> String {
 }
 
 /// What a client sends as input, as the graph takes it.
-pub(super) fn graph_input(app: &ServerApp, agent: &Agent, input: Value) -> Result<Value, ApiError> {
+pub(super) async fn graph_input(
+    app: &ServerApp,
+    thread: &ThreadKey,
+    agent: &Agent,
+    input: Value,
+) -> Result<Value, ApiError> {
     if !agent.prepares_turns() {
         return update_from_json(agent, "input", input);
     }
@@ -320,9 +343,10 @@ pub(super) fn graph_input(app: &ServerApp, agent: &Agent, input: Value) -> Resul
         Some(one) => vec![one],
         None => Vec::new(),
     };
-    if let Some(unknown) = fields.keys().find(|name| !CHAT_INPUT_FIELDS.contains(&name.as_str())) {
+    let known = agent.question_fields();
+    if let Some(unknown) = fields.keys().find(|name| !known.contains(name)) {
         let unknown: String = unknown.chars().take(64).collect();
-        let known = CHAT_INPUT_FIELDS.join("`, `");
+        let known = known.join("`, `");
         return Err(invalid(
             &format!("`input`: there is no field `{unknown}`; there are `{MESSAGES_FIELD}`, `{known}`"),
             &format!("`input`: 필드 `{unknown}`이(가) 없습니다. 있는 것: `{MESSAGES_FIELD}`, `{known}`"),
@@ -333,23 +357,27 @@ pub(super) fn graph_input(app: &ServerApp, agent: &Agent, input: Value) -> Resul
         .map_err(|error| invalid(&format!("`input`: {error}"), &format!("`input`: {error}")))?;
     let mut question: Option<Message> = None;
     for (at, message) in messages.iter().enumerate() {
-        let message = message_from_json(&format!("input.messages[{at}]"), message)?;
-        let last = question.take();
-        options.earlier.extend(last.map(|last| EarlierMessage::Asked(last.text())));
+        let place = format!("input.messages[{at}]");
+        let message = message_from_json(&place, message)?;
+        check_chat_message(app, thread, agent, &place, &message).await?;
+        options.earlier.extend(question.take().map(EarlierMessage::Labelled));
         match message.role {
             Role::User => question = Some(message),
-            Role::Assistant => options.earlier.push(EarlierMessage::Answered(message.text())),
-            Role::System => options.system = Some(message.text()),
-            Role::Tool => {
-                let place = format!("input.messages[{at}]");
-                return Err(invalid(
-                    &format!("`{place}` is the result of a tool, which this agent runs by itself"),
-                    &format!("`{place}`은(는) 도구의 결과입니다. 이 에이전트는 도구를 스스로 씁니다"),
-                ));
+            // What holds for the whole conversation is one text.
+            Role::System => {
+                let before = options.system.take().map(|before| format!("{before}\n\n"));
+                options.system = Some(before.unwrap_or_default() + &message.text());
             }
+            Role::Assistant | Role::Tool => options.earlier.push(EarlierMessage::Labelled(message)),
         }
     }
-    let text = question.map(|question| question.text()).unwrap_or_default();
+    let mut text = String::new();
+    if let Some(question) = question {
+        text = question.text();
+        options.images = message_images(&question);
+        options.label =
+            QuestionLabel { id: Some(question.id.clone()), client_fields: question.client_fields };
+    }
     if text.trim().is_empty() {
         return Err(invalid(
             "`input.messages` does not end with a message of a person",
@@ -358,6 +386,42 @@ pub(super) fn graph_input(app: &ServerApp, agent: &Agent, input: Value) -> Resul
     }
     agent_request::chat_input(app, agent, &text, &options)
         .map_err(|error| error.under_code(ApiErrorCode::Invalid))
+}
+
+/// Refuses a message that the agent cannot take.
+async fn check_chat_message(
+    app: &ServerApp,
+    thread: &ThreadKey,
+    agent: &Agent,
+    place: &str,
+    message: &Message,
+) -> Result<(), ApiError> {
+    let is_of_tools = message.role == Role::Tool || message.tool_calls().next().is_some();
+    if is_of_tools && !agent.accepts_turn_requests {
+        return Err(invalid(
+            &format!(
+                "`{place}` calls a tool or has the result of one, which the agent `{}` does not take",
+                agent.name
+            ),
+            &format!("`{place}`: 에이전트 `{}`은(는) 도구의 호출과 결과를 받지 않습니다", agent.name),
+        ));
+    }
+    if message.id.as_str().starts_with(STANDING_MESSAGE_ID_PREFIX) {
+        return Err(invalid(
+            &format!("`{place}.id` begins with `{STANDING_MESSAGE_ID_PREFIX}`, which belongs to the server"),
+            &format!("`{place}.id`: `{STANDING_MESSAGE_ID_PREFIX}`로 시작하는 id는 서버가 씁니다"),
+        ));
+    }
+    let images = AskOptions { images: message_images(message), ..AskOptions::default() };
+    check_images(app, thread, agent, &images).await.map_err(|error| error.under_code(ApiErrorCode::Invalid))
+}
+
+fn message_images(message: &Message) -> Vec<ImageReference> {
+    let image = |part: &MessagePart| match part {
+        MessagePart::Image(image) => Some(image.clone()),
+        _ => None,
+    };
+    message.parts.iter().filter_map(image).collect()
 }
 
 /// Whether a checkpoint is the newest of the thread.
@@ -469,12 +533,26 @@ pub(super) fn run_limits(app: &ServerApp, steps: Option<u32>) -> Option<RunLimit
     Some(RunLimits { steps: steps?.min(limits.steps), ..limits.clone() })
 }
 
-fn node_names(agent: &Agent, nodes: Option<OneOrMany<String>>) -> BTreeSet<String> {
-    let nodes = nodes.map(OneOrMany::into_vec).unwrap_or_default();
-    if nodes.iter().any(|node| node == "*") {
-        return agent.topology().nodes.into_iter().map(|node| node.id).collect();
+fn node_names(
+    agent: &Agent,
+    field: &str,
+    nodes: Option<OneOrMany<String>>,
+) -> Result<BTreeSet<String>, ApiError> {
+    let nodes: BTreeSet<String> = nodes.map(OneOrMany::into_vec).unwrap_or_default().into_iter().collect();
+    if nodes.is_empty() {
+        return Ok(nodes);
     }
-    nodes.into_iter().collect()
+    let topology = agent.topology();
+    if nodes.contains("*") {
+        return Ok(topology.nodes.into_iter().map(|node| node.id).collect());
+    }
+    match nodes.iter().find(|node| !topology.has_node(node)) {
+        Some(unknown) => Err(invalid(
+            &format!("`{field}`: there is no node `{unknown}`"),
+            &format!("`{field}`: 노드 `{unknown}`가 없습니다"),
+        )),
+        None => Ok(nodes),
+    }
 }
 
 /// A change of the state that the graph does not take is a mistake of the request.

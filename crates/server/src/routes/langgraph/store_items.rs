@@ -8,15 +8,15 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use doran_engine::EngineError;
 use doran_engine::store::{
-    InvalidItem, ItemComparison, ItemCondition, ItemKey, ItemNamespace, ItemSearch, MAX_ITEMS_PER_SEARCH,
-    NamespacePrefix, NamespaceSearch, SharedItem, StoreError,
+    InvalidItem, ItemComparison, ItemCondition, ItemKey, ItemNamespace, ItemSearch, NamespacePrefix,
+    NamespaceSearch, SharedItem, StoreError,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::times::time_text;
-use super::{invalid, operation, read_body};
+use super::{invalid, operation, page_size, read_body};
 use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::bulk_read::BulkRead;
@@ -273,12 +273,14 @@ pub(super) async fn delete_item(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SearchItemsBody {
-    /// How their namespaces begin.
-    namespace_prefix: Vec<String>,
+    /// How their namespaces begin. The default is any.
+    #[serde(default)]
+    namespace_prefix: Option<Vec<String>>,
     /// What their fields hold: a value, or `$eq`, `$ne`, `$gt`, `$gte`, `$lt` or `$lte` with one.
     #[serde(default)]
     filter: Option<Map<String, Value>>,
-    /// The maximum number, at most 1000. The default is 10.
+    /// The maximum number, from 1 to 1000. The default is 10.
+    #[schemars(range(min = 1, max = 1000))]
     #[serde(default)]
     limit: Option<usize>,
     /// How many to skip.
@@ -295,10 +297,10 @@ pub(super) async fn search_items(
 ) -> Result<Response, ApiError> {
     let body: SearchItemsBody = read_body(request, &app).await?;
     let search = ItemSearch {
-        prefix: prefix("namespace_prefix", &body.namespace_prefix)?,
+        prefix: prefix("namespace_prefix", &body.namespace_prefix.unwrap_or_default())?,
         conditions: conditions(&body.filter.unwrap_or_default())?,
         offset: body.offset.unwrap_or(0),
-        limit: body.limit.unwrap_or(10).clamp(1, MAX_ITEMS_PER_SEARCH),
+        limit: page_size(body.limit, 10)?,
     };
     let found = app.runtime.search_items(&caller.tenant, &search).await.map_err(item_error)?;
     let found = found.into_iter().filter(|item| is_clients(&item.namespace));
@@ -314,6 +316,14 @@ fn is_clients(namespace: &ItemNamespace) -> bool {
 fn conditions(filter: &Map<String, Value>) -> Result<Vec<ItemCondition>, ApiError> {
     let mut conditions = Vec::new();
     for (field, wanted) in filter {
+        if field.starts_with('$') {
+            return Err(invalid(
+                &format!("`filter.{field}` is not supported: a filter has fields, and comparisons in them"),
+                &format!(
+                    "`filter.{field}`은(는) 지원하지 않습니다. 필터에는 필드를, 그 안에 비교를 적습니다"
+                ),
+            ));
+        }
         let compared = wanted.as_object().filter(|object| object.keys().any(|name| name.starts_with('$')));
         let Some(compared) = compared else {
             let (field, with) = (field.clone(), wanted.clone());
@@ -351,7 +361,8 @@ pub(super) struct NamespacesBody {
     suffix: Option<Vec<String>>,
     /// Longer ones are shortened to so many names, and listed once.
     max_depth: Option<usize>,
-    /// The maximum number, at most 1000. The default is 100.
+    /// The maximum number, from 1 to 1000. The default is 100.
+    #[schemars(range(min = 1, max = 1000))]
     limit: Option<usize>,
     /// How many to skip.
     offset: Option<usize>,
@@ -373,7 +384,7 @@ pub(super) async fn list_namespaces(
         suffix: prefix("suffix", &body.suffix.unwrap_or_default())?,
         max_depth: body.max_depth,
         offset: body.offset.unwrap_or(0),
-        limit: body.limit.unwrap_or(100).clamp(1, MAX_ITEMS_PER_SEARCH),
+        limit: page_size(body.limit, 100)?,
     };
     let found = app.runtime.item_namespaces(&caller.tenant, &search).await.map_err(item_error)?;
     let namespaces = found.iter().filter(|found| is_clients(found)).map(|found| found.names().to_vec());

@@ -22,7 +22,7 @@ use super::run_request::{RunConfig, given_context};
 use super::store_items::{item_error, reserved_namespace};
 use super::threads::{IfExists, remove_thread};
 use super::times::time_text;
-use super::{FOUND, invalid, operation, read_body};
+use super::{FOUND, invalid, operation, page_size, read_body};
 use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
@@ -409,7 +409,8 @@ async fn delete_assistant_threads(app: &ServerApp, tenant: &TenantId, id: &str) 
 pub(super) struct VersionsBody {
     /// Only those with these pairs.
     metadata: Option<Map<String, Value>>,
-    /// The maximum number, at most 1000. The default is 10.
+    /// The maximum number, from 1 to 1000. The default is 10.
+    #[schemars(range(min = 1, max = 1000))]
     limit: Option<usize>,
     /// How many to skip.
     offset: Option<usize>,
@@ -422,8 +423,9 @@ pub(super) async fn list_versions(
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let assistant = load_assistant(&app, &caller, &path_value(id)?).await?;
     let body: VersionsBody = read_body(request, &app).await?;
+    let limit = page_size(body.limit, 10)?;
+    let assistant = load_assistant(&app, &caller, &path_value(id)?).await?;
     let mut versions = if assistant.is_of_graph() {
         vec![assistant]
     } else {
@@ -439,7 +441,6 @@ pub(super) async fn list_versions(
         version.as_object_mut().map(|fields| fields.remove("updated_at"));
         version
     });
-    let limit = body.limit.unwrap_or(10).clamp(1, MAX_STORED);
     let page: Vec<Value> = versions.skip(body.offset.unwrap_or(0)).take(limit).collect();
     Ok(json_response(page))
 }

@@ -4,9 +4,9 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
 use doran_agents::Agent;
-use doran_engine::ThreadKey;
 use doran_engine::runtime::StateEdit;
 use doran_engine::store::{Seq, ThreadRow};
+use doran_engine::{EngineError, ThreadKey};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -17,16 +17,16 @@ use super::messages::{state_to_json, update_from_json};
 use super::metadata::is_rolled_back;
 use super::run_request::{CheckpointBody, parse_checkpoint};
 use super::start_run::{stands_at, state_error};
-use super::threads::{checkpoint_agent, thread_agent, thread_state};
-use super::{FOUND, invalid, load_thread, operation, read_body};
+use super::threads::{checkpoint_agent, graph_gone, thread_agent, thread_state};
+use super::{invalid, load_thread, operation, page_size, read_body};
 use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::bulk_read::BulkRead;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::routes::{ApiRoute, json_response, path_value, query_value};
 
-/// The most states that one request lists.
-const MAX_STATES: usize = 1000;
+/// What a request for a state may be answered with.
+const READ: [ApiErrorCode; 2] = [ApiErrorCode::NotFound, ApiErrorCode::Conflict];
 
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
@@ -36,7 +36,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             operation("langgraph_get_state", "Returns the state of a thread.")
                 .query::<StateQuery>()
                 .returns::<LangGraphState>(200, "The state.")
-                .errors(&FOUND),
+                .errors(&READ),
         ),
         ApiRoute::post(
             "/threads/{thread}/state",
@@ -44,14 +44,20 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             operation("langgraph_update_state", "Changes the state of a thread.")
                 .body::<UpdateStateBody>()
                 .returns::<StateUpdated>(200, "The new checkpoint.")
-                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::Busy, ApiErrorCode::DiskFull]),
+                .errors(&[
+                    ApiErrorCode::NotFound,
+                    ApiErrorCode::Busy,
+                    ApiErrorCode::Conflict,
+                    ApiErrorCode::DiskFull,
+                ]),
         ),
         ApiRoute::get(
             "/threads/{thread}/state/{checkpoint}",
             get_state_at,
             operation("langgraph_get_state_at", "Returns the state of a thread at a checkpoint.")
+                .query::<StateQuery>()
                 .returns::<LangGraphState>(200, "The state.")
-                .errors(&FOUND),
+                .errors(&READ),
         ),
         ApiRoute::post(
             "/threads/{thread}/state/checkpoint",
@@ -59,7 +65,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             operation("langgraph_post_state_at", "Returns the state of a thread at a checkpoint.")
                 .body::<StateAtBody>()
                 .returns::<LangGraphState>(200, "The state.")
-                .errors(&FOUND),
+                .errors(&READ),
         ),
         ApiRoute::post(
             "/threads/{thread}/history",
@@ -67,7 +73,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             operation("langgraph_post_history", "Lists the states of a thread, newest first.")
                 .body::<HistoryBody>()
                 .returns::<Vec<LangGraphState>>(200, "The states.")
-                .errors(&FOUND),
+                .errors(&READ),
         ),
         ApiRoute::get(
             "/threads/{thread}/history",
@@ -75,7 +81,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             operation("langgraph_get_history", "Lists the states of a thread, newest first.")
                 .query::<HistoryQuery>()
                 .returns::<Vec<LangGraphState>>(200, "The states.")
-                .errors(&FOUND),
+                .errors(&READ),
         ),
     ]
 }
@@ -88,7 +94,11 @@ pub(super) async fn load_values(
     thread: &ThreadKey,
     at: Option<Seq>,
 ) -> Result<(Value, Vec<String>), ApiError> {
-    let view = app.runtime.view(&agent.name, thread, at).await?;
+    let view = app.runtime.view(&agent.name, thread, at).await.map_err(|error| match error {
+        // The graph became another one under the same name.
+        EngineError::StateMismatch { .. } => ApiError::from(error).under_code(ApiErrorCode::Conflict),
+        other => other.into(),
+    })?;
     Ok((state_to_json(agent, view.state), view.next))
 }
 
@@ -122,8 +132,12 @@ pub(super) async fn get_state_at(
     caller: ApiCaller,
     _turn: BulkRead,
     ids: Result<Path<(String, String)>, PathRejection>,
+    query: Result<Query<StateQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let (thread, checkpoint) = path_value(ids)?;
+    let StateQuery { subgraphs } =
+        query_value(query).map_err(|error| error.under_code(ApiErrorCode::Invalid))?;
+    reject_subgraphs(subgraphs)?;
     let row = load_thread(&app, &caller, &thread).await?;
     Ok(json_response(state_at(&app, &row, parse_checkpoint(&checkpoint)?).await?))
 }
@@ -174,15 +188,15 @@ async fn state_at(
 ) -> Result<LangGraphState, ApiError> {
     let tree = load_checkpoints(app, &row.key, None).await?;
     let here = tree.find(checkpoint).ok_or(ApiErrorCode::NotFound)?;
-    let agent = checkpoint_agent(app, row, &tree, here).await?.ok_or(ApiErrorCode::NotFound)?;
-    LangGraphState::load(app, &agent, &row.key, &tree, here).await
+    load_checkpoint_state(app, row, &tree, here).await
 }
 
 /// Which states of a thread are listed.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HistoryBody {
-    /// The maximum number, at most 1000. The default is 1.
+    /// The maximum number, from 1 to 1000. The default is 1.
+    #[schemars(range(min = 1, max = 1000))]
     limit: Option<usize>,
     /// Only states before this checkpoint.
     before: Option<BeforeBody>,
@@ -224,7 +238,8 @@ pub(super) async fn post_history(
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HistoryQuery {
-    /// The maximum number, at most 1000. The default is 10.
+    /// The maximum number, from 1 to 1000. The default is 10.
+    #[schemars(range(min = 1, max = 1000))]
     #[serde(default)]
     limit: Option<usize>,
     /// Only states before the checkpoint with this id.
@@ -271,8 +286,8 @@ async fn history(
         None => None,
     };
     let wanted = body.metadata.unwrap_or_default();
-    let limit = body.limit.unwrap_or(1).min(MAX_STATES);
-    let mut states = Vec::new();
+    let limit = page_size(body.limit, 1)?;
+    let (mut states, mut unread) = (Vec::new(), None);
     for here in tree.newest_first() {
         if states.len() == limit {
             break;
@@ -283,25 +298,32 @@ async fn history(
         if !is_wanted {
             continue;
         }
-        let state = load_known_state(app, row, &tree, here).await?;
-        states.extend(state.filter(|state| state.has_metadata(&wanted)));
+        match load_checkpoint_state(app, row, &tree, here).await {
+            Ok(state) => states.extend(Some(state).filter(|state| state.has_metadata(&wanted))),
+            // The log was cleared.
+            Err(error) if error.code == ApiErrorCode::NotFound => {}
+            // Other graphs may have run on the thread too.
+            Err(error) if [ApiErrorCode::UnknownAgent, ApiErrorCode::Conflict].contains(&error.code) => {
+                unread.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
     }
-    Ok(states)
+    match unread {
+        Some(error) if states.is_empty() => Err(error),
+        _ => Ok(states),
+    }
 }
 
-/// A state; none where the log was cleared, or its graph is not served any more.
-async fn load_known_state(
+async fn load_checkpoint_state(
     app: &ServerApp,
     row: &ThreadRow,
     tree: &CheckpointTree,
     here: &Checkpoint,
-) -> Result<Option<LangGraphState>, ApiError> {
-    let Some(agent) = checkpoint_agent(app, row, tree, here).await? else { return Ok(None) };
-    match LangGraphState::load(app, &agent, &row.key, tree, here).await {
-        Ok(state) => Ok(Some(state)),
-        Err(error) if error.code == ApiErrorCode::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+) -> Result<LangGraphState, ApiError> {
+    let agent = checkpoint_agent(app, row, tree, here).await?;
+    let agent = agent.ok_or_else(|| graph_gone(here.graph.as_deref()))?;
+    LangGraphState::load(app, &agent, &row.key, tree, here).await
 }
 
 /// A change of a state.
@@ -376,7 +398,12 @@ pub(super) async fn update_state(
         None => None,
     };
     let update = update_from_json(&agent, "values", body.values.unwrap_or_default().into())?;
-    let edit = StateEdit { update: Some(update), as_node: body.as_node, ..StateEdit::default() };
+    let edit = StateEdit {
+        update: Some(update),
+        as_node: body.as_node,
+        cancel_paused: true,
+        ..StateEdit::default()
+    };
     let seq = app.runtime.edit(&agent.name, &row.key, at, &edit).await.map_err(state_error)?;
     let checkpoint = CheckpointRef::new(&row.key, CheckpointId { seq, is_after: true });
     let checkpoint_id = CheckpointId { seq, is_after: true }.to_text();

@@ -12,12 +12,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::checkpoints::{Checkpoint, CheckpointSource, CheckpointTree, LangGraphState, load_checkpoints};
-use super::metadata::{check_metadata, check_storable, has_pairs, hidden_metadata};
+use super::metadata::{
+    MAX_ROLLED_BACK, check_metadata, check_storable, has_pairs, hidden_metadata, is_rolled_back,
+};
 use super::run_events::failure_json;
 use super::times::time_text;
 use super::{
-    FOUND, SortOrder, invalid, list_response, load_thread, operation, read_body, reject_idempotency_key,
-    select_fields,
+    FOUND, SortOrder, check_select, invalid, list_response, load_thread, operation, page_size, read_body,
+    reject_idempotency_key, select_fields,
 };
 use crate::ServerApp;
 use crate::agent_request;
@@ -26,8 +28,19 @@ use crate::bulk_read::BulkRead;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::routes::{ApiRoute, json_response, path_value};
 
-/// The most threads that one request lists.
-const MAX_THREADS: usize = 1000;
+/// The fields of a thread that can be chosen.
+const THREAD_FIELDS: [&str; 10] = [
+    "thread_id",
+    "created_at",
+    "updated_at",
+    "state_updated_at",
+    "metadata",
+    "config",
+    "status",
+    "values",
+    "interrupts",
+    "error",
+];
 /// The most threads that one request looks at.
 const MAX_THREADS_SEARCHED: usize = 10_000;
 /// Threads that are read in one go.
@@ -54,7 +67,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             "/threads/count",
             count_threads,
             operation("langgraph_count_threads", "Counts threads.")
-                .body::<SearchThreadsBody>()
+                .body::<CountThreadsBody>()
                 .returns::<usize>(200, "How many there are."),
         ),
         ApiRoute::get(
@@ -155,18 +168,27 @@ pub(super) async fn thread_agent(app: &ServerApp, row: &ThreadRow) -> Result<Opt
     let named = ["agent", "graph_id"].iter().find_map(|key| row.metadata.get(*key)?.as_str());
     let named = match named {
         Some(named) => Some(named.to_owned()),
-        None => last_run(app, &row.key).await?.map(|run| run.graph),
+        None => last_run(app, row).await?.map(|run| run.graph),
     };
     Ok(named.and_then(|name| app.find_agent(&name)))
 }
 
-async fn last_run(app: &ServerApp, thread: &ThreadKey) -> Result<Option<RunRow>, ApiError> {
-    let filter = RunFilter { thread: Some(thread.thread.clone()), limit: 1, ..RunFilter::default() };
-    Ok(app.runtime.list_runs(&thread.tenant, &filter).await?.into_iter().next())
+/// The newest run of a thread that was not taken back.
+async fn last_run(app: &ServerApp, row: &ThreadRow) -> Result<Option<RunRow>, ApiError> {
+    for limit in [1, MAX_ROLLED_BACK + 1] {
+        let filter = RunFilter { thread: Some(row.key.thread.clone()), limit, ..RunFilter::default() };
+        let runs = app.runtime.list_runs(&row.key.tenant, &filter).await?;
+        let is_all = runs.len() < limit;
+        let last = runs.into_iter().find(|run| !is_rolled_back(row, run.run));
+        if last.is_some() || is_all {
+            return Ok(last);
+        }
+    }
+    Ok(None)
 }
 
 async fn thread_status(app: &ServerApp, row: &ThreadRow) -> Result<(ThreadStatus, Option<RunRow>), ApiError> {
-    let last = last_run(app, &row.key).await?;
+    let last = last_run(app, row).await?;
     let shown = match row.active {
         Some(active) => Some(app.runtime.run_row(&row.key.run(active)).await?),
         None => last.clone(),
@@ -189,14 +211,32 @@ pub(super) async fn thread_state(
     let Some(newest) = tree.newest() else { return Ok(None) };
     match checkpoint_agent(app, row, &tree, newest).await? {
         Some(agent) => Ok(Some(LangGraphState::load(app, &agent, &row.key, &tree, newest).await?)),
-        None => Ok(None),
+        None => Err(graph_gone(newest.graph.as_deref())),
+    }
+}
+
+/// Nobody can read a state any more whose graph is not served.
+pub(super) fn graph_gone(graph: Option<&str>) -> ApiError {
+    let graph = graph.unwrap_or_default();
+    ApiError::with_message(
+        ApiErrorCode::UnknownAgent,
+        format!("the graph `{graph}`, which this state is one of, is not served any more"),
+        format!("이 상태를 만든 그래프 `{graph}`를 더는 쓸 수 없습니다"),
+    )
+}
+
+/// The newest state of a thread for a list; none where it cannot be read.
+async fn readable_state(app: &ServerApp, row: &ThreadRow) -> Result<Option<LangGraphState>, ApiError> {
+    match thread_state(app, row).await {
+        Err(error) if [ApiErrorCode::UnknownAgent, ApiErrorCode::Conflict].contains(&error.code) => Ok(None),
+        state => state,
     }
 }
 
 impl LangGraphThread {
     pub(super) async fn load(app: &ServerApp, row: &ThreadRow) -> Result<Self, ApiError> {
         let (status, last) = thread_status(app, row).await?;
-        let state = thread_state(app, row).await?;
+        let state = readable_state(app, row).await?;
         let failure = last.as_ref().and_then(|run| run.error.as_ref());
         Ok(Self {
             thread_id: row.key.thread.as_str().to_owned(),
@@ -291,7 +331,8 @@ pub(super) struct SearchThreadsBody {
     values: Option<Map<String, Value>>,
     /// Only those in this status.
     status: Option<ThreadStatus>,
-    /// The maximum number, at most 1000. The default is 10.
+    /// The maximum number, from 1 to 1000. The default is 10.
+    #[schemars(range(min = 1, max = 1000))]
     limit: Option<usize>,
     /// How many to skip.
     offset: Option<usize>,
@@ -319,9 +360,7 @@ impl SearchThreadsBody {
                 "`sort_order`: `desc`만 지원합니다",
             ));
         }
-        if self.limit == Some(0) {
-            return Err(invalid("`limit` is not at least 1", "`limit`은 1 이상이어야 합니다"));
-        }
+        check_select(self.select.as_deref(), &THREAD_FIELDS)?;
         self.metadata.as_ref().map_or(Ok(()), check_storable)
     }
 }
@@ -372,7 +411,7 @@ async fn fits(app: &ServerApp, body: &SearchThreadsBody, row: &ThreadRow) -> Res
         return Ok(false);
     }
     if let Some(wanted) = body.values.as_ref().filter(|wanted| !wanted.is_empty()) {
-        let state = thread_state(app, row).await?;
+        let state = readable_state(app, row).await?;
         let has =
             state.is_some_and(|state| state.values().as_object().is_some_and(|all| has_pairs(all, wanted)));
         return Ok(has);
@@ -389,7 +428,7 @@ pub(super) async fn search_threads(
 ) -> Result<Response, ApiError> {
     let body: SearchThreadsBody = read_body(request, &app).await?;
     body.check()?;
-    let (offset, limit) = (body.offset.unwrap_or(0), body.limit.unwrap_or(10).clamp(1, MAX_THREADS));
+    let (offset, limit) = (body.offset.unwrap_or(0), page_size(body.limit, 10)?);
     let mut rows = find_threads(&app, &caller, &body, offset, limit + 1).await?;
     let more = rows.len() > limit;
     rows.truncate(limit);
@@ -397,7 +436,21 @@ pub(super) async fn search_threads(
     for row in &rows {
         threads.push(select_fields(&LangGraphThread::load(&app, row).await?, body.select.as_deref()));
     }
-    Ok(list_response(&threads, None, more.then(|| offset.saturating_add(limit))))
+    let end = offset.saturating_add(rows.len());
+    // How many there are is not counted: at least one more than were listed so far.
+    Ok(list_response(&threads, Some(end.saturating_add(usize::from(more))), more.then_some(end)))
+}
+
+/// Which threads are counted.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CountThreadsBody {
+    /// Only those with these pairs.
+    metadata: Option<Map<String, Value>>,
+    /// Only those whose state has these values.
+    values: Option<Map<String, Value>>,
+    /// Only those in this status.
+    status: Option<ThreadStatus>,
 }
 
 /// `POST /threads/count`
@@ -407,9 +460,10 @@ pub(super) async fn count_threads(
     _turn: BulkRead,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body: SearchThreadsBody = read_body(request, &app).await?;
-    body.check()?;
-    Ok(json_response(find_threads(&app, &caller, &body, 0, MAX_THREADS_SEARCHED).await?.len()))
+    let CountThreadsBody { metadata, values, status } = read_body(request, &app).await?;
+    let wanted = SearchThreadsBody { metadata, values, status, ..SearchThreadsBody::default() };
+    wanted.check()?;
+    Ok(json_response(find_threads(&app, &caller, &wanted, 0, MAX_THREADS_SEARCHED).await?.len()))
 }
 
 /// `GET /threads/{thread}`
@@ -427,7 +481,8 @@ pub(super) async fn get_thread(
 #[serde(deny_unknown_fields)]
 pub(super) struct ThreadMetadataBody {
     /// Pairs to set; a pair that is `null` is removed.
-    metadata: Map<String, Value>,
+    #[serde(default)]
+    metadata: Option<Map<String, Value>>,
 }
 
 /// `PATCH /threads/{thread}`
@@ -439,8 +494,9 @@ pub(super) async fn update_thread(
 ) -> Result<Response, ApiError> {
     let row = load_thread(&app, &caller, &path_value(id)?).await?;
     let body: ThreadMetadataBody = read_body(request, &app).await?;
-    check_metadata(&body.metadata)?;
-    let row = app.runtime.put_thread(&row.key, &body.metadata).await?;
+    let metadata = body.metadata.unwrap_or_default();
+    check_metadata(&metadata)?;
+    let row = app.runtime.put_thread(&row.key, &metadata).await?;
     Ok(json_response(LangGraphThread::load(&app, &row).await?))
 }
 

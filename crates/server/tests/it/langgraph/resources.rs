@@ -217,6 +217,7 @@ async fn what_an_item_cannot_be_is_named() {
     for (body, word) in [
         (json!({ "namespace_prefix": ["users"], "query": "kimchi" }), "query"),
         (json!({ "namespace_prefix": ["users"], "filter": { "n": { "$in": [1] } } }), "filter.n.$in"),
+        (json!({ "namespace_prefix": ["users"], "filter": { "$or": [1] } }), "filter.$or"),
     ] {
         let (status, words) = told(&app, post("/store/items/search", &body.to_string())).await;
         assert!(status == 422 && words.contains(&format!("`{word}")), "{body}: {status} {words}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use doran_agents::{Agent, ByMessageId, llm::Message};
 use doran_engine::store::RamStore;
-use doran_engine::{Cx, Graph, NodeError, RetryPolicy, Runtime, Snap, State, node};
+use doran_engine::{Cx, Graph, NodeError, RetryPolicy, Runtime, Snap, State, node, subgraph};
 use doran_server::ServerApp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,130 @@ async fn a_stream_that_was_cut_goes_on_with_what_its_client_does_not_have() {
         let request = with_header(get(&path), "last-event-id", wrong);
         assert_eq!(problem(&app, request).await, "422 invalid_request", "{wrong}");
     }
+}
+
+#[derive(State, Clone, Default, Serialize, Deserialize, JsonSchema)]
+struct Ticks {
+    answer: Option<String>,
+}
+
+/// Two steps that show ticks. Then `pausing` asks, `broken` fails, and `ticks` ends.
+fn ticking_app() -> ServerApp {
+    let graph = |end: &'static str| {
+        let first = async |_: Snap<Ticks>, cx: Cx| {
+            (0..5).for_each(|tick| cx.emit(json!({ "tick": tick })));
+            cx.emit_text("words");
+            Ok::<_, NodeError>(Ticks::update())
+        };
+        let last = move |_: Snap<Ticks>, cx: Cx| async move {
+            (5..8).for_each(|tick| cx.emit(json!({ "tick": tick })));
+            match end {
+                "pausing" => Ok(Ticks::update().answer(cx.ask::<String, _>(json!("go on?")).await?)),
+                "broken" => Err(NodeError::permanent("boom")),
+                _ => Ok(Ticks::update().answer("done".to_owned())),
+            }
+        };
+        let graph = Graph::named().node("first", node(first).then("last")).node("last", node(last).end());
+        Agent::from_graph(end, &graph.start("first").build().expect("sound"))
+    };
+    let inner = Graph::named().node(
+        "inner",
+        node(async |_: Snap<Ticks>| Ok::<_, NodeError>(Ticks::update().answer("within".to_owned()))).end(),
+    );
+    let inner = inner.start("inner").build().expect("sound");
+    let outer = subgraph(
+        inner,
+        |_: &Ticks| Ticks::update(),
+        |inner: &Ticks| Ticks::update().answer(inner.answer.clone().unwrap_or_default()),
+    );
+    let outer = Graph::named().node("outer", node(outer).end()).start("outer").build().expect("sound");
+    let mut graphs = ["ticks", "pausing", "broken"].map(graph).to_vec();
+    graphs.push(Agent::from_graph("nested", &outer));
+    let store = Arc::new(RamStore::new());
+    let runtime = Runtime::new(store.clone());
+    graphs.iter().for_each(|graph| graph.register(&runtime).expect("registered"));
+    ServerApp::new(runtime, store, graphs)
+}
+
+async fn stream_ticks(app: &ServerApp, graph: &str, is_resumable: bool) -> (Vec<StreamedEvent>, String) {
+    let thread = new_thread(app).await;
+    let body = json!({
+        "assistant_id": graph, "input": {}, "stream_mode": ["custom", "updates"], "stream_resumable": is_resumable,
+    });
+    let response = send(app, post(&format!("/threads/{thread}/runs/stream"), &body.to_string())).await;
+    let (thread, run) = run_of(&response);
+    (read_events(&text(response).await), format!("/threads/{thread}/runs/{run}/stream"))
+}
+
+fn ticks(events: &[StreamedEvent]) -> Vec<Value> {
+    events.iter().filter(|event| event.name == "custom").map(|event| event.data.clone()).collect()
+}
+
+fn all_ticks() -> Vec<Value> {
+    let tick = |tick: u32| json!({ "tick": tick });
+    (0..5).map(tick).chain([json!("words")]).chain((5..8).map(tick)).collect()
+}
+
+/// A stream that is asked for as resumable stores what nodes show, whatever their steps come to.
+#[tokio::test]
+async fn custom_events_of_steps_that_are_over_are_sent_to_those_who_come_back() {
+    let app = ticking_app();
+    for graph in ["ticks", "pausing", "broken"] {
+        let (all, path) = stream_ticks(&app, graph, true).await;
+        assert_eq!(ticks(&all), all_ticks(), "{graph}");
+        let joined = read_events(&text(send(&app, get(&path)).await).await);
+        assert_eq!(others(&joined), others(&all), "{graph}");
+        for cut in 1..=all.len() {
+            let last = &all[cut - 1].id;
+            let rest = text(send(&app, with_header(get(&path), "last-event-id", last)).await).await;
+            let together = [&all[..cut], &read_events(&rest)].concat();
+            assert_eq!(others(&together), others(&all), "{graph} after {last}: {rest}");
+        }
+    }
+    // Without that nothing is stored.
+    let (all, path) = stream_ticks(&app, "ticks", false).await;
+    assert_eq!(ticks(&all), all_ticks());
+    let joined = read_events(&text(send(&app, get(&path)).await).await);
+    assert_eq!(ticks(&joined), [] as [Value; 0]);
+}
+
+/// Steps of a graph inside a node are streamed where that is asked for, also to those who join later.
+#[tokio::test]
+async fn steps_inside_a_node_are_streamed_with_stream_subgraphs() {
+    let app = ticking_app();
+    for (subgraphs, count) in [(true, 1), (false, 0)] {
+        let thread = new_thread(&app).await;
+        let body = json!({
+            "assistant_id": "nested", "input": {}, "stream_mode": "updates", "stream_subgraphs": subgraphs,
+        });
+        let response = send(&app, post(&format!("/threads/{thread}/runs/stream"), &body.to_string())).await;
+        let (thread, run) = run_of(&response);
+        let all = read_events(&text(response).await);
+        let inner: Vec<&StreamedEvent> =
+            all.iter().filter(|event| event.name.starts_with("updates|outer:")).collect();
+        assert_eq!(inner.len(), count, "{all:?}");
+        assert!(inner.iter().all(|event| event.data["inner"]["answer"] == "within"), "{all:?}");
+        let path = format!("/threads/{thread}/runs/{run}/stream");
+        assert_eq!(others(&read_events(&text(send(&app, get(&path)).await).await)), others(&all));
+    }
+}
+
+/// A run that goes on is streamed as the request that answered it said, also to its client that comes back.
+#[tokio::test]
+async fn a_client_that_comes_back_to_an_answered_run_gets_the_modes_of_its_answer() {
+    let app = ticking_app();
+    let (_, path) = stream_ticks(&app, "pausing", true).await;
+    let thread = path.split('/').nth(2).expect("a thread");
+    let body = json!({
+        "assistant_id": "pausing", "command": { "resume": "yes" }, "stream_mode": "values", "stream_resumable": true,
+    });
+    let response = send(&app, post(&format!("/threads/{thread}/runs/stream"), &body.to_string())).await;
+    let location = response.headers()["location"].to_str().expect("text").to_owned();
+    let all = read_events(&text(response).await);
+    let names: Vec<&str> = all.iter().map(|event| event.name.as_str()).collect();
+    assert_eq!(names, ["metadata", "values", "values"]);
+    let rest = text(send(&app, with_header(get(&location), "last-event-id", &all[1].id)).await).await;
+    assert_eq!(others(&read_events(&rest)), others(&all[2..]), "{location}");
 }
 
 #[derive(State, Clone, Default, Serialize, Deserialize, JsonSchema)]

@@ -48,6 +48,48 @@ async fn a_thread_is_read_and_changed_through_the_graph_of_its_newest_run() {
     assert_eq!(shown["metadata"]["graph_id"], "chat");
 }
 
+/// The rest of the API reads and replaces the state through the graph of the newest run too.
+#[tokio::test]
+async fn a_state_is_replaced_through_the_graph_of_the_newest_run() {
+    let app = four_graphs_app();
+    let thread = new_thread(&app).await;
+    for graph in ["chat", "slow"] {
+        let body = json!({ "assistant_id": graph, "input": if graph == "chat" { hi() } else { json!({}) } });
+        if graph == "chat" {
+            json(&app, post(&format!("/threads/{thread}/runs/wait"), &body.to_string())).await;
+        } else {
+            let run = json(&app, post(&format!("/threads/{thread}/runs"), &body.to_string())).await;
+            let cancel =
+                format!("/threads/{thread}/runs/{}/cancel?wait=1", run["run_id"].as_str().expect("an id"));
+            json(&app, post(&cancel, "")).await;
+        }
+    }
+    let path = format!("/api/threads/{thread}/state");
+    let read = json(&app, get(&path)).await;
+    assert_eq!(read["state"], json!({}), "the state of `slow`: {read}");
+    let put = |state: serde_json::Value, agent: Option<&str>| {
+        json_request("put", &path, &json!({ "state": state, "agent": agent }).to_string())
+    };
+    // `turn` is a field of the first graph only, `answer` one of the newest.
+    let refused = send(&app, put(json!({ "turn": 7 }), None)).await;
+    let (status, told) = (refused.status().as_u16(), text(refused).await);
+    assert!(status == 400 && told.contains("turn"), "{status} {told}");
+    let changed = json(&app, put(json!({ "answer": "by hand" }), None)).await;
+    assert_eq!(changed["state"], json!({ "answer": "by hand" }));
+    assert_eq!(json(&app, get(&path)).await["state"], json!({ "answer": "by hand" }));
+    let state = json(&app, get(&format!("/threads/{thread}/state"))).await;
+    assert_eq!(state["values"], json!({ "answer": "by hand" }));
+    // Another one is named.
+    let changed = json(&app, put(json!({ "turn": 7, "messages": [] }), Some("chat"))).await;
+    assert_eq!(changed["state"]["turn"], 7);
+    let state = json(&app, get(&format!("/threads/{thread}/state"))).await;
+    assert_eq!(
+        (&state["values"]["turn"], &state["metadata"]["graph_id"]),
+        (&json!(7), &json!("chat")),
+        "{state}"
+    );
+}
+
 #[tokio::test]
 async fn assistants_are_found_by_a_part_of_their_names_and_lose_their_descriptions() {
     let app = four_graphs_app();
