@@ -292,6 +292,37 @@ fn what_is_typed_ahead_is_kept() {
     }
 }
 
+/// Who starts a conversation again sees where it was, and the commands about the last turn work.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_conversation_that_is_started_again_shows_its_last_turn() {
+    use std::io::Read;
+    const PROMPT: &str = "\u{1b}[?2004h";
+    let here = fresh_directory("started-again");
+    let asked = run_doran(&here, &["chat"], "육아휴직은 최대 얼마나 쓸 수 있나요?\n");
+    assert!(utf8(&asked.stdout).contains("자녀 한 명당 1년 이내로"), "{}", utf8(&asked.stdout));
+    let piped = run_doran(&here, &["chat"], "");
+    assert!(piped.status.success() && piped.stdout.is_empty(), "a pipe gets only new answers");
+
+    let Some(mut child) = spawn_in_terminal(&here, "chat --lang ko") else { return };
+    let (mut keys, mut stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    let mut screen = Vec::new();
+    read_screen_until(&mut stdout, &mut screen, PROMPT, 1);
+    let before = screen.len();
+    keys.write_all(b"/sources\r").expect("typed");
+    read_screen_until(&mut stdout, &mut screen, PROMPT, 2);
+    keys.write_all(b"\x04").expect("typed");
+    stdout.read_to_end(&mut screen).ok();
+    assert!(child.wait().expect("it ends").success());
+    let (shown, sources) = screen.split_at(before);
+    let (shown, sources) = (String::from_utf8_lossy(shown), String::from_utf8_lossy(sources));
+    assert!(
+        shown.contains("> 육아휴직은 최대 얼마나") && shown.contains("자녀 한 명당 1년 이내로"),
+        "{shown}"
+    );
+    assert!(sources.contains("휴가 규정 › 육아휴직"), "{sources}");
+}
+
 /// What the model of the next test says, four letters at a time: the blank line after the heading comes in two pieces.
 #[cfg(target_os = "linux")]
 const MARKDOWN_ANSWER: &str = "## 휴가 답\n\n**연차**는 `15`일\u{1b}]52;c;aGk=\u{7}입니다.\n\n- 하나\n- 둘\n\n| 가 | 나 |\n|---|---|\n| 1 | 2 |\n\n```rust\nlet x = 1;\n```\n\n끝입니다.";
