@@ -9,6 +9,14 @@
     features everyday
     python3 training/answers/fit.py dev.jsonl more.jsonl everyday.jsonl
 
+With `--try written.jsonl` weights that were fitted on the other files are tried on the written questions, and nothing is written:
+
+    python3 training/answers/written.py written
+    for group in written/*; do
+        export ANSWER_QUESTIONS=$PWD/$group/questions.jsonl ANSWER_DOCUMENTS=$PWD/$group/documents
+        features $group && cat $group.jsonl >> written.jsonl
+    done
+
 Writes `crates/offline/src/data/weights.tsv`. The ranking is a conditional logit over the candidates of a question. The
 confidence is a logistic regression over the best candidate, once with all candidates and once without the right ones,
 because a question whose answer is not there must be refused. The figures are cross-validated: each question is answered
@@ -47,20 +55,31 @@ def label(question, unit):
     """Whether a candidate holds an answer, or a part of one."""
     if not question["answerable"] or unit["document"] not in question["answer_in"]:
         return 0
-    text = fold(unit["quoted"])
+    text = said(question, unit)
     if any(fold(other) in text for other in question["must_not"]):
         return 0
-    return int(any(any(fold(one) in text for one in group) for group in question["must"]))
+    return int(any(any(is_in(question, one, text) for one in group) for group in question["must"]))
+
+
+def said(question, unit):
+    """What is compared with the answers: what is quoted of a unit. The written answers are whole sentences and rows as they stand."""
+    return fold(unit["text"] if question["is_written"] else unit["quoted"])
+
+
+def is_in(question, answer, text):
+    answer = fold(answer)
+    return answer in text or (question["is_written"] and len(text) > 12 and text in answer)
 
 
 def grade(question, quoted):
     """Whether these candidates together are a right answer. A list is quoted whole, so one part of it is enough here."""
     if any(question["labels"][at] and LEAD_IN.search(question["units"][at]["text"]) for at in quoted):
         return 1
-    text = fold(" ".join(question["units"][at]["quoted"] for at in quoted))
-    if not question["answerable"] or any(fold(other) in text for other in question["must_not"]):
+    texts = [said(question, question["units"][at]) for at in quoted]
+    if not question["answerable"] or any(fold(other) in " ".join(texts) for other in question["must_not"]):
         return 0
-    there = [any(fold(one) in text for one in group) for group in question["must"]]
+    texts = texts if question["is_written"] else [" ".join(texts)]
+    there = [any(is_in(question, one, text) for one in group for text in texts) for group in question["must"]]
     return int(any(there) if question["kind"] in ("comparison", "list", "procedure") else all(there))
 
 
@@ -150,10 +169,12 @@ def fit(questions, ranking, confidence):
 
 def read(path):
     questions = [json.loads(line) for line in open(path, encoding="utf-8")]
+    name = os.path.basename(path).split(".")[0]
     documents = sorted({name for question in questions for name in question["answer_in"]})
     chance = random.Random(1)
     chance.shuffle(documents)
     for question in questions:
+        question["is_written"] = name == "written"
         units = question["units"] = sorted(question["units"], key=lambda unit: unit["order"])
         labels = [label(question, unit) for unit in units]
         for at, unit in enumerate(units):
@@ -163,7 +184,7 @@ def read(path):
         question["labels"] = np.array(labels)
         question["x"] = np.array([unit["features"] for unit in units]).reshape(len(units), len(question["names"]))
         question["fold"] = documents.index(question["answer_in"][0]) % FOLDS if question["answer_in"] else chance.randrange(FOLDS)
-        question["set"] = os.path.basename(path).split(".")[0]
+        question["set"] = name
     return questions
 
 
@@ -172,16 +193,7 @@ def cross_validated(questions, ranking, confidence):
     scored = []
     for number in range(FOLDS):
         weights, sure = fit([question for question in questions if question["fold"] != number], ranking, confidence)
-        for question in (question for question in questions if question["fold"] == number):
-            best, picked = quoted(question, weights) if question["units"] else (None, [])
-            told = " | ".join(question["units"][at]["quoted"][:60] for at in picked)
-            if best is None:
-                scored.append((question, 0, 0.0, told))
-            elif NAMES_PLACE.search(question["ask"]):
-                scored.append((question, 1, 1.0, told))
-            else:
-                p = 1 / (1 + math.exp(-(question["x"][best] @ sure[:-1] + sure[-1])))
-                scored.append((question, grade(question, picked), p, told))
+        scored += scored_with([question for question in questions if question["fold"] == number], weights, sure)
     return scored
 
 
@@ -200,8 +212,29 @@ def figures(scored, threshold):
     return "; ".join(told)
 
 
+def scored_with(questions, weights, sure):
+    """Each question with whether what is quoted for it is right, how sure that is, and what is quoted."""
+    scored = []
+    for question in questions:
+        best, picked = quoted(question, weights) if question["units"] else (None, [])
+        told = " | ".join(question["units"][at]["quoted"][:60] for at in picked)
+        if best is None:
+            scored.append((question, 0, 0.0, told))
+        elif NAMES_PLACE.search(question["ask"]):
+            scored.append((question, 1, 1.0, told))
+        else:
+            p = 1 / (1 + math.exp(-(question["x"][best] @ sure[:-1] + sure[-1])))
+            scored.append((question, grade(question, picked), p, told))
+    return scored
+
+
 def main():
     paths = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+    if "--try" in sys.argv:
+        tried = sys.argv[sys.argv.index("--try") + 1]
+        weights = fit([question for path in paths if path != tried for question in read(path)], RANKING, CONFIDENCE)
+        print(figures(scored_with(read(tried), *weights), NEAR))
+        return
     questions = [question for path in paths for question in read(path)]
     scored = cross_validated(questions, RANKING, CONFIDENCE)
     for threshold in np.arange(NEAR - 0.1, NEAR + 0.11, 0.05):

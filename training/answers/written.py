@@ -1,0 +1,45 @@
+"""Makes questions and documents for fitting out of the written questions in `written/`.
+
+    python3 training/answers/written.py OUT_DIR
+
+Writes OUT_DIR/N/questions.jsonl and OUT_DIR/N/documents for `GROUPS` groups of documents, because the questions seldom name their document.
+"""
+
+import glob
+import json
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GROUPS = 8
+
+
+def main():
+    out = sys.argv[1]
+    paths = sorted(glob.glob(os.path.join(HERE, "written", "*", "*.jsonl")))
+    for group in range(GROUPS):
+        folder = os.path.join(out, str(group))
+        os.makedirs(os.path.join(folder, "documents"), exist_ok=True)
+        with open(os.path.join(folder, "questions.jsonl"), "w", encoding="utf-8") as file:
+            for number, path in list(enumerate(paths))[group::GROUPS]:
+                lines = [json.loads(line) for line in open(path, encoding="utf-8") if line.strip()]
+                document = lines[0]["document"]
+                name = f"{number:02}-{os.path.basename(os.path.dirname(path))}.md"
+                text = document["text"]
+                if not text.lstrip().startswith("# "):
+                    text = f"# {document['title']}\n\n{text}"
+                with open(os.path.join(folder, "documents", name), "w", encoding="utf-8") as written:
+                    written.write(text)
+                for at, line in enumerate(lines[1:]):
+                    answers = line["answers"]
+                    must = [[answer] for answer in answers] if line.get("all") else [answers]
+                    question = {"id": f"{number:02}-{at:02}", "ask": line["q"], "language": "ko" if "/ko/" in path else "en",
+                                "style": line["style"], "kind": line["kind"] if answers else "none",
+                                "answer_in": [name] if answers else [], "answerable": bool(answers)}
+                    if answers:
+                        question.update(must=must, must_not=[])
+                    file.write(json.dumps(question, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
