@@ -111,11 +111,15 @@ const MULTIPLY: VendorReplyFn = |request| {
     }
 };
 
-fn write_settings(here: &Path, vendor: &MockVendorServer) {
-    let address = &vendor.address;
+fn model_name(vendor: &MockVendorServer) -> String {
+    format!("openai-compatible:http://{}/v1#m", vendor.address)
+}
+
+fn write_settings(here: &Path, vendor: &MockVendorServer, policy: &str) {
+    let (address, model) = (&vendor.address, model_name(vendor));
     let settings = format!(
-        "model = \"openai-compatible:http://{address}/v1#m\"\n\
-         [mcp.far]\nurl = \"http://{address}/mcp\"\ntrust_hints = true\npolicy = \"allow\"\n"
+        "model = \"{model}\"\n[prices.\"{model}\"]\ninput = 2.0\noutput = 10.0\n\
+         [mcp.far]\nurl = \"http://{address}/mcp\"\ntrust_hints = true\npolicy = \"{policy}\"\n"
     );
     std::fs::write(here.join("doran.toml"), settings).expect("settings");
 }
@@ -160,10 +164,10 @@ fn a_run_is_one_trace_of_nodes_models_and_tools_that_others_are_told_of() {
     let here = fresh_directory("telemetry-tree");
     let Some(collector) = Collector::start(&here) else { return };
     let vendor = MockVendorServer::start(MULTIPLY);
-    write_settings(&here, &vendor);
+    write_settings(&here, &vendor, "allow");
     let server = collector.start_doran(
         &here,
-        "OTEL_SERVICE_NAME=chat OTEL_EXPORTER_OTLP_HEADERS=api-key=s3cret OTEL_METRIC_EXPORT_INTERVAL=200",
+        "OTEL_SERVICE_NAME=chat OTEL_EXPORTER_OTLP_HEADERS=api-key=s3cret OTEL_METRIC_EXPORT_INTERVAL=200 DORAN_LOG=warn,doran_server::telemetry=info",
     );
     let _events = start_run(&server, "react", Some(&format!("00-{TRACE}-{CALLER}-01")));
     let spans = collector.wait_for_trace();
@@ -173,6 +177,8 @@ fn a_run_is_one_trace_of_nodes_models_and_tools_that_others_are_told_of() {
     assert_eq!(attribute(&run, "gen_ai.conversation.id"), "t");
     assert_eq!(attribute(&run, "doran.run.outcome"), "finished");
     assert_eq!(attribute(&run, "gen_ai.usage.input_tokens"), 20);
+    // Each of two requests has 10 tokens for 2 dollars and 5 for 10 dollars a million.
+    assert_eq!(attribute(&run, "doran.cost_usd"), 0.00014);
     assert_eq!(run["resource"]["service.name"], "chat");
     assert_eq!(run["api_key"], "s3cret");
 
@@ -191,6 +197,8 @@ fn a_run_is_one_trace_of_nodes_models_and_tools_that_others_are_told_of() {
         assert_eq!(model["kind"], 3);
         assert_eq!(attribute(model, "gen_ai.operation.name"), "chat");
         assert_eq!(attribute(model, "gen_ai.usage.output_tokens"), 5);
+        assert_eq!(attribute(model, "gen_ai.request.model"), &json!(model_name(&vendor)));
+        assert_eq!(attribute(model, "doran.cost_usd"), 0.00007);
     }
     assert_eq!(attribute(tools[0], "gen_ai.tool.name"), "far__multiply");
     assert_eq!(attribute(tools[0], "gen_ai.tool.call.id"), "call_1");
@@ -198,10 +206,10 @@ fn a_run_is_one_trace_of_nodes_models_and_tools_that_others_are_told_of() {
     assert!(!text.contains("계산해줘") && !text.contains("56088") && !text.contains("456"), "{text}");
 
     // The vendor and the MCP server were told which span called them.
-    let told = vendor.traces();
+    let traces = vendor.traces();
     let place = |span: &Value| format!("00-{TRACE}-{}-01", span["span"].as_str().expect("an id"));
     let asked = |what: &str| -> Vec<String> {
-        told.iter().filter(|(one, _)| one == what).map(|(_, trace)| trace.clone()).collect()
+        traces.iter().filter(|(one, _)| one == what).map(|(_, trace)| trace.clone()).collect()
     };
     assert_eq!(asked("/v1/chat/completions"), [place(models[0]), place(models[1])]);
     assert_eq!(asked("tools/call"), [place(tools[0])]);
@@ -217,16 +225,93 @@ fn a_run_is_one_trace_of_nodes_models_and_tools_that_others_are_told_of() {
     assert_eq!(newest("doran.runs", "gen_ai.agent.name", "react"), Some(1.0));
     assert_eq!(newest("gen_ai.client.token.usage", "gen_ai.token.type", "input"), Some(20.0));
     assert!(newest("doran.tool.duration", "gen_ai.tool.name", "far__multiply").is_some());
-    assert!(metrics.iter().any(|metric| name(metric) == "doran.store.write.duration"));
+    assert_eq!(newest("doran.cost", "gen_ai.agent.name", "react"), Some(0.00014));
+    for metric in ["doran.store.write.duration", "doran.runs.active", "doran.run.duration"] {
+        assert!(metrics.iter().any(|one| name(one) == metric), "{metric}");
+    }
     let shown = server.request("GET /metrics", "");
     for line in [
         "doran_runs_total{agent=\"react\",outcome=\"finished\",error=\"\"} 1",
         "doran_run_queue_seconds_count{agent=\"react\"} 1",
         "doran_tool_call_seconds_count{agent=\"react\",tool=\"far__multiply\",error=\"\"} 1",
+        &format!("doran_cost_usd_total{{agent=\"react\",model=\"{}\"}} 0.00014", model_name(&vendor)),
+        "doran_node_seconds_count{agent=\"react\",node=\"llm\",error=\"\"} 2",
+        "doran_run_seconds_count{agent=\"react\",outcome=\"finished\"} 1",
     ] {
         assert!(shown.lines().any(|one| one == line), "{line}\n{shown}");
     }
     assert!(shown.contains("doran_model_tokens_sum{agent=\"react\",") && shown.contains("} 20"), "{shown}");
+    let log = server.stop().1;
+    let line = log.lines().find(|line| line.contains("run ended")).unwrap_or_else(|| panic!("{log}"));
+    for field in ["react", "finished", "input_tokens", "20", "0.00014", TRACE] {
+        assert!(line.contains(field), "{field}: {line}");
+    }
+}
+
+/// The JSON of an answer.
+fn json_body(answer: &str) -> Value {
+    let (start, end) = (answer.find('{').expect("JSON"), answer.rfind('}').expect("JSON"));
+    serde_json::from_str(&answer[start..=end]).unwrap_or_else(|error| panic!("{error}: {answer}"))
+}
+
+#[test]
+fn a_run_that_waits_and_one_that_fails_say_so() {
+    let here = fresh_directory("telemetry-ends");
+    let Some(collector) = Collector::start(&here) else { return };
+    let vendor = MockVendorServer::start(MULTIPLY);
+    write_settings(&here, &vendor, "ask");
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+    let agents = here.join("data/agents");
+    std::fs::create_dir_all(&agents).expect("a directory");
+    let file = format!(
+        "name = \"broken\"\nen = \"fails\"\nko = \"실패\"\nstart = \"call\"\n\
+         [[node]]\nname = \"call\"\nuse = \"http\"\nthen = \"end\"\n\
+         http = {{ url = \"http://{free}/\", private = true, retries = 0 }}\n"
+    );
+    std::fs::write(agents.join("broken.toml"), file).expect("written");
+    let server = collector.start_doran(&here, "DORAN_LOG=warn,doran_server::telemetry=info");
+
+    let _events = start_run(&server, "react", None);
+    let open = || json_body(&server.request("GET /api/approvals", ""))["questions"][0].clone();
+    until("the run waits", || !open().is_null());
+    let asked = open();
+    let (id, run) = (asked["id"].as_str().expect("an id"), asked["run"].as_str().expect("a run"));
+    let answers = json!({ "answers": { id: { "approve": true } } }).to_string();
+    let resumed = server.request(&format!("POST /api/threads/t/runs/{run}/resume"), &answers);
+    assert!(resumed.starts_with("HTTP/1.1 2"), "{resumed}");
+    let spans = collector.wait_for_trace();
+    let (_, run) = check_tree(&spans);
+    assert_eq!((&run["events"], &run["status"]), (&json!(["paused", "resumed"]), &json!(0)));
+    assert_eq!(named(&spans, "chat ").len(), 2, "what was told at the pause is not told again: {spans:?}");
+
+    let body = json!({ "agent": "broken", "message": "?" }).to_string();
+    server.request("POST /api/threads/u/runs?wait=true", &body);
+    let is_run = |span: &Value| name(span) == "invoke_agent broken";
+    until("the other trace comes", || collector.received("span").iter().any(is_run));
+    let spans = collector.received("span");
+    let run = spans.iter().find(|span| is_run(span)).expect("a run");
+    let failed: Vec<&Value> = spans.iter().filter(|span| span["trace"] == run["trace"]).collect();
+    let errors: BTreeMap<&str, &Value> =
+        failed.iter().map(|span| (name(span), attribute(span, "error.type"))).collect();
+    let code = attribute(run, "error.type").clone();
+    assert!(code.is_string() && failed.iter().all(|span| span["status"] == 2), "{failed:?}");
+    assert_eq!(attribute(run, "doran.run.outcome"), "failed");
+    let expected = [("call", &code), ("http call", &json!("_OTHER")), ("invoke_agent broken", &code)];
+    assert_eq!(errors, BTreeMap::from(expected));
+
+    let shown = server.request("GET /metrics", "");
+    let code = code.as_str().unwrap_or_default();
+    for line in [
+        "doran_run_pauses_total{agent=\"react\"} 1",
+        &format!("doran_runs_total{{agent=\"broken\",outcome=\"failed\",error=\"{code}\"}} 1"),
+        &format!("doran_node_seconds_count{{agent=\"broken\",node=\"call\",error=\"{code}\"}} 1"),
+        "doran_http_node_seconds_count{agent=\"broken\",node=\"call\",error=\"_OTHER\"} 1",
+    ] {
+        assert!(shown.lines().any(|one| one == line), "{line}\n{shown}");
+    }
+    let log = server.stop().1;
+    let ended: Vec<&str> = log.lines().filter(|line| line.contains("run ended")).collect();
+    assert!(ended.len() == 2 && ended[1].contains("failed") && ended[1].contains(code), "{log}");
 }
 
 #[test]
@@ -234,7 +319,7 @@ fn a_run_that_is_killed_in_the_middle_is_one_trace() {
     let here = fresh_directory("telemetry-kill");
     let Some(collector) = Collector::start(&here) else { return };
     let vendor = MockVendorServer::start(MULTIPLY);
-    write_settings(&here, &vendor);
+    write_settings(&here, &vendor, "allow");
     let mut server = collector.start_doran(&here, "");
     vendor.hold_call(Some((VendorCallKind::Model, 2)));
     let _events = start_run(&server, "react", None);
@@ -249,9 +334,9 @@ fn a_run_that_is_killed_in_the_middle_is_one_trace() {
     assert_eq!(named(&spans, "execute_tool ").len(), 1, "{spans:?}");
     // The vendor was told of the same trace by both processes.
     let trace = run["trace"].as_str().expect("an id");
-    let told = vendor.traces();
-    assert_eq!(told.iter().filter(|(what, _)| what == "/v1/chat/completions").count(), 3, "{told:?}");
-    assert!(told.iter().all(|(_, place)| place.contains(trace)), "{told:?}");
+    let traces = vendor.traces();
+    assert_eq!(traces.iter().filter(|(what, _)| what == "/v1/chat/completions").count(), 3, "{traces:?}");
+    assert!(traces.iter().all(|(_, place)| place.contains(trace)), "{traces:?}");
 }
 
 #[test]
@@ -259,7 +344,7 @@ fn words_are_sent_only_when_that_is_asked_for_and_json_says_the_same() {
     let here = fresh_directory("telemetry-json");
     let Some(collector) = Collector::start(&here) else { return };
     let vendor = MockVendorServer::start(MULTIPLY);
-    write_settings(&here, &vendor);
+    write_settings(&here, &vendor, "allow");
     let server = collector.start_doran(
         &here,
         "OTEL_EXPORTER_OTLP_PROTOCOL=http/json OTEL_EXPORTER_OTLP_COMPRESSION=gzip OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true",
@@ -304,12 +389,12 @@ fn a_program_behind_an_http_node_is_told_of_the_trace_and_what_is_not_sampled_is
     let (_, run) = check_tree(&spans);
     assert_ne!(run["trace"], TRACE, "whoever asked first does not record");
     let call = named(&spans, "http score")[0];
-    let told: Vec<String> = vendor.traces().into_iter().map(|(_, trace)| trace).collect();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].starts_with(&format!("00-{TRACE}-")) && told[0].ends_with("-00"), "{told:?}");
+    let lines: Vec<String> = vendor.traces().into_iter().map(|(_, trace)| trace).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with(&format!("00-{TRACE}-")) && lines[0].ends_with("-00"), "{lines:?}");
     let place =
         format!("00-{}-{}-01", run["trace"].as_str().expect("an id"), call["span"].as_str().expect("an id"));
-    assert_eq!(told[1], place);
+    assert_eq!(lines[1], place);
 }
 
 #[test]
@@ -339,8 +424,16 @@ fn a_host_of_mcp_has_its_call_and_the_run_in_one_trace() {
     let call = json!({ "name": "ask", "arguments": { "agent": "docqa", "message": "휴가는 며칠인가요?" },
         "_meta": { "traceparent": format!("00-{TRACE}-{CALLER}-01") } });
     post(&session, &json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }));
-    let (_, run) = check_tree(&collector.wait_for_trace());
+    let spans = collector.wait_for_trace();
+    let (by_id, run) = check_tree(&spans);
     assert_eq!((&run["trace"], &run["parent"]), (&json!(TRACE), &json!(CALLER)));
+    // The search of the agent is in the trace, below its node, and in the metrics.
+    let [search] = named(&spans, "retrieval ")[..] else { panic!("{spans:?}") };
+    assert_eq!(attribute(search, "gen_ai.operation.name"), "retrieval");
+    assert_eq!(by_id[search["parent"].as_str().expect("an id")]["parent"], run["span"]);
+    let shown = server.request("GET /metrics", "");
+    let line = "doran_search_seconds_count{agent=\"docqa\",error=\"\"} 1";
+    assert!(shown.lines().any(|one| one == line), "{shown}");
 }
 
 #[test]
@@ -369,7 +462,7 @@ fn a_collector_that_is_gone_stops_nobody_and_what_is_not_supported_is_told() {
         .stdin(Stdio::null())
         .output()
         .expect("the program ends");
-    let said = utf8(&asked.stderr);
-    assert!(asked.status.success(), "{said}");
-    assert!(said.contains("`grpc`") && said.contains("http/protobuf, http/json"), "{said}");
+    let text = utf8(&asked.stderr);
+    assert!(asked.status.success(), "{text}");
+    assert!(text.contains("`grpc`") && text.contains("http/protobuf, http/json"), "{text}");
 }
