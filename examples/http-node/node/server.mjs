@@ -18,4 +18,4 @@ createServer(async (request, response) => {
   const key = request.headers["idempotency-key"];
   if (!answers.has(key)) answers.set(key, score(await json(request)));
   response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answers.get(key)));
-}).listen(8000, "127.0.0.1");
+}).listen(Number(process.env.PORT ?? 8000), "127.0.0.1");

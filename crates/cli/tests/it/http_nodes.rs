@@ -1,4 +1,4 @@
-//! Nodes that programs with FastAPI and Spring Boot serve, and Doran killed while they work.
+//! Nodes that programs with FastAPI, Spring Boot and Node.js serve, and Doran killed while they work.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -36,18 +36,82 @@ struct NodeProgram {
 
 impl NodeProgram {
     fn start(python: &Path, folder: &Path) -> Self {
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let port = free_port();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http_node/program.py");
-        let child = Command::new(python)
-            .arg(script)
-            .args([port.to_string(), folder.display().to_string()])
+        let mut command = Command::new(python);
+        command.arg(script).args([port.to_string(), folder.display().to_string()]);
+        Self::spawn(command, port)
+    }
+
+    fn spawn(mut command: Command, port: u16) -> Self {
+        let child = command
             .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .expect("the program starts");
         let program = Self { child, port };
         until("the program listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         program
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port()
+}
+
+/// The programs in `examples/http-node`. They do the same.
+#[derive(Clone, Copy, Debug)]
+enum ExampleProgram {
+    SpringBoot,
+    FastApi,
+    NodeJs,
+}
+
+impl ExampleProgram {
+    /// Starts it. `None`: skipped, in words.
+    fn start(self) -> Option<NodeProgram> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let (port, folder) = (free_port(), root.join("examples/http-node"));
+        let command = match self {
+            Self::SpringBoot => {
+                let jar = root.join(".parts/spring/spring-boot-node.jar");
+                if !jar.exists() {
+                    assert!(
+                        std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"),
+                        "the node with Spring Boot is required"
+                    );
+                    println!(
+                        "SKIPPED: no node with Spring Boot; run ./x test clients / Spring Boot 노드가 없음, ./x test clients로 실행하세요"
+                    );
+                    return None;
+                }
+                let mut command = Command::new("java");
+                command.args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-jar"]).arg(&jar);
+                command.arg(format!("--server.port={port}"));
+                command
+            }
+            Self::FastApi => {
+                let mut command = Command::new(fastapi_python()?);
+                command.args(["-B", "-m", "uvicorn", "main:app", "--port", &port.to_string()]);
+                command.current_dir(folder.join("fastapi"));
+                command
+            }
+            Self::NodeJs => {
+                if !Command::new("node").arg("--version").output().is_ok_and(|node| node.status.success()) {
+                    assert!(
+                        std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"),
+                        "Node.js is required"
+                    );
+                    println!("SKIPPED: no Node.js / Node.js가 없음");
+                    return None;
+                }
+                let mut command = Command::new("node");
+                command.arg(folder.join("node/server.mjs")).env("PORT", port.to_string());
+                command
+            }
+        };
+        Some(NodeProgram::spawn(command, port))
     }
 }
 
@@ -136,8 +200,8 @@ fn a_node_that_was_cut_off_is_called_once_more_under_the_same_key() {
     let calls = calls(&here);
     assert_eq!(calls.len(), 2, "{calls:?}");
     assert_eq!(calls[0], calls[1], "the program can tell that it is the same call");
-    let said = server.request("GET /api/threads/t/messages", "");
-    assert!(said.contains("몇 점?: 7"), "{said}");
+    let messages = server.request("GET /api/threads/t/messages", "");
+    assert!(messages.contains("몇 점?: 7"), "{messages}");
 }
 
 #[test]
@@ -153,8 +217,8 @@ fn a_node_that_happens_once_is_not_called_again() {
     server.request(&format!("POST /api/threads/t/runs/{run}/resume"), &answers.to_string());
     until("the run ends", || run_status(&server).0 == "finished");
     assert_eq!(calls(&here).len(), 1, "{:?}", calls(&here));
-    let said = server.request("GET /api/threads/t/messages", "");
-    assert!(said.contains("사람이 확인함: 7"), "{said}");
+    let messages = server.request("GET /api/threads/t/messages", "");
+    assert!(messages.contains("사람이 확인함: 7"), "{messages}");
 }
 
 /// Stands between Doran and a program: the first answer of the program is held back until whoever asked is gone.
@@ -220,32 +284,14 @@ impl HoldingProxy {
     }
 }
 
-/// The example with Spring Boot as a node, and Doran killed before it hears what the node answered.
-fn kill_before_answer(name: &str, once: bool) -> Option<(ServerProcess, HoldingProxy, NodeProgram)> {
-    let jar = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.parts/spring/spring-boot-node.jar");
-    if !jar.exists() {
-        assert!(
-            std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"),
-            "the node with Spring Boot is required"
-        );
-        println!(
-            "SKIPPED: no node with Spring Boot; run ./x test clients / Spring Boot 노드가 없음, ./x test clients로 실행하세요"
-        );
-        return None;
-    }
-    let here = fresh_directory(name);
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-    let child = Command::new("java")
-        .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-jar"])
-        .arg(&jar)
-        .arg(format!("--server.port={port}"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("the program starts");
-    let program = NodeProgram { child, port };
-    until("the program listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-    let proxy = HoldingProxy::start(port);
+/// The example with this program as a node, and Doran killed before it hears what the node answered.
+fn kill_before_answer(
+    example: ExampleProgram,
+    once: bool,
+) -> Option<(ServerProcess, HoldingProxy, NodeProgram)> {
+    let program = example.start()?;
+    let here = fresh_directory(&format!("example-{example:?}-{once}"));
+    let proxy = HoldingProxy::start(program.port);
     let example = include_str!("../../../../examples/http-node/credit.toml");
     let (address, ours) = ("http://127.0.0.1:8000", format!("http://127.0.0.1:{}", proxy.port));
     assert!(example.contains(address) && example.contains("private = true"), "{example}");
@@ -270,20 +316,24 @@ fn kill_before_answer(name: &str, once: bool) -> Option<(ServerProcess, HoldingP
 }
 
 #[test]
-fn a_node_with_spring_boot_is_called_once_more_under_the_same_key() {
-    let Some((server, proxy, _program)) = kill_before_answer("spring-node-again", false) else { return };
-    until("the run ends", || run_status(&server).0 == "finished");
-    let calls = proxy.calls.lock().expect("no panic").clone();
-    assert_eq!(calls.len(), 2, "{calls:?}");
-    assert_eq!(calls[0], calls[1], "the program can tell that it is the same call");
-    let said = server.request("GET /api/threads/t/messages", "");
-    // The bytes of `Kim`.
-    assert!(said.contains("Kim") && said.contains("89"), "{said}");
+fn a_program_of_the_examples_is_called_once_more_under_the_same_key() {
+    for example in [ExampleProgram::SpringBoot, ExampleProgram::FastApi, ExampleProgram::NodeJs] {
+        let Some((server, proxy, _program)) = kill_before_answer(example, false) else { continue };
+        until("the run ends", || run_status(&server).0 == "finished");
+        let calls = proxy.calls.lock().expect("no panic").clone();
+        assert_eq!(calls.len(), 2, "{example:?}: {calls:?}");
+        assert_eq!(calls[0], calls[1], "{example:?}: the program can tell that it is the same call");
+        let messages = server.request("GET /api/threads/t/messages", "");
+        // The bytes of `Kim`.
+        assert!(messages.contains("Kim") && messages.contains("89"), "{example:?}: {messages}");
+    }
 }
 
 #[test]
-fn a_node_with_spring_boot_that_happens_once_is_not_called_again() {
-    let Some((server, proxy, _program)) = kill_before_answer("spring-node-once", true) else { return };
-    until("the run asks", || run_status(&server).0 == "paused");
-    assert_eq!(proxy.calls.lock().expect("no panic").len(), 1);
+fn a_program_of_the_examples_that_is_called_once_is_not_called_again() {
+    for example in [ExampleProgram::SpringBoot, ExampleProgram::FastApi, ExampleProgram::NodeJs] {
+        let Some((server, proxy, _program)) = kill_before_answer(example, true) else { continue };
+        until("the run asks", || run_status(&server).0 == "paused");
+        assert_eq!(proxy.calls.lock().expect("no panic").len(), 1, "{example:?}");
+    }
 }
