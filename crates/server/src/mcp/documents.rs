@@ -1,5 +1,7 @@
 //! Documents as tools and resources of the Model Context Protocol.
 
+use std::num::NonZeroUsize;
+
 use doran_agents::retrieval::{DocumentFilter, DocumentId};
 use rmcp::ErrorData;
 use rmcp::model::{ContentBlock, ListResourcesResult, Resource, ResourceContents, ResourceTemplate};
@@ -30,7 +32,7 @@ pub(super) struct SearchArguments {
     /// What to look for: a question or words, in the language of the documents.
     query: String,
     /// The most passages to return, from 1 to 50. 8 if left out.
-    limit: Option<usize>,
+    limit: Option<NonZeroUsize>,
     /// Search this collection only.
     collection: Option<String>,
 }
@@ -51,7 +53,7 @@ impl McpEndpoint {
     pub(super) async fn search_documents(&self, arguments: SearchArguments) -> Called {
         let SearchArguments { query, limit, collection } = arguments;
         let filter = DocumentFilter { collection, ..DocumentFilter::default() };
-        let limit = limit.unwrap_or(DEFAULT_PASSAGES);
+        let limit = limit.map_or(DEFAULT_PASSAGES, NonZeroUsize::get);
         let hits = search_passages(&self.app, &self.caller, &query, limit, filter).await?;
         if hits.is_empty() {
             return Ok(result(vec![ContentBlock::text("No passage was found.")], json!({ "passages": [] })));
@@ -82,7 +84,7 @@ impl McpEndpoint {
         let (start, length) = (start.unwrap_or(0), length.unwrap_or(MAX_READ_CHARS).min(MAX_READ_CHARS));
         let total = document.text.chars().count();
         let part: String = document.text.chars().skip(start).take(length).collect();
-        let end = (start + length).min(total);
+        let end = start.saturating_add(length).min(total);
         let about = format!("{}: characters {} to {end} of {total}", document.title, start.min(total));
         let structured = json!({ "document": document.id, "title": document.title, "start": start.min(total),
             "end": end, "total": total, "text": part });
@@ -108,7 +110,8 @@ impl McpEndpoint {
             protocol_error(&ApiErrorCode::IndexUnavailable.into())
         })?;
         drop(listed);
-        let more = (start + PAGE_DOCUMENTS < documents.len()).then(|| (start + PAGE_DOCUMENTS).to_string());
+        let end = start.saturating_add(PAGE_DOCUMENTS);
+        let more = (end < documents.len()).then(|| end.to_string());
         let resources = documents.iter().skip(start).take(PAGE_DOCUMENTS).map(|document| {
             Resource::new(document_uri(document.id.as_str()), document.title.clone())
                 .with_mime_type("text/plain")

@@ -28,6 +28,7 @@ pub(crate) use self::session::{McpSessions, handle_request};
 use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
+use crate::openapi::omit_instead_of_null;
 
 const ASK: &str = "ask";
 const SEARCH_DOCUMENTS: &str = "search_documents";
@@ -125,11 +126,12 @@ impl McpEndpoint {
     fn tools(&self) -> Vec<Tool> {
         let mut ask_schema = input_schema::<ask::AskArguments>();
         let agents = self.app.agents.current();
-        let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+        let asked = || agents.iter().filter(|agent| agent.is_chat() && !agent.is_hidden);
+        let names: Vec<&str> = asked().map(|agent| agent.name.as_str()).collect();
         if let Some(agent) = ask_schema.get_mut("properties").and_then(|fields| fields.get_mut("agent")) {
             agent["enum"] = json!(names);
         }
-        let agents = agents.iter().map(|agent| format!("\n- `{}`: {}", agent.name, agent.en));
+        let agents = asked().map(|agent| format!("\n- `{}`: {}", agent.name, agent.en));
         let about_ask = format!(
             "Asks an agent and waits for its answer, with the sources it rests on. Agents:{}",
             agents.collect::<String>()
@@ -157,15 +159,21 @@ impl McpEndpoint {
     }
 }
 
-/// The schema of a tool's arguments.
+/// The schema of a tool's arguments. Several hosts read neither a list of types nor Rust's names of number formats.
 fn input_schema<T: JsonSchema>() -> JsonObject {
     let generator = schemars::generate::SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
-    match generator.into_generator().into_root_schema_for::<T>().to_value() {
+    let mut schema = generator.into_generator().into_root_schema_for::<T>().to_value();
+    omit_instead_of_null(&mut schema);
+    match schema {
         Value::Object(mut schema) => {
             schema.remove("title");
+            let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
+            for field in fields.into_iter().flat_map(|fields| fields.values_mut()) {
+                field.as_object_mut().map(|field| field.remove("format"));
+            }
             schema
         }
         _ => JsonObject::new(),

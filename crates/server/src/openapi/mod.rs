@@ -14,6 +14,7 @@ pub(crate) use self::operation::{
 };
 use self::operation::{OperationBody, OperationContent, OperationResponse};
 use self::parameters::{idempotency_parameter, path_names, path_parameter, query_parameters};
+pub(crate) use self::schemas::omit_instead_of_null;
 use self::schemas::{DocumentSchemas, unlink_rust_names};
 use crate::api::{OpenAiError, Problem};
 use crate::error::ApiErrorCode;

@@ -38,8 +38,8 @@ impl DocumentSchemas {
     }
 }
 
-/// A response leaves an optional field out and never sends `null` for it.
-pub(super) fn omit_instead_of_null(schema: &mut Value) {
+/// Whoever writes this leaves an optional field out and never writes `null` for it.
+pub(crate) fn omit_instead_of_null(schema: &mut Value) {
     match schema {
         Value::Object(parts) => {
             let required = parts.get("required").and_then(Value::as_array).cloned().unwrap_or_default();

@@ -40,6 +40,9 @@ async def everything(session, person):
     assert set(tools) == {"ask", "search_documents", "read_document"}, tools
     assert "react" in tools["ask"].inputSchema["properties"]["agent"]["enum"], tools["ask"].inputSchema
     assert tools["search_documents"].annotations.readOnlyHint is True
+    for tool in tools.values():
+        for name, field in tool.inputSchema["properties"].items():
+            assert field["type"] in ("string", "integer") and "format" not in field, (tool.name, name, field)
 
     found = await session.call_tool("search_documents", {"query": "육아휴직은 얼마나 쓸 수 있나요?", "limit": 3})
     assert not found.isError and 1 <= len(found.structuredContent["passages"]) <= 3, found
@@ -49,6 +52,8 @@ async def everything(session, person):
     assert whole.structuredContent["end"] == total > 100, whole
     part = await session.call_tool("read_document", {"document": document, "start": 10, "length": 20})
     assert part.structuredContent["text"] == whole.structuredContent["text"][10:30], part
+    beyond = await session.call_tool("read_document", {"document": document, "start": 2**64 - 1, "length": 20})
+    assert beyond.structuredContent["text"] == "" and beyond.structuredContent["end"] == total, beyond
 
     listed = (await session.list_resources()).resources
     uri = f"doran://documents/{urllib.parse.quote(document, safe='')}"
@@ -77,6 +82,7 @@ async def everything(session, person):
         ("ask", {"agent": "react", "message": "안녕", "model": "other"}),
         ("read_document", {"document": "../../etc/passwd"}),
         ("search_documents", {"query": "가" * 3000}),
+        ("search_documents", {"query": "휴가", "limit": 0}),
     ]:
         wrong = await session.call_tool(name, arguments)
         assert wrong.isError and text(wrong), (name, wrong)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::Request;
+use doran_retrieval::{DocumentTenant, RamKeywordIndex};
 use doran_server::ServerApp;
 use serde_json::json;
 use tokio::process::Command;
@@ -103,6 +104,25 @@ async fn a_session_exists_for_its_own_tenant_alone() {
     assert_eq!(problem(&app, close("b")).await, "404 not_found");
     assert!(send(&app, close("a")).await.status().is_success());
     assert_eq!(problem(&app, pinged("a")).await, "404 not_found");
+}
+
+#[tokio::test]
+async fn hosts_are_offered_what_can_be_asked() {
+    let mut agents = doran_agents::build_default_agents(&doran_agents::AgentParts::new(
+        Arc::new(doran_offline::OfflineModel),
+        Arc::new(RamKeywordIndex::from_documents(&DocumentTenant::new("local"), &[])),
+    ))
+    .expect("sound graphs");
+    agents.iter_mut().filter(|agent| agent.name == "react").for_each(|agent| agent.is_hidden = true);
+    let store = Arc::new(doran_engine::store::RamStore::new());
+    let runtime = doran_engine::Runtime::new(store.clone());
+    agents.iter().for_each(|agent| agent.register(&runtime).expect("registered"));
+    let app = ServerApp::new(runtime, store, agents);
+    let opened = send(&app, mcp_request(&initialize())).await;
+    let session = opened.headers()["mcp-session-id"].to_str().expect("text").to_owned();
+    let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" });
+    let listed = text(send(&app, with_header(mcp_request(&list), "mcp-session-id", &session)).await).await;
+    assert!(listed.contains(r#""enum":["assistant""#) && !listed.contains("react"), "{listed}");
 }
 
 #[tokio::test]

@@ -115,7 +115,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 async fn openai_models(State(app): State<ServerApp>, _: ApiCaller) -> Response {
     let agents = app.agents.current();
     // Clients make a menu of this.
-    let offered = agents.iter().filter(|agent| !agent.is_hidden);
+    let offered = agents.iter().filter(|agent| agent.is_chat() && !agent.is_hidden);
     let data = offered.map(|agent| model_of_agent(&agent.name)).collect();
     json_response(OpenAiModelList { object: "list", data })
 }
