@@ -179,8 +179,11 @@ pub(crate) fn chat_instructions(options: &AskOptions) -> Option<ItemChange<Messa
     })
 }
 
-/// What a person typed with the pictures that belong to it.
+/// What a person typed with the pictures that belong to it. Pictures need no words, and vendors reject an empty text.
 pub(crate) fn attach_images(mut message: Message, images: &[ImageReference]) -> Message {
+    let is_empty =
+        |part: &MessagePart| matches!(part, MessagePart::Text { text, .. } if text.trim().is_empty());
+    message.parts.retain(|part| images.is_empty() || !is_empty(part));
     message.parts.extend(images.iter().cloned().map(MessagePart::Image));
     message
 }

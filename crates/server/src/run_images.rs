@@ -1,4 +1,4 @@
-//! Images that come with a message of the page's API: which are taken, and which models can look at them.
+//! Images that come with a message: which are taken, and which models can look at them.
 
 use doran_agents::llm::{ImageReference, TextOrigin};
 use doran_agents::{Agent, AskOptions, ModelKind};
@@ -12,7 +12,7 @@ use crate::thread_settings::apply_thread_settings;
 pub(crate) const MAX_IMAGES: usize = 4;
 
 /// What all vendors can read.
-const MEDIA_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+pub(crate) const MEDIA_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// An image as a client sent it.
 pub(crate) fn image_reference(url: &str) -> ImageReference {
@@ -42,7 +42,7 @@ pub(crate) async fn check_images(
             ),
         ));
     }
-    if !images.iter().all(is_data_url) {
+    if !images.iter().all(|image| is_image_data(&image.url)) {
         return Err(refused(
             format!("an image is `data:TYPE;base64,DATA` with one of {}", MEDIA_TYPES.join(", ")),
             format!(
@@ -74,10 +74,13 @@ pub(crate) async fn check_images(
     }
 }
 
-fn is_data_url(image: &ImageReference) -> bool {
-    let data = image.url.split_once(";base64,").map(|(_, data)| data).unwrap_or_default();
+/// Whether a URL is the data of an image that all vendors can read.
+pub(crate) fn is_image_data(url: &str) -> bool {
+    let parts = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-    MEDIA_TYPES.contains(&image.media_type.as_str()) && !data.is_empty() && data.bytes().all(is_base64)
+    parts.is_some_and(|(media_type, data)| {
+        MEDIA_TYPES.contains(&media_type) && !data.is_empty() && data.bytes().all(is_base64)
+    })
 }
 
 fn refused(en: String, ko: String) -> ApiError {

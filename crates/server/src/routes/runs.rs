@@ -159,7 +159,7 @@ async fn start_run(
             "`input`은 `message`, `contract_id`, `collection`, `document`, `images` 없이 보냅니다",
         ));
     }
-    if body.input.is_none() && body.message.trim().is_empty() {
+    if body.input.is_none() && body.message.trim().is_empty() && body.images.is_empty() {
         return Err(ApiError::with_message(
             ApiErrorCode::BadInput,
             "`message` is empty",

@@ -57,6 +57,19 @@ fn with_results(mut asked: Value, answer: &Value, outputs: &[&str]) -> Value {
     asked
 }
 
+#[tokio::test]
+async fn a_tool_call_has_one_result() {
+    let two = call_weather("서울").and_call("get_weather", json!({ "city": "부산" }));
+    let (app, _) = scripted_app([two]);
+    let first = complete(&app, &question()).await;
+    let mut next = with_results(question(), &first, &["맑음", "비"]);
+    let messages = next["messages"].as_array_mut().expect("messages");
+    let again = messages.last().expect("a result").clone();
+    messages.push(again);
+    let refused = wrong_parameter(&app, "/v1/chat/completions", &next).await;
+    assert_eq!(refused, (400, "messages[4]".to_owned()));
+}
+
 /// Status and parameter of an answer that says what is wrong.
 async fn wrong_parameter(app: &ServerApp, path: &str, body: &Value) -> (u16, String) {
     let response = send(app, post(path, &body.to_string())).await;

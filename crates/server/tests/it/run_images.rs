@@ -2,11 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use doran_llm::{ChatModel, ChatRequest, DeltaStream, MessagePart, ModelInfo, ModelKind};
+use doran_llm::{
+    ChatModel, ChatRequest, DeltaStream, MessagePart, ModelInfo, ModelKind, Role, ScriptedModel,
+    ScriptedReply,
+};
 use doran_offline::OfflineModel;
 use doran_server::ServerLimits;
 use serde_json::{Value, json};
 
+use crate::openai_tools::scripted_app;
 use crate::{app, app_with, get, json, post, send, text};
 
 const IMAGE: &str = "data:image/png;base64,iVBORw0KGgo=";
@@ -48,6 +52,54 @@ async fn an_image_reaches_the_model_and_stays_in_the_conversation() {
         assert!(images.contains(&IMAGE), "{agent}: {images:?}");
         let messages = json(&app, get(&format!("{path}/messages"))).await;
         assert!(messages["messages"][0]["parts"].to_string().contains(IMAGE), "{messages}");
+    }
+}
+
+/// What the model was asked, each message as its parts.
+fn asked_parts(model: &ScriptedModel) -> Vec<Vec<MessagePart>> {
+    let messages = model.requests().into_iter().flat_map(|request| request.messages);
+    messages.filter(|message| message.role == Role::User).map(|message| message.parts).collect()
+}
+
+#[tokio::test]
+async fn an_image_without_words_is_a_question_in_every_dialect() {
+    for agent in ["assistant", "react"] {
+        let image = json!([{ "type": "image_url", "image_url": { "url": IMAGE } }]);
+        let input_image = json!([{ "type": "input_image", "image_url": IMAGE, "detail": "auto" }]);
+        let message = |content: &Value| json!([{ "role": "user", "content": content }]);
+        for (path, body) in [
+            ("/v1/chat/completions", json!({ "model": agent, "messages": message(&image) })),
+            ("/v1/responses", json!({ "model": agent, "input": message(&input_image) })),
+            ("/api/threads/t/runs?wait=true", json!({ "agent": agent, "message": "", "images": [IMAGE] })),
+        ] {
+            let (seeing, model) = scripted_app([ScriptedReply::text("a picture")]);
+            json(&seeing, post(path, &body.to_string())).await;
+            let parts = asked_parts(&model);
+            assert!(
+                matches!(&parts[..], [only] if matches!(&only[..], [MessagePart::Image(image)] if image.url == IMAGE)),
+                "{agent} {path}: {parts:?}"
+            );
+            // The built-in model says why it cannot.
+            let response = send(&app(), post(path, &body.to_string())).await;
+            let (status, told) = (response.status(), text(response).await);
+            assert!(status == 400 && told.contains("built-in model"), "{path}: {told}");
+        }
+        for wrong in [
+            "data:image/png;base64,",
+            "data:image/png;base64,a b",
+            "data:image/svg+xml;base64,PHN2Zz4=",
+            "http://",
+            "https://a b/",
+        ] {
+            let image = json!([{ "type": "image_url", "image_url": { "url": wrong } }]);
+            let body = json!({ "model": agent, "messages": message(&image) }).to_string();
+            let told = text(send(&scripted_app([]).0, post("/v1/chat/completions", &body)).await).await;
+            assert!(told.contains(r#""param":"messages[0].content[0].image_url.url""#), "{wrong}: {told}");
+        }
+        // Nothing at all is still no question.
+        let nothing = json!({ "model": agent, "messages": message(&json!([])) }).to_string();
+        let (seeing, _) = scripted_app([]);
+        assert_eq!(send(&seeing, post("/v1/chat/completions", &nothing)).await.status(), 400);
     }
 }
 

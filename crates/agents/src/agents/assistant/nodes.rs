@@ -20,7 +20,7 @@ use crate::nodes::{
 use crate::protocol::ThinkingStep;
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
-use crate::state::{conversation_language, older_messages_end};
+use crate::state::{conversation_language, newest_question, older_messages_end, typed_text};
 
 /// Messages before the question that the router is shown.
 const MAX_ROUTER_HISTORY_MESSAGES: usize = 4;
@@ -58,7 +58,14 @@ pub(super) async fn router(
 ) -> Result<AssistantStateUpdate, NodeError> {
     let language = conversation_language(own.language, &state.messages);
     let work = NodeWork::new(cx, &state.progress).in_language(language);
-    let request = own.route_request(&state)?;
+    let Some(request) = own.route_request(&state)? else {
+        let mut progress = state.progress.after_node("router", 0);
+        progress.language = language;
+        return Ok(AssistantState::update()
+            .next_action(Some(NextAction::Agent))
+            .route_reason(None)
+            .progress(progress));
+    };
     let decided = ask_structured::<RouteDecision>(&work, &own.models, None, request).await?;
     let (next, reason) = match decided {
         Ok(RouteDecision { route: AssistantRoute::Rag, reason }) => (NextAction::Rag, reason),
@@ -170,7 +177,11 @@ pub(super) async fn tools(
 }
 
 impl AssistantAgent {
-    fn route_request(&self, state: &AssistantState) -> Result<ChatRequest, NodeError> {
+    /// None for a question without words: there is nothing to look up.
+    fn route_request(&self, state: &AssistantState) -> Result<Option<ChatRequest>, NodeError> {
+        if newest_question(&state.messages).is_some_and(|question| typed_text(question).trim().is_empty()) {
+            return Ok(None);
+        }
         let language = conversation_language(self.language, &state.messages);
         let conversation: Vec<&Message> =
             state.messages.iter().filter(|message| is_spoken_message(message)).collect();
@@ -179,13 +190,13 @@ impl AssistantAgent {
         let conversation = conversation[from..].iter().copied().cloned().collect();
         let room = remaining_tokens(self.limits.context_length, &messages, &[]).min(MAX_DECISION_TOKENS);
         messages.extend(fit_messages(conversation, room, language));
-        Ok(ChatRequest {
+        Ok(Some(ChatRequest {
             purpose: RequestPurpose::Route.label(),
             role: ModelRole::Small,
             schema: Some(response_schema_of::<RouteDecision>()),
             temperature: Some(0.0),
             ..ChatRequest::new(messages)
-        })
+        }))
     }
 
     /// None while there is room for all messages.
@@ -232,7 +243,7 @@ impl AssistantAgent {
 
     pub(super) fn explain(&self, node: &str, state: &AssistantState) -> Result<Vec<ChatRequest>, NodeError> {
         let request = match node {
-            "router" => Some(self.route_request(state)?),
+            "router" => self.route_request(state)?,
             "rag" => self.finder.explain(&state.messages, state.progress.language)?,
             "memory" => self.summary_request(state)?,
             "agent" => Some(self.answer_request(state)?),

@@ -32,7 +32,7 @@ pub(super) async fn input(
         .session_id(session)
         .started_ms(now_millis(&cx)?)
         .progress(progress);
-    if text.trim().is_empty() {
+    if text.trim().is_empty() && state.images.is_empty() {
         return Ok(update
             .error(Some("the input is empty".into()))
             .error_code(Some(ReactErrorCode::EmptyInput)));

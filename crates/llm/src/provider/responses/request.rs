@@ -126,11 +126,12 @@ fn tool_images_item(message: &Message) -> Option<Value> {
 }
 
 fn message_item(role: &str, kind: &str, message: &Message) -> Value {
-    let mut content =
-        vec![json!({ "type": kind, "text": quoted_material::message_text_with_marks(message) })];
-    content.extend(
-        quoted_material::message_images(message)
-            .map(|image| json!({ "type": "input_image", "image_url": image.url })),
-    );
+    let words = quoted_material::message_text_with_marks(message);
+    let mut content: Vec<Value> = quoted_material::message_images(message)
+        .map(|image| json!({ "type": "input_image", "image_url": image.url }))
+        .collect();
+    if !words.is_empty() || content.is_empty() {
+        content.insert(0, json!({ "type": kind, "text": words }));
+    }
     json!({ "type": "message", "role": role, "content": content })
 }

@@ -86,7 +86,7 @@ pub(super) async fn start_or_continue(
         let answering = AnsweringRun { run: continued.run, after: continued.after };
         return Ok((continued.row.thread, AskOutcome::Answering(answering)));
     }
-    if question.text.is_empty() {
+    if question.is_only_results {
         return Err(ApiError::for_parameter(
             parameter,
             "no run waits for these tool results; send the whole conversation",

@@ -1,6 +1,7 @@
 //! The conversation that a client keeps and sends whole: its messages as Doran understands them, in any dialect, and the
 //! question in it.
 
+use axum::http::Uri;
 use doran_agents::llm::{ImageReference, TextOrigin, ToolCall, ToolResult};
 use doran_agents::{AskOptions, EarlierMessage};
 use serde_json::Value;
@@ -8,6 +9,7 @@ use serde_json::Value;
 use super::client_calls::ClientCallResult;
 use super::request_fields::{FieldObject, unsupported_parameter};
 use crate::error::ApiError;
+use crate::run_images::{MEDIA_TYPES, image_reference, is_image_data};
 
 /// Fields that Doran adds to a message of its own, and one that OpenAI's client adds to it. Clients send them back with it.
 const OWN_MESSAGE_FIELDS: [&str; 4] = ["annotations", "parsed", "reasoning", "reasoning_content"];
@@ -23,8 +25,10 @@ pub(super) enum ClientMessage {
 
 /// A question with what comes with it.
 pub(super) struct ClientQuestion {
-    /// Empty where there are only results of tools.
+    /// Empty where there are only pictures, or only results of tools.
     pub(super) text: String,
+    /// Whether there are only results of tools, and nothing is asked.
+    pub(super) is_only_results: bool,
     pub(super) options: AskOptions,
     /// Results at the end of the conversation, that a run may wait for.
     pub(super) results: Vec<ClientCallResult>,
@@ -201,19 +205,22 @@ fn read_image(fields: &mut FieldObject, url_field: &str) -> Result<ImageReferenc
             "`auto`만 쓸 수 있습니다",
         ));
     }
-    let data_type = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-    let media_type = match data_type {
-        Some((media_type, _)) if media_type.starts_with("image/") => media_type.to_owned(),
-        None if url.starts_with("https://") || url.starts_with("http://") => "image/*".to_owned(),
-        _ => {
-            return Err(ApiError::for_parameter(
-                &url_place,
-                "it is neither a web address nor `data:image/TYPE;base64,DATA`",
-                "웹 주소나 `data:image/형식;base64,데이터`가 아닙니다",
-            ));
-        }
+    let is_web_address = || {
+        let is_web = url.starts_with("https://") || url.starts_with("http://");
+        is_web && url.parse::<Uri>().is_ok_and(|uri| uri.host().is_some_and(|host| !host.is_empty()))
     };
-    Ok(ImageReference { url, media_type, origin: TextOrigin::User })
+    if is_image_data(&url) {
+        return Ok(image_reference(&url));
+    }
+    if is_web_address() {
+        return Ok(ImageReference { url, media_type: "image/*".to_owned(), origin: TextOrigin::User });
+    }
+    let types = MEDIA_TYPES.join(", ");
+    Err(ApiError::for_parameter(
+        &url_place,
+        format!("it is neither a web address nor `data:TYPE;base64,DATA` with one of {types}"),
+        format!("웹 주소나 `data:형식;base64,데이터`가 아닙니다. 형식은 {types} 가운데 하나입니다"),
+    ))
 }
 
 /// What the thread of a question has of the messages that are sent.
@@ -264,7 +271,7 @@ pub(super) fn find_question(
             message => conversation.add(message, &format!("{parameter}[{at}]"))?,
         }
     }
-    if text.trim().is_empty() && !is_only_results {
+    if text.trim().is_empty() && images.is_empty() && !is_only_results {
         return Err(bad("the last message of the user is empty", "사용자의 마지막 메시지가 비어 있습니다"));
     }
     let system = (!conversation.system.is_empty()).then(|| conversation.system.join("\n\n"));
@@ -283,7 +290,7 @@ pub(super) fn find_question(
         return Err(bad("there is a NUL character", "NUL 문자가 있습니다"));
     }
     let KeptConversation { results, after_results, .. } = conversation;
-    Ok(ClientQuestion { text, options, results, after_results, has_images, has_calls })
+    Ok(ClientQuestion { text, is_only_results, options, results, after_results, has_images, has_calls })
 }
 
 /// A conversation as it is put together from messages.
@@ -363,6 +370,13 @@ impl KeptConversation {
                 match self.messages.last_mut() {
                     Some(EarlierMessage::Returned(results)) => results.extend(given),
                     _ => self.messages.extend(given.map(|given| EarlierMessage::Returned(vec![given]))),
+                }
+                if self.results.iter().any(|known| known.call == result.call) {
+                    return Err(ApiError::for_parameter(
+                        place,
+                        format!("the tool call `{}` has a result already", result.call),
+                        format!("도구 호출 `{}`의 결과가 이미 있습니다", result.call),
+                    ));
                 }
                 self.results.push(result);
             }
