@@ -69,7 +69,7 @@ fn story() -> Graph<StoryState> {
         .node(
             "say",
             node(|state: Snap<StoryState>| async move {
-                let mark = if state.words.last().is_some_and(|word| word % 3 == 0) { "?" } else { "." };
+                let mark = if state.words.last().is_some_and(|word| word.is_multiple_of(3)) { "?" } else { "." };
                 let filler = "x".repeat(FILLER_BYTES) + mark;
                 Ok::<_, NodeError>(StoryState::update().words(vec![count(&state.words)]).filler(filler))
             })
@@ -243,7 +243,7 @@ impl HistoryTest {
         words.push(count(&words));
         let counted = count(&words);
         let mut paused = None;
-        if word % 3 == 0 {
+        if word.is_multiple_of(3) {
             assert_eq!(row.status, RunStatus::Paused, "{:?}", self.done);
             paused = Some(ExpectedPause { run: run.clone(), before, counted });
         } else {
