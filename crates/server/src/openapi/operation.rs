@@ -149,6 +149,13 @@ impl Operation {
         self
     }
 
+    /// The names of the parameters that may follow the path.
+    pub(crate) fn query_names(&self) -> Vec<String> {
+        let Some(query) = self.query else { return Vec::new() };
+        let schema = query(&mut SchemaGenerator::default()).to_value();
+        schema["properties"].as_object().into_iter().flat_map(|fields| fields.keys().cloned()).collect()
+    }
+
     /// The route reads this header.
     pub(crate) fn header(
         mut self,

@@ -151,8 +151,30 @@ fn path_value<T>(path: Result<Path<T>, PathRejection>) -> Result<T, ApiError> {
 
 fn query_value<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, ApiError> {
     query.map(|Query(value)| value).map_err(|rejection| {
-        let reason = rejection.body_text();
-        let ko = format!("경로 뒤 `?` 다음의 값이 맞지 않습니다 ({reason})");
-        ApiError::with_message(ApiErrorCode::BadInput, reason, ko)
+        let text = rejection.body_text();
+        let reason = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+        let unknown = reason.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+        if let Some(name) = unknown {
+            return unknown_parameter(name);
+        }
+        let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        match reason.split_once(": ").filter(|(name, _)| is_name(name)) {
+            Some((name, why)) => {
+                if why.contains("nonzero") || why.contains("non-zero") {
+                    return ApiError::for_parameter(name, "it is at least 1", "1 이상이어야 합니다");
+                }
+                ApiError::for_parameter(name, why, format!("값이 맞지 않습니다 ({why})"))
+            }
+            None => {
+                let ko = format!("경로 뒤 `?` 다음의 값이 맞지 않습니다 ({reason})");
+                ApiError::with_message(ApiErrorCode::BadInput, reason, ko)
+            }
+        }
     })
+}
+
+/// A parameter that a route does not have.
+fn unknown_parameter(name: &str) -> ApiError {
+    let shown: String = name.chars().take(64).collect();
+    ApiError::for_parameter(&shown, "there is no such parameter", "그런 매개변수가 없습니다")
 }

@@ -1,12 +1,20 @@
 //! The definition of a route: method, path, access, handler and documentation.
 
 use std::fmt;
+use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::handler::Handler;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
+use percent_encoding::percent_decode_str;
 
+use super::langgraph::is_langgraph_path;
+use super::unknown_parameter;
 use crate::ServerApp;
+use crate::error::ApiErrorCode;
 use crate::openapi::Operation;
 
 /// Who a route is for.
@@ -113,7 +121,36 @@ impl ApiRoute {
     }
 
     pub(super) fn add_to(self, router: Router<ServerApp>) -> Router<ServerApp> {
-        router.route(self.path, self.handler)
+        let is_own = self.path.starts_with("/api/") || self.path.starts_with("/v1/");
+        let code = match is_own {
+            true => Some(ApiErrorCode::BadInput),
+            false => is_langgraph_path(self.path).then_some(ApiErrorCode::Invalid),
+        };
+        let handler = match (code, self.operation.map(|operation| operation.query_names())) {
+            (Some(code), Some(names)) if is_own || names.is_empty() => {
+                let names: Arc<[String]> = names.into();
+                let check = move |request, next| check_query_names(names.clone(), code, request, next);
+                self.handler.route_layer(from_fn(check))
+            }
+            _ => self.handler,
+        };
+        router.route(self.path, handler)
+    }
+}
+
+/// Rejects parameters after the path that a route does not have, before it looks at anything else.
+async fn check_query_names(
+    known: Arc<[String]>,
+    code: ApiErrorCode,
+    request: Request,
+    next: Next,
+) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+    let mut names = names.map(|name| percent_decode_str(name).decode_utf8_lossy());
+    match names.find(|name| !name.is_empty() && known.iter().all(|known| known != name)) {
+        Some(name) => unknown_parameter(&name).under_code(code).into_response(),
+        None => next.run(request).await,
     }
 }
 

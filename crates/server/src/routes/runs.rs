@@ -1,6 +1,7 @@
 //! Runs: start, watch, list, answer, cancel and retry.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -247,8 +248,8 @@ async fn open_questions(app: &ServerApp, row: &RunRow) -> Result<Vec<api::Questi
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RunListQuery {
-    /// The maximum number of runs. The server returns at most 200.
-    limit: Option<usize>,
+    /// The maximum number of runs, at least 1. The server returns at most 200.
+    limit: Option<NonZeroUsize>,
     /// Only runs before the run with this id.
     before: Option<String>,
 }
@@ -267,7 +268,7 @@ async fn list_runs(
     let filter = RunFilter {
         thread: Some(thread.thread),
         before,
-        limit: limit.unwrap_or(50).clamp(1, MAX_RUNS_PER_PAGE),
+        limit: limit.map_or(50, NonZeroUsize::get).min(MAX_RUNS_PER_PAGE),
         ..RunFilter::default()
     };
     let runs = app.runtime.list_runs(&caller.tenant, &filter).await?;
@@ -292,8 +293,8 @@ struct AllRunsQuery {
     agent: Option<String>,
     /// Only runs with this status.
     status: Option<RunStatus>,
-    /// The maximum number of runs. The server returns at most 200.
-    limit: Option<usize>,
+    /// The maximum number of runs, at least 1. The server returns at most 200.
+    limit: Option<NonZeroUsize>,
     /// `next` of the page before: only runs before the run with this id.
     before: Option<String>,
 }
@@ -306,9 +307,9 @@ async fn list_all_runs(
     list: Result<Query<AllRunsQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let AllRunsQuery { agent, status, limit, before } = query_value(list)?;
-    let limit = limit.unwrap_or(50).clamp(1, MAX_RUNS_PER_PAGE);
+    let limit = limit.map_or(50, NonZeroUsize::get).min(MAX_RUNS_PER_PAGE);
     let mut before = before.as_deref().map(parse_run_id).transpose()?;
-    let (mut runs, mut looked) = (Vec::new(), 0);
+    let (mut runs, mut searched) = (Vec::new(), 0);
     let next = 'looking: loop {
         let filter = RunFilter { thread: None, status, before, limit: MAX_RUNS_PER_PAGE };
         let page = app.runtime.list_runs(&caller.tenant, &filter).await?;

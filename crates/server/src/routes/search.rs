@@ -1,5 +1,7 @@
 //! Search for passages of documents.
 
+use std::num::NonZeroUsize;
+
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -39,8 +41,8 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 struct DocumentSearchQuery {
     /// The query.
     q: String,
-    /// The maximum number of passages. The server returns at most 50.
-    limit: Option<usize>,
+    /// The maximum number of passages, at least 1. The server returns at most 50.
+    limit: Option<NonZeroUsize>,
     /// Only documents of this collection.
     #[schemars(with = "Option<api::CollectionName>")]
     collection: Option<String>,
@@ -94,7 +96,7 @@ async fn search(
     let DocumentSearchQuery { q, limit, collection, documents, kinds } = query_value(find)?;
     let kinds = kinds.iter().map(|kind| parse_document_kind(kind)).collect::<Result<_, _>>()?;
     let filter = DocumentFilter { collection, documents, kinds };
-    let hits = search_passages(&app, &caller, &q, limit.unwrap_or(10), filter).await?;
+    let hits = search_passages(&app, &caller, &q, limit.map_or(10, NonZeroUsize::get), filter).await?;
     Ok(json_response(api::SearchHitList { hits }))
 }
 
@@ -109,7 +111,7 @@ pub(crate) async fn search_passages(
     agent_request::check_collection(filter.collection.as_deref())?;
     check_query(query, MAX_QUERY_CHARS)?;
     let index = app.index.as_ref().ok_or(ApiErrorCode::NotFound)?;
-    let mut question = SearchQuery::new(retrieval_tenant(caller), query, limit.clamp(1, MAX_SEARCH_HITS));
+    let mut question = SearchQuery::new(retrieval_tenant(caller), query, limit.min(MAX_SEARCH_HITS));
     question.filter = filter;
     let hits = index.retrieve(&question).await.map_err(index_error)?;
     Ok(hits.into_iter().map(|hit| api::SearchHit::from_hit(query, hit)).collect())

@@ -1,5 +1,6 @@
 //! Threads: create, list, search, rename, delete, and read messages, history and state.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -180,8 +181,8 @@ struct ThreadListQuery {
     /// and endings. A request searches a thousand threads: while `next` is a number there are more, even if nothing was
     /// found yet.
     q: Option<String>,
-    /// The maximum number of threads. The server returns at most 200.
-    limit: Option<usize>,
+    /// The maximum number of threads, at least 1. The server returns at most 200.
+    limit: Option<NonZeroUsize>,
     /// `next` of the page before.
     cursor: Option<usize>,
     /// Only pinned threads.
@@ -197,7 +198,7 @@ async fn list_threads(
     find: Result<Query<ThreadListQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let ThreadListQuery { q, limit, cursor, pinned } = query_value(find)?;
-    let limit = limit.unwrap_or(50).clamp(1, MAX_LIST_ITEMS);
+    let limit = limit.map_or(50, NonZeroUsize::get).min(MAX_LIST_ITEMS);
     let mut offset = cursor.unwrap_or(0);
     if offset > MAX_THREAD_CURSOR {
         return Err(ApiError::with_message(
@@ -371,8 +372,7 @@ struct MessageListQuery {
     /// Only messages of earlier log entries than this one: the `earlier` of another page.
     before: Option<Seq>,
     /// The newest messages only, at most this many and those of the same log entry. The default is all.
-    #[schemars(range(min = 1))]
-    limit: Option<usize>,
+    limit: Option<NonZeroUsize>,
 }
 
 /// `GET /api/threads/{thread}/messages`: all that was said on a branch, whatever the agent still works with.
@@ -396,7 +396,7 @@ async fn list_messages(
         messages.retain(|message| message.seq < before);
     }
     // A page begins with a whole log entry, so that the next one can be named by it.
-    let newest = messages.len().saturating_sub(limit.unwrap_or(usize::MAX).max(1));
+    let newest = messages.len().saturating_sub(limit.map_or(usize::MAX, NonZeroUsize::get));
     let start = messages.get(newest).map_or(0, |first| first.seq);
     let page = messages.split_off(messages.iter().position(|message| message.seq >= start).unwrap_or(0));
     let earlier = if messages.is_empty() { None } else { page.first().map(|first| first.seq) };
@@ -416,8 +416,8 @@ async fn list_messages(
 struct ThreadHistoryQuery {
     /// Only entries after this number.
     after: Option<Seq>,
-    /// The maximum number of entries. The server returns at most 200.
-    limit: Option<usize>,
+    /// The maximum number of entries, at least 1. The server returns at most 200.
+    limit: Option<NonZeroUsize>,
 }
 
 /// `GET /api/threads/{thread}/history`: the steps, oldest first.
@@ -430,7 +430,7 @@ async fn list_history(
 ) -> Result<Response, ApiError> {
     let found = load_thread_row(&app, &caller, &path_value(name)?).await?;
     let ThreadHistoryQuery { after, limit } = query_value(after)?;
-    let limit = limit.unwrap_or(MAX_LIST_ITEMS).clamp(1, MAX_LIST_ITEMS);
+    let limit = limit.map_or(MAX_LIST_ITEMS, NonZeroUsize::get).min(MAX_LIST_ITEMS);
     let entries = app.runtime.entries(&found.key, check_seq(after)?, limit).await?;
     let next = entries.last().map(|last| last.seq).filter(|last| *last < found.head);
     let steps = entries.iter().map(api::HistoryEntry::from_log).collect();

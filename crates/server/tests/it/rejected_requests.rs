@@ -301,3 +301,50 @@ fn the_book_tells_the_limits_of_the_program() {
         ],
     );
 }
+
+/// Status, code and parameter of an answer that says what is wrong.
+async fn refusal(app: &doran_server::ServerApp, path: &str) -> String {
+    let response = send(app, get(path)).await;
+    let status = response.status().as_u16();
+    let said: serde_json::Value = serde_json::from_str(&text(response).await).expect("JSON");
+    let said = said.get("error").unwrap_or(&said);
+    let parameter = said.get("parameter").or(said.get("param")).and_then(serde_json::Value::as_str);
+    format!("{status} {} {}", said["code"].as_str().unwrap_or_default(), parameter.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_parameter_that_a_route_does_not_have_is_named() {
+    let app = app();
+    assert_eq!(send(&app, post(&format!("{RUNS}?wait=true"), ASK_BODY)).await.status(), 200);
+    for route in doran_server::routes() {
+        let is_own = route.path.starts_with("/api/") || route.path.starts_with("/v1/");
+        if is_own && route.method == "get" {
+            let path = route.path.replace(['{', '}'], "");
+            assert_eq!(refusal(&app, &format!("{path}?colour=red")).await, "400 bad_input colour", "{path}");
+        }
+    }
+    let posted = send(&app, post("/v1/chat/completions?colour=red", "{}")).await;
+    assert!(text(posted).await.contains(r#""param":"colour""#));
+    assert_eq!(send(&app, get("/v1/models?")).await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_list_of_nothing_is_refused_and_a_long_one_is_cut() {
+    let app = app();
+    assert_eq!(send(&app, post(&format!("{RUNS}?wait=true"), ASK_BODY)).await.status(), 200);
+    for list in [
+        "/api/threads?",
+        "/api/runs?",
+        "/api/threads/t/runs?",
+        "/api/threads/t/history?",
+        "/api/threads/t/messages?",
+        "/api/search?q=a&",
+    ] {
+        for wrong in ["0", "-1", "x", ""] {
+            assert_eq!(refusal(&app, &format!("{list}limit={wrong}")).await, "400 bad_input limit", "{list}");
+        }
+        for right in ["1", "1000000"] {
+            assert_eq!(send(&app, get(&format!("{list}limit={right}"))).await.status(), 200, "{list}");
+        }
+    }
+}

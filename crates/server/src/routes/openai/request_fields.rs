@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
+use crate::routes::unknown_parameter;
 
 /// A field of a request.
 #[derive(Clone, Copy, Debug)]
@@ -240,11 +241,6 @@ pub(super) fn unsupported_parameter(name: &str) -> ApiError {
         "Doran does not support this parameter; leave it out",
         "도란이 지원하지 않는 매개변수입니다. 빼고 보내세요",
     )
-}
-
-fn unknown_parameter(name: &str) -> ApiError {
-    let shown: String = name.chars().take(64).collect();
-    ApiError::for_parameter(&shown, "there is no such parameter", "그런 매개변수가 없습니다")
 }
 
 #[cfg(test)]
