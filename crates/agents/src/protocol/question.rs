@@ -3,7 +3,7 @@
 use doran_retrieval::Language;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::agents::{EarlierMessage, TurnRequest};
 use crate::tools::ToolCallReason;
@@ -158,6 +158,9 @@ pub struct ClientToolAnswer {
     /// Messages that follow the results, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub following: Vec<EarlierMessage>,
+    /// Free pairs that the client stores with its results.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
 }
 
 impl ClientToolAnswer {

@@ -13,7 +13,7 @@ pub struct OpenAiResponse {
     pub id: String,
     /// Always `response`.
     pub object: &'static str,
-    /// When the run was accepted, in seconds since 1970.
+    /// When the run was accepted, or its tools were answered, in seconds since 1970.
     pub created_at: i64,
     /// How far it is.
     pub status: OpenAiResponseStatus,
@@ -62,6 +62,8 @@ pub struct OpenAiResponseRequest {
     pub truncation: String,
     /// Who the request is from.
     pub user: Option<String>,
+    /// The same, under its newer name.
+    pub safety_identifier: Option<String>,
     /// Always `true`.
     pub store: bool,
 }

@@ -38,6 +38,18 @@ let words = ''
 const events = await client.responses.create({ model: 'react', input: 'Hello?', stream: true })
 for await (const event of events) if (event.type === 'response.output_text.delta') words += event.delta
 assert.equal(words, 'You said: Hello?')
+const seen = []
+for await (const event of await client.responses.create({ model: 'react', input: 'Again?', stream: true, background: true })) seen.push(event)
+const said = (events) => events.map((event) => (event.type === 'response.output_text.delta' ? event.delta : '')).join('')
+const id = seen.at(-1).response.id
+for (const [at, { sequence_number: starting_after }] of seen.slice(0, -1).entries()) {
+  const rest = []
+  for await (const event of await client.responses.retrieve(id, { stream: true, starting_after })) rest.push(event)
+  assert.equal(said([...seen.slice(0, at + 1), ...rest]), 'You said: Again?')
+  const helped = []
+  for await (const event of client.responses.stream({ response_id: id, starting_after })) helped.push(event)
+  assert.equal(said([...seen.slice(0, at + 1), ...helped]), 'You said: Again?')
+}
 const parsed = await client.responses.parse({ model: 'react', input: 'How many days?', text: { format: zodTextFormat(Forecast, 'forecast') } })
 assert.deepEqual(parsed.output_parsed, { city: 'Seoul', days: 3 })
 

@@ -65,6 +65,14 @@ def responses():
             if event.type == "response.output_text.delta":
                 words += event.delta
         assert stream.get_final_response().output_text == words == "You said: Hello?"
+    events = list(client.responses.create(model="react", input="Hello again?", stream=True, background=True))
+    said = lambda events: "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    for at, event in enumerate(events[:-1]):
+        place = {"stream": True, "starting_after": event.sequence_number}
+        rest = list(client.responses.retrieve(events[-1].response.id, **place))
+        assert said(events[: at + 1] + rest) == "You said: Hello again?" and rest[-1] == events[-1], (event, rest)
+        with client.responses.stream(response_id=events[-1].response.id, starting_after=event.sequence_number) as stream:
+            assert said(events[: at + 1] + list(stream)) == "You said: Hello again?", event
     typed = client.responses.parse(model="react", input="How many days?", text_format=Forecast)
     assert typed.output_parsed == Forecast(city="Seoul", days=3), typed
     later = client.responses.create(model="react", input="Later?", background=True)

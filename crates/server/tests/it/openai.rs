@@ -256,6 +256,13 @@ async fn a_thread_name_that_no_header_can_carry_is_told_with_its_header() {
     assert_eq!((status.as_u16(), &told["error"]["code"]), (400, &json!("bad_header")), "{told}");
     assert_eq!(told["error"]["param"], "x-thread-id", "{told}");
     assert!(told["error"]["message"].as_str().is_some_and(|text| text.contains("`metadata.thread_id`")));
+    let mut two = asked.clone();
+    two["metadata"] = json!({ "thread_id": "mine" });
+    let request = with_header(post("/v1/chat/completions", &two.to_string()), "x-thread-id", "other");
+    assert!(text(send(&app, request).await).await.contains(r#""param":"metadata.thread_id""#));
+    two["metadata"] = json!({ "thread_id": 7 });
+    let refused = send(&app, post("/v1/chat/completions", &two.to_string())).await;
+    assert!(text(refused).await.contains(r#""param":"metadata.thread_id""#));
     asked["metadata"] = json!({ "thread_id": "한글스레드" });
     assert_eq!(send(&app, post("/v1/chat/completions", &asked.to_string())).await.status(), 200);
 }

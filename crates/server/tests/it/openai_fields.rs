@@ -144,14 +144,21 @@ async fn is_shared_field_used(path: &str, name: &str) -> bool {
         "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
             let bad = outcome(path, &with_field(path, name, json!(0))).await;
             let request = model_request(path, &with_field(path, name, json!(77))).await;
+            if path == CHAT {
+                let mut both = with_field(path, "max_tokens", json!(77));
+                both["max_completion_tokens"] = json!(78);
+                assert_eq!(outcome(path, &both).await, (400, json!("max_tokens")));
+            }
             request.max_output_tokens == Some(77)
                 && bad == (400, json!(name))
                 && is_type_checked(path, name).await
         }
         "user" | "safety_identifier" => {
-            let stored = stored_metadata(path, &with_field(path, name, json!("kim"))).await;
+            let mut body = with_field(path, "user", json!("kim"));
+            body["safety_identifier"] = json!("lee");
+            let stored = stored_metadata(path, &body).await;
             let bad = outcome(path, &with_field(path, name, json!("k\0im"))).await;
-            stored["user"] == "kim" && bad == (400, json!(name)) && is_type_checked(path, name).await
+            stored[name] == body[name] && bad == (400, json!(name)) && is_type_checked(path, name).await
         }
         "metadata" => {
             let stored = stored_metadata(path, &with_field(path, name, json!({ "team": "sales" }))).await;

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use doran_llm::{ScriptedModel, ScriptedReply};
 use doran_server::{ServerApp, ServerLimits};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::openai_tools::{call_weather, scripted_app};
 use crate::{
-    app, app_for_tenant, get, json as fetched, json_request, post, send, text, two_keys, until, with_key_of,
+    PausingModel, app, app_for_tenant, app_with, get, json as fetched, json_request, post, send, text,
+    two_keys, until, with_key_of,
 };
 
 async fn create(app: &ServerApp, body: Value) -> Value {
@@ -19,19 +22,41 @@ fn output_text(response: &Value) -> &str {
     response["output"][0]["content"][0]["text"].as_str().expect("text")
 }
 
-/// The events of a stream. Each has the name of its type, and they are numbered without gaps.
-async fn stream(app: &ServerApp, mut body: Value) -> Vec<Value> {
-    body["stream"] = json!(true);
-    let frames = text(send(app, post("/v1/responses", &body.to_string())).await).await;
-    let mut events = Vec::new();
+/// The events of a stream. Each has the name of its type, and their numbers grow.
+fn read_events(frames: &str) -> Vec<Value> {
+    let mut events: Vec<Value> = Vec::new();
     for frame in frames.split("\n\n").filter(|frame| frame.starts_with("event: ")) {
         let (name, data) = frame.split_once("\ndata: ").expect("a frame");
         let event: Value = serde_json::from_str(data).expect("JSON");
         assert_eq!(event["type"], name["event: ".len()..]);
-        assert_eq!(event["sequence_number"], events.len());
+        assert!(events.last().is_none_or(|last| number_of(last) < number_of(&event)), "{event}");
         events.push(event);
     }
     events
+}
+
+fn number_of(event: &Value) -> u64 {
+    event["sequence_number"].as_u64().expect("a number")
+}
+
+async fn stream(app: &ServerApp, mut body: Value) -> Vec<Value> {
+    body["stream"] = json!(true);
+    read_events(&text(send(app, post("/v1/responses", &body.to_string())).await).await)
+}
+
+/// The rest of a stream, after the event with this number.
+async fn resume(app: &ServerApp, response: &Value, after: u64) -> Vec<Value> {
+    let id = response["id"].as_str().expect("an id");
+    let path = format!("/v1/responses/{id}?stream=true&starting_after={after}");
+    // Links have the host that was asked.
+    read_events(&text(send(app, get(&path)).await).await.replace("localhost:7979", "127.0.0.1:7979"))
+}
+
+/// What all pieces of text say, and the other events.
+fn words_and_events(events: &[Value]) -> (String, Vec<Value>) {
+    let is_text = |event: &&Value| event["type"] == "response.output_text.delta";
+    let words = events.iter().filter(is_text).filter_map(|event| event["delta"].as_str()).collect();
+    (words, events.iter().filter(|event| !is_text(event)).cloned().collect())
 }
 
 fn weather_tool() -> Value {
@@ -78,6 +103,94 @@ async fn a_response_is_the_same_whole_streamed_and_read_again() {
     let words: String = events.iter().filter_map(|event| event["delta"].as_str()).collect();
     assert_eq!(words, output_text(&whole));
     assert_eq!(output_text(&events.last().expect("an event")["response"]), words);
+}
+
+#[tokio::test]
+async fn a_stream_continues_after_any_of_its_events() {
+    let said = ScriptedReply::text("날씨를 찾아볼게요.");
+    let calling = said.and_call("get_weather", json!({ "city": "서울" }));
+    let (scripted, _) = scripted_app([calling]);
+    let ask = json!({ "model": "react", "input": "서울 날씨는?", "tools": [weather_tool()] });
+    let cited = json!({ "model": "assistant", "input": "When must receipts be uploaded?" });
+    for (app, body) in [(scripted, ask), (app(), cited)] {
+        let events = stream(&app, body).await;
+        let response = events.last().expect("an event")["response"].clone();
+        for (at, event) in events.iter().enumerate() {
+            let rest = resume(&app, &response, number_of(event)).await;
+            let again = [&events[..=at], &rest].concat();
+            assert_eq!(words_and_events(&again), words_and_events(&events), "after {event}");
+        }
+        let first = number_of(&events[0]);
+        for unknown in [first + 1, number_of(&events[4]) - 1, 1 << 40, u64::MAX] {
+            let told = resume(&app, &response, unknown).await;
+            let [error] = &told[..] else { panic!("{told:?}") };
+            assert_eq!((&error["type"], &error["code"]), (&json!("error"), &json!("unknown_event")));
+        }
+        let path = format!("/v1/responses/{}", response["id"].as_str().expect("an id"));
+        for query in ["starting_after=0", "stream=true&starting_after=-1", "stream=true&starting_after=x"] {
+            let refused = text(send(&app, get(&format!("{path}?{query}"))).await).await;
+            assert!(refused.contains(r#""param":"starting_after""#), "{refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_was_left_continues_while_the_answer_is_written() {
+    let leave = Arc::new(Notify::new());
+    let app = app_with(Arc::new(PausingModel(leave.clone())), ServerLimits::default());
+    let body = json!({ "model": "assistant", "input": "연차는?", "stream": true, "background": true });
+    let response = send(&app, post("/v1/responses", &body.to_string())).await;
+    let (mut frames, mut seen) = (response.into_body().into_data_stream(), String::new());
+    while !seen.contains("음… ") {
+        seen.push_str(
+            std::str::from_utf8(&frames.next().await.expect("a frame").expect("bytes")).expect("text"),
+        );
+    }
+    drop(frames);
+    let seen = read_events(&seen);
+    leave.notify_one();
+    let rest = resume(&app, &seen[0]["response"], number_of(seen.last().expect("an event"))).await;
+    let (words, events) = words_and_events(&[seen, rest].concat());
+    assert_eq!(output_text(&events.last().expect("an event")["response"]), words);
+    assert!(words.starts_with("음… ") && words.len() > "음… ".len(), "{words}");
+}
+
+#[tokio::test]
+async fn an_answer_that_began_anew_is_not_continued_as_if_it_had_not() {
+    let (app, _) = scripted_app([ScriptedReply::text("하나 둘 셋"), ScriptedReply::text("하나 물 셋")]);
+    let (first, other) = (
+        stream(&app, json!({ "model": "react", "input": "?" })).await,
+        stream(&app, json!({ "model": "react", "input": "?" })).await,
+    );
+    let written = first.iter().find(|event| event["type"] == "response.output_text.done").expect("text");
+    let told = resume(&app, &other.last().expect("an event")["response"], number_of(written)).await;
+    assert_eq!((told.len(), &told[0]["code"]), (1, &json!("unknown_event")), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_response_that_continues_a_run_has_what_its_own_request_said() {
+    let (app, _) = scripted_app([call_weather("서울"), ScriptedReply::text("맑습니다.")]);
+    let ask = json!({ "model": "react", "input": "?", "tools": [weather_tool()], "metadata": { "n": "1" }, "user": "kim" });
+    let first = create(&app, ask).await;
+    let output =
+        json!({ "type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": "맑음" });
+    let next = json!({
+        "model": "react", "input": [output], "previous_response_id": first["id"], "instructions": "짧게",
+        "metadata": { "n": "2" }, "safety_identifier": "lee",
+    });
+    let second = create(&app, next).await;
+    for (made, metadata) in [(&first, json!({ "n": "1" })), (&second, json!({ "n": "2" }))] {
+        let read =
+            fetched(&app, get(&format!("/v1/responses/{}", made["id"].as_str().expect("an id")))).await;
+        for field in
+            ["metadata", "instructions", "previous_response_id", "user", "safety_identifier", "tools"]
+        {
+            assert_eq!(read[field], made[field], "{field}");
+        }
+        assert_eq!(read["metadata"], metadata);
+    }
+    let no_part = format!("/v1/responses/{}_999", first["id"].as_str().expect("an id"));
+    assert_eq!(send(&app, get(&no_part)).await.status(), 404);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use doran_server::{
     CHAT_COMPLETION_FIELDS, EMBEDDING_FIELDS, OpenAiRequestField, RESPONSE_FIELDS, RateLimit, ServerApp,
     ServerLimits,
 };
+use expect_test::expect;
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 use tokio::process::Command;
@@ -125,15 +126,20 @@ impl ChatModel for ClientToolModel {
     }
 }
 
-/// Runs a client against a server whose model calls tools, and checks that it was content.
-async fn check_tool_client(client: impl FnOnce(&[&str]) -> Command) {
+/// Runs a client against a server whose model calls tools, and gives what it printed.
+async fn run_tool_client(client: impl FnOnce(&[&str]) -> Command) -> String {
     let rate = RateLimit { per_minute: 1e9, burst: 1e9 };
     let (app, _) = app_for_tenant(Arc::new(ClientToolModel), "a");
     let app = app
         .keys(two_keys())
         .embedder(Arc::new(BuiltInEncoder::open().expect("an encoder")))
         .limits(ServerLimits { rate_limit: rate, ..ServerLimits::default() });
-    let told = run_client_against(app, |base| client(&[base, "key-a"])).await;
+    run_client_against(app, |base| client(&[base, "key-a"])).await
+}
+
+/// The same, and checks that the client was content.
+async fn check_tool_client(client: impl FnOnce(&[&str]) -> Command) {
+    let told = run_tool_client(client).await;
     assert!(told.starts_with("ok "), "{told}");
 }
 
@@ -247,9 +253,9 @@ async fn pydantic_ai_is_served() {
 async fn every_field_that_openais_client_knows_is_in_the_tables() {
     let Some(client) = python("documented_fields.py") else { return };
     let output = client(&[]).output().await.expect("the client starts");
-    let told = String::from_utf8(output.stdout).expect("text");
+    let lines = String::from_utf8(output.stdout).expect("text");
     let check = |request: &str, table: &[OpenAiRequestField]| {
-        let line = told.lines().find(|line| line.starts_with(request)).expect("a line");
+        let line = lines.lines().find(|line| line.starts_with(request)).expect("a line");
         let fields: Vec<&str> = line.split(' ').skip(1).collect();
         let known: Vec<&str> = table.iter().map(|field| field.name).collect();
         assert_eq!(known, fields, "{request}");
@@ -257,6 +263,140 @@ async fn every_field_that_openais_client_knows_is_in_the_tables() {
     check("chat", CHAT_COMPLETION_FIELDS);
     check("responses", RESPONSE_FIELDS);
     check("embeddings", EMBEDDING_FIELDS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_field_inside_of_a_field_is_used_or_rejected() {
+    let Some(client) = python("nested_fields.py") else { return };
+    // Those that are accepted; the others were rejected by name.
+    expect![[r#"
+        chat/completions messages[] ChatCompletionAssistantMessageParam
+        chat/completions messages[] ChatCompletionDeveloperMessageParam
+        chat/completions messages[] ChatCompletionSystemMessageParam
+        chat/completions messages[] ChatCompletionToolMessageParam
+        chat/completions messages[] ChatCompletionUserMessageParam
+        chat/completions messages[].content str
+        chat/completions messages[].content[] ChatCompletionContentPartImageParam
+        chat/completions messages[].content[] ChatCompletionContentPartRefusalParam
+        chat/completions messages[].content[] ChatCompletionContentPartTextParam
+        chat/completions messages[].content[].image_url ImageURL
+        chat/completions messages[].content[].image_url.detail typing.Literal
+        chat/completions messages[].content[].image_url.url str
+        chat/completions messages[].content[].refusal str
+        chat/completions messages[].content[].text str
+        chat/completions messages[].content[].type typing.Literal
+        chat/completions messages[].role typing.Literal
+        chat/completions messages[].tool_call_id str
+        chat/completions messages[].tool_calls[] ChatCompletionMessageFunctionToolCallParam
+        chat/completions messages[].tool_calls[].function Function
+        chat/completions messages[].tool_calls[].function.arguments str
+        chat/completions messages[].tool_calls[].function.name str
+        chat/completions messages[].tool_calls[].id str
+        chat/completions messages[].tool_calls[].type typing.Literal
+        chat/completions modalities[] typing.Literal
+        chat/completions response_format ResponseFormatJSONObject
+        chat/completions response_format ResponseFormatJSONSchema
+        chat/completions response_format ResponseFormatText
+        chat/completions response_format.json_schema JSONSchema
+        chat/completions response_format.json_schema.description str
+        chat/completions response_format.json_schema.name str
+        chat/completions response_format.json_schema.schema <class 'dict'>
+        chat/completions response_format.json_schema.strict bool
+        chat/completions response_format.type typing.Literal
+        chat/completions stop str
+        chat/completions stop[] str
+        chat/completions stream_options ChatCompletionStreamOptionsParam
+        chat/completions stream_options.include_obfuscation bool
+        chat/completions stream_options.include_usage bool
+        chat/completions tool_choice ChatCompletionNamedToolChoiceParam
+        chat/completions tool_choice typing.Literal
+        chat/completions tool_choice.function Function
+        chat/completions tool_choice.function.name str
+        chat/completions tool_choice.type typing.Literal
+        chat/completions tools[] ChatCompletionFunctionToolParam
+        chat/completions tools[].function FunctionDefinition
+        chat/completions tools[].function.description str
+        chat/completions tools[].function.name str
+        chat/completions tools[].function.parameters <class 'dict'>
+        chat/completions tools[].function.strict bool
+        chat/completions tools[].type typing.Literal
+        responses conversation ResponseConversationParamParam
+        responses conversation str
+        responses conversation.id str
+        responses input str
+        responses input[] EasyInputMessageParam
+        responses input[] FunctionCallOutput
+        responses input[] Message
+        responses input[] ResponseFunctionToolCallParam
+        responses input[] ResponseOutputMessageParam
+        responses input[].arguments str
+        responses input[].call_id str
+        responses input[].content str
+        responses input[].content[] ResponseInputImageParam
+        responses input[].content[] ResponseInputTextParam
+        responses input[].content[] ResponseOutputRefusalParam
+        responses input[].content[] ResponseOutputTextParam
+        responses input[].content[].annotations[] AnnotationContainerFileCitation
+        responses input[].content[].annotations[] AnnotationFileCitation
+        responses input[].content[].annotations[] AnnotationFilePath
+        responses input[].content[].annotations[] AnnotationURLCitation
+        responses input[].content[].annotations[].container_id str
+        responses input[].content[].annotations[].end_index int
+        responses input[].content[].annotations[].file_id str
+        responses input[].content[].annotations[].filename str
+        responses input[].content[].annotations[].index int
+        responses input[].content[].annotations[].start_index int
+        responses input[].content[].annotations[].title str
+        responses input[].content[].annotations[].type typing.Literal
+        responses input[].content[].annotations[].url str
+        responses input[].content[].detail typing.Literal
+        responses input[].content[].image_url str
+        responses input[].content[].logprobs[] Logprob
+        responses input[].content[].logprobs[].bytes[] int
+        responses input[].content[].logprobs[].logprob float
+        responses input[].content[].logprobs[].token str
+        responses input[].content[].logprobs[].top_logprobs[] LogprobTopLogprob
+        responses input[].content[].logprobs[].top_logprobs[].bytes[] int
+        responses input[].content[].logprobs[].top_logprobs[].logprob float
+        responses input[].content[].logprobs[].top_logprobs[].token str
+        responses input[].content[].refusal str
+        responses input[].content[].text str
+        responses input[].content[].type typing.Literal
+        responses input[].id str
+        responses input[].name str
+        responses input[].output str
+        responses input[].output[] ResponseInputTextContentParam
+        responses input[].output[].text str
+        responses input[].output[].type typing.Literal
+        responses input[].role typing.Literal
+        responses input[].status typing.Literal
+        responses input[].type typing.Literal
+        responses reasoning Reasoning
+        responses stream_options StreamOptions
+        responses stream_options.include_obfuscation bool
+        responses text ResponseTextConfigParam
+        responses text.format ResponseFormatJSONObject
+        responses text.format ResponseFormatText
+        responses text.format ResponseFormatTextJSONSchemaConfigParam
+        responses text.format.description str
+        responses text.format.name str
+        responses text.format.schema <class 'dict'>
+        responses text.format.strict bool
+        responses text.format.type typing.Literal
+        responses text.verbosity typing.Literal
+        responses tool_choice ToolChoiceFunctionParam
+        responses tool_choice typing.Literal
+        responses tool_choice.name str
+        responses tool_choice.type typing.Literal
+        responses tools[] FunctionToolParam
+        responses tools[].description str
+        responses tools[].name str
+        responses tools[].parameters <class 'dict'>
+        responses tools[].strict bool
+        responses tools[].type typing.Literal
+        ok
+    "#]]
+    .assert_eq(&run_tool_client(client).await);
 }
 
 /// Asks with a client that asks again by itself, by every way in which a run gives no answer: it is begun once.
@@ -293,7 +433,7 @@ async fn whatever_the_document_allows_is_answered_as_the_document_says() {
     // Each more is another body or address for every route.
     let examples = std::env::var("DORAN_TEST_EXAMPLES").unwrap_or_else(|_| "25".into());
     let program = python.parent().expect("a directory").join("schemathesis");
-    let told = run_client("schemathesis", |base| {
+    let text = run_client("schemathesis", |base| {
         let mut command = Command::new(program);
         command.args(["run", &format!("{base}/openapi.json"), "--header", "Authorization: Bearer key-a"]);
         command.args(["--checks", SCHEMATHESIS_CHECKS, "--max-examples", &examples, "--seed", "20261115"]);
@@ -305,5 +445,5 @@ async fn whatever_the_document_allows_is_answered_as_the_document_says() {
         command
     })
     .await;
-    assert!(told.contains(" generated, ") && !told.contains("Server error"), "{told}");
+    assert!(text.contains(" generated, ") && !text.contains("Server error"), "{text}");
 }

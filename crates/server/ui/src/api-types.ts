@@ -328,7 +328,7 @@ export type ChatCompletionBody = {
   parallel_tool_calls?: boolean | null
   /** `text`, `json_object` or `json_schema`. An answer is checked by the schema; one that does not fit is requested once more. */
   response_format?: { [key: string]: Json } | null
-  /** The same, under its newer name. */
+  /** The same, under its newer name. Stored beside it. */
   safety_identifier?: string | null
   /** Asks the model for the same choice of words again. */
   seed?: number | null
@@ -391,6 +391,16 @@ export type CompletionStreamOptions = {
   include_usage?: boolean
 }
 
+/** Which assistants are counted. */
+export type CountAssistantsBody = {
+  /** Only those of this graph. */
+  graph_id?: string | null
+  /** Only those with these pairs. */
+  metadata?: { [key: string]: Json } | null
+  /** Only those with this in their names. Upper and lower case are the same. */
+  name?: string | null
+}
+
 /** Which crons are counted. */
 export type CountCronsBody = {
   /** Only those of this assistant. */
@@ -399,6 +409,16 @@ export type CountCronsBody = {
   metadata?: { [key: string]: Json } | null
   /** Only those of this thread. */
   thread_id?: string | null
+}
+
+/** Which threads are counted. */
+export type CountThreadsBody = {
+  /** Only those with these pairs. */
+  metadata?: { [key: string]: Json } | null
+  /** Only those in this status. */
+  status?: ThreadStatus | null
+  /** Only those whose state has these values. */
+  values?: { [key: string]: Json } | null
 }
 
 /** An assistant to store. */
@@ -459,7 +479,7 @@ export type CronBody = {
   schedule: string
   /** What is streamed to those who join its runs. The default is `values`. */
   stream_mode?: OneOrMany2 | null
-  /** Whether events have ids to come back with. They always have. */
+  /** Whether `custom` events are stored: only `false`, the default. All other events always are. */
   stream_resumable?: boolean | null
   /** The name of the time zone of these, such as `Asia/Seoul`. The default is `UTC`. */
   timezone?: string | null
@@ -965,7 +985,7 @@ export type HistoryBody = {
   before?: BeforeBody | null
   /** Only the states that lead to this checkpoint. */
   checkpoint?: CheckpointBody | null
-  /** The maximum number, at most 1000. The default is 1. */
+  /** The maximum number, from 1 to 1000. The default is 1. */
   limit?: number | null
   /** Only states whose metadata has these pairs. */
   metadata?: { [key: string]: Json } | null
@@ -1449,7 +1469,7 @@ export type NamedUsageInfo = {
 
 /** Which namespaces are listed. */
 export type NamespacesBody = {
-  /** The maximum number, at most 1000. The default is 100. */
+  /** The maximum number, from 1 to 1000. The default is 100. */
   limit?: number | null
   /** Longer ones are shortened to so many names, and listed once. */
   max_depth?: number | null
@@ -1742,7 +1762,7 @@ export type OpenAiReasoningTokens = {
 export type OpenAiResponse = {
   /** Whether the request did not wait for the answer. */
   background: boolean
-  /** When the run was accepted, in seconds since 1970. */
+  /** When the run was accepted, or its tools were answered, in seconds since 1970. */
   created_at: number
   /** Why there is no answer. */
   error: OpenAiResponseError | null
@@ -1766,6 +1786,8 @@ export type OpenAiResponse = {
   parallel_tool_calls: boolean
   /** The response that this one follows. */
   previous_response_id: string | null
+  /** The same, under its newer name. */
+  safety_identifier: string | null
   /** How far it is. */
   status: OpenAiResponseStatus
   /** Always `true`. */
@@ -1913,7 +1935,7 @@ export type PutItemBody = {
 
 /** Another state. */
 export type PutStateBody = {
-  /** The agent whose state it is. It is needed if the thread has no agent. */
+  /** The agent whose state it is. The default is that of the newest run. It is needed if the thread has no agent. */
   agent?: string | null
   /** The state. Fields that are left out get their default. */
   state: Json
@@ -1961,7 +1983,7 @@ export type ResponseBody = {
   parallel_tool_calls?: boolean | null
   /** The response that this one follows. Its thread continues. */
   previous_response_id?: string | null
-  /** The same, under its newer name. */
+  /** The same, under its newer name. Stored beside it. */
   safety_identifier?: string | null
   /** Whether the answer is streamed. */
   stream?: boolean | null
@@ -2228,7 +2250,7 @@ export type RunGraphBody = {
   on_disconnect?: OnDisconnect | null
   /** What is streamed. The default is `values`. */
   stream_mode?: OneOrMany2 | null
-  /** Whether events have ids to come back with. They always have. */
+  /** Whether `custom` events are stored, for those who join or come back. All other events always are. */
   stream_resumable?: boolean | null
   /** Whether steps of graphs inside nodes are streamed too. */
   stream_subgraphs?: boolean | null
@@ -2303,7 +2325,7 @@ export type RunUsage = {
 export type SearchAssistantsBody = {
   /** Only those of this graph. */
   graph_id?: string | null
-  /** The maximum number, at most 1000. The default is 10. */
+  /** The maximum number, from 1 to 1000. The default is 10. */
   limit?: number | null
   /** Only those with these pairs. */
   metadata?: { [key: string]: Json } | null
@@ -2325,7 +2347,7 @@ export type SearchCronsBody = {
   assistant_id?: string | null
   /** Only those that start runs, or that do not. */
   enabled?: boolean | null
-  /** The maximum number, at most 1000. The default is 10. */
+  /** The maximum number, from 1 to 1000. The default is 10. */
   limit?: number | null
   /** Only those with these pairs. */
   metadata?: { [key: string]: Json } | null
@@ -2391,10 +2413,10 @@ export type SearchHitNote = {
 export type SearchItemsBody = {
   /** What their fields hold: a value, or `$eq`, `$ne`, `$gt`, `$gte`, `$lt` or `$lte` with one. */
   filter?: { [key: string]: Json } | null
-  /** The maximum number, at most 1000. The default is 10. */
+  /** The maximum number, from 1 to 1000. The default is 10. */
   limit?: number | null
-  /** How their namespaces begin. */
-  namespace_prefix: string[]
+  /** How their namespaces begin. The default is any. */
+  namespace_prefix?: string[] | null
   /** How many to skip. */
   offset?: number | null
 }
@@ -2413,7 +2435,7 @@ export type SearchNote = {
 export type SearchThreadsBody = {
   /** Only these. */
   ids?: string[] | null
-  /** The maximum number, at most 1000. The default is 10. */
+  /** The maximum number, from 1 to 1000. The default is 10. */
   limit?: number | null
   /** Only those with these pairs. */
   metadata?: { [key: string]: Json } | null
@@ -2650,7 +2672,7 @@ export type ThreadList = {
 /** A change of a thread. */
 export type ThreadMetadataBody = {
   /** Pairs to set; a pair that is `null` is removed. */
-  metadata: { [key: string]: Json }
+  metadata?: { [key: string]: Json } | null
 }
 
 /** By what threads are sorted. */
@@ -2896,7 +2918,7 @@ export type UsageInfo = {
 
 /** Which versions are listed. */
 export type VersionsBody = {
-  /** The maximum number, at most 1000. The default is 10. */
+  /** The maximum number, from 1 to 1000. The default is 10. */
   limit?: number | null
   /** Only those with these pairs. */
   metadata?: { [key: string]: Json } | null

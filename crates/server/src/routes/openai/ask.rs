@@ -80,6 +80,7 @@ pub(super) async fn start_or_continue(
         request: &request,
         system: question.options.system.as_deref(),
         following: &question.after_results,
+        metadata: &metadata,
         parameter,
     };
     if let Some(continued) = client_calls::continue_run(app, caller, sent).await? {

@@ -14,7 +14,7 @@ use doran_engine::{EngineError, ThreadKey};
 use serde_json::{Map, Value, json};
 
 use super::ask::{AnsweringRun, AskOutcome, ClientAsk, start_or_continue};
-use super::chat_request::ChatCompletionBody;
+use super::chat_request::{ChatCompletionBody, THREAD_ID, contradiction};
 use super::client_calls::{ClientCall, client_calls};
 use super::client_messages::{KnownMessages, find_question, read_chat_messages};
 use super::open_webui_events::{self, OpenWebUiEnd};
@@ -58,7 +58,10 @@ pub(super) async fn openai_chat(
     let origin = request_origin(request.headers());
     let (body, bytes) = request_body::read_json::<Map<String, Value>>(request, &app.limits).await?;
     let (body, request) = ChatCompletionBody::read(body)?;
-    let named = body.metadata.as_ref().and_then(|metadata| metadata.get("thread_id")?.as_str());
+    let named = body.thread_name()?;
+    if named.is_some_and(|named| header.as_deref().is_some_and(|header| header != named)) {
+        return Err(contradiction(THREAD_ID, "x-thread-id"));
+    }
     let named = header.as_deref().or(named).or(chat.as_deref());
     let messages = read_chat_messages(body.messages.iter().cloned().map(Value::Object).collect())?;
     let thread = match named {

@@ -51,7 +51,7 @@ pub(super) struct ChatCompletionBody {
     pub(super) metadata: Option<Map<String, Value>>,
     /// Who the question is from. Stored with the run.
     pub(super) user: Option<String>,
-    /// The same, under its newer name.
+    /// The same, under its newer name. Stored beside it.
     pub(super) safety_identifier: Option<String>,
 }
 
@@ -65,6 +65,8 @@ pub(super) enum StopTexts {
     Many(#[schemars(length(max = 4))] Vec<String>),
 }
 
+/// The parameter that names the thread.
+pub(super) const THREAD_ID: &str = "metadata.thread_id";
 /// The most texts at which a reply ends.
 const MAX_STOP_TEXTS: usize = 4;
 /// The most bytes of each.
@@ -140,6 +142,9 @@ impl ChatCompletionBody {
             Some(format) => read_response_format("response_format", format.into(), nesting)?,
             None => None,
         };
+        if self.max_tokens.is_some_and(|max| self.max_completion_tokens.is_some_and(|other| other != max)) {
+            return Err(contradiction("max_tokens", "max_completion_tokens"));
+        }
         let max_output_tokens = self.max_completion_tokens.or(self.max_tokens);
         check_settings(self.temperature, self.top_p, self.limit_parameter(), max_output_tokens)?;
         Ok(TurnRequest {
@@ -160,6 +165,15 @@ impl ChatCompletionBody {
         if self.max_completion_tokens.is_some() { "max_completion_tokens" } else { "max_tokens" }
     }
 
+    /// The thread that `metadata` names.
+    pub(super) fn thread_name(&self) -> Result<Option<&str>, ApiError> {
+        match self.metadata.as_ref().and_then(|metadata| metadata.get("thread_id")) {
+            None => Ok(None),
+            Some(Value::String(name)) => Ok(Some(name)),
+            Some(_) => Err(ApiError::for_parameter(THREAD_ID, "it is not text", "글이 아닙니다")),
+        }
+    }
+
     /// What is stored with the run.
     pub(super) fn run_metadata(&self) -> Map<String, Value> {
         run_metadata(self.metadata.as_ref(), self.user.as_ref(), self.safety_identifier.as_ref())
@@ -177,6 +191,15 @@ impl CompletionStreamOptions {
         fields.finish()?;
         Ok(Self { include_usage })
     }
+}
+
+/// A parameter that says something else than another.
+pub(super) fn contradiction(name: &str, other: &str) -> ApiError {
+    ApiError::for_parameter(
+        name,
+        format!("it contradicts `{other}`; send one of them"),
+        format!("`{other}`와 다릅니다. 둘 중 하나만 보내세요"),
+    )
 }
 
 /// Checks the settings of a model that have bounds.
@@ -230,7 +253,8 @@ pub(super) fn run_metadata(
     safety_identifier: Option<&String>,
 ) -> Map<String, Value> {
     let metadata = metadata.filter(|metadata| !metadata.is_empty()).map(|metadata| metadata.clone().into());
-    let user = safety_identifier.or(user).map(|user| user.clone().into());
-    let pairs = [("metadata", metadata), ("user", user)];
+    let text = |text: Option<&String>| text.map(|text| Value::from(text.as_str()));
+    let pairs =
+        [("metadata", metadata), ("user", text(user)), ("safety_identifier", text(safety_identifier))];
     pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use doran_agents::protocol::{ClientToolAnswer, InterruptQuestion};
 use doran_agents::{EarlierMessage, TurnRequest};
-use doran_engine::store::{RunRow, RunStatus, Seq, StoreError};
+use doran_engine::store::{Millis, RunRow, RunStatus, Seq, StoreError};
 use doran_engine::{
     EngineError, EntryBody, PendingQuestion, RunHandle, RunId, RunKey, ThreadEntry, ThreadKey,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::ServerApp;
@@ -84,6 +84,8 @@ pub(super) struct CallResults<'a> {
     pub(super) system: Option<&'a str>,
     /// What the client said after the results.
     pub(super) following: &'a [EarlierMessage],
+    /// What is stored with the results.
+    pub(super) metadata: &'a Map<String, Value>,
     /// The parameter that the results are in.
     pub(super) parameter: &'a str,
 }
@@ -141,6 +143,7 @@ pub(super) async fn continue_run(
         request: Some(sent.request.clone()),
         system: sent.system.map(str::to_owned),
         following: sent.following.to_vec(),
+        metadata: sent.metadata.clone(),
         ..ClientToolAnswer::default()
     });
     let answers: BTreeMap<String, Value> = pause
@@ -203,6 +206,28 @@ pub(super) async fn find_call(
     Ok(client_calls(&QuestionInfo::from_log_all(&asked)).into_iter().find(|call| call.id == id))
 }
 
+/// What was stored with the results that a part of a run began with, and when they came. None if no part begins after the
+/// event with this number.
+pub(super) async fn results_before_part(
+    app: &ServerApp,
+    row: &RunRow,
+    after: u64,
+) -> Result<Option<(Map<String, Value>, Millis)>, ApiError> {
+    let Some(first) = row.first_seq else { return Ok(None) };
+    let pauses = read_pauses(app, row).await?;
+    let mut from = pauses.iter().skip_while(|entry| entry.seq + 1 - first != after);
+    if !from.next().is_some_and(wants_client_tools) {
+        return Ok(None);
+    }
+    Ok(from.next().and_then(|entry| match &entry.body {
+        EntryBody::Resumed { answers } => {
+            let metadata = answers.values().flat_map(|answer| ClientToolAnswer::from_json(answer).metadata);
+            Some((metadata.collect(), entry.at))
+        }
+        _ => None,
+    }))
+}
+
 /// Whether the part of a run after the event with this number ended with tools of the client.
 pub(super) async fn part_ended_with_calls(
     app: &ServerApp,
@@ -211,11 +236,14 @@ pub(super) async fn part_ended_with_calls(
 ) -> Result<bool, ApiError> {
     let Some(first) = row.first_seq else { return Ok(false) };
     let pauses = read_pauses(app, row).await?;
-    let wants_calls = |entry: &ThreadEntry| match &entry.body {
+    Ok(pauses.iter().any(|entry| entry.seq + 1 - first > after && wants_client_tools(entry)))
+}
+
+fn wants_client_tools(entry: &ThreadEntry) -> bool {
+    match &entry.body {
         EntryBody::Paused { questions, .. } => questions.iter().any(is_client_tool),
         _ => false,
-    };
-    Ok(pauses.iter().any(|entry| entry.seq + 1 - first > after && wants_calls(entry)))
+    }
 }
 
 fn is_client_tool(question: &PendingQuestion) -> bool {

@@ -40,7 +40,7 @@ async fn find_item(app: &ServerApp, caller: &ApiCaller, id: &str) -> Result<Opti
     if let Some(rest) = id.strip_prefix("msg_") {
         let Some(response) = ResponseId::parse(&format!("resp_{rest}")) else { return Ok(None) };
         let Some(row) = find_run(app, caller, response).await? else { return Ok(None) };
-        let head = ResponseHead::from_row(response, &row, String::new())?;
+        let head = ResponseHead::load(app, response, &row, String::new()).await?;
         let items = json!(load_response(app, &head, &row).await?.output);
         let found = items.as_array().and_then(|items| items.iter().find(|item| item["id"] == id));
         return Ok(found.cloned());

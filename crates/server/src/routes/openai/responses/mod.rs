@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 
 use self::request::ResponseBody;
 use self::response_id::ResponseId;
-use self::response_object::{REQUEST_METADATA, ResponseHead, load_response};
-use self::response_stream::response_stream;
+use self::response_object::{REQUEST_METADATA, ResponseHead, StoredResponseRequest, load_response};
+use self::response_stream::{StreamPart, response_stream};
 use super::ask::{AnsweringRun, AskOutcome, ClientAsk, start_or_continue};
 use super::chat_completions::{thread_waiting_text, unix_seconds};
 use super::chat_request::run_metadata;
@@ -68,7 +68,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             operation("openai_get_response", "Returns a response.")
                 .query::<GetResponseQuery>()
                 .returns::<OpenAiResponse>(200, "The response, as far as it is.")
-                .streams_events("The response as a stream of events, from its beginning.")
+                .streams_events("The response as a stream of events.")
                 .errors(&[ApiErrorCode::NotFound]),
         )
         .openai(),
@@ -113,9 +113,9 @@ async fn create_response(
     let question = find_question(body.messages(input)?, known, "input", max_bytes)?;
     let language = Language::detect(&question.text).unwrap_or(Language::English);
     let asked = [("tools", !request.tools.is_empty()), ("text.format", request.response_schema.is_some())];
-    let echo = body.echo();
+    let stored = StoredResponseRequest { request: body.echo(), language: Some(language) };
     let mut metadata = run_metadata(None, body.user.as_ref(), body.safety_identifier.as_ref());
-    metadata.insert(REQUEST_METADATA.to_owned(), json!(echo));
+    metadata.insert(REQUEST_METADATA.to_owned(), json!(stored));
     let (thread, from) = place.map(|place| (place.thread, place.from)).unzip();
     let ask = ClientAsk {
         agent: &body.model,
@@ -135,19 +135,20 @@ async fn create_response(
         id: ResponseId { run, after },
         model: body.model.clone(),
         created_at: i64::try_from(unix_seconds()).unwrap_or(i64::MAX),
-        request: echo,
+        request: stored.request,
+        language,
         origin,
     };
     let name = thread.thread.to_string();
     let responded = match begun {
         AskOutcome::Answering(answering) => {
             let answered = match (body.stream, body.background) {
-                (Some(true), _) => response_stream(&app, caller, head, &answering, language).await,
+                (Some(true), _) => response_stream(&app, caller, head, &answering, StreamPart::New).await,
                 (_, Some(true)) => {
                     let row = app.runtime.run_row(&answering.run.key()).await?;
                     Ok(json_response(load_response(&app, &head, &row).await?))
                 }
-                _ => whole_response(&app, &head, &answering, language).await,
+                _ => whole_response(&app, &head, &answering).await,
             };
             answered.map_err(|error| error.for_started_run(&name))
         }
@@ -231,12 +232,11 @@ async fn whole_response(
     app: &ServerApp,
     head: &ResponseHead,
     answering: &AnsweringRun,
-    language: Language,
 ) -> Result<Response, ApiError> {
     let outcome = agent_request::wait_for_run(app, &head.model, &answering.run).await?;
     if let Some(waits) = &outcome.blocked_by {
         let thread = outcome.row.thread.thread.as_str();
-        let words = thread_waiting_text(&waits.questions, &head.origin, thread, language);
+        let words = thread_waiting_text(&waits.questions, &head.origin, thread, head.language);
         return Ok(json_response(head.completed(vec![head.message_item(&words, &[])], &RunUsage::default())));
     }
     let response = load_response(app, head, &outcome.row).await?;
@@ -260,6 +260,8 @@ struct GetResponseQuery {
     /// Whether the response is streamed.
     #[serde(default)]
     stream: bool,
+    /// The `sequence_number` of the last event of the stream that the client has. The stream continues after it. Only with `stream=true`.
+    starting_after: Option<u64>,
 }
 
 /// `GET /v1/responses/{response}`
@@ -270,13 +272,21 @@ async fn get_response(
     query: Result<Query<GetResponseQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let GetResponseQuery { stream } = query_value(query)?;
+    let GetResponseQuery { stream, starting_after } = query_value(query)?;
+    if starting_after.is_some() && !stream {
+        return Err(ApiError::for_parameter(
+            "starting_after",
+            "it needs `stream=true`",
+            "`stream=true`와 함께 써야 합니다",
+        ));
+    }
     let (id, row) = load_run(&app, &caller, &path_value(name)?).await?;
-    let head = ResponseHead::from_row(id, &row, request_origin(&headers))?;
+    let head = ResponseHead::load(&app, id, &row, request_origin(&headers)).await?;
     if stream {
         let run = app.runtime.run_handle(&row.key()).await?;
         let answering = AnsweringRun { run, after: id.after };
-        return response_stream(&app, caller, head, &answering, Language::English).await;
+        let part = starting_after.map_or(StreamPart::Again, StreamPart::After);
+        return response_stream(&app, caller, head, &answering, part).await;
     }
     Ok(json_response(load_response(&app, &head, &row).await?))
 }
@@ -294,9 +304,9 @@ async fn cancel_response(
     once.with_body(&bytes)
         .respond_once(async move {
             let (id, row) = load_run(&app, &caller, &name).await?;
+            let head = ResponseHead::load(&app, id, &row, origin).await?;
             let row = app.runtime.cancel(&row.key()).await?;
             let row = agent_request::wait_for_cancel(&app, row).await?;
-            let head = ResponseHead::from_row(id, &row, origin)?;
             Ok((StatusCode::OK, json!(load_response(&app, &head, &row).await?)))
         })
         .await

@@ -55,7 +55,7 @@ pub(super) struct ResponseBody {
     pub(super) metadata: Option<Map<String, Value>>,
     /// Who the request is from. Stored with the run.
     pub(super) user: Option<String>,
-    /// The same, under its newer name.
+    /// The same, under its newer name. Stored beside it.
     pub(super) safety_identifier: Option<String>,
 }
 
@@ -176,7 +176,8 @@ impl ResponseBody {
             tools: self.tools.clone().unwrap_or_default(),
             top_p: self.top_p,
             truncation: "auto".to_owned(),
-            user: self.safety_identifier.clone().or(self.user.clone()),
+            user: self.user.clone(),
+            safety_identifier: self.safety_identifier.clone(),
             store: true,
         }
     }

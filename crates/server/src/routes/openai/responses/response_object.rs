@@ -1,11 +1,12 @@
 //! Builds the object of a response from the log of its run.
 
-use doran_agents::AnswerSource;
+use doran_agents::{AnswerSource, Language};
 use doran_engine::store::{RunRow, RunStatus, RunUsage};
+use serde::{Deserialize, Serialize};
 
 use super::super::annotations::url_citations;
 use super::super::chat_completions::failure_detail;
-use super::super::client_calls::{ClientCall, client_calls, part_ended_with_calls};
+use super::super::client_calls::{ClientCall, client_calls, part_ended_with_calls, results_before_part};
 use super::super::waiting_text::waiting_text;
 use super::response_id::ResponseId;
 use crate::ServerApp;
@@ -15,12 +16,22 @@ use crate::api::{
     OpenAiResponse, OpenAiResponseError, OpenAiResponseRequest, OpenAiResponseStatus, OpenAiResponseUsage,
     OpenAiTextAnnotation,
 };
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiErrorCode};
 use crate::stored_json::read_stored;
 use crate::transcript_stream::replay_run;
 
 /// Where a run keeps what its request for a response said.
 pub(super) const REQUEST_METADATA: &str = "response";
+
+/// What a run keeps of a request for a response.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct StoredResponseRequest {
+    #[serde(flatten)]
+    pub(super) request: OpenAiResponseRequest,
+    /// The language of the question.
+    pub(super) language: Option<Language>,
+}
 
 /// What stays the same while a response is made.
 #[derive(Clone)]
@@ -29,23 +40,32 @@ pub(super) struct ResponseHead {
     pub(super) model: String,
     pub(super) created_at: i64,
     pub(super) request: OpenAiResponseRequest,
+    /// The language of the question.
+    pub(super) language: Language,
     /// The address of this server, for links.
     pub(super) origin: String,
 }
 
 impl ResponseHead {
     /// The head of a response of a stored run.
-    pub(super) fn from_row(id: ResponseId, row: &RunRow, origin: String) -> Result<Self, ApiError> {
-        let stored = row.metadata.get(REQUEST_METADATA);
-        let request: Option<OpenAiResponseRequest> =
+    pub(super) async fn load(
+        app: &ServerApp,
+        id: ResponseId,
+        row: &RunRow,
+        origin: String,
+    ) -> Result<Self, ApiError> {
+        let (metadata, created_at) = match id.after {
+            0 => (row.metadata.clone(), row.created_at),
+            after => results_before_part(app, row, after).await?.ok_or(ApiErrorCode::NotFound)?,
+        };
+        // Somebody else may have answered for the client, and said nothing about a response.
+        let stored = metadata.get(REQUEST_METADATA).or_else(|| row.metadata.get(REQUEST_METADATA));
+        let stored: Option<StoredResponseRequest> =
             read_stored(stored, &format!("request of response `{id}`"))?;
-        Ok(Self {
-            id,
-            model: row.graph.clone(),
-            created_at: row.created_at / 1000,
-            request: request.unwrap_or_default(),
-            origin,
-        })
+        let StoredResponseRequest { request, language } = stored.unwrap_or_default();
+        let language = language.unwrap_or(Language::English);
+        let (model, created_at) = (row.graph.clone(), created_at / 1000);
+        Ok(Self { id, model, created_at, request, language, origin })
     }
 
     /// The response without an answer.
@@ -152,9 +172,7 @@ pub(super) async fn load_response(
     match row.status {
         RunStatus::Queued | RunStatus::Running => Ok(head.without_output(in_progress_status(row))),
         RunStatus::Paused => {
-            let language = doran_agents::Language::detect(&replay.text);
-            let language = language.unwrap_or(doran_agents::Language::English);
-            let words = waiting_text(&replay.questions, &head.origin, thread, language);
+            let words = waiting_text(&replay.questions, &head.origin, thread, head.language);
             Ok(head.completed(vec![head.message_item(&words, &[])], &replay.usage))
         }
         RunStatus::Cancelled => Ok(head.without_output(OpenAiResponseStatus::Cancelled)),
