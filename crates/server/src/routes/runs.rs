@@ -315,10 +315,10 @@ async fn list_all_runs(
         let page = app.runtime.list_runs(&caller.tenant, &filter).await?;
         let is_last = page.len() < MAX_RUNS_PER_PAGE;
         for row in page {
-            if runs.len() == limit || looked == MAX_RUNS_SEARCHED {
+            if runs.len() == limit || searched == MAX_RUNS_SEARCHED {
                 break 'looking before;
             }
-            looked += 1;
+            searched += 1;
             before = Some(row.run);
             if agent.as_ref().is_none_or(|agent| row.graph == *agent) {
                 runs.push(api::RunInfo::from_row(&row));
