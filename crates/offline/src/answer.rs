@@ -96,7 +96,7 @@ fn answer_question(turn: &OfflineTurn<'_>, messages: &[Message], question: &str)
     if let Some(lines) = missing_place_lines(turn, question, &found) {
         return lines;
     }
-    if let Some(asked) = asked.filter(|asked| !asked.subject.is_empty() && turn.passages.is_empty()) {
+    if let Some(asked) = asked.filter(|asked| !asked.subject.is_empty()) {
         return vec![FixedPhrase::NotTold.filled(turn.language, &[&asked.subject])];
     }
     if let Some(lines) = without_material(turn, question) {
@@ -270,6 +270,9 @@ fn repeat_previous_answer(turn: &OfflineTurn<'_>) -> Option<Vec<String>> {
 fn answer_from_results(turn: &OfflineTurn<'_>, question: &str) -> Vec<String> {
     let (searched, other): (Vec<_>, Vec<_>) =
         turn.results.iter().copied().partition(|result| !result.failed && results::is_search(&result.name));
+    // That nothing is remembered matters only where documents do not answer either.
+    let (forgotten, other): (Vec<_>, Vec<_>) =
+        other.into_iter().partition(|result| results::is_recall_of_nothing(result));
     let mut lines: Vec<String> =
         other.iter().flat_map(|result| results::result_lines(turn, result)).collect();
     let mut failed = other.iter().filter(|result| result.failed && !is_refused_by_person(result)).peekable();
@@ -297,7 +300,10 @@ fn answer_from_results(turn: &OfflineTurn<'_>, question: &str) -> Vec<String> {
     if !found.picks.is_empty() || !noted.is_empty() {
         lines.extend(quote_lines(turn, &found));
         lines.extend(noted);
-    } else if let Some(told) = missing_place_lines(turn, question, &found).filter(|_| !searched.is_empty()) {
+        return lines;
+    }
+    lines.extend(forgotten.iter().flat_map(|result| results::result_lines(turn, result)));
+    if let Some(told) = missing_place_lines(turn, question, &found).filter(|_| !searched.is_empty()) {
         lines.extend(told);
     } else if !searched.is_empty() || lines.is_empty() {
         lines.push(not_found(turn));

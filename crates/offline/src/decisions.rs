@@ -6,6 +6,7 @@ use doran_agents::agents::assistant::AssistantRoute;
 use doran_agents::agents::docqa::QueryType;
 use doran_agents::tools::names;
 
+use super::answer;
 use super::cues::Cue;
 use super::facts;
 use super::intent::{self, QuestionIntent};
@@ -22,7 +23,7 @@ pub(super) fn route(turn: &OfflineTurn<'_>) -> RuleDecision {
     let question = turn.question.as_str();
     let (choice, reason) = if is_small_talk(question) {
         (AssistantRoute::Agent, ["인사나 대화입니다", "small talk"])
-    } else if asks_to_recall(question) {
+    } else if asks_for_what_was_said(turn) {
         (
             AssistantRoute::Agent,
             ["이 대화에서 나온 말을 묻습니다", "asks for something said in this conversation"],
@@ -102,7 +103,7 @@ pub(super) fn classify(turn: &OfflineTurn<'_>) -> RuleDecision {
         && (Cue::AboutConversation.is_in(question) || !Cue::AboutDocuments.is_in(question))
     {
         (QueryType::Summary, ["요약을 바랍니다", "asks to sum up"])
-    } else if asks_to_recall(question) {
+    } else if asks_for_what_was_said(turn) {
         (
             QueryType::Chitchat,
             ["이 대화에서 나온 말을 묻습니다", "asks for something said in this conversation"],
@@ -239,6 +240,14 @@ pub(super) fn is_small_talk(question: &str) -> bool {
 }
 
 /// Whether a question asks for something that was said in this conversation.
+/// Whether the conversation is asked for, or holds what is asked about the person. Anything else about a person, such as "my
+/// leave", may stand in documents.
+fn asks_for_what_was_said(turn: &OfflineTurn<'_>) -> bool {
+    let question = turn.question.as_str();
+    Cue::AsksToRecall.is_in(question)
+        || facts::personal_fact_question(question).is_some_and(|asked| answer::is_known(turn, &asked))
+}
+
 pub(super) fn asks_to_recall(question: &str) -> bool {
     facts::personal_fact_question(question).is_some() || Cue::AsksToRecall.is_in(question)
 }

@@ -90,7 +90,7 @@ pub(super) fn result_lines(turn: &OfflineTurn<'_>, result: &ToolResult) -> Vec<S
         return sentences(turn, result, FixedPhrase::File);
     }
     // What these say is a sentence for the person already.
-    if is(names::REMEMBER) || is(names::FORGET) || (is(names::RECALL) && recalled_fact_id(first).is_none()) {
+    if is(names::REMEMBER) || is(names::FORGET) || is_recall_of_nothing(result) {
         return lines(&result.text).take(MAX_RESULT_LINES).map(str::to_owned).collect();
     }
     let lead = if is(names::RECALL) {
@@ -177,4 +177,9 @@ pub(super) fn calculator_failure(result: &ToolResult) -> Option<(FixedPhrase, &s
     let failure = CalculatorFailure::parse(lines(&result.text).next()?)?;
     let say = if failure.is_syntax { FixedPhrase::NoFormula } else { FixedPhrase::NoValue };
     Some((say, failure.reason))
+}
+/// Whether a memory was looked up and there was none.
+pub(super) fn is_recall_of_nothing(result: &ToolResult) -> bool {
+    let is_fact = |line: &str| recalled_fact_id(line).is_some();
+    !result.failed && result.name.ends_with(names::RECALL) && !lines(&result.text).next().is_some_and(is_fact)
 }

@@ -128,6 +128,26 @@ fn it_does_not_claim_to_be_a_language_model() {
 }
 
 #[test]
+fn what_is_asked_about_oneself_may_stand_in_documents() {
+    let decided = |purpose: RequestPurpose, turns: &[&str]| {
+        let messages = turns.iter().map(|turn| Message::user("u", *turn)).collect();
+        answer_text(&ChatRequest { purpose: purpose.label(), ..ChatRequest::new(messages) })
+    };
+    for question in ["제 연차는 며칠인가요?", "내 월급은 언제 나오나요?", "When is my salary paid?"]
+    {
+        let (route, kind) =
+            (decided(RequestPurpose::Route, &[question]), decided(RequestPurpose::Classify, &[question]));
+        assert!(route.contains(r#""rag""#) && kind.contains(r#""question""#), "{question}: {route} {kind}");
+    }
+    // What was said in the conversation is not looked up.
+    for turns in [&["내 이름은 김도란이야.", "내 이름이 뭐야?"][..], &["내가 뭐라고 했지?"]]
+    {
+        let route = decided(RequestPurpose::Route, turns);
+        assert!(route.contains(r#""agent""#), "{turns:?}: {route}");
+    }
+}
+
+#[test]
 fn a_decision_fits_the_schema_of_its_request() {
     let request = |purpose: RequestPurpose| ChatRequest {
         purpose: purpose.label(),
