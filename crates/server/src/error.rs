@@ -106,6 +106,11 @@ impl ApiError {
         Self { code, detail: why.into(), retry_after: None, is_run_started: false, parameter: None }
     }
 
+    /// This error, about a parameter if one is known to be wrong.
+    pub(crate) fn about_parameter(self, parameter: Option<String>) -> Self {
+        Self { parameter, ..self }
+    }
+
     /// A parameter of the request that is wrong, and why.
     pub(crate) fn for_parameter(name: &str, en: impl Into<String>, ko: impl Into<String>) -> Self {
         let (en, ko) = (format!("`{name}`: {}", en.into()), format!("`{name}`: {}", ko.into()));

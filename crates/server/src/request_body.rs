@@ -28,8 +28,18 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
     }
     let value = serde_json::from_slice(&bytes).map_err(|error| {
         ApiError::with_detail(ApiErrorCode::BadJson, ErrorDetail::from_json_error(&error))
+            .about_parameter(wrong_field(&error))
     })?;
     Ok((value, bytes))
+}
+
+/// The field that should not be there, or is missing.
+fn wrong_field(error: &serde_json::Error) -> Option<String> {
+    let text = error.to_string();
+    let name = ["unknown field `", "missing field `", "duplicate field `"]
+        .iter()
+        .find_map(|start| text.strip_prefix(start))?;
+    Some(name.split('`').next()?.chars().take(64).collect())
 }
 
 /// The bytes of a request that says that it is JSON.

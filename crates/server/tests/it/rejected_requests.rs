@@ -201,8 +201,8 @@ async fn who_comes_when_too_many_are_being_answered_is_turned_away_at_once() {
 async fn a_question_without_words_and_a_thread_without_a_name_are_told_apart() {
     let app = app();
     for body in [r#"{"agent":"react","message":null}"#, r#"{"agent":"react","message":""}"#, "{}"] {
-        let told = text(send(&app, post("/api/chat", body)).await).await;
-        assert!(told.contains("\"empty_input\""), "{body}: {told}");
+        let output = text(send(&app, post("/api/chat", body)).await).await;
+        assert!(output.contains("\"empty_input\""), "{body}: {output}");
     }
     for (path, body, expected) in [
         ("/api/chat", r#"{"message":"?","sessionId":""}"#, "400 bad_input"),
@@ -233,9 +233,9 @@ async fn whatever_is_refused_below_v1_is_told_in_the_words_of_openai() {
     ] {
         let response = send(&app, request).await;
         assert_eq!(response.status(), status, "{code}");
-        let told: serde_json::Value = serde_json::from_str(&text(response).await).expect("JSON");
-        assert_eq!(told["error"]["code"], code, "{told}");
-        crate::check_both_languages(&told);
+        let error: serde_json::Value = serde_json::from_str(&text(response).await).expect("JSON");
+        assert_eq!(error["error"]["code"], code, "{error}");
+        crate::check_both_languages(&error);
     }
 }
 
@@ -346,5 +346,18 @@ async fn a_list_of_nothing_is_refused_and_a_long_one_is_cut() {
         for right in ["1", "1000000"] {
             assert_eq!(send(&app, get(&format!("{list}limit={right}"))).await.status(), 200, "{list}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_field_of_a_body_that_is_wrong_is_named() {
+    let app = app();
+    for (body, field) in [
+        (r#"{"agent":"assistant","message":"hi","mesage":"ho"}"#, "mesage"),
+        (r#"{"agent":"assistant"}"#, "message"),
+        (r#"{"agent":"assistant","message":"hi","message":"ho"}"#, "message"),
+    ] {
+        let said = text(send(&app, post(RUNS, body)).await).await;
+        assert!(said.contains(&format!(r#""parameter":"{field}""#)), "{body}: {said}");
     }
 }
