@@ -1,7 +1,7 @@
 //! The trace of a run, read from its log when the run comes to rest. Ids follow from the run, so that every process that works
 //! on it tells the same trace.
 //!
-//! A run that failed and is tried again has a second span of the run, below the first. What was told at a pause is not told
+//! A run that failed and is tried again has a second span of the run, below the first. What was sent at a pause is not sent
 //! again at the end.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use super::span::{AttributeValue, Attributes, RunSpan, SpanEvent, SpanKind};
 
 /// The most bytes of words in an attribute.
 const MAX_CONTENT_BYTES: usize = 64 * 1024;
-/// The most spans of a run that are told at a time. A run with more tells how many are missing.
+/// The most spans of a run that are sent at a time. A run with more tells how many are missing.
 const MAX_SPANS: usize = 10_000;
 
 /// What happened since the run last rested.
@@ -184,7 +184,7 @@ impl<'a> RunTraceReader<'a> {
     }
 
     fn read_step(&mut self, at: Millis, step: &StepResult) {
-        let begun = step.step.saturating_sub(1);
+        let earlier_steps = step.step.saturating_sub(1);
         let outer = step.path.as_ref().map(doran_engine::TaskPath::as_str);
         let parent = match outer {
             Some(path) => self.id(path),
@@ -194,8 +194,8 @@ impl<'a> RunTraceReader<'a> {
         let start = at - millis(longest);
         for (place, task) in step.tasks.iter().enumerate() {
             let path = match outer {
-                Some(outer) => format!("{outer}/{begun}.{place}"),
-                None => format!("{begun}.{place}"),
+                Some(outer) => format!("{outer}/{earlier_steps}.{place}"),
+                None => format!("{earlier_steps}.{place}"),
             };
             let notes = read_notes(&task.node, &task.notes);
             let view = TaskView {
