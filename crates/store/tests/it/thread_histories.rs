@@ -69,7 +69,8 @@ fn story() -> Graph<StoryState> {
         .node(
             "say",
             node(|state: Snap<StoryState>| async move {
-                let mark = if state.words.last().is_some_and(|word| word.is_multiple_of(3)) { "?" } else { "." };
+                let mark =
+                    if state.words.last().is_some_and(|word| word.is_multiple_of(3)) { "?" } else { "." };
                 let filler = "x".repeat(FILLER_BYTES) + mark;
                 Ok::<_, NodeError>(StoryState::update().words(vec![count(&state.words)]).filler(filler))
             })
