@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -186,13 +186,17 @@ async fn of_two_writers_of_a_document_one_wins_whole(node: &OpenSearchNode) {
 }
 
 async fn an_ingest_survives_the_death_of_the_node(node: &mut OpenSearchNode) {
-    const DOCUMENTS: usize = 12;
+    /// Documents between two deaths.
+    const DOCUMENTS: usize = 4;
     const PASSAGES: usize = 20;
     let index = Arc::new(open_index(node, "killed", None).await);
     let acknowledged = Arc::new(AtomicUsize::new(0));
-    let (writing, count) = (Arc::clone(&index), Arc::clone(&acknowledged));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (writing, count, ends) = (Arc::clone(&index), Arc::clone(&acknowledged), Arc::clone(&is_over));
+    // Documents are added until the node has died twice, so each death finds one on its way.
     let ingest = tokio::spawn(async move {
-        for at in 0..DOCUMENTS {
+        while !ends.load(Ordering::SeqCst) {
+            let at = count.load(Ordering::SeqCst);
             let document =
                 Document::new(format!("{at}"), "t", format!("{at}번 문서의 단락이다.\n\n").repeat(PASSAGES));
             let started = Instant::now();
@@ -202,16 +206,18 @@ async fn an_ingest_survives_the_death_of_the_node(node: &mut OpenSearchNode) {
             count.fetch_add(1, Ordering::SeqCst);
         }
     });
-    for share in [3, 2] {
-        while acknowledged.load(Ordering::SeqCst) < DOCUMENTS / share && !ingest.is_finished() {
+    for death in 1..=2 {
+        while acknowledged.load(Ordering::SeqCst) < death * DOCUMENTS {
+            assert!(!ingest.is_finished(), "a document was refused");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert!(!ingest.is_finished(), "the ingest ended before the node was killed");
         node.restart();
     }
+    is_over.store(true, Ordering::SeqCst);
     ingest.await.expect("ingested");
     let listed = index.list(&tenant(), &DocumentFilter::default()).await.expect("list");
-    assert_eq!(listed.len(), DOCUMENTS, "every acknowledged document is there once");
+    let documents = acknowledged.load(Ordering::SeqCst);
+    assert_eq!(listed.len(), documents, "every acknowledged document is there once");
     for listed in listed {
         assert_eq!(listed.passages, PASSAGES);
         let filter = DocumentFilter { documents: vec![listed.id], ..DocumentFilter::default() };
