@@ -24,8 +24,10 @@ use crate::agent_request::{self, AgentRequest, RunCourse, RunStart, WaitingRun};
 use crate::api::QuestionInfo;
 use crate::authentication::ApiCaller;
 use crate::error::ApiError;
+use crate::request_origin::request_origin;
 use crate::telemetry::with_incoming_trace;
 use crate::transcript_stream::{TranscriptEnd, TranscriptEvent, TranscriptStream};
+use crate::url_encoding::percent_encode;
 
 /// How often at most the growth of an answer is told.
 const TEXT_PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
@@ -68,7 +70,8 @@ impl McpEndpoint {
         let run = match with_incoming_trace(traceparent_of(context), starting).await? {
             RunStart::Started(run) => run,
             RunStart::ThreadWaiting(WaitingRun { questions, .. }) => {
-                return Ok(waiting_result(thread.thread.as_str(), None, &questions, language));
+                let page = page_address(context, thread.thread.as_str());
+                return Ok(waiting_result((thread.thread.as_str(), &page), None, &questions, language));
             }
         };
         let key = run.key();
@@ -128,7 +131,8 @@ impl McpEndpoint {
             };
             if answers.is_empty() {
                 let (thread, run) = (run.thread().thread.as_str(), run.id().to_string());
-                return Ok(waiting_result(thread, Some(&run), &questions, language));
+                let page = page_address(context, thread);
+                return Ok(waiting_result((thread, &page), Some(&run), &questions, language));
             }
             run = self.app.runtime.answer(&run.key(), &answers).await?;
         }
@@ -181,6 +185,12 @@ fn traceparent_of(context: &RequestContext<RoleServer>) -> Option<&str> {
     context.meta.get_traceparent().or_else(header)
 }
 
+/// The address of a conversation on the page, as the host reaches this server.
+fn page_address(context: &RequestContext<RoleServer>, thread: &str) -> String {
+    let origin = context.extensions.get::<Parts>().map(|parts| request_origin(&parts.headers));
+    format!("{}/t/{}", origin.unwrap_or_default(), percent_encode(thread))
+}
+
 /// The name of the API key that the request was sent with.
 fn key_name(context: &RequestContext<RoleServer>) -> Option<Arc<str>> {
     context.extensions.get::<Parts>()?.extensions.get::<ApiCaller>()?.key.clone()
@@ -225,20 +235,19 @@ fn answer_result(thread: &str, run: &str, turn: &AgentTurn) -> CallToolResult {
 
 /// A run that waits for a person whom this host cannot ask.
 fn waiting_result(
-    thread: &str,
+    (thread, page): (&str, &str),
     run: Option<&str>,
     questions: &[QuestionInfo],
     language: Language,
 ) -> CallToolResult {
     let asked: Vec<String> = questions.iter().map(|question| shown_question(question, language)).collect();
     let asked = asked.join("\n");
-    let path = format!("/t/{}", crate::url_encoding::percent_encode(thread));
     let text = language.pick(
         format!(
-            "이 대화는 사람의 답을 기다립니다. 도란의 웹 화면 `{path}`에서 답하세요. 모델이 대신 답할 수 없습니다.\n{asked}"
+            "이 대화는 사람의 답을 기다립니다. 웹 화면에서 답하세요: {page}\n모델이 대신 답할 수 없습니다.\n{asked}"
         ),
         format!(
-            "This conversation waits for an answer of a person. Answer it on the page of Doran, `{path}`; a model cannot answer in their place.\n{asked}"
+            "This conversation waits for a person. Answer it on the page: {page}\nA model cannot answer for them.\n{asked}"
         ),
     );
     let structured = json!({ "thread": thread, "run": run, "status": "paused", "questions": questions });
