@@ -189,9 +189,13 @@ impl HttpCall {
     /// Makes the call once. `key` is the same for every attempt of it.
     pub(super) async fn send(&self, rendered: RenderedCall, key: &str) -> Result<Value, HttpCallError> {
         let RenderedCall { url, body, headers } = rendered;
+        // It is fixed by the file, so it may be shown. The rest of the address may hold values of a conversation.
+        let origin = url.origin().ascii_serialization();
+        let named =
+            |error: HttpCallError| HttpCallError { reason: format!("`{origin}`: {}", error.reason), ..error };
         let address = url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse().ok());
         if !self.description.private && address.is_some_and(|address| !is_public(address)) {
-            return Err(permanent(NOT_PUBLIC.to_owned()));
+            return Err(named(permanent(NOT_PUBLIC.to_owned())));
         }
         let client = self.client()?;
         let mut request = client.request(self.method.clone(), url).headers(headers);
@@ -204,7 +208,7 @@ impl HttpCall {
         if let Some(trace) = TraceContext::outgoing_header() {
             request = request.header(TRACEPARENT, trace);
         }
-        let response = request.send().await.map_err(|error| send_error(&error))?;
+        let response = request.send().await.map_err(|error| named(send_error(&error)))?;
         self.read(response).await
     }
 

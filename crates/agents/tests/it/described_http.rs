@@ -132,6 +132,10 @@ async fn an_address_that_is_not_public_is_refused_unless_the_file_says_so() {
         assert!(failed.contains("private = true"), "{url}: {failed}");
     }
     assert_eq!(server.requests().len(), 0);
+    // Who cannot be reached is named, without the path and what it may hold.
+    let text = one_node(r#"{ url = "http://127.0.0.1:1/secret", private = true, retries = 0 }"#);
+    let failed = answer(&fixture(&text, ScriptedModel::new([])), "a").await;
+    assert!(failed.contains("`http://127.0.0.1:1`: ") && !failed.contains("secret"), "{failed}");
     // A redirect leads nowhere.
     let other = server.url("/");
     let redirecting = HttpTestServer::start(move |_| crate::http_test_server::redirect_reply(&other));
