@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use indicatif::BinaryBytes;
+
 use crate::backup::write::{BackupReport, write_archive};
 use crate::config::{Config, Database};
 use crate::output::{BilingualMessage, TerminalOutput, bilingual, pluralize};
@@ -28,10 +30,10 @@ pub(crate) async fn run(args: &BackupArgs, config: &Config, output: TerminalOutp
             Err(cause) => message.with_cause(cause),
         }
     })?;
-    let (counted, mebibytes) = (pluralize(files, "file"), bytes.div_ceil(1 << 20));
+    let (counted, size) = (pluralize(files, "file"), BinaryBytes(bytes));
     output.print_message(&bilingual!(
-        "`{shown}`에 백업했습니다(파일 {files}개, {mebibytes} MiB). 대화와 문서가 그대로 들어 있으니 안전한 곳에 두세요. `doran restore {shown}`으로 복원합니다",
-        "backed up to `{shown}` ({counted}, {mebibytes} MiB); it contains conversations and documents, so keep it in a safe place. `doran restore {shown}` restores it"
+        "`{shown}`에 백업했습니다(파일 {files}개, {size}). 대화와 문서가 그대로 들어 있으니 안전한 곳에 두세요. `doran restore {shown}`으로 복원합니다",
+        "backed up to `{shown}` ({counted}, {size}); it contains conversations and documents, so keep it in a safe place. `doran restore {shown}` restores it"
     ));
     if let Database::Postgres(url) = &config.database {
         let schema = schema_of(url.reveal());

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::agent_client;
 use crate::config::LoadedConfig;
-use crate::output::{BilingualMessage, TerminalOutput, bilingual, error_message};
+use crate::output::{BilingualMessage, TerminalOutput, bilingual, error_message, pluralize};
 use models::{check_agents, check_encoder, check_model, check_model_servers};
 use network::{check_allowed_origins, check_api_keys, check_port, check_replicas};
 use stored_data::{check_data_dir, check_database, check_disk_space, check_search_index};
@@ -97,7 +97,8 @@ pub(crate) async fn run(
     output.print_data(&text)?;
     let failed = checks.iter().filter(|check| check.health == CheckHealth::Fail).count();
     if failed > 0 {
-        return Err(bilingual!("{failed}가지를 고쳐야 합니다", "{failed} things must be put right").into());
+        let counted = pluralize(failed, "check");
+        return Err(bilingual!("검사 {failed}개가 실패했습니다", "{counted} failed").into());
     }
     Ok(())
 }
