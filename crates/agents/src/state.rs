@@ -126,9 +126,8 @@ impl TurnProgress {
     }
 }
 
-/// What a thread has read with a question that a text came along with, or answers that somebody else kept: nobody knows
-/// what those were written from, so they pass for documents. It is all there is to be careful of, so it stands for
-/// whatever the thread had read before.
+/// The taint of a text that came with a question, or of earlier messages that the client supplied. Nobody knows what those
+/// were written from, so they count as documents. It is the strongest taint, so it replaces that of the thread.
 pub(crate) fn taint_of_attachments(options: &AskOptions) -> Option<Taint> {
     let is_unknown = |message: &EarlierMessage| match message {
         EarlierMessage::Asked(_) | EarlierMessage::AskedWithImages { .. } => false,

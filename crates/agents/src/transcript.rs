@@ -1,5 +1,5 @@
-//! One run as a conversation: words and activities in order, each once, whatever was seen live and whatever is read
-//! from the log afterwards. Everything that shows a run while it goes on is written over this.
+//! One run as a conversation: words and activities in order, each once, whether they were seen live or read from the log
+//! afterwards. Everything that shows a run is built on this.
 //!
 //! Pieces of a step in progress are shown early and are no record; the step is, and at last the turn that the run ended
 //! with. What those hold and the pieces did not show is emitted when they come, so that a late watcher ends with the same.

@@ -50,7 +50,7 @@ pub(crate) struct TaskScratch {
     pub attempt: u32,
     /// How often each name was used in this attempt.
     name_uses: HashMap<String, u32>,
-    /// Recorded calls, by key: from an earlier life of this task, and from this one.
+    /// Recorded calls, by key: from an earlier execution of this task, before a crash or a takeover, and from this one.
     pub recorded: HashMap<CallKey, (RecordStage, Vec<u8>)>,
     /// Records that go out with the next write.
     buffered: Vec<Record>,
@@ -59,7 +59,7 @@ pub(crate) struct TaskScratch {
     /// Calls being made.
     calls_in_flight: u32,
     pub questions: Vec<PendingQuestion>,
-    /// All that this task spent, in earlier lives too, and the part that the row of the run counts.
+    /// All that this task spent, in earlier executions too, and the part that the row of the run counts.
     pub usage: RunUsage,
     booked_usage: RunUsage,
     pub notes: BTreeMap<String, Value>,
@@ -76,7 +76,7 @@ pub(crate) struct TaskScratch {
 }
 
 impl TaskScratch {
-    /// What an earlier life of this task counted, and the row of the run counts.
+    /// What an earlier execution of this task counted, and the row of the run counts.
     pub(crate) fn set_earlier_usage(&mut self, amounts: Vec<RunUsage>) {
         amounts.iter().for_each(|amount| self.booked_usage += *amount);
         self.usage = self.booked_usage;
@@ -171,7 +171,7 @@ impl Cx {
         hex_string(&self.call_digest(&key)[..16])
     }
 
-    /// The item this task was handed by [`To::Each`](crate::To::Each).
+    /// The item this task was handed by [`To::Each`].
     pub fn input<T: DeserializeOwned>(&self) -> Result<T, NodeError> {
         let input = self.0.input.clone().ok_or_else(|| {
             NodeError::permanent(format!("node `{}` was led to without an item", self.0.node))

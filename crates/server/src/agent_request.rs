@@ -62,7 +62,7 @@ pub(crate) struct RunCourse {
     pub(crate) metadata: Map<String, Value>,
 }
 
-/// What came of the wish to ask.
+/// What came of trying to start a run.
 pub(crate) enum RunStart {
     Started(RunHandle),
     /// The thread waits for an answer, and nothing was asked.
@@ -82,8 +82,8 @@ impl WaitingRun {
     }
 }
 
-/// Starts the run, after those that are under way. A thread that waits for a person takes no question, as nobody knows
-/// when it would come to it: whoever asks is told what it waits for.
+/// Starts the run, after those that are under way. A thread that waits for a person takes no question, because
+/// the run could wait for ever: the caller gets the questions of that thread instead.
 pub(crate) async fn start_unless_waiting(
     app: &ServerApp,
     mut ask: AgentRequest<'_>,

@@ -207,7 +207,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ApiCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        // A route that was not put behind `identify` lets nobody in.
+        // A route that was not put behind `authenticate` lets nobody in.
         parts.extensions.get::<Self>().cloned().ok_or_else(|| ApiErrorCode::NoKey.into())
     }
 }

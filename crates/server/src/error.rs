@@ -128,8 +128,8 @@ impl ApiError {
     }
 
     /// The same about a run that was begun on this thread. Clients ask again by themselves, many of them without a key
-    /// that would lead back to the run, and would begin another: they are told not to. What is in the way just now is
-    /// in the way of the answer alone.
+    /// that would lead back to the run, and would begin another: they are told not to. A 503
+    /// here concerns the response alone: the run goes on.
     pub(crate) fn for_started_run(self, thread: &str) -> Self {
         let error = match self.code.info().status {
             503 => Self::not_finished(thread),

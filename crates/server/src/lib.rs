@@ -86,7 +86,7 @@ use crate::mcp::McpSessions;
 use crate::rate_limit::RateLimiter;
 use crate::telemetry::RunMetrics;
 
-/// How many starts of runs a stream may be behind before it looks for itself.
+/// How many starts of runs are queued for a stream. One that is further behind asks the store.
 const MAX_QUEUED_RUN_STARTS: usize = 256;
 
 /// The state of the server that all routes share. A clone is one reference: every layer of every request makes one.

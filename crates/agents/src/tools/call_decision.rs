@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 use super::{ToolInfo, ToolSideEffect, names};
 
 /// Tools whose answers hold nothing private: what anybody can look up, and what follows from the arguments alone.
-const PUBLIC_TOOLS: [&str; 8] = [
+const TOOLS_WITH_PUBLIC_RESULTS: [&str; 8] = [
     names::CALCULATOR,
     names::GET_CURRENT_DATETIME,
     names::GET_WEATHER,
@@ -63,7 +63,7 @@ impl Taint {
         parts.map(Self::of_part).fold(Self::default(), Self::union)
     }
 
-    /// What words of this origin are. Documents are both: private, and written by anybody. For what a tool gave back,
+    /// The taint of text with this origin. Documents are both: private, and written by anybody. For the result of a tool,
     /// [`Taint::of_result`] knows more.
     pub(crate) fn from_origin(origin: TextOrigin) -> Self {
         match origin {
@@ -76,7 +76,8 @@ impl Taint {
     /// What a tool gave back. It is private, unless the tool is known to tell only what anybody may know, or the
     /// program itself refused.
     pub fn of_result(result: &ToolResult) -> Self {
-        let known = PUBLIC_TOOLS.contains(&result.name.as_str()) || result.origin == TextOrigin::Program;
+        let known =
+            TOOLS_WITH_PUBLIC_RESULTS.contains(&result.name.as_str()) || result.origin == TextOrigin::Program;
         Self::from_origin(result.origin).union(Self { untrusted: false, private: !known })
     }
 
@@ -108,7 +109,7 @@ pub struct RunExposure {
 }
 
 impl RunExposure {
-    /// What is in `messages`, with what the thread had read before (`kept`).
+    /// What is in `messages`, with what the thread had read before (`earlier`).
     pub fn from_messages(messages: &[Message], earlier: Taint) -> Self {
         let mut typed = BTreeMap::new();
         for part in messages.iter().flat_map(|message| &message.parts) {
@@ -200,9 +201,9 @@ pub(crate) fn decide_tool_call(
     }
     let Taint { untrusted, private } = seen.taint;
     let changes = about.class != ToolSideEffect::ReadOnly;
-    let far = about.class == ToolSideEffect::Once || about.outward;
+    let is_irreversible_or_outward = about.class == ToolSideEffect::Once || about.outward;
     let needs_a_person = untrusted
-        && ((changes && far)
+        && ((changes && is_irreversible_or_outward)
             || ((changes || (about.outward && private))
                 && !seen.is_typed_by_person(arguments, &about.spec.parameters)));
     if needs_a_person { ToolCallDecision::Ask(ToolCallReason::Injection) } else { ToolCallDecision::Run }

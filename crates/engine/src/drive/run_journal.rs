@@ -65,7 +65,7 @@ impl RunJournal {
         }
     }
 
-    /// Writes. Of too many steps in a row that are on disk later, one is on disk at once.
+    /// Writes. After [`MAX_UNDURABLE_STEPS`] steps in a row that need not be on disk, the next one waits for the disk.
     pub(super) async fn commit(
         &self,
         mut commit: Commit,

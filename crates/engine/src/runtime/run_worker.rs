@@ -137,8 +137,8 @@ impl RuntimeInner {
         Ok(())
     }
 
-    /// Claims runs of the graphs that are known here, and says when it asked for them. Claims that were told so late that
-    /// they may have run out already are left to whoever looks next.
+    /// Claims runs of the graphs that are known here, and says when it asked for them. Claims whose reply came so late
+    /// that their lease may be over are left to the next scan.
     async fn claim_runs(
         &self,
         only: Option<&ThreadKey>,
@@ -153,7 +153,7 @@ impl RuntimeInner {
         Ok((Vec::new(), asked))
     }
 
-    /// As `pick_up`, where nobody can be told: the next scan tries again.
+    /// As `claim_waiting_run`, but logs the error: the next scan tries again.
     pub(super) fn claim_waiting_run_or_log<'a>(
         self: &'a Arc<Self>,
         thread: &'a ThreadKey,
@@ -166,15 +166,15 @@ impl RuntimeInner {
         })
     }
 
-    /// `scan`, for a task that `scan` itself may start.
+    /// `claim_unclaimed_runs` as a boxed future, for a task that it may start itself.
     fn claim_unclaimed_runs_boxed<'a>(
         self: &'a Arc<Self>,
     ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), EngineError>> + Send + 'a>> {
         Box::pin(self.claim_unclaimed_runs())
     }
 
-    /// Drives a run that another write claimed. A claim that was told so late that it may have run out already is left to
-    /// whoever looks next.
+    /// Drives a run that another write claimed. A claim whose reply came so late that its lease may be over is left
+    /// to the next scan.
     pub(super) fn drive_unless_late(self: &Arc<Self>, claimed: ClaimedRun, asked: LeaseTime) {
         if asked.elapsed() < self.claim.lease {
             self.drive_claimed_runs(vec![claimed], asked);

@@ -416,8 +416,8 @@ async fn resume_run(
         .await
 }
 
-/// The answers as the questions want them. Inside, whatever is not a clear yes is a no for good, so what fits no question
-/// of the kind is refused at the door, and the question stays open.
+/// The answers in the form of their questions. The engine takes any unclear answer as a denial, so answers that do not fit
+/// are rejected here, and the question stays open.
 pub(super) async fn validate_answers(
     app: &ServerApp,
     row: &RunRow,
