@@ -9,17 +9,17 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::XtaskResult;
 
 /// Processor time of one turn in a server, in seconds: `chat64/ram`.
-const SERVER_SECONDS: f64 = 0.000_30;
+const SERVER_SECONDS: f64 = 0.000_22;
 /// What a turn on PostgreSQL takes beyond that, for client and database together: `chat64/postgres`.
-const DATABASE_SECONDS: f64 = 0.000_72;
+const DATABASE_SECONDS: f64 = 0.000_66;
 /// The same on SQLite: `chat64/sqlite`.
-const SQLITE_SECONDS: f64 = 0.000_45;
+const SQLITE_SECONDS: f64 = 0.000_33;
 /// A keyword and a vector search in 100,000 passages.
 const SEARCH_SECONDS: f64 = 0.001_5;
 /// One sync of a disk with a write cache that survives power loss. All commits that wait share it.
 const SYNC_SECONDS: f64 = 0.001;
 const BYTES_PER_TURN: f64 = 2_647.0;
-const BYTES_PER_STREAM: f64 = 24_700.0;
+const BYTES_PER_STREAM: f64 = 21_600.0;
 /// `max_streams` of one server.
 const STREAMS_PER_SERVER: f64 = 16_384.0;
 
