@@ -52,8 +52,9 @@ pub(crate) struct EncoderSizes {
 /// The token table: a scale and a row of small integers for every piece.
 pub(crate) struct TokenTable {
     scales: Vec<f32>,
-    /// Rows of `width` bytes, or of `width / 2` bytes with two values each.
-    rows: Vec<u8>,
+    /// Rows of `width` bytes, or of `width / 2` bytes with two values each. They stay where they are: the table is most
+    /// of the file.
+    rows: &'static [u8],
     bits: usize,
     width: usize,
 }
@@ -106,7 +107,7 @@ pub(crate) struct EncoderWeights {
 
 impl EncoderWeights {
     /// Reads and checks a file.
-    pub(crate) fn read(file: &[u8]) -> Result<Self, EncoderFileError> {
+    pub(crate) fn read(file: &'static [u8]) -> Result<Self, EncoderFileError> {
         let rest = file.strip_prefix(MAGIC).ok_or(EncoderFileError::NotAnEncoder)?;
         let mut reader = ByteReader(rest);
         let found = reader.u32()?;
@@ -133,7 +134,7 @@ impl EncoderWeights {
         let EncoderSizes { vocabulary, width, hidden, .. } = sizes;
         let table = TokenTable {
             scales: reader.floats(vocabulary)?,
-            rows: reader.take(vocabulary * width * bits as usize / 8)?.to_vec(),
+            rows: reader.take(vocabulary * width * bits as usize / 8)?,
             bits: bits as usize,
             width,
         };
@@ -182,10 +183,10 @@ fn rotations(positions: usize, head: usize) -> Vec<(f32, f32)> {
 }
 
 /// Reads numbers from the front of a slice.
-struct ByteReader<'a>(&'a [u8]);
+struct ByteReader(&'static [u8]);
 
-impl<'a> ByteReader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], EncoderFileError> {
+impl ByteReader {
+    fn take(&mut self, count: usize) -> Result<&'static [u8], EncoderFileError> {
         let (taken, rest) =
             self.0.split_at_checked(count).ok_or(EncoderFileError::Damaged { reason: "it is cut short" })?;
         self.0 = rest;
@@ -224,7 +225,7 @@ impl<'a> ByteReader<'a> {
         Ok(IntegerMatrix::new(&values, scales, columns))
     }
 
-    fn piece(&mut self) -> Result<(PieceKind, f32, Box<[u8]>), EncoderFileError> {
+    fn piece(&mut self) -> Result<(PieceKind, f32, &'static [u8]), EncoderFileError> {
         let kind = match self.byte()? {
             0 => PieceKind::Normal,
             1 => PieceKind::Control,
@@ -233,6 +234,6 @@ impl<'a> ByteReader<'a> {
         };
         let score = self.floats(1)?[0];
         let length = usize::from(self.byte()?);
-        Ok((kind, score, self.take(length)?.into()))
+        Ok((kind, score, self.take(length)?))
     }
 }

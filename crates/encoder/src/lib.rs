@@ -50,8 +50,8 @@ impl TextEncoder {
         READ.get_or_init(|| TextEncoder::read(BUILT_IN)).as_ref()
     }
 
-    /// Reads an encoder file.
-    pub fn read(file: &[u8]) -> Result<Self, EncoderFileError> {
+    /// Reads an encoder file, which stays in memory as it is: its table is used in place.
+    pub fn read(file: &'static [u8]) -> Result<Self, EncoderFileError> {
         Ok(Self { weights: EncoderWeights::read(file)?, buffers: Mutex::default() })
     }
 

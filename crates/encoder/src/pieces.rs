@@ -30,7 +30,7 @@ pub(crate) enum PieceKind {
 /// A vocabulary of scored pieces.
 pub(crate) struct PieceTokenizer {
     /// The normal pieces in byte order, with their numbers.
-    pieces: Vec<(Box<[u8]>, u32)>,
+    pieces: Vec<(&'static [u8], u32)>,
     /// Where the pieces that start with a byte begin in `pieces`; entry 256 is the end.
     starts: Vec<u32>,
     scores: Vec<f32>,
@@ -41,7 +41,7 @@ pub(crate) struct PieceTokenizer {
 
 impl PieceTokenizer {
     /// Builds the tokenizer from all pieces in the order of their numbers.
-    pub(crate) fn new(vocabulary: Vec<(PieceKind, f32, Box<[u8]>)>) -> Result<Self, EncoderFileError> {
+    pub(crate) fn new(vocabulary: Vec<(PieceKind, f32, &'static [u8])>) -> Result<Self, EncoderFileError> {
         let damaged = |reason| EncoderFileError::Damaged { reason };
         let mut pieces = Vec::new();
         let mut scores = Vec::with_capacity(vocabulary.len());
