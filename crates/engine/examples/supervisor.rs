@@ -1,6 +1,6 @@
 //! A supervisor: one node decides who works next, each worker reports back, until the supervisor is content.
 //!
-//! `cargo run -p doran-engine --example supervisor` prints who worked, and what came of it.
+//! `cargo run -p doran-engine --example supervisor` prints who worked, and the result.
 
 use doran_engine::{Cx, Graph, NodeError, Nodes, Snap, State, To, node};
 use serde::{Deserialize, Serialize};

@@ -28,7 +28,7 @@ pub struct ThreadEntry {
     /// What happened.
     pub body: EntryBody,
     /// What nodes showed between the entry before it and this one, if the run keeps that
-    /// ([`StartOptions::keep_shown`](crate::StartOptions::keep_shown)).
+    /// ([`StartOptions::keep_emitted`](crate::StartOptions::keep_emitted)).
     pub shown: Vec<ShownPiece>,
 }
 
@@ -55,7 +55,7 @@ pub enum EntryBody {
         /// What somebody changed while the run waited. Such a pause follows another one, with the same questions.
         edit: Option<StateChange>,
     },
-    /// Answers came.
+    /// The run was answered.
     Resumed {
         /// By question.
         answers: BTreeMap<String, Value>,
@@ -134,7 +134,7 @@ pub struct TaskResult {
     pub ms: u64,
     /// Tries.
     pub attempts: u32,
-    /// The result came from the cache.
+    /// The result is from the cache.
     pub cached: bool,
     /// What it spent.
     pub usage: RunUsage,

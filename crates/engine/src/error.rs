@@ -203,7 +203,7 @@ pub enum BuildError {
 /// Why a call to the engine failed: the store, the call itself, or the run it waited for.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The store said no.
+    /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The call was wrong. Trying it again will not help.

@@ -1,5 +1,5 @@
 //! Codes of runs that the engine itself ended. A node that fails may bring a code of its own
-//! ([`NodeError::with_code`](crate::NodeError::with_code)). The engine has no sentences for people: whoever shows a run has
+//! ([`NodeError::with_code`](crate::NodeError::with_code)). The engine has no sentences for people: a user interface has
 //! those, by code.
 
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ codes! {
     NOT_STORABLE "not_storable"
     /// The store cannot take what the run wants to write.
     STORE_REJECTED "store_rejected"
-    /// A branch led where it had not said it would.
+    /// A branch led to a node that it had not declared.
     UNDECLARED_TARGET "undeclared_target"
     /// A join waits for a node that will not come.
     STUCK_JOIN "stuck_join"

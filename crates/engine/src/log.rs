@@ -65,7 +65,7 @@ pub struct StoredTaskResult {
     /// Tries, when more than one.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub attempts: u32,
-    /// The result came from the cache.
+    /// The result is from the cache.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cached: bool,
     /// What it spent.
@@ -95,7 +95,7 @@ struct ShownBefore {
     shown: Vec<ShownPiece>,
 }
 
-/// Something that a node showed, kept with the entry that came next.
+/// Data that a node emitted, kept with the next entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShownPiece {
     /// Its number. Numbers rise within a run.
@@ -167,12 +167,12 @@ pub struct RunPausedEntry {
     pub active_ms: u64,
 }
 
-/// Answers came.
+/// The run was answered.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunResumedEntry {
     /// By question.
     pub answers: BTreeMap<String, Value>,
-    /// The claim of the run that asked.
+    /// The claim of the run that asked the questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
 }
@@ -287,7 +287,7 @@ impl StoredPosition {
             arrived: position
                 .arrived
                 .iter()
-                .map(|(join, came)| (name(join), came.iter().map(name).collect()))
+                .map(|(join, sources)| (name(join), sources.iter().map(name).collect()))
                 .collect(),
         }
     }
@@ -302,8 +302,8 @@ impl StoredPosition {
             }
         };
         let mut arrived = BTreeMap::new();
-        for (join, came) in &self.arrived {
-            arrived.insert(number(join)?, came.iter().map(number).collect::<Result<_, String>>()?);
+        for (join, sources) in &self.arrived {
+            arrived.insert(number(join)?, sources.iter().map(number).collect::<Result<_, String>>()?);
         }
         Ok(PlanPosition {
             step: self.step,

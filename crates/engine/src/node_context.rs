@@ -83,7 +83,7 @@ impl TaskScratch {
         self.counted_amounts = amounts;
     }
 
-    /// What it spent, for whoever books it.
+    /// What it spent, to be added to the usage of the run.
     pub(crate) fn take_unfinished_usage(&mut self) -> UnfinishedTaskUsage {
         UnfinishedTaskUsage {
             all_amounts: std::mem::take(&mut self.counted_amounts),
@@ -105,7 +105,7 @@ impl TaskScratch {
 }
 
 impl Cx {
-    /// Asks a person. The run pauses, for days if need be, without a task or memory; when the answer came the node
+    /// Asks a person. The run pauses, for days if need be, without a task or memory; when the answer is there the node
     /// runs again and this gives the answer. Calls recorded before it are not made again.
     ///
     /// An answer that is not a `T` is asked for once more, with the reason.
@@ -251,7 +251,7 @@ impl Cx {
         };
         self.0.run.heartbeat_outer_tasks(&self.0.path);
         if let Some(live) = &self.0.run.live_feed {
-            let is_kept = item.is_none() && self.0.run.keep_shown.keeps(&data);
+            let is_kept = item.is_none() && self.0.run.keep_emitted.keeps(&data);
             let (node, path, piece) =
                 (self.0.node.clone(), self.0.path.clone(), NodeDeltaContent::Data(data));
             let delta = NodeDelta { node, path, attempt, index, item, piece, kept: None };

@@ -32,7 +32,7 @@ pub(crate) fn unknown_state_field<S: State>(json: &str) -> Option<String> {
 
 fn unknown_field(json: &str, read: &[&str], written: &BTreeSet<String>) -> Option<String> {
     let known = |name: &str| read.contains(&name) || written.contains(name);
-    // What is no object is told of by whoever reads it.
+    // What is not an object is reported when the state is read.
     UnknownField(known).deserialize(&mut serde_json::Deserializer::from_str(json)).ok()?
 }
 
@@ -90,7 +90,7 @@ impl<'de> Deserializer<'de> for FieldProbe<'_> {
         _: V,
     ) -> Result<V::Value, ProbeError> {
         *self.0 = Some(fields);
-        Err(ProbeError::custom("only its fields are asked for"))
+        Err(ProbeError::custom("only its fields are read"))
     }
 
     forward_to_deserialize_any! {

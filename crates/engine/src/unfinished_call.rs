@@ -12,14 +12,14 @@ pub struct UnfinishedCall {
     pub name: String,
     /// What the outside knows it by.
     pub key: String,
-    /// How far it came.
+    /// How far it got.
     pub state: CallState,
     /// What it gave, unless that is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
 }
 
-/// How far a call came.
+/// How far a call got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {

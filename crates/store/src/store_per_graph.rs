@@ -215,11 +215,11 @@ impl RunStore for StorePerGraph {
         Ok(outcome)
     }
 
-    async fn durable(&self, position: CommitPosition) -> Result<(), StoreError> {
+    async fn wait_until_durable(&self, position: CommitPosition) -> Result<(), StoreError> {
         let number = (position.0 >> POSITION_BITS) as usize;
         let own = CommitPosition(position.0 & ((1 << POSITION_BITS) - 1));
         match self.stores.get(number) {
-            Some(store) => store.durable(own).await,
+            Some(store) => store.wait_until_durable(own).await,
             None => Err(StoreError::Other(format!("there is no store {number}").into())),
         }
     }

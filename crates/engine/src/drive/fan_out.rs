@@ -69,24 +69,24 @@ impl<T> FanOut<T> {
     /// The next that finished, each with its place among the futures given. `None` when a worker is gone. Those that are
     /// ready at once come together.
     pub(crate) async fn next_batch(&mut self) -> Option<Vec<(usize, T)>> {
-        let mut came = vec![self.done.recv().await?];
+        let mut finished = vec![self.done.recv().await?];
         let gather = async {
             while self.shared.polling_workers.load(Ordering::SeqCst) > 0 {
                 tokio::select! {
                     more = self.done.recv() => match more {
-                        Some(more) => came.push(more),
+                        Some(more) => finished.push(more),
                         None => return,
                     },
                     () = self.shared.polled.notified() => {}
                 }
             }
         };
-        // When the time is over, what came is enough.
+        // When the time is over, what has finished is enough.
         drop(tokio::time::timeout(MAX_GATHER_TIME, gather).await);
         while let Ok(more) = self.done.try_recv() {
-            came.push(more);
+            finished.push(more);
         }
-        Some(came)
+        Some(finished)
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
             .collect::<Vec<_>>();
         let mut fan = run_concurrently(futures, usize::MAX);
         assert_eq!(fan.next_batch().await.expect("results").len(), 39);
-        // Neither does a future that waits for its turn hold them up.
+        // Neither does a future that waits for a worker hold them up.
         let futures = (0..40)
             .map(|n| {
                 Box::pin(async move {

@@ -116,7 +116,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for KnownFieldsMap<A> {
     }
 }
 
-/// Reads the name of a field, which has to be one of these: as a seed, then as what is read from, then as what is told.
+/// Reads the name of a field, which has to be one of these: as a seed, then as what is read from, then as a visitor.
 struct KnownName<T> {
     inner: T,
     fields: &'static [&'static str],

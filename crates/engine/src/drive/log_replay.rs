@@ -444,8 +444,8 @@ fn fill_missing_fields<S: State>(seq: Seq, stored: Value) -> Result<S, EngineErr
             Ok(state) => return Ok(state),
             Err(error) => error,
         };
-        let said = error.to_string();
-        let missing = said.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+        let message = error.to_string();
+        let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
         match missing.and_then(|name| defaults.remove_entry(name)) {
             Some((name, default)) if !stored.contains_key(&name) => drop(stored.insert(name, default)),
             _ => return Err(mismatch(error)),

@@ -250,7 +250,7 @@ pub(crate) async fn drive<S: State>(
     Ok((DriveOutcome::Finished, last))
 }
 
-/// Asks whoever decides about runs, if the run begins, goes on after it had stopped, or has cost more since the last time.
+/// Asks the gate, if the run begins, goes on after it had stopped, or has cost more since the last time.
 async fn ask_gate(run: &RunContext) -> Result<(), HaltReason> {
     let (Some(gate), Some(journal)) = (&run.gate, &run.journal) else { return Ok(()) };
     let cost = run.lock_meter().cost_micros();
@@ -290,8 +290,8 @@ async fn fold_and_write<S: State>(
         catch_unwind(AssertUnwindSafe(|| fold_updates(graph, scope, at, done))).unwrap_or_else(|panic| {
             let nodes: Vec<String> =
                 at.position.due.iter().map(|task| format!("`{}`", graph.node(task.node).name)).collect();
-            let said = panic::panic_message(&*panic);
-            let message = format!("a reducer or branch after {} panicked: {said}", nodes.join(", "));
+            let panic_text = panic::panic_message(&*panic);
+            let message = format!("a reducer or branch after {} panicked: {panic_text}", nodes.join(", "));
             Err(HaltReason::failed(failure::PANIC, message))
         });
     if let Err(halt) = folded {
@@ -376,8 +376,8 @@ fn fold_updates<S: State>(
     let mut routes = Vec::with_capacity(nodes.len());
     for choices in choices {
         let from = choices.node;
-        let next = choices.next_tasks(graph, &at.state).map_err(|astray| {
-            HaltReason::failed(astray.failure_code(), astray.error_message(&graph.node(from).name))
+        let next = choices.next_tasks(graph, &at.state).map_err(|error| {
+            HaltReason::failed(error.failure_code(), error.error_message(&graph.node(from).name))
         })?;
         routes.push((from, next));
     }
@@ -450,10 +450,10 @@ async fn write_subgraph_step(
     path: TaskPath,
     commit: Commit,
 ) -> Result<Option<CommitOutcome>, HaltReason> {
-    // Whoever begins the node again waits until this step is known to have been written or not.
-    let turn = run.subgraph_write_lock(&path).lock_owned().await;
+    // A new try of the node waits until this step is known to have been written or not.
+    let permit = run.subgraph_write_lock(&path).lock_owned().await;
     let writing = tokio::spawn(async move {
-        let _turn = turn;
+        let _permit = permit;
         let body = commit.entries[0].body.clone();
         let committed = run.commit_within(Some(&path), commit).await?;
         failpoint::hit("commit.after_publish");
@@ -518,7 +518,7 @@ pub(crate) async fn drive_without_store<S: State>(
     Ok((ended, at.state))
 }
 
-/// Runs a graph inside a task of another, going on where an earlier life of the task had come to.
+/// Runs a graph inside a task of another, from where the task was before a restart.
 pub(crate) async fn drive_subgraph<S: State>(
     graph: Arc<BuiltGraph<S>>,
     run: Arc<RunContext>,
@@ -533,8 +533,8 @@ pub(crate) async fn drive_subgraph<S: State>(
         log_replay::fold_subgraph_step(&graph, &mut at, &body)
             .map_err(|error| HaltReason::failed(failure::STATE_MISMATCH, error.to_string()))?;
     }
-    if let Some(astray) = &at.unknown_node {
-        return Err(HaltReason::failed(failure::GRAPH_CHANGED, astray.to_string()));
+    if let Some(unknown) = &at.unknown_node {
+        return Err(HaltReason::failed(failure::GRAPH_CHANGED, unknown.to_string()));
     }
     let (ended, _) = drive(&graph, &run, &GraphScope::Inner { path, name, depth }, &mut at).await?;
     Ok((ended, at))

@@ -18,7 +18,7 @@ thread_local! {
     static POLLED_NOW: RefCell<Option<Arc<NestedGraphs>>> = const { RefCell::new(None) };
 }
 
-/// Drives a graph inside a node of this run. `Err` is what it said when it panicked.
+/// Drives a graph inside a node of this run. `Err` is the message of its panic.
 pub(crate) fn run_nested<T: Send + 'static>(
     run: &Arc<RunContext>,
     driving: impl Future<Output = T> + Send + 'static,
@@ -141,7 +141,7 @@ impl NestedGraphs {
         let (ended, waiter) = (nested.future.take(), nested.waiter.take());
         drop(nested);
         drop(ended);
-        // The node around it is polled next. One with a waker of its own has to be told.
+        // The node around it is polled next. One with a waker of its own has to be woken.
         if let Some(waiter) = waiter.filter(|waiter| !waiter.will_wake(context.waker())) {
             waiter.wake();
         }

@@ -16,14 +16,16 @@ use crate::drive::run_meter::RunMeter;
 use crate::failpoint;
 use crate::id::RunId;
 use crate::log::{self, UnfinishedTask};
-use crate::runtime::{KeepShown, LeaseTime, LiveFeed, NextRun, RunGateCheck, RunObserver, TimerAlarm};
+use crate::runtime::{
+    EmittedDataRetention, LeaseTime, LiveFeed, NextRun, RunGateCheck, RunObserver, TimerAlarm,
+};
 use crate::store::{
     Commit, CommitOutcome, Durability, EntryKind, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage,
     Seq, StoreError,
 };
 use crate::task_path::{QuestionId, TaskPath};
 
-/// Most tasks of a step at work at a time, unless said.
+/// Most tasks of a step at work at a time, unless set otherwise.
 pub(crate) const DEFAULT_MAX_TASKS_PER_STEP: usize = 128;
 
 /// The largest note of an unfinished task that is kept.
@@ -44,8 +46,8 @@ pub(crate) struct RunContext {
     /// Rings when a timer of a sleeping run is due.
     pub timer_alarm: Option<Arc<TimerAlarm>>,
     /// What runs take turns with that are resumed alone.
-    pub suspect_turn: Option<Arc<tokio::sync::Mutex<()>>>,
-    held_suspect_turn: Mutex<Option<tokio::sync::OwnedMutexGuard<()>>>,
+    pub suspect_permit: Option<Arc<tokio::sync::Mutex<()>>>,
+    held_suspect_permit: Mutex<Option<tokio::sync::OwnedMutexGuard<()>>>,
     /// What random numbers and keys of this run grow from.
     pub seed: [u8; 16],
     /// What the caller of the run gave to all its nodes.
@@ -56,13 +58,13 @@ pub(crate) struct RunContext {
     pub next_run: Option<Arc<NextRun>>,
     /// Who decides whether the run may begin and spend more.
     pub gate: Option<RunGateCheck>,
-    /// Is told how long writes take.
+    /// Gets the time that each write takes.
     pub observer: Option<Arc<dyn RunObserver>>,
-    /// Nodes to pause before and after, asked for by the caller of the run.
+    /// Nodes to pause before and after, as the caller of the run requested.
     pub pause_before: BTreeSet<String>,
     pub pause_after: BTreeSet<String>,
     /// What of that which nodes show is kept in the log.
-    pub keep_shown: KeepShown,
+    pub keep_emitted: EmittedDataRetention,
     records: Mutex<HashMap<String, Vec<Record>>>,
     /// Records of calls of the step in progress. Long results are left out.
     pub(super) call_records: Mutex<CallRecords>,
@@ -94,8 +96,8 @@ impl RunContext {
             graph_name: Arc::from(""),
             max_tasks_per_step: DEFAULT_MAX_TASKS_PER_STEP,
             timer_alarm: None,
-            suspect_turn: None,
-            held_suspect_turn: Mutex::default(),
+            suspect_permit: None,
+            held_suspect_permit: Mutex::default(),
             seed,
             context: Value::Null,
             correlation: None,
@@ -104,7 +106,7 @@ impl RunContext {
             observer: None,
             pause_before: BTreeSet::new(),
             pause_after: BTreeSet::new(),
-            keep_shown: KeepShown::default(),
+            keep_emitted: EmittedDataRetention::default(),
             records: Mutex::default(),
             call_records: Mutex::default(),
             subgraph_steps: Mutex::default(),
@@ -119,17 +121,17 @@ impl RunContext {
         }
     }
 
-    /// Goes on from what an earlier claim of the run did and recorded. `told` steps stand in the row of the run;
+    /// Goes on from what an earlier claim of the run did and recorded. `steps_in_row` steps are counted in the row of the run;
     /// `logged` are those in its log, which may be more.
     pub(crate) fn continue_from_claim(
         &mut self,
-        told: u32,
+        steps_in_row: u32,
         logged: u32,
         usage: RunUsage,
         records: Vec<Record>,
     ) {
         let meter = self.meter.get_mut().unwrap_or_else(PoisonError::into_inner);
-        meter.continue_from_claim(told, logged, usage);
+        meter.continue_from_claim(steps_in_row, logged, usage);
         self.wrote_records = AtomicBool::new(!records.is_empty());
         self.remember_calls(&records);
         let by_path = self.records.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -138,7 +140,7 @@ impl RunContext {
         }
     }
 
-    /// Records that an earlier life or try of this task left.
+    /// Records that an earlier try of this task left, or the task before a restart.
     pub(crate) fn task_records(&self, path: &TaskPath) -> Vec<Record> {
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         if records.is_empty() { Vec::new() } else { records.get(path.as_str()).cloned().unwrap_or_default() }
@@ -176,7 +178,7 @@ impl RunContext {
         self.inner_heartbeats.lock().unwrap_or_else(PoisonError::into_inner).get(path).copied()
     }
 
-    /// What inner steps add to the cost of reading the log, since it was last asked.
+    /// What inner steps add to the cost of reading the log, since the last call of this.
     pub(crate) fn take_subgraph_bytes(&self) -> u64 {
         self.subgraph_bytes.swap(0, Ordering::Relaxed)
     }
@@ -205,7 +207,7 @@ impl RunContext {
     /// Waits until everything the run has written is on disk: what comes next can be noticed outside.
     pub(crate) async fn wait_until_durable(&self) -> Result<(), StoreError> {
         match &self.journal {
-            Some(journal) => journal.durable().await,
+            Some(journal) => journal.wait_until_durable().await,
             None => Ok(()),
         }
     }
@@ -257,7 +259,7 @@ impl RunContext {
             // What is counted or numbered is written one after the other, so that it can be found again when nobody
             // knows whether it was written.
             let mut tip = journal.tip.lock().await;
-            let booked = self.lock_meter().usage_in_row();
+            let usage_in_row_before = self.lock_meter().usage_in_row();
             commit.head = tip.head;
             if let (Some(first), Some(live)) = (commit.entries.first_mut(), &self.live_feed) {
                 let kept = live.take_kept();
@@ -280,10 +282,10 @@ impl RunContext {
             let shown = if watched { commit.entries.clone() } else { Vec::new() };
             let grows = !commit.entries.is_empty();
             let moves_on = commit.entries.iter().any(|entry| entry.kind != EntryKind::Restarted);
-            let committed = journal.commit(commit, booked).await?;
+            let committed = journal.commit(commit, usage_in_row_before).await?;
             self.lock_meter().note_usage_in_row(usage);
             if moves_on {
-                drop(self.held_suspect_turn.lock().unwrap_or_else(PoisonError::into_inner).take());
+                drop(self.held_suspect_permit.lock().unwrap_or_else(PoisonError::into_inner).take());
             }
             if let (true, Some(live)) = (grows, &self.live_feed) {
                 let shown = shown.into_iter().zip(tip.head + 1..);
@@ -303,8 +305,8 @@ impl RunContext {
             self.lock_call_records().clear();
         }
         self.lock_call_records().extend(calls);
-        if let Some((next, asked)) = next_run {
-            next.note(&mut committed, asked);
+        if let Some((next, requested_at)) = next_run {
+            next.note(&mut committed, requested_at);
         }
         if committed.cancel_asked {
             self.cancel.cancel();
@@ -328,15 +330,15 @@ impl RunContext {
 
     /// Waits until no other run of this process is resumed alone. From then on it is this one, until it has written
     /// anything but that it was restarted.
-    pub(crate) async fn wait_for_suspect_turn(&self) -> Result<(), HaltReason> {
-        let Some(turn) = self.suspect_turn.clone() else { return Ok(()) };
-        let turn = tokio::select! {
+    pub(crate) async fn wait_for_suspect_permit(&self) -> Result<(), HaltReason> {
+        let Some(permit) = self.suspect_permit.clone() else { return Ok(()) };
+        let permit = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(HaltReason::Cancelled),
             () = self.release.cancelled() => return Err(HaltReason::Released),
-            turn = turn.lock_owned() => turn,
+            permit = permit.lock_owned() => permit,
         };
-        *self.held_suspect_turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(turn);
+        *self.held_suspect_permit.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
         Ok(())
     }
 

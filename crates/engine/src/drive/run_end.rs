@@ -14,7 +14,7 @@ use crate::store::{
 /// Most bytes of the sentence of a failure.
 const MAX_FAILURE_MESSAGE_BYTES: usize = 16 * 1024;
 
-/// Ends a run that came to rest while somebody asked to cancel it: its claim is over, so the store does it.
+/// Ends a run that came to rest while its cancel was requested: its claim is over, so the store does it.
 pub(super) async fn cancel_paused(run: &RunContext) -> HaltReason {
     let Some(journal) = &run.journal else { return HaltReason::Cancelled };
     let key = journal.fence.thread.run(journal.fence.run);
@@ -34,7 +34,7 @@ pub(super) fn shorten_failure(failure: &mut RunFailure) {
     }
 }
 
-/// Writes the end of a run that failed. Gives back what is to be told: the failure, or that it could not be written.
+/// Writes the end of a run that failed. Gives back what to report: the failure, or that it could not be written.
 pub(crate) async fn write_failure<S: State>(
     run: &Arc<RunContext>,
     at: &mut ThreadState<S>,

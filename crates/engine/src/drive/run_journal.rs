@@ -1,7 +1,7 @@
-//! Where a durable run is written: its store, its claim, and how a write is carried through trouble that passes.
+//! Where a durable run is written: its store, its claim, and how a write is tried again after a transient error.
 //!
 //! A write that failed is not work that is lost. As long as the lease lasts nobody else can have the run, so the same
-//! write is tried again. When nobody knows whether a write happened, the log is asked.
+//! write is tried again. When nobody knows whether a write happened, the log is read.
 //!
 //! A step need not be on disk before the next one begins: if the power fails, repeating it is as good as finding it. What
 //! somebody outside could notice waits until everything before it is on disk.
@@ -69,7 +69,7 @@ impl RunJournal {
     pub(super) async fn commit(
         &self,
         mut commit: Commit,
-        booked: RunUsage,
+        usage_in_row_before: RunUsage,
     ) -> Result<CommitOutcome, StoreError> {
         if commit.entries.is_empty() {
             commit.head = self.written_head.load(Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl RunJournal {
             commit.durability = Durability::Now;
         }
         let durability = commit.durability;
-        let committed = self.commit_with_retries(commit, booked).await?;
+        let committed = self.commit_with_retries(commit, usage_in_row_before).await?;
         self.written_head.fetch_max(committed.head, Ordering::Relaxed);
         self.position.fetch_max(committed.position.0, Ordering::Relaxed);
         if durability == Durability::Now {
@@ -87,13 +87,13 @@ impl RunJournal {
     }
 
     /// Waits until everything this claim has written is on disk.
-    pub(super) async fn durable(&self) -> Result<(), StoreError> {
+    pub(super) async fn wait_until_durable(&self) -> Result<(), StoreError> {
         let position = CommitPosition(self.position.load(Ordering::Relaxed));
         let head = self.written_head.load(Ordering::Relaxed);
         let waited = retry_while(
             &self.lease,
             |error| matches!(error, StoreError::Unavailable(_)),
-            || self.store.durable(position),
+            || self.store.wait_until_durable(position),
         );
         match waited.await {
             // A database that was started anew may have lost the end of the log. What is read is on disk.
@@ -113,22 +113,22 @@ impl RunJournal {
         if found >= head && epoch == self.fence.epoch { Ok(()) } else { Err(StoreError::Fenced) }
     }
 
-    /// Writes, and tries again as long as the store is away or full and the lease lasts. `booked` is what the row of
-    /// the run counted before.
+    /// Writes, and tries again as long as the store is away or full and the lease lasts. `usage_in_row_before` is
+    /// the usage in the row of the run before this write.
     async fn commit_with_retries(
         &self,
         commit: Commit,
-        booked: RunUsage,
+        usage_in_row_before: RunUsage,
     ) -> Result<CommitOutcome, StoreError> {
         let mut in_doubt = None;
         let mut wait = RetryWait::default();
         loop {
             let refused = match self.store.commit(&self.fence, commit.clone()).await {
                 Ok(committed) => return Ok(committed),
-                Err(error) if is_passing(&*self.store, &error) => error,
+                Err(error) if is_transient(&*self.store, &error) => error,
                 // An earlier try may have been written after all, and may have ended the claim with it.
                 Err(error @ (StoreError::Fenced | StoreError::Conflict(_))) if in_doubt.is_some() => {
-                    return self.read_back(&commit, booked).await?.ok_or(error);
+                    return self.read_back(&commit, usage_in_row_before).await?.ok_or(error);
                 }
                 Err(error) => return Err(error),
             };
@@ -140,11 +140,11 @@ impl RunJournal {
                 }
                 continue;
             }
-            match self.read_back(&commit, booked).await {
+            match self.read_back(&commit, usage_in_row_before).await {
                 Ok(Some(committed)) => return Ok(committed),
                 Ok(None) => {}
                 // It stays unknown.
-                Err(error) if is_passing(&*self.store, &error) => return Err(in_doubt.unwrap_or(error)),
+                Err(error) if is_transient(&*self.store, &error) => return Err(in_doubt.unwrap_or(error)),
                 Err(error) => return Err(error),
             }
             if !wait.wait_within(&self.lease).await {
@@ -156,9 +156,9 @@ impl RunJournal {
     async fn read_back(
         &self,
         commit: &Commit,
-        booked: RunUsage,
+        usage_in_row_before: RunUsage,
     ) -> Result<Option<CommitOutcome>, StoreError> {
-        self.retry(|| self.find_committed(commit, booked)).await
+        self.retry(|| self.find_committed(commit, usage_in_row_before)).await
     }
 
     /// Whether a write happened, by what the store holds. Only the holder of the claim writes, so what stands where the
@@ -166,7 +166,7 @@ impl RunJournal {
     async fn find_committed(
         &self,
         commit: &Commit,
-        booked: RunUsage,
+        usage_in_row_before: RunUsage,
     ) -> Result<Option<CommitOutcome>, StoreError> {
         let row = self.store.run(&self.fence.thread.run(self.fence.run)).await?;
         if row.epoch != self.fence.epoch {
@@ -178,7 +178,7 @@ impl RunJournal {
         let position = CommitPosition::default();
         if commit.entries.is_empty() {
             // Records replace each other and can be written again. What was spent must be counted once.
-            let counted = !commit.usage.is_zero() && row.usage != booked;
+            let counted = !commit.usage.is_zero() && row.usage != usage_in_row_before;
             let at = row.started_at.unwrap_or(row.created_at);
             return Ok(counted.then_some(CommitOutcome {
                 head,
@@ -217,13 +217,13 @@ pub(crate) async fn retry_while_held<T, F>(
 where
     F: Future<Output = Result<T, StoreError>>,
 {
-    retry_while(lease, |error| is_passing(store, error), call).await
+    retry_while(lease, |error| is_transient(store, error), call).await
 }
 
-/// Makes a call again as long as its error passes and the lease lasts.
+/// Makes a call again as long as its error is transient and the lease lasts.
 async fn retry_while<T, F>(
     lease: &ClaimLease,
-    passes: impl Fn(&StoreError) -> bool,
+    is_transient: impl Fn(&StoreError) -> bool,
     call: impl Fn() -> F,
 ) -> Result<T, StoreError>
 where
@@ -232,7 +232,7 @@ where
     let mut wait = RetryWait::default();
     loop {
         match call().await {
-            Err(error) if passes(&error) => {
+            Err(error) if is_transient(&error) => {
                 if !wait.wait_within(lease).await {
                     return Err(error);
                 }
@@ -242,9 +242,9 @@ where
     }
 }
 
-/// Whether the same call may succeed a little later. A store that one process has for itself can say no more after a
+/// Whether the same call may succeed a little later. A store that one process has for itself gives no more answers after a
 /// write of unknown outcome: the process has to end.
-fn is_passing(store: &dyn Store, error: &StoreError) -> bool {
+fn is_transient(store: &dyn Store, error: &StoreError) -> bool {
     match error {
         StoreError::Unavailable(_) | StoreError::Full(_) => true,
         StoreError::Unknown(_) => !store.is_exclusive(),
@@ -339,15 +339,15 @@ mod tests {
         let (store, journal) = started_run().await;
         let step = |body| Commit { head: 1, entries: vec![entry(body)], ..Commit::default() };
         let find = async |commit: &Commit| journal.find_committed(commit, RunUsage::default()).await;
-        assert!(find(&step("a")).await.expect("asked").is_none());
+        assert!(find(&step("a")).await.expect("found out").is_none());
         store.commit(&journal.fence, step("a")).await.expect("commit");
-        assert_eq!(find(&step("a")).await.expect("asked").map(|found| found.head), Some(2));
-        assert!(find(&step("b")).await.expect("asked").is_none(), "another body");
+        assert_eq!(find(&step("a")).await.expect("found out").map(|found| found.head), Some(2));
+        assert!(find(&step("b")).await.expect("found out").is_none(), "another body");
         let mut other = step("a");
         other.entries[0].kind = EntryKind::Inner;
-        assert!(find(&other).await.expect("asked").is_none(), "another kind");
+        assert!(find(&other).await.expect("found out").is_none(), "another kind");
         other.entries = vec![entry("a"), entry("b")];
-        assert!(find(&other).await.expect("asked").is_none(), "half of it");
+        assert!(find(&other).await.expect("found out").is_none(), "half of it");
         take_over(&store, &journal.fence).await;
         let taken = find(&step("a")).await;
         assert!(matches!(taken, Err(StoreError::Fenced)), "{taken:?}");
@@ -359,10 +359,13 @@ mod tests {
         let usage = RunUsage { input_tokens: 5, ..RunUsage::default() };
         let spent = Commit { head: 1, usage, ..Commit::default() };
         let before = RunUsage::default();
-        assert!(journal.find_committed(&spent, before).await.expect("asked").is_none());
+        assert!(journal.find_committed(&spent, before).await.expect("found out").is_none());
         store.commit(&journal.fence, spent.clone()).await.expect("commit");
-        assert!(journal.find_committed(&spent, before).await.expect("asked").is_some());
+        assert!(journal.find_committed(&spent, before).await.expect("found out").is_some());
         let records = Commit { head: 1, ..Commit::default() };
-        assert!(journal.find_committed(&records, before).await.expect("asked").is_none(), "written again");
+        assert!(
+            journal.find_committed(&records, before).await.expect("found out").is_none(),
+            "written again"
+        );
     }
 }

@@ -22,7 +22,7 @@ pub struct RunLimits {
     pub shown_bytes: u64,
 }
 
-/// What a run shows at most unless it is told otherwise.
+/// What a run emits at most unless its limits say otherwise.
 const DEFAULT_SHOWN_BYTES: u64 = 64 << 20;
 
 impl Default for RunLimits {

@@ -45,12 +45,12 @@ impl RunMeter {
         }
     }
 
-    /// Goes on from an earlier claim of the run. `told` steps stand in the row of the run; `logged` are those in its log, which
+    /// Goes on from an earlier claim of the run. The row of the run counts `steps_in_row` steps; `logged` are those in its log, which
     /// may be more.
-    pub(super) fn continue_from_claim(&mut self, told: u32, logged: u32, usage: RunUsage) {
-        self.steps = told.max(logged);
-        self.steps_in_row = told;
-        self.steps_not_in_row = self.steps - told;
+    pub(super) fn continue_from_claim(&mut self, steps_in_row: u32, logged: u32, usage: RunUsage) {
+        self.steps = steps_in_row.max(logged);
+        self.steps_in_row = steps_in_row;
+        self.steps_not_in_row = self.steps - steps_in_row;
         (self.usage, self.usage_in_row) = (usage, usage);
         if failpoint::mutant("budget_reset_by_claim") {
             self.usage = RunUsage::default();
@@ -67,7 +67,7 @@ impl RunMeter {
         self.usage.cost_micros
     }
 
-    /// What the gate said. It counts with what the row of the run has.
+    /// What the gate decided. It counts with what the row of the run has.
     pub(super) fn note_admission(&mut self, admission: RunAdmission) {
         (self.admitted_cost, self.refused) = match admission {
             RunAdmission::Admitted { cost_left } => {
@@ -117,26 +117,26 @@ impl RunContext {
         exceeded_limit(&money, 0, Duration::ZERO, &meter.usage).map_or(Ok(()), Err)
     }
 
-    /// An error if the gate said that the run must not spend more.
+    /// An error if the gate decided that the run must not spend more.
     pub(crate) fn check_may_spend(&self) -> Result<(), RunFailure> {
         self.lock_meter().refused.clone().map_or(Ok(()), Err)
     }
 
-    /// Counts what an earlier life of the step spent, when a finished task of it is not run again.
+    /// Counts what the step spent before it was started again, when a finished task of it is not run again.
     pub(crate) fn add_earlier_usage(&self, usage: RunUsage) {
         self.lock_meter().usage += usage;
     }
 
     /// What was spent and no row counts: by the tasks of a step that will not be finished.
     pub(crate) fn unbooked_usage(&self) -> RunUsage {
-        let RunMeter { usage, usage_in_row: booked, .. } = &*self.lock_meter();
-        usage.saturating_sub(*booked)
+        let meter = self.lock_meter();
+        meter.usage.saturating_sub(meter.usage_in_row)
     }
 
     /// Steps and usage as the row of the run has them after the last commit.
     pub(crate) fn booked_steps_and_usage(&self) -> (u32, RunUsage) {
-        let RunMeter { steps_in_row: told, usage_in_row: booked, .. } = &*self.lock_meter();
-        (*told, *booked)
+        let meter = self.lock_meter();
+        (meter.steps_in_row, meter.usage_in_row)
     }
 
     pub(crate) fn count_step(&self) {

@@ -62,12 +62,12 @@ async fn wait_for_tasks<S: State>(
     let mut fan = run_concurrently(tasks, run.max_tasks_per_step);
     let mut left = count;
     while left > 0 {
-        let came = fan.next_batch().await.ok_or_else(|| {
+        let finished = fan.next_batch().await.ok_or_else(|| {
             HaltReason::failed(failure::ABORTED, "a task was aborted from outside the engine".to_owned())
         })?;
-        left -= came.len();
+        left -= finished.len();
         let mut records = Vec::new();
-        for (place, end) in came {
+        for (place, end) in finished {
             if left > 0 && run.journal.is_some() {
                 records.extend(finished_task_record(graph, scope, at, place, &end));
             }

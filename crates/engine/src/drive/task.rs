@@ -42,7 +42,7 @@ pub(crate) enum TaskOutcome<U> {
 /// What a task spent that did not finish.
 #[derive(Default)]
 pub(crate) struct UnfinishedTaskUsage {
-    /// All amounts it counted, in order, those of earlier lives included.
+    /// All amounts it counted, in order, those before a restart included.
     pub all_amounts: Vec<RunUsage>,
     /// What the row of the run does not count yet.
     pub unbooked_usage: RunUsage,
@@ -65,7 +65,7 @@ pub(crate) struct FinishedTask<U> {
     pub goto_parent: Option<Vec<DueTask>>,
     /// Why it failed, when another node handles that.
     pub failure: Option<RunFailure>,
-    /// It finished in an earlier life of the step.
+    /// It finished before the step was started again.
     pub replayed: bool,
 }
 
@@ -89,8 +89,11 @@ pub(crate) async fn run_task<S: State>(
     let node = graph.node(task.node).name.clone();
     match catch_panic(run_recorded_task(graph, run, named, task, path, state)).await {
         Ok(end) => end,
-        Err(said) => TaskOutcome::Failed {
-            failure: RunFailure { code: PANIC.into(), message: format!("node `{node}`: panicked: {said}") },
+        Err(message) => TaskOutcome::Failed {
+            failure: RunFailure {
+                code: PANIC.into(),
+                message: format!("node `{node}`: panicked: {message}"),
+            },
             spent: UnfinishedTaskUsage::default(),
         },
     }
@@ -400,12 +403,12 @@ async fn poll_node_catching_panic<S: State>(
     let outcome = async { running.await.map_err(|error| TaskFailure::from_node_error(error, &node.retry)) };
     match catch_panic(outcome).await {
         Ok(outcome) => outcome,
-        Err(said) => Err(panic_failure(&said)),
+        Err(message) => Err(panic_failure(&message)),
     }
 }
 
-fn panic_failure(said: &str) -> TaskFailure {
-    TaskFailure::new(NodeErrorKind::Permanent, PANIC, format!("panicked: {said}"))
+fn panic_failure(message: &str) -> TaskFailure {
+    TaskFailure::new(NodeErrorKind::Permanent, PANIC, format!("panicked: {message}"))
 }
 
 /// In 0..1. Spreads waits; nothing stored depends on it.

@@ -192,7 +192,7 @@ fn declared_targets(ordered_names: &[String], targets: &[NodeIndex], may_end: bo
     DeclaredTargets { nodes, may_end }
 }
 
-/// Wraps a branch so that it can lead only where it said it would.
+/// Wraps a branch so that it can lead only to the targets it declared.
 fn check_branch_targets<S: State, N: 'static>(
     declared: DeclaredTargets,
     choose: BranchChooser<S, N>,

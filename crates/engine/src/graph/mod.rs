@@ -193,7 +193,7 @@ pub const END_NODE_ID: &str = "__end__";
 /// that common readers accept.
 pub const MAX_NESTED_GRAPHS: usize = 32;
 
-/// Nodes and edges of a graph, for whoever draws or lists them. The crate `doran-draw` makes pictures of it.
+/// Nodes and edges of a graph, to be drawn or listed. The crate `doran-draw` makes pictures of it.
 ///
 /// Branches declare where they may lead, so a topology shows every way a run can take and no other. The ends of a graph
 /// are called [`START_NODE_ID`] and [`END_NODE_ID`]; only edges name them.

@@ -112,7 +112,7 @@ pub fn node<S: State, M>(run: impl IntoNode<S, M>) -> NodeBuilder<S> {
     }
 }
 
-/// A node whose way on is still to be said.
+/// A node whose edges are still to be added.
 pub struct NodeBuilder<S: State> {
     pub(crate) run: Arc<dyn Node<S>>,
     pub(crate) retry: RetryPolicy,
@@ -201,7 +201,7 @@ impl<S: State> NodeBuilder<S> {
         self.branch(targets, move |state| To::Node(if holds(state) { yes.clone() } else { no.clone() }))
     }
 
-    /// Leads to one of `targets`, chosen by the state after the step. That is asked once a step, however many tasks of
+    /// Leads to one of `targets`, chosen by the state after the step. It is chosen once a step, however many tasks of
     /// the node ran side by side in it.
     ///
     /// The targets are declared so that the drawing is true; leading anywhere else fails the run and says so.

@@ -1,4 +1,4 @@
-//! What a node may be given: patience, time, and a memory of earlier results.
+//! What a node may be given: retries, timeouts, and a cache of earlier results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl RetryPolicy {
     }
 }
 
-/// How long one try of a node may take. Nothing is limited unless said.
+/// How long one try of a node may take. Nothing is limited unless set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeTimeout {
     /// In all.

@@ -104,7 +104,7 @@ async fn run_inner_graph<C: State>(
     let driving = drive_subgraph(graph, run.clone(), path, name, depth, input);
     let ended = run_nested(&run, driving)
         .await
-        .map_err(|said| NodeError::permanent(format!("panicked: {said}")).with_code(PANIC))?;
+        .map_err(|message| NodeError::permanent(format!("panicked: {message}")).with_code(PANIC))?;
     match ended {
         Ok((DriveOutcome::Finished, ThreadState { state, goto_parent, .. })) => {
             if let Some(goto) = goto_parent {

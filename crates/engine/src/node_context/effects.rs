@@ -48,7 +48,7 @@ impl Drop for CallInFlight {
     }
 }
 
-/// A call that must not be repeated has no known outcome; somebody said what happened.
+/// A call that must not be repeated has no known outcome; a person reported what happened.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UnknownEffectAnswer {
@@ -145,8 +145,8 @@ impl Cx {
     /// ([`QuestionKind::EffectUnknown`]) instead of repeating it. Only [`NodeError::not_done`] says that it did not happen:
     /// the node then fails with it, and a later try may make the call.
     ///
-    /// A person may have to say what the call gave, so let `T` be something a person can write. What is said and is no
-    /// `T` is asked for once more, with the reason.
+    /// A person may have to say what the call gave, so let `T` be something a person can write. An answer that is not
+    /// a `T` is asked for once more, with the reason.
     pub fn effect_at_most_once<T, E, F>(
         &self,
         name: &str,
@@ -333,8 +333,8 @@ impl Cx {
             self.write_with_buffered(None).await?;
         }
         if before == RecordsBefore::All && !failpoint::mutant("call_before_sync") {
-            let durable = self.0.run.wait_until_durable().await;
-            durable.map_err(|error| NodeError::with_kind(NodeErrorKind::Store, error))?;
+            let waited = self.0.run.wait_until_durable().await;
+            waited.map_err(|error| NodeError::with_kind(NodeErrorKind::Store, error))?;
         }
         Ok(under_way)
     }

@@ -93,21 +93,21 @@ pub(crate) fn advance(
     }
     let next = defer_and_sort(topology, next);
     match next.arrived.iter().next() {
-        Some((join, came)) if next.due.is_empty() => {
-            let missing = topology.waits_for[usize::from(*join)].difference(came).copied().collect();
+        Some((join, arrived)) if next.due.is_empty() => {
+            let missing = topology.waits_for[usize::from(*join)].difference(arrived).copied().collect();
             Err(StuckJoin { join: *join, missing })
         }
         _ => Ok(next),
     }
 }
 
-/// Makes `target` due. A join counts who came, and is due when all have.
+/// Makes `target` due. A join counts who arrived, and is due when all have.
 fn mark_arrived(topology: &PlanTopology, next: &mut PlanPosition, from: NodeIndex, target: NodeIndex) {
     let waits_for = &topology.waits_for[usize::from(target)];
     if !waits_for.is_empty() {
-        let came = next.arrived.entry(target).or_default();
-        came.insert(from);
-        if came != waits_for {
+        let arrived = next.arrived.entry(target).or_default();
+        arrived.insert(from);
+        if arrived != waits_for {
             return;
         }
         next.arrived.remove(&target);

@@ -1,6 +1,6 @@
 //! How long a claim certainly holds, as far as this process knows.
 //!
-//! Two clocks are asked, and the one that has gone further counts: the clock of the runtime, and on Linux one that also
+//! Two clocks are read, and the one that has gone further counts: the clock of the runtime, and on Linux one that also
 //! goes on while the machine sleeps. A process that was frozen, or a laptop that was closed, must not believe that it
 //! still has a run that another worker may have taken long ago.
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::failpoint::mutant;
 use crate::store::{Fence, LeaseRenewal, RunStore, StoreError, WorkerLease};
 
-/// How long to wait before a lease is asked for again that could not be given because somebody wrote to the run.
+/// How long to wait before a lease is requested again that could not be given because somebody wrote to the run.
 const BUSY_WAIT: Duration = Duration::from_millis(10);
 
 /// A moment, by both clocks.
@@ -53,22 +53,22 @@ fn since_boot() -> Duration {
 #[derive(Debug)]
 pub(crate) struct ClaimLease {
     claim: WorkerLease,
-    /// When it was last asked for and given.
+    /// When the request that was granted last was sent.
     granted: Mutex<LeaseTime>,
 }
 
 impl ClaimLease {
-    /// A lease that was asked for at `asked`.
-    pub(crate) fn new(claim: WorkerLease, asked: LeaseTime) -> Self {
-        Self { claim, granted: Mutex::new(asked) }
+    /// A lease that was requested at `requested_at`.
+    pub(crate) fn new(claim: WorkerLease, requested_at: LeaseTime) -> Self {
+        Self { claim, granted: Mutex::new(requested_at) }
     }
 
-    /// It was given again, when asked for at `asked`.
-    pub(crate) fn note_renewed(&self, asked: LeaseTime) {
-        *self.granted.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+    /// It was renewed by a request sent at `requested_at`.
+    pub(crate) fn note_renewed(&self, requested_at: LeaseTime) {
+        *self.granted.lock().unwrap_or_else(PoisonError::into_inner) = requested_at;
     }
 
-    /// The time since it was last asked for and given.
+    /// The time since the request that was granted last.
     pub(crate) fn age(&self) -> Duration {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
@@ -78,7 +78,7 @@ impl ClaimLease {
         self.age() < self.claim.lease
     }
 
-    /// Makes sure that the run is still this worker's. A lease that ran out is asked for again: nobody may have wanted
+    /// Makes sure that the run is still this worker's. A lease that ran out is requested again: nobody may have wanted
     /// the run meanwhile.
     pub(crate) async fn ensure_held(
         &self,
@@ -86,9 +86,9 @@ impl ClaimLease {
         fence: &Fence,
     ) -> Result<(), StoreError> {
         while !self.holds() && !mutant("stale_worker_goes_on") {
-            let asked = LeaseTime::now();
+            let requested_at = LeaseTime::now();
             match store.renew(&self.claim, std::slice::from_ref(fence)).await?.first() {
-                Some(LeaseRenewal::Held | LeaseRenewal::CancelAsked) => self.note_renewed(asked),
+                Some(LeaseRenewal::Held | LeaseRenewal::CancelAsked) => self.note_renewed(requested_at),
                 Some(LeaseRenewal::Busy) => tokio::time::sleep(BUSY_WAIT).await,
                 Some(LeaseRenewal::Lost) | None => return Err(StoreError::Fenced),
             }
@@ -101,10 +101,10 @@ impl ClaimLease {
 mod tests {
     use super::*;
 
-    fn lease_of_a_minute(asked: LeaseTime) -> ClaimLease {
+    fn lease_of_a_minute(requested_at: LeaseTime) -> ClaimLease {
         ClaimLease::new(
             WorkerLease { worker: "w".into(), lease: Duration::from_secs(60), graphs: None },
-            asked,
+            requested_at,
         )
     }
 

@@ -56,8 +56,8 @@ pub enum Outcome<S> {
 }
 
 impl<S: State> GraphHandle<S> {
-    pub(super) fn new(runtime: Runtime, hosted: Arc<RegisteredGraph<S>>) -> Self {
-        Self { runtime, registered: hosted }
+    pub(super) fn new(runtime: Runtime, registered: Arc<RegisteredGraph<S>>) -> Self {
+        Self { runtime, registered }
     }
 
     /// The runtime it runs on.
@@ -84,8 +84,8 @@ impl<S: State> GraphHandle<S> {
         if let Some(input) = &input {
             self.registered.check_update(input).map_err(bad)?;
         }
-        let hosted: Arc<dyn AnyGraph> = self.registered.clone();
-        self.runtime.submit(name, &hosted, thread, input, options).await
+        let registered: Arc<dyn AnyGraph> = self.registered.clone();
+        self.runtime.submit(name, &registered, thread, input, options).await
     }
 
     /// The run of a thread that is running or paused, if there is one.
@@ -267,7 +267,7 @@ impl RunHandle {
         self.outcome_from_log().await
     }
 
-    /// How the run rests, by its log. For runs of other processes and of earlier lives of this one.
+    /// How the run rests, by its log. For runs that other processes drove, or this one before it was restarted.
     async fn outcome_from_log(&self) -> Result<RunOutcome, EngineError> {
         let row = self.runtime.0.store.run(&self.key()).await?;
         let mut watch = WatchCursor::new(&self.runtime, &row, 0, WatchUntil::RunEndedOrPaused);
@@ -307,7 +307,7 @@ impl<S> Outcome<S> {
         }
     }
 
-    /// What is asked, when the run waits.
+    /// The open questions, when the run waits.
     pub fn questions(&self) -> Vec<Value> {
         match self {
             Self::Finished(_) => Vec::new(),

@@ -1,4 +1,4 @@
-//! What a run shows while it works: pieces of text on their way, and a bell that rings when the log grew.
+//! What a run shows while it works: pieces of text before they are written, and a wake-up of watchers when the log grew.
 //!
 //! Pieces belong to the step in progress. When it is written they are void, and stay a while for watchers who keep up: they
 //! see them before the step. Watchers read at their own pace; a slow one misses pieces, never entries, and costs the run
@@ -194,7 +194,7 @@ impl LiveBuffer {
 
 impl LiveFeed {
     pub(crate) fn new(head: Seq) -> Self {
-        let pieces = LiveBuffer {
+        let buffer = LiveBuffer {
             head,
             next: 0,
             deltas: VecDeque::new(),
@@ -207,7 +207,7 @@ impl LiveFeed {
             recent_entries: VecDeque::new(),
             recent_entries_bytes: 0,
         };
-        Self { wakeup: watch::Sender::new(0), buffer: Mutex::new(pieces) }
+        Self { wakeup: watch::Sender::new(0), buffer: Mutex::new(buffer) }
     }
 
     pub(crate) fn push_restarted(&self, node: &Arc<str>, path: &TaskPath, attempt: u32, why: &str) {
@@ -225,21 +225,21 @@ impl LiveFeed {
 
     /// Takes what is to be kept with the entry that is written now.
     pub(crate) fn take_kept(&self) -> Vec<ShownPiece> {
-        let mut pieces = self.lock_buffer();
-        pieces.kept_bytes = 0;
-        std::mem::take(&mut pieces.kept)
+        let mut buffer = self.lock_buffer();
+        buffer.kept_bytes = 0;
+        std::mem::take(&mut buffer.kept)
     }
 
     /// Shows a piece that is kept with the next entry, as far as there is room.
     pub(crate) fn push_kept_delta(&self, mut delta: NodeDelta) {
         if let NodeDeltaContent::Data(data) = &delta.piece {
-            let mut pieces = self.lock_buffer();
+            let mut buffer = self.lock_buffer();
             let bytes = delta_size_bytes(&delta);
-            if pieces.kept_bytes + bytes <= MAX_KEPT_BYTES && stored_json::check_depth(data).is_ok() {
-                let number = pieces.next_kept;
-                pieces.next_kept += 1;
-                pieces.kept_bytes += bytes;
-                pieces.kept.push(ShownPiece { number, data: data.clone() });
+            if buffer.kept_bytes + bytes <= MAX_KEPT_BYTES && stored_json::check_depth(data).is_ok() {
+                let number = buffer.next_kept;
+                buffer.next_kept += 1;
+                buffer.kept_bytes += bytes;
+                buffer.kept.push(ShownPiece { number, data: data.clone() });
                 delta.kept = Some(number);
             }
         }
@@ -260,31 +260,31 @@ impl LiveFeed {
         entries: Vec<LogEntry>,
         position: CommitPosition,
     ) {
-        let mut pieces = self.lock_buffer();
-        pieces.head = head;
-        pieces.push_recent_entries(entries, position);
+        let mut buffer = self.lock_buffer();
+        buffer.head = head;
+        buffer.push_recent_entries(entries, position);
         let is_void = |delta: &NodeDelta| within.is_none_or(|path| delta.path.is_inside(path));
-        for buffered in &mut pieces.deltas {
+        for buffered in &mut buffer.deltas {
             if buffered.void_since.is_none() && is_void(&buffered.delta) {
                 buffered.void_since = Some(head);
             }
         }
         let most = if self.is_watched() { MAX_BUFFERED_DELTA_BYTES } else { MAX_UNWATCHED_DELTA_BYTES };
-        pieces.drop_void_deltas(head.saturating_sub(MAX_RECENT_ENTRIES as Seq), most);
+        buffer.drop_void_deltas(head.saturating_sub(MAX_RECENT_ENTRIES as Seq), most);
         match within {
-            Some(path) => pieces.partial_texts.retain(|shown, _| !shown.is_inside(path)),
-            None => pieces.partial_texts.clear(),
+            Some(path) => buffer.partial_texts.retain(|shown, _| !shown.is_inside(path)),
+            None => buffer.partial_texts.clear(),
         }
-        pieces.partial_text_bytes = pieces.partial_texts.values().map(|shown| shown.text.len()).sum();
-        drop(pieces);
+        buffer.partial_text_bytes = buffer.partial_texts.values().map(|shown| shown.text.len()).sum();
+        drop(buffer);
         self.wake_watchers();
     }
 
-    /// Wakes everybody who waits. One who comes later reads what there is first, so without a watcher nobody need
-    /// be told, and a step does not pay for it.
+    /// Wakes everybody who waits. One who comes later reads what there is first, so without a watcher this
+    /// does nothing, and a step does not pay for it.
     pub(crate) fn wake_watchers(&self) {
         if self.is_watched() {
-            self.wakeup.send_modify(|rung| *rung += 1);
+            self.wakeup.send_modify(|wakeups| *wakeups += 1);
         }
     }
 
@@ -304,10 +304,10 @@ impl LiveFeed {
         cursor: Seq,
         most: usize,
     ) -> (Vec<Arc<LogEntry>>, CommitPosition) {
-        let pieces = self.lock_buffer();
-        let all_here = pieces.recent_entries.front().is_some_and(|(_, oldest)| oldest.seq <= cursor + 1);
+        let buffer = self.lock_buffer();
+        let all_here = buffer.recent_entries.front().is_some_and(|(_, oldest)| oldest.seq <= cursor + 1);
         let mut newest = CommitPosition::default();
-        let entries = pieces.recent_entries.iter().filter(|(_, entry)| all_here && entry.seq > cursor);
+        let entries = buffer.recent_entries.iter().filter(|(_, entry)| all_here && entry.seq > cursor);
         let entries = entries.take(most).map(|(position, entry)| {
             newest = newest.max(*position);
             entry.clone()
@@ -323,16 +323,16 @@ impl LiveFeed {
         from: u64,
         most: usize,
     ) -> Option<(Vec<Arc<NodeDelta>>, u64)> {
-        let pieces = self.lock_buffer();
-        if cursor > pieces.head {
+        let buffer = self.lock_buffer();
+        if cursor > buffer.head {
             return None;
         }
-        let first = pieces.deltas.partition_point(|buffered| buffered.number < from);
+        let first = buffer.deltas.partition_point(|buffered| buffered.number < from);
         let some: Vec<&BufferedDelta> =
-            pieces.deltas.iter().skip(first).filter(|buffered| buffered.follows(cursor)).take(most).collect();
+            buffer.deltas.iter().skip(first).filter(|buffered| buffered.follows(cursor)).take(most).collect();
         // What comes after a later entry is not passed by.
-        let next = if some.len() < most && cursor == pieces.head {
-            pieces.next
+        let next = if some.len() < most && cursor == buffer.head {
+            buffer.next
         } else {
             some.last().map_or(from, |last| last.number + 1)
         };
@@ -352,21 +352,21 @@ impl LiveFeed {
 
     /// Shows a piece.
     pub(crate) fn push_delta(&self, delta: NodeDelta) {
-        let mut pieces = self.lock_buffer();
-        pieces.delta_bytes += delta_size_bytes(&delta);
-        pieces.add_partial_text(&delta);
-        let (number, shown_after) = (pieces.next, pieces.head);
-        pieces.next += 1;
-        pieces.deltas.push_back(BufferedDelta {
+        let mut buffer = self.lock_buffer();
+        buffer.delta_bytes += delta_size_bytes(&delta);
+        buffer.add_partial_text(&delta);
+        let (number, shown_after) = (buffer.next, buffer.head);
+        buffer.next += 1;
+        buffer.deltas.push_back(BufferedDelta {
             number,
             shown_after,
             void_since: None,
             delta: Arc::new(delta),
         });
-        while pieces.delta_bytes > MAX_BUFFERED_DELTA_BYTES && pieces.deltas.len() > 1 {
-            pieces.pop_oldest_delta();
+        while buffer.delta_bytes > MAX_BUFFERED_DELTA_BYTES && buffer.deltas.len() > 1 {
+            buffer.pop_oldest_delta();
         }
-        drop(pieces);
+        drop(buffer);
         self.wake_watchers();
     }
 

@@ -71,7 +71,7 @@ use worker_state::WorkerState;
 /// How a runtime works.
 #[derive(Clone, Debug)]
 pub struct RuntimeOptions {
-    /// A name no other process on the store uses. Random unless said.
+    /// A name no other process on the store uses. Random unless set.
     pub worker: Option<String>,
     /// How long a claim holds without renewal. Another process takes over after that.
     pub lease: Duration,
@@ -79,11 +79,11 @@ pub struct RuntimeOptions {
     pub scan: Duration,
     /// Most runs driven at a time; more are accepted and wait.
     pub max_runs: usize,
-    /// Most tasks of one step of a run at work at a time; the others wait their turn.
+    /// Most tasks of one step of a run at work at a time; the others wait.
     pub max_tasks_per_step: usize,
     /// Limits of runs that bring none of their own.
     pub limits: RunLimits,
-    /// Is told when runs come to rest.
+    /// Is called when a run comes to rest.
     pub observer: Option<Arc<dyn RunObserver>>,
 }
 
@@ -123,16 +123,16 @@ pub struct StartOptions {
     pub pause_before: BTreeSet<String>,
     /// Pause after these nodes.
     pub pause_after: BTreeSet<String>,
-    /// What of that which nodes show ([`Cx::emit`](crate::Cx::emit)) is kept in the log, for those who look later.
-    pub keep_shown: KeepShown,
+    /// Which data that nodes emit ([`Cx::emit`](crate::Cx::emit)) is kept in the log, for clients that connect later.
+    pub keep_emitted: EmittedDataRetention,
 }
 
-/// What of that which nodes show is kept with the entry of the log that comes next, in
+/// Which data that nodes emit is kept with the next entry of the log, in
 /// [`ThreadEntry::shown`](crate::ThreadEntry::shown). Pieces of an item ([`Cx::emit_text_of`](crate::Cx::emit_text_of)) are
 /// not, as the item has them, and neither is what does not fit into 256 KiB between two entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeepShown {
+pub enum EmittedDataRetention {
     /// Nothing.
     #[default]
     Nothing,
@@ -142,7 +142,7 @@ pub enum KeepShown {
     DataAndText,
 }
 
-impl KeepShown {
+impl EmittedDataRetention {
     pub(crate) fn keeps(self, data: &Value) -> bool {
         match self {
             Self::Nothing => false,
@@ -169,8 +169,8 @@ struct StoredRunOptions {
     pause_before: BTreeSet<String>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pause_after: BTreeSet<String>,
-    #[serde(default, skip_serializing_if = "KeepShown::is_nothing")]
-    keep_shown: KeepShown,
+    #[serde(default, rename = "keep_shown", skip_serializing_if = "EmittedDataRetention::is_nothing")]
+    keep_emitted: EmittedDataRetention,
 }
 
 impl StoredRunOptions {
@@ -183,7 +183,7 @@ impl StoredRunOptions {
         run.context = options.context.unwrap_or_default();
         run.correlation = options.correlation;
         (run.pause_before, run.pause_after) = (options.pause_before, options.pause_after);
-        run.keep_shown = options.keep_shown;
+        run.keep_emitted = options.keep_emitted;
         Ok(())
     }
 }
@@ -205,7 +205,7 @@ pub(crate) struct RuntimeInner {
     stop: CancellationToken,
     unknown_write: tokio::sync::watch::Sender<Option<String>>,
     /// Held by the run that is resumed alone, because it was at work each time the process ended.
-    suspect_turn: Arc<tokio::sync::Mutex<()>>,
+    suspect_permit: Arc<tokio::sync::Mutex<()>>,
     timer_alarm: Arc<TimerAlarm>,
     run_gate: RwLock<Option<Arc<dyn RunGate>>>,
 }
@@ -230,7 +230,7 @@ impl Runtime {
             worker_state: Mutex::default(),
             stop: CancellationToken::new(),
             unknown_write: tokio::sync::watch::Sender::new(None),
-            suspect_turn: Arc::default(),
+            suspect_permit: Arc::default(),
             timer_alarm: Arc::default(),
             run_gate: RwLock::default(),
         }))
@@ -242,24 +242,24 @@ impl Runtime {
         name: &str,
         graph: &Graph<S>,
     ) -> Result<GraphHandle<S>, EngineError> {
-        let hosted = Arc::new(RegisteredGraph::new(name, graph.core.clone()));
+        let registered = Arc::new(RegisteredGraph::new(name, graph.core.clone()));
         let mut graphs = self.0.graphs.write().unwrap_or_else(PoisonError::into_inner);
         if graphs.contains_key(name) {
             return Err(MisuseError::GraphExists(name.to_owned()).into());
         }
-        graphs.insert(name.to_owned(), hosted.clone());
+        graphs.insert(name.to_owned(), registered.clone());
         self.0.note_graph_names(&graphs);
-        Ok(GraphHandle::new(self.clone(), hosted))
+        Ok(GraphHandle::new(self.clone(), registered))
     }
 
     /// Registers a graph under a name, in place of one that has the name. Runs that go on use the graph they were
     /// accepted by; a run that is claimed later is checked against this one by its fingerprint.
     pub fn replace_graph<S: State>(&self, name: &str, graph: &Graph<S>) -> GraphHandle<S> {
-        let hosted = Arc::new(RegisteredGraph::new(name, graph.core.clone()));
+        let registered = Arc::new(RegisteredGraph::new(name, graph.core.clone()));
         let mut graphs = self.0.graphs.write().unwrap_or_else(PoisonError::into_inner);
-        graphs.insert(name.to_owned(), hosted.clone());
+        graphs.insert(name.to_owned(), registered.clone());
         self.0.note_graph_names(&graphs);
-        GraphHandle::new(self.clone(), hosted)
+        GraphHandle::new(self.clone(), registered)
     }
 
     /// Names of the graphs, sorted.
@@ -293,28 +293,28 @@ impl Runtime {
         input: Option<&Value>,
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
-        let hosted = self.0.find_graph(graph)?;
+        let registered = self.0.find_graph(graph)?;
         let bad = |source| MisuseError::BadInput { graph: graph.to_owned(), source };
         let input = match input {
             Some(input) => {
                 let raw = to_raw_value(input).map_err(bad)?;
-                hosted.check_update(&raw).map_err(bad)?;
+                registered.check_update(&raw).map_err(bad)?;
                 Some(raw)
             }
             None => None,
         };
-        self.submit(graph, &hosted, thread, input, options).await
+        self.submit(graph, &registered, thread, input, options).await
     }
 
     pub(crate) async fn submit(
         &self,
         graph: &str,
-        hosted: &Arc<dyn AnyGraph>,
+        registered: &Arc<dyn AnyGraph>,
         thread: &ThreadKey,
         input: Option<Box<RawValue>>,
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
-        self.submit_as(RunId::random(), graph, hosted, thread, input, options).await
+        self.submit_as(RunId::random(), graph, registered, thread, input, options).await
     }
 
     /// As [`Runtime::submit`], for a run whose id is known before.
@@ -322,7 +322,7 @@ impl Runtime {
         &self,
         run: RunId,
         graph: &str,
-        hosted: &Arc<dyn AnyGraph>,
+        registered: &Arc<dyn AnyGraph>,
         thread: &ThreadKey,
         input: Option<Box<RawValue>>,
         options: StartOptions,
@@ -331,7 +331,7 @@ impl Runtime {
             return Err(EngineError::Stopped("it is shutting down".into()));
         }
         for node in options.pause_before.union(&options.pause_after) {
-            if !hosted.topology().has_node(node) {
+            if !registered.topology().has_node(node) {
                 return Err(MisuseError::UnknownNode { graph: graph.to_owned(), node: node.clone() }.into());
             }
         }
@@ -350,9 +350,9 @@ impl Runtime {
                 .and_then(|observer| observer.correlation_of_new_run()),
             pause_before: options.pause_before,
             pause_after: options.pause_after,
-            keep_shown: options.keep_shown,
+            keep_emitted: options.keep_emitted,
         };
-        let at = input.is_some().then(|| hosted.start_position());
+        let at = input.is_some().then(|| registered.start_position());
         let body = log::to_json_bytes(&log::RunStartedEntry {
             v: log::LOG_FORMAT_VERSION,
             graph: graph.to_owned(),
@@ -364,7 +364,7 @@ impl Runtime {
             thread: thread.clone(),
             run,
             graph: graph.to_owned(),
-            fingerprint: hosted.fingerprint().to_owned(),
+            fingerprint: registered.fingerprint().to_owned(),
             first: NewRunEntry { kind: EntryKind::Started, body: body.clone(), parent: options.from },
             if_busy: options.if_busy,
             idempotency: options.idempotency,
@@ -375,20 +375,20 @@ impl Runtime {
             claim: room.then(|| self.0.claim.clone()),
             durability: Durability::Later,
         };
-        let (runtime, hosted) = (self.clone(), hosted.clone());
-        finish_detached(async move { runtime.accept(new, hosted, body, admitted).await }).await
+        let (runtime, registered) = (self.clone(), registered.clone());
+        finish_detached(async move { runtime.accept(new, registered, body, admitted).await }).await
     }
 
     /// Hands a run in and begins to drive it, when it is to start here.
     async fn accept(
         &self,
         new: NewRun,
-        hosted: Arc<dyn AnyGraph>,
+        registered: Arc<dyn AnyGraph>,
         body: Vec<u8>,
         admitted: Option<RunAdmission>,
     ) -> Result<RunHandle, EngineError> {
         let had_room = new.claim.is_some();
-        let asked = LeaseTime::now();
+        let requested_at = LeaseTime::now();
         let submitted = self.0.report_unknown_write(self.0.store.submit(new).await);
         if let Err(StoreError::Unknown(_)) = &submitted {
             // It may have been accepted under a claim of this process, which nobody works on.
@@ -398,14 +398,15 @@ impl Runtime {
         self.0.start_lease_keeper();
         match submitted? {
             // By now somebody else may have it; whoever looks for work finds it if not.
-            SubmitOutcome::Started(claimed) if asked.elapsed() >= self.0.claim.lease => {
+            SubmitOutcome::Started(claimed) if requested_at.elapsed() >= self.0.claim.lease => {
                 self.0.worker_state().scan_for_lost_runs();
                 self.wait_until_accepted(claimed.position).await?;
                 Ok(RunHandle::driven_elsewhere(self.clone(), &claimed.run))
             }
             SubmitOutcome::Started(claimed) => {
                 let (row, position) = (claimed.run.clone(), claimed.position);
-                let active = self.0.drive_claimed_run(hosted, claimed, asked, Some((body, admitted)));
+                let active =
+                    self.0.drive_claimed_run(registered, claimed, requested_at, Some((body, admitted)));
                 // The run begins while its input is on its way to the disk.
                 self.wait_until_accepted(position).await?;
                 Ok(RunHandle::driven_here(self.clone(), &row, &active))
@@ -424,12 +425,12 @@ impl Runtime {
         }
     }
 
-    /// Waits until the input of a run is on disk. That the run was accepted is said after that.
+    /// Waits until the input of a run is on disk. Only then is the caller told that the run was accepted.
     async fn wait_until_accepted(&self, position: CommitPosition) -> Result<(), StoreError> {
         if failpoint::mutant("accept_before_sync") {
             return Ok(());
         }
-        self.0.report_unknown_write(self.0.store.durable(position).await)
+        self.0.report_unknown_write(self.0.store.wait_until_durable(position).await)
     }
 
     /// The run of a thread that is running or paused, if there is one.
@@ -479,19 +480,19 @@ impl Runtime {
     async fn signal_and_continue(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, EngineError> {
         let (inner, run) = (self.0.clone(), run.clone());
         finish_detached(async move {
-            let asked = LeaseTime::now();
+            let requested_at = LeaseTime::now();
             let room = !inner.stop.is_cancelled() && inner.capacity() > 0;
             let claim = room.then(|| inner.claim_of_known_graphs());
-            let told = inner.store.signal_and_claim(&run, signal, claim.as_ref()).await;
-            if let Err(StoreError::Unknown(_)) = &told {
+            let signalled = inner.store.signal_and_claim(&run, signal, claim.as_ref()).await;
+            if let Err(StoreError::Unknown(_)) = &signalled {
                 // It may have been claimed for this process, where nobody works on it.
                 inner.worker_state().scan_for_lost_runs();
             }
-            let SignalOutcome { run: row, claimed } = inner.report_unknown_write(told)?;
+            let SignalOutcome { run: row, claimed } = inner.report_unknown_write(signalled)?;
             match claimed {
                 Some(claimed) => {
                     inner.start_lease_keeper();
-                    inner.drive_unless_late(claimed, asked);
+                    inner.drive_unless_late(claimed, requested_at);
                 }
                 // Another worker may have it, or there was no room, which a run that ended since may have made.
                 None => inner.claim_waiting_run_or_log(&row.thread).await,
@@ -530,12 +531,12 @@ impl Runtime {
     /// have changed since.
     pub async fn retry(&self, run: &RunKey) -> Result<RunHandle, EngineError> {
         let row = self.0.store.run(run).await?;
-        let hosted = self.0.find_graph(&row.graph)?;
+        let registered = self.0.find_graph(&row.graph)?;
         let body = log::to_json_bytes(&log::RunRestartedEntry {
             epoch: row.epoch + 1,
             why: log::TRIED_AGAIN.into(),
         });
-        let signal = RunSignal::Retry { body, fingerprint: hosted.fingerprint().to_owned() };
+        let signal = RunSignal::Retry { body, fingerprint: registered.fingerprint().to_owned() };
         let row = self.signal_and_continue(run, signal).await?;
         Ok(self.handle_for_row(&row))
     }

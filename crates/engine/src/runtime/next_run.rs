@@ -24,10 +24,10 @@ impl NextRun {
         (!self.inner.stop.is_cancelled()).then(|| self.inner.claim_of_known_graphs())
     }
 
-    /// Takes the claimed run from what a commit led to. The claim was asked for at `asked`.
-    pub(crate) fn note(&self, committed: &mut CommitOutcome, asked: LeaseTime) {
+    /// Takes the claimed run from what a commit led to. The claim was requested at `requested_at`.
+    pub(crate) fn note(&self, committed: &mut CommitOutcome, requested_at: LeaseTime) {
         if let Some(next) = committed.next.take() {
-            *self.claimed.lock().unwrap_or_else(PoisonError::into_inner) = Some((*next, asked));
+            *self.claimed.lock().unwrap_or_else(PoisonError::into_inner) = Some((*next, requested_at));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Whoever is told when runs come to rest, such as a part that measures and traces them. What happened is in the log.
+//! Observers, called when runs come to rest, such as a part that measures and traces them. What happened is in the log.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::runtime::{RuntimeInner, StoredRunOptions};
 use crate::store::{RunRow, Seq};
 use crate::stored_json;
 
-/// Is told when runs come to rest. A method must return at once: a run waits for it.
+/// Is called when runs come to rest. A method must return at once: a run waits for it.
 pub trait RunObserver: std::fmt::Debug + Send + Sync + 'static {
     /// A text to store with a run that is about to be accepted, by which other systems know it. Nodes read it with
-    /// [`Cx::correlation`](crate::Cx::correlation), others with [`RunRow::correlation`]. It is asked for in the task that starts the
+    /// [`Cx::correlation`](crate::Cx::correlation), others with [`RunRow::correlation`]. It is called in the task that starts the
     /// run.
     fn correlation_of_new_run(&self) -> Option<String>;
 

@@ -200,7 +200,9 @@ impl<S: State> RegisteredGraph<S> {
             }
             Ok(Err(EngineError::Store(error))) => return (Err(HaltReason::Lost(error)), None),
             Ok(Err(error)) => Err((failure::STATE_MISMATCH, error.to_string())),
-            Err(said) => Err((failure::PANIC, format!("a reducer panicked while the log was read: {said}"))),
+            Err(message) => {
+                Err((failure::PANIC, format!("a reducer panicked while the log was read: {message}")))
+            }
         };
         // Without its options a run would go on past its limits and its pause points.
         let stood = stood.and_then(|stood| match StoredRunOptions::apply_to(&row.options, &mut run) {
@@ -244,15 +246,15 @@ impl<S: State> RegisteredGraph<S> {
             let message = format!("graph `{}` or its state changed since this run was accepted", self.name);
             return fail_run(&run, &mut at, failure::GRAPH_CHANGED, message).await;
         }
-        if let Some(astray) = at.unknown_node.clone() {
-            return fail_run(&run, &mut at, failure::GRAPH_CHANGED, astray.to_string()).await;
+        if let Some(unknown) = at.unknown_node.clone() {
+            return fail_run(&run, &mut at, failure::GRAPH_CHANGED, unknown.to_string()).await;
         }
         if last.restarts > MAX_RESTARTS_IN_STEP {
             let message = format!("the process ended {} times in the same step", last.restarts);
             return fail_run(&run, &mut at, failure::CRASH_LOOP, message).await;
         }
         if last.restarts >= MIN_SUSPECT_RESTARTS
-            && let Err(halt) = run.wait_for_suspect_turn().await
+            && let Err(halt) = run.wait_for_suspect_permit().await
         {
             let halt =
                 if matches!(halt, HaltReason::Cancelled) { drive::write_cancelled(&run).await } else { halt };
@@ -319,7 +321,7 @@ impl ClaimHistory {
             }
             // The claim after the one that asked.
             Some(entry) if entry.kind == EntryKind::Resumed => {
-                read_log_body::<log::RunResumedEntry>(entry)?.epoch.map(|asked| asked + 1)
+                read_log_body::<log::RunResumedEntry>(entry)?.epoch.map(|epoch| epoch + 1)
             }
             _ => None,
         };
@@ -428,10 +430,8 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
             seq: edit.seq,
             reason: StateMismatchReason::Unreadable(message),
         };
-        let route = self
-            .core
-            .next_tasks(ix, &at.state, None)
-            .map_err(|astray| mismatch(astray.error_message(node)))?;
+        let route =
+            self.core.next_tasks(ix, &at.state, None).map_err(|error| mismatch(error.error_message(node)))?;
         let next = plan::advance(&self.core.plan_topology, &plan::PlanPosition::default(), vec![(ix, route)])
             .map_err(|_| mismatch(format!("node `{node}` alone cannot fill the join it leads to")))?;
         Ok(StoredPosition::from_position(&next, &self.core))
@@ -492,7 +492,7 @@ mod tests {
         let last = ClaimHistory::from_entries(&[entry(EntryKind::Resumed, log::to_json_bytes(&resumed))])
             .expect("readable");
         assert!(last.explains_claim(2) && !last.explains_claim(3));
-        // Written before answers told it.
+        // Written before answers recorded the claim.
         let last = ClaimHistory::from_entries(&[entry(EntryKind::Resumed, b"{\"answers\":{}}".to_vec())])
             .expect("readable");
         assert!(!last.explains_claim(2));

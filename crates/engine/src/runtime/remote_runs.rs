@@ -10,10 +10,10 @@ use crate::id::RunKey;
 use crate::runtime::RuntimeInner;
 use crate::store::RunPosition;
 
-/// How often the store is asked.
+/// How often the store is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The most runs asked for in one go.
+/// The most runs read in one request.
 const RUNS_PER_POLL: usize = 500;
 
 /// What is known of a run that is driven elsewhere.
@@ -50,7 +50,7 @@ impl RemoteRuns {
 
 impl RuntimeInner {
     /// Follows a run that this process does not drive. The receiver tells when the run may have gone on; the first time
-    /// at once, for what happened before it was asked for.
+    /// at once, for what happened before this call.
     pub(super) fn follow_remote_run(self: &Arc<Self>, run: &RunKey) -> watch::Receiver<RemoteRun> {
         let mut runs = self.remote_runs.lock();
         if runs.is_empty() {

@@ -1,6 +1,6 @@
-//! Whoever decides whether runs may begin and go on, such as a budget that many runs share.
+//! The part that decides whether runs may begin and go on, such as a budget that many runs share.
 //!
-//! The gate of a runtime is asked before a run is accepted, when a worker takes a run that waited or had stopped, and before
+//! The gate of a runtime is called before a run is accepted, when a worker takes a run that waited or had stopped, and before
 //! each step that follows one that cost something.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +38,7 @@ impl Runtime {
         *self.0.run_gate.write().unwrap_or_else(PoisonError::into_inner) = Some(gate);
     }
 
-    /// Asks about a run that is to be accepted. The gate is told that it was asked.
+    /// Asks the gate about a run that is to be accepted.
     pub(super) async fn admit_new_run(&self, tenant: &TenantId) -> Result<Option<RunAdmission>, EngineError> {
         let Some(gate) = self.0.run_gate() else { return Ok(None) };
         match gate.admit(self, tenant).await? {
@@ -69,14 +69,14 @@ impl RuntimeInner {
     }
 }
 
-/// The gate, asked about one run.
+/// The gate, for one run.
 pub(crate) struct RunGateCheck {
     gate: Arc<dyn RunGate>,
     runtime: Runtime,
     tenant: TenantId,
     /// An answer that was not looked at yet.
     known: Mutex<Option<RunAdmission>>,
-    /// What the run had cost when it was last asked about.
+    /// What the run had cost at the last check.
     asked_at: Mutex<Option<u64>>,
 }
 

@@ -29,22 +29,22 @@ pub(crate) struct ActiveRun {
 }
 
 impl RuntimeInner {
-    /// Drives a run that was asked for at `asked` in a task of its own. `accepted` is the first entry of a run that was
-    /// accepted just now, and what the gate said then.
+    /// Drives a run in a task of its own. Its claim was requested at `requested_at`. `accepted` is the first entry of a run that was
+    /// accepted just now, and what the gate decided then.
     pub(super) fn drive_claimed_run(
         self: &Arc<Self>,
         graph: Arc<dyn AnyGraph>,
         claimed: ClaimedRun,
-        asked: LeaseTime,
+        requested_at: LeaseTime,
         accepted: Option<(Vec<u8>, Option<RunAdmission>)>,
     ) -> Arc<ActiveRun> {
         let (first, admitted) = accepted.unzip();
-        let lease = Arc::new(ClaimLease::new(self.claim.clone(), asked));
+        let lease = Arc::new(ClaimLease::new(self.claim.clone(), requested_at));
         let live = Arc::new(LiveFeed::new(claimed.head));
         let mut run = RunContext::new(self.options.limits.clone(), *claimed.run.run.as_uuid().as_bytes());
         run.live_feed = Some(live.clone());
         run.max_tasks_per_step = self.options.max_tasks_per_step.max(1);
-        run.suspect_turn = Some(self.suspect_turn.clone());
+        run.suspect_permit = Some(self.suspect_permit.clone());
         run.timer_alarm = Some(self.timer_alarm.clone());
         let next_run = Arc::new(NextRun::new(self.clone()));
         run.next_run = Some(next_run.clone());
@@ -92,7 +92,7 @@ impl RuntimeInner {
             driven.outcome.send_replace(Some(rest));
             driven.live.wake_watchers();
             match next_run.take() {
-                Some((next, asked)) => inner.drive_unless_late(next, asked),
+                Some((next, requested_at)) => inner.drive_unless_late(next, requested_at),
                 None if next_waits || ended && committed.is_none() => {
                     inner.claim_waiting_run_or_log(&driven.fence.thread).await;
                 }
@@ -132,25 +132,25 @@ impl RuntimeInner {
         if self.stop.is_cancelled() || self.capacity() == 0 {
             return Ok(());
         }
-        let (claimed, asked) = self.claim_runs(Some(thread), 1).await?;
-        self.drive_claimed_runs(claimed, asked);
+        let (claimed, requested_at) = self.claim_runs(Some(thread), 1).await?;
+        self.drive_claimed_runs(claimed, requested_at);
         Ok(())
     }
 
-    /// Claims runs of the graphs that are known here, and says when it asked for them. Claims whose reply came so late
+    /// Claims runs of the graphs that are known here, and says when it sent the claim. Claims whose reply came so late
     /// that their lease may be over are left to the next scan.
     async fn claim_runs(
         &self,
         only: Option<&ThreadKey>,
         limit: usize,
     ) -> Result<(Vec<ClaimedRun>, LeaseTime), StoreError> {
-        let asked = LeaseTime::now();
+        let requested_at = LeaseTime::now();
         let claimed = self.store.claim(&self.claim_of_known_graphs(), only, limit).await?;
-        if asked.elapsed() < self.claim.lease {
-            return Ok((claimed, asked));
+        if requested_at.elapsed() < self.claim.lease {
+            return Ok((claimed, requested_at));
         }
         self.worker_state().scan_for_lost_runs();
-        Ok((Vec::new(), asked))
+        Ok((Vec::new(), requested_at))
     }
 
     /// As `claim_waiting_run`, but logs the error: the next scan tries again.
@@ -175,27 +175,27 @@ impl RuntimeInner {
 
     /// Drives a run that another write claimed. A claim whose reply came so late that its lease may be over is left
     /// to the next scan.
-    pub(super) fn drive_unless_late(self: &Arc<Self>, claimed: ClaimedRun, asked: LeaseTime) {
-        if asked.elapsed() < self.claim.lease {
-            self.drive_claimed_runs(vec![claimed], asked);
+    pub(super) fn drive_unless_late(self: &Arc<Self>, claimed: ClaimedRun, requested_at: LeaseTime) {
+        if requested_at.elapsed() < self.claim.lease {
+            self.drive_claimed_runs(vec![claimed], requested_at);
         } else {
             self.worker_state().scan_for_lost_runs();
         }
     }
 
-    fn drive_claimed_runs(self: &Arc<Self>, claimed: Vec<ClaimedRun>, asked: LeaseTime) {
+    fn drive_claimed_runs(self: &Arc<Self>, claimed: Vec<ClaimedRun>, requested_at: LeaseTime) {
         for claimed in claimed {
             crate::failpoint::hit("worker.after_claim");
             match self.find_graph(&claimed.run.graph) {
                 Ok(graph) => {
-                    self.drive_claimed_run(graph, claimed, asked, None);
+                    self.drive_claimed_run(graph, claimed, requested_at, None);
                 }
                 // It was claimed to be cancelled: to end a run nobody has to know its graph.
                 Err(_) => {
                     let inner = self.clone();
                     tokio::spawn(async move {
                         let fence = claimed.fence();
-                        let lease = Arc::new(ClaimLease::new(inner.claim.clone(), asked));
+                        let lease = Arc::new(ClaimLease::new(inner.claim.clone(), requested_at));
                         let halt = drive::cancel_claimed(inner.store.clone(), claimed, lease).await;
                         let ended = matches!(halt, HaltReason::Cancelled);
                         inner.to_run_outcome(&fence, Err(halt));
@@ -216,9 +216,9 @@ impl RuntimeInner {
             if room == 0 || self.stop.is_cancelled() {
                 return Ok(());
             }
-            let (claimed, asked) = self.claim_runs(None, room).await?;
+            let (claimed, requested_at) = self.claim_runs(None, room).await?;
             let few = claimed.len() < room;
-            self.drive_claimed_runs(claimed, asked);
+            self.drive_claimed_runs(claimed, requested_at);
             if few {
                 return Ok(());
             }
@@ -242,13 +242,13 @@ impl RuntimeInner {
         let mut all = true;
         crate::failpoint::hit("worker.before_renew");
         let fences: Vec<Fence> = held.iter().map(|active| active.fence.clone()).collect();
-        let asked = LeaseTime::now();
+        let requested_at = LeaseTime::now();
         let renewed = self.store.renew(&self.claim, &fences).await?;
         for (active, answer) in held.iter().zip(renewed) {
             match answer {
-                LeaseRenewal::Held => active.lease.note_renewed(asked),
+                LeaseRenewal::Held => active.lease.note_renewed(requested_at),
                 LeaseRenewal::CancelAsked => {
-                    active.lease.note_renewed(asked);
+                    active.lease.note_renewed(requested_at);
                     active.cancel.cancel();
                 }
                 LeaseRenewal::Busy => all = false,
@@ -307,8 +307,8 @@ impl RuntimeInner {
         }
     }
 
-    /// Lets go of everything, orderly as long as the patience lasts.
-    pub(super) async fn drain(&self, patience: Duration) {
+    /// Lets go of everything, orderly until `time_limit` is over.
+    pub(super) async fn drain(&self, time_limit: Duration) {
         self.stop.cancel();
         let held: Vec<Arc<ActiveRun>> = self.lock_active_runs().values().cloned().collect();
         held.iter().for_each(|active| active.release.cancel());
@@ -319,7 +319,7 @@ impl RuntimeInner {
                 drop(rest.wait_for(Option::is_some).await);
             }
         };
-        drop(timeout(patience, all_rest).await);
+        drop(timeout(time_limit, all_rest).await);
         self.abandon_all("the process is shutting down");
         // A lease that ends now lets the next worker take over at once.
         let fences: Vec<Fence> = held.iter().map(|active| active.fence.clone()).collect();
@@ -360,7 +360,7 @@ async fn keep_leases(inner: std::sync::Weak<RuntimeInner>, lease: Duration, scan
         if now - renewed_at >= lease / 3 {
             match timeout(lease / 3, inner.renew_leases()).await {
                 Ok(Ok(true)) => renewed_at = now,
-                // What is being written to is asked for again with the next tick.
+                // The lease of what is being written to is renewed with the next tick.
                 Ok(Ok(false)) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "could not renew leases"),
                 Err(_) => tracing::warn!("renewing leases takes too long"),

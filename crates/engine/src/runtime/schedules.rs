@@ -1,5 +1,5 @@
 //! Schedules: runs that are started at a time, once or again and again. They are stored, so any process on the store starts
-//! them, and each occurrence starts one run, whoever dies in between.
+//! them, and each occurrence starts one run, also if a process dies in between.
 //!
 //! An occurrence is known by the schedule and its time. The id of its run is made of these, so a second start of the same
 //! occurrence finds the run that the first one made. Only then is the schedule moved on, which compares the time it had.
@@ -136,10 +136,10 @@ impl Runtime {
         definition: &ScheduleDefinition,
         enabled: bool,
     ) -> Result<Schedule, EngineError> {
-        let hosted = self.0.find_graph(&definition.graph)?;
+        let graph = self.0.find_graph(&definition.graph)?;
         if let Some(input) = &definition.input {
             let bad = |source| MisuseError::BadInput { graph: definition.graph.clone(), source };
-            hosted.check_update(&to_raw_value(input).map_err(bad)?).map_err(bad)?;
+            graph.check_update(&to_raw_value(input).map_err(bad)?).map_err(bad)?;
         }
         if let Some(context) = &definition.context {
             super::check_context(context)?;
@@ -192,13 +192,13 @@ impl Runtime {
         let StoredSchedule { definition, .. } =
             stored_json::from_slice(&timer.body).map_err(|error| unreadable(timer, &error))?;
         // Another process may know the graph.
-        let hosted = self.0.find_graph(&definition.graph)?;
+        let graph = self.0.find_graph(&definition.graph)?;
         let (run, own_thread) = occurrence_ids(timer, at);
         let thread = definition.thread.clone().unwrap_or(own_thread);
-        let started = self.start_occurrence(&hosted, &definition, timer, &thread, run).await;
+        let started = self.start_occurrence(&graph, &definition, timer, &thread, run).await;
         let error = match started {
             Ok(()) => None,
-            Err(error) if is_passing(&error) => return Err(error),
+            Err(error) if is_transient(&error) => return Err(error),
             Err(error) => {
                 tracing::warn!(schedule = timer.id, %error, "could not start the run of a schedule");
                 Some(error.to_string())
@@ -230,7 +230,7 @@ impl Runtime {
 
     async fn start_occurrence(
         &self,
-        hosted: &Arc<dyn super::AnyGraph>,
+        graph: &Arc<dyn super::AnyGraph>,
         definition: &ScheduleDefinition,
         timer: &TimerRow,
         thread: &ThreadId,
@@ -240,7 +240,7 @@ impl Runtime {
         let bad = |source| MisuseError::BadInput { graph: definition.graph.clone(), source };
         let input = definition.input.as_ref().map(to_raw_value).transpose().map_err(bad)?;
         if let Some(input) = &input {
-            hosted.check_update(input).map_err(bad)?;
+            graph.check_update(input).map_err(bad)?;
         }
         let mut metadata = definition.metadata.clone();
         metadata.insert("schedule".into(), timer.id.clone().into());
@@ -251,7 +251,7 @@ impl Runtime {
             context: definition.context.clone(),
             ..StartOptions::default()
         };
-        match self.submit_as(run, &definition.graph, hosted, &key, input, options).await {
+        match self.submit_as(run, &definition.graph, graph, &key, input, options).await {
             Ok(_) => Ok(()),
             // Somebody may have started it before, and died before the schedule was moved on.
             Err(
@@ -268,7 +268,7 @@ impl Runtime {
 }
 
 /// Whether the same start may succeed a little later, or in another process.
-fn is_passing(error: &EngineError) -> bool {
+fn is_transient(error: &EngineError) -> bool {
     match error {
         EngineError::Store(error) => matches!(
             error,

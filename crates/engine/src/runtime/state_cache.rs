@@ -1,4 +1,4 @@
-//! Newest states of threads that were in use lately, so that the next turn need not read the log. Bounded in number
+//! Newest states of threads that were in use lately, so that the next run need not read the log. Bounded in number
 //! and in bytes; the longest unused goes first.
 
 use std::collections::{BTreeMap, HashMap};
@@ -35,7 +35,7 @@ impl<S> Default for StateCache<S> {
 }
 
 impl<S: State> StateCache<S> {
-    /// The state of a thread whose newest entry is `head`, with the run that wrote it. Taken out: whoever has it may
+    /// The state of a thread whose newest entry is `head`, with the run that wrote it. Taken out: the caller may
     /// change it in place.
     pub(crate) fn take(&mut self, thread: &ThreadKey, head: Seq) -> Option<(RunId, ThreadState<S>)> {
         let kept = self.threads.remove(thread)?;

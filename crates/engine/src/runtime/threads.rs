@@ -58,8 +58,8 @@ impl Runtime {
         at: Option<Seq>,
     ) -> Result<StateView, EngineError> {
         let loaded = self.0.store.load(thread, at).await?;
-        let hosted = self.0.find_graph(graph)?;
-        work_on_bytes(loaded.byte_len(), move || hosted.view(at.unwrap_or(loaded.head), &loaded)).await
+        let registered = self.0.find_graph(graph)?;
+        work_on_bytes(loaded.byte_len(), move || registered.view(at.unwrap_or(loaded.head), &loaded)).await
     }
 
     /// Changes the state after entry `at` (the newest when `None`). The log keeps what was there; the thread goes on
@@ -124,11 +124,11 @@ impl Runtime {
         place: EditPlace<'_>,
         loaded: &LoadedLog,
     ) -> Result<log::StateEditedEntry, EngineError> {
-        let hosted = self.0.find_graph(graph)?;
+        let registered = self.0.find_graph(graph)?;
         let bad = |source| MisuseError::BadInput { graph: graph.to_owned(), source };
         let update = edit.update.as_ref().map(to_raw_value).transpose().map_err(bad)?;
         if let Some(update) = &update {
-            hosted.check_update(update).map_err(bad)?;
+            registered.check_update(update).map_err(bad)?;
         }
         let state = edit.state.as_ref().map(to_raw_value).transpose().map_err(bad)?;
         if let Some(state) = &state {
@@ -146,15 +146,15 @@ impl Runtime {
             body: log::to_json_bytes(&edited),
         };
         if let EditPlace::AfterNode(node) = place {
-            edited.at = Some(hosted.position_after_node(node, loaded, &try_out)?);
+            edited.at = Some(registered.position_after_node(node, loaded, &try_out)?);
             return Ok(edited);
         }
         // Read it once as it will be read for ever, so that a wrong state is refused here.
         let mut with_edit = loaded.clone();
         with_edit.entries.push(try_out);
-        hosted.view(parent, &with_edit)?;
+        registered.view(parent, &with_edit)?;
         if let EditPlace::AtTargets(targets) = place {
-            edited.at = Some(hosted.position_at_targets(targets)?);
+            edited.at = Some(registered.position_at_targets(targets)?);
         }
         Ok(edited)
     }
@@ -192,8 +192,8 @@ impl Runtime {
         let conflict = || StoreError::Conflict(format!("run `{}` went on", run.run));
         let newest =
             loaded.entries.last().filter(|entry| entry.kind == EntryKind::Paused).ok_or_else(conflict)?;
-        let asked: log::RunPausedEntry = read_log_body(newest)?;
-        let paused = log::RunPausedEntry { edit: Some(edited), ..asked };
+        let paused_before: log::RunPausedEntry = read_log_body(newest)?;
+        let paused = log::RunPausedEntry { edit: Some(edited), ..paused_before };
         let signal = RunSignal::Edit { head: loaded.head, body: log::to_json_bytes(&paused) };
         self.0.report_unknown_write(self.0.store.signal(&run.key(), signal).await)?;
         Ok(loaded.head + 1)

@@ -40,7 +40,7 @@ pub(crate) struct TimerAlarm {
 #[derive(Default)]
 struct AlarmState {
     started: bool,
-    /// It looks again and again, whoever put a timer.
+    /// It looks again and again, for timers of any process.
     scans: bool,
     /// When timers are due that this process knows of.
     expected: BTreeSet<Instant>,
@@ -66,7 +66,7 @@ impl TimerAlarm {
             let mut state = self.lock();
             state.expected.insert(due);
             if state.expected.len() > MAX_EXPECTED_TIMES {
-                // Later ones are found by whoever scans.
+                // Later ones are found by the next scan of any process.
                 state.expected.pop_last();
             }
         }
@@ -146,7 +146,7 @@ impl RuntimeInner {
 }
 
 impl Runtime {
-    /// Wakes a run. The question that it sleeps on is answered once, whoever fires the timer.
+    /// Wakes a run. The question that it sleeps on is answered once, also if two processes fire the timer.
     async fn fire_wake(&self, timer: &TimerRow) -> Result<(), EngineError> {
         let Some(at) = timer.at else { return Ok(()) };
         let wake: StoredWake = stored_json::from_slice(&timer.body)

@@ -177,8 +177,8 @@ impl WatchCursor {
                 return Ok(None);
             }
             self.attach_live_feed();
-            if let Some((_, bell)) = &mut self.live {
-                bell.mark_unchanged();
+            if let Some((_, wakeup)) = &mut self.live {
+                wakeup.mark_unchanged();
             }
             if let Some(remote) = &mut self.remote {
                 remote.mark_unchanged();
@@ -210,8 +210,8 @@ impl WatchCursor {
         };
         if !same {
             self.live = current.map(|live| {
-                let bell = live.subscribe();
-                (live, bell)
+                let wakeup = live.subscribe();
+                (live, wakeup)
             });
             self.next_delta = 0;
             self.must_read_log = true;
@@ -221,7 +221,7 @@ impl WatchCursor {
         }
     }
 
-    /// Whether the live side of a run that is over here still has something to tell.
+    /// Whether the live side of a run that is over here has entries that were not given yet.
     fn has_unread_entries(&self) -> bool {
         match (&self.live, self.first) {
             (Some((live, _)), Some(first)) => live.head() >= first + self.last_event_number,
@@ -252,7 +252,7 @@ impl WatchCursor {
             },
         };
         let cursor = first + self.last_event_number - 1;
-        // The store is not asked first: it would answer behind the commit.
+        // The store is not read first: it would answer behind the commit.
         let mut entries: Vec<Arc<LogEntry>> =
             failpoint::unwritten_entries_after(self.run.run, cursor).into_iter().map(Arc::new).collect();
         if entries.is_empty() {
@@ -291,7 +291,7 @@ impl WatchCursor {
             // When nobody knows whether it is on disk, the store is read.
             if !fresh.is_empty()
                 && (failpoint::mutant("show_before_sync")
-                    || self.runtime.store.durable(position).await.is_ok())
+                    || self.runtime.store.wait_until_durable(position).await.is_ok())
             {
                 return Ok(fresh);
             }
@@ -329,7 +329,7 @@ impl WatchCursor {
         if self.live.is_some() {
             return Ok(None);
         }
-        // Whoever asks reads the log once more: what is not there then was cleared away, and will not come.
+        // The caller reads the log once more: what is not there then was cleared away, and will not come.
         let row = self.runtime.store.run(&self.run).await?;
         let rests = row.status.is_end()
             || (row.status == RunStatus::Paused && self.until == WatchUntil::RunEndedOrPaused);
@@ -375,10 +375,10 @@ impl WatchCursor {
 
     async fn wait_for_change(&mut self) {
         match &mut self.live {
-            // The bell can ring between the read above and here: `changed` then returns at once. The time limit only
+            // A wake-up can come between the read above and here: `changed` then returns at once. The time limit only
             // matters when the run ends in this process without an entry (it was lost to another worker): the next
-            // turn looks at the log, and in the end finds that the run has no live side any more.
-            Some((_, bell)) => self.must_read_log = timeout(LIVE_SILENCE, bell.changed()).await.is_err(),
+            // iteration reads the log, and in the end finds that the run has no live feed any more.
+            Some((_, wakeup)) => self.must_read_log = timeout(LIVE_SILENCE, wakeup.changed()).await.is_err(),
             None => {
                 let (runtime, run) = (&self.runtime, &self.run);
                 let remote = self.remote.get_or_insert_with(|| runtime.follow_remote_run(run));

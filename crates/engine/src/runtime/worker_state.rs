@@ -22,7 +22,7 @@ pub(super) struct WorkerState {
 }
 
 impl WorkerState {
-    /// Notes that the lease keeper runs. `true` the first time: whoever gets that starts it.
+    /// Notes that the lease keeper runs. `true` the first time: the caller that gets it starts the lease keeper.
     pub(super) fn claim_lease_keeper(&mut self) -> bool {
         !std::mem::replace(&mut self.lease_keeper_started, true)
     }
@@ -42,7 +42,7 @@ impl WorkerState {
         self.scan != RunScan::Off
     }
 
-    /// Whether runs may wait for room; asked once, since whoever asks looks for them.
+    /// Whether runs may wait for room. `true` is given once, since the caller then looks for them.
     pub(super) fn take_runs_wait_for_capacity(&mut self) -> bool {
         std::mem::take(&mut self.runs_wait_for_capacity)
     }

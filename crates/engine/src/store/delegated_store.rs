@@ -52,11 +52,11 @@ macro_rules! delegated_store {
                     $exclusive
                 }
 
-                async fn durable(
+                async fn wait_until_durable(
                     &self,
                     position: $crate::store::CommitPosition,
                 ) -> Result<(), $crate::store::StoreError> {
-                    self.$call("durable", self.inner.durable(position)).await
+                    self.$call("wait_until_durable", self.inner.wait_until_durable(position)).await
                 }
 
                 async fn signal_and_claim(

@@ -1,4 +1,4 @@
-//! Why a store said no.
+//! Why a store refused.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::Seq;
 use crate::id::{RunId, RunKey, ThreadId, ThreadKey};
 use crate::stored_json;
 
-/// Why a store said no, sorted by what the caller can do.
+/// Why a store refused, sorted by what the caller can do.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another worker has the run, or it ended or was deleted. Drop it.

@@ -381,7 +381,7 @@ pub fn item_from_stored(stored: &[u8]) -> Result<Map<String, Value>, StoreError>
     stored_json::from_slice(stored).map_err(|error| StoreError::Damaged(format!("an item: {error}")))
 }
 
-/// What is said when a tenant has all the items it may have.
+/// The error when a tenant has all the items it may have.
 pub fn too_many_items() -> StoreError {
     StoreError::Rejected(
         format!("there are {MAX_ITEMS_PER_TENANT} items already: delete some, or let them expire").into(),

@@ -2,7 +2,7 @@
 //!
 //! A bucket has values under keys. Every write of a bucket gets the next revision of that bucket, and revisions appear in
 //! their order: who has read up to a revision misses nothing that comes later. A write names the revision that it
-//! replaces, so of two replicas that change the same value one is told that it came too late. A value may have blobs, which
+//! replaces, so of two replicas that change the same value the later one is refused. A value may have blobs, which
 //! are written and deleted with it, and a lifetime by the store's clock, which makes it a lease.
 
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub struct KeyValueChange {
 /// Changes of a bucket, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyValueChanges {
-    /// Whether the changes begin with the first one, because removals since the asked revision are not known any more:
+    /// Whether the changes begin with the first one, because removals since the requested revision are not known any more:
     /// what is not among them and the following ones is gone.
     pub from_start: bool,
     /// The last change of each value that was changed.

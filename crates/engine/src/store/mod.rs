@@ -123,7 +123,7 @@ pub trait RunStore: Send + Sync + 'static {
 
     /// Returns when everything up to this position is on disk. All who wait share one sync. [`StoreError::Unknown`] says
     /// that nobody knows whether it is: read it again.
-    async fn durable(&self, position: CommitPosition) -> Result<(), StoreError>;
+    async fn wait_until_durable(&self, position: CommitPosition) -> Result<(), StoreError>;
 
     /// Whether this process alone can open the store as long as it has it. Then nobody takes a run when its lease runs
     /// out, and after a write of unknown outcome only a new process can go on.
@@ -166,7 +166,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// One run.
     async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError>;
 
-    /// How far these runs are, in order; `None` for one that does not exist. Many are asked for often, by whoever waits
+    /// How far these runs are, in order; `None` for one that does not exist. Many are read often, by watchers that wait
     /// for runs that others drive.
     async fn run_positions(&self, runs: &[RunKey]) -> Result<Vec<Option<RunPosition>>, StoreError> {
         let mut positions = Vec::with_capacity(runs.len());

@@ -102,7 +102,7 @@ impl RunStore for RamStore {
     }
 
     /// There is no disk, so everything is as durable as it gets.
-    async fn durable(&self, _position: CommitPosition) -> Result<(), StoreError> {
+    async fn wait_until_durable(&self, _position: CommitPosition) -> Result<(), StoreError> {
         Ok(())
     }
 

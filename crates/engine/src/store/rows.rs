@@ -1,4 +1,4 @@
-//! What a store gives back: entries, rows of threads and runs, and which of them are asked for.
+//! What a store gives back: entries, rows of threads and runs, and filters for them.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub enum EntryKind {
     Inner = 3,
     /// The run waits for answers.
     Paused = 4,
-    /// Answers came.
+    /// The run was answered.
     Resumed = 5,
     /// The run goes on after a crash, a takeover or a retry.
     Restarted = 6,
@@ -91,7 +91,7 @@ pub struct LoadedLog {
     pub head: Seq,
     /// The snapshot to start from, with the entry it belongs to.
     pub snapshot: Option<(Seq, Vec<u8>)>,
-    /// The entries after it that lead to the asked one, oldest first.
+    /// The entries after it that lead to the requested one, oldest first.
     pub entries: Vec<LogEntry>,
 }
 
@@ -136,7 +136,7 @@ pub struct RunRow {
     pub status: RunStatus,
     /// How often it was claimed.
     pub epoch: u64,
-    /// Somebody asked to cancel it.
+    /// Its cancel was requested.
     pub cancel_asked: bool,
     /// When it was accepted.
     pub created_at: Millis,

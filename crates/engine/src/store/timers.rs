@@ -1,6 +1,6 @@
 //! Timers: something that is to happen at a time, by the store's clock. What it is, is the engine's business.
 //!
-//! A timer is fired by whoever finds it due. Two may find it at once, and one may die in the middle, so what a timer does
+//! The process that finds a timer due fires it. Two may find it at once, and one may die in the middle, so what a timer does
 //! must be known by the timer and its time; moving it on compares the time it had.
 
 use std::time::Duration;
@@ -99,7 +99,7 @@ pub struct TimerRow {
     pub updated_at: Millis,
 }
 
-/// What is said when a tenant has all the schedules it may have.
+/// The error when a tenant has all the schedules it may have.
 pub fn too_many_schedules() -> StoreError {
     StoreError::Rejected(
         format!("there are {MAX_SCHEDULES_PER_TENANT} schedules already: delete some").into(),

@@ -107,7 +107,7 @@ pub struct NewRunEntry {
 pub struct RunIdempotencyKey {
     /// Chosen by the client, 1–200 bytes.
     pub key: String,
-    /// Hash of what was asked; another hash under the same key is [`super::StoreError::KeyReused`].
+    /// Hash of the request; another hash under the same key is [`super::StoreError::KeyReused`].
     pub hash: String,
 }
 
@@ -119,14 +119,14 @@ pub enum IfBusy {
     /// Refuses with [`super::StoreError::Busy`], which names the active run or the next one that waits.
     #[default]
     Reject,
-    /// Waits its turn, first in first out.
+    /// Waits in the queue, first in first out.
     Enqueue,
     /// Cancels the active run, keeps what it did, and goes next, before runs that were enqueued and after earlier
-    /// ones that interrupt. A paused run ends in the same transaction; a running one is asked to and this run waits
+    /// ones that interrupt. A paused run ends in the same transaction; a running one is cancelled and this run waits
     /// for it.
     Interrupt,
     /// As `Interrupt`, but starts from where the cancelled run had started: its parent is that run's `parent_seq`,
-    /// whatever parent was asked for.
+    /// whatever parent was requested.
     Rollback,
 }
 
@@ -135,11 +135,11 @@ pub enum IfBusy {
 pub enum SubmitOutcome {
     /// The run is this worker's now.
     Started(ClaimedRun),
-    /// The run waits. `stop` names an active run that was asked to end for it.
+    /// The run waits. `stop` names an active run that is cancelled for it.
     Queued {
         /// The run that waits.
         run: RunRow,
-        /// The run that was asked to end.
+        /// The run that is cancelled.
         stop: Option<RunId>,
     },
     /// The idempotency key was seen before: this is the run it started.
@@ -185,7 +185,7 @@ pub struct Fence {
 pub enum LeaseRenewal {
     /// Still ours.
     Held,
-    /// Still ours, and somebody asked to cancel it.
+    /// Still ours, and its cancel was requested.
     CancelAsked,
     /// Somebody writes to the run or its thread just now. It was neither prolonged nor lost: ask again.
     Busy,
@@ -280,13 +280,13 @@ pub struct CommitOutcome {
     pub head: Seq,
     /// The store's time of the commit.
     pub at: Millis,
-    /// Somebody asked to cancel the run.
+    /// A cancel of the run was requested.
     pub cancel_asked: bool,
     /// A run of the thread can be claimed now: a queued one, since the thread became free, or this one, to be cancelled.
     pub next_waits: bool,
     /// That run, when [`Commit::claim_next`] took it.
     pub next: Option<Box<ClaimedRun>>,
-    /// What to wait for with [`RunStore::durable`](super::RunStore::durable).
+    /// What to wait for with [`RunStore::wait_until_durable`](super::RunStore::wait_until_durable).
     pub position: CommitPosition,
 }
 
@@ -308,10 +308,10 @@ pub struct RunFailure {
     pub message: String,
 }
 
-/// Something told to a run from outside.
+/// A message to a run from outside.
 #[derive(Clone, Debug)]
 pub enum RunSignal {
-    /// End the run. A running one is asked (its worker writes the end); one that waits ends here, with this entry
+    /// End the run. A running one is marked (its worker writes the end); one that waits ends here, with this entry
     /// when it had started. A run that ended before stays as it is.
     Cancel {
         /// The entry that tells of it.

@@ -1,4 +1,4 @@
-//! What is accepted is worked on, whoever left meanwhile and however full the process was.
+//! A run that was accepted is worked on, also if its caller left or the process was full.
 
 use std::sync::Arc;
 

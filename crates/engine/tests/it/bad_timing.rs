@@ -75,7 +75,7 @@ async fn a_claim_that_is_told_after_its_lease_is_not_worked_on() {
     let second = process_with_gate(&store, &graph, short_lease_options("second"), slow);
     second.runtime().start_worker().await.expect("works");
     wait_for_claim(&store, &run, 2).await;
-    assert!(!first_looks.is_finished(), "the first one is told later");
+    assert!(!first_looks.is_finished(), "the first one gets its reply later");
     let handle = second.runtime().run_handle(&run).await.expect("the run");
     assert_eq!(wait_for_outcome_text(&second, &handle).await, "worked");
     drop(first_looks.await.expect("no panic"));
@@ -97,10 +97,10 @@ async fn a_claim_that_is_told_after_a_newer_one_does_not_end_the_newer_one() {
     let runtime = bot.runtime().clone();
     let looks = tokio::spawn(async move { runtime.start_worker().await });
     wait_for_claim(&store, &run, 1).await;
-    // The clock of the store jumps, so that the claim has run out before this process is told of it.
+    // The clock of the store jumps, so that the claim has run out before this process gets the reply.
     ahead.store(60_000, Ordering::SeqCst);
     wait_for_claim(&store, &run, 2).await;
-    assert!(!looks.is_finished(), "the older claim is told after the newer one");
+    assert!(!looks.is_finished(), "the reply to the older claim comes after that to the newer one");
     looks.await.expect("no panic").expect("works");
     let handle = bot.runtime().run_handle(&run).await.expect("the run");
     assert_eq!(wait_for_outcome_text(&bot, &handle).await, "worked");
@@ -167,8 +167,8 @@ async fn a_timer_that_rings_before_its_run_sleeps_rings_again() {
     let ended = async {
         loop {
             let handle = runtime.run_handle(&run.key()).await.expect("the run");
-            let told = wait_for_outcome_text(&bot, &handle).await;
-            if told == "slept" {
+            let outcome = wait_for_outcome_text(&bot, &handle).await;
+            if outcome == "slept" {
                 return;
             }
             tokio::time::sleep(ms(100)).await;

@@ -1,4 +1,4 @@
-//! Threads and runs of an older program under a newer one: what changed is told, and nothing is lost without a word.
+//! Threads and runs of an older program under a newer one: what changed is reported, and nothing is lost silently.
 
 use std::sync::Arc;
 
@@ -200,7 +200,7 @@ async fn a_run_that_an_older_program_accepted_does_not_pass_by_a_new_first_node(
     let ended = bot.wait_for_outcome(&run).await;
     let Err(EngineError::Run(RunError::Failed(failure))) = ended else { panic!("{ended:?}") };
     assert_eq!(failure.code, "graph_changed");
-    // Whoever tries it again has it run as the graph is now, from its start.
+    // A retry runs the graph as it is now, from its start.
     let again = bot.runtime().retry(&run.key()).await.expect("tried again");
     let state = bot.wait_for_outcome(&again).await.expect("finished").finished().expect("finished");
     assert_eq!(state.said, ["guard", "work"]);

@@ -11,19 +11,19 @@ use crate::support::{
 };
 
 /// Nodes of a process that ends when one of them says so.
-fn deadly_graph(life: &Arc<Mutex<KillSwitch>>, model_calls: &CallCounter) -> Graph<EngineTestState> {
-    let (life, calls) = (life.clone(), model_calls.clone());
+fn deadly_graph(kill_switch: &Arc<Mutex<KillSwitch>>, model_calls: &CallCounter) -> Graph<EngineTestState> {
+    let (kill_switch, calls) = (kill_switch.clone(), model_calls.clone());
     let node = node_running(move |state, _| {
-        let (life, calls) = (life.lock().expect("no panic").clone(), calls.clone());
+        let (kill_switch, calls) = (kill_switch.lock().expect("no panic").clone(), calls.clone());
         async move {
             if state.text == "deadly" {
                 tokio::time::sleep(ms(10)).await;
-                life.kill();
+                kill_switch.kill();
             } else {
                 calls.increment();
                 tokio::time::sleep(ms(20)).await;
             }
-            life.hang_if_killed().await;
+            kill_switch.hang_if_killed().await;
             Ok(update_saying("done"))
         }
     });
@@ -32,12 +32,12 @@ fn deadly_graph(life: &Arc<Mutex<KillSwitch>>, model_calls: &CallCounter) -> Gra
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_ends_the_process_takes_no_other_run_with_it() {
-    let (store, life, calls) = (ram_store(), Arc::default(), CallCounter::default());
-    let graph = deadly_graph(&life, &calls);
+    let (store, kill_switch, calls) = (ram_store(), Arc::default(), CallCounter::default());
+    let graph = deadly_graph(&kill_switch, &calls);
     let mut keys = Vec::new();
     for nth in 0..60 {
         let (bot, alive) = killable_runtime(&store, &format!("process {nth}"), &graph);
-        *life.lock().expect("no panic") = alive;
+        *kill_switch.lock().expect("no panic") = alive;
         if nth == 0 {
             for name in ["one", "deadly", "two", "three"] {
                 let input = EngineTestState::update().text(name.to_owned());

@@ -240,9 +240,9 @@ async fn updates_are_folded_in_the_order_of_definition_whoever_finishes_first() 
     for seed in 0..20u64 {
         let graph = fan_out_graph(20, |ix| {
             node_running(move |_, _| async move {
-                let turn = (ix as u64 + 1)
+                let hash = (ix as u64 + 1)
                     .wrapping_mul(0x9E37_79B9_7F4A_7C15 ^ seed.wrapping_mul(0xD134_2543_DE82_EF95));
-                tokio::time::sleep(ms((turn >> 32) % 97)).await;
+                tokio::time::sleep(ms((hash >> 32) % 97)).await;
                 Ok(update_saying(ix.to_string()))
             })
         });

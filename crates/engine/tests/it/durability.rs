@@ -37,7 +37,7 @@ impl DiskTrace {
 #[async_trait]
 impl StoreCallGate for DiskTrace {
     async fn decide(&self, call: &'static str) -> StoreCallDecision {
-        if call == "durable" {
+        if call == "wait_until_durable" {
             self.push("wait");
         }
         StoreCallDecision::Pass
@@ -95,8 +95,8 @@ async fn a_call_with_a_key_waits_for_everything_before_it_and_a_plain_one_does_n
             Ok(update_saying("done"))
         }
     };
-    let told = trace.of_run(&single_node_graph("n", node_running(work))).await;
-    assert_eq!(told, "plain record wait keyed record record wait once record STEP");
+    let calls = trace.of_run(&single_node_graph("n", node_running(work))).await;
+    assert_eq!(calls, "plain record wait keyed record record wait once record STEP");
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,13 +115,13 @@ async fn a_question_is_on_disk_before_it_is_asked() {
     assert_eq!(DiskTrace::default().of_run(&graph).await, "step record STEP");
 }
 
-/// Lets nobody learn that something is on disk until it is told to.
+/// Lets nobody learn that something is on disk until it is released.
 struct SlowDisk(Arc<Semaphore>);
 
 #[async_trait]
 impl StoreCallGate for SlowDisk {
     async fn decide(&self, call: &'static str) -> StoreCallDecision {
-        if call == "durable" {
+        if call == "wait_until_durable" {
             self.0.acquire().await.expect("open").forget();
         }
         StoreCallDecision::Pass
@@ -208,7 +208,7 @@ async fn when_nobody_knows_whether_a_step_is_on_disk_the_log_is_read() {
         .start("a")
         .build()
         .expect("sound");
-    let gate = NthCallGate::new("durable", 2, StoreCallDecision::LoseAnswer);
+    let gate = NthCallGate::new("wait_until_durable", 2, StoreCallDecision::LoseAnswer);
     let store = GatedStore { inner: ram_store(), gate: gate.clone() };
     assert_eq!(
         run_to_text(&graph_handle_on(Arc::new(store), &graph), EngineTestState::update()).await,

@@ -32,9 +32,9 @@ impl CallKeyRecorder {
     }
 }
 
-/// A node that does `work` and, in its first life, stops there for ever; the crash comes then.
+/// A node that does `work` and, in its first attempt, stops there for ever; the crash comes then.
 fn graph_that_hangs_after<F>(
-    lives: CallCounter,
+    attempts: CallCounter,
     work: impl Fn(Cx) -> F + Send + Sync + 'static,
 ) -> Graph<EngineTestState>
 where
@@ -43,10 +43,10 @@ where
     single_node_graph(
         "a",
         node_running(move |_, cx| {
-            let (work, lives) = (work(cx), lives.clone());
+            let (work, attempts) = (work(cx), attempts.clone());
             async move {
                 let word = work.await?;
-                if lives.increment() == 1 {
+                if attempts.increment() == 1 {
                     std::future::pending::<()>().await;
                 }
                 Ok(update_saying(word))
@@ -57,9 +57,9 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn a_recorded_call_is_not_made_again_after_a_crash() {
-    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
+    let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
     let seen = world.clone();
-    let graph = graph_that_hangs_after(lives.clone(), move |cx| {
+    let graph = graph_that_hangs_after(attempts.clone(), move |cx| {
         let seen = seen.clone();
         async move {
             let n: usize = cx.effect("read", async { Ok::<_, NodeError>(seen.call("read")) }).await?;
@@ -71,10 +71,10 @@ async fn a_recorded_call_is_not_made_again_after_a_crash() {
         }
     });
     let (bot, run) =
-        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 1).await;
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || attempts.count() == 1).await;
     assert_eq!(wait_for_outcome_text(&bot, &run).await, "1 2 3");
     assert_eq!(world.calls().len(), 3);
-    assert_eq!(lives.count(), 2, "the node itself ran again");
+    assert_eq!(attempts.count(), 2, "the node itself ran again");
 }
 
 /// Counts commits.
@@ -92,9 +92,9 @@ impl StoreCallGate for CommitCountingGate {
 
 #[tokio::test(start_paused = true)]
 async fn a_closing_call_is_recorded_before_the_next_call_and_costs_no_write_when_there_is_none() {
-    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
-    let (seen, counted) = (world.clone(), lives.clone());
-    // The first life stops in the middle of the second call.
+    let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
+    let (seen, counted) = (world.clone(), attempts.clone());
+    // The first attempt stops in the middle of the second call.
     let graph = single_node_graph(
         "a",
         node_running(move |_, cx: Cx| {
@@ -138,8 +138,8 @@ async fn a_closing_call_is_recorded_before_the_next_call_and_costs_no_write_when
 
 #[tokio::test(start_paused = true)]
 async fn a_closing_call_of_a_node_that_fails_is_not_made_again_by_a_retry() {
-    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
-    let (seen, counted) = (world.clone(), lives.clone());
+    let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
+    let (seen, counted) = (world.clone(), attempts.clone());
     let graph = single_node_graph(
         "a",
         node_running(move |_, cx: Cx| {
@@ -171,8 +171,8 @@ async fn a_closing_call_of_a_node_that_fails_is_not_made_again_by_a_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn a_closing_call_beside_another_is_not_made_again_after_a_crash() {
-    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
-    let (seen, counted) = (world.clone(), lives.clone());
+    let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
+    let (seen, counted) = (world.clone(), attempts.clone());
     let graph = single_node_graph(
         "a",
         node_running(move |_, cx: Cx| {
@@ -225,9 +225,9 @@ async fn a_closing_call_of_a_node_that_asks_is_not_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn time_random_numbers_and_ids_are_the_same_after_a_crash() {
-    let (said, lives) = (CallKeyRecorder::default(), CallCounter::default());
+    let (said, attempts) = (CallKeyRecorder::default(), CallCounter::default());
     let seen = said.clone();
-    let graph = graph_that_hangs_after(lives.clone(), move |cx| {
+    let graph = graph_that_hangs_after(attempts.clone(), move |cx| {
         let seen = seen.clone();
         async move {
             let all =
@@ -240,7 +240,7 @@ async fn time_random_numbers_and_ids_are_the_same_after_a_crash() {
         }
     });
     let (bot, run) =
-        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 1).await;
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || attempts.count() == 1).await;
     let end = wait_for_outcome_text(&bot, &run).await;
     assert_eq!(said.calls(), [end.clone(), end.clone()]);
     let (other, _) = run_with_trace(&graph).await;
@@ -249,9 +249,9 @@ async fn time_random_numbers_and_ids_are_the_same_after_a_crash() {
 
 #[tokio::test(start_paused = true)]
 async fn every_attempt_of_an_idempotent_call_carries_the_same_key() {
-    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
-    let (seen, counted) = (world.clone(), lives.clone());
-    // Fails twice in the first life, hangs in the third try; the second life succeeds.
+    let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
+    let (seen, counted) = (world.clone(), attempts.clone());
+    // Fails twice before the crash and hangs in the third try; after the crash it succeeds.
     let graph = single_node_graph(
         "a",
         node_running(move |_, cx: Cx| {
@@ -272,7 +272,7 @@ async fn every_attempt_of_an_idempotent_call_carries_the_same_key() {
         }),
     );
     let (bot, run) =
-        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 3).await;
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || attempts.count() == 3).await;
     let key = wait_for_outcome_text(&bot, &run).await;
     assert_eq!(world.calls(), vec![key; 4]);
 }
@@ -302,18 +302,18 @@ async fn two_calls_of_one_name_have_keys_of_their_own() {
     assert_eq!(calls.iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "{calls:?}");
 }
 
-/// A node that pays once. In life `n` the call to the world does what `acts[n - 1]` says.
+/// A node that pays once. In attempt `n` the call to the world does what `acts[n - 1]` says.
 fn payment_graph(
     world: CallKeyRecorder,
-    lives: CallCounter,
+    attempts: CallCounter,
     acts: &'static [&'static str],
 ) -> Graph<EngineTestState> {
     let node = node_running(move |_, cx: Cx| {
-        let (world, lives) = (world.clone(), lives.clone());
+        let (world, attempts) = (world.clone(), attempts.clone());
         async move {
             let paid: String = cx
                 .effect_at_most_once("pay", |key| async move {
-                    let act = acts.get(lives.increment() as usize - 1).copied().unwrap_or("ok");
+                    let act = acts.get(attempts.increment() as usize - 1).copied().unwrap_or("ok");
                     world.call(key);
                     match act {
                         "hang" => std::future::pending().await,
@@ -339,10 +339,10 @@ async fn answer_first_question(bot: &GraphHandle<EngineTestState>, run: &RunHand
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_in_the_middle_of_a_once_call_pauses_instead_of_repeating_it() {
-    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
-    let graph = payment_graph(world.clone(), lives.clone(), &["hang"]);
+    let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
+    let graph = payment_graph(world.clone(), attempts.clone(), &["hang"]);
     let (bot, run) =
-        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 1).await;
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || attempts.count() == 1).await;
     let Ok(Outcome::Paused(asks)) = bot.wait_for_outcome(&run).await else { panic!("not paused") };
     assert_eq!(asks[0].kind, QuestionKind::EffectUnknown);
     assert_eq!(asks[0].question["call"], "pay");
@@ -357,10 +357,10 @@ async fn a_crash_in_the_middle_of_a_once_call_pauses_instead_of_repeating_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_once_call_that_did_not_happen_is_made_when_somebody_says_so() {
-    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
-    let graph = payment_graph(world.clone(), lives.clone(), &["hang"]);
+    let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
+    let graph = payment_graph(world.clone(), attempts.clone(), &["hang"]);
     let (bot, run) =
-        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 1).await;
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || attempts.count() == 1).await;
     wait_for_outcome_text(&bot, &run).await;
     assert_eq!(answer_first_question(&bot, &run, json!({ "retry": true })).await, "paid");
     let calls = world.calls();
@@ -370,10 +370,10 @@ async fn a_once_call_that_did_not_happen_is_made_when_somebody_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_settles_nothing_is_asked_again_with_the_reason() {
-    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
-    let graph = payment_graph(world.clone(), lives.clone(), &["hang"]);
+    let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
+    let graph = payment_graph(world.clone(), attempts.clone(), &["hang"]);
     let (bot, run) =
-        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 1).await;
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || attempts.count() == 1).await;
     wait_for_outcome_text(&bot, &run).await;
     for nonsense in [json!("yes"), json!({}), json!({ "retry": false }), json!({ "typo": 1 })] {
         let end = answer_first_question(&bot, &run, nonsense.clone()).await;
@@ -388,8 +388,8 @@ async fn an_answer_that_settles_nothing_is_asked_again_with_the_reason() {
 #[tokio::test(start_paused = true)]
 async fn a_timeout_or_any_error_of_a_once_call_leaves_it_open_too() {
     for act in [&["hang"], &["transient"], &["error"]] {
-        let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
-        let bot = graph_handle(&payment_graph(world.clone(), lives, act));
+        let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
+        let bot = graph_handle(&payment_graph(world.clone(), attempts, act));
         let handle = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
         let Ok(Outcome::Paused(asks)) = bot.wait_for_outcome(&handle).await else {
             panic!("{act:?}: not paused")
@@ -403,8 +403,8 @@ async fn a_timeout_or_any_error_of_a_once_call_leaves_it_open_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_once_call_that_says_it_did_not_happen_fails_the_run_and_may_be_made_by_a_retry() {
-    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
-    let bot = graph_handle(&payment_graph(world.clone(), lives, &["not done"]));
+    let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
+    let bot = graph_handle(&payment_graph(world.clone(), attempts, &["not done"]));
     let handle = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
     assert_eq!(wait_for_outcome_text(&bot, &handle).await, "node_failed: node `a`: card refused");
     let again = bot.runtime().retry(&handle.key()).await.expect("tried again");
@@ -416,8 +416,8 @@ async fn a_once_call_that_says_it_did_not_happen_fails_the_run_and_may_be_made_b
 
 #[tokio::test(start_paused = true)]
 async fn a_once_call_side_by_side_with_a_crash_of_a_sibling_stays_done() {
-    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
-    let (seen, counted) = (world.clone(), lives.clone());
+    let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
+    let (seen, counted) = (world.clone(), attempts.clone());
     let graph = Graph::named()
         .node(
             "pay",
@@ -452,17 +452,17 @@ async fn a_once_call_side_by_side_with_a_crash_of_a_sibling_stays_done() {
         .expect("sound");
     let seen = world.clone();
     let (bot, run) = crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || {
-        lives.count() == 1 && seen.calls().len() == 1
+        attempts.count() == 1 && seen.calls().len() == 1
     })
     .await;
     assert_eq!(wait_for_outcome_text(&bot, &run).await, "paid 1 slow");
-    assert_eq!((world.calls().len(), lives.count()), (1, 2));
+    assert_eq!((world.calls().len(), attempts.count()), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_made_side_by_side_keep_their_keys_whoever_comes_first() {
-    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
-    let (seen, counted) = (world.clone(), lives.clone());
+    let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
+    let (seen, counted) = (world.clone(), attempts.clone());
     let graph = single_node_graph(
         "a",
         node_running(move |_, cx: Cx| {
@@ -470,7 +470,7 @@ async fn calls_made_side_by_side_keep_their_keys_whoever_comes_first() {
             async move {
                 let call = |item: u64| {
                     let seen = seen.clone();
-                    // The first life finishes them in one order, the second would in the other.
+                    // The first attempt finishes them in one order, the second would in the other.
                     let wait = if nth == 1 { 10 * item } else { 100 - 10 * item };
                     cx.effect("fetch", async move {
                         tokio::time::sleep(ms(wait)).await;
@@ -582,15 +582,15 @@ async fn a_result_that_no_longer_fits_its_type_is_an_error_and_not_a_second_call
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_of_the_wrong_type_is_asked_again_and_nothing_at_all_is_an_outcome() {
-    let lives = CallCounter::default();
-    let counted = lives.clone();
+    let attempts = CallCounter::default();
+    let counted = attempts.clone();
     let graph = single_node_graph(
         "a",
         node_running(move |_, cx: Cx| {
-            let lives = counted.clone();
+            let attempts = counted.clone();
             async move {
                 let made = |_| async move {
-                    if lives.increment() == 1 {
+                    if attempts.increment() == 1 {
                         std::future::pending::<()>().await;
                     }
                     Ok::<_, NodeError>(())
@@ -601,7 +601,7 @@ async fn an_outcome_of_the_wrong_type_is_asked_again_and_nothing_at_all_is_an_ou
         }),
     );
     let (bot, run) =
-        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 1).await;
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || attempts.count() == 1).await;
     wait_for_outcome_text(&bot, &run).await;
     assert!(answer_first_question(&bot, &run, json!({ "result": 5 })).await.contains("asks"));
     let questions = bot.runtime().open_questions(&local_thread("t")).await.expect("questions");
@@ -610,7 +610,7 @@ async fn an_outcome_of_the_wrong_type_is_asked_again_and_nothing_at_all_is_an_ou
         Some("the result does not fit: invalid type: integer `5`, expected unit")
     );
     assert_eq!(answer_first_question(&bot, &run, json!({ "result": null })).await, "sent");
-    assert_eq!(lives.count(), 1, "it was not made again");
+    assert_eq!(attempts.count(), 1, "it was not made again");
 }
 
 #[tokio::test]

@@ -23,24 +23,24 @@ use crate::support::{
 async fn unknown_names_are_told() {
     let bot = graph_handle(&single_node_graph("a", node_saying("a")));
     let runtime = bot.runtime();
-    let told = |error: Option<EngineError>| error.expect("an error").to_string();
+    let error_text = |error: Option<EngineError>| error.expect("an error").to_string();
     let start = runtime.start("ghost", &local_thread("t"), None, StartOptions::default()).await;
-    assert_eq!(told(start.err()), "there is no graph called `ghost`");
+    assert_eq!(error_text(start.err()), "there is no graph called `ghost`");
     assert_eq!(
-        told(runtime.view("g", &local_thread("ghost"), None).await.err()),
+        error_text(runtime.view("g", &local_thread("ghost"), None).await.err()),
         "thread `ghost` does not exist"
     );
-    assert_eq!(told(bot.state(&local_thread("ghost")).await.err()), "thread `ghost` does not exist");
+    assert_eq!(error_text(bot.state(&local_thread("ghost")).await.err()), "thread `ghost` does not exist");
     let again = runtime.register_graph("g", &single_node_graph("a", node_saying("a")));
-    assert_eq!(told(again.err()), "a graph called `g` is registered already");
+    assert_eq!(error_text(again.err()), "a graph called `g` is registered already");
     let run = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
     wait_for_outcome_text(&bot, &run).await;
     assert_eq!(
-        told(runtime.view("g", &local_thread("t"), Some(99)).await.err()),
+        error_text(runtime.view("g", &local_thread("t"), Some(99)).await.err()),
         "entry `99` does not exist"
     );
     let finished = runtime.retry(&run.key()).await.err();
-    assert!(told(finished).ends_with("did not fail"));
+    assert!(error_text(finished).ends_with("did not fail"));
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn many_runs_of_unknown_graphs_hold_up_nobody() {
     assert_eq!(wait_for_outcome_text(&second, &handle).await, "a");
     let filter = doran_engine::store::RunFilter { status: Some(RunStatus::Finished), ..Default::default() };
     let finished = store.runs(&local_thread("t").tenant, &filter).await.expect("runs");
-    assert_eq!(finished.len(), 1, "and the others are still there for whoever knows them");
+    assert_eq!(finished.len(), 1, "and the others are still there for a runtime that knows their graph");
 }
 
 #[tokio::test(start_paused = true)]
@@ -428,13 +428,13 @@ async fn a_state_that_cannot_be_read_back_has_no_snapshot_and_its_thread_goes_on
         .build()
         .expect("sound");
     let store = ram_store();
-    for turn in 1..3 {
-        // Nothing is remembered from one turn to the next but what the store has.
+    for round in 1..3 {
+        // Nothing is remembered from one round to the next but what the store has.
         let bot = Runtime::new(Arc::new(store.clone())).register_graph("g", &graph).expect("registered");
         bot.run(&local_thread("t"), OmittedFieldState::update()).await.expect("a run");
         let loaded = store.load(&local_thread("t"), None).await.expect("loaded");
         assert!(loaded.snapshot.is_none());
         let state = bot.state(&local_thread("t")).await.expect("a state");
-        assert_eq!(state.n, 20 * turn);
+        assert_eq!(state.n, 20 * round);
     }
 }

@@ -104,12 +104,12 @@ forked:  A fox lived in a wood. It met a bear. They fought. The bear won.
 #[test]
 fn a_count_goes_on_after_a_kill() {
     let folder = ExampleFolder::new("kill_and_resume");
-    let (first, said) = run_example("kill_and_resume", &folder.0, &["--die"]);
+    let (first, stdout) = run_example("kill_and_resume", &folder.0, &["--die"]);
     assert!(!first.status.success());
-    assert_eq!(said, "1\n2\n3\n");
-    let (second, said) = run_example("kill_and_resume", &folder.0, &[]);
+    assert_eq!(stdout, "1\n2\n3\n");
+    let (second, stdout) = run_example("kill_and_resume", &folder.0, &[]);
     assert!(second.status.success(), "{second:?}");
-    assert_eq!(said, "4\n5\ncounted to 5\n", "3 was recorded and is not printed again");
+    assert_eq!(stdout, "4\n5\ncounted to 5\n", "3 was recorded and is not printed again");
 }
 
 #[test]
@@ -120,17 +120,17 @@ fn a_field_takes_changes_by_a_rule_of_its_own() {
 #[test]
 fn an_approval_is_waited_for_across_a_kill() {
     let folder = ExampleFolder::new("approve");
-    let (first, said) = run_example("approve", &folder.0, &["--die"]);
+    let (first, stdout) = run_example("approve", &folder.0, &["--die"]);
     assert!(!first.status.success());
-    assert_eq!(said, "writing draft 1\nwriting draft 2\nwriting draft 3\n");
-    let (second, said) = run_example("approve", &folder.0, &[]);
+    assert_eq!(stdout, "writing draft 1\nwriting draft 2\nwriting draft 3\n");
+    let (second, stdout) = run_example("approve", &folder.0, &[]);
     assert!(second.status.success(), "{second:?}");
     // The third draft was recorded before the crash and is not written again.
-    assert!(said.starts_with("Paused(") && said.contains(r#"send Some(\"draft 3\")?"#), "{said}");
-    let (third, said) = run_example("approve", &folder.0, &["yes"]);
+    assert!(stdout.starts_with("Paused(") && stdout.contains(r#"send Some(\"draft 3\")?"#), "{stdout}");
+    let (third, stdout) = run_example("approve", &folder.0, &["yes"]);
     assert!(third.status.success(), "{third:?}");
     assert_eq!(
-        said,
+        stdout,
         "Finished(Letter { drafts: [\"draft 1\", \"draft 2\", \"draft 3\"], approved: Some(true) })\n"
     );
 }

@@ -60,7 +60,7 @@ async fn a_task_that_finished_before_a_crash_is_not_run_again() {
 async fn what_such_a_task_spent_counts_towards_the_limit() {
     let (quick, slow) = (CallCounter::default(), CallCounter::default());
     let (store, graph) = (ram_store(), parallel_graph(&quick, &slow));
-    let (first, life) = killable_runtime(&store, "first", &graph);
+    let (first, kill_switch) = killable_runtime(&store, "first", &graph);
     let limits = RunLimits { tokens: Some(15), ..RunLimits::default() };
     let options = StartOptions { limits: Some(limits), ..StartOptions::default() };
     let input = Some(EngineTestState::update());
@@ -69,7 +69,7 @@ async fn what_such_a_task_spent_counts_towards_the_limit() {
         tokio::time::sleep(ms(1)).await;
     }
     tokio::time::sleep(ms(1)).await;
-    life.kill();
+    kill_switch.kill();
     let (second, _) = killable_runtime(&store, "second", &graph);
     second.runtime().start_worker().await.expect("works");
     let run = second.runtime().run_handle(&run.key()).await.expect("the run");

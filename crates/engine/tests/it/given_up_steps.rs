@@ -1,4 +1,4 @@
-//! Steps that do not end well: what the log says of the calls they made, what is booked, and what a call may count on.
+//! Steps that do not end well: what the log says of the calls they made, what usage is counted, and what a call may count on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

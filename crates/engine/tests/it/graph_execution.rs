@@ -1,5 +1,5 @@
-//! What runs when: loops, fan-out and joins, deferred nodes, graphs inside graphs, graphs by names, and what a wrong
-//! graph is told.
+//! What runs when: loops, fan-out and joins, deferred nodes, graphs inside graphs, graphs by names, and the errors of a wrong
+//! graph.
 
 use std::sync::Arc;
 
@@ -283,7 +283,7 @@ async fn two_subgraphs_side_by_side_do_not_mix() {
     assert!(trace.ends_with("x+y | join | finished"), "{trace}");
 }
 
-/// `outer → middle → inner`, where the innermost second node does what it is told.
+/// `outer → middle → inner`, where the innermost second node does what the parameter says.
 fn doubly_nested_graph(deepest: NodeBuilder<SubgraphWordsState>) -> Graph<EngineTestState> {
     let inner = Graph::named()
         .node("one", subgraph_word_node("one").then("two"))

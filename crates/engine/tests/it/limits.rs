@@ -268,15 +268,15 @@ async fn what_a_waiter_is_told_is_what_the_store_holds() {
         .build()
         .expect("sound");
     let bot = graph_handle_on(Arc::new(ram_store()), &graph);
-    for turn in 1..=2 {
+    for round in 1..=2 {
         let run = bot.start(&local_thread("t"), update_saying("in")).await.expect("started");
-        let told = run.wait().await.expect("rests");
-        assert_eq!((told.steps, told.usage.input_tokens, told.last_seq), (3, 11, Some(turn * 5)));
-        assert_eq!(told, bot.runtime().store().run(&run.key()).await.expect("run"));
+        let row = run.wait().await.expect("rests");
+        assert_eq!((row.steps, row.usage.input_tokens, row.last_seq), (3, 11, Some(round * 5)));
+        assert_eq!(row, bot.runtime().store().run(&run.key()).await.expect("run"));
     }
 }
 
-/// Goes round `rounds` times and ends, but hangs in the third step of its first life.
+/// Goes round `rounds` times and ends, but hangs in the third step before the crash.
 fn looping_graph(rounds: u32, calls: &CallCounter) -> Graph<EngineTestState> {
     let counted = calls.clone();
     let node = node_running(move |_, _| {
@@ -288,10 +288,10 @@ fn looping_graph(rounds: u32, calls: &CallCounter) -> Graph<EngineTestState> {
             Ok(update_saying("a"))
         }
     });
-    let turn = move |notes: &EngineTestState| {
+    let next_round = move |notes: &EngineTestState| {
         if notes.said.len() < rounds as usize { To::Node("a".to_owned()) } else { To::End }
     };
-    Graph::named().node("a", node.branch_or_end(["a"], turn)).start("a").build().expect("sound")
+    Graph::named().node("a", node.branch_or_end(["a"], next_round)).start("a").build().expect("sound")
 }
 
 #[tokio::test(start_paused = true)]
@@ -314,7 +314,7 @@ async fn steps_are_counted_once_each_across_a_crash() {
 async fn the_steps_before_a_crash_count_towards_the_limit() {
     let (calls, store) = (CallCounter::default(), ram_store());
     let graph = looping_graph(9, &calls);
-    let (first, life) = killable_runtime(&store, "first", &graph);
+    let (first, kill_switch) = killable_runtime(&store, "first", &graph);
     let limits = RunLimits { steps: 4, ..RunLimits::default() };
     let options = StartOptions { limits: Some(limits), ..StartOptions::default() };
     let key = first
@@ -325,7 +325,7 @@ async fn the_steps_before_a_crash_count_towards_the_limit() {
     while calls.count() < 3 {
         tokio::time::sleep(ms(1)).await;
     }
-    life.kill();
+    kill_switch.kill();
     let (second, _) = killable_runtime(&store, "second", &graph);
     second.runtime().start_worker().await.expect("works");
     let run = second.runtime().run_handle(&key).await.expect("the run");
@@ -690,12 +690,12 @@ async fn a_cancel_is_durable_when_the_process_dies_next() {
     let (begun, dropped) = (CallCounter::default(), Arc::new(AtomicBool::new(false)));
     let store = ram_store();
     let graph = hanging_nested_graph(begun.clone(), dropped);
-    let (first, life) = crate::support::killable_runtime(&store, "first", &graph);
+    let (first, kill_switch) = crate::support::killable_runtime(&store, "first", &graph);
     let key = first.start(&local_thread("t"), EngineTestState::update()).await.expect("started").key();
     wait_until(|| begun.count() == 1).await;
-    // Another process is told, and the one at work dies before it hears of it.
+    // Another process accepts the cancel, and the one at work dies before it sees it.
     let (other, _) = crate::support::killable_runtime(&store, "other", &graph);
-    life.kill();
+    kill_switch.kill();
     other.runtime().cancel(&key).await.expect("noted");
     other.runtime().start_worker().await.expect("works");
     let run = other.runtime().run_handle(&key).await.expect("the run");
@@ -781,7 +781,7 @@ async fn a_cancel_and_a_finish_that_race_end_the_run_once() {
         for _ in 0..round % 11 {
             tokio::task::yield_now().await;
         }
-        bot.runtime().cancel(&run.key()).await.expect("told");
+        bot.runtime().cancel(&run.key()).await.expect("cancelled");
         let end = wait_for_outcome_text(&bot, &run).await;
         let row = bot.runtime().store().run(&run.key()).await.expect("row");
         let entries = bot.runtime().store().entries(&local_thread("t"), 0, 10).await.expect("entries");

@@ -104,8 +104,9 @@ async fn a_run_on_a_log_that_is_gone_fails_with_a_word_for_it_and_frees_the_thre
     let head = store.thread(&local_thread("t")).await.expect("thread").head;
     let body = serde_json::to_vec(&log::StateEditedEntry::default()).expect("json");
     // An entry that says it is read from the beginning, which is not there any more.
-    let astray = NewEntry { kind: EntryKind::Edited, body, parent: None, base: 0, snapshot: None };
-    store.append_entry(&local_thread("t"), head, astray).await.expect("appended");
+    let unknown_node_entry =
+        NewEntry { kind: EntryKind::Edited, body, parent: None, base: 0, snapshot: None };
+    store.append_entry(&local_thread("t"), head, unknown_node_entry).await.expect("appended");
     let bot = page_graph_handle(&store);
     for _ in 0..2 {
         let failed = bot.run(&local_thread("t"), OverwrittenPageState::update()).await;
@@ -134,7 +135,7 @@ async fn a_cancelled_run_ends_also_where_its_log_cannot_be_read() {
         }),
     );
     let store = ram_store();
-    let (first, life) = killable_runtime(&store, "first", &hangs);
+    let (first, kill_switch) = killable_runtime(&store, "first", &hangs);
     let key = first
         .start(&local_thread("t"), EngineTestState::update().text("words"))
         .await
@@ -143,7 +144,7 @@ async fn a_cancelled_run_ends_also_where_its_log_cannot_be_read() {
     while begun.count() == 0 {
         tokio::time::sleep(ms(1)).await;
     }
-    life.kill();
+    kill_switch.kill();
     let runtime = Runtime::with_options(Arc::new(store.clone()), short_lease_options("second"));
     runtime
         .register_graph("g", &single_update_graph::<NumericPageState>(NumericPageState::update))
@@ -178,12 +179,12 @@ async fn a_run_of_a_graph_that_nobody_has_any_more_can_be_ended_and_its_thread_g
             }),
         );
         let store = ram_store();
-        let (first, life) = killable_runtime(&store, "first", &hangs);
+        let (first, kill_switch) = killable_runtime(&store, "first", &hangs);
         let key = first.start(&local_thread("t"), EngineTestState::update()).await.expect("started").key();
         while begun.count() == 0 {
             tokio::time::sleep(ms(1)).await;
         }
-        life.kill();
+        kill_switch.kill();
         let runtime = Runtime::with_options(Arc::new(store.clone()), short_lease_options("second"));
         let bot =
             runtime.register_graph("another", &single_node_graph("a", node_saying("b"))).expect("registered");
@@ -211,41 +212,44 @@ async fn a_run_of_a_graph_that_nobody_has_any_more_can_be_ended_and_its_thread_g
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_takes_the_process_with_it_is_given_up_after_a_while() {
-    let lives = CallCounter::default();
+    let attempts = CallCounter::default();
     let store = ram_store();
-    let deadly = |lives: CallCounter| {
+    let deadly = |attempts: CallCounter| {
         single_node_graph(
             "a",
             node_running(move |_, _| {
-                lives.increment();
+                attempts.increment();
                 std::future::pending()
             }),
         )
     };
     let (mut bot, run) =
-        crash_and_take_over(&store, &deadly(lives.clone()), EngineTestState::update(), || lives.count() == 1)
-            .await;
+        crash_and_take_over(&store, &deadly(attempts.clone()), EngineTestState::update(), || {
+            attempts.count() == 1
+        })
+        .await;
     let key = run.key();
     drop((bot, run));
     for nth in 0..200 {
         if store.run(&key).await.expect("row").status.is_end() {
             break;
         }
-        let seen = lives.count();
-        let (next, life) = killable_runtime(&store, &format!("life {nth}"), &deadly(lives.clone()));
+        let seen = attempts.count();
+        let (next, kill_switch) =
+            killable_runtime(&store, &format!("attempt {nth}"), &deadly(attempts.clone()));
         bot = next;
         bot.runtime().start_worker().await.expect("works");
         for _ in 0..100 {
-            if lives.count() > seen || store.run(&key).await.expect("row").status.is_end() {
+            if attempts.count() > seen || store.run(&key).await.expect("row").status.is_end() {
                 break;
             }
             tokio::time::sleep(ms(10)).await;
         }
-        life.kill();
+        kill_switch.kill();
     }
     let row = store.run(&key).await.expect("row");
     assert_eq!(row.error.map(|error| error.code).as_deref(), Some("crash_loop"));
-    assert!((51..60).contains(&lives.count()), "{} lives", lives.count());
+    assert!((51..60).contains(&attempts.count()), "{} attempts", attempts.count());
     let next = graph_handle_on(
         Arc::new(store),
         &single_node_graph("a", node_running(|_, _: Cx| async { Ok(update_saying("well")) })),

@@ -1,4 +1,4 @@
-//! Whoever decides about runs is asked before each begins, when it goes on, and after it spent something; and what runs
+//! The gate is called before each run begins, when it goes on, and after it spent something; and what runs
 //! spent stays counted when their threads are deleted.
 
 use std::sync::Arc;

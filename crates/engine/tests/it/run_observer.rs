@@ -1,4 +1,4 @@
-//! Who observes a runtime is told once each time a run rests, and names runs for other systems.
+//! The observer of a runtime is called once each time a run rests, and names runs for other systems.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,14 +9,14 @@ use doran_engine::{Graph, GraphHandle, RunKey, Runtime, RuntimeOptions};
 
 use crate::support::{EngineTestState, local_thread, node_running, outcome_text, update_saying};
 
-/// What was told.
+/// What the observer was called with.
 #[derive(Debug, Default)]
-struct ToldRuns {
+struct RunRecorder {
     rests: Mutex<Vec<(RunKey, Seq)>>,
     writes: Mutex<usize>,
 }
 
-impl RunObserver for ToldRuns {
+impl RunObserver for RunRecorder {
     fn correlation_of_new_run(&self) -> Option<String> {
         Some("known elsewhere".to_owned())
     }
@@ -30,7 +30,7 @@ impl RunObserver for ToldRuns {
     }
 }
 
-impl ToldRuns {
+impl RunRecorder {
     fn heads(&self) -> Vec<Seq> {
         self.rests.lock().expect("no panic").iter().map(|(_, head)| *head).collect()
     }
@@ -45,36 +45,36 @@ fn asking_graph() -> Graph<EngineTestState> {
     Graph::named().node("ask", ask.end()).start("ask").build().expect("a sound graph")
 }
 
-fn observed() -> (GraphHandle<EngineTestState>, Arc<ToldRuns>) {
-    let told = Arc::new(ToldRuns::default());
-    let options = RuntimeOptions { observer: Some(told.clone()), ..RuntimeOptions::default() };
+fn observed() -> (GraphHandle<EngineTestState>, Arc<RunRecorder>) {
+    let observer = Arc::new(RunRecorder::default());
+    let options = RuntimeOptions { observer: Some(observer.clone()), ..RuntimeOptions::default() };
     let runtime = Runtime::with_options(Arc::new(RamStore::new()), options);
-    (runtime.register_graph("g", &asking_graph()).expect("registered"), told)
+    (runtime.register_graph("g", &asking_graph()).expect("registered"), observer)
 }
 
 #[tokio::test]
 async fn a_pause_and_an_end_are_told_with_the_end_of_the_log() {
-    let (bot, told) = observed();
-    let asked = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
-    asked.wait().await.expect("it rests");
+    let (bot, observer) = observed();
+    let run = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
+    run.wait().await.expect("it rests");
     let run = bot.runtime().active_run(&local_thread("t")).await.expect("read").expect("it waits");
     let row = bot.runtime().store().run(&run.key()).await.expect("a row");
     assert_eq!(row.correlation().as_deref(), Some("known elsewhere"));
-    assert_eq!(told.heads(), [2], "started, paused");
+    assert_eq!(observer.heads(), [2], "started, paused");
     let end = outcome_text(bot.resume(&local_thread("t"), "yes").await);
     assert_eq!(end, "known elsewhere yes");
-    assert_eq!(told.heads(), [2, 5], "resumed, a step, finished");
-    assert!(*told.writes.lock().expect("no panic") >= 2);
+    assert_eq!(observer.heads(), [2, 5], "resumed, a step, finished");
+    assert!(*observer.writes.lock().expect("no panic") >= 2);
 }
 
 #[tokio::test]
 async fn a_run_that_is_cancelled_while_it_waits_is_told_once() {
-    let (bot, told) = observed();
-    let asked = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
-    asked.wait().await.expect("it rests");
+    let (bot, observer) = observed();
+    let run = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
+    run.wait().await.expect("it rests");
     let run = bot.runtime().active_run(&local_thread("t")).await.expect("read").expect("it waits");
     for _ in 0..2 {
         bot.runtime().cancel(&run.key()).await.expect("cancelled");
     }
-    assert_eq!(told.heads(), [2, 3], "paused, cancelled");
+    assert_eq!(observer.heads(), [2, 3], "paused, cancelled");
 }

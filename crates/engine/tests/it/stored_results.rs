@@ -113,7 +113,7 @@ async fn watching_a_run_whose_entries_were_cleared_away_ends() {
     let runs = Arc::new(AtomicU32::new(0));
     let runtime = Runtime::with_options(store.clone(), RuntimeOptions::default());
     let bot = runtime.register_graph("notes", &graph(&runs)).expect("registered");
-    // Each turn replaces a long page, so that the log outgrows the state and a snapshot takes its place.
+    // Each run replaces a long page, so that the log outgrows the state and a snapshot takes its place.
     let mut keys = Vec::new();
     for n in 0..5 {
         let run = bot
@@ -131,7 +131,7 @@ async fn watching_a_run_whose_entries_were_cleared_away_ends() {
     let mut watch = runtime.watch(&keys[0], 0, WatchUntil::RunEnded).await.expect("watch");
     let seen = [watch.try_next().await.expect("no error"), watch.try_next().await.expect("no error")];
     let [Some(Event::Removed { after: 0, next: 3 }), Some(Event::Entry(3, end))] = &seen else {
-        panic!("what is gone and the end are told, not {seen:?}")
+        panic!("expected what is gone and the end, not {seen:?}")
     };
     assert_eq!(end.kind(), EntryKind::Finished);
     assert!(watch.try_next().await.expect("no error").is_none(), "nothing is left to see, and it ends");

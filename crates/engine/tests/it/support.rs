@@ -275,7 +275,7 @@ impl NthCallGate {
         Arc::new(Self { call, left: Mutex::new(nth), verdict: Mutex::new(Some(verdict)) })
     }
 
-    /// Whether the call it waits for came.
+    /// Whether the call it waits for was made.
     pub(crate) fn fired(&self) -> bool {
         self.verdict.lock().expect("no panic").is_none()
     }
@@ -301,7 +301,7 @@ impl StoreCallGate for NthCallGate {
 pub(crate) struct StoreCallCounts(Mutex<std::collections::BTreeMap<&'static str, u32>>);
 
 impl StoreCallCounts {
-    /// How often each call was made since this was asked last.
+    /// How often each call was made since the last call of this.
     #[allow(dead_code, reason = "the simulator of crates/torture, which includes this file, does not count")]
     pub(crate) fn take(&self) -> std::collections::BTreeMap<&'static str, u32> {
         std::mem::take(&mut *self.0.lock().expect("no panic"))
@@ -353,10 +353,10 @@ pub(crate) fn killable_runtime(
     worker: &str,
     graph: &Graph<EngineTestState>,
 ) -> (GraphHandle<EngineTestState>, KillSwitch) {
-    let life = KillSwitch::default();
-    let gated = GatedStore { inner: store.clone(), gate: Arc::new(life.clone()) };
+    let kill_switch = KillSwitch::default();
+    let gated = GatedStore { inner: store.clone(), gate: Arc::new(kill_switch.clone()) };
     let runtime = Runtime::with_options(Arc::new(gated), short_lease_options(worker));
-    (runtime.register_graph("g", graph).expect("registered"), life)
+    (runtime.register_graph("g", graph).expect("registered"), kill_switch)
 }
 
 /// Starts a run, lets a crash happen once `crashed` says so, takes over in a new runtime, and gives that one with the
@@ -367,12 +367,12 @@ pub(crate) async fn crash_and_take_over(
     input: EngineTestStateUpdate,
     crashed: impl Fn() -> bool,
 ) -> (GraphHandle<EngineTestState>, RunHandle) {
-    let (first, life) = killable_runtime(store, "first", graph);
+    let (first, kill_switch) = killable_runtime(store, "first", graph);
     let key = first.start(&local_thread("t"), input).await.expect("started").key();
     while !crashed() {
         tokio::time::sleep(ms(1)).await;
     }
-    life.kill();
+    kill_switch.kill();
     let (second, _) = killable_runtime(store, "second", graph);
     second.runtime().start_worker().await.expect("works");
     let handle = second.runtime().run_handle(&key).await.expect("the run");
@@ -430,7 +430,7 @@ pub(crate) async fn outcomes_despite_kills(
             let second = Runtime::with_options(Arc::new(store), short_lease_options("second"));
             let second = second.register_graph("g", &graph).expect("registered");
             second.runtime().start_worker().await.expect("at work");
-            // Whoever starts the run may die before it hears that the run was accepted.
+            // The caller that starts the run may die before it learns that the run was accepted.
             let options = options.clone();
             let starting = tokio::spawn(async move {
                 first.start_with(&local_thread("t"), Some(EngineTestState::update()), options).await

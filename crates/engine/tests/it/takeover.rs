@@ -266,7 +266,7 @@ async fn the_time_of_a_run_goes_on_with_another_worker() {
         .build()
         .expect("sound");
     let store = ram_store();
-    let (first, life) = killable_runtime(&store, "first", &graph);
+    let (first, kill_switch) = killable_runtime(&store, "first", &graph);
     let limits = RunLimits { active: Some(ms(14_000)), ..RunLimits::default() };
     let options = StartOptions { limits: Some(limits), ..StartOptions::default() };
     let run = first.start_with(&local_thread("t"), Some(EngineTestState::update()), options).await;
@@ -275,7 +275,7 @@ async fn the_time_of_a_run_goes_on_with_another_worker() {
         tokio::time::sleep(ms(1)).await;
     }
     tokio::time::sleep(ms(10)).await;
-    life.kill();
+    kill_switch.kill();
     let (second, _) = killable_runtime(&store, "second", &graph);
     second.runtime().start_worker().await.expect("works");
     let run = second.runtime().run_handle(&key).await.expect("the run");

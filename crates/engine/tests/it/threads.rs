@@ -465,8 +465,8 @@ async fn going_on_starts_waits_for_or_answers_whatever_the_thread_needs() {
 
 #[tokio::test(start_paused = true)]
 async fn going_on_takes_up_what_a_dead_process_left() {
-    let lives = CallCounter::default();
-    let counted = lives.clone();
+    let attempts = CallCounter::default();
+    let counted = attempts.clone();
     let graph = single_node_graph(
         "a",
         node_running(move |_, _| {
@@ -475,18 +475,18 @@ async fn going_on_takes_up_what_a_dead_process_left() {
                 if nth == 1 {
                     std::future::pending::<()>().await;
                 }
-                Ok(update_saying(format!("life {nth}")))
+                Ok(update_saying(format!("attempt {nth}")))
             }
         }),
     );
     let store = ram_store();
-    let (first, life) = killable_runtime(&store, "first", &graph);
+    let (first, kill_switch) = killable_runtime(&store, "first", &graph);
     first.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
-    while lives.count() == 0 {
+    while attempts.count() == 0 {
         tokio::time::sleep(ms(1)).await;
     }
-    life.kill();
+    kill_switch.kill();
     let (second, _) = killable_runtime(&store, "second", &graph);
     let outcome = second.run_or_resume(&local_thread("t"), update_saying("a new run"), None::<bool>).await;
-    assert_eq!(outcome_text(outcome), "life 2");
+    assert_eq!(outcome_text(outcome), "attempt 2");
 }

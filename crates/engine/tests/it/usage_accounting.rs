@@ -164,7 +164,7 @@ async fn what_was_spent_before_a_pause_counts_towards_the_limit() {
     let run = handle.start_with(&local_thread("t"), input, fifteen_tokens()).await.expect("started");
     handle.wait_for_outcome(&run).await.expect("paused");
     assert_eq!(outcome_text(handle.resume(&local_thread("t"), "on").await), TOKENS_EXCEEDED);
-    assert_eq!(usage_in_run_row(&store, &run.key()).await, 20, "what was spent is booked");
+    assert_eq!(usage_in_run_row(&store, &run.key()).await, 20, "what was spent is counted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,13 +181,13 @@ async fn what_was_spent_before_a_crash_counts_towards_the_limit() {
         }
     });
     let (store, graph) = (ram_store(), interrupted_graph(hangs_once));
-    let (first, life) = killable_runtime(&store, "first", &graph);
+    let (first, kill_switch) = killable_runtime(&store, "first", &graph);
     let input = Some(EngineTestState::update());
     let run = first.start_with(&local_thread("t"), input, fifteen_tokens()).await.expect("started");
     while calls.count() == 0 {
         tokio::time::sleep(ms(1)).await;
     }
-    life.kill();
+    kill_switch.kill();
     let (second, _) = killable_runtime(&store, "second", &graph);
     second.runtime().start_worker().await.expect("works");
     let run = second.runtime().run_handle(&run.key()).await.expect("the run");

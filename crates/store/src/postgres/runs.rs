@@ -308,7 +308,7 @@ impl RunStore for PostgresStore {
         })
     }
 
-    async fn durable(&self, position: CommitPosition) -> Result<(), StoreError> {
+    async fn wait_until_durable(&self, position: CommitPosition) -> Result<(), StoreError> {
         self.pool.wait_until_durable(position).await
     }
 

@@ -422,7 +422,7 @@ impl RunStore for SqliteStore {
         self.inner.writer.run_in_transaction(points, durability, work).await
     }
 
-    async fn durable(&self, position: CommitPosition) -> Result<(), StoreError> {
+    async fn wait_until_durable(&self, position: CommitPosition) -> Result<(), StoreError> {
         self.inner.writer.wal_sync().wait_until_durable(position).await
     }
 

@@ -425,7 +425,7 @@ async fn only_a_commit_that_may_be_lost_returns_before_the_disk_has_it() {
     };
     let committed = store.commit(&claimed.fence(), step(1)).await.expect("commit");
     let mut waits: Vec<(&str, BoxFuture<'_, Result<(), StoreError>>)> = vec![
-        ("a wait", Box::pin(store.durable(committed.position))),
+        ("a wait", Box::pin(store.wait_until_durable(committed.position))),
         ("a commit", {
             let commit = Commit { durability: Durability::Now, ..step(2) };
             let (store, fence) = (store.clone(), claimed.fence());
@@ -464,7 +464,7 @@ async fn many_commits_share_a_sync_and_the_last_one_needs_nobody_who_waits() {
     let folder = tempfile::tempdir().expect("folder");
     let store = SqliteStore::open(folder.path().join("doran.db")).expect("open");
     let (claimed, committed) = run_with_later_step(&store, "t").await;
-    store.durable(committed.position).await.expect("durable");
+    store.wait_until_durable(committed.position).await.expect("durable");
     // However long a commit takes: no sync is made between them.
     let disk = store.inner.writer.wal_sync().lock_disk();
     let before = store.syncs();
@@ -490,7 +490,7 @@ async fn a_transaction_that_wrote_nothing_costs_no_sync() {
     let folder = tempfile::tempdir().expect("folder");
     let store = SqliteStore::open(folder.path().join("doran.db")).expect("open");
     let (claimed, committed) = run_with_later_step(&store, "t").await;
-    store.durable(committed.position).await.expect("durable");
+    store.wait_until_durable(committed.position).await.expect("durable");
     let before = store.syncs();
     for _ in 0..10 {
         store.renew(&worker(), &[claimed.fence()]).await.expect("renew");
@@ -515,7 +515,7 @@ async fn a_failed_sync_stops_the_store_and_nobody_is_told_that_it_is_on_disk() {
     store.wait_for_fatal_error().await;
     let read = store.thread(&ThreadKey::local("t").expect("name")).await;
     assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
-    let waited = store.durable(CommitPosition(1)).await;
+    let waited = store.wait_until_durable(CommitPosition(1)).await;
     assert!(matches!(waited, Err(StoreError::Unavailable(_))), "{waited:?}");
     let written = store.submit(claimed_run("u")).await;
     assert!(matches!(written, Err(StoreError::Unavailable(_))), "{written:?}");

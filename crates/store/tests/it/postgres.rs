@@ -320,7 +320,7 @@ async fn what_another_replica_reads_is_on_the_disk_of_the_server() {
         let written = lsn("pg_current_wal_insert_lsn").await;
         match durability {
             "a read" => assert_eq!(other.thread(&local_thread("t")).await.expect("thread").head, head + 1),
-            _ => store.durable(committed.position).await.expect("durable"),
+            _ => store.wait_until_durable(committed.position).await.expect("durable"),
         }
         assert!(lsn("pg_current_wal_flush_lsn").await >= written, "after {durability}");
     }

@@ -62,8 +62,8 @@ pub(super) async fn a_renewal_prolongs_the_lease<S: Store>(b: StoreFixture<S>) {
 
 pub(super) async fn a_renewal_tells_how_each_claim_stands<S: Store>(b: StoreFixture<S>) {
     let held = b.start(&b.new_thread_key()).await;
-    let asked = b.start(&b.new_thread_key()).await;
-    b.cancel(&asked.run).await;
+    let cancelled = b.start(&b.new_thread_key()).await;
+    b.cancel(&cancelled.run).await;
     let ended = b.start(&b.new_thread_key()).await;
     b.finish(&ended).await;
     let paused = b.start_and_pause(&b.new_thread_key(), &["q"]).await;
@@ -71,10 +71,10 @@ pub(super) async fn a_renewal_tells_how_each_claim_stands<S: Store>(b: StoreFixt
     b.store.delete_thread(&deleted.run.thread).await.expect("delete");
     let taken = b.start_and_lose(&b.new_thread_key()).await;
     let taker = b.claim(&taken.run.thread).await.expect("a lost run");
-    let fences = [&taken, &held, &asked, &ended, &paused, &deleted, &taker].map(ClaimedRun::fence);
-    let told = b.store.renew(&long_lease(), &fences).await.expect("renew");
+    let fences = [&taken, &held, &cancelled, &ended, &paused, &deleted, &taker].map(ClaimedRun::fence);
+    let renewals = b.store.renew(&long_lease(), &fences).await.expect("renew");
     use LeaseRenewal::{CancelAsked, Held, Lost};
-    assert_eq!(told, [Lost, Held, CancelAsked, Lost, Lost, Lost, Held]);
+    assert_eq!(renewals, [Lost, Held, CancelAsked, Lost, Lost, Lost, Held]);
     assert_eq!(b.store.renew(&long_lease(), &[]).await.expect("renew none"), []);
 }
 
@@ -141,7 +141,7 @@ pub(super) async fn a_run_of_an_unknown_graph_is_passed_over<S: Store>(b: StoreF
     assert_eq!((b.dump_thread(&queued).await, b.dump_thread(&lost).await), before);
     b.cancel(&gone.run).await;
     let claimed = b.store.claim(&worker, Some(&lost), 1).await.expect("claim");
-    assert_eq!(claimed.len(), 1, "whoever it is can end it");
+    assert_eq!(claimed.len(), 1, "any worker can end it");
     assert!(b.claim(&queued).await.is_some(), "others take it");
 }
 
@@ -179,7 +179,7 @@ pub(super) async fn a_queue_is_found_when_its_thread_becomes_free<S: Store>(b: S
     let second = b.submit_queued(left, IfBusy::Enqueue).await;
     b.cancel(&first).await;
     assert_eq!(claim_any().await, [second.run]);
-    // Whoever interrupts goes first, and starts at once.
+    // A run that interrupts goes first, and starts at once.
     let waits = b.submit_queued(interrupted, IfBusy::Enqueue).await;
     let first = NewRun { if_busy: IfBusy::Interrupt, ..b.new_run(interrupted) };
     let goes = b.store.submit(first).await.expect("submit");

@@ -52,8 +52,8 @@ pub(super) async fn an_answer_claims_its_run_before_anybody_else<S: Store>(b: St
         let run = b.start_and_pause(&thread, &["q"]).await;
         let thief = ThiefTask::start(&b, &thread).await;
         let answer = answer_signal(&[("q", "a")]);
-        let told = b.store.signal_and_claim(&run.run.key(), answer, Some(&long_lease())).await;
-        let SignalOutcome { run: row, claimed } = told.expect("answered");
+        let signalled = b.store.signal_and_claim(&run.run.key(), answer, Some(&long_lease())).await;
+        let SignalOutcome { run: row, claimed } = signalled.expect("answered");
         assert_eq!(thief.stop().await, [], "nobody gets between the answer and the claim");
         let claimed = claimed.expect("a claim");
         assert_eq!((row.run, row.status), (run.run.run, RunStatus::Running));
@@ -71,8 +71,8 @@ pub(super) async fn a_retry_claims_its_run_before_anybody_else<S: Store>(b: Stor
         let run = b.start_and_fail(&thread).await;
         let thief = ThiefTask::start(&b, &thread).await;
         let retry = RunSignal::Retry { body: b"again".to_vec(), fingerprint: "f".into() };
-        let told = b.store.signal_and_claim(&run.run.key(), retry, Some(&long_lease())).await;
-        let claimed = told.expect("tried again").claimed.expect("a claim");
+        let signalled = b.store.signal_and_claim(&run.run.key(), retry, Some(&long_lease())).await;
+        let claimed = signalled.expect("tried again").claimed.expect("a claim");
         assert_eq!(thief.stop().await, []);
         assert_eq!((claimed.run.run, claimed.run.epoch), (run.run.run, run.run.epoch + 1));
     }
@@ -83,13 +83,14 @@ pub(super) async fn a_signal_that_is_refused_claims_nothing<S: Store>(b: StoreFi
     let run = b.start_and_pause(&thread, &["q"]).await;
     let before = b.dump_thread(&thread).await;
     let wrong = answer_signal(&[("p", "a")]);
-    let told = b.store.signal_and_claim(&run.run.key(), wrong, Some(&long_lease())).await;
-    refused!(told, StoreError::Conflict(_));
+    let signalled = b.store.signal_and_claim(&run.run.key(), wrong, Some(&long_lease())).await;
+    refused!(signalled, StoreError::Conflict(_));
     assert_eq!(b.dump_thread(&thread).await, before);
     // Without a claim, and for a worker that does not know the graph, the run waits.
     let other = WorkerLease { graphs: Some(vec!["other".to_owned()].into()), ..long_lease() };
-    let told = b.store.signal_and_claim(&run.run.key(), answer_signal(&[("q", "a")]), Some(&other)).await;
-    assert_eq!(told.expect("answered").claimed, None);
+    let signalled =
+        b.store.signal_and_claim(&run.run.key(), answer_signal(&[("q", "a")]), Some(&other)).await;
+    assert_eq!(signalled.expect("answered").claimed, None);
     assert_eq!(b.claim(&thread).await.expect("it waits").run.run, run.run.run);
 }
 
@@ -98,9 +99,10 @@ pub(super) async fn a_cancel_claims_the_run_that_waited<S: Store>(b: StoreFixtur
     let paused = b.start_and_pause(&thread, &["q"]).await;
     let next = b.submit_queued(&thread, IfBusy::Enqueue).await;
     let cancel = RunSignal::Cancel { body: b"cancel".to_vec() };
-    let told = b.store.signal_and_claim(&paused.run.key(), cancel, Some(&long_lease())).await.expect("told");
-    assert_eq!((told.run.run, told.run.status), (paused.run.run, RunStatus::Cancelled));
-    assert_eq!(told.claimed.expect("a claim").run.run, next.run);
+    let signalled =
+        b.store.signal_and_claim(&paused.run.key(), cancel, Some(&long_lease())).await.expect("signalled");
+    assert_eq!((signalled.run.run, signalled.run.status), (paused.run.run, RunStatus::Cancelled));
+    assert_eq!(signalled.claimed.expect("a claim").run.run, next.run);
     assert_eq!(b.log_text(&thread).await, "in ask cancel in");
 }
 

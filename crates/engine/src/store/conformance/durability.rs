@@ -10,7 +10,7 @@ fn later(commit: Commit) -> Commit {
 }
 
 pub(super) async fn positions_rise_and_can_be_waited_for<S: Store>(b: StoreFixture<S>) {
-    b.store.durable(CommitPosition::default()).await.expect("before every commit");
+    b.store.wait_until_durable(CommitPosition::default()).await.expect("before every commit");
     let run = b.start(&b.new_thread_key()).await;
     let mut last = CommitPosition::default();
     for durability in [Durability::Later, Durability::Now, Durability::Later, Durability::Later] {
@@ -19,8 +19,8 @@ pub(super) async fn positions_rise_and_can_be_waited_for<S: Store>(b: StoreFixtu
         assert!(position > last, "{position:?} after {last:?}");
         last = position;
     }
-    b.store.durable(last).await.expect("the newest");
-    b.store.durable(CommitPosition(1)).await.expect("an old one");
+    b.store.wait_until_durable(last).await.expect("the newest");
+    b.store.wait_until_durable(CommitPosition(1)).await.expect("an old one");
 }
 
 pub(super) async fn a_later_commit_is_read_like_any_other<S: Store>(b: StoreFixture<S>) {
@@ -60,7 +60,7 @@ pub(super) async fn a_run_that_starts_later_is_accepted_like_any_other<S: Store>
     let thread = b.new_thread_key();
     let new = |if_busy| NewRun { if_busy, durability: Durability::Later, ..b.new_run(&thread) };
     let run = expect_started(b.store.submit(new(IfBusy::Reject)).await);
-    b.store.durable(run.position).await.expect("durable");
+    b.store.wait_until_durable(run.position).await.expect("durable");
     let step = later(Commit { head: 1, ..steps_commit(&["a"]) });
     assert!(b.store.commit(&run.fence(), step).await.expect("commit").position > run.position);
     refused!(b.store.submit(new(IfBusy::Reject)).await, StoreError::Busy { .. });
@@ -91,7 +91,7 @@ pub(super) async fn many_wait_at_once<S: Store>(b: StoreFixture<S>) {
                 let run = b.start(&thread).await;
                 for _ in 0..4 {
                     let committed = b.commit(&run, later(steps_commit(&["a"]))).await;
-                    b.store.durable(committed.position).await.expect("durable");
+                    b.store.wait_until_durable(committed.position).await.expect("durable");
                 }
                 b.log_text(&thread).await
             })

@@ -197,8 +197,8 @@ async fn listed_thread_ids<S: Store>(b: &StoreFixture<S>, filter: ThreadFilter) 
 
 pub(super) async fn threads_are_listed_last_changed_first<S: Store>(b: StoreFixture<S>) {
     let keys = [b.new_thread_key(), b.new_thread_key(), b.new_thread_key(), b.new_thread_key()];
-    let [put, edited, ran, told] = keys.clone();
-    let run = b.start_and_pause(&told, &["q"]).await;
+    let [put, edited, ran, signalled] = keys.clone();
+    let run = b.start_and_pause(&signalled, &["q"]).await;
     let live = b.start(&ran).await;
     for key in [&edited, &put] {
         b.store.put_thread(key, &metadata_with_key("made")).await.expect("put");
@@ -217,11 +217,11 @@ pub(super) async fn threads_are_listed_last_changed_first<S: Store>(b: StoreFixt
     assert_eq!(first().await, ran.thread);
     sleep_millis(4).await;
     b.store.signal(&run.run.key(), answer_signal(&[("q", "a")])).await.expect("answer");
-    assert_eq!(first().await, told.thread);
+    assert_eq!(first().await, signalled.thread);
     sleep_millis(4).await;
     let row = b.store.put_thread(&put, &metadata_with_key("again")).await.expect("put");
     assert!(row.updated_at > row.created_at);
-    let order: Vec<ThreadId> = [put, told, ran, edited].into_iter().map(|key| key.thread).collect();
+    let order: Vec<ThreadId> = [put, signalled, ran, edited].into_iter().map(|key| key.thread).collect();
     assert_eq!(listed_thread_ids(&b, ThreadFilter::default()).await, order);
 }
 

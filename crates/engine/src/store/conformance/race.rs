@@ -1,4 +1,4 @@
-//! Many at once: exactly one wins, and the others are told.
+//! Many at once: exactly one wins, and the others learn that they did not.
 
 use std::collections::BTreeSet;
 

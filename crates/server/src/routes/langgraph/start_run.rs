@@ -7,7 +7,7 @@ use doran_agents::llm::{ImageReference, Message, Role};
 use doran_agents::{
     Agent, AskOptions, EarlierMessage, MESSAGES_FIELD, MessagePart, QuestionLabel, STANDING_MESSAGE_ID_PREFIX,
 };
-use doran_engine::runtime::{KeepShown, StateEdit};
+use doran_engine::runtime::{EmittedDataRetention, StateEdit};
 use doran_engine::store::{IfBusy, RunRow, RunStatus, Seq, StoreError};
 use doran_engine::{
     EngineError, EntryBody, MisuseError, PendingQuestion, QuestionKind, RunHandle, RunLimits, StartOptions,
@@ -216,11 +216,11 @@ async fn start_new_run(
         context: settings.context,
         pause_before,
         pause_after,
-        keep_shown: match (body.stream_resumable.unwrap_or(false), agent.is_chat()) {
-            (false, _) => KeepShown::Nothing,
+        keep_emitted: match (body.stream_resumable.unwrap_or(false), agent.is_chat()) {
+            (false, _) => EmittedDataRetention::Nothing,
             // Text of a chat is in its messages.
-            (true, true) => KeepShown::Data,
-            (true, false) => KeepShown::DataAndText,
+            (true, true) => EmittedDataRetention::Data,
+            (true, false) => EmittedDataRetention::DataAndText,
         },
         ..StartOptions::default()
     };

@@ -1,4 +1,4 @@
-//! Runs: accepted, claimed, written to, told something.
+//! Runs: accepted, claimed, written to, signalled.
 
 use std::collections::BTreeMap;
 
@@ -144,13 +144,13 @@ impl RamState {
     ) -> LeaseRenewal {
         let Some(home) = self.tenants.get_mut(&fence.thread.tenant) else { return LeaseRenewal::Lost };
         let Some((thread, run)) = home.find_claimed(fence) else { return LeaseRenewal::Lost };
-        let asked = run.row.cancel_asked;
+        let cancel_asked = run.row.cancel_asked;
         let until = add_duration(now, claim.lease);
         if let Some(old) = thread.lease.replace(until) {
             self.leases.remove(&(old, fence.thread.clone()));
         }
         self.leases.insert((until, fence.thread.clone()));
-        if asked { LeaseRenewal::CancelAsked } else { LeaseRenewal::Held }
+        if cancel_asked { LeaseRenewal::CancelAsked } else { LeaseRenewal::Held }
     }
 
     pub(in super::super) fn commit(
