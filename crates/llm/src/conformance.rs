@@ -18,7 +18,7 @@ pub async fn check_streaming_model(model: &dyn ChatModel) {
     usage_is_counted(model).await;
     dropping_stops_it_and_harms_nobody(model).await;
     streams_do_not_disturb_each_other(model).await;
-    a_limit_is_kept_and_told(model).await;
+    a_limit_is_kept_and_reported(model).await;
 }
 
 /// The same for a model whose answers come in one piece.
@@ -28,7 +28,7 @@ pub async fn check_unstreamed_model(model: &dyn ChatModel) {
     usage_is_counted(model).await;
     dropping_stops_it_and_harms_nobody(model).await;
     streams_do_not_disturb_each_other(model).await;
-    a_limit_is_kept_and_told(model).await;
+    a_limit_is_kept_and_reported(model).await;
 }
 
 /// Checks a model that calls tools: asked for the weather of Seoul and Busan it calls `weather` for both at once, and
@@ -173,14 +173,14 @@ async fn streams_do_not_disturb_each_other(model: &dyn ChatModel) {
     assert!(collect_reply(first).await.is_ok(), "streams_do_not_disturb_each_other: the first");
 }
 
-async fn a_limit_is_kept_and_told(model: &dyn ChatModel) {
+async fn a_limit_is_kept_and_reported(model: &dyn ChatModel) {
     let request = ChatRequest { max_output_tokens: Some(2), ..greeting_request() };
     match collect_reply(model.stream(request)).await {
         Ok(reply) => {
-            assert_eq!(reply.finish, FinishReason::Length, "a_limit_is_kept_and_told: told");
-            assert!(reply.usage.output_tokens <= 2, "a_limit_is_kept_and_told: {:?}", reply.usage);
+            assert_eq!(reply.finish, FinishReason::Length, "a_limit_is_kept_and_reported: told");
+            assert!(reply.usage.output_tokens <= 2, "a_limit_is_kept_and_reported: {:?}", reply.usage);
         }
-        Err(error) => panic!("a_limit_is_kept_and_told: {error}"),
+        Err(error) => panic!("a_limit_is_kept_and_reported: {error}"),
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
             (vec![word("a"), word(""), done(1)], "whole_is_streamed"),
             (vec![word("whole"), done(1)], "whole_is_streamed"),
             (vec![word("a"), word("b"), done(0)], "usage_is_counted"),
-            (vec![word("a"), word("b"), done(9)], "a_limit_is_kept_and_told"),
+            (vec![word("a"), word("b"), done(9)], "a_limit_is_kept_and_reported"),
         ] {
             let failure = broken_law(&deltas).await;
             assert!(failure.contains(law), "{law} for {deltas:?}: {failure}");

@@ -102,7 +102,7 @@ fn one_branch_that_ends_leaves_the_others_running() {
 }
 
 #[test]
-fn order_is_that_of_definition_whoever_points_first() {
+fn order_is_that_of_definition_and_not_of_edges() {
     check(&topology(4, "", &[]), "a", &[&["a>dbc"]], "a | bcd");
 }
 

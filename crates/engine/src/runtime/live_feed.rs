@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn new_entries_are_at_hand_until_there_are_too_many_or_one_is_missing() {
+    fn new_entries_are_buffered_until_there_are_too_many_or_one_is_missing() {
         let entry = |seq: Seq, bytes: usize| LogEntry {
             seq,
             parent: seq - 1,

@@ -55,7 +55,7 @@ async fn wait_for_claim(store: &RamStore, run: &RunKey, epoch: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_told_after_its_lease_is_not_worked_on() {
+async fn a_claim_whose_reply_comes_after_its_lease_is_not_worked_on() {
     let (store, begun) = (ram_store(), CallCounter::default());
     let graph = counting_graph(&begun);
     let run = accepted_run(&store, &graph).await;
@@ -83,7 +83,7 @@ async fn a_claim_that_is_told_after_its_lease_is_not_worked_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_told_after_a_newer_one_does_not_end_the_newer_one() {
+async fn a_claim_whose_reply_comes_after_a_newer_one_does_not_end_the_newer_one() {
     let (began, ahead, begun) =
         (tokio::time::Instant::now(), Arc::new(AtomicI64::new(0)), CallCounter::default());
     let jump = ahead.clone();

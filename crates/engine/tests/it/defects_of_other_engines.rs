@@ -122,7 +122,7 @@ async fn a_run_starts_at_every_start_and_a_conditional_start_is_taken() {
 }
 
 #[tokio::test]
-async fn every_step_is_in_the_log_without_being_asked_for() {
+async fn every_step_is_in_the_log_by_default() {
     let graph = Graph::named()
         .node(
             "a",
@@ -235,7 +235,7 @@ async fn the_end_of_one_branch_leaves_the_others_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn updates_are_folded_in_the_order_of_definition_whoever_finishes_first() {
+async fn updates_are_folded_in_the_order_of_definition_and_not_of_finishing() {
     let expected: Vec<String> = (0..20).map(|ix| format!("{ix}")).collect();
     for seed in 0..20u64 {
         let graph = fan_out_graph(20, |ix| {
@@ -375,7 +375,7 @@ struct OuterTestError(#[source] MiddleTestError);
 struct MiddleTestError(#[source] std::io::Error);
 
 #[tokio::test]
-async fn the_sources_of_an_error_are_told_and_can_be_had_as_types() {
+async fn the_sources_of_an_error_are_shown_and_can_be_downcast() {
     let cause = || OuterTestError(MiddleTestError(std::io::Error::other("the root")));
     let error: NodeError = cause().into();
     let outer = error.source().downcast_ref::<OuterTestError>().expect("the type is kept");

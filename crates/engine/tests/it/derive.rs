@@ -271,7 +271,7 @@ enum Step {
 }
 
 #[test]
-fn a_node_is_named_like_its_variant_unless_told_otherwise() {
+fn a_node_is_named_like_its_variant_unless_an_attribute_names_it() {
     let names: Vec<_> = Step::ALL.iter().map(|step| step.name()).collect();
     assert_eq!(names, ["retrieve", "callModel", "call_http_tools"]);
 }

@@ -171,7 +171,7 @@ async fn a_watcher_is_shown_an_entry_when_it_is_on_disk_and_the_run_goes_on_mean
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_begins_while_its_input_is_on_its_way_to_the_disk_and_is_accepted_after_that() {
+async fn a_run_begins_before_its_input_is_on_disk_and_is_accepted_after() {
     let disk = Arc::new(Semaphore::new(0));
     let began = CallCounter::default();
     let counts = began.clone();

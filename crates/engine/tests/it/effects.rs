@@ -369,7 +369,7 @@ async fn a_once_call_that_did_not_happen_is_made_when_somebody_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_settles_nothing_is_asked_again_with_the_reason() {
+async fn a_question_with_a_useless_answer_is_asked_again_with_the_reason() {
     let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
     let graph = payment_graph(world.clone(), attempts.clone(), &["hang"]);
     let (bot, run) =
@@ -460,7 +460,7 @@ async fn a_once_call_side_by_side_with_a_crash_of_a_sibling_stays_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_made_side_by_side_keep_their_keys_whoever_comes_first() {
+async fn calls_made_side_by_side_keep_their_keys_in_any_order() {
     let (world, attempts) = (CallKeyRecorder::default(), CallCounter::default());
     let (seen, counted) = (world.clone(), attempts.clone());
     let graph = single_node_graph(
@@ -581,7 +581,7 @@ async fn a_result_that_no_longer_fits_its_type_is_an_error_and_not_a_second_call
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outcome_of_the_wrong_type_is_asked_again_and_nothing_at_all_is_an_outcome() {
+async fn an_outcome_of_the_wrong_type_is_asked_for_again_and_null_is_an_outcome() {
     let attempts = CallCounter::default();
     let counted = attempts.clone();
     let graph = single_node_graph(

@@ -20,7 +20,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn unknown_names_are_told() {
+async fn unknown_names_are_errors() {
     let bot = graph_handle(&single_node_graph("a", node_saying("a")));
     let runtime = bot.runtime();
     let error_text = |error: Option<EngineError>| error.expect("an error").to_string();
@@ -171,7 +171,7 @@ async fn a_run_of_a_graph_that_changed_stops_until_somebody_accepts_it() {
 }
 
 #[tokio::test]
-async fn a_run_that_stands_at_a_node_that_is_gone_is_told_so_and_the_thread_goes_on() {
+async fn a_run_at_a_node_that_is_gone_fails_and_the_thread_goes_on() {
     let store = Arc::new(ram_store());
     let old = graph_handle_on(store.clone(), &asking_graph("ask", "last"));
     run_to_text(&old, EngineTestState::update()).await;
@@ -355,7 +355,7 @@ async fn a_request_whose_outcome_is_unknown_raises_the_alarm_and_its_run_is_not_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_run_is_told_also_when_the_answer_to_its_last_write_is_lost() {
+async fn the_end_of_a_run_is_known_also_when_the_answer_to_its_last_write_is_lost() {
     let gate = NthCallGate::new("commit", 1, StoreCallDecision::LoseAnswer);
     let store = GatedStore { inner: ram_store(), gate };
     let bot = graph_handle_on(Arc::new(store), &single_node_graph("a", node_saying("a")));

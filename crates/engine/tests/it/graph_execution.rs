@@ -91,7 +91,7 @@ async fn a_dynamic_fan_out_over_a_thousand_items_joins_once() {
 }
 
 #[tokio::test]
-async fn a_task_without_an_item_that_asks_for_one_is_told() {
+async fn a_task_without_an_item_that_needs_one_fails() {
     let graph = Graph::named()
         .node("a", node_running(|_, cx: Cx| async move { Ok(update_saying(cx.input::<String>()?)) }).end())
         .start("a")
@@ -473,7 +473,7 @@ async fn a_node_leads_one_way_when_something_holds_and_another_when_not() {
 }
 
 #[tokio::test]
-async fn the_code_of_whoever_failed_is_the_code_of_the_run() {
+async fn the_code_of_the_failed_node_is_the_code_of_the_run() {
     let refused = || NodeError::permanent("401").with_code("model_unauthorized");
     let graph = single_node_graph(
         "a",
@@ -550,7 +550,7 @@ async fn a_graph_by_names_is_the_graph_by_enum() {
 }
 
 #[test]
-fn a_wrong_graph_is_told_which_node_is_wrong() {
+fn the_error_of_a_wrong_graph_names_the_node() {
     type GraphBuildResult = Result<Graph<EngineTestState>, BuildError>;
     let check = |graph: GraphBuildResult, expected: &str| {
         assert_eq!(graph.expect_err("refused").to_string(), expected);

@@ -100,7 +100,7 @@ async fn a_question_is_answered_once() {
 }
 
 #[tokio::test]
-async fn an_answer_of_the_wrong_type_is_asked_again_with_the_reason() {
+async fn an_answer_of_the_wrong_type_is_asked_for_again_with_the_reason() {
     let graph = single_node_graph(
         "a",
         node_running(|_, cx: Cx| async move {
@@ -441,7 +441,7 @@ impl StoreCallGate for PauseDuringReadGate {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_asked_while_one_looks_is_found() {
+async fn a_question_that_is_asked_during_the_read_is_found() {
     let (store, go) = (ram_store(), Arc::new(Notify::new()));
     let gate =
         Arc::new(PauseDuringReadGate { store: store.clone(), go: go.clone(), armed: AtomicBool::new(false) });

@@ -135,7 +135,7 @@ fn cached_node(calls: CallCounter) -> NodeBuilder<EngineTestState> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cached_result_lives_as_long_as_it_may_and_is_told_as_cached() {
+async fn a_cached_result_lasts_for_its_lifetime_and_is_marked_as_cached() {
     let calls = CallCounter::default();
     let bot = graph_handle(&single_node_graph("a", cached_node(calls.clone())));
     let on = |name: &'static str, n: u32| {
@@ -253,7 +253,7 @@ async fn each_limit_of_a_run_ends_it_and_keeps_what_was_done() {
 
 /// A waiter gets the row of a finished run from the worker, not from the store.
 #[tokio::test(start_paused = true)]
-async fn what_a_waiter_is_told_is_what_the_store_holds() {
+async fn a_waiter_gets_what_the_store_holds() {
     let spends = |usage| {
         node_running(move |_, cx: Cx| async move {
             cx.spend(usage)?;
@@ -728,7 +728,7 @@ async fn a_cancel_that_a_commit_tells_of_begins_no_other_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_told_to_another_process_reaches_the_one_at_work() {
+async fn a_cancel_in_another_process_reaches_the_one_at_work() {
     let (begun, dropped) = (CallCounter::default(), Arc::new(AtomicBool::new(false)));
     let store = ram_store();
     let graph = hanging_nested_graph(begun.clone(), dropped.clone());

@@ -262,7 +262,7 @@ async fn a_node_that_takes_the_process_with_it_is_given_up_after_a_while() {
 }
 
 #[tokio::test]
-async fn a_watcher_is_told_of_events_that_were_removed() {
+async fn a_watcher_gets_an_event_for_events_that_were_removed() {
     let store = store_with_cut_log().await;
     let bot = page_graph_handle(&store);
     let filter = doran_engine::store::RunFilter { limit: 1000, ..Default::default() };

@@ -86,7 +86,7 @@ async fn a_run_that_may_not_begin_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queued_run_is_asked_about_when_it_begins() {
+async fn the_gate_decides_about_a_queued_run_when_it_begins() {
     let (begun, go, purse) = (CallCounter::default(), Arc::new(Notify::new()), Purse::with(9));
     let bot = gated(&held_graph(begun.clone(), go.clone()), &purse);
     let first = enqueue(&bot).await;
@@ -173,7 +173,7 @@ async fn a_run_under_way_may_finish_what_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answered_run_is_asked_about_again() {
+async fn the_gate_decides_again_about_an_answered_run() {
     let asks = node_running(|_, cx: Cx| async move {
         let word: String = cx.ask("which?").await?;
         Ok(update_saying(word))

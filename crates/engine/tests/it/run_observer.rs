@@ -53,7 +53,7 @@ fn observed() -> (GraphHandle<EngineTestState>, Arc<RunRecorder>) {
 }
 
 #[tokio::test]
-async fn a_pause_and_an_end_are_told_with_the_end_of_the_log() {
+async fn a_pause_and_an_end_are_observed_with_the_end_of_the_log() {
     let (bot, observer) = observed();
     let run = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
     run.wait().await.expect("it rests");
@@ -68,7 +68,7 @@ async fn a_pause_and_an_end_are_told_with_the_end_of_the_log() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_cancelled_while_it_waits_is_told_once() {
+async fn a_run_that_is_cancelled_while_it_waits_is_observed_once() {
     let (bot, observer) = observed();
     let run = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
     run.wait().await.expect("it rests");

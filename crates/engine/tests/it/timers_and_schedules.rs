@@ -246,7 +246,7 @@ impl RunGate for OpenGate {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_decides_about_runs_is_asked_about_those_of_schedules() {
+async fn the_gate_decides_about_runs_of_schedules_too() {
     let store = ram_store();
     let bot = graph_handle_on(Arc::new(store.clone()), &single_node_graph("say", node_saying("ran")));
     bot.runtime().start_worker().await.expect("at work");

@@ -103,7 +103,7 @@ async fn what_a_paused_step_spent_is_booked_with_the_pause_and_not_again_with_th
 }
 
 #[tokio::test]
-async fn what_a_graph_inside_spent_before_it_asked_is_booked_once() {
+async fn what_a_graph_inside_spent_before_it_asked_is_counted_once() {
     let inner = parallel_graph(spending_node(7), spending_and_asking_node(5));
     let sub = node(subgraph(
         inner,

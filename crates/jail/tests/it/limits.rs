@@ -61,7 +61,7 @@ async fn a_large_input_and_a_large_answer_pass() {
 }
 
 #[tokio::test]
-async fn a_crash_is_told_as_one() {
+async fn a_crash_is_reported_as_a_crash() {
     let jail = jail(JailLimits::default());
     check(&jail, "abort", "it died (signal 6)").await;
     check(&jail, "fault", "it died (signal 11)").await;

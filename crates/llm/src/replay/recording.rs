@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_recording_is_told_by_its_line() {
+    fn a_damaged_recording_is_reported_by_its_line() {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("answers.jsonl");
         std::fs::write(&path, "\n{\"version\":1}\n").expect("file");

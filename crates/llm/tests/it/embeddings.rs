@@ -40,7 +40,7 @@ async fn texts_become_vectors_in_batches_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_failed_batch_is_asked_for_again() {
+async fn a_failed_batch_is_requested_again() {
     let good = || ScriptedHttpResponse::json(200, r#"{"data":[{"index":0,"embedding":[1,0]}]}"#);
     let turns = [
         good(),

@@ -88,7 +88,7 @@ struct CityAnswer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_model_answers_in_words_in_json_and_in_pieces_and_stops_when_told() {
+async fn a_real_model_answers_in_text_in_json_and_in_pieces_and_stops_when_cancelled() {
     let Some(llama) = tokio::task::spawn_blocking(LlamaServer::start).await.expect("started") else { return };
 
     // It is found, and whose it is shows in how it lists its models.

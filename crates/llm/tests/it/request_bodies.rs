@@ -320,7 +320,7 @@ async fn vendors_get_only_what_they_take() {
 }
 
 #[tokio::test]
-async fn json_is_asked_for_as_each_vendor_knows_it() {
+async fn json_is_requested_as_each_vendor_documents_it() {
     let schema = ResponseSchema {
         name: "city".into(),
         schema: json!({"type": "object", "properties": {"city": {"type": "string"}, "size": {"type": "integer"}}, "required": ["city"]}),
@@ -459,7 +459,7 @@ async fn a_vendor_without_tools_says_so_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn servers_tell_which_models_they_have() {
+async fn servers_list_their_models() {
     let server = ScriptedServer::start_with_responder(|heard| {
         assert_eq!(heard.path, "/models");
         doran_llm::ScriptedHttpResponse::json(200, r#"{"object":"list","data":[{"id":"b"},{"id":"a"}]}"#)

@@ -254,7 +254,7 @@ async fn the_log_is_moved_into_the_file_before_it_grows_long() {
 }
 
 #[test]
-fn what_is_asked_often_goes_by_an_index() {
+fn frequent_queries_use_an_index() {
     let conn = super::database_file::open_in_memory().expect("open");
     let check = |sql: &str, index: &str| {
         let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("sql");
@@ -501,7 +501,7 @@ async fn a_transaction_that_wrote_nothing_costs_no_sync() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_failed_sync_stops_the_store_and_nobody_is_told_that_it_is_on_disk() {
+async fn a_failed_sync_stops_the_store_and_nothing_is_reported_as_on_disk() {
     let folder = tempfile::tempdir().expect("folder");
     let path = folder.path().join("doran.db");
     drop(SqliteStore::open(&path).expect("open"));

@@ -198,7 +198,7 @@ async fn a_write_that_waits_too_long_is_undone() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_changes_nothing() {
+async fn a_full_disk_is_an_error_and_changes_nothing() {
     let Some(url) = postgres_server::fresh_schema_url() else { return };
     let store = open(&url).await;
     let thread = local_thread("t");
@@ -262,7 +262,7 @@ async fn a_table_that_grew_under_a_running_program_is_still_used() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_before_it_wrote_is_told_not_to() {
+async fn a_server_with_synchronous_commit_off_is_overridden() {
     let Some(url) = postgres_server::fresh_schema_url() else { return };
     let store = open(&format!("{url}&options=-c%20synchronous_commit%3Doff")).await;
     let spy = "create table seen (setting text);

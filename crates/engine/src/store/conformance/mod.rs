@@ -32,7 +32,7 @@
 //! | put: incremental_channel_update, new_channel_added, channel_removed | none: what a body changes is the engine's business |
 //! | put: root_, child_, default_namespace; across_namespaces and the like everywhere | none: no namespaces |
 //! | put_writes: basic, preserves_task_id, preserves_channel_and_value, task_path | `records::records_come_back_with_the_claim` |
-//! | put_writes: multiple_writes_same_task, multiple_tasks | `records::tasks_and_keys_are_told_apart` |
+//! | put_writes: multiple_writes_same_task, multiple_tasks | `records::tasks_and_keys_are_distinguished` |
 //! | put_writes: idempotent | `records::a_record_written_again_is_replaced` |
 //! | put_writes: special_channels | `records::every_stage_survives` |
 //! | put_writes: cleared_on_next_checkpoint | `records::records_are_cleared_for_the_next_step` |
@@ -298,7 +298,7 @@ list! {
     }
     records {
         records_come_back_with_the_claim
-        tasks_and_keys_are_told_apart
+        tasks_and_keys_are_distinguished
         a_record_written_again_is_replaced
         every_stage_survives
         records_are_cleared_for_the_next_step
@@ -308,7 +308,7 @@ list! {
     signal {
         a_queued_run_is_cancelled_without_an_entry
         a_paused_run_is_cancelled_with_an_entry
-        a_running_run_is_asked_to_cancel
+        a_cancel_of_a_running_run_is_noted_for_its_worker
         a_run_to_be_cancelled_does_not_wait
         a_start_leaves_a_run_that_was_let_go_on
         cancelling_an_ended_run_changes_nothing
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_broken_rule_is_told_by_name() {
+    async fn a_broken_rule_is_reported_by_name() {
         let case =
             ConformanceCase::<RamStore> { name: "broken", run: |_| Box::pin(async { panic!("no {}", 1) }) };
         assert_eq!(case.run(RamStore::new()).await, Err("no 1".to_owned()));

@@ -19,7 +19,7 @@ pub(super) async fn records_come_back_with_the_claim<S: Store>(b: StoreFixture<S
     assert_eq!(claimed_record_lines(&b, &run).await, ["3.0/1.2 effect 부르기#1 Done 답"]);
 }
 
-pub(super) async fn tasks_and_keys_are_told_apart<S: Store>(b: StoreFixture<S>) {
+pub(super) async fn tasks_and_keys_are_distinguished<S: Store>(b: StoreFixture<S>) {
     let run = b.start_and_lose(&b.new_thread_key()).await;
     let two = vec![record("0.0", "a", RecordStage::Done, "1"), record("0.0", "b", RecordStage::Done, "2")];
     b.commit(&run, records_commit(two)).await;

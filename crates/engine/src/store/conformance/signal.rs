@@ -31,7 +31,7 @@ pub(super) async fn a_paused_run_is_cancelled_with_an_entry<S: Store>(b: StoreFi
     refused!(b.store.signal(&run.run.key(), answer_signal(&[("q", "a")])).await, StoreError::Conflict(_));
 }
 
-pub(super) async fn a_running_run_is_asked_to_cancel<S: Store>(b: StoreFixture<S>) {
+pub(super) async fn a_cancel_of_a_running_run_is_noted_for_its_worker<S: Store>(b: StoreFixture<S>) {
     let thread = b.new_thread_key();
     let run = b.start_and_lose(&thread).await;
     let row = b.cancel(&run.run).await;

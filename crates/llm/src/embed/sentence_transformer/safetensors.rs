@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_told_and_never_a_panic() {
+    fn a_damaged_file_is_an_error_and_never_a_panic() {
         let error = |bytes: &[u8]| SafeTensors::parse(bytes).map(|_| ()).expect_err("damaged");
         assert_eq!(error(b"short"), "it is too short");
         assert_eq!(error(&u64::MAX.to_le_bytes()), "its head is cut off");

@@ -83,7 +83,7 @@ fn open_outcome_after_change(file: &str, change: impl Fn(Vec<u8>) -> Option<Vec<
 }
 
 #[test]
-fn a_folder_that_is_no_such_encoder_is_told_by_the_file() {
+fn a_folder_that_is_no_such_encoder_is_refused_with_the_name_of_the_file() {
     let replaced = |from: &'static str, to: &'static str| {
         move |bytes: Vec<u8>| Some(String::from_utf8(bytes).expect("text").replace(from, to).into_bytes())
     };

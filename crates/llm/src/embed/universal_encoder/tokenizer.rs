@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_to_what_is_asked() {
+    fn a_long_text_is_cut_to_the_limit() {
         assert_eq!(model().encode(&"휴가".repeat(100_000), 7).len(), 7);
         assert_eq!(model().encode("휴가", 1).len(), 2);
     }

@@ -46,7 +46,7 @@ async fn outcome_of_pieces(
 }
 
 #[tokio::test]
-async fn f10_a_whole_answer_that_is_torn_was_never_shown_and_is_asked_for_again() {
+async fn f10_a_whole_answer_that_is_torn_was_never_shown_and_is_requested_again() {
     for wire in ScriptedDialect::ALL {
         let bytes = answer_body(wire, "첫째 답");
         for cut in [1, bytes.len() / 2, bytes.len() - 1] {
@@ -100,7 +100,7 @@ async fn f16_a_whole_answer_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn f17_garbage_in_one_piece_is_asked_for_again() {
+async fn f17_garbage_in_one_piece_is_requested_again() {
     for wire in ScriptedDialect::ALL {
         for garbage in ["{\"choices\": [oops", "null", "[]", "{}", "\u{feff}", "plain words"] {
             let pieces = vec![ScriptedBodyPiece::Bytes(garbage.as_bytes().to_vec())];

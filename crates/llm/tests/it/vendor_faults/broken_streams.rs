@@ -121,7 +121,7 @@ async fn f12_an_error_inside_a_stream_ends_it() {
 }
 
 #[tokio::test]
-async fn f13_why_it_ended_is_told_as_it_was() {
+async fn f13_the_finish_reason_is_passed_on() {
     for finish in [FinishReason::Length, FinishReason::Filtered, FinishReason::Other] {
         let answer = ScriptedVendorAnswer { finish, ..ScriptedVendorAnswer::text("반쯤") };
         let expected = format!("\"반쯤\" {finish:?} after 1");

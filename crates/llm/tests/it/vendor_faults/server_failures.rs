@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn f01_to_f03_a_rate_limit_is_honoured_within_patience() {
+async fn f01_to_f03_a_rate_limit_is_honoured_up_to_the_longest_wait() {
     let limited = || error_response(429, r#"{"error":{"message":"slow down"}}"#);
     let soon = || {
         let in_a_second = std::time::SystemTime::now() + Duration::from_secs(1);
@@ -51,7 +51,7 @@ async fn f01_to_f03_a_rate_limit_is_honoured_within_patience() {
 }
 
 #[tokio::test]
-async fn f04_to_f06_a_broken_server_is_asked_again() {
+async fn f04_to_f06_a_broken_server_gets_the_request_again() {
     let page = || {
         ScriptedHttpResponse::json(502, "<html><body>Bad Gateway</body></html>")
             .header("content-type", "text/html")
@@ -75,7 +75,7 @@ async fn f04_to_f06_a_broken_server_is_asked_again() {
 }
 
 #[tokio::test]
-async fn f07_a_refused_key_is_not_tried_again_nor_told() {
+async fn f07_a_refused_key_is_not_tried_again_nor_shown() {
     let echo = format!(r#"{{"error":{{"message":"Incorrect API key: {TEST_API_KEY}"}}}}"#);
     for status in [401, 403] {
         check_outcome(
@@ -168,7 +168,7 @@ async fn f09_a_server_that_says_it_is_alive_is_waited_for_until_its_first_word()
 }
 
 #[tokio::test]
-async fn f19_an_empty_answer_is_asked_for_again() {
+async fn f19_an_empty_answer_is_requested_again() {
     let empty =
         |wire: ScriptedDialect, mode: AnswerDelivery| mode.response(wire, &ScriptedVendorAnswer::text(""));
     check_outcome("F19 once", |w, m| vec![empty(w, m), good_response(w, m)], ANSWERED_ON_SECOND_TRY).await;
