@@ -2,7 +2,7 @@
 //!
 //! Every line is a sentence of [`FixedPhrase`], whose slots hold words of the person, a document or a tool as they stand.
 
-use doran_agents::UserLanguage;
+use doran_agents::Language;
 use doran_agents::tools::is_refused_by_person;
 use doran_llm::Message;
 
@@ -254,7 +254,7 @@ fn answer_summary_request(
 /// The answer before this one, word for word and whole, but for marks. One that repeats an answer is not nested.
 fn repeat_previous_answer(turn: &OfflineTurn<'_>) -> Option<Vec<String>> {
     let text = turn.answered.last()?;
-    let heads = [UserLanguage::Ko, UserLanguage::En].map(|tongue| FixedPhrase::Previous.template(tongue));
+    let heads = [Language::Korean, Language::English].map(|tongue| FixedPhrase::Previous.template(tongue));
     let told = text.split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
     let told = told.filter(|line| !line.is_empty() && !heads.contains(line));
     let lines: Vec<String> = told

@@ -1,7 +1,7 @@
 //! The small decisions of the agents, by rules: which way a question goes, whether it is in scope, whether it leans on
 //! the turn before, what type it is, whether enough was collected, how else it could be worded.
 
-use doran_agents::UserLanguage;
+use doran_agents::Language;
 use doran_agents::agents::assistant::AssistantRoute;
 use doran_agents::agents::docqa::QueryType;
 use doran_agents::tools::names;
@@ -138,8 +138,8 @@ pub(super) fn sufficiency(turn: &OfflineTurn<'_>) -> RuleDecision {
         Some(one_line(question))
     } else if standard {
         Some(match turn.language {
-            UserLanguage::Ko => "표준계약서".to_owned(),
-            UserLanguage::En => "standard contract".to_owned(),
+            Language::Korean => "표준계약서".to_owned(),
+            Language::English => "standard contract".to_owned(),
         })
     } else if found.picks.is_empty() && settled {
         None
@@ -294,8 +294,8 @@ fn is_of_the_world(wish: &QuestionIntent) -> bool {
 
 fn in_language(turn: &OfflineTurn<'_>, [ko, en]: [&str; 2]) -> String {
     match turn.language {
-        UserLanguage::Ko => ko.into(),
-        UserLanguage::En => en.into(),
+        Language::Korean => ko.into(),
+        Language::English => en.into(),
     }
 }
 

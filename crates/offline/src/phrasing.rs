@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use doran_agents::UserLanguage;
+use doran_agents::Language;
 
 macro_rules! phrases {
     ($($name:ident),* $(,)?) => {
@@ -39,7 +39,7 @@ static TEMPLATES: LazyLock<Vec<[&str; 2]>> = LazyLock::new(|| {
 
 impl FixedPhrase {
     /// The sentence with its slots filled.
-    pub(super) fn filled(self, language: UserLanguage, slots: &[&str]) -> String {
+    pub(super) fn filled(self, language: Language, slots: &[&str]) -> String {
         let mut filled = String::new();
         for (at, piece) in self.template(language).split("{}").enumerate() {
             filled.push_str(at.checked_sub(1).and_then(|at| slots.get(at)).copied().unwrap_or_default());
@@ -49,7 +49,7 @@ impl FixedPhrase {
     }
 
     /// The sentence with `{}` for each slot.
-    pub(super) fn template(self, language: UserLanguage) -> &'static str {
+    pub(super) fn template(self, language: Language) -> &'static str {
         let [ko, en] = TEMPLATES[self as usize];
         language.pick(ko, en)
     }

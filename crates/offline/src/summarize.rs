@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use doran_agents::UserLanguage;
+use doran_agents::Language;
 use doran_agents::request_format::{answer_line_prefix, user_line_prefix};
 use doran_llm::{BYTES_PER_TOKEN, Message, MessagePart, Role, TextOrigin, strip_citation_marks};
 
@@ -18,7 +18,7 @@ use super::turn::summary_lines;
 const DEFAULT_SUMMARY_TOKENS: u64 = 500;
 
 /// The languages that lines may be told in.
-const LANGUAGES: [UserLanguage; 2] = [UserLanguage::Ko, UserLanguage::En];
+const LANGUAGES: [Language; 2] = [Language::Korean, Language::English];
 
 /// The longest line in bytes.
 const MAX_LINE_BYTES: usize = 400;
@@ -89,7 +89,7 @@ fn lines(messages: &[Message]) -> Vec<SummaryCandidateLine> {
         add("", &line, &|line| said_by_user(line).map_or(3, |said| weight_of_user(said).max(2)));
     }
     let tongue =
-        messages.iter().rev().find_map(|message| language(&message.text())).unwrap_or(UserLanguage::En);
+        messages.iter().rev().find_map(|message| language(&message.text())).unwrap_or(Language::English);
     for message in messages.iter().filter(|message| matches!(message.role, Role::User | Role::Assistant)) {
         for (text, by_user) in message.parts.iter().flat_map(spoken) {
             let text = if by_user { text.to_owned() } else { strip_citation_marks(text) };

@@ -1,18 +1,17 @@
 //! Sentences and words of Korean and English text.
 
-use doran_agents::UserLanguage;
-use doran_agents::language::is_hangul;
-use doran_retrieval::text_stems;
+use doran_agents::Language;
+use doran_retrieval::{is_hangul, text_stems};
 
 use super::ranking::is_question_word;
 use super::units::split_sentences;
 
 /// The language of a text: Korean if any Hangul stands in it, English if any other letter, else unknown.
-pub(super) fn language(text: &str) -> Option<UserLanguage> {
+pub(super) fn language(text: &str) -> Option<Language> {
     if text.chars().any(is_hangul) {
-        return Some(UserLanguage::Ko);
+        return Some(Language::Korean);
     }
-    text.chars().any(char::is_alphabetic).then_some(UserLanguage::En)
+    text.chars().any(char::is_alphabetic).then_some(Language::English)
 }
 
 /// The sentences of a text, each a slice of it, without surrounding spaces. A line break or any other control character
@@ -80,8 +79,8 @@ mod tests {
 
     #[test]
     fn the_language_is_what_is_written() {
-        assert_eq!(language("VPN은?"), Some(UserLanguage::Ko));
-        assert_eq!(language("VPN?"), Some(UserLanguage::En));
+        assert_eq!(language("VPN은?"), Some(Language::Korean));
+        assert_eq!(language("VPN?"), Some(Language::English));
         assert_eq!(language("1 + 2"), None);
     }
 }

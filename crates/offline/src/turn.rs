@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use doran_agents::UserLanguage;
+use doran_agents::Language;
 use doran_agents::request_format::{MATERIAL_MESSAGE_ID, NOTE_PREFIX, SUMMARY_MESSAGE_ID, opens_summary};
 use doran_llm::{
     ChatRequest, Message, MessagePart, NumberedPassage, Role, TextOrigin, ToolCall, ToolResult,
@@ -41,7 +41,7 @@ pub(super) struct OfflineTurn<'a> {
     /// What they gave back.
     pub(super) results: Vec<&'a ToolResult>,
     /// The language to answer in.
-    pub(super) language: UserLanguage,
+    pub(super) language: Language,
     /// The id of the message that is answered.
     pub(super) id: &'a str,
 }
@@ -71,7 +71,7 @@ impl<'a> OfflineTurn<'a> {
         let prompt = || of_role(messages, Role::System).map(|one| written_by(one, TextOrigin::Program));
         let tongue = spoken.filter_map(|text| language(text)).next();
         let tongue = tongue.or_else(|| prompt().find_map(|text| language(&text)));
-        let tongue = tongue.unwrap_or(UserLanguage::En);
+        let tongue = tongue.unwrap_or(Language::English);
         let since = start_of_turn(messages, newest);
         let turn = &messages[since..];
         Some(Self {

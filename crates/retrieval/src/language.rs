@@ -16,13 +16,6 @@ pub enum Language {
 }
 
 impl Language {
-    #[doc(hidden)]
-    #[allow(non_upper_case_globals, reason = "the old name, until `doran-offline` uses the new one")]
-    pub const Ko: Self = Self::Korean;
-    #[doc(hidden)]
-    #[allow(non_upper_case_globals, reason = "the old name, until `doran-offline` uses the new one")]
-    pub const En: Self = Self::English;
-
     /// Every language.
     pub const ALL: [Self; 2] = [Self::Korean, Self::English];
 

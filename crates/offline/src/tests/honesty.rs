@@ -1,7 +1,7 @@
 //! Nothing is made up: over many conversations every line of every answer is a sentence of the closed list, and what
 //! fills its slots stands in the source that the line names.
 
-use doran_agents::{RequestPurpose, UserLanguage};
+use doran_agents::{Language, RequestPurpose};
 use doran_llm::{ChatRequest, Message, MessagePart, ToolCall, strip_citation_marks};
 
 use super::super::phrasing::FixedPhrase;
@@ -183,7 +183,7 @@ fn holds_quote(source: &str, quote: &str) -> bool {
 fn is_grounded(line: &str, sources: &[(Option<u32>, String)]) -> bool {
     let anywhere = |text: &str| sources.iter().any(|(_, source)| source.contains(text));
     let says =
-        FixedPhrase::ALL.iter().copied().flat_map(|say| [(say, UserLanguage::Ko), (say, UserLanguage::En)]);
+        FixedPhrase::ALL.iter().copied().flat_map(|say| [(say, Language::Korean), (say, Language::English)]);
     let mut fitting = says.map(|(say, tongue)| {
         let template = say.template(tongue);
         let pieces: Vec<&str> = template.split("{}").collect();
@@ -285,7 +285,7 @@ fn what_needs_a_writer_is_refused_with_the_way_out() {
 #[test]
 fn every_sentence_is_there_in_both_languages() {
     for say in FixedPhrase::ALL.iter().copied() {
-        let (ko, en) = (say.template(UserLanguage::Ko), say.template(UserLanguage::En));
+        let (ko, en) = (say.template(Language::Korean), say.template(Language::English));
         let slots = |template: &str| template.matches("{}").count();
         assert_eq!(slots(ko), slots(en), "{say:?}");
         let words = |text: &str| text.chars().any(char::is_alphabetic);
