@@ -32,7 +32,7 @@ cargo xtask openapi        the OpenAPI document and the types of the web page, g
 cargo xtask ui             the web page, built anew
 cargo xtask ui --check     the web page type-checked, tested and compared with a new build
 cargo xtask browser        the web page in Chromium, against the program; needs `cargo xtask ui --check` before
-cargo xtask ci             all of the above but `openapi`, in this order
+cargo xtask ci             check, tidy, deny, test, ui --check, browser and torture, in this order: what CI runs
 cargo xtask dist [TARGET]  archives and packages of the program, with checksums, in target/dist
 cargo xtask capacity       how many users a deployment holds, simulated from measured costs";
 

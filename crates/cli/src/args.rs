@@ -115,7 +115,7 @@ pub(crate) enum CliCommand {
     Doctor(commands::doctor::DoctorArgs),
     /// Draw an agent's graph · 에이전트의 그래프를 그립니다
     Graph(commands::graph::GraphArgs),
-    /// Evaluate search and answers · 검색과 답변을 평가합니다
+    /// Evaluate search and answers · 검색과 답을 평가합니다
     Eval(commands::eval::EvalArgs),
     /// Write all data into one archive · 모든 데이터를 파일 하나에 백업합니다
     Backup(commands::backup::BackupArgs),

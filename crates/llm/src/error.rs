@@ -13,7 +13,7 @@ pub enum ModelError {
     Unavailable {
         /// What was seen.
         reason: String,
-        /// How long to wait, if the model said so.
+        /// How long to wait, if the vendor says so.
         retry_after: Option<Duration>,
         /// What lies beneath.
         #[source]
@@ -33,7 +33,7 @@ pub enum ModelError {
     RateLimited {
         /// What was seen.
         reason: String,
-        /// How long to wait, if the model said so.
+        /// How long to wait, if the vendor says so.
         retry_after: Option<Duration>,
     },
     /// Ask again: the answer broke off or could not be read.
@@ -103,7 +103,7 @@ pub struct ModelErrorAdvice {
 
 macro_rules! model_error_kinds {
     ($($name:ident $code:literal $ko:literal $en:literal)*) => {
-        /// The kind of a [`ModelError`], with its code and its words. The words stand here and nowhere else; whoever
+        /// The kind of a [`ModelError`], with its code and its words. The text is here and nowhere else; a program that
         /// shows an error that was kept looks them up by its code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs, reason = "each is the kind of the error of its name")]
@@ -151,13 +151,13 @@ model_error_kinds! {
         "모델 요청 한도에 걸렸습니다. 잠시 뒤 다시 시도하거나 한도를 올리세요."
         "The vendor's rate limit was reached. Try again in a while, or raise the limit."
     Broken "truncated"
-        "답변이 중간에 끊겼습니다. 다시 시도하세요."
+        "답이 중간에 끊겼습니다. 다시 시도하세요."
         "The answer broke off half-way. Try again."
     Empty "empty"
-        "모델이 빈 답변을 보냈습니다. 다시 시도하거나 다르게 물어보세요."
+        "모델이 빈 답을 보냈습니다. 다시 시도하거나 다르게 물어보세요."
         "The model sent an empty answer. Try again or ask differently."
     LimitExceeded "limit_exceeded"
-        "답변이 정해진 한도를 넘어 멈췄습니다. 더 짧게 요청하세요."
+        "답이 정해진 한도를 넘어 멈췄습니다. 더 짧게 요청하세요."
         "The answer went past a limit and was stopped. Ask for something shorter."
     Unauthorized "unauthorized"
         "API 키가 거부되었습니다. 키를 확인하고 다시 설정하세요."
@@ -205,7 +205,7 @@ impl ModelError {
         }
     }
 
-    /// How long the vendor asked to be left alone, if it said so.
+    /// How long to wait before the next request, if the vendor says so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Unavailable { retry_after, .. } | Self::RateLimited { retry_after, .. } => *retry_after,

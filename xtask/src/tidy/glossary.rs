@@ -23,6 +23,7 @@ const REPLACED: &[(&str, &str)] = &[
     ("거절", "거부"),
     ("비정상 종료", "크래시"),
     ("멱등 키", "멱등성 키"),
+    ("답변", "답"),
 ];
 
 /// Characters that may follow a quoted sentence.

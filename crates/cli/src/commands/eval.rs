@@ -28,9 +28,9 @@ pub(crate) struct EvalArgs {
 enum EvalCommand {
     /// Evaluate search · 검색을 평가합니다
     Retrieval(EvalRetrievalArgs),
-    /// Evaluate the answers of agents · 에이전트의 답변을 평가합니다
+    /// Evaluate the answers of agents · 에이전트의 답을 평가합니다
     Agent(eval_agent::EvalAgentArgs),
-    /// Evaluate answers by strings of the documents · 문서의 문구로 답변을 평가합니다
+    /// Evaluate answers by strings of the documents · 문서의 문구로 답을 평가합니다
     Answers(eval_answers::EvalAnswersArgs),
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct EvalAnswersArgs {
     /// The agent to ask · 질문할 에이전트
     #[arg(long, default_value = "docqa")]
     agent: String,
-    /// Print one JSON object per line: answers, then counts · 한 줄에 JSON 하나씩 출력합니다: 답변, 합계
+    /// Print one JSON object per line: answers, then counts · 한 줄에 JSON 하나씩 출력합니다: 답, 합계
     #[arg(long)]
     json: bool,
 }
@@ -71,7 +71,7 @@ pub(crate) async fn run(
     output.print_data(&text)
 }
 
-/// The documents of a folder. They are the files of whoever runs the evaluation, so they are read in this process.
+/// The documents of a folder. They are files of the person who runs the evaluation, so they are read in this process.
 fn read_documents(folder: &Path) -> anyhow::Result<Vec<Document>> {
     let shown = folder.display();
     let unreadable =

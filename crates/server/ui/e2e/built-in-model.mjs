@@ -495,7 +495,7 @@ export const builtInModelTests = [
       await page.click('.inspector [title="다른 실행과 비교"]')
       await page.waitForFunction(() => document.querySelectorAll('.comparison option').length > 1)
       await page.selectOption('.comparison select', { index: 1 })
-      await page.locator('.comparison tr.is-different', { hasText: '답변' }).waitFor()
+      await page.locator('.comparison tr.is-different', { hasText: '응답' }).waitFor()
       await page.locator('.comparison .diff li').first().waitFor()
       await page.click('.inspector [title="전체 너비로 보기"]')
       await page.waitForSelector('.shell.is-full')

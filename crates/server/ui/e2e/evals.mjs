@@ -168,7 +168,7 @@ export const evalTests = [
       await page.waitForSelector('.bubble canvas[data-drawn]')
       await shoot('image-in-chat')
       // The same question again keeps its image.
-      await page.click('.turn.is-last .answer-foot [title="다시 답변"]')
+      await page.click('.turn.is-last .answer-foot [title="다시 답하기"]')
       await page.locator('.versions-count', { hasText: '2/2' }).waitFor()
       await waitForAnswer(page)
       assert.match(await answerText(page), /그림을 1장/)

@@ -205,14 +205,14 @@ export const modelProviderTests = [
       await waitForAnswer(page)
       assert.equal(await page.locator('.turn').count(), 3)
       await page.hover('.turn:nth-child(2) .asked')
-      await page.click('.turn:nth-child(2) .answer-foot [title="다시 답변"]')
+      await page.click('.turn:nth-child(2) .answer-foot [title="다시 답하기"]')
       await page.locator('.turn:nth-child(2) .versions-count', { hasText: '2/2' }).waitFor()
       await waitForAnswer(page)
       assert.equal(await page.locator('.turn').count(), 2)
       // A question that the server refuses leaves the conversation as it was.
       const refusal = { status: 400, contentType: 'application/problem+json', body: JSON.stringify({ status: 400, code: 'bad_input', title: 'no', title_ko: '거절합니다' }) }
       await page.route('**/runs', (route) => (route.request().method() === 'POST' ? route.fulfill(refusal) : route.continue()))
-      await page.click('.turn:nth-child(1) .answer-foot [title="다시 답변"]')
+      await page.click('.turn:nth-child(1) .answer-foot [title="다시 답하기"]')
       await page.locator('.turn:nth-child(1) .card.problem', { hasText: '거절합니다' }).waitFor()
       assert.equal(await page.locator('.turn').count(), 2)
     },
@@ -399,7 +399,7 @@ export const modelProviderTests = [
       await askQuestion(page, 'BRACKETS')
       await waitForAnswer(page)
       const copied = async () => {
-        await page.click('.turn.is-last .answer-foot [title="답변 복사"]')
+        await page.click('.turn.is-last .answer-foot [title="답 복사"]')
         await page.waitForFunction(() => document.querySelector('.shell > .away[role=status]')?.textContent?.includes('복사했습니다'))
         return page.evaluate(() => navigator.clipboard.readText())
       }

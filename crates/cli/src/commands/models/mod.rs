@@ -41,7 +41,7 @@ pub(crate) struct ModelsArgs {
 /// What to do about models.
 #[derive(Debug, clap::Subcommand)]
 enum ModelsCommand {
-    /// Choose the model that answers · 답변할 모델을 선택합니다
+    /// Choose the model that answers · 답할 모델을 선택합니다
     Use {
         /// `provider:model`, a name from `[models]`, or offline-extractive-2 · `제공자:모델`, `[models]`의 이름, 또는 offline-extractive-2
         #[arg(value_name = "ID")]
