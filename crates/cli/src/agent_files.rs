@@ -22,7 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The files, as far as they can be read.
 pub(crate) struct AgentFiles {
     described: Vec<(PathBuf, AgentDescription)>,
-    /// The others, and why not.
+    /// The files that cannot be used, and why.
     broken: Vec<(PathBuf, String)>,
     /// Why the folder itself cannot be read.
     folder_error: Option<String>,

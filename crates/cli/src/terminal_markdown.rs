@@ -7,7 +7,7 @@ const ITALIC: &str = "\u{1b}[3m";
 const CYAN: &str = "\u{1b}[36m";
 const RESET: &str = "\u{1b}[0m";
 
-/// How this module styles. Nothing else that a terminal obeys comes out of it.
+/// How this module styles. The output contains no other escape sequences.
 pub(crate) const MARKDOWN_SEQUENCES: [&str; 5] = [BOLD, DIM, ITALIC, CYAN, RESET];
 
 /// The most bytes between the two marks of an emphasis or of code.

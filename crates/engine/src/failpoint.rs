@@ -1,4 +1,4 @@
-//! Named points at which the torture tests end the process. Without the feature `failpoints` a point is nothing.
+//! Named points at which the torture tests end the process, and the seeded bugs they switch on (`mutant`). Without the feature `failpoints` a point does nothing.
 //!
 //! `DORAN_FAILPOINT=name:k` ends the process, without unwinding or flushing, when `name` is passed for the k-th time.
 

@@ -7,8 +7,8 @@ use doran_engine::{EngineError, Runtime, TenantId};
 
 use crate::budget::{MonthlyBudget, admission};
 
-/// The budget of a tenant, asked about the turns of a question. They are in a runtime of their own, and in no sum before the
-/// question ends.
+/// The budget of a tenant, checked for the turns of a question. They run in a separate runtime, and their cost is not
+/// in the total of the tenant until the question ends.
 #[derive(Debug)]
 pub(crate) struct EvalBudget {
     pub(crate) budget: MonthlyBudget,

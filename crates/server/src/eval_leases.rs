@@ -1,4 +1,4 @@
-//! Who asks the questions of a tenant: one server at a time. A server that died holds its lease for a while.
+//! Leases: one server at a time runs the evaluations of a tenant. A server that died holds its lease until it expires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const LEASE_BUCKET: &str = "eval_leases";
 /// How long a lease lasts after it was last renewed.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// What a tenant is asked, and by whom.
+/// The evaluation of a tenant that runs now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EvalLease {
     /// The run that holds it.
@@ -52,7 +52,7 @@ impl EvalLeases {
     /// The lease of a tenant that is held and can be read, with its revision.
     async fn read(&self, tenant: &TenantId) -> Result<Option<(EvalLease, u64)>, StoreError> {
         let found = self.0.key_value(LEASE_BUCKET, tenant.as_str()).await?;
-        // What another version wrote in another way runs out.
+        // A lease in an unknown format is ignored. The version that wrote it lets it expire.
         Ok(found.and_then(|found| Some((serde_json::from_slice(&found.value).ok()?, found.revision))))
     }
 
@@ -148,23 +148,23 @@ mod tests {
         let values: Arc<dyn KeyValueStore> = Arc::new(RamStore::new());
         let (here, there) = (EvalLeases::new(values.clone()), EvalLeases::new(values));
         let (tenant, other) = (TenantId::local(), TenantId::new("b").expect("a name"));
-        assert!(here.take(&tenant, &lease("1", "leave")).await.expect("asked"));
-        assert!(!there.take(&tenant, &lease("2", "rules")).await.expect("asked"), "one at a time");
-        assert!(there.take(&other, &lease("3", "rules")).await.expect("asked"), "tenants do not wait");
+        assert!(here.take(&tenant, &lease("1", "leave")).await.expect("no error"));
+        assert!(!there.take(&tenant, &lease("2", "rules")).await.expect("no error"), "one at a time");
+        assert!(there.take(&other, &lease("3", "rules")).await.expect("no error"), "tenants do not wait");
         assert!(there.may_be_held_by(&tenant, "1").await.expect("read"));
         assert!(!there.may_be_held_by(&tenant, "2").await.expect("read"));
         assert_eq!(here.renew(&tenant, "1").await.expect("renewed"), EvalLeaseStatus::Held);
-        // Another replica is told to stop the run.
-        assert!(!there.ask_to_stop(&tenant, "rules").await.expect("asked"));
-        assert!(there.ask_to_stop(&tenant, "leave").await.expect("asked"));
+        // Another replica gets a request to stop the run.
+        assert!(!there.ask_to_stop(&tenant, "rules").await.expect("no error"));
+        assert!(there.ask_to_stop(&tenant, "leave").await.expect("no error"));
         assert_eq!(here.renew(&tenant, "1").await.expect("renewed"), EvalLeaseStatus::StopAsked);
         // Only its own run gives it back.
         there.give_back(&tenant, "2").await.expect("nothing");
         assert!(here.may_be_held_by(&tenant, "1").await.expect("read"));
         here.give_back(&tenant, "1").await.expect("given back");
         assert!(!there.may_be_held_by(&tenant, "1").await.expect("read"));
-        assert_eq!(here.renew(&tenant, "1").await.expect("asked"), EvalLeaseStatus::Lost);
-        assert!(there.take(&tenant, &lease("2", "rules")).await.expect("asked"));
+        assert_eq!(here.renew(&tenant, "1").await.expect("no error"), EvalLeaseStatus::Lost);
+        assert!(there.take(&tenant, &lease("2", "rules")).await.expect("no error"));
     }
 
     #[tokio::test]
@@ -173,11 +173,11 @@ mod tests {
         let (leases, tenant) = (EvalLeases::new(values.clone()), TenantId::local());
         let damaged = KeyValueWrite::put(LEASE_BUCKET, tenant.as_str(), None, b"{}");
         let revision = values.write_key_value(damaged).await.expect("written").expect("new");
-        assert!(!leases.take(&tenant, &lease("1", "leave")).await.expect("asked"));
+        assert!(!leases.take(&tenant, &lease("1", "leave")).await.expect("no error"));
         assert!(leases.may_be_held_by(&tenant, "1").await.expect("read"));
         let ended = KeyValueWrite::remove(LEASE_BUCKET, tenant.as_str(), revision);
         values.write_key_value(ended).await.expect("written").expect("removed");
         assert!(!leases.may_be_held_by(&tenant, "1").await.expect("read"));
-        assert!(leases.take(&tenant, &lease("1", "leave")).await.expect("asked"));
+        assert!(leases.take(&tenant, &lease("1", "leave")).await.expect("no error"));
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use doran_agents::eval::EvalCaseUsage;
+use doran_agents::llm::TokenCountSource;
 use doran_agents::protocol::ModelCallNote;
 use doran_engine::store::RunUsage;
 use serde::{Deserialize, Serialize};
@@ -10,9 +11,9 @@ use serde::{Deserialize, Serialize};
 /// The name under which calls are summed whose notes cannot be read.
 const UNKNOWN_MODEL: &str = "unknown";
 /// Usage within the same quarter of an hour is summed: days begin at such a time in every time zone.
-const QUARTER_MILLIS: i64 = 15 * 60 * 1000;
+const QUARTER_HOUR_MILLIS: i64 = 15 * 60 * 1000;
 
-/// What one model was asked and took.
+/// The requests to one model, and what they used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelUsage {
     /// The number of calls.
@@ -68,9 +69,13 @@ pub(crate) fn add_note(took: &mut UsageByModel, note: ModelCallNote) {
     took.entry(name).or_default().add_call(input, output, cost);
 }
 
-/// Whether a note is of a request that was cut off, so that what it took is an estimate.
+/// Whether what a request took is an estimate: its model did not report it, or the request was cut off.
 pub(crate) fn is_estimate(note: &ModelCallNote) -> bool {
-    matches!(note, ModelCallNote::Unfinished(call) if call.input_tokens > 0)
+    match note {
+        ModelCallNote::Asked(call) => call.counted == TokenCountSource::Estimated,
+        ModelCallNote::Unfinished(call) => call.input_tokens > 0,
+        ModelCallNote::FromCache(_) | ModelCallNote::Unknown(_) => false,
+    }
 }
 
 /// What questions of evaluations used that one agent was asked with one API key in a quarter of an hour.
@@ -99,7 +104,7 @@ impl EvalUsage {
         let is_exact = is_exact && !model_calls.iter().any(is_estimate);
         let mut models = UsageByModel::new();
         model_calls.into_iter().for_each(|note| add_note(&mut models, note));
-        let at = at.div_euclid(QUARTER_MILLIS) * QUARTER_MILLIS;
+        let at = at.div_euclid(QUARTER_HOUR_MILLIS) * QUARTER_HOUR_MILLIS;
         Self {
             at,
             agent: agent.to_owned(),

@@ -1,4 +1,4 @@
-//! The program killed at any moment of an answer, started again, and the stream gone on with from where it was.
+//! The program killed at any moment of an answer, started again, and the stream continues after its last event.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -38,7 +38,7 @@ fn random_seed() -> u64 {
 }
 
 #[test]
-fn whatever_a_kill_cuts_off_is_told_after_the_next_start() {
+fn whatever_a_kill_cuts_off_is_shown_after_the_next_start() {
     let here = fresh_directory("kills");
     let seed = random_seed();
     println!("DORAN_TEST_SEED={seed}");

@@ -198,7 +198,7 @@ async fn write_paused<S: State>(
     Ok((DriveOutcome::Paused(asks), committed))
 }
 
-/// The loop.
+/// Runs supersteps until nothing is due, the run pauses, or it is cancelled.
 pub(crate) async fn drive<S: State>(
     graph: &Arc<BuiltGraph<S>>,
     run: &Arc<RunContext>,

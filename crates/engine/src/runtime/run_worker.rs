@@ -1,4 +1,4 @@
-//! Driving runs in the background: claims, leases, takeover, and letting go.
+//! Claims runs, drives them in the background, renews their leases and releases them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,7 +225,7 @@ impl RuntimeInner {
         }
     }
 
-    /// Starts the keeper, once.
+    /// Starts the task that renews leases, once.
     pub(super) fn start_lease_keeper(self: &Arc<Self>) {
         if self.worker_state().claim_lease_keeper() {
             tokio::spawn(keep_leases(Arc::downgrade(self), self.options.lease, self.options.scan));
@@ -279,7 +279,7 @@ impl RuntimeInner {
         active.live.wake_watchers();
     }
 
-    /// Takes a claim off the books. A run that was answered quickly may have a new one under the same id, which stays.
+    /// Removes a claim from the active runs. A run that was answered quickly may have a new one under the same id, which stays.
     fn remove_active_run(&self, gone: &ActiveRun) {
         let mut active = self.lock_active_runs();
         if active.get(&gone.fence.run).is_some_and(|held| held.fence.epoch == gone.fence.epoch) {
@@ -335,7 +335,7 @@ fn stale_workers_go_on() -> bool {
     mutant("ignore_fence") || mutant("stale_worker_goes_on")
 }
 
-/// Takes a run off the books however its task ends, a panic of the engine included.
+/// Removes a run from the active runs however its task ends, a panic of the engine included.
 struct ActiveRunGuard<'a> {
     inner: &'a RuntimeInner,
     active: &'a ActiveRun,

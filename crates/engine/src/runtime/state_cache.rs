@@ -8,11 +8,11 @@ use crate::id::{RunId, ThreadKey};
 use crate::state::State;
 use crate::store::Seq;
 
-/// Most threads at hand, for each graph, and about how many bytes of them.
+/// The most cached threads of a graph, and about how many bytes of them.
 const MAX_CACHED_THREADS: usize = 256;
 const MAX_CACHED_BYTES: u64 = 64 << 20;
 
-/// States at hand.
+/// Caches the states of threads that were used last.
 pub(crate) struct StateCache<S> {
     threads: HashMap<ThreadKey, CachedThreadState<S>>,
     by_last_use: BTreeMap<u64, ThreadKey>,

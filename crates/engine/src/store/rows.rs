@@ -281,12 +281,12 @@ pub struct DeletedUsage {
 
 impl DeletedUsage {
     /// The length of a quarter of an hour.
-    pub const QUARTER_MILLIS: Millis = 15 * 60 * 1000;
+    pub const QUARTER_HOUR_MILLIS: Millis = 15 * 60 * 1000;
 
     /// What one run used.
     pub fn of_run(run: &RunRow) -> Self {
         Self {
-            at: run.created_at.div_euclid(Self::QUARTER_MILLIS) * Self::QUARTER_MILLIS,
+            at: run.created_at.div_euclid(Self::QUARTER_HOUR_MILLIS) * Self::QUARTER_HOUR_MILLIS,
             graph: run.graph.clone(),
             runs: 1,
             usage: run.usage,

@@ -1,5 +1,5 @@
-//! The trace of a run, read from its log when the run comes to rest. Ids follow from the run, so that every process that works
-//! on it tells the same trace.
+//! The trace of a run, read from its log when the run ends or pauses. Ids follow from the run, so that every process that works
+//! on it produces the same trace.
 //!
 //! A run that failed and is tried again has a second span of the run, below the first. What was sent at a pause is not sent
 //! again at the end.
@@ -37,7 +37,7 @@ pub(super) struct RunSegment {
 }
 
 impl RunSegment {
-    /// A run that was cancelled while it waited for its turn has no log.
+    /// A run that was cancelled while it was queued has no log.
     pub(super) fn of_run_that_never_started(row: &RunRow) -> Self {
         let end = RunEndFacts { outcome: "cancelled", ms: 0, error: None };
         Self { end: row.status.is_end().then_some(end), ..Self::default() }
@@ -76,8 +76,8 @@ pub(super) struct RunTraceReader<'a> {
     trace: Option<TraceContext>,
     message_content: bool,
     segment: RunSegment,
-    /// Which try of the run: it goes on after an end.
-    life: u32,
+    /// How often the run went on after an end.
+    attempt: u32,
     started: Millis,
     rested: bool,
     ended: bool,
@@ -109,7 +109,7 @@ impl<'a> RunTraceReader<'a> {
             trace: trace.filter(|trace| trace.sampled),
             message_content,
             segment: RunSegment::default(),
-            life: 0,
+            attempt: 0,
             started: row.started_at.unwrap_or(row.created_at),
             rested: false,
             ended: false,
@@ -125,7 +125,7 @@ impl<'a> RunTraceReader<'a> {
             self.segment = RunSegment::default();
         }
         if std::mem::take(&mut self.ended) {
-            self.life += 1;
+            self.attempt += 1;
             self.started = entry.at;
             self.events.clear();
         }
@@ -174,7 +174,7 @@ impl<'a> RunTraceReader<'a> {
     fn id(&self, what: &str) -> [u8; 8] {
         let mut digest = Sha256::new();
         digest.update(self.row.run.as_uuid().as_bytes());
-        digest.update(self.life.to_be_bytes());
+        digest.update(self.attempt.to_be_bytes());
         digest.update(what.as_bytes());
         first_bytes(&digest.finalize())
     }
@@ -469,12 +469,12 @@ impl<'a> RunTraceReader<'a> {
             attributes.push(("doran.input", cut(input).into()));
         }
         let id = self.run_span_id();
-        let parent = if self.life == 0 {
+        let parent = if self.attempt == 0 {
             trace.span()
         } else {
-            let life = std::mem::take(&mut self.life);
+            let attempt = std::mem::take(&mut self.attempt);
             let first = self.run_span_id();
-            self.life = life;
+            self.attempt = attempt;
             Some(first)
         };
         // A graph inside a node that never finished has no span of that node.

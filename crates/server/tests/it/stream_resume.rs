@@ -1,4 +1,4 @@
-//! Streams that are cut at any byte and gone on with end as if they had not been.
+//! A client that reconnects after a cut at any byte gets every event once.
 
 use axum::body::BodyDataStream;
 use doran_server::ServerApp;
@@ -133,7 +133,7 @@ async fn a_stream_that_is_cut_while_the_run_works_is_rebuilt_whole() {
 }
 
 #[tokio::test]
-async fn a_number_that_is_none_is_refused_and_none_means_from_the_beginning() {
+async fn an_invalid_event_number_is_refused_and_an_empty_one_starts_at_the_beginning() {
     let app = app();
     let body = json!({ "agent": "react", "message": "안녕?" }).to_string();
     let answer = send(&app, post("/api/threads/t/runs", &body)).await;
@@ -162,7 +162,7 @@ fn frame_names(frames: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_number_beyond_the_run_is_told_and_gets_the_end() {
+async fn a_number_past_the_end_of_the_run_is_reported_and_gets_the_end() {
     let app = app();
     let answer =
         send(&app, post("/api/threads/t/runs?wait=true", r#"{"agent":"react","message":"안녕?"}"#)).await;
@@ -184,7 +184,7 @@ async fn a_number_beyond_the_run_is_told_and_gets_the_end() {
 }
 
 #[tokio::test]
-async fn events_that_were_removed_are_told_and_the_end_comes_all_the_same() {
+async fn events_that_were_removed_are_reported_and_the_end_comes_all_the_same() {
     let store = std::sync::Arc::new(doran_engine::store::RamStore::new());
     let app = crate::app_with_store(store.clone());
     let ask = r#"{"agent":"react","message":"안녕?"}"#;

@@ -1,5 +1,5 @@
-//! Programs that people have already: OpenAI's own clients, libraries that are built on OpenAI's API, and one that tries
-//! whatever the document for programs allows. `./x test` fetches them from their registries; without them the tests say so.
+//! Existing clients of OpenAI's API: OpenAI's own, libraries that are built on it, and a program that tries whatever the
+//! OpenAPI document allows. `./x test` fetches them from their registries; without them the tests say so.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -139,8 +139,8 @@ async fn run_tool_client(client: impl FnOnce(&[&str]) -> Command) -> String {
 
 /// The same, and checks that the client was content.
 async fn check_tool_client(client: impl FnOnce(&[&str]) -> Command) {
-    let told = run_tool_client(client).await;
-    assert!(told.starts_with("ok "), "{told}");
+    let response_text = run_tool_client(client).await;
+    assert!(response_text.starts_with("ok "), "{response_text}");
 }
 
 /// The same for Node.js.
@@ -161,15 +161,15 @@ fn node(name: &str) -> Option<impl Fn(&[&str]) -> Command + use<>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn openais_python_client_is_served() {
     let Some(client) = python("openai_client.py") else { return };
-    let told = run_client("openai-python", |base| client(&[base, "key-a"])).await;
-    assert!(told.starts_with("ok openai "), "{told}");
+    let response_text = run_client("openai-python", |base| client(&[base, "key-a"])).await;
+    assert!(response_text.starts_with("ok openai "), "{response_text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn openais_node_client_is_served() {
     let Some(client) = node("openai_client.mjs") else { return };
-    let told = run_client("openai-node", |base| client(&[base, "key-a"])).await;
-    assert!(told.starts_with("ok openai "), "{told}");
+    let response_text = run_client("openai-node", |base| client(&[base, "key-a"])).await;
+    assert!(response_text.starts_with("ok openai "), "{response_text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -404,9 +404,9 @@ async fn check_one_run_is_started(client: impl Fn(&[&str]) -> Command) {
     for trouble in UnansweredRunCase::ALL {
         let app = trouble.app();
         let asking = run_client_against(app.clone(), |base| client(&[base, "t"]));
-        let (told, ()) = tokio::join!(asking, trouble.cause(&app, "t"));
-        assert_eq!(told.trim(), trouble.expected_error(), "{trouble:?}");
-        assert_eq!(list_thread_runs(&app, "t").await.len(), 1, "{trouble:?}: {told}");
+        let (response_text, ()) = tokio::join!(asking, trouble.cause(&app, "t"));
+        assert_eq!(response_text.trim(), trouble.expected_error(), "{trouble:?}");
+        assert_eq!(list_thread_runs(&app, "t").await.len(), 1, "{trouble:?}: {response_text}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where runs are kept: the four stores, each opened empty and cleared away afterwards.
+//! The stores that benchmarks run on: none, RAM, SQLite, PostgreSQL. Each is opened empty and removed afterwards.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

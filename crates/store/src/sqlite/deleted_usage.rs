@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use super::rows::{execute, get_column, query_all};
 
-/// Adds what the runs of a thread used, before they are deleted.
+/// Adds the usage of a thread's runs, before they are deleted.
 pub(super) fn keep_usage(conn: &Connection, thread: &ThreadKey) -> Result<(), StoreError> {
     // Each run changes its row by itself, so that no sum can overflow.
     let sql = "INSERT INTO deleted_usage (tenant, at, graph, runs, input_tokens, output_tokens, cost_micros, is_exact)
@@ -21,7 +21,7 @@ pub(super) fn keep_usage(conn: &Connection, thread: &ThreadKey) -> Result<(), St
                    is_exact = is_exact AND excluded.is_exact";
     let (tenant, thread) = (thread.tenant.as_str(), thread.thread.as_str());
     let finished = RunStatus::Finished.code();
-    execute(conn, sql, params![tenant, thread, DeletedUsage::QUARTER_MILLIS, finished]).map(drop)
+    execute(conn, sql, params![tenant, thread, DeletedUsage::QUARTER_HOUR_MILLIS, finished]).map(drop)
 }
 
 pub(super) fn deleted_usage(

@@ -1,4 +1,4 @@
-//! Timers.
+//! Conformance cases for timers.
 
 use std::time::Duration;
 
