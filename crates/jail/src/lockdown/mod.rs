@@ -31,23 +31,23 @@ mod linux {
     pub fn lock_down(rules: &JailRules) -> Result<Vec<IsolationLayer>, JailError> {
         let mut layers = Vec::new();
         let mut missing = Vec::new();
-        let mut put_up = |layer, wall: &dyn Fn() -> Result<(), String>| {
+        let mut activate = |layer, install: &dyn Fn() -> Result<(), String>| {
             if rules.leave_out.contains(&layer) {
                 return;
             }
-            match wall() {
+            match install() {
                 Ok(()) => layers.push(layer),
                 Err(why) => missing.push(format!("{layer:?}: {why}")),
             }
         };
         // The order matters. A new user namespace grants privileges, which are then dropped. Dropping them clears the
         // parent-death signal. After the system call filter, none of the others could be activated.
-        put_up(IsolationLayer::Namespaces, &|| process_limits::leave_namespaces(&rules.limits));
-        put_up(IsolationLayer::ResourceLimits, &|| process_limits::limit_resources(rules));
-        put_up(IsolationLayer::NoPrivileges, &process_limits::drop_privileges);
-        put_up(IsolationLayer::Landlock, &|| landlock_rules::install_landlock(&rules.read));
-        put_up(IsolationLayer::DiesWithParent, &|| process_limits::die_with_parent(rules.parent));
-        put_up(IsolationLayer::SystemCalls, &|| seccomp_filter::install_seccomp(rules));
+        activate(IsolationLayer::Namespaces, &|| process_limits::leave_namespaces(&rules.limits));
+        activate(IsolationLayer::ResourceLimits, &|| process_limits::limit_resources(rules));
+        activate(IsolationLayer::NoPrivileges, &process_limits::drop_privileges);
+        activate(IsolationLayer::Landlock, &|| landlock_rules::install_landlock(&rules.read));
+        activate(IsolationLayer::DiesWithParent, &|| process_limits::die_with_parent(rules.parent));
+        activate(IsolationLayer::SystemCalls, &|| seccomp_filter::install_seccomp(rules));
         if rules.is_satisfied_by(&layers) {
             Ok(layers)
         } else {

@@ -1,4 +1,4 @@
-//! HNSW graphs over the vectors of large index files. They are built in the background and stored beside the files.
+//! The vectors of index files, and HNSW graphs over those of large ones. They are built in the background and stored beside the files.
 //! Until a graph is ready, a search scans all rows, which is slower but exact.
 //!
 //! ```text
@@ -23,13 +23,13 @@ pub(super) const MIN_GRAPH_ROWS: usize = 10_000;
 
 /// The vectors of a file, and the graph over them once it is built.
 #[derive(Debug)]
-pub(super) struct FileVectors {
+pub(super) struct VectorsWithGraph {
     rows: VectorRows,
     graph: OnceLock<HnswGraph>,
     abandoned: AtomicBool,
 }
 
-impl FileVectors {
+impl VectorsWithGraph {
     pub(super) fn new(rows: VectorRows) -> Self {
         Self { rows, graph: OnceLock::new(), abandoned: AtomicBool::new(false) }
     }
@@ -48,40 +48,40 @@ impl FileVectors {
     }
 
     /// Loads the graph stored beside the file, or builds one in the background.
-    pub(super) fn ensure_graph(self: &Arc<Self>, part: &Path) {
-        let (place, part) = (graph_path(part), part.to_owned());
-        if let Some(graph) = open_graph(&place, &part, self.rows.len()) {
+    pub(super) fn ensure_graph(self: &Arc<Self>, index_file_path: &Path) {
+        let (graph_file, index_file_path) = (graph_path(index_file_path), index_file_path.to_owned());
+        if let Some(graph) = open_graph(&graph_file, &index_file_path, self.rows.len()) {
             // Another thread may have set the same graph first.
             drop(self.graph.set(graph));
             return;
         }
         let own = Arc::clone(self);
-        let work = move || own.build_graph(&place, &part);
+        let work = move || own.build_graph(&graph_file, &index_file_path);
         if let Err(error) = std::thread::Builder::new().name("graph".to_owned()).spawn(work) {
             tracing::warn!(%error, "no graph is made; all vectors are looked at");
         }
     }
 
-    fn build_graph(&self, place: &Path, part: &Path) {
+    fn build_graph(&self, graph_file: &Path, index_file_path: &Path) {
         // Half of the processors, so that searches and writes continue meanwhile.
         let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
         let Some(graph) = HnswGraph::write(&self.rows, threads, &self.abandoned) else { return };
-        let Some(sum) = index_file::stored_checksum(part) else { return };
+        let Some(index_checksum) = index_file::stored_checksum(index_file_path) else { return };
         let mut bytes = Vec::with_capacity(HEADER_BYTES + graph.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&[0; 8]);
-        bytes.extend_from_slice(&sum);
+        bytes.extend_from_slice(&index_checksum);
         bytes.extend_from_slice(&graph);
-        let whole = index_file::checksum(&[&bytes[16..]]);
-        bytes[8..16].copy_from_slice(&whole);
+        let checksum = index_file::checksum(&[&bytes[16..]]);
+        bytes[8..16].copy_from_slice(&checksum);
         if self.abandoned.load(Ordering::Relaxed) {
             return;
         }
-        if let Err(error) = disk::write_file_atomically(place, &bytes) {
+        if let Err(error) = disk::write_file_atomically(graph_file, &bytes) {
             tracing::warn!(%error, "a graph could not be written; it is made again at the next start");
         }
         drop(bytes);
-        let mapped = open_graph(place, part, self.rows.len());
+        let mapped = open_graph(graph_file, index_file_path, self.rows.len());
         if let Some(graph) = mapped.or_else(|| HnswGraph::open(graph, self.rows.len())) {
             drop(self.graph.set(graph));
         }
@@ -89,17 +89,18 @@ impl FileVectors {
 }
 
 /// Returns the path of the graph of a file.
-pub(super) fn graph_path(part: &Path) -> PathBuf {
-    part.with_extension("graph")
+pub(super) fn graph_path(index_file_path: &Path) -> PathBuf {
+    index_file_path.with_extension("graph")
 }
 
 /// Reads the graph of a file. Returns `None` if it is missing, damaged or made for other vectors.
-fn open_graph(place: &Path, part: &Path, rows: usize) -> Option<HnswGraph> {
-    let map = index_file::map_file(&File::open(place).ok()?).ok()?;
+fn open_graph(graph_file: &Path, index_file_path: &Path, rows: usize) -> Option<HnswGraph> {
+    let map = index_file::map_file(&File::open(graph_file).ok()?).ok()?;
     let sound = map.len() >= HEADER_BYTES
         && map[..8] == MAGIC[..]
         && index_file::checksum(&[&map[16..]])[..] == map[8..16]
-        && index_file::stored_checksum(part).is_some_and(|sum| map[16..HEADER_BYTES] == sum);
+        && index_file::stored_checksum(index_file_path)
+            .is_some_and(|index_checksum| map[16..HEADER_BYTES] == index_checksum);
     let range = HEADER_BYTES..map.len();
     sound.then(|| HnswGraph::open(MappedSlice::new(Arc::new(map), range), rows)).flatten()
 }

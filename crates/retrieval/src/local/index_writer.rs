@@ -8,7 +8,7 @@ use crate::keyword::{Segment, StoredDocument};
 use crate::passage::{DocumentId, DocumentTenant};
 use crate::retriever::RetrieveError;
 
-use super::background_graph::{self, FileVectors};
+use super::background_graph::{self, VectorsWithGraph};
 use super::manifest::{IndexFileEntry, IndexManifest, part_path};
 use super::tenant_index::{FileMergeInput, FileMergeOutput, TenantIndex};
 use super::{LocalIndexInner, index_file, io_error};
@@ -159,7 +159,7 @@ impl LocalIndexInner {
     }
 
     /// Makes sure that a file with many vectors gets a graph.
-    pub(super) fn ensure_graph(&self, number: u64, vectors: Option<Arc<FileVectors>>) {
+    pub(super) fn ensure_graph(&self, number: u64, vectors: Option<Arc<VectorsWithGraph>>) {
         if let Some(vectors) = vectors.filter(|vectors| vectors.rows().len() >= self.min_graph_rows) {
             vectors.ensure_graph(&part_path(&self.directory, number));
         }

@@ -348,6 +348,18 @@ impl DocumentIndex for LocalIndex {
         Ok(held.map(|held| DocumentSummary::from_document(held.metadata(), held.len())).collect())
     }
 
+    async fn titles(
+        &self,
+        tenant: &DocumentTenant,
+        filter: &DocumentFilter,
+        limit: usize,
+    ) -> Result<Vec<String>, RetrieveError> {
+        let Some(tenant_index) = self.inner.tenant_index(tenant) else { return Ok(Vec::new()) };
+        let tenant_index = tenant_index.read().unwrap_or_else(PoisonError::into_inner);
+        let held = tenant_index.documents().map(|held| held.metadata()).filter(|held| filter.admits(held));
+        Ok(held.take(limit).map(|held| held.title.clone()).collect())
+    }
+
     async fn document(
         &self,
         tenant: &DocumentTenant,

@@ -11,7 +11,7 @@ use crate::passage::{DocumentId, PassageId};
 use crate::retriever::{DocumentFilter, Hit, RetrieveError};
 use crate::vector::{VectorRows, VectorSearchTarget, nearest_rows};
 
-use super::background_graph::FileVectors;
+use super::background_graph::VectorsWithGraph;
 use super::index_file;
 
 /// This many files of about the same size are merged into one.
@@ -25,7 +25,7 @@ pub(super) struct TenantIndex {
     document_locations: BTreeMap<DocumentId, DocumentLocation>,
     segments: Vec<LiveSegment>,
     /// The vectors of each segment.
-    segment_vectors: Vec<Option<Arc<FileVectors>>>,
+    segment_vectors: Vec<Option<Arc<VectorsWithGraph>>>,
     /// The file number of each segment.
     file_numbers: Vec<u64>,
     /// The file whose vectors are being computed. It is not merged with others meanwhile.
@@ -37,7 +37,7 @@ pub(super) struct TenantIndex {
 /// Files to merge, as they were at one moment.
 pub(super) struct FileMergeInput {
     file_numbers: Vec<u64>,
-    segments: Vec<(Arc<Segment>, Vec<Option<Arc<StoredDocument>>>, Option<Arc<FileVectors>>)>,
+    segments: Vec<(Arc<Segment>, Vec<Option<Arc<StoredDocument>>>, Option<Arc<VectorsWithGraph>>)>,
 }
 
 /// The result of a merge: what the files contain without deleted documents.
@@ -78,7 +78,7 @@ impl TenantIndex {
         number: u64,
         content: index_file::IndexFileContent,
         dead: &[u32],
-    ) -> Option<Arc<FileVectors>> {
+    ) -> Option<Arc<VectorsWithGraph>> {
         let gone = |at: usize| u32::try_from(at).is_ok_and(|at| dead.contains(&at));
         let held: Vec<Option<Arc<StoredDocument>>> =
             content.documents.into_iter().enumerate().map(|(at, held)| (!gone(at)).then_some(held)).collect();
@@ -108,8 +108,8 @@ impl TenantIndex {
         number: u64,
         part: LiveSegment,
         rows: Option<VectorRows>,
-    ) -> Option<Arc<FileVectors>> {
-        let vectors = rows.map(|rows| Arc::new(FileVectors::new(rows)));
+    ) -> Option<Arc<VectorsWithGraph>> {
+        let vectors = rows.map(|rows| Arc::new(VectorsWithGraph::new(rows)));
         self.segments.push(part);
         self.segment_vectors.push(vectors.clone());
         self.file_numbers.push(number);
@@ -140,7 +140,7 @@ impl TenantIndex {
         &mut self,
         old: &[u64],
         new: Option<(u64, index_file::IndexFileContent, Vec<u32>)>,
-    ) -> Option<Arc<FileVectors>> {
+    ) -> Option<Arc<VectorsWithGraph>> {
         for number in old {
             if let Some(at) = self.file_numbers.iter().position(|file| file == number) {
                 self.segments.remove(at);
