@@ -55,7 +55,7 @@ pub(crate) fn message_text_with_marks(message: &Message) -> String {
             | MessagePart::Image(_)
             | MessagePart::Reasoning { .. } => continue,
         };
-        let is_material = matches!(part.origin(), TextOrigin::Document | TextOrigin::Web | TextOrigin::Tool);
+        let is_material = is_quoted(part.origin());
         if is_material && !std::mem::replace(&mut noticed, true) {
             if !words.is_empty() {
                 words.push_str("\n\n");
@@ -70,6 +70,11 @@ pub(crate) fn message_text_with_marks(message: &Message) -> String {
         words.push_str(&piece);
     }
     words
+}
+
+/// Returns whether text of this origin is quoted material.
+pub(crate) fn is_quoted(origin: TextOrigin) -> bool {
+    matches!(origin, TextOrigin::Document | TextOrigin::Web | TextOrigin::Tool)
 }
 
 /// Returns the images of a message.

@@ -108,6 +108,9 @@ pub(crate) struct VendorQuirks {
     pub(crate) sends_prompt_cache_key: bool,
     /// Whether system messages are accepted only at the start.
     pub(crate) system_messages_first_only: bool,
+    /// Whether the schemas of tools say how long or large a value may be. Small models copy such words into their calls,
+    /// and every word is read again on each request. The arguments are checked against the whole schema anyway.
+    pub(crate) sends_limits_of_arguments: bool,
     /// Whether a tool call written as text is accepted, as small models write it.
     pub(crate) accepts_calls_written_as_text: bool,
     /// Whether ids of tool calls must have nine letters and digits.
@@ -128,6 +131,7 @@ const DEFAULT_QUIRKS: VendorQuirks = VendorQuirks {
     supports_tools: true,
     sends_prompt_cache_key: false,
     system_messages_first_only: false,
+    sends_limits_of_arguments: true,
     accepts_calls_written_as_text: false,
     nine_character_call_ids: false,
     resends_reasoning: false,
@@ -144,6 +148,7 @@ const OPENAI_QUIRKS: VendorQuirks = VendorQuirks {
 
 const LOCAL_SERVER_QUIRKS: VendorQuirks = VendorQuirks {
     system_messages_first_only: true,
+    sends_limits_of_arguments: false,
     accepts_calls_written_as_text: true,
     may_load_model_first: true,
     ..DEFAULT_QUIRKS

@@ -2,7 +2,7 @@
 //! must be complete.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::message::ToolCall;
 
@@ -37,18 +37,24 @@ pub(crate) fn extract_json(text: &str) -> Result<Value, String> {
 const MAX_WRITTEN_CALLS: usize = 8;
 
 /// Extracts tool calls that a local model wrote as text, with nothing else beside them: JSON objects `{"name": …,
-/// "arguments": {…}}` or an array of them, bare, in a code fence or in `<tool_call>`. The names `tool`, `function`,
-/// `parameters` and `args`, arguments that are a string of JSON, a call inside `"function"`, and doubled braces are
-/// accepted. Returns nothing unless every call names one of the known tools.
+/// "arguments": {…}}`, one after another or in an array, bare, in a code fence or in `<tool_call>`. The names `tool`,
+/// `function`, `parameters` and `args`, arguments that are a string of JSON, a call inside `"function"`, and doubled
+/// braces are accepted. A call that is written twice is one. Returns nothing unless every call names one of the known
+/// tools or has arguments: a call of a tool that does not exist is for the model to correct and not for a person to read.
 pub(crate) fn extract_written_tool_calls(text: &str, known: &[&str]) -> Vec<ToolCall> {
     let text = skip_think_block(text).trim();
     let written = match tagged_blocks(text) {
         Some(blocks) => blocks.into_iter().map(parse_written_calls).collect::<Option<Vec<_>>>(),
         None => parse_written_calls(sole_fenced_block(text).unwrap_or(text)).map(|calls| vec![calls]),
     };
-    let calls: Vec<ToolCall> = written.into_iter().flatten().flatten().collect();
-    let all_known = calls.iter().all(|call| known.contains(&call.name.as_str()));
-    if all_known && calls.len() <= MAX_WRITTEN_CALLS { calls } else { Vec::new() }
+    let mut calls: Vec<ToolCall> = Vec::new();
+    for call in written.into_iter().flatten().flatten() {
+        if !calls.iter().any(|known| known.name == call.name && known.arguments == call.arguments) {
+            calls.push(call);
+        }
+    }
+    let is_call = |call: &ToolCall| known.contains(&call.name.as_str()) || call.arguments != json!({});
+    if calls.iter().all(is_call) && calls.len() <= MAX_WRITTEN_CALLS { calls } else { Vec::new() }
 }
 
 /// The contents of `<tool_call>` blocks, if the text is nothing else. The last one may be open.
@@ -68,10 +74,14 @@ fn tagged_blocks(text: &str) -> Option<Vec<&str>> {
 fn parse_written_calls(text: &str) -> Option<Vec<ToolCall>> {
     let text = text.trim();
     let doubled = || text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
-    let value = match serde_json::from_str(text) {
-        Ok(value) => value,
+    let several = || {
+        let values = serde_json::Deserializer::from_str(text).into_iter().collect::<Result<Vec<Value>, _>>();
+        values.ok().map(Value::Array)
+    };
+    let value = match serde_json::from_str(text).ok().or_else(several) {
+        Some(value) => value,
         // Templates of prompts have doubled braces, and some models repeat them: outside only, or everywhere.
-        Err(_) => serde_json::from_str(&format!("{{{}}}", doubled()?))
+        None => serde_json::from_str(&format!("{{{}}}", doubled()?))
             .or_else(|_| serde_json::from_str(&text.replace("{{", "{").replace("}}", "}")))
             .ok()?,
     };
@@ -174,6 +184,8 @@ mod tests {
             r#"{{"name":"add","arguments":{"x":1}}}"#.to_owned(),
             r#"{{"name":"add","arguments":{{"x":1}}}}"#.to_owned(),
             format!("[{call}]"),
+            format!("[\n  {call}\n]"),
+            format!("{call}\n{call}\n"),
         ] {
             assert_eq!(written(&text), r#"add{"x":1}"#, "{text}");
         }
@@ -185,9 +197,16 @@ mod tests {
         for text in [
             format!("<tool_call>{add}</tool_call>\n<tool_call>{now}</tool_call>"),
             format!("```json\n[{add}, {now}]\n```"),
+            format!("{add}\n{now}"),
+            format!("```\n{add}\n{now}\n{add}\n```"),
         ] {
             assert_eq!(written(&text), r#"add{"x":1} now{}"#, "{text}");
         }
+    }
+
+    #[test]
+    fn a_written_call_of_an_unknown_tool_is_a_call() {
+        assert_eq!(written(r#"{"name":"greet","arguments":{"who":"Kim"}}"#), r#"greet{"who":"Kim"}"#);
     }
 
     #[test]
@@ -199,6 +218,9 @@ mod tests {
             "<tool_call>{\"name\":\"add\"}</tool_call> 입니다",
             "<tool_call>{\"name\":\"add\"}</tool_call><tool_call>{\"name\":\"rm\"}</tool_call>",
             "[{\"name\":\"add\"},{\"name\":\"rm\"}]",
+            "{\"name\":\"rm\",\"arguments\":{}}",
+            "{\"name\":\"add\"}\n{\"name\":\"rm\"}",
+            "{\"name\":\"add\"}\n입니다",
             "[]",
             "{}",
             "{\"name\":\"add\",\"arguments\":\"x\"}",
@@ -206,6 +228,8 @@ mod tests {
         ] {
             assert_eq!(written(text), "", "{text}");
         }
-        assert_eq!(written(&format!("[{}]", [r#"{"name":"now"}"#; 9].join(","))), "");
+        let many: Vec<String> =
+            (0..9).map(|x| format!(r#"{{"name":"add","arguments":{{"x":{x}}}}}"#)).collect();
+        assert_eq!(written(&format!("[{}]", many.join(","))), "");
     }
 }

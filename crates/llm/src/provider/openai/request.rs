@@ -59,7 +59,13 @@ impl ChatCompletionsDialect {
         if request.tools.is_empty() {
             return;
         }
-        body.insert("tools".into(), request.tools.iter().map(tool_definition).collect());
+        let definition = |tool: &ToolSpec| match self.quirks.sends_limits_of_arguments {
+            true => tool_definition(tool),
+            false => {
+                tool_definition(&ToolSpec { parameters: without_limits(&tool.parameters), ..tool.clone() })
+            }
+        };
+        body.insert("tools".into(), request.tools.iter().map(definition).collect());
         let choice = match &request.tool_choice {
             ToolChoice::Auto => json!("auto"),
             ToolChoice::None => json!("none"),
@@ -113,9 +119,14 @@ impl ChatCompletionsDialect {
         for message in &request.messages {
             match message.role {
                 Role::System => {
-                    // The chat templates of many open models reject a system message that is not the first.
+                    // The chat templates of many open models reject a system message that is not the first, and put the
+                    // tools at its end. Quoted material stands after tools, so that a server finds what does not change
+                    // from question to question in its cache.
+                    let is_quoted =
+                        message.parts.iter().any(|part| quoted_material::is_quoted(part.origin()));
+                    let is_late = talked || (is_quoted && !request.tools.is_empty());
                     let role =
-                        if talked && self.quirks.system_messages_first_only { "user" } else { "system" };
+                        if is_late && self.quirks.system_messages_first_only { "user" } else { "system" };
                     messages.push(
                         json!({ "role": role, "content": quoted_material::message_text_with_marks(message) }),
                     );
@@ -148,7 +159,7 @@ impl ChatCompletionsDialect {
             let role = if self.quirks.system_messages_first_only { "user" } else { "system" };
             messages.push(json!({ "role": role, "content": message }));
         }
-        if self.quirks.system_messages_first_only { join_leading_system_messages(messages) } else { messages }
+        if self.quirks.system_messages_first_only { join_messages_of_one_role(messages) } else { messages }
     }
 
     fn assistant_message(&self, message: &Message) -> Value {
@@ -261,15 +272,43 @@ fn reasoning_text(part: &MessagePart) -> Option<&str> {
     }
 }
 
-/// Joins the leading system messages into one.
-fn join_leading_system_messages(messages: Vec<Value>) -> Vec<Value> {
-    let system = messages.iter().take_while(|message| message["role"] == "system").count();
-    if system < 2 {
-        return messages;
+/// Joins texts of the system, or of the user, that follow each other: many chat templates want the roles to alternate.
+fn join_messages_of_one_role(messages: Vec<Value>) -> Vec<Value> {
+    let mut joined: Vec<Value> = Vec::with_capacity(messages.len());
+    for message in messages {
+        let words = match (joined.last(), message["role"].as_str()) {
+            (Some(last), Some("system" | "user")) if last["role"] == message["role"] => {
+                last["content"].as_str().zip(message["content"].as_str())
+            }
+            _ => None,
+        };
+        let words = words.map(|(before, after)| format!("{before}\n\n{after}"));
+        match (words, joined.last_mut()) {
+            (Some(words), Some(last)) => last["content"] = words.into(),
+            _ => joined.push(message),
+        }
     }
-    let words: Vec<&str> =
-        messages[..system].iter().filter_map(|message| message["content"].as_str()).collect();
-    let mut joined = vec![json!({ "role": "system", "content": words.join("\n\n") })];
-    joined.extend_from_slice(&messages[system..]);
     joined
+}
+
+/// Returns the schema of arguments without what it says about the length and size of values.
+fn without_limits(schema: &Value) -> Value {
+    const LIMITS: [&str; 7] =
+        ["minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "additionalProperties"];
+    let Value::Object(fields) = schema else { return schema.clone() };
+    let kept = fields.iter().filter(|(name, _)| !LIMITS.contains(&name.as_str()));
+    let kept = kept.map(|(name, value)| {
+        let value = match (name.as_str(), value) {
+            ("properties" | "$defs", Value::Object(named)) => {
+                named.iter().map(|(name, schema)| (name.clone(), without_limits(schema))).collect()
+            }
+            ("anyOf" | "oneOf" | "allOf", Value::Array(options)) => {
+                options.iter().map(without_limits).collect()
+            }
+            ("items", value) => without_limits(value),
+            (_, value) => value.clone(),
+        };
+        (name.clone(), value)
+    });
+    kept.collect()
 }

@@ -104,8 +104,8 @@ impl ChatCompletionsDecoder {
     fn push_or_hold_text(&mut self, text: String, out: &mut DeltaBuffer) -> Result<(), ModelError> {
         let Some(held) = &mut self.held_text else { return out.push_text(text) };
         held.push_str(&text);
-        let trimmed = held.trim_start();
-        let may_be = |start: &str| trimmed.starts_with(start) || start.starts_with(trimmed);
+        let start: String = held.chars().filter(|letter| !letter.is_whitespace()).take(16).collect();
+        let may_be = |call: &str| start.starts_with(call) || call.starts_with(&start);
         if !["{", "[{", "```", "<tool_call>"].into_iter().any(may_be) {
             let text = std::mem::take(held);
             self.held_text = None;
