@@ -73,6 +73,16 @@ pub trait IndexWrapper: Send + Sync + 'static {
         self.inner().list(tenant, filter).await
     }
 
+    /// As [`DocumentIndex::titles`]. It does not call `list`: who overrides one overrides both.
+    async fn titles(
+        &self,
+        tenant: &DocumentTenant,
+        filter: &DocumentFilter,
+        limit: usize,
+    ) -> Result<Vec<String>, RetrieveError> {
+        self.inner().titles(tenant, filter, limit).await
+    }
+
     /// As [`DocumentIndex::document`].
     async fn document(
         &self,
@@ -139,6 +149,15 @@ impl<W: IndexWrapper> DocumentIndex for W {
         filter: &DocumentFilter,
     ) -> Result<Vec<DocumentSummary>, RetrieveError> {
         IndexWrapper::list(self, tenant, filter).await
+    }
+
+    async fn titles(
+        &self,
+        tenant: &DocumentTenant,
+        filter: &DocumentFilter,
+        limit: usize,
+    ) -> Result<Vec<String>, RetrieveError> {
+        IndexWrapper::titles(self, tenant, filter, limit).await
     }
 
     async fn document(

@@ -123,6 +123,18 @@ pub trait DocumentIndex: Retriever {
         filter: &DocumentFilter,
     ) -> Result<Vec<DocumentSummary>, RetrieveError>;
 
+    /// Returns titles of documents that [`list`](Self::list) would give: at most `limit`, of the same documents on every
+    /// call. An index overrides this if a few cost less than all.
+    async fn titles(
+        &self,
+        tenant: &DocumentTenant,
+        filter: &DocumentFilter,
+        limit: usize,
+    ) -> Result<Vec<String>, RetrieveError> {
+        let listed = self.list(tenant, filter).await?;
+        Ok(listed.into_iter().take(limit).map(|document| document.title).collect())
+    }
+
     /// Returns a whole document, to show a quote in its context and to verify it.
     async fn document(
         &self,

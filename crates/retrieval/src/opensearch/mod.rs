@@ -409,6 +409,23 @@ impl DocumentIndex for OpenSearchIndex {
         Ok(listed)
     }
 
+    async fn titles(
+        &self,
+        tenant: &DocumentTenant,
+        filter: &DocumentFilter,
+        limit: usize,
+    ) -> Result<Vec<String>, RetrieveError> {
+        let body = json!({
+            "size": limit.min(ENTRIES_PER_PAGE), "_source": ["whole.document.title"], "sort": [{ "key": "asc" }],
+            "query": { "bool": { "filter": request_body::filter_clauses("head", tenant, filter) } },
+            "track_total_hits": false,
+        });
+        let path = format!("/{}/_search", self.target);
+        let answer = self.http.send_json_expecting_success(Method::POST, &path, Some(&body)).await?;
+        let hits = answer["hits"]["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
+        hits.iter().map(|hit| parse_entry(&hit["_source"]["whole"]["document"]["title"])).collect()
+    }
+
     async fn document(
         &self,
         tenant: &DocumentTenant,
