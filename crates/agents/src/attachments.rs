@@ -73,6 +73,24 @@ impl IndexWrapper for AttachmentIndex {
         Ok(attached.into_iter().chain(library).collect())
     }
 
+    async fn titles(
+        &self,
+        tenant: &DocumentTenant,
+        filter: &DocumentFilter,
+        limit: usize,
+    ) -> Result<Vec<String>, RetrieveError> {
+        let Some(library) = library_tenant(tenant) else {
+            return self.0.titles(tenant, filter, limit).await;
+        };
+        let attached_filter = DocumentFilter { collection: None, ..filter.clone() };
+        let titles = futures_util::future::try_join(
+            self.0.titles(tenant, &attached_filter, limit),
+            self.0.titles(&library, filter, limit),
+        );
+        let (attached, library) = titles.await?;
+        Ok(attached.into_iter().chain(library).take(limit).collect())
+    }
+
     async fn document(
         &self,
         tenant: &DocumentTenant,
@@ -120,6 +138,8 @@ mod tests {
         assert!(!found(index, &attachment_tenant("b", "나의 대화"), 3).await.contains(&"첨부".to_owned()));
         let listed = index.list(&mine, &DocumentFilter::default()).await.expect("a list");
         assert_eq!(listed.len(), 3);
+        let titles = index.titles(&mine, &DocumentFilter::default(), 2).await.expect("titles");
+        assert_eq!(titles, ["첨부", "규정"]);
         for (tenant, id, is_there) in [(&mine, "첨부", true), (&mine, "규정", true), (&other, "첨부", false)]
         {
             let document = index.document(tenant, &DocumentId::new(id)).await.expect("a lookup");

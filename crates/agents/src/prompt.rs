@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use doran_llm::ToolSpec;
 use doran_retrieval::Language;
 use minijinja::value::Value;
 use minijinja::{Environment, UndefinedBehavior};
@@ -106,6 +107,11 @@ impl Prompts {
         let text = self.templates.get_template(&template_path(name, language))?.render(slots)?;
         Ok(text.trim().to_owned())
     }
+}
+
+/// The names of tools, for a prompt whose examples name only those that are offered.
+pub(crate) fn tool_names(tools: &[ToolSpec]) -> Vec<String> {
+    tools.iter().map(|tool| tool.name.clone()).collect()
 }
 
 fn template_path(name: &str, language: Language) -> String {

@@ -17,7 +17,7 @@ pub enum RequestPurpose {
     Plan,
     /// `{is_sufficient, reasoning, missing_info}`: do the tool results hold an answer to the question?
     Sufficiency,
-    /// `{type: "question"|"summary"|"chitchat"}` for the question.
+    /// `{reason, type: "question"|"summary"|"chitchat"}` for the question.
     Classify,
     /// A shorter text that keeps what matters of the messages, within `max_output_tokens`. An older summary to be
     /// carried on is the first message.

@@ -35,8 +35,8 @@ pub(crate) use query_rewriting::REWORD_PROMPT;
 pub(crate) use reply_cache::ReplyCache;
 pub(crate) use reply_hints::hint_at_repeated_calls;
 pub(crate) use retrieve::{
-    DEFAULT_NEIGHBOURS, DocumentFinder, MAX_NEIGHBOURS, retrieval_tenant, retrieve_node_error,
-    sources_message, verify_sources, verify_sources_with,
+    DEFAULT_NEIGHBOURS, DocumentFinder, MAX_NEIGHBOURS, library_heading, retrieval_tenant,
+    retrieve_node_error, sources_message, titles_message, verify_sources, verify_sources_with,
 };
 pub(crate) use structured_reply::{ask_answer, ask_structured};
 

@@ -16,10 +16,16 @@ pub(super) fn hint_after_empty_reply(request: ChatRequest, language: Language) -
 /// The request, with a hint if the newest calls were already made and answered for this question.
 pub(crate) fn hint_at_repeated_calls(request: ChatRequest, language: Language) -> ChatRequest {
     let Some(names) = repeated_tools(&request.messages) else { return request };
-    let hint = language.pick(
-        format!("같은 인자로 이미 호출한 도구입니다: {names}. 결과는 위에 있습니다. 이제 그 결과로 답하세요."),
-        format!("You have called {names} with the same arguments before. The results are above. Answer with them now."),
-    );
+    let hint = match has_failed_result(&request.messages) {
+        false => language.pick(
+            format!("같은 인자로 이미 호출한 도구입니다: {names}. 결과는 위에 있습니다. 이제 그 결과로 답하세요."),
+            format!("You have called {names} with the same arguments before. The results are above. Answer with them now."),
+        ),
+        true => language.pick(
+            format!("같은 인자로 이미 호출했고 실패한 도구입니다: {names}. 위의 오류를 읽고 인자를 고치거나 도구 없이 답하세요."),
+            format!("You have called {names} with the same arguments before, and it failed. Read the error above and correct the arguments, or answer without tools."),
+        ),
+    };
     with_hint(request, "repeated-call", hint)
 }
 
@@ -35,6 +41,11 @@ fn repeated_tools(messages: &[Message]) -> Option<String> {
     let names: Vec<&str> =
         newest.iter().filter(|call| repeats(call)).map(|call| call.name.as_str()).collect();
     (names.len() == newest.len()).then(|| names.join(", "))
+}
+
+/// Whether the newest calls brought an error.
+fn has_failed_result(messages: &[Message]) -> bool {
+    messages.last().is_some_and(|message| message.tool_results().any(|result| result.failed))
 }
 
 fn calls_of(message: &Message) -> Vec<&ToolCall> {
@@ -59,14 +70,15 @@ mod tests {
 
     use super::*;
 
-    /// A call of `add` with this argument, and its result.
-    fn round(id: &str, x: i64) -> [Message; 2] {
+    /// A call of `add` with this argument, and its result. It fails without one.
+    fn round(id: &str, x: impl Into<Option<i64>>) -> [Message; 2] {
+        let x: Option<i64> = x.into();
         let call = ToolCall { id: id.into(), name: "add".into(), arguments: json!({ "x": x }) };
         let result = ToolResult {
             call: id.into(),
             name: "add".into(),
             text: "1".into(),
-            failed: false,
+            failed: x.is_none(),
             origin: TextOrigin::Program,
         };
         let parts = vec![MessagePart::ToolCall(call)];
@@ -91,6 +103,13 @@ mod tests {
             hint(&[&question, &first, &same]).as_deref(),
             Some(
                 "You have called add with the same arguments before. The results are above. Answer with them now."
+            )
+        );
+        let failed = [round("4", None), round("5", None)].concat();
+        assert_eq!(
+            hint(&[&question, &failed]).as_deref(),
+            Some(
+                "You have called add with the same arguments before, and it failed. Read the error above and correct the arguments, or answer without tools."
             )
         );
         assert_eq!(hint(&[&question]), None);

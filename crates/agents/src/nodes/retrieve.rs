@@ -37,6 +37,11 @@ const MAX_NEIGHBOUR_BYTES: usize = 2400;
 /// A document larger than this is not cut again to find the neighbours of a passage.
 const MAX_SPLIT_DOCUMENT_BYTES: usize = 1024 * 1024;
 
+/// So many titles of documents tell what a library is about, with so many bytes of each: together they are read with
+/// every question.
+const MAX_LIBRARY_TITLES: usize = 20;
+const MAX_LIBRARY_TITLE_BYTES: usize = 90;
+
 /// How an agent looks documents up.
 pub(crate) struct DocumentFinder {
     index: Arc<dyn DocumentIndex>,
@@ -106,6 +111,25 @@ impl DocumentFinder {
         Ok((found, taint))
     }
 
+    /// Titles of documents that would be searched, for a model that decides whether to search. They are recorded.
+    pub(crate) async fn library_titles(
+        &self,
+        work: &NodeWork,
+        collection: Option<String>,
+    ) -> Result<Vec<String>, NodeError> {
+        let filter = DocumentFilter { collection, ..DocumentFilter::default() };
+        let tenant = retrieval_tenant(work)?;
+        let list = async {
+            let titles = self.index.titles(&tenant, &filter, MAX_LIBRARY_TITLES).await;
+            let mut titles = titles.map_err(retrieve_node_error)?;
+            for title in &mut titles {
+                title.truncate(title.floor_char_boundary(MAX_LIBRARY_TITLE_BYTES));
+            }
+            Ok::<_, NodeError>(titles)
+        };
+        work.cx.effect("titles", list).await
+    }
+
     /// What a model would be asked before the search, for people who look into a step.
     pub(crate) fn explain(
         &self,
@@ -155,6 +179,22 @@ fn follow_up_wording(messages: &[Message]) -> Option<String> {
     let (newest, before) = (asked.next()?, asked.next()?);
     let leans = text_stems(&newest).len() <= MAX_FOLLOW_UP_STEMS || refers_to_previous_turn(&newest);
     leans.then(|| format!("{before} {newest}"))
+}
+
+/// The heading above titles of documents that can be searched.
+pub(crate) fn library_heading(language: Language) -> &'static str {
+    language.pick("[저장된 문서]", "[Stored documents]")
+}
+
+/// Titles of documents under a heading; nothing where there are none. Whoever wrote a document wrote its title, so they
+/// are material and no words of a prompt.
+pub(crate) fn titles_message(heading: &str, titles: &[String]) -> Option<Message> {
+    let list = titles.iter().map(|title| format!("- {title}")).collect::<Vec<_>>().join("\n");
+    let parts = vec![
+        MessagePart::Text { text: heading.to_owned(), origin: TextOrigin::Program },
+        MessagePart::Text { text: list, origin: TextOrigin::Document },
+    ];
+    (!titles.is_empty()).then(|| Message::new("documents", Role::System, parts))
 }
 
 /// What was found, as material for a model.

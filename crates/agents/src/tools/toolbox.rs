@@ -233,9 +233,11 @@ impl Toolbox {
             return Ok(());
         }
         let problems = problems.join("; ");
+        // Small models repeat a wrong call unless they are told the right one.
+        let accepted = argument_names(&entry.tool.info().spec.parameters);
         Err(ToolError::BadArguments(language.pick(
-            format!("인자가 `{name}`의 스키마에 맞지 않습니다: {problems}"),
-            format!("the arguments do not fit the schema of `{name}`: {problems}"),
+            format!("인자가 `{name}`의 스키마에 맞지 않습니다: {problems}. 쓸 수 있는 인자: {accepted}"),
+            format!("the arguments do not fit the schema of `{name}`: {problems}. It takes: {accepted}"),
         )))
     }
 
@@ -330,6 +332,12 @@ impl ToolboxEntry {
         })?;
         Ok((name, Self { tool, policy, arguments_validator: Arc::new(fits) }))
     }
+}
+
+/// The names of the arguments in a schema; `-` where it names none.
+fn argument_names(schema: &Value) -> String {
+    let names = schema["properties"].as_object().map(|named| named.keys().cloned().collect::<Vec<_>>());
+    names.filter(|names| !names.is_empty()).map_or_else(|| "-".to_owned(), |names| names.join(", "))
 }
 
 fn schema_problem(violation: &SchemaViolation) -> String {

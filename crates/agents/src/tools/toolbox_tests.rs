@@ -169,11 +169,11 @@ fn calls_that_do_not_fit_are_told_why() {
     assert_eq!(refused("shell", json!({})), "Error: there is no tool `shell`; there are: odd");
     assert_eq!(
         refused("odd", json!({ "do": 42 })),
-        "Error: the arguments do not fit the schema of `odd`: /do: it is not of type \"string\""
+        "Error: the arguments do not fit the schema of `odd`: /do: it is not of type \"string\". It takes: do"
     );
     assert_eq!(
         refused("odd", json!({})),
-        "Error: the arguments do not fit the schema of `odd`: /: \"do\" is a required property"
+        "Error: the arguments do not fit the schema of `odd`: /: \"do\" is a required property. It takes: do"
     );
     assert!(refused("odd", json!(null)).contains("is not of type \"object\""));
     assert!(refused("odd", json!({ "do": "x", "and": "y" })).contains("'and' was unexpected"));

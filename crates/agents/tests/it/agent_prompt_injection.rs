@@ -267,7 +267,7 @@ async fn a_picture_in_an_answer_is_words_and_nobody_fetches_it() {
 fn echo_request(request: &ChatRequest) -> ScriptedReply {
     match RequestPurpose::of(request).expect("a purpose of agents") {
         RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "시험" })),
-        RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "chitchat" })),
+        RequestPurpose::Classify => ScriptedReply::json(&json!({ "reason": "x", "type": "chitchat" })),
         RequestPurpose::Scope | RequestPurpose::PreviousContext => ScriptedReply::json(
             &json!({ "in_scope": true, "need_previous_context": false, "reason": "시험" }),
         ),
@@ -309,7 +309,7 @@ async fn a_poisoned_document_reaches_only_its_own_tenant_and_is_named_there() {
     index.put(&other, &poison, &split_into_passages(&poison)).await.expect("put");
     let ask = async |index: Arc<RamKeywordIndex>| {
         let model = ScriptedModel::new([
-            ScriptedReply::json(&json!({ "type": "question" })),
+            ScriptedReply::json(&json!({ "reason": "x", "type": "question" })),
             ScriptedReply::text("이렇습니다. [1] [2] [3] [4]"),
         ]);
         let parts =

@@ -276,7 +276,7 @@ async fn after_the_last_round_of_tools_silence_does_not_lose_the_turn() {
         [("assistant", ""), ("docqa", "[agents.docqa]\ntools = [\"calculator\"]\nmax_tool_rounds = 8")]
     {
         let decided = if agent_name == "docqa" {
-            ScriptedReply::json(&json!({ "type": "chitchat" }))
+            ScriptedReply::json(&json!({ "reason": "x", "type": "chitchat" }))
         } else {
             route_to_agent()
         };

@@ -50,7 +50,7 @@ fn decide_reply(request: &ChatRequest) -> ScriptedReply {
         RequestPurpose::Classify if request.schema.as_ref().is_some_and(|schema| schema.name == "choice") => {
             ScriptedReply::json(&json!({ "choice": "read" }))
         }
-        RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "question" })),
+        RequestPurpose::Classify => ScriptedReply::json(&json!({ "reason": "x", "type": "question" })),
         RequestPurpose::Sufficiency => ScriptedReply::json(
             &json!({ "is_sufficient": true, "reasoning": "찾았다", "missing_info": null }),
         ),

@@ -62,7 +62,7 @@ fn docqa_fixture(model: impl ChatModel, rewriting: QueryRewriting) -> AgentFixtu
 }
 
 fn question_type_reply() -> ScriptedReply {
-    ScriptedReply::json(&json!({ "type": "question" }))
+    ScriptedReply::json(&json!({ "reason": "x", "type": "question" }))
 }
 
 fn rewrite_reply(queries: &[&str]) -> ScriptedReply {

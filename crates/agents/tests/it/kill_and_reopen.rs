@@ -552,7 +552,7 @@ const DOCQA: CrashScenario = CrashScenario {
     earlier_questions: &[],
     question: "연차휴가는 며칠인가요?",
     decide: |request| match RequestPurpose::of(request).expect("a purpose of agents") {
-        RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "question" })),
+        RequestPurpose::Classify => ScriptedReply::json(&json!({ "reason": "x", "type": "question" })),
         RequestPurpose::Summarize => ScriptedReply::text("요약."),
         _ => ScriptedReply::text("15일입니다. [1]"),
     },
@@ -567,7 +567,7 @@ scenario!(
     CrashScenario {
         question: "고마워",
         decide: |request| match RequestPurpose::of(request).expect("a purpose of agents") {
-            RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "chitchat" })),
+            RequestPurpose::Classify => ScriptedReply::json(&json!({ "reason": "x", "type": "chitchat" })),
             _ => ScriptedReply::text("천만에요!"),
         },
         ..DOCQA
@@ -579,7 +579,7 @@ scenario!(
     CrashScenario {
         settings: "[agents.docqa]\ntools = [\"calculator\"]",
         decide: |request| match RequestPurpose::of(request).expect("a purpose of agents") {
-            RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "question" })),
+            RequestPurpose::Classify => ScriptedReply::json(&json!({ "reason": "x", "type": "question" })),
             _ if has_tool_results(request) => ScriptedReply::text("15일이고 [1] 56088입니다."),
             _ => calculator_call("123 * 456"),
         },

@@ -63,7 +63,7 @@ fn sound_response(request: &ReceivedHttpRequest) -> ScriptedHttpResponse {
     let schema = body["response_format"]["json_schema"]["name"].as_str().unwrap_or_default();
     let answer = match schema.to_lowercase() {
         name if name.contains("route") => r#"{"route":"rag","reason":"문서"}"#,
-        name if name.contains("classif") => r#"{"type":"question"}"#,
+        name if name.contains("classif") => r#"{"reason":"x","type":"question"}"#,
         name if name.contains("scope") => r#"{"in_scope":true,"need_previous_context":false,"reason":"r"}"#,
         name if name.contains("suffic") => r#"{"is_sufficient":true,"reasoning":"r","missing_info":null}"#,
         name if name.contains("previous") => r#"{"need_previous_context":false,"reasoning":"r"}"#,

@@ -36,7 +36,7 @@ impl ChatModel for FixedLengthReplyModel {
         self.max_sent_tokens.fetch_max(doran_llm::estimate_tokens(&sent), Ordering::SeqCst);
         let reply = match RequestPurpose::of(&request).expect("a purpose of agents") {
             RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "시험" })),
-            RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "chitchat" })),
+            RequestPurpose::Classify => ScriptedReply::json(&json!({ "reason": "x", "type": "chitchat" })),
             RequestPurpose::Summarize => {
                 self.summaries.fetch_add(1, Ordering::SeqCst);
                 ScriptedReply::text("요약 문장입니다. ".repeat(10))

@@ -73,7 +73,7 @@ fn never_content(request: &Value) -> MockVendorReply {
         return MockVendorReply::json(&json!({ "route": "agent", "reason": "x" }));
     }
     if request["response_format"].is_object() {
-        return MockVendorReply::json(&json!({ "type": "chitchat" }));
+        return MockVendorReply::json(&json!({ "reason": "x", "type": "chitchat" }));
     }
     let offered = request["tools"].as_array().filter(|_| request["tool_choice"] != "none");
     let tools: Vec<&str> =

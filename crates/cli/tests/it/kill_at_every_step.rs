@@ -185,7 +185,7 @@ fn a_contract_agent_that_is_killed_anywhere_asks_nothing_twice() {
 fn a_docqa_agent_that_is_killed_anywhere_asks_nothing_twice() {
     let decide: VendorReplyFn =
         |request| match wants_json_field(request, "type") && request["response_format"].is_object() {
-            true => MockVendorReply::json(&json!({ "type": "question" })),
+            true => MockVendorReply::json(&json!({ "reason": "x", "type": "question" })),
             false => MockVendorReply::Text("15일입니다. [1]".into()),
         };
     let (ask, answer) = ("연차휴가는 며칠인가요?", "15일입니다. [1]");

@@ -45,7 +45,7 @@ fn vendor_answer(asked: &str, current: &Mutex<Vec<String>>) -> ScriptedVendorAns
     } else if asked.contains("need_previous_context") || asked.contains("in_scope") {
         decision(json!({ "in_scope": true, "need_previous_context": false, "reasoning": "x" }))
     } else if asked.contains("\"chitchat\"") {
-        decision(json!({ "type": "chitchat" }))
+        decision(json!({ "reason": "x", "type": "chitchat" }))
     } else if asked.contains("\"route\"") {
         decision(json!({ "route": "agent", "reason": "x" }))
     } else {

@@ -15,7 +15,7 @@ use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use crate::nodes::{
     BYTES_PER_TOKEN, MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_answer, ask_structured,
     call_tools, conversation_as_text, final_reply, fit_messages, fit_request, hint_at_repeated_calls,
-    remaining_tokens, sources_message, truncate_at_sentence as cut_text, verify_sources,
+    library_heading, remaining_tokens, sources_message, titles_message, truncate_at_sentence as cut_text, verify_sources,
 };
 use crate::protocol::ThinkingStep;
 use crate::request_purpose::RequestPurpose;
@@ -58,7 +58,8 @@ pub(super) async fn router(
 ) -> Result<AssistantStateUpdate, NodeError> {
     let language = conversation_language(own.language, &state.messages);
     let work = NodeWork::new(cx, &state.progress).in_language(language);
-    let Some(request) = own.route_request(&state)? else {
+    let titles = own.finder.library_titles(&work, own.collection_of(&state)).await?;
+    let Some(request) = own.route_request(&state, &titles)? else {
         let mut progress = state.progress.after_node("router", 0);
         progress.language = language;
         return Ok(AssistantState::update()
@@ -90,7 +91,7 @@ pub(super) async fn rag(
     cx: Cx,
 ) -> Result<AssistantStateUpdate, NodeError> {
     let work = NodeWork::new(cx, &state.progress);
-    let collection = state.collection.clone().or_else(|| own.collection.clone());
+    let collection = own.collection_of(&state);
     let (found, taint) =
         own.finder.find(&work, &state.messages, own.limits.passages, collection, state.taint).await?;
     let progress = state.progress.after_node("rag", work.model_calls());
@@ -177,8 +178,17 @@ pub(super) async fn tools(
 }
 
 impl AssistantAgent {
+    /// The collection that is searched; all documents without one.
+    fn collection_of(&self, state: &AssistantState) -> Option<String> {
+        state.collection.clone().or_else(|| self.collection.clone())
+    }
+
     /// None for a question without words: there is nothing to look up.
-    fn route_request(&self, state: &AssistantState) -> Result<Option<ChatRequest>, NodeError> {
+    fn route_request(
+        &self,
+        state: &AssistantState,
+        titles: &[String],
+    ) -> Result<Option<ChatRequest>, NodeError> {
         if newest_question(&state.messages).is_some_and(|question| typed_text(question).trim().is_empty()) {
             return Ok(None);
         }
@@ -187,6 +197,7 @@ impl AssistantAgent {
             state.messages.iter().filter(|message| is_spoken_message(message)).collect();
         let from = conversation.len().saturating_sub(MAX_ROUTER_HISTORY_MESSAGES + 1);
         let mut messages = vec![Message::system("system", self.prompts.router(language)?)];
+        messages.extend(titles_message(library_heading(language), titles));
         let conversation = conversation[from..].iter().copied().cloned().collect();
         let room = remaining_tokens(self.limits.context_length, &messages, &[]).min(MAX_DECISION_TOKENS);
         messages.extend(fit_messages(conversation, room, language));
@@ -227,10 +238,10 @@ impl AssistantAgent {
         let language = state.progress.language;
         let summaries: Vec<String> =
             state.summary.0.iter().map(|summary| strip_citation_marks(summary)).collect();
-        let system = self.prompts.assistant(language, &summaries)?;
+        let (tools, choice) = state.request.offered_tools(self.tools.specs(), &state.progress);
+        let system = self.prompts.assistant(language, &summaries, &tools)?;
         let mut messages = vec![Message::system("system", system)];
         messages.extend(state.context.as_deref().map(|found| sources_message(found, language)));
-        let (tools, choice) = state.request.offered_tools(self.tools.specs(), &state.progress);
         let room = remaining_tokens(self.limits.context_length, &messages, &tools);
         messages.extend(fit_messages(strip_old_citation_marks(&state.messages), room, language));
         let has_rounds_left = state.progress.tool_rounds < self.limits.max_tool_rounds && !tools.is_empty();
@@ -243,7 +254,7 @@ impl AssistantAgent {
 
     pub(super) fn explain(&self, node: &str, state: &AssistantState) -> Result<Vec<ChatRequest>, NodeError> {
         let request = match node {
-            "router" => self.route_request(state)?,
+            "router" => self.route_request(state, &[])?,
             "rag" => self.finder.explain(&state.messages, state.progress.language)?,
             "memory" => self.summary_request(state)?,
             "agent" => Some(self.answer_request(state)?),

@@ -8,7 +8,7 @@ use crate::prompt::{PromptTemplate, Prompts, prompt_template};
 pub(super) const PROMPTS: &[PromptTemplate] = &[
     prompt_template!("scope", ["more"]),
     prompt_template!("previous", []),
-    prompt_template!("plan", ["missing_info", "proposed", "done", "explored", "unexplored", "more"]),
+    prompt_template!("plan", ["missing_info", "proposed", "done", "explored", "unexplored", "more", "tools"]),
     prompt_template!("evaluate", ["explored", "unexplored"]),
     prompt_template!("contract", ["previous", "more"]),
 ];
@@ -22,6 +22,7 @@ pub(super) struct PlanPromptVariables {
     pub(super) explored: Vec<String>,
     pub(super) unexplored: Vec<String>,
     pub(super) more: Vec<String>,
+    pub(super) tools: Vec<String>,
 }
 
 impl Prompts {
@@ -38,8 +39,8 @@ impl Prompts {
         language: Language,
         plan: PlanPromptVariables,
     ) -> Result<String, minijinja::Error> {
-        let PlanPromptVariables { missing_info, proposed, done, explored, unexplored, more } = plan;
-        let slots = context! { missing_info, proposed, done, explored, unexplored, more };
+        let PlanPromptVariables { missing_info, proposed, done, explored, unexplored, more, tools } = plan;
+        let slots = context! { missing_info, proposed, done, explored, unexplored, more, tools };
         self.render("plan", language, slots)
     }
 

@@ -13,7 +13,8 @@ use super::ContractAgent;
 use super::contract_documents::ContractDocuments;
 use super::prompts::PlanPromptVariables;
 use super::state::{ContractState, ToolRun, call_signature};
-use crate::nodes::{MAX_DECISION_TOKENS, fit_messages, fit_request, remaining_tokens};
+use crate::nodes::{MAX_DECISION_TOKENS, fit_messages, fit_request, remaining_tokens, titles_message};
+use crate::prompt::tool_names;
 use crate::request_format::{
     MATERIAL_MESSAGE_ID, NOTE_PREFIX, standard_contract_heading, user_contract_heading,
 };
@@ -25,24 +26,25 @@ use crate::tools::{ToolPolicy, Toolbox, names};
 /// Whether a question is about contracts.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct InScope {
+    // First, so that a model thinks before it chooses.
+    pub(super) reason: String,
     pub(super) in_scope: bool,
     pub(super) need_previous_context: bool,
-    pub(super) reason: String,
 }
 
 /// Whether a question leans on the turn before it.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct NeedsPrevious {
-    pub(super) need_previous_context: bool,
     #[allow(dead_code, reason = "asked for because a model decides better when it says why")]
     pub(super) reasoning: String,
+    pub(super) need_previous_context: bool,
 }
 
 /// Whether what was collected holds an answer.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Sufficiency {
-    pub(super) is_sufficient: bool,
     pub(super) reasoning: String,
+    pub(super) is_sufficient: bool,
     pub(super) missing_info: Option<String>,
 }
 
@@ -127,6 +129,7 @@ impl ContractAgent {
         rules: &[ToolCall],
         documents: &[String],
     ) -> Result<ChatRequest, NodeError> {
+        let tools = self.tool_specs(state)?;
         let plan = PlanPromptVariables {
             missing_info: state.missing_info.clone().unwrap_or_default(),
             proposed: rules.iter().map(call_signature).collect(),
@@ -134,14 +137,16 @@ impl ContractAgent {
             explored: state.explored_articles.clone(),
             unexplored: state.unexplored_articles.clone(),
             more: self.extra_tool_names(),
+            tools: tool_names(&tools),
         };
         let language = state.progress.language;
         let system = self.prompts.plan(language, plan)?;
         let mut messages = messages_with_tool_history(state, system);
-        messages.splice(1..1, document_list_message(documents, language));
+        let heading = language.pick("[계약서 목록]", "[The contracts]");
+        messages.splice(1..1, titles_message(heading, documents));
         let request = ChatRequest {
             purpose: RequestPurpose::Plan.label(),
-            tools: self.tool_specs(state)?,
+            tools,
             tool_choice: ToolChoice::Auto,
             ..ChatRequest::new(messages)
         };
@@ -218,18 +223,6 @@ fn messages_with_tool_history(state: &ContractState, system: String) -> Vec<Mess
         messages.extend(calls_and_results(&state.tool_history.iter().collect::<Vec<_>>()));
     }
     messages
-}
-
-/// The names of the documents. Whoever wrote a document wrote its name, so they are material and no words of a prompt.
-fn document_list_message(documents: &[String], language: Language) -> Option<Message> {
-    let heading = language.pick("[계약서 목록]", "[The contracts]").to_owned();
-    let names = documents.iter().map(|name| format!("- {name}")).collect::<Vec<_>>().join("\n");
-    let parts = vec![
-        MessagePart::Text { text: heading, origin: TextOrigin::Program },
-        MessagePart::Text { text: names, origin: TextOrigin::Document },
-    ];
-    let message = Message::new("documents", Role::System, parts);
-    (!documents.is_empty()).then_some(message)
 }
 
 fn calls_and_results(runs: &[&ToolRun]) -> [Message; 2] {

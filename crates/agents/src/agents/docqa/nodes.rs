@@ -17,8 +17,8 @@ use super::state::{CompressionResult, DocqaState, DocqaStateUpdate, QueryType};
 use crate::agents::TurnRequest;
 use crate::nodes::{
     MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools,
-    conversation_as_text, final_reply, fit_messages, fit_request, remaining_tokens, sources_message,
-    truncate_at_sentence, verify_sources,
+    conversation_as_text, final_reply, fit_messages, fit_request, library_heading, remaining_tokens, sources_message,
+    titles_message, truncate_at_sentence, verify_sources,
 };
 use crate::protocol::ThinkingStep;
 use crate::request_format::SUMMARY_MESSAGE_ID;
@@ -33,6 +33,9 @@ const MAX_TRANSCRIPT_CHUNKS: usize = 16;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct QueryClassification {
+    // First, so that a model thinks before it chooses.
+    #[allow(dead_code, reason = "asked for because a model decides better when it says why")]
+    reason: String,
     r#type: QueryType,
 }
 
@@ -44,9 +47,9 @@ pub(super) async fn classify_query(
 ) -> Result<DocqaStateUpdate, NodeError> {
     let language = conversation_language(own.language, &state.messages);
     let work = NodeWork::new(cx, &state.progress).in_language(language);
-    let decided =
-        ask_structured::<QueryClassification>(&work, &own.models, None, own.classify_request(&state)?)
-            .await?;
+    let titles = own.finder.library_titles(&work, own.collection_of(&state)).await?;
+    let request = own.classify_request(&state, &titles)?;
+    let decided = ask_structured::<QueryClassification>(&work, &own.models, None, request).await?;
     let kind = decided.map_or(QueryType::Question, |classified| classified.r#type);
     let (ko, en) = match kind {
         QueryType::Question => ("문서에서 답을 찾을 질문입니다", "a question for the documents"),
@@ -66,7 +69,7 @@ pub(super) async fn retrieve_docs(
     cx: Cx,
 ) -> Result<DocqaStateUpdate, NodeError> {
     let work = NodeWork::new(cx, &state.progress);
-    let collection = state.collection.clone().or_else(|| own.collection.clone());
+    let collection = own.collection_of(&state);
     let (found, taint) =
         own.finder.find(&work, &state.messages, own.limits.passages, collection, state.taint).await?;
     let progress = state.progress.after_node("retrieveDocs", work.model_calls());
@@ -175,9 +178,15 @@ pub(super) async fn summarize_history(
 }
 
 impl DocqaAgent {
-    fn classify_request(&self, state: &DocqaState) -> Result<ChatRequest, NodeError> {
+    /// The collection that is searched; all documents without one.
+    fn collection_of(&self, state: &DocqaState) -> Option<String> {
+        state.collection.clone().or_else(|| self.collection.clone())
+    }
+
+    fn classify_request(&self, state: &DocqaState, titles: &[String]) -> Result<ChatRequest, NodeError> {
         let language = conversation_language(self.language, &state.messages);
         let mut messages = vec![Message::system("system", self.prompts.classify(language)?)];
+        messages.extend(titles_message(library_heading(language), titles));
         let room = remaining_tokens(self.limits.context_length, &messages, &[]).min(MAX_DECISION_TOKENS);
         messages.extend(fit_messages(
             newest_question(&state.messages).cloned().into_iter().collect(),
@@ -296,7 +305,7 @@ impl DocqaAgent {
 
     pub(super) fn explain(&self, node: &str, state: &DocqaState) -> Result<Vec<ChatRequest>, NodeError> {
         let request = match node {
-            "classifyQuery" => Some(self.classify_request(state)?),
+            "classifyQuery" => Some(self.classify_request(state, &[])?),
             "retrieveDocs" => self.finder.explain(&state.messages, state.progress.language)?,
             "generateAnswer" => Some(self.answer_request(state, &[], 0)?),
             "summarizeHistory" => {

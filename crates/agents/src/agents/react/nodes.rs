@@ -169,9 +169,10 @@ pub(super) async fn error(
 
 impl ReactAgent {
     fn request(&self, state: &ReactState) -> Result<ChatRequest, NodeError> {
-        let mut messages = vec![Message::system("system", self.prompts.react(state.progress.language)?)];
-        messages.extend(state.messages.iter().cloned());
         let (tools, tool_choice) = state.request.offered_tools(self.tools.specs(), &state.progress);
+        let system = self.prompts.react(state.progress.language, &tools)?;
+        let mut messages = vec![Message::system("system", system)];
+        messages.extend(state.messages.iter().cloned());
         let temperature = state.progress.chosen.temperature;
         let request = ChatRequest { tools, tool_choice, temperature, ..ChatRequest::new(messages) };
         let request = state.request.apply_settings(request);

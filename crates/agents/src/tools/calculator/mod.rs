@@ -35,10 +35,9 @@ pub struct Calculator {
 impl Calculator {
     /// One that is ready.
     pub fn new() -> Self {
-        let description = "Computes an arithmetic expression exactly: + - * / // ^ (or **) % ! ( ), decimals of any size, \
-            percent (2400000*15%; 50+10% is 55), sqrt cbrt root abs round(x,digits) floor ceil min max sum avg median gcd lcm \
-            mod pow exp ln log (base 10) log(x,base) sin cos tan (radians; 30° for degrees) factorial comb perm, pi, e, \
-            Korean numbers and money (3만5천원, 1억 2천만). \
+        let description = "Computes an arithmetic expression exactly: + - * / // ^ % ! ( ), percent (2400000*15%; 50+10% is 55), \
+            sqrt cbrt root abs round(x,digits) floor ceil min max sum avg median gcd lcm mod pow exp ln log(x,base) \
+            sin cos tan (radians; 30° for degrees) factorial comb perm pi e, Korean numbers and money (3만5천원, 1억 2천만). \
             Use it for every calculation instead of computing yourself.";
         let parameters = json!({
             "type": "object",

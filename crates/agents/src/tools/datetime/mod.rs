@@ -52,28 +52,28 @@ impl GetCurrentDatetime {
     pub fn new(home: impl Into<String>) -> Self {
         let home = home.into();
         let description = format!(
-            "Tells the current date, time and weekday in a time zone (default {home}), whether it is a Korean public holiday, \
-             and counts with dates: add_days and others move from `date` (default now), add_business_days skips weekends and Korean \
-             holidays, `until` counts the days to another date, holidays_of lists the Korean public holidays of a year \
-             ({}–{}). Use it whenever the answer depends on today.",
+            "Tells the current date, time and weekday in a time zone (default {home}) and whether it is a Korean public holiday. \
+             Counts with dates too: add_days and others move from `date` (default now; negative goes back), add_business_days \
+             skips weekends and Korean holidays, `until` counts the days to another date, holidays_of lists the Korean public \
+             holidays of a year ({}–{}). Use it whenever the answer depends on today.",
             holidays::FIRST_YEAR,
             holidays::LAST_YEAR
         );
-        let count = |what: &str| json!({ "type": "integer", "description": what });
+        let count = json!({ "type": "integer" });
         let parameters = json!({
             "type": "object",
             "properties": {
                 "timezone": { "type": "string", "maxLength": 64, "description": "IANA name (Asia/Seoul) or a city in Korean or English (뉴욕, London)" },
-                "date": { "type": "string", "maxLength": 40, "description": "Where to start instead of now: 2026-01-01 or 2026-01-01T09:30" },
-                "add_years": count("Years to add; negative goes back"),
-                "add_months": count("Months to add"),
-                "add_weeks": count("Weeks to add"),
-                "add_days": count("Days to add"),
-                "add_hours": count("Hours to add"),
-                "add_minutes": count("Minutes to add"),
-                "add_business_days": count("Korean business days to add"),
-                "until": { "type": "string", "maxLength": 40, "description": "A date to count the days to" },
-                "holidays_of": { "type": "integer", "minimum": holidays::FIRST_YEAR, "maximum": holidays::LAST_YEAR, "description": "A year" },
+                "date": { "type": "string", "maxLength": 40, "description": "YYYY-MM-DD or YYYY-MM-DDTHH:MM, only to start from another time than now" },
+                "add_years": count,
+                "add_months": count,
+                "add_weeks": count,
+                "add_days": count,
+                "add_hours": count,
+                "add_minutes": count,
+                "add_business_days": count,
+                "until": { "type": "string", "maxLength": 40, "description": "YYYY-MM-DD" },
+                "holidays_of": { "type": "integer", "minimum": holidays::FIRST_YEAR, "maximum": holidays::LAST_YEAR },
             },
             "additionalProperties": false,
         });
