@@ -36,6 +36,8 @@ def main():
     params.endpoint_slots = True
     params.cpuparams.n_threads = asked.threads
     params.cpuparams_batch.n_threads = asked.threads
+    # The most likely word, where a request names no temperature: the same question gets the same answer.
+    params.sampling.temp = 0.0
     params.warmup = False
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
