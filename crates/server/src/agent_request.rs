@@ -24,10 +24,10 @@ use crate::transcript_stream::is_client_tool;
 /// The most characters of a title made from a question.
 const MAX_GENERATED_TITLE_CHARS: usize = 60;
 
-/// How often a run that stands in line is looked at.
+/// How often a queued run is looked at.
 const QUEUE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a request waits for a run that was told to end.
+/// How long a request waits for a run that was cancelled.
 const CANCEL_WAIT: Duration = Duration::from_secs(2);
 
 /// Entries of a log that are read in one go.
@@ -44,7 +44,7 @@ pub(crate) struct AgentRequest<'a> {
     pub(crate) options: AskOptions,
     pub(crate) if_busy: IfBusy,
     /// Where the run begins and where it pauses.
-    pub(crate) course: RunCourse,
+    pub(crate) placement: RunPlacement,
     /// The key of the client, and the bytes that it stands for.
     pub(crate) idempotency: Option<(String, &'a [u8])>,
     /// The name of the API key of the caller.
@@ -53,7 +53,7 @@ pub(crate) struct AgentRequest<'a> {
 
 /// Where a run begins, where it pauses, and what is noted with it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RunCourse {
+pub(crate) struct RunPlacement {
     /// The log entry that the run follows, if it is not the newest.
     pub(crate) from: Option<Seq>,
     pub(crate) pause_before: BTreeSet<String>,
@@ -62,10 +62,10 @@ pub(crate) struct RunCourse {
     pub(crate) metadata: Map<String, Value>,
 }
 
-/// What came of trying to start a run.
+/// Whether a run was started.
 pub(crate) enum RunStart {
     Started(RunHandle),
-    /// The thread waits for an answer, and nothing was asked.
+    /// The thread waits for an answer, and no run was started.
     ThreadWaiting(WaitingRun),
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct WaitingRun {
 }
 
 impl WaitingRun {
-    /// Whether it waits for tools that whoever asked runs, and for nothing else.
+    /// Whether it waits for tools that the client runs, and for nothing else.
     fn waits_for_client_tools(&self) -> bool {
         !self.questions.is_empty() && self.questions.iter().all(is_client_tool)
     }
@@ -90,7 +90,7 @@ pub(crate) async fn start_unless_waiting(
 ) -> Result<RunStart, ApiError> {
     let waits = find_waiting_run(app, &ask.thread).await?;
     ask.if_busy = match &waits {
-        // Whoever asked for the tools asks something else instead of running them.
+        // The client sends a new question instead of running its tools.
         Some(waits) if waits.waits_for_client_tools() => IfBusy::Interrupt,
         Some(_) => IfBusy::Reject,
         None => IfBusy::Enqueue,
@@ -188,7 +188,7 @@ pub(crate) async fn start_run_with_input(
         ("title".to_owned(), Value::String(title.to_owned())),
         ("agent".to_owned(), Value::String(agent.name.clone())),
     ]);
-    let RunCourse { from, pause_before, pause_after, mut metadata } = ask.course.clone();
+    let RunPlacement { from, pause_before, pause_after, mut metadata } = ask.placement.clone();
     metadata.extend(key_metadata(ask.key.as_deref()));
     let options = StartOptions {
         idempotency,
@@ -255,12 +255,12 @@ pub(crate) fn check_collection(collection: Option<&str>) -> Result<(), ApiError>
     Err(ApiError::with_message(ApiErrorCode::BadInput, wrong.to_string(), wrong.message_ko()))
 }
 
-/// What a run came to.
+/// The result of a run.
 pub(crate) struct RunWaitOutcome {
     pub(crate) row: RunRow,
     /// What the person sees, once the run is over, its sources counted as people count them.
     pub(crate) turn: Option<AgentTurn>,
-    /// What the thread waits for, where the run stands in line behind one that waits for a person.
+    /// What the thread waits for, where the run is queued behind one that waits for a person.
     pub(crate) blocked_by: Option<WaitingRun>,
 }
 
@@ -294,12 +294,12 @@ pub(crate) async fn wait_for_run(
     Ok(RunWaitOutcome { row, turn: turn.map(AgentTurn::with_renumbered_sources), blocked_by: None })
 }
 
-/// Waits a moment for a run that was told to end.
+/// Waits a moment for a run that was cancelled.
 pub(crate) async fn wait_for_cancel(app: &ServerApp, row: RunRow) -> Result<RunRow, ApiError> {
     if row.status.is_end() {
         return Ok(row);
     }
-    // Whoever works on it hears of it at once, or when its lease is over.
+    // Its worker learns of it at once, or when it next renews its lease.
     let run = app.runtime.run_handle(&row.key()).await?;
     match tokio::time::timeout(CANCEL_WAIT, run.wait()).await {
         Ok(ended) => Ok(ended?),
@@ -376,7 +376,7 @@ pub(crate) fn thread_key_from_field(
     })
 }
 
-/// Whether nothing was asked on a thread so far.
+/// Whether nothing was sent to a thread so far.
 pub(crate) async fn is_new_thread(app: &ServerApp, thread: &ThreadKey) -> Result<bool, ApiError> {
     Ok(app.runtime.find_thread_row(thread).await?.is_none_or(|row| row.head == 0))
 }
@@ -440,7 +440,7 @@ fn check_message(app: &ServerApp, message: &str, options: &AskOptions) -> Result
     Err(ApiError::with_detail(ApiErrorCode::BadInput, wrong))
 }
 
-/// What was asked of whom, and where. The tenant is part of the key already.
+/// The question, the agent and the thread. The tenant is part of the key already.
 pub(crate) fn request_hash(agent: &str, thread: &ThreadKey, body: &[u8]) -> String {
     let mut hash = Sha256::new();
     hash.update(agent.as_bytes());

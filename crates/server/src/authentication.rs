@@ -123,7 +123,7 @@ impl ApiKeys {
 /// Who sent a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiCaller {
-    /// Whose things are asked for.
+    /// The tenant whose data the request is about.
     pub(crate) tenant: TenantId,
     /// The name of the key; none where there are no keys.
     pub(crate) key: Option<Arc<str>>,

@@ -58,9 +58,9 @@ impl BodyMemory {
     }
 
     async fn collect(&self, body: Body, max_bytes: usize) -> Result<Bytes, ApiError> {
-        let (mut arriving, mut bytes, mut permit) = (body.into_data_stream(), Vec::new(), None);
+        let (mut chunks, mut bytes, mut permit) = (body.into_data_stream(), Vec::new(), None);
         let mut counted = MIN_COUNTED_BYTES;
-        while let Some(piece) = arriving.next().await {
+        while let Some(piece) = chunks.next().await {
             // Within its limits a body fails because it is not what its head says, or because the client went away.
             let piece = piece.map_err(|_| ApiErrorCode::BadBody)?;
             if bytes.len() + piece.len() > max_bytes {
@@ -121,15 +121,15 @@ pub(crate) async fn count_bodies(
         Some(_) | None => return Response::from_parts(parts, body),
     };
     let Ok(whole) = whole else { return ApiError::from(ApiErrorCode::Internal).into_response() };
-    // What was only read can be read again later. What was done was done: its answer waits for its turn.
+    // What was only read can be read again later. What was done was done: its answer waits for memory.
     let counted = if may_be_repeated { memory.try_count(whole) } else { memory.count(whole).await };
     match counted {
         Ok(bytes) => {
-            let patience = app.limits.write_timeout
+            let timeout = app.limits.write_timeout
                 + Duration::from_secs((bytes.len() / app.limits.min_read_rate.max(1)) as u64);
             let mut response = Response::from_parts(parts, Body::empty());
             response.headers_mut().insert(axum::http::header::CONTENT_LENGTH, bytes.len().into());
-            *response.body_mut() = Body::from_stream(CountedBody::new(bytes, patience));
+            *response.body_mut() = Body::from_stream(CountedBody::new(bytes, timeout));
             response
         }
         Err(AdmissionRefused) => {
@@ -146,8 +146,8 @@ struct CountedBody {
 }
 
 impl CountedBody {
-    fn new(rest: Bytes, patience: Duration) -> Self {
-        Self { rest, deadline: Box::pin(sleep(patience)) }
+    fn new(rest: Bytes, timeout: Duration) -> Self {
+        Self { rest, deadline: Box::pin(sleep(timeout)) }
     }
 }
 
@@ -177,6 +177,6 @@ mod tests {
             assert_eq!(body.next().await.expect("more").expect("in time").len(), PIECE_BYTES);
             tokio::time::sleep(Duration::from_secs(40)).await;
         }
-        assert!(body.next().await.expect("told").is_err());
+        assert!(body.next().await.expect("an item").is_err());
     }
 }

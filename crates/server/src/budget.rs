@@ -78,7 +78,7 @@ impl std::fmt::Debug for MonthlyBudget {
     }
 }
 
-/// What is said about a run that may cost so much more.
+/// The decision about a run that may cost so much more.
 pub(crate) fn admission(left_micros: u64) -> RunAdmission {
     match left_micros {
         0 => RunAdmission::Refused(RunFailure {

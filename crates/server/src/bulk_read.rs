@@ -9,14 +9,14 @@ use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 
-/// The turn of a request to read a lot.
+/// The permit of a request to read a lot.
 pub(crate) struct BulkRead(#[allow(dead_code, reason = "held until the answer is made")] AdmissionPermit);
 
 impl BulkRead {
-    /// Waits for the turn of this caller.
+    /// Waits for a permit of this caller.
     pub(crate) async fn acquire(app: &ServerApp, caller: &ApiCaller) -> Result<Self, ApiError> {
-        let turn = app.shares.bulk_reads.acquire(caller.tenant.as_str(), 1).await;
-        Ok(Self(turn.map_err(|_| ApiErrorCode::Overloaded)?))
+        let permit = app.shares.bulk_reads.acquire(caller.tenant.as_str(), 1).await;
+        Ok(Self(permit.map_err(|_| ApiErrorCode::Overloaded)?))
     }
 }
 

@@ -114,7 +114,7 @@ pub(crate) async fn allow_cross_origin(
     response
 }
 
-/// Clients in browsers send headers of their own with every request, so the headers that are asked for are allowed.
+/// Clients in browsers send headers of their own with every request, so the headers that the preflight names are allowed.
 fn preflight_response(request: &HeaderMap) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();

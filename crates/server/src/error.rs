@@ -90,7 +90,7 @@ pub(crate) struct ApiError {
     pub(crate) code: ApiErrorCode,
     detail: Option<ErrorDetail>,
     retry_after: Option<Duration>,
-    /// Whether what was asked for was begun, so that asking again would begin another.
+    /// Whether what was requested has begun, so that a second request would begin another.
     is_run_started: bool,
     /// The parameter of the request that is wrong.
     parameter: Option<String>,
@@ -233,7 +233,7 @@ impl IntoResponse for ApiError {
             // Whole seconds, and never none.
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
         }
-        // What may have happened is not to be asked for again without a key, and clients that do so by themselves have none.
+        // What may have happened must not be requested again without a key, and clients that retry by themselves have none.
         if self.is_run_started || self.code == ApiErrorCode::OutcomeUnknown {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }

@@ -63,12 +63,12 @@ impl ErrorDetail {
         Self::new(reason.to_string(), ko)
     }
 
-    /// What a client may hear of it. Words of a database are for the log.
+    /// What a client may see of it. Words of a database are for the log.
     pub(crate) fn from_store_error(error: &StoreError) -> Option<Self> {
         let ko = match error {
             StoreError::Busy { thread, run } => format!("대화 `{thread}`에서 실행 `{run}`이 진행 중입니다"),
             StoreError::Fenced => "다른 작업자가 실행을 가져갔거나, 실행이 끝났거나 지워졌습니다".to_owned(),
-            StoreError::Conflict(said) => format!("요청이 지금 상태에 맞지 않습니다 ({said})"),
+            StoreError::Conflict(reason) => format!("요청이 지금 상태에 맞지 않습니다 ({reason})"),
             StoreError::KeyReused(key) => format!("멱등성 키 `{key}`은(는) 다른 요청에 쓰였습니다"),
             StoreError::NotFound { what, id } => {
                 let what = match *what {

@@ -26,7 +26,7 @@ use crate::eval_leases::{EvalLease, EvalLeaseStatus, EvalLeases};
 use crate::eval_store::{EvalStore, EvalStoreError};
 use crate::eval_usage::EvalUsage;
 
-/// How often a run says that it goes on, and looks whether another replica was told to stop it.
+/// How often a run says that it goes on, and looks whether another replica got a request to stop it.
 const LEASE_RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The runs of this server. Cheap to clone.
@@ -71,9 +71,9 @@ impl EvalRuns {
         &self,
         app: &ServerApp,
         store: Arc<dyn EvalStore>,
-        asked: AskedEval,
+        eval: RequestedEval,
     ) -> Result<Option<EvalRunInfo>, ApiError> {
-        let AskedEval { tenant, key, name, set, variants } = asked;
+        let RequestedEval { tenant, key, name, set, variants } = eval;
         let info = EvalRunInfo {
             id: uuid::Uuid::now_v7().simple().to_string(),
             set: name,
@@ -126,8 +126,8 @@ impl EvalRuns {
     }
 }
 
-/// What is to be asked, and for whom.
-pub(crate) struct AskedEval {
+/// The set to run, and for whom.
+pub(crate) struct RequestedEval {
     pub(crate) tenant: TenantId,
     /// The name of the API key that pays for it.
     pub(crate) key: Option<Arc<str>>,
@@ -226,9 +226,9 @@ impl EvalWork {
             EvalDocuments::Library => self.tenant.clone(),
             EvalDocuments::Samples => TenantId::local(),
         };
-        let asked = set.clone().for_variant(&variant);
+        let set = set.clone().for_variant(&variant);
         let mut report = AgentEvalReport { variant, ..AgentEvalReport::default() };
-        for case in &asked.cases {
+        for case in &set.cases {
             let Some(agent) = agents.iter().find(|agent| agent.name == case.agent) else { continue };
             let own = || agent.model().map(|model| model.name).unwrap_or_default();
             report.model = report.variant.model.clone().unwrap_or_else(own);
@@ -241,7 +241,7 @@ impl EvalWork {
             self.info.case = Some(case.id.clone());
             self.save_info().await?;
             let EvalCaseRun { outcome, usage, .. } = run_eval_case(case, agent, &options).await;
-            // What was spent is spent, whatever came of it.
+            // What was spent is counted, whatever the result.
             self.add_usage(EvalUsage::of_case(now_millis(), &agent.name, self.key.as_deref(), usage)).await?;
             if self.stop.is_cancelled() {
                 return Err(EvalEnd::Stopped);
@@ -290,7 +290,7 @@ fn eval_end(error: &EvalError) -> EvalEnd {
     }
 }
 
-/// Holds the lease of a run, and stops the run when another replica was told to. Ends if another run has the lease.
+/// Holds the lease of a run, and stops the run when another replica got the request to. Ends if another run has the lease.
 async fn keep_lease(leases: &EvalLeases, tenant: &TenantId, lease: &EvalLease, stop: &CancellationToken) {
     loop {
         tokio::time::sleep(LEASE_RENEWAL_INTERVAL).await;

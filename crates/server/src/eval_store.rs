@@ -77,7 +77,7 @@ pub struct StoredEvalSet {
     pub revision: u64,
 }
 
-/// Why a set cannot be read, stored or asked.
+/// Why a set cannot be read, stored or run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{en}")]
 pub struct EvalStoreError {

@@ -43,11 +43,11 @@ fn check_request(names: &[String], origins: &[AllowedOrigin], request: &Request)
     if [Method::CONNECT, Method::TRACE].contains(request.method()) {
         return Err(ApiErrorCode::MethodNotAllowed);
     }
-    // Only proxies are asked for addresses of other places.
+    // Only proxies get requests for addresses of other places.
     if request.uri().authority().is_some() {
         return Err(ApiErrorCode::BadPath);
     }
-    // Probes ask by the address of a container, which nobody can name beforehand. They are told nothing of anybody.
+    // Probes ask by the address of a container, which nobody can name beforehand. They get no data of anybody.
     let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz");
     check_host_and_origin(names, origins, request.headers(), is_probe)
 }

@@ -375,7 +375,7 @@ pub struct ServerLimits {
     pub max_streams: usize,
     /// Maximum concurrent requests that read a whole document or conversation. More wait.
     pub max_bulk_reads: usize,
-    /// Bytes of bodies that are held at a time, on their way in or out; requests for more are turned away. Shared by
+    /// Bytes of bodies that are held at a time, of requests and answers; requests for more are refused. Shared by
     /// tenants.
     pub max_body_memory_bytes: usize,
     /// Minimum average rate, in bytes per second, at which a client must read a large response.

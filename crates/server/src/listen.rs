@@ -19,7 +19,7 @@ use crate::{ApiKeys, ServerApp, router};
 /// Wait after a failed accept: the usual reason is that there are too many open files, which passes.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Connections that the system holds until they are accepted. After a restart everybody comes back at once.
+/// Connections that the system holds until they are accepted. After a restart all clients reconnect at once.
 const ACCEPT_BACKLOG: u32 = 4096;
 
 /// Bytes that the system holds for a client that is slow to read. Left alone it would take megabytes for each.

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_by_route_and_status() {
+    fn requests_are_counted_by_route_and_status() {
         let metrics = Metrics::default();
         metrics.record_request("/api/threads/{thread}", 200, Duration::from_millis(3));
         metrics.record_request("/api/threads/{thread}", 404, Duration::from_millis(3));

@@ -21,7 +21,7 @@ impl Default for RateLimit {
     }
 }
 
-/// Wrong keys that are told so, all together; more are told to wait.
+/// Wrong keys that get 401, all together; more get 429.
 const WRONG_KEY_LIMIT: RateLimit = RateLimit { per_minute: 60.0, burst: 100.0 };
 
 /// The buckets of all keys. Callers without a key are programs of this machine and are not counted.

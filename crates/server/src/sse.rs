@@ -28,7 +28,7 @@ use crate::metrics::GaugeGuard;
 
 /// Frames between the log and the socket. Few, as a slow client holds all of them.
 const MAX_QUEUED_FRAMES: usize = 4;
-/// The least time after which a browser comes back by itself; the most is twice that.
+/// The least time after which a browser reconnects by itself; the most is twice that.
 const MIN_RETRY_MS: u128 = 500;
 
 /// A run to be streamed, after the event with this number.
@@ -48,7 +48,7 @@ pub(crate) async fn stream_run_events(
     let watch = app.runtime.watch(&row.key(), sent.last, WatchUntil::RunEndedOrPaused).await?;
     let memory = BodyMemory::new(&app, &caller);
     sse_response(&app.clone(), caller, move |frames| async move {
-        // After a restart not everybody should come back at the same moment.
+        // After a restart not all clients should reconnect at the same moment.
         let retry = format!("retry: {}\n\n", MIN_RETRY_MS + uuid::Uuid::new_v4().as_u128() % MIN_RETRY_MS);
         if frames.send(retry.into()).await.is_ok() {
             send_run_events(app, &row, &mut sent, watch, SseSender(frames, memory)).await;
@@ -59,12 +59,12 @@ pub(crate) async fn stream_run_events(
 /// Which numbered events a client has.
 struct EventNumbers {
     last: u64,
-    /// What has to be said before the next event: events after this number were asked for, and there are none.
-    beyond: Option<u64>,
+    /// Events after this number were requested, and there are none. The client gets to know it before the next event.
+    requested_past_end: Option<u64>,
 }
 
 impl EventNumbers {
-    /// A number beyond the run is that of another run, or of a log that was restored: the client goes on at the last event.
+    /// A number past the end belongs to another run, or to a log that was restored: the client goes on at the last event.
     async fn new(app: &ServerApp, row: &RunRow, after: u64) -> Result<Self, ApiError> {
         let newest = match (row.first_seq, row.last_seq) {
             // A run that ended before it started has its end as its only event.
@@ -75,36 +75,36 @@ impl EventNumbers {
             }
         };
         if after <= newest {
-            return Ok(Self { last: after, beyond: None });
+            return Ok(Self { last: after, requested_past_end: None });
         }
         // Of a run that is over the end is sent once more.
         let last = if row.status.is_end() { newest.saturating_sub(1) } else { newest };
-        Ok(Self { last, beyond: Some(after) })
+        Ok(Self { last, requested_past_end: Some(after) })
     }
 
-    /// What is sent first when this event comes next: that there are none after the number that was asked for.
-    fn beyond_before(&mut self, n: u64) -> Option<RunEvent> {
-        Some(api::RunEventBody::Gone { after: self.beyond.take()?, next: n }.into())
+    /// What is sent first when this event comes next: that there are none after the requested number.
+    fn gap_before(&mut self, n: u64) -> Option<RunEvent> {
+        Some(api::RunEventBody::Gone { after: self.requested_past_end.take()?, next: n }.into())
     }
 }
 
-/// Streams what `tell` sends. It is sent as the client reads, and dropped when the client goes.
+/// Streams what `produce` sends. It is sent as the client reads, and dropped when the client goes.
 pub(crate) fn stream_frames<F: Future<Output = ()> + Send + 'static>(
     app: &ServerApp,
     caller: ApiCaller,
-    tell: impl FnOnce(SseSender) -> F,
+    produce: impl FnOnce(SseSender) -> F,
 ) -> Result<Response, ApiError> {
     let heartbeat = app.limits.heartbeat_interval;
     let memory = BodyMemory::new(app, &caller);
     sse_response(app, caller, move |to| {
-        let telling = tell(SseSender(to.clone(), memory));
+        let producer = produce(SseSender(to.clone(), memory));
         async move {
             let mut beat = heartbeat_timer(heartbeat);
-            tokio::pin!(telling);
+            tokio::pin!(producer);
             loop {
                 tokio::select! {
                     biased;
-                    () = &mut telling => return,
+                    () = &mut producer => return,
                     _ = beat.tick() => send_heartbeat(&to),
                 }
             }
@@ -120,7 +120,7 @@ fn heartbeat_timer(every: Duration) -> Interval {
     beat
 }
 
-/// A sign of life. Where frames wait already, they are one.
+/// A comment that shows that the connection is open. Not needed where frames wait already.
 fn send_heartbeat(frames: &Sender<Bytes>) {
     drop(frames.try_send(Bytes::from_static(b": alive\n\n")));
 }
@@ -129,25 +129,25 @@ fn send_heartbeat(frames: &Sender<Bytes>) {
 fn sse_response<F: Future<Output = ()> + Send + 'static>(
     app: &ServerApp,
     caller: ApiCaller,
-    tell: impl FnOnce(Sender<Bytes>) -> F,
+    produce: impl FnOnce(Sender<Bytes>) -> F,
 ) -> Result<Response, ApiError> {
     let room = app.shares.streams.try_acquire(caller.tenant.as_str(), 1).map_err(|_| {
         app.metrics.count_request_shed();
         ApiErrorCode::Overloaded
     })?;
     let open = app.metrics.open_stream();
-    let (frames, arriving) = channel(MAX_QUEUED_FRAMES);
-    let telling = tell(frames);
+    let (frames, receiver) = channel(MAX_QUEUED_FRAMES);
+    let producer = produce(frames);
     let keys = app.keys.clone();
-    let telling = async move {
+    let producer = async move {
         tokio::select! {
-            () = telling => {}
+            () = producer => {}
             () = keys.wait_until_revoked(&caller) => tracing::info!("event stream closed: its API key was revoked"),
         }
     };
     let stream = SseBodyStream {
-        producer: Some(Box::pin(telling.in_current_span())),
-        receiver: arriving,
+        producer: Some(Box::pin(producer.in_current_span())),
+        receiver,
         _open_stream: (open, room),
     };
     let mut response = Body::from_stream(stream).into_response();
@@ -174,7 +174,7 @@ impl Stream for SseBodyStream {
         if let Poll::Ready(frame) = self.receiver.poll_recv(cx) {
             return Poll::Ready(frame.map(Ok));
         }
-        if self.producer.as_mut().is_some_and(|telling| telling.as_mut().poll(cx).is_ready()) {
+        if self.producer.as_mut().is_some_and(|producer| producer.as_mut().poll(cx).is_ready()) {
             self.producer = None;
         }
         self.receiver.poll_recv(cx).map(|frame| frame.map(Ok))
@@ -265,7 +265,7 @@ async fn send_run_events(
         };
         let Some(event) = event else { return };
         let is_last = matches!(event.body, api::RunEventBody::Draining | api::RunEventBody::Error { .. });
-        if let Some(gap) = event.n.and_then(|n| sent.beyond_before(n))
+        if let Some(gap) = event.n.and_then(|n| sent.gap_before(n))
             && !frames.send_bytes(encode_run_event(&gap)).await
         {
             return;

@@ -1,5 +1,5 @@
 //! The settings of a chat: its model, its temperature and its instructions. They are stored with the thread and go into
-//! every run that is asked for on it.
+//! every run that is started on it.
 
 use doran_agents::AskOptions;
 use doran_engine::store::ThreadRow;

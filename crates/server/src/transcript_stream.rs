@@ -14,7 +14,7 @@ use crate::agent_request;
 use crate::api::{QuestionInfo, RunEvent, RunEventBody, StepTask};
 use crate::error::{ApiError, ApiErrorCode};
 
-/// The next thing to tell.
+/// The next change to send.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TranscriptEvent {
     /// The next words of the answer.

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_compressed_for_whoever_understands_that() {
+    fn a_file_is_compressed_for_clients_that_accept_it() {
         use std::io::Read;
         let check = |accept: Option<&str>, is_compressed: bool| {
             let mut headers = HeaderMap::new();
@@ -197,7 +197,7 @@ mod tests {
                 is_compressed,
                 "{accept:?}"
             );
-            // Whoever has these bytes gets no others.
+            // A client that has these bytes gets no others.
             headers.insert(header::IF_NONE_MATCH, response.headers()[header::ETAG].clone());
             assert_eq!(SCRIPT.respond(RawQuery(None), &headers).status(), StatusCode::NOT_MODIFIED);
             response.headers()[header::ETAG].clone()
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_is_told_from_a_program() {
+    fn browsers_and_programs_are_distinguished() {
         let check = |accept: &str, expected: bool| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, HeaderValue::from_str(accept).expect("a header"));

@@ -24,18 +24,18 @@ pub(crate) struct WriteTimeoutSocket<S> {
 }
 
 impl<S> WriteTimeoutSocket<S> {
-    pub(crate) fn new(socket: S, patience: Duration) -> Self {
-        Self { socket, write_timeout: patience, write_deadline: None, header_lines: HeaderLineGuard::new() }
+    pub(crate) fn new(socket: S, write_timeout: Duration) -> Self {
+        Self { socket, write_timeout, write_deadline: None, header_lines: HeaderLineGuard::new() }
     }
 
-    /// What a write came to, or that it has waited too long.
+    /// The result of a write, or an error if it has waited too long.
     fn check_write_deadline<T>(&mut self, cx: &mut Context<'_>, wrote: Poll<Result<T>>) -> Poll<Result<T>> {
         if wrote.is_ready() {
             self.write_deadline = None;
             return wrote;
         }
-        let patience = self.write_timeout;
-        let waiting = self.write_deadline.get_or_insert_with(|| Box::pin(sleep(patience)));
+        let write_timeout = self.write_timeout;
+        let waiting = self.write_deadline.get_or_insert_with(|| Box::pin(sleep(write_timeout)));
         match waiting.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the client does not read"))),
             Poll::Pending => Poll::Pending,

@@ -1,5 +1,5 @@
 //! `./x bench server`: what a request costs, beside FastAPI with LangGraph and beside `langgraph dev`. What is measured
-//! and how to read it is told in `bench/README.md`.
+//! and how to read it is described in `bench/README.md`.
 //!
 //! ```text
 //! server [--quick] [--json] [CASE…]      only cases whose name begins with one of these

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_by_its_code_and_never_by_its_message() {
+    fn a_failure_is_shown_by_its_code_and_never_by_its_message() {
         let ModelErrorAdvice { en, ko } = advice(NODE_FAILED);
         let plain = |code: &str| (code.to_owned(), en.to_owned(), ko.to_owned());
         // As runs were kept before errors of models had codes of their own.

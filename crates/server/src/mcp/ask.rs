@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::documents::document_uri;
 use super::elicitation::{ask_person, can_ask, shown_question};
 use super::{Called, McpEndpoint, result};
-use crate::agent_request::{self, AgentRequest, RunCourse, RunStart, WaitingRun};
+use crate::agent_request::{self, AgentRequest, RunPlacement, RunStart, WaitingRun};
 use crate::api::QuestionInfo;
 use crate::authentication::ApiCaller;
 use crate::error::ApiError;
@@ -29,7 +29,7 @@ use crate::telemetry::with_incoming_trace;
 use crate::transcript_stream::{TranscriptEnd, TranscriptEvent, TranscriptStream};
 use crate::url_encoding::percent_encode;
 
-/// How often at most the growth of an answer is told.
+/// How often at most the growth of an answer is reported.
 const TEXT_PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// The most characters of a progress message.
 const MAX_PROGRESS_CHARS: usize = 200;
@@ -62,7 +62,7 @@ impl McpEndpoint {
             message: &message,
             options: AskOptions { collection, ..AskOptions::default() },
             if_busy: IfBusy::Enqueue,
-            course: RunCourse::default(),
+            placement: RunPlacement::default(),
             idempotency: None,
             key: key_name(context),
         };
@@ -151,7 +151,7 @@ impl McpEndpoint {
         Ok(questions.into_iter().filter(is_open).collect())
     }
 
-    /// What a run came to.
+    /// The result of a run.
     async fn ended(&self, agent: &str, run: &RunHandle, end: TranscriptEnd) -> Called {
         let (thread, id) = (run.thread().thread.to_string(), run.id().to_string());
         let failed = |code: &str, text: String| {
@@ -240,14 +240,14 @@ fn waiting_result(
     questions: &[QuestionInfo],
     language: Language,
 ) -> CallToolResult {
-    let asked: Vec<String> = questions.iter().map(|question| shown_question(question, language)).collect();
-    let asked = asked.join("\n");
+    let shown: Vec<String> = questions.iter().map(|question| shown_question(question, language)).collect();
+    let shown = shown.join("\n");
     let text = language.pick(
         format!(
-            "이 대화는 사람의 답을 기다립니다. 웹 화면에서 답하세요: {page}\n모델이 대신 답할 수 없습니다.\n{asked}"
+            "이 대화는 사람의 답을 기다립니다. 웹 화면에서 답하세요: {page}\n모델이 대신 답할 수 없습니다.\n{shown}"
         ),
         format!(
-            "This conversation waits for a person. Answer it on the page: {page}\nA model cannot answer for them.\n{asked}"
+            "This conversation waits for a person. Answer it on the page: {page}\nA model cannot answer for them.\n{shown}"
         ),
     );
     let structured = json!({ "thread": thread, "run": run, "status": "paused", "questions": questions });
@@ -260,7 +260,7 @@ struct AskProgress {
     token: Option<ProgressToken>,
     /// How often progress was sent. It only grows.
     sent_count: u32,
-    /// Activities that were told. A run that is followed again tells them again.
+    /// Activities that were reported. A run that is followed again has them again.
     activities: usize,
     seen: usize,
     chars: usize,
@@ -292,24 +292,24 @@ impl AskProgress {
             AgentActivity::Sources { sources } => format!("{} sources", sources.len()),
             AgentActivity::Unknown(_) => return,
         };
-        self.tell(message).await;
+        self.report(message).await;
     }
 
     async fn tell_text(&mut self, words: &str) {
         self.chars += words.chars().count();
         if self.text_sent_at.is_none_or(|sent| sent.elapsed() >= TEXT_PROGRESS_INTERVAL) {
             self.text_sent_at = Some(Instant::now());
-            self.tell(format!("{} characters", self.chars)).await;
+            self.report(format!("{} characters", self.chars)).await;
         }
     }
 
-    async fn tell(&mut self, message: String) {
+    async fn report(&mut self, message: String) {
         let Some(token) = &self.token else { return };
         self.sent_count += 1;
         let message: String = message.chars().take(MAX_PROGRESS_CHARS).collect();
         let progress =
             ProgressNotificationParam::new(token.clone(), f64::from(self.sent_count)).with_message(message);
-        // A host that is gone is told nothing; the run goes on.
+        // A host that is gone gets no report; the run goes on.
         drop(self.peer.notify_progress(progress).await);
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn can_ask(peer: &Peer<RoleServer>) -> bool {
     peer.supported_elicitation_modes().contains(&ElicitationMode::Form)
 }
 
-/// Asks the person. Nothing if no answer came: the question stays open.
+/// Asks the person. Nothing without an answer: the question stays open.
 pub(super) async fn ask_person(
     peer: &Peer<RoleServer>,
     question: &QuestionInfo,
@@ -55,9 +55,9 @@ pub(super) async fn ask_person(
 
 /// The question in words, with the call it is about.
 pub(super) fn shown_question(question: &QuestionInfo, language: Language) -> String {
-    let asked = InterruptQuestion::from_json(&question.question);
-    let mut text = asked.text(language);
-    if let Some((name, arguments)) = asked.tool() {
+    let parsed = InterruptQuestion::from_json(&question.question);
+    let mut text = parsed.text(language);
+    if let Some((name, arguments)) = parsed.tool() {
         let mut arguments = arguments.to_string();
         if arguments.len() > MAX_SHOWN_ARGUMENT_BYTES {
             arguments.truncate(arguments.floor_char_boundary(MAX_SHOWN_ARGUMENT_BYTES));
@@ -101,7 +101,7 @@ impl QuestionForm {
         json!({ "type": "object", "properties": properties, "required": required })
     }
 
-    /// What the person said. Who closes the form has not answered; who declines an approval has refused it.
+    /// The answer of the person. Who closes the form has not answered; who declines an approval has refused it.
     fn answer(self, result: &ElicitResult) -> Option<Value> {
         let field = |name: &str| result.content.as_ref().and_then(|content| content.get(name));
         match (self, &result.action) {

@@ -1,8 +1,8 @@
 //! The Model Context Protocol: agents, search and documents as tools and resources for MCP hosts.
 //!
-//! A dialect like the others: `ask` starts a run as `POST /api/chat` does, and reads its events. Its activities are told
+//! A dialect like the others: `ask` starts a run as `POST /api/chat` does, and reads its events. Its activities are sent
 //! as progress, a cancelled request cancels the run, and a question of the run is put to the person by elicitation. A
-//! host that cannot do that is told where the run waits: an approval is never given by the model that wants it.
+//! host that cannot do that gets the address where the run waits: an approval is never given by the model that wants it.
 
 mod ask;
 mod documents;
@@ -126,12 +126,12 @@ impl McpEndpoint {
     fn tools(&self) -> Vec<Tool> {
         let mut ask_schema = input_schema::<ask::AskArguments>();
         let agents = self.app.agents.current();
-        let asked = || agents.iter().filter(|agent| agent.is_chat() && !agent.is_hidden);
-        let names: Vec<&str> = asked().map(|agent| agent.name.as_str()).collect();
+        let chat_agents = || agents.iter().filter(|agent| agent.is_chat() && !agent.is_hidden);
+        let names: Vec<&str> = chat_agents().map(|agent| agent.name.as_str()).collect();
         if let Some(agent) = ask_schema.get_mut("properties").and_then(|fields| fields.get_mut("agent")) {
             agent["enum"] = json!(names);
         }
-        let agents = asked().map(|agent| format!("\n- `{}`: {}", agent.name, agent.en));
+        let agents = chat_agents().map(|agent| format!("\n- `{}`: {}", agent.name, agent.en));
         let about_ask = format!(
             "Asks an agent and waits for its answer, with the sources it rests on. Agents:{}",
             agents.collect::<String>()

@@ -38,7 +38,7 @@ impl DocumentSchemas {
     }
 }
 
-/// Whoever writes this leaves an optional field out and never writes `null` for it.
+/// The server leaves an optional field out and never writes `null` for it.
 pub(crate) fn omit_instead_of_null(schema: &mut Value) {
     match schema {
         Value::Object(parts) => {

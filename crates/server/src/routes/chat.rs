@@ -11,7 +11,7 @@ use doran_engine::store::{IfBusy, RunFailure, RunStatus};
 use super::spec_body::SpecChatBody;
 use super::{ApiRoute, json_response};
 use crate::ServerApp;
-use crate::agent_request::{self, AgentRequest, RunCourse, RunStart, WaitingRun};
+use crate::agent_request::{self, AgentRequest, RunPlacement, RunStart, WaitingRun};
 use crate::api::{ChatAnswer, ChatPause, ChatTurn, ModelErrorAdvice, QuestionInfo, advice};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
@@ -19,7 +19,7 @@ use crate::idempotency;
 use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 
-/// Who answers when nobody is named.
+/// The agent that answers when none is named.
 const DEFAULT_AGENT: &str = "react";
 
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -73,7 +73,7 @@ async fn chat(
         // `react` says itself what is wrong with an empty message, in its error node.
         message: body.message(),
         if_busy: IfBusy::Enqueue,
-        course: RunCourse::default(),
+        placement: RunPlacement::default(),
         idempotency: key.map(|key| (key, &bytes[..])),
         key: caller.key.clone(),
     };

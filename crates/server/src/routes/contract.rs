@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::ApiRoute;
 use super::spec_body::SpecChatBody;
 use crate::ServerApp;
-use crate::agent_request::{self, AgentRequest, RunCourse, RunStart, WaitingRun};
+use crate::agent_request::{self, AgentRequest, RunPlacement, RunStart, WaitingRun};
 use crate::api::{ModelErrorAdvice, QuestionInfo, advice};
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
@@ -80,7 +80,7 @@ async fn contract_chat(
         thread,
         message: body.message(),
         if_busy: IfBusy::Enqueue,
-        course: RunCourse::default(),
+        placement: RunPlacement::default(),
         idempotency: key.map(|key| (key, &bytes[..])),
         key: caller.key.clone(),
     };

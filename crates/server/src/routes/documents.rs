@@ -192,13 +192,13 @@ async fn add_document(
 async fn list_documents(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     of: Result<Query<DocumentThreadQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let DocumentThreadQuery { thread } = query_value(of)?;
     let tenant = document_tenant(&caller, thread.as_deref())?;
     let documents = current_library(&app).await?.list(&tenant);
-    // Who has handed in nothing is told what is searched instead.
+    // A tenant without documents sees what is searched instead.
     let samples = match &app.index {
         Some(index) if documents.is_empty() && thread.is_none() => {
             let there = index.list(&tenant, &DocumentFilter::default()).await;
@@ -227,7 +227,7 @@ async fn get_document(
 async fn document_text(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     id: Result<Path<String>, PathRejection>,
     of: Result<Query<DocumentThreadQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
@@ -242,7 +242,7 @@ async fn document_text(
         Some(document) => document,
         None => find_document(&app, &caller, &id).await?,
     };
-    // Words of strangers: whoever opens the address itself gets a file, and nothing is shown.
+    // Text of strangers: a browser that opens the address gets a file to save, and shows nothing.
     let saved = [(header::CONTENT_DISPOSITION, "attachment; filename=\"document.json\"")];
     Ok((saved, json_response(api::DocumentText::from_document(document))).into_response())
 }
@@ -264,7 +264,7 @@ async fn delete_document(
 async fn original_file(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     id: Result<Path<String>, PathRejection>,
     of: Result<Query<DocumentThreadQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
@@ -299,7 +299,7 @@ struct UpdateDocumentBody {
 async fn update_document(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {

@@ -1,4 +1,4 @@
-//! Evaluations: sets of questions with expected answers. Whoever has a key reads those of its tenant; an administrator changes and
+//! Evaluations: sets of questions with expected answers. A key reads those of its tenant; an administrator changes and
 //! runs them, because that writes files and costs money.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::api::{EvalCaseInfo, EvalRunInfo, EvalSetInfo, EvalSetList, EvalSetSum
 use crate::authentication::{AdminCaller, ApiCaller};
 use crate::bulk_read::BulkRead;
 use crate::error::{ApiError, ApiErrorCode};
-use crate::eval_runs::AskedEval;
+use crate::eval_runs::RequestedEval;
 use crate::eval_store::{EvalStore, EvalStoreError};
 use crate::openapi::{Operation, OperationTag};
 use crate::request_body;
@@ -95,7 +95,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 async fn list_sets(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
 ) -> Result<Response, ApiError> {
     let Some(store) = &app.evals else {
         return Ok(json_response(EvalSetList { sets: Vec::new(), may_change: false }));
@@ -126,7 +126,7 @@ async fn summarize(
 async fn get_set(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let name = set_name(path_value(name)?)?;
@@ -269,14 +269,14 @@ async fn start_run(
         }
     }
     let (set, _) = read_set(store.as_ref(), &caller, &name).await?.ok_or(ApiErrorCode::NotFound)?;
-    let asked = AskedEval {
+    let eval = RequestedEval {
         tenant: caller.tenant.clone(),
         key: caller.key.clone(),
         name,
         set: set.set().clone(),
         variants,
     };
-    let started = app.eval_runs.start(&app, store.clone(), asked).await?;
+    let started = app.eval_runs.start(&app, store.clone(), eval).await?;
     let info = started.ok_or_else(|| {
         ApiError::with_message(
             ApiErrorCode::Conflict,

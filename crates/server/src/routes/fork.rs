@@ -137,7 +137,7 @@ async fn fork_thread_name(
     bytes: &[u8],
 ) -> Result<Option<String>, ApiError> {
     let Some(key) = key else { return Ok(None) };
-    // A thread that was made or asked under the key itself is another request's.
+    // A thread that was made or used under the key itself is another request's.
     let named = agent_request::new_thread_key(caller, Some(key));
     if app.runtime.find_thread_row(&named).await?.is_some() {
         return Err(EngineError::from(StoreError::KeyReused(key.to_owned())).into());
@@ -260,6 +260,6 @@ async fn start_due_nodes(
         ..StartOptions::default()
     };
     let run = agent_request::submit_run(app, agent, thread, None, options).await?;
-    // A quick run may be over already; who asked wants to know which one it was.
+    // A quick run may be over already; the client wants to know which one it was.
     Ok(ThreadRow { active: Some(run.id()), ..made })
 }

@@ -28,7 +28,7 @@ pub enum RouteAccess {
     Monitoring,
     /// Who has a key.
     KeyRequired,
-    /// Who has a key and speaks the dialect of OpenAI.
+    /// Clients with a key that use the dialect of OpenAI.
     OpenAi,
 }
 

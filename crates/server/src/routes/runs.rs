@@ -21,7 +21,7 @@ use super::fork::check_fork_entry;
 use super::threads::check_seq;
 use super::{ApiRoute, json_response, path_value, query_value};
 use crate::ServerApp;
-use crate::agent_request::{self, AgentRequest, RunCourse};
+use crate::agent_request::{self, AgentRequest, RunPlacement};
 use crate::api::{self, StartRun};
 use crate::authentication::ApiCaller;
 use crate::bulk_read::BulkRead;
@@ -141,7 +141,7 @@ struct StartRunQuery {
 }
 
 /// `POST /api/threads/{thread}/runs`: asks an agent. The input is on disk before the first byte of the answer, which is
-/// a stream of events or, with `?wait=true`, what came of the run.
+/// a stream of events or, with `?wait=true`, the result of the run.
 async fn start_run(
     State(app): State<ServerApp>,
     caller: ApiCaller,
@@ -178,11 +178,11 @@ async fn start_run(
         message: &body.message,
         options,
         if_busy: body.if_busy.unwrap_or(IfBusy::Reject),
-        course: RunCourse {
+        placement: RunPlacement {
             from: check_branch_point(&app, &thread, body.from).await?,
             pause_before: body.pause_before.clone(),
             pause_after: body.pause_after.clone(),
-            ..RunCourse::default()
+            ..RunPlacement::default()
         },
         idempotency: key.map(|key| (key, &bytes[..])),
         key: caller.key.clone(),
@@ -226,7 +226,7 @@ async fn check_branch_point(
     Ok(Some(from))
 }
 
-/// What came of a run, as JSON.
+/// The result of a run, as JSON.
 async fn run_outcome_response(app: &ServerApp, agent: &str, run: &RunHandle) -> Result<Response, ApiError> {
     let outcome = agent_request::wait_for_run(app, agent, run).await?;
     let questions = match outcome.row.status {
@@ -303,7 +303,7 @@ struct AllRunsQuery {
 async fn list_all_runs(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     list: Result<Query<AllRunsQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let AllRunsQuery { agent, status, limit, before } = query_value(list)?;

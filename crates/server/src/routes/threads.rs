@@ -254,7 +254,7 @@ async fn list_threads(
     Ok(json_response(api::ThreadList { threads, next }))
 }
 
-/// Whether these words stand in the title or were said on the thread, all of them and wherever each does.
+/// Whether all of these words are in the title or in the messages of the thread.
 async fn thread_contains_words(
     app: &ServerApp,
     row: &ThreadRow,
@@ -375,11 +375,11 @@ struct MessageListQuery {
     limit: Option<NonZeroUsize>,
 }
 
-/// `GET /api/threads/{thread}/messages`: all that was said on a branch, whatever the agent still works with.
+/// `GET /api/threads/{thread}/messages`: all messages of a branch, also those that the agent no longer sends to the model.
 async fn list_messages(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     name: Result<Path<String>, PathRejection>,
     at: Result<Query<MessageListQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
@@ -424,7 +424,7 @@ struct ThreadHistoryQuery {
 async fn list_history(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     name: Result<Path<String>, PathRejection>,
     after: Result<Query<ThreadHistoryQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
@@ -453,7 +453,7 @@ struct ThreadStateQuery {
 async fn get_state(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     name: Result<Path<String>, PathRejection>,
     at: Result<Query<ThreadStateQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {

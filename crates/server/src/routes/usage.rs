@@ -26,9 +26,9 @@ use crate::openapi::{Operation, OperationTag};
 /// Runs or steps read in one go, and how often.
 const PAGE_SIZE: usize = 500;
 const MAX_PAGES: usize = 40;
-/// Threads whose steps are read to tell models apart.
+/// Threads whose steps are read to split usage by model.
 const MAX_THREADS_BY_MODEL: usize = 200;
-/// The most days that are told apart.
+/// The most days that are listed one by one.
 const MAX_DAYS: u32 = 366;
 const DAY_MILLIS: i64 = 86_400_000;
 

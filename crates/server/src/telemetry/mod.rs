@@ -44,7 +44,7 @@ tokio::task_local! {
     static INCOMING: Option<TraceContext>;
 }
 
-/// Handles a request that came with this header. Runs that it starts belong to the trace of whoever asked.
+/// Handles a request that came with this header. Runs that it starts belong to the trace of the client.
 pub(crate) async fn with_incoming_trace<F: Future>(header: Option<&str>, work: F) -> F::Output {
     INCOMING.scope(header.and_then(TraceContext::from_header), work).await
 }
@@ -145,7 +145,7 @@ impl Telemetry {
     }
 
     /// Sends what is left, for at most this long. Nothing is measured afterwards.
-    pub async fn shut_down(&self, patience: Duration) {
+    pub async fn shut_down(&self, time_limit: Duration) {
         let (done, stopped) = oneshot::channel();
         let stop = async {
             // An error means that the work ended before or never began.
@@ -154,7 +154,7 @@ impl Telemetry {
             }
         };
         let began = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_none();
-        if began && timeout(patience, stop).await.is_err() {
+        if began && timeout(time_limit, stop).await.is_err() {
             tracing::warn!("telemetry was not sent in time");
         }
     }

@@ -12,7 +12,7 @@ pub struct TelemetrySettings {
     pub(super) traces: Option<OtlpTarget>,
     pub(super) metrics: Option<OtlpTarget>,
     pub(super) sampler: TraceSampler,
-    /// What is said about this process in everything that is sent.
+    /// Attributes of this process, in everything that is sent.
     pub(super) resource: Vec<(String, String)>,
     /// Whether words of people, models and tools are sent too.
     pub(super) message_content: bool,
@@ -20,7 +20,7 @@ pub struct TelemetrySettings {
     pub(super) max_queue: Option<usize>,
     pub(super) max_batch: Option<usize>,
     pub(super) metric_interval: Option<Duration>,
-    /// What was asked for and is not done.
+    /// What the variables request and Doran does not do.
     pub warnings: Vec<TelemetryWarning>,
 }
 
@@ -64,7 +64,7 @@ pub(super) enum OtlpEncoding {
 pub(super) enum TraceSampler {
     /// So many of all, decided by the id of the trace.
     Ratio(f64),
-    /// As whoever asks decided; so many of those that begin here.
+    /// As the client decided; this share of those that begin here.
     ParentOrRatio(f64),
 }
 
@@ -119,7 +119,7 @@ struct VariableReader<'a> {
 }
 
 impl TelemetrySettings {
-    /// Reads the variables. Without an address, and without an exporter that is asked for by name, nothing is sent.
+    /// Reads the variables. Without an address, and without an exporter that is requested by name, nothing is sent.
     pub fn from_variables(get: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut variables = VariableReader { get, warnings: Vec::new() };
         if variables.flag("OTEL_SDK_DISABLED") {
@@ -206,7 +206,7 @@ impl VariableReader<'_> {
 
     fn target(&mut self, signal: Signal) -> Option<OtlpTarget> {
         let exporter = format!("OTEL_{}_EXPORTER", signal.word);
-        let asked = match self.value(&exporter).as_deref() {
+        let is_requested = match self.value(&exporter).as_deref() {
             None => false,
             Some("otlp") => true,
             Some("none") => return None,
@@ -221,7 +221,7 @@ impl VariableReader<'_> {
             (None, Some(base)) => {
                 ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("{}{}", base.trim_end_matches('/'), signal.path))
             }
-            (None, None) if asked => ("", format!("{DEFAULT_ENDPOINT}{}", signal.path)),
+            (None, None) if is_requested => ("", format!("{DEFAULT_ENDPOINT}{}", signal.path)),
             (None, None) => return None,
         };
         let is_web = reqwest::Url::parse(&url)
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_done_is_told_and_never_a_secret() {
+    fn what_is_not_supported_is_reported_without_secrets() {
         let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
         let check = |variable: &str, value: &str, expected: &str, on: bool| {
             let settings = read(&[endpoint, (variable, value)]);

@@ -353,7 +353,7 @@ async fn what_everybody_may_read_tells_nothing_about_the_agents() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_another_is_told_like_what_is_not_there() {
+async fn what_belongs_to_another_looks_like_what_is_not_there() {
     let app = two_tenant_app("foreign").await;
     let theirs = make_fixtures(&app).await;
     let absent = TenantFixtures {
@@ -637,7 +637,7 @@ async fn how_long_a_refusal_takes_does_not_tell_whether_the_thing_is_there() {
 }
 
 #[tokio::test]
-async fn where_nothing_is_remembered_the_way_to_switch_it_on_is_told() {
+async fn without_a_memory_the_error_says_how_to_switch_it_on() {
     let app = crate::app();
     for request in [get("/api/memory"), json_request("delete", "/api/memory/x", "")] {
         let answer = send(&app, request).await;

@@ -59,7 +59,7 @@ async fn a_branch_begins_only_where_the_thread_has_an_entry() {
 }
 
 #[tokio::test]
-async fn a_run_stops_before_and_after_the_nodes_it_was_told() {
+async fn a_run_stops_before_and_after_the_requested_nodes() {
     let app = app();
     let body = json!({ "agent": "assistant", "message": "연차휴가는 며칠인가요?", "pause_before": ["rag"], "pause_after": ["agent"] });
     let answer = send(&app, post("/api/threads/t/runs", &body.to_string())).await;

@@ -1,4 +1,4 @@
-//! Evaluations: sets are changed by administrators, stay with their tenant, and are asked in the background.
+//! Evaluations: sets are changed by administrators, stay with their tenant, and run in the background.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -161,7 +161,7 @@ async fn finished(app: &ServerApp, set: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_set_is_asked_and_what_changed_is_told() {
+async fn a_set_is_run_and_changes_are_reported() {
     let app = app_with_evals(None);
     put_case(&app, "휴가", &case("leave", "연차휴가는 며칠인가요?", "15일")).await;
     put_case(&app, "휴가", &case("wrong", "연차휴가는 며칠인가요?", "99일")).await;

@@ -21,7 +21,7 @@ fn history_lines(history: &Value) -> String {
     steps.iter().map(|step| line(step).trim().to_owned()).collect::<Vec<_>>().join("; ")
 }
 
-async fn app_with_asked_thread() -> doran_server::ServerApp {
+async fn app_with_answered_thread() -> doran_server::ServerApp {
     let app = app();
     json(&app, post("/api/threads/t/runs?wait=true", ASK_BODY)).await;
     app
@@ -29,7 +29,7 @@ async fn app_with_asked_thread() -> doran_server::ServerApp {
 
 #[tokio::test]
 async fn a_fork_goes_on_from_a_step_and_leaves_its_source_alone() {
-    let app = app_with_asked_thread().await;
+    let app = app_with_answered_thread().await;
     let before = json(&app, get("/api/threads/t/history")).await;
     assert_eq!(
         history_lines(&before),
@@ -67,8 +67,8 @@ async fn fork_events(app: &doran_server::ServerApp, fork: &Value) -> (String, St
 }
 
 #[tokio::test]
-async fn a_fork_with_another_state_stops_where_it_was_told_and_continues_from_the_change() {
-    let app = app_with_asked_thread().await;
+async fn a_fork_with_another_state_stops_at_its_breakpoint_and_continues_from_the_change() {
+    let app = app_with_answered_thread().await;
     let mut state = json(&app, get("/api/threads/t/state?at=1")).await["state"].clone();
     let question = state["messages"][0]["parts"][0].as_object_mut().expect("a text");
     question.insert("text".into(), "육아휴직은 얼마나 쓸 수 있나요?".into());
@@ -98,8 +98,8 @@ async fn a_fork_with_another_state_stops_where_it_was_told_and_continues_from_th
 }
 
 #[tokio::test]
-async fn a_fork_without_a_step_is_a_copy_that_can_be_asked() {
-    let app = app_with_asked_thread().await;
+async fn a_fork_without_a_step_is_a_copy_that_takes_questions() {
+    let app = app_with_answered_thread().await;
     let fork = json(&app, post("/api/threads/t/fork", r#"{"go_on":true}"#)).await;
     assert_eq!(fork["active"], Value::Null, "nothing was due");
     let id = fork["id"].as_str().expect("an id");
@@ -114,7 +114,7 @@ async fn a_fork_without_a_step_is_a_copy_that_can_be_asked() {
 
 #[tokio::test]
 async fn what_cannot_be_forked_is_refused() {
-    let app = app_with_asked_thread().await;
+    let app = app_with_answered_thread().await;
     for (path, body, expected) in [
         ("t", r#"{"at":0}"#, "400 bad_input"),
         ("t", r#"{"at":7}"#, "400 bad_input"),
@@ -132,7 +132,7 @@ async fn what_cannot_be_forked_is_refused() {
 
 #[tokio::test]
 async fn a_fork_that_is_refused_makes_nothing_and_may_be_sent_again() {
-    let app = app_with_asked_thread().await;
+    let app = app_with_answered_thread().await;
     let wrong = || {
         let body = r#"{"at":2,"go_on":true,"agent":"nobody"}"#;
         with_header(post("/api/threads/t/fork", body), "idempotency-key", "fk")
@@ -170,7 +170,7 @@ async fn a_fork_that_a_crash_cut_off_is_gone_on_with_under_its_key() {
 
 #[tokio::test]
 async fn a_key_of_a_question_forks_nothing() {
-    let app = app_with_asked_thread().await;
+    let app = app_with_answered_thread().await;
     let question = r#"{"message":"안녕?","agent":"assistant"}"#;
     json(&app, with_header(post("/api/chat", question), "idempotency-key", "qk")).await;
     let fork = with_header(post("/api/threads/t/fork", "{}"), "idempotency-key", "qk");
@@ -179,7 +179,7 @@ async fn a_key_of_a_question_forks_nothing() {
 
 #[tokio::test]
 async fn the_same_key_makes_one_thread() {
-    let app = app_with_asked_thread().await;
+    let app = app_with_answered_thread().await;
     for path in ["/api/threads", "/api/threads/t/fork"] {
         let keyed =
             |body: &str| with_header(post(path, body), "idempotency-key", &format!("key-{}", path.len()));

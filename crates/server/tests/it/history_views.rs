@@ -7,7 +7,7 @@ use doran_engine::store::{RamStore, ThreadMaintenance};
 use crate::{get, json, post, send, two_tenant_app, with_key_of};
 
 #[tokio::test]
-async fn what_a_thread_took_is_told_by_model_and_adds_up() {
+async fn the_usage_of_a_thread_is_listed_by_model_and_adds_up() {
     let app = two_tenant_app("by-model").await;
     let ask = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
     for _ in 0..2 {

@@ -274,7 +274,7 @@ async fn a_document_is_taken_as_the_file_itself_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn http2_is_not_spoken_however_it_is_asked_for() {
+async fn http2_is_refused_however_it_is_requested() {
     let (address, _stop, _serving) = start_server_with(app()).await;
     // The beginning of HTTP/2, its settings, and streams that are opened and reset at once, over and over.
     let mut attack = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();

@@ -191,9 +191,9 @@ async fn a_field_that_is_not_supported_is_named() {
         let path = format!("/threads/{thread}/runs/wait");
         let response = send(&app, post(&path, &body.to_string())).await;
         let status = response.status().as_u16();
-        let told = text(response).await;
-        assert_eq!(status, 422, "{field}: {told}");
-        assert!(told.contains(&format!("`{field}")), "{field}: {told}");
+        let response_text = text(response).await;
+        assert_eq!(status, 422, "{field}: {response_text}");
+        assert!(response_text.contains(&format!("`{field}")), "{field}: {response_text}");
     }
     let runs = json(&app, get(&format!("/threads/{thread}/runs"))).await;
     assert_eq!(runs, json!([]), "nothing was started");
@@ -208,18 +208,18 @@ async fn a_chat_takes_the_documented_fields_of_an_input() {
         input[field] = json!(null);
         let body = json!({ "assistant_id": "assistant", "input": input }).to_string();
         let response = send(&app, post("/runs/wait", &body)).await;
-        let (status, told) = (response.status().as_u16(), text(response).await);
-        assert_eq!(status, 422, "{field}: {told}");
-        assert!(told.contains(&format!("there is no field `{field}`")), "{told}");
-        assert!(told.contains("there are `messages`, `collection`, `document`"), "{told}");
+        let (status, response_text) = (response.status().as_u16(), text(response).await);
+        assert_eq!(status, 422, "{field}: {response_text}");
+        assert!(response_text.contains(&format!("there is no field `{field}`")), "{response_text}");
+        assert!(response_text.contains("there are `messages`, `collection`, `document`"), "{response_text}");
     }
     let mut input = hi();
     input["document"] = json!("연차휴가는 15일입니다.");
     input["collection"] = json!(null);
     let body = json!({ "assistant_id": "assistant", "input": input }).to_string();
     let response = send(&app, post("/runs/wait", &body)).await;
-    let (status, told) = (response.status().as_u16(), text(response).await);
-    assert_eq!(status, 200, "{told}");
+    let (status, response_text) = (response.status().as_u16(), text(response).await);
+    assert_eq!(status, 200, "{response_text}");
 }
 
 /// A route of LangGraph's API that there is not says so.
@@ -235,9 +235,12 @@ async fn a_route_that_is_not_supported_is_named() {
     ] {
         let response = send(&app, post(&path, "{}")).await;
         let status = response.status().as_u16();
-        let told = text(response).await;
-        assert_eq!(status, 404, "{path}: {told}");
-        assert!(told.contains(&format!("`{start}`")) && told.contains("not supported"), "{path}: {told}");
+        let response_text = text(response).await;
+        assert_eq!(status, 404, "{path}: {response_text}");
+        assert!(
+            response_text.contains(&format!("`{start}`")) && response_text.contains("not supported"),
+            "{path}: {response_text}"
+        );
     }
     for (method, path) in [("put", "/assistants/chat"), ("post", "/threads/prune")] {
         assert_eq!(problem(&app, json_request(method, path, "{}")).await, "405 method_not_allowed", "{path}");
@@ -251,8 +254,8 @@ async fn a_search_for_what_cannot_be_stored_is_named() {
     for path in ["/threads/search", "/threads/count"] {
         let body = json!({ "metadata": { "a": "\0" } }).to_string();
         let response = send(&app, post(path, &body)).await;
-        let (status, told) = (response.status().as_u16(), text(response).await);
-        assert!(status == 422 && told.contains("`metadata`"), "{path}: {status} {told}");
+        let (status, response_text) = (response.status().as_u16(), text(response).await);
+        assert!(status == 422 && response_text.contains("`metadata`"), "{path}: {status} {response_text}");
     }
 }
 
@@ -342,11 +345,14 @@ async fn a_command_goes_to_nodes() {
     assert!(json(&app, post(&path, &asked)).await.get("__interrupt__").is_some());
     let goto = |goto: Value| json!({ "assistant_id": "hitl", "command": { "goto": goto } }).to_string();
     let response = send(&app, post(&path, &goto(json!("ghost")))).await;
-    let (status, told) = (response.status().as_u16(), text(response).await);
-    assert!(status == 422 && told.contains("`command.goto`") && told.contains("ghost"), "{status} {told}");
+    let (status, response_text) = (response.status().as_u16(), text(response).await);
+    assert!(
+        status == 422 && response_text.contains("`command.goto`") && response_text.contains("ghost"),
+        "{status} {response_text}"
+    );
     let with_resume = json!({ "assistant_id": "hitl", "command": { "goto": "reply", "resume": "x" } });
-    let told = text(send(&app, post(&path, &with_resume.to_string())).await).await;
-    assert!(told.contains("`command.goto`"), "{told}");
+    let response_text = text(send(&app, post(&path, &with_resume.to_string())).await).await;
+    assert!(response_text.contains("`command.goto`"), "{response_text}");
     let state = json(&app, get(&format!("/threads/{thread}/state"))).await;
     assert_eq!(state["next"], json!(["ask"]), "it still waits");
     let ended = json(&app, post(&path, &goto(json!(["reply"])))).await;
@@ -422,8 +428,8 @@ async fn an_older_state_may_be_changed_while_a_run_waits() {
     assert_eq!(runs[0]["status"], "interrupted", "{runs}");
     // The run that waited is over: there is nothing to answer, and the thread goes on from the change.
     let resume = json!({ "assistant_id": "hitl", "command": { "resume": "late" } }).to_string();
-    let told = text(send(&app, post(&format!("/threads/{thread}/runs/wait"), &resume)).await).await;
-    assert!(told.contains("`command.resume`"), "{told}");
+    let response_text = text(send(&app, post(&format!("/threads/{thread}/runs/wait"), &resume)).await).await;
+    assert!(response_text.contains("`command.resume`"), "{response_text}");
     let asked = wait(json!({ "assistant_id": "hitl" })).await;
     assert_eq!(asked["__interrupt__"][0]["value"]["question"], "approve?", "{asked}");
     let ended = wait(json!({ "assistant_id": "hitl", "command": { "resume": "second" } })).await;
@@ -474,8 +480,9 @@ async fn any_graph_has_the_api_and_the_inspector() {
     assert_eq!(answer["error_code"], "ValueError", "{answer}");
     let state = json(&app, get("/api/threads/u/state")).await;
     assert_eq!(state["state"]["answer"], "x", "{state}");
-    let told = problem(&app, post("/api/threads/u/runs", r#"{"agent":"failing","message":"안녕"}"#)).await;
-    assert_eq!(told, "400 bad_input");
+    let response_text =
+        problem(&app, post("/api/threads/u/runs", r#"{"agent":"failing","message":"안녕"}"#)).await;
+    assert_eq!(response_text, "400 bad_input");
     let both = json!({ "agent": "failing", "message": "안녕", "input": {} }).to_string();
     assert_eq!(problem(&app, post("/api/threads/u/runs", &both)).await, "400 bad_input");
 }

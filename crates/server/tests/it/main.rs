@@ -233,7 +233,7 @@ async fn problem(app: &impl TestRoutes, request: Request<Body>) -> String {
     format!("{status} {}", json["code"].as_str().expect("a code"))
 }
 
-/// What went wrong is told in English and in Korean, and so is what is special about it.
+/// What went wrong is reported in English and in Korean, and so is what is special about it.
 fn check_both_languages(problem: &Value) {
     let of_openai = problem.get("error");
     let pairs = match of_openai {

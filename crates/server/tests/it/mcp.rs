@@ -107,7 +107,7 @@ async fn a_session_exists_for_its_own_tenant_alone() {
 }
 
 #[tokio::test]
-async fn hosts_are_offered_what_can_be_asked() {
+async fn hosts_are_offered_the_tool_ask() {
     let mut agents = doran_agents::build_default_agents(&doran_agents::AgentParts::new(
         Arc::new(doran_offline::OfflineModel),
         Arc::new(RamKeywordIndex::from_documents(&DocumentTenant::new("local"), &[])),

@@ -1,5 +1,5 @@
-//! What people are told when a run fails: the code of whoever failed, and its words in both languages, by every way
-//! that a run can be asked for.
+//! What people see when a run fails: the code of the failure, and its message in both languages, in every dialect
+//! by which a run can be started.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl ChatModel for FailingModel {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_error_of_a_model_is_told_in_both_languages_by_every_way_to_ask() {
+async fn every_error_of_a_model_is_reported_in_both_languages_by_every_dialect() {
     for fault in ModelErrorKind::ALL {
         let app = app_with(Arc::new(FailingModel(*fault)), ServerLimits::default());
         let (code, ModelErrorAdvice { ko, en }) = (fault.failure_code(), fault.advice());

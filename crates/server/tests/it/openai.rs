@@ -48,7 +48,7 @@ fn reasoning_text(said: &Value) -> String {
 }
 
 #[tokio::test]
-async fn what_an_agent_does_on_the_way_is_told_as_reasoning_in_the_language_of_the_question() {
+async fn activities_of_an_agent_are_sent_as_reasoning_in_the_language_of_the_question() {
     let app = app();
     for (agent, question, thought) in [
         ("assistant", "연차휴가는 며칠인가요?", "찾"),
@@ -70,14 +70,14 @@ async fn what_an_agent_does_on_the_way_is_told_as_reasoning_in_the_language_of_t
 }
 
 #[tokio::test]
-async fn open_webui_is_told_steps_and_sources_when_it_asks_and_nobody_else_is() {
+async fn open_webui_gets_steps_and_sources_when_it_requests_them_and_nobody_else_does() {
     let app = app();
     let messages = json!([{ "role": "user", "content": "연차휴가는 며칠인가요?" }]);
     let asked = json!({ "model": "assistant", "messages": messages, "stream": true }).to_string();
     let ask = || post("/v1/chat/completions", &asked);
-    let told = text(send(&app, with_header(ask(), "x-doran-events", "open-webui")).await).await;
+    let reply = text(send(&app, with_header(ask(), "x-doran-events", "open-webui")).await).await;
     let (mut kinds, mut words) = (Vec::new(), String::new());
-    for line in told.lines().filter_map(|line| line.strip_prefix("data: {")) {
+    for line in reply.lines().filter_map(|line| line.strip_prefix("data: {")) {
         let line: Value = serde_json::from_str(&format!("{{{line}")).expect("JSON");
         assert_eq!(reasoning_text(&line["choices"][0]["delta"]), "", "it is told once");
         words.push_str(line["choices"][0]["delta"]["content"].as_str().unwrap_or_default());
@@ -97,7 +97,7 @@ async fn open_webui_is_told_steps_and_sources_when_it_asks_and_nobody_else_is() 
             None => assert_eq!(line["object"], "chat.completion.chunk", "{line}"),
         }
     }
-    assert!(words.contains("15일") && told.ends_with("data: [DONE]\n\n"), "{told}");
+    assert!(words.contains("15일") && reply.ends_with("data: [DONE]\n\n"), "{reply}");
     assert_eq!(kinds.first().map(String::as_str), Some("status false"), "{kinds:?}");
     assert!(kinds.ends_with(&["source".into(), "status true".into()]), "{kinds:?}");
     let plain = text(send(&app, ask()).await).await;
@@ -243,7 +243,7 @@ async fn a_run_that_asks_back_says_where_to_answer() {
 }
 
 #[tokio::test]
-async fn a_thread_name_that_no_header_can_carry_is_told_with_its_header() {
+async fn a_thread_name_that_no_header_can_carry_is_refused_with_the_name_of_the_header() {
     let app = app();
     let mut asked =
         json!({ "model": "assistant", "messages": [{ "role": "user", "content": "안녕하세요" }] });
@@ -251,11 +251,11 @@ async fn a_thread_name_that_no_header_can_carry_is_told_with_its_header() {
     let name = HeaderValue::from_bytes("한글스레드".as_bytes()).expect("a header");
     request.headers_mut().insert("x-thread-id", name);
     let response = send(&app, request).await;
-    let (status, told) = (response.status(), text(response).await);
-    let told: Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!((status.as_u16(), &told["error"]["code"]), (400, &json!("bad_header")), "{told}");
-    assert_eq!(told["error"]["param"], "x-thread-id", "{told}");
-    assert!(told["error"]["message"].as_str().is_some_and(|text| text.contains("`metadata.thread_id`")));
+    let (status, reply) = (response.status(), text(response).await);
+    let reply: Value = serde_json::from_str(&reply).expect("JSON");
+    assert_eq!((status.as_u16(), &reply["error"]["code"]), (400, &json!("bad_header")), "{reply}");
+    assert_eq!(reply["error"]["param"], "x-thread-id", "{reply}");
+    assert!(reply["error"]["message"].as_str().is_some_and(|text| text.contains("`metadata.thread_id`")));
     let mut two = asked.clone();
     two["metadata"] = json!({ "thread_id": "mine" });
     let request = with_header(post("/v1/chat/completions", &two.to_string()), "x-thread-id", "other");

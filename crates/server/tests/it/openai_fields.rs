@@ -81,7 +81,7 @@ fn is_required(name: &str) -> bool {
     matches!(name, "model" | "messages" | "input")
 }
 
-/// A value of the wrong type is told by the name of the field.
+/// The error about a value of the wrong type names the field.
 async fn is_type_checked(path: &str, name: &str) -> bool {
     let wrong = json!({ "no": ["such", { "value": 1 }] });
     let (status, parameter) = outcome(path, &with_field(path, name, wrong)).await;
@@ -271,7 +271,7 @@ async fn every_field_of_a_response_is_used_or_rejected() {
 }
 
 #[tokio::test]
-async fn a_value_that_does_not_fit_is_told_in_the_words_of_json() {
+async fn a_value_of_the_wrong_type_is_reported_with_json_types() {
     let (app, _) = scripted_app([]);
     let app = app.embedder(Arc::new(BuiltInEncoder::open().expect("an encoder")));
     for (path, name, value, expected) in [
@@ -283,8 +283,8 @@ async fn a_value_that_does_not_fit_is_told_in_the_words_of_json() {
         (EMBEDDINGS, "input", json!(3), "expected a text or a list of texts"),
     ] {
         let response = send(&app, post(path, &with_field(path, name, value).to_string())).await;
-        let (status, told) = (response.status(), text(response).await);
-        assert!(status == 400 && told.contains(expected) && told.contains(&format!("`{name}")), "{told}");
+        let (status, reply) = (response.status(), text(response).await);
+        assert!(status == 400 && reply.contains(expected) && reply.contains(&format!("`{name}")), "{reply}");
     }
 }
 
@@ -382,11 +382,11 @@ async fn settings_arrive_at_the_vendor_under_its_own_names() {
         for (name, value) in settings(CHAT) {
             // What the vendor does not know is rejected by its name, and the rest is sent without it.
             if expected[name] == 400 {
-                let told = send(&app, post(CHAT, &with_field(CHAT, name, value).to_string())).await;
-                let (status, told) = (told.status().as_u16(), text(told).await);
+                let reply = send(&app, post(CHAT, &with_field(CHAT, name, value).to_string())).await;
+                let (status, reply) = (reply.status().as_u16(), text(reply).await);
                 assert!(
-                    status == 400 && told.contains(&format!(r#""param":"{name}""#)),
-                    "{provider}: {told}"
+                    status == 400 && reply.contains(&format!(r#""param":"{name}""#)),
+                    "{provider}: {reply}"
                 );
                 continue;
             }
@@ -416,10 +416,10 @@ async fn a_setting_that_a_model_or_an_agent_does_not_take_is_named() {
     let (app, vendor) = vendor_app("openai", "gpt-5.4", ScriptedDialect::Chat).await;
     for path in [CHAT, RESPONSES] {
         for (name, value) in settings(path).into_iter().filter(|(name, _)| !name.starts_with("max_")) {
-            let told = text(send(&app, post(path, &with_field(path, name, value).to_string())).await).await;
+            let reply = text(send(&app, post(path, &with_field(path, name, value).to_string())).await).await;
             assert!(
-                told.contains(&format!(r#""param":"{name}""#)) && told.contains("gpt-5.4"),
-                "{path}: {told}"
+                reply.contains(&format!(r#""param":"{name}""#)) && reply.contains("gpt-5.4"),
+                "{path}: {reply}"
             );
         }
         // What asks for what happens anyway is nothing to reject.
@@ -437,11 +437,11 @@ async fn a_setting_that_a_model_or_an_agent_does_not_take_is_named() {
     for (name, value) in settings(CHAT) {
         let mut body = with_field(CHAT, name, value);
         body["model"] = json!("docqa");
-        let told = send(&app, post(CHAT, &body.to_string())).await;
-        let (status, told) = (told.status().as_u16(), text(told).await);
+        let reply = send(&app, post(CHAT, &body.to_string())).await;
+        let (status, reply) = (reply.status().as_u16(), text(reply).await);
         match name {
-            "temperature" => assert_eq!(status, 200, "{told}"),
-            _ => assert!(status == 400 && told.contains(&format!(r#""param":"{name}""#)), "{name}: {told}"),
+            "temperature" => assert_eq!(status, 200, "{reply}"),
+            _ => assert!(status == 400 && reply.contains(&format!(r#""param":"{name}""#)), "{name}: {reply}"),
         }
     }
     assert!(model.requests().iter().any(|request| request.temperature == Some(0.5)));

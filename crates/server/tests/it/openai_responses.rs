@@ -122,8 +122,8 @@ async fn a_stream_continues_after_any_of_its_events() {
         }
         let first = number_of(&events[0]);
         for unknown in [first + 1, number_of(&events[4]) - 1, 1 << 40, u64::MAX] {
-            let told = resume(&app, &response, unknown).await;
-            let [error] = &told[..] else { panic!("{told:?}") };
+            let reply = resume(&app, &response, unknown).await;
+            let [error] = &reply[..] else { panic!("{reply:?}") };
             assert_eq!((&error["type"], &error["code"]), (&json!("error"), &json!("unknown_event")));
         }
         let path = format!("/v1/responses/{}", response["id"].as_str().expect("an id"));
@@ -163,12 +163,12 @@ async fn an_answer_that_began_anew_is_not_continued_as_if_it_had_not() {
         stream(&app, json!({ "model": "react", "input": "?" })).await,
     );
     let written = first.iter().find(|event| event["type"] == "response.output_text.done").expect("text");
-    let told = resume(&app, &other.last().expect("an event")["response"], number_of(written)).await;
-    assert_eq!((told.len(), &told[0]["code"]), (1, &json!("unknown_event")), "{told:?}");
+    let reply = resume(&app, &other.last().expect("an event")["response"], number_of(written)).await;
+    assert_eq!((reply.len(), &reply[0]["code"]), (1, &json!("unknown_event")), "{reply:?}");
 }
 
 #[tokio::test]
-async fn a_response_that_continues_a_run_has_what_its_own_request_said() {
+async fn a_response_that_continues_a_run_has_the_parameters_of_its_own_request() {
     let (app, _) = scripted_app([call_weather("서울"), ScriptedReply::text("맑습니다.")]);
     let ask = json!({ "model": "react", "input": "?", "tools": [weather_tool()], "metadata": { "n": "1" }, "user": "kim" });
     let first = create(&app, ask).await;

@@ -213,8 +213,8 @@ async fn a_stream_ends_with_the_calls_and_the_next_one_has_the_answer() {
         .flatten()
         .collect();
     assert_eq!((calls.len(), &calls[0]["index"]), (1, &json!(0)));
-    let told = first.iter().any(|chunk| chunk["choices"][0]["delta"].to_string().contains("reasoning"));
-    assert!(!told, "a call of the client is no reasoning: {first:?}");
+    let reply = first.iter().any(|chunk| chunk["choices"][0]["delta"].to_string().contains("reasoning"));
+    assert!(!reply, "a call of the client is no reasoning: {first:?}");
     let message = json!({ "role": "assistant", "content": said(&first), "tool_calls": calls });
     let answer = json!({ "choices": [{ "message": message }] });
     let next = with_results(asked, &answer, &["맑음"]);
@@ -292,9 +292,9 @@ async fn arguments_that_do_not_fit_a_strict_tool_go_back_to_the_model() {
         scripted_app([ScriptedReply::call("get_weather", json!({ "town": 3 })), call_weather("서울")]);
     let first = complete(&app, &question()).await;
     assert_eq!(first["choices"][0]["finish_reason"], "tool_calls", "{first}");
-    let told = model.requests()[1].messages.last().expect("a message").clone();
-    let told: Vec<_> = told.tool_results().map(|result| (result.failed, result.text.clone())).collect();
-    assert!(told[0].0 && told[0].1.contains("get_weather"), "{told:?}");
+    let reply = model.requests()[1].messages.last().expect("a message").clone();
+    let reply: Vec<_> = reply.tool_results().map(|result| (result.failed, result.text.clone())).collect();
+    assert!(reply[0].0 && reply[0].1.contains("get_weather"), "{reply:?}");
 }
 
 #[tokio::test]

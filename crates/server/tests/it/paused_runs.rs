@@ -75,7 +75,7 @@ async fn answer(app: &doran_server::ServerApp, run: &str, id: &str, answer: &Val
 }
 
 #[tokio::test]
-async fn a_call_that_a_person_changed_runs_with_the_new_arguments_and_the_model_is_told() {
+async fn a_call_that_a_person_changed_runs_with_the_new_arguments_and_the_model_sees_them() {
     let app = app();
     let (run, id) = start_paused_run(&app, "t").await;
     let events =
@@ -165,7 +165,7 @@ async fn a_question_that_waits_comes_back_to_itself_under_its_key() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_cancelled_is_told_with_its_end() {
+async fn the_end_of_a_cancelled_run_is_sent() {
     let halting = PausingModel(Arc::new(Notify::new()));
     let app = app_with(Arc::new(halting), ServerLimits::default());
     let ask = json!({ "agent": "assistant", "message": "안녕?" }).to_string();
@@ -177,7 +177,7 @@ async fn a_run_that_is_cancelled_is_told_with_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_question_in_line_behind_a_run_that_comes_to_wait_is_told_so() {
+async fn a_queued_question_behind_a_run_that_comes_to_wait_gets_its_questions() {
     let leave = Arc::new(Notify::new());
     let app = app_with(Arc::new(PausingModel(leave.clone())), ServerLimits::default());
     let ask = json!({ "agent": "react", "message": "15 * 4는 얼마야?" }).to_string();
@@ -202,10 +202,10 @@ async fn a_question_in_line_behind_a_run_that_comes_to_wait_is_told_so() {
     leave.notify_one();
     let first_run = run_location(&first).trim_end_matches("/events").to_owned();
     let mut asks = Vec::new();
-    for told in asking {
-        let told = told.await.expect("no panic");
-        assert!(told.contains("calculator") && !told.contains("\"accepted\":false"), "{told}");
-        asks.extend(questions_in(&told));
+    for reply in asking {
+        let reply = reply.await.expect("no panic");
+        assert!(reply.contains("calculator") && !reply.contains("\"accepted\":false"), "{reply}");
+        asks.extend(questions_in(&reply));
     }
     drop(text(first).await);
     let with = async |status: &str| {
@@ -232,8 +232,8 @@ async fn a_question_in_line_behind_a_run_that_comes_to_wait_is_told_so() {
 }
 
 /// The questions in an answer, whether it is one object or a stream.
-fn questions_in(told: &str) -> Vec<Value> {
-    let data = told.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+fn questions_in(reply: &str) -> Vec<Value> {
+    let data = reply.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
     let objects = data.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     objects.flat_map(|object| object["questions"].as_array().cloned().unwrap_or_default()).collect()
 }

@@ -68,8 +68,8 @@ async fn fifty_requests_with_one_key_start_one_run() {
         let runs = json(&app, get("/api/usage")).await["runs"].as_u64().expect("a number");
         assert_eq!(runs - before, 1, "{path}");
         let other = body.replace("안녕?", "다른 말");
-        let told = send(&app, with_header(post(path, &other), "idempotency-key", &key)).await;
-        assert_eq!(told.status(), 422, "{path}");
+        let response_text = send(&app, with_header(post(path, &other), "idempotency-key", &key)).await;
+        assert_eq!(response_text.status(), 422, "{path}");
     }
 }
 

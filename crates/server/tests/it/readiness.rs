@@ -1,4 +1,4 @@
-//! Whether a server is ready: not while its search index cannot be asked, though the process lives.
+//! Whether a server is ready: not while its search index cannot be searched, though the process lives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Requests that are refused, and what they are told.
+//! Requests that are refused, and their errors.
 
 use std::sync::Arc;
 
@@ -198,7 +198,7 @@ async fn who_comes_when_too_many_are_being_answered_is_turned_away_at_once() {
 }
 
 #[tokio::test]
-async fn a_question_without_words_and_a_thread_without_a_name_are_told_apart() {
+async fn a_question_without_words_and_a_thread_without_a_name_are_distinguished() {
     let app = app();
     for body in [r#"{"agent":"react","message":null}"#, r#"{"agent":"react","message":""}"#, "{}"] {
         let output = text(send(&app, post("/api/chat", body)).await).await;
@@ -219,7 +219,7 @@ async fn a_question_without_words_and_a_thread_without_a_name_are_told_apart() {
 }
 
 #[tokio::test]
-async fn whatever_is_refused_below_v1_is_told_in_the_words_of_openai() {
+async fn errors_below_v1_have_the_form_of_openai() {
     let app = app();
     let mut elsewhere = get("/v1/models");
     elsewhere.headers_mut().insert(header::HOST, "evil.example".parse().expect("a header"));

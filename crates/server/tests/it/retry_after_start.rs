@@ -1,4 +1,4 @@
-//! A run that was begun is begun once: whoever gets no answer is told that it is there, and not to ask again.
+//! A run that was begun is begun once: a client that gets no answer learns that the run is there, and not to retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl UnansweredRunCase {
         }
     }
 
-    /// Status and code of what is told instead of an answer.
+    /// Status and code of the error instead of an answer.
     pub fn expected_error(self) -> &'static str {
         match self {
             Self::Failed => "502 run_failed",
@@ -121,7 +121,7 @@ async fn a_server_that_stops_says_that_the_run_goes_on_by_every_way_to_ask() {
 }
 
 #[tokio::test]
-async fn what_was_not_begun_may_be_asked_again() {
+async fn what_was_not_begun_may_be_requested_again() {
     let app = app_with(Arc::new(PausingModel(Arc::new(Notify::new()))), ServerLimits::default());
     let asked = object!({ "model": "nobody", "messages": [{ "role": "user", "content": "안녕?" }] });
     let answer = send(&app, post("/v1/chat/completions", &asked.to_string())).await;

@@ -81,8 +81,8 @@ async fn an_image_without_words_is_a_question_in_every_dialect() {
             );
             // The built-in model says why it cannot.
             let response = send(&app(), post(path, &body.to_string())).await;
-            let (status, told) = (response.status(), text(response).await);
-            assert!(status == 400 && told.contains("built-in model"), "{path}: {told}");
+            let (status, reply) = (response.status(), text(response).await);
+            assert!(status == 400 && reply.contains("built-in model"), "{path}: {reply}");
         }
         for wrong in [
             "data:image/png;base64,",
@@ -93,8 +93,8 @@ async fn an_image_without_words_is_a_question_in_every_dialect() {
         ] {
             let image = json!([{ "type": "image_url", "image_url": { "url": wrong } }]);
             let body = json!({ "model": agent, "messages": message(&image) }).to_string();
-            let told = text(send(&scripted_app([]).0, post("/v1/chat/completions", &body)).await).await;
-            assert!(told.contains(r#""param":"messages[0].content[0].image_url.url""#), "{wrong}: {told}");
+            let reply = text(send(&scripted_app([]).0, post("/v1/chat/completions", &body)).await).await;
+            assert!(reply.contains(r#""param":"messages[0].content[0].image_url.url""#), "{wrong}: {reply}");
         }
         // Nothing at all is still no question.
         let nothing = json!({ "model": agent, "messages": message(&json!([])) }).to_string();

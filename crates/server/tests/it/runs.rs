@@ -194,7 +194,7 @@ async fn a_stream_says_that_the_server_stops_and_can_be_gone_on_with() {
 }
 
 #[tokio::test]
-async fn a_silent_stream_gives_signs_of_life() {
+async fn a_silent_stream_sends_heartbeats() {
     let limits =
         ServerLimits { heartbeat_interval: std::time::Duration::from_millis(20), ..ServerLimits::default() };
     let app = app_with(Arc::new(PausingModel(Arc::new(Notify::new()))), limits);
@@ -220,7 +220,7 @@ async fn a_silent_stream_gives_signs_of_life() {
 }
 
 #[tokio::test]
-async fn threads_are_named_by_clients_and_told_apart() {
+async fn threads_are_named_by_clients_and_distinguished() {
     let app = app();
     let name = "/api/threads/a%2Fb/runs";
     text(send(&app, post(name, &ask_body("내 이름은 철수야."))).await).await;

@@ -22,7 +22,7 @@ use crate::{PATIENCE, app_with, get, post, run_location, send, text, until};
 const SLOW_CLIENTS: usize = 1000;
 /// Clients that read as they should, beside them.
 const QUICK_CLIENTS: usize = 20;
-/// What is said while they watch.
+/// Pieces of the answer that they read.
 const PIECES: usize = 3000;
 const HALF_OF_PIECES: usize = PIECES / 2;
 
@@ -192,7 +192,7 @@ async fn read_stream_to_end(address: SocketAddr, place: String, far: Arc<ReadPro
     let request = format!("GET {place} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     socket.write_all(request.as_bytes()).await.expect("sent");
     let (mut seen, mut next, mut bytes) = (Vec::new(), 0, vec![0; 65_536]);
-    let told = |seen: &[u8], words: &str| {
+    let reply = |seen: &[u8], words: &str| {
         let found = seen.windows(words.len()).position(|window| window == words.as_bytes());
         found.map(|at| at + words.len())
     };
@@ -202,7 +202,7 @@ async fn read_stream_to_end(address: SocketAddr, place: String, far: Arc<ReadPro
         assert!(read > 0, "the stream ended after {next} pieces");
         seen.extend_from_slice(&bytes[..read]);
         while next < PIECES
-            && let Some(end) = told(&seen, &format!("{next:04} 가"))
+            && let Some(end) = reply(&seen, &format!("{next:04} 가"))
         {
             seen.drain(..end);
             next += 1;
@@ -212,7 +212,7 @@ async fn read_stream_to_end(address: SocketAddr, place: String, far: Arc<ReadPro
                 _ => 0,
             };
         }
-        if next == PIECES && told(&seen, "event: finished").is_some() {
+        if next == PIECES && reply(&seen, "event: finished").is_some() {
             return;
         }
     }
@@ -224,7 +224,7 @@ pub fn slowest_of_most(mut times: Vec<Duration>) -> Duration {
     times[(times.len() * 99 / 100).min(times.len() - 1)]
 }
 
-/// Calls the server over and over, on a new connection each time, until told to stop. Gives what each call took.
+/// Calls the server over and over, on a new connection each time, until stopped. Gives what each call took.
 async fn time_calls(address: SocketAddr, stop: Arc<Notify>) -> Vec<Duration> {
     const CALL: &[u8] = b"GET /api/threads HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let mut times = Vec::new();

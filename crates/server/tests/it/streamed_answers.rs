@@ -91,12 +91,12 @@ async fn an_answer_is_whole_when_the_model_speaks_before_it_uses_a_tool() {
 }
 
 /// The frames of a stream: their names, and their data.
-fn parse_frames(told: &str) -> Vec<(String, Value)> {
+fn parse_frames(reply: &str) -> Vec<(String, Value)> {
     let frame = |frame: &str| {
         let (name, data) = frame.strip_prefix("event: ")?.split_once("\ndata: ")?;
         Some((name.to_owned(), serde_json::from_str(data).expect("JSON")))
     };
-    told.split_terminator("\n\n").filter_map(frame).collect()
+    reply.split_terminator("\n\n").filter_map(frame).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -163,9 +163,9 @@ async fn what_an_answer_rests_on_is_numbered_the_same_in_every_view() {
         let chunk: Value = serde_json::from_str(&format!("{{{line}")).expect("JSON");
         let delta = &chunk["choices"][0]["delta"];
         words.push_str(delta["content"].as_str().unwrap_or_default());
-        if let Some(told) = delta.get("annotations") {
+        if let Some(reply) = delta.get("annotations") {
             assert_eq!(chunk["choices"][0]["finish_reason"], "stop");
-            annotations = told.clone();
+            annotations = reply.clone();
         }
     }
     assert!(words.contains("[1]"), "{words}");

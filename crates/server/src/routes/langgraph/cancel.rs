@@ -59,7 +59,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
-/// Cancels a run when whoever waits for it goes away, if that was asked for.
+/// Cancels a run when the client that waits for it disconnects, if the request says so.
 pub(super) struct CancelGuard(Option<(ServerApp, RunRow)>);
 
 impl CancelGuard {

@@ -183,7 +183,7 @@ impl CheckpointTree {
             EntryBody::Resumed { .. } | EntryBody::Restarted { .. } => {
                 self.change_outcome(entry, |outcome| *outcome = TasksOutcome::default());
             }
-            // The question of a run that was cancelled is asked no more.
+            // The question of a run that was cancelled is closed.
             EntryBody::Cancelled { .. } => self.change_outcome(entry, |outcome| outcome.questions.clear()),
             EntryBody::InnerStep(_) | EntryBody::Finished => {}
         }

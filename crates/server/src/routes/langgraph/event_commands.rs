@@ -79,7 +79,7 @@ pub(super) async fn post_command(
         Ok(result) => Ok(json_response(json!({
             "type": "success", "id": id, "result": result, "meta": { "applied_through_seq": 0 },
         }))),
-        // What is wrong with the server, and what somebody has to pay for, is told as everywhere.
+        // What is wrong with the server, and what somebody has to pay for, is reported as everywhere.
         Err(CommandError(_, error))
             if error.code.info().status >= 500 || error.code == ApiErrorCode::BudgetSpent =>
         {

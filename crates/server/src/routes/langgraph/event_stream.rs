@@ -72,7 +72,7 @@ pub(super) enum EventChannel {
     Values,
     /// The update of each node.
     Updates,
-    /// Messages on their way.
+    /// Messages that are being written.
     Messages,
     /// Tool calls. They are sent with the messages.
     Tools,
@@ -112,7 +112,7 @@ pub(super) async fn stream_events(
     };
     sse::stream_frames(&app, caller, move |frames| async move {
         // A client whose stream ends comes back.
-        if let Err(error) = stream.tell(&frames).await {
+        if let Err(error) = stream.send_events(&frames).await {
             tracing::warn!(error = %error.to_json(), "the event stream of a thread ended");
         }
     })
@@ -126,12 +126,12 @@ struct ThreadEvents {
     since: Option<u64>,
     /// Runs that start in this process.
     news: broadcast::Receiver<Arc<RunHandle>>,
-    /// Those of this thread that are not told yet. They have what was shown before anybody looked.
+    /// Those of this thread that are not sent yet. They have what was shown before anybody watched.
     started: HashMap<RunId, Arc<RunHandle>>,
 }
 
 impl ThreadEvents {
-    async fn tell(mut self, frames: &SseSender) -> Result<(), ApiError> {
+    async fn send_events(mut self, frames: &SseSender) -> Result<(), ApiError> {
         let mut position = self.first_position().await?;
         let draining = self.app.draining.clone();
         loop {
@@ -173,7 +173,7 @@ impl ThreadEvents {
     fn note_start(&mut self, run: Arc<RunHandle>) -> bool {
         let is_own = *run.thread() == self.thread;
         if is_own {
-            // Runs that were taken back before they were told stay here.
+            // Runs that were taken back before they were sent stay here.
             if self.started.len() >= RUNS_LOOKED_AT {
                 self.started.clear();
             }
@@ -216,7 +216,7 @@ impl ThreadEvents {
         Ok(runs)
     }
 
-    /// The entry after which events are told: those of the runs that are not over, and of the last run where all are. What
+    /// The entry after which events are sent: those of the runs that are not over, and of the last run where all are. What
     /// came before is in the state of the thread.
     async fn first_position(&self) -> Result<Seq, ApiError> {
         let runs = self.newest_runs().await?;
@@ -238,7 +238,7 @@ impl ThreadEvents {
         Ok(later.min_by_key(|run| run.first_seq))
     }
 
-    /// Tells a run to its end. `false` when nobody listens any more.
+    /// Sends a run to its end. `false` when the client is gone.
     async fn tell_run(
         &self,
         row: &RunRow,
@@ -277,7 +277,7 @@ impl ThreadEvents {
         Ok(true)
     }
 
-    /// `false` when nobody listens any more.
+    /// `false` when the client is gone.
     async fn send_all(
         &self,
         row: &RunRow,
@@ -357,7 +357,7 @@ struct RunTranslation {
     graph: String,
     entry: Seq,
     at: Millis,
-    /// Messages on their way: their text so far.
+    /// Messages that are being written: their text so far.
     messages: HashMap<String, String>,
     /// Events since the last entry, by their methods.
     counts: BTreeMap<&'static str, u64>,
@@ -397,7 +397,7 @@ impl RunTranslation {
         ProtocolEvent::new(EventChannel::Lifecycle, data)
     }
 
-    /// That a run begins, goes on, or asks something: told before the state.
+    /// That a run begins, goes on, or asks something: sent before the state.
     fn events_before(&self, entry: &ThreadEntry) -> Vec<ProtocolEvent> {
         match &entry.body {
             EntryBody::Started { .. } | EntryBody::Resumed { .. } => vec![self.lifecycle("running")],
@@ -488,7 +488,7 @@ impl RunTranslation {
     }
 }
 
-/// The updates of nodes. What a run waits for is told as questions.
+/// The updates of nodes. What a run waits for is sent as questions.
 fn update_events(data: Value) -> Vec<ProtocolEvent> {
     let Value::Object(updates) = data else { return Vec::new() };
     let updates: Map<String, Value> = updates;

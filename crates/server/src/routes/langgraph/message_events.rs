@@ -48,7 +48,7 @@ impl MessageEvents {
         let Some(new) = self.sent.push(id, &delta.path, text) else { return };
         let so_far = partial_message(&new.id, self.sent.text(id));
         let chunk = message_chunk(&new.id, &new.words, false);
-        self.tell(source, &new, ("messages/partial", so_far), &chunk, before, events);
+        self.push_events(source, &new, ("messages/partial", so_far), &chunk, before, events);
     }
 
     /// A message is on record: what was not sent of it is sent now.
@@ -68,7 +68,7 @@ impl MessageEvents {
             if !new.words.is_empty() {
                 let chunk = message_chunk(&new.id, &new.words, false);
                 let whole = partial_message(&new.id, &text);
-                self.tell(source, &new, ("messages/partial", whole), &chunk, before, events);
+                self.push_events(source, &new, ("messages/partial", whole), &chunk, before, events);
             }
             return;
         }
@@ -79,18 +79,25 @@ impl MessageEvents {
                 last["tool_calls"] = message["tool_calls"].clone();
                 last["tool_call_chunks"] = tool_call_chunks(&message);
                 message["id"] = new.id.as_str().into();
-                self.tell(source, &new, ("messages/partial", message), &last, before, events);
+                self.push_events(source, &new, ("messages/partial", message), &last, before, events);
             }
             MessageEnd::Whole(id) => {
                 message["id"] = id.as_str().into();
                 let new = NewWords { id, words: text, is_first: true };
-                self.tell(source, &new, ("messages/complete", message.clone()), &message, before, events);
+                self.push_events(
+                    source,
+                    &new,
+                    ("messages/complete", message.clone()),
+                    &message,
+                    before,
+                    events,
+                );
             }
         }
     }
 
     /// The events of one change. Only with the last of them the client has it all.
-    fn tell(
+    fn push_events(
         &self,
         source: &MessageSource,
         new: &NewWords,

@@ -139,7 +139,7 @@ fn add_client_fields(message: &Message, json: &mut Value) {
     }
 }
 
-/// The next words of a message on their way.
+/// The next words of a message that is being written.
 pub(super) fn message_chunk(id: &str, text: &str, is_last: bool) -> Value {
     json!({
         "content": text,

@@ -137,7 +137,7 @@ fn path_start(path: &str) -> Option<&'static str> {
     LANGGRAPH_PATHS.into_iter().find(|start| is_under(start))
 }
 
-/// Nothing is served at this path. A client of LangGraph's is told that it is not the path that is wrong.
+/// Nothing is served at this path. A client of LangGraph's learns that its path is right.
 pub(super) fn no_route(path: &str) -> ApiError {
     match path_start(path) {
         Some(start) => ApiError::with_message(
@@ -217,7 +217,7 @@ fn as_invalid(error: ApiError) -> ApiError {
     if error.code == ApiErrorCode::BadJson { error.under_code(ApiErrorCode::Invalid) } else { error }
 }
 
-/// A page of a list, with the headers that tell of the rest.
+/// A page of a list, with the headers about the rest.
 fn list_response(page: &impl Serialize, total: Option<usize>, next: Option<usize>) -> Response {
     let mut response = json_response(page);
     let headers = response.headers_mut();
@@ -255,7 +255,7 @@ fn check_select(select: Option<&[String]>, known: &[&str]) -> Result<(), ApiErro
     }
 }
 
-/// The fields of a thing that were asked for; all without a choice.
+/// The fields of a thing that the request selects; all without a selection.
 fn select_fields(thing: &impl Serialize, select: Option<&[String]>) -> Value {
     let mut thing = json!(thing);
     if let (Some(select), Some(fields)) = (select, thing.as_object_mut()) {

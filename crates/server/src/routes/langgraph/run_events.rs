@@ -99,7 +99,7 @@ pub(super) struct RunEvents {
     messages: MessageEvents,
     /// A step ended: what comes now is of the next.
     is_between_steps: bool,
-    /// The number of the last stored piece that was told.
+    /// The number of the last stored piece that was sent.
     last_kept: Option<u64>,
 }
 
@@ -174,7 +174,7 @@ impl RunEvents {
         }
     }
 
-    /// Where the run stood before its first event that is told.
+    /// Where the run stood before its first event that is sent.
     async fn find_place(&mut self, entry: &ThreadEntry) -> Result<RunPlace, ApiError> {
         let needs_steps = self.wants_messages()
             || [StreamMode::Tasks, StreamMode::Checkpoints, StreamMode::Debug]
@@ -364,7 +364,7 @@ impl RunEvents {
                     self.messages.push(&source, delta, text, &mut events);
                 }
             }
-            // It was told from the log.
+            // It was sent from the log.
             NodeDeltaContent::Data(_) if delta.kept.is_some() && delta.kept <= self.last_kept => {}
             NodeDeltaContent::Data(data) => {
                 self.last_kept = delta.kept.or(self.last_kept);

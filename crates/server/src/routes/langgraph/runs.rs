@@ -184,7 +184,7 @@ pub(super) fn with_location(mut response: Response, row: &RunRow, come_back: Opt
     response
 }
 
-/// What a run came to: the state, with what it waits for, or why it failed.
+/// The result of a run: the state, with what it waits for, or why it failed.
 pub(super) async fn wait_for_values(
     app: &ServerApp,
     agent: &Agent,
@@ -211,9 +211,9 @@ pub(super) async fn wait_for_values(
     if row.status == RunStatus::Paused {
         let questions: Vec<_> =
             app.runtime.open_questions(&row.thread).await?.into_iter().map(|(_, ask)| ask).collect();
-        let asked = interrupts_json(&questions);
-        if asked.as_array().is_some_and(|asked| !asked.is_empty()) {
-            values["__interrupt__"] = asked;
+        let interrupts = interrupts_json(&questions);
+        if interrupts.as_array().is_some_and(|interrupts| !interrupts.is_empty()) {
+            values["__interrupt__"] = interrupts;
         }
     }
     Ok(values)

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use doran_engine::TaskPath;
 
-/// The most messages that one event id tells of.
-const MAX_TOLD: usize = 64;
+/// The most messages that one event id lists.
+const MAX_IN_EVENT_ID: usize = 64;
 /// What an event id says where there are more.
 const MORE: &str = "+";
 const EMPTY_HASH: u32 = 0x811c_9dc5;
@@ -15,7 +15,7 @@ const EMPTY_HASH: u32 = 0x811c_9dc5;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SentMessages {
     messages: BTreeMap<u32, SentMessage>,
-    /// The client had more than its event id told of.
+    /// The client had more than its event id lists.
     has_more: bool,
 }
 
@@ -127,31 +127,31 @@ impl SentMessages {
     /// What of it an event id carries.
     pub(super) fn to_text(&self) -> String {
         let sent = self.messages.iter().filter(|(_, message)| message.is_complete || message.bytes > 0);
-        let told = sent.map(|(id, SentMessage { changes, bytes, hash, is_complete, .. })| {
+        let parts = sent.map(|(id, SentMessage { changes, bytes, hash, is_complete, .. })| {
             if *is_complete { format!("{id:x}") } else { format!("{id:x}.{changes:x}.{bytes:x}.{hash:x}") }
         });
-        let mut told: Vec<String> = told.take(MAX_TOLD + 1).collect();
-        if told.len() > MAX_TOLD {
-            MORE.clone_into(&mut told[MAX_TOLD]);
+        let mut parts: Vec<String> = parts.take(MAX_IN_EVENT_ID + 1).collect();
+        if parts.len() > MAX_IN_EVENT_ID {
+            MORE.clone_into(&mut parts[MAX_IN_EVENT_ID]);
         } else if self.has_more {
-            told.push(MORE.to_owned());
+            parts.push(MORE.to_owned());
         }
-        told.join(",")
+        parts.join(",")
     }
 
     /// Reads what an event id carries.
     pub(super) fn from_text(text: &str) -> Option<Self> {
         let mut sent = Self::default();
-        for (at, told) in text.split(',').filter(|told| !told.is_empty()).enumerate() {
-            if told == MORE {
+        for (at, part) in text.split(',').filter(|part| !part.is_empty()).enumerate() {
+            if part == MORE {
                 sent.has_more = true;
                 continue;
             }
-            if at >= MAX_TOLD {
+            if at >= MAX_IN_EVENT_ID {
                 return None;
             }
             let numbers: Option<Vec<u32>> =
-                told.split('.').map(|number| u32::from_str_radix(number, 16).ok()).collect();
+                part.split('.').map(|number| u32::from_str_radix(number, 16).ok()).collect();
             let (id, message) = match *numbers?.as_slice() {
                 [id] => (id, SentMessage { is_complete: true, ..SentMessage::new(0) }),
                 [id, changes, bytes, hash] => {

@@ -127,7 +127,7 @@ pub(super) async fn start_graph_run(
             reject_with_resume(body, checkpoint, row, &settings)?;
             return answer_run(app, agent, row.clone(), answers).await;
         }
-        // It still waits: the client is told so again.
+        // It still waits: the client gets the same answer again.
         let head = app.runtime.thread_row(thread).await?.head;
         let run = Arc::new(app.runtime.run_handle(&row.key()).await?);
         let first_event = (head + 1).saturating_sub(row.first_seq.unwrap_or(head));

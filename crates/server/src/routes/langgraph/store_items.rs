@@ -292,7 +292,7 @@ pub(super) struct SearchItemsBody {
 pub(super) async fn search_items(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: SearchItemsBody = read_body(request, &app).await?;
@@ -372,7 +372,7 @@ pub(super) struct NamespacesBody {
 pub(super) async fn list_namespaces(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: NamespacesBody = read_body(request, &app).await?;

@@ -1,7 +1,7 @@
 //! Assistants that tenants store beside those of the graphs: make, change, delete, and their versions.
 //!
 //! An assistant is an item of the store, and so is each of its versions, in namespaces of the server's own. A change stores the
-//! new version first: whoever dies in between leaves a version that is not in use.
+//! new version first: a process that dies in between leaves a version that is not in use.
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};

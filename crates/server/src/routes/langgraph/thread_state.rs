@@ -115,7 +115,7 @@ pub(super) struct StateQuery {
 pub(super) async fn get_state(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     id: Result<Path<String>, PathRejection>,
     query: Result<Query<StateQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
@@ -130,7 +130,7 @@ pub(super) async fn get_state(
 pub(super) async fn get_state_at(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     ids: Result<Path<(String, String)>, PathRejection>,
     query: Result<Query<StateQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
@@ -157,7 +157,7 @@ pub(super) struct StateAtBody {
 pub(super) async fn post_state_at(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -225,7 +225,7 @@ pub(super) enum BeforeBody {
 pub(super) async fn post_history(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -251,7 +251,7 @@ pub(super) struct HistoryQuery {
 pub(super) async fn get_history(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     id: Result<Path<String>, PathRejection>,
     query: Result<Query<HistoryQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {

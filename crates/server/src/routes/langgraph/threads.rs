@@ -423,7 +423,7 @@ async fn fits(app: &ServerApp, body: &SearchThreadsBody, row: &ThreadRow) -> Res
 pub(super) async fn search_threads(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: SearchThreadsBody = read_body(request, &app).await?;
@@ -457,7 +457,7 @@ pub(super) struct CountThreadsBody {
 pub(super) async fn count_threads(
     State(app): State<ServerApp>,
     caller: ApiCaller,
-    _turn: BulkRead,
+    _permit: BulkRead,
     request: Request,
 ) -> Result<Response, ApiError> {
     let CountThreadsBody { metadata, values, status } = read_body(request, &app).await?;

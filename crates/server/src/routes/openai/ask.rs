@@ -10,7 +10,7 @@ use super::client_calls::{self, CallResults};
 use super::client_messages::ClientQuestion;
 use super::turn_request::{check_agent, check_model_settings};
 use crate::ServerApp;
-use crate::agent_request::{self, AgentRequest, RunCourse, RunStart, WaitingRun};
+use crate::agent_request::{self, AgentRequest, RunPlacement, RunStart, WaitingRun};
 use crate::authentication::ApiCaller;
 use crate::error::ApiError;
 
@@ -19,8 +19,8 @@ pub(super) struct ClientAsk<'a> {
     pub(super) agent: &'a str,
     pub(super) question: ClientQuestion,
     pub(super) request: TurnRequest,
-    /// The parameters by which tools, a format and other wishes came, and whether they did.
-    pub(super) asked: &'a [(&'a str, bool)],
+    /// The parameters for tools, a format and so on, and whether the request has them.
+    pub(super) parameters: &'a [(&'a str, bool)],
     /// The parameter by which the length of a reply is limited.
     pub(super) limit_parameter: &'a str,
     /// The parameter that the conversation is in.
@@ -42,10 +42,10 @@ pub(super) struct AnsweringRun {
     pub(super) after: u64,
 }
 
-/// What came of a question.
+/// Whether a question was accepted.
 pub(super) enum AskOutcome {
     Answering(AnsweringRun),
-    /// The thread waits for a person, and nothing was asked.
+    /// The thread waits for a person, and no run was started.
     ThreadWaiting(WaitingRun),
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn start_or_continue(
 ) -> Result<(ThreadKey, AskOutcome), ApiError> {
     let ClientAsk { agent, question, request, parameter, thread, from, metadata, idempotency, .. } = ask;
     let found = agent_request::find_agent(app, agent)?;
-    check_agent(&found, ask.asked)?;
+    check_agent(&found, ask.parameters)?;
     check_model_settings(&found, &request, ask.limit_parameter)?;
     check_agent(&found, &[(parameter, question.has_images)])?;
     if question.has_calls && !found.accepts_turn_requests {
@@ -100,14 +100,14 @@ pub(super) async fn start_or_continue(
     if !found.accepts_turn_requests {
         options.chosen.temperature = options.request.temperature;
     }
-    let course = RunCourse { from, metadata, ..RunCourse::default() };
+    let placement = RunPlacement { from, metadata, ..RunPlacement::default() };
     let request = AgentRequest {
         agent,
         thread: thread.clone(),
         message: &question.text,
         options,
         if_busy: IfBusy::Enqueue,
-        course,
+        placement,
         idempotency,
         key: caller.key.clone(),
     };

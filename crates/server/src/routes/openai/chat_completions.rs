@@ -69,19 +69,19 @@ pub(super) async fn openai_chat(
         None => None,
     };
     let known = match &thread {
-        Some(thread) if thread_exists(&app, thread).await? => KnownMessages::AllButLast,
+        Some(thread) if thread_exists(&app, thread).await? => KnownMessages::AllButQuestion,
         Some(_) | None => KnownMessages::None,
     };
     let question = find_question(messages, known, "messages", app.limits.max_message_bytes)?;
     let language = Language::detect(&question.text).unwrap_or(Language::English);
-    let asked =
+    let parameters =
         [("tools", !request.tools.is_empty()), ("response_format", request.response_schema.is_some())];
     let client_tools = request.tools.iter().map(|tool| tool.spec.name.clone()).collect();
     let ask = ClientAsk {
         agent: &body.model,
         question,
         request,
-        asked: &asked,
+        parameters: &parameters,
         limit_parameter: body.limit_parameter(),
         parameter: "messages",
         thread,
@@ -145,7 +145,7 @@ struct CompletionHead {
     language: Language,
     /// The address of this server, for links.
     origin: String,
-    /// Tools of the client. Their calls are told as such, and not as reasoning.
+    /// Tools of the client. Their calls are sent as such, and not as reasoning.
     client_tools: BTreeSet<String>,
 }
 
@@ -264,7 +264,7 @@ async fn completion_response(
     Ok(json_response(completion))
 }
 
-/// What is said instead of an answer when the thread waits for a person.
+/// The text instead of an answer when the thread waits for a person.
 pub(super) fn thread_waiting_text(
     questions: &[QuestionInfo],
     origin: &str,
@@ -278,7 +278,7 @@ pub(super) fn thread_waiting_text(
     format!("{first}\n\n{}", waiting_text(questions, origin, thread, language))
 }
 
-/// What is told instead of an answer when the thread waits for a person: nothing was asked of it.
+/// The answer when the thread waits for a person: no run was started.
 fn thread_waiting_response(
     app: &ServerApp,
     caller: ApiCaller,
@@ -323,7 +323,7 @@ pub(super) fn unfinished_run_error(row: &RunRow) -> ApiError {
     }
 }
 
-/// Why a run failed, for people: what to do, and what was said by whoever failed.
+/// Why a run failed, for people: what to do, and the message of what failed.
 pub(super) fn failure_detail(code: &str, message: &str) -> ErrorDetail {
     let ModelErrorAdvice { en, ko } = advice(code);
     ErrorDetail::new(format!("{en} ({message})"), format!("{ko} ({message})"))

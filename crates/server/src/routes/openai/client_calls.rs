@@ -82,7 +82,7 @@ pub(super) struct CallResults<'a> {
     pub(super) request: &'a TurnRequest,
     /// The instructions of the client.
     pub(super) system: Option<&'a str>,
-    /// What the client said after the results.
+    /// The message of the client after the results.
     pub(super) following: &'a [EarlierMessage],
     /// What is stored with the results.
     pub(super) metadata: &'a Map<String, Value>,
@@ -250,7 +250,7 @@ fn is_client_tool(question: &PendingQuestion) -> bool {
     matches!(InterruptQuestion::from_json(&question.question), InterruptQuestion::ClientTool { .. })
 }
 
-/// The entries of a run that tell what it waited for, and what it was answered.
+/// The entries of a run with what it waited for, and what it was answered.
 async fn read_pauses(app: &ServerApp, row: &RunRow) -> Result<Vec<ThreadEntry>, ApiError> {
     let Some(first) = row.first_seq else { return Ok(Vec::new()) };
     let (mut pauses, mut after): (Vec<ThreadEntry>, Seq) = (Vec::new(), first - 1);

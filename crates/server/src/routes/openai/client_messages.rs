@@ -223,15 +223,15 @@ fn read_image(fields: &mut FieldObject, url_field: &str) -> Result<ImageReferenc
     ))
 }
 
-/// What the thread of a question has of the messages that are sent.
+/// Which of the messages of a request the thread has already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KnownMessages {
     /// There is no such thread. The client sends the whole conversation.
     None,
-    /// All but the last. The client sends the whole conversation, and so does the thread have it.
-    AllButLast,
-    /// None of them, but what came before. The client sends what is new.
-    Earlier,
+    /// All of them but the new question. The client sends the whole conversation.
+    AllButQuestion,
+    /// None of them, but earlier ones. The client sends only new messages.
+    EarlierOnly,
 }
 
 /// What is asked, and what comes before it.
@@ -275,7 +275,7 @@ pub(super) fn find_question(
         return Err(bad("the last message of the user is empty", "사용자의 마지막 메시지가 비어 있습니다"));
     }
     let system = (!conversation.system.is_empty()).then(|| conversation.system.join("\n\n"));
-    let earlier = if thread == KnownMessages::AllButLast { Vec::new() } else { before };
+    let earlier = if thread == KnownMessages::AllButQuestion { Vec::new() } else { before };
     let options =
         AskOptions { system, earlier, images, following: conversation.messages, ..AskOptions::default() };
     let all = || options.message_texts().chain(options.system.as_deref()).chain([text.as_str()]);
@@ -393,7 +393,7 @@ mod tests {
 
     fn question(messages: Value, known: bool) -> Result<ClientQuestion, String> {
         let Value::Array(messages) = messages else { panic!("a list") };
-        let thread = if known { KnownMessages::AllButLast } else { KnownMessages::None };
+        let thread = if known { KnownMessages::AllButQuestion } else { KnownMessages::None };
         let read =
             read_chat_messages(messages).and_then(|read| find_question(read, thread, "messages", 1000));
         read.map_err(|error| error.to_json()["parameter"].as_str().unwrap_or_default().to_owned())

@@ -50,7 +50,7 @@ pub(super) enum OpenWebUiEnd {
     WaitsForApproval,
 }
 
-/// What is told at the end: what the answer rests on, and that nothing is under way any more.
+/// What is sent at the end: what the answer rests on, and that nothing is under way any more.
 pub(super) fn end_events(sources: &[AnswerSource], ended: OpenWebUiEnd, language: Language) -> Vec<SseFrame> {
     let mut frames: Vec<SseFrame> = sources.iter().map(source_event).collect();
     let done = match (ended, language) {

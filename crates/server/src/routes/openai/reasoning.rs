@@ -3,7 +3,7 @@
 use doran_agents::protocol::{AgentActivity, ThinkingStep};
 use serde_json::{Value, json};
 
-/// The most characters of a tool's arguments that are told.
+/// The most characters of a tool's arguments that are shown.
 const MAX_ARGUMENT_CHARS: usize = 300;
 
 /// A line of reasoning, if the activity is any: a thought, or a tool that is used. What a tool gave back is long and stands

@@ -40,7 +40,7 @@ impl SentText {
         Some(more)
     }
 
-    /// Whether more was sent than was said again.
+    /// Whether more was sent than the second try repeated.
     pub(super) fn is_behind(&self) -> bool {
         self.repeated.is_some()
     }
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(
             sent(&[Some("연차는 15일입니다."), None, Some("연차는")]),
             None,
-            "it was said and is not so"
+            "it was sent and is not true"
         );
     }
 }

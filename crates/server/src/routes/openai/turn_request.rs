@@ -153,8 +153,8 @@ pub(super) fn read_response_format(
 }
 
 /// Rejects what an agent cannot do with a request, by the names of the parameters that ask for it.
-pub(super) fn check_agent(agent: &Agent, asked: &[(&str, bool)]) -> Result<(), ApiError> {
-    let Some((parameter, _)) = asked.iter().find(|(_, is_asked)| *is_asked) else { return Ok(()) };
+pub(super) fn check_agent(agent: &Agent, parameters: &[(&str, bool)]) -> Result<(), ApiError> {
+    let Some((parameter, _)) = parameters.iter().find(|(_, is_set)| *is_set) else { return Ok(()) };
     if !agent.accepts_turn_requests {
         return Err(not_taken_by_agent(agent, parameter));
     }

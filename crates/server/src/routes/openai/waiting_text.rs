@@ -5,7 +5,7 @@ use doran_agents::Language;
 use crate::api::QuestionInfo;
 use crate::url_encoding::percent_encode;
 
-/// What a person is told when the run waits for one: what it asks, and where to answer.
+/// The text for a person that the run waits for: what it asks, and where to answer.
 pub(super) fn waiting_text(
     questions: &[QuestionInfo],
     origin: &str,

@@ -86,8 +86,8 @@ async fn what_a_ready_made_agent_cannot_take_is_named() {
     ] {
         let body = json!({ "assistant_id": "docqa", "input": { "messages": [message] } }).to_string();
         let response = send(&app, post("/runs/wait", &body)).await;
-        let (status, told) = (response.status().as_u16(), text(response).await);
-        assert!(status == 422 && told.contains(named), "{message}: {status} {told}");
+        let (status, reply) = (response.status().as_u16(), text(response).await);
+        assert!(status == 422 && reply.contains(named), "{message}: {status} {reply}");
     }
     // A client that answers a call which was cut off can go on.
     for agent in ["assistant", "react"] {
@@ -110,8 +110,8 @@ async fn what_a_ready_made_agent_cannot_take_is_named() {
     ] {
         let input = json!({ "messages": [question("q")], "nobody": "x" });
         let body = json!({ "assistant_id": agent, "input": input }).to_string();
-        let told = text(send(&app, post("/runs/wait", &body)).await).await;
-        assert!(told.contains(&format!("there are {fields}\"")), "{agent}: {told}");
+        let reply = text(send(&app, post("/runs/wait", &body)).await).await;
+        assert!(reply.contains(&format!("there are {fields}\"")), "{agent}: {reply}");
         let schemas = json(&app, get(&format!("/assistants/{agent}/schemas"))).await;
         let properties = schemas["input_schema"]["properties"].as_object().expect("an object");
         let mut names: Vec<String> = properties.keys().map(|name| format!("`{name}`")).collect();

@@ -90,6 +90,6 @@ async fn the_schemas_of_a_described_agent_say_what_it_takes_and_stores() {
     );
     let wrong = json!({ "assistant_id": "helpdesk", "input": { "values": {}, "messages": [] } }).to_string();
     let response = send(&app, post(&path, &wrong)).await;
-    let (status, told) = (response.status().as_u16(), text(response).await);
-    assert!(status == 422 && told.contains("`values`"), "{status} {told}");
+    let (status, reply) = (response.status().as_u16(), text(response).await);
+    assert!(status == 422 && reply.contains("`values`"), "{status} {reply}");
 }

@@ -111,7 +111,7 @@ async fn a_stream_goes_on_with_the_next_run() {
 }
 
 #[tokio::test]
-async fn several_questions_are_answered_at_once_and_what_is_not_asked_is_named() {
+async fn several_questions_are_answered_at_once_and_an_unknown_id_is_named() {
     let app = four_graphs_app();
     let thread = new_thread(&app).await;
     command(&app, &thread, "run.start", json!({ "assistant_id": "hitl", "input": hi() })).await;
@@ -131,8 +131,12 @@ async fn several_questions_are_answered_at_once_and_what_is_not_asked_is_named()
         ("input.respond", json!({ "interrupt_id": "x", "response": 1 }), "no_such_interrupt"),
         ("input.respond", json!({ "interrupt_id": id, "namespace": ["inner"] }), "no_such_interrupt"),
     ] {
-        let told = command(&app, &thread, method, params.clone()).await;
-        assert_eq!((&told["type"], &told["error"]), (&json!("error"), &json!(code)), "{params}: {told}");
+        let response_text = command(&app, &thread, method, params.clone()).await;
+        assert_eq!(
+            (&response_text["type"], &response_text["error"]),
+            (&json!("error"), &json!(code)),
+            "{params}: {response_text}"
+        );
     }
     let answers = json!({ "responses": [{ "interrupt_id": id, "response": "yes" }] });
     assert_eq!(command(&app, &thread, "input.respond", answers.clone()).await["type"], "success");
@@ -145,7 +149,7 @@ async fn several_questions_are_answered_at_once_and_what_is_not_asked_is_named()
 }
 
 #[tokio::test]
-async fn what_a_stream_does_not_tell_is_named() {
+async fn what_a_stream_does_not_send_is_named_in_the_error() {
     let app = four_graphs_app().keys(two_keys());
     let made = json(&app, with_key_of("a", post("/threads", "{}"))).await;
     let thread = made["thread_id"].as_str().expect("an id");
@@ -156,8 +160,11 @@ async fn what_a_stream_does_not_tell_is_named() {
         (json!({ "channels": ["values"], "replay": true }), "replay"),
     ] {
         let response = send(&app, with_key_of("a", stream_request(thread, &body))).await;
-        let (status, told) = (response.status().as_u16(), text(response).await);
-        assert!(status == 422 && told.contains(&format!("`{word}`")), "{body}: {status} {told}");
+        let (status, response_text) = (response.status().as_u16(), text(response).await);
+        assert!(
+            status == 422 && response_text.contains(&format!("`{word}`")),
+            "{body}: {status} {response_text}"
+        );
     }
     let body = json!({ "channels": ["values"] });
     assert_eq!(problem(&app, with_key_of("b", stream_request(thread, &body))).await, "404 not_found");

@@ -10,8 +10,8 @@ use crate::{get, json, json_request, post, send, text};
 async fn refused(app: &doran_server::ServerApp, request: Request<Body>, named: &str) {
     let shown = format!("{} {}", request.method(), request.uri());
     let response = send(app, request).await;
-    let (status, told) = (response.status().as_u16(), text(response).await);
-    assert!(status == 422 && told.contains(named), "{shown}: {status} {told}");
+    let (status, reply) = (response.status().as_u16(), text(response).await);
+    assert!(status == 422 && reply.contains(named), "{shown}: {status} {reply}");
 }
 
 #[tokio::test]

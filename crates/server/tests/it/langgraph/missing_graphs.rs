@@ -36,10 +36,10 @@ async fn a_state_whose_graph_is_gone_is_a_clear_error_and_its_thread_is_still_li
     for request in requests() {
         let path = request.uri().to_string();
         let response = send(&app, request).await;
-        let (status, told) = (response.status().as_u16(), text(response).await);
+        let (status, reply) = (response.status().as_u16(), text(response).await);
         assert!(
-            status == 404 && told.contains("`chat`") && told.contains("not served"),
-            "{path}: {status} {told}"
+            status == 404 && reply.contains("`chat`") && reply.contains("not served"),
+            "{path}: {status} {reply}"
         );
     }
     for request in [
@@ -69,8 +69,8 @@ async fn a_state_whose_graph_is_gone_is_a_clear_error_and_its_thread_is_still_li
     for request in requests().into_iter().take(3) {
         let path = request.uri().to_string();
         let response = send(&app, request).await;
-        let (status, told) = (response.status().as_u16(), text(response).await);
-        assert!(status == 409 && told.contains("does not fit"), "{path}: {status} {told}");
+        let (status, reply) = (response.status().as_u16(), text(response).await);
+        assert!(status == 409 && reply.contains("does not fit"), "{path}: {status} {reply}");
     }
     let found = json(&app, post("/threads/search", "{}")).await;
     assert_eq!(found.as_array().map(Vec::len), Some(2), "{found}");

@@ -55,7 +55,7 @@ fn put(path: &str, body: &Value) -> Request<Body> {
     json_request("put", path, &body.to_string())
 }
 
-async fn told(app: &ServerApp, request: Request<Body>) -> (u16, String) {
+async fn reply(app: &ServerApp, request: Request<Body>) -> (u16, String) {
     let response = send(app, request).await;
     (response.status().as_u16(), text(response).await)
 }
@@ -87,7 +87,7 @@ async fn the_context_of_a_run_reaches_its_nodes_over_that_of_its_assistant() {
         other["context"] = json!({ "tone": "loud" });
         other["config"] = Value::Null;
         let path = format!("/threads/{thread}/runs/wait");
-        let (status, words) = told(&app, post(&path, &other.to_string())).await;
+        let (status, words) = reply(&app, post(&path, &other.to_string())).await;
         assert!(status == 422 && words.contains("`context`"), "{status} {words}");
         let ended = wait(&app, &thread, &resume).await;
         assert_eq!((&ended["seen"], &ended["answer"]), (&seen, &json!("yes")), "{fields}");
@@ -96,7 +96,7 @@ async fn the_context_of_a_run_reaches_its_nodes_over_that_of_its_assistant() {
         "assistant_id": "context", "input": {}, "context": { "a": 1 }, "config": { "configurable": { "b": 1 } },
     });
     let thread = new_thread(&app).await;
-    let (status, words) = told(&app, post(&format!("/threads/{thread}/runs/wait"), &both.to_string())).await;
+    let (status, words) = reply(&app, post(&format!("/threads/{thread}/runs/wait"), &both.to_string())).await;
     assert!(status == 422 && words.contains("`context`"), "{status} {words}");
 }
 
@@ -151,7 +151,7 @@ async fn an_assistant_belongs_to_its_tenant_and_that_of_a_graph_to_nobody() {
         json_request("delete", &format!("/assistants/{graph}"), ""),
         post(&format!("/assistants/{graph}/latest"), r#"{"version":1}"#),
     ] {
-        let (status, words) = told(&app, with_key_of("a", request)).await;
+        let (status, words) = reply(&app, with_key_of("a", request)).await;
         assert!(status == 422 && words.contains("of a graph"), "{status} {words}");
     }
 }
@@ -176,7 +176,7 @@ async fn items_of_the_server_are_not_items_of_its_clients() {
         post("/store/namespaces", &json!({ "prefix": names }).to_string()),
         get("/store/items?namespace=%F4%8F%BF%BDdoran.assistants&key=k"),
     ] {
-        let (status, words) = told(&app, with_key_of("a", request)).await;
+        let (status, words) = reply(&app, with_key_of("a", request)).await;
         assert!(status == 422 && words.contains("belongs to the server"), "{status} {words}");
     }
     for (path, body) in [("/store/items/search", all), ("/store/namespaces", "{}")] {
@@ -209,17 +209,17 @@ async fn what_an_item_cannot_be_is_named() {
         for (name, value) in change.as_object().expect("an object") {
             item[name] = value.clone();
         }
-        let (status, words) = told(&app, put("/store/items", &item)).await;
+        let (status, words) = reply(&app, put("/store/items", &item)).await;
         assert!(status == 422 && words.contains(&format!("`{word}")), "{change}: {status} {words}");
     }
     let large = json!({ "namespace": ["users"], "key": "k", "value": { "n": "x".repeat(1024 * 1024) } });
-    assert!(matches!(told(&app, put("/store/items", &large)).await.0, 413 | 422));
+    assert!(matches!(reply(&app, put("/store/items", &large)).await.0, 413 | 422));
     for (body, word) in [
         (json!({ "namespace_prefix": ["users"], "query": "kimchi" }), "query"),
         (json!({ "namespace_prefix": ["users"], "filter": { "n": { "$in": [1] } } }), "filter.n.$in"),
         (json!({ "namespace_prefix": ["users"], "filter": { "$or": [1] } }), "filter.$or"),
     ] {
-        let (status, words) = told(&app, post("/store/items/search", &body.to_string())).await;
+        let (status, words) = reply(&app, post("/store/items/search", &body.to_string())).await;
         assert!(status == 422 && words.contains(&format!("`{word}")), "{body}: {status} {words}");
     }
 }
@@ -304,14 +304,14 @@ async fn what_a_cron_cannot_do_is_named() {
             json_request("patch", &format!("/runs/crons/{cron}"), &change.to_string()),
         ] {
             let path = request.uri().to_string();
-            let (status, words) = told(&app, request).await;
+            let (status, words) = reply(&app, request).await;
             assert!(status == 422 && words.contains(word), "{path} {change}: {status} {words}");
         }
     }
     let no_input = r#"{"assistant_id":"chat","schedule":"0 0 1 1 *"}"#;
-    assert!(told(&app, post("/runs/crons", no_input)).await.1.contains("`input`"));
+    assert!(reply(&app, post("/runs/crons", no_input)).await.1.contains("`input`"));
     for body in ["{}", r#"{"assistant_id":"hitl"}"#] {
-        assert_eq!(told(&app, json_request("patch", &format!("/runs/crons/{cron}"), body)).await.0, 422);
+        assert_eq!(reply(&app, json_request("patch", &format!("/runs/crons/{cron}"), body)).await.0, 422);
     }
     assert_eq!(json(&app, post("/runs/crons/count", "{}")).await, 1, "none of them was stored");
 }
@@ -376,8 +376,8 @@ async fn usage_names_the_key_of_a_run_whatever_its_metadata_say() {
     let made = json(&app, with_key_of("a", post("/threads", "{}"))).await;
     let thread = made["thread_id"].as_str().expect("an id");
     let start = json!({ "id": 1, "method": "run.start", "params": body }).to_string();
-    let told = json(&app, with_key_of("a", post(&format!("/threads/{thread}/commands"), &start))).await;
-    assert_eq!(told["type"], "success", "{told}");
+    let reply = json(&app, with_key_of("a", post(&format!("/threads/{thread}/commands"), &start))).await;
+    assert_eq!(reply["type"], "success", "{reply}");
     let usage = json(&app, with_key_of("a", get("/api/usage?days=1"))).await;
     let keys: Vec<(&Value, &Value)> =
         usage["by_key"].as_array().expect("a list").iter().map(|key| (&key["name"], &key["runs"])).collect();
@@ -416,7 +416,7 @@ async fn a_command_sends_a_node_its_own_input() {
         (json!([3]), "command"),
     ] {
         let body = json!({ "assistant_id": "sending", "command": { "goto": goto } }).to_string();
-        let (status, words) = told(&app, post(&format!("/threads/{thread}/runs/wait"), &body)).await;
+        let (status, words) = reply(&app, post(&format!("/threads/{thread}/runs/wait"), &body)).await;
         assert!(status == 422 && words.contains(word), "{goto}: {status} {words}");
     }
 }

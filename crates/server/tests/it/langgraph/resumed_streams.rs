@@ -144,7 +144,7 @@ fn all_ticks() -> Vec<Value> {
     (0..5).map(tick).chain([json!("words")]).chain((5..8).map(tick)).collect()
 }
 
-/// A stream that is asked for as resumable stores what nodes show, whatever their steps come to.
+/// A stream that is requested as resumable stores what nodes show, whatever their steps come to.
 #[tokio::test]
 async fn custom_events_of_steps_that_are_over_are_sent_to_those_who_come_back() {
     let app = ticking_app();
@@ -167,7 +167,7 @@ async fn custom_events_of_steps_that_are_over_are_sent_to_those_who_come_back() 
     assert_eq!(ticks(&joined), [] as [Value; 0]);
 }
 
-/// Steps of a graph inside a node are streamed where that is asked for, also to those who join later.
+/// Steps of a graph inside a node are streamed on request, also to those who join later.
 #[tokio::test]
 async fn steps_inside_a_node_are_streamed_with_stream_subgraphs() {
     let app = ticking_app();

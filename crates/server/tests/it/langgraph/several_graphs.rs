@@ -26,10 +26,10 @@ async fn a_thread_is_read_and_changed_through_the_graph_of_its_newest_run() {
         (response.status().as_u16(), text(response).await)
     };
     // `turn` is a field of the first graph only.
-    let (status, told) = change(json!({ "turn": 7 })).await;
-    assert!(status == 422 && told.contains("turn"), "{status} {told}");
-    let (status, told) = change(json!({ "answer": "maybe" })).await;
-    assert_eq!(status, 200, "{told}");
+    let (status, reply) = change(json!({ "turn": 7 })).await;
+    assert!(status == 422 && reply.contains("turn"), "{status} {reply}");
+    let (status, reply) = change(json!({ "answer": "maybe" })).await;
+    assert_eq!(status, 200, "{reply}");
     let state = json(&app, get(&format!("/threads/{thread}/state"))).await;
     assert_eq!((&state["values"]["answer"], &state["next"]), (&json!("maybe"), &json!(["ask"])), "{state}");
     let done = wait(json!({ "assistant_id": "hitl", "command": { "resume": "yes" } })).await;
@@ -72,8 +72,8 @@ async fn a_state_is_replaced_through_the_graph_of_the_newest_run() {
     };
     // `turn` is a field of the first graph only, `answer` one of the newest.
     let refused = send(&app, put(json!({ "turn": 7 }), None)).await;
-    let (status, told) = (refused.status().as_u16(), text(refused).await);
-    assert!(status == 400 && told.contains("turn"), "{status} {told}");
+    let (status, reply) = (refused.status().as_u16(), text(refused).await);
+    assert!(status == 400 && reply.contains("turn"), "{status} {reply}");
     let changed = json(&app, put(json!({ "answer": "by hand" }), None)).await;
     assert_eq!(changed["state"], json!({ "answer": "by hand" }));
     assert_eq!(json(&app, get(&path)).await["state"], json!({ "answer": "by hand" }));
@@ -107,6 +107,6 @@ async fn assistants_are_found_by_a_part_of_their_names_and_lose_their_descriptio
     let plain = json(&app, json_request("PATCH", &path, r#"{"description":null}"#)).await;
     assert_eq!((&plain["description"], &plain["name"]), (&json!(null), &json!("Other")));
     let response = send(&app, post("/threads/search", r#"{"limit":0}"#)).await;
-    let (status, told) = (response.status().as_u16(), text(response).await);
-    assert!(status == 422 && told.contains("`limit`"), "{status} {told}");
+    let (status, reply) = (response.status().as_u16(), text(response).await);
+    assert!(status == 422 && reply.contains("`limit`"), "{status} {reply}");
 }

@@ -107,12 +107,13 @@ async fn create_response(
     let (body, bytes) = request_body::read_json::<Map<String, Value>>(request, &app.limits).await?;
     let (body, request) = ResponseBody::read(body)?;
     let place = find_place(&app, &caller, &body).await?;
-    let known = if place.is_some() { KnownMessages::Earlier } else { KnownMessages::None };
+    let known = if place.is_some() { KnownMessages::EarlierOnly } else { KnownMessages::None };
     let max_bytes = app.limits.max_message_bytes;
     let input = item_references::resolve(&app, &caller, body.input.clone()).await?;
     let question = find_question(body.messages(input)?, known, "input", max_bytes)?;
     let language = Language::detect(&question.text).unwrap_or(Language::English);
-    let asked = [("tools", !request.tools.is_empty()), ("text.format", request.response_schema.is_some())];
+    let parameters =
+        [("tools", !request.tools.is_empty()), ("text.format", request.response_schema.is_some())];
     let stored = StoredResponseRequest { request: body.echo(), language: Some(language) };
     let mut metadata = run_metadata(None, body.user.as_ref(), body.safety_identifier.as_ref());
     metadata.insert(REQUEST_METADATA.to_owned(), json!(stored));
@@ -121,7 +122,7 @@ async fn create_response(
         agent: &body.model,
         question,
         request,
-        asked: &asked,
+        parameters: &parameters,
         limit_parameter: "max_output_tokens",
         parameter: "input",
         thread,

@@ -20,7 +20,7 @@ use crate::error::{ApiError, ApiErrorCode};
 use crate::stored_json::read_stored;
 use crate::transcript_stream::replay_run;
 
-/// Where a run keeps what its request for a response said.
+/// Where a run keeps the parameters of its request for a response.
 pub(super) const REQUEST_METADATA: &str = "response";
 
 /// What a run keeps of a request for a response.
@@ -58,7 +58,7 @@ impl ResponseHead {
             0 => (row.metadata.clone(), row.created_at),
             after => results_before_part(app, row, after).await?.ok_or(ApiErrorCode::NotFound)?,
         };
-        // Somebody else may have answered for the client, and said nothing about a response.
+        // Somebody else may have answered for the client, without a request for a response.
         let stored = metadata.get(REQUEST_METADATA).or_else(|| row.metadata.get(REQUEST_METADATA));
         let stored: Option<StoredResponseRequest> =
             read_stored(stored, &format!("request of response `{id}`"))?;
@@ -200,7 +200,7 @@ fn in_progress_status(row: &RunRow) -> OpenAiResponseStatus {
     }
 }
 
-/// What was said beside the calls, and the calls.
+/// The text beside the calls, and the calls.
 pub(super) fn call_output(head: &ResponseHead, text: &str, calls: Vec<ClientCall>) -> Vec<OpenAiOutputItem> {
     let mut output = Vec::new();
     if !text.is_empty() {
