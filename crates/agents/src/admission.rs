@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_unit_is_left_for_another_tenant_whoever_waits() {
+    async fn one_unit_is_left_for_another_tenant() {
         let admission = FairAdmission::new(3, usize::MAX, AdmissionPolicy::LeaveOne);
         let held = take_all(&admission, "a");
         assert_eq!((held.len(), admission.free()), (2, 1));

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_that_nobody_knows_is_told_plainly() {
+    fn an_unknown_code_has_a_plain_message() {
         let plain = advice(failure::NODE_FAILED);
         assert_eq!(advice("of_a_later_version"), plain);
         assert_eq!(advice(""), plain);

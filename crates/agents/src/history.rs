@@ -90,7 +90,7 @@ pub fn messages_in_update(update: &serde_json::Value) -> Result<Vec<Message>, se
     Ok(put.collect())
 }
 
-/// All that was said on a thread, along the branch that leads to its newest entry. The agents say what their answers
+/// All messages of a thread, along the branch that leads to its newest entry. The agents say what their answers
 /// rest on.
 pub async fn read_history(
     runtime: &Runtime,

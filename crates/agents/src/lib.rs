@@ -11,7 +11,7 @@ pub mod agents;
 mod anaphora;
 pub mod attachments;
 mod citation_numbering;
-mod compute_turns;
+mod compute_permits;
 pub mod decisions;
 pub mod described;
 mod engine_failure_advice;
@@ -38,7 +38,7 @@ pub use agents::{
     QuestionLabel, StarterQuestions, TurnRequest, TurnUpdate, build_default_agents,
 };
 pub use citation_numbering::CitationNumbering;
-pub use compute_turns::{FairIndex, FairModel};
+pub use compute_permits::{FairIndex, FairModel};
 pub use doran_llm as llm;
 pub use doran_llm::{MessagePart, ModelInfo, ModelKind, Role};
 pub use doran_retrieval as retrieval;

@@ -12,12 +12,12 @@ pub const SUMMARY_MESSAGE_ID: &str = "summary";
 /// Stands before a note: a line about a search that is no text of what was found.
 pub const NOTE_PREFIX: &str = "※ ";
 
-/// Stands before what the user said, in a conversation that is told as text.
+/// Stands before a message of the user, in a conversation that is written as text.
 pub fn user_line_prefix(language: Language) -> &'static str {
     language.pick("사용자: ", "User: ")
 }
 
-/// Stands before what was answered, in a conversation that is told as text.
+/// Stands before an answer, in a conversation that is written as text.
 pub fn answer_line_prefix(language: Language) -> &'static str {
     language.pick("답변: ", "Answer: ")
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headings_of_summaries_are_told_from_others() {
+    fn headings_of_summaries_are_distinguished_from_others() {
         for heading in ["[이전 대화 요약]", "[Conversation record 1]", "# Summary"] {
             assert_eq!(opens_summary(heading), Some(true), "{heading}");
         }

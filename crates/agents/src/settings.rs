@@ -18,7 +18,7 @@ use crate::prompt::{PromptTemplate, Prompts};
 use crate::tools::names::REMEMBER;
 use crate::tools::{ToolPolicy, Toolbox};
 
-/// All that can be said about agents.
+/// All settings of agents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -31,7 +31,7 @@ pub struct Settings {
     pub graphs: Vec<AgentDescription>,
 }
 
-/// What can be said about one agent. What is not said stays as it is.
+/// Settings of one agent. What is not set stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentSettings {
@@ -142,7 +142,7 @@ const COMMON_SETTINGS: &[&str] =
     &["ko", "en", "language", "prompts", "model", "small_model", "persistence_mode", "checkpoint_db_path"];
 
 impl Settings {
-    /// Names of all models that are asked for.
+    /// Names of all models that the settings use.
     pub fn model_names(&self) -> BTreeSet<&str> {
         let all = self.agents.values().chain(self.assistants.values());
         all.flat_map(|one| [&one.model, &one.small_model]).flatten().map(String::as_str).collect()

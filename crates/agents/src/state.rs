@@ -48,7 +48,7 @@ pub struct TurnProgress {
     pub tools_used: Vec<String>,
     /// Rounds of tools so far.
     pub tool_rounds: u32,
-    /// Whether the model was already made to call a tool, where whoever asks wanted that.
+    /// Whether the model was already made to call a tool, where the client wanted that.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tool_choice_applied: bool,
     /// The model that was chosen for the turn.
@@ -97,7 +97,7 @@ impl TurnProgress {
         next
     }
 
-    /// After tools that whoever asks ran: their request begins a new series of rounds.
+    /// After tools that the client ran: their request begins a new series of rounds.
     #[must_use]
     pub(crate) fn with_new_rounds(self) -> Self {
         Self { tool_rounds: 0, tool_choice_applied: false, ..self }

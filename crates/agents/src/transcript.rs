@@ -203,7 +203,7 @@ impl TranscriptReducer {
         }
     }
 
-    /// Tells replies on record of which no word was seen on its way.
+    /// Emits replies on record of which no word was streamed.
     fn add_replies(&mut self, replies: &[String], changes: &mut Vec<TranscriptChange>) {
         for reply in replies {
             self.settled_bytes = self.text.len();
@@ -212,7 +212,7 @@ impl TranscriptReducer {
         }
     }
 
-    /// The words of a node are on record: those that came too late to be seen on their way are emitted now. Whether they are.
+    /// The words of a node are on record: those that were not streamed in time are emitted now. Whether they are.
     fn settle_reply(&mut self, seen: &str, replies: &str, changes: &mut Vec<TranscriptChange>) -> bool {
         match replies.strip_prefix(seen) {
             Some(rest) => self.push_text(rest, changes),

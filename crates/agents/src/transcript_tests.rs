@@ -100,7 +100,7 @@ fn words_end_the_same_whatever_was_seen_live() {
 }
 
 #[test]
-fn a_reply_on_record_is_told_at_its_step_and_once() {
+fn a_reply_on_record_is_emitted_at_its_step_and_once() {
     for before in [&[][..], &["하나 "], &["하나 ", "둘"]] {
         let mut happened: Vec<Happening> = before.iter().copied().map(Text).collect();
         happened.push(reply_step("m", "하나 둘"));
@@ -110,7 +110,7 @@ fn a_reply_on_record_is_told_at_its_step_and_once() {
 }
 
 #[test]
-fn what_is_said_before_a_tool_and_after_it_is_told_once_whoever_looked_when() {
+fn text_before_and_after_a_tool_call_is_emitted_once_for_every_reader() {
     let (first, whole) = ("시간을 확인해 볼게요.", "지금은 세 시입니다. 늦지 마세요.");
     for seen in [&[][..], &["시간을 "], &["시간을 ", "확인해 볼게요."]] {
         for heard in [&[][..], &["지금은 세"], &["지금은 세", " 시입니다. 늦지 마세요."]] {
@@ -129,7 +129,7 @@ fn what_is_said_before_a_tool_and_after_it_is_told_once_whoever_looked_when() {
 }
 
 #[test]
-fn replies_of_one_step_are_told_apart_by_the_tools_between_them() {
+fn replies_of_one_step_are_separated_by_the_tools_between_them() {
     let last = || tool_and_reply_step("m", "세 시.");
     for (happened, expected) in [
         (vec![Text("확인해"), last()], "확인해…\n\n세 시."),
@@ -177,7 +177,7 @@ fn a_reply_that_begins_anew_does_not_unsay_the_one_before_it() {
 }
 
 #[test]
-fn an_answer_that_is_shortened_for_later_turns_is_still_told_whole() {
+fn an_answer_that_is_shortened_for_later_turns_is_still_shown_whole() {
     let whole = "아주 긴 답 [1]";
     let happened = [reply_step("m", whole), reply_step("m", "아주 […]")];
     assert_eq!(reduced_text(&happened, whole), whole);
@@ -193,7 +193,7 @@ fn an_update_that_only_rewrites_messages_says_nothing() {
 }
 
 #[test]
-fn activities_are_told_once() {
+fn activities_are_emitted_once() {
     let step = |activity: &AgentActivity| Step(vec![task(&json!({}), std::slice::from_ref(activity))]);
     let told_of = |happened: &[Happening]| changes(happened).1;
     let expected = [TranscriptChange::Activity(tool_call())];

@@ -81,7 +81,7 @@ impl Jail {
 
     /// Which isolation layers work on this machine. Starts a worker that gets no input.
     pub async fn layers(&self, argument: &str) -> Result<Vec<IsolationLayer>, JailError> {
-        let _turn = self.call_queue.acquire().await?;
+        let _permit = self.call_queue.acquire().await?;
         let mut started = self.start(argument)?;
         let rules = self.rules();
         match tokio::time::timeout(self.limits.wall, started.read_handshake(&rules)).await {
@@ -96,7 +96,7 @@ impl Jail {
         if worker.input.len() > self.limits.input {
             return Err(JailError::TooMuchInput(self.limits.input));
         }
-        let _turn = self.call_queue.acquire().await?;
+        let _permit = self.call_queue.acquire().await?;
         let started = self.start(worker.argument)?;
         match tokio::time::timeout(self.limits.wall, self.exchange_messages(started, worker.input)).await {
             Ok(result) => result,
@@ -135,9 +135,7 @@ impl Jail {
             .spawn()
             .map_err(|error| not_started(&error))?;
         match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
-            (Some(input), Some(output), Some(words)) => {
-                Ok(WorkerProcess { child, input, output, stderr: words })
-            }
+            (Some(input), Some(output), Some(stderr)) => Ok(WorkerProcess { child, input, output, stderr }),
             (_, _, _) => Err(not_started(&"it has no pipes")),
         }
     }
@@ -148,7 +146,7 @@ impl Jail {
         input: &[u8],
     ) -> Result<Vec<u8>, JailError> {
         started.read_handshake(&self.rules()).await?;
-        let WorkerProcess { mut child, input: mut stdin, mut output, stderr: words } = started;
+        let WorkerProcess { mut child, input: mut stdin, mut output, stderr } = started;
         let talk = async {
             let head = frame::length_prefix(input).map_err(|_| FrameError::TooLong)?;
             // If the child dies before it has read everything, its exit status tells why, below.
@@ -161,7 +159,7 @@ impl Jail {
         };
         // Standard error ends when the child ends. It is read by a separate task so that it does not delay the
         // result.
-        let words = tokio::spawn(read_stderr(words));
+        let stderr = tokio::spawn(read_stderr(stderr));
         match talk.await {
             Ok(answer) => {
                 kill_worker(&mut child).await;
@@ -172,15 +170,15 @@ impl Jail {
                 Err(JailError::TooMuchOutput(self.limits.output))
             }
             Err(FrameError::Gone) => Err(match child.wait().await {
-                Ok(status) => self.crash_error(status, &words.await.unwrap_or_default()),
+                Ok(status) => self.crash_error(status, &stderr.await.unwrap_or_default()),
                 Err(error) => JailError::Crashed { how: error.to_string() },
             }),
         }
     }
 
     /// Explains why a child ended without a result.
-    fn crash_error(&self, status: ExitStatus, words: &str) -> JailError {
-        if words.contains("memory allocation of") {
+    fn crash_error(&self, status: ExitStatus, stderr: &str) -> JailError {
+        if stderr.contains("memory allocation of") {
             return JailError::OutOfMemory(self.limits.memory);
         }
         match (status.signal(), status.code()) {

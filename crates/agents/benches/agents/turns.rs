@@ -96,7 +96,9 @@ impl ChatModel for InstantReplyModel {
             Some(RequestPurpose::Route) => {
                 ScriptedReply::json(&json!({ "route": "agent", "reason": "일반 대화" }))
             }
-            Some(RequestPurpose::Classify) => ScriptedReply::json(&json!({ "reason": "x", "type": "chitchat" })),
+            Some(RequestPurpose::Classify) => {
+                ScriptedReply::json(&json!({ "reason": "x", "type": "chitchat" }))
+            }
             Some(RequestPurpose::Summarize) => ScriptedReply::text("요약 문장입니다. ".repeat(10)),
             _ if sums => ScriptedReply::call("calculator", json!({ "expression": "123 * 456" })),
             _ => ScriptedReply::text("안녕하세요! 무엇을 도와드릴까요?"),

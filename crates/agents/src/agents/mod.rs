@@ -193,7 +193,7 @@ pub(crate) trait ConversationState: State + JsonSchema {
     /// What a person sees of the newest turn.
     fn turn(&self) -> AgentTurn;
 
-    /// What an update says about the turn. Whoever shows a run goes by this, never by names of fields; only `messages`
+    /// What an update says about the turn. A client shows a run by this, never by names of fields; only `messages`
     /// has to have that name, because the history of a thread is read without its agent.
     fn turn_update(update: Self::Update) -> TurnUpdate;
 }

@@ -1,4 +1,4 @@
-//! An agent that calls the fields of its state otherwise loses nothing: its sources are cited, its errors are told.
+//! An agent with other names for the fields of its state loses nothing: its sources are cited, its errors are reported.
 
 use std::sync::Arc;
 

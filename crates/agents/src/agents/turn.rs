@@ -102,10 +102,10 @@ pub struct AskOptions {
     pub contract_id: Option<String>,
     /// The collection of documents to look in.
     pub collection: Option<String>,
-    /// What was said before, where the conversation is kept by whoever asks; oldest first.
+    /// What was said before, where the conversation is kept by the client; oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<EarlierMessage>,
-    /// What whoever asks wants to hold for the whole conversation.
+    /// Instructions of the client for the whole conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// A text that comes with the question and that the person did not type: a file that was piped in, for one.
@@ -125,7 +125,7 @@ pub struct AskOptions {
     pub instructions: Option<String>,
     /// The model that was chosen for the turn.
     pub chosen: ModelChoice,
-    /// How whoever asks knows the question.
+    /// How the client knows the question.
     #[serde(skip_serializing_if = "QuestionLabel::is_default")]
     pub label: QuestionLabel,
 }
@@ -161,7 +161,7 @@ impl AskOptions {
     }
 }
 
-/// A message of a conversation that is kept elsewhere. Nobody else speaks in it than the person and the agent.
+/// A message of a conversation that is kept elsewhere. It has messages of the person and of the agent only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EarlierMessage {
@@ -176,7 +176,7 @@ pub enum EarlierMessage {
     },
     /// The agent.
     Answered(String),
-    /// The agent, who wanted tools to be run by whoever asks.
+    /// The agent, who wanted tools to be run by the client.
     Called {
         /// What it said beside it.
         text: String,
@@ -185,7 +185,7 @@ pub enum EarlierMessage {
     },
     /// What the calls gave.
     Returned(Vec<ToolResult>),
-    /// A message of either, under the id that whoever asks knows it by.
+    /// A message of either, under the id that the client knows it by.
     Labelled(Message),
 }
 

@@ -1,4 +1,4 @@
-//! How whoever asks wants a turn to be answered: with tools of their own, in a shape of their own, with other settings of
+//! How the client wants a turn to be answered: with tools of its own, in a format of its own, with other settings of
 //! the model. Agents that call a model in a loop take it ([`super::Agent::accepts_turn_requests`]).
 
 use doran_llm::{ChatRequest, ModelReply, ResponseSchema, SchemaValidator, ToolChoice, ToolSpec};
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::state::TurnProgress;
 
-/// The most problems with arguments that a model is told.
+/// The most problems with arguments that are reported to a model.
 const MAX_ARGUMENT_PROBLEMS: usize = 5;
 
 /// How a turn is to be answered. The default leaves everything to the agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct TurnRequest {
-    /// Tools that whoever asks runs. One of the same name as a tool of the agent takes its place.
+    /// Tools that the client runs. One of the same name as a tool of the agent takes its place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,
     /// Whether a model may, must or must not call them. A must holds for the next request to the model only.
@@ -43,12 +43,12 @@ pub struct TurnRequest {
     pub max_output_tokens: Option<u64>,
 }
 
-/// A tool that whoever asks runs.
+/// A tool that the client runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClientTool {
     /// The tool as a model sees it.
     pub spec: ToolSpec,
-    /// Whether a call whose arguments do not fit the schema is refused before anybody is asked to run it.
+    /// Whether a call whose arguments do not fit the schema is refused before the client is asked to run it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
 }
@@ -63,7 +63,7 @@ impl TurnRequest {
         *self == Self::default()
     }
 
-    /// The tool of this name that whoever asks runs.
+    /// The tool of this name that the client runs.
     pub(crate) fn client_tool(&self, name: &str) -> Option<&ClientTool> {
         let may_call = self.tool_choice != ToolChoice::None;
         self.tools.iter().find(|tool| may_call && tool.spec.name == name)
@@ -97,7 +97,7 @@ impl TurnRequest {
     /// The same request with the settings of the turn.
     pub(crate) fn apply_settings(&self, mut request: ChatRequest) -> ChatRequest {
         request.schema = self.response_schema.clone().or(request.schema);
-        // Whoever sets only one of the two leaves the other to the model.
+        // A client that sets only one of the two leaves the other to the model.
         request.temperature =
             if self.top_p.is_some() { self.temperature } else { self.temperature.or(request.temperature) };
         request.top_p = self.top_p.or(request.top_p);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_about_the_tools_of_whoever_asks_and_a_must_holds_once() {
+    fn a_tool_choice_is_about_tools_of_the_client_and_required_holds_once() {
         let both = vec!["calculator own".to_owned(), "weather theirs".to_owned()];
         assert_eq!(offered(ToolChoice::Auto, false), (both.clone(), ToolChoice::Auto));
         assert_eq!(

@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_before_a_call_is_made() {
+    fn mistakes_are_reported_before_a_call_is_made() {
         let error = |change: fn(&mut HttpDescription)| {
             let mut description =
                 HttpDescription { url: "http://a.example/".to_owned(), ..HttpDescription::default() };

@@ -33,7 +33,7 @@ impl HttpTool {
         if let Some(result) = &description.http.result {
             check_template("`result`", result, &RESULT_VARIABLES)?;
         }
-        let class = match (call.once(), call.is_read_only()) {
+        let side_effect = match (call.once(), call.is_read_only()) {
             (true, _) => ToolSideEffect::Once,
             (false, true) => ToolSideEffect::ReadOnly,
             (false, false) => ToolSideEffect::Idempotent,
@@ -50,11 +50,11 @@ impl HttpTool {
             },
             ko: description.ko.clone(),
             en: description.en.clone(),
-            class,
+            side_effect,
             outward: !call.is_private(),
             origin: TextOrigin::Web,
-            time: call.time() * call.attempts(),
-            most_output: MAX_OUTPUT_BYTES,
+            timeout: call.time() * call.attempts(),
+            max_output_bytes: MAX_OUTPUT_BYTES,
         };
         Ok(Self { info, call })
     }

@@ -276,7 +276,7 @@ pub(super) async fn run_ready_node(
     Ok(update.progress(progress))
 }
 
-/// What a program said is text from outside, and may be private.
+/// The answer of a program is text from outside, and may be private.
 fn outside_update(state: &DescribedState, into: &str, result: Value) -> DescribedStateUpdate {
     let taint = state.taint.union(Taint { untrusted: true, private: true });
     DescribedState::update().values([(into.to_owned(), result)]).taint(taint)

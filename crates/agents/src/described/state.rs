@@ -27,7 +27,7 @@ pub struct DescribedState {
     pub context: Option<Vec<AnswerSource>>,
     /// What the newest answer rests on.
     pub sources: Vec<AnswerSource>,
-    /// What nodes left behind, by the name they were told to use. Branches go by these.
+    /// What nodes left behind, by the name in their description. Branches go by these.
     #[reduce(rule = MergeOrResetValues)]
     pub values: BTreeMap<String, Value>,
     /// How far the turn has come.

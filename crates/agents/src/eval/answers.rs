@@ -168,7 +168,7 @@ impl GradeCounts {
     }
 }
 
-/// Asks an agent every question, each in a conversation of its own. `seen` is told of each as soon as it is graded.
+/// Asks an agent every question, each in a conversation of its own. `seen` is called with each as soon as it is graded.
 pub async fn run_answer_questions(
     questions: &[AnswerQuestion],
     agent: &Agent,

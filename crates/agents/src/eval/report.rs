@@ -104,7 +104,7 @@ pub struct ObservedTurn {
 }
 
 impl ObservedTurn {
-    /// Whether the answer was told by a clock, and so is another one every time.
+    /// Whether the answer depends on the clock, and so differs every time.
     fn uses_clock(&self) -> bool {
         self.tools.iter().any(|tool| tool.ends_with("get_current_datetime"))
     }
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn two_reports_are_told_apart_case_by_case() {
+    fn two_reports_are_compared_case_by_case() {
         let case = |id: &str, response: &str, holds: bool| EvalCaseOutcome {
             id: id.into(),
             failures: if holds { Vec::new() } else { vec![FailedExpectation::default()] },

@@ -96,7 +96,7 @@ pub async fn run_eval_case(case: &AgentEvalCase, agent: &Agent, options: &EvalCa
     EvalCaseRun { agent: agent.name.clone(), outcome, usage }
 }
 
-/// Asks every question, in order. `seen` is told of each as soon as it is judged, also of one that could not be asked.
+/// Asks every question, in order. `seen` is called with each as soon as it is judged, also with one that could not be asked.
 pub async fn run_eval_set(
     set: &AgentEvalSet,
     agents: &[Agent],

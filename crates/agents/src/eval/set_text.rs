@@ -21,7 +21,7 @@ pub struct EvalSetText {
 }
 
 impl EvalSetText {
-    /// Reads a set. Fails if a case cannot be told from its neighbours by its header.
+    /// Reads a set. Fails if a case does not begin with a line `[[case]]`.
     pub fn read(text: &str) -> Result<Self, AgentEvalSetError> {
         let set = AgentEvalSet::from_toml(text)?;
         let (head, cases) = split_cases(text);

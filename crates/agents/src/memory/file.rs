@@ -2,7 +2,7 @@
 //!
 //! Every change is one line, `checksum json`, written and synced before it is acknowledged. A line that a crash left
 //! half written at the end was never acknowledged and is cut off at the next start; a broken line anywhere else is
-//! damage, and is said so rather than skipped. When most of the log is history it is written anew beside the old one and
+//! damage, and is reported rather than skipped. When most of the log is history it is written anew beside the old one and
 //! takes its place by a rename. What was forgotten is then gone from the disk too. One process has the log at a time.
 
 use std::fs::{File, OpenOptions, TryLockError};

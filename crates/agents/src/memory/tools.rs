@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{MemoryError, MemoryFact, MemoryOwner, MemoryStore, fact_id};
 use crate::tools::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, names};
 
-/// How many facts are recalled unless told.
+/// How many facts are recalled unless the call says otherwise.
 const DEFAULT_RECALL_LIMIT: usize = 10;
 
 /// The three tools over `memories`. `space` is whose memory it is within the tenant of a call.
@@ -181,18 +181,18 @@ fn memory_tool_info(
     parameters: Value,
     ko: &str,
     en: &str,
-    class: ToolSideEffect,
+    side_effect: ToolSideEffect,
 ) -> ToolInfo {
     ToolInfo {
         spec: ToolSpec { name: name.into(), description: description.into(), parameters },
         ko: ko.into(),
         en: en.into(),
-        class,
+        side_effect,
         outward: false,
         // A fact that was kept after reading words of strangers says so itself.
         origin: TextOrigin::Tool,
-        time: Duration::from_secs(10),
-        most_output: 16 * 1024,
+        timeout: Duration::from_secs(10),
+        max_output_bytes: 16 * 1024,
     }
 }
 

@@ -96,7 +96,7 @@ impl NodeWork {
     /// The reply to a request. A failure that may pass is followed by another request, after the time that the vendor
     /// asked for, as long as no word of the reply has come; see [`ModelRetryPolicy`]. Any other failure is final: the
     /// engine does not run the node again for it. A request that is too long for the model is sent in half the length,
-    /// for as long as there is something to leave out. After an empty reply the model is told so.
+    /// for as long as there is something to leave out. After an empty reply the model gets a hint.
     pub(crate) async fn ask(
         &self,
         models: &Models,

@@ -1,6 +1,6 @@
 //! Runs the tool calls of one reply: asks a person where that is needed, then runs calls concurrently where that is safe.
 //!
-//! What a tool gave, or that it failed, is recorded by the class of the tool; a call that finished is not made again.
+//! What a tool gave, or that it failed, is recorded by the side effect of the tool; a call that finished is not made again.
 //! A failed tool is news for the model, not the end of a run.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub(crate) struct ToolCaller<'a> {
     /// What tools handed back for their next call, by name, and the keys of tools that a person allowed for the rest of
     /// the thread, under [`ALLOWED_PREFIX`].
     pub(crate) sessions: &'a BTreeMap<String, String>,
-    /// How the turn is to be answered: tools that whoever asks runs.
+    /// How the turn is to be answered: tools that the client runs.
     pub(crate) turn_request: &'a TurnRequest,
 }
 
@@ -60,9 +60,9 @@ struct AdmittedCalls {
     admissions: Vec<ToolAdmission>,
     /// Tools that were allowed for the rest of the thread.
     allowed: BTreeMap<String, String>,
-    /// What whoever asks says that their tools gave, by the place of the call.
+    /// The results of tools of the client, by the place of the call.
     client_results: BTreeMap<usize, ToolResult>,
-    /// What came with the results of the client's tools: how it wants the turn to be answered from now on, and what it said.
+    /// What came with the results of the client's tools: how to answer the turn from now on, and a message.
     client_answer: ClientToolAnswer,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct ToolCallResults {
     pub(crate) results: Vec<ToolResult>,
     /// What the model is shown beside them.
     pub(crate) images: Vec<ImageReference>,
-    /// What programs are told, a value for each result.
+    /// Data for programs, a value for each result.
     pub(crate) data: Vec<Value>,
     /// The tools that were really run, refused calls left out.
     pub(crate) tools_run: Vec<String>,
@@ -89,7 +89,7 @@ pub(crate) struct ToolCallResults {
 }
 
 impl ToolCallResults {
-    /// What the conversation gets: what came of the calls, and what the client said with it.
+    /// What the conversation gets: what came of the calls, and the message of the client.
     pub(crate) fn message_changes(&self, id: impl Into<String>, known: &[Message]) -> ItemChanges<Message> {
         let system = self.system.as_deref().and_then(|text| replace_client_instructions(known, text));
         let messages = [self.message(id)].into_iter().chain(self.following.iter().cloned());
@@ -123,12 +123,12 @@ struct ToolCallRecord {
     trace: Option<CallTrace>,
 }
 
-/// A call that was made, or what somebody said that it gave.
+/// A call that was made, or the result that a person reported.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum ToolCallOutcome {
     Ran(ToolCallRecord),
-    Told(Value),
+    ReportedByPerson(Value),
 }
 
 /// Runs the calls. Its error is a question that waits for a person, or a store that is gone.
@@ -273,7 +273,7 @@ async fn admit_calls(
     Ok(AdmittedCalls { calls, admissions, allowed, client_results, client_answer })
 }
 
-/// The tool of whoever asks that this call is of. Calls that are too many, or have the id of another, are refused like
+/// The tool of the client that this call is of. Calls that are too many, or have the id of another, are refused like
 /// those of any tool.
 fn client_tool_at<'a>(caller: &ToolCaller<'a>, calls: &[ToolCall], place: usize) -> Option<&'a ClientTool> {
     let is_repeated = calls[..place].iter().any(|call| call.id == calls[place].id);
@@ -281,7 +281,7 @@ fn client_tool_at<'a>(caller: &ToolCaller<'a>, calls: &[ToolCall], place: usize)
     (place < MAX_CALLS_PER_REPLY && !is_repeated).then_some(tool)
 }
 
-/// Waits for whoever asks to run their tool. Its error is the question that waits for them.
+/// Waits for the client to run its tool. Its error is the question to the client.
 async fn call_client_tool(
     work: &NodeWork,
     tool: &ClientTool,
@@ -311,7 +311,7 @@ async fn call_client_tool(
     Ok((ToolResult { call: id, name, text, failed: false, origin: TextOrigin::Tool }, answer))
 }
 
-/// What the model is told about a call that a person changed.
+/// The note for the model about a call that a person changed.
 fn edited_note(work: &NodeWork, arguments: &Value) -> String {
     let ko = format!("사용자가 인자를 바꾸어 실행했습니다: {arguments}\n\n");
     let en = format!("The person changed the arguments and ran it with: {arguments}\n\n");
@@ -320,11 +320,11 @@ fn edited_note(work: &NodeWork, arguments: &Value) -> String {
 
 /// Calls that only read stand alone; others of one tool take turns, because a later one may build on an earlier one.
 fn group_by_tool(groups: &mut Vec<Vec<(usize, ToolPermit)>>, place: usize, permit: ToolPermit) {
-    let (name, class) = (permit.info().spec.name.clone(), permit.info().class);
+    let (name, side_effect) = (permit.info().spec.name.clone(), permit.info().side_effect);
     let same = |group: &&mut Vec<(usize, ToolPermit)>| {
         group.first().is_some_and(|(_, first)| first.info().spec.name == name)
     };
-    match groups.iter_mut().find(same).filter(|_| class != ToolSideEffect::ReadOnly) {
+    match groups.iter_mut().find(same).filter(|_| side_effect != ToolSideEffect::ReadOnly) {
         Some(group) => group.push((place, permit)),
         None => groups.push(vec![(place, permit)]),
     }
@@ -344,7 +344,7 @@ async fn run_group(
         let about = permit.info().clone();
         let ran = match run_call(work, caller, (place, permit), session.as_deref(), now_ms).await? {
             ToolCallOutcome::Ran(ran) => ran,
-            ToolCallOutcome::Told(answer) => ToolCallRecord {
+            ToolCallOutcome::ReportedByPerson(answer) => ToolCallRecord {
                 result: ToolResult {
                     call: calls[place].id.clone(),
                     name: about.spec.name,
@@ -382,7 +382,7 @@ async fn run_call(
     };
     let (tenant, thread) = (tenant.as_str().to_owned(), thread.as_str().to_owned());
     let (language, cx) = (work.language, &work.cx);
-    let class = permit.info().class;
+    let side_effect = permit.info().side_effect;
     let taint = caller.exposure().taint;
     let Value::Object(unknown) = permit.unknown_outcome_question().to_json() else {
         return Err(NodeError::permanent("the question about a tool is not a JSON object"));
@@ -396,13 +396,13 @@ async fn run_call(
         let done = trace.scope(permit.run(call)).await;
         // Whether a call that was given up did its work is open; that is for a person to say if it must not be repeated.
         match &done.error {
-            Some(ToolError::TimedOut(late)) if class == ToolSideEffect::Once => {
+            Some(ToolError::TimedOut(late)) if side_effect == ToolSideEffect::Once => {
                 Err(NodeError::permanent(late.clone()))
             }
             _ => Ok(ToolCallOutcome::Ran(ToolCallRecord::from_completed(done, trace))),
         }
     };
-    match class {
+    match side_effect {
         ToolSideEffect::ReadOnly => {
             let key = work.cx.new_id();
             work.cx.effect(&name, made(key)).await

@@ -1,5 +1,5 @@
 //! The place of a call in the trace of its run: when it began, and the id that its span has. Both are noted with the call, so
-//! that whoever reads the log can tell what others saw.
+//! that a reader of the log knows what others saw.
 
 use std::future::Future;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -193,7 +193,7 @@ pub(crate) fn truncate_at_sentence(text: &str, max_bytes: usize) -> &str {
     window[..at.unwrap_or(window.len())].trim_end()
 }
 
-/// Shares bytes out: whoever needs less than an equal share gets all they need, and the rest share what is left.
+/// Divides bytes: a part that needs less than an equal share gets all it needs, and the others divide what is left.
 pub(crate) fn share_bytes(lengths: &[usize], mut room: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|at| lengths[*at]);

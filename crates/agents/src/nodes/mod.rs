@@ -40,8 +40,8 @@ pub(crate) use retrieve::{
 };
 pub(crate) use structured_reply::{ask_answer, ask_structured};
 
-/// What a model said that may call no tool any more. Where it says nothing, as often as it is asked, or calls one all
-/// the same, the person is told so: what the tools did before is not lost for that.
+/// The answer of a model that may call no tool any more. If it stays empty, or calls a tool all the same, the person
+/// gets a message that says so: what the tools did before is not lost.
 pub(crate) fn final_reply(
     work: &NodeWork,
     asked: Result<ModelReply, NodeError>,
@@ -66,7 +66,7 @@ pub(crate) fn final_reply(
     Ok(reply)
 }
 
-/// What is said where a model wants another round of tools and there is none.
+/// The answer where a model wants another round of tools and there is none.
 fn out_of_tool_rounds_message(language: Language) -> &'static str {
     language.pick(
         "도구를 쓸 수 있는 횟수를 다 썼지만 답을 찾지 못했습니다. 질문을 나누어 다시 물어봐 주세요.",

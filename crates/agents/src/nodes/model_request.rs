@@ -125,7 +125,7 @@ impl<'a> RequestLog<'a> {
         }
     }
 
-    /// Whether a word of a reply, or a call of a tool, has come. What a person may have seen is not asked for again.
+    /// Whether a word of a reply, or a call of a tool, has come. What a person may have seen is not requested again.
     pub(super) fn has_answer_begun(&self) -> bool {
         self.answer_begun
     }

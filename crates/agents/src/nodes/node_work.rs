@@ -18,7 +18,7 @@ pub(crate) struct NodeWork {
     /// Whether words are shown to nobody: the agent works for another one.
     is_subagent: bool,
     notes: Mutex<PendingNotes>,
-    /// The id of the next reply. Made before its words are shown, and in every life of the node at the same place, so that
+    /// The id of the next reply. Made before its words are shown, and at the same place in every attempt of the node, so that
     /// no other id depends on what was shown.
     reply_id: Mutex<String>,
 }

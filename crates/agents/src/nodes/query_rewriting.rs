@@ -1,5 +1,5 @@
 //! Asks a model for other wordings of a question, to search with. The request is short and its reply is recorded. If it fails, the
-//! search uses the original question, and the user is told.
+//! search uses the original question, and the user gets a note.
 
 use std::time::{Duration, Instant};
 

@@ -31,7 +31,7 @@ impl ReplyCache {
         Self { lifetime, replies: Mutex::default() }
     }
 
-    /// As [`NodeWork::ask`] without words, unless the same was asked before. What is worth keeping is for the caller to
+    /// As [`NodeWork::ask`] without words, unless the same request was sent before. What is worth keeping is for the caller to
     /// say, with the key that comes along.
     pub(crate) async fn ask_cached(
         cache: Option<&Self>,

@@ -19,7 +19,7 @@ use super::query_rewriting::{QueryRewriter, QueryRewriting};
 use crate::agents::AgentParts;
 use crate::anaphora::refers_to_previous_turn;
 use crate::attachments::attachment_tenant;
-use crate::compute_turns::compute_in_turn;
+use crate::compute_permits::compute_with_permit;
 use crate::prompt::Prompts;
 use crate::protocol::{CallNote, CallNoteKind, SearchHitNote, SearchNote, ThinkingStep};
 use crate::request_format::MATERIAL_MESSAGE_ID;
@@ -45,7 +45,7 @@ const MAX_LIBRARY_TITLE_BYTES: usize = 90;
 /// How an agent looks documents up.
 pub(crate) struct DocumentFinder {
     index: Arc<dyn DocumentIndex>,
-    /// Without it, questions are looked for as they are and no model is asked.
+    /// Without it, questions are searched as they are and no model is called.
     rewriter: Option<QueryRewriter>,
     /// So many passages before and after a good hit come along.
     neighbours: usize,
@@ -157,7 +157,7 @@ impl DocumentFinder {
             let document = self.index.document(tenant, id).await?;
             let document = document.filter(|document| document.text.len() <= MAX_SPLIT_DOCUMENT_BYTES);
             let split = match document {
-                Some(document) => compute_in_turn(tenant, move || split_into_passages(&document)).await,
+                Some(document) => compute_with_permit(tenant, move || split_into_passages(&document)).await,
                 None => Vec::new(),
             };
             passages.insert(id.clone(), split);
@@ -186,7 +186,7 @@ pub(crate) fn library_heading(language: Language) -> &'static str {
     language.pick("[저장된 문서]", "[Stored documents]")
 }
 
-/// Titles of documents under a heading; nothing where there are none. Whoever wrote a document wrote its title, so they
+/// Titles of documents under a heading; nothing where there are none. The author of a document wrote its title too, so they
 /// are material and no words of a prompt.
 pub(crate) fn titles_message(heading: &str, titles: &[String]) -> Option<Message> {
     let list = titles.iter().map(|title| format!("- {title}")).collect::<Vec<_>>().join("\n");

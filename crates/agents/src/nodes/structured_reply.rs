@@ -37,7 +37,7 @@ pub(crate) async fn ask_structured<T: DeserializeOwned + JsonSchema>(
     Ok(read)
 }
 
-/// What a run fails with when an answer does not have the shape that whoever asks wants.
+/// What a run fails with when an answer does not have the format that the client wants.
 const RESPONSE_FORMAT_CODE: &str = "response_format";
 
 /// Asks for the answer that a person reads. Where it must be JSON of some shape, it is shown once it fits; one that does

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::source::AnswerSource;
 
-/// What an agent shows beside the words of its answer: as `data` of a delta on its way, and in the note `events` of its
+/// What an agent shows beside the words of its answer: as `data` of a delta, and in the note `events` of its
 /// step on record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_that_wrote_the_words_is_told_from_those_that_decided() {
+    fn the_model_that_wrote_the_answer_is_distinguished_from_those_that_decided() {
         let call = |name: &str, purpose: &str| json!({ "name": name, "purpose": purpose, "finish": "stop", "cached": true });
         let model = |calls: Value| {
             read(json!({ "models": calls })).expect("notes").answering_model().map(str::to_owned)

@@ -172,7 +172,7 @@ pub enum ToolCallReason {
     Policy,
     /// The run has read untrusted text.
     Injection,
-    /// A person said no.
+    /// A person refused.
     Refused,
 }
 
@@ -200,8 +200,8 @@ pub(crate) fn decide_tool_call(
         return ToolCallDecision::Ask(ToolCallReason::Policy);
     }
     let Taint { untrusted, private } = seen.taint;
-    let changes = about.class != ToolSideEffect::ReadOnly;
-    let is_irreversible_or_outward = about.class == ToolSideEffect::Once || about.outward;
+    let changes = about.side_effect != ToolSideEffect::ReadOnly;
+    let is_irreversible_or_outward = about.side_effect == ToolSideEffect::Once || about.outward;
     let needs_a_person = untrusted
         && ((changes && is_irreversible_or_outward)
             || ((changes || (about.outward && private))
@@ -209,16 +209,16 @@ pub(crate) fn decide_tool_call(
     if needs_a_person { ToolCallDecision::Ask(ToolCallReason::Injection) } else { ToolCallDecision::Run }
 }
 
-/// Names a tool exactly: changes when its name, description, schema, class or reach changes.
+/// Names a tool exactly: changes when its name, description, schema, side effect or reach changes.
 pub(crate) fn tool_key(about: &ToolInfo) -> String {
     approval_key(about, &Value::Null)
 }
 
-/// Names a call exactly: changes when the tool (name, description, schema, class, reach) or any argument changes, and
+/// Names a call exactly: changes when the tool (name, description, schema, side effect, reach) or any argument changes, and
 /// does not depend on the order in which an object's fields are written.
 pub(crate) fn approval_key(about: &ToolInfo, arguments: &Value) -> String {
     let call = json!({
-        "tool": { "spec": about.spec, "class": about.class, "outward": about.outward },
+        "tool": { "spec": about.spec, "class": about.side_effect, "outward": about.outward },
         "arguments": arguments,
     });
     let mut text = String::new();

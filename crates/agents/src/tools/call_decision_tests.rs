@@ -6,7 +6,7 @@ use doran_llm::{NumberedPassage, ToolSpec};
 
 use super::*;
 
-fn tool_info(name: &str, class: ToolSideEffect, outward: bool) -> ToolInfo {
+fn tool_info(name: &str, side_effect: ToolSideEffect, outward: bool) -> ToolInfo {
     let parameters = json!({
         "type": "object",
         "properties": {
@@ -20,11 +20,11 @@ fn tool_info(name: &str, class: ToolSideEffect, outward: bool) -> ToolInfo {
         spec,
         ko: "한다".into(),
         en: "does".into(),
-        class,
+        side_effect,
         outward,
         origin: TextOrigin::Tool,
-        time: Duration::from_secs(1),
-        most_output: 1000,
+        timeout: Duration::from_secs(1),
+        max_output_bytes: 1000,
     }
 }
 
@@ -134,10 +134,10 @@ fn what_a_call_may_do_depends_on_what_was_read() {
         ("a document", vec![question(), passage_message("x")], [RUN, ASK, ASK, ASK, ASK, ASK]),
     ];
     for (what, messages, expected) in cases {
-        for ((kind, class, outward), expected) in kinds.into_iter().zip(expected) {
+        for ((kind, side_effect, outward), expected) in kinds.into_iter().zip(expected) {
             let decision = decision_for(
                 &messages,
-                &tool_info("t", class, outward),
+                &tool_info("t", side_effect, outward),
                 &json!({ "query": "a9f3 비밀번호" }),
             );
             assert_eq!(decision, expected, "read {what}, then {kind}");

@@ -71,15 +71,18 @@ pub struct ToolInfo {
     /// The same in English.
     pub en: String,
     /// What a repeated call does.
-    pub class: ToolSideEffect,
+    #[serde(rename = "class")]
+    pub side_effect: ToolSideEffect,
     /// Whether it sends data out of Doran: others may see its arguments.
     pub outward: bool,
     /// Where its words come from.
     pub origin: TextOrigin,
     /// The longest a call may take.
-    pub time: Duration,
+    #[serde(rename = "time")]
+    pub timeout: Duration,
     /// The most bytes of its output that go on to the model.
-    pub most_output: usize,
+    #[serde(rename = "most_output")]
+    pub max_output_bytes: usize,
 }
 
 /// What a repeated call does.

@@ -42,11 +42,11 @@ pub struct ApprovalRequest {
 /// A call that was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompletedToolCall {
-    /// What the model is told.
+    /// The text for the model.
     pub result: ToolResult,
     /// What the model is shown.
     pub images: Vec<ImageReference>,
-    /// What programs are told.
+    /// The data for programs.
     pub data: Value,
     /// What the tool wants to see at its next call in this thread.
     pub session: Option<String>,
@@ -95,14 +95,14 @@ impl ToolPermit {
         let span = tracing::info_span!("tool_call", tool = about.spec.name, call = self.id, key = call.key);
         let started = Instant::now();
         let work = AssertUnwindSafe(async { self.tool.call(self.arguments, call).await }).catch_unwind();
-        let outcome = match tokio::time::timeout(about.time, work.instrument(span)).await {
+        let outcome = match tokio::time::timeout(about.timeout, work.instrument(span)).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_panic)) => Err(ToolError::Failed(
                 call.language.pick("도구가 안에서 멈췄습니다".into(), "the tool broke down inside".into()),
             )),
             Err(_late) => Err(ToolError::TimedOut(call.language.pick(
-                format!("{}초 안에 끝나지 않아 멈췄습니다", about.time.as_secs_f32()),
-                format!("stopped: it did not end within {} s", about.time.as_secs_f32()),
+                format!("{}초 안에 끝나지 않아 멈췄습니다", about.timeout.as_secs_f32()),
+                format!("stopped: it did not end within {} s", about.timeout.as_secs_f32()),
             ))),
         };
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -133,8 +133,9 @@ impl CompletedToolCall {
                 "\n(보이지 않는 문자 {removed}개를 뺐습니다 / {removed} invisible characters were taken out)"
             ),
         };
-        let text = truncate_with_note(cleaned.text, about.most_output.saturating_sub(note.len())) + &note;
-        // Why a document could not be read is told by the program, and in no words of the document.
+        let text =
+            truncate_with_note(cleaned.text, about.max_output_bytes.saturating_sub(note.len())) + &note;
+        // Why a document could not be read is a message of the program, without text of the document.
         let origin = match (reported_origin.unwrap_or(about.origin), &error) {
             (TextOrigin::Document, Some(_)) => TextOrigin::Program,
             (origin, _) => origin,
@@ -176,7 +177,7 @@ impl ApprovalRequest {
         ToolApproval { call: self.call.id.clone(), key: self.key.clone(), approved }
     }
 
-    /// What the model is told when nobody can be asked.
+    /// The text for the model when no person can be asked.
     pub(crate) fn unanswered_result(&self, language: Language) -> ToolResult {
         refusal_result(
             &self.call,
@@ -188,7 +189,7 @@ impl ApprovalRequest {
     }
 }
 
-/// What the model is told about a call that is not made: words of the program, not of a tool.
+/// The text for the model about a call that is not made: of the program, not of a tool.
 pub(super) fn refusal_result(call: &ToolCall, error: &ToolError) -> ToolResult {
     let name = truncate_with_note(strip_invisible(&call.name).text, 100);
     ToolResult {

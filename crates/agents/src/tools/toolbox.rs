@@ -24,7 +24,7 @@ use super::{Tool, ToolError, ToolInfo};
 pub(crate) const MAX_ARGUMENT_BYTES: usize = 64 * 1024;
 /// The most calls of one reply that are made.
 pub(crate) const MAX_CALLS_PER_REPLY: usize = 16;
-/// The most problems with arguments that are told at once, and the most bytes of each.
+/// The most problems with arguments that are reported at once, and the most bytes of each.
 const MAX_SCHEMA_PROBLEMS: usize = 5;
 const MAX_SCHEMA_PROBLEM_BYTES: usize = 300;
 
@@ -68,14 +68,14 @@ pub enum ToolboxError {
     },
 }
 
-/// What became of a call that was asked for.
+/// The decision about a call.
 #[derive(Debug)]
 pub enum ToolAdmission {
     /// It may be run.
     Run(ToolPermit),
     /// A person is to be asked first.
     Ask(ApprovalRequest),
-    /// It is not made; this is what the model is told.
+    /// It is not made; this is the result for the model.
     Refuse(ToolResult),
 }
 
@@ -189,7 +189,7 @@ impl Toolbox {
         ToolboxEntry { policy: self.policies.get(name).copied().unwrap_or(entry.policy), ..entry }
     }
 
-    /// What a model is told about the tools; those that are denied are not offered.
+    /// The descriptions of the tools for a model; those that are denied are not offered.
     pub fn specs(&self) -> Vec<ToolSpec> {
         self.list().filter(|(_, policy)| *policy != ToolPolicy::Deny).map(|(about, _)| about.spec).collect()
     }

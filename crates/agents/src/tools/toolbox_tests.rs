@@ -62,11 +62,11 @@ fn misbehaving_tool() -> MisbehavingTool {
         spec,
         ko: "한다".into(),
         en: "does".into(),
-        class: ToolSideEffect::ReadOnly,
+        side_effect: ToolSideEffect::ReadOnly,
         outward: false,
         origin: TextOrigin::Web,
-        time: Duration::from_secs(600),
-        most_output: 1000,
+        timeout: Duration::from_secs(600),
+        max_output_bytes: 1000,
     };
     MisbehavingTool { info: about, running: Arc::default() }
 }
@@ -74,7 +74,7 @@ fn misbehaving_tool() -> MisbehavingTool {
 /// One that gives up at once.
 fn toolbox_with_short_timeout() -> Toolbox {
     let mut tool = misbehaving_tool();
-    tool.info.time = Duration::from_millis(20);
+    tool.info.timeout = Duration::from_millis(20);
     Toolbox::with_tools([Arc::new(tool) as Arc<dyn Tool>]).expect("toolbox")
 }
 
@@ -126,7 +126,7 @@ async fn whatever_a_tool_does_the_call_ends_as_a_result() {
 async fn a_call_that_is_late_or_broken_leaves_nothing_running() {
     for (what, time) in [("hang", 20), ("panic", 600_000), ("well", 600_000)] {
         let mut tool = misbehaving_tool();
-        tool.info.time = Duration::from_millis(time);
+        tool.info.timeout = Duration::from_millis(time);
         let running = tool.running.clone();
         let toolbox = Toolbox::with_tools([Arc::new(tool) as Arc<dyn Tool>]).expect("toolbox");
         run_tool(&toolbox, what).await;
@@ -154,7 +154,7 @@ async fn words_of_a_tool_stay_one_result_with_their_origin() {
 }
 
 #[test]
-fn calls_that_do_not_fit_are_told_why() {
+fn calls_that_do_not_fit_get_the_reason() {
     let toolbox = toolbox();
     let refused = |name: &str, arguments: Value| {
         let call = ToolCall { id: "1".into(), name: name.into(), arguments };

@@ -43,7 +43,7 @@ struct GeocodedPlace {
     country: String,
 }
 
-/// The answer of `/data/2.5/weather`, as far as it is told on.
+/// The answer of `/data/2.5/weather`, as far as it is used.
 #[derive(Debug, Deserialize)]
 struct CurrentWeather {
     weather: Vec<WeatherCondition>,
@@ -106,11 +106,11 @@ impl GetWeather {
             spec: ToolSpec { name: names::GET_WEATHER.into(), description: description.into(), parameters },
             ko: "도시의 지금 날씨를 알려 줍니다 (OpenWeather).".into(),
             en: "Tells the weather of a city now (OpenWeather).".into(),
-            class: ToolSideEffect::ReadOnly,
+            side_effect: ToolSideEffect::ReadOnly,
             outward: true,
             origin: TextOrigin::Web,
-            time: Duration::from_secs(20),
-            most_output: 4 * 1024,
+            timeout: Duration::from_secs(20),
+            max_output_bytes: 4 * 1024,
         };
         Self { info: about, egress, base, key }
     }

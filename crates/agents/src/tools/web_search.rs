@@ -68,11 +68,11 @@ impl WebSearch {
             spec: ToolSpec { name: names::WEB_SEARCH.into(), description: description.into(), parameters },
             ko: "웹을 검색합니다 (Tavily).".into(),
             en: "Searches the web (Tavily).".into(),
-            class: ToolSideEffect::ReadOnly,
+            side_effect: ToolSideEffect::ReadOnly,
             outward: true,
             origin: TextOrigin::Web,
-            time: Duration::from_secs(20),
-            most_output: 24 * 1024,
+            timeout: Duration::from_secs(20),
+            max_output_bytes: 24 * 1024,
         };
         Self { info: about, egress, base, key }
     }

@@ -83,11 +83,11 @@ impl SearchWikipedia {
             },
             ko: "위키백과를 찾아봅니다. 한국어판 먼저, 없으면 영어판.".into(),
             en: "Searches Wikipedia: the Korean one first, then the English one.".into(),
-            class: ToolSideEffect::ReadOnly,
+            side_effect: ToolSideEffect::ReadOnly,
             outward: true,
             origin: TextOrigin::Web,
-            time: Duration::from_secs(35),
-            most_output: 16 * 1024,
+            timeout: Duration::from_secs(35),
+            max_output_bytes: 16 * 1024,
         };
         Self { info: about, egress, ko, en }
     }
@@ -110,7 +110,7 @@ impl SearchWikipedia {
             ("inprop", "url"),
         ]);
         let answer = self.egress.fetch_json(&EgressRequest::get(url)).await?;
-        // A fault is told as JSON with status 200.
+        // An error comes as JSON with status 200.
         if answer.get("error").is_some() {
             return Err(EgressError::Unreadable("Wikipedia reports a fault"));
         }

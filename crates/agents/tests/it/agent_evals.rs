@@ -131,7 +131,7 @@ async fn a_question_that_is_known_to_fail_is_no_failure_until_it_holds() {
 }
 
 #[tokio::test]
-async fn somebody_who_is_not_there_is_not_asked() {
+async fn without_a_person_nobody_is_asked() {
     let mut set = agent_eval_set().with_id_prefix("react-ko-greeting");
     set.cases[0].agent = "nobody".into();
     let error =

@@ -36,7 +36,11 @@ pub struct CountingTool {
 }
 
 impl CountingTool {
-    pub fn new(name: &str, class: ToolSideEffect, answer: fn(&Value) -> Result<String, ToolError>) -> Self {
+    pub fn new(
+        name: &str,
+        side_effect: ToolSideEffect,
+        answer: fn(&Value) -> Result<String, ToolError>,
+    ) -> Self {
         let spec = ToolSpec {
             name: name.into(),
             description: format!("a {name} for tests"),
@@ -46,11 +50,11 @@ impl CountingTool {
             spec,
             ko: "시험용 도구".into(),
             en: "a tool for tests".into(),
-            class,
+            side_effect,
             outward: false,
             origin: TextOrigin::Tool,
-            time: Duration::from_secs(5),
-            most_output: 4000,
+            timeout: Duration::from_secs(5),
+            max_output_bytes: 4000,
         };
         Self { about, answer, runs: Arc::default() }
     }
@@ -62,7 +66,7 @@ impl CountingTool {
 
     /// One that may give so many bytes.
     pub fn with_max_output(mut self, limit: usize) -> Self {
-        self.about.most_output = limit;
+        self.about.max_output_bytes = limit;
         self
     }
 

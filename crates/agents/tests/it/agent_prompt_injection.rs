@@ -217,7 +217,7 @@ fn the_class_of_python_is_one_that_asks_after_untrusted_words() {
     })
     .expect("tools");
     let python = tools.iter().find(|tool| tool.info().spec.name == "python_repl").expect("there");
-    assert_eq!((python.info().class, python.info().outward), (ToolSideEffect::Idempotent, false));
+    assert_eq!((python.info().side_effect, python.info().outward), (ToolSideEffect::Idempotent, false));
 }
 
 #[tokio::test]
@@ -277,7 +277,7 @@ fn echo_request(request: &ChatRequest) -> ScriptedReply {
 }
 
 #[tokio::test]
-async fn a_prompt_that_is_told_whole_holds_no_secret() {
+async fn a_prompt_that_leaks_holds_no_secret() {
     let config = BuiltinToolsConfig {
         tavily_key: Some(ToolSecret::new(SECRET)),
         openweather_key: Some(ToolSecret::new(SECRET)),

@@ -134,7 +134,7 @@ async fn anything_but_a_clear_yes_is_a_no_that_the_model_answers_from() {
 }
 
 #[tokio::test]
-async fn words_of_documents_cannot_make_the_agent_tell_the_outside() {
+async fn text_of_documents_cannot_make_the_agent_send_data_outside() {
     let post = CountingTool::new("web_search", ToolSideEffect::ReadOnly, |_| Ok("찾음".into())).outward();
     let ran = post.runs.clone();
     let mut toolbox = Toolbox::new();

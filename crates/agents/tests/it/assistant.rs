@@ -302,7 +302,7 @@ async fn after_the_last_round_of_tools_silence_does_not_lose_the_turn() {
 }
 
 #[tokio::test]
-async fn the_router_is_asked_coldly_and_by_schema() {
+async fn the_router_is_called_at_temperature_zero_and_with_a_schema() {
     let model = ScriptedModel::new([route_to_agent(), ScriptedReply::text("네.")]);
     fixture_with_model("assistant", model.clone(), counting_tools().toolbox).ask("안녕").await;
     let requests = model.requests();

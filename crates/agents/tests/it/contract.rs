@@ -137,7 +137,7 @@ async fn a_document_cannot_steer_the_first_plan_by_its_name() {
 }
 
 #[tokio::test]
-async fn only_what_was_run_is_said_to_be_used() {
+async fn only_tools_that_ran_are_listed_as_used() {
     let calls =
         ScriptedReply::call("rm_rf", json!({})).and_call("get_article_by_index", json!({ "article": 7 }));
     let model = ScriptedModel::new([calls, sufficient_reply(), ScriptedReply::text("없습니다.")]);
@@ -528,7 +528,7 @@ async fn what_is_out_of_scope_ends_politely_without_a_model() {
 }
 
 #[tokio::test]
-async fn where_rules_cannot_tell_a_model_does() {
+async fn where_rules_cannot_decide_a_model_does() {
     let scope = |in_scope: bool| {
         ScriptedReply::json(
             &json!({ "in_scope": in_scope, "need_previous_context": false, "reason": "판단" }),

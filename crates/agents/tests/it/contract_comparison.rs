@@ -124,7 +124,7 @@ async fn the_standard_of_its_kind_is_found_among_many() {
 }
 
 #[tokio::test]
-async fn nothing_missing_and_nothing_to_compare_with_are_told_apart() {
+async fn nothing_missing_and_nothing_to_compare_with_are_distinguished() {
     let own = contract_document("우리.md", "비밀유지계약서", "", &CONFIDENTIALITY_ARTICLES);
     let standard =
         contract_document("하-표준.md", "표준 비밀유지계약서", "비밀유지", &CONFIDENTIALITY_ARTICLES);
@@ -139,7 +139,7 @@ async fn nothing_missing_and_nothing_to_compare_with_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_place_that_is_not_there_is_said_to_be_not_there_and_an_appendix_is_read() {
+async fn a_missing_article_is_reported_as_missing_and_an_appendix_is_read() {
     let text = "용역 계약서\n\n제1조(목적) 이 계약은 용역을 정한다.\n\n제2조(대금) 대금은 천만 원으로 한다.\n\n\
         부칙\n\n제1조(시행일) 이 계약은 2026년 1월 1일부터 시행한다.\n\n별지 1 과업 내용\n\n을은 검색 화면을 만든다.";
     let document =

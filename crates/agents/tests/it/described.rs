@@ -270,7 +270,7 @@ fn hostile_yaml_is_refused() {
 }
 
 #[test]
-fn an_unknown_key_in_yaml_is_told_with_its_node_and_line() {
+fn an_unknown_key_in_yaml_is_reported_with_its_node_and_line() {
     let text = "name: a\nstart: say\nnode:\n- name: say\n  use: respond\n  txt: x\n";
     let told = AgentDescription::from_yaml(text).expect_err("refused").to_string();
     assert!(told.contains("node `say`: ") && told.contains("`txt`") && told.contains("line 6"), "{told}");

@@ -102,7 +102,7 @@ async fn what_fills_a_header_cannot_begin_another() {
 }
 
 #[tokio::test]
-async fn a_busy_program_is_asked_again_under_the_same_key_and_a_refusal_is_final() {
+async fn a_busy_program_gets_the_request_again_under_the_same_key_and_a_refusal_is_final() {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     let server = HttpTestServer::start(move |_| match counted.fetch_add(1, Ordering::SeqCst) {

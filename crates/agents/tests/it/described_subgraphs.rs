@@ -207,7 +207,7 @@ then = "end"
 }
 
 #[tokio::test]
-async fn an_input_that_cannot_be_made_is_told_with_its_field() {
+async fn an_input_that_cannot_be_made_is_reported_with_its_field() {
     let outer = |question: &str, result: &str| {
         format!(
             r#"

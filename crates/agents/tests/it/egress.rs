@@ -284,7 +284,7 @@ async fn answers_are_bounded_in_size_time_and_shape() {
 }
 
 #[tokio::test]
-async fn a_busy_far_end_is_asked_three_times_and_no_more() {
+async fn a_busy_server_gets_three_requests_and_no_more() {
     let far_end = HttpTestServer::start(|asked| match asked.target.as_str() {
         "/busy" => http_reply("503 Service Unavailable", "", b""),
         "/later" => http_reply("429 Too Many Requests", "retry-after: 3600\r\n", b""),

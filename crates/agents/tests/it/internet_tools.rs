@@ -73,7 +73,7 @@ fn openweather_reply(asked: &HttpTestRequest) -> HttpTestReply {
 }
 
 #[tokio::test]
-async fn the_weather_is_told_with_place_time_and_source() {
+async fn the_weather_has_place_time_and_source() {
     let far_end = HttpTestServer::start(openweather_reply);
     let toolbox = internet_toolbox(&far_end, true);
     let done = call_tool(&toolbox, "get_weather", json!({ "city": "서울" }), Language::Korean).await;
@@ -98,7 +98,7 @@ async fn the_weather_is_told_with_place_time_and_source() {
 }
 
 #[tokio::test]
-async fn without_a_key_the_way_to_one_is_told_and_nobody_is_asked() {
+async fn without_a_key_the_error_says_how_to_get_one_and_nothing_is_requested() {
     let far_end = HttpTestServer::start(openweather_reply);
     let toolbox = internet_toolbox(&far_end, false);
     for (name, arguments, setting) in [
@@ -114,7 +114,7 @@ async fn without_a_key_the_way_to_one_is_told_and_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_is_told_as_such_and_not_shown() {
+async fn a_wrong_key_is_reported_and_not_shown() {
     let far_end = HttpTestServer::start(|_| {
         http_reply("401 Unauthorized", "", br#"{"cod":401,"message":"Invalid API key canary-key"}"#)
     });
@@ -286,7 +286,7 @@ async fn what_the_web_says_is_cleaned_and_cut() {
 }
 
 #[tokio::test]
-async fn answers_of_another_shape_are_told_as_unreadable() {
+async fn answers_of_another_shape_are_reported_as_unreadable() {
     for body in ["[]", "{}", "null", "{\"results\": 7}", "<html>", "{\"query\":{\"pages\":{}}}", ""] {
         let far_end = HttpTestServer::start(move |_| http_reply("200 OK", "", body.as_bytes()));
         let toolbox = internet_toolbox(&far_end, true);
@@ -328,7 +328,7 @@ async fn every_tool_is_bilingual_bounded_and_has_a_schema() {
         let name = &about.spec.name;
         assert!(about.ko.chars().any(|one| ('가'..='힣').contains(&one)), "{name}");
         assert!(about.en.is_ascii() && !about.en.is_empty(), "{name}");
-        assert!(!about.time.is_zero() && about.most_output >= 1024, "{name}");
+        assert!(!about.timeout.is_zero() && about.max_output_bytes >= 1024, "{name}");
         assert_eq!(about.spec.parameters["type"], "object", "{name}");
         assert_eq!(about.spec.parameters["additionalProperties"], false, "{name}");
     }

@@ -136,7 +136,7 @@ async fn tools_of_a_program_work_and_its_end_is_an_error_of_the_call() {
     assert_eq!(call_tool_text(&found, "test__greet", json!({ "name": "도란" })).await, "안녕하세요, 도란님");
     let about = find_tool(&found, "test__add").info().clone();
     assert_eq!(
-        (about.class, about.outward),
+        (about.side_effect, about.outward),
         (ToolSideEffect::Once, true),
         "what the server says about itself does not count"
     );
@@ -210,7 +210,7 @@ async fn a_server_that_floods_or_hangs_is_cut_off() {
     server.bounds.message = 1 << 20;
     let found = mcp::connect_servers(vec![server.clone()], &ToolPins::default()).await;
     let some = call_tool_text(&found, "test__flood", json!({ "bytes": 100_000 })).await;
-    assert_eq!(some.len(), found.tools[0].info().most_output, "cut to what goes on to a model");
+    assert_eq!(some.len(), found.tools[0].info().max_output_bytes, "cut to what goes on to a model");
     let error =
         call_tool(&found, "test__flood", json!({ "bytes": 100_000_000 })).await.expect_err("too much");
     assert!(matches!(error, ToolError::Unavailable(_)), "{error:?}");

@@ -148,7 +148,7 @@ async fn whatever_a_crash_cuts_off_what_was_acknowledged_is_there() {
 }
 
 #[tokio::test]
-async fn damage_in_the_middle_is_said_and_not_skipped() {
+async fn damage_in_the_middle_is_reported_and_not_skipped() {
     let place = MemoryDirectory::new();
     let owner = MemoryOwner::new("t", "me");
     let memories = FileMemoryStore::open(place.log_path()).expect("open");
@@ -219,8 +219,11 @@ async fn a_model_remembers_recalls_and_forgets_for_one_tenant() {
     let about = |name: &str| {
         tools.iter().map(|tool| tool.info()).find(|about| about.spec.name == name).expect("tool").clone()
     };
-    assert_eq!((about("recall").origin, about("recall").class), (TextOrigin::Tool, ToolSideEffect::ReadOnly));
-    assert_eq!((about("forget").outward, about("forget").class), (false, ToolSideEffect::Idempotent));
+    assert_eq!(
+        (about("recall").origin, about("recall").side_effect),
+        (TextOrigin::Tool, ToolSideEffect::ReadOnly)
+    );
+    assert_eq!((about("forget").outward, about("forget").side_effect), (false, ToolSideEffect::Idempotent));
 }
 
 /// A conversation of its own with an agent that has a memory.
@@ -268,7 +271,7 @@ async fn every_agent_remembers_across_conversations_and_forgets() {
 }
 
 #[tokio::test]
-async fn without_being_told_contract_and_docqa_have_no_memory() {
+async fn without_the_setting_contract_and_docqa_have_no_memory() {
     let memories: Arc<dyn MemoryStore> = Arc::new(RamMemoryStore::new());
     for agent in ["contract", "docqa"] {
         let tools = Toolbox::with_tools(memory_tools(&memories, "me")).expect("tools");

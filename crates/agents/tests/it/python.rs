@@ -324,7 +324,7 @@ async fn an_error_keeps_what_was_set_before_it() {
 }
 
 #[tokio::test]
-async fn variables_that_are_too_large_are_dropped_and_that_is_said() {
+async fn variables_that_are_too_large_are_dropped_and_reported() {
     let tool = python_tool(PythonLimits { session: 10_000, ..PythonLimits::default() });
     let Some(first) = run_code(&tool, "x = 'a' * 100000", None).await else { return };
     let first = first.expect("an answer");

@@ -298,7 +298,7 @@ async fn ends_of_requests(question: &str, script: Vec<ScriptedReply>) -> Vec<Str
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_said_nothing_is_told_so_once() {
+async fn a_model_with_an_empty_answer_gets_a_hint_once() {
     let empty = || ScriptedReply::failure(ModelError::Empty { reason: "seen".into() });
     let ends = ends_of_requests("Hello", vec![empty(), empty(), ScriptedReply::text("Hi.")]).await;
     let hint =
@@ -307,7 +307,7 @@ async fn a_model_that_said_nothing_is_told_so_once() {
 }
 
 #[tokio::test]
-async fn a_model_that_repeats_a_call_is_told_so() {
+async fn a_model_that_repeats_a_call_gets_a_hint() {
     let call = || ScriptedReply::call("calculator", json!({ "expression": "1 + 1" }));
     let ends = ends_of_requests("What is 1 + 1?", vec![call(), call(), ScriptedReply::text("2")]).await;
     let hint = "You have called calculator with the same arguments before. The results are above. Answer with them now.";

@@ -176,7 +176,7 @@ async fn of_a_huge_file_the_beginning_is_read() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_are_said_to_be() {
+async fn bytes_that_are_no_text_are_reported_as_such() {
     let place = ReadFileDirectory::new();
     let file =
         |name: &str, bytes: &[u8]| std::fs::write(place.0.join("root").join(name), bytes).expect("file");

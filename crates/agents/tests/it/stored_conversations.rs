@@ -38,11 +38,11 @@ impl HangingTool {
             spec,
             ko: "기다립니다".into(),
             en: "waits".into(),
-            class: ToolSideEffect::ReadOnly,
+            side_effect: ToolSideEffect::ReadOnly,
             outward: false,
             origin: TextOrigin::Tool,
-            time: Duration::from_secs(600),
-            most_output: 4000,
+            timeout: Duration::from_secs(600),
+            max_output_bytes: 4000,
         };
         Self { about, called }
     }

@@ -32,11 +32,11 @@ impl PictureTool {
             spec,
             ko: "그림을 줍니다".into(),
             en: "gives a picture".into(),
-            class: ToolSideEffect::ReadOnly,
+            side_effect: ToolSideEffect::ReadOnly,
             outward: false,
             origin: TextOrigin::Tool,
-            time: Duration::from_secs(60),
-            most_output: 4000,
+            timeout: Duration::from_secs(60),
+            max_output_bytes: 4000,
         })
     }
 }

@@ -15,7 +15,8 @@ use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use crate::nodes::{
     BYTES_PER_TOKEN, MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_answer, ask_structured,
     call_tools, conversation_as_text, final_reply, fit_messages, fit_request, hint_at_repeated_calls,
-    library_heading, remaining_tokens, sources_message, titles_message, truncate_at_sentence as cut_text, verify_sources,
+    library_heading, remaining_tokens, sources_message, titles_message, truncate_at_sentence as cut_text,
+    verify_sources,
 };
 use crate::protocol::ThinkingStep;
 use crate::request_purpose::RequestPurpose;
@@ -84,7 +85,7 @@ pub(super) async fn router(
     Ok(AssistantState::update().next_action(Some(next)).route_reason(Some(reason)).progress(progress))
 }
 
-/// Looks documents up. No model is asked unless questions are put in other words.
+/// Looks documents up. No model is called unless questions are reworded.
 pub(super) async fn rag(
     own: Arc<AssistantAgent>,
     state: Snap<AssistantState>,

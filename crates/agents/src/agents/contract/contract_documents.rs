@@ -14,7 +14,7 @@ use crate::attachments::library_tenant;
 
 /// Most contracts, and most standards, that one look-up reads. A search goes over all there are.
 const MAX_LOADED_DOCUMENTS: usize = 200;
-/// Most documents that a planner is told of by name.
+/// Most documents that a planner gets by name.
 const MAX_LISTED_TITLES: usize = 20;
 
 /// The documents of a turn.
@@ -77,7 +77,7 @@ impl ContractDocuments {
         Ok(listed)
     }
 
-    /// Leaves only the contracts that are attached to the conversation, if there are any: whoever attaches one asks about it.
+    /// Leaves only the contracts that are attached to the conversation, if there are any: a person who attaches one asks about it.
     async fn choose_attached(
         &self,
         tenant: &DocumentTenant,
@@ -142,7 +142,7 @@ impl ContractDocuments {
         Ok(loaded)
     }
 
-    /// The user's contracts by title and id, for whoever named one that does not exist.
+    /// The user's contracts by title and id, for a message that no contract has a given name.
     pub(super) async fn contract_names(&self, tenant: &DocumentTenant) -> Result<Vec<String>, RetrieveError> {
         let all = Self { index: self.index.clone(), contract: None };
         let contracts = all.list_by_side(tenant).await?.contracts;
@@ -180,7 +180,7 @@ impl ContractDocuments {
         self.index.document(tenant, id).await
     }
 
-    /// What a planner is told about the user's contracts: their titles and the titles of their articles.
+    /// The text for a planner about the user's contracts: their titles and the titles of their articles.
     pub(super) async fn planner_titles(
         &self,
         tenant: &DocumentTenant,

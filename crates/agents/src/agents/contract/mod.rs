@@ -163,7 +163,7 @@ fn build_graph(own: &Arc<ContractAgent>) -> Result<Graph<ContractState>, BuildEr
 /// none of them changes anything, as its own never do.
 fn should_execute_tools(state: &ContractState, extra_tools: &Toolbox) -> To<ContractNode> {
     let changes_something = |call: &ToolCall| {
-        extra_tools.get(&call.name).is_some_and(|tool| tool.info().class != ToolSideEffect::ReadOnly)
+        extra_tools.get(&call.name).is_some_and(|tool| tool.info().side_effect != ToolSideEffect::ReadOnly)
     };
     To::Node(match state.next_tools.len() {
         0 if state.all_tools_skipped => ContractNode::Evaluator,

@@ -64,7 +64,7 @@ pub(super) async fn scope_validator(
                     need_previous = Some(has_previous && decided.need_previous_context);
                     decided.in_scope
                 }
-                // Whoever cannot tell does not turn people away.
+                // Without a decision the question is answered.
                 Err(misfit) => {
                     work.cx.note("scope", misfit.to_string());
                     true
@@ -80,7 +80,7 @@ pub(super) async fn scope_validator(
     let session = work.cx.thread().map(|thread| thread.as_str().to_owned());
     let update = ContractState::update().in_scope(Some(in_scope)).session_id(session).progress(progress);
     if in_scope {
-        // What was decided is not asked again by the next node.
+        // The next node does not ask a model again what was decided.
         return Ok(if need_previous.is_some() {
             update.need_previous_context(need_previous)
         } else {
@@ -352,7 +352,7 @@ fn remove_duplicates(names: &mut Vec<String>) {
     });
 }
 
-/// Judges whether what was collected is enough. In the last round nobody is asked.
+/// Judges whether what was collected is enough. In the last round no model is called.
 pub(super) async fn evaluator(
     own: Arc<ContractAgent>,
     state: Snap<ContractState>,

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_tell_what_is_about_contracts() {
+    fn rules_decide_what_is_about_contracts() {
         for question in [
             "제5조 내용이 뭐야?",
             "계약 기간은 언제까지야?",

@@ -112,11 +112,11 @@ impl ContractToolKind {
             spec: ToolSpec { name: name.into(), description: en.into(), parameters },
             ko: ko.into(),
             en: en.into(),
-            class: ToolSideEffect::ReadOnly,
+            side_effect: ToolSideEffect::ReadOnly,
             outward: false,
             origin: TextOrigin::Document,
-            time: Duration::from_secs(30),
-            most_output: 16 * 1024,
+            timeout: Duration::from_secs(30),
+            max_output_bytes: 16 * 1024,
         }
     }
 }
@@ -177,11 +177,11 @@ impl Tool for ContractTool {
     }
 }
 
-/// What the model is told: the places with their words, and what is not among them.
+/// The text for the model: the places with their text, and what is not among them.
 fn findings_text(findings: &ContractFindings, language: Language) -> String {
     let mut parts: Vec<String> =
         findings.found.iter().map(|source| format!("[{}]\n{}", source.title, source.quote)).collect();
-    // Marked, so that they are told from the words of articles.
+    // Marked, so that they differ from the text of articles.
     parts.extend(findings.notes.iter().map(|note| format!("{NOTE_PREFIX}{note}")));
     if parts.is_empty() {
         parts.push(language.pick("찾은 조항이 없습니다.", "No article was found.").to_owned());
@@ -390,7 +390,7 @@ impl ContractTool {
     }
 }
 
-/// What is said of a place that no contract has.
+/// The note about a place that no contract has.
 fn article_not_found_note(loaded: &LoadedDocuments, wanted: &str, language: Language) -> String {
     match loaded.documents.as_slice() {
         [only] => language.pick(
@@ -407,7 +407,7 @@ fn article_not_found_note(loaded: &LoadedDocuments, wanted: &str, language: Lang
     }
 }
 
-/// What is said when no document is a contract by its kind, but some are written in articles.
+/// The note when no document is a contract by its kind, but some are written in articles.
 pub(super) fn other_kind_message(names: &[String], language: Language) -> String {
     let list = names.join(", ");
     language.pick(

@@ -17,8 +17,8 @@ use super::state::{CompressionResult, DocqaState, DocqaStateUpdate, QueryType};
 use crate::agents::TurnRequest;
 use crate::nodes::{
     MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools,
-    conversation_as_text, final_reply, fit_messages, fit_request, library_heading, remaining_tokens, sources_message,
-    titles_message, truncate_at_sentence, verify_sources,
+    conversation_as_text, final_reply, fit_messages, fit_request, library_heading, remaining_tokens,
+    sources_message, titles_message, truncate_at_sentence, verify_sources,
 };
 use crate::protocol::ThinkingStep;
 use crate::request_format::SUMMARY_MESSAGE_ID;
@@ -62,7 +62,7 @@ pub(super) async fn classify_query(
     Ok(DocqaState::update().query_type(Some(kind)).current_step("classifyQuery").progress(progress))
 }
 
-/// Looks documents up. No model is asked unless questions are put in other words.
+/// Looks documents up. No model is called unless questions are reworded.
 pub(super) async fn retrieve_docs(
     own: Arc<DocqaAgent>,
     state: Snap<DocqaState>,
@@ -271,14 +271,14 @@ impl DocqaAgent {
                 <= context_length * 9 / 10;
         let max_bytes = if one { usize::MAX } else { (context_length * 9 / 5).max(1) };
         let mut all = split_transcript(&whole, max_bytes);
-        // A conversation of many times what the model can take is told by how it began and by its newest part.
+        // A conversation of many times what the model can take is given by its beginning and its newest part.
         if all.len() > MAX_TRANSCRIPT_CHUNKS {
             all.drain(1..=all.len() - MAX_TRANSCRIPT_CHUNKS);
         }
         Ok(all)
     }
 
-    /// A summary of at most so many bytes. One that is too long is asked for again, shorter, and then cut.
+    /// A summary of at most so many bytes. One that is too long is requested again, shorter, and then cut.
     async fn condense_conversation(
         &self,
         work: &NodeWork,

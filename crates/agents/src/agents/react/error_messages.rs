@@ -46,7 +46,7 @@ pub(super) fn error_message(code: ReactErrorCode, language: Language) -> &'stati
     }
 }
 
-/// What the model is told about calls that were never run.
+/// The note for the model about calls that were never run.
 pub(super) fn call_not_run_message(language: Language) -> &'static str {
     language.pick("Error: 반복 횟수를 넘어 실행하지 않았습니다", "Error: not run, there were too many rounds")
 }

@@ -28,19 +28,19 @@ pub struct ReactState {
     /// Pictures that came with it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageReference>,
-    /// How whoever asks knows it.
+    /// The id and fields that the client gave it.
     #[serde(skip_serializing_if = "QuestionLabel::is_default")]
     pub label: QuestionLabel,
-    /// What was said after it, where whoever asks keeps the conversation.
+    /// What was said after it, where the client keeps the conversation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub following: Vec<Message>,
-    /// What the model said last.
+    /// The newest answer of the model.
     pub ai_message: Option<Message>,
     /// The tool calls it asked for.
     pub tool_execution_requests: Vec<ToolCall>,
     /// What the last of them gave.
     pub tool_execution_results: Vec<ToolResult>,
-    /// Models asked in this turn.
+    /// Requests to models in this turn.
     pub iteration_count: u32,
     /// The node that ran last.
     pub current_step: String,
@@ -72,7 +72,7 @@ pub struct ReactState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReactErrorCode {
-    /// Nothing was asked.
+    /// There is no question.
     EmptyInput,
     /// Too many rounds.
     MaxIterationsExceeded,

@@ -51,11 +51,11 @@ impl Calculator {
             spec: ToolSpec { name: names::CALCULATOR.into(), description: description.into(), parameters },
             ko: "수식을 정확하게 계산합니다. 퍼센트와 만·억 단위의 돈도 계산합니다.".into(),
             en: "Computes expressions exactly, with percent and Korean money.".into(),
-            class: ToolSideEffect::ReadOnly,
+            side_effect: ToolSideEffect::ReadOnly,
             outward: false,
             origin: TextOrigin::Tool,
-            time: Duration::from_secs(2),
-            most_output: 16 * 1024,
+            timeout: Duration::from_secs(2),
+            max_output_bytes: 16 * 1024,
         };
         Self { info: about }
     }

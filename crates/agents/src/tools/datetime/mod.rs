@@ -2,7 +2,7 @@
 //!
 //! The clock is the one of the call, so a replay tells the same time. A time that a clock change skips is the one as
 //! long after the change as it was meant to be after the gap began (`02:30` becomes `03:30`); a time that comes twice
-//! is the first. A leap second (`23:59:60`) is read as `23:59:59`. Each of these is said in the answer.
+//! is the first. A leap second (`23:59:60`) is read as `23:59:59`. The answer mentions each of these.
 
 mod holidays;
 mod zones;
@@ -48,7 +48,7 @@ struct DatetimeArguments {
 }
 
 impl GetCurrentDatetime {
-    /// One that tells the time of `home` when no zone is asked for, such as `Asia/Seoul`.
+    /// One that gives the time of `home` when no zone is named, such as `Asia/Seoul`.
     pub fn new(home: impl Into<String>) -> Self {
         let home = home.into();
         let description = format!(
@@ -81,11 +81,11 @@ impl GetCurrentDatetime {
             spec: ToolSpec { name: names::GET_CURRENT_DATETIME.into(), description, parameters },
             ko: "지금 날짜와 시각, 요일, 한국 공휴일을 알려 주고 날짜를 계산합니다.".into(),
             en: "Tells date, time, weekday and Korean holidays, and counts with dates.".into(),
-            class: ToolSideEffect::ReadOnly,
+            side_effect: ToolSideEffect::ReadOnly,
             outward: false,
             origin: TextOrigin::Tool,
-            time: Duration::from_secs(2),
-            most_output: 4 * 1024,
+            timeout: Duration::from_secs(2),
+            max_output_bytes: 4 * 1024,
         };
         Self { info: about, home_timezone: home }
     }

@@ -120,7 +120,7 @@ fn hostile_dates_get_a_sentence() {
 }
 
 #[test]
-fn times_that_a_clock_change_skips_or_repeats_are_said_to_be() {
+fn times_that_a_clock_change_skips_or_repeats_are_marked() {
     let gap =
         answer_text(json!({ "date": "2026-03-29T02:30", "timezone": "Europe/Berlin" }), Language::English);
     assert!(gap.starts_with("2026-03-29 (Sunday) 03:30:00, Europe/Berlin (UTC+02:00)"), "{gap}");

@@ -4,13 +4,13 @@ use doran_retrieval::Language;
 
 use super::super::ToolError;
 
-/// Why something could not be fetched. Never holds a URL, a key or a word of the far end.
+/// Why something could not be fetched. Never holds a URL, a key or text of the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
     /// The address is not one that may be reached.
     #[error("not allowed: {0}")]
     Blocked(&'static str),
-    /// The far end sends on and on to other places.
+    /// The server redirects too often.
     #[error("redirected too often")]
     Redirects,
     /// The answer is larger than what is read.
@@ -19,13 +19,13 @@ pub enum EgressError {
     /// It took too long.
     #[error("no answer within {0} s")]
     TooSlow(u64),
-    /// The far end could not be reached, or broke off.
+    /// The server could not be reached, or the connection broke.
     #[error("not reachable: {0}")]
     Unreachable(String),
-    /// The far end refused.
+    /// The server refused.
     #[error("status {status}")]
     Status {
-        /// What it said.
+        /// The status of HTTP.
         status: u16,
         /// How many seconds it asks to wait.
         retry_after: Option<u64>,
@@ -49,7 +49,7 @@ impl EgressError {
         }
     }
 
-    /// What the model is told when `who` could not be asked.
+    /// The message for the model when `who` could not be reached.
     pub(crate) fn to_tool_error(&self, who: &str, language: Language) -> ToolError {
         let (ko, en) = match self {
             Self::Blocked(why) => (

@@ -3,7 +3,7 @@
 //! A URL is parsed once. Its host is checked if it is an address; if it is a name, every address the name resolves to
 //! is checked, and the connection is made to those addresses and no others, so a name that changes its mind in between
 //! gains nothing. Redirects are not followed by the client underneath but here, each like a new request, without
-//! credentials once the origin changes. Answers are read up to a size and within a time. They are asked for unpacked,
+//! credentials once the origin changes. Answers are read up to a size and within a time. They are requested uncompressed,
 //! so nothing can unpack to more than it was. Proxies in the environment are ignored.
 
 mod address;
@@ -23,7 +23,7 @@ use super::ToolSecret;
 pub(crate) use address::is_public;
 pub use error::EgressError;
 
-/// How often a request is made again when the far end is busy.
+/// How often a request is made again when the server is busy.
 const MAX_ATTEMPTS: u32 = 3;
 /// The most redirects that are followed.
 const MAX_REDIRECTS: usize = 3;
@@ -61,7 +61,7 @@ pub struct EgressOptions {
     pub proxy: Option<String>,
     /// Certificates (PEM) that are trusted besides those of the system.
     pub extra_roots: Vec<Vec<u8>>,
-    /// One address that may be reached although it is not public, so that a test can play the far end. Nothing else
+    /// One address that may be reached although it is not public, for a server in a test. Nothing else
     /// sets it.
     pub test_server_address: Option<SocketAddr>,
     /// Where names lead.
@@ -87,7 +87,7 @@ pub struct Egress {
     options: EgressOptions,
     /// For public addresses. Made when it is first needed: it reads all the certificates of the system.
     client: OnceLock<Client>,
-    /// For the port of the far end of a test.
+    /// For the port of a server in a test.
     test_client: Option<Client>,
 }
 
@@ -105,7 +105,7 @@ pub struct EgressResponse {
 pub struct EgressRequest {
     /// Where to.
     pub url: Url,
-    /// JSON to send; without it nothing is sent, only asked.
+    /// JSON to send; without it the request is a GET.
     pub body: Option<Value>,
     /// Sent as `Authorization: Bearer …`, to the origin of `url` only.
     pub bearer: Option<ToolSecret>,
@@ -125,14 +125,14 @@ impl Egress {
             // Somebody else may be faster; either provider will do.
             drop(rustls::crypto::ring::default_provider().install_default());
         }
-        // What is wrong with the options is said now, not when somebody asks.
+        // Wrong options are an error now, not at the first request.
         drop(client_builder(&options, None)?);
         let test_client =
             options.test_server_address.map(|address| build_test_client(&options, address)).transpose()?;
         Ok(Self { options, client: OnceLock::new(), test_client })
     }
 
-    /// Makes a request and reads its answer, again if the far end is busy.
+    /// Makes a request and reads its answer, again if the server is busy.
     pub async fn fetch(&self, request: &EgressRequest) -> Result<EgressResponse, EgressError> {
         let late = EgressError::TooSlow(self.options.time.as_secs());
         tokio::time::timeout(self.options.time, self.fetch_with_retries(request)).await.unwrap_or(Err(late))
@@ -151,14 +151,14 @@ impl Egress {
                 Ok(fetched) => return Ok(fetched),
                 Err(error) => error,
             };
-            let asked = match &error {
+            let requested_wait = match &error {
                 EgressError::Status { retry_after: Some(seconds), .. } => Duration::from_secs(*seconds),
                 _ => Duration::from_millis(200) * tries,
             };
-            if tries == MAX_ATTEMPTS || !error.is_retryable() || asked > MAX_RETRY_WAIT {
+            if tries == MAX_ATTEMPTS || !error.is_retryable() || requested_wait > MAX_RETRY_WAIT {
                 return Err(error);
             }
-            tokio::time::sleep(asked).await;
+            tokio::time::sleep(requested_wait).await;
             tries += 1;
         }
     }
@@ -178,7 +178,7 @@ impl Egress {
             let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
             let next = location.ok_or(EgressError::Unreadable("a redirect to nowhere"))?;
             let next = url.join(next).map_err(|_| EgressError::Blocked("not a URL"))?;
-            // Who asked for an encrypted answer does not get one that anybody on the way could write.
+            // A request for an encrypted answer does not get one that anybody in between could write.
             if url.scheme() == "https" && next.scheme() != "https" {
                 return Err(EgressError::Blocked("a redirect from https to http"));
             }
@@ -369,7 +369,7 @@ fn is_local_name(host: &str) -> bool {
     local.iter().any(|end| host == *end || host.ends_with(&format!(".{end}")))
 }
 
-/// Why the far end was not reached: the innermost reason, without the URL, which may hold a key.
+/// Why the server was not reached: the innermost reason, without the URL, which may hold a key.
 fn unreachable_error(error: &reqwest::Error) -> EgressError {
     if error.is_timeout() {
         return EgressError::Unreachable("timed out".into());

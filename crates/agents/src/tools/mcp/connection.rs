@@ -23,7 +23,7 @@ use super::result_text::clean_and_truncate;
 use super::stdio::{McpCommand, StderrTail};
 use super::{McpServer, McpTransport, http, stdio};
 
-/// The most pages of a list of tools that are asked for.
+/// The most pages of a list of tools that are requested.
 const MAX_TOOL_LIST_PAGES: usize = 32;
 /// The most bytes of a server's words in an error.
 const MAX_ERROR_BYTES: usize = 500;
@@ -76,7 +76,7 @@ pub(super) enum McpServerError {
     Changed { server: String, tool: String },
     /// The server has no such tool any more.
     Gone { server: String, tool: String },
-    /// It said no.
+    /// It refused.
     Refused { server: String, why: String },
 }
 
@@ -386,7 +386,7 @@ impl LiveMcpConnection {
         Ok(tools)
     }
 
-    /// Whether the tool is still what was approved. A server that says its tools have changed is asked again.
+    /// Whether the tool is still what was approved. A server that says its tools have changed is asked for the list again.
     async fn check_claim(
         &self,
         server: &McpServer,

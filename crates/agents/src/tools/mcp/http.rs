@@ -45,7 +45,7 @@ pub(super) fn http_client(
     let mut own = HashMap::new();
     for (name, value) in headers {
         let parsed = (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.reveal()));
-        // The value is a secret: only the name is told.
+        // The value is a secret: only the name is shown.
         let (Ok(name), Ok(mut value)) = parsed else {
             return Err(format!("the header `{name}` cannot be sent"));
         };
@@ -190,7 +190,7 @@ fn traceparent_of(message: &ClientJsonRpcMessage) -> Option<HeaderValue> {
     HeaderValue::from_str(call.params.traceparent()?).ok()
 }
 
-/// TLS needs to be told once per process which cryptography to use. If the program has chosen already, that stays.
+/// TLS needs a default cryptography provider, once per process. If the program has chosen already, that stays.
 fn install_crypto_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none()
         && rustls::crypto::ring::default_provider().install_default().is_err()
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_web_is_an_address_and_a_secret_is_not_told() {
+    fn only_web_addresses_are_accepted_and_secrets_are_not_shown() {
         let headers = BTreeMap::from([("Authorization".to_string(), ToolSecret::new("Bearer s3cret\n"))]);
         let error = http_client("https://a.example/mcp", &headers, 1).expect_err("a bad value");
         assert_eq!(error, "the header `Authorization` cannot be sent");

@@ -1,6 +1,6 @@
 //! Tools of MCP servers, as tools like any other.
 //!
-//! A server is named in the settings, never by a request: its command or address is chosen by whoever runs the
+//! A server is named in the settings, never by a request: its command or address is chosen by the operator of the
 //! program. What it says is not trusted. A tool is pinned by what it claims to be ([`pin`]), and one that has changed is
 //! refused until a person approves it again; its description is cut and marked as foreign; its answers are capped; its
 //! links are not followed; what it says about itself ([`McpTrust`]) counts only if the settings say so.
@@ -83,7 +83,7 @@ pub enum McpTrust {
 /// What becomes of images in the results of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum McpImages {
-    /// The model is told that there was one. Many models reject a conversation that has an image.
+    /// The model gets a note that there was one. Many models reject a conversation that has an image.
     #[default]
     Describe,
     /// They go to the model.

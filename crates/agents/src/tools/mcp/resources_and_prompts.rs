@@ -14,7 +14,7 @@ use super::result_text::{McpContent, clean_and_truncate};
 use super::tool::to_tool_error;
 use crate::tools::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect};
 
-/// The most entries of a list that are told.
+/// The most entries of a list that are shown.
 const MAX_LISTED: usize = 100;
 /// The most bytes of a name, an address or a description in a list.
 const MAX_LISTED_BYTES: usize = 300;
@@ -95,11 +95,11 @@ fn info(connection: &McpConnection, name: &str, parameters: Value, en: String, k
         },
         ko,
         en,
-        class: ToolSideEffect::ReadOnly,
+        side_effect: ToolSideEffect::ReadOnly,
         outward: true,
         origin: TextOrigin::Web,
-        time: bounds.start + bounds.call + Duration::from_secs(1),
-        most_output: bounds.output,
+        timeout: bounds.start + bounds.call + Duration::from_secs(1),
+        max_output_bytes: bounds.output,
     }
 }
 

@@ -115,7 +115,7 @@ impl StderrTail {
 
     /// The last words of a server that ended or did not answer; empty if it wrote nothing.
     pub(super) async fn last_words(&self) -> String {
-        // A child of the server may keep the pipe open. Then what is there is told.
+        // A child of the server may keep the pipe open. Then what is there is reported.
         timeout(STDERR_END_WAIT, self.ended.subscribe().wait_for(|ended| *ended)).await.ok();
         let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         let text = text.trim();

@@ -83,12 +83,12 @@ impl McpTool {
                 "Tool `{shown}` of the MCP server `{}`. In its own words (not trusted): {words}",
                 server.name
             ),
-            class: side_effect_of_hints(hints),
+            side_effect: side_effect_of_hints(hints),
             outward: hints.is_none_or(|hints| hints.open_world_hint != Some(false)),
             origin: TextOrigin::Web,
             // A call may have to start the server first.
-            time: server.bounds.start + server.bounds.call + Duration::from_secs(1),
-            most_output: server.bounds.output,
+            timeout: server.bounds.start + server.bounds.call + Duration::from_secs(1),
+            max_output_bytes: server.bounds.output,
         };
         let claim = ToolClaim::from_tool(tool);
         Ok(Self { info: about, connection, name: tool.name.to_string(), claim, approval: PinApproval::Given })
@@ -101,7 +101,7 @@ impl McpTool {
         self
     }
 
-    /// What a model is told about it.
+    /// Its description for a model.
     pub(super) fn spec(&self) -> &ToolSpec {
         &self.info.spec
     }
@@ -135,7 +135,7 @@ impl Tool for McpTool {
     }
 }
 
-/// Content that is too large is left out, and its size is said instead.
+/// Content that is too large is left out, and its size is given instead.
 fn limit_structured_content(data: Value) -> Value {
     let size = data.to_string().len();
     if size <= MAX_STRUCTURED_BYTES { data } else { json!({ "left_out_bytes": size }) }
@@ -186,9 +186,9 @@ mod tests {
             "annotations": { "readOnlyHint": true, "openWorldHint": false }
         });
         let about = tool_info_of(McpTrust::None, tool.clone()).expect("a tool");
-        assert_eq!((about.class, about.outward), (ToolSideEffect::Once, true));
+        assert_eq!((about.side_effect, about.outward), (ToolSideEffect::Once, true));
         let about = tool_info_of(McpTrust::Hints, tool).expect("a tool");
-        assert_eq!((about.class, about.outward), (ToolSideEffect::ReadOnly, false));
+        assert_eq!((about.side_effect, about.outward), (ToolSideEffect::ReadOnly, false));
     }
 
     #[test]

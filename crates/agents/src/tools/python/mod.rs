@@ -191,7 +191,7 @@ pub fn worker_main() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Whether earlier variables were asked for and are gone.
+/// Whether earlier variables were requested and are gone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SessionLoss {
     Nothing,
@@ -205,7 +205,7 @@ struct PythonArguments {
     fresh: bool,
 }
 
-/// What a worker is asked.
+/// The request to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 struct PythonWorkerRequest {
     code: String,
@@ -347,11 +347,11 @@ fn tool_info(bounds: &PythonLimits) -> ToolInfo {
         en: "Runs Python in a jail. Variables are kept through the conversation; files, network and other programs are out of reach".to_string(),
         // A later call builds on the variables of an earlier one, so calls take turns; and words of a document that
         // want code to be run are not followed without a person.
-        class: ToolSideEffect::Idempotent,
+        side_effect: ToolSideEffect::Idempotent,
         outward: false,
         origin: TextOrigin::Tool,
         // A call may have to wait for others before it runs.
-        time: bounds.time + Duration::from_secs(15),
-        most_output: bounds.output,
+        timeout: bounds.time + Duration::from_secs(15),
+        max_output_bytes: bounds.output,
     }
 }

@@ -1,7 +1,7 @@
 //! `read_file`: files below configured directories, as text.
 //!
 //! A path is relative to a root and taken as it is written: nothing in it is decoded or expanded. Text comes whole or
-//! by lines, documents (PDF, DOCX, HWPX, …) through whoever can read them ([`DocumentTextReader`]), directories as lists.
+//! by lines, documents (PDF, DOCX, HWPX, …) through a [`DocumentTextReader`], directories as lists.
 
 mod confined_directory;
 mod decode;
@@ -40,7 +40,7 @@ pub trait DocumentTextReader: Send + Sync + 'static {
     /// Whether it can read a file of this name.
     fn can_read(&self, name: &str) -> bool;
 
-    /// The text of a document; otherwise why not, in the language asked for.
+    /// The text of a document; otherwise why not, in the requested language.
     async fn read(&self, name: &str, bytes: Vec<u8>, language: Language) -> Result<String, String>;
 }
 
@@ -265,7 +265,7 @@ fn read_path(beneath: &ConfinedDirectory, path: &str, max_bytes: usize) -> Resul
     }
 }
 
-/// The lines asked for, each with its number when not the whole is asked for.
+/// The requested lines, each with its number unless the whole file is requested.
 fn select_lines(text: &str, arguments: &ReadFileArguments) -> String {
     if arguments.from_line.is_none() && arguments.lines.is_none() {
         return text.to_owned();
@@ -396,10 +396,10 @@ fn tool_info() -> ToolInfo {
         spec: ToolSpec { name: names::READ_FILE.into(), description: description.into(), parameters },
         ko: "허용된 폴더의 파일을 읽습니다. PDF, DOCX, HWPX도 글로 읽습니다.".into(),
         en: "Reads files below the directories that are open: PDF, DOCX and HWPX too.".into(),
-        class: ToolSideEffect::ReadOnly,
+        side_effect: ToolSideEffect::ReadOnly,
         outward: false,
         origin: TextOrigin::Document,
-        time: Duration::from_secs(30),
-        most_output: MAX_TEXT_BYTES + 1024,
+        timeout: Duration::from_secs(30),
+        max_output_bytes: MAX_TEXT_BYTES + 1024,
     }
 }

@@ -1,4 +1,4 @@
-//! Turns to compute. What takes a processor for long, the built-in model and a search in this process, is done by few at a
+//! Permits to compute. What takes a processor for long, the built-in model and a search in this process, is done by few at a
 //! time, and tenants take turns: a tenant with many runs does not hold up the others. None of it is done on a thread that
 //! serves requests.
 
@@ -16,35 +16,39 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::admission::{AdmissionPermit, AdmissionPolicy, AdmissionRefused, FairAdmission};
 use crate::attachments::library_tenant;
 
-/// The turns of this process. One tenant leaves one processor for requests, the store and streams, and for the next tenant:
+/// The permits of this process. One tenant leaves one processor for requests, the store and streams, and for the next tenant:
 /// that one never waits until the first has computed.
-static TURNS: LazyLock<FairAdmission> = LazyLock::new(|| {
+static PERMITS: LazyLock<FairAdmission> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     FairAdmission::new(processors.max(2), usize::MAX, AdmissionPolicy::LeaveOne)
 });
 
-type WaitForTurn = Pin<Box<dyn Future<Output = Result<AdmissionPermit, AdmissionRefused>> + Send>>;
+type PermitFuture = Pin<Box<dyn Future<Output = Result<AdmissionPermit, AdmissionRefused>> + Send>>;
 
-/// Polls a future only when its tenant has a turn. The turn ends with each poll, so a future that waits for something else holds
-/// up nobody.
-async fn poll_in_turn<F: Future + Unpin>(turns: &FairAdmission, tenant: &str, mut future: F) -> F::Output {
-    let mut waiting: Option<WaitForTurn> = None;
+/// Polls a future only when its tenant has a permit. The permit is given back after each poll, so a future that waits for
+/// something else blocks nobody.
+async fn poll_with_permit<F: Future + Unpin>(
+    permits: &FairAdmission,
+    tenant: &str,
+    mut future: F,
+) -> F::Output {
+    let mut waiting: Option<PermitFuture> = None;
     poll_fn(move |cx| {
-        let mut turn = match waiting.take() {
+        let mut permit_future = match waiting.take() {
             Some(waiting) => waiting,
-            None => match turns.try_acquire(tenant, 1) {
+            None => match permits.try_acquire(tenant, 1) {
                 Ok(permit) => {
                     let polled = poll_beside_runtime(&mut future, cx);
                     drop(permit);
                     return polled;
                 }
                 Err(AdmissionRefused) => {
-                    let (turns, tenant) = (turns.clone(), tenant.to_owned());
-                    Box::pin(async move { turns.acquire(&tenant, 1).await })
+                    let (permits, tenant) = (permits.clone(), tenant.to_owned());
+                    Box::pin(async move { permits.acquire(&tenant, 1).await })
                 }
             },
         };
-        match turn.as_mut().poll(cx) {
+        match permit_future.as_mut().poll(cx) {
             // As many may wait as like, so nobody is refused.
             Poll::Ready(permit) => {
                 let polled = poll_beside_runtime(&mut future, cx);
@@ -52,7 +56,7 @@ async fn poll_in_turn<F: Future + Unpin>(turns: &FairAdmission, tenant: &str, mu
                 polled
             }
             Poll::Pending => {
-                waiting = Some(turn);
+                waiting = Some(permit_future);
                 Poll::Pending
             }
         }
@@ -68,12 +72,12 @@ fn poll_beside_runtime<F: Future + Unpin>(future: &mut F, cx: &mut Context<'_>) 
     }
 }
 
-/// Does work on documents of a tenant in its turn, on a thread for such work.
-pub(crate) async fn compute_in_turn<T: Send + 'static>(
+/// Does work on documents of a tenant when it has a permit, on a thread for such work.
+pub(crate) async fn compute_with_permit<T: Send + 'static>(
     tenant: &DocumentTenant,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    let _turn = turn_of(tenant).await;
+    let _permit = acquire_permit(tenant).await;
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
@@ -84,10 +88,10 @@ pub(crate) async fn compute_in_turn<T: Send + 'static>(
     }
 }
 
-/// A turn of whom these documents belong to. As many may wait as like, so nobody is refused.
-async fn turn_of(documents: &DocumentTenant) -> Result<AdmissionPermit, AdmissionRefused> {
+/// A permit for the tenant that these documents belong to. As many may wait as like, so nobody is refused.
+async fn acquire_permit(documents: &DocumentTenant) -> Result<AdmissionPermit, AdmissionRefused> {
     let library = library_tenant(documents);
-    TURNS.acquire(library.as_ref().unwrap_or(documents).as_str(), 1).await
+    PERMITS.acquire(library.as_ref().unwrap_or(documents).as_str(), 1).await
 }
 
 /// An index that computes in this process, in which tenants take turns to search.
@@ -107,7 +111,7 @@ impl IndexWrapper for FairIndex {
     }
 
     async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
-        let _turn = turn_of(&question.tenant).await;
+        let _permit = acquire_permit(&question.tenant).await;
         self.0.retrieve(question).await
     }
 }
@@ -137,17 +141,17 @@ impl ChatModel for FairModel {
     }
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
-        stream_in_turn(&TURNS, &*self.0, request)
+        stream_with_permit(&PERMITS, &*self.0, request)
     }
 }
 
-/// The reply of a model whose first piece is computed when the tenant of the request has a turn.
-fn stream_in_turn(turns: &FairAdmission, model: &dyn ChatModel, request: ChatRequest) -> DeltaStream {
+/// The reply of a model whose first piece is computed when the tenant of the request has a permit.
+fn stream_with_permit(permits: &FairAdmission, model: &dyn ChatModel, request: ChatRequest) -> DeltaStream {
     // Requests that are sent for nobody take turns as those of one tenant do.
-    let (turns, tenant) = (turns.clone(), request.tenant.clone().unwrap_or_default());
+    let (permits, tenant) = (permits.clone(), request.tenant.clone().unwrap_or_default());
     let mut deltas = model.stream(request);
     let computed = async move {
-        let first = poll_in_turn(&turns, &tenant, deltas.next()).await;
+        let first = poll_with_permit(&permits, &tenant, deltas.next()).await;
         stream::iter(first).chain(deltas)
     };
     stream::once(computed).flatten().boxed()
@@ -164,20 +168,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn tenants_are_polled_in_turn_and_who_waits_for_something_else_holds_up_nobody() {
-        let turns = FairAdmission::new(1, usize::MAX, AdmissionPolicy::UseAll);
+    async fn tenants_are_polled_in_turn_and_one_that_waits_for_something_else_blocks_nobody() {
+        let permits = FairAdmission::new(1, usize::MAX, AdmissionPolicy::UseAll);
         let (leave, never) = oneshot::channel::<()>();
-        let mut idle = Box::pin(poll_in_turn(&turns, "a", never));
+        let mut idle = Box::pin(poll_with_permit(&permits, "a", never));
         assert!(idle.as_mut().now_or_never().is_none());
-        assert_eq!(turns.free(), 1, "its turn is over");
+        assert_eq!(permits.free(), 1, "its permit is back");
         // Somebody computes, five of one tenant wait, and one of another comes last.
-        let computing = turns.try_acquire("a", 1).expect("free");
+        let computing = permits.try_acquire("a", 1).expect("free");
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();
         for (tenant, name) in [("a", 1), ("a", 2), ("a", 3), ("a", 4), ("a", 5), ("b", 6)] {
             let order = order.clone();
             let work = Box::pin(async move { order.lock().expect("no panic").push(name) });
-            let mut future = Box::pin(poll_in_turn(&turns, tenant, work));
+            let mut future = Box::pin(poll_with_permit(&permits, tenant, work));
             assert!(future.as_mut().now_or_never().is_none());
             waiting.push(future);
         }
@@ -190,20 +194,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_model_of_this_process_computes_when_its_tenant_has_a_turn() {
-        let turns = FairAdmission::new(1, usize::MAX, AdmissionPolicy::UseAll);
+    async fn a_model_of_this_process_computes_when_its_tenant_has_a_permit() {
+        let permits = FairAdmission::new(1, usize::MAX, AdmissionPolicy::UseAll);
         let model = ScriptedModel::new([ScriptedReply::text("one word more"), ScriptedReply::text("two")]);
         let ask = |tenant: &str| {
             let request = ChatRequest::new(vec![Message::user("m", "?")]);
             let request = ChatRequest { tenant: Some(tenant.into()), ..request };
-            collect_reply(stream_in_turn(&turns, &model, request))
+            collect_reply(stream_with_permit(&permits, &model, request))
         };
-        let computing = turns.try_acquire("a", 1).expect("free");
+        let computing = permits.try_acquire("a", 1).expect("free");
         let mut waiting = Box::pin(ask("a"));
         assert!(waiting.as_mut().now_or_never().is_none(), "somebody computes");
         drop(computing);
         assert_eq!(waiting.await.expect("an answer").text, "one word more");
         assert_eq!(ask("b").await.expect("an answer").text, "two");
-        assert_eq!(turns.free(), 1);
+        assert_eq!(permits.free(), 1);
     }
 }
