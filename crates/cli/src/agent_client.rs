@@ -23,10 +23,10 @@ use crate::config::{Config, Database};
 use crate::data_dir;
 use crate::output::{self, BilingualMessage, bilingual};
 
-/// How often a server is asked how far an attached file is.
+/// How often the progress of an attached file is requested.
 const ATTACHMENT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Who is asked.
+/// Where questions are sent.
 pub(crate) enum AgentClient {
     /// The agents here.
     Local(Box<App>),
@@ -51,7 +51,7 @@ pub(crate) fn parse_thread_name(name: &str) -> Result<ThreadId, BilingualMessage
 }
 
 impl AgentClient {
-    /// Finds out who is to be asked.
+    /// Finds out where questions are to be sent.
     pub(crate) async fn open(config: &Config, record_replay: &RecordReplay) -> anyhow::Result<Self> {
         Self::open_with(config, record_replay, assemble::assemble_app).await
     }
@@ -129,7 +129,7 @@ impl AgentClient {
         }
     }
 
-    /// Waits for a run of an earlier life that is still under way on the thread.
+    /// Waits for a run on the thread that an earlier process has left under way.
     pub(crate) async fn wait_for_active_run(&self, thread: &ThreadId) -> anyhow::Result<()> {
         let Self::Local(app) = self else { return Ok(()) };
         let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };

@@ -1,17 +1,17 @@
-//! How long a server that has too much to do is asked again.
+//! How long a request to a busy server is retried.
 
 use std::time::{Duration, Instant};
 
 /// A queue moves on when a document was read, which may take a minute. After this long without any nothing moves.
 const MAX_BUSY_WAIT: Duration = Duration::from_secs(600);
-/// A wait that people do not notice needs no word.
+/// A wait that people do not notice is not reported.
 const SILENT_BUSY_WAIT: Duration = Duration::from_secs(5);
 
-/// The patience of one run, over all that it hands in. Whoever has waited in vain does not wait for the next one too.
+/// Retries of one command, over all files that it uploads. After one file was given up, the next one is not waited for.
 #[derive(Debug)]
 pub(crate) struct BusyServerRetry {
     pub(crate) max_wait: Duration,
-    /// When the server first did not take what is handed in now.
+    /// When the server first refused the current file.
     busy_since: Option<Instant>,
     notified: bool,
 }
@@ -62,10 +62,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_told_once_and_ends_unless_something_moves() {
-        let mut patience = BusyServerRetry::default();
+    fn a_wait_is_reported_once_and_ends_unless_something_moves() {
+        let mut retry = BusyServerRetry::default();
         let began = Instant::now();
-        let mut after = |seconds| patience.decide(began + Duration::from_secs(seconds));
+        let mut after = |seconds| retry.decide(began + Duration::from_secs(seconds));
         assert_eq!(
             [0, 4, 5, 6, 599].map(&mut after),
             [
@@ -77,8 +77,8 @@ mod tests {
             ]
         );
         assert_eq!([600, 601].map(after), [BusyRetryDecision::GiveUp; 2]);
-        patience.reset();
-        let mut after = |seconds| patience.decide(began + Duration::from_secs(seconds));
+        retry.reset();
+        let mut after = |seconds| retry.decide(began + Duration::from_secs(seconds));
         assert_eq!(
             [700, 1299, 1300].map(&mut after),
             [BusyRetryDecision::WaitSilently, BusyRetryDecision::WaitSilently, BusyRetryDecision::GiveUp]

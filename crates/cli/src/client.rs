@@ -299,7 +299,7 @@ async fn read_body_chunk(body: &mut Incoming) -> hyper::Result<Option<Bytes>> {
     }
 }
 
-/// The event of a frame; none for a sign of life.
+/// The event of a frame; none for a heartbeat.
 fn parse_sse_event(frame: &[u8]) -> anyhow::Result<Option<RunEvent>> {
     let text = std::str::from_utf8(frame)?;
     match text.lines().find_map(|line| line.strip_prefix("data: ")) {

@@ -289,7 +289,7 @@ mod tests {
     use crate::test_directory::TestDirectory;
 
     #[test]
-    fn a_second_holder_is_told_who_has_it_and_what_to_do() {
+    fn the_error_of_a_second_holder_names_the_first_and_what_to_do() {
         let scratch = TestDirectory::new();
         let path = scratch.path().join("a/b");
         let first = DataDirLock::acquire(&path).expect("free");

@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::output::{self, BilingualMessage, TerminalOutput, bilingual};
 use crate::replica::{SharedLibraryDatabase, open_shared_values, shares_documents};
 
-/// How long to wait before a server that is busy is asked again, and how often its progress is looked at.
+/// How long to wait before a request to a busy server is retried, and how often its progress is checked.
 const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The most that a server gives of a search.
 const MAX_SEARCH_HITS: usize = 50;
@@ -42,7 +42,7 @@ pub(crate) enum DocumentChange {
     Cancel,
 }
 
-/// A file on its way in.
+/// A file to be added.
 pub(crate) struct DocumentUpload<'a> {
     pub(crate) name: &'a str,
     pub(crate) collection: &'a str,
@@ -117,7 +117,7 @@ impl DocumentClient {
     pub(crate) async fn add(
         &self,
         file: DocumentUpload<'_>,
-        patience: &mut BusyServerRetry,
+        retry: &mut BusyServerRetry,
         tell: impl Fn(&BilingualMessage),
     ) -> anyhow::Result<Result<DocumentStatus, BilingualMessage>> {
         let DocumentUpload { name, collection, kind, origin, bytes } = file;
@@ -141,7 +141,7 @@ impl DocumentClient {
                 loop {
                     let error = match server.upload(&path, bytes.clone()).await {
                         Ok(taken) => {
-                            patience.reset();
+                            retry.reset();
                             return Ok(Ok(taken.document.document));
                         }
                         Err(error) => error,
@@ -154,14 +154,14 @@ impl DocumentClient {
                         Some(_) | None => return Err(error),
                     }
                     let BilingualMessage { ko, en, .. } = server_refusal_message(&error);
-                    match patience.decide(Instant::now()) {
+                    match retry.decide(Instant::now()) {
                         BusyRetryDecision::WaitSilently => {}
                         BusyRetryDecision::WaitAndNotify => tell(&bilingual!(
                             "서버가 파일을 더 받을 때까지 기다립니다: {ko}",
                             "waiting until the server takes more files: {en}"
                         )),
                         BusyRetryDecision::GiveUp => {
-                            let minutes = patience.max_wait.as_secs() / 60;
+                            let minutes = retry.max_wait.as_secs() / 60;
                             return Ok(Err(bilingual!(
                                 "서버가 {minutes}분 동안 아무 파일도 받지 않았습니다: {ko}",
                                 "the server has taken no file for {minutes} minutes: {en}"
@@ -378,10 +378,10 @@ mod tests {
         DocumentClient::Remote { server: ServerHttpClient::new(address, None) }
     }
 
-    async fn add_file(client: &DocumentClient, patience: &mut BusyServerRetry) -> Result<DocumentId, String> {
+    async fn add_file(client: &DocumentClient, retry: &mut BusyServerRetry) -> Result<DocumentId, String> {
         let (kind, bytes) = (Some(&DocumentKind::General), b"words".to_vec());
         let file = DocumentUpload { name: "a.txt", collection: "", kind, origin: "/a.txt", bytes };
-        let added = client.add(file, patience, |_| {}).await.expect("an error of this file alone");
+        let added = client.add(file, retry, |_| {}).await.expect("an error of this file alone");
         added.map(|status| status.id).map_err(|why| why.en)
     }
 
@@ -406,20 +406,20 @@ mod tests {
             (507, problem_json("disk_full", "there is no room")),
             (202, accepted_document_json()),
         ]);
-        let mut patience = BusyServerRetry::default();
-        assert_eq!(add_file(&client, &mut patience).await, Err("there is no room".to_owned()));
-        assert_eq!(add_file(&client, &mut patience).await, Ok(DocumentId::new("d")));
+        let mut retry = BusyServerRetry::default();
+        assert_eq!(add_file(&client, &mut retry).await, Err("there is no room".to_owned()));
+        assert_eq!(add_file(&client, &mut retry).await, Ok(DocumentId::new("d")));
     }
 
     #[tokio::test]
-    async fn a_server_that_is_busy_is_asked_again_but_not_for_ever() {
+    async fn a_busy_server_gets_the_request_again_but_not_for_ever() {
         let busy = (503, problem_json("overloaded", "9 documents are waiting already"));
         let client = client_of_scripted_server(&[busy.clone(), (202, accepted_document_json())]);
         assert_eq!(add_file(&client, &mut BusyServerRetry::default()).await, Ok(DocumentId::new("d")));
         let client = client_of_scripted_server(&[busy.clone(), busy]);
-        let mut patience = BusyServerRetry::with_max_wait(Duration::ZERO);
+        let mut retry = BusyServerRetry::with_max_wait(Duration::ZERO);
         for _ in 0..2 {
-            let why = add_file(&client, &mut patience).await.expect_err("nothing is taken");
+            let why = add_file(&client, &mut retry).await.expect_err("nothing is taken");
             assert!(
                 why.contains("has taken no file") && why.ends_with("9 documents are waiting already"),
                 "{why}"

@@ -24,7 +24,7 @@ use crate::output::{BilingualMessage, bilingual};
 const SET_EXTENSION: &str = "toml";
 /// How many variants of a set keep their last report.
 const MAX_REPORTS: usize = 16;
-/// How many days it is known what evaluations used: more than can be asked for.
+/// How many days it is known what evaluations used: more than can be requested.
 const MAX_USAGE_DAYS: i64 = 400;
 const DAY_MILLIS: i64 = 86_400_000;
 
@@ -42,7 +42,7 @@ impl EvalReportFiles {
         Self { folder, tenant: TenantId::local(), stem: stem_of_path(file) }
     }
 
-    /// What is asked with what is set up has the plain name.
+    /// Reports with the configured models have the plain name.
     fn name_of(&self, variant: &EvalVariant) -> String {
         let stem = &self.stem;
         if *variant == EvalVariant::default() {
@@ -93,7 +93,7 @@ impl EvalReportFiles {
         Ok(files.map(|file| (file.name, file.written_at)).collect())
     }
 
-    /// Stores a report in place of the last one of its variant. Reports of variants that were not asked for long are removed.
+    /// Stores a report in place of the last one of its variant. Reports of variants that were not run for long are removed.
     pub(crate) async fn save(&self, report: &AgentEvalReport) -> Result<(), BilingualMessage> {
         write_json(&self.folder, &self.tenant, &self.name_of(&report.variant), report).await?;
         for old in self.read_all().await?.iter().skip(MAX_REPORTS) {

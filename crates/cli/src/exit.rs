@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_can_tell_what_to_do_from_the_code() {
+    fn exit_codes_say_what_a_script_should_do() {
         check(UnknownWriteOutcome("fsync".into()), ExitCode::from(75));
         check(StoreError::Unknown("eof".into()), ExitCode::from(75));
         check(StoreError::Newer { found: 9, known: 1 }, ExitCode::from(78));

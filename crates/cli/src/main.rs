@@ -103,7 +103,7 @@ fn report_parse_error(error: &clap::Error, language: Language) -> ExitCode {
     let is_bare = matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand)
         && std::env::args_os().len() == 1;
     if is_bare {
-        // Whoever types `doran` alone wants to know what there is, and made no mistake.
+        // `doran` without arguments is a request for help, not a mistake.
         let output = TerminalOutput::new(language, None, None);
         let printed = match std::io::stdout().is_terminal() {
             true => start_screen::print_start_screen(output),

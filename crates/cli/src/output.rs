@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_with_its_causes_in_one_language() {
+    fn an_error_is_printed_with_its_causes_in_one_language() {
         let inner = bilingual!("안쪽", "inner").with_cause(io::Error::other("disk"));
         let error = anyhow::Error::from(bilingual!("바깥", "outer").with_cause(inner));
         assert_eq!(join_error_causes(error.as_ref(), Language::Korean), "바깥: 안쪽: disk");

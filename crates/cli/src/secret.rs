@@ -38,7 +38,7 @@ impl fmt::Display for SecretText {
 /// A URL with its password, in whichever place it may stand, as `***`. What does not look like a URL is hidden whole.
 pub(crate) fn mask_url_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "***".into() };
-    // A `?` before an `@` may belong to a password or to a query; it cannot be told where the secret ends.
+    // A `?` before an `@` may belong to a password or to a query; it is unknown where the secret ends.
     if rest.rfind('@').is_some_and(|at| rest[..at].contains('?')) {
         return format!("{scheme}://***");
     }

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_call_is_told_with_what_it_gave() {
+    fn a_tool_call_is_shown_with_its_result() {
         let events = activities(&json!([
             { "type": "tool_call", "call": "a", "name": "calculator", "arguments": { "expression": "15-6.5" } },
             { "type": "tool_result", "call": "a", "name": "calculator", "text": "8.5\n", "failed": false, "ms": 0 },
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_article_is_counted_in_the_language_of_whoever_asked_and_of_its_document() {
+    fn an_article_is_counted_in_the_language_of_the_question_and_of_its_document() {
         let called = |article: &str, place: &str, language: Language| {
             let events = activities(&json!([
                 { "type": "tool_call", "call": "a", "name": "read", "arguments": { "article": article } },

@@ -13,7 +13,7 @@ use crate::article_labels::localize_article_numbers;
 use crate::output::{BilingualMessage, bilingual};
 use crate::step_lines::{describe_step, describe_tool_calls};
 
-/// An answer on its way.
+/// An answer that is being streamed.
 #[derive(Debug, Default)]
 pub(crate) struct StreamedAnswer {
     /// The run it is the answer of.
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_is_shown_once_whoever_looked_when() {
+    fn every_word_is_shown_once_to_every_reader() {
         for before in [&[][..], &["하나 "], &["하나 ", "둘"]] {
             let mut answer = StreamedAnswer::default();
             let mut seen = String::new();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_shortened_for_later_turns_is_still_told_whole() {
+    fn an_answer_that_is_shortened_for_later_turns_is_still_shown_whole() {
         let source = AnswerSource {
             number: 1,
             document: "d".into(),

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct SystemdNotifier {
     #[cfg(unix)]
     socket: Option<(std::os::unix::net::UnixDatagram, std::os::unix::net::SocketAddr)>,
-    /// The most time between two signs of life.
+    /// The most time between two watchdog notifications.
     watchdog: Option<Duration>,
 }
 
@@ -45,7 +45,7 @@ impl SystemdNotifier {
         self.send("STOPPING=1\nSTATUS=stopping");
     }
 
-    /// Sends a sign of life twice in every interval, until `stop`. A process whose tasks no longer run sends none and is
+    /// Sends a watchdog notification twice in every interval, until `stop`. A process whose tasks no longer run sends none and is
     /// restarted.
     pub(crate) async fn send_watchdog(&self, stop: &CancellationToken) {
         let Some(interval) = self.watchdog else { return stop.cancelled().await };

@@ -61,7 +61,7 @@ pub(super) fn open_models(
     Ok(OpenedModels { main, small, named, registry })
 }
 
-/// Opens models by name, with their prices, and recorded or replayed where that was asked for.
+/// Opens models by name, with their prices, and recorded or replayed where the settings say so.
 pub(super) struct ModelOpener {
     pub(super) config: Config,
     record: Option<PathBuf>,

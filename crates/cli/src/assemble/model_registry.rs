@@ -99,7 +99,7 @@ impl ProgramModels {
         }
     }
 
-    /// Uses the default that was chosen on the page of any replica, unless this one is told which model to use.
+    /// Uses the default that was chosen on the page of any replica, unless the settings of this one name a model.
     fn adopt_shared_default(&self) {
         let (Some(_), None) = (&self.shared, &self.opener.config.model_override) else { return };
         let Some(name) = self.stored_or_warn().default_model else { return };

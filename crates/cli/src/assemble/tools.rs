@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn only_replicas_that_lose_variables_are_told_so() {
+    fn only_replicas_that_lose_variables_get_the_warning() {
         let home = TestDirectory::new();
         let postgres = ("DORAN_DATABASE", "postgres://u@h/d");
         let errors = |variables: &[(&str, &str)], has_python: bool| {

@@ -111,7 +111,7 @@ impl OpenArchive {
         let mut text = Vec::new();
         let listed = zip.by_name(MANIFEST_NAME).map_err(|error| odd(&error))?;
         listed.take(MAX_MANIFEST_BYTES).read_to_end(&mut text).map_err(|error| odd(&error))?;
-        // A newer list may have another shape. Its format and its writer are told first.
+        // A newer list may have another shape. Its format and its writer are reported first.
         let format: ManifestFormat = serde_json::from_slice(&text).map_err(|error| odd(&error))?;
         if format.format > ARCHIVE_FORMAT {
             return Err(newer(&shown, &format.version));

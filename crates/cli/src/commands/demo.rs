@@ -96,7 +96,7 @@ pub(crate) async fn run(args: &DemoArgs, config: &Config, output: TerminalOutput
         serving.shut_down(&app).await?;
         return outcome;
     }
-    // Whoever tries it with a document of their own gets answers from that document.
+    // A person who tries it with a document of their own gets answers from that document.
     tokio::spawn(assemble::samples::remove_samples_beside_own_documents(
         app.index.clone(),
         app.library.clone(),

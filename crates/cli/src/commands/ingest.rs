@@ -78,7 +78,7 @@ pub(crate) async fn run(args: &IngestArgs, config: &Config, output: TerminalOutp
     unreadable.iter().for_each(refuse);
     let mut refused = unreadable.len();
     let mut documents = Vec::new();
-    let mut patience = BusyServerRetry::default();
+    let mut retry = BusyServerRetry::default();
     let taking = async {
         for file in files_to_ingest::assign_document_names(
             files,
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: &IngestArgs, config: &Config, output: TerminalOutp
             file_exists,
         ) {
             let tell = |why: &BilingualMessage| bar.suspend(|| output.print_message(why));
-            match ingest_file(&client, args, &file, &mut patience, tell).await? {
+            match ingest_file(&client, args, &file, &mut retry, tell).await? {
                 Ok(id) => documents.push(id),
                 Err(why) => {
                     refused += 1;
@@ -140,7 +140,7 @@ async fn ingest_file(
     client: &DocumentClient,
     args: &IngestArgs,
     file: &FileToIngest,
-    patience: &mut BusyServerRetry,
+    retry: &mut BusyServerRetry,
     tell: impl Fn(&BilingualMessage),
 ) -> anyhow::Result<Result<DocumentId, BilingualMessage>> {
     let bytes = match files_to_ingest::read_limited(&file.path, client.max_document_bytes()) {
@@ -149,7 +149,7 @@ async fn ingest_file(
     };
     let (collection, kind) = (&args.collection, args.kind.0.as_ref());
     let incoming = DocumentUpload { name: &file.name, collection, kind, origin: &file.origin, bytes };
-    let added = client.add(incoming, patience, tell).await?;
+    let added = client.add(incoming, retry, tell).await?;
     Ok(added.map(|status| status.id).map_err(|why| files_to_ingest::file_refused_message(&file.path, &why)))
 }
 

@@ -147,7 +147,7 @@ async fn find_run(client: &ServerHttpClient, start: &str) -> anyhow::Result<RunI
     }
 }
 
-/// Prints what a run did. One that is under way is followed to its end only if that was asked for.
+/// Prints what a run did. One that is under way is followed to its end only on request.
 async fn show_run(
     client: &ServerHttpClient,
     start: &str,

@@ -73,7 +73,7 @@ async fn serve_registered(
     app.notes.iter().for_each(|note| output.print_message(note));
     let serving = RunningServer::start(&mut app, listener, config, key_watcher).await?;
     let address = serving.address;
-    // Before anybody is told that the server listens, so that no signal after that is missed.
+    // Before the server reports that it listens, so that no signal after that is missed.
     let signals = StopSignals::listen()?;
     output.print_message(&bilingual!(
         "http://{address} 에서 요청을 기다립니다. Ctrl-C로 멈춥니다",

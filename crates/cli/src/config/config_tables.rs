@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_without_a_secret() {
+    fn a_mistake_is_reported_without_a_secret() {
         check("[tools]\nmemry = true", "unknown field `memry`");
         check("[tools.policies]\nx = \"perhaps\"", "unknown variant `perhaps`");
         check("[mcp.a]\nurl = \"http://h\"\nheaders = \"Bearer hunter2\"", "an MCP server takes");

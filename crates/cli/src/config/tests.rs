@@ -70,7 +70,7 @@ fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
 }
 
 #[test]
-fn what_may_be_removed_is_told_in_days() {
+fn retention_is_given_in_days() {
     let env = [("DORAN_RETENTION_DAYS", "2"), ("DORAN_CONVERSATION_DAYS", "3")];
     let retention = load_config(&[], &env, Path::new("/nowhere")).config.retention;
     let days = |number: u64| Some(Duration::from_secs(number * 86_400));

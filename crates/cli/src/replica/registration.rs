@@ -21,7 +21,7 @@ use crate::output::{BilingualMessage, bilingual};
 /// Where the leases are.
 const REPLICA_BUCKET: &str = "replicas";
 
-/// How long a server counts as alive after it last said so, and how often it does.
+/// How long a server counts as alive after its last report, and how often it reports.
 const LEASE: Duration = Duration::from_secs(20);
 const RENEWAL_INTERVAL: Duration = Duration::from_millis(2500);
 

@@ -1,4 +1,4 @@
-//! Settings of agents in `doran.toml`, by what they change: where threads are stored, how often models are asked.
+//! Settings of agents in `doran.toml`, by what they change: where threads are stored, how often models are called.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -282,7 +282,7 @@ fn settings_of_stores_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn without_a_choice_the_small_model_is_the_vendors_and_that_is_said() {
+fn without_a_choice_the_small_model_is_the_vendors_and_is_printed() {
     let here = fresh_directory("small-model");
     let run = |args: &[&str]| {
         let mut command = crate::program::doran_command(&here, args);

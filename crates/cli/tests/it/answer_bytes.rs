@@ -1,4 +1,4 @@
-//! Not a byte of an answer changes on its way through `doran ask --json`, alone and through a server. Many random texts are
+//! Not a byte of an answer changes in `doran ask --json`, alone and through a server. Many random texts are
 //! put into one answer, because a process takes longer than a text.
 
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
 
 const TEXTS_PER_ANSWER: usize = 100;
 
-/// Asks once for every hundred texts. Every second answer is asked of a server.
+/// Asks once for every hundred texts. Every second answer is from a server.
 fn check_texts(name: &str, count: usize) {
     let here = fresh_directory(name);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();

@@ -67,7 +67,7 @@ fn programs_get_one_object_here_and_from_a_server() {
 }
 
 #[test]
-fn a_long_answer_is_told_whole_when_the_conversation_is_made_small_after_it() {
+fn a_long_answer_is_shown_whole_when_the_conversation_is_condensed_after_it() {
     let here = fresh_directory("ask-long");
     let far = MockVendorServer::start(|asked| {
         let whole = asked.to_string();

@@ -227,7 +227,7 @@ fn read_screen_until(stdout: &mut impl std::io::Read, screen: &mut Vec<u8>, word
 #[test]
 fn in_a_terminal_it_greets_answers_and_ends_with_the_input() {
     use std::io::Read;
-    // What the line editor sends before it reads a line: whoever pastes lines is told apart from whoever types them.
+    // What the line editor sends before it reads a line: it tells pasted lines from typed ones.
     const PROMPT: &str = "\u{1b}[?2004h";
     let here = fresh_directory("terminal");
     let Some(mut child) = spawn_in_terminal(&here, "chat --lang ko") else { return };
@@ -251,7 +251,7 @@ fn in_a_terminal_it_greets_answers_and_ends_with_the_input() {
     assert!(!screen.contains("panicked") && !screen.contains("tracing-subscriber"), "{screen}");
 }
 
-/// Whoever types while an answer is on its way finds it at the next prompt: whole lines are answered one by one, and half a line
+/// Text that is typed during an answer is at the next prompt: whole lines are answered one by one, and half a line
 /// can be ended.
 #[cfg(target_os = "linux")]
 #[test]

@@ -95,7 +95,7 @@ fn a_key_that_replicas_share_is_known_long_enough_and_never_shown() {
 }
 
 #[test]
-fn the_log_goes_to_stderr_when_asked_for() {
+fn the_log_goes_to_stderr_when_requested() {
     let here = fresh_directory("log");
     let output = run_with_environment(&here, &[], &["config", "--log", "debug"]);
     assert!(utf8(&output.stderr).contains("settings loaded"));
@@ -110,7 +110,7 @@ fn reading_the_settings_makes_nothing() {
 }
 
 #[test]
-fn a_mistake_in_the_command_line_is_told_in_korean_too() {
+fn a_mistake_in_the_command_line_is_reported_in_korean_too() {
     let here = fresh_directory("misread");
     let korean = [("LANG", "ko_KR.UTF-8")];
     for (args, words) in [

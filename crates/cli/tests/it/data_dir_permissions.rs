@@ -55,7 +55,7 @@ fn a_directory_made_beforehand_ends_up_private_with_all_its_files() {
 }
 
 #[test]
-fn what_an_older_version_left_open_is_corrected_and_said() {
+fn permissions_of_an_older_version_are_corrected_and_reported() {
     let (here, data) = open_data_directory("modes-older");
     let ask = ["ask", "연차는 며칠인가요?", "--data-dir", "data"];
     assert!(run_doran(&here, &ask, "").status.success());

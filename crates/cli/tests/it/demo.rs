@@ -74,7 +74,7 @@ fn the_readmes_show_what_the_demo_prints() {
 }
 
 #[test]
-fn what_was_removed_is_told() {
+fn what_was_removed_is_reported() {
     let here = fresh_directory("gc");
     assert!(run_doran(&here, &["chat"], "안녕하세요\n").status.success());
     let swept = run_doran(&here, &["gc", "--lang", "ko"], "");

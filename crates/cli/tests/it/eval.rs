@@ -64,7 +64,7 @@ fn agents_are_evaluated_and_compared_with_the_last_time() {
     let shown = utf8(&again.stdout);
     assert!(shown.ends_with("지난번(모델 offline-extractive-2)과 다른 것: 0\n"), "{shown}");
 
-    // What does not hold is told with what was seen, is a change, and is an exit code.
+    // What does not hold is reported with what was seen, is a change, and is an exit code.
     fs::write(here.join("cases.toml"), EVAL_CASES.replace("\"42\"", "\"43\"")).expect("written");
     let broken = run_doran(&here, &["eval", "agent", "cases.toml"], "");
     let shown = utf8(&broken.stdout);
@@ -84,7 +84,7 @@ fn agents_are_evaluated_and_compared_with_the_last_time() {
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert_eq!((&lines[0]["id"], &lines[0]["observed"]["route"]), (&"leave".into(), &"rag".into()));
     assert_eq!((&lines[1]["passed"], &lines[1]["failed"]), (&1.into(), &0.into()));
-    // What was not asked this time is not forgotten.
+    // Cases that did not run this time are not forgotten.
     let whole = run_doran(&here, &["eval", "agent", "cases.toml"], "");
     assert!(utf8(&whole.stdout).ends_with(": 0\n"), "{}", utf8(&whole.stdout));
 }
@@ -122,7 +122,7 @@ fn nothing_that_a_set_has_agents_remember_is_left() {
 }
 
 #[test]
-fn questions_that_cannot_be_read_are_told_with_the_way_out() {
+fn questions_that_cannot_be_read_are_reported_with_a_remedy() {
     let here = fresh_directory("eval-wrong");
     let check = |content: &str, expected: &str| {
         fs::write(here.join("cases.toml"), content).expect("written");

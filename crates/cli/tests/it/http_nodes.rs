@@ -221,7 +221,7 @@ fn a_node_that_happens_once_is_not_called_again() {
     assert!(messages.contains("사람이 확인함: 7"), "{messages}");
 }
 
-/// Stands between Doran and a program: the first answer of the program is held back until whoever asked is gone.
+/// Stands between Doran and a program: the first answer of the program is held back until its client is gone.
 struct HoldingProxy {
     port: u16,
     /// The idempotency keys of the calls.

@@ -7,7 +7,7 @@ use crate::program::{doran_command, fresh_directory, run_doran, utf8};
 
 const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../agents/samples");
 
-/// Whether the machine can read files in isolation. Without it nothing is read, and that is said.
+/// Whether the machine can read files in isolation. Without it nothing is read, and a line says so.
 fn has_jail(stdout: &str) -> bool {
     let missing = stdout.contains("\"failure\":\"no_jail\"");
     assert!(!missing || std::env::var_os("DORAN_REQUIRE_PARTS").is_none(), "no jail here");
@@ -157,7 +157,7 @@ fn two_files_of_one_name_are_two_documents_and_one_file_is_one() {
 }
 
 #[test]
-fn what_is_gone_from_a_folder_is_told_and_can_be_deleted() {
+fn what_is_gone_from_a_folder_is_listed_and_can_be_deleted() {
     let here = fresh_directory("ingest-gone");
     write_file(&here.join("규정/남음.md"), "남는 규정이다.");
     write_file(&here.join("규정/폐지.md"), "폐지될 규정이다.");

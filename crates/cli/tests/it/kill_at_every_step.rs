@@ -18,7 +18,7 @@ struct KillScenario {
     agent: &'static str,
     question: &'static str,
     answer: &'static str,
-    /// How many nodes run, models and tools of the far end are asked.
+    /// How many nodes run, models and tools of the mock vendor are called.
     counts: (usize, usize, usize),
     decide: VendorReplyFn,
 }
@@ -43,7 +43,7 @@ impl KillScenario {
         std::fs::write(here.join("doran.toml"), settings).expect("settings");
     }
 
-    /// Asks, and leaves the answer on its way.
+    /// Asks, and does not wait for the answer.
     fn send_question(&self, server: &ServerProcess, thread: &str) -> TcpStream {
         let body = json!({ "agent": self.agent, "message": self.question }).to_string();
         let mut socket = TcpStream::connect(&server.address).expect("connected");

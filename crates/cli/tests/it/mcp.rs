@@ -48,7 +48,7 @@ fn a_host_reaches_the_server_that_has_the_data_directory() {
 }
 
 #[test]
-fn a_program_is_found_by_path_gets_home_and_its_words_are_told() {
+fn a_program_is_found_by_path_gets_home_and_its_stderr_is_shown() {
     let here = fresh_directory("mcp-path");
     let programs = here.join("bin");
     std::fs::create_dir(&programs).expect("a directory");

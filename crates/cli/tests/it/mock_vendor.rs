@@ -1,5 +1,5 @@
 //! What lives outside the program while it is killed: a vendor of models and an MCP server, both in the test itself. They
-//! count what they were asked, and can be told to keep one request waiting until whoever asked it is dead.
+//! count their requests, and can keep one request waiting until its sender is dead.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VendorCallKind {
     Model,
@@ -29,7 +29,7 @@ impl MockVendorReply {
     }
 }
 
-/// How the vendor answers: by what it is asked, so that who asks again is answered the same.
+/// How the vendor answers: by the request, so that a repeated request gets the same answer.
 pub type VendorReplyFn = fn(&Value) -> MockVendorReply;
 
 /// The requests that were answered to their end, as they were worded.
@@ -73,7 +73,7 @@ impl MockVendorServer {
         Self { address, call_log: seen, held_signal: held }
     }
 
-    /// Forgets what it was asked, and lets the `nth` request of a kind from now on wait for ever.
+    /// Forgets its requests, and lets the `nth` request of a kind from now on wait for ever.
     pub fn hold_call(&self, nth: Option<(VendorCallKind, usize)>) {
         *lock_call_log(&self.call_log) = VendorCallLog { held_call: nth, ..VendorCallLog::default() };
     }
@@ -103,7 +103,7 @@ fn count_call(seen: &Mutex<VendorCallLog>, kind: VendorCallKind) -> bool {
     seen.received[kind as usize] += 1;
     let held = seen.held_call == Some((kind, seen.received[kind as usize]));
     if held {
-        // Whoever asks again is answered.
+        // A second request is answered.
         seen.held_call = None;
     }
     held

@@ -36,7 +36,7 @@ pub fn run_doran(here: &Path, args: &[&str], input: &str) -> Output {
     child.wait_with_output().expect("the program ends")
 }
 
-/// The program in a terminal, which the program `script` plays. `None`, said loudly, where there is none.
+/// The program in a terminal, which the program `script` plays. `None`, with a printed line, where there is none.
 #[cfg(target_os = "linux")]
 pub fn spawn_in_terminal(here: &Path, args: &str) -> Option<Child> {
     // `exec`, and one shell everywhere: a shell that stays answers Ctrl-C itself and ends with 130.

@@ -15,7 +15,7 @@ use crate::program::{ServerProcess, doran_command, fresh_directory, utf8};
 /// How long something may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The address of an empty schema. `None`, said loudly, where there is no PostgreSQL.
+/// The address of an empty schema. `None`, with a printed line, where there is no PostgreSQL.
 fn fresh_database(name: &str) -> Option<String> {
     let Ok(url) = std::env::var("DORAN_TEST_POSTGRES") else {
         report_skipped("set DORAN_TEST_POSTGRES to the address of a PostgreSQL server");
@@ -108,7 +108,7 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Two servers, and what clients were told.
+/// Two servers, and what clients got from them.
 struct ServerPair {
     machines: [Machine; 2],
     servers: [Option<ServerProcess>; 2],
@@ -381,7 +381,7 @@ fn replicas_share_everything_for_a_thousand_requests() {
 }
 
 #[test]
-fn a_second_server_with_an_index_of_its_own_is_refused_and_told_why() {
+fn a_second_server_with_an_index_of_its_own_is_refused_with_the_reason() {
     let Some(database) = fresh_database("local") else { return };
     let variables: [(&'static str, &str); 2] = [("DORAN_DATABASE", &database), ("DORAN_ENCODER", "none")];
     let [one, two] = ["one", "two"].map(|which| Machine::new(&format!("local-{which}"), &variables));

@@ -1,4 +1,4 @@
-//! `doran serve`: killed in the middle, asked to stop, refused an address.
+//! `doran serve`: killed in the middle, stopped by a signal, refused an address.
 
 use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
 
@@ -19,7 +19,7 @@ fn a_run_that_was_killed_is_finished_by_the_next_start() {
     assert!(!server.child.wait().expect("it died").success());
     assert!(!answer.contains("event: finished"), "{answer}");
 
-    // It may have died before the answer was on its way, so the run is looked up.
+    // It may have died before it sent the answer, so the run is looked up.
     let server = ServerProcess::start(&here, None);
     let runs = server.request("GET /api/threads/t/runs", "");
     let id = runs.split("\"id\":\"").nth(1).and_then(|rest| rest.split('"').next());
@@ -33,7 +33,7 @@ fn a_run_that_was_killed_is_finished_by_the_next_start() {
 }
 
 #[test]
-fn a_server_that_is_asked_to_stop_ends_well_and_remembers() {
+fn a_server_that_gets_a_stop_signal_ends_well_and_remembers() {
     let here = fresh_directory("stop");
     let server = ServerProcess::start(&here, None);
     let answer = server.request("POST /api/threads/t/runs", QUESTION_BODY);

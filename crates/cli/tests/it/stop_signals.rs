@@ -14,7 +14,7 @@ use crate::mock_vendor::{MockVendorReply, MockVendorServer, VendorCallKind};
 use crate::program::spawn_in_terminal;
 use crate::program::{ServerProcess, doran_command, fresh_directory, run_doran, utf8};
 
-/// A vendor that is in the middle of its first answer until whoever asked is gone.
+/// A vendor that is in the middle of its first answer until its client is gone.
 fn vendor_that_hangs(here: &Path) -> MockVendorServer {
     let far = MockVendorServer::start(|_| MockVendorReply::Text("다시 물으신 답입니다.".into()));
     let settings = format!("model = \"openai-compatible:http://{}/v1#m\"\n", far.address);
@@ -126,7 +126,7 @@ fn an_answer_is_stopped_and_the_talk_goes_on() {
     }
 }
 
-/// A mark whose other half has not come is held back. Whoever stops the answer sees it.
+/// A mark whose other half has not come is held back. A person who stops the answer sees it.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_was_held_back_of_a_stopped_answer_is_shown() {
@@ -198,7 +198,7 @@ fn a_run_of_an_earlier_time_that_was_taken_up_is_stopped_like_any_other() {
 }
 
 #[test]
-fn what_a_model_says_before_a_tool_and_after_it_is_told_once() {
+fn what_a_model_says_before_a_tool_and_after_it_is_shown_once() {
     let here = fresh_directory("stops-twice");
     let _far = vendor_that_calculates(&here, "allow");
     let output = run_doran(&here, &["chat", "--agent", "react"], "15 * 3은?\n");
@@ -206,7 +206,7 @@ fn what_a_model_says_before_a_tool_and_after_it_is_told_once() {
 }
 
 #[test]
-fn who_listens_when_the_server_dies_is_told_that_the_run_goes_on() {
+fn a_client_whose_server_dies_sees_that_the_run_goes_on() {
     let here = fresh_directory("stops-server");
     let far = vendor_that_hangs(&here);
     let mut server = ServerProcess::start(&here, None);

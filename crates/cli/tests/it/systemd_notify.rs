@@ -4,7 +4,7 @@ use crate::program::{fresh_directory, run_doran, utf8};
 
 #[cfg(unix)]
 #[test]
-fn a_service_manager_is_told_of_the_start_the_end_and_life() {
+fn a_service_manager_is_notified_of_start_watchdog_and_stop() {
     use std::os::unix::net::UnixDatagram;
     use std::time::Duration;
 

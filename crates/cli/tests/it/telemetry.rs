@@ -1,4 +1,4 @@
-//! What OpenTelemetry is told of runs, as a collector with the official definitions reads it.
+//! What OpenTelemetry gets about runs, as a collector with the official definitions reads it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -124,7 +124,7 @@ fn write_settings(here: &Path, vendor: &MockVendorServer, policy: &str) {
     std::fs::write(here.join("doran.toml"), settings).expect("settings");
 }
 
-/// Starts a run and leaves its events on their way.
+/// Starts a run and does not read its events.
 fn start_run(server: &ServerProcess, agent: &str, traceparent: Option<&str>) -> TcpStream {
     let body = json!({ "agent": agent, "message": QUESTION }).to_string();
     let trace = traceparent.map(|value| format!("traceparent: {value}\r\n")).unwrap_or_default();
@@ -160,7 +160,7 @@ fn named<'a>(spans: &'a [Value], start: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn a_run_is_one_trace_of_nodes_models_and_tools_that_others_are_told_of() {
+fn a_run_is_one_trace_of_nodes_models_and_tools_that_is_propagated() {
     let here = fresh_directory("telemetry-tree");
     let Some(collector) = Collector::start(&here) else { return };
     let vendor = MockVendorServer::start(MULTIPLY);
@@ -205,7 +205,7 @@ fn a_run_is_one_trace_of_nodes_models_and_tools_that_others_are_told_of() {
     let text = Value::from(spans.clone()).to_string();
     assert!(!text.contains("계산해줘") && !text.contains("56088") && !text.contains("456"), "{text}");
 
-    // The vendor and the MCP server were told which span called them.
+    // The vendor and the MCP server got the span that called them.
     let traces = vendor.traces();
     let place = |span: &Value| format!("00-{TRACE}-{}-01", span["span"].as_str().expect("an id"));
     let asked = |what: &str| -> Vec<String> {
@@ -332,7 +332,7 @@ fn a_run_that_is_killed_in_the_middle_is_one_trace() {
     assert_eq!((&run["parent"], &run["events"]), (&json!(""), &json!(["restarted"])));
     assert_eq!(named(&spans, "chat ").len(), 2, "{spans:?}");
     assert_eq!(named(&spans, "execute_tool ").len(), 1, "{spans:?}");
-    // The vendor was told of the same trace by both processes.
+    // The vendor got the same trace from both processes.
     let trace = run["trace"].as_str().expect("an id");
     let traces = vendor.traces();
     assert_eq!(traces.iter().filter(|(what, _)| what == "/v1/chat/completions").count(), 3, "{traces:?}");
@@ -340,7 +340,7 @@ fn a_run_that_is_killed_in_the_middle_is_one_trace() {
 }
 
 #[test]
-fn words_are_sent_only_when_that_is_asked_for_and_json_says_the_same() {
+fn message_content_is_sent_only_when_requested_and_json_says_the_same() {
     let here = fresh_directory("telemetry-json");
     let Some(collector) = Collector::start(&here) else { return };
     let vendor = MockVendorServer::start(MULTIPLY);
@@ -360,7 +360,7 @@ fn words_are_sent_only_when_that_is_asked_for_and_json_says_the_same() {
 }
 
 #[test]
-fn a_program_behind_an_http_node_is_told_of_the_trace_and_what_is_not_sampled_is_not_sent() {
+fn a_program_behind_an_http_node_gets_the_trace_and_what_is_not_sampled_is_not_sent() {
     let here = fresh_directory("telemetry-node");
     let Some(collector) = Collector::start(&here) else { return };
     let vendor = MockVendorServer::start(MULTIPLY);
@@ -387,7 +387,7 @@ fn a_program_behind_an_http_node_is_told_of_the_trace_and_what_is_not_sampled_is
     let _events = start_run(&server, "scored", None);
     let spans = collector.wait_for_trace();
     let (_, run) = check_tree(&spans);
-    assert_ne!(run["trace"], TRACE, "whoever asked first does not record");
+    assert_ne!(run["trace"], TRACE, "the first caller does not record");
     let call = named(&spans, "http score")[0];
     let lines: Vec<String> = vendor.traces().into_iter().map(|(_, trace)| trace).collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
@@ -437,7 +437,7 @@ fn a_host_of_mcp_has_its_call_and_the_run_in_one_trace() {
 }
 
 #[test]
-fn a_collector_that_is_gone_stops_nobody_and_what_is_not_supported_is_told() {
+fn a_collector_that_is_gone_stops_nothing_and_what_is_not_supported_is_reported() {
     let here = fresh_directory("telemetry-gone");
     let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
     let line = format!(

@@ -62,7 +62,7 @@ pub(super) async fn check_allowed_origins(config: &Config) -> DoctorCheck {
                 "pages of {list} can use this server without a key; make one with `doran keys new NAME`"
             ),
         ),
-        // What is wrong with the keys is told by its own check.
+        // What is wrong with the keys is reported by a check of its own.
         Ok(_) | Err(_) => DoctorCheck::ok(name, BilingualMessage::new(list.clone(), list)),
     }
 }
