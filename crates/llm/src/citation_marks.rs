@@ -83,7 +83,7 @@ enum Token {
     Plain(usize),
     /// A mark of so many bytes.
     Mark(usize, Vec<u32>),
-    /// More of the text has to come before it can be told.
+    /// It is not known before more of the text has come.
     Undecided,
 }
 

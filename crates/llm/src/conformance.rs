@@ -177,7 +177,7 @@ async fn a_limit_is_kept_and_reported(model: &dyn ChatModel) {
     let request = ChatRequest { max_output_tokens: Some(2), ..greeting_request() };
     match collect_reply(model.stream(request)).await {
         Ok(reply) => {
-            assert_eq!(reply.finish, FinishReason::Length, "a_limit_is_kept_and_reported: told");
+            assert_eq!(reply.finish, FinishReason::Length, "a_limit_is_kept_and_reported: reported");
             assert!(reply.usage.output_tokens <= 2, "a_limit_is_kept_and_reported: {:?}", reply.usage);
         }
         Err(error) => panic!("a_limit_is_kept_and_reported: {error}"),
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::model::{DeltaStream, ModelInfo, ModelKind, TokenCountSource, Usage};
 
-    /// Gives the same deltas whatever is asked.
+    /// Gives the same deltas for every request.
     struct FixedDeltasModel(Vec<Delta>);
 
     impl ChatModel for FixedDeltasModel {

@@ -1,4 +1,4 @@
-//! The seam to whoever turns texts into vectors, and the encoders that run in this process.
+//! The interface to embedders, which turn texts into vectors, and the encoders that run in this process.
 
 mod matrix;
 #[cfg(feature = "sentence-transformer")]

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The name of a message, unique within its thread and chosen by whoever makes the message.
+/// The name of a message, unique within its thread and chosen by the program that makes the message.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct MessageId(String);

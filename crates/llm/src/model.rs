@@ -1,4 +1,4 @@
-//! The seam to whoever answers: a request in, deltas out, errors sorted by what the caller can do about them.
+//! The interface to chat models: a request in, deltas out, errors sorted by what the caller can do about them.
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -32,7 +32,7 @@ pub trait ChatModel: Send + Sync + 'static {
     fn stream(&self, request: ChatRequest) -> DeltaStream;
 }
 
-/// An answer on its way.
+/// An answer that is being streamed.
 pub type DeltaStream = BoxStream<'static, Result<Delta, ModelError>>;
 
 /// What a model is.
@@ -54,7 +54,7 @@ pub struct ModelInfo {
 /// A setting of a request about how words are chosen, which not every model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SamplingSetting {
-    /// [`ChatRequest::temperature`]. It is a wish: a model that does not take one is asked without it.
+    /// [`ChatRequest::temperature`]. It is a wish: a model that does not take one gets a request without it.
     Temperature,
     /// [`ChatRequest::top_p`].
     TopP,
@@ -86,7 +86,7 @@ pub enum ModelKind {
     Extractive,
 }
 
-/// What a model is asked.
+/// A request to a model.
 ///
 /// Dropping the stream of the answer cancels the request: nothing more is read, and a connection is closed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

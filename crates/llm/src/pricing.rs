@@ -15,10 +15,10 @@ const BUILT_IN_PRICES_TOML: &str = include_str!("../prices.toml");
 pub struct ModelPrice {
     /// Tokens read.
     pub input: f64,
-    /// Tokens read from the vendor's cache; as `input` where it is not said.
+    /// Tokens read from the vendor's cache; as `input` where it is not set.
     #[serde(default)]
     pub cached: Option<f64>,
-    /// Tokens put into the vendor's cache; as `input` where it is not said.
+    /// Tokens put into the vendor's cache; as `input` where it is not set.
     #[serde(default)]
     pub cache_write: Option<f64>,
     /// Tokens written.
@@ -130,7 +130,7 @@ impl PriceList {
     }
 
     /// The price of a model. A dated name such as `…-2026-04-01` costs what the name without the date does, and it does
-    /// not matter in which of its dialects a vendor is asked.
+    /// not matter which dialect of a vendor is used.
     pub(crate) fn price_of(&self, model: &str) -> Option<&ModelPrice> {
         if let Some(name) = model.strip_prefix("openai-responses:") {
             return self.price_of(&format!("openai:{name}"));

@@ -1,4 +1,4 @@
-//! Decides whether a request that failed is sent again, and after how long. Whoever sends requests keeps count of them.
+//! Decides whether a request that failed is sent again, and after how long. The sender counts its requests.
 
 use std::time::Duration;
 

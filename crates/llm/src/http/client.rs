@@ -102,13 +102,13 @@ impl ModelHttpClient {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<ModelHttpResponse, ModelError> {
-        let mut patience = MovableDeadline::expiring_at(Instant::now() + self.timeouts.first_byte);
+        let mut deadline = MovableDeadline::expiring_at(Instant::now() + self.timeouts.first_byte);
         let mut request = request.headers(self.headers.clone());
         if let Some(trace) = TraceContext::outgoing_header() {
             request = request.header(TRACEPARENT, trace);
         }
         let sent = request.send();
-        let response = match patience.wait_for(sent).await {
+        let response = match deadline.wait_for(sent).await {
             Some(Ok(response)) => response,
             Some(Err(error)) => return Err(self.send_error(error)),
             None => return Err(self.first_byte_timeout_error()),
@@ -143,7 +143,7 @@ impl ModelHttpClient {
             host: self.host.clone(),
             is_stream,
             timeouts: self.timeouts,
-            deadline: patience,
+            deadline,
             has_received_body: false,
             has_answer_started: false,
             remaining_body_bytes: self.limits.body_bytes,
@@ -273,10 +273,10 @@ fn innermost_error_message(error: &dyn std::error::Error) -> Option<String> {
     Some(deepest.to_string())
 }
 
-async fn read_error_body(mut response: reqwest::Response, patience: Duration) -> Vec<u8> {
+async fn read_error_body(mut response: reqwest::Response, time_limit: Duration) -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < MAX_ERROR_BODY_BYTES {
-        match timeout(patience.min(Duration::from_secs(5)), response.chunk()).await {
+        match timeout(time_limit.min(Duration::from_secs(5)), response.chunk()).await {
             Ok(Ok(Some(piece))) => body.extend_from_slice(&piece),
             _ => break,
         }

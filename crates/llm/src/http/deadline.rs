@@ -60,20 +60,20 @@ mod tests {
     async fn a_wait_ends_when_it_was_set_to_later_or_sooner() {
         let second = Duration::from_secs(1);
         let started = Instant::now();
-        let mut patience = MovableDeadline::expiring_at(started + 10 * second);
-        assert_eq!(patience.wait_for(async { 7 }).await, Some(7));
-        patience.set_deadline(started + 30 * second);
-        assert_eq!(patience.wait_for(sleep(20 * second)).await, Some(()));
-        assert_eq!(patience.wait_for(pending::<()>()).await, None);
+        let mut deadline = MovableDeadline::expiring_at(started + 10 * second);
+        assert_eq!(deadline.wait_for(async { 7 }).await, Some(7));
+        deadline.set_deadline(started + 30 * second);
+        assert_eq!(deadline.wait_for(sleep(20 * second)).await, Some(()));
+        assert_eq!(deadline.wait_for(pending::<()>()).await, None);
         assert_eq!(started.elapsed().as_secs(), 30);
-        let mut patience = MovableDeadline::expiring_at(Instant::now() + 300 * second);
-        patience.set_deadline(Instant::now() + 5 * second);
-        assert_eq!(patience.wait_for(pending::<()>()).await, None);
+        let mut deadline = MovableDeadline::expiring_at(Instant::now() + 300 * second);
+        deadline.set_deadline(Instant::now() + 5 * second);
+        assert_eq!(deadline.wait_for(pending::<()>()).await, None);
         assert_eq!(started.elapsed().as_secs(), 35);
         // A timer that has fired can be set again.
-        patience.set_deadline(Instant::now() + 5 * second);
-        assert_eq!(patience.wait_for(sleep(4 * second)).await, Some(()));
-        assert_eq!(patience.wait_for(pending::<()>()).await, None);
+        deadline.set_deadline(Instant::now() + 5 * second);
+        assert_eq!(deadline.wait_for(sleep(4 * second)).await, Some(()));
+        assert_eq!(deadline.wait_for(pending::<()>()).await, None);
         assert_eq!(started.elapsed().as_secs(), 40);
     }
 }

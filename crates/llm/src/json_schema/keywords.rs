@@ -214,7 +214,7 @@ impl<'a> SchemaKeywords<'_, 'a> {
     }
 }
 
-/// The values as a reader is told them: a few, and how many more there are.
+/// The values as they are shown: a few, and how many more there are.
 fn format_values(values: &[Value]) -> String {
     const SHOWN: usize = 20;
     let mut shown: Vec<String> = values.iter().take(SHOWN).map(Value::to_string).collect();

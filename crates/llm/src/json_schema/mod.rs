@@ -74,7 +74,7 @@ type SchemaNode = Vec<SchemaRule>;
 enum SchemaRule {
     Never,
     Types(Vec<JsonType>),
-    /// The canonical texts of the values, and how they are told.
+    /// The canonical texts of the values, and how they are shown.
     OneOf(HashSet<String>, String),
     Least(Number, NumberBound),
     Most(Number, NumberBound),

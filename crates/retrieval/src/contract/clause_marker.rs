@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markers_are_told_apart_from_numbers() {
+    fn markers_are_distinguished_from_numbers() {
         for (line, expected) in [
             ("① 갑은", Some((ClauseMarker::Circle, 1))),
             ("  2. 을은", Some((ClauseMarker::Number, 2))),

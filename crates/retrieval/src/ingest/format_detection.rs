@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_text_without_a_mark_is_told_from_numbers() {
+    fn wide_text_without_a_mark_is_distinguished_from_numbers() {
         let text = "제10조의2(비밀유지) 을은 업무상 알게 된 갑의 비밀을 제3자에게 누설하지 아니한다. 이 계약이 끝난 뒤에도 같다.";
         for units in [u16::to_le_bytes, u16::to_be_bytes] {
             let bytes: Vec<u8> = text.encode_utf16().flat_map(units).collect();

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn short_words_are_told_apart() {
+    fn short_words_are_distinguished() {
         let words = [
             "a",
             "b",

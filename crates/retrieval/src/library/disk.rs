@@ -166,12 +166,12 @@ pub(crate) fn lock_library_directory(root: &Path) -> io::Result<File> {
     let file = options.open(root.join("lock"))?;
     // A child process that is just being started shares every open file until it executes its program, and with it a
     // lock that was released meanwhile. That takes only moments, so the lock is retried.
-    let mut patience = 40;
+    let mut attempts_left = 40;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(fs::TryLockError::WouldBlock) if patience > 0 => {
-                patience -= 1;
+            Err(fs::TryLockError::WouldBlock) if attempts_left > 0 => {
+                attempts_left -= 1;
                 std::thread::sleep(Duration::from_millis(50));
             }
             Err(fs::TryLockError::WouldBlock) => {

@@ -457,10 +457,10 @@ impl LibraryInner {
     /// Waits until a document of this name is no longer being removed, and locks its files.
     async fn lock_for_write(&self, key: &DocumentKey) -> Result<OwnedMutexGuard<()>, LibraryError> {
         let mut changes = self.change_count.subscribe();
-        let patience = tokio::time::Instant::now() + REMOVAL_WAIT_TIMEOUT;
+        let deadline = tokio::time::Instant::now() + REMOVAL_WAIT_TIMEOUT;
         loop {
             let writing = self.catalog().write_lock(key);
-            let Ok(guard) = tokio::time::timeout_at(patience, writing.lock_owned()).await else {
+            let Ok(guard) = tokio::time::timeout_at(deadline, writing.lock_owned()).await else {
                 return Err(LibraryError::BeingRemoved);
             };
             match self.catalog().removal_progress(key) {
@@ -469,7 +469,7 @@ impl LibraryInner {
                 Some(RemovalProgress::InProgress) => {}
             }
             drop(guard);
-            match tokio::time::timeout_at(patience, changes.changed()).await {
+            match tokio::time::timeout_at(deadline, changes.changed()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) | Err(_) => return Err(LibraryError::BeingRemoved),
             }

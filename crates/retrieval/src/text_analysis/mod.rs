@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_can_be_asked_for_while_others_are_given() {
+    fn terms_can_be_looked_up_while_others_are_added() {
         let mut inner = Vec::new();
         for_each_term("연차휴가 신청", |_, outer, _| {
             let outer = outer.to_owned();

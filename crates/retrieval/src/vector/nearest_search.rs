@@ -12,7 +12,7 @@ const RESCORED_ROWS_FACTOR: usize = 2;
 const PRODUCTS_PER_THREAD: usize = if cfg!(test) { 1 << 14 } else { 1 << 23 };
 /// The maximum number of threads of one scan, so that other searches get some too.
 const MAX_SCAN_THREADS: usize = 8;
-/// A graph is used if at least one row in this many is admitted. With fewer, a walk passes too many rows in vain.
+/// A graph is used if at least one row in this many is admitted. With fewer, a walk visits too many rows that are not admitted.
 const GRAPH_MAX_ROWS_PER_ADMITTED_ROW: usize = 4;
 
 /// Rows, with a graph over them where there is one.
@@ -107,9 +107,9 @@ pub fn nearest_rows(
 fn enough_rows_admitted(rows: usize, admits: &dyn Fn(usize) -> bool) -> bool {
     const SAMPLED_ROWS: usize = 200;
     let step = (rows / SAMPLED_ROWS).max(1);
-    let asked = (0..rows).step_by(step);
-    let admitted = asked.clone().filter(|row| admits(*row)).count();
-    admitted * GRAPH_MAX_ROWS_PER_ADMITTED_ROW >= asked.count()
+    let sampled = (0..rows).step_by(step);
+    let admitted = sampled.clone().filter(|row| admits(*row)).count();
+    admitted * GRAPH_MAX_ROWS_PER_ADMITTED_ROW >= sampled.count()
 }
 
 /// The rows that one thread scans: a number of rows from a position, across targets.

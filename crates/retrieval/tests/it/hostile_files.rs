@@ -198,7 +198,7 @@ pub(crate) mod pdf {
     }
 
     #[tokio::test]
-    async fn encrypted_truncated_and_pictures_are_told_apart() {
+    async fn encrypted_truncated_and_pictures_are_distinguished() {
         check(
             "encrypted",
             "a.pdf",

@@ -350,7 +350,7 @@ async fn an_orderly_end_does_not_count_against_what_was_being_read() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_room_is_never_refused() {
+async fn a_caller_that_waits_for_room_is_never_refused() {
     if !has_jail().await {
         return;
     }
@@ -445,7 +445,7 @@ async fn a_removal_that_failed_can_be_repeated_and_locks_no_name() {
 }
 
 #[tokio::test]
-async fn a_removal_that_failed_is_tried_again_without_being_asked() {
+async fn a_removal_that_failed_is_tried_again_by_itself() {
     if !has_jail().await {
         return;
     }

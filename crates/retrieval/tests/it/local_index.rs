@@ -59,7 +59,7 @@ async fn killed_again_and_again_it_keeps_what_it_acknowledged() {
     }
 }
 
-/// Fails after embedding half of a long document, until it is told to continue.
+/// Fails after embedding half of a long document, until the test lets it continue.
 struct FailingEmbedder {
     embedded: AtomicUsize,
     recovered: AtomicBool,

@@ -193,7 +193,7 @@ async fn an_ingest_survives_the_death_of_the_node(node: &mut OpenSearchNode) {
     let acknowledged = Arc::new(AtomicUsize::new(0));
     let is_over = Arc::new(AtomicBool::new(false));
     let (writing, count, ends) = (Arc::clone(&index), Arc::clone(&acknowledged), Arc::clone(&is_over));
-    // Documents are added until the node has died twice, so each death finds one on its way.
+    // Documents are added until the node has died twice, so each death interrupts one.
     let ingest = tokio::spawn(async move {
         while !ends.load(Ordering::SeqCst) {
             let at = count.load(Ordering::SeqCst);

@@ -253,7 +253,7 @@ async fn what_a_replica_that_died_had_begun_another_one_finishes() {
         return;
     }
     let Replicas { database, index, first_index, first, second, .. } = Replicas::open("died", 1).await;
-    // The first replica may take it or the second: whoever takes it is asked to begin on the first.
+    // The first replica may take it or the second: the one that takes it has to begin with the first.
     second.stop_workers().await;
     first.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
     first_index.wait_for_write().await;

@@ -197,7 +197,7 @@ impl Catalog {
         own.filter(|(_, held)| held.record.state.is_pending()).count()
     }
 
-    /// Puts documents that are being processed back into the queue as if nobody had started: their worker was told to
+    /// Puts documents that are being processed back into the queue as if nobody had started: their worker had to
     /// stop, so the file is not to blame. Returns their keys.
     pub(super) fn requeue_active(&mut self) -> Vec<DocumentKey> {
         let is_active =

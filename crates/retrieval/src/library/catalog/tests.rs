@@ -88,7 +88,7 @@ fn what_is_not_ready_any_more_can_be_tried_again() {
 }
 
 #[test]
-fn there_is_an_end_to_what_a_tenant_may_hand_in() {
+fn documents_of_a_tenant_are_limited() {
     let options =
         LibraryOptions { max_pending_documents: 1, max_stored_bytes: 25, ..LibraryOptions::default() };
     let mut catalog = Catalog::default();

@@ -170,7 +170,7 @@ impl SharedDocuments {
         .await
     }
 
-    /// Lets go of everything that this process works on, as if it had never begun: it was told to stop.
+    /// Lets go of everything that this process works on, as if it had never begun: the process stops.
     pub(super) async fn let_go_of_all(&self, inner: &LibraryInner) -> Result<(), LibraryError> {
         self.refresh(inner).await?;
         let is_own = |record: &DocumentRecord| {

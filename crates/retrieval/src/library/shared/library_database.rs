@@ -10,7 +10,7 @@ use super::super::LibraryError;
 /// Changes of records, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct RecordChanges {
-    /// Whether they begin with the first one, because not all removals since the asked revision are known any more.
+    /// Whether they begin with the first one, because not all removals since the requested revision are known any more.
     pub from_start: bool,
     /// The last change of each record that was changed.
     pub changes: Vec<RecordChange>,

@@ -31,7 +31,7 @@ pub use library_database::{LibraryDatabase, RecordChange, RecordChanges, RecordW
 /// How often a replica asks what others have changed.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a process counts as alive after it last said so, and how often it does.
+/// How long a process counts as alive after its last report, and how often it reports.
 const WORKER_LEASE: Duration = Duration::from_secs(15);
 const WORKER_RENEWAL_INTERVAL: Duration = Duration::from_secs(4);
 
@@ -221,13 +221,13 @@ impl SharedDocuments {
         new: SharedVersion,
     ) -> Result<DocumentStatus, LibraryError> {
         let SharedVersion { name, kind, incoming, bytes, origin } = new;
-        let patience = Instant::now() + REMOVAL_WAIT_TIMEOUT;
+        let deadline = Instant::now() + REMOVAL_WAIT_TIMEOUT;
         let file_name = original_name(&incoming.hash);
         loop {
             self.refresh(inner).await?;
             let known = self.known(inner, key).map(|(record, _)| record);
             if known.is_some_and(|record| record.state == IngestState::Removing) {
-                self.wait_for_removal(inner, key, patience).await?;
+                self.wait_for_removal(inner, key, deadline).await?;
                 continue;
             }
             let files: &[(&str, &[u8])] = &[(&file_name, &bytes)];
@@ -328,7 +328,7 @@ impl SharedDocuments {
         &self,
         inner: &LibraryInner,
         key: &DocumentKey,
-        patience: Instant,
+        deadline: Instant,
     ) -> Result<(), LibraryError> {
         loop {
             self.refresh(inner).await?;
@@ -336,7 +336,7 @@ impl SharedDocuments {
             if record.state != IngestState::Removing {
                 return Ok(());
             }
-            if record.worker.is_none() || Instant::now() >= patience {
+            if record.worker.is_none() || Instant::now() >= deadline {
                 return Err(LibraryError::BeingRemoved);
             }
             tokio::time::sleep(REFRESH_INTERVAL).await;

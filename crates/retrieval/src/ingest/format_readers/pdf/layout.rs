@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_paragraphs_and_tables_are_told_by_size_space_and_gaps() {
+    fn headings_paragraphs_and_tables_are_recognised_by_size_space_and_gaps() {
         check(
             &[
                 glyphs_at(0.0, 700.0, 16.0, "제목"),

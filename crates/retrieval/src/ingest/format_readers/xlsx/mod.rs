@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_told_as_a_day_from_wherever_it_is_counted() {
+    fn a_day_is_written_as_a_day_in_either_date_system() {
         let styles = "<styleSheet><numFmts><numFmt numFmtId='176' formatCode='m&quot;월&quot; d&quot;일&quot;'/></numFmts>\
                       <cellXfs><xf numFmtId='0'/><xf numFmtId='176'/></cellXfs></styleSheet>";
         for (workbook_xml, days) in [("", "46082"), ("<workbookPr date1904='1'/>", "44620")] {

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_and_times_are_told_as_they_are_shown() {
+    fn shares_and_times_are_written_as_they_are_shown() {
         check("0.07", CellNumberFormat::Percent, "7%");
         check("0.3958333333333333", CellNumberFormat::Time, "09:30");
         check("1.25", CellNumberFormat::Time, "30:00");
