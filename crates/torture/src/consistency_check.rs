@@ -11,7 +11,7 @@ use crate::victim_protocol::{
     links_in_step_body,
 };
 
-/// Reads these threads from a victim and checks them. An error says that the victim cannot be asked any more.
+/// Reads these threads from a victim and checks them. An error says that the victim does not answer any more.
 pub fn check_threads(victim: &VictimProcess, names: &[String], book: &TortureLedger) -> Result<(), String> {
     for name in names {
         match victim.ask(VictimRequest::Dump { thread: name.clone() }) {
@@ -346,7 +346,7 @@ impl ThreadCheck<'_> {
         }
     }
 
-    /// What those who waited for a run were told is in the log.
+    /// What those who waited for a run saw is in the log.
     fn check_observed_outcomes(&self) {
         for outcome in self.book.outcomes_of_thread(self.name) {
             let says_so = |entry: &&ThreadDumpEntry| {
@@ -356,10 +356,7 @@ impl ThreadCheck<'_> {
                     && outcome.questions.iter().all(|id| asks.iter().any(|ask| ask["id"] == id.as_str()))
             };
             if self.dump.entries.iter().find(says_so).is_none() {
-                self.record_violation(
-                    Violation::Lost,
-                    format!("somebody was told that {outcome:?}, and it is gone"),
-                );
+                self.record_violation(Violation::Lost, format!("a waiter saw {outcome:?}, and it is gone"));
             }
         }
     }

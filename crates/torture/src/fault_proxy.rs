@@ -14,7 +14,7 @@ pub enum FaultProxyMode {
     Pass,
     /// Everything comes later.
     Delay(Duration),
-    /// Nothing comes through, and nobody is told.
+    /// Nothing comes through, and neither side gets an error.
     BlackHole,
 }
 

@@ -139,8 +139,8 @@ fn run_fault_case(
     if mark.exists() {
         figures.add_number("failed_calls", 1_u64);
         // A full disk is refused and goes by; anything else ends the process.
-        let patience = if fault.errno == EIO { 20 } else { 1 };
-        let ends = victim.wait_for_exit(Duration::from_secs(patience)).is_some();
+        let max_seconds = if fault.errno == EIO { 20 } else { 1 };
+        let ends = victim.wait_for_exit(Duration::from_secs(max_seconds)).is_some();
         figures.add_number("ended_by_itself", u64::from(ends));
         if !ends && opened && fault.errno == EIO {
             book.record_violation(Violation::Damaged, "the disk failed, and the process goes on");

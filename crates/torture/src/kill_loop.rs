@@ -45,7 +45,7 @@ const STUCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Rounds whose threads are looked at after each kill.
 const RECENT_ROUNDS: usize = 3;
 
-/// A series of lives on one store.
+/// A series of victims on one store.
 pub struct KillCampaign {
     pub book: Arc<TortureLedger>,
     dir: tempfile::TempDir,
@@ -59,7 +59,7 @@ pub struct KillCampaign {
     pub slowest_recovery: Duration,
 }
 
-/// How a life ends.
+/// How a victim ends.
 pub enum VictimEnd {
     /// Killed after so long.
     KilledAfter(Duration),
@@ -95,8 +95,8 @@ impl KillCampaign {
         VictimProcess::start(&birth, &self.book).map(Arc::new)
     }
 
-    /// One life: look at what the last one left, work, die. `true` when it died where it should.
-    pub fn run_one_life(&mut self, end: &VictimEnd) -> Result<bool, String> {
+    /// One victim: it looks at what the last one left, works and dies. `true` when it died where it should.
+    pub fn run_one_victim(&mut self, end: &VictimEnd) -> Result<bool, String> {
         self.round += 1;
         let mut rng = SeededRng::for_part(self.seed, self.round);
         let mut env = Vec::new();
@@ -245,7 +245,7 @@ impl KillCampaign {
     fn error_with_victim_log(&self, why: &str) -> String {
         let log = std::fs::read_to_string(self.dir.path().join("victims.log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().rev().take(5).collect();
-        format!("{why} (round {}; the victims said: {lines:?})", self.round)
+        format!("{why} (round {}; output of the victims: {lines:?})", self.round)
     }
 }
 
@@ -264,7 +264,7 @@ pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
     let mut rng = SeededRng::for_part(options.seed, 5);
     let mut done = 0;
     while done < kills && campaign.book.has_no_violations() {
-        campaign.run_one_life(&VictimEnd::KilledAfter(Duration::from_micros(rng.below(150_000))))?;
+        campaign.run_one_victim(&VictimEnd::KilledAfter(Duration::from_micros(rng.below(150_000))))?;
         done += 1;
         if done.is_multiple_of(100) {
             eprintln!("kill      {done} of {kills}");
@@ -301,16 +301,16 @@ fn kill_at_fail_points(options: &TortureOptions, figures: &mut TortureReport) ->
             if point == "migration.mid_transaction" {
                 // Only a new file is brought to the newest format.
                 let mut fresh = KillCampaign::new(options.seed ^ nth, Vec::new())?;
-                *count += u64::from(fresh.run_one_life(&VictimEnd::AtFailPoint(point, 1))?);
-                fresh.run_one_life(&VictimEnd::KilledAfter(Duration::from_millis(50)))?;
+                *count += u64::from(fresh.run_one_victim(&VictimEnd::AtFailPoint(point, 1))?);
+                fresh.run_one_victim(&VictimEnd::KilledAfter(Duration::from_millis(50)))?;
                 fresh.finish()?;
                 figures.take_violations(&fresh.book);
                 continue;
             }
             let often = if options.quick || point == "worker.before_renew" { 2 } else { 8 };
-            let met = campaign.run_one_life(&VictimEnd::AtFailPoint(point, 1 + rng.below(often)))?
-                || campaign.run_one_life(&VictimEnd::AtFailPoint(point, 1))?
-                || campaign.run_one_life(&VictimEnd::AtFailPoint(point, 1))?;
+            let met = campaign.run_one_victim(&VictimEnd::AtFailPoint(point, 1 + rng.below(often)))?
+                || campaign.run_one_victim(&VictimEnd::AtFailPoint(point, 1))?
+                || campaign.run_one_victim(&VictimEnd::AtFailPoint(point, 1))?;
             *count += u64::from(met);
             if !campaign.book.has_no_violations() {
                 break;

@@ -1,8 +1,8 @@
 //! What must survive a kill, kept by the driver: everything victims did to the world, everything they acknowledged,
-//! everything they showed. Deeds are judged as they come in; the rest when a log is read.
+//! everything they showed. Calls are judged as they come in; the rest when a log is read.
 //!
 //! A call later in its task shows that the earlier ones were recorded, and a task later in its run that the earlier
-//! ones were committed: neither may be done again after that, in any life. A power failure may take what nobody could
+//! ones were committed: neither may be done again after that, by any process. A power failure may take what nobody could
 //! notice: reads and steps after the last call that the outside knows by its key.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -73,11 +73,11 @@ pub struct TortureLedger {
 
 #[derive(Default)]
 struct LedgerState {
-    lives: u32,
+    process_starts: u32,
     rng: Option<SeededRng>,
     calls: Vec<ExternalCall>,
     total_calls: usize,
-    /// By task: how far it is, in which life that was, and the read that was its last call, if that was one.
+    /// By task: how far it is, by which process, and the read that was its last call, if that was one.
     tasks: HashMap<(String, String), (u32, u32, Option<u32>)>,
     /// By run: the rank of the furthest task.
     reached: HashMap<String, usize>,
@@ -89,68 +89,68 @@ struct LedgerState {
     cancels: Vec<(String, String)>,
     /// By run: what watchers saw under each number.
     seen: HashMap<String, BTreeMap<u64, ObservedEntry>>,
-    /// How runs rested, as those who waited for them were told.
+    /// How runs rested, as those who waited for them saw it.
     outcomes: Vec<ObservedOutcome>,
-    /// By life and watcher: the last number.
+    /// By process and watcher: the last number.
     watchers: HashMap<(u32, u64), u64>,
     violations: Vec<(Violation, String)>,
-    /// Deeds of slow runs: thread, life, time.
+    /// Calls of slow runs: thread, process, time.
     slow_run_calls: Vec<(String, u32, Instant)>,
 }
 
 impl TortureLedger {
     pub fn new(seed: u64, strict: bool, slowest: Duration) -> Self {
-        let pages = LedgerState { rng: Some(SeededRng::for_part(seed, 77)), ..LedgerState::default() };
-        Self { state: Mutex::new(pages), single_owner: strict, max_call_delay: slowest }
+        let state = LedgerState { rng: Some(SeededRng::for_part(seed, 77)), ..LedgerState::default() };
+        Self { state: Mutex::new(state), single_owner: strict, max_call_delay: slowest }
     }
 
-    pub fn next_life(&self) -> u32 {
-        let mut pages = lock_ignoring_poison(&self.state);
-        pages.lives += 1;
-        pages.lives
+    pub fn next_process(&self) -> u32 {
+        let mut state = lock_ignoring_poison(&self.state);
+        state.process_starts += 1;
+        state.process_starts
     }
 
     /// Takes a call down and says how long the outside takes to answer it.
-    pub fn record_call(&self, life: u32, external_call: ExternalCall) -> Duration {
-        let mut pages = lock_ignoring_poison(&self.state);
-        pages.check_call(life, &external_call, self.single_owner);
+    pub fn record_call(&self, process: u32, external_call: ExternalCall) -> Duration {
+        let mut state = lock_ignoring_poison(&self.state);
+        state.check_call(process, &external_call, self.single_owner);
         let slow = external_call.token.starts_with(SLOW_TOKEN_PREFIX)
             || external_call.token.starts_with(SLOW_POST_TOKEN_PREFIX)
                 && external_call.class == ExternalCallKind::Post;
         let quick = external_call.token.starts_with(SLOW_POST_TOKEN_PREFIX);
         if external_call.token.starts_with(SLOW_TOKEN_PREFIX) {
-            pages.slow_run_calls.push((external_call.thread.clone(), life, Instant::now()));
+            state.slow_run_calls.push((external_call.thread.clone(), process, Instant::now()));
         }
-        pages.calls.push(external_call);
-        pages.total_calls += 1;
+        state.calls.push(external_call);
+        state.total_calls += 1;
         match (slow, quick) {
             (true, _) => return SLOW_CALL_DELAY,
             (false, true) => return Duration::ZERO,
             (false, false) => {}
         }
         let slowest = u64::try_from(self.max_call_delay.as_micros()).unwrap_or_default();
-        let rng = pages.rng.get_or_insert_with(|| SeededRng::new(0));
+        let rng = state.rng.get_or_insert_with(|| SeededRng::new(0));
         if rng.chance_percent(40) { Duration::ZERO } else { Duration::from_micros(rng.below(slowest)) }
     }
 
-    pub fn record_observed_entry(&self, life: u32, seen: ObservedEntry) {
-        let mut pages = lock_ignoring_poison(&self.state);
+    pub fn record_observed_entry(&self, process: u32, seen: ObservedEntry) {
+        let mut state = lock_ignoring_poison(&self.state);
         if self.single_owner {
             for link in &seen.links {
-                pages.record_completed_task(link);
+                state.record_completed_task(link);
             }
         }
-        if let Some(last) = pages.watchers.insert((life, seen.watch), seen.number)
+        if let Some(last) = state.watchers.insert((process, seen.watch), seen.number)
             && seen.number != last + 1
         {
             let what = format!("a watcher of {} was shown event {} after {last}", seen.run, seen.number);
-            pages.record_violation(Violation::Events, what);
+            state.record_violation(Violation::Events, what);
         }
-        let known = pages.seen.entry(seen.run.clone()).or_default();
+        let known = state.seen.entry(seen.run.clone()).or_default();
         match known.get(&seen.number) {
             Some(old) if old.digest != seen.digest || old.seq != seen.seq => {
                 let what = format!("event {} of {} changed: {old:?}, then {seen:?}", seen.number, seen.run);
-                pages.record_violation(Violation::Events, what);
+                state.record_violation(Violation::Events, what);
             }
             _ => {
                 known.insert(seen.number, seen);
@@ -176,7 +176,7 @@ impl TortureLedger {
             let rank = task_rank(&call.task);
             let furthest = reached.entry(call.token.clone()).or_insert(rank);
             *furthest = rank.max(*furthest);
-            // No life has this number, so the next one may repeat the call and none before it.
+            // No process has this number, so the next one may repeat the call and none before it.
             let task = (call.token.clone(), call.task.clone());
             let last = tasks.entry(task).or_insert((call.nth, 0, None));
             last.0 = call.nth.max(last.0);
@@ -226,17 +226,20 @@ impl TortureLedger {
         lock_ignoring_poison(&self.state).total_calls
     }
 
-    /// When a slow run on this thread was first moved by another life than this one, after that instant.
-    pub fn first_takeover(&self, thread: &str, life: u32, after: Instant) -> Option<Instant> {
-        let pages = lock_ignoring_poison(&self.state);
+    /// When a slow run on this thread was first moved by another process than this one, after that instant.
+    pub fn first_takeover(&self, thread: &str, process: u32, after: Instant) -> Option<Instant> {
+        let state = lock_ignoring_poison(&self.state);
         let moved =
-            pages.slow_run_calls.iter().find(|(on, by, at)| on == thread && *by != life && *at > after);
+            state.slow_run_calls.iter().find(|(on, by, at)| on == thread && *by != process && *at > after);
         moved.map(|(_, _, at)| *at)
     }
 
-    /// Whether this life moved a slow run on this thread.
-    pub fn has_slow_run_calls(&self, thread: &str, life: u32) -> bool {
-        lock_ignoring_poison(&self.state).slow_run_calls.iter().any(|(on, by, _)| on == thread && *by == life)
+    /// Whether this process moved a slow run on this thread.
+    pub fn has_slow_run_calls(&self, thread: &str, process: u32) -> bool {
+        lock_ignoring_poison(&self.state)
+            .slow_run_calls
+            .iter()
+            .any(|(on, by, _)| on == thread && *by == process)
     }
 
     pub fn calls_of_thread(&self, thread: &str) -> Vec<ExternalCall> {
@@ -267,8 +270,8 @@ impl TortureLedger {
     }
 
     pub fn cancels_of_thread(&self, thread: &str) -> Vec<String> {
-        let pages = lock_ignoring_poison(&self.state);
-        pages.cancels.iter().filter(|(on, _)| on == thread).map(|(_, run)| run.clone()).collect()
+        let state = lock_ignoring_poison(&self.state);
+        state.cancels.iter().filter(|(on, _)| on == thread).map(|(_, run)| run.clone()).collect()
     }
 
     pub fn outcomes_of_thread(&self, thread: &str) -> Vec<ObservedOutcome> {
@@ -286,19 +289,19 @@ impl TortureLedger {
 
     /// How many events watchers saw in all, and how many inputs were acknowledged.
     pub fn observed_and_acknowledged_counts(&self) -> (usize, usize) {
-        let pages = lock_ignoring_poison(&self.state);
-        let acknowledged = pages
+        let state = lock_ignoring_poison(&self.state);
+        let acknowledged = state
             .starts
             .iter()
             .filter(|(_, outcome)| matches!(outcome, RequestOutcome::Acknowledged(_)))
             .count();
-        (pages.seen.values().map(BTreeMap::len).sum(), acknowledged)
+        (state.seen.values().map(BTreeMap::len).sum(), acknowledged)
     }
 
     /// Forgets all about a thread that is not looked at any more.
     pub fn forget_thread(&self, thread: &str) {
-        let mut pages = lock_ignoring_poison(&self.state);
-        pages.calls.retain(|external_call| {
+        let mut state = lock_ignoring_poison(&self.state);
+        state.calls.retain(|external_call| {
             external_call.thread != thread || external_call.class == ExternalCallKind::Pay
         });
     }
@@ -319,7 +322,7 @@ impl LedgerState {
         }
     }
 
-    fn check_call(&mut self, life: u32, external_call: &ExternalCall, strict: bool) {
+    fn check_call(&mut self, process: u32, external_call: &ExternalCall, strict: bool) {
         let task = (external_call.token.clone(), external_call.task.clone());
         let name = format!(
             "{:?} {} of task {} of {}",
@@ -371,14 +374,14 @@ impl LedgerState {
             ExternalCallKind::Read => Some(external_call.nth),
             ExternalCallKind::Post | ExternalCallKind::Pay => None,
         };
-        if let Some((nth, then, before)) = self.tasks.insert(task, (external_call.nth, life, last))
-            && (external_call.nth < nth || external_call.nth == nth && then == life)
+        if let Some((nth, then, before)) = self.tasks.insert(task, (external_call.nth, process, last))
+            && (external_call.nth < nth || external_call.nth == nth && then == process)
             // A read that ends its task is recorded with the step, so a kill before that may repeat it.
-            && !(nth == u32::MAX && then != life && before == Some(external_call.nth) && last == Some(external_call.nth))
+            && !(nth == u32::MAX && then != process && before == Some(external_call.nth) && last == Some(external_call.nth))
         {
             self.record_violation(
                 Violation::Doubled,
-                format!("{name} came after call {nth} of the same task, lives {then} and {life}"),
+                format!("{name} came after call {nth} of the same task, processes {then} and {process}"),
             );
         }
     }

@@ -57,7 +57,7 @@ torture NAME [--quick] [--json] [--seed N] [--kills N]      (N kills, faults, im
   mutants    switch on seeded bugs and see that the tortures above notice
   all        everything; with --quick all but the mutants";
 
-/// What was asked for.
+/// The command line.
 #[derive(Clone)]
 pub struct TortureOptions {
     pub quick: bool,

@@ -33,7 +33,7 @@ enum ReplicaFault {
     RestartDatabase,
 }
 
-/// The place where a replica lives, one after another.
+/// A slot for a replica; processes follow each other in it.
 struct ReplicaSlot {
     proxy: FaultProxy,
     victim: Mutex<Option<Arc<VictimProcess>>>,
@@ -288,7 +288,7 @@ impl<'a> ReplicaCluster<'a> {
                     victim.signal("STOP")?;
                 }
                 let longest = self.lease + Duration::from_secs(60);
-                self.measure_takeovers(&probes, victim.life, started, longest);
+                self.measure_takeovers(&probes, victim.process_number, started, longest);
                 if fault == ReplicaFault::Sleep {
                     let rest = (self.lease * 3 / 2).saturating_sub(started.elapsed());
                     std::thread::sleep(rest);
@@ -364,15 +364,15 @@ impl<'a> ReplicaCluster<'a> {
             }
         }
         std::thread::sleep(Duration::from_millis(150));
-        probes.retain(|thread| self.book.has_slow_run_calls(thread, victim.life));
+        probes.retain(|thread| self.book.has_slow_run_calls(thread, victim.process_number));
         probes
     }
 
-    /// Waits until other lives move the probes.
-    fn measure_takeovers(&self, probes: &[String], life: u32, started: Instant, longest: Duration) {
+    /// Waits until other processes move the probes.
+    fn measure_takeovers(&self, probes: &[String], process_number: u32, started: Instant, longest: Duration) {
         for thread in probes {
             let taken_over = loop {
-                match self.book.first_takeover(thread, life, started) {
+                match self.book.first_takeover(thread, process_number, started) {
                     Some(at) => break Some(at - started),
                     None if started.elapsed() > longest => break None,
                     None => std::thread::sleep(Duration::from_millis(5)),
@@ -390,8 +390,8 @@ impl<'a> ReplicaCluster<'a> {
     /// Everything is healed: all comes to rest, what is unknown is settled, and the logs are read.
     fn heal_and_check(&self, batch: u64, rng: &mut SeededRng, threads: &[String]) -> Result<(), String> {
         self.wait_for_all_replicas()?;
-        let patience = self.lease * 2 + Duration::from_secs(30);
-        let ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        let time_limit = self.lease * 2 + Duration::from_secs(30);
+        let ms = u64::try_from(time_limit.as_millis()).unwrap_or(u64::MAX);
         for turn in 0..3 {
             let moving = self.ask_any_replica(&VictimRequest::Rest { threads: threads.to_vec(), ms })?;
             for run in moving.as_array().into_iter().flatten() {

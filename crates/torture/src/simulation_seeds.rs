@@ -11,7 +11,7 @@ use crate::ledger::Violation;
 use crate::report::TortureReport;
 use crate::simulator::{self, SimulationCounts, SimulationFailureKind};
 
-/// Seeds that are told before it gives up.
+/// Seeds that are reported before it gives up.
 const MAX_REPORTED_SEEDS: usize = 5;
 
 /// Runs the torture. `--kills` says how many seeds.

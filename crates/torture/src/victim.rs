@@ -24,7 +24,7 @@ use crate::victim_protocol::{
     ThreadDumpRun, ToVictim, VictimRefusal, VictimRequest, VictimStartRequest, fnv1a_hex, links_in_step_body,
 };
 
-/// How a victim is told to live.
+/// The orders of a victim.
 pub struct VictimOptions {
     pub url: String,
     pub lease: Duration,
@@ -81,7 +81,7 @@ impl DriverConnection {
     }
 }
 
-/// Runs the victim until it is told to leave, killed, or in trouble.
+/// Runs the victim until it gets the order to leave, is killed, or fails.
 pub fn victim_main(orders: &VictimOptions) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
@@ -111,8 +111,8 @@ pub struct VictimSession {
 }
 
 async fn run_victim(orders: &VictimOptions) -> Result<(), String> {
-    let life = Arc::new(VictimSession::open(orders).await?);
-    let (world, runtime) = (life.world.clone(), life.runtime.clone());
+    let session = Arc::new(VictimSession::open(orders).await?);
+    let (world, runtime) = (session.world.clone(), session.runtime.clone());
     let mut lines = read_driver_lines();
     runtime.start_worker().await.map_err(|error| error_with_sources(&error))?;
     world.send_line(&FromVictim::Ready);
@@ -126,18 +126,18 @@ async fn run_victim(orders: &VictimOptions) -> Result<(), String> {
                 }
                 Some(ToVictim::Do { what: VictimRequest::Leave, .. }) | None => break,
                 Some(ToVictim::Do { id, what }) => {
-                    let life = life.clone();
+                    let session = session.clone();
                     tokio::spawn(async move {
-                        let answer = life.handle_request(what).await.map_err(|error| refusal_from_error(&error));
-                        life.world.send_line(&FromVictim::Answer { id, answer });
+                        let answer = session.handle_request(what).await.map_err(|error| refusal_from_error(&error));
+                        session.world.send_line(&FromVictim::Answer { id, answer });
                     });
                     continue;
                 }
             },
             why = wait_for_runtime_trouble(&mut trouble) => why,
-            why = wait_for_store_failure(life.file_maintenance.as_ref()) => why,
+            why = wait_for_store_failure(session.file_maintenance.as_ref()) => why,
         };
-        // What was told to callers before the failure is on its way out by now.
+        // Replies to callers from before the failure have been written by now.
         tokio::time::sleep(Duration::from_millis(20)).await;
         world.send_line(&FromVictim::Trouble { why });
         if orders.abort_on_failure {
@@ -267,7 +267,7 @@ impl VictimSession {
         Ok(json!(id))
     }
 
-    /// Waits for a run, as somebody who started it does, and tells the driver what that one is told.
+    /// Waits for a run, as somebody who started it does, and reports the outcome to the driver.
     fn report_outcome(&self, run: RunHandle) {
         let (graph_handle, world) = (self.graph_handle.clone(), self.world.clone());
         tokio::spawn(async move {
@@ -305,14 +305,14 @@ impl VictimSession {
         Ok(Value::Null)
     }
 
-    async fn wait_until_idle(&self, threads: &[String], patience: Duration) -> Result<Value, EngineError> {
+    async fn wait_until_idle(&self, threads: &[String], time_limit: Duration) -> Result<Value, EngineError> {
         let started = Instant::now();
         loop {
             let mut moving = Vec::new();
             for thread in threads {
                 moving.extend(self.unsettled_runs(thread).await?);
             }
-            if moving.is_empty() || started.elapsed() > patience {
+            if moving.is_empty() || started.elapsed() > time_limit {
                 return Ok(json!(moving));
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -25,8 +25,8 @@ pub struct VictimProcess {
     connection: Arc<VictimConnection>,
     next: AtomicU64,
     reader: Mutex<Option<JoinHandle<()>>>,
-    /// Which life of all victims this is.
-    pub life: u32,
+    /// The number of this process among all victims.
+    pub process_number: u32,
 }
 
 /// What the reader shares with those who ask.
@@ -88,17 +88,17 @@ impl VictimProcess {
             ready: AtomicBool::new(false),
             fatal_error: Mutex::default(),
         });
-        let life = book.next_life();
+        let process_number = book.next_process();
         let reader = from.map(|from| {
             let (line, book) = (line.clone(), book.clone());
-            std::thread::spawn(move || line.read_lines(from, life, &book))
+            std::thread::spawn(move || line.read_lines(from, process_number, &book))
         });
         Ok(Self {
             child: Mutex::new(child),
             connection: line,
             next: AtomicU64::new(1),
             reader: Mutex::new(reader),
-            life,
+            process_number,
         })
     }
 
@@ -150,7 +150,7 @@ impl VictimProcess {
         }
     }
 
-    /// Why it is about to end by itself, if it said so.
+    /// Why it is about to end by itself, if it reported that.
     pub fn fatal_error(&self) -> Option<String> {
         lock_ignoring_poison(&self.connection.fatal_error).clone()
     }
@@ -160,21 +160,21 @@ impl VictimProcess {
     }
 
     /// Waits for the end of the process, at most so long.
-    pub fn wait_for_exit(&self, patience: Duration) -> Option<ExitStatus> {
+    pub fn wait_for_exit(&self, time_limit: Duration) -> Option<ExitStatus> {
         let started = Instant::now();
         loop {
             if let Ok(Some(status)) = lock_ignoring_poison(&self.child).try_wait() {
                 self.join_reader();
                 return Some(status);
             }
-            if started.elapsed() > patience {
+            if started.elapsed() > time_limit {
                 return None;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// Kills it, and hears all that it had said.
+    /// Kills it, and reads all that it had written.
     pub fn kill(&self) {
         let mut child = lock_ignoring_poison(&self.child);
         // An error means that it is dead already.
@@ -220,10 +220,10 @@ impl VictimConnection {
         }
     }
 
-    fn read_lines(self: &Arc<Self>, from: ChildStdout, life: u32, book: &Arc<TortureLedger>) {
+    fn read_lines(self: &Arc<Self>, from: ChildStdout, process_number: u32, book: &Arc<TortureLedger>) {
         for line in BufReader::new(from).lines() {
             let Ok(line) = line else { break };
-            // A line that was cut off by the kill was not said.
+            // A line that was cut off by the kill does not count.
             let Ok(line) = serde_json::from_str::<FromVictim>(&line) else { continue };
             match line {
                 FromVictim::Ready => self.ready.store(true, Ordering::SeqCst),
@@ -233,17 +233,17 @@ impl VictimConnection {
                 }
                 FromVictim::Call(external_call) => {
                     let call = external_call.call;
-                    let delay = book.record_call(life, external_call);
+                    let delay = book.record_call(process_number, external_call);
                     if let Some(id) = call {
                         self.answer_call(id, delay);
                     }
                 }
-                FromVictim::Seen(seen) => book.record_observed_entry(life, seen),
+                FromVictim::Seen(seen) => book.record_observed_entry(process_number, seen),
                 FromVictim::Rested(outcome) => book.record_observed_outcome(outcome),
                 FromVictim::Trouble { why } => *lock_ignoring_poison(&self.fatal_error) = Some(why),
             }
         }
-        // In this order: whoever still gets a line into the pipe of the dead process stands among those who wait.
+        // In this order: a request whose line still got into the pipe of the dead process is among those that wait.
         *lock_ignoring_poison(&self.stdin) = None;
         lock_ignoring_poison(&self.waiting).clear();
     }

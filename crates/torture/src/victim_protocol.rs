@@ -1,6 +1,6 @@
 //! What the driver and a victim say to each other: one JSON object a line, on the victim's standard input and output.
 //!
-//! A line that was written is in the kernel's hands and outlives the victim, so whatever the victim said before it was
+//! A line that was written is in the kernel and outlives the victim, so whatever the victim wrote before it was
 //! killed is heard.
 
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ pub enum FromVictim {
     Call(ExternalCall),
     /// A watcher was shown an entry.
     Seen(ObservedEntry),
-    /// Somebody who waited for a run was told how it rests.
+    /// A waiter for a run saw how it rests.
     Rested(ObservedOutcome),
     /// A write has an unknown outcome: the process ends.
     Trouble {
@@ -149,7 +149,7 @@ pub enum ExternalCallKind {
 /// An entry that a watcher was shown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ObservedEntry {
-    /// Names the watcher, within one life of the victim.
+    /// Names the watcher, within one process of the victim.
     pub watch: u64,
     pub run: String,
     pub number: u64,
@@ -160,7 +160,7 @@ pub struct ObservedEntry {
     pub links: Vec<String>,
 }
 
-/// How a run rests, as somebody who waited for it was told.
+/// How a run rests, as a waiter saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedOutcome {
     pub thread: String,
@@ -211,7 +211,7 @@ pub struct ThreadDumpRun {
     pub run: String,
     pub token: String,
     pub status: String,
-    /// Whoever goes on with it will cancel it.
+    /// The next worker will cancel it.
     pub cancel_asked: bool,
     pub first: Option<u64>,
     pub last: Option<u64>,

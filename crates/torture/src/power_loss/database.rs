@@ -48,7 +48,7 @@ pub fn record_and_check(
     Ok(made)
 }
 
-/// Records a life that crashes, one that ends in an orderly way, and one that is killed in the end.
+/// Records a process that crashes, one that ends in an orderly way, and one that is killed in the end.
 fn record(
     options: &TortureOptions,
     round: u64,
@@ -61,12 +61,12 @@ fn record(
     let seed = options.seed.wrapping_add(round);
     let ledger = Arc::new(TortureLedger::new(seed, true, Duration::from_millis(2)));
     let clients = TortureClients::new(&ledger, threads.to_vec());
-    for life in 0..3_u64 {
+    for process in 0..3_u64 {
         let mut env = options.mutant_env();
         env.push(("LD_PRELOAD".to_owned(), shim.display().to_string()));
         env.push(("DORAN_TRACE_DIR".to_owned(), data.display().to_string()));
         env.push(("DORAN_TRACE_FILE".to_owned(), trace.display().to_string()));
-        if life == 0 {
+        if process == 0 {
             // At a fail point nothing is under way that the trace could have half of.
             env.push(("DORAN_FAILPOINT".to_owned(), "commit.after_commit:60".to_owned()));
         }
@@ -80,9 +80,9 @@ fn record(
         let victim = Arc::new(VictimProcess::start(&birth, &ledger)?);
         victim.wait_until_ready()?;
         // The first goes on until it meets its fail point, however slow the machine is.
-        let time = if life == 0 { MAX_WAIT } else { Duration::from_millis(250) };
-        clients.run(&victim, seed, life, time);
-        match life {
+        let time = if process == 0 { MAX_WAIT } else { Duration::from_millis(250) };
+        clients.run(&victim, seed, process, time);
+        match process {
             0 => drop(victim.wait_for_exit(MAX_WAIT).ok_or("the fail point was not met")?),
             1 => {
                 drop(victim.send(VictimRequest::Leave));

@@ -1,4 +1,4 @@
-//! What a process did to its files and said meanwhile, as the shim wrote it down.
+//! What a process did to its files and printed meanwhile, as the shim recorded it.
 
 use std::path::Path;
 
@@ -67,7 +67,7 @@ pub enum SyncTarget {
     Folder(String),
 }
 
-/// What a victim says, and hears if it is told something.
+/// What a victim prints, and reads if it gets a message.
 pub trait TracedLine: Sized {
     fn parse_output_line(line: &[u8]) -> serde_json::Result<Self>;
     fn parse_input_line(line: &[u8]) -> serde_json::Result<Self>;

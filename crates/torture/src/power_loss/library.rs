@@ -16,9 +16,9 @@ use crate::seeded_rng::SeededRng;
 use crate::victim_process::lock_ignoring_poison;
 
 /// Processes of one recording. A document may be read as often as that before it counts as the cause of the crashes.
-const LIVES: u64 = 4;
+const PROCESSES: u64 = 4;
 
-/// Most lives end at one of their first syncs, so that the next finds what is not sure.
+/// Most processes end at one of their first syncs, so that the next finds what is not sure.
 const MAX_SYNCS_OF_LIFE: u64 = 300;
 
 /// Makes a recording and checks up to `max_images` of it. Gives how many there were.
@@ -66,13 +66,13 @@ fn record(
     let seed = options.seed.wrapping_add(round);
     let mut rng = SeededRng::new(seed);
     let this = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
-    for life in 0..LIVES {
+    for process in 0..PROCESSES {
         let log = std::fs::File::create(dir.join("victims.log")).map_err(|error| error.to_string())?;
         let mut command = Command::new(&this);
         command.args([LIBRARY_VICTIM_ARGUMENT.as_ref(), data.as_os_str()]);
-        command.args([seed.to_string(), life.to_string()]);
+        command.args([seed.to_string(), process.to_string()]);
         command.env("LD_PRELOAD", shim).env("DORAN_TRACE_DIR", &data).env("DORAN_TRACE_FILE", &trace);
-        // One life in four comes to its end.
+        // One process in four ends by itself.
         if rng.chance_percent(75) {
             command.env("DORAN_TRACE_END", (1 + rng.below(MAX_SYNCS_OF_LIFE)).to_string());
         }

@@ -148,13 +148,13 @@ pub fn missing_jail() -> Option<String> {
     }
 }
 
-/// The whole life of a victim: `FOLDER SEED LIFE`.
+/// Runs a victim from start to end: `FOLDER SEED PROCESS`.
 pub fn library_victim_main(args: &[String]) -> ExitCode {
-    let [folder, seed, life] = args else { return ExitCode::FAILURE };
-    let (Ok(seed), Ok(life)) = (seed.parse(), life.parse()) else { return ExitCode::FAILURE };
+    let [folder, seed, process] = args else { return ExitCode::FAILURE };
+    let (Ok(seed), Ok(process)) = (seed.parse(), process.parse()) else { return ExitCode::FAILURE };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let lived = match runtime {
-        Ok(runtime) => runtime.block_on(live(Path::new(folder), seed, life)),
+        Ok(runtime) => runtime.block_on(live(Path::new(folder), seed, process)),
         Err(error) => Err(error.to_string()),
     };
     match lived {
@@ -170,7 +170,7 @@ fn say(line: &LibraryLine) {
     let Ok(mut line) = serde_json::to_vec(line) else { return };
     line.push(b'\n');
     let mut out = std::io::stdout().lock();
-    // Who does not listen any more does not matter: what was said is in the trace.
+    // A closed pipe does not matter: what was printed is in the trace.
     out.write_all(&line).and_then(|()| out.flush()).ok();
 }
 
@@ -181,12 +181,12 @@ struct LibraryVictim {
     next_number: u64,
 }
 
-async fn live(folder: &Path, seed: u64, life: u64) -> Result<(), String> {
+async fn live(folder: &Path, seed: u64, process: u64) -> Result<(), String> {
     let memory = FileMemoryStore::open(folder.join("memory.log")).map_err(|error| describe(&error))?;
     let index = Arc::new(open_index(&folder.join("search")).await.map_err(|error| describe(&error))?);
     let library = open_library(&folder.join("documents"), index.clone(), 1).await?;
-    let mut victim = LibraryVictim { library, index, memory, next_number: life * 1000 };
-    let mut rng = SeededRng::for_part(seed, life);
+    let mut victim = LibraryVictim { library, index, memory, next_number: process * 1000 };
+    let mut rng = SeededRng::for_part(seed, process);
     victim.repeat_what_is_there().await?;
     for _ in 0..ACTIONS_PER_LIFE {
         match rng.below(100) {
@@ -208,13 +208,13 @@ async fn live(folder: &Path, seed: u64, life: u64) -> Result<(), String> {
                     victim.act(LibraryAction::Forget { fact }).await?;
                 }
             }
-            82..85 if life == 1 => victim.compact_facts().await?,
+            82..85 if process == 1 => victim.compact_facts().await?,
             82..88 => victim.repeat_what_is_there().await?,
             _ => victim.rest().await,
         }
     }
     victim.rest().await;
-    if life % 2 == 1 {
+    if process % 2 == 1 {
         victim.library.close().await;
     }
     Ok(())
@@ -268,7 +268,7 @@ impl LibraryVictim {
         Ok(())
     }
 
-    /// Asks again for what is there: it is acknowledged again, whoever wrote it and however that process ended.
+    /// Asks again for what is there: it is acknowledged again, whichever process wrote it and however that process ended.
     async fn repeat_what_is_there(&self) -> Result<(), String> {
         let mut versions: BTreeMap<String, u64> = BTreeMap::new();
         for status in self.library.list(&tenant()) {

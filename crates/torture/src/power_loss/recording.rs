@@ -10,7 +10,7 @@ use crate::report::TortureReport;
 use crate::seeded_rng::SeededRng;
 use crate::victim_process::lock_ignoring_poison;
 
-/// What a few lives of a victim did and promised.
+/// What a few processes of a victim did and promised.
 pub struct Recording<L> {
     pub records: Vec<TraceRecord<L>>,
     pub seed: u64,

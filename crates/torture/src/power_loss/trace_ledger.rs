@@ -12,7 +12,7 @@ use crate::victim_protocol::{FromVictim, ToVictim, VictimRequest};
 /// Makes the ledger of the moment after these records.
 pub fn ledger_of(records: &[TraceRecord<VictimLine>], seed: u64) -> TortureLedger {
     let ledger = TortureLedger::new(seed, true, Duration::from_millis(2));
-    let mut life = 0;
+    let mut process = 0;
     let mut requests: HashMap<u64, &VictimRequest> = HashMap::new();
     let mut threads: HashMap<String, String> = HashMap::new();
     for record in records {
@@ -22,7 +22,7 @@ pub fn ledger_of(records: &[TraceRecord<VictimLine>], seed: u64) -> TortureLedge
                 requests
                     .drain()
                     .for_each(|(_, what)| record_outcome(&ledger, &mut threads, what, VictimReply::NoAnswer));
-                life = ledger.next_life();
+                process = ledger.next_process();
             }
             TraceRecord::Line(VictimLine::Heard(ToVictim::Do { id, what })) => {
                 requests.insert(*id, what);
@@ -37,10 +37,10 @@ pub fn ledger_of(records: &[TraceRecord<VictimLine>], seed: u64) -> TortureLedge
                 }
             }
             TraceRecord::Line(VictimLine::Said(FromVictim::Call(call))) => {
-                ledger.record_call(life, call.clone());
+                ledger.record_call(process, call.clone());
             }
             TraceRecord::Line(VictimLine::Said(FromVictim::Seen(seen))) => {
-                ledger.record_observed_entry(life, seen.clone());
+                ledger.record_observed_entry(process, seen.clone());
             }
             TraceRecord::Line(VictimLine::Said(FromVictim::Rested(outcome))) => {
                 ledger.record_observed_outcome(outcome.clone());

@@ -55,7 +55,7 @@ pub(super) struct SimulatedWorld {
     pub(super) calls: Arc<Mutex<SimulatedCallLog>>,
     pub(super) finished_tasks: Arc<Mutex<FinishedTasks>>,
     pub(super) rng: Arc<Mutex<SimulationRng>>,
-    pub(super) life: KillSwitch,
+    pub(super) kill_switch: KillSwitch,
     pub(super) freeze: ProcessFreeze,
 }
 
@@ -68,16 +68,16 @@ impl SimulatedWorld {
     pub(super) async fn random_wait(&self) {
         self.time_on_the_way().await;
         self.freeze.wait_while_frozen().await;
-        self.life.hang_if_killed().await;
+        self.kill_switch.hang_if_killed().await;
     }
 
     async fn time_on_the_way(&self) {
-        self.life.hang_if_killed().await;
+        self.kill_switch.hang_if_killed().await;
         let wait = self.with_rng(|dice| if dice.chance_per_mille(500) { 0 } else { dice.below(40) });
         if wait > 0 {
             sleep(ms(wait)).await;
         }
-        self.life.hang_if_killed().await;
+        self.kill_switch.hang_if_killed().await;
     }
 
     /// A call from a process. It happens, unless the process is dead by then; the answer may not come home. A call that is
@@ -121,7 +121,7 @@ pub(super) async fn perform_action(
             cx.idempotent_effect("write", |key| async move { w.call(call, act, key).await }).await
         }
         SimulatedAction::Once => {
-            // The name travels with the question, so that whoever answers can look into the world's book.
+            // The name travels with the question, so that the answer can be found in the world's book.
             let name = format!("once {call}");
             cx.effect_at_most_once(&name, |key| async move { w.call(call, act, key).await }).await
         }

@@ -47,7 +47,7 @@ struct MismatchedState {
 /// A process: a runtime with its own way to the store and the world, which end together.
 struct SimulatedProcess {
     graph_handle: GraphHandle<EngineTestState>,
-    life: KillSwitch,
+    kill_switch: KillSwitch,
 }
 
 /// One history on one thread.
@@ -93,7 +93,7 @@ impl Simulation {
             calls: Arc::default(),
             finished_tasks: Arc::default(),
             rng: shared,
-            life: KillSwitch::default(),
+            kill_switch: KillSwitch::default(),
             freeze: ProcessFreeze::default(),
         };
         let strict = dice.chance_per_mille(500);
@@ -118,9 +118,9 @@ impl Simulation {
 
     fn start_process(&mut self) -> SimulatedProcess {
         self.started_processes += 1;
-        let (life, freeze) = (KillSwitch::default(), ProcessFreeze::default());
+        let (kill_switch, freeze) = (KillSwitch::default(), ProcessFreeze::default());
         let gate = Arc::new(FaultInjectingGate {
-            life: life.clone(),
+            kill_switch: kill_switch.clone(),
             freeze: freeze.clone(),
             faults: self.store_faults.clone(),
             finished_tasks: self.world.finished_tasks.clone(),
@@ -130,12 +130,12 @@ impl Simulation {
             Arc::new(store),
             short_lease_options(&format!("worker {}", self.started_processes)),
         );
-        let world = SimulatedWorld { life: life.clone(), freeze, ..self.world.clone() };
+        let world = SimulatedWorld { kill_switch: kill_switch.clone(), freeze, ..self.world.clone() };
         let graph_handle =
             runtime.register_graph("g", &build_graph(&world, &self.blocks)).expect("registered");
         // The first look for work may fail; the keeper looks again.
         tokio::spawn(async move { drop(runtime.start_worker().await) });
-        SimulatedProcess { graph_handle, life }
+        SimulatedProcess { graph_handle, kill_switch }
     }
 
     /// Hands a run in until somebody says it was accepted, always with the same key.
@@ -154,7 +154,7 @@ impl Simulation {
             };
             let on = local_thread("t");
             let accepted = graph_handle.start_with(&on, Some(self.run_input(nth)), options);
-            if let Ok(Ok(run)) = timeout(self.patience(), accepted).await {
+            if let Ok(Ok(run)) = timeout(self.caller_wait(), accepted).await {
                 return Ok(run.key());
             }
         }
@@ -162,7 +162,7 @@ impl Simulation {
     }
 
     /// How long a caller waits for an answer. Some leave at once, or in the middle.
-    fn patience(&self) -> Duration {
+    fn caller_wait(&self) -> Duration {
         let leaves = self
             .world
             .with_rng(|dice| dice.chance_per_mille(self.disconnect_per_mille).then(|| ms(dice.below(12))));
@@ -176,9 +176,9 @@ impl Simulation {
             if self.dies_on_unknown_write
                 && process.graph_handle.runtime().unknown_write_reason().borrow().is_some()
             {
-                process.life.kill();
+                process.kill_switch.kill();
             }
-            if process.life.is_killed() {
+            if process.kill_switch.is_killed() {
                 *process = self.start_process();
             }
         }
@@ -195,10 +195,10 @@ impl Simulation {
             None => questions.iter().take(some).map(|ask| (ask.id.clone(), self.answer_for(ask))).collect(),
         };
         // A process that dies meanwhile never answers; the next round asks again.
-        drop(timeout(self.patience(), graph_handle.runtime().answer(run, &answers)).await);
+        drop(timeout(self.caller_wait(), graph_handle.runtime().answer(run, &answers)).await);
     }
 
-    /// Something that is no answer: to a question that nobody asked, or of a kind that does not fit. Whoever asked asks
+    /// Something that is no answer: to a question that nobody asked, or of a kind that does not fit. The run asks
     /// again, or did not notice.
     fn wrong_answer(&self, questions: &[PendingQuestion]) -> Option<BTreeMap<String, Value>> {
         let kind = self
@@ -309,7 +309,7 @@ impl Simulation {
             }
             let graph_handle = processes[round % processes.len()].graph_handle.clone();
             if cancel.is_some_and(|at| started.elapsed() >= at)
-                && let Ok(Ok(_)) = timeout(self.patience(), graph_handle.runtime().cancel(&keys[0])).await
+                && let Ok(Ok(_)) = timeout(self.caller_wait(), graph_handle.runtime().cancel(&keys[0])).await
             {
                 cancel = None;
             }

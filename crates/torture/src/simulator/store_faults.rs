@@ -36,7 +36,7 @@ impl StoreFaults {
 }
 
 pub(super) struct FaultInjectingGate {
-    pub(super) life: KillSwitch,
+    pub(super) kill_switch: KillSwitch,
     pub(super) freeze: ProcessFreeze,
     pub(super) faults: Arc<StoreFaults>,
     pub(super) finished_tasks: Arc<Mutex<FinishedTasks>>,
@@ -49,7 +49,7 @@ impl StoreCallGate for FaultInjectingGate {
     }
 
     async fn decide(&self, call: &'static str) -> StoreCallDecision {
-        if self.life.is_killed() {
+        if self.kill_switch.is_killed() {
             return StoreCallDecision::HangBefore;
         }
         let trouble = &self.faults;
@@ -61,7 +61,7 @@ impl StoreCallGate for FaultInjectingGate {
             sleep(ms(wait)).await;
         }
         self.freeze.wait_while_frozen().await;
-        if self.life.is_killed() {
+        if self.kill_switch.is_killed() {
             return StoreCallDecision::HangBefore;
         }
         let writes = !matches!(call, "load" | "entries" | "run" | "runs" | "thread" | "threads" | "cached");
@@ -73,7 +73,7 @@ impl StoreCallGate for FaultInjectingGate {
                 .is_ok()
         };
         if roll < upto && spend() {
-            self.life.kill();
+            self.kill_switch.kill();
             trouble.count(|tally| tally.crashes += 1);
             return if coin { StoreCallDecision::HangBefore } else { StoreCallDecision::HangAfter };
         }
@@ -97,7 +97,7 @@ impl StoreCallGate for FaultInjectingGate {
             trouble.count(|tally| tally.frozen += 1);
             self.freeze.freeze_for(ms(100 + long));
             self.freeze.wait_while_frozen().await;
-            return if self.life.is_killed() {
+            return if self.kill_switch.is_killed() {
                 StoreCallDecision::HangBefore
             } else {
                 StoreCallDecision::Pass
@@ -116,7 +116,7 @@ impl StoreCallGate for FaultInjectingGate {
             // Longer than the lease: by then another may have taken over.
             if coin {
                 sleep(ms(450)).await;
-                return if self.life.is_killed() {
+                return if self.kill_switch.is_killed() {
                     StoreCallDecision::HangBefore
                 } else {
                     StoreCallDecision::Pass
