@@ -1,4 +1,4 @@
-//! Reads a thread as the store holds it and compares it with the book.
+//! Reads a thread as the store holds it and compares it with the ledger.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,18 +12,18 @@ use crate::victim_protocol::{
 };
 
 /// Reads these threads from a victim and checks them. An error says that the victim does not answer any more.
-pub fn check_threads(victim: &VictimProcess, names: &[String], book: &TortureLedger) -> Result<(), String> {
+pub fn check_threads(victim: &VictimProcess, names: &[String], ledger: &TortureLedger) -> Result<(), String> {
     for name in names {
         match victim.ask(VictimRequest::Dump { thread: name.clone() }) {
             VictimReply::Ok(dump) => {
                 let dump: ThreadDump = serde_json::from_value(dump).map_err(|error| error.to_string())?;
-                check_thread(name, &dump, book);
+                check_thread(name, &dump, ledger);
             }
             VictimReply::Refused(refusal) if refusal.code == "not_found" => {
-                check_thread(name, &ThreadDump::empty(), book);
+                check_thread(name, &ThreadDump::empty(), ledger);
             }
             VictimReply::Refused(refusal) => {
-                book.record_violation(
+                ledger.record_violation(
                     Violation::Damaged,
                     format!("thread {name} cannot be read: {}", refusal.message),
                 );
@@ -34,9 +34,9 @@ pub fn check_threads(victim: &VictimProcess, names: &[String], book: &TortureLed
     Ok(())
 }
 
-/// Checks one thread. What is wrong goes into the book.
-pub fn check_thread(name: &str, dump: &ThreadDump, book: &TortureLedger) {
-    let check = ThreadCheck { name, dump, book };
+/// Checks one thread. What is wrong goes into the ledger.
+pub fn check_thread(name: &str, dump: &ThreadDump, ledger: &TortureLedger) {
+    let check = ThreadCheck { name, dump, ledger };
     check.check_entry_numbers();
     check.check_runs_do_not_interleave();
     let states = check.fold_log();
@@ -51,7 +51,7 @@ pub fn check_thread(name: &str, dump: &ThreadDump, book: &TortureLedger) {
 struct ThreadCheck<'a> {
     name: &'a str,
     dump: &'a ThreadDump,
-    book: &'a TortureLedger,
+    ledger: &'a TortureLedger,
 }
 
 /// A state by our own reading of the log.
@@ -76,7 +76,7 @@ impl FoldedThreadState {
 
 impl ThreadCheck<'_> {
     fn record_violation(&self, broken: Violation, what: impl std::fmt::Display) {
-        self.book.record_violation(broken, format!("thread {}: {what}", self.name));
+        self.ledger.record_violation(broken, format!("thread {}: {what}", self.name));
     }
 
     /// Entries are numbered from 1 without a gap, up to the head.
@@ -161,7 +161,7 @@ impl ThreadCheck<'_> {
                     format!("entry {}: link {link} stands there already", entry.seq),
                 );
             }
-            self.book.record_completed_task(&link);
+            self.ledger.record_completed_task(&link);
         }
     }
 
@@ -231,7 +231,7 @@ impl ThreadCheck<'_> {
                 );
             }
         }
-        let starts = self.book.starts_of_thread(self.name);
+        let starts = self.ledger.starts_of_thread(self.name);
         let maybe: HashSet<&str> = starts
             .iter()
             .filter(|(_, outcome)| !matches!(outcome, RequestOutcome::Refused(_)))
@@ -267,7 +267,7 @@ impl ThreadCheck<'_> {
                 );
             }
         }
-        for run in self.book.cancels_of_thread(self.name) {
+        for run in self.ledger.cancels_of_thread(self.name) {
             let row = self.dump.runs.iter().find(|row| row.run == run);
             let fine = row.is_some_and(|row| match row.status.as_str() {
                 "cancelled" | "finished" => true,
@@ -298,7 +298,7 @@ impl ThreadCheck<'_> {
                     );
                 }
             }
-            let all_sent = self.book.answers_of_run(&run.run);
+            let all_sent = self.ledger.answers_of_run(&run.run);
             for sent in &all_sent {
                 // Two clients may send the same words, of which one is refused.
                 let sent_by_another = all_sent.iter().any(|other| {
@@ -329,7 +329,7 @@ impl ThreadCheck<'_> {
     fn check_observed_events(&self) {
         for run in &self.dump.runs {
             let entries: Vec<&ThreadDumpEntry> = self.entries_of(run).collect();
-            for seen in self.book.observed_entries_of_run(&run.run) {
+            for seen in self.ledger.observed_entries_of_run(&run.run) {
                 let place = usize::try_from(seen.number).ok().and_then(|number| number.checked_sub(1));
                 let entry = place.and_then(|place| entries.get(place));
                 let same = entry.is_some_and(|entry| {
@@ -348,7 +348,7 @@ impl ThreadCheck<'_> {
 
     /// What those who waited for a run saw is in the log.
     fn check_observed_outcomes(&self) {
-        for outcome in self.book.outcomes_of_thread(self.name) {
+        for outcome in self.ledger.outcomes_of_thread(self.name) {
             let says_so = |entry: &&ThreadDumpEntry| {
                 let asks = entry.body["asks"].as_array().map(Vec::as_slice).unwrap_or_default();
                 entry.run.as_deref() == Some(&outcome.run)
@@ -363,7 +363,7 @@ impl ThreadCheck<'_> {
 
     /// Every state a node saw was a step boundary, and every task in the log was seen to end.
     fn check_external_calls(&self, states: &HashSet<(usize, String)>) {
-        let external_calls = self.book.calls_of_thread(self.name);
+        let external_calls = self.ledger.calls_of_thread(self.name);
         let mut done: HashSet<(&str, &str)> = HashSet::new();
         for external_call in &external_calls {
             if external_call.class == ExternalCallKind::Done {

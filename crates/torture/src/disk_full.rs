@@ -72,23 +72,23 @@ pub fn run_inside_mount(args: &[String]) -> Result<(), String> {
     let [dir, cycles, seed] = args else { return Err("folder, cycles and seed".into()) };
     let cycles: u64 = cycles.parse().map_err(|_| "cycles")?;
     let mut found = DiskFullResult::default();
-    let book =
+    let ledger =
         Arc::new(TortureLedger::new(seed.parse().map_err(|_| "seed")?, false, Duration::from_millis(2)));
     let dir = Path::new(dir);
     let log = std::env::temp_dir().join(format!("doran-torture-{}.log", std::process::id()));
-    let birth = VictimLaunch {
+    let launch = VictimLaunch {
         url: format!("sqlite:{}", dir.join("doran.db").display()),
         lease: Duration::from_secs(1),
         abort_on_failure: true,
         log: &log,
         env: Vec::new(),
     };
-    let victim = VictimProcess::start(&birth, &book)?;
+    let victim = VictimProcess::start(&launch, &ledger)?;
     victim.wait_until_ready()?;
     for cycle in 0..cycles {
-        if let Err(why) = fill_and_free(&victim, &book, dir, cycle, &mut found) {
+        if let Err(why) = fill_and_free(&victim, &ledger, dir, cycle, &mut found) {
             let log_text = std::fs::read_to_string(&log).unwrap_or_default();
-            book.record_violation(
+            ledger.record_violation(
                 Violation::Damaged,
                 format!("cycle {cycle}: {why} {log_text}; on disk: {}", describe_file_sizes(dir)),
             );
@@ -97,8 +97,8 @@ pub fn run_inside_mount(args: &[String]) -> Result<(), String> {
     }
     std::fs::remove_file(&log).map_err(|error| error.to_string())?;
     let wrong: Vec<String> =
-        book.violations().iter().map(|(broken, what)| format!("{broken:?}: {what}")).collect();
-    let (_, acknowledged) = book.observed_and_acknowledged_counts();
+        ledger.violations().iter().map(|(broken, what)| format!("{broken:?}: {what}")).collect();
+    let (_, acknowledged) = ledger.observed_and_acknowledged_counts();
     let report = json!({
         "cycles": cycles,
         "acknowledged": acknowledged,
@@ -118,7 +118,7 @@ struct DiskFullResult {
 
 fn fill_and_free(
     victim: &VictimProcess,
-    book: &Arc<TortureLedger>,
+    ledger: &Arc<TortureLedger>,
     dir: &Path,
     cycle: u64,
     found: &mut DiskFullResult,
@@ -139,14 +139,14 @@ fn fill_and_free(
         let plan = [PlannedAction::Mix, PlannedAction::Fan, PlannedAction::Mix].repeat(3);
         let next = VictimStartRequest { plan, load: 0, ..start(n) };
         n += 1;
-        book.record_start(&next, request_outcome(victim.ask(VictimRequest::Start(next.clone()))));
+        ledger.record_start(&next, request_outcome(victim.ask(VictimRequest::Start(next.clone()))));
     }
     fill_disk(&ballast, SPARE_DISK_BYTES).map_err(|error| format!("ballast: {error}"))?;
     let full = loop {
         let next = start(n);
         n += 1;
         let outcome = request_outcome(victim.ask(VictimRequest::Start(next.clone())));
-        book.record_start(&next, outcome.clone());
+        ledger.record_start(&next, outcome.clone());
         match outcome {
             // The log may have given room back: that is taken too.
             RequestOutcome::Acknowledged(_) if n < 500 => {
@@ -175,7 +175,7 @@ fn fill_and_free(
         let next = start(n);
         n += 1;
         let outcome = request_outcome(victim.ask(VictimRequest::Start(next.clone())));
-        book.record_start(&next, outcome.clone());
+        ledger.record_start(&next, outcome.clone());
         if matches!(outcome, RequestOutcome::Acknowledged(_)) {
             break;
         }
@@ -187,13 +187,13 @@ fn fill_and_free(
     let ms = u64::try_from(RECOVERY_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
     let moving = victim.ask_or_error(VictimRequest::Rest { threads: threads.clone(), ms })?;
     for run in moving.as_array().into_iter().flatten() {
-        book.record_violation(
+        ledger.record_violation(
             Violation::Stuck,
             format!("{run} does not move; on disk: {}", describe_file_sizes(dir)),
         );
     }
     found.slowest_recovery = found.slowest_recovery.max(freed.elapsed());
-    consistency_check::check_threads(victim, &threads, book)?;
+    consistency_check::check_threads(victim, &threads, ledger)?;
     victim.ask_or_error(VictimRequest::Whole)?;
     for thread in threads {
         victim.ask_or_error(VictimRequest::Delete { thread })?;

@@ -43,11 +43,12 @@ pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
     for fault in planned_faults(options) {
         // After a full disk the same process does a refused step again.
         let strict = fault.errno != ENOSPC;
-        let book = Arc::new(TortureLedger::new(options.seed, strict, Duration::from_millis(2)));
+        let ledger = Arc::new(TortureLedger::new(options.seed, strict, Duration::from_millis(2)));
         let name =
             format!("{} {} errno {} hard {}", fault.call, fault.nth, fault.errno, fault.abort_on_failure);
-        run_fault_case(options, &shim, fault, &book, &mut figures).map_err(|why| format!("{name}: {why}"))?;
-        for (broken, what) in book.violations() {
+        run_fault_case(options, &shim, fault, &ledger, &mut figures)
+            .map_err(|why| format!("{name}: {why}"))?;
+        for (broken, what) in ledger.violations() {
             figures.record_violation(broken, format!("{name}: {what}"));
         }
         figures.add_number("cases", 1_u64);
@@ -96,7 +97,7 @@ fn run_fault_case(
     options: &TortureOptions,
     shim: &Path,
     fault: IoFault,
-    book: &Arc<TortureLedger>,
+    ledger: &Arc<TortureLedger>,
     figures: &mut TortureReport,
 ) -> Result<(), String> {
     let dir =
@@ -113,7 +114,7 @@ fn run_fault_case(
         ("DORAN_SHIM_ERRNO".to_owned(), fault.errno.to_string()),
         ("DORAN_SHIM_MARK".to_owned(), mark.display().to_string()),
     ]);
-    let mut birth = VictimLaunch {
+    let mut launch = VictimLaunch {
         url: format!("sqlite:{}", data.join("doran.db").display()),
         lease: Duration::from_secs(2),
         abort_on_failure: fault.abort_on_failure,
@@ -122,14 +123,14 @@ fn run_fault_case(
     };
     let starts: Vec<VictimStartRequest> = (0..STARTS_PER_CASE).map(start_request).collect();
     let mut sent = 0;
-    let victim = VictimProcess::start(&birth, book)?;
+    let victim = VictimProcess::start(&launch, ledger)?;
     let mut opened = false;
     if victim.wait_until_ready().is_ok() {
         // SQLite gets over some errors while it makes a new file. Nothing was acknowledged by then.
         opened = !mark.exists();
         for start in &starts {
             sent += 1;
-            book.record_start(start, request_outcome(victim.ask(VictimRequest::Start(start.clone()))));
+            ledger.record_start(start, request_outcome(victim.ask(VictimRequest::Start(start.clone()))));
             if victim.has_exited() {
                 break;
             }
@@ -143,32 +144,32 @@ fn run_fault_case(
         let ends = victim.wait_for_exit(Duration::from_secs(max_seconds)).is_some();
         figures.add_number("ended_by_itself", u64::from(ends));
         if !ends && opened && fault.errno == EIO {
-            book.record_violation(Violation::Damaged, "the disk failed, and the process goes on");
+            ledger.record_violation(Violation::Damaged, "the disk failed, and the process goes on");
         }
     }
     victim.kill();
     drop(victim);
 
-    birth.env = options.mutant_env();
-    let victim = VictimProcess::start(&birth, book)?;
+    launch.env = options.mutant_env();
+    let victim = VictimProcess::start(&launch, ledger)?;
     victim.wait_until_ready()?;
     for start in starts.iter().take(sent) {
         let outcome = request_outcome(victim.ask(VictimRequest::Start(start.clone())));
         if !matches!(outcome, RequestOutcome::Acknowledged(_)) {
-            book.record_violation(
+            ledger.record_violation(
                 Violation::Lost,
                 format!("asking again for {} gives {outcome:?}", start.token),
             );
         }
-        book.record_start(start, outcome);
+        ledger.record_start(start, outcome);
     }
     let moving = victim.ask_or_error(VictimRequest::Rest { threads: thread_names(), ms: 30_000 })?;
     for run in moving.as_array().into_iter().flatten() {
-        book.record_violation(Violation::Stuck, format!("{run} does not move"));
+        ledger.record_violation(Violation::Stuck, format!("{run} does not move"));
     }
-    consistency_check::check_threads(&victim, &thread_names(), book)?;
+    consistency_check::check_threads(&victim, &thread_names(), ledger)?;
     if let Err(why) = victim.ask_or_error(VictimRequest::Whole) {
-        book.record_violation(Violation::Damaged, why);
+        ledger.record_violation(Violation::Damaged, why);
     }
     Ok(())
 }

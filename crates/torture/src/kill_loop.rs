@@ -1,5 +1,5 @@
 //! The kill loop: a victim on SQLite is used by eight clients at once, killed at some instant, started again, and what
-//! it holds is compared with the book. Then the same at every fail point.
+//! it holds is compared with the ledger. Then the same at every fail point.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::process::ExitStatusExt;
@@ -47,7 +47,7 @@ const RECENT_ROUNDS: usize = 3;
 
 /// A series of victims on one store.
 pub struct KillCampaign {
-    pub book: Arc<TortureLedger>,
+    pub ledger: Arc<TortureLedger>,
     dir: tempfile::TempDir,
     seed: u64,
     round: u64,
@@ -71,7 +71,7 @@ impl KillCampaign {
     pub fn new(seed: u64, env: Vec<(String, String)>) -> Result<Self, String> {
         let dir = tempfile::Builder::new().prefix("doran-torture-").tempdir();
         Ok(Self {
-            book: Arc::new(TortureLedger::new(seed, true, Duration::from_millis(6))),
+            ledger: Arc::new(TortureLedger::new(seed, true, Duration::from_millis(6))),
             dir: dir.map_err(|error| format!("no folder to work in: {error}"))?,
             seed,
             round: 0,
@@ -85,14 +85,14 @@ impl KillCampaign {
 
     fn launch_victim(&self, more: &[(String, String)]) -> Result<Arc<VictimProcess>, String> {
         let file: PathBuf = self.dir.path().join("doran.db");
-        let birth = VictimLaunch {
+        let launch = VictimLaunch {
             url: format!("sqlite:{}", file.display()),
             lease: self.lease,
             abort_on_failure: true,
             log: &self.dir.path().join("victims.log"),
             env: self.env.iter().chain(more).cloned().collect(),
         };
-        VictimProcess::start(&birth, &self.book).map(Arc::new)
+        VictimProcess::start(&launch, &self.ledger).map(Arc::new)
     }
 
     /// One victim: it looks at what the last one left, works and dies. `true` when it died where it should.
@@ -121,7 +121,7 @@ impl KillCampaign {
                 for thread in self.recent.iter().flatten() {
                     answer_open_questions(
                         &victim,
-                        &self.book,
+                        &self.ledger,
                         thread,
                         &mut rng,
                         &format!("{}-a", self.round),
@@ -135,10 +135,10 @@ impl KillCampaign {
         self.recent.push_back(threads.clone());
         if self.recent.len() > RECENT_ROUNDS {
             for thread in self.recent.pop_front().into_iter().flatten() {
-                self.book.forget_thread(&thread);
+                self.ledger.forget_thread(&thread);
             }
         }
-        let crowd = TortureClients::new(&self.book, threads);
+        let crowd = TortureClients::new(&self.ledger, threads);
         match end {
             VictimEnd::KilledAfter(time) => std::thread::scope(|scope| {
                 let (victim, time) = (&victim, *time);
@@ -158,7 +158,7 @@ impl KillCampaign {
         }
     }
 
-    /// Waits until all rests and compares what is there with the book.
+    /// Waits until all rests and compares what is there with the ledger.
     fn wait_and_check(&mut self, victim: &VictimProcess, all: bool) -> Result<(), String> {
         let threads: Vec<String> =
             if all { self.all.clone() } else { self.recent.iter().flatten().cloned().collect() };
@@ -172,9 +172,9 @@ impl KillCampaign {
         };
         self.slowest_recovery = self.slowest_recovery.max(started.elapsed());
         for run in moving.as_array().into_iter().flatten() {
-            self.book.record_violation(Violation::Stuck, format!("{run} does not move"));
+            self.ledger.record_violation(Violation::Stuck, format!("{run} does not move"));
         }
-        match consistency_check::check_threads(victim, &threads, &self.book) {
+        match consistency_check::check_threads(victim, &threads, &self.ledger) {
             // The end of its output is seen a little earlier than the end of the process.
             Err(why) if victim.wait_for_exit(Duration::from_secs(10)).is_none() => {
                 Err(self.error_with_victim_log(&why))
@@ -204,14 +204,14 @@ impl KillCampaign {
         victim.wait_until_ready().map_err(|why| self.error_with_victim_log(&why))?;
         for turn in 0..20 {
             self.wait_and_check(&victim, false)?;
-            if !self.book.has_no_violations() {
+            if !self.ledger.has_no_violations() {
                 return Ok(());
             }
-            let before = self.book.call_count();
+            let before = self.ledger.call_count();
             for thread in self.recent.iter().flatten() {
                 answer_open_questions(
                     &victim,
-                    &self.book,
+                    &self.ledger,
                     thread,
                     &mut rng,
                     &format!("{}-{turn}", self.round),
@@ -222,20 +222,20 @@ impl KillCampaign {
                 threads: self.recent.iter().flatten().cloned().collect(),
                 ms: 5000,
             })?;
-            if self.book.call_count() == before {
+            if self.ledger.call_count() == before {
                 break;
             }
         }
         self.wait_and_check(&victim, false)?;
         if let Err(why) = victim.ask_or_error(VictimRequest::Whole) {
-            self.book.record_violation(Violation::Damaged, why);
+            self.ledger.record_violation(Violation::Damaged, why);
         }
         Ok(())
     }
 
     /// Where the store lies, kept when something was found wrong.
     pub fn keep_store_if_violated(self, figures: &mut TortureReport) {
-        if !self.book.has_no_violations() {
+        if !self.ledger.has_no_violations() {
             let kept_dir = self.dir.keep();
             figures.add_note(format!("the store is kept in {}", kept_dir.display()));
         }
@@ -263,22 +263,22 @@ pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
     let mut campaign = KillCampaign::new(options.seed, options.mutant_env())?;
     let mut rng = SeededRng::for_part(options.seed, 5);
     let mut done = 0;
-    while done < kills && campaign.book.has_no_violations() {
+    while done < kills && campaign.ledger.has_no_violations() {
         campaign.run_one_victim(&VictimEnd::KilledAfter(Duration::from_micros(rng.below(150_000))))?;
         done += 1;
         if done.is_multiple_of(100) {
             eprintln!("kill      {done} of {kills}");
         }
     }
-    if campaign.book.has_no_violations()
+    if campaign.ledger.has_no_violations()
         && let Err(why) = campaign.finish()
     {
-        campaign.book.record_violation(Violation::Damaged, why);
+        campaign.ledger.record_violation(Violation::Damaged, why);
     }
     figures.add_number("kills", done);
-    figures.take_violations(&campaign.book);
+    figures.take_violations(&campaign.ledger);
     figures.add_number("slowest_restart_ms", campaign.slowest_recovery.as_millis());
-    let clean = campaign.book.has_no_violations();
+    let clean = campaign.ledger.has_no_violations();
     if options.mutant.is_none() {
         campaign.keep_store_if_violated(&mut figures);
     }
@@ -304,7 +304,7 @@ fn kill_at_fail_points(options: &TortureOptions, figures: &mut TortureReport) ->
                 *count += u64::from(fresh.run_one_victim(&VictimEnd::AtFailPoint(point, 1))?);
                 fresh.run_one_victim(&VictimEnd::KilledAfter(Duration::from_millis(50)))?;
                 fresh.finish()?;
-                figures.take_violations(&fresh.book);
+                figures.take_violations(&fresh.ledger);
                 continue;
             }
             let often = if options.quick || point == "worker.before_renew" { 2 } else { 8 };
@@ -312,13 +312,13 @@ fn kill_at_fail_points(options: &TortureOptions, figures: &mut TortureReport) ->
                 || campaign.run_one_victim(&VictimEnd::AtFailPoint(point, 1))?
                 || campaign.run_one_victim(&VictimEnd::AtFailPoint(point, 1))?;
             *count += u64::from(met);
-            if !campaign.book.has_no_violations() {
+            if !campaign.ledger.has_no_violations() {
                 break;
             }
         }
     }
     campaign.finish()?;
-    figures.take_violations(&campaign.book);
+    figures.take_violations(&campaign.ledger);
     figures.add_number("points", FAIL_POINTS.len());
     figures.add_number("point_kills", met.values().sum::<u64>());
     for (point, count) in &met {

@@ -42,7 +42,7 @@ struct ReplicaSlot {
 }
 
 struct ReplicaCluster<'a> {
-    book: Arc<TortureLedger>,
+    ledger: Arc<TortureLedger>,
     slots: Vec<ReplicaSlot>,
     server: Option<&'a TestPostgresServer>,
     url: TortureDatabaseUrl,
@@ -112,9 +112,9 @@ fn run_series(
         let done = field.run_faults(options, faults, *count, part as u64)?;
         figures.add_number("faults", done);
         figures.add_number("kills", done);
-        figures.take_violations(&field.book);
+        figures.take_violations(&field.ledger);
         takeovers[usize::from(*lease > 5000)].extend(lock_ignoring_poison(&field.takeovers).iter().copied());
-        if !field.book.has_no_violations() {
+        if !field.ledger.has_no_violations() {
             break;
         }
     }
@@ -157,7 +157,7 @@ impl<'a> ReplicaCluster<'a> {
             Ok::<_, String>(ReplicaSlot { proxy, victim: Mutex::default(), down: AtomicBool::new(false) })
         };
         Ok(Self {
-            book: Arc::new(TortureLedger::new(options.seed, false, Duration::from_millis(8))),
+            ledger: Arc::new(TortureLedger::new(options.seed, false, Duration::from_millis(8))),
             slots: vec![slot()?, slot()?],
             server,
             url,
@@ -202,7 +202,7 @@ impl<'a> ReplicaCluster<'a> {
         let mut rng = SeededRng::for_part(options.seed, 900 + part);
         let mut done = 0;
         let mut batch = part * 10_000;
-        while done < count && self.book.has_no_violations() {
+        while done < count && self.ledger.has_no_violations() {
             batch += 1;
             self.wait_for_all_replicas()?;
             let size = FAULTS_PER_BATCH.min(count - done);
@@ -229,7 +229,7 @@ impl<'a> ReplicaCluster<'a> {
         rng: &mut SeededRng,
     ) -> Result<(), String> {
         let threads: Vec<String> = (0..4).map(|n| format!("b{batch}-{n}")).collect();
-        let mut crowd = TortureClients::new(&self.book, threads.clone());
+        let mut crowd = TortureClients::new(&self.ledger, threads.clone());
         (crowd.pause, crowd.unknown_calls) = (Duration::from_millis(40), UnknownCallPolicy::LeaveOpen);
         let busy = AtomicBool::new(true);
         let mut all = threads;
@@ -251,7 +251,7 @@ impl<'a> ReplicaCluster<'a> {
             let mut did = Ok(());
             for (n, fault) in faults.iter().enumerate() {
                 did = self.inject_fault(*fault, &format!("{batch}-{n}"), rng, &mut all);
-                if did.is_err() || !self.book.has_no_violations() {
+                if did.is_err() || !self.ledger.has_no_violations() {
                     break;
                 }
             }
@@ -339,7 +339,7 @@ impl<'a> ReplicaCluster<'a> {
         let pending: Vec<_> =
             starts.iter().map(|start| victim.send(VictimRequest::Start(start.clone()))).collect();
         for (start, pending) in starts.into_iter().zip(pending) {
-            self.book.record_start(&start, request_outcome(pending.wait()));
+            self.ledger.record_start(&start, request_outcome(pending.wait()));
             all.push(start.thread);
         }
     }
@@ -357,14 +357,14 @@ impl<'a> ReplicaCluster<'a> {
                 load: 0,
             };
             let outcome = request_outcome(victim.ask(VictimRequest::Start(start.clone())));
-            self.book.record_start(&start, outcome.clone());
+            self.ledger.record_start(&start, outcome.clone());
             all.push(start.thread.clone());
             if matches!(outcome, RequestOutcome::Acknowledged(_)) {
                 probes.push(start.thread);
             }
         }
         std::thread::sleep(Duration::from_millis(150));
-        probes.retain(|thread| self.book.has_slow_run_calls(thread, victim.process_number));
+        probes.retain(|thread| self.ledger.has_slow_run_calls(thread, victim.process_number));
         probes
     }
 
@@ -372,7 +372,7 @@ impl<'a> ReplicaCluster<'a> {
     fn measure_takeovers(&self, probes: &[String], process_number: u32, started: Instant, longest: Duration) {
         for thread in probes {
             let taken_over = loop {
-                match self.book.first_takeover(thread, process_number, started) {
+                match self.ledger.first_takeover(thread, process_number, started) {
                     Some(at) => break Some(at - started),
                     None if started.elapsed() > longest => break None,
                     None => std::thread::sleep(Duration::from_millis(5)),
@@ -381,7 +381,7 @@ impl<'a> ReplicaCluster<'a> {
             match taken_over {
                 Some(time) => lock_ignoring_poison(&self.takeovers).push(time),
                 None => self
-                    .book
+                    .ledger
                     .record_violation(Violation::Stuck, format!("nobody took {thread} over in {longest:?}")),
             }
         }
@@ -395,18 +395,25 @@ impl<'a> ReplicaCluster<'a> {
         for turn in 0..3 {
             let moving = self.ask_any_replica(&VictimRequest::Rest { threads: threads.to_vec(), ms })?;
             for run in moving.as_array().into_iter().flatten() {
-                self.book.record_violation(Violation::Stuck, format!("{run} does not move"));
+                self.ledger.record_violation(Violation::Stuck, format!("{run} does not move"));
             }
             if let Some(victim) = self.wait_for_replica(&self.slots[0]) {
                 for thread in threads {
                     let name = format!("{batch}-s{turn}");
-                    answer_open_questions(&victim, &self.book, thread, rng, &name, UnknownCallPolicy::Settle);
+                    answer_open_questions(
+                        &victim,
+                        &self.ledger,
+                        thread,
+                        rng,
+                        &name,
+                        UnknownCallPolicy::Settle,
+                    );
                 }
             }
         }
         self.ask_any_replica(&VictimRequest::Rest { threads: threads.to_vec(), ms })?;
         if self.database_stopped.swap(false, Ordering::SeqCst) {
-            self.book.record_power_failure();
+            self.ledger.record_power_failure();
         }
         for thread in threads {
             let dump = self.ask_any_replica(&VictimRequest::Dump { thread: thread.clone() });
@@ -415,8 +422,8 @@ impl<'a> ReplicaCluster<'a> {
                 Err(why) if why.contains("not_found") => ThreadDump::empty(),
                 Err(why) => return Err(why),
             };
-            consistency_check::check_thread(thread, &dump, &self.book);
-            self.book.forget_thread(thread);
+            consistency_check::check_thread(thread, &dump, &self.ledger);
+            self.ledger.forget_thread(thread);
         }
         Ok(())
     }
@@ -475,7 +482,7 @@ impl<'a> ReplicaCluster<'a> {
             if !gone || slot.down.load(Ordering::SeqCst) {
                 continue;
             }
-            let birth = VictimLaunch {
+            let launch = VictimLaunch {
                 url: self.url.through_proxy_port(slot.proxy.port),
                 lease: self.lease,
                 abort_on_failure: true,
@@ -483,7 +490,7 @@ impl<'a> ReplicaCluster<'a> {
                 env: self.env.clone(),
             };
             // A replica that cannot reach the database ends by itself and is started again.
-            if let Ok(victim) = VictimProcess::start(&birth, &self.book)
+            if let Ok(victim) = VictimProcess::start(&launch, &self.ledger)
                 && victim.wait_until_ready().is_ok()
             {
                 *lock_ignoring_poison(&slot.victim) = Some(Arc::new(victim));

@@ -48,14 +48,14 @@ impl TortureReport {
         self.notes.push(note);
     }
 
-    /// Counts what a book found wrong.
-    pub fn take_violations(&mut self, book: &TortureLedger) {
-        for (broken, what) in book.violations() {
+    /// Counts what a ledger found wrong.
+    pub fn take_violations(&mut self, ledger: &TortureLedger) {
+        for (broken, what) in ledger.violations() {
             self.record_violation(broken, what);
         }
-        let (seen, acknowledged) = book.observed_and_acknowledged_counts();
+        let (seen, acknowledged) = ledger.observed_and_acknowledged_counts();
         self.add_number("acknowledged", acknowledged);
-        self.add_number("calls", book.call_count());
+        self.add_number("calls", ledger.call_count());
         self.add_number("events_seen", seen);
     }
 

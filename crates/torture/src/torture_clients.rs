@@ -37,7 +37,7 @@ pub enum UnknownCallPolicy {
 
 /// What the clients of one round share.
 pub struct TortureClients<'a> {
-    pub book: &'a TortureLedger,
+    pub ledger: &'a TortureLedger,
     pub threads: Vec<String>,
     /// How long a client rests between two requests.
     pub pause: Duration,
@@ -48,9 +48,9 @@ pub struct TortureClients<'a> {
 }
 
 impl<'a> TortureClients<'a> {
-    pub fn new(book: &'a TortureLedger, threads: Vec<String>) -> Self {
+    pub fn new(ledger: &'a TortureLedger, threads: Vec<String>) -> Self {
         Self {
-            book,
+            ledger,
             threads,
             pause: Duration::ZERO,
             unknown_calls: UnknownCallPolicy::Settle,
@@ -94,7 +94,7 @@ impl<'a> TortureClients<'a> {
         match rng.below(100) {
             0..45 => self.start(victim, rng, name, thread),
             45..55 => self.repeat(victim, rng),
-            55..75 => answer_open_questions(victim, self.book, &thread, rng, name, self.unknown_calls),
+            55..75 => answer_open_questions(victim, self.ledger, &thread, rng, name, self.unknown_calls),
             75..85 => self.cancel(victim, rng),
             _ => self.watch(victim, rng),
         }
@@ -145,7 +145,7 @@ impl<'a> TortureClients<'a> {
         if let RequestOutcome::Acknowledged(run) = &outcome {
             lock_ignoring_poison(&self.runs).push((start.thread.clone(), run.clone()));
         }
-        self.book.record_start(start, outcome.clone());
+        self.ledger.record_start(start, outcome.clone());
         outcome
     }
 
@@ -154,7 +154,7 @@ impl<'a> TortureClients<'a> {
         if let Some((thread, run)) = found
             && let VictimReply::Ok(_) = victim.ask(VictimRequest::Cancel { run: run.clone() })
         {
-            self.book.record_cancel(&thread, &run);
+            self.ledger.record_cancel(&thread, &run);
         }
     }
 
@@ -174,7 +174,7 @@ fn watch_run(victim: &VictimProcess, run: String) {
 /// Answers what a thread asks, sometimes twice at once.
 pub fn answer_open_questions(
     victim: &VictimProcess,
-    book: &TortureLedger,
+    ledger: &TortureLedger,
     thread: &str,
     rng: &mut SeededRng,
     name: &str,
@@ -192,7 +192,7 @@ pub fn answer_open_questions(
             Some("effect_unknown") if settles == UnknownCallPolicy::LeaveOpen => continue,
             Some("effect_unknown") => {
                 let key = question["question"]["key"].as_str().unwrap_or_default();
-                if book.was_paid(key) { json!({ "result": name }) } else { json!({ "retry": true }) }
+                if ledger.was_paid(key) { json!({ "result": name }) } else { json!({ "retry": true }) }
             }
             _ => json!(name),
         };
@@ -207,7 +207,7 @@ pub fn answer_open_questions(
         }
         for (value, pending) in sent {
             let outcome = request_outcome(pending.wait());
-            book.record_answer(LedgerAnswer { run: run.clone(), question: id.to_owned(), value, outcome });
+            ledger.record_answer(LedgerAnswer { run: run.clone(), question: id.to_owned(), value, outcome });
         }
     }
 }

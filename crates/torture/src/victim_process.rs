@@ -70,32 +70,32 @@ pub struct VictimLaunch<'a> {
 
 impl VictimProcess {
     /// Starts a process. [`VictimProcess::wait_until_ready`] returns when it is ready.
-    pub fn start(birth: &VictimLaunch<'_>, book: &Arc<TortureLedger>) -> Result<Self, String> {
+    pub fn start(launch: &VictimLaunch<'_>, ledger: &Arc<TortureLedger>) -> Result<Self, String> {
         let this = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
-        let log = OpenOptions::new().create(true).append(true).open(birth.log);
-        let log = log.map_err(|error| format!("{}: {error}", birth.log.display()))?;
+        let log = OpenOptions::new().create(true).append(true).open(launch.log);
+        let log = log.map_err(|error| format!("{}: {error}", launch.log.display()))?;
         let mut command = Command::new(this);
-        command.arg(crate::VICTIM_ARGUMENT).arg(&birth.url).arg(birth.lease.as_millis().to_string());
-        command.arg(if birth.abort_on_failure { "hard" } else { "clean" });
+        command.arg(crate::VICTIM_ARGUMENT).arg(&launch.url).arg(launch.lease.as_millis().to_string());
+        command.arg(if launch.abort_on_failure { "hard" } else { "clean" });
         command.env_remove("DORAN_FAILPOINT");
-        command.envs(birth.env.iter().map(|(name, value)| (name, value)));
+        command.envs(launch.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().map_err(|error| format!("cannot start a victim: {error}"))?;
         let (to, from) = (child.stdin.take(), child.stdout.take());
-        let line = Arc::new(VictimConnection {
+        let connection = Arc::new(VictimConnection {
             stdin: Mutex::new(to),
             waiting: Mutex::default(),
             ready: AtomicBool::new(false),
             fatal_error: Mutex::default(),
         });
-        let process_number = book.next_process();
+        let process_number = ledger.next_process();
         let reader = from.map(|from| {
-            let (line, book) = (line.clone(), book.clone());
-            std::thread::spawn(move || line.read_lines(from, process_number, &book))
+            let (connection, ledger) = (connection.clone(), ledger.clone());
+            std::thread::spawn(move || connection.read_lines(from, process_number, &ledger))
         });
         Ok(Self {
             child: Mutex::new(child),
-            connection: line,
+            connection,
             next: AtomicU64::new(1),
             reader: Mutex::new(reader),
             process_number,
@@ -220,7 +220,7 @@ impl VictimConnection {
         }
     }
 
-    fn read_lines(self: &Arc<Self>, from: ChildStdout, process_number: u32, book: &Arc<TortureLedger>) {
+    fn read_lines(self: &Arc<Self>, from: ChildStdout, process_number: u32, ledger: &Arc<TortureLedger>) {
         for line in BufReader::new(from).lines() {
             let Ok(line) = line else { break };
             // A line that was cut off by the kill does not count.
@@ -233,13 +233,13 @@ impl VictimConnection {
                 }
                 FromVictim::Call(external_call) => {
                     let call = external_call.call;
-                    let delay = book.record_call(process_number, external_call);
+                    let delay = ledger.record_call(process_number, external_call);
                     if let Some(id) = call {
                         self.answer_call(id, delay);
                     }
                 }
-                FromVictim::Seen(seen) => book.record_observed_entry(process_number, seen),
-                FromVictim::Rested(outcome) => book.record_observed_outcome(outcome),
+                FromVictim::Seen(seen) => ledger.record_observed_entry(process_number, seen),
+                FromVictim::Rested(outcome) => ledger.record_observed_outcome(outcome),
                 FromVictim::Trouble { why } => *lock_ignoring_poison(&self.fatal_error) = Some(why),
             }
         }

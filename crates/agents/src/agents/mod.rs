@@ -49,7 +49,7 @@ pub struct AgentParts {
     pub small: Arc<dyn ChatModel>,
     /// Where documents are, those that are attached to a conversation included.
     pub index: Arc<dyn DocumentIndex>,
-    /// What models may have done for them.
+    /// The tools that models may call.
     pub tools: Toolbox,
     /// Further models, by the names that settings call them.
     pub named: BTreeMap<String, Arc<dyn ChatModel>>,

@@ -183,12 +183,12 @@ pub struct DecisionInfo {
 }
 
 impl DecisionInfo {
-    pub(crate) fn from_decision(decision: &doran_agents::decisions::Decision) -> Self {
+    pub(crate) fn from_asked_question(asked: &doran_agents::asked_questions::AskedQuestion) -> Self {
         Self {
-            question: QuestionInfo::from_log(decision.run, &decision.question),
-            asked: decision.asked_at,
-            answer: decision.answer.clone(),
-            answered: decision.answered_at,
+            question: QuestionInfo::from_log(asked.run, &asked.question),
+            asked: asked.asked_at,
+            answer: asked.answer.clone(),
+            answered: asked.answered_at,
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use doran_agents::decisions::decisions_from_entries;
+use doran_agents::asked_questions::asked_questions_from_entries;
 use doran_agents::history::{self, HistoryMessage};
 use doran_agents::protocol::request_digest;
 use doran_agents::retrieval::{MAX_WORD_QUERY_CHARS, WordSearch};
@@ -401,11 +401,11 @@ async fn list_messages(
     let page = messages.split_off(messages.iter().position(|message| message.seq >= start).unwrap_or(0));
     let earlier = if messages.is_empty() { None } else { page.first().map(|first| first.seq) };
     let messages = page;
-    let decisions = decisions_from_entries(&entries);
+    let asked = asked_questions_from_entries(&entries);
     Ok(json_response(api::MessageList {
         earlier,
         messages: messages.into_iter().map(api::MessageInfo::from_history).collect(),
-        decisions: decisions.iter().map(api::DecisionInfo::from_decision).collect(),
+        decisions: asked.iter().map(api::DecisionInfo::from_asked_question).collect(),
         feedback: api::FeedbackInfo::of_thread(&found),
     }))
 }

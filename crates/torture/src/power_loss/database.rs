@@ -70,14 +70,14 @@ fn record(
             // At a fail point nothing is under way that the trace could have half of.
             env.push(("DORAN_FAILPOINT".to_owned(), "commit.after_commit:60".to_owned()));
         }
-        let birth = VictimLaunch {
+        let launch = VictimLaunch {
             url: format!("sqlite:{}", data.join("doran.db").display()),
             lease: Duration::from_secs(10),
             abort_on_failure: true,
             log: &dir.join("victims.log"),
             env,
         };
-        let victim = Arc::new(VictimProcess::start(&birth, &ledger)?);
+        let victim = Arc::new(VictimProcess::start(&launch, &ledger)?);
         victim.wait_until_ready()?;
         // The first goes on until it meets its fail point, however slow the machine is.
         let time = if process == 0 { MAX_WAIT } else { Duration::from_millis(250) };

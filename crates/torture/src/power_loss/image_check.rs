@@ -83,14 +83,14 @@ impl<'a> ImageCheck<'a> {
 
     /// Lets a victim go on where the power failed: what was done before is not done again, and every run ends.
     fn resume(&self, ledger: &Arc<TortureLedger>, env: Vec<(String, String)>) -> Result<(), String> {
-        let birth = VictimLaunch {
+        let launch = VictimLaunch {
             url: self.url(),
             lease: Duration::from_secs(10),
             abort_on_failure: true,
             log: &self.folder.join("victims.log"),
             env,
         };
-        let victim = VictimProcess::start(&birth, ledger)?;
+        let victim = VictimProcess::start(&launch, ledger)?;
         victim.wait_until_ready()?;
         let mut rng = SeededRng::new(0);
         for turn in 0..20 {

@@ -52,7 +52,7 @@ impl LibraryPromises {
     }
 }
 
-/// What is done is the only thing that may be there; what is begun may be there as well.
+/// A finished action replaces the allowed values; a started one adds to them.
 fn set_or_add<K: Ord, V: Ord>(
     entry: std::collections::btree_map::Entry<'_, K, BTreeSet<V>>,
     at_first: V,

@@ -10,7 +10,7 @@ use super::simulation::Simulation;
 use super::{SimulationFailure, SimulationFailureKind};
 use crate::support::{entry_text, local_thread};
 
-/// Looks at the log, the rows of the runs, and the book of the world.
+/// Looks at the log, the rows of the runs, and the ledger of the world.
 pub(super) async fn check_invariants(
     sim: &Simulation,
     keys: &[RunKey],

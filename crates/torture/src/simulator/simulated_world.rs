@@ -121,7 +121,7 @@ pub(super) async fn perform_action(
             cx.idempotent_effect("write", |key| async move { w.call(call, act, key).await }).await
         }
         SimulatedAction::Once => {
-            // The name travels with the question, so that the answer can be found in the world's book.
+            // The name travels with the question, so that the answer can be found in the world's ledger.
             let name = format!("once {call}");
             cx.effect_at_most_once(&name, |key| async move { w.call(call, act, key).await }).await
         }

@@ -7,7 +7,7 @@ use crate::history::newest_branch;
 
 /// A question of a run to a person, with the answer once there is one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
+pub struct AskedQuestion {
     /// The run that asked.
     pub run: RunId,
     /// The question.
@@ -21,17 +21,17 @@ pub struct Decision {
 }
 
 /// The questions along the branch that leads to the last of these entries, which are those of a thread from its first.
-pub fn decisions_from_entries(entries: &[ThreadEntry]) -> Vec<Decision> {
-    let mut decisions: Vec<Decision> = Vec::new();
+pub fn asked_questions_from_entries(entries: &[ThreadEntry]) -> Vec<AskedQuestion> {
+    let mut asked: Vec<AskedQuestion> = Vec::new();
     for entry in newest_branch(entries) {
         let Some(run) = entry.run else { continue };
         match &entry.body {
             EntryBody::Paused { questions, .. } => {
                 for question in questions {
-                    match open_decision(&mut decisions, run, &question.id) {
+                    match find_open_question(&mut asked, run, &question.id) {
                         // It is still open after others were answered.
                         Some(open) => open.question = question.clone(),
-                        None => decisions.push(Decision {
+                        None => asked.push(AskedQuestion {
                             run,
                             question: question.clone(),
                             asked_at: entry.at,
@@ -43,7 +43,7 @@ pub fn decisions_from_entries(entries: &[ThreadEntry]) -> Vec<Decision> {
             }
             EntryBody::Resumed { answers } => {
                 for (id, answer) in answers {
-                    if let Some(open) = open_decision(&mut decisions, run, id) {
+                    if let Some(open) = find_open_question(&mut asked, run, id) {
                         (open.answer, open.answered_at) = (Some(answer.clone()), Some(entry.at));
                     }
                 }
@@ -58,9 +58,13 @@ pub fn decisions_from_entries(entries: &[ThreadEntry]) -> Vec<Decision> {
             | EntryBody::Edited(_) => {}
         }
     }
-    decisions
+    asked
 }
 
-fn open_decision<'a>(decisions: &'a mut [Decision], run: RunId, id: &str) -> Option<&'a mut Decision> {
-    decisions.iter_mut().rev().find(|one| one.run == run && one.question.id == id && one.answer.is_none())
+fn find_open_question<'a>(
+    asked: &'a mut [AskedQuestion],
+    run: RunId,
+    id: &str,
+) -> Option<&'a mut AskedQuestion> {
+    asked.iter_mut().rev().find(|one| one.run == run && one.question.id == id && one.answer.is_none())
 }
