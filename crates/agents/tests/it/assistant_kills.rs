@@ -28,24 +28,24 @@ fn decide(request: &ChatRequest) -> ScriptedReply {
 #[tokio::test]
 async fn a_kill_anywhere_repeats_at_most_the_call_in_flight() {
     let mut table = String::new();
-    // Each death gets a script and tools of its own, shared by the two lives around it.
-    let mut lives: Vec<(RequestDrivenModel, CountingTools)> = Vec::new();
-    let mut life = 0;
+    // Each death gets a script and tools of its own, shared by the two processes around it.
+    let mut attempts: Vec<(RequestDrivenModel, CountingTools)> = Vec::new();
+    let mut process_count = 0;
     let turns = {
-        let lives = &mut lives;
-        let life = &mut life;
+        let attempts = &mut attempts;
+        let process_count = &mut process_count;
         kill_at_every_commit("123 * 456 계산해줘", 6, move |store: Arc<dyn Store>| {
-            if *life % 2 == 0 {
-                lives.push((RequestDrivenModel::new(decide), counting_tools()));
+            if *process_count % 2 == 0 {
+                attempts.push((RequestDrivenModel::new(decide), counting_tools()));
             }
-            *life += 1;
-            let (model, tools) = lives.last().expect("a life");
+            *process_count += 1;
+            let (model, tools) = attempts.last().expect("an attempt");
             let parts = agent_parts(Arc::new(model.clone()), tools.toolbox.clone());
             build_fixture("assistant", &Settings::default(), &parts, store)
         })
         .await
     };
-    for ((dies, turn), (model, tools)) in turns.iter().zip(&lives) {
+    for ((dies, turn), (model, tools)) in turns.iter().zip(&attempts) {
         let turn = turn.as_ref().expect("nothing to ask");
         assert_eq!(turn.response, "56088입니다.", "{dies:?}");
         let (asked, ran) = (model.call_count.load(Ordering::SeqCst), tools.calculator.load(Ordering::SeqCst));

@@ -264,16 +264,16 @@ fn hostile_yaml_is_refused() {
     for text in
         [lol.as_str(), deep.as_str(), "name: a\nname: b\n", "name: a\ncolour: 1\n", "\u{0}", "- a\n- b\n"]
     {
-        let told = AgentDescription::from_yaml(text).expect_err("refused").to_string();
-        assert!(told.starts_with("the description cannot be read: "), "{told}");
+        let error = AgentDescription::from_yaml(text).expect_err("refused").to_string();
+        assert!(error.starts_with("the description cannot be read: "), "{error}");
     }
 }
 
 #[test]
 fn an_unknown_key_in_yaml_is_reported_with_its_node_and_line() {
     let text = "name: a\nstart: say\nnode:\n- name: say\n  use: respond\n  txt: x\n";
-    let told = AgentDescription::from_yaml(text).expect_err("refused").to_string();
-    assert!(told.contains("node `say`: ") && told.contains("`txt`") && told.contains("line 6"), "{told}");
+    let error = AgentDescription::from_yaml(text).expect_err("refused").to_string();
+    assert!(error.contains("node `say`: ") && error.contains("`txt`") && error.contains("line 6"), "{error}");
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
         assert!(HELPDESK.contains(from), "{from}");
         HELPDESK.replace(from, to)
     };
-    let told: Vec<String> = [
+    let errors: Vec<String> = [
         changed("use = \"retrieve\"", "use = \"retreive\""),
         changed("most = 2", "keep = 2"),
         changed("start = \"sort\"", "start = \"begin\""),
@@ -358,7 +358,7 @@ fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
         the description cannot be read: line 17: node `search`: unknown field `colour`, expected one of `name`, `use`, `prompt`, `choices`, `into`, `tools`, `text`, `ask`, `graph`, `input`, `result`, `http`, `over`, `most`, `keep`, `then`, `branch`
         the description cannot be read: line 17: node `search`: invalid type: string "two", expected usize
         the description cannot be read: line 17: string values must be quoted, expected literal string
-        agent `helpdesk`, node `answer`: `text` uses `secret`; it may use: question, summary, values"#]].assert_eq(&told.join("\n"));
+        agent `helpdesk`, node `answer`: `text` uses `secret`; it may use: question, summary, values"#]].assert_eq(&errors.join("\n"));
 }
 
 #[tokio::test]

@@ -231,12 +231,12 @@ then = "talk"
     assert_eq!(answer(&fixture, "주문 A 7은?").await, "발송되었습니다.");
     let targets: Vec<String> = server.requests().into_iter().map(|one| one.target).collect();
     assert_eq!(targets, ["/orders/A%207"], "arguments that do not fit are not sent");
-    let told: Vec<String> = model.requests()[2]
+    let texts: Vec<String> = model.requests()[2]
         .messages
         .iter()
         .flat_map(|message| message.tool_results().map(|result| result.text.clone()).collect::<Vec<_>>())
         .collect();
-    assert!(told.iter().any(|text| text.contains("shipped")), "{told:?}");
+    assert!(texts.iter().any(|text| text.contains("shipped")), "{texts:?}");
 }
 
 #[test]

@@ -205,23 +205,23 @@ fn decide(request: &ChatRequest) -> ScriptedReply {
 
 #[tokio::test]
 async fn a_kill_does_not_ask_for_other_words_again_once_they_are_recorded() {
-    let mut lives: Vec<RequestDrivenModel> = Vec::new();
-    let mut life = 0;
+    let mut models: Vec<RequestDrivenModel> = Vec::new();
+    let mut process_count = 0;
     let turns = {
-        let (lives, life) = (&mut lives, &mut life);
+        let (models, process_count) = (&mut models, &mut process_count);
         kill_at_every_commit(COLLOQUIAL, 5, move |store: Arc<dyn Store>| {
-            if *life % 2 == 0 {
-                lives.push(RequestDrivenModel::new(decide));
+            if *process_count % 2 == 0 {
+                models.push(RequestDrivenModel::new(decide));
             }
-            *life += 1;
-            let model = lives.last().expect("a life").clone();
+            *process_count += 1;
+            let model = models.last().expect("a model").clone();
             let parts = rewriting_parts(Arc::new(model), formal_rules_index(), QueryRewriting::ByModel);
             build_fixture("docqa", &settings_for_agent("docqa", two_passages_settings()), &parts, store)
         })
         .await
     };
     let mut table = String::new();
-    for ((dies, turn), model) in turns.iter().zip(&lives) {
+    for ((dies, turn), model) in turns.iter().zip(&models) {
         let turn = turn.as_ref().expect("nothing to ask");
         assert_eq!(turn.response, "30일 전입니다. [2]", "{dies:?}");
         assert_eq!(turn.model_calls, 3, "{dies:?}");

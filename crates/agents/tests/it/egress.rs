@@ -45,8 +45,8 @@ fn test_options() -> EgressOptions {
     EgressOptions { time: Duration::from_secs(60), lookup: scripted_dns(&[]), ..EgressOptions::default() }
 }
 
-fn options_for(far_end: &HttpTestServer) -> EgressOptions {
-    EgressOptions { test_server_address: Some(far_end.address), ..test_options() }
+fn options_for(test_server: &HttpTestServer) -> EgressOptions {
+    EgressOptions { test_server_address: Some(test_server.address), ..test_options() }
 }
 
 async fn fetch_url(egress: &Egress, url: &str) -> Result<Vec<u8>, EgressError> {
@@ -60,13 +60,13 @@ fn hello_server() -> HttpTestServer {
 
 #[tokio::test]
 async fn the_far_end_of_a_test_is_reached_by_address_and_by_name() {
-    let far_end = hello_server();
+    let test_server = hello_server();
     let lookup = scripted_dns(&[("far.example", &[&["127.0.0.1"]])]);
-    let egress = Egress::new(EgressOptions { lookup, ..options_for(&far_end) }).expect("egress");
-    assert_eq!(fetch_url(&egress, &far_end.url("/a?b=c")).await, Ok(b"hello".to_vec()));
-    let port = far_end.address.port();
+    let egress = Egress::new(EgressOptions { lookup, ..options_for(&test_server) }).expect("egress");
+    assert_eq!(fetch_url(&egress, &test_server.url("/a?b=c")).await, Ok(b"hello".to_vec()));
+    let port = test_server.address.port();
     assert_eq!(fetch_url(&egress, &format!("http://far.example:{port}/")).await, Ok(b"hello".to_vec()));
-    let asked = far_end.requests();
+    let asked = test_server.requests();
     assert_eq!((asked[0].method.as_str(), asked[0].target.as_str()), ("GET", "/a?b=c"));
     assert_eq!(asked[0].header("accept-encoding"), Some("identity"));
     assert_eq!(asked[0].header("referer"), None);
@@ -164,7 +164,7 @@ async fn nothing_but_public_addresses_is_reached_however_it_is_spelt() {
 
 #[tokio::test]
 async fn redirects_are_checked_counted_and_lose_their_credentials() {
-    let far_end = HttpTestServer::start(|asked| match asked.target.as_str() {
+    let test_server = HttpTestServer::start(|asked| match asked.target.as_str() {
         "/metadata" => redirect_reply("http://169.254.169.254/latest/meta-data/"),
         "/file" => redirect_reply("file:///etc/passwd"),
         "/gopher" => redirect_reply("gopher://127.0.0.1:6379/_FLUSHALL"),
@@ -179,26 +179,29 @@ async fn redirects_are_checked_counted_and_lose_their_credentials() {
         _ => http_reply("200 OK", "", b"there"),
     });
     let lookup = scripted_dns(&[("other.example", &[&["127.0.0.1"]])]);
-    let egress = Egress::new(EgressOptions { lookup, ..options_for(&far_end) }).expect("egress");
+    let egress = Egress::new(EgressOptions { lookup, ..options_for(&test_server) }).expect("egress");
     let blocked = |result: Result<Vec<u8>, EgressError>| matches!(result, Err(EgressError::Blocked(_)));
-    assert!(blocked(fetch_url(&egress, &far_end.url("/metadata")).await));
-    assert!(blocked(fetch_url(&egress, &far_end.url("/file")).await));
-    assert!(blocked(fetch_url(&egress, &far_end.url("/gopher")).await));
-    assert_eq!(fetch_url(&egress, &far_end.url("/twice")).await, Ok(b"there".to_vec()));
-    assert!(matches!(fetch_url(&egress, &far_end.url("/nowhere")).await, Err(EgressError::Unreadable(_))));
-    let before = far_end.requests().len();
-    assert_eq!(fetch_url(&egress, &far_end.url("/round")).await, Err(EgressError::Redirects));
-    assert_eq!(far_end.requests().len() - before, 4);
+    assert!(blocked(fetch_url(&egress, &test_server.url("/metadata")).await));
+    assert!(blocked(fetch_url(&egress, &test_server.url("/file")).await));
+    assert!(blocked(fetch_url(&egress, &test_server.url("/gopher")).await));
+    assert_eq!(fetch_url(&egress, &test_server.url("/twice")).await, Ok(b"there".to_vec()));
+    assert!(matches!(
+        fetch_url(&egress, &test_server.url("/nowhere")).await,
+        Err(EgressError::Unreadable(_))
+    ));
+    let before = test_server.requests().len();
+    assert_eq!(fetch_url(&egress, &test_server.url("/round")).await, Err(EgressError::Redirects));
+    assert_eq!(test_server.requests().len() - before, 4);
 
     let bearer = Some(ToolSecret::new("canary-key"));
     let keyed = |path: &str, body| EgressRequest {
-        url: Url::parse(&far_end.url(path)).expect("url"),
+        url: Url::parse(&test_server.url(path)).expect("url"),
         body,
         bearer: bearer.clone(),
     };
     egress.fetch(&keyed("/twice", None)).await.expect("fetched");
     egress.fetch(&keyed("/other", None)).await.expect("fetched");
-    let asked = far_end.requests();
+    let asked = test_server.requests();
     let keys: Vec<Option<&str>> =
         asked[asked.len() - 5..].iter().map(|one| one.header("authorization")).collect();
     let key = Some("Bearer canary-key");
@@ -213,15 +216,15 @@ async fn redirects_are_checked_counted_and_lose_their_credentials() {
 #[tokio::test]
 async fn a_name_that_changes_its_mind_gains_nothing() {
     const TRIES: usize = 1000;
-    let far_end = hello_server();
+    let test_server = hello_server();
     let canary = HttpTestServer::start_on(
-        SocketAddr::new("127.0.0.2".parse().expect("address"), far_end.address.port()),
+        SocketAddr::new("127.0.0.2".parse().expect("address"), test_server.address.port()),
         |_| http_reply("200 OK", "", b"inside"),
     );
     let lookup = scripted_dns(&[("rebind.example", &[&["127.0.0.1"], &["127.0.0.2"]])]);
     let egress =
-        Egress::new(EgressOptions { lookup: lookup.clone(), ..options_for(&far_end) }).expect("egress");
-    let url = format!("http://rebind.example:{}/", far_end.address.port());
+        Egress::new(EgressOptions { lookup: lookup.clone(), ..options_for(&test_server) }).expect("egress");
+    let url = format!("http://rebind.example:{}/", test_server.address.port());
     let mut reached = 0;
     for _ in 0..TRIES {
         match fetch_url(&egress, &url).await {
@@ -242,7 +245,7 @@ async fn a_name_that_changes_its_mind_gains_nothing() {
 
 #[tokio::test]
 async fn answers_are_bounded_in_size_time_and_shape() {
-    let far_end = HttpTestServer::start(|asked| match asked.target.as_str() {
+    let test_server = HttpTestServer::start(|asked| match asked.target.as_str() {
         "/gzip" => http_reply("200 OK", "content-encoding: gzip\r\n", b"\x1f\x8b\x08\0\0\0\0\0"),
         "/endless" => HttpTestReply::Endless(b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'x'; 65536]),
         "/long" => http_reply("200 OK", "", &vec![b'x'; 3 << 20]),
@@ -258,24 +261,33 @@ async fn answers_are_bounded_in_size_time_and_shape() {
         "/garbage" => HttpTestReply::Bytes(b"\x16\x03\x01 what?\r\n\r\n".to_vec()),
         _ => http_reply("204 No Content", "", b""),
     });
-    let egress = Egress::new(options_for(&far_end)).expect("egress");
+    let egress = Egress::new(options_for(&test_server)).expect("egress");
     let limit = 2 * 1024 * 1024;
-    assert!(matches!(fetch_url(&egress, &far_end.url("/gzip")).await, Err(EgressError::Unreadable(_))));
-    assert_eq!(fetch_url(&egress, &far_end.url("/endless")).await, Err(EgressError::TooLarge(limit)));
-    assert_eq!(fetch_url(&egress, &far_end.url("/long")).await, Err(EgressError::TooLarge(limit)));
-    assert!(matches!(fetch_url(&egress, &far_end.url("/lying")).await, Err(EgressError::Unreachable(_))));
-    assert!(matches!(fetch_url(&egress, &far_end.url("/garbage")).await, Err(EgressError::Unreachable(_))));
-    assert!(matches!(fetch_url(&egress, &far_end.url("/headers")).await, Err(EgressError::Unreachable(_))));
-    assert!(matches!(fetch_url(&egress, &far_end.url("/cookies")).await, Err(EgressError::Unreachable(_))));
+    assert!(matches!(fetch_url(&egress, &test_server.url("/gzip")).await, Err(EgressError::Unreadable(_))));
+    assert_eq!(fetch_url(&egress, &test_server.url("/endless")).await, Err(EgressError::TooLarge(limit)));
+    assert_eq!(fetch_url(&egress, &test_server.url("/long")).await, Err(EgressError::TooLarge(limit)));
+    assert!(matches!(fetch_url(&egress, &test_server.url("/lying")).await, Err(EgressError::Unreachable(_))));
+    assert!(matches!(
+        fetch_url(&egress, &test_server.url("/garbage")).await,
+        Err(EgressError::Unreachable(_))
+    ));
+    assert!(matches!(
+        fetch_url(&egress, &test_server.url("/headers")).await,
+        Err(EgressError::Unreachable(_))
+    ));
+    assert!(matches!(
+        fetch_url(&egress, &test_server.url("/cookies")).await,
+        Err(EgressError::Unreachable(_))
+    ));
     for path in ["/html", "/deep"] {
-        let request = EgressRequest::get(Url::parse(&far_end.url(path)).expect("url"));
+        let request = EgressRequest::get(Url::parse(&test_server.url(path)).expect("url"));
         assert_eq!(egress.fetch_json(&request).await, Err(EgressError::Unreadable("not JSON")), "{path}");
     }
     // a drip, and silence
-    let hasty = Egress::new(EgressOptions { time: Duration::from_millis(200), ..options_for(&far_end) })
+    let hasty = Egress::new(EgressOptions { time: Duration::from_millis(200), ..options_for(&test_server) })
         .expect("egress");
     for path in ["/slow", "/silent"] {
-        let result = fetch_url(&hasty, &far_end.url(path)).await;
+        let result = fetch_url(&hasty, &test_server.url(path)).await;
         assert!(
             matches!(result, Err(EgressError::TooSlow(_) | EgressError::Unreachable(_))),
             "{path}: {result:?}"
@@ -285,17 +297,17 @@ async fn answers_are_bounded_in_size_time_and_shape() {
 
 #[tokio::test]
 async fn a_busy_server_gets_three_requests_and_no_more() {
-    let far_end = HttpTestServer::start(|asked| match asked.target.as_str() {
+    let test_server = HttpTestServer::start(|asked| match asked.target.as_str() {
         "/busy" => http_reply("503 Service Unavailable", "", b""),
         "/later" => http_reply("429 Too Many Requests", "retry-after: 3600\r\n", b""),
         "/no" => http_reply("401 Unauthorized", "", b"{}"),
         _ => http_reply("200 OK", "", b"fine"),
     });
-    let egress = Egress::new(options_for(&far_end)).expect("egress");
+    let egress = Egress::new(options_for(&test_server)).expect("egress");
     let mut count = 0;
     let mut asked = async |path: &str| {
-        let result = fetch_url(&egress, &far_end.url(path)).await;
-        let now = far_end.requests().len();
+        let result = fetch_url(&egress, &test_server.url(path)).await;
+        let now = test_server.requests().len();
         let times = now - count;
         count = now;
         (result, times)
@@ -310,10 +322,10 @@ async fn a_busy_server_gets_three_requests_and_no_more() {
 /// Runs itself again with a proxy in the environment.
 #[tokio::test]
 async fn a_proxy_in_the_environment_is_ignored() {
-    let far_end = hello_server();
+    let test_server = hello_server();
     if std::env::var_os("DORAN_TEST_PROXIED").is_some() {
-        let egress = Egress::new(options_for(&far_end)).expect("egress");
-        assert_eq!(fetch_url(&egress, &far_end.url("/")).await, Ok(b"hello".to_vec()));
+        let egress = Egress::new(options_for(&test_server)).expect("egress");
+        assert_eq!(fetch_url(&egress, &test_server.url("/")).await, Ok(b"hello".to_vec()));
         return;
     }
     let canary = HttpTestServer::start(|_| http_reply("200 OK", "", b"proxied"));
@@ -335,9 +347,9 @@ async fn a_proxy_in_the_environment_is_ignored() {
 
 #[tokio::test]
 async fn errors_name_no_url_and_no_key() {
-    let far_end = HttpTestServer::start(|_| HttpTestReply::Bytes(Vec::new()));
-    let egress = Egress::new(options_for(&far_end)).expect("egress");
-    let error = fetch_url(&egress, &far_end.url("/?appid=canary-key")).await.expect_err("broken off");
+    let test_server = HttpTestServer::start(|_| HttpTestReply::Bytes(Vec::new()));
+    let egress = Egress::new(options_for(&test_server)).expect("egress");
+    let error = fetch_url(&egress, &test_server.url("/?appid=canary-key")).await.expect_err("broken off");
     assert!(!format!("{error} {error:?}").contains("canary-key"), "{error:?}");
     assert_eq!(format!("{:?}", ToolSecret::new("canary-key")), "***");
     let reply = HttpTestServer::start(|_| json_reply(&json!({ "a": 1 })));

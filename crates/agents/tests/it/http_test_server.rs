@@ -1,4 +1,4 @@
-//! A scripted far end that speaks real HTTP on a loopback socket, and remembers what it was asked.
+//! A scripted server that speaks real HTTP on a loopback socket, and keeps its requests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// What was asked.
+/// A request.
 #[derive(Clone, Debug, Default)]
 pub struct HttpTestRequest {
     pub method: String,
@@ -34,7 +34,7 @@ pub enum HttpTestReply {
     Stall(Vec<u8>),
 }
 
-/// A far end.
+/// The server.
 pub struct HttpTestServer {
     pub address: SocketAddr,
     requests: Arc<Mutex<Vec<HttpTestRequest>>>,
@@ -53,18 +53,18 @@ impl HttpTestServer {
     ) -> Self {
         let listener = TcpListener::bind(address).expect("bind");
         let address = listener.local_addr().expect("address");
-        let (asked, script) = (Arc::new(Mutex::new(Vec::new())), Arc::new(script));
-        let seen = asked.clone();
+        let (requests, script) = (Arc::new(Mutex::new(Vec::new())), Arc::new(script));
+        let seen = requests.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (seen, script) = (seen.clone(), script.clone());
                 std::thread::spawn(move || serve_connection(stream, &seen, script.as_ref()));
             }
         });
-        Self { address, requests: asked }
+        Self { address, requests }
     }
 
-    /// What it was asked so far, in order.
+    /// Its requests so far, in order.
     pub fn requests(&self) -> Vec<HttpTestRequest> {
         self.requests.lock().expect("lock").clone()
     }
@@ -96,10 +96,10 @@ fn serve_connection(
 ) {
     let mut reader = BufReader::new(stream.try_clone().expect("clone"));
     let mut stream = stream;
-    let Some(asked) = read_request(&mut reader) else { return };
-    seen.lock().expect("lock").push(asked.clone());
+    let Some(request) = read_request(&mut reader) else { return };
+    seen.lock().expect("lock").push(request.clone());
     // The other side may have hung up; that is its right.
-    let written = match script(&asked) {
+    let written = match script(&request) {
         HttpTestReply::Bytes(bytes) => stream.write_all(&bytes),
         HttpTestReply::Endless(first, again) => stream.write_all(&first).and_then(|()| {
             loop {
@@ -117,7 +117,7 @@ fn read_request(reader: &mut impl BufRead) -> Option<HttpTestRequest> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
     let mut words = line.split_whitespace();
-    let mut asked = HttpTestRequest {
+    let mut request = HttpTestRequest {
         method: words.next()?.into(),
         target: words.next()?.into(),
         ..HttpTestRequest::default()
@@ -126,11 +126,11 @@ fn read_request(reader: &mut impl BufRead) -> Option<HttpTestRequest> {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
         let Some((name, value)) = line.trim_end().split_once(':') else { break };
-        asked.headers.push((name.to_lowercase(), value.trim().to_owned()));
+        request.headers.push((name.to_lowercase(), value.trim().to_owned()));
     }
-    let length = asked.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    let length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    asked.body = String::from_utf8_lossy(&body).into_owned();
-    Some(asked)
+    request.body = String::from_utf8_lossy(&body).into_owned();
+    Some(request)
 }

@@ -16,11 +16,11 @@ use crate::http_test_server::{
 
 const CANARY_KEY: &str = "canary-key";
 
-fn internet_toolbox(far_end: &HttpTestServer, keys: bool) -> Toolbox {
-    let base = far_end.url("");
+fn internet_toolbox(test_server: &HttpTestServer, keys: bool) -> Toolbox {
+    let base = test_server.url("");
     let key = keys.then(|| ToolSecret::new(CANARY_KEY));
     let config = BuiltinToolsConfig {
-        egress: EgressOptions { test_server_address: Some(far_end.address), ..EgressOptions::default() },
+        egress: EgressOptions { test_server_address: Some(test_server.address), ..EgressOptions::default() },
         openweather_key: key.clone(),
         tavily_key: key,
         openweather: base.clone(),
@@ -74,15 +74,15 @@ fn openweather_reply(asked: &HttpTestRequest) -> HttpTestReply {
 
 #[tokio::test]
 async fn the_weather_has_place_time_and_source() {
-    let far_end = HttpTestServer::start(openweather_reply);
-    let toolbox = internet_toolbox(&far_end, true);
+    let test_server = HttpTestServer::start(openweather_reply);
+    let toolbox = internet_toolbox(&test_server, true);
     let done = call_tool(&toolbox, "get_weather", json!({ "city": "서울" }), Language::Korean).await;
     assert_eq!(
         done.result.text,
         "서울특별시(KR) 2026-11-15 18:22 현재: 실 비, 기온 12.3°C(체감 11.5°C), 습도 82%, 바람 2.1m/s, 구름 90%, 비 0.4mm/시간 (출처: OpenWeather)"
     );
     assert_eq!((done.result.origin, done.data["temperature"].as_f64()), (TextOrigin::Web, Some(12.3)));
-    let targets: Vec<String> = far_end.requests().into_iter().map(|asked| asked.target).collect();
+    let targets: Vec<String> = test_server.requests().into_iter().map(|asked| asked.target).collect();
     assert_eq!(
         targets,
         [
@@ -99,8 +99,8 @@ async fn the_weather_has_place_time_and_source() {
 
 #[tokio::test]
 async fn without_a_key_the_error_says_how_to_get_one_and_nothing_is_requested() {
-    let far_end = HttpTestServer::start(openweather_reply);
-    let toolbox = internet_toolbox(&far_end, false);
+    let test_server = HttpTestServer::start(openweather_reply);
+    let toolbox = internet_toolbox(&test_server, false);
     for (name, arguments, setting) in [
         ("get_weather", json!({ "city": "서울" }), "OPENWEATHER_API_KEY"),
         ("web_search", json!({ "query": "환율" }), "TAVILY_API_KEY"),
@@ -110,15 +110,15 @@ async fn without_a_key_the_error_says_how_to_get_one_and_nothing_is_requested() 
             assert!(done.result.failed && done.result.text.contains(setting), "{}", done.result.text);
         }
     }
-    assert_eq!(far_end.requests().len(), 0);
+    assert_eq!(test_server.requests().len(), 0);
 }
 
 #[tokio::test]
 async fn a_wrong_key_is_reported_and_not_shown() {
-    let far_end = HttpTestServer::start(|_| {
+    let test_server = HttpTestServer::start(|_| {
         http_reply("401 Unauthorized", "", br#"{"cod":401,"message":"Invalid API key canary-key"}"#)
     });
-    let toolbox = internet_toolbox(&far_end, true);
+    let toolbox = internet_toolbox(&test_server, true);
     for (name, arguments) in
         [("get_weather", json!({ "city": "서울" })), ("web_search", json!({ "query": "x" }))]
     {
@@ -138,16 +138,16 @@ async fn a_city_is_data_whatever_it_says() {
         "%26appid%3DX",
         "서울 {{key}}",
     ] {
-        let far_end = HttpTestServer::start(openweather_reply);
+        let test_server = HttpTestServer::start(openweather_reply);
         call_tool(
-            &internet_toolbox(&far_end, true),
+            &internet_toolbox(&test_server, true),
             "get_weather",
             json!({ "city": city }),
             Language::Korean,
         )
         .await;
-        for asked in far_end.requests() {
-            let url = reqwest::Url::parse(&far_end.url(&asked.target)).expect("url");
+        for asked in test_server.requests() {
+            let url = reqwest::Url::parse(&test_server.url(&asked.target)).expect("url");
             let keys: Vec<String> = url
                 .query_pairs()
                 .filter(|(name, _)| name == "appid")
@@ -161,7 +161,7 @@ async fn a_city_is_data_whatever_it_says() {
             );
             assert_eq!(asked.header("x-injected"), None, "{city}");
         }
-        assert_eq!(far_end.requests().len(), 2, "{city}");
+        assert_eq!(test_server.requests().len(), 2, "{city}");
     }
 }
 
@@ -187,15 +187,15 @@ fn wikipedia_reply(asked: &HttpTestRequest) -> HttpTestReply {
 
 #[tokio::test]
 async fn wikipedia_is_asked_in_korean_first_and_best_articles_come_first() {
-    let far_end = HttpTestServer::start(wikipedia_reply);
-    let toolbox = internet_toolbox(&far_end, false);
+    let test_server = HttpTestServer::start(wikipedia_reply);
+    let toolbox = internet_toolbox(&test_server, false);
     let done = call_tool(&toolbox, "search_wikipedia", json!({ "query": "세종" }), Language::Korean).await;
     assert_eq!(
         done.result.text,
         "# 세종\nhttps://ko.wikipedia.org/wiki/세종\n세종은 조선의 제4대 국왕이다.\n\n# 한글\nhttps://ko.wikipedia.org/wiki/한글\n한글은 …"
     );
-    assert_eq!(far_end.requests().len(), 1);
-    let asked = &far_end.requests()[0];
+    assert_eq!(test_server.requests().len(), 1);
+    let asked = &test_server.requests()[0];
     assert_eq!(
         asked.target,
         "/ko/w/api.php?action=query&format=json&formatversion=2&redirects=1&generator=search&gsrsearch=%EC%84%B8%EC%A2%85&gsrlimit=3\
@@ -212,7 +212,8 @@ async fn wikipedia_is_asked_in_korean_first_and_best_articles_come_first() {
     )
     .await;
     assert_eq!(english.result.text, "# Ferris\nhttps://en.wikipedia.org/wiki/Ferris\nFerris is a crab.");
-    let places: Vec<String> = far_end.requests().iter().map(|asked| asked.target[..4].to_owned()).collect();
+    let places: Vec<String> =
+        test_server.requests().iter().map(|asked| asked.target[..4].to_owned()).collect();
     assert_eq!(places, ["/ko/", "/ko/", "/en/", "/en/"], "found; not found, so English too; English only");
 }
 
@@ -220,16 +221,16 @@ async fn wikipedia_is_asked_in_korean_first_and_best_articles_come_first() {
 async fn a_title_is_data_whatever_it_says() {
     let titles = ["A|B|C|".repeat(50), "../w/api.php?action=delete&title=x".into(), "x&action=edit#".into()];
     for title in titles {
-        let far_end = HttpTestServer::start(wikipedia_reply);
+        let test_server = HttpTestServer::start(wikipedia_reply);
         call_tool(
-            &internet_toolbox(&far_end, false),
+            &internet_toolbox(&test_server, false),
             "search_wikipedia",
             json!({ "query": title }),
             Language::Korean,
         )
         .await;
-        for asked in far_end.requests() {
-            let url = reqwest::Url::parse(&far_end.url(&asked.target)).expect("url");
+        for asked in test_server.requests() {
+            let url = reqwest::Url::parse(&test_server.url(&asked.target)).expect("url");
             let actions: Vec<String> = url
                 .query_pairs()
                 .filter(|(name, _)| name == "action")
@@ -242,20 +243,20 @@ async fn a_title_is_data_whatever_it_says() {
             );
         }
     }
-    let far_end = HttpTestServer::start(wikipedia_reply);
+    let test_server = HttpTestServer::start(wikipedia_reply);
     let long = ToolCall {
         id: "1".into(),
         name: "search_wikipedia".into(),
         arguments: json!({ "query": "x".repeat(10_000) }),
     };
     let admission =
-        internet_toolbox(&far_end, false).admit(&long, &RunExposure::default(), None, Language::Korean);
+        internet_toolbox(&test_server, false).admit(&long, &RunExposure::default(), None, Language::Korean);
     assert!(matches!(admission, ToolAdmission::Refuse(_)), "{admission:?}");
 }
 
 #[tokio::test]
 async fn what_the_web_says_is_cleaned_and_cut() {
-    let far_end = HttpTestServer::start(|asked| {
+    let test_server = HttpTestServer::start(|asked| {
         assert_eq!(asked.header("authorization"), Some("Bearer canary-key"));
         let body: Value = serde_json::from_str(&asked.body).expect("json");
         assert_eq!(
@@ -273,7 +274,7 @@ async fn what_the_web_says_is_cleaned_and_cut() {
         }))
     });
     let done = call_tool(
-        &internet_toolbox(&far_end, true),
+        &internet_toolbox(&test_server, true),
         "web_search",
         json!({ "query": "환율", "max_results": 2 }),
         Language::Korean,
@@ -288,8 +289,8 @@ async fn what_the_web_says_is_cleaned_and_cut() {
 #[tokio::test]
 async fn answers_of_another_shape_are_reported_as_unreadable() {
     for body in ["[]", "{}", "null", "{\"results\": 7}", "<html>", "{\"query\":{\"pages\":{}}}", ""] {
-        let far_end = HttpTestServer::start(move |_| http_reply("200 OK", "", body.as_bytes()));
-        let toolbox = internet_toolbox(&far_end, true);
+        let test_server = HttpTestServer::start(move |_| http_reply("200 OK", "", body.as_bytes()));
+        let toolbox = internet_toolbox(&test_server, true);
         let done = call_tool(&toolbox, "web_search", json!({ "query": "x" }), Language::English).await;
         assert!(
             done.result.text.starts_with("Error: the answer of Tavily cannot be read"),

@@ -20,7 +20,7 @@ use crate::agent_fixture::{
 };
 use crate::dying_store::{CrashPoint, DyingStore};
 
-/// A turn that is played to its end, and then once for every way to die.
+/// A turn that is played to its end, and then once for every crash point.
 struct CrashScenario {
     name: &'static str,
     agent: &'static str,
@@ -51,7 +51,7 @@ struct AgentProcess {
 
 impl AgentProcess {
     /// Starts a process on the file. The one before it must have let go of it.
-    async fn start(scenario: &CrashScenario, file: &Path, dies: CrashPoint) -> Self {
+    async fn start(scenario: &CrashScenario, file: &Path, crash_point: CrashPoint) -> Self {
         let mut tries = 0;
         let sqlite: Arc<dyn Store> = loop {
             match SqliteStore::open(file) {
@@ -64,7 +64,7 @@ impl AgentProcess {
                 }
             }
         };
-        let store = Arc::new(DyingStore::new(sqlite, dies));
+        let store = Arc::new(DyingStore::new(sqlite, crash_point));
         let model = RequestDrivenModel::new(scenario.decide);
         let models = model.call_count.clone();
         #[cfg_attr(not(feature = "python"), allow(unused_mut, reason = "Python is added to them"))]
@@ -74,7 +74,7 @@ impl AgentProcess {
             .add(Arc::new(crate::agent_fixture::python_tool()), doran_agents::tools::ToolPolicy::Allow)
             .expect("Python");
         let parts: AgentParts = match scenario.agent {
-            // Who was told the names of documents is asked before an order; where there is none, nobody is.
+            // Document names count as private text, so an order would need approval; an empty index avoids that.
             "contract" if scenario.settings.contains("order") => {
                 let empty = RamKeywordIndex::from_documents(&DocumentTenant::new("local"), []);
                 AgentParts { tools: used.toolbox, ..AgentParts::new(Arc::new(model), Arc::new(empty)) }
@@ -83,8 +83,8 @@ impl AgentProcess {
             _ => agent_parts(Arc::new(model), used.toolbox),
         };
         let settings: Settings = toml::from_str(scenario.settings).expect("settings");
-        let stage = build_fixture(scenario.agent, &settings, &parts, store.clone());
-        Self { fixture: stage, store, models, calculator: used.calculator, order: used.order }
+        let fixture = build_fixture(scenario.agent, &settings, &parts, store.clone());
+        Self { fixture, store, models, calculator: used.calculator, order: used.order }
     }
 
     fn call_counts(&self) -> CallCounts {
@@ -114,34 +114,34 @@ impl CrashScenario {
     async fn check(&self) {
         let place = tempfile::tempdir().expect("a directory");
         let start = place.path().join("start.db");
-        let life = AgentProcess::start(self, &start, CrashPoint::Never).await;
+        let process = AgentProcess::start(self, &start, CrashPoint::Never).await;
         for words in self.earlier_questions {
-            life.fixture.ask(words).await;
+            process.fixture.ask(words).await;
         }
-        drop(life);
+        drop(process);
         let copy = |name: &str| {
             let to = place.path().join(name);
             std::fs::copy(&start, &to).expect("a copy");
             to
         };
         wait_until_closed(&start).await;
-        let life = AgentProcess::start(self, &copy("whole.db"), CrashPoint::Never).await;
-        let whole = life.fixture.ask(self.question).await;
-        let (commits, counts) = (life.store.commits(), life.call_counts());
+        let process = AgentProcess::start(self, &copy("whole.db"), CrashPoint::Never).await;
+        let whole = process.fixture.ask(self.question).await;
+        let (commits, counts) = (process.store.commits(), process.call_counts());
         println!("{}: {commits} writes, {counts:?}\n{whole}", self.name);
         assert!(commits > 0);
-        drop(life);
+        drop(process);
         for write in 1..=commits {
-            for dies in [CrashPoint::Before(write), CrashPoint::After(write)] {
-                let file = copy(&format!("{dies:?}.db"));
-                self.check_crash(&file, dies, &whole, counts).await;
+            for crash_point in [CrashPoint::Before(write), CrashPoint::After(write)] {
+                let file = copy(&format!("{crash_point:?}.db"));
+                self.check_crash(&file, crash_point, &whole, counts).await;
             }
         }
     }
 
-    async fn check_crash(&self, file: &Path, dies: CrashPoint, whole: &str, expected: CallCounts) {
-        let at = format!("{} {dies:?}", self.name);
-        let first = AgentProcess::start(self, file, dies).await;
+    async fn check_crash(&self, file: &Path, crash_point: CrashPoint, whole: &str, expected: CallCounts) {
+        let at = format!("{} {crash_point:?}", self.name);
+        let first = AgentProcess::start(self, file, crash_point).await;
         let input = first.fixture.agent.input(self.question, &AskOptions::default());
         let here = test_thread();
         let started = first.fixture.runtime.start(self.agent, &here, Some(&input), StartOptions::default());
@@ -172,7 +172,7 @@ impl CrashScenario {
         let trace = second.fixture.trace(&run).await;
         let seen = format!("{trace}{}", render_turn(&second.fixture.turn().await));
         assert_eq!(seen, whole, "{at}");
-        match dies {
+        match crash_point {
             // Whatever was written down is not done again.
             CrashPoint::After(_) | CrashPoint::Never => assert_eq!(made, expected, "{at}"),
             // Only what was on its way to be written down may be, once.
@@ -209,11 +209,11 @@ fn calculator_call(expression: &str) -> ScriptedReply {
 }
 
 macro_rules! scenario {
-    ($law:ident, $scenario:expr) => {
+    ($test_name:ident, $scenario:expr) => {
         #[tokio::test]
-        async fn $law() {
+        async fn $test_name() {
             let mut scenario: CrashScenario = $scenario;
-            scenario.name = stringify!($law);
+            scenario.name = stringify!($test_name);
             scenario.check().await;
         }
     };
@@ -507,13 +507,13 @@ fn run_newest_code(request: &ChatRequest) -> ScriptedReply {
 }
 
 #[tokio::test]
-async fn react_variables_of_python_live_through_every_death() {
+async fn react_python_variables_survive_every_crash() {
     if !crate::agent_fixture::has_python().await {
         println!("SKIPPED: Python needs a jail / Python에는 격리가 필요함");
         return;
     }
     let scenario = CrashScenario {
-        name: "react_variables_of_python_live_through_every_death",
+        name: "react_python_variables_survive_every_crash",
         earlier_questions: &["total = 40\ndef add(n):\n    return total + n", "total += 1"],
         question: "print('합계')\nadd(1)",
         decide: run_newest_code,
@@ -521,11 +521,11 @@ async fn react_variables_of_python_live_through_every_death() {
     };
     scenario.check().await;
     let place = tempfile::tempdir().expect("a directory");
-    let life = AgentProcess::start(&scenario, &place.path().join("one.db"), CrashPoint::Never).await;
+    let process = AgentProcess::start(&scenario, &place.path().join("one.db"), CrashPoint::Never).await;
     for words in scenario.earlier_questions {
-        life.fixture.ask(words).await;
+        process.fixture.ask(words).await;
     }
-    let trace = life.fixture.ask(scenario.question).await;
+    let trace = process.fixture.ask(scenario.question).await;
     assert!(trace.contains("~ gave 합계\n42\n"), "{trace}");
 }
 

@@ -391,16 +391,16 @@ async fn a_kill_anywhere_gives_the_same_answer_and_orders_once() {
         }
     }
     let mut used = counting_tools();
-    let mut life = 0;
+    let mut process_count = 0;
     let mut once = Vec::new();
     let turns = kill_at_every_commit("주문해줘", 10, |store: Arc<dyn Store>| {
-        if life % 2 == 0 {
-            if life > 0 {
+        if process_count % 2 == 0 {
+            if process_count > 0 {
                 once.push(used.order.load(std::sync::atomic::Ordering::SeqCst));
             }
             used = counting_tools();
         }
-        life += 1;
+        process_count += 1;
         let model = Arc::new(RequestDrivenModel::new(decide));
         build_fixture("react", &Settings::default(), &agent_parts(model, used.toolbox.clone()), store)
     })

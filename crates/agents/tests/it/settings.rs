@@ -111,7 +111,7 @@ async fn an_agent_works_without_the_tools_of_a_server_that_is_away() {
 
 #[test]
 fn what_cannot_work_is_refused_with_the_reason() {
-    let told = [
+    let errors = [
         "[agents.asistant]",
         "[agents.assistant]\nmax_mesages = 3",
         "[agents.assistant]\nmax_iterations = 3",
@@ -168,5 +168,5 @@ fn what_cannot_work_is_refused_with_the_reason() {
         [assistants.x] agent = "y"
           there is no agent `y`; there are: assistant, contract, react, docqa
         [assistants."a b"]
-          agent `a b`, setting `assistants`: a name has 1 to 64 letters, digits, `-`, `_` and `.`, and begins with a letter or a digit"#]].assert_eq(&told.join("\n"));
+          agent `a b`, setting `assistants`: a name has 1 to 64 letters, digits, `-`, `_` and `.`, and begins with a letter or a digit"#]].assert_eq(&errors.join("\n"));
 }

@@ -19,7 +19,7 @@ const SECRET: &str = "hunter2";
 /// Tools beside a secret in a file, and a server that must not get it.
 struct InjectionFixture {
     directory: PathBuf,
-    far_end: HttpTestServer,
+    test_server: HttpTestServer,
     memories: Arc<dyn MemoryStore>,
     toolbox: Toolbox,
 }
@@ -30,27 +30,30 @@ impl InjectionFixture {
         let place = std::env::temp_dir().join(format!("doran-injection-{}", uuid::Uuid::now_v7()));
         std::fs::create_dir_all(&place).expect("directory");
         std::fs::write(place.join("secrets.txt"), SECRET).expect("file");
-        let far_end = HttpTestServer::start(move |_| {
+        let test_server = HttpTestServer::start(move |_| {
             json_reply(
                 &json!({ "results": [{ "title": "page", "url": "https://a.example/", "content": page }] }),
             )
         });
         let memories: Arc<dyn MemoryStore> = Arc::new(RamMemoryStore::new());
         let config = BuiltinToolsConfig {
-            egress: EgressOptions { test_server_address: Some(far_end.address), ..EgressOptions::default() },
+            egress: EgressOptions {
+                test_server_address: Some(test_server.address),
+                ..EgressOptions::default()
+            },
             tavily_key: Some(ToolSecret::new("key")),
-            tavily: far_end.url(""),
+            tavily: test_server.url(""),
             roots: vec![ReadableRoot { name: "files".into(), path: place.clone(), tenant: None }],
             memories: Some(memories.clone()),
             ..BuiltinToolsConfig::default()
         };
         let toolbox = Toolbox::with_tools(builtin_tools(config).expect("tools")).expect("toolbox");
-        Self { directory: place, far_end, memories, toolbox }
+        Self { directory: place, test_server, memories, toolbox }
     }
 
-    /// What the far end was told.
+    /// What the test server received.
     fn has_leaked(&self) -> bool {
-        self.far_end
+        self.test_server
             .requests()
             .iter()
             .any(|asked| asked.target.contains(SECRET) || asked.body.contains(SECRET))
@@ -165,7 +168,7 @@ async fn a_document_cannot_carry_a_secret_out_by_a_search() {
         ]
     );
     assert!(!fixture.has_leaked());
-    assert_eq!(fixture.far_end.requests().len(), 0);
+    assert_eq!(fixture.test_server.requests().len(), 0);
 }
 
 #[tokio::test]
@@ -177,7 +180,7 @@ async fn a_web_page_cannot_have_a_file_read_and_sent() {
     let happened = run_obedient_model(&fixture, vec![question], &[]).await;
     assert_eq!(happened, ["web_search: ran", "read_file: ran", "web_search: asked (injection)"]);
     assert!(!fixture.has_leaked());
-    assert_eq!(fixture.far_end.requests().len(), 1);
+    assert_eq!(fixture.test_server.requests().len(), 1);
 }
 
 #[tokio::test]
