@@ -48,7 +48,7 @@ export type AddedDocument = {
   version: string
 }
 
-/** What an agent shows beside the words of its answer: as `data` of a delta on its way, and in the note `events` of its step on record. */
+/** What an agent shows beside the words of its answer: as `data` of a delta, and in the note `events` of its step on record. */
 export type AgentActivity = {
   /** In the person's language. */
   content: string
@@ -2749,7 +2749,7 @@ export type TurnProgress = {
   model_calls: number
   /** Nodes that ran, in order. */
   path: string[]
-  /** Whether the model was already made to call a tool, where whoever asks wanted that. */
+  /** Whether the model was already made to call a tool, where the client wanted that. */
   tool_choice_applied?: boolean
   /** Rounds of tools so far. */
   tool_rounds: number
