@@ -52,7 +52,7 @@ pub enum PromptError {
     },
     /// It uses a slot that it is not given.
     #[error("prompt `{name}` uses `{slot}`, which it is not given; it may use: {slots}")]
-    Slot {
+    UnknownSlot {
         /// The prompt.
         name: String,
         /// What it uses.
@@ -132,7 +132,7 @@ fn add_template(
     let mut used: Vec<String> = template.undeclared_variables(false).into_iter().collect();
     used.sort();
     match used.into_iter().find(|slot| !known.slots.contains(&slot.as_str())) {
-        Some(slot) => Err(PromptError::Slot { name: path, slot, slots: known.slots.join(", ") }),
+        Some(slot) => Err(PromptError::UnknownSlot { name: path, slot, slots: known.slots.join(", ") }),
         None => Ok(()),
     }
 }

@@ -161,7 +161,7 @@ impl PriceList {
 fn runs_on_own_machine(model: &str) -> bool {
     let local = |id: &str| {
         crate::provider::find_vendor(id).is_some_and(|vendor| {
-            vendor.place == crate::provider::ModelLocation::Local && id != "openai-compatible"
+            vendor.location == crate::provider::ModelLocation::Local && id != "openai-compatible"
         })
     };
     model.split_once(':').is_some_and(|(id, rest)| local(id) && !rest.contains('#'))

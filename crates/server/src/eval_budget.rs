@@ -19,10 +19,11 @@ pub(crate) struct EvalBudget {
 
 #[async_trait]
 impl RunGate for EvalBudget {
-    async fn admit(&self, turns: &Runtime, tenant: &TenantId) -> Result<RunAdmission, EngineError> {
+    async fn admit(&self, eval_runtime: &Runtime, tenant: &TenantId) -> Result<RunAdmission, EngineError> {
         let left = self.budget.left_micros(&self.runtime, &self.tenant).await?;
-        let turns = turns.list_runs(tenant, &RunFilter { limit: usize::MAX, ..RunFilter::default() }).await?;
-        let spent: u64 = turns.iter().map(|turn| turn.usage.cost_micros).sum();
+        let eval_runs =
+            eval_runtime.list_runs(tenant, &RunFilter { limit: usize::MAX, ..RunFilter::default() }).await?;
+        let spent: u64 = eval_runs.iter().map(|run| run.usage.cost_micros).sum();
         Ok(admission(left.saturating_sub(spent)))
     }
 }

@@ -113,7 +113,7 @@ async fn of_two_calls_that_are_alike_only_the_one_with_a_yes_is_made() {
 }
 
 #[tokio::test]
-async fn anything_but_a_clear_yes_is_a_no_that_the_model_answers_from() {
+async fn an_unclear_answer_counts_as_a_denial() {
     for no in [json!({ "approve": false }), json!({ "approve": "yes" }), json!("approved"), json!(null)] {
         let used = counting_tools();
         let model = ScriptedModel::new([

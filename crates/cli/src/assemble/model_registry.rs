@@ -354,9 +354,9 @@ impl ModelRegistry for ProgramModels {
             });
             let stored = self.stored_or_warn();
             let secrets = &self.opener.config.secrets;
-            let with_key = VENDORS
-                .iter()
-                .filter(|vendor| vendor.key == KeyRequirement::Required && !vendor.base_url.is_empty());
+            let with_key = VENDORS.iter().filter(|vendor| {
+                vendor.key_requirement == KeyRequirement::Required && !vendor.base_url.is_empty()
+            });
             let providers = with_key.map(|vendor| OfferedModelProvider {
                 id: vendor.id.to_owned(),
                 name: vendor.name.to_owned(),

@@ -55,11 +55,11 @@ pub(super) struct UnknownEffectAnswer {
     #[serde(default)]
     retry: bool,
     /// What the call gave, which may well be `null`.
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     result: Option<Value>,
 }
 
-fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+fn deserialize_present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }
 

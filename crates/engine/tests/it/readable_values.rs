@@ -65,11 +65,11 @@ fn graph() -> Graph<AnyJsonState> {
         .expect("a sound graph")
 }
 
-fn bot_on(store: &Arc<RamStore>) -> GraphHandle<AnyJsonState> {
+fn register_on(store: &Arc<RamStore>) -> GraphHandle<AnyJsonState> {
     Runtime::new(store.clone()).register_graph("any", &graph()).expect("registered")
 }
 
-fn lists(depth: usize) -> Value {
+fn nested_lists(depth: usize) -> Value {
     (0..depth).fold(json!(1), |inner, _| json!([inner]))
 }
 
@@ -114,7 +114,7 @@ impl JsonGenerator {
 
 /// Everything of the thread can be read by a process that starts now, and it can go on.
 async fn check_readable(store: &Arc<RamStore>, name: &str) {
-    let (thread, bot) = (local_thread(name), bot_on(store));
+    let (thread, bot) = (local_thread(name), register_on(store));
     let row = bot.runtime().thread_row(&thread).await.expect("the thread");
     bot.runtime().entries(&thread, 0, 1000).await.expect("readable entries");
     for seq in 0..=row.head {
@@ -136,7 +136,7 @@ async fn whatever_is_accepted_can_be_read_again() {
     for nth in 0..600 {
         let (name, place) = (format!("t{nth}"), places[nth % places.len()]);
         let (thread, value) = (local_thread(&name), made.deep_value());
-        let bot = bot_on(&store);
+        let bot = register_on(&store);
         bot.run(&thread, AnyJsonState::update()).await.expect("runs");
         let input = AnyJsonState::update().place(place).value(value.clone());
         match place {
@@ -174,25 +174,27 @@ async fn failure_code(bot: &GraphHandle<AnyJsonState>, place: &str, value: Value
 #[tokio::test]
 async fn a_value_that_is_too_deep_is_refused_where_it_enters() {
     let store = Arc::new(RamStore::new());
-    let bot = bot_on(&store);
+    let bot = register_on(&store);
     for place in ["update", "effect", "note", "question", "item"] {
         // The input has one level around the value, these places have two.
-        assert_eq!(failure_code(&bot, place, lists(MAX_DEPTH - 1)).await, "not_storable", "{place}");
+        assert_eq!(failure_code(&bot, place, nested_lists(MAX_DEPTH - 1)).await, "not_storable", "{place}");
         check_readable(&store, place).await;
     }
-    let input = bot.start(&local_thread("input"), AnyJsonState::update().value(lists(MAX_DEPTH))).await;
+    let input =
+        bot.start(&local_thread("input"), AnyJsonState::update().value(nested_lists(MAX_DEPTH))).await;
     assert!(matches!(input, Err(EngineError::Misuse(MisuseError::BadInput { .. }))), "{input:?}");
-    let whole = StateEdit { state: Some(json!({ "value": lists(MAX_DEPTH) })), ..StateEdit::default() };
+    let whole =
+        StateEdit { state: Some(json!({ "value": nested_lists(MAX_DEPTH) })), ..StateEdit::default() };
     let edited = bot.runtime().edit("any", &local_thread("update"), None, &whole).await;
     assert!(matches!(edited, Err(EngineError::Misuse(MisuseError::BadInput { .. }))), "{edited:?}");
     let thread = local_thread("answer");
     let run = bot.start(&thread, AnyJsonState::update().place("answer")).await.expect("started");
     bot.wait_for_outcome(&run).await.expect("paused");
     let asked = bot.runtime().open_questions(&thread).await.expect("questions");
-    let answers = BTreeMap::from([(asked[0].1.id.clone(), lists(MAX_DEPTH + 1))]);
+    let answers = BTreeMap::from([(asked[0].1.id.clone(), nested_lists(MAX_DEPTH + 1))]);
     let answered = bot.runtime().answer(&run.key(), &answers).await;
     assert!(matches!(answered, Err(EngineError::Misuse(MisuseError::BadAnswer { .. }))), "{answered:?}");
-    let metadata = about(&lists(MAX_DEPTH + 1));
+    let metadata = about(&nested_lists(MAX_DEPTH + 1));
     let kept = store.put_thread(&thread, &metadata).await;
     assert!(matches!(kept, Err(StoreError::Conflict(_))), "{kept:?}");
 }
@@ -200,18 +202,18 @@ async fn a_value_that_is_too_deep_is_refused_where_it_enters() {
 #[tokio::test]
 async fn a_thread_with_deeper_values_of_an_older_program_goes_on() {
     let store = Arc::new(RamStore::new());
-    let bot = bot_on(&store);
+    let bot = register_on(&store);
     let thread = local_thread("hurt");
     bot.run(&thread, AnyJsonState::update()).await.expect("runs");
     let head = store.thread(&thread).await.expect("a thread").head;
-    let update = to_raw_value(&AnyJsonState::update().values(vec![lists(200)])).expect("JSON");
+    let update = to_raw_value(&AnyJsonState::update().values(vec![nested_lists(200)])).expect("JSON");
     let edited = StateEditedEntry { update: Some(update), ..StateEditedEntry::default() };
     let body = serde_json::to_vec(&edited).expect("JSON");
     let entry = NewEntry { kind: EntryKind::Edited, body, parent: None, base: 0, snapshot: None };
     store.append_entry(&thread, head, entry).await.expect("written");
     check_readable(&store, "hurt").await;
-    let state = bot_on(&store).state(&thread).await.expect("readable");
-    assert_eq!(state.values, [lists(200)]);
+    let state = register_on(&store).state(&thread).await.expect("readable");
+    assert_eq!(state.values, [nested_lists(200)]);
     // So does a snapshot of such a state.
     let page = json!("page".repeat(100_000));
     for _ in 0..4 {

@@ -211,7 +211,7 @@ impl ResolvedProvider {
         if base_url.is_empty() {
             return Err(OpenModelError::NoAddress { provider: provider.clone() });
         }
-        if vendor.key == KeyRequirement::Required && secret.is_empty() {
+        if vendor.key_requirement == KeyRequirement::Required && secret.is_empty() {
             return Err(OpenModelError::NoKey { provider: provider.clone(), variable: vendor.key_variable });
         }
         Ok(Self { vendor, base_url, secret })
@@ -277,7 +277,7 @@ impl ResolvedProvider {
         let (name, model) = (self.vendor.name, &config.id.model);
         let host = parse_server_url(&self.base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
         let host = host.unwrap_or_default();
-        let at_home = self.vendor.place == ModelLocation::Local && is_loopback(&host);
+        let at_home = self.vendor.location == ModelLocation::Local && is_loopback(&host);
         let (ko, en) = if at_home {
             (
                 format!("{name}의 {model}. 이 컴퓨터에서 실행되며 질문과 자료가 밖으로 나가지 않습니다."),

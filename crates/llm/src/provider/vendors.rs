@@ -20,11 +20,11 @@ pub struct Vendor {
     /// The environment variable for its key; empty if it needs none.
     pub key_variable: &'static str,
     /// Whether it needs a key.
-    pub key: KeyRequirement,
+    pub key_requirement: KeyRequirement,
     /// Its model for short decisions; empty if it is not known.
     pub small_model: &'static str,
     /// Where the model runs, and so where the text is sent.
-    pub place: ModelLocation,
+    pub location: ModelLocation,
     /// The dialect of its API.
     pub dialect: DialectKind,
     /// How it differs from the dialect.
@@ -108,9 +108,10 @@ pub(crate) struct VendorQuirks {
     pub(crate) sends_prompt_cache_key: bool,
     /// Whether system messages are accepted only at the start.
     pub(crate) system_messages_first_only: bool,
-    /// Whether the schemas of tools say how long or large a value may be. Small models copy such words into their calls,
-    /// and every word is read again on each request. The arguments are checked against the whole schema anyway.
-    pub(crate) sends_limits_of_arguments: bool,
+    /// Whether tools are described in as few words as possible: not at all where none may be called, and without the
+    /// limits of their arguments. A small server reads every word again, and small models copy such words into their
+    /// calls. Arguments are checked against the whole schema anyway.
+    pub(crate) shortens_tools: bool,
     /// Whether a tool call written as text is accepted, as small models write it.
     pub(crate) accepts_calls_written_as_text: bool,
     /// Whether ids of tool calls must have nine letters and digits.
@@ -131,7 +132,7 @@ const DEFAULT_QUIRKS: VendorQuirks = VendorQuirks {
     supports_tools: true,
     sends_prompt_cache_key: false,
     system_messages_first_only: false,
-    sends_limits_of_arguments: true,
+    shortens_tools: false,
     accepts_calls_written_as_text: false,
     nine_character_call_ids: false,
     resends_reasoning: false,
@@ -148,7 +149,7 @@ const OPENAI_QUIRKS: VendorQuirks = VendorQuirks {
 
 const LOCAL_SERVER_QUIRKS: VendorQuirks = VendorQuirks {
     system_messages_first_only: true,
-    sends_limits_of_arguments: false,
+    shortens_tools: true,
     accepts_calls_written_as_text: true,
     may_load_model_first: true,
     ..DEFAULT_QUIRKS
@@ -166,9 +167,9 @@ const fn cloud_vendor(
         name,
         base_url,
         key_variable,
-        key: KeyRequirement::Required,
+        key_requirement: KeyRequirement::Required,
         small_model: "",
-        place: ModelLocation::Cloud,
+        location: ModelLocation::Cloud,
         dialect: DialectKind::Chat,
         quirks,
     }
@@ -181,8 +182,8 @@ const fn local_vendor(
     key_variable: &'static str,
 ) -> Vendor {
     Vendor {
-        key: KeyRequirement::Optional,
-        place: ModelLocation::Local,
+        key_requirement: KeyRequirement::Optional,
+        location: ModelLocation::Local,
         ..cloud_vendor(id, name, base_url, key_variable, LOCAL_SERVER_QUIRKS)
     }
 }
@@ -401,8 +402,12 @@ mod tests {
         for (at, row) in VENDORS.iter().enumerate() {
             assert!(!VENDORS[..at].iter().any(|other| other.id == row.id), "`{}` stands twice", row.id);
             assert!(row.id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", row.id);
-            assert!(row.key == KeyRequirement::Optional || !row.key_variable.is_empty(), "{}", row.id);
-            let scheme = if row.place == ModelLocation::Cloud { "https://" } else { "http://127.0.0.1:" };
+            assert!(
+                row.key_requirement == KeyRequirement::Optional || !row.key_variable.is_empty(),
+                "{}",
+                row.id
+            );
+            let scheme = if row.location == ModelLocation::Cloud { "https://" } else { "http://127.0.0.1:" };
             assert!(row.base_url.is_empty() || row.base_url.starts_with(scheme), "{}", row.id);
             assert!(!row.base_url.ends_with('/'), "{}", row.id);
         }

@@ -27,32 +27,32 @@ const MAX_SPANS: usize = 10_000;
 pub(super) struct RunSegment {
     /// Spans, the one of the run last. None if the trace is not recorded.
     pub(super) spans: Vec<RunSpan>,
-    pub(super) models: Vec<ModelCallFacts>,
+    pub(super) models: Vec<ModelCallMetrics>,
     pub(super) calls: Vec<CallNote>,
-    pub(super) nodes: Vec<NodeFacts>,
+    pub(super) nodes: Vec<NodeMetrics>,
     pub(super) restarts: u64,
     pub(super) pauses: u64,
     /// How the run ended, if it did, and how long it took.
-    pub(super) end: Option<RunEndFacts>,
+    pub(super) end: Option<RunEndMetrics>,
 }
 
 impl RunSegment {
     /// A run that was cancelled while it was queued has no log.
     pub(super) fn of_run_that_never_started(row: &RunRow) -> Self {
-        let end = RunEndFacts { outcome: "cancelled", ms: 0, error: None };
+        let end = RunEndMetrics { outcome: "cancelled", ms: 0, error: None };
         Self { end: row.status.is_end().then_some(end), ..Self::default() }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct RunEndFacts {
+pub(super) struct RunEndMetrics {
     pub(super) outcome: &'static str,
     pub(super) ms: u64,
     pub(super) error: Option<String>,
 }
 
 #[derive(Debug)]
-pub(super) struct NodeFacts {
+pub(super) struct NodeMetrics {
     pub(super) node: String,
     pub(super) ms: u64,
     pub(super) error: Option<String>,
@@ -60,7 +60,7 @@ pub(super) struct NodeFacts {
 
 /// A request to a model.
 #[derive(Debug)]
-pub(super) struct ModelCallFacts {
+pub(super) struct ModelCallMetrics {
     pub(super) model: String,
     pub(super) error: Option<String>,
     pub(super) input_tokens: u64,
@@ -244,7 +244,7 @@ impl<'a> RunTraceReader<'a> {
     fn read_task(&mut self, task: &TaskView<'_>, notes: &StepNotes) {
         let error = task.error.as_ref().map(|(code, _)| code.clone());
         let ms = u64::try_from(task.end - task.start).unwrap_or(0);
-        self.segment.nodes.push(NodeFacts { node: task.node.to_owned(), ms, error });
+        self.segment.nodes.push(NodeMetrics { node: task.node.to_owned(), ms, error });
         let (mut start, mut end) = (task.start, task.end);
         let mut inner = Vec::new();
         for (place, note) in notes.models.iter().enumerate() {
@@ -274,7 +274,7 @@ impl<'a> RunTraceReader<'a> {
             attributes.push(("error.type", code.as_str().into()));
         }
         if let (true, Some(update)) = (self.message_content, task.update) {
-            attributes.push(("doran.update", cut(update).into()));
+            attributes.push(("doran.update", truncate_content(update).into()));
         }
         self.push_span(RunSpan {
             trace_id: trace.trace_id,
@@ -293,7 +293,7 @@ impl<'a> RunTraceReader<'a> {
 
     /// Messages of errors may quote what people wrote.
     fn error_text(&self, message: &str) -> String {
-        if self.message_content { cut(message) } else { String::new() }
+        if self.message_content { truncate_content(message) } else { String::new() }
     }
 
     fn read_model_call(
@@ -302,7 +302,7 @@ impl<'a> RunTraceReader<'a> {
         task: &TaskView<'_>,
         fallback: [u8; 8],
     ) -> Option<RunSpan> {
-        let (facts, kind, purpose, at, span, finish, cached) = match note {
+        let (metrics, kind, purpose, at, span, finish, cached) = match note {
             ModelCallNote::Asked(ModelRequestNote {
                 name,
                 kind,
@@ -317,7 +317,7 @@ impl<'a> RunTraceReader<'a> {
                 span,
                 ..
             }) => {
-                let facts = ModelCallFacts {
+                let metrics = ModelCallMetrics {
                     model: name.clone(),
                     error: None,
                     input_tokens: *input_tokens,
@@ -325,7 +325,7 @@ impl<'a> RunTraceReader<'a> {
                     cost_micros: *cost_micros,
                     ms: *ms,
                 };
-                (facts, kind, purpose, at, span, Some(*finish), *cached_tokens)
+                (metrics, kind, purpose, at, span, Some(*finish), *cached_tokens)
             }
             ModelCallNote::Unfinished(UnfinishedRequestNote {
                 name,
@@ -340,7 +340,7 @@ impl<'a> RunTraceReader<'a> {
                 span,
                 ..
             }) => {
-                let facts = ModelCallFacts {
+                let metrics = ModelCallMetrics {
                     model: name.clone(),
                     error: Some(unfinished.clone()),
                     input_tokens: *input_tokens,
@@ -348,51 +348,51 @@ impl<'a> RunTraceReader<'a> {
                     cost_micros: *cost_micros,
                     ms: *ms,
                 };
-                (facts, kind, purpose, at, span, None, 0)
+                (metrics, kind, purpose, at, span, None, 0)
             }
             ModelCallNote::FromCache(_) | ModelCallNote::Unknown(_) => return None,
         };
         let span = self.trace.map(|trace| {
-            let start = at.unwrap_or(task.end - millis(facts.ms));
+            let start = at.unwrap_or(task.end - millis(metrics.ms));
             let provider = match kind {
                 ModelKind::Extractive => "doran",
-                _ => facts.model.split_once(':').map_or("_OTHER", |(vendor, _)| vendor),
+                _ => metrics.model.split_once(':').map_or("_OTHER", |(vendor, _)| vendor),
             };
             let mut attributes: Attributes = vec![
                 ("gen_ai.operation.name", "chat".into()),
                 ("gen_ai.provider.name", provider.into()),
-                ("gen_ai.request.model", facts.model.as_str().into()),
-                ("gen_ai.usage.input_tokens", facts.input_tokens.into()),
-                ("gen_ai.usage.output_tokens", facts.output_tokens.into()),
+                ("gen_ai.request.model", metrics.model.as_str().into()),
+                ("gen_ai.usage.input_tokens", metrics.input_tokens.into()),
+                ("gen_ai.usage.output_tokens", metrics.output_tokens.into()),
                 ("doran.purpose", purpose.to_string().into()),
             ];
             if cached > 0 {
                 attributes.push(("gen_ai.usage.cache_read.input_tokens", cached.into()));
             }
-            if let Some(micros) = facts.cost_micros {
+            if let Some(micros) = metrics.cost_micros {
                 attributes.push(("doran.cost_usd", usd(micros).into()));
             }
             if let Some(finish) = finish {
                 let finish = vec![finish_reason(finish).to_owned()];
                 attributes.push(("gen_ai.response.finish_reasons", AttributeValue::Texts(finish)));
             }
-            if let Some(error) = &facts.error {
+            if let Some(error) = &metrics.error {
                 attributes.push(("error.type", error.as_str().into()));
             }
             RunSpan {
                 trace_id: trace.trace_id,
                 span_id: span.as_deref().and_then(parse_span_id).unwrap_or(fallback),
                 parent: Some(task.id),
-                name: format!("chat {}", facts.model),
+                name: format!("chat {}", metrics.model),
                 kind: SpanKind::Client,
                 start,
-                end: start + millis(facts.ms),
+                end: start + millis(metrics.ms),
                 attributes,
                 events: Vec::new(),
-                error: facts.error.clone(),
+                error: metrics.error.clone(),
             }
         });
-        self.segment.models.push(facts);
+        self.segment.models.push(metrics);
         span
     }
 
@@ -414,7 +414,7 @@ impl<'a> RunTraceReader<'a> {
         if let Some(call) = &note.call {
             attributes.push(("gen_ai.tool.call.id", call.as_str().into()));
             if self.message_content {
-                attributes.extend(tool_words(call, notes));
+                attributes.extend(tool_content_attributes(call, notes));
             }
         }
         if note.failed {
@@ -446,7 +446,7 @@ impl<'a> RunTraceReader<'a> {
         (self.rested, self.ended) = (true, true);
         let ms = u64::try_from(entry.at - self.started).unwrap_or(0);
         let error = failure.map(|failure| failure.code.clone());
-        self.segment.end = Some(RunEndFacts { outcome, ms, error });
+        self.segment.end = Some(RunEndMetrics { outcome, ms, error });
         let Some(trace) = self.trace else { return };
         let row = self.row;
         let mut attributes: Attributes = vec![
@@ -466,7 +466,7 @@ impl<'a> RunTraceReader<'a> {
             attributes.push(("doran.dropped_spans", self.dropped_spans.into()));
         }
         if let (true, Some(input)) = (self.message_content, &self.input) {
-            attributes.push(("doran.input", cut(input).into()));
+            attributes.push(("doran.input", truncate_content(input).into()));
         }
         let id = self.run_span_id();
         let parent = if self.attempt == 0 {
@@ -500,13 +500,13 @@ impl<'a> RunTraceReader<'a> {
 }
 
 /// What a tool was given, and what it gave.
-fn tool_words(call: &str, notes: &StepNotes) -> Attributes {
+fn tool_content_attributes(call: &str, notes: &StepNotes) -> Attributes {
     let words = notes.events.iter().filter_map(|event| match event {
         AgentActivity::ToolCall { call: id, arguments, .. } if id == call => {
-            Some(("gen_ai.tool.call.arguments", cut(&arguments.to_string()).into()))
+            Some(("gen_ai.tool.call.arguments", truncate_content(&arguments.to_string()).into()))
         }
         AgentActivity::ToolResult { call: id, text, .. } if id == call => {
-            Some(("gen_ai.tool.call.result", cut(text).into()))
+            Some(("gen_ai.tool.call.result", truncate_content(text).into()))
         }
         _ => None,
     });
@@ -552,7 +552,7 @@ fn first_bytes(digest: &[u8]) -> [u8; 8] {
 }
 
 /// The beginning of a text.
-fn cut(text: &str) -> String {
+fn truncate_content(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_CONTENT_BYTES)].to_owned()
 }
 /// The notes of a task; none, and a warning, if they cannot be read. Its calls are missing in the trace then.

@@ -55,16 +55,16 @@ impl ReconnectingClient {
     }
 }
 
-async fn reconnect(app: &ServerApp, place: &str, client: &ReconnectingClient) -> BodyDataStream {
-    let request = with_header(get(place), "last-event-id", &client.last().to_string());
+async fn reconnect(app: &ServerApp, events_path: &str, client: &ReconnectingClient) -> BodyDataStream {
+    let request = with_header(get(events_path), "last-event-id", &client.last().to_string());
     let response = send(app, request).await;
     assert_eq!(response.status(), 200);
     response.into_body().into_data_stream()
 }
 
-async fn all_events(app: &ServerApp, place: &str) -> Vec<Value> {
+async fn all_events(app: &ServerApp, events_path: &str) -> Vec<Value> {
     let mut client = ReconnectingClient::default();
-    client.take(text(send(app, get(place)).await).await.as_bytes());
+    client.take(text(send(app, get(events_path)).await).await.as_bytes());
     assert!(client.is_over);
     client.events
 }
@@ -79,26 +79,26 @@ const QUESTIONS: [(&str, &str); 4] = [
 #[tokio::test]
 async fn a_stream_cut_at_a_thousand_places_is_rebuilt_whole() {
     let app = app();
-    let mut dice = ServerTestRandom(SEED);
+    let mut random = ServerTestRandom(SEED);
     let mut cuts = 0;
     for (agent, message) in QUESTIONS {
         let body = json!({ "agent": agent, "message": message }).to_string();
         let answer = send(&app, post(&format!("/api/threads/{agent}/runs"), &body)).await;
-        let place = run_location(&answer);
-        let whole = text(answer).await.len();
-        let log = all_events(&app, &place).await;
+        let events_path = run_location(&answer);
+        let all_of_log = text(answer).await.len();
+        let log = all_events(&app, &events_path).await;
         let messages = crate::json(&app, get(&format!("/api/threads/{agent}/messages"))).await;
-        let mut here = 0;
-        while here < 300 {
+        let mut reconnects = 0;
+        while reconnects < 300 {
             let mut client = ReconnectingClient::default();
             while !client.is_over {
-                let stream = reconnect(&app, &place, &client).await;
-                client.read(stream, dice.below(whole) + 1).await;
-                here += 1;
+                let stream = reconnect(&app, &events_path, &client).await;
+                client.read(stream, random.below(all_of_log) + 1).await;
+                reconnects += 1;
             }
             assert_eq!(client.events, log, "{agent}");
         }
-        cuts += here;
+        cuts += reconnects;
         let last = messages["messages"].as_array().and_then(|messages| messages.last()).expect("an answer");
         assert_eq!(last["role"], "assistant", "{messages}");
         let output = serde_json::to_string(&log).expect("JSON");
@@ -115,20 +115,20 @@ async fn a_stream_cut_at_a_thousand_places_is_rebuilt_whole() {
 #[tokio::test]
 async fn a_stream_that_is_cut_while_the_run_works_is_rebuilt_whole() {
     let app = app();
-    let mut dice = ServerTestRandom(SEED ^ 1);
+    let mut random = ServerTestRandom(SEED ^ 1);
     for round in 0..150 {
         let (agent, message) = QUESTIONS[round % QUESTIONS.len()];
         let body = json!({ "agent": agent, "message": message }).to_string();
         let answer = send(&app, post(&format!("/api/threads/{agent}-{round}/runs"), &body)).await;
-        let place = run_location(&answer);
+        let events_path = run_location(&answer);
         let mut client = ReconnectingClient::default();
-        client.read(answer.into_body().into_data_stream(), dice.below(3000)).await;
+        client.read(answer.into_body().into_data_stream(), random.below(3000)).await;
         while !client.is_over {
-            let stream = reconnect(&app, &place, &client).await;
+            let stream = reconnect(&app, &events_path, &client).await;
             // Longer than the longest event, else a client could never get past it.
-            client.read(stream, dice.below(100_000) + 1).await;
+            client.read(stream, random.below(100_000) + 1).await;
         }
-        assert_eq!(client.events, all_events(&app, &place).await, "{agent} {round}");
+        assert_eq!(client.events, all_events(&app, &events_path).await, "{agent} {round}");
     }
 }
 
@@ -137,20 +137,22 @@ async fn an_invalid_event_number_is_refused_and_an_empty_one_starts_at_the_begin
     let app = app();
     let body = json!({ "agent": "react", "message": "안녕?" }).to_string();
     let answer = send(&app, post("/api/threads/t/runs", &body)).await;
-    let place = run_location(&answer);
+    let events_path = run_location(&answer);
     text(answer).await;
     for id in ["abc", "-1", "1.5", "0x1", "99999999999999999999999", "1 2"] {
         assert_eq!(
-            crate::problem(&app, with_header(get(&place), "last-event-id", id)).await,
+            crate::problem(&app, with_header(get(&events_path), "last-event-id", id)).await,
             "400 bad_header",
             "{id}"
         );
     }
-    let whole = all_events(&app, &place).await;
+    let all_of_log = all_events(&app, &events_path).await;
     for id in ["", "0"] {
         let mut client = ReconnectingClient::default();
-        client.take(text(send(&app, with_header(get(&place), "last-event-id", id)).await).await.as_bytes());
-        assert_eq!(client.events, whole);
+        client.take(
+            text(send(&app, with_header(get(&events_path), "last-event-id", id)).await).await.as_bytes(),
+        );
+        assert_eq!(client.events, all_of_log);
     }
 }
 
@@ -166,12 +168,13 @@ async fn a_number_past_the_end_of_the_run_is_reported_and_gets_the_end() {
     let app = app();
     let answer =
         send(&app, post("/api/threads/t/runs?wait=true", r#"{"agent":"react","message":"안녕?"}"#)).await;
-    let place = run_location(&answer);
-    let whole = all_events(&app, &place).await;
-    let n = whole.len() as u64;
+    let events_path = run_location(&answer);
+    let all_of_log = all_events(&app, &events_path).await;
+    let n = all_of_log.len() as u64;
     for beyond in [n + 1, n + 100] {
         let frames =
-            text(send(&app, with_header(get(&place), "last-event-id", &beyond.to_string())).await).await;
+            text(send(&app, with_header(get(&events_path), "last-event-id", &beyond.to_string())).await)
+                .await;
         assert_eq!(frame_names(&frames), ["gone", "finished"], "{frames}");
         assert!(
             frames.contains(&format!("\"after\":{beyond},\"next\":{n}"))
@@ -179,7 +182,8 @@ async fn a_number_past_the_end_of_the_run_is_reported_and_gets_the_end() {
             "{frames}"
         );
     }
-    let frames = text(send(&app, with_header(get(&place), "last-event-id", &n.to_string())).await).await;
+    let frames =
+        text(send(&app, with_header(get(&events_path), "last-event-id", &n.to_string())).await).await;
     assert_eq!(frame_names(&frames), [""; 0], "who has the end gets nothing twice");
 }
 
@@ -189,8 +193,8 @@ async fn events_that_were_removed_are_reported_and_the_end_comes_all_the_same() 
     let app = crate::app_with_store(store.clone());
     let ask = r#"{"agent":"react","message":"안녕?"}"#;
     let answer = send(&app, post("/api/threads/t/runs?wait=true", ask)).await;
-    let place = run_location(&answer);
-    let n = all_events(&app, &place).await.len() as u64;
+    let events_path = run_location(&answer);
+    let n = all_events(&app, &events_path).await.len() as u64;
     // Many turns later what came first is not needed any more.
     for _ in 0..40 {
         let answer = send(&app, post("/api/threads/t/runs?wait=true", ask)).await;
@@ -202,7 +206,7 @@ async fn events_that_were_removed_are_reported_and_the_end_comes_all_the_same() 
     };
     use doran_engine::store::ThreadMaintenance;
     store.gc(&retention).await.expect("removed");
-    let frames = text(send(&app, get(&place)).await).await;
+    let frames = text(send(&app, get(&events_path)).await).await;
     assert_eq!(frame_names(&frames), ["gone", "finished"], "{frames}");
     assert!(frames.contains(&format!("\"after\":0,\"next\":{n}")), "{frames}");
 }

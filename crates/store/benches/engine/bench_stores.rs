@@ -66,9 +66,9 @@ impl EngineBenchDatabases {
     /// An empty store. `None` for no store.
     pub(crate) async fn open(
         &self,
-        home: EngineBenchStoreKind,
+        kind: EngineBenchStoreKind,
     ) -> Result<Option<EngineBenchStore>, EngineBenchError> {
-        Ok(match home {
+        Ok(match kind {
             EngineBenchStoreKind::None => None,
             EngineBenchStoreKind::Ram => Some(EngineBenchStore {
                 store: Arc::new(RamStore::new()),

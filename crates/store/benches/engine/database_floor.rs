@@ -25,17 +25,17 @@ pub(crate) struct FloorComparison {
 
 /// Takes turns for `time`.
 pub(crate) async fn compare_with_floor(
-    home: EngineBenchStoreKind,
+    kind: EngineBenchStoreKind,
     ground: &EngineBenchDatabases,
     time: Duration,
 ) -> Result<Option<FloorComparison>, EngineBenchError> {
-    let Some(opened) = ground.open(home).await? else { return Ok(None) };
+    let Some(opened) = ground.open(kind).await? else { return Ok(None) };
     let runtime = Runtime::new(opened.store.clone());
     let subject = NodeBenchSubject::new(NodeBenchCase::Loop100, Some(&runtime))?;
     let first = subject.next_thread()?;
     subject.run_once().await?;
     let bytes = step_bytes(&*opened.store, &first).await?;
-    let mut bare = BareDatabase::open(home, ground, bytes).await?;
+    let mut bare = BareDatabase::open(kind, ground, bytes).await?;
     bare.insert_rows().await?;
 
     let (mut doran, mut floor) = (EngineBenchSlices::default(), EngineBenchSlices::default());
@@ -74,12 +74,12 @@ enum BareDatabase {
 
 impl BareDatabase {
     async fn open(
-        home: EngineBenchStoreKind,
+        kind: EngineBenchStoreKind,
         ground: &EngineBenchDatabases,
         bytes: usize,
     ) -> Result<Self, EngineBenchError> {
         let body = vec![b'x'; bytes];
-        if home == EngineBenchStoreKind::Postgres {
+        if kind == EngineBenchStoreKind::Postgres {
             let client = connect_plain(ground.postgres_url()?).await?;
             let table = format!("doran_floor_{}", std::process::id());
             client
@@ -123,12 +123,12 @@ impl BareDatabase {
 
 /// Durable steps a second with so many runs at once, one reading for each of `times`.
 pub(crate) async fn steps_at_once(
-    home: EngineBenchStoreKind,
+    kind: EngineBenchStoreKind,
     ground: &EngineBenchDatabases,
     runs: usize,
     times: usize,
 ) -> Result<Vec<f64>, EngineBenchError> {
-    let Some(opened) = ground.open(home).await? else { return Ok(Vec::new()) };
+    let Some(opened) = ground.open(kind).await? else { return Ok(Vec::new()) };
     let runtime = Runtime::new(opened.store.clone());
     let subject = NodeBenchSubject::new(NodeBenchCase::Loop100, Some(&runtime))?;
     subject.run_once().await?;

@@ -32,13 +32,13 @@ pub(crate) type CallCost = (&'static str, f64);
 
 /// What the calls cost with a thousand threads and with `many`, in the same order. `None` without the store.
 pub(crate) async fn compare_thread_counts(
-    home: EngineBenchStoreKind,
+    kind: EngineBenchStoreKind,
     ground: &EngineBenchDatabases,
     many: u64,
 ) -> Result<Option<[Vec<CallCost>; 2]>, EngineBenchError> {
     let mut found = [Vec::new(), Vec::new()];
     for (threads, costs) in [FEW_THREADS, many].into_iter().zip(&mut found) {
-        let Some(opened) = ground.open(home).await? else { return Ok(None) };
+        let Some(opened) = ground.open(kind).await? else { return Ok(None) };
         let EngineBenchStore { store, sqlite, location } = opened;
         drop((store, sqlite));
         fill(&location, threads).await?;

@@ -136,11 +136,11 @@ pub(crate) struct GrownThreadResult {
 /// Lets a thread grow to the last of `marks`. Short threads lie in a store of their own, so that the bytes of the
 /// long one are its own.
 pub(crate) async fn grow_thread(
-    home: EngineBenchStoreKind,
+    kind: EngineBenchStoreKind,
     ground: &EngineBenchDatabases,
     marks: &[usize],
 ) -> Result<Option<GrownThreadResult>, EngineBenchError> {
-    let (Some(opened), Some(other)) = (ground.open(home).await?, ground.open(home).await?) else {
+    let (Some(opened), Some(other)) = (ground.open(kind).await?, ground.open(kind).await?) else {
         return Ok(None);
     };
     let texts = EngineBenchTexts::new();
@@ -193,10 +193,10 @@ const COLD_LOADS: usize = 7;
 /// Milliseconds of the clock and of the processor to read the state of a conversation of many messages, each time by a
 /// runtime that knows nothing of it.
 pub(crate) async fn load_cold_thread(
-    home: EngineBenchStoreKind,
+    kind: EngineBenchStoreKind,
     ground: &EngineBenchDatabases,
 ) -> Result<Option<(Vec<f64>, Vec<f64>)>, EngineBenchError> {
-    let Some(opened) = ground.open(home).await? else { return Ok(None) };
+    let Some(opened) = ground.open(kind).await? else { return Ok(None) };
     let texts = EngineBenchTexts::new();
     let chats = EngineBenchChats::open(opened.store.clone(), &texts)?;
     let thread = ThreadKey::local("long")?;

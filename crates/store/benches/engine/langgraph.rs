@@ -53,12 +53,12 @@ impl LangGraphEnginePeer {
     pub(crate) fn measure_nodes(
         &mut self,
         case: &str,
-        home: EngineBenchStoreKind,
+        kind: EngineBenchStoreKind,
         ground: &EngineBenchDatabases,
         time: Duration,
     ) -> Result<EngineBenchSlice, EngineBenchError> {
-        let mut request = json!({ "case": case, "store": home.name(), "seconds": time.as_secs_f64() });
-        set_store_path(&mut request, home, ground)?;
+        let mut request = json!({ "case": case, "store": kind.name(), "seconds": time.as_secs_f64() });
+        set_store_path(&mut request, kind, ground)?;
         let nodes: LangGraphNodeTimes = self.program.ask(&request)?;
         Ok(EngineBenchSlice {
             wall: nodes.wall_us_per_node,
@@ -70,28 +70,28 @@ impl LangGraphEnginePeer {
     /// A conversation, looked at after these numbers of turns, or where `most` ended it.
     pub(crate) fn measure_thread(
         &mut self,
-        home: EngineBenchStoreKind,
+        kind: EngineBenchStoreKind,
         ground: &EngineBenchDatabases,
         turns: &[usize],
         most: Duration,
     ) -> Result<Vec<LangGraphThreadMark>, EngineBenchError> {
         let mut request = json!({
             "case": "thread",
-            "store": home.name(),
+            "store": kind.name(),
             "turns": turns,
             "max_seconds": most.as_secs_f64(),
         });
-        set_store_path(&mut request, home, ground)?;
+        set_store_path(&mut request, kind, ground)?;
         Ok(self.program.ask::<LangGraphThreadReply>(&request)?.marks)
     }
 }
 
 fn set_store_path(
     request: &mut Value,
-    home: EngineBenchStoreKind,
+    kind: EngineBenchStoreKind,
     ground: &EngineBenchDatabases,
 ) -> Result<(), EngineBenchError> {
-    match home {
+    match kind {
         EngineBenchStoreKind::None | EngineBenchStoreKind::Ram => {}
         EngineBenchStoreKind::Sqlite => request["path"] = json!(ground.new_file_path()),
         EngineBenchStoreKind::Postgres => request["path"] = json!(ground.postgres_url()?),

@@ -134,8 +134,8 @@ struct EngineBench {
 }
 
 impl EngineBench {
-    fn has_store(&self, home: EngineBenchStoreKind) -> bool {
-        home != EngineBenchStoreKind::Postgres || self.databases.postgres.is_some()
+    fn has_store(&self, kind: EngineBenchStoreKind) -> bool {
+        kind != EngineBenchStoreKind::Postgres || self.databases.postgres.is_some()
     }
 
     fn peer_name(&self) -> String {
@@ -143,11 +143,11 @@ impl EngineBench {
     }
 
     async fn bench_nodes(&mut self) -> Result<(), EngineBenchError> {
-        for home in EngineBenchStoreKind::ALL {
+        for kind in EngineBenchStoreKind::ALL {
             for case in NodeBenchCase::ALL {
-                let name = format!("{}/{}", case.name(), home.name());
-                if self.has_store(home) && self.options.wants(&name) {
-                    self.bench_node_case(case, home, name).await?;
+                let name = format!("{}/{}", case.name(), kind.name());
+                if self.has_store(kind) && self.options.wants(&name) {
+                    self.bench_node_case(case, kind, name).await?;
                 }
             }
         }
@@ -158,21 +158,21 @@ impl EngineBench {
     async fn bench_node_case(
         &mut self,
         case: NodeBenchCase,
-        home: EngineBenchStoreKind,
+        kind: EngineBenchStoreKind,
         name: String,
     ) -> Result<(), EngineBenchError> {
         eprintln!("bench: {name}");
         let pace = &self.pace;
-        let (doran_time, peer_time) = if home.on_disk() {
+        let (doran_time, peer_time) = if kind.on_disk() {
             (pace.doran_disk_time, pace.peer_disk_time)
         } else {
             (pace.doran_time, pace.peer_time)
         };
         let (mut doran, mut peer) = (EngineBenchSlices::default(), EngineBenchSlices::default());
         for _ in 0..pace.rounds {
-            doran.push(node_cases::measure_case(case, home, &self.databases, doran_time).await?);
+            doran.push(node_cases::measure_case(case, kind, &self.databases, doran_time).await?);
             if let Some(other) = &mut self.peer {
-                match other.measure_nodes(case.name(), home, &self.databases, peer_time) {
+                match other.measure_nodes(case.name(), kind, &self.databases, peer_time) {
                     Ok(slice) => peer.push(slice),
                     Err(error) => eprintln!("bench: {name}: LANGGRAPH WAS NOT MEASURED: {error}"),
                 }
@@ -185,7 +185,7 @@ impl EngineBench {
             .best(doran.best, peer.map(|peer| peer.best));
         let mut cpu = Row::less(format!("{name}-cpu"), "cpu us/node", doran.cpu)
             .peer(&langgraph, peer.map(|peer| peer.cpu));
-        match home {
+        match kind {
             EngineBenchStoreKind::None => wall = wall.target(Target::RatioAtLeast(200.0)),
             EngineBenchStoreKind::Ram => wall = wall.target(Target::RatioAtLeast(250.0)),
             EngineBenchStoreKind::Sqlite => cpu = cpu.target(Target::RatioAtLeast(10.0)),
@@ -201,13 +201,13 @@ impl EngineBench {
             (EngineBenchStoreKind::Sqlite, "loop100/sqlite-floor", "bare sqlite commit", 1.3),
             (EngineBenchStoreKind::Postgres, "loop100/postgres-floor", "bare postgres insert", 1.5),
         ];
-        for (home, name, beside, most) in floors {
-            if !self.has_store(home) || !self.options.wants(name) {
+        for (kind, name, beside, most) in floors {
+            if !self.has_store(kind) || !self.options.wants(name) {
                 continue;
             }
             eprintln!("bench: {name}");
             if let Some(found) =
-                database_floor::compare_with_floor(home, &self.databases, self.pace.floor_time).await?
+                database_floor::compare_with_floor(kind, &self.databases, self.pace.floor_time).await?
             {
                 let row = Row::less(name, "us/step", found.doran.wall)
                     .floor(beside, found.floor.wall)
@@ -219,17 +219,17 @@ impl EngineBench {
                 eprintln!("bench: {name}: {} bytes a step", found.bytes);
             }
         }
-        for home in [EngineBenchStoreKind::Sqlite, EngineBenchStoreKind::Postgres] {
-            let name = format!("steps64/{}", home.name());
-            if !self.has_store(home) || !self.options.wants(&name) {
+        for kind in [EngineBenchStoreKind::Sqlite, EngineBenchStoreKind::Postgres] {
+            let name = format!("steps64/{}", kind.name());
+            if !self.has_store(kind) || !self.options.wants(&name) {
                 continue;
             }
             eprintln!("bench: {name}");
             let rates =
-                database_floor::steps_at_once(home, &self.databases, 64, self.pace.crowd_rounds).await?;
+                database_floor::steps_at_once(kind, &self.databases, 64, self.pace.crowd_rounds).await?;
             let best = rates.iter().copied().fold(0.0, f64::max);
             let mut row = Row::more(name, "steps/s", median(rates).unwrap_or_default()).best(best, None);
-            if home == EngineBenchStoreKind::Sqlite {
+            if kind == EngineBenchStoreKind::Sqlite {
                 row = row.target(Target::ValueAtLeast(2000.0));
             }
             self.report.push(row);
@@ -238,9 +238,9 @@ impl EngineBench {
     }
 
     async fn bench_threads(&mut self) -> Result<(), EngineBenchError> {
-        for home in self.pace.thread_stores {
-            if self.has_store(*home) && self.options.wants("thread") {
-                self.bench_thread(*home).await?;
+        for kind in self.pace.thread_stores {
+            if self.has_store(*kind) && self.options.wants("thread") {
+                self.bench_thread(*kind).await?;
             }
         }
         Ok(())
@@ -248,13 +248,13 @@ impl EngineBench {
 
     /// A conversation of 32,000 messages by a runtime that knows nothing of it.
     async fn bench_cold_loads(&mut self) -> Result<(), EngineBenchError> {
-        for home in [EngineBenchStoreKind::Sqlite, EngineBenchStoreKind::Postgres] {
-            let name = format!("cold{}/{}", growing_thread::COLD_MESSAGES, home.name());
-            if !self.has_store(home) || !self.options.wants(&name) {
+        for kind in [EngineBenchStoreKind::Sqlite, EngineBenchStoreKind::Postgres] {
+            let name = format!("cold{}/{}", growing_thread::COLD_MESSAGES, kind.name());
+            if !self.has_store(kind) || !self.options.wants(&name) {
                 continue;
             }
             eprintln!("bench: {name}");
-            let found = growing_thread::load_cold_thread(home, &self.databases).await?;
+            let found = growing_thread::load_cold_thread(kind, &self.databases).await?;
             let Some((walls, cpus)) = found else { continue };
             let best = walls.iter().copied().fold(f64::INFINITY, f64::min);
             let row = Row::less(name.clone(), "ms", median(walls).unwrap_or_default()).best(best, None);
@@ -265,13 +265,13 @@ impl EngineBench {
     }
 
     async fn bench_flat_costs(&mut self) -> Result<(), EngineBenchError> {
-        for (home, many) in self.pace.flat_threads {
-            let name = format!("flat{many}/{}", home.name());
-            if !self.has_store(*home) || !self.options.wants(&name) {
+        for (kind, many) in self.pace.flat_threads {
+            let name = format!("flat{many}/{}", kind.name());
+            if !self.has_store(*kind) || !self.options.wants(&name) {
                 continue;
             }
             eprintln!("bench: {name}");
-            let found = flat_costs::compare_thread_counts(*home, &self.databases, *many).await?;
+            let found = flat_costs::compare_thread_counts(*kind, &self.databases, *many).await?;
             let Some([few, many]) = found else { continue };
             for ((call, few), (_, many)) in few.into_iter().zip(many) {
                 let beside = format!("doran, {} threads", flat_costs::FEW_THREADS);
@@ -282,17 +282,17 @@ impl EngineBench {
         Ok(())
     }
 
-    async fn bench_thread(&mut self, home: EngineBenchStoreKind) -> Result<(), EngineBenchError> {
-        let store = home.name();
+    async fn bench_thread(&mut self, kind: EngineBenchStoreKind) -> Result<(), EngineBenchError> {
+        let store = kind.name();
         eprintln!("bench: thread/{store}");
-        let Some(grown) = growing_thread::grow_thread(home, &self.databases, &[10, 100, 1000]).await? else {
+        let Some(grown) = growing_thread::grow_thread(kind, &self.databases, &[10, 100, 1000]).await? else {
             return Ok(());
         };
         let pace = &self.pace;
         let mut peers = Vec::new();
         if let Some(other) = &mut self.peer {
             eprintln!("bench: thread/{store}, LangGraph");
-            match other.measure_thread(home, &self.databases, pace.peer_turns, pace.peer_thread_time) {
+            match other.measure_thread(kind, &self.databases, pace.peer_turns, pace.peer_thread_time) {
                 Ok(marks) => peers = marks,
                 Err(error) => eprintln!("bench: thread/{store}: LANGGRAPH WAS NOT MEASURED: {error}"),
             }

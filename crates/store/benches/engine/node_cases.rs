@@ -151,14 +151,14 @@ impl NodeBenchSubject {
 /// One slice of a case on an empty store.
 pub(crate) async fn measure_case(
     case: NodeBenchCase,
-    home: EngineBenchStoreKind,
+    kind: EngineBenchStoreKind,
     ground: &EngineBenchDatabases,
     time: Duration,
 ) -> Result<EngineBenchSlice, EngineBenchError> {
-    let opened = ground.open(home).await?;
+    let opened = ground.open(kind).await?;
     let runtime = opened.as_ref().map(|opened| Runtime::new(opened.store.clone()));
     let subject = NodeBenchSubject::new(case, runtime.as_ref())?;
-    subject.measure(if home.on_disk() { time } else { time / 5 }).await?;
+    subject.measure(if kind.on_disk() { time } else { time / 5 }).await?;
     let slice = subject.measure(time).await?;
     drop(subject);
     if let Some(runtime) = runtime {

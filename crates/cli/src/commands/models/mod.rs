@@ -201,7 +201,7 @@ async fn list(args: &ModelsArgs, loaded: &LoadedConfig, output: TerminalOutput) 
 }
 
 fn has_key(config: &Config, vendor: &Vendor) -> bool {
-    vendor.key == KeyRequirement::Required && config.secrets.get(vendor.key_variable).is_some()
+    vendor.key_requirement == KeyRequirement::Required && config.secrets.get(vendor.key_variable).is_some()
 }
 
 /// Writes the choice into the settings file in use, or into the one in the data directory.
@@ -234,7 +234,7 @@ fn choose_model(
         .split(':')
         .next()
         .and_then(doran_llm::find_vendor)
-        .is_some_and(|vendor| vendor.place == ModelLocation::Cloud);
+        .is_some_and(|vendor| vendor.location == ModelLocation::Cloud);
     if is_cloud {
         output.print_message(&bilingual!(
             "이제부터 질문과 찾은 문단이 그 회사의 서버로 갑니다. 되돌리려면: doran models use {OFFLINE_MODEL}",

@@ -56,12 +56,13 @@ impl ChatCompletionsDialect {
     }
 
     fn add_tools(&self, body: &mut Map<String, Value>, request: &ChatRequest) {
-        if request.tools.is_empty() {
+        let is_unused = self.quirks.shortens_tools && request.tool_choice == ToolChoice::None;
+        if request.tools.is_empty() || is_unused {
             return;
         }
-        let definition = |tool: &ToolSpec| match self.quirks.sends_limits_of_arguments {
-            true => tool_definition(tool),
-            false => {
+        let definition = |tool: &ToolSpec| match self.quirks.shortens_tools {
+            false => tool_definition(tool),
+            true => {
                 tool_definition(&ToolSpec { parameters: without_limits(&tool.parameters), ..tool.clone() })
             }
         };

@@ -6,12 +6,12 @@ use super::chat_completion_types::{ChatCompletionChunk, ChatCompletionMessage, T
 use crate::error::ModelError;
 use crate::http::{ModelApiKey, SseEvent, classify_stream_error};
 use crate::message::ToolCall;
-use crate::model::{ChatRequest, FinishReason};
+use crate::model::{ChatRequest, FinishReason, ToolSpec};
 use crate::provider::dialect::{
     AnswerDecoder, AnswerEnding, DecodeProgress, DeltaBuffer, ReportedUsage, parse_vendor_json,
 };
 use crate::provider::vendors::{JsonOutputMode, VendorQuirks};
-use crate::structured_output::extract_written_tool_calls;
+use crate::structured_output::{extract_written_tool_calls, repeats_written_call};
 
 /// Decodes one answer.
 pub(super) struct ChatCompletionsDecoder {
@@ -25,7 +25,7 @@ pub(super) struct ChatCompletionsDecoder {
     answer_tool: Option<String>,
     /// Text that is held back because it may be a tool call written as text.
     held_text: Option<String>,
-    tools: Vec<String>,
+    tools: Vec<ToolSpec>,
     secret: ModelApiKey,
 }
 
@@ -51,7 +51,7 @@ impl ChatCompletionsDecoder {
             reported: ReportedUsage::default(),
             answer_tool: answer_tool.map(|schema| schema.name.clone()),
             held_text: may_write.then(String::new),
-            tools: request.tools.iter().map(|tool| tool.name.clone()).collect(),
+            tools: request.tools.clone(),
             secret,
         }
     }
@@ -156,8 +156,7 @@ impl ChatCompletionsDecoder {
             out.push_tool_call(ToolCall { id: call.id, name: call.name, arguments })?;
         }
         let Some(held) = self.held_text.take() else { return Ok(()) };
-        let tools: Vec<&str> = self.tools.iter().map(String::as_str).collect();
-        let calls = extract_written_tool_calls(&held, &tools);
+        let calls = extract_written_tool_calls(&held, &self.tools);
         if calls.is_empty() {
             return out.push_text(held);
         }
@@ -179,6 +178,11 @@ impl AnswerDecoder for ChatCompletionsDecoder {
             return Ok(DecodeProgress::InProgress);
         }
         self.take_chunk(parse_vendor_json(&event.data)?, out)?;
+        // A small model that writes a call again would go on with it until its context is full.
+        if self.held_text.as_deref().is_some_and(repeats_written_call) {
+            self.finish = Some(FinishReason::ToolCalls);
+            return Ok(DecodeProgress::StreamEnded);
+        }
         Ok(if self.finish.is_some() { DecodeProgress::AnswerComplete } else { DecodeProgress::InProgress })
     }
 
