@@ -5,12 +5,17 @@
 //! passage. Within one language it also depends on the evidence: the more of the query the best keyword hit contains,
 //! the less the vectors weigh, and nothing if the query contains its heading. A long passage has one vector for many
 //! sentences, so its vector weighs less.
+//!
+//! Passages whose article the query names by number come first, in any language. Scores are between 0 and 1 and fall
+//! with the evidence: a query that shares no word with any passage scores at most its highest similarity.
 
 use std::collections::{BTreeMap, HashSet};
 
 use doran_llm::EmbedderInfo;
 
-use crate::keyword::{find_article_numbers, letters_and_digits};
+use crate::keyword::article_numbers::article_of_passage;
+use crate::keyword::search::MAX_STEMS_FOR_TYPO_TOLERANCE;
+use crate::keyword::{ARTICLE_NUMBER_BOOST, find_article_numbers, is_one_typo_apart, letters_and_digits};
 use crate::language::{Language, is_hangul_syllable};
 use crate::passage::{Passage, PassageId};
 use crate::retriever::Hit;
@@ -33,6 +38,9 @@ pub(crate) struct FusionWeights {
 
 /// Keywords always have at least this weight, so that an exact name is never lost.
 pub(crate) const MIN_KEYWORD_WEIGHT: f64 = 0.1;
+
+/// The share of a score that a passage gets for being the article that the query names by number.
+const NAMED_ARTICLE_SHARE: f64 = 0.5;
 
 /// If the best keyword hit contains up to the first share of the terms of a query, vectors have their full weight. From the
 /// second share on they have none.
@@ -94,7 +102,7 @@ pub(crate) fn dominant_language(text: &str) -> Option<Language> {
 
 /// Merges both hit lists, best first. Equal scores are ordered by the identifier of the passage. A keyword hit that is
 /// not among the vector hits has no vector yet, and only its keyword score counts. A passage that is only a heading
-/// gains nothing from its vector.
+/// gains nothing from its vector. If keyword search found articles that the query names by number, they come first.
 pub(crate) fn fuse_hits(
     question: &str,
     keyword: &[Hit],
@@ -103,7 +111,11 @@ pub(crate) fn fuse_hits(
     limit: usize,
 ) -> Vec<Hit> {
     let question_language = dominant_language(question);
-    let trust = keyword.first().map_or(1.0, |best| vector_trust(question, &best.passage));
+    let named = named_articles(question, keyword);
+    let evidence = keyword.first().map_or(0.0, |best| keyword_evidence(question, &best.passage));
+    let trust = vector_trust(evidence);
+    let nearest = vector.iter().map(|hit| hit.score).filter(|score| score.is_finite()).fold(0.0, f64::max);
+    let certainty = evidence.max(nearest).clamp(MIN_KEYWORD_WEIGHT, 1.0);
     let mut scores: BTreeMap<&PassageId, (f64, Option<f64>, &Passage)> = BTreeMap::new();
     for (hit, score) in keyword.iter().zip(scaled_scores(keyword)) {
         scores.insert(&hit.passage.id, (score, None, &hit.passage));
@@ -131,35 +143,63 @@ pub(crate) fn fuse_hits(
         })
         .filter(|hit| hit.score > 0.0)
         .collect();
+    for hit in &mut fused {
+        hit.score *= certainty;
+        if !named.is_empty() {
+            let share = if named.contains(&hit.passage.id) { NAMED_ARTICLE_SHARE } else { 0.0 };
+            hit.score = share + (1.0 - NAMED_ARTICLE_SHARE) * hit.score;
+        }
+    }
     fused.sort_by(|left, right| right.score.total_cmp(&left.score));
     fused.truncate(limit);
     fused
 }
 
+/// Returns the keyword hits that were boosted because they are an article that the query names by number.
+fn named_articles<'a>(question: &str, keyword: &'a [Hit]) -> HashSet<&'a PassageId> {
+    let numbers = find_article_numbers(question);
+    let is_named = |hit: &&Hit| {
+        let article = article_of_passage(&hit.passage);
+        hit.score >= f64::from(ARTICLE_NUMBER_BOOST)
+            && numbers.iter().any(|(number, _)| article == Some(*number))
+    };
+    keyword.iter().filter(is_named).map(|hit| &hit.passage.id).collect()
+}
+
+/// Returns how much of a query the best keyword hit contains: 1 if the query names its heading, or else the share of
+/// its terms.
+fn keyword_evidence(question: &str, best: &Passage) -> f64 {
+    if contains_heading(question, &best.title) { 1.0 } else { term_coverage(question, best) }
+}
+
 /// Returns how far vectors count beside the best keyword hit: 0 if keywords are enough, 1 if they say little.
-fn vector_trust(question: &str, best: &Passage) -> f64 {
-    if contains_heading(question, &best.title) {
-        return 0.0;
-    }
-    let covered = term_coverage(question, best);
+fn vector_trust(evidence: f64) -> f64 {
     let excess =
-        (covered - COVERAGE_WITH_FULL_WEIGHT) / (COVERAGE_WITHOUT_WEIGHT - COVERAGE_WITH_FULL_WEIGHT);
+        (evidence - COVERAGE_WITH_FULL_WEIGHT) / (COVERAGE_WITHOUT_WEIGHT - COVERAGE_WITH_FULL_WEIGHT);
     1.0 - excess.clamp(0.0, 1.0)
 }
 
-/// Returns the share of the terms of a query that a passage contains: pairs of syllables and words of other scripts.
+/// Returns the share of the terms of a query that a passage contains: pairs of syllables, and words of other scripts,
+/// which may have a typo in queries where keyword search corrects typos. A pair of syllables is too short for that.
 fn term_coverage(question: &str, passage: &Passage) -> f64 {
     let mut missing = HashSet::new();
-    for_each_term(question, |layer, term, _| {
-        if layer == TermLayer::Bigrams {
-            missing.insert(term.to_owned());
-        }
+    let mut stem_count = 0;
+    for_each_term(question, |layer, term, _| match layer {
+        TermLayer::Bigrams => drop(missing.insert(term.to_owned())),
+        TermLayer::Stems => stem_count += 1,
     });
     let term_count = missing.len();
     for text in [&passage.title, &passage.text] {
         for_each_term(text, |_, term, _| {
             missing.remove(term);
         });
+    }
+    if stem_count <= MAX_STEMS_FOR_TYPO_TOLERANCE && missing.iter().any(|wanted| wanted.is_ascii()) {
+        for text in [&passage.title, &passage.text] {
+            for_each_term(text, |_, term, _| {
+                missing.retain(|wanted| !wanted.is_ascii() || !is_one_typo_apart(wanted, term));
+            });
+        }
     }
     if term_count == 0 { 0.0 } else { (term_count - missing.len()) as f64 / term_count as f64 }
 }
@@ -269,7 +309,7 @@ mod tests {
             ("안내 › 연차휴가", "연차휴가 신청", "가 나 다"),
             ("연차", "연차휴가 신청", "나 가 라 다"),
             ("안내 › 병가", "연차휴가 신청", "나 가 라 다"),
-            ("안내 › 제2조", "2조의 휴가", "나 가 라 다"),
+            ("안내 › 제2조", "2조의 휴가", "가 나 라 다"),
         ] {
             keyword[0].passage.title = title.to_owned();
             let fused = fuse_hits(question, &keyword, &vector, &FusionWeights::default(), 10);

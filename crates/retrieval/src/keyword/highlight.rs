@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::passage::Passage;
+use crate::passage::{ArticleNumber, Passage};
 use crate::text_analysis::{self, TermLayer};
 
 use super::{article_numbers, synonyms};
@@ -23,13 +23,20 @@ pub struct Highlight {
 /// The most words of a query that are highlighted. The first ones count.
 const MAX_HIGHLIGHTED_TERMS: usize = 64;
 
-/// Returns the words of a query that occur in a text, in the order of the query. Pairs of syllables are returned only
-/// where no whole word matches. Of a long query only the first words are looked for.
+/// Returns the words of a query that occur in a text, in the order of the query, and references to the articles that
+/// it names by number. Pairs of syllables are returned only where no whole word matches. Of a long query only the first
+/// words are looked for.
 pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
     let mut stems = Vec::new();
     let mut pairs = Vec::new();
     let mut parts = Vec::new();
+    let articles = article_numbers::find_article_numbers(question);
+    let of_article = |range: &Range<usize>| {
+        articles.iter().any(|(_, article)| range.start < article.end && article.start < range.end)
+    };
     text_analysis::for_each_term(question, |layer, term, range| match layer {
+        // The digits of an article number are no words.
+        _ if of_article(&range) => {}
         TermLayer::Stems if stems.len() < MAX_HIGHLIGHTED_TERMS => {
             stems.push(term.to_owned());
             parts.push((term.to_owned(), range));
@@ -45,8 +52,28 @@ pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
             }
         });
     }
-    let found = join_split_syllables(highlight_terms(text, TermLayer::Stems, &stems), text, &torn);
-    if found.is_empty() { highlight_terms(text, TermLayer::Bigrams, &pairs) } else { found }
+    let mut found = join_split_syllables(highlight_terms(text, TermLayer::Stems, &stems), text, &torn);
+    if found.is_empty() {
+        found = highlight_terms(text, TermLayer::Bigrams, &pairs);
+    }
+    found.extend(highlight_articles(text, &articles));
+    found
+}
+
+/// Returns the places where a text refers to one of these articles.
+fn highlight_articles(text: &str, articles: &[(ArticleNumber, Range<usize>)]) -> Option<Highlight> {
+    if articles.is_empty() {
+        return None;
+    }
+    let mut ranges: Vec<Range<usize>> = article_numbers::find_article_numbers(text)
+        .into_iter()
+        .filter(|(number, _)| articles.iter().any(|(wanted, _)| wanted == number))
+        .map(|(_, range)| range)
+        .collect();
+    // The articles of 제3~5조 share one place.
+    ranges.dedup();
+    let term = ranges.first().and_then(|range| text.get(range.clone()))?.to_owned();
+    Some(Highlight { term, ranges })
 }
 
 /// Syllables of a longer word that were taken for a word, with the characters before and after them in the query.
@@ -185,6 +212,12 @@ mod tests {
         check("", "휴가", "");
         check("방문객", "방문객은 상대방에게 알린다", "문객=방문객");
         check("방은 몇 개", "방이 둘이다", "방=방");
+        check("제5조", "제5조에 따라 제3자에게 5일 안에 알린다. 제 5 조는 예외", "제5조=제5조,제 5 조");
+        for question in ["제10-2조", "10의2조"] {
+            check(question, "② 제3자에게 10일의 기간을 준다.", "");
+            check(question, "제10조의2에 따른 기간", "제10조의2=제10조의2");
+        }
+        check("art. 5 fees", "Fees under Article 5 and Section 15", "fees=Fees Article 5=Article 5");
     }
 
     #[test]

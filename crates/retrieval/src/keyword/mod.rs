@@ -40,7 +40,7 @@ pub use highlight::{Highlight, highlights, match_reasons};
 pub use synonyms::find_synonyms as stem_synonyms;
 pub use typo_tolerance::is_one_typo_apart;
 
-pub(crate) use ranking::RankingParameters;
+pub(crate) use ranking::{ARTICLE_NUMBER_BOOST, RankingParameters};
 pub(crate) use segment::{Segment, SegmentDocument};
 pub(crate) use stored_document::{SharedBytes, StoredDocument, StoredDocumentRecord, letters_and_digits};
 

@@ -1,5 +1,8 @@
 //! The parameters of the ranking.
 
+/// Added if the passage is the article that the query names by number. It exceeds what words and a heading give.
+pub(crate) const ARTICLE_NUMBER_BOOST: f32 = 2.25;
+
 /// The parameters of the ranking. The defaults were tuned on the development sets and are not meant to be changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RankingParameters {
@@ -11,8 +14,6 @@ pub(crate) struct RankingParameters {
     pub stem_layer_weight: f32,
     /// The weight of a synonym beside a word of the query.
     pub synonym_weight: f32,
-    /// Added if the passage is the article that the query names by number. It exceeds what words and a heading give.
-    pub article_number_boost: f32,
     /// The weight of the likeliest correction of a typo beside a correct word.
     pub typo_weight: f32,
     /// The maximum that is added if the passage contains the words of the query side by side.
@@ -28,7 +29,6 @@ impl Default for RankingParameters {
             b: 0.75,
             stem_layer_weight: 1.0,
             synonym_weight: 0.5,
-            article_number_boost: 2.25,
             typo_weight: 0.5,
             phrase_boost: 0.02,
             heading_boost: 0.2,

@@ -11,7 +11,7 @@ use super::document_frequency::{
 use super::live_segment::{LiveSegment, SlotMask, slot_mask};
 use super::phrase;
 use super::query::KeywordQuery;
-use super::ranking::RankingParameters;
+use super::ranking::{ARTICLE_NUMBER_BOOST, RankingParameters};
 use super::segment::LAYER_COUNT;
 use super::typo_tolerance;
 
@@ -26,7 +26,7 @@ pub(crate) struct KeywordHit {
 /// At most this many terms that occur in no passage are corrected as typos.
 const MAX_TYPO_TERMS: usize = 6;
 /// Typos are only corrected in queries with at most this many stems. A longer query has enough correct words.
-const MAX_STEMS_FOR_TYPO_TOLERANCE: usize = 8;
+pub(crate) const MAX_STEMS_FOR_TYPO_TOLERANCE: usize = 8;
 /// The maximum number of corrections for one typo.
 const MAX_TYPO_CORRECTIONS: usize = 2;
 
@@ -56,7 +56,7 @@ pub(super) fn search_with_scorer(
         return Vec::new();
     }
     let terms = weighted_query_terms(parts, &masks, &about, query, ranking);
-    let lifted = article_boosts(parts, query, ranking, &masks);
+    let lifted = article_boosts(parts, query, &masks);
     let scoring = TopSlotScorer::new(parts, &masks, about.average_lengths, ranking, terms, lifted);
     let limited = limit.max(MAX_RESCORED_HITS);
     let mut found = top_hits_in_order(parts, best(&scoring, limited), limited);
@@ -163,12 +163,7 @@ fn typo_corrections(parts: &[LiveSegment], masks: &[SlotMask], key: &[u8]) -> Ve
 
 /// Returns the boosts for articles that the query names by number: slots over all segments, sorted. If the query names
 /// a document, only its articles are boosted.
-fn article_boosts(
-    parts: &[LiveSegment],
-    query: &KeywordQuery,
-    ranking: &RankingParameters,
-    masks: &[SlotMask],
-) -> Vec<(usize, f32)> {
+fn article_boosts(parts: &[LiveSegment], query: &KeywordQuery, masks: &[SlotMask]) -> Vec<(usize, f32)> {
     let mut lifted: Vec<(usize, f32)> = Vec::new();
     for number in &query.articles {
         let term = article_numbers::article_term_key(*number);
@@ -194,7 +189,7 @@ fn article_boosts(
         }
         let longest = candidates.iter().map(|(_, named)| *named).max().unwrap_or(0);
         let named = candidates.into_iter().filter(|(_, named)| *named == longest);
-        lifted.extend(named.map(|(at, _)| (at, ranking.article_number_boost)));
+        lifted.extend(named.map(|(at, _)| (at, ARTICLE_NUMBER_BOOST)));
     }
     lifted.sort_by_key(|(at, _)| *at);
     lifted

@@ -7,6 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::embedding;
+use crate::keyword::ARTICLE_NUMBER_BOOST;
 use crate::keyword::query::KeywordQuery;
 use crate::passage::Passage;
 use crate::retriever::{Hit, RetrieveError, Retriever, SearchQuery};
@@ -165,7 +166,7 @@ impl OpenSearchIndex {
             let longest = seen.iter().filter(|seen| asked(seen)).map(named).max().unwrap_or(0);
             for (sum, seen) in sums.iter_mut().zip(&seen) {
                 if asked(seen) && named(seen) == longest {
-                    *sum += f64::from(self.ranking.article_number_boost);
+                    *sum += f64::from(ARTICLE_NUMBER_BOOST);
                 }
             }
         }
