@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use doran_llm::{
     Message, MessagePart, NumberedPassage, PassageKind, Role, find_citation_marks, strip_citation_marks,
 };
-use doran_retrieval::{ArticleNumber, DocumentKind, Hit};
+use doran_retrieval::{DocumentKind, Hit, localize_article_numbers};
 use serde::{Deserialize, Serialize};
 
 use crate::samples;
@@ -22,7 +22,7 @@ pub struct AnswerSource {
     /// Whose document it is.
     #[serde(default)]
     pub kind: AnswerSourceKind,
-    /// The article, as people write it: 제5조.
+    /// The article, as people write it in the language of the document: `제5조`, `Article 5`.
     #[serde(default)]
     pub article: Option<String>,
     /// The clause within the article: ①.
@@ -86,9 +86,9 @@ impl AnswerSource {
             number,
             sample: samples::is_sample(document.as_str()),
             document: document.to_string(),
-            title,
             kind: AnswerSourceKind::from_document_kind(&kind),
-            article: article.map(|article: ArticleNumber| article.to_string()),
+            article: article.map(|article| localize_article_numbers(&article.to_string(), &title)),
+            title: localize_article_numbers(&title, &title),
             clause: None,
             page,
             passage: id.to_string(),

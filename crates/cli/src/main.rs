@@ -5,7 +5,6 @@ mod agent_files;
 mod api_key_file;
 mod api_key_store;
 mod args;
-mod article_labels;
 mod assemble;
 mod attachment_cleanup;
 mod backup;
@@ -165,7 +164,9 @@ fn run_as_worker(argument: Option<&OsStr>) -> Option<ExitCode> {
 fn run(args: &CommandLineArgs, environment: &Environment, output: TerminalOutput) -> anyhow::Result<()> {
     let loaded = config::load(&args.settings.given_flags(), args.config.as_deref(), environment)?;
     let output = TerminalOutput { language: loaded.config.language, ..output };
-    log::init_logging(&loaded.config.log, loaded.config.log_is_json)?;
+    let is_conversation = matches!(args.command, CliCommand::Ask(_) | CliCommand::Chat(_));
+    let filter = if is_conversation && loaded.is_default("log") { "error" } else { &loaded.config.log };
+    log::init_logging(filter, loaded.config.log_is_json)?;
     tracing::debug!(file = ?loaded.file, "settings loaded");
     let config = &loaded.config;
     match &args.command {

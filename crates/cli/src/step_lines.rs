@@ -2,11 +2,10 @@
 
 use doran_agents::TurnUpdate;
 use doran_agents::protocol::AgentActivity;
-use doran_retrieval::Language;
+use doran_retrieval::{Language, localize_article_numbers, localize_place_label};
 use doran_server::api::StepTask;
 use serde_json::Value;
 
-use crate::article_labels::{localize_article_numbers, localize_place_label};
 use crate::output::{BilingualMessage, bilingual};
 
 /// The most characters of a tool's arguments or result on a line.

@@ -5,11 +5,10 @@ use doran_agents::transcript::{TranscriptChange, TranscriptReducer};
 use doran_agents::{AnswerSource, CitationNumbering, TurnProgress, history};
 use doran_engine::UnfinishedTask;
 use doran_llm::Role;
-use doran_retrieval::Language;
+use doran_retrieval::{Language, localize_article_numbers};
 use doran_server::api::{ModelErrorAdvice, QuestionInfo, RunEvent, RunEventBody, StepTask, advice};
 use serde_json::{Value, json};
 
-use crate::article_labels::localize_article_numbers;
 use crate::output::{BilingualMessage, bilingual};
 use crate::step_lines::{describe_step, describe_tool_calls};
 

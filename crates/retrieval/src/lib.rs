@@ -6,6 +6,7 @@
 //! data in a directory and searches by keywords and by vectors. [`OpenSearchIndex`] does the same in a cluster. This
 //! crate does not depend on agents or chat models; callers decide what to do with a passage.
 
+mod article_labels;
 mod built_in_encoder;
 pub mod conformance;
 pub mod contract;
@@ -29,6 +30,7 @@ mod split;
 mod text_analysis;
 pub mod vector;
 
+pub use article_labels::{localize_article_numbers, localize_place_label};
 pub use built_in_encoder::BuiltInEncoder;
 pub use distinct_hits::DistinctHitsIndex;
 pub use index_wrapper::IndexWrapper;

@@ -8,7 +8,7 @@ use doran_llm::{ChatRequest, Message, MessagePart, Role, TextOrigin};
 use doran_retrieval::hit_postprocessing::add_neighbouring_passages;
 use doran_retrieval::{
     Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, Hit, Language, RetrieveError,
-    SearchQuery, retrieve_with_rewordings, split_into_passages, text_stems,
+    SearchQuery, localize_article_numbers, retrieve_with_rewordings, split_into_passages, text_stems,
 };
 use tokio::time::Instant;
 
@@ -101,7 +101,7 @@ impl DocumentFinder {
         let noted = hits.iter().zip(1..).map(|(hit, number)| SearchHitNote {
             number,
             document: hit.passage.document.to_string(),
-            title: hit.passage.title.clone(),
+            title: localize_article_numbers(&hit.passage.title, &hit.passage.title),
             passage: hit.passage.id.to_string(),
             score: hit.score,
         });

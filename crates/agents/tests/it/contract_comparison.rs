@@ -59,13 +59,13 @@ async fn what_the_standard_has_and_the_contract_lacks_is_named_with_sources() {
         "Which clauses does the standard contract have that ours lacks?",
     )
     .await;
-    assert_eq!(sources, ["표준 제6조", "표준 제8조"], "{text}");
+    assert_eq!(sources, ["표준 Article 6", "표준 Article 8"], "{text}");
     let (text, sources) = ask_with_sources(
         &contract_fixture(&english),
         "Which clauses of our contract are not in the standard?",
     )
     .await;
-    assert_eq!(sources, ["제7조"], "{text}");
+    assert_eq!(sources, ["Article 7"], "{text}");
 }
 
 fn contract_document(id: &str, title: &str, kind: &str, articles: &[(&str, &str)]) -> Document {

@@ -7,11 +7,10 @@ use std::ops::Range;
 use doran_agents::samples;
 use doran_retrieval::{
     DocumentFilter, DocumentId, DocumentKind, Highlight, Hit, Language, LibraryError, highlights,
-    is_collection_name, match_reasons,
+    is_collection_name, localize_article_numbers, match_reasons,
 };
 use serde_json::json;
 
-use crate::article_labels::localize_article_numbers;
 use crate::commands::ingest::parse_document_kind;
 use crate::config::Config;
 use crate::document_client::DocumentClient;
@@ -121,8 +120,10 @@ async fn check_filter_exists(args: &SearchArgs, client: &DocumentClient) -> anyh
 fn hit_json(hit: &Hit, reasons: &[String], why: &[Highlight]) -> serde_json::Value {
     let passage = &hit.passage;
     json!({
-        "passage": passage.id, "document": passage.document, "title": passage.title, "text": passage.text,
-        "page": passage.page, "article": passage.article.map(|article| article.to_string()),
+        "passage": passage.id, "document": passage.document,
+        "title": localize_article_numbers(&passage.title, &passage.title), "text": passage.text,
+        "page": passage.page,
+        "article": passage.article.map(|article| localize_article_numbers(&article.to_string(), &passage.title)),
         "start": passage.range.start, "end": passage.range.end, "score": hit.score, "why": why,
         "reasons": reasons, "sample": samples::is_sample(passage.document.as_str()),
     })

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use doran_agents::{AnswerSource, Role};
 use doran_engine::store::ThreadFilter;
 use doran_engine::{TenantId, ThreadId};
-use doran_retrieval::Language;
+use doran_retrieval::{Language, localize_article_numbers};
 use doran_server::api::{MessageInfo, MessageList, ThreadInfo, ThreadList};
 use doran_server::percent_encode;
 use jiff::tz::TimeZone;
@@ -13,12 +13,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::agent_client;
-use crate::article_labels::localize_article_numbers;
 use crate::assemble;
 use crate::client::ServerHttpClient;
 use crate::config::Config;
 use crate::local_api::LocalApi;
-use crate::output::{TerminalOutput, bilingual, format_local_time, pad_to_width, widest};
+use crate::output::{
+    self, BilingualMessage, TerminalOutput, bilingual, format_local_time, pad_to_width, widest,
+};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -98,6 +99,16 @@ enum OneThreadCommand {
     },
 }
 
+impl OneThreadCommand {
+    fn no_thread_error(&self) -> BilingualMessage {
+        let (Self::Show { thread }
+        | Self::Rename { thread, .. }
+        | Self::Delete { thread }
+        | Self::Export { thread, .. }) = self;
+        bilingual!("`{thread}`(이)라는 스레드가 없습니다", "there is no thread `{thread}`")
+    }
+}
+
 /// Ways to export.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum ThreadExportFormat {
@@ -113,7 +124,11 @@ pub(crate) async fn run(args: &ThreadsArgs, config: &Config, output: TerminalOut
         Some(ThreadsCommand::One(what)) => what,
     };
     let api = LocalApi::open(config).await?;
-    let outcome = change_or_show(what, &api.client, output).await;
+    let outcome =
+        change_or_show(what, &api.client, output).await.map_err(|error| match output::error_code(&error) {
+            Some("not_found") => what.no_thread_error().into(),
+            _ => error,
+        });
     api.close().await?;
     outcome
 }
@@ -136,8 +151,7 @@ async fn change_or_show(
             if client.delete(&path(thread)).await? {
                 return Ok(());
             }
-            let name = thread.as_str();
-            Err(bilingual!("`{name}`(이)라는 스레드가 없습니다", "there is no thread `{name}`").into())
+            Err(what.no_thread_error().into())
         }
         OneThreadCommand::Export { thread, format: ThreadExportFormat::Json } => {
             output.print_data(&fetch_thread(client, thread).await?.to_json()?)
@@ -217,11 +231,26 @@ pub(crate) fn messages_as_markdown(title: &str, messages: &[MessageInfo], langua
     text
 }
 
+/// The newest threads of a server. It gives them page by page.
+async fn fetch_threads(client: &ServerHttpClient, limit: usize) -> anyhow::Result<Vec<ThreadInfo>> {
+    let mut threads = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = format!("/api/threads?limit={}{cursor}", limit - threads.len());
+        let ThreadList { threads: more, next } = client.get(&page).await?;
+        threads.extend(more);
+        match next {
+            Some(next) if threads.len() < limit => cursor = format!("&cursor={}", percent_encode(&next)),
+            Some(_) | None => return Ok(threads),
+        }
+    }
+}
+
 /// Lists threads from the database, or from the server that has it open.
 async fn list(args: ThreadListOptions, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let limit = args.limit.map_or(50, NonZeroUsize::get);
     let threads: Vec<ThreadInfo> = match agent_client::running_server(config) {
-        Some(client) => client.get::<ThreadList>(&format!("/api/threads?limit={limit}")).await?.threads,
+        Some(client) => fetch_threads(&client, limit).await?,
         None => {
             let records = assemble::open_locked_store(config).await?;
             let filter = ThreadFilter { limit, ..ThreadFilter::default() };

@@ -282,6 +282,12 @@ impl LoadedConfig {
     pub(crate) fn describe_origin(&self, origin: &SettingOrigin) -> String {
         origin.description().text(self.language).to_owned()
     }
+
+    /// Whether nobody set this setting.
+    pub(crate) fn is_default(&self, key: &str) -> bool {
+        let value = self.values.iter().find(|value| value.setting.key == key);
+        value.is_some_and(|value| value.origin == SettingOrigin::Default)
+    }
 }
 
 impl SettingOrigin {

@@ -232,7 +232,7 @@ These environment variables are not settings and cannot be set in a file:
 
 | variable | meaning |
 |---|---|
-| `DORAN_API_KEYS` | API keys that the server accepts besides those of `doran keys`: `NAME=KEY` or `NAME@TENANT=KEY`, separated by commas or white space. A key has at least 32 characters |
+| `DORAN_API_KEYS` | API keys that the server accepts besides those of `doran keys`: `NAME=KEY` or `NAME@TENANT=KEY`, separated by commas or white space; `NAME:admin=KEY` is a key of an administrator. A key has at least 32 characters |
 | `DORAN_SHARED_KEY` | a secret that all replicas share, of at least 32 characters |
 | `OPENAI_API_KEY` and the like | keys of [model providers](models.md) |
 
@@ -282,7 +282,7 @@ doran serve --model ollama:qwen3:8b --listen 127.0.0.1:8080
 
 | 변수 | 의미 |
 |---|---|
-| `DORAN_API_KEYS` | `doran keys`로 만든 키와 함께 서버가 받는 API 키. `이름=키`나 `이름@테넌트=키`를 쉼표나 공백으로 구분합니다. 키는 32자 이상입니다 |
+| `DORAN_API_KEYS` | `doran keys`로 만든 키와 함께 서버가 받는 API 키. `이름=키`나 `이름@테넌트=키`를 쉼표나 공백으로 구분합니다. `이름:admin=키`는 관리자 키입니다. 키는 32자 이상입니다 |
 | `DORAN_SHARED_KEY` | 모든 레플리카가 함께 쓰는 비밀 값. 32자 이상입니다 |
 | `OPENAI_API_KEY` 등 | [모델 제공자](models.md)의 키 |
 

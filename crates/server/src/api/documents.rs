@@ -6,7 +6,7 @@ use std::ops::Range;
 use doran_agents::retrieval::ingest::IngestFailureKind;
 use doran_agents::retrieval::{
     Document, DocumentId, DocumentStatus, HEADING_SEPARATOR, Highlight, Hit, IngestState, PassageId,
-    highlights, split_into_passages,
+    highlights, localize_article_numbers, split_into_passages,
 };
 use doran_agents::samples;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -129,8 +129,9 @@ impl OutlineEntry {
         }
         for passage in split_into_passages(document) {
             let Some((_, heading)) = passage.title.rsplit_once(HEADING_SEPARATOR) else { continue };
+            let heading = localize_article_numbers(heading, &passage.title);
             if outline.last().is_none_or(|last| last.title != heading) {
-                outline.push(Self { title: heading.to_owned(), start: passage.range.start });
+                outline.push(Self { title: heading, start: passage.range.start });
             }
             if outline.len() == MAX_OUTLINE_ENTRIES {
                 break;
@@ -153,7 +154,7 @@ pub struct SearchHit {
     pub text: String,
     /// The page on which the passage starts, from 1.
     pub page: Option<u32>,
-    /// The article of the passage, such as 제5조.
+    /// The article of the passage, in the language of the document: `제5조`, `Article 5`.
     pub article: Option<String>,
     /// The byte offset in the document at which the passage starts.
     pub start: usize,
@@ -176,10 +177,12 @@ impl SearchHit {
             sample: samples::is_sample(passage.document.as_str()),
             passage: passage.id,
             document: passage.document,
-            title: passage.title,
+            article: passage
+                .article
+                .map(|article| localize_article_numbers(&article.to_string(), &passage.title)),
+            title: localize_article_numbers(&passage.title, &passage.title),
             text: passage.text,
             page: passage.page,
-            article: passage.article.map(|article| article.to_string()),
             start: passage.range.start,
             end: passage.range.end,
             score: hit.score,

@@ -71,7 +71,7 @@ pub struct ThreadList {
     /// The threads, most recently changed first.
     pub threads: Vec<ThreadInfo>,
     /// The `cursor` of the next page; `null` on the last page.
-    pub next: Option<usize>,
+    pub next: Option<String>,
 }
 
 /// A message of a thread.

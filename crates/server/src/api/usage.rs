@@ -10,8 +10,9 @@ pub struct UsageInfo {
     /// The number of runs, and of questions of evaluations.
     pub runs: u64,
     /// Whether all runs and steps were counted, not only the newest 20,000 runs and 20,000 steps of a thread, and none of the numbers
-    /// is an estimate. What a request took that was stopped or cut off is an estimate, and what one took that was under way when the
-    /// server died is not counted; of a run that finished all the same, this is known only with `thread` or `days`.
+    /// is an estimate. What a request took that was stopped or cut off is an estimate, and so is all that the built-in model takes; what
+    /// a request took that was under way when the server died is not counted. Of runs that finished, this is known only with `thread` or
+    /// `days`.
     pub complete: bool,
     /// Tokens that models read.
     pub input_tokens: u64,

@@ -12,8 +12,8 @@ use doran_agents::history::{self, HistoryMessage};
 use doran_agents::protocol::request_digest;
 use doran_agents::retrieval::{MAX_WORD_QUERY_CHARS, WordSearch};
 use doran_agents::{Agent, Role};
-use doran_engine::EngineError;
 use doran_engine::store::{RunFilter, Seq, StoreError, ThreadFilter, ThreadListPosition, ThreadRow};
+use doran_engine::{EngineError, ThreadId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, json};
@@ -41,8 +41,6 @@ const MAX_THREADS_SEARCHED: usize = 1000;
 const THREAD_SEARCH_TIME: Duration = Duration::from_secs(2);
 /// Bytes of a thread that a search looks through, the newest first.
 const MAX_SEARCHED_BYTES: usize = 4 * 1024 * 1024;
-/// No tenant has more threads; a larger cursor is a mistake.
-const MAX_THREAD_CURSOR: usize = 1 << 40;
 /// The most characters of a title.
 pub(super) const MAX_TITLE_CHARS: usize = 200;
 
@@ -178,13 +176,14 @@ async fn make_thread(
 #[serde(deny_unknown_fields)]
 struct ThreadListQuery {
     /// Only threads whose title and messages contain every word of this text, in any order and with any Korean particles
-    /// and endings. A request searches a thousand threads: while `next` is a number there are more, even if nothing was
+    /// and endings. A request searches a thousand threads: while `next` is not `null` there are more, even if nothing was
     /// found yet.
     q: Option<String>,
     /// The maximum number of threads, at least 1. The server returns at most 200.
     limit: Option<NonZeroUsize>,
-    /// `next` of the page before.
-    cursor: Option<usize>,
+    /// `next` of the page before. Threads that are added or changed later are not on the pages after it.
+    #[schemars(length(max = 160))]
+    cursor: Option<String>,
     /// Only pinned threads.
     #[serde(default)]
     pinned: bool,
@@ -199,14 +198,7 @@ async fn list_threads(
 ) -> Result<Response, ApiError> {
     let ThreadListQuery { q, limit, cursor, pinned } = query_value(find)?;
     let limit = limit.map_or(50, NonZeroUsize::get).min(MAX_LIST_ITEMS);
-    let mut offset = cursor.unwrap_or(0);
-    if offset > MAX_THREAD_CURSOR {
-        return Err(ApiError::with_message(
-            ApiErrorCode::BadInput,
-            "there are not that many threads",
-            "대화가 그렇게 많지 않습니다",
-        ));
-    }
+    let after = cursor.as_deref().map(parse_thread_cursor).transpose()?;
     let wanted = match q.filter(|q| !q.trim().is_empty()) {
         Some(q) => {
             check_query(&q, MAX_WORD_QUERY_CHARS)?;
@@ -222,21 +214,21 @@ async fn list_threads(
     };
     let deadline = Instant::now() + THREAD_SEARCH_TIME;
     let (mut threads, mut searched) = (Vec::new(), 0);
-    // Only the first page is found by counting.
-    let mut filter = ThreadFilter { offset, limit: MAX_LIST_ITEMS, ..ThreadFilter::default() };
+    let mut last_seen = after.clone();
+    let mut filter = ThreadFilter { after, limit: MAX_LIST_ITEMS, ..ThreadFilter::default() };
     if pinned {
         filter.metadata.insert(api::PINNED_METADATA.into(), true.into());
     }
     let next = 'looking: loop {
         let page = app.runtime.list_threads(&caller.tenant, &filter).await?;
         let is_last = page.len() < MAX_LIST_ITEMS;
-        (filter.after, filter.offset) = (page.last().map(ThreadListPosition::from), 0);
+        filter.after = page.last().map(ThreadListPosition::from);
         for row in page {
             let is_late = wanted.is_some() && searched > 0 && Instant::now() >= deadline;
             if threads.len() == limit || searched == max_searched || is_late {
-                break 'looking Some(offset);
+                break 'looking last_seen.as_ref().map(format_thread_cursor);
             }
-            offset += 1;
+            last_seen = Some(ThreadListPosition::from(&row));
             searched += 1;
             let thread = api::ThreadInfo::from_row(&row);
             let fits = match &wanted {
@@ -252,6 +244,24 @@ async fn list_threads(
         }
     };
     Ok(json_response(api::ThreadList { threads, next }))
+}
+
+/// Where a page of threads ended, for the next request.
+fn format_thread_cursor(position: &ThreadListPosition) -> String {
+    format!("{}.{}", position.updated_at, position.thread)
+}
+
+fn parse_thread_cursor(cursor: &str) -> Result<ThreadListPosition, ApiError> {
+    let position = cursor.split_once('.').and_then(|(updated_at, thread)| {
+        Some(ThreadListPosition { updated_at: updated_at.parse().ok()?, thread: ThreadId::new(thread).ok()? })
+    });
+    position.ok_or_else(|| {
+        ApiError::for_parameter(
+            "cursor",
+            "it is not the `next` of another page",
+            "다른 쪽의 `next`가 아닙니다",
+        )
+    })
 }
 
 /// Whether all of these words are in the title or in the messages of the thread.

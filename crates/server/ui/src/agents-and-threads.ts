@@ -14,7 +14,7 @@ export const selectedAgent = signal<string>(loadSetting('agent') ?? '')
 export const threads = signal<ThreadInfo[]>([])
 /** Threads that are pinned, wherever they are in the list. */
 export const pinnedThreads = signal<ThreadInfo[]>([])
-export const nextThreadsCursor = signal<number | null>(null)
+export const nextThreadsCursor = signal<string | null>(null)
 export const threadsError = signal<unknown>(null)
 export const threadQuery = signal('')
 /** Whether a thread search is still reading older pages. */

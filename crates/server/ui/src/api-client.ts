@@ -170,7 +170,7 @@ export const searchCall = (at: { collection?: string | undefined; document?: Doc
   ({ method: 'GET', path: `/api/search${query({ collection: at.collection, document: at.document, kind: at.kind, limit: at.limit, q: at.q })}` }) as JsonCall<SearchHitList>
 
 /** Lists threads, most recently changed first. */
-export const listThreadsCall = (at: { cursor?: number | undefined; limit?: number | undefined; pinned?: boolean | undefined; q?: string | undefined } = {}): JsonCall<ThreadList> =>
+export const listThreadsCall = (at: { cursor?: string | undefined; limit?: number | undefined; pinned?: boolean | undefined; q?: string | undefined } = {}): JsonCall<ThreadList> =>
   ({ method: 'GET', path: `/api/threads${query({ cursor: at.cursor, limit: at.limit, pinned: at.pinned, q: at.q })}` }) as JsonCall<ThreadList>
 
 /** Creates an empty thread. */

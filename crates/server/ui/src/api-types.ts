@@ -134,7 +134,7 @@ export type AgentModel = {
 
 /** A place in a document under the number by which an answer cites it. */
 export type AnswerSource = {
-  /** The article, as people write it: 제5조. */
+  /** The article, as people write it in the language of the document: `제5조`, `Article 5`. */
   article: string | null
   /** The clause within the article: ①. */
   clause: string | null
@@ -2365,7 +2365,7 @@ export type SearchCronsBody = {
 
 /** A passage that a search found. */
 export type SearchHit = {
-  /** The article of the passage, such as 제5조. */
+  /** The article of the passage, in the language of the document: `제5조`, `Article 5`. */
   article: string | null
   /** The document of the passage. */
   document: DocumentId
@@ -2664,7 +2664,7 @@ export type ThreadInfo = {
 /** A page of threads. */
 export type ThreadList = {
   /** The `cursor` of the next page; `null` on the last page. */
-  next: number | null
+  next: string | null
   /** The threads, most recently changed first. */
   threads: ThreadInfo[]
 }
@@ -2898,7 +2898,7 @@ export type UsageInfo = {
   by_key?: NamedUsageInfo[]
   /** The usage of each model, without `deleted`. Only with `thread` or `days`. */
   by_model?: ModelUsageInfo[]
-  /** Whether all runs and steps were counted, not only the newest 20,000 runs and 20,000 steps of a thread, and none of the numbers is an estimate. What a request took that was stopped or cut off is an estimate, and what one took that was under way when the server died is not counted; of a run that finished all the same, this is known only with `thread` or `days`. */
+  /** Whether all runs and steps were counted, not only the newest 20,000 runs and 20,000 steps of a thread, and none of the numbers is an estimate. What a request took that was stopped or cut off is an estimate, and so is all that the built-in model takes; what a request took that was under way when the server died is not counted. Of runs that finished, this is known only with `thread` or `days`. */
   complete: boolean
   /** The cost in millionths of a US dollar. */
   cost_micros: number

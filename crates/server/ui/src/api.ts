@@ -123,7 +123,7 @@ export const fetchGraphSvg = (agent: string) =>
 
 /** Threads requested per page. */
 export const THREADS_PER_PAGE = 40
-export const fetchThreads = (q: string, cursor?: number) => fetchJson(client.listThreadsCall({ q, limit: THREADS_PER_PAGE, cursor }))
+export const fetchThreads = (q: string, cursor?: string) => fetchJson(client.listThreadsCall({ q, limit: THREADS_PER_PAGE, cursor }))
 export const createThread = (agent: string, settings: MakeThreadBody) => fetchJson(client.makeThreadCall({}, { agent, ...settings }))
 
 /** Forks a thread and runs what is due. Requests with the same idempotency key create one fork. */

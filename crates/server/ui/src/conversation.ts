@@ -80,6 +80,9 @@ export function setFeedback(run: string, given: Pick<FeedbackInfo, 'rating' | 'n
   conversation.value = { ...conversation.value, feedback }
 }
 
+/** Counts how often another branch was opened or started here. */
+let branchChanges = 0
+
 /** Shows the branch with another version of a turn. */
 export async function showVersion(run: string): Promise<void> {
   const { thread, runs } = conversation.value
@@ -93,6 +96,7 @@ export async function showVersion(run: string): Promise<void> {
     const { turns: before } = conversation.value
     const turns = buildTurns(list.messages, shown, list.decisions)
       .map((turn) => before.find((one) => one.id.peek() !== null && one.id.peek() === turn.id.peek()) ?? turn)
+    branchChanges += 1
     conversation.value = { ...conversation.value, turns, known: runsByMessage(list), tip }
     watchTurns(turns.filter((turn) => !before.includes(turn)), shown)
   } catch (error) {
@@ -126,12 +130,13 @@ export async function refreshConversation(): Promise<void> {
   const { thread, state, tip } = conversation.value
   if (thread === null || state !== 'ready' || isStartingBranch()) return
   const { signal: left } = threadAbort
+  const before = branchChanges
   try {
     // Messages first: every message then has its run in the list that is read after it.
     const list = await api.fetchMessages(thread, tip)
     const allRuns = await api.fetchRuns(thread)
-    // Meanwhile another branch may have been opened or started.
-    if (left.aborted || conversation.value.tip !== tip || isStartingBranch()) return
+    // Meanwhile another branch may have been opened or started: the messages are those of the branch before.
+    if (left.aborted || branchChanges !== before) return
     const runs = runsOnBranch(allRuns, tip)
     const { value } = conversation
     const { turns, news } = mergeTurns(value.turns, buildTurns(list.messages, runs, list.decisions))
@@ -173,6 +178,7 @@ export async function askInsteadOf(turn: Turn, agent: string, text: string): Pro
     const place = value.turns.indexOf(turn)
     if (place === -1) return null
     // What came after the question is left on the other branch.
+    branchChanges += 1
     conversation.value = { ...value, turns: value.turns.slice(0, place), tip: null }
     const pending: PendingQuestion = { agent, text, once: api.randomId(), from, if_busy: 'interrupt', ...imageFields(turn.images), ...pauseFields(agent) }
     const asked = { ...newTurn(text, Date.now(), agent, null, turn.images), isBranch: true }
@@ -180,6 +186,7 @@ export async function askInsteadOf(turn: Turn, agent: string, text: string): Pro
     void sendQuestion(thread, asked, pending).then(() => {
       // A refused question has no version: what was shown before comes back.
       if (asked.connection.peek().state !== 'refused' || asked.id.peek() !== null || conversation.value.thread !== thread) return
+      branchChanges += 1
       conversation.value = { ...conversation.value, turns: value.turns, tip: value.tip }
       turn.error.value = asked.error.peek()
     })
@@ -207,7 +214,10 @@ export async function askAgent(agent: string, text: string, isInput: boolean, se
   // A question on an older branch goes on from there. It must not end what runs or waits on the newest one.
   const pending: PendingQuestion = { agent, text, once: api.randomId(), ...(tip === null ? { if_busy: 'enqueue' } : { from: tip, if_busy: 'reject' }), ...(isInput ? { isInput } : {}), ...imageFields(images), ...pauseFields(agent) }
   const turn = { ...newTurn(text, Date.now(), agent, null, images), isBranch: tip !== null }
-  if (tip !== null) conversation.value = { ...conversation.value, tip: null }
+  if (tip !== null) {
+    branchChanges += 1
+    conversation.value = { ...conversation.value, tip: null }
+  }
   savePendingMessage(thread, { ...pending, at: turn.at })
   void sendQuestion(thread, turn, pending)
   void refreshConversation()

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use doran_retrieval::contract::{ArticleReference, Contract, ContractArticle, find_article_references};
-use doran_retrieval::{Document, HEADING_SEPARATOR, Passage};
+use doran_retrieval::{Document, HEADING_SEPARATOR, Passage, localize_article_numbers};
 use serde::{Deserialize, Serialize};
 
 use super::appendix::AppendixName;
@@ -125,16 +125,15 @@ impl ContractFindings {
             return;
         }
         let text = text.trim_end();
+        let title = std::iter::once(document.title.clone()).chain(headings).collect::<Vec<_>>();
+        let title = title.join(HEADING_SEPARATOR);
         self.found.push(AnswerSource {
             number: 0,
             sample: samples::is_sample(document.id.as_str()),
             document: document.id.to_string(),
-            title: std::iter::once(document.title.clone())
-                .chain(headings)
-                .collect::<Vec<_>>()
-                .join(HEADING_SEPARATOR),
+            title: localize_article_numbers(&title, &title),
             kind: AnswerSourceKind::from_document_kind(&document.kind),
-            article: Some(article),
+            article: Some(localize_article_numbers(&article, &document.title)),
             clause,
             page: document.page_at(range.start),
             passage: doran_retrieval::PassageId::from_start(&document.id, range.start).to_string(),
@@ -156,12 +155,12 @@ impl ContractFindings {
             number: 0,
             sample: samples::is_sample(document.id.as_str()),
             document: document.id.to_string(),
-            title: passage.title,
+            title: localize_article_numbers(&passage.title, &passage.title),
             kind: AnswerSourceKind::from_document_kind(&document.kind),
             article: passage
                 .article
                 .or(article.map(|article| article.number))
-                .map(|number| number.to_string()),
+                .map(|number| localize_article_numbers(&number.to_string(), &document.title)),
             clause: None,
             page: passage.page.or_else(|| document.page_at(start)),
             passage: passage.id.to_string(),
@@ -177,7 +176,8 @@ impl ContractFindings {
         let kind = AnswerSourceKind::from_document_kind(&document.kind);
         for reference in find_article_references(text) {
             let known = reference.law.is_none() && contract.article(reference.article).is_some();
-            let name = article_label(&reference.article.to_string(), kind);
+            let article = localize_article_numbers(&reference.article.to_string(), &document.title);
+            let name = article_label(&article, kind);
             if known && !self.refers_to.contains(&name) {
                 self.refers_to.push(name);
             }
