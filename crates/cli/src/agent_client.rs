@@ -305,17 +305,7 @@ async fn attach_remotely(
     bytes: Vec<u8>,
 ) -> anyhow::Result<Result<(), BilingualMessage>> {
     let (name, thread) = (percent_encode(name), percent_encode(thread.as_str()));
-    let uploaded = client.upload(&format!("/api/documents?name={name}&thread={thread}"), bytes).await;
-    let document = match uploaded {
-        Err(error) if output::error_code(&error) == Some("not_found") => {
-            return Err(bilingual!(
-                "이 대화는 아직 시작하지 않았습니다. 먼저 질문한 다음 파일을 첨부하세요",
-                "this conversation has not begun; ask something, then attach the file"
-            )
-            .into());
-        }
-        uploaded => uploaded?,
-    };
+    let document = client.upload(&format!("/api/documents?name={name}&thread={thread}"), bytes).await?;
     let id = document.document.document.id;
     loop {
         let DocumentInfo { status, ko, en, .. } =
@@ -374,15 +364,13 @@ async fn start_run(app: &App, thread: &ThreadKey, run: &StartRun) -> anyhow::Res
     let mut options = run.options();
     if let Some(row) = app.runtime.find_thread_row(thread).await? {
         doran_server::apply_thread_settings(&mut options, &row);
-    } else {
-        let title = doran_server::title_from_message(&run.message);
-        let about = [("title", json!(title)), ("agent", json!(run.agent))];
-        let about: Map<String, Value> =
-            about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        app.runtime.put_thread(thread, &about).await?;
     }
     let input = agent.input(&run.message, &options);
-    let start = StartOptions { from: run.from, ..StartOptions::default() };
+    let thread_metadata = Map::from_iter([
+        ("title".to_owned(), json!(doran_server::title_from_message(&run.message))),
+        ("agent".to_owned(), json!(run.agent)),
+    ]);
+    let start = StartOptions { from: run.from, thread_metadata, ..StartOptions::default() };
     let started = app.runtime.start(&run.agent, thread, Some(&input), start).await;
     let name = &thread.thread;
     match started {

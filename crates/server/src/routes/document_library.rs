@@ -75,10 +75,10 @@ pub(super) fn parse_document_kind(kind: &str) -> Result<DocumentKind, ApiError> 
             Some(kind) if !kind.trim().is_empty() && kind.len() <= 100 => {
                 Ok(DocumentKind::Standard(kind.trim().to_owned()))
             }
-            _ => Err(ApiError::with_message(
-                ApiErrorCode::BadInput,
-                "`kind` is `general`, `contract` or `standard:KIND`",
-                "`kind`는 `general`, `contract`, `standard:종류` 가운데 하나입니다",
+            _ => Err(ApiError::for_parameter(
+                "kind",
+                "it is `general`, `contract`, `standard:KIND` or, for a new file, `auto`",
+                "`general`, `contract`, `standard:종류`이거나, 새 파일이면 `auto`입니다",
             )),
         },
     }

@@ -9,14 +9,13 @@ use axum::response::{IntoResponse, Response};
 use doran_agents::retrieval::{DocumentFilter, DocumentId, NewDocument};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, json};
 use tokio::time::timeout;
 
 use super::document_library::{
     current_library, document_tenant, find_document, find_stored_document, index_error, library_error,
     parse_document_kind, require_library,
 };
-use super::threads::load_thread_row;
 use super::{ApiRoute, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::agent_request;
@@ -125,7 +124,8 @@ struct AddDocumentQuery {
     /// The kind of document: `general`, `contract`, `standard:KIND` or `auto`. `auto` is the default: a contract is
     /// recognised by its articles and parties, a new version of a file keeps its kind, and everything else is `general`.
     kind: Option<String>,
-    /// The thread that the document is attached to. Only this thread finds it, and it is deleted with the thread.
+    /// The thread that the document is attached to. Only this thread finds it, and it is deleted with the thread. A
+    /// thread that does not exist is created.
     #[schemars(length(min = 1, max = 128))]
     thread: Option<String>,
     /// The path of the file on the machine that sends it. `doran ingest` sends it, so that a file keeps its name when it is
@@ -144,14 +144,8 @@ async fn add_document(
 ) -> Result<Response, ApiError> {
     let library = require_library(&app)?.clone();
     let AddDocumentQuery { name, collection, kind, thread, origin } = query_value(about)?;
-    let tenant = match &thread {
-        Some(thread) => {
-            // A document that no thread owns would never be deleted.
-            load_thread_row(&app, &caller, thread).await?;
-            document_tenant(&caller, Some(thread))?
-        }
-        None => document_tenant(&caller, None)?,
-    };
+    let tenant = document_tenant(&caller, thread.as_deref())?;
+    let thread = thread.map(|name| agent_request::thread_key(&caller, &name)).transpose()?;
     let kind = match kind.as_deref() {
         None | Some("" | "auto") => None,
         Some(kind) => Some(parse_document_kind(kind)?),
@@ -176,6 +170,12 @@ async fn add_document(
     once.with_body(&bytes)
         .respond_once(async move {
             let _room = room;
+            // A document that no thread owns would never be deleted.
+            if let Some(thread) = &thread
+                && app.runtime.find_thread_row(thread).await?.is_none()
+            {
+                app.runtime.put_thread(thread, &Map::new()).await?;
+            }
             let new = NewDocument { tenant, name, collection, kind, bytes: bytes.into() };
             library.refresh().await.map_err(library_error)?;
             let replaced = library.would_replace(&new);

@@ -134,10 +134,10 @@ fn check_query(q: &str, max_chars: usize) -> Result<(), ApiError> {
     if q.chars().nth(max_chars).is_none() {
         return Ok(());
     }
-    Err(ApiError::with_message(
-        ApiErrorCode::BadInput,
-        format!("`q` has more than {max_chars} characters"),
-        format!("`q`가 {max_chars}자를 넘습니다"),
+    Err(ApiError::for_parameter(
+        "q",
+        format!("it has more than {max_chars} characters"),
+        format!("{max_chars}자를 넘습니다"),
     ))
 }
 
@@ -156,6 +156,10 @@ fn query_value<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, ApiError
         let unknown = reason.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
         if let Some(name) = unknown {
             return unknown_parameter(name);
+        }
+        let missing = reason.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+        if let Some(name) = missing {
+            return ApiError::for_parameter(name, "it is missing", "빠졌습니다");
         }
         let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         match reason.split_once(": ").filter(|(name, _)| is_name(name)) {

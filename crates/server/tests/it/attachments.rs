@@ -21,9 +21,6 @@ async fn an_attachment_is_found_in_its_thread_only_and_deleted_with_it() {
     let upload = |tenant: &str, thread: &str| {
         with_key_of(tenant, post(&format!("/api/documents?name=memo.md&thread={thread}"), FILE))
     };
-    // A thread of somebody else, or of nobody, takes none.
-    assert_eq!(problem(&app, upload("b", &thread)).await, "404 not_found");
-    assert_eq!(problem(&app, upload("a", "nothing")).await, "404 not_found");
     let document = json(&app, upload("a", &thread)).await;
     let id = document["id"].as_str().expect("an id").to_owned();
     let one = format!("/api/documents/{id}?thread={thread}");
@@ -51,4 +48,15 @@ async fn an_attachment_is_found_in_its_thread_only_and_deleted_with_it() {
     assert_eq!(send(&app, delete).await.status(), 204);
     assert_eq!(problem(&app, text(&thread)).await, "404 not_found");
     assert!(names("a", &format!("?thread={thread}")).await.is_empty());
+    // One attaches a file in order to ask about it: a thread that nobody has begun is made.
+    let document = json(&app, upload("a", "new")).await;
+    let one = format!("/api/documents/{}?thread=new", document["id"].as_str().expect("an id"));
+    until(async || json(&app, with_key_of("a", get(&one))).await["status"] == "ready").await;
+    assert!(answer(&app, "a", "new").await.contains("73,500원"));
+    let made = json(&app, with_key_of("a", get("/api/threads/new"))).await;
+    assert!(
+        made["agent"] == "docqa" && made["title"].as_str().is_some_and(|it| it.contains("제주")),
+        "{made}"
+    );
+    assert_eq!(problem(&app, with_key_of("b", get("/api/threads/new"))).await, "404 not_found");
 }
