@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use doran_agents::Agent;
 use doran_agents::admission::AdmissionPermit;
 use doran_engine::store::{RunRow, StoreError};
-use doran_engine::{EngineError, RunWatch, WatchUntil};
+use doran_engine::{EngineError, RunHandle, RunWatch, WatchUntil};
 use futures_util::Stream;
 use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -32,20 +32,25 @@ const MAX_QUEUED_FRAMES: usize = 4;
 const MIN_RETRY_MS: u128 = 500;
 
 /// A run to be streamed, after the event with this number.
-pub(crate) struct WatchedRun {
+pub(crate) struct WatchedRun<'a> {
     pub(crate) row: RunRow,
     pub(crate) after: u64,
+    /// The run, if this request started it. What it shows is seen then, however quick it is.
+    pub(crate) started: Option<&'a RunHandle>,
 }
 
 /// Streams the events of a run until it rests, the client goes, or the server stops.
 pub(crate) async fn stream_run_events(
     app: &ServerApp,
     caller: ApiCaller,
-    WatchedRun { row, after }: WatchedRun,
+    WatchedRun { row, after, started }: WatchedRun<'_>,
 ) -> Result<Response, ApiError> {
     let app = app.clone();
     let mut sent = EventNumbers::new(&app, &row, after).await?;
-    let watch = app.runtime.watch(&row.key(), sent.last, WatchUntil::RunEndedOrPaused).await?;
+    let watch = match started {
+        Some(run) => run.watch_after(sent.last, WatchUntil::RunEndedOrPaused).await?,
+        None => app.runtime.watch(&row.key(), sent.last, WatchUntil::RunEndedOrPaused).await?,
+    };
     let memory = BodyMemory::new(&app, &caller);
     sse_response(&app.clone(), caller, move |frames| async move {
         // After a restart not all clients should reconnect at the same moment.

@@ -168,8 +168,8 @@ impl TranscriptStream {
         run: &RunHandle,
         after: u64,
     ) -> Result<Self, ApiError> {
+        let watch = run.watch_after(after, WatchUntil::RunEndedOrPaused).await?;
         let (place, run) = (run.thread().clone(), run.key());
-        let watch = app.runtime.watch(&run, after, WatchUntil::RunEndedOrPaused).await?;
         Ok(Self {
             app: app.clone(),
             agent: agent.to_owned(),

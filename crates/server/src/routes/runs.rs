@@ -199,7 +199,10 @@ async fn start_run(
         run_outcome_response(&app, &body.agent, &run).await
     } else {
         match app.runtime.run_row(&run.key()).await {
-            Ok(row) => sse::stream_run_events(&app, caller, WatchedRun { row, after: 0 }).await,
+            Ok(row) => {
+                let watched = WatchedRun { row, after: 0, started: Some(&run) };
+                sse::stream_run_events(&app, caller, watched).await
+            }
             Err(error) => Err(error.into()),
         }
     };
@@ -372,7 +375,7 @@ async fn run_events(
         ));
     }
     let (_, row) = load_run(&app, &caller, &path_value(names)?).await?;
-    sse::stream_run_events(&app, caller, WatchedRun { row, after }).await
+    sse::stream_run_events(&app, caller, WatchedRun { row, after, started: None }).await
 }
 
 /// Answers to questions.

@@ -166,6 +166,18 @@ async fn words_have_no_number_and_come_before_their_step() {
     assert!(seen.trim_end().contains("\nevent: finished\n"), "{seen}");
 }
 
+/// The run is over before its row is read for the stream.
+#[tokio::test(start_paused = true)]
+async fn a_quick_run_shows_its_words_too() {
+    let store = doran_engine::store::RamStore::new();
+    let slow = crate::thread_search::SlowCallStore { inner: store.clone(), slow: "run" };
+    let app = crate::app_with_history(Arc::new(slow), Arc::new(store));
+    let body = r#"{"agent":"react","message":"안녕하세요"}"#;
+    let seen = text(send(&app, post(RUNS, body)).await).await;
+    let (words, step) = (seen.find("event: delta"), seen.find("event: finished"));
+    assert!(words.is_some() && words < step, "{seen}");
+}
+
 #[tokio::test]
 async fn a_client_that_leaves_does_not_stop_its_run() {
     let leave = Arc::new(Notify::new());
