@@ -35,7 +35,11 @@ impl ChatModel for PricedReplyModel {
             return OfflineModel.stream(request);
         }
         self.0.fetch_add(1, Ordering::SeqCst);
-        let usage = Usage { cost_micros: Some(CALL_MICROS), ..Usage::default() };
+        let usage = Usage {
+            cost_micros: Some(CALL_MICROS),
+            counted: doran_llm::TokenCountSource::Reported,
+            ..Usage::default()
+        };
         let done = Delta::Done { usage, finish: FinishReason::Stop };
         stream::iter([Ok(Delta::Text { text: "네.".into() }), Ok(done)]).boxed()
     }

@@ -176,6 +176,15 @@ async fn what_a_client_keeps_becomes_messages_and_what_it_says_as_the_system_one
     // The thread was new with the first of them, and has what was said before from then on.
     assert_eq!(kept.iter().filter(|said| said.contains("철수")).count(), 1, "{kept:?}");
     assert_eq!(kept.len(), 7, "{kept:?}");
+    // Of several messages after the last answer, none is lost.
+    let mut two = asked.clone();
+    two["metadata"] = json!({ "thread_id": "mine" });
+    let messages = two["messages"].as_array_mut().expect("a list");
+    messages[3]["content"] = json!("내 나이는 서른이야.");
+    messages.push(json!({ "role": "user", "content": "내 나이는?" }));
+    text(send(&app, post("/v1/chat/completions", &two.to_string())).await).await;
+    let kept = said("mine").await;
+    assert_eq!(kept[7..9], ["user 내 나이는 서른이야.", "user 내 나이는?"], "{kept:?}");
 }
 
 #[tokio::test]

@@ -69,7 +69,7 @@ pub(super) async fn openai_chat(
         None => None,
     };
     let known = match &thread {
-        Some(thread) if thread_exists(&app, thread).await? => KnownMessages::AllButQuestion,
+        Some(thread) if thread_exists(&app, thread).await? => KnownMessages::UntilLastAnswer,
         Some(_) | None => KnownMessages::None,
     };
     let question = find_question(messages, known, "messages", app.limits.max_message_bytes)?;

@@ -228,8 +228,8 @@ fn read_image(fields: &mut FieldObject, url_field: &str) -> Result<ImageReferenc
 pub(super) enum KnownMessages {
     /// There is no such thread. The client sends the whole conversation.
     None,
-    /// All of them but the new question. The client sends the whole conversation.
-    AllButQuestion,
+    /// All up to the last answer. The client sends the whole conversation, and so does the thread have it.
+    UntilLastAnswer,
     /// None of them, but earlier ones. The client sends only new messages.
     EarlierOnly,
 }
@@ -275,7 +275,16 @@ pub(super) fn find_question(
         return Err(bad("the last message of the user is empty", "사용자의 마지막 메시지가 비어 있습니다"));
     }
     let system = (!conversation.system.is_empty()).then(|| conversation.system.join("\n\n"));
-    let earlier = if thread == KnownMessages::AllButQuestion { Vec::new() } else { before };
+    let earlier = match thread {
+        KnownMessages::UntilLastAnswer => {
+            let is_question = |message: &EarlierMessage| {
+                matches!(message, EarlierMessage::Asked(_) | EarlierMessage::AskedWithImages { .. })
+            };
+            let new = before.iter().rposition(|message| !is_question(message)).map_or(0, |last| last + 1);
+            before.split_off(new)
+        }
+        KnownMessages::None | KnownMessages::EarlierOnly => before,
+    };
     let options =
         AskOptions { system, earlier, images, following: conversation.messages, ..AskOptions::default() };
     let all = || options.message_texts().chain(options.system.as_deref()).chain([text.as_str()]);
@@ -393,7 +402,7 @@ mod tests {
 
     fn question(messages: Value, known: bool) -> Result<ClientQuestion, String> {
         let Value::Array(messages) = messages else { panic!("a list") };
-        let thread = if known { KnownMessages::AllButQuestion } else { KnownMessages::None };
+        let thread = if known { KnownMessages::UntilLastAnswer } else { KnownMessages::None };
         let read =
             read_chat_messages(messages).and_then(|read| find_question(read, thread, "messages", 1000));
         read.map_err(|error| error.to_json()["parameter"].as_str().unwrap_or_default().to_owned())
@@ -423,6 +432,21 @@ mod tests {
         };
         assert_eq!(calls[0].arguments, json!({ "a": 1 }));
         assert_eq!((results[0].name.as_str(), results[0].origin), ("f", TextOrigin::Tool));
+    }
+
+    #[test]
+    fn on_a_known_thread_all_messages_after_the_last_answer_are_new() {
+        let user = |text: &str| json!({ "role": "user", "content": text });
+        let earlier = |messages: Value| -> Vec<EarlierMessage> {
+            let asked = question(messages, true).expect("a question");
+            assert_eq!(asked.text, "넷");
+            asked.options.earlier
+        };
+        let answer = json!({ "role": "assistant", "content": "둘" });
+        let asked = |text: &str| EarlierMessage::Asked(text.to_owned());
+        assert_eq!(earlier(json!([user("하나"), answer, user("셋"), user("넷")])), [asked("셋")]);
+        assert_eq!(earlier(json!([user("하나"), answer, user("넷")])), []);
+        assert_eq!(earlier(json!([user("셋"), user("넷")])), [asked("셋")]);
     }
 
     #[test]

@@ -336,6 +336,8 @@ mod tests {
         let schema = |schema: Value| json!({ "type": "json_schema", "json_schema": { "name": "a", "strict": true, "schema": schema } });
         assert_eq!(read(schema(json!({ "type": "object" }))), Ok(Some(json!({ "type": "object" }))));
         assert_eq!(read(schema(json!({ "type": 1 }))), Err("response_format.json_schema.schema".into()));
+        let circular = json!({ "$ref": "#" });
+        assert_eq!(read(schema(circular)), Err("response_format.json_schema.schema".into()));
         assert_eq!(read(json!({ "type": "grammar" })), Err("response_format.type".into()));
         assert_eq!(read(json!({ "type": "json_object", "x": 1 })), Err("response_format.x".into()));
     }
