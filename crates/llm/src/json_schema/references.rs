@@ -29,7 +29,57 @@ pub(super) fn schema_nodes(schema: &Value) -> Result<Vec<SchemaNode>, InvalidSch
         let rules = reader.rules(&place, value)?;
         reader.nodes[id] = rules;
     }
+    if let Some(circular) = circular_node(&reader.nodes) {
+        let place = reader.known.iter().find(|(_, id)| **id == circular).map_or("", |(place, _)| place);
+        return Err(invalid(place, "it refers to itself for the same value, so that nothing can be checked"));
+    }
     Ok(reader.nodes)
+}
+
+/// A node that leads back to itself without going deeper into the value. No check of such a schema would end.
+fn circular_node(nodes: &[SchemaNode]) -> Option<SchemaNodeId> {
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Visit {
+        New,
+        OnTheWay,
+        Done,
+    }
+    let next: Vec<Vec<SchemaNodeId>> = nodes.iter().map(nodes_for_same_value).collect();
+    let mut visits = vec![Visit::New; nodes.len()];
+    for start in 0..nodes.len() {
+        let mut way = if visits[start] == Visit::New { vec![(start, 0)] } else { Vec::new() };
+        while let Some((id, place)) = way.last_mut() {
+            visits[*id] = Visit::OnTheWay;
+            let Some(other) = next[*id].get(*place) else {
+                visits[*id] = Visit::Done;
+                way.pop();
+                continue;
+            };
+            *place += 1;
+            match visits[*other] {
+                Visit::New => way.push((*other, 0)),
+                Visit::OnTheWay => return Some(*other),
+                Visit::Done => {}
+            }
+        }
+    }
+    None
+}
+
+/// The nodes that the value itself is checked by, not its parts.
+fn nodes_for_same_value(node: &SchemaNode) -> Vec<SchemaNodeId> {
+    let mut nodes = Vec::new();
+    for rule in node {
+        match rule {
+            SchemaRule::Also(id) | SchemaRule::Not(id) | SchemaRule::Implies(_, id) => nodes.push(*id),
+            SchemaRule::AnyOf(several) | SchemaRule::ExactlyOne(several) => nodes.extend(several),
+            SchemaRule::If { condition, then, otherwise } => {
+                nodes.extend([Some(*condition), *then, *otherwise].into_iter().flatten());
+            }
+            _ => {}
+        }
+    }
+    nodes
 }
 
 /// The parts that were found, and those that are still to be read.
