@@ -134,8 +134,8 @@ fn given_keys(config: &Config) -> Result<Vec<ApiKeyRecord>, BilingualMessage> {
     parse_given_keys(config.secrets.get(API_KEYS_VARIABLE).map_or("", |keys| keys.reveal()))
 }
 
-/// Reads the keys of the environment: `NAME=KEY` or `NAME@TENANT=KEY`, separated by commas or white space. Errors do not
-/// contain a key.
+/// Reads the keys of the environment: `NAME=KEY` or `NAME@TENANT=KEY`, separated by commas or white space. `:admin` before
+/// the `=` makes it the key of an administrator. Errors do not contain a key.
 fn parse_given_keys(text: &str) -> Result<Vec<ApiKeyRecord>, BilingualMessage> {
     let words = text.split(|char: char| char == ',' || char.is_whitespace()).filter(|word| !word.is_empty());
     let mut rows: Vec<ApiKeyRecord> = Vec::new();
@@ -143,11 +143,12 @@ fn parse_given_keys(text: &str) -> Result<Vec<ApiKeyRecord>, BilingualMessage> {
         let number = at + 1;
         let wrong = || {
             bilingual!(
-                "`{API_KEYS_VARIABLE}`의 {number}번째 키가 맞지 않습니다. `이름=키`나 `이름@테넌트=키`로 적으세요. 이름은 서로 달라야 하고 키는 {MIN_GIVEN_KEY_CHARS}자 이상입니다. 예: `openssl rand -hex 32`",
-                "key {number} of `{API_KEYS_VARIABLE}` does not fit; write `NAME=KEY` or `NAME@TENANT=KEY`, with different names and keys of at least {MIN_GIVEN_KEY_CHARS} characters, such as `openssl rand -hex 32`"
+                "`{API_KEYS_VARIABLE}`의 {number}번째 키가 맞지 않습니다. `이름=키`, `이름@테넌트=키`로, 관리자 키는 `이름:admin=키`로 적으세요. 이름은 서로 달라야 하고 키는 {MIN_GIVEN_KEY_CHARS}자 이상입니다. 예: `openssl rand -hex 32`",
+                "key {number} of `{API_KEYS_VARIABLE}` does not fit; write `NAME=KEY`, `NAME@TENANT=KEY` or, for an administrator, `NAME:admin=KEY`, with different names and keys of at least {MIN_GIVEN_KEY_CHARS} characters, such as `openssl rand -hex 32`"
             )
         };
         let (owner, secret) = word.split_once('=').ok_or_else(wrong)?;
+        let (owner, admin) = owner.strip_suffix(":admin").map_or((owner, false), |owner| (owner, true));
         let local = TenantId::local();
         let (name, tenant) = owner.split_once('@').unwrap_or((owner, local.as_str()));
         let tenant = TenantId::new(tenant).map_err(|_| wrong())?;
@@ -161,7 +162,7 @@ fn parse_given_keys(text: &str) -> Result<Vec<ApiKeyRecord>, BilingualMessage> {
             tenant: tenant.as_str().to_owned(),
             hash,
             made: 0,
-            admin: false,
+            admin,
         });
     }
     Ok(rows)
@@ -312,6 +313,10 @@ mod tests {
         assert_eq!(found, [("laptop", "local"), ("ci", "sales")]);
         assert_eq!(rows[0].hash, KeyHash::from_secret(secret).to_string());
         assert_eq!(parse_given_keys(" \n").expect("none"), []);
+        let admins = parse_given_keys(&format!("a:admin={secret} b@sales:admin={secret}")).expect("keys");
+        let shown: Vec<_> =
+            admins.iter().map(|row| (row.name.as_str(), row.tenant.as_str(), row.admin)).collect();
+        assert_eq!(shown, [("a", "local", true), ("b", "sales", true)]);
         for wrong in [
             secret.to_owned(),
             "a=hunter2".to_owned(),
