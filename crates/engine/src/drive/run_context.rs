@@ -277,6 +277,8 @@ impl RunContext {
             if failpoint::mutant("event_before_commit") {
                 failpoint::keep_unwritten_entries(&journal.fence, tip.head, &commit.entries);
                 self.live_feed.iter().for_each(|live| live.wake_watchers());
+                // Long enough for a kill between the event and the commit.
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
             let watched = self.live_feed.as_ref().is_some_and(|live| live.is_watched());
             let shown = if watched { commit.entries.clone() } else { Vec::new() };
