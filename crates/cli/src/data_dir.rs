@@ -22,6 +22,16 @@ impl DataDirLock {
         ensure_private_dir(path)?;
         Ok(Self { _lock: acquire_lock_file(path)? })
     }
+
+    /// Removes a directory that holds nothing but the lock. Any other stays.
+    pub(crate) fn remove_empty_directory(self, path: &Path) {
+        let is_lock =
+            |entry: std::io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() == "lock");
+        if fs::read_dir(path).is_ok_and(|mut entries| entries.all(is_lock)) {
+            fs::remove_file(path.join("lock")).ok();
+            fs::remove_dir(path).ok();
+        }
+    }
 }
 
 /// Whether another process has the directory.

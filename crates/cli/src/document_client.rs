@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use doran_retrieval::{
-    DocumentFilter, DocumentId, DocumentKind, DocumentStatus, DocumentTenant, Hit, Library, NewDocument,
-    Passage, SearchQuery, find_article_numbers,
+    DocumentFilter, DocumentId, DocumentKind, DocumentStatus, DocumentTenant, Hit, IngestState, Library,
+    NewDocument, Passage, SearchQuery, find_article_numbers,
 };
 use doran_server::api::{DocumentInfo, DocumentList, SearchHit, SearchHitList};
 use doran_server::percent_encode;
@@ -40,6 +40,17 @@ pub(crate) enum DocumentChange {
     Pause,
     Resume,
     Cancel,
+}
+
+impl DocumentChange {
+    /// Whether a document that is in this state afterwards was neither paused nor cancelled, though it should be.
+    pub(crate) fn is_without_effect(&self, state: IngestState) -> bool {
+        match self {
+            Self::Pause => state != IngestState::Paused,
+            Self::Cancel => state != IngestState::Cancelled,
+            Self::Delete | Self::Kind(_) | Self::Retry | Self::Resume => false,
+        }
+    }
 }
 
 /// A file to be added.

@@ -54,12 +54,14 @@ pub(crate) fn restore_archive(config: &Config, from: &Path) -> Result<RestoreRep
             ));
         }
     };
-    let _lock = DataDirLock::acquire(&config.data_dir)?;
-    check_empty(&config.data_dir, database.as_deref())?;
-    let staging = StagingDirectories::create(&config.data_dir, database)
-        .map_err(|error| cannot_restore(&config.data_dir, error))?;
-    archive.unpack(&staging)?;
-    staging.publish().map_err(|error| cannot_restore(&config.data_dir, error))?;
+    let is_new = !config.data_dir.exists();
+    let lock = DataDirLock::acquire(&config.data_dir)?;
+    if let Err(error) = archive.restore_to(&config.data_dir, database) {
+        if is_new {
+            lock.remove_empty_directory(&config.data_dir);
+        }
+        return Err(error);
+    }
     Ok(RestoreReport {
         files: archive.manifest.files.len(),
         database_is_elsewhere: archive.manifest.database == BackedUpDatabase::Postgres,
@@ -130,6 +132,15 @@ impl OpenArchive {
             return Err(newer(&self.shown, &self.manifest.version));
         }
         Ok(())
+    }
+
+    /// Unpacks everything beside the data, verifies it and moves it to its place.
+    fn restore_to(&mut self, data_dir: &Path, database: Option<PathBuf>) -> Result<(), BilingualMessage> {
+        check_empty(data_dir, database.as_deref())?;
+        let staging = StagingDirectories::create(data_dir, database)
+            .map_err(|error| cannot_restore(data_dir, error))?;
+        self.unpack(&staging)?;
+        staging.publish().map_err(|error| cannot_restore(data_dir, error))
     }
 
     /// Unpacks and verifies everything.

@@ -85,10 +85,18 @@ pub(crate) async fn run(args: &DocumentsArgs, config: &Config, output: TerminalO
     let chosen: Vec<&DocumentStatus> =
         which.ids.iter().map(|id| find_document(&known, id)).collect::<Result<_, _>>()?;
     let mut changed = Vec::new();
+    let mut refused = None;
     for status in chosen {
         let now = client.apply_change(&change, &status.id).await?;
         let name = &status.name;
         match now {
+            Some(now) if change.is_without_effect(now.state) => {
+                let state = now.state.as_str();
+                refused = Some(bilingual!(
+                    "`{name}`의 상태는 {state}입니다. 읽는 중이거나 기다리는 문서가 아니어서 바뀐 것이 없습니다",
+                    "`{name}` is {state}; it neither waits nor is being read, so nothing was changed"
+                ));
+            }
             Some(now) => changed.push(now),
             None => output.print_message(&bilingual!("지웠습니다: {name}", "removed: {name}")),
         }
@@ -100,8 +108,10 @@ pub(crate) async fn run(args: &DocumentsArgs, config: &Config, output: TerminalO
     if change == DocumentChange::Delete {
         client.report_samples_change(output).await?;
     }
-    output
-        .print_data(&changed.iter().map(|status| format_status(status, output.language)).collect::<String>())
+    output.print_data(
+        &changed.iter().map(|status| format_status(status, output.language)).collect::<String>(),
+    )?;
+    refused.map_or(Ok(()), |refused| Err(refused.into()))
 }
 
 async fn list_documents(

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 #[cfg(target_os = "linux")]
-use crate::mock_vendor::{MockVendorReply, MockVendorServer};
+use crate::mock_vendor::{MockVendorReply, MockVendorServer, VendorCallKind};
 #[cfg(target_os = "linux")]
 use crate::program::spawn_in_terminal;
 use crate::program::{ServerProcess, doran_command, fresh_directory, run_doran, utf8};
@@ -48,6 +48,18 @@ fn a_second_process_asks_the_server_that_has_the_data() {
     let of_thread = utf8(&run_doran(&here, &["runs", "--json", "list", "--thread", "main"], "").stdout);
     assert!(of_thread.lines().count() == 1 && of_thread.contains("\"thread\":\"main\""), "{of_thread}");
     assert_eq!(runs.matches("\"status\":\"finished\"").count(), 2, "{runs}");
+    // A file can be attached before the first question, here too.
+    std::fs::write(here.join("메모.md"), "# 메모\n\n제주 워크숍의 참가비는 한 사람당 73,500원이다.\n")
+        .expect("a file");
+    let lines = "/attach 메모.md\n제주 워크숍 참가비는 한 사람당 얼마인가요?\n";
+    let attached = run_doran(&here, &["chat", "--thread", "new"], lines);
+    assert!(utf8(&attached.stdout).contains("73,500원"), "{}", utf8(&attached.stderr));
+    // A server gives long lists page by page.
+    for _ in 0..201 {
+        server.request("POST /api/threads", "{}");
+    }
+    let all = utf8(&run_doran(&here, &["threads", "list", "--limit", "203"], "").stdout);
+    assert_eq!(all.lines().count(), 203);
     // What has no way over HTTP still says who has the data.
     let refused = run_doran(&here, &["gc"], "");
     let stderr = utf8(&refused.stderr);
@@ -323,6 +335,36 @@ fn a_conversation_that_is_started_again_shows_its_last_turn() {
     assert!(sources.contains("휴가 규정 › 육아휴직"), "{sources}");
 }
 
+/// The program is killed while the model answers. Started again, it shows the question and the whole answer.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_conversation_whose_program_was_killed_goes_on_when_it_is_started_again() {
+    use std::io::Read;
+    const PROMPT: &str = "\u{1b}[?2004h";
+    let here = fresh_directory("killed-while-answering");
+    let far = MockVendorServer::start(|_| MockVendorReply::Text("연차는 한 해에 열닷새입니다.".into()));
+    let settings = format!("model = \"openai-compatible:http://{}/v1#m\"\n", far.address);
+    std::fs::write(here.join("doran.toml"), settings).expect("settings");
+    far.hold_call(Some((VendorCallKind::Model, 1)));
+    let mut child = doran_command(&here, &["chat", "--agent", "react"]).spawn().expect("it starts");
+    child.stdin.as_mut().expect("a pipe").write_all("연차는 며칠인가요?\n".as_bytes()).expect("typed");
+    far.wait_for_held_call();
+    child.kill().expect("killed");
+    child.wait().expect("gone");
+
+    let Some(mut child) = spawn_in_terminal(&here, "chat --agent react --lang ko") else { return };
+    let (mut keys, mut stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    let mut screen = Vec::new();
+    read_screen_until(&mut stdout, &mut screen, PROMPT, 1);
+    keys.write_all(b"\x04").expect("typed");
+    stdout.read_to_end(&mut screen).ok();
+    let screen = String::from_utf8_lossy(&screen).into_owned();
+    assert!(child.wait().expect("it ends").success(), "{screen}");
+    let (question, answer) =
+        (screen.find("> 연차는 며칠인가요?"), screen.find("연차는 한 해에 열닷새입니다."));
+    assert!(question.is_some() && question < answer, "{screen}");
+}
+
 /// What the model of the next test says, four letters at a time: the blank line after the heading comes in two pieces.
 #[cfg(target_os = "linux")]
 const MARKDOWN_ANSWER: &str = "## 휴가 답\n\n**연차**는 `15`일\u{1b}]52;c;aGk=\u{7}입니다.\n\n- 하나\n- 둘\n\n| 가 | 나 |\n|---|---|\n| 1 | 2 |\n\n```rust\nlet x = 1;\n```\n\n끝입니다.";
@@ -371,4 +413,9 @@ fn markdown_is_rendered_on_a_terminal_only() {
     assert_eq!(piped.trim_end(), MARKDOWN_ANSWER);
     let piped = utf8(&run_doran(&here, &["chat", "--agent", "react", "--thread", "b"], "hello\n").stdout);
     assert_eq!(piped.trim_end(), MARKDOWN_ANSWER);
+
+    // Its router gets no JSON from this model. That is a line of the log, which a conversation shows only if it is wanted.
+    let shown = |args: &[&str]| utf8(&run_doran(&here, args, "").stderr);
+    assert!(!shown(&["ask", "hello"]).contains(" WARN "), "{}", shown(&["ask", "hello"]));
+    assert!(shown(&["ask", "hello", "--log", "warn"]).contains(" WARN "));
 }

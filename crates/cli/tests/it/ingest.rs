@@ -183,6 +183,12 @@ fn what_is_gone_from_a_folder_is_listed_and_can_be_deleted() {
     assert_eq!(unknown.status.code(), Some(1));
     assert!(utf8(&unknown.stderr).contains("there is no document `없음.md`"), "{}", utf8(&unknown.stderr));
     assert_eq!(list_documents(&here).len(), 2, "nothing is done where something is unknown");
+    for change in ["pause", "cancel"] {
+        let ready = run_doran(&here, &["documents", change, "폐지.md", "--lang", "en"], "");
+        let error = utf8(&ready.stderr);
+        assert!(ready.status.code() == Some(1) && error.contains("`폐지.md` is ready"), "{change}: {error}");
+        assert!(ready.stdout.is_empty(), "{}", utf8(&ready.stdout));
+    }
     let deleted = run_doran(&here, &["documents", "delete", "폐지.md", "--lang", "ko"], "");
     assert!(utf8(&deleted.stderr).contains("지웠습니다: 폐지.md"), "{}", utf8(&deleted.stderr));
     assert_eq!(list_documents(&here), ["남음.md ready"]);
