@@ -350,7 +350,11 @@ fn connect_node(
                 Some(_) | None => To::End,
             }
         };
-        return begun.branch_or_end(nodes, choose);
+        // Validation has made sure that every value has a target.
+        return match targets.iter().any(|target| target == "end") {
+            true => begun.branch_or_end(nodes, choose),
+            false => begun.branch(nodes, choose),
+        };
     }
     match form.then.as_deref() {
         Some("end") | None => begun.end(),

@@ -17,6 +17,11 @@ fn a_template_is_an_agent_in_both_languages_and_is_not_overwritten() {
     let (listed, notes) = (utf8(&listed.stdout), utf8(&listed.stderr));
     assert!(listed.contains("\"helpdesk\"") && listed.contains("\"상담\""), "{listed}\n{notes}");
     assert!(!notes.contains("skipped"), "{notes}");
+    // A branch whose targets are all nodes does not lead to the end.
+    let drawn = utf8(
+        &run_doran(&here, &[&DATA[..], &["graph", "helpdesk", "--format", "ascii"]].concat(), "").stdout,
+    );
+    assert!(drawn.contains("sort ..> person | search\n"), "{drawn}");
     let again = run_doran(&here, &[&DATA[..], &["agents", "new", "helpdesk"]].concat(), "");
     assert!(!again.status.success() && utf8(&again.stderr).contains("exists already"));
     let outside = run_doran(&here, &[&DATA[..], &["agents", "new", "../evil"]].concat(), "");
