@@ -11,7 +11,13 @@ export const anyServerTests = [
     async run({ page, shoot }) {
       await waitUntilReady(page)
       await page.locator('.starters button').first().waitFor()
+      // In a low window the start page has to be scrolled. It is shown from its top.
+      const size = page.viewportSize()
+      await page.setViewportSize({ width: 1360, height: 420 })
+      await page.waitForFunction(() => document.querySelector('.scroller').clientHeight < document.querySelector('.scroller').scrollHeight)
+      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))))
       assert.equal(await page.locator('.scroller').evaluate((one) => one.scrollTop), 0, 'the greeting is in view')
+      await page.setViewportSize(size)
       await shoot('welcome-ko-light')
       await page.click('.starters button')
       await waitForAnswer(page)
