@@ -240,6 +240,20 @@ async fn a_run_that_waited_is_refused_when_it_begins() {
 }
 
 #[tokio::test]
+async fn usage_is_not_complete_when_tokens_are_estimated() {
+    let app = crate::app();
+    let ask = json!({ "agent": "react", "message": "안녕?" }).to_string();
+    assert_eq!(json(&app, post("/api/threads/t/runs?wait=true", &ask)).await["status"], "finished");
+    for path in ["/api/usage?thread=t", "/api/usage?days=2"] {
+        assert_eq!(
+            json(&app, get(path)).await["complete"],
+            false,
+            "the built-in model counts no tokens: {path}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn usage_is_not_complete_when_a_server_died_under_a_call() {
     let (store, calls) = (Arc::new(RamStore::new()), Arc::new(AtomicUsize::new(0)));
     let hung = HeldReplyModel(PricedReplyModel(calls.clone()), Arc::new(Notify::new()));
