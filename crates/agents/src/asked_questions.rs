@@ -7,7 +7,7 @@ use crate::history::newest_branch;
 
 /// A question of a run to a person, with the answer once there is one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AskedQuestion {
+pub struct QuestionToPerson {
     /// The run that asked.
     pub run: RunId,
     /// The question.
@@ -21,8 +21,8 @@ pub struct AskedQuestion {
 }
 
 /// The questions along the branch that leads to the last of these entries, which are those of a thread from its first.
-pub fn asked_questions_from_entries(entries: &[ThreadEntry]) -> Vec<AskedQuestion> {
-    let mut asked: Vec<AskedQuestion> = Vec::new();
+pub fn asked_questions_from_entries(entries: &[ThreadEntry]) -> Vec<QuestionToPerson> {
+    let mut asked: Vec<QuestionToPerson> = Vec::new();
     for entry in newest_branch(entries) {
         let Some(run) = entry.run else { continue };
         match &entry.body {
@@ -31,7 +31,7 @@ pub fn asked_questions_from_entries(entries: &[ThreadEntry]) -> Vec<AskedQuestio
                     match find_open_question(&mut asked, run, &question.id) {
                         // It is still open after others were answered.
                         Some(open) => open.question = question.clone(),
-                        None => asked.push(AskedQuestion {
+                        None => asked.push(QuestionToPerson {
                             run,
                             question: question.clone(),
                             asked_at: entry.at,
@@ -62,9 +62,9 @@ pub fn asked_questions_from_entries(entries: &[ThreadEntry]) -> Vec<AskedQuestio
 }
 
 fn find_open_question<'a>(
-    asked: &'a mut [AskedQuestion],
+    asked: &'a mut [QuestionToPerson],
     run: RunId,
     id: &str,
-) -> Option<&'a mut AskedQuestion> {
+) -> Option<&'a mut QuestionToPerson> {
     asked.iter_mut().rev().find(|one| one.run == run && one.question.id == id && one.answer.is_none())
 }

@@ -183,7 +183,7 @@ pub struct DecisionInfo {
 }
 
 impl DecisionInfo {
-    pub(crate) fn from_asked_question(asked: &doran_agents::asked_questions::AskedQuestion) -> Self {
+    pub(crate) fn from_asked_question(asked: &doran_agents::asked_questions::QuestionToPerson) -> Self {
         Self {
             question: QuestionInfo::from_log(asked.run, &asked.question),
             asked: asked.asked_at,
