@@ -7,15 +7,12 @@
     python3 training/answers/everyday.py everyday
     export ANSWER_QUESTIONS=$PWD/everyday/questions.jsonl ANSWER_DOCUMENTS=$PWD/everyday/documents
     features everyday
-    python3 training/answers/fit.py dev.jsonl more.jsonl everyday.jsonl
-
-With `--try written.jsonl` weights that were fitted on the other files are tried on the written questions, and nothing is written:
-
     python3 training/answers/written.py written
     for group in written/*; do
         export ANSWER_QUESTIONS=$PWD/$group/questions.jsonl ANSWER_DOCUMENTS=$PWD/$group/documents
         features $group && cat $group.jsonl >> written.jsonl
     done
+    python3 training/answers/fit.py dev.jsonl more.jsonl everyday.jsonl written.jsonl
 
 Writes `crates/offline/src/data/weights.tsv`. The ranking is a conditional logit over the candidates of a question. The
 confidence is a logistic regression over the best candidate, once with all candidates and once without the right ones,
@@ -35,9 +32,9 @@ import numpy as np
 
 # What the ranking and the confidence go by; the other features have no weight there.
 RANKING = ["own", "name_near", "meaning", "kind_misses", "rank"]
-CONFIDENCE = ["own", "around", "meaning", "kind_misses", "uncovered", "lesser_document"]
+CONFIDENCE = ["own", "meaning", "kind_misses"]
 FOLDS = 6
-MOST_QUOTED, CLOSE, NEAR = 3, 2.5, 0.5
+MOST_QUOTED, CLOSE, NEAR = 3, 2.5, 0.38
 WITHOUT_RIGHT_WEIGHT = 0.5
 WEIGHTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../crates/offline/src/data/weights.tsv")
 
@@ -230,11 +227,6 @@ def scored_with(questions, weights, sure):
 
 def main():
     paths = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
-    if "--try" in sys.argv:
-        tried = sys.argv[sys.argv.index("--try") + 1]
-        weights = fit([question for path in paths if path != tried for question in read(path)], RANKING, CONFIDENCE)
-        print(figures(scored_with(read(tried), *weights), NEAR))
-        return
     questions = [question for path in paths for question in read(path)]
     scored = cross_validated(questions, RANKING, CONFIDENCE)
     for threshold in np.arange(NEAR - 0.1, NEAR + 0.11, 0.05):

@@ -9,7 +9,7 @@ pub const MATERIAL_MESSAGE_ID: &str = "material";
 /// The id of a message that holds a summary of earlier turns.
 pub const SUMMARY_MESSAGE_ID: &str = "summary";
 
-/// Stands before a note: a line about a search that is no text of what was found.
+/// Stands before a note: a line of the program about a search or a call that is no part of its result.
 pub const NOTE_PREFIX: &str = "※ ";
 
 /// Stands before a message of the user, in a conversation that is written as text.

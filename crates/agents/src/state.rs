@@ -149,16 +149,33 @@ pub(crate) fn typed_text(message: &Message) -> String {
     if words.trim().is_empty() { message.text() } else { words }
 }
 
+/// Whether a text of others came along with a message.
+pub(crate) fn has_given_text(message: &Message) -> bool {
+    message
+        .parts
+        .iter()
+        .any(|part| matches!(part, MessagePart::Text { origin: TextOrigin::Document | TextOrigin::Web, .. }))
+}
+
 /// The newest message of the person.
 pub(crate) fn newest_question(messages: &[Message]) -> Option<&Message> {
     messages.iter().rev().find(|message| message.role == Role::User)
 }
 
+/// How an agent finds out in which language it answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AnswerLanguage {
+    /// The one that was set, whatever the person writes.
+    pub(crate) set: Option<Language>,
+    /// The language of the program, for words of no language, such as `15 * 4`.
+    pub(crate) of_program: Language,
+}
+
 /// The language of a conversation: the one that was set, else that of the newest words of the person.
-pub(crate) fn conversation_language(set: Option<Language>, messages: &[Message]) -> Language {
-    let texts: Vec<String> =
-        messages.iter().rev().filter(|message| message.role == Role::User).map(typed_text).collect();
-    set.unwrap_or_else(|| Language::detect_newest(texts.iter().map(String::as_str)))
+pub(crate) fn conversation_language(language: AnswerLanguage, messages: &[Message]) -> Language {
+    let mut texts = messages.iter().rev().filter(|message| message.role == Role::User).map(typed_text);
+    let spoken = || texts.find_map(|text| Language::detect(&text));
+    language.set.or_else(spoken).unwrap_or(language.of_program)
 }
 
 /// What a person typed just now, after what was said before where somebody else keeps it.
@@ -362,7 +379,7 @@ mod tests {
     fn a_text_that_comes_along_does_not_choose_the_language() {
         let document = Some("All employees are entitled to annual leave. ".repeat(20));
         let asked = question_message("요약해줘", &AskOptions { document, ..AskOptions::default() });
-        assert_eq!(conversation_language(None, &[asked]), Language::Korean);
+        assert_eq!(conversation_language(AnswerLanguage::default(), &[asked]), Language::Korean);
     }
 
     #[test]

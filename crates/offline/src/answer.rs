@@ -2,7 +2,10 @@
 //!
 //! Every line is a sentence of [`FixedPhrase`], whose slots hold words of the person, a document or a tool as they stand.
 
+use std::collections::BTreeMap;
+
 use doran_agents::Language;
+use doran_agents::agents::contract::ComparisonRemark;
 use doran_agents::tools::is_refused_by_person;
 use doran_llm::Message;
 
@@ -72,7 +75,7 @@ fn answer_question(turn: &OfflineTurn<'_>, messages: &[Message], question: &str)
     if let Some(lines) = asked.as_ref().and_then(|asked| recall_fact(turn, asked)) {
         return lines;
     }
-    if decisions::asks_to_recall(question)
+    if decisions::asks_for_what_was_said(turn)
         && let Some(line) = recall_statement(turn, question)
     {
         return vec![line];
@@ -333,15 +336,17 @@ fn missing_place_lines(
 
 /// The quotes, documents, the person's contracts and standard contracts apart.
 fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
-    let has_standard = found.picks.iter().any(|pick| pick.source.is_standard());
-    let mut lines: Vec<String> = Vec::new();
+    let (compared, picks): (Vec<_>, Vec<_>) =
+        found.picks.iter().partition(|pick| ComparisonRemark::of_title(pick.source.title).is_some());
+    let has_standard = picks.iter().any(|pick| pick.source.is_standard());
+    let mut lines = comparison_lines(turn, &compared);
     for kind in [QuotableSourceKind::Document, QuotableSourceKind::Contract, QuotableSourceKind::Standard] {
         let lead = match kind {
             QuotableSourceKind::Contract if has_standard => FixedPhrase::QuoteContract,
             QuotableSourceKind::Document | QuotableSourceKind::Contract => FixedPhrase::Quote,
             QuotableSourceKind::Standard => FixedPhrase::QuoteStandard,
         };
-        let picks: Vec<_> = found.picks.iter().filter(|pick| pick.source.kind == kind).collect();
+        let picks: Vec<_> = picks.iter().filter(|pick| pick.source.kind == kind).collect();
         let mut last: Option<SourceCitation<'_>> = None;
         for pick in picks.iter().take(MAX_QUOTE_LINES) {
             lines.push(match pick.source.cite {
@@ -368,6 +373,30 @@ fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
         found.missing.iter().filter(|part| !named_places(part).0.is_empty() || part.chars().count() > 3);
     lines.extend(missing.map(|part| FixedPhrase::NotFoundPart.filled(turn.language, &[part])));
     lines
+}
+
+/// What a comparison with the standard found: the articles that are missing, those beyond the standard, those that differ.
+fn comparison_lines(turn: &OfflineTurn<'_>, picks: &[&PickedQuote<'_>]) -> Vec<String> {
+    let said = |pick: &&PickedQuote<'_>| {
+        let (order, phrase, beside) = match ComparisonRemark::of_title(pick.source.title)? {
+            ComparisonRemark::NotIn(contract) if pick.source.is_standard() => {
+                (0, FixedPhrase::MissingArticles, contract)
+            }
+            ComparisonRemark::NotIn(standard) => (1, FixedPhrase::ExtraArticles, standard),
+            ComparisonRemark::DiffersFrom(standard) => (2, FixedPhrase::ChangedArticles, standard),
+        };
+        Some(((order, beside.to_owned()), phrase.filled(turn.language, &[beside])))
+    };
+    let mut told: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
+    for pick in picks {
+        let (Some((key, heading)), SourceCitation::Number(number)) = (said(pick), pick.source.cite) else {
+            continue;
+        };
+        let lines = told.entry(key).or_insert_with(|| vec![heading]);
+        let slots = [quotes::article_heading(&pick.source), pick.words.as_str(), &number.to_string()];
+        lines.push(FixedPhrase::ListedArticle.filled(turn.language, &slots));
+    }
+    told.into_values().flatten().collect()
 }
 
 /// Whether a question such as "그럼 위약금은?" goes on to something that was not spoken of, and documents were looked

@@ -65,7 +65,7 @@ fn planned_calls(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Vec<PlannedToolC
     let question = turn.question.as_str();
     let wished = intents_of(question);
     let mut calls: Vec<PlannedToolCall> = Vec::new();
-    if let Some(call) = one_sided(turn, tools).filter(|call| !is_done(turn, call)) {
+    if let Some(call) = comparison_call(turn, tools).filter(|call| !is_done(turn, call)) {
         return vec![call];
     }
     let compares = Cue::Compares.is_in(question);
@@ -136,17 +136,10 @@ fn call_for_intent(
         }
         QuestionIntent::Run(code) => text(names::PYTHON_REPL, &["code", "source", "program", "script"], code),
         QuestionIntent::Title(title) => text(names::GET_ARTICLE_BY_TITLE, &["title", "name", "query"], title),
-        QuestionIntent::Time { zone, date, days } => {
+        QuestionIntent::Time(arguments) => {
             let tool = tool_named(tools, names::GET_CURRENT_DATETIME)?;
-            let mut arguments = Map::new();
-            put_argument(&mut arguments, tool, &["timezone", "time_zone", "tz", "zone"], *zone);
-            put_argument(&mut arguments, tool, &["date", "day", "on", "target_date"], date.as_deref());
-            if let (Some((name, _)), 1.. | ..=-1) =
-                (property(tool, &["add_days", "days", "offset_days"]), *days)
-            {
-                arguments.insert(name.into(), json!(days));
-            }
-            complete_call(tool, arguments)
+            let known = |name: &String| property(tool, &[name]).is_some();
+            arguments.keys().all(known).then(|| complete_call(tool, arguments.clone()))?
         }
         QuestionIntent::Article(article) => {
             by_article(tool_named(tools, names::GET_ARTICLE_BY_INDEX)?, *article)
@@ -181,9 +174,9 @@ fn call_for_intent(
     }
 }
 
-/// Looks up what only the standard has, or only the person's contract, with a tool that can compare them.
-fn one_sided(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall> {
-    let side = intent::one_sided(&turn.question)?;
+/// Lays contracts beside their standards with a tool that can compare them.
+fn comparison_call(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall> {
+    let side = intent::standard_comparison(&turn.question)?;
     let tool = tool_named(tools, names::LOOKUP_STANDARD_CONTRACT)?;
     property(tool, COMPARE)?;
     let (name, arguments) = call_with_argument(tool, SUBJECT, &ToolArgumentValue::Text(&query(turn)))?;

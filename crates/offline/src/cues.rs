@@ -20,10 +20,9 @@ cues! {
     Greeting, Thanks, Bye, Filler, AsksWhatItIs, WantsWriter, WantsSummary, AboutConversation, AboutDocuments,
     NamesDocuments, AsksOrRequests, States, AsksSomething, AsksToRecall, AboutContracts, OffTopic, PointsBack,
     GoesOn, ShowsAgain, OpensFollowUp, AboutStandard, Decides, AsksForList, LeadsToList, Compares,
-    AsksForPlace, AsksForRules, NamesRules, FollowsUp, NamesThing, SaysHowItIs, NamesTheRest, SaysThatItWasSaid, AsksAnything, AsksAboutMe, GivesOrders,
-    AsksForValue, AsksToCompute, Miswritten, PointsAtThing, CalledFormula, Date, SpeaksOfNow, AsksForTimeNow, AsksForTime,
-    AsksForWeekday, AsksForWeather, IsTimeWord, IsNoPlace, FileName, Quoted, LooksInDocuments, SearchesWeb, IsRole, AsksWho,
-    SaysHowToSearch, AsksToRun, AsksForProvisions, BeyondStandard, SaysMissing,
+    AsksForPlace, AsksForRules, NamesRules, FollowsUp, NamesThing, SaysHowItIs, NamesQuestion, NamesTheRest, SaysThatItWasSaid, AsksAnything, AsksAboutMe, GivesOrders,
+    AsksForValue, AsksToCompute, Miswritten, PointsAtThing, CalledFormula, Date, EndsAtDate, Year, AsksForWeather, IsTimeWord, IsNoPlace, FileName, Quoted, LooksInDocuments, SearchesWeb, IsRole, AsksWho,
+    SaysHowToSearch, AsksToRun, AsksForProvisions, NamesProvisions, NamesContract, ComparesWholes, OnOneSide, OwnContract, BeyondStandard, SaysMissing,
 }
 
 #[allow(clippy::expect_used, reason = "the file is compiled in, and every test reads it")]

@@ -239,17 +239,12 @@ pub(super) fn is_small_talk(question: &str) -> bool {
         || Cue::AsksWhatItIs.is_in(&rest)
 }
 
-/// Whether a question asks for something that was said in this conversation.
 /// Whether the conversation is asked for, or holds what is asked about the person. Anything else about a person, such as "my
 /// leave", may stand in documents.
-fn asks_for_what_was_said(turn: &OfflineTurn<'_>) -> bool {
+pub(super) fn asks_for_what_was_said(turn: &OfflineTurn<'_>) -> bool {
     let question = turn.question.as_str();
     Cue::AsksToRecall.is_in(question)
         || facts::personal_fact_question(question).is_some_and(|asked| answer::is_known(turn, &asked))
-}
-
-pub(super) fn asks_to_recall(question: &str) -> bool {
-    facts::personal_fact_question(question).is_some() || Cue::AsksToRecall.is_in(question)
 }
 
 fn names_documents(question: &str) -> bool {
@@ -279,7 +274,7 @@ fn is_of_the_world(wish: &QuestionIntent) -> bool {
     match wish {
         QuestionIntent::Compute(_)
         | QuestionIntent::ComputeWhat
-        | QuestionIntent::Time { .. }
+        | QuestionIntent::Time(_)
         | QuestionIntent::Weather(_)
         | QuestionIntent::WeatherWhere => true,
         QuestionIntent::Encyclopedia(_) | QuestionIntent::Web(_) => true,

@@ -5,10 +5,13 @@ use doran_agents::agents::contract::StandardComparison;
 use doran_retrieval::ArticleNumber;
 
 use super::arithmetic;
+use super::calendar::{CalendarArguments, calendar_question};
 use super::cues::Cue;
 use super::memory;
 use super::places::{article_titles, named_articles};
-use super::weather_and_time;
+use super::ranking::question_terms;
+use super::text::without_particle;
+use super::weather;
 
 /// Something a question wants to be done, with what is needed to do it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +20,8 @@ pub(super) enum QuestionIntent {
     Compute(String),
     /// Compute something that is not said.
     ComputeWhat,
-    /// Tell date, time, weekday or holidays, here or in a zone, now, some days away, or of a date.
-    Time { zone: Option<&'static str>, date: Option<String>, days: i32 },
+    /// Tell date, time, weekday or holidays, here or elsewhere, now or at another time.
+    Time(CalendarArguments),
     /// Tell the weather of this place.
     Weather(String),
     /// Tell the weather of a place that is not said.
@@ -83,9 +86,9 @@ pub(super) fn intents_of(question: &str) -> Vec<QuestionIntent> {
                 .for_each(&mut add),
         }
     }
-    weather_and_time::weather_intents(&prose).into_iter().for_each(&mut add);
-    if let Some(time) = weather_and_time::time_intent(&prose) {
-        add(time);
+    weather::weather_intents(&prose).into_iter().for_each(&mut add);
+    if let Some(arguments) = calendar_question(&prose) {
+        add(QuestionIntent::Time(arguments));
     }
     if let Some(lookup) = lookup_intent(&prose) {
         add(lookup);
@@ -93,12 +96,20 @@ pub(super) fn intents_of(question: &str) -> Vec<QuestionIntent> {
     wishes
 }
 
-/// Which side of a contract and its standard a question asks for alone: `missing` is what the standard has and the
-/// person's contract lacks, `extra` the other way round.
-pub(super) fn one_sided(question: &str) -> Option<StandardComparison> {
+/// How a question lays contracts beside their standards: what a contract lacks, what it has beyond its standard, or both as a
+/// whole. A question about one article or subject of them does not.
+pub(super) fn standard_comparison(question: &str) -> Option<StandardComparison> {
     let lower = question.to_lowercase();
-    if !Cue::AboutStandard.is_in(&lower) {
+    let about = Cue::AboutStandard.is_in(&lower);
+    let named = !named_articles(question).is_empty();
+    if !named && Cue::SaysMissing.is_in(&lower) && Cue::NamesProvisions.is_in(&lower) {
+        return Some(StandardComparison::Missing);
+    }
+    if !about {
         return None;
+    }
+    if !named && Cue::Compares.is_in(&lower) && names_only_contracts(&lower) {
+        return Some(StandardComparison::All);
     }
     if !Cue::AsksForProvisions.is_in(&lower) {
         return None;
@@ -110,20 +121,29 @@ pub(super) fn one_sided(question: &str) -> Option<StandardComparison> {
         return Some(StandardComparison::Missing);
     }
     // Whose the word before is: "표준에 없는" or "우리 계약서에 없는", "표준에만 있는" or "우리 계약서에만 있는".
-    let standard_before = |at: usize| {
-        let standard = lower[..at].rfind("표준");
-        let own = ["우리", "저희", "내 계약", "제 계약", "이 계약", "사용자"];
-        standard > own.iter().filter_map(|word| lower[..at].rfind(word)).max()
-    };
-    if let Some(at) = ["에 없", "에는 없", "에선 없"].iter().filter_map(|cue| lower.find(cue)).min() {
-        return Some(if standard_before(at) {
-            StandardComparison::Extra
+    let found = Cue::OnOneSide.captures(&lower)?;
+    let only = found.get(1).is_some();
+    let before = &lower[..found.get(0)?.start()];
+    let of_standard = before.rfind("표준")
+        > Cue::OwnContract.all(before).last().and_then(|own| own.get(0)).map(|own| own.start());
+    Some(if of_standard == only { StandardComparison::Missing } else { StandardComparison::Extra })
+}
+
+/// Whether a question names contracts and nothing in them: the words before 계약서 or "agreement" are the name of one.
+fn names_only_contracts(lower: &str) -> bool {
+    let mut rest: Vec<&str> = Vec::new();
+    for word in lower.split_whitespace() {
+        if Cue::NamesContract.is_in(word) {
+            let is_part = |word: &&str| without_particle(word) == *word && !Cue::Compares.is_in(word);
+            while rest.last().is_some_and(is_part) {
+                rest.pop();
+            }
         } else {
-            StandardComparison::Missing
-        });
+            rest.push(word);
+        }
     }
-    let at = lower.find("에만 있")?;
-    Some(if standard_before(at) { StandardComparison::Missing } else { StandardComparison::Extra })
+    rest.retain(|word| !Cue::Compares.is_in(word));
+    question_terms(&rest.join(" ")).iter().all(|term| Cue::ComparesWholes.is_in(&term.stem))
 }
 
 /// The text outside of code, and the code: fenced blocks, and `spans` that look like a call.
@@ -236,8 +256,9 @@ mod tests {
         match wish {
             QuestionIntent::Compute(formula) => format!("compute {formula}"),
             QuestionIntent::ComputeWhat => "compute ?".into(),
-            QuestionIntent::Time { zone, date, .. } => {
-                format!("time {} {}", zone.unwrap_or("-"), date.as_deref().unwrap_or("-"))
+            QuestionIntent::Time(arguments) => {
+                let told = arguments.iter().map(|(name, value)| format!(" {name}={value}").replace('"', ""));
+                format!("time{}", told.collect::<String>())
             }
             QuestionIntent::Weather(place) => format!("weather {place}"),
             QuestionIntent::WeatherWhere => "weather ?".into(),
@@ -267,16 +288,41 @@ mod tests {
     }
 
     #[test]
-    fn times_are_asked_in_many_ways() {
-        check("오늘 며칠이야?", &["time - -"]);
-        check("지금 몇 시야?", &["time - -"]);
-        check("오늘 무슨 요일이야?", &["time - -"]);
-        check("뉴욕은 지금 몇 시야?", &["time America/New_York -"]);
-        check("What time is it in London?", &["time Europe/London -"]);
-        check("2026-10-03은 무슨 요일이야?", &["time - 2026-10-03"]);
-        check("2026년 12월 25일은 공휴일인가요?", &["time - 2026-12-25"]);
+    fn the_calendar_is_asked_in_many_ways() {
+        check("오늘 며칠이야?", &["time"]);
+        check("지금 몇 시야?", &["time"]);
+        check("오늘 무슨 요일이야?", &["time"]);
+        check("내일은 무슨 요일인가요?", &["time add_days=1"]);
+        check("뉴욕은 지금 몇 시야?", &["time timezone=America/New_York"]);
+        check("What time is it in London?", &["time timezone=Europe/London"]);
+        check("2026-10-03은 무슨 요일이야?", &["time date=2026-10-03"]);
+        check("2026년 12월 25일은 공휴일인가요?", &["time date=2026-12-25"]);
+        check("다음 공휴일은 언제야?", &["time"]);
+        check("When is the next public holiday?", &["time"]);
+        check("2027년 공휴일 알려 줘", &["time holidays_of=2027"]);
+        check("2026년 12월 25일까지 며칠 남았어?", &["time until=2026-12-25"]);
+        check("How many days are left until 2026-12-25?", &["time until=2026-12-25"]);
         check("회의는 몇 시야?", &[]);
         check("연차는 며칠이야?", &[]);
+        check("공휴일에도 출근하나요?", &[]);
+        check("언제야?", &[]);
+    }
+
+    #[test]
+    fn a_number_a_unit_and_a_direction_move_from_a_day() {
+        check("오늘부터 100일 뒤는 며칠인가요?", &["time add_days=100"]);
+        check("100 days from today", &["time add_days=100"]);
+        check("지금부터 90일 후 날짜 알려줘", &["time add_days=90"]);
+        check("What date was it three weeks ago?", &["time add_weeks=-3"]);
+        check("What day will it be in 45 days?", &["time add_days=45"]);
+        check("두 달 전은 무슨 요일이었어?", &["time add_months=-2"]);
+        check("오늘부터 열흘 뒤", &["time add_days=10"]);
+        check("오늘부터 10영업일 뒤는 언제예요?", &["time add_business_days=10"]);
+        check("10 business days from today?", &["time add_business_days=10"]);
+        check("2026-01-05부터 6개월 뒤는 며칠이야?", &["time add_months=6 date=2026-01-05"]);
+        check("검수 완료 후 14일 뒤에 무엇을 하나요?", &[]);
+        check("퇴사 30일 전에 알려야 하나요?", &[]);
+        check("3개월 후에는요?", &[]);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 mod answer;
 mod arithmetic;
+mod calendar;
 mod calls;
 mod cues;
 mod decisions;
@@ -30,7 +31,7 @@ mod tests;
 mod text;
 mod turn;
 mod units;
-mod weather_and_time;
+mod weather;
 mod weights;
 
 use doran_agents::RequestPurpose;

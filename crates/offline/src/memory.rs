@@ -1,10 +1,13 @@
 //! What a person wants kept, found or forgotten beyond this conversation, read by fixed patterns. A fact is kept in the
 //! words it was said in.
 
+use std::sync::LazyLock;
+
 use doran_agents::memory::recalled_fact_id;
+use regex::Regex;
 
 use super::intent::QuestionIntent;
-use super::text::{contains_any_cue, content_words, ends_in_consonant, sentences};
+use super::text::{contains_any_cue, content_words, sentences};
 
 /// Ways to ask for something to be kept.
 const REMEMBER_CUES: &str = "기억해줘|기억해 줘|기억해주|기억해 주|기억해둬|기억해 둬|기억해두|기억해 두|기억하고 있어줘|외워줘|외워 줘";
@@ -47,20 +50,25 @@ pub(super) fn fact_to_remember(prose: &str) -> Option<&str> {
     None
 }
 
-/// A fact without the ending that hands it over: "5월 3일이라고" is "5월 3일", "채식을 한다고" is "채식을 한다", "답해 달라고" is
-/// "답해 달라".
+/// What hands a fact over: the quotative ending (-다고, -라는 것을), or the clause as a noun (-ㄴ 것을, -임을).
+#[allow(clippy::expect_used, reason = "the pattern is fixed, and every test uses it")]
+static REPORTED_ENDING: LazyLock<Regex> = LazyLock::new(|| {
+    let thing = "(?:것|거|걸|사실|점)(?:을|를|은|이)?";
+    Regex::new(&format!(
+        r"(?:(?P<verb>다|자|냐|[하달말오가]라)|이?라)(?:고|는\s*{thing})$|인\s*{thing}$|임을$"
+    ))
+    .expect("a pattern")
+});
+
+/// A fact without the ending that hands it over: "5월 3일이라고" is "5월 3일", "12345라는 걸" is "12345". What ends in a verb keeps
+/// its ending: "채식을 한다고" is "채식을 한다", "답해 달라고" is "답해 달라".
 fn without_reported_ending(text: &str) -> &str {
     let text = text.trim_end_matches(|char: char| char.is_whitespace() || matches!(char, ',' | ':' | '.'));
     let text = ["꼭", "좀"].iter().find_map(|manner| text.strip_suffix(manner)).unwrap_or(text).trim_end();
-    let after_noun = |bare: &&str| ends_in_consonant(bare) || bare.ends_with(|last: char| last.is_ascii());
-    if let Some(bare) = text.strip_suffix("이라고").filter(after_noun) {
-        return bare.trim();
-    }
-    if text.ends_with("다고") || text.ends_with("달라고") {
-        return text[..text.len() - "고".len()].trim();
-    }
-    let endings = ["라고", "는 것을", "는 걸", "라는 것을", "라는 걸"];
-    endings.iter().find_map(|end| text.strip_suffix(end)).unwrap_or(text).trim()
+    let Some(found) = REPORTED_ENDING.captures(text) else { return text };
+    let whole = found.get(0).map_or(text.len(), |whole| whole.start());
+    let end = found.name("verb").map_or(whole, |verb| verb.end());
+    text[..end].trim()
 }
 
 /// What is to be forgotten: an id in brackets, or what it is about.
@@ -114,6 +122,11 @@ mod tests {
         check("나는 채식을 한다고 기억해 둬", "keep 나는 채식을 한다");
         check("제 이름은 철수라고 기억해줘!", "keep 제 이름은 철수");
         check("늘 짧게 답해 달라고 기억해줘", "keep 늘 짧게 답해 달라");
+        check("내 사번은 12345라는 걸 기억해 줘", "keep 내 사번은 12345");
+        check("제 내선이 1190이라는 사실을 기억해 주세요", "keep 제 내선이 1190");
+        check("우리 팀장은 김영희라는 것을 꼭 기억해줘", "keep 우리 팀장은 김영희");
+        check("회의실은 3층인 것을 기억해 줘", "keep 회의실은 3층");
+        check("나는 땅콩을 못 먹는다는 걸 기억해 둬", "keep 나는 땅콩을 못 먹는다");
         check("기억해줘: 회의는 월요일이다", "keep 회의는 월요일이다");
         check("Please remember that my birthday is May 3", "keep my birthday is May 3");
     }

@@ -3,19 +3,19 @@
 
 use std::sync::LazyLock;
 
-use doran_agents::agents::contract::has_missing_article_remark;
+use doran_agents::agents::contract::ComparisonRemark;
 use doran_retrieval::HEADING_SEPARATOR;
 use regex::Regex;
 
 use super::cues::Cue;
 use super::intent::{self, intents_of};
 use super::places::{NamedPlace, article_titles, named_places};
-use super::ranking::{AskedQuestion, LESSER_DOCUMENT, RankedUnit, UnitIndex, question_terms};
+use super::ranking::{AskedQuestion, RankedUnit, UnitIndex, question_terms};
 use super::text::sentences;
 use super::units::{
     QuotableSource, QuotableSourceKind, QuotableUnit, SourceCitation, UnitKind, row_cells, split_units,
 };
-use super::weights::{CLOSE, NEAR, confidence, is_sure};
+use super::weights::{CLOSE, NEAR, confidence, covers_question, is_sure};
 
 /// The most units that are quoted of one article, list or procedure.
 const MAX_UNITS_PER_PLACE: usize = 12;
@@ -102,8 +102,8 @@ pub(super) fn quoted_words(unit: &QuotableUnit<'_>, asked: AskedQuestion<'_>) ->
 /// documents and from standard contracts apart.
 pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSource<'a>]) -> QuotesFound<'a> {
     let question = asked.question;
-    if intent::one_sided(question).is_some() {
-        return one_sided(sources);
+    if intent::standard_comparison(question).is_some() {
+        return compared(sources);
     }
     let index = UnitIndex::new(sources);
     let (mut named, rest) = named_places(question);
@@ -195,7 +195,7 @@ fn answer_from<'a>(
     let close = |one: &&RankedUnit<'_>| one.score > best.score - CLOSE && !is_row_beside(one);
     let most = if both { 0 } else { MAX_QUOTED_UNITS - 1 };
     let others = ranked[1..].iter().filter(close).take(most);
-    others.for_each(|one| found.add_unit(&one.unit, index, asked, is_sure));
+    others.for_each(|one| found.add_unit(&one.unit, index, asked, is_sure && covers_question(one)));
 }
 
 /// Tells the best unit for each of the two things that a question compares. Returns whether it compares two and one is told.
@@ -248,7 +248,7 @@ fn quotes_of_places<'a>(
             continue;
         }
         // Several documents may have an article of this number: the one that the question fits best is meant.
-        let lesser = |one: &&&RankedUnit<'a>| one.features[LESSER_DOCUMENT];
+        let lesser = |one: &&&RankedUnit<'a>| one.document_lacks;
         let documents: Vec<&str> = [false, true]
             .iter()
             .filter_map(|standard| {
@@ -323,18 +323,35 @@ pub(super) fn most_shared<'a>(question: &str, sources: &[QuotableSource<'a>]) ->
 /// The share of the words of a question that a short text must hold.
 const MIN_SHARED_WORDS: f64 = 0.4;
 
-/// The first sentence of every article that is said to be on one side only.
-fn one_sided<'a>(sources: &[QuotableSource<'a>]) -> QuotesFound<'a> {
+/// The first sentence of every article that a comparison found.
+fn compared<'a>(sources: &[QuotableSource<'a>]) -> QuotesFound<'a> {
     let mut found = QuotesFound::default();
+    let is_found = |title: &str| ComparisonRemark::of_title(title).is_some();
     let marked = sources.iter().filter(|source| match source.cite {
-        SourceCitation::Number(_) => has_missing_article_remark(source.title),
-        SourceCitation::Tool(_) | SourceCitation::Given => has_missing_article_remark(source.text),
+        SourceCitation::Number(_) => is_found(source.title),
+        SourceCitation::Tool(_) | SourceCitation::Given => {
+            source.text.lines().any(|line| is_found(line.trim_matches(['[', ']'])))
+        }
     });
     for source in marked {
-        let first = quotable(source).next();
+        // Its heading is no sentence of it.
+        let title = letters(source.title);
+        let first = quotable(source).find(|words| !title.contains(&letters(words)));
         first.into_iter().for_each(|words| found.add(words, *source, true));
     }
     found
+}
+
+/// What an article calls itself in its first line, or else in its title.
+pub(super) fn article_heading<'a>(source: &QuotableSource<'a>) -> &'a str {
+    let first = source.text.lines().next().unwrap_or_default().trim_matches(['#', '*', ' ']);
+    let is_heading = !first.is_empty() && letters(source.title).contains(&letters(first));
+    let titled = || source.title.rsplit(HEADING_SEPARATOR).nth(1).unwrap_or_default();
+    if is_heading { first } else { titled() }
+}
+
+fn letters(text: &str) -> String {
+    text.chars().filter(|char| char.is_alphabetic()).flat_map(char::to_lowercase).collect()
 }
 
 /// The first unit under each heading of the document that a question names, where it asks for that document as a

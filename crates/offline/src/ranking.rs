@@ -2,6 +2,7 @@
 //! kind of answer that is asked for. The weights are fitted by `training/answers`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
@@ -22,18 +23,12 @@ const MIN_WEIGHED_UNITS: f64 = 40.0;
 /// The most units whose meaning is compared: those that answer best by words. The rest counts as the least near of them.
 const MAX_COMPARED_MEANINGS: usize = 24;
 
-/// The names of the features, in order.
-///
-/// The words of the question are weighed by how rare they are. `own` is the share that stands in the unit, `around` what its
-/// heading, lead or title adds, `uncovered` the weight of the rarest word that stands nowhere near. A name says of whom the
-/// question is. A lesser document holds fewer words of the question than the best one.
-pub(super) const FEATURES: [&str; 8] =
-    ["own", "around", "name_near", "meaning", "kind_misses", "rank", "uncovered", "lesser_document"];
+/// The names of the features, in order. `own` is the share of the words of the question that stand in the unit, weighed by how
+/// rare they are. A name says of whom the question is. `rank` falls with the place of the passage in the search.
+pub(super) const FEATURES: [&str; 5] = ["own", "name_near", "meaning", "kind_misses", "rank"];
 
-/// The places of features that are read or computed by themselves.
-const MEANING: usize = 3;
-pub(super) const UNCOVERED: usize = 6;
-pub(super) const LESSER_DOCUMENT: usize = 7;
+/// The place of the feature that is compared last.
+const MEANING: usize = 2;
 
 /// What is known of a unit as an answer to a question.
 pub(super) type Features = [f64; FEATURES.len()];
@@ -86,7 +81,13 @@ pub(super) struct QuestionTerm {
     share: f64,
     /// Words that mean the same: all stems of one of these stand for the term.
     pub(super) others: Vec<Vec<String>>,
+    /// Of a noun with a head of one syllable, such as 급여일, what stands before the head. It is a part of what is asked.
+    front: Option<Box<QuestionTerm>>,
 }
+
+/// How far a word is held where only another word for it is there, and where only its front is.
+const SYNONYM_HOLDS: f64 = 0.8;
+const FRONT_HOLDS: f64 = 0.4;
 
 impl QuestionTerm {
     /// Whether a short text, such as a title or a cell, holds the word.
@@ -100,6 +101,8 @@ impl QuestionTerm {
 struct TextTerms {
     stems: HashSet<String>,
     squeezed: String,
+    /// Where words begin in the squeezed text, and where it ends.
+    bounds: BTreeSet<usize>,
 }
 
 impl TextTerms {
@@ -111,18 +114,33 @@ impl TextTerms {
 
     fn add(&mut self, stems: &[String], text: &str) {
         self.stems.extend(stems.iter().cloned());
-        self.squeezed.extend(text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase));
+        for word in text.split(|char: char| !char.is_alphanumeric()).filter(|word| !word.is_empty()) {
+            self.bounds.insert(self.squeezed.len());
+            self.squeezed.extend(word.chars().flat_map(char::to_lowercase));
+        }
+        self.bounds.insert(self.squeezed.len());
+    }
+
+    /// Whether a word stands in the text, with or without spaces in it: 손해배상 in "손해 배상". A Korean word may also be a part of
+    /// another one.
+    fn contains(&self, word: &str) -> bool {
+        let is_korean = word.chars().any(is_hangul);
+        self.squeezed.match_indices(word).any(|(start, _)| {
+            let end = start + word.len();
+            let is_whole = self.bounds.contains(&start) && (is_korean || self.bounds.contains(&end));
+            is_whole || is_korean && self.bounds.range(start + 1..end).next().is_none()
+        })
     }
 
     /// How far the text holds a term: 1 for the word itself.
     fn holds(&self, term: &QuestionTerm) -> f64 {
         let long = term.stem.chars().count() > 1;
-        if self.stems.contains(&term.stem) || (long && self.squeezed.contains(&term.stem)) {
+        if self.stems.contains(&term.stem) || (long && self.contains(&term.stem)) {
             1.0
         } else if term.others.iter().any(|other| other.iter().all(|stem| self.stems.contains(stem))) {
-            0.8
+            SYNONYM_HOLDS
         } else {
-            0.0
+            term.front.as_ref().map_or(0.0, |front| FRONT_HOLDS * self.holds(front))
         }
     }
 }
@@ -145,9 +163,11 @@ pub(super) fn is_question_word(stem: &str) -> bool {
 
 /// The words of a question that say what it is about.
 pub(super) fn question_terms(question: &str) -> Vec<QuestionTerm> {
-    let mut stems: Vec<String> = text_stems(question).into_iter().map(|(stem, _)| stem).collect();
+    let found = text_stems(question);
+    let mut stems: Vec<String> = found.iter().map(|(stem, _)| stem.clone()).collect();
     let synonyms = stem_synonyms(&stems);
     let names = model_names(question);
+    let compounds = compounds(question, &found);
     // The parts of a name say less than the name.
     stems.retain(|stem| {
         !names
@@ -158,11 +178,49 @@ pub(super) fn question_terms(question: &str) -> Vec<QuestionTerm> {
     stems.retain(|stem| !is_question_word(stem));
     let mut seen = BTreeSet::new();
     stems.retain(|stem| seen.insert(stem.clone()));
-    let others = |stem: &String| {
-        let meant = synonyms.iter().filter(|(_, said)| said.contains(stem));
-        meant.map(|(word, _)| text_stems(word).into_iter().map(|(stem, _)| stem).collect()).collect()
+    let meant = |is_meant: &dyn Fn(&Vec<String>) -> bool| {
+        let words = synonyms.iter().filter(|(_, said)| is_meant(said)).map(|(word, _)| word);
+        let stems = |word: &String| text_stems(word).into_iter().map(|(stem, _)| stem).collect::<Vec<_>>();
+        // A word that search takes for a verb, such as 하자, has no stem: no text is known to hold it.
+        words.map(stems).filter(|stems| !stems.is_empty()).collect()
     };
-    stems.into_iter().map(|stem| QuestionTerm { others: others(&stem), share: 1.0, stem }).collect()
+    let term = |stem: String| {
+        let others = meant(&|said| said.contains(&stem));
+        QuestionTerm { others, share: 1.0, stem, front: None }
+    };
+    let heads: Vec<&String> = compounds.iter().map(|[_, head]| head).collect();
+    let mut terms = Vec::new();
+    for stem in stems {
+        match compounds.iter().find(|[front, _]| *front == stem) {
+            Some([front, head]) => {
+                let others = meant(&|said| *said == [front.clone(), head.clone()]);
+                let whole = format!("{front}{head}");
+                terms.push(QuestionTerm {
+                    others,
+                    share: 1.0,
+                    stem: whole,
+                    front: Some(Box::new(term(stem))),
+                });
+            }
+            None if heads.contains(&&stem) => {}
+            None => terms.push(term(stem)),
+        }
+    }
+    terms
+}
+
+/// The nouns of a question with a head of one syllable, as two stems: 급여 and 일 of 급여일.
+fn compounds(question: &str, stems: &[(String, Range<usize>)]) -> Vec<[String; 2]> {
+    let is_noun = |(stem, range): &(String, Range<usize>)| {
+        question[range.clone()] == *stem && stem.chars().all(is_hangul) && !is_question_word(stem)
+    };
+    let pairs = stems.windows(2).filter(|pair| {
+        pair[0].1.end == pair[1].1.start
+            && pair.iter().all(is_noun)
+            && pair[0].0.chars().count() > 1
+            && pair[1].0.chars().count() == 1
+    });
+    pairs.map(|pair| [pair[0].0.clone(), pair[1].0.clone()]).collect()
 }
 
 /// A unit with what is known of it.
@@ -172,6 +230,10 @@ pub(super) struct RankedUnit<'a> {
     pub(super) unit: QuotableUnit<'a>,
     /// Its features.
     pub(super) features: Features,
+    /// The weight of the rarest word of the question that stands neither in it nor around it.
+    pub(super) uncovered: f64,
+    /// How much fewer words of the question its document holds than the one that holds most.
+    pub(super) document_lacks: f64,
     /// How well it answers, by the fitted weights.
     pub(super) score: f64,
 }
@@ -309,18 +371,22 @@ impl<'a> UnitIndex<'a> {
                 rarity[*word] * (1.0 - near[*word].max(of_document))
             };
             let named = names.iter().map(|word| around[*word]).sum::<f64>() / names.len().max(1) as f64;
-            let misses = looks.is_some_and(|looks| !looks.is_match(unit.text));
+            let head = unit.header.unwrap_or_default();
+            let misses = looks.is_some_and(|looks| !looks.is_match(unit.text) && !looks.is_match(head));
             let features = [
                 share(&own[at]),
-                share(&around) - share(&own[at]),
                 if names.is_empty() { 1.0 } else { named },
                 0.0,
                 f64::from(u8::from(misses)),
                 1.0 / (1.0 + unit.source as f64),
-                must_hold.iter().map(uncovered).fold(0.0, f64::max),
-                1.0 - shares.get(document).copied().unwrap_or(0.0),
             ];
-            ranked.push(RankedUnit { unit: unit.clone(), features, score: weights::score(&features) });
+            ranked.push(RankedUnit {
+                unit: unit.clone(),
+                features,
+                uncovered: must_hold.iter().map(uncovered).fold(0.0, f64::max),
+                document_lacks: 1.0 - shares.get(document).copied().unwrap_or(0.0),
+                score: weights::score(&features),
+            });
         }
         let by_score = |left: &RankedUnit<'_>, right: &RankedUnit<'_>| right.score.total_cmp(&left.score);
         ranked.sort_by(by_score);
@@ -365,12 +431,11 @@ impl<'a> UnitIndex<'a> {
     fn documents_meant(&self, question: &str, terms: &[QuestionTerm]) -> BTreeSet<&'a str> {
         let all = || self.documents.keys().copied();
         let named = |term: &&QuestionTerm| {
-            let is_in_title = |title: &str| TextTerms::of(title).squeezed.contains(&term.stem);
+            let is_in_title = |title: &str| TextTerms::of(title).contains(&term.stem);
             term.share == 1.0 && term.stem.chars().count() > 1 && all().any(is_in_title)
         };
         let named: Vec<&QuestionTerm> = terms.iter().filter(named).collect();
-        let holds =
-            |title: &&str| named.iter().all(|term| self.documents[title].squeezed.contains(&term.stem));
+        let holds = |title: &&str| named.iter().all(|term| self.documents[title].contains(&term.stem));
         let meant: BTreeSet<&str> = all().filter(holds).collect();
         // A question that compares may name several.
         if meant.is_empty() || Cue::Compares.is_in(question) { all().collect() } else { meant }

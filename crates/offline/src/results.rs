@@ -1,6 +1,7 @@
 //! How the results of tools are told: their words as they stand, after a fixed lead.
 
 use doran_agents::memory::recalled_fact_id;
+use doran_agents::request_format::NOTE_PREFIX;
 use doran_agents::tools::{CalculatorFailure, is_refused_by_person, names};
 use doran_llm::ToolResult;
 
@@ -29,7 +30,7 @@ pub(super) fn is_search(name: &str) -> bool {
 pub(super) fn is_intent_answered(turn: &OfflineTurn<'_>, wish: &QuestionIntent) -> bool {
     let tool = match wish {
         QuestionIntent::Compute(_) | QuestionIntent::ComputeWhat => names::CALCULATOR,
-        QuestionIntent::Time { .. } => names::GET_CURRENT_DATETIME,
+        QuestionIntent::Time(_) => names::GET_CURRENT_DATETIME,
         QuestionIntent::Weather(_) | QuestionIntent::WeatherWhere => names::GET_WEATHER,
         QuestionIntent::Encyclopedia(_) => names::SEARCH_WIKIPEDIA,
         QuestionIntent::Web(_) => names::WEB_SEARCH,
@@ -161,9 +162,10 @@ fn question_beyond_call(turn: &OfflineTurn<'_>, result: &ToolResult) -> String {
     kept.collect::<Vec<_>>().join(" ")
 }
 
-/// The lines of a text that hold something, without control characters.
+/// The lines of a result that hold something, without control characters and without a note of the program at its head.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let lines = text.split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
+    let note = text.starts_with(NOTE_PREFIX).then(|| text.find('\n')).flatten().unwrap_or(0);
+    let lines = text[note..].split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
     lines
         .filter(|line| !line.trim().is_empty())
         .map(|line| line[..line.floor_char_boundary(MAX_RESULT_LINE_BYTES)].trim())

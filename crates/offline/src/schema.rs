@@ -26,6 +26,18 @@ impl RuleChoice {
         }
     }
 
+    /// The choices that it is one of.
+    fn family(self) -> &'static [Self] {
+        match self {
+            Self::Route(_) => &[Self::Route(AssistantRoute::Rag), Self::Route(AssistantRoute::Agent)],
+            Self::Query(_) => &[
+                Self::Query(QueryType::Question),
+                Self::Query(QueryType::Summary),
+                Self::Query(QueryType::Chitchat),
+            ],
+        }
+    }
+
     /// What a property is called that takes it.
     fn property(self) -> &'static str {
         match self {
@@ -89,7 +101,14 @@ pub(super) fn fill_schema(
             Some(value) => {
                 object.insert(name.clone(), value);
             }
-            None if required.contains(&name.as_str()) => return Err(unknown_property_error(name)),
+            None if required.contains(&name.as_str()) => {
+                let names = names(property, root);
+                return Err(if names.is_empty() {
+                    unknown_property_error(name)
+                } else {
+                    undecided_error(&names)
+                });
+            }
             None => {}
         }
     }
@@ -102,6 +121,17 @@ pub(super) fn unknown_property_error(name: &str) -> ModelError {
         reason: format!(
             "the offline model fills fixed properties only and does not know `{name}`; connect a language model with \
              `doran models use <provider:model>`"
+        ),
+    }
+}
+
+/// The error for a choice that the words of the question do not decide.
+fn undecided_error(names: &[&str]) -> ModelError {
+    let names = names.join("`, `");
+    ModelError::Rejected {
+        reason: format!(
+            "the built-in model chooses by the words of the choices and cannot tell which of `{names}` is meant; connect a \
+             language model with `doran models use <provider:model>`"
         ),
     }
 }
@@ -190,23 +220,34 @@ fn missing(property: &Value, root: &Value, decision: &RuleDecision) -> Option<Va
     }
 }
 
-/// The name in the list that means the choice; the choice itself without a list.
+/// The name in the list that means the choice; the choice itself without a list. Names that somebody made up go by their words.
 fn chosen(choice: RuleChoice, names: &[&str], question: &str) -> Option<Value> {
     if names.is_empty() {
         return Some(json!(choice.as_str()));
     }
-    let meant = choice.meanings();
     let squeezed = |name: &str| name.to_lowercase().replace(['_', '-', ' '], "");
-    let found = meant.iter().find_map(|word| names.iter().find(|name| squeezed(name).contains(word)));
-    let own = || {
-        // Names that somebody made up: the one that shares most with the question, else the one for the rest.
-        let wanted = question_terms(question);
-        let shared = |name: &&&str| wanted.iter().filter(|term| term.is_named_in(name)).count();
-        let nearest = names.iter().rev().max_by_key(shared).filter(|name| shared(name) > 0);
-        let rest = names.iter().find(|name| Cue::NamesTheRest.is_in(name));
-        nearest.or(rest).or(names.last())
+    let is_any = |name: &str, words: &[&str]| words.iter().any(|word| squeezed(name).contains(word));
+    let are_known = names.iter().all(|name| choice.family().iter().any(|one| is_any(name, one.meanings())));
+    let meant = || {
+        let named = |word: &&str| names.iter().copied().find(|name| squeezed(name).contains(word));
+        choice.meanings().iter().find_map(named)
     };
-    found.or_else(own).map(|name| json!(name))
+    let own = || named_in_question(names, question);
+    (if are_known { meant() } else { own() }).map(|name| json!(name))
+}
+
+/// The name that shares most words with a question; else the one for questions if it asks; else the one for the rest, or the only
+/// one that is not for questions.
+fn named_in_question<'a>(names: &[&'a str], question: &str) -> Option<&'a str> {
+    let wanted = question_terms(question);
+    let shared = |name: &&str| wanted.iter().filter(|term| term.is_named_in(name)).count();
+    let nearest = names.iter().copied().rev().max_by_key(shared).filter(|name| shared(name) > 0);
+    let (asking, others): (Vec<&str>, Vec<&str>) =
+        names.iter().partition(|name| Cue::NamesQuestion.is_in(name));
+    let asks = Cue::AsksOrRequests.is_in(question);
+    let rest = others.iter().find(|name| Cue::NamesTheRest.is_in(name)).copied();
+    let only = || if asks || others.len() != 1 || asking.is_empty() { None } else { others.first().copied() };
+    nearest.or_else(|| asking.first().copied().filter(|_| asks)).or(rest).or_else(only)
 }
 
 /// The names that a property may take.
@@ -289,6 +330,34 @@ mod tests {
             };
             check(&decision, names.clone(), &format!("{{\"choice\":\"{expected}\"}}"));
         }
+    }
+
+    #[test]
+    fn a_choice_between_questions_and_others_goes_by_whether_it_asks() {
+        let names = json!({"properties": {"choice": {"type": "string", "enum": ["question", "complaint"]}}, "required": ["choice"]});
+        for (question, expected) in [
+            ("I am angry, your service is terrible!", "complaint"),
+            ("불만이 있어요. 서비스가 엉망입니다", "complaint"),
+            ("I want to make a complaint. Who can help?", "complaint"),
+            ("When must receipts be uploaded?", "question"),
+            ("연차는 며칠인가요", "question"),
+        ] {
+            let decision = RuleDecision {
+                choice: Some(RuleChoice::Query(QueryType::Question)),
+                question: question.into(),
+                ..RuleDecision::default()
+            };
+            check(&decision, names.clone(), &format!("{{\"choice\":\"{expected}\"}}"));
+        }
+        let names = json!({"properties": {"choice": {"type": "string", "enum": ["red", "blue"]}}, "required": ["choice"]});
+        let decision = RuleDecision {
+            choice: Some(RuleChoice::Query(QueryType::Question)),
+            question: "When do you open?".into(),
+            ..RuleDecision::default()
+        };
+        let schema = ResponseSchema { name: "shape".into(), schema: names };
+        let error = fill_schema(&decision, Some(&schema)).expect_err("undecided").to_string();
+        assert!(error.contains("cannot tell which of `red`, `blue` is meant"), "{error}");
     }
 
     #[test]

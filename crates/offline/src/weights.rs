@@ -2,13 +2,13 @@
 
 use std::sync::LazyLock;
 
-use super::ranking::{FEATURES, Features, RankedUnit, UNCOVERED};
+use super::ranking::{FEATURES, Features, RankedUnit};
 
 /// From this confidence on a quote is stated as the answer, if every rare word of the question is there.
-const SURE: f64 = 0.6;
+const SURE: f64 = 0.5;
 
 /// From this confidence on a quote is given as the nearest sentence. Below it nothing is quoted.
-pub(super) const NEAR: f64 = 0.5;
+pub(super) const NEAR: f64 = 0.38;
 
 /// From this rarity on, an answer that does not speak of a word of the question is not sure.
 const RARE: f64 = 0.5;
@@ -46,5 +46,10 @@ pub(super) fn confidence(ranked: &[RankedUnit<'_>]) -> f64 {
 
 /// Whether the best of these units may be stated as the answer.
 pub(super) fn is_sure(ranked: &[RankedUnit<'_>]) -> bool {
-    confidence(ranked) >= SURE && ranked.first().is_some_and(|best| best.features[UNCOVERED] < RARE)
+    confidence(ranked) >= SURE && ranked.first().is_some_and(covers_question)
+}
+
+/// Whether every rare word of the question stands in a unit or around it.
+pub(super) fn covers_question(one: &RankedUnit<'_>) -> bool {
+    one.uncovered < RARE
 }

@@ -44,11 +44,6 @@ impl Language {
             _ => Some(Self::English),
         }
     }
-
-    /// The language of the newest text that has one. Korean if none has.
-    pub fn detect_newest<'a>(newest_first: impl IntoIterator<Item = &'a str>) -> Self {
-        newest_first.into_iter().find_map(Self::detect).unwrap_or_default()
-    }
 }
 
 /// Whether a character is a Hangul syllable, such as `가`.
@@ -78,8 +73,6 @@ mod tests {
         ] {
             assert_eq!(Language::detect(text), language, "{text}");
         }
-        assert_eq!(Language::detect_newest(["12 + 3", "thanks", "안녕"]), Language::English);
-        assert_eq!(Language::detect_newest([]), Language::Korean);
     }
 
     #[test]

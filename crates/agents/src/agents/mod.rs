@@ -18,7 +18,7 @@ use std::sync::Arc;
 use doran_engine::graph::GraphTopology;
 use doran_engine::{BuildError, EngineError, Graph, NodeError, Runtime, State};
 use doran_llm::{ChatModel, ChatRequest, ModelInfo, ModelKind, ModelRetryPolicy};
-use doran_retrieval::DocumentIndex;
+use doran_retrieval::{DocumentIndex, Language};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -28,6 +28,7 @@ use crate::described::{AgentDescription, AgentDescriptionError, HttpCallParts, v
 use crate::nodes::{DEFAULT_CONTEXT_TOKENS, ModelCatalog, Models, QueryRewriting};
 use crate::prompt::PromptError;
 use crate::settings::AgentSettings;
+use crate::state::AnswerLanguage;
 use crate::tools::Toolbox;
 
 pub(crate) use definition::{AgentDefinition, DefaultTools};
@@ -61,6 +62,8 @@ pub struct AgentParts {
     pub catalog: Option<Arc<dyn ModelCatalog>>,
     /// What HTTP calls of described agents need.
     pub http: HttpCallParts,
+    /// The language of the program, in which words of no language are answered.
+    pub language: Language,
 }
 
 impl AgentParts {
@@ -76,7 +79,13 @@ impl AgentParts {
             retries: ModelRetryPolicy::default(),
             catalog: None,
             http: HttpCallParts::default(),
+            language: Language::default(),
         }
+    }
+
+    /// How an agent with this setting finds out in which language it answers.
+    pub(crate) fn answer_language(&self, set: Option<Language>) -> AnswerLanguage {
+        AnswerLanguage { set, of_program: self.language }
     }
 
     /// How many passages are looked up for a question unless settings say otherwise. A model that quotes reads more of them

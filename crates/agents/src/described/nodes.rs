@@ -29,7 +29,7 @@ use crate::protocol::{InterruptQuestion, ThinkingStep};
 use crate::request_format::SUMMARY_MESSAGE_ID;
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
-use crate::state::{conversation_language, newest_question, older_messages_end};
+use crate::state::{AnswerLanguage, conversation_language, newest_question, older_messages_end};
 use crate::tools::{Taint, Toolbox};
 
 /// What a node does, with what it needs for it.
@@ -81,6 +81,7 @@ pub(super) struct ReadyNodeContext {
     finder: DocumentFinder,
     /// Tokens the model can take.
     context_length: usize,
+    language: AnswerLanguage,
 }
 
 impl ReadyNodeContext {
@@ -89,7 +90,8 @@ impl ReadyNodeContext {
         let finder = DocumentFinder::new(parts, prompts, DEFAULT_NEIGHBOURS);
         let (models, tools, index) = (parts.models(), parts.tools.clone(), parts.index.clone());
         let context_length = context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS);
-        Ok(Self { models, tools, index, finder, context_length })
+        let language = parts.answer_language(None);
+        Ok(Self { models, tools, index, finder, context_length, language })
     }
 
     fn tool_specs(&self, tools: Option<&[String]>) -> Vec<ToolSpec> {
@@ -159,7 +161,7 @@ impl ReadyNodeContext {
         messages.extend(fit_messages(
             question,
             MAX_DECISION_TOKENS,
-            conversation_language(None, &state.messages),
+            conversation_language(self.language, &state.messages),
         ));
         let schema = json!({
             "type": "object",
@@ -206,7 +208,7 @@ impl ReadyNodeContext {
     }
 
     fn fit_request(&self, state: &DescribedState, request: ChatRequest) -> ChatRequest {
-        fit_request(request, self.context_length, conversation_language(None, &state.messages))
+        fit_request(request, self.context_length, conversation_language(self.language, &state.messages))
     }
 }
 
@@ -218,7 +220,7 @@ pub(super) async fn run_ready_node(
     state: Snap<DescribedState>,
     cx: Cx,
 ) -> Result<DescribedStateUpdate, NodeError> {
-    let language = conversation_language(None, &state.messages);
+    let language = conversation_language(node_context.language, &state.messages);
     let work = NodeWork::new(cx, &state.progress).in_language(language);
     let update = match &ready {
         ReadyNode::Choose { prompt, choices, into } => {
@@ -350,7 +352,7 @@ async fn retrieve_sources(
         .finder
         .find(work, &state.messages, max_passages, state.collection.clone(), state.taint)
         .await?;
-    Ok(DescribedState::update().context(Some(found)).taint(taint))
+    Ok(DescribedState::update().context(found).taint(taint))
 }
 
 /// Asks for an answer; tells whether tools are to be run first.

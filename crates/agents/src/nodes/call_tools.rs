@@ -19,6 +19,7 @@ use crate::agents::{ClientTool, TurnRequest};
 use crate::protocol::{
     AgentActivity, CallNote, CallNoteKind, ClientToolAnswer, InterruptQuestion, ToolApprovalAnswer,
 };
+use crate::request_format::NOTE_PREFIX;
 use crate::state::{TurnProgress, message_from_client, replace_client_instructions};
 use crate::tools::{
     CompletedToolCall, MAX_CALLS_PER_REPLY, RunExposure, Taint, ToolAdmission, ToolCallContext,
@@ -313,8 +314,8 @@ async fn call_client_tool(
 
 /// The note for the model about a call that a person changed.
 fn edited_note(work: &NodeWork, arguments: &Value) -> String {
-    let ko = format!("사용자가 인자를 바꾸어 실행했습니다: {arguments}\n\n");
-    let en = format!("The person changed the arguments and ran it with: {arguments}\n\n");
+    let ko = format!("{NOTE_PREFIX}사용자가 인자를 바꾸어 실행했습니다: {arguments}\n\n");
+    let en = format!("{NOTE_PREFIX}The person changed the arguments and ran it with: {arguments}\n\n");
     work.language.pick(ko, en)
 }
 

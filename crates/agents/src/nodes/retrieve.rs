@@ -24,7 +24,7 @@ use crate::prompt::Prompts;
 use crate::protocol::{CallNote, CallNoteKind, SearchHitNote, SearchNote, ThinkingStep};
 use crate::request_format::MATERIAL_MESSAGE_ID;
 use crate::source::AnswerSource;
-use crate::state::{newest_question, typed_text};
+use crate::state::{has_given_text, newest_question, typed_text};
 use crate::tools::Taint;
 
 /// So many passages on either side of a hit come along unless settings say otherwise, and as settings may say at most.
@@ -62,7 +62,8 @@ impl DocumentFinder {
     }
 
     /// Searches for the newest question, in one collection or in all documents. Returns the passages, and the taint of the
-    /// thread after it has read them.
+    /// thread after it has read them. Whoever gives a text along asks about that one, so nothing is searched: the same words in
+    /// another document would be a wrong answer.
     ///
     /// Passages are numbered from 1: the hits in their order, then their neighbours, each with a number and a place of its
     /// own.
@@ -73,11 +74,14 @@ impl DocumentFinder {
         limit: usize,
         collection: Option<String>,
         taint: Taint,
-    ) -> Result<(Vec<AnswerSource>, Taint), NodeError> {
+    ) -> Result<(Option<Vec<AnswerSource>>, Taint), NodeError> {
+        let asked = newest_question(messages).ok_or_else(crate::failure::no_question_error)?;
+        if has_given_text(asked) {
+            return Ok((None, taint));
+        }
         work.show_thinking(ThinkingStep::Searching, "문서를 찾고 있습니다", "looking documents up");
         let filter = DocumentFilter { collection, ..DocumentFilter::default() };
-        let question_text =
-            typed_text(newest_question(messages).ok_or_else(crate::failure::no_question_error)?);
+        let question_text = typed_text(asked);
         let wordings = match &self.rewriter {
             Some(rewording) => rewording.rewrite_question(work, messages).await?,
             None => follow_up_wording(messages).into_iter().collect(),
@@ -108,7 +112,7 @@ impl DocumentFinder {
         work.note_search(SearchNote { query: question.text, wordings, hits: noted.collect() });
         let found = AnswerSource::from_hits(hits);
         let taint = taint.union(Taint::of_messages(&[sources_message(&found, work.language)]));
-        Ok((found, taint))
+        Ok((Some(found), taint))
     }
 
     /// Titles of documents that would be searched, for a model that decides whether to search. They are recorded.

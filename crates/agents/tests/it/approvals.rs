@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use doran_agents::Settings;
-use doran_agents::tools::{ToolError, ToolPolicy, ToolSideEffect, Toolbox};
+use doran_agents::tools::{Calculator, ToolError, ToolPolicy, ToolSideEffect, Toolbox};
 use doran_engine::QuestionKind;
 use doran_engine::store::RamStore;
 use doran_llm::{ScriptedModel, ScriptedReply};
@@ -31,6 +31,17 @@ async fn answer_all_questions(stage: &AgentFixture, answer: &Value) {
     let answers: BTreeMap<String, Value> =
         questions.into_iter().map(|(_, question)| (question.id, answer.clone())).collect();
     stage.runtime.answer(&run, &answers).await.expect("answered").wait().await.expect("a rest");
+}
+
+#[tokio::test]
+async fn what_changed_arguments_give_is_told_without_the_note_to_the_model() {
+    let mut tools = Toolbox::new();
+    tools.add(Arc::new(Calculator::default()), ToolPolicy::Ask).expect("a tool");
+    let parts = agent_parts(Arc::new(doran_offline::OfflineModel), tools);
+    let stage = build_fixture("react", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    stage.start("What is 12*13?").await.wait().await.expect("a rest");
+    answer_all_questions(&stage, &json!({ "approve": true, "arguments": { "expression": "13 * 13" } })).await;
+    assert_eq!(stage.turn().await.response, "Result: 169");
 }
 
 #[tokio::test]

@@ -68,6 +68,63 @@ async fn what_the_standard_has_and_the_contract_lacks_is_named_with_sources() {
     assert_eq!(sources, ["Article 7"], "{text}");
 }
 
+#[tokio::test]
+async fn missing_articles_are_named_as_missing_beside_the_standard_of_the_same_language() {
+    let stage = contract_fixture(&samples::contracts());
+    for question in [
+        "빠진 조항이 있나요?",
+        "누락된 조항을 찾아 줘",
+        "계약서에 빠뜨린 조항은 없어?",
+        "표준계약서와 비교하면 빠진 조항은 무엇인가요?",
+    ] {
+        let (text, sources) = ask_with_sources(&stage, question).await;
+        assert_eq!(sources, ["표준 제3조", "표준 제8조", "표준 제13조"], "{text}");
+        let said = "표준계약서에는 있지만 「소프트웨어 개발 용역계약서」에는 없는 조항:\n- 제3조(신의성실): \"갑과 을은";
+        assert!(text.contains(said), "{text}");
+    }
+    for question in ["Are any clauses missing?", "Which articles does our contract lack?"] {
+        let (text, sources) = ask_with_sources(&stage, question).await;
+        assert_eq!(sources, ["표준 제6조", "표준 제8조"], "{text}");
+        let said = "In the standard contract, but not in “Consulting Services Agreement”:\n- 6. Limitation of \
+                    Liability: \"Neither party's liability";
+        assert!(text.contains(said), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_whole_contract_is_laid_beside_its_standard() {
+    let stage = contract_fixture(&samples::contracts());
+    for (question, said) in [
+        (
+            "용역계약서와 표준계약서를 비교해 줘",
+            [
+                "「소프트웨어 개발 용역계약서」에는 없는 조항:",
+                "「표준 용역계약서」와 내용이 다른 계약서의 조항:",
+            ],
+        ),
+        (
+            "소프트웨어 개발 용역계약서는 표준과 어떤 점이 달라?",
+            [
+                "「소프트웨어 개발 용역계약서」에는 없는 조항:",
+                "「표준 용역계약서」와 내용이 다른 계약서의 조항:",
+            ],
+        ),
+        (
+            "Compare the consulting services agreement with the standard",
+            [
+                "but not in “Consulting Services Agreement”:",
+                "In the contract, but not in “Standard Services Agreement”:\n- 7. Non-Solicitation: ",
+            ],
+        ),
+    ] {
+        let (text, _) = ask_with_sources(&stage, question).await;
+        assert!(said.iter().all(|said| text.contains(said)), "{text}");
+    }
+    // A subject of the contract is compared by itself.
+    let (text, _) = ask_with_sources(&stage, "지체상금은 표준계약서와 비교하면 어떻게 달라?").await;
+    assert!(!text.contains("없는 조항:"), "{text}");
+}
+
 fn contract_document(id: &str, title: &str, kind: &str, articles: &[(&str, &str)]) -> Document {
     let articles =
         articles.iter().zip(1..).map(|((title, text), number)| format!("제{number}조({title}) {text}"));

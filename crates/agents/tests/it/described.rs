@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use doran_agents::described::{AgentDescription, DescriptionFormat, build_described_agent, describe};
+use doran_agents::described::{
+    AgentDescription, DescriptionFormat, build_described_agent, describe, template,
+};
 use doran_agents::{AgentParts, build_default_agents};
 use doran_engine::Runtime;
 use doran_engine::store::RamStore;
 use doran_llm::{ScriptedModel, ScriptedReply};
+use doran_offline::OfflineModel;
+use doran_retrieval::Language;
 use expect_test::expect;
 use serde_json::json;
 
@@ -67,6 +71,33 @@ fn described_fixture(text: &str, others: &[AgentDescription], parts: &AgentParts
 
 fn choice_reply(choice: &str) -> ScriptedReply {
     ScriptedReply::json(&json!({ "choice": choice }))
+}
+
+#[tokio::test]
+async fn the_template_is_seen_working_with_the_built_in_model() {
+    for (language, complaint, question) in [
+        (Language::English, "I am angry, your service is terrible!", "When must receipts be uploaded?"),
+        (Language::Korean, "불만이 있어요. 서비스가 엉망입니다", "연차휴가는 며칠인가요?"),
+    ] {
+        let parts = agent_parts(Arc::new(OfflineModel), counting_tools().toolbox);
+        let stage = described_fixture(&template("helpdesk", language), &[], &parts);
+        assert!(stage.ask(question).await.contains("search"), "a question is searched");
+        let stage = described_fixture(&template("helpdesk", language), &[], &parts);
+        let run = stage.start(complaint).await;
+        run.wait().await.expect("a rest");
+        let questions = stage.runtime.open_questions(&test_thread()).await.expect("questions");
+        assert_eq!(questions.len(), 1, "a person is asked: {}", stage.trace(&run).await);
+        let answers = BTreeMap::from([(questions[0].1.id.clone(), json!("Call them back today."))]);
+        stage
+            .runtime
+            .answer(&questions[0].0, &answers)
+            .await
+            .expect("answered")
+            .wait()
+            .await
+            .expect("a rest");
+        assert_eq!(stage.turn().await.response, "Call them back today.");
+    }
 }
 
 #[tokio::test]

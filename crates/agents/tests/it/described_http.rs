@@ -288,7 +288,7 @@ fn the_templates_are_agents_and_their_comments_are_too() {
             .collect();
         let whole = AgentDescription::from_toml(&uncommented.join("\n")).expect("a description");
         let nodes: Vec<&str> = whole.nodes.iter().map(|node| node.name.as_str()).collect();
-        assert_eq!(nodes, ["sort", "search", "person", "answer", "credit", "prices", "translation"]);
+        assert_eq!(nodes, ["sort", "search", "person", "reply", "answer", "credit", "prices", "translation"]);
         assert_eq!(whole.tools[0].name, "order_status");
     }
 }

@@ -83,6 +83,7 @@ pub(super) async fn assemble_sharing_agents(
         rewriting,
         catalog: Some(catalog),
         http,
+        language: config.language,
         ..AgentParts::new(main, index)
     };
     notes.extend(small_model_note(config));

@@ -166,7 +166,7 @@ fn a_decision_fits_the_schema_of_its_request() {
         ),
         (
             RequestPurpose::Rewrite,
-            r#"{"queries":["회사 휴가 정책이 뭐야?","회사 휴가 정책","회사휴가정책"],"reason":"내용어만 남겼습니다"}"#,
+            r#"{"queries":["회사 휴가 정책이 뭐야?","휴가 정책","휴가정책"],"reason":"내용어만 남겼습니다"}"#,
         ),
     ] {
         assert_eq!(answer_text(&request(purpose)), expected);

@@ -143,8 +143,7 @@ fn both_things_that_are_compared_are_told() {
 
 #[test]
 fn an_article_that_only_the_standard_has_is_told_by_its_words() {
-    let title = "표준계약서 › 제6조(안전관리) (「용역계약서」에 없는 조항)";
-    assert!(doran_agents::agents::contract::has_missing_article_remark(title), "{title}");
+    let title = "표준계약서 › 제6조(안전관리) › 「용역계약서」에 없는 조항";
     let sources = [source(title, "제6조(안전관리)\n을은 안전관리 책임자를 둔다.", 1)];
     assert_eq!(quoted("표준계약서에만 있는 조항은?", &sources), "을은 안전관리 책임자를 둔다.");
 }

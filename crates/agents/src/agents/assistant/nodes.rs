@@ -96,7 +96,7 @@ pub(super) async fn rag(
     let (found, taint) =
         own.finder.find(&work, &state.messages, own.limits.passages, collection, state.taint).await?;
     let progress = state.progress.after_node("rag", work.model_calls());
-    Ok(AssistantState::update().context(Some(found)).taint(taint).progress(progress))
+    Ok(AssistantState::update().context(found).taint(taint).progress(progress))
 }
 
 /// Sums up what is too much to be worked with.

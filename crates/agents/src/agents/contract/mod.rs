@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use doran_engine::{BuildError, Graph, Nodes, To, node};
 use doran_llm::ToolCall;
-use doran_retrieval::{DocumentIndex, Language};
+use doran_retrieval::DocumentIndex;
 
 use self::prompts::PROMPTS;
 use super::definition::{AgentDefinition, DefaultTools, InBothLanguages};
@@ -36,10 +36,11 @@ use super::{Agent, AgentError, AgentParts};
 use crate::nodes::{DEFAULT_CONTEXT_TOKENS, Models, ReplyCache, bind_parts};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
+use crate::state::AnswerLanguage;
 use crate::tools::{ToolPolicy, ToolSideEffect, Toolbox, names};
 
 pub use appendix::{ENGLISH_APPENDIX_WORDS, KOREAN_APPENDIX_WORDS};
-pub use standard_comparison::{StandardComparison, has_missing_article_remark};
+pub use standard_comparison::{ComparisonRemark, StandardComparison};
 pub use state::{ContractState, ContractStateUpdate, SufficiencyAction, SufficiencyDecision, ToolRun};
 
 /// What the nodes of the contract agent work with.
@@ -55,7 +56,7 @@ pub(crate) struct ContractAgent {
     max_iterations: u32,
     /// Tokens the model can take.
     context_length: usize,
-    language: Option<Language>,
+    language: AnswerLanguage,
 }
 
 #[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,7 +109,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
         cache: settings.enable_cache.unwrap_or(true).then(|| ReplyCache::new(lifetime)),
         max_iterations: settings.max_iterations.unwrap_or(4),
         context_length: settings.context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS),
-        language: settings.language,
+        language: parts.answer_language(settings.language),
     });
     let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();

@@ -1,7 +1,9 @@
 //! Compares a contract with a standard contract: matching, missing and added articles.
 
-use doran_retrieval::Language;
-use doran_retrieval::contract::{ArticleReference, Contract};
+use std::collections::BTreeSet;
+
+use doran_retrieval::contract::{ArticleReference, Contract, ContractArticle};
+use doran_retrieval::{ArticleNumber, Document, HEADING_SEPARATOR, Language, text_stems};
 use serde::Deserialize;
 
 use super::contract_documents::LoadedDocuments;
@@ -14,6 +16,9 @@ const MAX_COMPARED_CONTRACTS: usize = 20;
 /// Most contracts whose standards are chosen for a plain look-up in a standard.
 const MAX_MATCHED_CONTRACTS: usize = 5;
 
+/// Most contracts that are named as not compared.
+const MAX_NAMED_CONTRACTS: usize = 5;
+
 /// What is wanted of a contract and its standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -24,10 +29,12 @@ pub enum StandardComparison {
     Missing,
     /// The articles of the contract that the standard does not have.
     Extra,
+    /// What it lacks, what it has beyond the standard, and the articles whose words differ.
+    All,
 }
 
 impl StandardComparison {
-    pub(super) const ALL: [Self; 3] = [Self::Same, Self::Missing, Self::Extra];
+    pub(super) const ALL: [Self; 4] = [Self::Same, Self::Missing, Self::Extra, Self::All];
 
     /// Its name in the arguments of the tool.
     pub fn as_str(self) -> &'static str {
@@ -35,22 +42,48 @@ impl StandardComparison {
             Self::Same => "same",
             Self::Missing => "missing",
             Self::Extra => "extra",
+            Self::All => "all",
         }
     }
 }
 
-/// What stands in the remark on an article that the other side does not have, in Korean and in English.
-const MISSING_ARTICLE_MARKS: [&str; 2] = ["」에 없는 조항", "not in “"];
+/// What the last heading of an article says about it beside another document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComparisonRemark<'a> {
+    /// The document with this title does not have the article.
+    NotIn(&'a str),
+    /// The article of the document with this title that answers to it has other words.
+    DiffersFrom(&'a str),
+}
 
-/// Whether a text holds the remark that an article is on one side only.
-pub fn has_missing_article_remark(text: &str) -> bool {
-    MISSING_ARTICLE_MARKS.iter().any(|mark| text.contains(mark))
+impl<'a> ComparisonRemark<'a> {
+    /// The remark at the end of a title, in either language.
+    pub fn of_title(title: &'a str) -> Option<Self> {
+        let remark = title.rsplit(HEADING_SEPARATOR).next()?;
+        let title = |title: &'a str| title.strip_prefix('「')?.split_once('」');
+        if let Some((title, rest)) = title(remark) {
+            return match rest {
+                "에 없는 조항" => Some(Self::NotIn(title)),
+                _ => rest.ends_with("와 다른 조항").then_some(Self::DiffersFrom(title)),
+            };
+        }
+        let quoted = |text: &'a str| text.strip_suffix('”')?.split_once('“').map(|(_, title)| title);
+        match remark.split_once(' ')?.0 {
+            "not" => quoted(remark).map(Self::NotIn),
+            "differs" => quoted(remark).map(Self::DiffersFrom),
+            _ => None,
+        }
+    }
 }
 
 /// The remark on an article that the document with this title does not have.
 fn missing_article_remark(title: &str, language: Language) -> String {
-    let [ko, en] = MISSING_ARTICLE_MARKS;
-    language.pick(format!("「{title}{ko}"), format!("{en}{title}”"))
+    language.pick(format!("「{title}」에 없는 조항"), format!("not in “{title}”"))
+}
+
+/// The remark on an article that has other words than this one.
+fn changed_article_remark(title: &str, number: ArticleNumber, language: Language) -> String {
+    language.pick(format!("「{title}」 {number}와 다른 조항"), format!("differs from {number} of “{title}”"))
 }
 
 /// Lays contracts beside the standards that they are most like.
@@ -64,7 +97,11 @@ pub(super) fn compare_with_standards(
     let forms = StandardContracts::parse(standards);
     let mut findings = ContractFindings::default();
     let mut seen = 0;
-    for own in &contracts.documents {
+    let meant = match wanted {
+        StandardComparison::Same => contracts.documents.iter().collect(),
+        _ => contracts_meant(&contracts.documents, query, language, &mut findings),
+    };
+    for own in meant {
         let contract = Contract::parse(own);
         let asked =
             if wanted == StandardComparison::Same { article_position(&contract, query) } else { None };
@@ -92,26 +129,51 @@ pub(super) fn compare_with_standards(
         };
         let lacks = |title: &str| Some(missing_article_remark(title, language));
         match (wanted, asked) {
-            (StandardComparison::Missing, _) => {
-                if found.missing.is_empty() {
-                    findings.notes.push(language.pick(
-                        format!("「{title}」에 빠진 조항이 없습니다 (「{}」과(와) 견줌).", form.title),
-                        format!("“{title}” lacks no article (beside “{}”).", form.title),
-                    ));
+            (StandardComparison::Missing | StandardComparison::Extra | StandardComparison::All, _) => {
+                let is_wanted = |one: StandardComparison| wanted == one || wanted == StandardComparison::All;
+                if is_wanted(StandardComparison::Missing) {
+                    if found.missing.is_empty() {
+                        findings.notes.push(language.pick(
+                            format!("「{title}」에 빠진 조항이 없습니다 (「{}」과(와) 견줌).", form.title),
+                            format!("“{title}” lacks no article (beside “{}”).", form.title),
+                        ));
+                    }
+                    for article in found.missing.iter().filter_map(|number| standard.article(*number)) {
+                        findings.add_article(form, standard, article, article.range.clone(), lacks(title));
+                    }
                 }
-                for article in found.missing.iter().filter_map(|number| standard.article(*number)) {
-                    findings.add_article(form, standard, article, article.range.clone(), lacks(title));
+                if is_wanted(StandardComparison::Extra) {
+                    if found.extra.is_empty() {
+                        findings.notes.push(language.pick(
+                            format!("「{title}」에 더 있는 조항이 없습니다 (「{}」과(와) 견줌).", form.title),
+                            format!("“{title}” has no article beyond “{}”.", form.title),
+                        ));
+                    }
+                    for article in found.extra.iter().filter_map(|number| contract.article(*number)) {
+                        findings.add_article(
+                            own,
+                            &contract,
+                            article,
+                            article.range.clone(),
+                            lacks(&form.title),
+                        );
+                    }
                 }
-            }
-            (StandardComparison::Extra, _) => {
-                if found.extra.is_empty() {
-                    findings.notes.push(language.pick(
-                        format!("「{title}」에 더 있는 조항이 없습니다 (「{}」과(와) 견줌).", form.title),
-                        format!("“{title}” has no article beyond “{}”.", form.title),
-                    ));
-                }
-                for article in found.extra.iter().filter_map(|number| contract.article(*number)) {
-                    findings.add_article(own, &contract, article, article.range.clone(), lacks(&form.title));
+                let pairs = found.matched.iter().filter(|_| wanted == StandardComparison::All);
+                for pair in pairs {
+                    let (Some(ours), Some(theirs)) =
+                        (contract.article(pair.own), standard.article(pair.standard))
+                    else {
+                        continue;
+                    };
+                    let words = |document: &Document, article: &ContractArticle| {
+                        let text = document.text.get(article.body.clone()).unwrap_or_default();
+                        text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+                    };
+                    if words(own, ours) != words(form, theirs) {
+                        let remark = changed_article_remark(&form.title, theirs.number, language);
+                        findings.add_article(own, &contract, ours, ours.range.clone(), Some(remark));
+                    }
                 }
             }
             (StandardComparison::Same, None) => {}
@@ -153,6 +215,37 @@ pub(super) fn matching_standards(
         }
     }
     near
+}
+
+/// The contracts that a comparison is about: those whose titles share most words with what is asked for, else those in its
+/// language, else all. The others are named in a note.
+fn contracts_meant<'a>(
+    contracts: &'a [Document],
+    query: &str,
+    language: Language,
+    findings: &mut ContractFindings,
+) -> Vec<&'a Document> {
+    let stems = |text: &str| text_stems(text).into_iter().map(|(stem, _)| stem).collect::<BTreeSet<_>>();
+    let asked = stems(query);
+    let shared = |one: &Document| stems(&one.title).intersection(&asked).count();
+    let most = contracts.iter().map(shared).max().unwrap_or(0);
+    let is_named = |one: &&Document| shared(one) == most;
+    let is_in_language = |one: &&Document| Language::detect(&one.title) == Some(language);
+    let mut meant: Vec<&Document> = contracts.iter().filter(is_named).collect();
+    if meant.iter().any(is_in_language) && meant.len() == contracts.len() {
+        meant.retain(is_in_language);
+    }
+    let others = contracts.iter().filter(|one| meant.iter().all(|known| known.id != one.id));
+    let others: Vec<String> = others
+        .take(MAX_NAMED_CONTRACTS)
+        .map(|one| language.pick(format!("「{}」", one.title), format!("“{}”", one.title)))
+        .collect();
+    if !others.is_empty() {
+        let names = others.join(", ");
+        let note = language.pick(format!("견주지 않은 계약서: {names}"), format!("Not compared: {names}"));
+        findings.notes.push(note);
+    }
+    meant
 }
 
 /// The article that a number or a title names.

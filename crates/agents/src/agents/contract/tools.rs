@@ -101,7 +101,7 @@ impl ContractToolKind {
                     "type": "object",
                     "properties": {
                         "query": { "type": "string", "description": "a number, a title or a subject; with `compare`, of the user's contract", "minLength": 1, "maxLength": 2000 },
-                        "compare": { "type": "string", "enum": StandardComparison::ALL.map(StandardComparison::as_str), "description": "same: the user's article that `query` names and the standard's article that answers to it, to tell how they differ; missing: articles of the standard that the user's contract lacks; extra: articles of the user's contract that the standard does not have" }
+                        "compare": { "type": "string", "enum": StandardComparison::ALL.map(StandardComparison::as_str), "description": "same: the user's article that `query` names and the standard's article that answers to it, to tell how they differ; missing: articles of the standard that the user's contract lacks; extra: articles of the user's contract that the standard does not have; all: the whole contract beside the standard" }
                     },
                     "required": ["query"],
                     "additionalProperties": false

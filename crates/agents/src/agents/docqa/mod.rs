@@ -14,7 +14,7 @@ mod state;
 use std::sync::Arc;
 
 use doran_engine::{BuildError, Graph, Nodes, To, node};
-use doran_retrieval::{DocumentIndex, Language};
+use doran_retrieval::DocumentIndex;
 
 use self::prompts::PROMPTS;
 use super::definition::{AgentDefinition, DefaultTools, InBothLanguages};
@@ -22,6 +22,7 @@ use super::{Agent, AgentError, AgentParts};
 use crate::nodes::{DEFAULT_CONTEXT_TOKENS, DEFAULT_NEIGHBOURS, DocumentFinder, Models, bind_parts};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
+use crate::state::AnswerLanguage;
 use crate::tools::Toolbox;
 
 pub use compression::estimate_conversation_tokens;
@@ -36,7 +37,7 @@ pub(crate) struct DocqaAgent {
     tools: Toolbox,
     prompts: Prompts,
     limits: DocqaLimits,
-    language: Option<Language>,
+    language: AnswerLanguage,
     collection: Option<String>,
 }
 
@@ -138,7 +139,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
         tools: parts.tools.clone(),
         prompts: settings.prompts(name, DEFINITION.prompts)?,
         limits,
-        language: settings.language,
+        language: parts.answer_language(settings.language),
         collection: settings.collection.clone(),
     });
     let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;

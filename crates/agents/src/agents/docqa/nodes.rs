@@ -24,7 +24,7 @@ use crate::protocol::ThinkingStep;
 use crate::request_format::SUMMARY_MESSAGE_ID;
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
-use crate::state::{conversation_language, newest_question};
+use crate::state::{conversation_language, has_given_text, newest_question};
 use crate::summaries::Summaries;
 use crate::tools::Taint;
 
@@ -73,7 +73,10 @@ pub(super) async fn retrieve_docs(
     let (found, taint) =
         own.finder.find(&work, &state.messages, own.limits.passages, collection, state.taint).await?;
     let progress = state.progress.after_node("retrieveDocs", work.model_calls());
-    let update = DocqaState::update().documents(found).current_step("retrieveDocs").progress(progress);
+    let update = DocqaState::update()
+        .documents(found.unwrap_or_default())
+        .current_step("retrieveDocs")
+        .progress(progress);
     Ok(if taint == state.taint { update } else { update.taint(taint) })
 }
 
@@ -217,7 +220,8 @@ impl DocqaAgent {
         let mut messages = vec![Message::system("system", system)];
         // With nothing said before, a summary can only be of documents, and none was looked up.
         let is_first = state.messages.len() <= 1 && state.summary_text().is_empty();
-        if kind == QueryType::Question || (kind == QueryType::Summary && is_first) {
+        let is_searched = !newest_question(&state.messages).is_some_and(has_given_text);
+        if is_searched && (kind == QueryType::Question || (kind == QueryType::Summary && is_first)) {
             messages.push(sources_message(&state.documents, language));
         }
         let room = remaining_tokens(self.limits.context_length, &messages, &tools);

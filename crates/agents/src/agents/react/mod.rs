@@ -15,7 +15,6 @@ mod state;
 use std::sync::Arc;
 
 use doran_engine::{BuildError, Graph, Nodes, To, node};
-use doran_retrieval::Language;
 
 use self::prompts::PROMPTS;
 use super::definition::{AgentDefinition, DefaultTools, InBothLanguages};
@@ -23,6 +22,7 @@ use super::{Agent, AgentError, AgentParts};
 use crate::nodes::{DEFAULT_CONTEXT_TOKENS, Models, bind_parts};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
+use crate::state::AnswerLanguage;
 use crate::tools::Toolbox;
 
 pub use state::{ReactErrorCode, ReactState, ReactStateUpdate};
@@ -35,7 +35,7 @@ pub(crate) struct ReactAgent {
     max_iterations: u32,
     /// Tokens the model can take.
     context_length: usize,
-    language: Option<Language>,
+    language: AnswerLanguage,
 }
 
 #[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +72,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
         prompts: settings.prompts(name, DEFINITION.prompts)?,
         max_iterations: settings.max_iterations.unwrap_or(5),
         context_length: settings.context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS),
-        language: settings.language,
+        language: parts.answer_language(settings.language),
     });
     let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();

@@ -1,5 +1,6 @@
-//! Wishes about the world outside: the weather of a place, the time somewhere, the weekday of a date.
+//! Wishes for the weather of a place, and the cities of the world.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::cues::Cue;
@@ -58,52 +59,18 @@ fn place_of(word: &str) -> &str {
     if known(word) { word } else { without_particle(word) }
 }
 
-/// A wish for date, time, weekday or holidays.
-pub(super) fn time_intent(prose: &str) -> Option<QuestionIntent> {
-    let date = date_in(prose);
-    let now = Cue::SpeaksOfNow.is_in(prose);
-    // "회의는 몇 시야?" asks about a meeting, not about now.
-    let meeting = words(prose).iter().any(|word| {
-        let topic = word.strip_suffix('은').or_else(|| word.strip_suffix('는'));
-        topic.is_some_and(|topic| {
-            !Cue::SpeaksOfNow.is_in(topic) && zone_of(topic).is_none() && topic != "여기" && !has_digit(topic)
-        })
-    });
-    let matched = Cue::AsksForTimeNow.is_in(prose) && (now || !meeting);
-    let spoken = now && Cue::AsksForTime.is_in(prose);
-    let of_day = date.is_some() && Cue::AsksForWeekday.is_in(prose);
-    let lower = prose.to_lowercase();
-    let zone = words(prose).iter().find_map(|word| zone_of(place_of(word))).or_else(|| zone_of_words(&lower));
-    (matched || spoken || of_day).then_some(QuestionIntent::Time { zone, date, days: days_away(&lower) })
-}
-
-/// How many days from now a question looks.
-fn days_away(lower: &str) -> i32 {
-    let days = [("모레", 2), ("내일", 1), ("tomorrow", 1), ("그제", -2), ("어제", -1), ("yesterday", -1)];
-    days.iter().find(|(word, _)| lower.contains(word)).map_or(0, |(_, days)| *days)
-}
-
-fn has_digit(text: &str) -> bool {
-    text.chars().any(|char| char.is_ascii_digit())
-}
-
-fn zone_of(place: &str) -> Option<&'static str> {
-    CITIES.iter().find(|(city, _)| city.eq_ignore_ascii_case(place)).map(|(_, zone)| *zone)
-}
-
-/// The zone of a city whose name is several words.
-fn zone_of_words(lower: &str) -> Option<&'static str> {
-    let named = |city: &str| city.contains(' ') && lower.contains(&city.to_lowercase());
-    CITIES.iter().find(|(city, _)| named(city)).map(|(_, zone)| *zone)
-}
-
-/// The first date as `YYYY-MM-DD`: written so, or as "2026년 10월 3일".
-fn date_in(text: &str) -> Option<String> {
-    let found = Cue::Date.captures(text)?;
-    let number = |at: usize| found[at].parse::<u32>().ok();
-    let (year, month, day) = (number(1)?, number(2)?, number(3)?);
-    let is_date = (1900..2200).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
-    is_date.then(|| format!("{year:04}-{month:02}-{day:02}"))
+/// The cities that a text names: the zones of their clocks, and where the names stand.
+pub(super) fn cities_in(text: &str) -> Vec<(&'static str, Range<usize>)> {
+    let lower = text.to_lowercase();
+    let at = |city: &str| {
+        let city = city.to_lowercase();
+        let start = lower.match_indices(&city).map(|(start, _)| start).find(|start| {
+            !lower[..*start].ends_with(char::is_alphanumeric)
+                && !lower[start + city.len()..].starts_with(|next: char| next.is_ascii_alphanumeric())
+        });
+        start.map(|start| start..start + city.len())
+    };
+    CITIES.iter().filter_map(|(city, zone)| Some((*zone, at(city)?))).collect()
 }
 
 /// Cities with the zone of their clocks.
