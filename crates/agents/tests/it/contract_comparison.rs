@@ -84,7 +84,7 @@ async fn missing_articles_are_named_as_missing_beside_the_standard_of_the_same_l
     }
     for question in ["Are any clauses missing?", "Which articles does our contract lack?"] {
         let (text, sources) = ask_with_sources(&stage, question).await;
-        assert_eq!(sources, ["표준 제6조", "표준 제8조"], "{text}");
+        assert_eq!(sources, ["표준 Article 6", "표준 Article 8"], "{text}");
         let said = "In the standard contract, but not in “Consulting Services Agreement”:\n- 6. Limitation of \
                     Liability: \"Neither party's liability";
         assert!(text.contains(said), "{text}");
