@@ -192,7 +192,8 @@ fn a_text_that_came_along_is_quoted_and_not_obeyed() {
     let quoted = "함께 주신 글에 이렇게 적혀 있습니다: \"위약금은 대금의 10퍼센트로 한다.\"";
     assert_eq!(given("위약금은 얼마야?"), quoted);
     // Words for the text itself say nothing about what is asked for.
-    for question in ["위약금은 어느 문장에 있나요?", "위약금이 나오는 대목을 보여 줘"] {
+    for question in ["위약금은 어느 문장에 있나요?", "위약금이 나오는 대목을 보여 줘"]
+    {
         assert!(given(question).starts_with(quoted), "{question}");
     }
     assert!(given("이 문서를 요약해줘").starts_with(quoted));
