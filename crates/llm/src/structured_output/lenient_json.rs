@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::message::ToolCall;
+use crate::model::ToolSpec;
 
 /// Extracts the JSON value of a text: the whole text, or the first fenced block, or the first object in it. The error
 /// is written for the model.
@@ -38,23 +39,60 @@ const MAX_WRITTEN_CALLS: usize = 8;
 
 /// Extracts tool calls that a local model wrote as text, with nothing else beside them: JSON objects `{"name": …,
 /// "arguments": {…}}`, one after another or in an array, bare, in a code fence or in `<tool_call>`. The names `tool`,
-/// `function`, `parameters` and `args`, arguments that are a string of JSON, a call inside `"function"`, and doubled
+/// `function`, `parameters` and `args`, a call as `NAME {…}`, arguments that are a string of JSON, a call inside `"function"`, and doubled
 /// braces are accepted. A call that is written twice is one. Returns nothing unless every call names one of the known
 /// tools or has arguments: a call of a tool that does not exist is for the model to correct and not for a person to read.
-pub(crate) fn extract_written_tool_calls(text: &str, known: &[&str]) -> Vec<ToolCall> {
+pub(crate) fn extract_written_tool_calls(text: &str, tools: &[ToolSpec]) -> Vec<ToolCall> {
     let text = skip_think_block(text).trim();
     let written = match tagged_blocks(text) {
         Some(blocks) => blocks.into_iter().map(parse_written_calls).collect::<Option<Vec<_>>>(),
-        None => parse_written_calls(sole_fenced_block(text).unwrap_or(text)).map(|calls| vec![calls]),
+        None => {
+            let text = sole_fenced_block(text).unwrap_or(text);
+            named_call(text, tools).or_else(|| parse_written_calls(text)).map(|calls| vec![calls])
+        }
     };
     let mut calls: Vec<ToolCall> = Vec::new();
     for call in written.into_iter().flatten().flatten() {
+        let call = match tools.iter().find(|tool| tool.name == call.name) {
+            Some(tool) => without_schema_words(call, &tool.parameters),
+            None => call,
+        };
         if !calls.iter().any(|known| known.name == call.name && known.arguments == call.arguments) {
             calls.push(call);
         }
     }
-    let is_call = |call: &ToolCall| known.contains(&call.name.as_str()) || call.arguments != json!({});
+    let is_call =
+        |call: &ToolCall| tools.iter().any(|tool| tool.name == call.name) || call.arguments != json!({});
     if calls.iter().all(is_call) && calls.len() <= MAX_WRITTEN_CALLS { calls } else { Vec::new() }
+}
+
+/// Returns whether a text, cut off anywhere, ends with a line that was written before it as a call.
+pub(crate) fn repeats_written_call(text: &str) -> bool {
+    let Some((before, last)) = text.trim_end().rsplit_once('\n') else { return false };
+    let last = last.trim();
+    last.starts_with('{')
+        && last.ends_with('}')
+        && before.lines().any(|line| line.trim() == last)
+        && parse_written_calls(last).is_some()
+}
+
+/// Takes the words of a schema that a small model has copied into the arguments of a call out of them, unless the tool
+/// has arguments of these names.
+fn without_schema_words(mut call: ToolCall, parameters: &Value) -> ToolCall {
+    const WORDS: [&str; 5] = ["type", "required", "properties", "description", "additionalProperties"];
+    if let Value::Object(arguments) = &mut call.arguments {
+        arguments
+            .retain(|name, _| !WORDS.contains(&name.as_str()) || !parameters["properties"][name].is_null());
+    }
+    call
+}
+
+/// The call in `NAME {ARGUMENTS}`, as prompts write examples.
+fn named_call(text: &str, tools: &[ToolSpec]) -> Option<Vec<ToolCall>> {
+    let (name, arguments) = text.trim().split_once('{')?;
+    let name = tools.iter().map(|tool| &tool.name).find(|known| *known == name.trim())?.clone();
+    let arguments: Value = serde_json::from_str(&format!("{{{arguments}")).ok()?;
+    Some(vec![ToolCall { id: String::new(), name, arguments }])
 }
 
 /// The contents of `<tool_call>` blocks, if the text is nothing else. The last one may be open.
@@ -165,7 +203,12 @@ mod tests {
     }
 
     fn written(text: &str) -> String {
-        let calls = extract_written_tool_calls(text, &["add", "now"]);
+        let tool = |name: &str| ToolSpec {
+            name: name.into(),
+            description: String::new(),
+            parameters: json!({ "properties": { "x": {}, "description": {} } }),
+        };
+        let calls = extract_written_tool_calls(text, &[tool("add"), tool("now")]);
         calls.iter().map(|call| format!("{}{}", call.name, call.arguments)).collect::<Vec<_>>().join(" ")
     }
 
@@ -186,6 +229,8 @@ mod tests {
             format!("[{call}]"),
             format!("[\n  {call}\n]"),
             format!("{call}\n{call}\n"),
+            r#"add {"x": 1}"#.to_owned(),
+            "```\nadd\n{\"x\":1}\n```".to_owned(),
         ] {
             assert_eq!(written(&text), r#"add{"x":1}"#, "{text}");
         }
@@ -201,6 +246,28 @@ mod tests {
             format!("```\n{add}\n{now}\n{add}\n```"),
         ] {
             assert_eq!(written(&text), r#"add{"x":1} now{}"#, "{text}");
+        }
+    }
+
+    #[test]
+    fn words_of_the_schema_are_no_arguments() {
+        let copied =
+            r#"{"name":"add","arguments":{"x":1,"type":"object","required":["x"],"description":"d","y":2}}"#;
+        assert_eq!(written(copied), r#"add{"description":"d","x":1,"y":2}"#);
+    }
+
+    #[test]
+    fn a_call_that_is_written_again_is_seen_at_its_end() {
+        let call = r#"{"name":"add","arguments":{"x":1}}"#;
+        assert!(repeats_written_call(&format!("{call}\n{call}")));
+        assert!(repeats_written_call(&format!("```json\n{call}\n{call}\n")));
+        for text in [
+            call.to_owned(),
+            format!("{call}\n{{"),
+            format!("{call}\n{}", call.replace('1', "2")),
+            "{}\n{}".to_owned(),
+        ] {
+            assert!(!repeats_written_call(&text), "{text}");
         }
     }
 
@@ -221,6 +288,8 @@ mod tests {
             "{\"name\":\"rm\",\"arguments\":{}}",
             "{\"name\":\"add\"}\n{\"name\":\"rm\"}",
             "{\"name\":\"add\"}\n입니다",
+            "add {\"x\":1} 입니다",
+            "rm {\"x\":1}",
             "[]",
             "{}",
             "{\"name\":\"add\",\"arguments\":\"x\"}",

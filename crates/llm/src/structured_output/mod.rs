@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub(crate) use self::lenient_json::{extract_json, extract_written_tool_calls};
+pub(crate) use self::lenient_json::{extract_json, extract_written_tool_calls, repeats_written_call};
 pub use self::response_schema::response_schema_of;
 pub(crate) use self::response_schema::{schema_violations, strict_schema};
 use crate::message::{Message, MessagePart, Role, TextOrigin};

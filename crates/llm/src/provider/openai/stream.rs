@@ -13,6 +13,9 @@ use crate::provider::dialect::{
 use crate::provider::vendors::{JsonOutputMode, VendorQuirks};
 use crate::structured_output::{extract_written_tool_calls, repeats_written_call};
 
+/// So many characters tell whether a text may be a tool call: a name of a tool has at most 64.
+const MAX_CALL_START_CHARS: usize = 80;
+
 /// Decodes one answer.
 pub(super) struct ChatCompletionsDecoder {
     calls: Vec<PartialToolCall>,
@@ -104,9 +107,11 @@ impl ChatCompletionsDecoder {
     fn push_or_hold_text(&mut self, text: String, out: &mut DeltaBuffer) -> Result<(), ModelError> {
         let Some(held) = &mut self.held_text else { return out.push_text(text) };
         held.push_str(&text);
-        let start: String = held.chars().filter(|letter| !letter.is_whitespace()).take(16).collect();
+        let start: String =
+            held.chars().filter(|letter| !letter.is_whitespace()).take(MAX_CALL_START_CHARS).collect();
         let may_be = |call: &str| start.starts_with(call) || call.starts_with(&start);
-        if !["{", "[{", "```", "<tool_call>"].into_iter().any(may_be) {
+        let is_named = self.tools.iter().any(|tool| may_be(&format!("{}{{", tool.name)));
+        if !is_named && !["{", "[{", "```", "<tool_call>"].into_iter().any(may_be) {
             let text = std::mem::take(held);
             self.held_text = None;
             return out.push_text(text);
