@@ -1,7 +1,7 @@
 //! Hints for models that answer nothing, or make a call again whose result they have. Small models do both, and a
 //! sentence often helps where the same request again would not.
 
-use doran_llm::{ChatRequest, Message, MessagePart, Role, TextOrigin, ToolCall};
+use doran_llm::{ChatRequest, Message, MessagePart, Role, TextOrigin, ToolCall, ToolChoice};
 use doran_retrieval::Language;
 
 /// The request again after a reply without words and calls.
@@ -13,9 +13,13 @@ pub(super) fn hint_after_empty_reply(request: ChatRequest, language: Language) -
     with_hint(request, "empty-reply", hint.to_owned())
 }
 
-/// The request, with a hint if the newest calls were already made and answered for this question.
-pub(crate) fn hint_at_repeated_calls(request: ChatRequest, language: Language) -> ChatRequest {
-    let Some(names) = repeated_tools(&request.messages) else { return request };
+/// The request, with a hint if the newest calls were already made and answered for this question. If they are made once
+/// more after the hint, no more calls may be made: a small model would go on with them.
+pub(crate) fn hint_at_repeated_calls(mut request: ChatRequest, language: Language) -> ChatRequest {
+    let Some((names, times)) = repeated_tools(&request.messages) else { return request };
+    if times > 1 {
+        request.tool_choice = ToolChoice::None;
+    }
     let hint = match has_failed_result(&request.messages) {
         false => language.pick(
             format!("같은 인자로 이미 호출한 도구입니다: {names}. 결과는 위에 있습니다. 이제 그 결과로 답하세요."),
@@ -29,18 +33,19 @@ pub(crate) fn hint_at_repeated_calls(request: ChatRequest, language: Language) -
     with_hint(request, "repeated-call", hint)
 }
 
-/// The tools of the newest calls, if each of these calls also stands before them in this turn.
-fn repeated_tools(messages: &[Message]) -> Option<String> {
+/// The tools of the newest calls, if each of these calls also stands before them in this turn, and how often at least.
+fn repeated_tools(messages: &[Message]) -> Option<(String, usize)> {
     let turn = messages.iter().rposition(|message| message.role == Role::User)?;
     let rounds: Vec<Vec<&ToolCall>> =
         messages[turn..].iter().map(calls_of).filter(|calls| !calls.is_empty()).collect();
     let (newest, earlier) = rounds.split_last()?;
-    let repeats = |call: &&ToolCall| {
-        earlier.iter().flatten().any(|known| known.name == call.name && known.arguments == call.arguments)
+    let times_made = |call: &&ToolCall| {
+        let equal = |known: &&&ToolCall| known.name == call.name && known.arguments == call.arguments;
+        earlier.iter().flatten().filter(equal).count()
     };
-    let names: Vec<&str> =
-        newest.iter().filter(|call| repeats(call)).map(|call| call.name.as_str()).collect();
-    (names.len() == newest.len()).then(|| names.join(", "))
+    let times = newest.iter().map(times_made).min()?;
+    let names: Vec<&str> = newest.iter().map(|call| call.name.as_str()).collect();
+    (times > 0).then(|| (names.join(", "), times))
 }
 
 /// Whether the newest calls brought an error.

@@ -115,23 +115,20 @@ impl DocumentFinder {
         Ok((Some(found), taint))
     }
 
-    /// Titles of documents that would be searched, for a model that decides whether to search. They are recorded.
+    /// Titles of documents that would be searched, for a model that decides whether to search. They are not recorded: only
+    /// the request depends on them, and its reply is recorded.
     pub(crate) async fn library_titles(
         &self,
         work: &NodeWork,
         collection: Option<String>,
     ) -> Result<Vec<String>, NodeError> {
         let filter = DocumentFilter { collection, ..DocumentFilter::default() };
-        let tenant = retrieval_tenant(work)?;
-        let list = async {
-            let titles = self.index.titles(&tenant, &filter, MAX_LIBRARY_TITLES).await;
-            let mut titles = titles.map_err(retrieve_node_error)?;
-            for title in &mut titles {
-                title.truncate(title.floor_char_boundary(MAX_LIBRARY_TITLE_BYTES));
-            }
-            Ok::<_, NodeError>(titles)
-        };
-        work.cx.effect("titles", list).await
+        let titles = self.index.titles(&retrieval_tenant(work)?, &filter, MAX_LIBRARY_TITLES).await;
+        let mut titles = titles.map_err(retrieve_node_error)?;
+        for title in &mut titles {
+            title.truncate(title.floor_char_boundary(MAX_LIBRARY_TITLE_BYTES));
+        }
+        Ok(titles)
     }
 
     /// What a model would be asked before the search, for people who look into a step.

@@ -18,7 +18,7 @@ use crate::agent_fixture::{
 };
 
 fn query_type_reply(kind: &str) -> ScriptedReply {
-    ScriptedReply::json(&json!({ "type": kind }))
+    ScriptedReply::json(&json!({ "reason": "x", "type": kind }))
 }
 
 async fn check(question: &str, script: Vec<ScriptedReply>, expected: Expect) {
@@ -65,14 +65,16 @@ async fn a_question_is_looked_up_and_small_talk_is_not() {
         "지금까지 이야기를 요약해줘",
         vec![query_type_reply("summary"), ScriptedReply::text("아직 나눈 이야기가 없습니다.")],
         expect![[r#"
-        classifyQuery · model×1
-          ~ routing: 나눈 대화를 요약합니다
-        generateAnswer · model×1
-          ~ generating: 답을 쓰고 있습니다
-          + assistant 아직 나눈 이야기가 없습니다.
-        = 아직 나눈 이야기가 없습니다.
-        models 2 · path classifyQuery generateAnswer
-    "#]],
+            classifyQuery · model×1
+              ~ routing: 문서에서 답을 찾을 질문입니다
+            retrieveDocs
+              ~ searching: 문서를 찾고 있습니다
+            generateAnswer · model×1
+              ~ generating: 답을 쓰고 있습니다
+              + assistant 아직 나눈 이야기가 없습니다.
+            = 아직 나눈 이야기가 없습니다.
+            models 2 · path classifyQuery retrieveDocs generateAnswer
+        "#]],
     )
     .await;
 }
@@ -93,10 +95,12 @@ async fn a_summary_of_nothing_says_that_no_document_was_found() {
         let sent = model.requests().pop().expect("asked").messages;
         sent.iter().map(Message::text).collect::<Vec<_>>().join("\n")
     };
-    assert!(sent(&[], "요약해줘").await.contains("찾은 문서가 없습니다."));
-    assert!(sent(&[], "Sum it up").await.contains("Nothing was found."));
+    assert!(sent(&[], "그걸 요약해줘").await.contains("찾은 문서가 없습니다."));
+    assert!(sent(&[], "Sum up what you said earlier").await.contains("Nothing was found."));
+    let of_documents = sent(&[], "연차휴가 규정을 요약해줘").await;
+    assert!(of_documents.contains("[참고 문서]") && !of_documents.contains("찾은 문서가 없습니다."));
     // There is something to sum up.
-    assert!(!sent(&["연차휴가는 며칠인가요?"], "요약해줘").await.contains("찾은 문서가 없습니다."));
+    assert!(!sent(&["연차휴가는 며칠인가요?"], "요약해줘").await.contains("[참고 문서]"));
 
     let stage = fixture_with_model("docqa", OfflineModel, Toolbox::new());
     stage.ask("그 책을 요약해줘").await;

@@ -33,6 +33,7 @@ mod read_file;
 mod samples;
 mod search_quality;
 mod settings;
+mod small_models;
 mod stored_conversations;
 mod thousand_turns;
 mod tls;

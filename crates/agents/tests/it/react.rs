@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use doran_agents::Settings;
 use doran_engine::store::Store;
-use doran_llm::{ChatRequest, ModelError, ScriptedModel, ScriptedReply};
+use doran_llm::{ChatRequest, ModelError, ScriptedModel, ScriptedReply, ToolChoice};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
@@ -312,6 +312,17 @@ async fn a_model_that_repeats_a_call_gets_a_hint() {
     let ends = ends_of_requests("What is 1 + 1?", vec![call(), call(), ScriptedReply::text("2")]).await;
     let hint = "You have called calculator with the same arguments before. The results are above. Answer with them now.";
     assert_eq!(ends, ["What is 1 + 1?", "", hint]);
+}
+
+#[tokio::test]
+async fn a_model_that_repeats_a_call_after_the_hint_gets_no_tools() {
+    let call = || ScriptedReply::call("calculator", json!({ "expression": "1 + 1" }));
+    let model = ScriptedModel::new([call(), call(), call(), ScriptedReply::text("2")]);
+    let stage = fixture_with_model("react", model.clone(), counting_tools().toolbox);
+    stage.ask("What is 1 + 1?").await;
+    let choices: Vec<ToolChoice> = model.requests().into_iter().map(|request| request.tool_choice).collect();
+    assert_eq!(choices, [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
+    assert_eq!(stage.turn().await.response, "2");
 }
 
 #[tokio::test(start_paused = true)]

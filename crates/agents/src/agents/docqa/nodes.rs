@@ -15,6 +15,7 @@ use super::compression::{
 };
 use super::state::{CompressionResult, DocqaState, DocqaStateUpdate, QueryType};
 use crate::agents::TurnRequest;
+use crate::anaphora::refers_to_previous_turn;
 use crate::nodes::{
     MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools,
     conversation_as_text, final_reply, fit_messages, fit_request, library_heading, remaining_tokens,
@@ -24,7 +25,7 @@ use crate::protocol::ThinkingStep;
 use crate::request_format::SUMMARY_MESSAGE_ID;
 use crate::request_purpose::RequestPurpose;
 use crate::source::{AnswerSource, strip_old_citation_marks};
-use crate::state::{conversation_language, has_given_text, newest_question};
+use crate::state::{conversation_language, has_given_text, newest_question, typed_text};
 use crate::summaries::Summaries;
 use crate::tools::Taint;
 
@@ -50,7 +51,17 @@ pub(super) async fn classify_query(
     let titles = own.finder.library_titles(&work, own.collection_of(&state)).await?;
     let request = own.classify_request(&state, &titles)?;
     let decided = ask_structured::<QueryClassification>(&work, &own.models, None, request).await?;
-    let kind = decided.map_or(QueryType::Question, |classified| classified.r#type);
+    // With nothing said before and no text given, a summary can only be of documents. They are looked up, unless the words
+    // point at something that nobody has named.
+    let is_of_documents = |question: &Message| {
+        state.is_first_turn() && !has_given_text(question) && !refers_to_previous_turn(&typed_text(question))
+    };
+    let kind = match decided.map_or(QueryType::Question, |classified| classified.r#type) {
+        QueryType::Summary if newest_question(&state.messages).is_some_and(is_of_documents) => {
+            QueryType::Question
+        }
+        kind => kind,
+    };
     let (ko, en) = match kind {
         QueryType::Question => ("문서에서 답을 찾을 질문입니다", "a question for the documents"),
         QueryType::Summary => ("나눈 대화를 요약합니다", "a summary of the conversation"),
@@ -218,10 +229,10 @@ impl DocqaAgent {
         let summary = strip_citation_marks(state.summary_text());
         let system = self.prompts.docqa(language, kind.as_str(), &summary, !tools.is_empty())?;
         let mut messages = vec![Message::system("system", system)];
-        // With nothing said before, a summary can only be of documents, and none was looked up.
-        let is_first = state.messages.len() <= 1 && state.summary_text().is_empty();
         let is_searched = !newest_question(&state.messages).is_some_and(has_given_text);
-        if is_searched && (kind == QueryType::Question || (kind == QueryType::Summary && is_first)) {
+        if is_searched
+            && (kind == QueryType::Question || (kind == QueryType::Summary && state.is_first_turn()))
+        {
             messages.push(sources_message(&state.documents, language));
         }
         let room = remaining_tokens(self.limits.context_length, &messages, &tools);

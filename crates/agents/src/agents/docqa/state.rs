@@ -80,6 +80,11 @@ pub struct CompressionResult {
 }
 
 impl DocqaState {
+    /// Whether nothing was said before the newest question.
+    pub(crate) fn is_first_turn(&self) -> bool {
+        self.messages.len() <= 1 && self.summary_text().is_empty()
+    }
+
     /// The text of the summary; empty where there is none.
     pub(crate) fn summary_text(&self) -> &str {
         self.summary.0.last().map_or("", String::as_str)
