@@ -165,7 +165,9 @@ fn run(args: &CommandLineArgs, environment: &Environment, output: TerminalOutput
     let loaded = config::load(&args.settings.given_flags(), args.config.as_deref(), environment)?;
     let output = TerminalOutput { language: loaded.config.language, ..output };
     let is_conversation = matches!(args.command, CliCommand::Ask(_) | CliCommand::Chat(_));
-    let filter = if is_conversation && loaded.is_default("log") { "error" } else { &loaded.config.log };
+    // Between questions and answers, warnings of the crates below would be noise. Those of this one are about the user's files.
+    let quiet = "error,doran::=warn";
+    let filter = if is_conversation && loaded.is_default("log") { quiet } else { &loaded.config.log };
     log::init_logging(filter, loaded.config.log_is_json)?;
     tracing::debug!(file = ?loaded.file, "settings loaded");
     let config = &loaded.config;

@@ -160,7 +160,7 @@ fn what_cannot_work_is_refused_with_the_reason() {
         [agents.assistant] agent = "react"
           agent `assistant`, setting `agent`: only a further assistant is made after another agent
         [agents.assistant.prompts] assistant = "{{ secret }}"
-          agent `assistant`: prompt `ko/assistant.md` uses `secret`, which it is not given; it may use: summaries
+          agent `assistant`: prompt `ko/assistant.md` uses `secret`, which it is not given; it may use: summaries, tools
         [agents.assistant] persistence_mode = "file"
           agent `assistant`, setting `persistence_mode`: `file` needs `checkpoint_db_path`
         [assistants.react] agent = "assistant"

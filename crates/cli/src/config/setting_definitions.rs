@@ -108,8 +108,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: SettingKind::LogFilter,
         default: "warn",
         secret: false,
-        en: "Log level on stderr: `off`, `error`, `warn`, `info`, `debug` or `trace`, or a filter by module such as `warn,doran_engine=debug`. Unless it is set, `doran ask` and `doran chat` log errors only.",
-        ko: "표준 오류에 출력할 로그 수준입니다: `off`, `error`, `warn`, `info`, `debug`, `trace`. `warn,doran_engine=debug`처럼 모듈별로 지정할 수도 있습니다. 지정하지 않으면 `doran ask`와 `doran chat`은 오류만 출력합니다.",
+        en: "Log level on stderr: `off`, `error`, `warn`, `info`, `debug` or `trace`, or a filter by module such as `warn,doran_engine=debug`. Unless it is set, `doran ask` and `doran chat` log only errors, and warnings about settings and data.",
+        ko: "표준 오류에 출력할 로그 수준입니다: `off`, `error`, `warn`, `info`, `debug`, `trace`. `warn,doran_engine=debug`처럼 모듈별로 지정할 수도 있습니다. 지정하지 않으면 `doran ask`와 `doran chat`은 오류와, 설정과 데이터에 관한 경고만 출력합니다.",
     },
     Setting {
         key: "log_format",

@@ -359,8 +359,5 @@ fn a_full_disk_leaves_nothing_behind() {
             && error.contains("os error 28"),
         "{error}"
     );
-    assert_eq!(
-        utf8(&full.stdout).split_whitespace().collect::<Vec<_>>(),
-        ["disk:"]
-    );
+    assert_eq!(utf8(&full.stdout).split_whitespace().collect::<Vec<_>>(), ["disk:"]);
 }

@@ -66,7 +66,7 @@ async fn a_run_is_a_stream_of_numbered_frames() {
 
         id: 2
         event: step
-        data: {"at":0,"n":2,"next":["rag"],"step":1,"tasks":[{"attempts":1,"input_tokens":173,"ms":0,"node":"router","notes":["events","models"],"output_tokens":22,"turn":["progress"],"update":["next_action","progress","route_reason"]}],"type":"step"}
+        data: {"at":0,"n":2,"next":["rag"],"step":1,"tasks":[{"attempts":1,"input_tokens":414,"ms":0,"node":"router","notes":["events","models"],"output_tokens":22,"turn":["progress"],"update":["next_action","progress","route_reason"]}],"type":"step"}
 
         id: 3
         event: step
@@ -78,7 +78,7 @@ async fn a_run_is_a_stream_of_numbered_frames() {
 
         id: 5
         event: step
-        data: {"at":0,"n":5,"next":[],"step":4,"tasks":[{"attempts":1,"input_tokens":595,"ms":0,"node":"agent","notes":["models"],"output_tokens":25,"turn":["progress","sources"],"update":["messages","next_action","progress","sources"]}],"type":"step"}
+        data: {"at":0,"n":5,"next":[],"step":4,"tasks":[{"attempts":1,"input_tokens":665,"ms":0,"node":"agent","notes":["models"],"output_tokens":25,"turn":["progress","sources"],"update":["messages","next_action","progress","sources"]}],"type":"step"}
 
         id: 6
         event: finished

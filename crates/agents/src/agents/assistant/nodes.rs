@@ -1,4 +1,5 @@
-//! The nodes of the assistant. Each model request is a pure function of the state, so that it can be shown later.
+//! The nodes of the assistant. Each model request is a pure function of the state, so that it can be shown later; the
+//! router is also told titles of documents.
 
 use std::sync::Arc;
 
