@@ -157,7 +157,8 @@ function reply({ messages, response_format: format }) {
   if (format) return { text: JSON.stringify(filled(format.json_schema?.schema ?? {}, question)) }
   const result = messages.at(-1)?.role === 'tool' ? textOf(messages.at(-1)) : null
   if (result !== null) return { text: /8\.5/.test(result) ? '남은 연차는 **8.5일**입니다.' : '계산하지 못했습니다.', isSpoken: true }
-  if (/REFUSE/.test(question)) return { status: 400 }
+  // A question that was refused has no answer, so it is sent again in front of the next one.
+  if (/REFUSE/.test(question.split('\n\n').at(-1) ?? '')) return { status: 400 }
   const wanted = /TOKENS (\d+)/.exec(question)
   if (wanted) return { text: manyWords(Number(wanted[1])), isSpoken: true }
   const read = /CONTEXT (\d+)/.exec(question)

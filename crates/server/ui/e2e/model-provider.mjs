@@ -182,6 +182,8 @@ export const modelProviderTests = [
       await waitForAnswer(page)
       await page.hover('.turn:first-child .asked')
       await page.click('.turn:first-child .asked [title="질문 수정"]')
+      // It puts the caret at the end when it opens. Text that is filled in before that is appended.
+      await page.locator('.question-editor textarea:focus').waitFor()
       await page.fill('.question-editor textarea', 'BRACKETS')
       await shoot('edit-question')
       await checkAccessibility(page, 'an edited question')

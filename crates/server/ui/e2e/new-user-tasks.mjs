@@ -100,6 +100,8 @@ export const newUserTasks = [
       await askAboutContract(page)
       await page.hover('.turn.is-last .asked')
       await page.click('.turn.is-last .asked [title="질문 수정"]')
+      // It puts the caret at the end when it opens. Text that is filled in before that is appended.
+      await page.locator('.question-editor textarea:focus').waitFor()
       await page.fill('.question-editor textarea', '해지하려면 며칠 전에 알려야 하나요?')
       await page.press('.question-editor textarea', 'Enter')
       await page.locator('.versions-count', { hasText: '2/2' }).waitFor()
