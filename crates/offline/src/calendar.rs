@@ -77,8 +77,10 @@ pub(super) fn calendar_question(prose: &str) -> Option<CalendarArguments> {
     }
     let day =
         of_kind("day").find_map(|(days, pattern)| Some((days.parse::<i64>().ok()?, pattern.find(prose)?)));
-    if let Some((days @ (1.. | ..=-1), _)) = day.filter(|_| shift.is_none()) {
-        put("add_days", Some(json!(days)));
+    if let Some((days @ (1.. | ..=-1), _)) = day {
+        let further =
+            shift.as_ref().filter(|((unit, _), _)| *unit == "add_days").map_or(0, |((_, count), _)| *count);
+        put("add_days", Some(json!(days + further)));
     }
     let find = |kind: &str, spans: &mut Vec<Range<usize>>| {
         let found =

@@ -312,6 +312,8 @@ mod tests {
     fn a_number_a_unit_and_a_direction_move_from_a_day() {
         check("오늘부터 100일 뒤는 며칠인가요?", &["time add_days=100"]);
         check("100 days from today", &["time add_days=100"]);
+        check("내일부터 10일 뒤는 며칠인가요?", &["time add_days=11"]);
+        check("어제부터 3주 뒤는 무슨 요일이야?", &["time add_days=-1 add_weeks=3"]);
         check("지금부터 90일 후 날짜 알려줘", &["time add_days=90"]);
         check("What date was it three weeks ago?", &["time add_weeks=-3"]);
         check("What day will it be in 45 days?", &["time add_days=45"]);
