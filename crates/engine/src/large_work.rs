@@ -31,8 +31,11 @@ mod tests {
         let here = thread();
         assert_eq!(work_on_bytes(MAX_INLINE_BYTES, thread).await, here);
         assert_ne!(work_on_bytes(MAX_INLINE_BYTES + 1, thread).await, here);
-        let panicked =
-            crate::drive::catch_panic(work_on_bytes(MAX_INLINE_BYTES + 1, || panic!("brittle"))).await;
+        let panicked = crate::drive::catch_panic(std::pin::pin!(work_on_bytes(
+            MAX_INLINE_BYTES + 1,
+            || panic!("brittle")
+        )))
+        .await;
         assert_eq!(panicked, Err::<(), _>("brittle".to_owned()));
     }
 }

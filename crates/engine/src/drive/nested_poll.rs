@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -26,7 +26,7 @@ pub(crate) fn run_nested<T: Send + 'static>(
     let output = Arc::new(Mutex::new(None));
     let written = output.clone();
     let future: GraphFuture = Box::pin(async move {
-        let ended = catch_panic(driving).await;
+        let ended = catch_panic(pin!(driving)).await;
         *lock(&written) = Some(ended);
     });
     let graph = NestedGraph { future: Some(future), polled_by: Weak::new(), waiter: None };

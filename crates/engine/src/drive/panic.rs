@@ -3,12 +3,12 @@
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::Poll;
 
-/// Waits for `future`; `Err` is the message of its panic.
-pub(crate) async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T, String> {
-    let mut future = pin!(future);
+/// Waits for `future`; `Err` is the message of its panic. The caller pins it: a future that an `async fn` takes by value is
+/// in it twice and is copied when it begins.
+pub(crate) async fn catch_panic<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Result<T, String> {
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -87,7 +88,7 @@ pub(crate) async fn run_task<S: State>(
     state: Snap<S>,
 ) -> TaskOutcome<S::Update> {
     let node = graph.node(task.node).name.clone();
-    match catch_panic(run_recorded_task(graph, run, named, task, path, state)).await {
+    match catch_panic(pin!(run_recorded_task(graph, run, named, task, path, state))).await {
         Ok(end) => end,
         Err(message) => TaskOutcome::Failed {
             failure: RunFailure {
@@ -401,7 +402,7 @@ async fn poll_node_catching_panic<S: State>(
 ) -> Result<S::Update, TaskFailure> {
     // What decides about retries is not the engine's code either.
     let outcome = async { running.await.map_err(|error| TaskFailure::from_node_error(error, &node.retry)) };
-    match catch_panic(outcome).await {
+    match catch_panic(pin!(outcome)).await {
         Ok(outcome) => outcome,
         Err(message) => Err(panic_failure(&message)),
     }

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -193,17 +193,18 @@ impl<S: State> RegisteredGraph<S> {
     ) -> (Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>) {
         let row = &claimed.run;
         run.graph_name = self.name.clone();
-        let stood = match drive::catch_panic(self.load_thread_state(&store, &claimed, &lease, first)).await {
-            Ok(Ok(stood)) => Ok(stood),
-            Ok(Err(EngineError::Store(error))) if is_log_missing(&error) => {
-                Err((failure::LOG_MISSING, format!("the log of the thread cannot be read: {error}")))
-            }
-            Ok(Err(EngineError::Store(error))) => return (Err(HaltReason::Lost(error)), None),
-            Ok(Err(error)) => Err((failure::STATE_MISMATCH, error.to_string())),
-            Err(message) => {
-                Err((failure::PANIC, format!("a reducer panicked while the log was read: {message}")))
-            }
-        };
+        let stood =
+            match drive::catch_panic(pin!(self.load_thread_state(&store, &claimed, &lease, first))).await {
+                Ok(Ok(stood)) => Ok(stood),
+                Ok(Err(EngineError::Store(error))) if is_log_missing(&error) => {
+                    Err((failure::LOG_MISSING, format!("the log of the thread cannot be read: {error}")))
+                }
+                Ok(Err(EngineError::Store(error))) => return (Err(HaltReason::Lost(error)), None),
+                Ok(Err(error)) => Err((failure::STATE_MISMATCH, error.to_string())),
+                Err(message) => {
+                    Err((failure::PANIC, format!("a reducer panicked while the log was read: {message}")))
+                }
+            };
         // Without its options a run would go on past its limits and its pause points.
         let stood = stood.and_then(|stood| match StoredRunOptions::apply_to(&row.options, &mut run) {
             Ok(()) => Ok(stood),
