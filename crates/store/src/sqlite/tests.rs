@@ -82,28 +82,60 @@ async fn jobs_that_wait_share_one_transaction() {
     assert_eq!(thread_names(&store).await.len(), 64);
 }
 
+/// The name of the thread on which a job is run.
+async fn writing_thread(store: &SqliteStore) -> String {
+    let work =
+        |_: &mut WriteTransaction<'_>| Ok(std::thread::current().name().unwrap_or_default().to_owned());
+    let store = store.clone();
+    tokio::spawn(async move { store.write(TransactionFailPoints::default(), work).await })
+        .await
+        .expect("task")
+        .expect("write")
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_written_on_a_thread_of_the_runtime_and_a_crowd_loses_nothing() {
+async fn a_caller_writes_on_its_own_thread_until_there_is_a_second_run() {
     let store = SqliteStore::in_memory().expect("open");
-    let by = |name: &str| -> Box<dyn FnOnce(&mut WriteTransaction<'_>) -> Result<String, StoreError> + Send> {
-        let make = insert_thread_job(name);
-        Box::new(move |tx| make(tx).map(|()| std::thread::current().name().unwrap_or_default().to_owned()))
-    };
-    let alone = tokio::spawn({
-        let (store, work) = (store.clone(), by("alone"));
-        async move { store.write(TransactionFailPoints::default(), work).await }
+    store.submit(claimed_run("first")).await.expect("submit");
+    assert_ne!(writing_thread(&store).await, "sqlite-writer");
+    store.submit(claimed_run("second")).await.expect("submit");
+    assert_eq!(writing_thread(&store).await, "sqlite-writer");
+}
+
+#[tokio::test]
+async fn the_only_thread_of_a_runtime_does_not_write() {
+    let store = SqliteStore::in_memory().expect("open");
+    assert_eq!(writing_thread(&store).await, "sqlite-writer");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_write_that_blocks_holds_up_no_other_task() {
+    let store = SqliteStore::in_memory().expect("open");
+    let (open, gate) = mpsc::channel();
+    let writer = tokio::spawn(async move {
+        let wait = move |_: &mut WriteTransaction<'_>| {
+            gate.recv_timeout(Duration::from_secs(30)).map_err(|error| StoreError::Other(error.into()))
+        };
+        store.write(TransactionFailPoints::default(), wait).await
     });
-    assert_eq!(alone.await.expect("task").expect("write"), "sqlite-writer");
+    // It runs only if the one worker of the runtime goes on while the write waits for it.
+    tokio::spawn(async move { open.send(()) }).await.expect("task").expect("the write waits");
+    writer.await.expect("task").expect("write");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_writers_loses_nothing() {
+    let store = SqliteStore::in_memory().expect("open");
     let tasks: Vec<_> = (0..200)
         .map(|number| {
-            let (store, work) = (store.clone(), by(&format!("{number:03}")));
+            let (store, work) = (store.clone(), insert_thread_job(&format!("{number:03}")));
             tokio::spawn(async move { store.write(TransactionFailPoints::default(), work).await })
         })
         .collect();
     for task in tasks {
         task.await.expect("task").expect("write");
     }
-    assert_eq!(thread_names(&store).await.len(), 201);
+    assert_eq!(thread_names(&store).await.len(), 200);
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! The writer: all writes go through one connection.
 //!
-//! Jobs wait in a channel. The writer thread takes up to [`MAX_JOBS_PER_TRANSACTION`] waiting jobs and runs them in
-//! one transaction. Each job has its own savepoint: a rejected job rolls back only itself. The transaction ends without
-//! waiting for the disk. A caller gets its result when the transaction is on disk, or right away if it can be on disk
-//! later; `wal_sync` looks after that.
+//! While there is one run at most, a caller runs its job at once, on its own thread. Otherwise jobs wait in a channel. The writer thread takes up to [`MAX_JOBS_PER_TRANSACTION`] waiting jobs and runs them in one transaction.
+//! Each job has its own savepoint: a rejected job rolls back only itself. The transaction ends without waiting for the
+//! disk. A caller gets its result when the transaction is on disk, or right away if it can be on disk later; `wal_sync`
+//! looks after that.
 //!
-//! Nothing blocks a thread of the runtime: a disk that takes its time holds up only those who wait for it.
+//! Nothing blocks a thread of the runtime: a caller that writes hands its other tasks to another thread first
+//! (`block_in_place`), so a disk that takes its time holds up only those who wait for it.
 //!
 //! If a commit fails for any reason other than a full or locked file, its outcome is unknown. The writer then stops
 //! for good and every current and later write fails. Only a new process, which reads the file again, can continue.
@@ -16,8 +17,8 @@ mod write_job;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -25,7 +26,9 @@ use doran_engine::id::{RunKey, ThreadKey};
 use doran_engine::store::{CommitPosition, Durability, Millis, StoreError};
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::block_in_place;
 
 use self::transaction_runner::{TransactionRunner, run_writer_thread};
 use self::wal_sync::WalSync;
@@ -35,6 +38,9 @@ use super::runs::VerifiedFence;
 
 /// The most jobs in one transaction.
 const MAX_JOBS_PER_TRANSACTION: usize = 64;
+/// How many claimed runs there may be for a caller to write on its own thread. The writes of several runs are cheaper
+/// together.
+const MAX_RUNS_OF_LONE_CALLER: usize = 1;
 /// The most queued jobs. When the queue is full, callers wait.
 const MAX_QUEUED_JOBS: usize = 1024;
 /// WAL pages that trigger a checkpoint: 4 MiB.
@@ -50,6 +56,8 @@ const LONG_JOBS_TIME: Duration = Duration::from_millis(100);
 /// The handle through which jobs reach the writer.
 pub(super) struct SqliteWriter {
     jobs: Option<mpsc::Sender<Box<dyn WriteJob>>>,
+    /// Locked by whoever writes: the writer thread or a lone caller. `None` when the store is closed.
+    runner: Option<Arc<Mutex<TransactionRunner>>>,
     writer_thread: Option<JoinHandle<()>>,
     sync_thread: Option<JoinHandle<()>>,
     wal_sync: Arc<WalSync>,
@@ -153,18 +161,21 @@ impl SqliteWriter {
             wal_sync: wal_sync.clone(),
             transactions: transactions.clone(),
         };
+        let runner = Arc::new(Mutex::new(runner));
         let syncs = wal_sync.clone();
         let sync_thread = spawn_thread("sqlite-sync", move || syncs.run_sync_thread())?;
         // From here on dropping `Self` ends the threads.
         let mut writer = Self {
             jobs: Some(jobs),
+            runner: Some(runner.clone()),
             writer_thread: None,
             sync_thread: Some(sync_thread),
             wal_sync,
             fatal_error_watch,
             transactions,
         };
-        writer.writer_thread = Some(spawn_thread("sqlite-writer", move || run_writer_thread(runner, queue))?);
+        writer.writer_thread =
+            Some(spawn_thread("sqlite-writer", move || run_writer_thread(&runner, queue))?);
         Ok(writer)
     }
 
@@ -250,11 +261,36 @@ impl SqliteWriter {
         answer: oneshot::Receiver<Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let gone = || StoreError::Unavailable(message_error("the store is closed"));
-        let jobs = self.jobs.as_ref().ok_or_else(gone)?;
-        jobs.send(Box::new(job)).await.map_err(|_| gone())?;
+        if let Some(job) = self.run_if_alone(Box::new(job)) {
+            let jobs = self.jobs.as_ref().ok_or_else(gone)?;
+            jobs.send(job).await.map_err(|_| gone())?;
+        }
         // Every job is answered, unless a panic ended the thread that ran it.
         answer.await.map_err(|_| StoreError::Unknown(message_error("a write ended in the middle")))?
     }
+
+    /// Runs the job on this thread, if nobody else writes or is about to. Handing it to the writer thread and waiting for
+    /// the reply would take longer than the write. Returns the job if it was not run.
+    fn run_if_alone(&self, job: Box<dyn WriteJob>) -> Option<Box<dyn WriteJob>> {
+        let queue_is_empty = self.jobs.as_ref().is_some_and(|jobs| jobs.capacity() == jobs.max_capacity());
+        if job.is_exclusive() || !queue_is_empty || !can_block_in_place() {
+            return Some(job);
+        }
+        // A lock that a panic has poisoned is left to the writer thread.
+        let Some(Ok(mut runner)) = self.runner.as_ref().map(|runner| runner.try_lock()) else {
+            return Some(job);
+        };
+        if runner.state.leases.len() > MAX_RUNS_OF_LONE_CALLER || runner.is_checkpoint_due() {
+            return Some(job);
+        }
+        block_in_place(|| runner.run_lone_job(job));
+        None
+    }
+}
+
+/// Whether this runtime has other threads that can take over the tasks of this one.
+fn can_block_in_place() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
 fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
@@ -266,6 +302,9 @@ impl Drop for SqliteWriter {
     fn drop(&mut self) {
         self.jobs = None;
         join_thread(self.writer_thread.take());
+        if let Some(Ok(runner)) = self.runner.take().and_then(Arc::into_inner).map(Mutex::into_inner) {
+            runner.close();
+        }
         self.wal_sync.close();
         join_thread(self.sync_thread.take());
     }

@@ -1,7 +1,7 @@
 //! Runs batches of jobs in transactions, one savepoint per job, and checkpoints the WAL.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use doran_engine::failpoint::{hit, mutant};
@@ -44,12 +44,16 @@ pub(super) struct TransactionRunner {
 }
 
 /// The loop of the writer thread: takes all waiting jobs, runs them, and repeats.
-pub(super) fn run_writer_thread(mut runner: TransactionRunner, mut queue: mpsc::Receiver<Box<dyn WriteJob>>) {
+pub(super) fn run_writer_thread(
+    runner: &Mutex<TransactionRunner>,
+    mut queue: mpsc::Receiver<Box<dyn WriteJob>>,
+) {
     let mut jobs = Vec::with_capacity(MAX_JOBS_PER_TRANSACTION);
     while queue.blocking_recv_many(&mut jobs, MAX_JOBS_PER_TRANSACTION) > 0 {
+        // A panic in the middle of a transaction leaves nothing that could be continued.
+        let Ok(mut runner) = runner.lock() else { return };
         runner.run_jobs(std::mem::take(&mut jobs));
     }
-    runner.close();
 }
 
 impl TransactionRunner {
@@ -66,6 +70,13 @@ impl TransactionRunner {
         }
         self.run_batch(batch);
         self.checkpoint();
+        self.state.prolong_leases(begun.elapsed());
+    }
+
+    /// Runs one job that needs a transaction. It is followed by no checkpoint, which would hold up its caller.
+    pub(super) fn run_lone_job(&mut self, job: Box<dyn WriteJob>) {
+        let begun = Instant::now();
+        self.run_batch(vec![job]);
         self.state.prolong_leases(begun.elapsed());
     }
 
@@ -234,15 +245,21 @@ impl TransactionRunner {
         }
     }
 
-    /// Runs a WAL checkpoint if the WAL is large enough.
-    fn checkpoint(&mut self) {
-        let wal_sync = self.wal_sync.clone();
+    /// Whether the WAL is large enough for a checkpoint.
+    pub(super) fn is_checkpoint_due(&mut self) -> bool {
         let pages = self.wal_pages.load(Ordering::Relaxed);
         // After a complete checkpoint, the WAL starts again at its first page.
         if pages < self.checkpointed_pages {
             self.checkpointed_pages = 0;
         }
-        if pages - self.checkpointed_pages < WAL_CHECKPOINT_PAGES && !self.disk_full {
+        pages - self.checkpointed_pages >= WAL_CHECKPOINT_PAGES || self.disk_full
+    }
+
+    /// Runs a WAL checkpoint if one is due.
+    fn checkpoint(&mut self) {
+        let wal_sync = self.wal_sync.clone();
+        let pages = self.wal_pages.load(Ordering::Relaxed);
+        if !self.is_checkpoint_due() {
             return;
         }
         let disk = wal_sync.lock_disk();
@@ -292,7 +309,7 @@ impl TransactionRunner {
 
     /// Closes the connection, which moves the WAL into the file. After a failure the WAL must stay as it is for the next
     /// process.
-    fn close(self) {
+    pub(super) fn close(self) {
         let wal_sync = self.wal_sync.clone();
         let _disk = wal_sync.lock_disk();
         if self.stop_reason().is_some()
