@@ -11,12 +11,15 @@
 mod check;
 mod keywords;
 mod pattern;
+mod property_order;
 mod references;
 
 use std::collections::{BTreeMap, HashSet};
 
 use regex::Regex;
 use serde_json::{Number, Value};
+
+pub(crate) use self::property_order::with_ordered_properties;
 
 /// A schema that is ready to check values.
 #[derive(Debug)]

@@ -23,6 +23,8 @@ pub struct ReceivedHttpRequest {
     pub headers: Vec<(String, String)>,
     /// The body, if it was JSON.
     pub body: Value,
+    /// The body as it was sent.
+    pub body_text: String,
 }
 
 impl ReceivedHttpRequest {
@@ -295,5 +297,6 @@ async fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<Received
         path,
         headers,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        body_text: String::from_utf8_lossy(&body).into_owned(),
     }))
 }

@@ -320,6 +320,38 @@ async fn vendors_get_only_what_they_take() {
 }
 
 #[tokio::test]
+async fn every_vendor_is_sent_the_properties_of_a_schema_in_the_declared_order() {
+    let schema = ResponseSchema {
+        name: "decision".into(),
+        schema: json!({
+            "type": "object",
+            "properties": { "choice": {"type": "string"}, "again": {"type": "boolean"}, "why": {"type": "string"} },
+            "required": ["why", "choice"],
+        }),
+    };
+    // The last three take no schema: it is in the prompt, or a tool carries it.
+    let vendors = ScriptedDialect::ALL.into_iter().map(|wire| (wire, wire.provider(), model_name(wire)));
+    let without_schema = [
+        (ScriptedDialect::Chat, "deepseek", "deepseek-chat"),
+        (ScriptedDialect::Chat, "groq", "llama"),
+        (ScriptedDialect::Messages, "anthropic", "claude-3-5-haiku-latest"),
+    ];
+    for (wire, provider, model) in vendors.chain(without_schema) {
+        let server = scripted_server(wire).await;
+        let config = test_model_config(provider, model, server.url());
+        let model = open_model(&config, ModelApiKey::new(TEST_API_KEY)).expect("open");
+        let request = ChatRequest { schema: Some(schema.clone()), ..greeting_request() };
+        collect_reply(model.stream(request)).await.expect("reply");
+        let sent = server.received_requests().pop().expect("a request").body_text.replace('\\', "");
+        let place = |name: &str| sent.find(&format!("\"{name}\":{{\"type\""));
+        assert!(
+            place("why").is_some() && place("why") < place("choice") && place("choice") < place("again"),
+            "{provider}: {sent}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn json_is_requested_as_each_vendor_documents_it() {
     let schema = ResponseSchema {
         name: "city".into(),

@@ -7,6 +7,7 @@ use self::stream::AnthropicDecoder;
 use super::dialect::{AnswerDecoder, Dialect};
 use crate::error::ModelError;
 use crate::http::{ModelApiKey, ModelHttpRequest};
+use crate::json_schema::with_ordered_properties;
 use crate::model::{ChatRequest, SamplingSetting};
 
 /// The dialect for one model.
@@ -20,7 +21,7 @@ pub(crate) struct AnthropicDialect {
 
 impl Dialect for AnthropicDialect {
     fn build_request(&self, request: &ChatRequest) -> Result<ModelHttpRequest, ModelError> {
-        let body = self.request_body(request).to_string().into_bytes();
+        let body = with_ordered_properties(&self.request_body(request)).into_bytes();
         Ok(ModelHttpRequest { url: format!("{}/messages", self.url), body })
     }
 

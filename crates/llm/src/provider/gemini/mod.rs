@@ -7,6 +7,7 @@ use self::stream::GeminiDecoder;
 use super::dialect::{AnswerDecoder, Dialect};
 use crate::error::ModelError;
 use crate::http::{ModelApiKey, ModelHttpRequest};
+use crate::json_schema::with_ordered_properties;
 use crate::model::{ChatRequest, SamplingSetting};
 
 /// The dialect for one model.
@@ -25,7 +26,7 @@ impl Dialect for GeminiDialect {
             return Err(ModelError::Rejected { reason: format!("`{}` is no name of a model", self.model) });
         }
         let verb = if self.streamed { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        let body = self.request_body(request).to_string().into_bytes();
+        let body = with_ordered_properties(&self.request_body(request)).into_bytes();
         Ok(ModelHttpRequest { url: format!("{}/models/{}:{verb}", self.url, self.model), body })
     }
 

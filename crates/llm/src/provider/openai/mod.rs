@@ -15,6 +15,7 @@ use super::dialect::{AnswerDecoder, Dialect};
 use super::vendors::VendorQuirks;
 use crate::error::ModelError;
 use crate::http::{ModelApiKey, ModelHttpRequest};
+use crate::json_schema::with_ordered_properties;
 use crate::model::{ChatRequest, SamplingSetting};
 
 /// The dialect for one model of one vendor.
@@ -32,7 +33,7 @@ pub(crate) struct ChatCompletionsDialect {
 
 impl Dialect for ChatCompletionsDialect {
     fn build_request(&self, request: &ChatRequest) -> Result<ModelHttpRequest, ModelError> {
-        let body = self.request_body(request)?.to_string().into_bytes();
+        let body = with_ordered_properties(&self.request_body(request)?).into_bytes();
         Ok(ModelHttpRequest { url: format!("{}/chat/completions", self.url), body })
     }
 

@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::ChatCompletionsDialect;
 use crate::error::ModelError;
+use crate::json_schema::with_ordered_properties;
 use crate::message::{Message, MessagePart, Role, ToolCall};
 use crate::model::{ChatRequest, ResponseSchema, SamplingSetting, ToolChoice, ToolSpec};
 use crate::provider::dialect::Dialect;
@@ -155,7 +156,7 @@ impl ChatCompletionsDialect {
         if let (JsonOutputMode::Object, Some(schema)) = (self.quirks.json_output, &request.schema) {
             let message = format!(
                 "Answer with one JSON object that fits this schema, and nothing else: {}",
-                schema.schema
+                with_ordered_properties(&schema.schema)
             );
             let role = if self.quirks.system_messages_first_only { "user" } else { "system" };
             messages.push(json!({ "role": role, "content": message }));

@@ -8,6 +8,7 @@ use super::dialect::{AnswerDecoder, Dialect};
 use super::openai::is_reasoning_model;
 use crate::error::ModelError;
 use crate::http::{ModelApiKey, ModelHttpRequest};
+use crate::json_schema::with_ordered_properties;
 use crate::model::{ChatRequest, SamplingSetting};
 
 /// The dialect for one model.
@@ -21,7 +22,7 @@ pub(crate) struct ResponsesDialect {
 
 impl Dialect for ResponsesDialect {
     fn build_request(&self, request: &ChatRequest) -> Result<ModelHttpRequest, ModelError> {
-        let body = self.request_body(request).to_string().into_bytes();
+        let body = with_ordered_properties(&self.request_body(request)).into_bytes();
         Ok(ModelHttpRequest { url: format!("{}/responses", self.url), body })
     }
 
