@@ -7,9 +7,11 @@
 //! sentences, so its vector weighs less.
 //!
 //! Passages whose article the query names by number come first, in any language. Scores are between 0 and 1 and fall
-//! with the evidence: a query that shares no word with any passage scores at most its highest similarity.
+//! with the evidence: a query that shares no word with any passage scores at most its highest similarity, and a passage
+//! that is not the article that the query names by number scores at most half.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 use doran_llm::EmbedderInfo;
 
@@ -17,7 +19,7 @@ use crate::keyword::article_numbers::article_of_passage;
 use crate::keyword::search::MAX_STEMS_FOR_TYPO_TOLERANCE;
 use crate::keyword::{ARTICLE_NUMBER_BOOST, find_article_numbers, is_one_typo_apart, letters_and_digits};
 use crate::language::{Language, is_hangul_syllable};
-use crate::passage::{Passage, PassageId};
+use crate::passage::{ArticleNumber, Passage, PassageId};
 use crate::retriever::Hit;
 use crate::split::HEADING_SEPARATOR;
 use crate::text_analysis::{TermLayer, for_each_term};
@@ -111,7 +113,8 @@ pub(crate) fn fuse_hits(
     limit: usize,
 ) -> Vec<Hit> {
     let question_language = dominant_language(question);
-    let named = named_articles(question, keyword);
+    let numbers = find_article_numbers(question);
+    let named = named_articles(&numbers, keyword);
     let evidence = keyword.first().map_or(0.0, |best| keyword_evidence(question, &best.passage));
     let trust = vector_trust(evidence);
     let nearest = vector.iter().map(|hit| hit.score).filter(|score| score.is_finite()).fold(0.0, f64::max);
@@ -145,7 +148,7 @@ pub(crate) fn fuse_hits(
         .collect();
     for hit in &mut fused {
         hit.score *= certainty;
-        if !named.is_empty() {
+        if !numbers.is_empty() {
             let share = if named.contains(&hit.passage.id) { NAMED_ARTICLE_SHARE } else { 0.0 };
             hit.score = share + (1.0 - NAMED_ARTICLE_SHARE) * hit.score;
         }
@@ -156,8 +159,10 @@ pub(crate) fn fuse_hits(
 }
 
 /// Returns the keyword hits that were boosted because they are an article that the query names by number.
-fn named_articles<'a>(question: &str, keyword: &'a [Hit]) -> HashSet<&'a PassageId> {
-    let numbers = find_article_numbers(question);
+fn named_articles<'a>(
+    numbers: &[(ArticleNumber, Range<usize>)],
+    keyword: &'a [Hit],
+) -> HashSet<&'a PassageId> {
     let is_named = |hit: &&Hit| {
         let article = article_of_passage(&hit.passage);
         hit.score >= f64::from(ARTICLE_NUMBER_BOOST)

@@ -209,22 +209,9 @@ impl Library {
         new: NewDocument,
         origin: Option<&str>,
     ) -> Result<DocumentStatus, LibraryError> {
+        self.check(&new)?;
         let inner = &self.inner;
         let NewDocument { tenant, name, collection, kind, bytes } = new;
-        let max = inner.options.reader.limits().input;
-        if bytes.is_empty() {
-            return Err(LibraryError::Empty);
-        }
-        if bytes.len() > max {
-            return Err(LibraryError::TooLarge { bytes: bytes.len(), max });
-        }
-        let short = |name: &str| !name.is_empty() && name.len() <= MAX_TENANT_NAME_BYTES;
-        if !short(tenant.as_str()) || name.trim().is_empty() || name.len() > MAX_FILE_NAME_BYTES {
-            return Err(LibraryError::BadName);
-        }
-        if !is_collection_name(&collection) {
-            return Err(LibraryError::BadCollection);
-        }
         let key = DocumentKey::for_file(&tenant, &collection, &name);
         let incoming = IncomingVersion { hash: disk::sha256_hex(&bytes), bytes: bytes.len() as u64 };
         if let Some(shared) = &inner.shared {
@@ -261,6 +248,26 @@ impl Library {
         inner.wake_worker.notify_one();
         inner.notify_changed();
         Ok(status)
+    }
+
+    /// Returns why [`add`](Self::add) refuses a file as it is, whatever the library contains.
+    pub fn check(&self, new: &NewDocument) -> Result<(), LibraryError> {
+        let NewDocument { tenant, name, collection, bytes, .. } = new;
+        let max = self.max_file_bytes();
+        if bytes.is_empty() {
+            return Err(LibraryError::Empty);
+        }
+        if bytes.len() > max {
+            return Err(LibraryError::TooLarge { bytes: bytes.len(), max });
+        }
+        let short = |name: &str| !name.is_empty() && name.len() <= MAX_TENANT_NAME_BYTES;
+        if !short(tenant.as_str()) || name.trim().is_empty() || name.len() > MAX_FILE_NAME_BYTES {
+            return Err(LibraryError::BadName);
+        }
+        if !is_collection_name(collection) {
+            return Err(LibraryError::BadCollection);
+        }
+        Ok(())
     }
 
     /// Returns whether a different file was added under this name before, which this one would replace.

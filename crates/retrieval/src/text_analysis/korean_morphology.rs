@@ -173,7 +173,7 @@ fn find_cheapest_path(
         for end in start + 1..=word.len() {
             if let Some(found) = &prefix {
                 for reading in lexicon.morphemes_of(found) {
-                    add_lattice_step(lexicon, steps, start, end, reading, before);
+                    add_lattice_step(lexicon, steps, start, end, &reading, before);
                 }
             }
             if end - start <= MAX_UNKNOWN_SYLLABLES {

@@ -1,8 +1,8 @@
 //! The lexicon of [`korean_morphology`](super::korean_morphology): nouns, stems, endings and particles with their
 //! costs, and the costs of one following another.
 //!
-//! `lexicon.bin` was made from mecab-ko-dic (Apache-2.0) by `lexicon/build.py`, which documents what was kept. It is
-//! parsed once, on first use.
+//! `lexicon.bin` was made from mecab-ko-dic (Apache-2.0) by `lexicon/build.py`, which documents what was kept. Its words
+//! are unpacked on first use. Their readings are used where they lie in the program.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -44,16 +44,19 @@ pub(super) enum IndexedForm {
 }
 
 /// All words, sorted, with their readings.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lexicon {
     left_context_count: usize,
     connection_costs: Vec<i8>,
     syllables: Vec<u16>,
     /// The start of each word in `syllables`, and the end of the last.
     word_starts: Vec<u32>,
-    morphemes: Vec<LexiconMorpheme>,
-    /// The start of each word's readings, and the end of the last.
-    morpheme_starts: Vec<u32>,
+    /// The contexts and the kind of each class of readings.
+    classes: &'static [u8],
+    /// The words with their readings, as in the file.
+    entries: &'static [u8],
+    /// Where the readings of each word begin in `entries`.
+    reading_starts: Vec<u32>,
     /// The first word for each first syllable.
     first_word_by_syllable: Vec<u32>,
 }
@@ -119,19 +122,19 @@ impl Lexicon {
     }
 
     /// Returns the readings of the word that equals the prefix.
-    pub(super) fn morphemes_of(&self, prefix: &LexiconPrefix) -> &[LexiconMorpheme] {
+    pub(super) fn morphemes_of(&self, prefix: &LexiconPrefix) -> impl Iterator<Item = LexiconMorpheme> {
         let word = prefix.words.start;
-        if self.word_syllables(word).len() != prefix.depth {
-            return &[];
-        }
-        &self.morphemes[self.morpheme_starts[word] as usize..self.morpheme_starts[word + 1] as usize]
+        let is_whole = self.word_syllables(word).len() == prefix.depth;
+        let mut readings = LexiconByteReader(&self.entries[self.reading_starts[word] as usize..]);
+        let count = if is_whole { readings.read_u8().unwrap_or_default() } else { 0 };
+        (0..count).map_while(move |_| readings.read_morpheme(self.classes))
     }
 
     fn word_syllables(&self, at: usize) -> &[u16] {
         &self.syllables[self.word_starts[at] as usize..self.word_starts[at + 1] as usize]
     }
 
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    fn parse(bytes: &'static [u8]) -> Option<Self> {
         let mut cursor = LexiconByteReader(bytes);
         if cursor.take_bytes(4)? != b"DKL1" {
             return None;
@@ -143,8 +146,12 @@ impl Lexicon {
         let mut lexicon = Self {
             left_context_count: usize::from(lefts),
             connection_costs: table.iter().map(|cost| cost.cast_signed()).collect(),
+            syllables: Vec::new(),
+            word_starts: Vec::with_capacity(words + 1),
+            classes,
+            entries: cursor.0,
+            reading_starts: Vec::with_capacity(words),
             first_word_by_syllable: vec![0; HANGUL_SYLLABLE_COUNT + 1],
-            ..Self::default()
         };
         let mut word: Vec<u16> = Vec::new();
         for _ in 0..words {
@@ -156,27 +163,13 @@ impl Lexicon {
             lexicon.first_word_by_syllable[usize::from(*word.first()?) + 1] += 1;
             lexicon.word_starts.push(lexicon.syllables.len() as u32);
             lexicon.syllables.extend_from_slice(&word);
-            lexicon.morpheme_starts.push(lexicon.morphemes.len() as u32);
+            lexicon.reading_starts.push((lexicon.entries.len() - cursor.0.len()) as u32);
             for _ in 0..cursor.read_u8()? {
-                let class = usize::from(cursor.read_u16()?) * 3;
-                let [left, right, kind] = *classes.get(class..class + 3)? else { return None };
-                let cost = i32::from(cursor.read_u8()?) * 56 - 4000;
-                let sense = match kind & 3 {
-                    0 => IndexedForm::Nothing,
-                    1 => IndexedForm::Itself,
-                    _ => cursor.read_stem()?,
-                };
-                lexicon.morphemes.push(LexiconMorpheme {
-                    left_context: left,
-                    right_context: right,
-                    indexed_form: sense,
-                    is_bound: kind & 4 != 0,
-                    cost,
-                });
+                cursor.read_morpheme(classes)?;
             }
         }
         lexicon.word_starts.push(lexicon.syllables.len() as u32);
-        lexicon.morpheme_starts.push(lexicon.morphemes.len() as u32);
+        lexicon.syllables.shrink_to_fit();
         for at in 0..HANGUL_SYLLABLE_COUNT {
             lexicon.first_word_by_syllable[at + 1] += lexicon.first_word_by_syllable[at];
         }
@@ -199,6 +192,18 @@ impl<'a> LexiconByteReader<'a> {
 
     fn read_u16(&mut self) -> Option<u16> {
         self.take_bytes(2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn read_morpheme(&mut self, classes: &[u8]) -> Option<LexiconMorpheme> {
+        let class = usize::from(self.read_u16()?) * 3;
+        let [left_context, right_context, kind] = *classes.get(class..class + 3)? else { return None };
+        let cost = i32::from(self.read_u8()?) * 56 - 4000;
+        let indexed_form = match kind & 3 {
+            0 => IndexedForm::Nothing,
+            1 => IndexedForm::Itself,
+            _ => self.read_stem()?,
+        };
+        Some(LexiconMorpheme { left_context, right_context, indexed_form, is_bound: kind & 4 != 0, cost })
     }
 
     fn read_stem(&mut self) -> Option<IndexedForm> {
@@ -237,9 +242,7 @@ mod tests {
         assert!(lexicon.word_starts.len() > 100_000);
         let prefix = lexicon.words_starting_with('휴').expect("words with 휴");
         let prefix = lexicon.extend_prefix(&prefix, '가').expect("휴가");
-        assert!(
-            lexicon.morphemes_of(&prefix).iter().any(|reading| reading.indexed_form == IndexedForm::Itself)
-        );
+        assert!(lexicon.morphemes_of(&prefix).any(|reading| reading.indexed_form == IndexedForm::Itself));
         assert!(lexicon.words_starting_with('a').is_none());
     }
 }

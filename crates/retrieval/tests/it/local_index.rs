@@ -136,6 +136,38 @@ async fn the_built_in_encoder_takes_any_text() {
     assert!(found(&"유급휴가 🙂".repeat(1 << 16)).await.is_some(), "a question of more than a megabyte");
 }
 
+#[tokio::test]
+async fn an_article_that_no_document_has_gets_no_high_score() {
+    let root = fresh_directory("missing-article");
+    let encoder = BuiltInEncoder::open().expect("the encoder");
+    let index = LocalIndex::open(&root, Some(Arc::new(encoder))).await.expect("an index");
+    let tenant = DocumentTenant::new("t");
+    let rules = "취업규칙\n\n제1조(목적) 이 규칙은 직원의 근로 조건을 정한다.\n\n제2조(적용) 이 규칙은 모든 직원에게 적용한다.\n\n\
+                 제9조(휴일) 일요일은 쉰다.\n\n제10조(연차휴가) 직원은 1년에 15일의 연차휴가를 쓴다.\n\n\
+                 제11조(병가) 직원은 1년에 30일까지 병가를 쓴다.\n";
+    let terms = "Terms of Service\n\nArticle 1 (Purpose) These terms govern the service.\n\n\
+                 Article 8 (Fees) Fees are due within thirty days.\n\nArticle 9 (Term) The term is one year.\n";
+    for (id, text) in [("rules", rules), ("terms", terms)] {
+        let document = Document::new(id, id, text);
+        index.put(&tenant, &document, &split_into_passages(&document)).await.expect("put");
+    }
+    while index.embed_some().await.expect("a step") > 0 {}
+    let best = async |text: &str| {
+        let hits = index.retrieve(&SearchQuery::new(tenant.clone(), text, 3)).await.expect("hits");
+        hits.first().map_or(0.0, |hit| hit.score)
+    };
+    for question in ["제10조", "제10조 연차휴가", "Article 9", "제11조(병가)"] {
+        let score = best(question).await;
+        assert!(score > 0.5, "{question}: {score}");
+    }
+    for question in
+        ["제10-2조", "제10조의2", "제10조의2(연차휴가)", "제99조", "Article 99", "Article 99 fees"]
+    {
+        let score = best(question).await;
+        assert!(score <= 0.5, "{question}: {score}");
+    }
+}
+
 fn note_acknowledgement(line: &str, acknowledged: &mut BTreeSet<String>, removed: &mut BTreeSet<String>) {
     match line.split_once(' ') {
         Some(("put", name)) => drop(acknowledged.insert(name.to_owned())),
