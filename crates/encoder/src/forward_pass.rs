@@ -69,7 +69,7 @@ fn encode_avx2(
     encode(weights, texts, instructions, buffers)
 }
 
-/// The buffers of one pass. They are used again, because asking the system for fresh memory takes longer than the pass.
+/// The buffers of a pass. They are used again, because asking the system for fresh memory takes longer than a short pass.
 #[derive(Default)]
 pub(crate) struct PassBuffers {
     start: Vec<f32>,

@@ -27,6 +27,9 @@ pub const MAX_PIECES: usize = 255;
 /// Texts are computed together until they have this many pieces. More is not faster, and their numbers take 14 KB a piece.
 const BATCH_PIECES: usize = 256;
 
+/// Buffers for at most this many pieces are kept for the next calls: enough for most questions, 0.9 MB.
+const KEPT_PIECES: usize = 64;
+
 /// Which side of a search a text is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextSide {
@@ -39,7 +42,7 @@ pub enum TextSide {
 /// A text encoder.
 pub struct TextEncoder {
     weights: EncoderWeights,
-    /// Buffers that are not in use, for the next calls.
+    /// Small buffers that are not in use, for the next calls.
     buffers: Mutex<Vec<PassBuffers>>,
 }
 
@@ -77,6 +80,7 @@ impl TextEncoder {
         let mut vectors = Vec::with_capacity(texts.len());
         let mut batch = Vec::new();
         let mut pieces = 0;
+        let mut most_pieces = 0;
         for (at, text) in texts.iter().enumerate() {
             let text = self.pieces(text.as_ref(), side);
             pieces += text.len();
@@ -84,10 +88,13 @@ impl TextEncoder {
             if pieces >= BATCH_PIECES || at + 1 == texts.len() {
                 vectors.extend(forward_pass::encode_pieces(&self.weights, &batch, &mut buffers));
                 batch.clear();
+                most_pieces = most_pieces.max(pieces);
                 pieces = 0;
             }
         }
-        free().push(buffers);
+        if most_pieces <= KEPT_PIECES {
+            free().push(buffers);
+        }
         vectors
     }
 
