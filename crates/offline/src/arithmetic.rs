@@ -14,7 +14,7 @@ const MAX_READ_BYTES: usize = 4000;
 /// Numbers with Korean units: `2,400,000`, `1억 2천만`, `3만5000`.
 const NUMBER: &str =
     r"\d[\d,]*(?:\.\d+)?(?:[십백천만억조]+(?: ?\d[\d,]*(?:\.\d+)?[십백천만억조]+)*(?:\d+)?)?";
-const OPERAND: &str = r"(\d+(?:\.\d+)?|\((?:[^()]|\([^()]*\))*\))";
+const OPERAND: &str = r"(\d+(?:\.\d+)?원?|\((?:[^()]|\([^()]*\))*\))";
 const PARTICLE: &str = "(?:에서|으로|에다|까지|하고|에|을|를|로|과|와|은|는|이|도|만|랑)";
 const FUNCTIONS: &str = "sqrt|sin|cos|tan|log|ln|exp|abs|round|floor|ceil|min|max|factorial";
 
@@ -44,16 +44,17 @@ static RULES: LazyLock<FormulaRules> = LazyLock::new(|| {
     FormulaRules {
         number: pattern(NUMBER),
         section: pattern(r"(\d[\d,]*(?:\.\d+)?)([십백천만억조]*)"),
-        run: pattern(&format!(r"(?:(?:{FUNCTIONS})\(|[\d.+\-*/^%(), ])+")),
-        item: pattern(&format!(r"\d+(?:\.\d+)?|{FUNCTIONS}|[-+*/^%(),]")),
-        tight: pattern(r"\d[-/]\d"),
+        run: pattern(&format!(r"(?:(?:{FUNCTIONS})\(|\d원\b|[\d.+\-*/^%(), ])+")),
+        item: pattern(&format!(r"\d+(?:\.\d+)?원?|{FUNCTIONS}|[-+*/^%(),]")),
+        tight: pattern(r"\d원?[-/]\d"),
         date: pattern(r"\d+[-/]\d+[-/]\d+"),
         words: rows().filter_map(word).collect(),
         verbs: rows().filter_map(verb).collect(),
     }
 });
 
-/// The formula of a question, if it holds one: numbers without separators, the signs `+ - * / ^ % ( )`, functions by name.
+/// The formula of a question, if it holds one: numbers without separators, 원 after those that are money, the signs
+/// `+ - * / ^ % ( )`, functions by name.
 pub(super) fn formula(question: &str) -> Option<String> {
     let question = &question[..question.floor_char_boundary(MAX_READ_BYTES)];
     if !question.contains(|char: char| char.is_ascii_digit()) {

@@ -75,7 +75,7 @@ fn planned_calls(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Vec<PlannedToolC
         && tool_named(tools, names::LOOKUP_STANDARD_CONTRACT).is_some();
     for wish in &wished {
         let answered = match wish {
-            QuestionIntent::Encyclopedia(_) => !turn.passages.is_empty() && !names_encyclopedia(question),
+            QuestionIntent::Person(_) => is_found(turn),
             QuestionIntent::Article(_) | QuestionIntent::Title(_) => of_standard,
             _ => false,
         };
@@ -106,9 +106,11 @@ fn planned_calls(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Vec<PlannedToolC
     unique
 }
 
-fn names_encyclopedia(question: &str) -> bool {
-    let lower = question.to_lowercase();
-    lower.contains("위키") || lower.contains("wikipedia")
+/// Whether what is there holds a sentence for everything that was asked.
+fn is_found(turn: &OfflineTurn<'_>) -> bool {
+    let sources = decisions::sources(turn);
+    let found = quotes::find_quotes(turn.asked(&turn.question), &sources);
+    !found.picks.is_empty() && found.missing.is_empty()
 }
 
 fn call_for_intent(
@@ -127,7 +129,7 @@ fn call_for_intent(
         QuestionIntent::Weather(place) => {
             text(names::GET_WEATHER, &["city", "location", "place", "q"], place)
         }
-        QuestionIntent::Encyclopedia(query) => {
+        QuestionIntent::Encyclopedia(query) | QuestionIntent::Person(query) => {
             text(names::SEARCH_WIKIPEDIA, &["query", "q", "title", "topic"], query)
         }
         QuestionIntent::Web(query) => text(names::WEB_SEARCH, &["query", "q"], query),
@@ -250,12 +252,7 @@ fn search(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall>
     let again = Cue::PointsBack.is_in(question)
         && (Cue::WantsSummary.is_in(question)
             || ["다시", "보여", "again"].iter().any(|cue| question.contains(cue)));
-    if decisions::is_small_talk(question) || again {
-        return None;
-    }
-    let sources = decisions::sources(turn);
-    let found = quotes::find_quotes(turn.asked(question), &sources);
-    if !found.picks.is_empty() && found.missing.is_empty() {
+    if decisions::is_small_talk(question) || again || is_found(turn) {
         return None;
     }
     let queries = [one_line(question), query(turn)];

@@ -281,6 +281,7 @@ fn is_of_the_world(wish: &QuestionIntent) -> bool {
         QuestionIntent::Remember(_) | QuestionIntent::Recall(_) | QuestionIntent::Forget(_) => true,
         QuestionIntent::File(_)
         | QuestionIntent::Run(_)
+        | QuestionIntent::Person(_)
         | QuestionIntent::Article(_)
         | QuestionIntent::Title(_)
         | QuestionIntent::Standard => false,

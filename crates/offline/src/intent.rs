@@ -10,7 +10,7 @@ use super::cues::Cue;
 use super::memory;
 use super::places::{article_titles, named_articles};
 use super::ranking::question_terms;
-use super::text::without_particle;
+use super::text::{without_particle, words};
 use super::weather;
 
 /// Something a question wants to be done, with what is needed to do it.
@@ -28,6 +28,8 @@ pub(super) enum QuestionIntent {
     WeatherWhere,
     /// Look this up in an encyclopedia.
     Encyclopedia(String),
+    /// Tell who this is: from documents, or else from an encyclopedia.
+    Person(String),
     /// Search the web for this.
     Web(String),
     /// Read this file.
@@ -102,7 +104,10 @@ pub(super) fn standard_comparison(question: &str) -> Option<StandardComparison> 
     let lower = question.to_lowercase();
     let about = Cue::AboutStandard.is_in(&lower);
     let named = !named_articles(question).is_empty();
-    if !named && Cue::SaysMissing.is_in(&lower) && Cue::NamesProvisions.is_in(&lower) {
+    // 조 alone is an article; a part of a word, as in 조건, is none.
+    let has_word = |cue: Cue| words(&lower).iter().any(|word| cue.is_in(without_particle(word)));
+    let names_provisions = has_word(Cue::NamesProvisions);
+    if !named && Cue::SaysMissing.is_in(&lower) && names_provisions {
         return Some(StandardComparison::Missing);
     }
     if !about {
@@ -111,7 +116,7 @@ pub(super) fn standard_comparison(question: &str) -> Option<StandardComparison> 
     if !named && Cue::Compares.is_in(&lower) && names_only_contracts(&lower) {
         return Some(StandardComparison::All);
     }
-    if !Cue::AsksForProvisions.is_in(&lower) {
+    if !names_provisions && !has_word(Cue::AsksForAnything) {
         return None;
     }
     if Cue::BeyondStandard.is_in(&lower) {
@@ -210,7 +215,7 @@ fn lookup_intent(prose: &str) -> Option<QuestionIntent> {
     if Cue::SearchesWeb.is_in(prose) {
         return Some(search_terms(prose)).filter(|rest| !rest.is_empty()).map(QuestionIntent::Web);
     }
-    person_asked_for(prose).map(QuestionIntent::Encyclopedia)
+    person_asked_for(prose).map(QuestionIntent::Person)
 }
 
 /// The person whom "… 누구야?" or "who is …?" asks for; none for roles, which documents know better.
@@ -263,6 +268,7 @@ mod tests {
             QuestionIntent::Weather(place) => format!("weather {place}"),
             QuestionIntent::WeatherWhere => "weather ?".into(),
             QuestionIntent::Encyclopedia(query) => format!("wiki {query}"),
+            QuestionIntent::Person(name) => format!("person {name}"),
             QuestionIntent::Web(query) => format!("web {query}"),
             QuestionIntent::File(path) => format!("file {path}"),
             QuestionIntent::Run(code) => format!("run {code}"),
@@ -330,8 +336,8 @@ mod tests {
     #[test]
     fn lookups_keep_only_what_is_looked_for() {
         check("위키백과에서 세종대왕 찾아줘", &["wiki 세종대왕"]);
-        check("이순신은 누구야?", &["wiki 이순신"]);
-        check("Who was Ada Lovelace?", &["wiki Ada Lovelace"]);
+        check("이순신은 누구야?", &["person 이순신"]);
+        check("Who was Ada Lovelace?", &["person Ada Lovelace"]);
         check("보안 담당자는 누구야?", &[]);
         check("인터넷에서 최신 AI 뉴스 검색해줘", &["web 최신 AI 뉴스"]);
         check("문서에서 연차 검색해줘", &[]);

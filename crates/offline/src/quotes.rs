@@ -102,7 +102,8 @@ pub(super) fn quoted_words(unit: &QuotableUnit<'_>, asked: AskedQuestion<'_>) ->
 /// documents and from standard contracts apart.
 pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSource<'a>]) -> QuotesFound<'a> {
     let question = asked.question;
-    if intent::standard_comparison(question).is_some() {
+    let has_contracts = sources.iter().any(|source| source.kind != QuotableSourceKind::Document);
+    if has_contracts && intent::standard_comparison(question).is_some() {
         return compared(sources);
     }
     let index = UnitIndex::new(sources);

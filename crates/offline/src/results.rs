@@ -32,7 +32,7 @@ pub(super) fn is_intent_answered(turn: &OfflineTurn<'_>, wish: &QuestionIntent) 
         QuestionIntent::Compute(_) | QuestionIntent::ComputeWhat => names::CALCULATOR,
         QuestionIntent::Time(_) => names::GET_CURRENT_DATETIME,
         QuestionIntent::Weather(_) | QuestionIntent::WeatherWhere => names::GET_WEATHER,
-        QuestionIntent::Encyclopedia(_) => names::SEARCH_WIKIPEDIA,
+        QuestionIntent::Encyclopedia(_) | QuestionIntent::Person(_) => names::SEARCH_WIKIPEDIA,
         QuestionIntent::Web(_) => names::WEB_SEARCH,
         QuestionIntent::File(_) => names::READ_FILE,
         QuestionIntent::Run(_) => names::PYTHON_REPL,

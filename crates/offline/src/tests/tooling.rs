@@ -152,6 +152,22 @@ fn a_computed_part_of_a_question_is_not_looked_for_in_documents() {
 }
 
 #[test]
+fn a_person_is_looked_up_outside_where_no_document_names_them() {
+    let among = |question: &str, text: &str| {
+        let mut request = asked(question);
+        request.messages.insert(0, Message::passages("p", [super::passage(1, "회사 소개", text)]));
+        output_text(&request)
+    };
+    let company = "대표이사는 한지우이다. 본사는 대전에 있다.";
+    assert_eq!(
+        among("대표이사는 누구인가요?", company),
+        "문서에 이렇게 적혀 있습니다: \"대표이사는 한지우이다.\" [1]"
+    );
+    assert_eq!(among("이순신은 누구야?", company), "search_wikipedia(이순신)");
+    assert_eq!(among("위키백과에서 대표이사 찾아줘", company), "search_wikipedia(대표이사)");
+}
+
+#[test]
 fn a_formula_that_is_none_is_for_the_calculator_to_refuse() {
     let told = after(asked("2 +* 3 계산해줘"), "Error: invalid syntax", true);
     assert!(told.starts_with("도구 calculator의 호출이 실패했습니다: Error: invalid syntax\n"), "{told}");

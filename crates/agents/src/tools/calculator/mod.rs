@@ -136,12 +136,11 @@ fn contains_date(expression: &str) -> bool {
 impl CalculatorAnswer {
     /// The answer as the model reads it: just the number if that is all there is to say.
     pub fn to_text(&self, language: Language) -> String {
-        let unit = match (self.unit, language) {
-            (None, _) => "",
-            (Some(unit), Language::Korean) => unit,
-            (Some(_), Language::English) => " won",
+        let mut words = match (self.unit, language) {
+            (None, _) => self.value.clone(),
+            (Some(unit), Language::Korean) => format!("{}{unit}", with_separators(&self.value)),
+            (Some(_), Language::English) => format!("{} won", with_separators(&self.value)),
         };
-        let mut words = format!("{}{unit}", self.value);
         let mut notes: Vec<String> = Vec::new();
         if let Some(fraction) = &self.fraction {
             notes.push(language.pick(format!("정확한 값 {fraction}"), format!("exactly {fraction}")));
@@ -158,6 +157,18 @@ impl CalculatorAnswer {
         }
         words
     }
+}
+
+/// A decimal with a comma before every three digits of its whole part, as amounts of money are written.
+fn with_separators(decimal: &str) -> String {
+    let start = decimal.find(|char: char| char.is_ascii_digit()).unwrap_or(0);
+    let end =
+        decimal[start..].find(|char: char| !char.is_ascii_digit()).map_or(decimal.len(), |at| start + at);
+    let mut text = decimal.to_owned();
+    for at in (start + 1..end).rev().filter(|at| (end - at).is_multiple_of(3)) {
+        text.insert(at, ',');
+    }
+    text
 }
 
 /// How something was understood that others understand otherwise.
