@@ -1,7 +1,9 @@
 //! A conversation with a graph of which nothing is known but that its state has a list of messages.
 
+use async_trait::async_trait;
 use doran_engine::NodeError;
 use doran_llm::{ChatRequest, Message, Role};
+use doran_retrieval::DocumentTenant;
 use serde_json::{Value, json};
 
 use super::{AgentTurn, AskOptions, Conversation, TurnUpdate};
@@ -39,6 +41,7 @@ pub(super) fn question_fields(schema: &Value) -> Vec<String> {
 /// Questions are appended to the list, and the last message of the list is the answer.
 pub(super) struct MessageListConversation;
 
+#[async_trait]
 impl Conversation for MessageListConversation {
     fn input(&self, message: &str, options: &AskOptions) -> Value {
         json!({ MESSAGES_FIELD: question_messages(message, options) })
@@ -54,7 +57,7 @@ impl Conversation for MessageListConversation {
         Ok(TurnUpdate::default())
     }
 
-    fn explain(&self, _: &str, _: &Value) -> Result<Vec<ChatRequest>, NodeError> {
+    async fn explain(&self, _: &str, _: &Value, _: &DocumentTenant) -> Result<Vec<ChatRequest>, NodeError> {
         Ok(Vec::new())
     }
 }

@@ -15,15 +15,16 @@ mod turn_request;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use doran_engine::graph::GraphTopology;
-use doran_engine::{BuildError, EngineError, Graph, NodeError, Runtime, State};
+use doran_engine::{BuildError, EngineError, Graph, NodeError, Runtime, State, ThreadKey};
 use doran_llm::{ChatModel, ChatRequest, ModelInfo, ModelKind, ModelRetryPolicy};
-use doran_retrieval::{DocumentIndex, Language};
+use doran_retrieval::{DocumentIndex, DocumentTenant, Language};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-use crate::attachments::AttachmentIndex;
+use crate::attachments::{AttachmentIndex, attachment_tenant};
 use crate::described::{AgentDescription, AgentDescriptionError, HttpCallParts, value_schemas};
 use crate::nodes::{DEFAULT_CONTEXT_TOKENS, ModelCatalog, Models, QueryRewriting};
 use crate::prompt::PromptError;
@@ -48,7 +49,7 @@ pub struct AgentParts {
     pub model: Arc<dyn ChatModel>,
     /// Who decides quickly; the same where there is only one.
     pub small: Arc<dyn ChatModel>,
-    /// Where documents are, those that are attached to a conversation included.
+    /// Where documents are.
     pub index: Arc<dyn DocumentIndex>,
     /// The tools that models may call.
     pub tools: Toolbox,
@@ -72,7 +73,7 @@ impl AgentParts {
         Self {
             small: model.clone(),
             model,
-            index: Arc::new(AttachmentIndex::new(index)),
+            index,
             tools: Toolbox::new(),
             named: BTreeMap::new(),
             rewriting: QueryRewriting::Off,
@@ -81,6 +82,11 @@ impl AgentParts {
             http: HttpCallParts::default(),
             language: Language::default(),
         }
+    }
+
+    /// Where a conversation looks documents up: in the library, and in what is attached to it.
+    pub(crate) fn searched_index(&self) -> Arc<dyn DocumentIndex> {
+        Arc::new(AttachmentIndex::new(self.index.clone()))
     }
 
     /// How an agent with this setting finds out in which language it answers.
@@ -207,8 +213,17 @@ pub(crate) trait ConversationState: State + JsonSchema {
     fn turn_update(update: Self::Update) -> TurnUpdate;
 }
 
-/// What a node would ask a model, for people who look into a step.
-pub(crate) type ExplainNodeFn<S> = Arc<dyn Fn(&str, &S) -> Result<Vec<ChatRequest>, NodeError> + Send + Sync>;
+/// Builds what nodes ask models again, for people who look into a step.
+#[async_trait]
+pub(crate) trait RequestExplainer<S>: Send + Sync {
+    /// What a node would ask in this state, with the documents of this tenant as they are now.
+    async fn explain(
+        &self,
+        node: &str,
+        state: &S,
+        tenant: &DocumentTenant,
+    ) -> Result<Vec<ChatRequest>, NodeError>;
+}
 
 /// A graph whose state type is forgotten.
 trait ServedGraph: Send + Sync {
@@ -221,6 +236,7 @@ trait ServedGraph: Send + Sync {
 }
 
 /// How a graph is talked to.
+#[async_trait]
 pub(crate) trait Conversation: Send + Sync {
     /// What a person typed, as the input of a run.
     fn input(&self, message: &str, options: &AskOptions) -> Value;
@@ -229,7 +245,12 @@ pub(crate) trait Conversation: Send + Sync {
     /// What an update says about the turn.
     fn read_update(&self, update: &str) -> Result<TurnUpdate, serde_json::Error>;
     /// What a node would ask models.
-    fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, NodeError>;
+    async fn explain(
+        &self,
+        node: &str,
+        state: &Value,
+        tenant: &DocumentTenant,
+    ) -> Result<Vec<ChatRequest>, NodeError>;
 }
 
 impl<S: State + JsonSchema> ServedGraph for Graph<S> {
@@ -261,9 +282,10 @@ impl<S: State + JsonSchema> ServedGraph for Graph<S> {
 
 /// A conversation that a state knows how to have.
 struct StateConversation<S: State> {
-    explain: ExplainNodeFn<S>,
+    explainer: Arc<dyn RequestExplainer<S>>,
 }
 
+#[async_trait]
 impl<S: ConversationState> Conversation for StateConversation<S> {
     #[allow(clippy::expect_used, reason = "updates have text keys only, so writing one cannot fail")]
     fn input(&self, message: &str, options: &AskOptions) -> Value {
@@ -278,8 +300,14 @@ impl<S: ConversationState> Conversation for StateConversation<S> {
         Ok(S::turn_update(doran_engine::stored_json::from_str(update)?))
     }
 
-    fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, NodeError> {
-        (self.explain)(node, &serde_json::from_value::<S>(state.clone()).map_err(NodeError::permanent)?)
+    async fn explain(
+        &self,
+        node: &str,
+        state: &Value,
+        tenant: &DocumentTenant,
+    ) -> Result<Vec<ChatRequest>, NodeError> {
+        let state = serde_json::from_value::<S>(state.clone()).map_err(NodeError::permanent)?;
+        self.explainer.explain(node, &state, tenant).await
     }
 }
 
@@ -318,12 +346,12 @@ impl Agent {
         name: &str,
         model: &Models,
         graph: &Graph<S>,
-        explain: ExplainNodeFn<S>,
+        explainer: Arc<dyn RequestExplainer<S>>,
     ) -> Self {
         Self {
             kind: "described".to_owned(),
             model: Some(model.main.clone()),
-            conversation: Some(Arc::new(StateConversation { explain })),
+            conversation: Some(Arc::new(StateConversation { explainer })),
             ..Self::from_graph(name, graph)
         }
     }
@@ -432,10 +460,17 @@ impl Agent {
         self.conversation.as_ref().map_or_else(|| Ok(TurnUpdate::default()), |it| it.read_update(update))
     }
 
-    /// What `node` would ask models in this state, for people who look into a step. Nothing is asked. An error is why the
-    /// node cannot make its requests.
-    pub fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, NodeError> {
-        self.conversation.as_ref().map_or_else(|| Ok(Vec::new()), |it| it.explain(node, state))
+    /// What `node` would ask models in this state of a thread, for people who look into a step. Nothing is asked. What is
+    /// told of the documents is what there is now. An error is why the node cannot make its requests.
+    pub async fn explain(
+        &self,
+        node: &str,
+        state: &Value,
+        thread: &ThreadKey,
+    ) -> Result<Vec<ChatRequest>, NodeError> {
+        let Some(conversation) = &self.conversation else { return Ok(Vec::new()) };
+        let tenant = attachment_tenant(thread.tenant.as_str(), thread.thread.as_str());
+        conversation.explain(node, state, &tenant).await
     }
 }
 

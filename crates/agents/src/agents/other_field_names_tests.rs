@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use doran_engine::store::RamStore;
 use doran_engine::{
     Cx, EntryBody, Graph, NodeError, Nodes, Runtime, Snap, StartOptions, State, ThreadKey, node,
 };
-use doran_llm::{Message, Role, ScriptedModel};
+use doran_llm::{ChatRequest, Message, Role, ScriptedModel};
+use doran_retrieval::DocumentTenant;
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, AgentTurn, AskOptions, ConversationState, TurnUpdate};
+use super::{Agent, AgentTurn, AskOptions, ConversationState, RequestExplainer, TurnUpdate};
 use crate::citation_numbering::CitationNumbering;
 use crate::history::read_history;
 use crate::nodes::Models;
@@ -84,12 +86,22 @@ fn research_agent() -> Agent {
     .build()
     .expect("a sound graph");
     let models = Models::single(Arc::new(ScriptedModel::new([])));
-    Agent::from_conversation(
-        "research",
-        &models,
-        &graph,
-        Arc::new(|_: &str, _: &ResearchState| Ok(Vec::new())),
-    )
+    Agent::from_conversation("research", &models, &graph, Arc::new(NoModelRequests))
+}
+
+/// An agent that asks no model.
+struct NoModelRequests;
+
+#[async_trait]
+impl RequestExplainer<ResearchState> for NoModelRequests {
+    async fn explain(
+        &self,
+        _: &str,
+        _: &ResearchState,
+        _: &DocumentTenant,
+    ) -> Result<Vec<ChatRequest>, NodeError> {
+        Ok(Vec::new())
+    }
 }
 
 #[tokio::test]

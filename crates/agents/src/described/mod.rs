@@ -48,11 +48,13 @@ mod value_schemas;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use doran_engine::graph::{END_NODE_ID, GraphTopology, MAX_NESTED_GRAPHS, NamedGraphBuilder, START_NODE_ID};
-use doran_engine::{Graph, To, node, subgraph, try_subgraph};
-use doran_retrieval::Language;
+use doran_engine::{Graph, NodeError, To, node, subgraph, try_subgraph};
+use doran_llm::ChatRequest;
+use doran_retrieval::{DocumentTenant, Language};
 
-use crate::agents::{Agent, AgentParts};
+use crate::agents::{Agent, AgentParts, RequestExplainer};
 use crate::settings::build_ready_made;
 
 pub use description::{
@@ -88,17 +90,33 @@ pub fn build_described_agent(
     let node_context = Arc::new(node_context);
     let mut nested = NestedBuild::default();
     let graph = build_graph(description, others, &node_context, &parts.http, &mut nested)?;
-    let explained = parse_nodes(description, &parts.http)?;
+    let nodes = parse_nodes(description, &parts.http)?;
     let models = node_context.models.clone();
-    let explain = Arc::new(move |name: &str, state: &DescribedState| {
-        explained.get(name).map_or_else(|| Ok(Vec::new()), |ready| node_context.explain(ready, state))
-    });
-    let mut agent = Agent::from_conversation(&description.name, &models, &graph, explain);
+    let explainer = Arc::new(ReadyNodes { nodes, node_context });
+    let mut agent = Agent::from_conversation(&description.name, &models, &graph, explainer);
     agent.ko.clone_from(&description.ko);
     agent.en.clone_from(&description.en);
     agent.is_hidden = description.hidden;
     agent.description = Some(Arc::new(description.clone()));
     Ok(agent)
+}
+
+/// The ready nodes of an agent by their names.
+struct ReadyNodes {
+    nodes: BTreeMap<String, ReadyNode>,
+    node_context: Arc<ReadyNodeContext>,
+}
+
+#[async_trait]
+impl RequestExplainer<DescribedState> for ReadyNodes {
+    async fn explain(
+        &self,
+        node: &str,
+        state: &DescribedState,
+        _: &DocumentTenant,
+    ) -> Result<Vec<ChatRequest>, NodeError> {
+        self.nodes.get(node).map_or_else(|| Ok(Vec::new()), |ready| self.node_context.explain(ready, state))
+    }
 }
 
 /// A commented file to begin an agent of this name with.

@@ -88,7 +88,7 @@ impl ReadyNodeContext {
     pub(super) fn new(parts: &AgentParts, context_length: Option<usize>) -> Result<Self, PromptError> {
         let prompts = Prompts::with_overrides(&[REWORD_PROMPT], &BTreeMap::new())?;
         let finder = DocumentFinder::new(parts, prompts, DEFAULT_NEIGHBOURS);
-        let (models, tools, index) = (parts.models(), parts.tools.clone(), parts.index.clone());
+        let (models, tools, index) = (parts.models(), parts.tools.clone(), parts.searched_index());
         let context_length = context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS);
         let language = parts.answer_language(None);
         Ok(Self { models, tools, index, finder, context_length, language })
@@ -189,11 +189,12 @@ impl ReadyNodeContext {
         let schema = json!({
             "type": "object",
             "properties": {
-                "is_sufficient": { "type": "boolean" },
                 "reasoning": { "type": "string" },
+                "is_sufficient": { "type": "boolean" },
                 "missing_info": { "type": ["string", "null"] },
             },
-            "required": ["is_sufficient", "reasoning", "missing_info"],
+            // The reason comes first, so that a model thinks before it chooses.
+            "required": ["reasoning", "is_sufficient", "missing_info"],
             "additionalProperties": false,
         });
         Ok(self.fit_request(

@@ -58,7 +58,7 @@ impl DocumentFinder {
             QueryRewriting::Off => None,
             QueryRewriting::ByModel => Some(QueryRewriter::new(parts.models(), prompts)),
         };
-        Self { index: parts.index.clone(), rewriter: rewording, neighbours }
+        Self { index: parts.searched_index(), rewriter: rewording, neighbours }
     }
 
     /// Searches for the newest question, in one collection or in all documents. Returns the passages, and the taint of the
@@ -119,11 +119,11 @@ impl DocumentFinder {
     /// the request depends on them, and its reply is recorded.
     pub(crate) async fn library_titles(
         &self,
-        work: &NodeWork,
+        tenant: &DocumentTenant,
         collection: Option<String>,
     ) -> Result<Vec<String>, NodeError> {
         let filter = DocumentFilter { collection, ..DocumentFilter::default() };
-        let titles = self.index.titles(&retrieval_tenant(work)?, &filter, MAX_LIBRARY_TITLES).await;
+        let titles = self.index.titles(tenant, &filter, MAX_LIBRARY_TITLES).await;
         let mut titles = titles.map_err(retrieve_node_error)?;
         for title in &mut titles {
             title.truncate(title.floor_char_boundary(MAX_LIBRARY_TITLE_BYTES));

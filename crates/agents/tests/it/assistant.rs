@@ -484,7 +484,9 @@ async fn a_source_that_does_not_stand_in_its_document_is_not_shown() {
             question: &doran_retrieval::SearchQuery,
         ) -> Result<Vec<doran_retrieval::Hit>, doran_retrieval::RetrieveError> {
             let mut hits = self.0.retrieve(question).await?;
-            hits[0].passage.text = "연차휴가는 30일이다.".into();
+            for hit in hits.iter_mut().take(1) {
+                hit.passage.text = "연차휴가는 30일이다.".into();
+            }
             Ok(hits)
         }
     }

@@ -47,19 +47,27 @@ async fn an_article_is_laid_beside_the_one_of_the_standard_that_answers_to_it() 
 
 #[tokio::test]
 async fn what_the_standard_has_and_the_contract_lacks_is_named_with_sources() {
-    for question in ["표준계약서에 있는데 우리 계약서에 없는 조항은?", "표준과 비교해서 빠진 조항 알려줘"]
-    {
+    for question in [
+        "표준계약서에 있는데 우리 계약서에 없는 조항은?",
+        "표준계약서에 있는데 우리 계약서에 없는 조는?",
+        "표준계약서에만 있는 조가 있나요?",
+        "표준계약서에는 있고 우리 계약서에는 없는 규정이 뭐야?",
+        "표준계약서에 있는데 우리 계약서에 없는 내용은?",
+        "우리 계약서에서 빠진 조를 알려줘",
+        "표준과 비교해서 빠진 조항 알려줘",
+    ] {
         let (text, sources) = ask_with_sources(&contract_fixture(&korean_contracts()), question).await;
         assert_eq!(sources, ["표준 제3조", "표준 제8조", "표준 제13조"], "{text}");
     }
     let english = |document: &Document| document.id.as_str().contains("service-agreement");
     let english: Vec<Document> = samples::contracts().into_iter().filter(english).collect();
-    let (text, sources) = ask_with_sources(
-        &contract_fixture(&english),
+    for question in [
         "Which clauses does the standard contract have that ours lacks?",
-    )
-    .await;
-    assert_eq!(sources, ["표준 Article 6", "표준 Article 8"], "{text}");
+        "Which articles of the standard are missing from ours?",
+    ] {
+        let (text, sources) = ask_with_sources(&contract_fixture(&english), question).await;
+        assert_eq!(sources, ["표준 Article 6", "표준 Article 8"], "{text}");
+    }
     let (text, sources) = ask_with_sources(
         &contract_fixture(&english),
         "Which clauses of our contract are not in the standard?",

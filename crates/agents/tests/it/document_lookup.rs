@@ -10,7 +10,9 @@ use doran_retrieval::{DistinctHitsIndex, Document, DocumentIndex, DocumentTenant
 use expect_test::expect;
 use serde_json::json;
 
-use crate::agent_fixture::{AgentFixture, RequestDrivenModel, build_fixture, kill_at_every_commit};
+use crate::agent_fixture::{
+    AgentFixture, RequestDrivenModel, build_fixture, kill_at_every_commit, test_thread,
+};
 
 /// Rules in the words of an office: none of them is asked for by these words.
 fn formal_rules_index() -> Arc<dyn DocumentIndex> {
@@ -78,6 +80,18 @@ fn passages_sent_to_model(model: &ScriptedModel) -> String {
     let passages =
         parts.filter_map(|part| if let MessagePart::Passage(passage) = part { Some(passage) } else { None });
     passages.map(|passage| format!("[{}] {} · {}\n", passage.number, passage.title, passage.text)).collect()
+}
+
+#[tokio::test]
+async fn an_index_that_replaces_that_of_the_parts_is_searched() {
+    let model = ScriptedModel::new([question_type_reply(), ScriptedReply::text("30일입니다. [1]")]);
+    let parts = AgentParts {
+        index: formal_rules_index(),
+        ..AgentParts::new(Arc::new(model.clone()), Arc::new(RamKeywordIndex::default()))
+    };
+    let stage = build_fixture("docqa", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    stage.ask("해고 예고는 며칠 전인가요?").await;
+    assert!(passages_sent_to_model(&model).contains("해고"), "{}", passages_sent_to_model(&model));
 }
 
 #[tokio::test]
@@ -191,7 +205,8 @@ async fn every_agent_that_looks_documents_up_puts_questions_in_other_words() {
     assert!(output.contains("models 3 · path router rag memory agent"), "{output}");
     assert!(passages_sent_to_model(&model).contains("해고"), "{}", passages_sent_to_model(&model));
     let state = assistant.state().await;
-    let explained = assistant.agent.explain("rag", &state).expect("a state of its own");
+    let explained = assistant.agent.explain("rag", &state, &test_thread()).await;
+    let explained = explained.expect("a state of its own");
     assert_eq!(explained[0].purpose, RequestPurpose::Rewrite, "who looks into the step sees the request");
 }
 

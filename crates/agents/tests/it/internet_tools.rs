@@ -16,7 +16,7 @@ use crate::http_test_server::{
 
 const CANARY_KEY: &str = "canary-key";
 
-fn internet_toolbox(test_server: &HttpTestServer, keys: bool) -> Toolbox {
+pub fn internet_toolbox(test_server: &HttpTestServer, keys: bool) -> Toolbox {
     let base = test_server.url("");
     let key = keys.then(|| ToolSecret::new(CANARY_KEY));
     let config = BuiltinToolsConfig {
@@ -165,7 +165,7 @@ async fn a_city_is_data_whatever_it_says() {
     }
 }
 
-fn wikipedia_reply(asked: &HttpTestRequest) -> HttpTestReply {
+pub fn wikipedia_reply(asked: &HttpTestRequest) -> HttpTestReply {
     let page = |title: &str, index: i64, extract: &str, url: &str| {
         json!({ "pageid": index, "ns": 0, "title": title, "index": index, "extract": extract,
                 "contentmodel": "wikitext", "pagelanguage": "ko", "fullurl": url, "canonicalurl": url })

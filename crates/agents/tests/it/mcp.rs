@@ -321,12 +321,14 @@ async fn a_server_that_is_not_there_is_a_problem_and_no_more() {
     let misnamed = McpServer { name: "a__b".to_string(), ..nowhere.clone() };
     let found = mcp::connect_servers(vec![nowhere, closed, misnamed], &ToolPins::default()).await;
     assert!(found.tools.is_empty());
-    let problems: Vec<&str> = found.problems.iter().map(|problem| problem.server.as_str()).collect();
-    assert_eq!(problems, ["nowhere", "test", "a__b"]);
-    assert!(
-        found.problems[0].en.contains("cannot be started")
-            && found.problems[0].ko.contains("시작할 수 없습니다")
-    );
+    assert_eq!(found.problems.len(), 3, "{:?}", found.problems);
+    for (problem, (en, ko)) in found.problems.iter().zip([
+        ("the MCP server `nowhere` cannot be started", "MCP 서버 `nowhere`을(를) 시작할 수 없습니다"),
+        ("the MCP server `test` cannot be started", "MCP 서버 `test`을(를) 시작할 수 없습니다"),
+        ("`a__b`: the name of an MCP server", "`a__b`: MCP 서버의 이름"),
+    ]) {
+        assert!(problem.en.starts_with(en) && problem.ko.starts_with(ko), "{problem:?}");
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::http_test_server::HttpTestServer;
 use doran_agents::agents::AskOptions;
 use doran_agents::tools::{Calculator, ToolPolicy, Toolbox};
 use doran_agents::{AgentParts, Settings, samples};
@@ -12,6 +13,7 @@ use doran_retrieval::{Document, DocumentTenant, Language, RamKeywordIndex};
 use serde_json::json;
 
 use crate::agent_fixture::{AgentFixture, agent_parts, build_fixture, fixture_with_model};
+use crate::internet_tools::{internet_toolbox, wikipedia_reply};
 
 fn library_fixture(documents: &[Document]) -> AgentFixture {
     let index = RamKeywordIndex::from_documents(&DocumentTenant::new("local"), documents);
@@ -80,6 +82,27 @@ async fn a_row_is_found_by_the_name_of_a_person() {
 }
 
 #[tokio::test]
+async fn the_assistant_looks_for_a_person_in_documents_first() {
+    let mut documents = samples::korean();
+    documents.push(Document::new("회사.md", "회사 소개", "대표이사는 한지우이다.\n\n본사는 대전에 있다."));
+    let index = RamKeywordIndex::from_documents(&DocumentTenant::new("local"), &documents);
+    let test_server = HttpTestServer::start(wikipedia_reply);
+    let tools = internet_toolbox(&test_server, false);
+    let parts = AgentParts { tools, ..AgentParts::new(Arc::new(OfflineModel), Arc::new(index)) };
+    let stage = build_fixture("assistant", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    for (question, held, requests) in [
+        ("대표이사는 누구인가요?", "대표이사는 한지우이다.", 0),
+        ("세종은 누구야?", "세종은 조선의 제4대 국왕이다.", 1),
+    ] {
+        stage.ask(question).await;
+        let turn = stage.turn().await;
+        assert_eq!(turn.route, "rag");
+        assert!(turn.response.contains(held), "{}", turn.response);
+        assert_eq!(test_server.requests().len(), requests, "{question}");
+    }
+}
+
+#[tokio::test]
 async fn a_question_without_words_is_answered_in_the_language_of_the_program() {
     for (language, answer) in [(Language::English, "Result: 56088"), (Language::Korean, "계산 결과: 56088")]
     {
@@ -88,6 +111,20 @@ async fn a_question_without_words_is_answered_in_the_language_of_the_program() {
         let parts = AgentParts { language, ..agent_parts(Arc::new(OfflineModel), tools) };
         let stage = build_fixture("react", &Settings::default(), &parts, Arc::new(RamStore::new()));
         stage.ask("123 * 456").await;
+        assert_eq!(stage.turn().await.response, answer);
+    }
+}
+
+#[tokio::test]
+async fn an_amount_of_money_stays_one() {
+    for (question, answer) in [
+        ("240만원에서 12.5% 할인하면?", "계산 결과: 2,100,000원"),
+        ("What is 15 percent of 30,000 won?", "Result: 4,500 won"),
+    ] {
+        let mut tools = Toolbox::new();
+        tools.add(Arc::new(Calculator::default()), ToolPolicy::Allow).expect("a tool");
+        let stage = fixture_with_model("assistant", OfflineModel, tools);
+        stage.ask(question).await;
         assert_eq!(stage.turn().await.response, answer);
     }
 }

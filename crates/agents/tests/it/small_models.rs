@@ -1,5 +1,6 @@
 //! What agents do for small models: a vendor behind HTTP that is served on this machine, asked through the real provider.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -136,6 +137,32 @@ async fn who_decides_whether_to_search_knows_what_there_is() {
             "{sent}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_model_says_why_before_it_chooses() {
+    let mut seen = BTreeSet::new();
+    for agent in ["assistant", "docqa", "contract"] {
+        let server = local_server(&["네."]).await;
+        let parts = parts(&server, contract_index(), counting_tools().toolbox);
+        let stage = build_fixture(agent, &Settings::default(), &parts, Arc::new(RamStore::new()));
+        // Rules cannot tell whether the first is about contracts, nor whether the last needs the turn before.
+        for question in ["언제까지 하면 되나요?", "제1조 내용이 뭐야?", "제1조 목적은?"]
+        {
+            stage.ask(question).await;
+        }
+        for request in server.received_requests() {
+            let Some(name) = request.body["response_format"]["json_schema"]["name"].as_str() else {
+                continue;
+            };
+            let schema = request.body_text.split_once("\"json_schema\"").expect("a schema").1;
+            let (_, properties) = schema.split_once("\"properties\":{\"").expect("properties");
+            assert!(properties.starts_with("reason"), "{agent}: {schema}");
+            seen.insert(name.to_owned());
+        }
+    }
+    let expected = ["InScope", "NeedsPrevious", "QueryClassification", "RouteDecision", "Sufficiency"];
+    assert_eq!(seen, BTreeSet::from(expected.map(str::to_owned)));
 }
 
 #[tokio::test]

@@ -357,8 +357,8 @@ impl McpToolIntake {
     fn take_in(&mut self, found: mcp::McpDiscovery) -> Result<ToolNotices, BilingualMessage> {
         self.pins.update(found.pins)?;
         let mut notes = ToolNotices::new();
-        for mcp::McpProblem { server, ko, en } in found.problems {
-            notes.push(bilingual!("MCP 서버 `{server}`: {ko}", "MCP server `{server}`: {en}"));
+        for mcp::McpProblem { ko, en } in found.problems {
+            notes.push(BilingualMessage::new(ko, en));
         }
         for tool in found.tools {
             let server = tool.info().spec.name.split("__").next().unwrap_or_default().to_owned();

@@ -76,6 +76,8 @@ fn a_server_of_tools_that_is_down_keeps_nothing_from_starting() {
     assert!(answer.status.success() && utf8(&answer.stdout).contains("42"), "{stderr}");
     assert!(stderr.contains("agent `assistant`: the tool `files__read` is not there now"), "{stderr}");
     assert!(stderr.contains("`files__write`: that tool is not there now"), "{stderr}");
+    assert!(stderr.contains("the MCP server `files` cannot be started"), "{stderr}");
+    assert_eq!(stderr.matches("MCP server").count(), 1, "{stderr}");
 }
 
 #[test]

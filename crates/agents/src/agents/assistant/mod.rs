@@ -109,7 +109,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
     };
     let own = Arc::new(AssistantAgent {
         models: parts.models(),
-        index: parts.index.clone(),
+        index: parts.searched_index(),
         finder: DocumentFinder::new(
             parts,
             settings.prompts(name, DEFINITION.prompts)?,
@@ -123,8 +123,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
     });
     let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();
-    let explain = Arc::new(move |node: &str, state: &AssistantState| own.explain(node, state));
-    Ok(Agent::from_conversation(name, &models, &graph, explain).with_turn_requests())
+    Ok(Agent::from_conversation(name, &models, &graph, own).with_turn_requests())
 }
 
 fn build_graph(own: &Arc<AssistantAgent>) -> Result<Graph<AssistantState>, BuildError> {

@@ -3,21 +3,24 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use doran_engine::state::ItemChanges;
 use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{
     ChatRequest, Message, ModelRole, Role, ToolChoice, response_schema_of, strip_citation_marks,
 };
+use doran_retrieval::DocumentTenant;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::AssistantAgent;
 use super::state::{AssistantState, AssistantStateUpdate, NextAction};
+use crate::agents::RequestExplainer;
 use crate::nodes::{
     BYTES_PER_TOKEN, MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_answer, ask_structured,
     call_tools, conversation_as_text, final_reply, fit_messages, fit_request, hint_at_repeated_calls,
-    library_heading, remaining_tokens, sources_message, titles_message, truncate_at_sentence as cut_text,
-    verify_sources,
+    library_heading, remaining_tokens, retrieval_tenant, sources_message, titles_message,
+    truncate_at_sentence as cut_text, verify_sources,
 };
 use crate::protocol::ThinkingStep;
 use crate::request_purpose::RequestPurpose;
@@ -60,7 +63,7 @@ pub(super) async fn router(
 ) -> Result<AssistantStateUpdate, NodeError> {
     let language = conversation_language(own.language, &state.messages);
     let work = NodeWork::new(cx, &state.progress).in_language(language);
-    let titles = own.finder.library_titles(&work, own.collection_of(&state)).await?;
+    let titles = own.finder.library_titles(&retrieval_tenant(&work)?, own.collection_of(&state)).await?;
     let Some(request) = own.route_request(&state, &titles)? else {
         let mut progress = state.progress.after_node("router", 0);
         progress.language = language;
@@ -253,10 +256,21 @@ impl AssistantAgent {
         let request = hint_at_repeated_calls(state.request.apply_settings(request), language);
         Ok(fit_request(request, self.limits.context_length, language))
     }
+}
 
-    pub(super) fn explain(&self, node: &str, state: &AssistantState) -> Result<Vec<ChatRequest>, NodeError> {
+#[async_trait]
+impl RequestExplainer<AssistantState> for AssistantAgent {
+    async fn explain(
+        &self,
+        node: &str,
+        state: &AssistantState,
+        tenant: &DocumentTenant,
+    ) -> Result<Vec<ChatRequest>, NodeError> {
         let request = match node {
-            "router" => self.route_request(state, &[])?,
+            "router" => {
+                let titles = self.finder.library_titles(tenant, self.collection_of(state)).await?;
+                self.route_request(state, &titles)?
+            }
             "rag" => self.finder.explain(&state.messages, state.progress.language)?,
             "memory" => self.summary_request(state)?,
             "agent" => Some(self.answer_request(state)?),

@@ -102,7 +102,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
     let lifetime = Duration::from_secs(settings.cache_seconds.unwrap_or(3600));
     let own = Arc::new(ContractAgent {
         models: parts.models(),
-        index: parts.index.clone(),
+        index: parts.searched_index(),
         own_tools: own_tool_policies(settings),
         extra_tools: parts.tools.clone(),
         prompts: settings.prompts(name, DEFINITION.prompts)?,
@@ -113,8 +113,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
     });
     let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();
-    let explain = Arc::new(move |node: &str, state: &ContractState| own.explain(node, state));
-    Ok(Agent::from_conversation(name, &models, &graph, explain))
+    Ok(Agent::from_conversation(name, &models, &graph, own))
 }
 
 /// Its own tools, as settings leave them.

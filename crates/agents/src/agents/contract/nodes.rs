@@ -10,7 +10,7 @@ use doran_retrieval::{DocumentId, Language};
 use serde_json::Value;
 
 use super::ContractAgent;
-use super::call_planning::{new_calls_only, propose_calls};
+use super::call_planning::new_calls_only;
 use super::findings::{ContractFindings, article_label};
 use super::quote::{cited_sources, with_clause};
 use super::requests::{InScope, NeedsPrevious, Sufficiency};
@@ -191,10 +191,8 @@ pub(super) async fn planner(
     let contract_documents = own.documents(&state);
     let whose = retrieval_tenant(&work)?;
     let titles = async { contract_documents.planner_titles(&whose).await.map_err(retrieve_node_error) };
-    let (documents, titles): (Vec<String>, Vec<String>) = work.cx.effect("titles", titles).await?;
-    let first = state.iteration_count == 0 && state.tool_history.is_empty();
-    let mut rules = if first { propose_calls(&state.user_message, &titles) } else { Vec::new() };
-    rules.retain(|call| own.may_call(&call.name));
+    let (documents, articles): (Vec<String>, Vec<String>) = work.cx.effect("titles", titles).await?;
+    let rules = own.calls_by_rules(&state, &articles);
     let request = own.plan_request(&state, &rules, &documents)?;
     let reply = work.ask(&own.models, request, ReplyVisibility::Hidden).await?;
     let wanted: Vec<ToolCall> = rules.into_iter().chain(reply.tool_calls).collect();

@@ -1,19 +1,24 @@
 //! The model requests of the contract agent, as pure functions of the state, so that they can be shown later.
 
+use async_trait::async_trait;
 use doran_engine::NodeError;
 use doran_llm::{
     ChatRequest, Message, MessagePart, ModelRole, Role, TextOrigin, ToolCall, ToolChoice, ToolResult,
     ToolSpec, response_schema_of,
 };
-use doran_retrieval::{HEADING_SEPARATOR, Language};
+use doran_retrieval::{DocumentTenant, HEADING_SEPARATOR, Language};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::ContractAgent;
+use super::call_planning::propose_calls;
 use super::contract_documents::ContractDocuments;
 use super::prompts::PlanPromptVariables;
 use super::state::{ContractState, ToolRun, call_signature};
-use crate::nodes::{MAX_DECISION_TOKENS, fit_messages, fit_request, remaining_tokens, titles_message};
+use crate::agents::RequestExplainer;
+use crate::nodes::{
+    MAX_DECISION_TOKENS, fit_messages, fit_request, remaining_tokens, retrieve_node_error, titles_message,
+};
 use crate::prompt::tool_names;
 use crate::request_format::{
     MATERIAL_MESSAGE_ID, NOTE_PREFIX, standard_contract_heading, user_contract_heading,
@@ -35,6 +40,7 @@ pub(super) struct InScope {
 /// Whether a question leans on the turn before it.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct NeedsPrevious {
+    // First, so that a model thinks before it chooses.
     #[allow(dead_code, reason = "asked for because a model decides better when it says why")]
     pub(super) reasoning: String,
     pub(super) need_previous_context: bool,
@@ -43,6 +49,7 @@ pub(super) struct NeedsPrevious {
 /// Whether what was collected holds an answer.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Sufficiency {
+    // First, so that a model thinks before it chooses.
     pub(super) reasoning: String,
     pub(super) is_sufficient: bool,
     pub(super) missing_info: Option<String>,
@@ -123,6 +130,14 @@ impl ContractAgent {
         Ok(ChatRequest { schema: Some(response_schema_of::<NeedsPrevious>()), ..request })
     }
 
+    /// The calls that rules propose before the model is asked for the first time.
+    pub(super) fn calls_by_rules(&self, state: &ContractState, articles: &[String]) -> Vec<ToolCall> {
+        let first = state.iteration_count == 0 && state.tool_history.is_empty();
+        let mut calls = if first { propose_calls(&state.user_message, articles) } else { Vec::new() };
+        calls.retain(|call| self.may_call(&call.name));
+        calls
+    }
+
     pub(super) fn plan_request(
         &self,
         state: &ContractState,
@@ -197,12 +212,24 @@ impl ContractAgent {
         let request = ChatRequest { tools, tool_choice, temperature, ..ChatRequest::new(messages) };
         Ok(fit_request(request, self.context_length, language))
     }
+}
 
-    pub(super) fn explain(&self, node: &str, state: &ContractState) -> Result<Vec<ChatRequest>, NodeError> {
+#[async_trait]
+impl RequestExplainer<ContractState> for ContractAgent {
+    async fn explain(
+        &self,
+        node: &str,
+        state: &ContractState,
+        tenant: &DocumentTenant,
+    ) -> Result<Vec<ChatRequest>, NodeError> {
         let request = match node {
             "scope_validator" => self.scope_request(state),
             "check_previous_context" => self.previous_request(state),
-            "planner" => self.plan_request(state, &[], &[]),
+            "planner" => {
+                let titles = self.documents(state).planner_titles(tenant).await;
+                let (documents, articles) = titles.map_err(retrieve_node_error)?;
+                self.plan_request(state, &self.calls_by_rules(state, &articles), &documents)
+            }
             "evaluator" => self.evaluate_request(state),
             "respond" => self.answer_request(state),
             _ => return Ok(Vec::new()),

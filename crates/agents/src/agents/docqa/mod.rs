@@ -130,7 +130,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
     };
     let own = Arc::new(DocqaAgent {
         models: parts.models(),
-        index: parts.index.clone(),
+        index: parts.searched_index(),
         finder: DocumentFinder::new(
             parts,
             settings.prompts(name, DEFINITION.prompts)?,
@@ -144,8 +144,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
     });
     let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();
-    let explain = Arc::new(move |node: &str, state: &DocqaState| own.explain(node, state));
-    Ok(Agent::from_conversation(name, &models, &graph, explain))
+    Ok(Agent::from_conversation(name, &models, &graph, own))
 }
 
 fn build_graph(own: &Arc<DocqaAgent>) -> Result<Graph<DocqaState>, BuildError> {

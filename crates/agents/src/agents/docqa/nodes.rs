@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use doran_engine::state::ItemChanges;
 use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{ChatRequest, Message, ModelRole, ToolChoice, response_schema_of, strip_citation_marks};
+use doran_retrieval::DocumentTenant;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -14,12 +16,12 @@ use super::compression::{
     self, CompressionPlan, estimate_conversation_tokens, plan_compression, split_transcript,
 };
 use super::state::{CompressionResult, DocqaState, DocqaStateUpdate, QueryType};
-use crate::agents::TurnRequest;
+use crate::agents::{RequestExplainer, TurnRequest};
 use crate::anaphora::refers_to_previous_turn;
 use crate::nodes::{
     MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools,
     conversation_as_text, final_reply, fit_messages, fit_request, library_heading, remaining_tokens,
-    sources_message, titles_message, truncate_at_sentence, verify_sources,
+    retrieval_tenant, sources_message, titles_message, truncate_at_sentence, verify_sources,
 };
 use crate::protocol::ThinkingStep;
 use crate::request_format::SUMMARY_MESSAGE_ID;
@@ -48,7 +50,7 @@ pub(super) async fn classify_query(
 ) -> Result<DocqaStateUpdate, NodeError> {
     let language = conversation_language(own.language, &state.messages);
     let work = NodeWork::new(cx, &state.progress).in_language(language);
-    let titles = own.finder.library_titles(&work, own.collection_of(&state)).await?;
+    let titles = own.finder.library_titles(&retrieval_tenant(&work)?, own.collection_of(&state)).await?;
     let request = own.classify_request(&state, &titles)?;
     let decided = ask_structured::<QueryClassification>(&work, &own.models, None, request).await?;
     // With nothing said before and no text given, a summary can only be of documents. They are looked up, unless the words
@@ -317,10 +319,21 @@ impl DocqaAgent {
         }
         Ok(truncate_at_sentence(&summary, room).to_owned())
     }
+}
 
-    pub(super) fn explain(&self, node: &str, state: &DocqaState) -> Result<Vec<ChatRequest>, NodeError> {
+#[async_trait]
+impl RequestExplainer<DocqaState> for DocqaAgent {
+    async fn explain(
+        &self,
+        node: &str,
+        state: &DocqaState,
+        tenant: &DocumentTenant,
+    ) -> Result<Vec<ChatRequest>, NodeError> {
         let request = match node {
-            "classifyQuery" => Some(self.classify_request(state, &[])?),
+            "classifyQuery" => {
+                let titles = self.finder.library_titles(tenant, self.collection_of(state)).await?;
+                Some(self.classify_request(state, &titles)?)
+            }
             "retrieveDocs" => self.finder.explain(&state.messages, state.progress.language)?,
             "generateAnswer" => Some(self.answer_request(state, &[], 0)?),
             "summarizeHistory" => {

@@ -76,8 +76,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
     });
     let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();
-    let explain = Arc::new(move |node: &str, state: &ReactState| own.explain(node, state));
-    Ok(Agent::from_conversation(name, &models, &graph, explain).with_turn_requests())
+    Ok(Agent::from_conversation(name, &models, &graph, own).with_turn_requests())
 }
 
 fn build_graph(own: &Arc<ReactAgent>) -> Result<Graph<ReactState>, BuildError> {

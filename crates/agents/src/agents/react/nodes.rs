@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use async_trait::async_trait;
 use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{ChatRequest, Message, ModelError, TextOrigin, ToolResult};
+use doran_retrieval::DocumentTenant;
 
 use super::ReactAgent;
 use super::error_messages::{call_not_run_message, error_message};
 use super::state::{ReactErrorCode, ReactState, ReactStateUpdate};
+use crate::agents::RequestExplainer;
 use crate::nodes::{NodeWork, ToolCaller, ask_answer, call_tools, fit_request, hint_at_repeated_calls};
 use crate::state::{attach_document, attach_images, conversation_language};
 
@@ -179,8 +182,16 @@ impl ReactAgent {
         let request = hint_at_repeated_calls(request, state.progress.language);
         Ok(fit_request(request, self.context_length, state.progress.language))
     }
+}
 
-    pub(super) fn explain(&self, node: &str, state: &ReactState) -> Result<Vec<ChatRequest>, NodeError> {
+#[async_trait]
+impl RequestExplainer<ReactState> for ReactAgent {
+    async fn explain(
+        &self,
+        node: &str,
+        state: &ReactState,
+        _: &DocumentTenant,
+    ) -> Result<Vec<ChatRequest>, NodeError> {
         if node == "llm" { Ok(vec![self.request(state)?]) } else { Ok(Vec::new()) }
     }
 }

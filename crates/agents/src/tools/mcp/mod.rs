@@ -143,11 +143,9 @@ pub struct ReachedMcpServer {
     offers: McpOffers,
 }
 
-/// Something about a server that people should know.
+/// Something about a server that people should know. The text names the server or its tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpProblem {
-    /// Which server.
-    pub server: String,
     /// What, in Korean.
     pub ko: String,
     /// The same in English.
@@ -159,20 +157,19 @@ pub struct McpProblem {
 pub async fn connect_servers(servers: Vec<McpServer>, pins: &ToolPins) -> McpDiscovery {
     let mut found = McpDiscovery { pins: pins.clone(), ..McpDiscovery::default() };
     let connecting = servers.into_iter().map(|server| async move {
-        let name = server.name.clone();
-        if !pin::is_server_name(&name) {
-            let (ko, en) = bad_server_name();
-            return (name, Err((ko, en, None)));
+        if !pin::is_server_name(&server.name) {
+            return Err((bad_server_name(&server.name), None));
         }
         let server = UnreachedMcpServer { connection: Arc::new(McpConnection::new(server)) };
-        let reached = server.try_to_reach().await;
-        (name, reached.map_err(|error| (error.korean_message(), error.english_message(), Some(server))))
+        server.try_to_reach().await.map_err(|error| {
+            (McpProblem { ko: error.korean_message(), en: error.english_message() }, Some(server))
+        })
     });
-    for (server, answer) in futures_util::future::join_all(connecting).await {
+    for answer in futures_util::future::join_all(connecting).await {
         match answer {
             Ok(reached) => reached.add_tools(&mut found),
-            Err((ko, en, unreached)) => {
-                found.problems.push(McpProblem { server, ko, en });
+            Err((problem, unreached)) => {
+                found.problems.push(problem);
                 found.unreached.extend(unreached);
             }
         }
@@ -234,11 +231,11 @@ impl ReachedMcpServer {
     }
 }
 
-fn bad_server_name() -> (String, String) {
-    (
-        "서버 이름은 영문자, 숫자, `-`로 24자 이하여야 합니다".to_string(),
-        "the name of a server is at most 24 ASCII letters, digits and `-`".to_string(),
-    )
+fn bad_server_name(name: &str) -> McpProblem {
+    McpProblem {
+        ko: format!("`{name}`: MCP 서버의 이름은 영문자, 숫자, `-`로 24자 이하여야 합니다"),
+        en: format!("`{name}`: the name of an MCP server is at most 24 ASCII letters, digits and `-`"),
+    }
 }
 
 fn add_server_tools(
@@ -246,22 +243,20 @@ fn add_server_tools(
     connection: &Arc<McpConnection>,
     listed: Vec<rmcp::model::Tool>,
 ) {
-    let server = connection.name().to_string();
     for tool in listed {
         let claim = pin::ToolClaim::from_tool(&tool);
         let remote = match McpTool::new(connection.clone(), &tool) {
             Ok(remote) => remote,
             Err((ko, en)) => {
-                found.problems.push(McpProblem { server: server.clone(), ko, en });
+                found.problems.push(McpProblem { ko, en });
                 continue;
             }
         };
         let name = &remote.spec().name;
         if found.tools.iter().any(|known| known.info().spec.name == *name) {
             found.problems.push(McpProblem {
-                server: server.clone(),
-                ko: format!("`{name}` 도구가 둘이라 하나만 씁니다"),
-                en: format!("there are two tools `{name}`; only the first is used"),
+                ko: format!("MCP 도구 `{name}`이(가) 둘이라 하나만 씁니다"),
+                en: format!("there are two MCP tools `{name}`; only the first is used"),
             });
             continue;
         }
@@ -273,9 +268,8 @@ fn add_server_tools(
             pin::PinVerdict::Same => remote,
             pin::PinVerdict::Changed => {
                 found.problems.push(McpProblem {
-                    server: server.clone(),
-                    ko: format!("`{name}` 도구의 이름, 설명 또는 인자가 바뀌어, 다시 승인할 때까지 쓰지 않습니다"),
-                    en: format!("`{name}` has changed its description or arguments; it is refused until it is approved again"),
+                    ko: format!("MCP 도구 `{name}`의 이름, 설명 또는 인자가 바뀌어, 다시 승인할 때까지 쓰지 않습니다"),
+                    en: format!("the MCP tool `{name}` has changed its description or arguments; it is refused until it is approved again"),
                 });
                 remote.into_refused()
             }

@@ -49,8 +49,8 @@ impl McpTool {
         let shown = clean_and_truncate(&tool.name, 80);
         let Some(name) = tool_name(&server.name, &tool.name) else {
             return Err((
-                format!("도구 이름 `{shown}`은(는) 쓸 수 없습니다"),
-                format!("a tool cannot be called `{shown}`"),
+                format!("MCP 서버 `{}`의 도구 이름 `{shown}`은(는) 쓸 수 없습니다", server.name),
+                format!("a tool of the MCP server `{}` cannot be called `{shown}`", server.name),
             ));
         };
         let parameters = Value::Object(tool.input_schema.as_ref().clone());
@@ -58,10 +58,10 @@ impl McpTool {
         if schema > MAX_SCHEMA_BYTES || parameters.get("type").and_then(Value::as_str) != Some("object") {
             return Err((
                 format!(
-                    "`{name}` 도구의 인자 스키마를 쓸 수 없습니다 ({schema}바이트, 최대 {MAX_SCHEMA_BYTES}, 객체여야 함)"
+                    "MCP 도구 `{name}`의 인자 스키마를 쓸 수 없습니다 ({schema}바이트, 최대 {MAX_SCHEMA_BYTES}, 객체여야 함)"
                 ),
                 format!(
-                    "the schema of `{name}` cannot be used ({schema} bytes, at most {MAX_SCHEMA_BYTES}, of an object)"
+                    "the schema of the MCP tool `{name}` cannot be used ({schema} bytes, at most {MAX_SCHEMA_BYTES}, of an object)"
                 ),
             ));
         }
@@ -218,13 +218,14 @@ mod tests {
         let no = |tool: Value| tool_info_of(McpTrust::None, tool).expect_err("refused").1;
         assert_eq!(
             no(json!({ "name": "a b", "inputSchema": { "type": "object" } })),
-            "a tool cannot be called `a b`"
+            "a tool of the MCP server `s` cannot be called `a b`"
         );
         let large =
             json!({ "name": "a", "inputSchema": { "type": "object", "description": "x".repeat(40_000) } });
-        assert!(no(large).starts_with("the schema of `s__a` cannot be used"));
+        assert!(no(large).starts_with("the schema of the MCP tool `s__a` cannot be used"));
         assert!(
-            no(json!({ "name": "a", "inputSchema": {} })).starts_with("the schema of `s__a` cannot be used")
+            no(json!({ "name": "a", "inputSchema": {} }))
+                .starts_with("the schema of the MCP tool `s__a` cannot be used")
         );
     }
 }
