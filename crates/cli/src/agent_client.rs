@@ -8,7 +8,7 @@ use doran_agents::failure::BUDGET_SPENT_CODE;
 use doran_agents::history;
 use doran_engine::store::{RunFilter, RunStatus, StoreError};
 use doran_engine::{EngineError, MisuseError, RunKey, StartOptions, ThreadId, ThreadKey, WatchUntil};
-use doran_retrieval::{IngestState, NewDocument};
+use doran_retrieval::{IngestState, LibraryError, NewDocument};
 use doran_server::api::{
     DocumentInfo, MessageInfo, MessageList, ModelList, RunEvent, RunInfo, RunList, StartRun, ThreadInfo,
 };
@@ -326,10 +326,6 @@ async fn attach_locally(
     bytes: Vec<u8>,
 ) -> anyhow::Result<Result<(), BilingualMessage>> {
     let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
-    // A document that no thread owns would never be deleted.
-    if app.runtime.find_thread_row(&key).await?.is_none() {
-        app.runtime.put_thread(&key, &Map::from_iter([("agent".to_owned(), json!(agent))])).await?;
-    }
     let tenant = attachment_tenant(app.tenant.as_str(), thread.as_str());
     let new = NewDocument {
         tenant: tenant.clone(),
@@ -338,10 +334,19 @@ async fn attach_locally(
         kind: None,
         bytes,
     };
+    let refused = |error: LibraryError| BilingualMessage::new(error.message_ko(), error.to_string());
+    // A file that is refused leaves no empty thread.
+    if let Err(error) = app.library.check(&new) {
+        return Ok(Err(refused(error)));
+    }
+    // A document that no thread owns would never be deleted.
+    if app.runtime.find_thread_row(&key).await?.is_none() {
+        app.runtime.put_thread(&key, &Map::from_iter([("agent".to_owned(), json!(agent))])).await?;
+    }
     let mut changes = app.library.watch();
     let added = match app.library.add(new).await {
         Ok(added) => added,
-        Err(error) => return Ok(Err(BilingualMessage::new(error.message_ko(), error.to_string()))),
+        Err(error) => return Ok(Err(refused(error))),
     };
     loop {
         let status = app.library.status(&tenant, &added.id).unwrap_or_else(|| added.clone());

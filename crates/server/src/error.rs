@@ -66,7 +66,7 @@ table! {
     MethodNotAllowed 405 "method_not_allowed" "this route does not take that method" "이 경로는 그 메서드를 받지 않습니다"
     TooSlow 408 "too_slow" "the body did not arrive in time" "본문이 제때 도착하지 않았습니다"
     Busy 409 "thread_busy" "the thread has a run under way" "이 대화에서 다른 실행이 진행 중입니다"
-    Conflict 409 "conflict" "the state changed in between" "그사이에 상태가 바뀌었습니다"
+    Conflict 409 "conflict" "this cannot be done in the current state" "지금 상태에서는 할 수 없습니다"
     TooLarge 413 "too_large" "the body is too large" "본문이 너무 큽니다"
     NotJson 415 "not_json" "send `Content-Type: application/json` without an encoding" "인코딩 없이 `Content-Type: application/json`으로 보내세요"
     NotAFile 415 "not_a_file" "send the bytes of the file as the body, without a form around them or an encoding" "폼이나 인코딩 없이 파일의 바이트를 그대로 본문으로 보내세요"

@@ -170,13 +170,15 @@ async fn add_document(
     once.with_body(&bytes)
         .respond_once(async move {
             let _room = room;
+            let new = NewDocument { tenant, name, collection, kind, bytes: bytes.into() };
+            // A file that is refused leaves no empty thread.
+            library.check(&new).map_err(library_error)?;
             // A document that no thread owns would never be deleted.
             if let Some(thread) = &thread
                 && app.runtime.find_thread_row(thread).await?.is_none()
             {
                 app.runtime.put_thread(thread, &Map::new()).await?;
             }
-            let new = NewDocument { tenant, name, collection, kind, bytes: bytes.into() };
             library.refresh().await.map_err(library_error)?;
             let replaced = library.would_replace(&new);
             // One that is being removed has to be gone first; nobody keeps the room of others waiting for that.

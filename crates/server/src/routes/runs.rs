@@ -536,7 +536,14 @@ async fn retry_run(
     let bytes = request_body::read_bytes(request, &app.limits).await?;
     once.with_body(&bytes)
         .respond_once(async move {
-            let (key, _) = load_run(&app, &caller, &names).await?;
+            let (key, row) = load_run(&app, &caller, &names).await?;
+            if row.status == RunStatus::Cancelled {
+                return Err(ApiError::with_message(
+                    ApiErrorCode::Conflict,
+                    "a cancelled run does not go on; start a new run with the same message",
+                    "취소된 실행은 이어지지 않습니다. 같은 메시지로 새 실행을 시작하세요",
+                ));
+            }
             app.runtime.retry(&key).await?;
             run_response(&app.runtime.run_row(&key).await?)
         })

@@ -473,13 +473,14 @@ async fn get_state(
     let at = at.map(|at| check_seq(Some(at))).transpose()?;
     let view = app.runtime.view(&agent.name, &found.key, at).await?;
     let mut info = api::ThreadStateInfo::from_view(view);
-    match explain.map(|node| agent.explain(&node, &info.state)) {
-        Some(Ok(requests)) => {
-            info.digests = requests.iter().map(request_digest).collect();
-            info.asks = Some(requests.iter().map(|request| json!(request)).collect());
+    if let Some(node) = explain {
+        match agent.explain(&node, &info.state, &found.key).await {
+            Ok(requests) => {
+                info.digests = requests.iter().map(request_digest).collect();
+                info.asks = Some(requests.iter().map(|request| json!(request)).collect());
+            }
+            Err(error) => info.asks_error = Some(error.to_string()),
         }
-        Some(Err(error)) => info.asks_error = Some(error.to_string()),
-        None => {}
     }
     Ok(json_response(info))
 }

@@ -48,6 +48,10 @@ async fn an_attachment_is_found_in_its_thread_only_and_deleted_with_it() {
     assert_eq!(send(&app, delete).await.status(), 204);
     assert_eq!(problem(&app, text(&thread)).await, "404 not_found");
     assert!(names("a", &format!("?thread={thread}")).await.is_empty());
+    // A file that is refused makes no thread.
+    let empty = with_key_of("a", post("/api/documents?name=memo.md&thread=new", ""));
+    assert_eq!(problem(&app, empty).await, "400 bad_input");
+    assert_eq!(problem(&app, with_key_of("a", get("/api/threads/new"))).await, "404 not_found");
     // One attaches a file in order to ask about it: a thread that nobody has begun is made.
     let document = json(&app, upload("a", "new")).await;
     let one = format!("/api/documents/{}?thread=new", document["id"].as_str().expect("an id"));

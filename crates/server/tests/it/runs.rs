@@ -66,7 +66,7 @@ async fn a_run_is_a_stream_of_numbered_frames() {
 
         id: 2
         event: step
-        data: {"at":0,"n":2,"next":["rag"],"step":1,"tasks":[{"attempts":1,"input_tokens":414,"ms":0,"node":"router","notes":["events","models"],"output_tokens":22,"turn":["progress"],"update":["next_action","progress","route_reason"]}],"type":"step"}
+        data: {"at":0,"n":2,"next":["rag"],"step":1,"tasks":[{"attempts":1,"input_tokens":418,"ms":0,"node":"router","notes":["events","models"],"output_tokens":22,"turn":["progress"],"update":["next_action","progress","route_reason"]}],"type":"step"}
 
         id: 3
         event: step
@@ -164,6 +164,21 @@ async fn words_have_no_number_and_come_before_their_step() {
         seen.push_str(std::str::from_utf8(&bytes.expect("bytes")).expect("text"));
     }
     assert!(seen.trim_end().contains("\nevent: finished\n"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_retry_of_a_cancelled_run_says_what_to_do_instead() {
+    let app = app_with(Arc::new(PausingModel(Arc::new(Notify::new()))), ServerLimits::default());
+    let (place, mut frames, _) = start_paused_run(&app).await;
+    let run = place.strip_suffix("/events").expect("the events of a run");
+    send(&app, post(&format!("{run}/cancel"), "{}")).await;
+    while frames.next().await.is_some() {}
+    let refused = send(&app, post(&format!("{run}/retry"), "{}")).await;
+    assert_eq!(refused.status(), 409);
+    let refused = text(refused).await;
+    assert!(refused.contains("start a new run with the same message"), "{refused}");
+    assert!(refused.contains("같은 메시지로 새 실행을 시작하세요"), "{refused}");
+    assert!(!refused.contains("changed"), "{refused}");
 }
 
 /// The run is over before its row is read for the stream.
