@@ -18,6 +18,7 @@ mod environment;
 mod eval_files;
 mod eval_folder;
 mod exit;
+mod free_memory;
 mod help_language;
 mod line_reader;
 mod local_api;

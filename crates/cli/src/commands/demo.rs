@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use doran_agents::samples::{self, SAMPLE_COLLECTION};
@@ -84,7 +84,8 @@ fn demo_config(config: &Config) -> Config {
 pub(crate) async fn run(args: &DemoArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let config = &demo_config(config);
     let key_watcher = ApiKeyWatcher::open(config).await?;
-    let listener = bind_free_port(config.listen, &key_watcher.keys).await?;
+    let ends = args.once || !std::io::stdout().is_terminal();
+    let listener = bind_free_port(listen_address(config.listen, ends), &key_watcher.keys).await?;
     let mut app = assemble::assemble_app_without_samples(config, &args.record_replay).await?;
     app.notes.iter().for_each(|note| output.print_message(note));
     let serving = RunningServer::start(&mut app, listener, config, key_watcher).await?;
@@ -92,7 +93,7 @@ pub(crate) async fn run(args: &DemoArgs, config: &Config, output: TerminalOutput
         outcome = run_demo_questions(&app, config, &serving.client, output) => outcome,
         error = app.wait_for_unknown_write() => Err(error.into_message().into()),
     };
-    if outcome.is_err() || args.once || !std::io::stdout().is_terminal() {
+    if outcome.is_err() || ends {
         serving.shut_down(&app).await?;
         return outcome;
     }
@@ -108,6 +109,11 @@ pub(crate) async fn run(args: &DemoArgs, config: &Config, output: TerminalOutput
         "open: http://{address}   (page, API, docs)   Ctrl-C stops it"
     ));
     serving.serve_until_stopped(&app, &SystemdNotifier::default(), signals, output).await
+}
+
+/// A demo that ends by itself is used by nobody else, so it needs no address that other machines reach.
+fn listen_address(configured: SocketAddr, ends: bool) -> SocketAddr {
+    if ends { SocketAddr::new(Ipv4Addr::LOCALHOST.into(), configured.port()) } else { configured }
 }
 
 /// Binds the configured port, or the next free one.

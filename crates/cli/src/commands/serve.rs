@@ -20,6 +20,7 @@ use crate::client::ServerHttpClient;
 use crate::config::Config;
 use crate::data_dir;
 use crate::exit::StopSignals;
+use crate::free_memory;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 use crate::replica::registration::ReplicaRegistration;
 use crate::systemd_notify::SystemdNotifier;
@@ -149,6 +150,7 @@ impl RunningServer {
             config.retention.clone(),
             stop.clone(),
         ));
+        tokio::spawn(free_memory::keep_giving_back(stop.clone()));
         app.keep_samples_updated(stop.clone());
         app.keep_models_updated(stop.clone());
         let client = key_watcher.server_client(address);

@@ -9,9 +9,10 @@ use crate::program::{fresh_directory, run_doran, utf8};
 #[test]
 fn the_demo_reads_files_answers_cites_calculates_and_ends() {
     let here = fresh_directory("demo");
-    // The usual port may be taken by the test itself: the demo finds another.
+    // The usual port may be taken by the test itself: the demo finds another. An image listens on every address; a demo
+    // that ends needs no keys there.
     let _taken = TcpListener::bind("127.0.0.1:7979");
-    let output = run_doran(&here, &["demo", "--once", "--lang", "ko"], "");
+    let output = run_doran(&here, &["demo", "--once", "--lang", "ko", "--listen", "0.0.0.0:7979"], "");
     let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
     let data = here.join(".local/share/doran/demo/doran.db");

@@ -13,6 +13,7 @@ mod config;
 mod cost;
 mod data_dir_permissions;
 mod demo;
+mod deploy_files;
 mod encoder_install;
 mod eval;
 mod http_nodes;
