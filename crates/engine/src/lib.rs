@@ -79,8 +79,8 @@ pub use log::UnfinishedTask;
 pub use node_context::Cx;
 pub use question::{PendingQuestion, QuestionKind};
 pub use runtime::{
-    Event, GraphHandle, Outcome, RunHandle, RunWatch, Runtime, RuntimeOptions, StartOptions, StateEdit,
-    StateView, StateWatch, WatchUntil,
+    Acknowledgement, Event, GraphHandle, Outcome, RunHandle, RunWatch, Runtime, RuntimeOptions, StartOptions,
+    StateEdit, StateView, StateWatch, WatchUntil,
 };
 pub use state::{ItemChanges, Keyed, Snap, State};
 pub use task_path::{InvalidTaskPath, TaskPath};

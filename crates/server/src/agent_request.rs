@@ -8,7 +8,9 @@ use doran_agents::protocol::{StepNotes, notes_of_entry};
 use doran_agents::retrieval::{LibraryError, is_collection_name};
 use doran_agents::{Agent, AgentTurn, AskOptions};
 use doran_engine::store::{IfBusy, RunIdempotencyKey, RunRow, RunStatus, Seq, StoreError, ThreadRow};
-use doran_engine::{EngineError, RunHandle, RunKey, StartOptions, TenantId, ThreadId, ThreadKey};
+use doran_engine::{
+    Acknowledgement, EngineError, RunHandle, RunKey, StartOptions, TenantId, ThreadId, ThreadKey,
+};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -43,6 +45,8 @@ pub(crate) struct AgentRequest<'a> {
     pub(crate) message: &'a str,
     pub(crate) options: AskOptions,
     pub(crate) if_busy: IfBusy,
+    /// When the client is told of the run: with the first event of a stream, or with its result.
+    pub(crate) acknowledge: Acknowledgement,
     /// Where the run begins and where it pauses.
     pub(crate) placement: RunPlacement,
     /// The key of the client, and the bytes that it stands for.
@@ -132,7 +136,7 @@ async fn find_waiting_run(app: &ServerApp, thread: &ThreadKey) -> Result<Option<
     Ok(run.map(|run| WaitingRun { run, questions: QuestionInfo::from_log_all(&questions) }))
 }
 
-/// Starts the run. Its input is on disk when this returns.
+/// Starts the run. Its input is on disk when this returns, unless the client is told with the result only.
 pub(crate) async fn start_agent_run(app: &ServerApp, ask: &AgentRequest<'_>) -> Result<RunHandle, ApiError> {
     let agent = find_agent(app, ask.agent)?;
     let input = message_input(app, &agent, ask).await?;
@@ -193,6 +197,7 @@ pub(crate) async fn start_run_with_input(
     let options = StartOptions {
         idempotency,
         if_busy: ask.if_busy,
+        acknowledge: ask.acknowledge,
         thread_metadata,
         from,
         pause_before,
@@ -264,7 +269,8 @@ pub(crate) struct RunWaitOutcome {
     pub(crate) blocked_by: Option<WaitingRun>,
 }
 
-/// Waits until the run is over or asks something, or the time of the limits is over. The run goes on either way.
+/// Waits until the run is over or asks something, or the time of the limits is over. The run goes on either way. After an
+/// error nobody may be told of the run before [`RunHandle::wait_until_accepted`].
 pub(crate) async fn wait_for_run(
     app: &ServerApp,
     agent: &str,

@@ -132,6 +132,7 @@ fn fill_and_free(
         if_busy: 1,
         key: None,
         load: 20_000,
+        waits: false,
     };
     // Some are on their way when the disk becomes full.
     let mut n = 0;

@@ -186,5 +186,6 @@ fn start_request(n: u64) -> VictimStartRequest {
         if_busy: 1,
         key: Some(format!("k{n}")),
         load: 0,
+        waits: false,
     }
 }

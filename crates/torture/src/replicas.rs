@@ -334,6 +334,7 @@ impl<'a> ReplicaCluster<'a> {
                 if_busy: 0,
                 key: None,
                 load: 0,
+                waits: false,
             })
             .collect();
         let pending: Vec<_> =
@@ -355,6 +356,7 @@ impl<'a> ReplicaCluster<'a> {
                 if_busy: 0,
                 key: None,
                 load: 0,
+                waits: false,
             };
             let outcome = request_outcome(victim.ask(VictimRequest::Start(start.clone())));
             self.ledger.record_start(&start, outcome.clone());

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A bug, what it is, and who has to catch it.
-const SEEDED_BUGS: [(&str, &str, TortureFunction); 20] = [
+const SEEDED_BUGS: [(&str, &str, TortureFunction); 21] = [
     ("reply_before_commit", "acknowledged before the commit", kill_loop::run),
     ("event_before_commit", "an event shown before the commit", kill_loop::run),
     ("records_cleared_in_own_transaction", "records and step in two transactions", kill_loop::run),
@@ -26,6 +26,7 @@ const SEEDED_BUGS: [(&str, &str, TortureFunction); 20] = [
     ("sync_at_checkpoint_only", "commits are not synced, checkpoints are", power_loss::run_database),
     ("budget_reset_by_claim", "a pause or crash resets what was spent", simulation_seeds::run_in_child),
     ("accept_before_sync", "a run acknowledged before it is on disk", power_loss::run_database),
+    ("end_before_sync", "the end of a run told before it is on disk", power_loss::run_database),
     ("ask_before_sync", "a question asked before it is on disk", power_loss::run_database),
     ("call_before_sync", "a call made before what led to it is on disk", power_loss::run_database),
     ("show_before_sync", "a watcher shown an entry before it is on disk", power_loss::run_database),

@@ -110,6 +110,7 @@ impl<'a> TortureClients<'a> {
             if_busy: [1, 1, 1, 0, 2, 3].get(usize::try_from(rng.below(6)).unwrap_or(0)).copied().unwrap_or(1),
             key: rng.chance_percent(40).then(|| format!("k{name}")),
             load: 0,
+            waits: rng.chance_percent(40),
         };
         let twice = start.key.is_some() && rng.chance_percent(50);
         if start.key.is_some() {

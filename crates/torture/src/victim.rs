@@ -11,8 +11,8 @@ use doran_engine::store::{
     EntryKind, IfBusy, RunFilter, RunIdempotencyKey, RunRow, RunStatus, Store, StoreError,
 };
 use doran_engine::{
-    EngineError, EntryBody, Event, GraphHandle, MisuseError, NodeError, Outcome, RunHandle, RunId, RunKey,
-    Runtime, RuntimeOptions, StartOptions, TenantId, ThreadEntry, ThreadKey, WatchUntil,
+    Acknowledgement, EngineError, EntryBody, Event, GraphHandle, MisuseError, NodeError, Outcome, RunHandle,
+    RunId, RunKey, Runtime, RuntimeOptions, StartOptions, TenantId, ThreadEntry, ThreadKey, WatchUntil,
 };
 use doran_store::{FileStoreMaintenance, OpenedStore};
 use serde_json::{Value, json};
@@ -23,6 +23,9 @@ use crate::victim_protocol::{
     ExternalCall, FromVictim, ObservedEntry, ObservedOutcome, PlannedAction, ThreadDump, ThreadDumpEntry,
     ThreadDumpRun, ToVictim, VictimRefusal, VictimRequest, VictimStartRequest, fnv1a_hex, links_in_step_body,
 };
+
+/// How long a client waits for the rest of its run.
+const MAX_CLIENT_WAIT: Duration = Duration::from_millis(50);
 
 /// The orders of a victim.
 pub struct VictimOptions {
@@ -255,10 +258,21 @@ impl VictimSession {
             },
             idempotency: start.key.map(|key| RunIdempotencyKey { key, hash: start.token.clone() }),
             metadata: [("token".to_owned(), json!(start.token))].into_iter().collect(),
+            acknowledge: if start.waits { Acknowledgement::Rest } else { Acknowledgement::Input },
             ..StartOptions::default()
         };
         let run = self.graph_handle.start_with(&thread, Some(input), options).await?;
         let id = run.id().to_string();
+        if start.waits {
+            let resting = self.graph_handle.wait_for_outcome(&run);
+            let rested = tokio::time::timeout(MAX_CLIENT_WAIT, resting).await;
+            // A client that waited for long enough is told of a run that goes on, and so is one whose run did not end well.
+            run.wait_until_accepted().await?;
+            if let Ok(Ok(outcome)) = rested {
+                self.world.send_line(&FromVictim::Rested(observed_outcome(&run, &outcome)));
+            }
+            return Ok(json!(id));
+        }
         // A run that waits for its turn is polled for, so not all of them are waited for.
         let asks = |action: &PlannedAction| matches!(action, PlannedAction::Ask | PlannedAction::FanAsk);
         if start.if_busy == 0 || start.plan.iter().any(asks) {
@@ -271,16 +285,9 @@ impl VictimSession {
     fn report_outcome(&self, run: RunHandle) {
         let (graph_handle, world) = (self.graph_handle.clone(), self.world.clone());
         tokio::spawn(async move {
-            let (kind, questions) = match graph_handle.wait_for_outcome(&run).await {
-                Ok(Outcome::Finished(_)) => (EntryKind::Finished, Vec::new()),
-                Ok(Outcome::Paused(asks)) => {
-                    (EntryKind::Paused, asks.into_iter().map(|ask| ask.id).collect())
-                }
-                Err(_) => return,
-            };
-            let (thread, run) = (run.thread().thread.to_string(), run.id().to_string());
-            let kind = entry_kind_name(kind);
-            world.send_line(&FromVictim::Rested(ObservedOutcome { thread, run, kind, questions }));
+            if let Ok(outcome) = graph_handle.wait_for_outcome(&run).await {
+                world.send_line(&FromVictim::Rested(observed_outcome(&run, &outcome)));
+            }
         });
     }
 
@@ -402,6 +409,16 @@ impl VictimSession {
             questions: questions.into_iter().map(|(run, ask)| (run.run.to_string(), json!(ask))).collect(),
         })
     }
+}
+
+/// What who waits for a run sees of its rest.
+fn observed_outcome(run: &RunHandle, outcome: &Outcome<TortureState>) -> ObservedOutcome {
+    let (kind, questions) = match outcome {
+        Outcome::Finished(_) => (EntryKind::Finished, Vec::new()),
+        Outcome::Paused(asks) => (EntryKind::Paused, asks.iter().map(|ask| ask.id.clone()).collect()),
+    };
+    let (thread, run) = (run.thread().thread.to_string(), run.id().to_string());
+    ObservedOutcome { thread, run, kind: entry_kind_name(kind), questions }
 }
 
 fn run_key(run: &str) -> Result<RunKey, EngineError> {

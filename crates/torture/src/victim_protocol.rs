@@ -90,6 +90,8 @@ pub struct VictimStartRequest {
     pub key: Option<String>,
     /// Bytes of text to carry along.
     pub load: usize,
+    /// Whether the client waits for the rest of the run, and is told of it then.
+    pub waits: bool,
 }
 
 /// From a victim to the driver.

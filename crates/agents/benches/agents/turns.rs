@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use doran_agents::tools::{BuiltinToolsConfig, Toolbox, builtin_tools};
 use doran_agents::{Agent, AgentParts, AskOptions, RequestPurpose, Settings, build_agents};
 use doran_engine::store::{HistoryStore, RunStatus};
-use doran_engine::{Runtime, StartOptions, ThreadKey};
+use doran_engine::{Acknowledgement, Runtime, StartOptions, ThreadKey};
 use doran_llm::{ChatModel, ChatRequest, DeltaStream, Role, ScriptedModel, ScriptedReply};
 use doran_retrieval::RamKeywordIndex;
 use doran_store::sqlite::SqliteStore;
@@ -135,7 +135,9 @@ impl BenchAgent {
         let started = Instant::now();
         let key = ThreadKey::local(thread)?;
         let input = self.agent.input(question, &AskOptions::default());
-        let run = self.runtime.start(&self.agent.name, &key, Some(&input), StartOptions::default()).await?;
+        // The caller is told nothing before the turn is over, so the input needs no sync of its own.
+        let options = StartOptions { acknowledge: Acknowledgement::Rest, ..StartOptions::default() };
+        let run = self.runtime.start(&self.agent.name, &key, Some(&input), options).await?;
         let row = run.wait().await?;
         let took = started.elapsed();
         if row.status != RunStatus::Finished {

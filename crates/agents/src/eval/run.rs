@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use doran_engine::runtime::RunGate;
 use doran_engine::store::{RamStore, RunFilter, RunRow, RunStatus, RunUsage};
-use doran_engine::{EngineError, RunLimits, Runtime, StartOptions, TenantId, ThreadId, ThreadKey};
+use doran_engine::{
+    Acknowledgement, EngineError, RunLimits, Runtime, StartOptions, TenantId, ThreadId, ThreadKey,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::report::{AgentEvalReport, EvalCaseOutcome, FailedExpectation, ObservedTurn};
@@ -187,7 +189,11 @@ async fn ask_case(
     let mut row = None;
     for words in case.before.iter().chain([&case.ask]) {
         let input = agent.input(words, &case.options);
-        let start = StartOptions { limits: Some(options.limits.clone()), ..StartOptions::default() };
+        let start = StartOptions {
+            limits: Some(options.limits.clone()),
+            acknowledge: Acknowledgement::Rest,
+            ..StartOptions::default()
+        };
         let run = runtime.start(&agent.name, thread, Some(&input), start).await.map_err(failed)?;
         let rested = tokio::select! {
             rested = run.wait() => rested,

@@ -427,7 +427,10 @@ async fn write_step<S: State>(
                 entries.push(at.new_entry(EntryKind::Finished, b"{}".to_vec()));
             }
             let status = ended.then_some(NewStatus { status: RunStatus::Finished, error: None });
-            let durability = if ended { Durability::Now } else { Durability::Later };
+            let durability = match ended && !failpoint::mutant("end_before_sync") {
+                true => Durability::Now,
+                false => Durability::Later,
+            };
             Commit { entries, clear_records: true, usage, steps: 1, status, durability, ..Commit::default() }
         }
     };

@@ -307,7 +307,7 @@ mod tests {
             options: Vec::new(),
             stop_body: Vec::new(),
             claim: Some(claim.clone()),
-            durability: Durability::Now,
+            durability: crate::store::InputDurability::Now,
         };
         let Ok(SubmitOutcome::Started(claimed)) = store.submit(new).await else { panic!("not started") };
         let lease = Arc::new(ClaimLease::new(claim, LeaseTime::now()));

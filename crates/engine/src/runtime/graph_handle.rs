@@ -20,9 +20,9 @@ use crate::runtime::live_feed::LiveFeed;
 use crate::runtime::registered_graph::{AnyGraph, RegisteredGraph};
 use crate::runtime::run_worker::ActiveRun;
 use crate::runtime::watch::{WatchCursor, WatchedItem};
-use crate::runtime::{RunWatch, Runtime, StartOptions, WatchUntil};
+use crate::runtime::{Acknowledgement, RunWatch, Runtime, StartOptions, WatchUntil};
 use crate::state::{Snap, State};
-use crate::store::{EntryKind, RunFailure, RunRow, RunStatus, Seq, StoreError};
+use crate::store::{CommitPosition, EntryKind, RunFailure, RunRow, RunStatus, Seq, StoreError};
 
 /// How a run came to rest in this process.
 #[derive(Clone)]
@@ -70,7 +70,8 @@ impl<S: State> GraphHandle<S> {
         self.start_with(thread, Some(input), StartOptions::default()).await
     }
 
-    /// Starts a run with options. Without input it goes on from where the thread (or `options.from`) stands.
+    /// Starts a run with options. Without input it goes on from where the thread (or `options.from`) stands. When this
+    /// returns the input is on disk, unless [`StartOptions::acknowledge`] says otherwise.
     pub async fn start_with(
         &self,
         thread: &ThreadKey,
@@ -93,9 +94,10 @@ impl<S: State> GraphHandle<S> {
         self.runtime.active_run(thread).await
     }
 
-    /// Starts a run and waits until it rests.
+    /// Starts a run and waits until it rests. What it returns is on disk, and the input with it.
     pub async fn run(&self, thread: &ThreadKey, input: S::Update) -> Result<Outcome<S>, EngineError> {
-        let run = self.start(thread, input).await?;
+        let options = StartOptions { acknowledge: Acknowledgement::Rest, ..StartOptions::default() };
+        let run = self.start_with(thread, Some(input), options).await?;
         self.wait_for_outcome(&run).await
     }
 
@@ -183,6 +185,8 @@ pub struct RunHandle {
     outcome: Option<watch::Receiver<Option<RunOutcome>>>,
     /// What it shows, if it is driven here.
     live: Option<Arc<LiveFeed>>,
+    /// Where its input is. The default is before everything: it was on disk when the handle was made.
+    input: CommitPosition,
 }
 
 impl RunHandle {
@@ -193,11 +197,24 @@ impl RunHandle {
             run: row.run,
             outcome: Some(active.outcome.subscribe()),
             live: Some(active.live.clone()),
+            input: CommitPosition::default(),
         }
     }
 
+    /// The handle of a run that was accepted just now, in this commit.
+    pub(super) fn accepted_at(self, input: CommitPosition) -> Self {
+        Self { input, ..self }
+    }
+
     pub(super) fn driven_elsewhere(runtime: Runtime, row: &RunRow) -> Self {
-        Self { runtime, thread: row.thread.clone(), run: row.run, outcome: None, live: None }
+        Self {
+            runtime,
+            thread: row.thread.clone(),
+            run: row.run,
+            outcome: None,
+            live: None,
+            input: CommitPosition::default(),
+        }
     }
 
     /// Its id.
@@ -213,6 +230,17 @@ impl RunHandle {
     /// Its thread.
     pub fn thread(&self) -> &ThreadKey {
         &self.thread
+    }
+
+    /// Waits until its input is on disk. Before that nobody may be told of a run that was started with
+    /// [`Acknowledgement::Rest`], unless it rests.
+    pub async fn wait_until_accepted(&self) -> Result<(), EngineError> {
+        let rests = |rest: &RunOutcome| !matches!(rest, RunOutcome::Left(_));
+        // The commit that says so is on disk, and with it everything before.
+        if self.outcome.as_ref().is_some_and(|outcome| outcome.borrow().as_ref().is_some_and(rests)) {
+            return Ok(());
+        }
+        Ok(self.runtime.wait_until_accepted(self.input).await?)
     }
 
     /// Watches it from the beginning until it rests.

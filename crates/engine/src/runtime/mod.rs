@@ -40,8 +40,8 @@ use crate::id::{RunId, RunKey, ThreadKey};
 use crate::log;
 use crate::state::State;
 use crate::store::{
-    CommitPosition, Durability, EntryKind, IfBusy, NewRun, NewRunEntry, RunIdempotencyKey, RunRow, RunSignal,
-    Seq, SignalOutcome, Store, StoreError, SubmitOutcome, WorkerLease,
+    CommitPosition, EntryKind, IfBusy, InputDurability, NewRun, NewRunEntry, RunIdempotencyKey, RunRow,
+    RunSignal, Seq, SignalOutcome, Store, StoreError, SubmitOutcome, WorkerLease,
 };
 use crate::stored_json;
 use crate::task_path::QuestionId;
@@ -106,6 +106,8 @@ impl Default for RuntimeOptions {
 pub struct StartOptions {
     /// When the thread has a run already.
     pub if_busy: IfBusy,
+    /// When the caller is told of the run.
+    pub acknowledge: Acknowledgement,
     /// Makes the call repeatable.
     pub idempotency: Option<RunIdempotencyKey>,
     /// Start from this entry instead of the newest: a rewind. What came after it stays in the log as another branch.
@@ -125,6 +127,19 @@ pub struct StartOptions {
     pub pause_after: BTreeSet<String>,
     /// Which data that nodes emit ([`Cx::emit`](crate::Cx::emit)) is kept in the log, for clients that connect later.
     pub keep_emitted: EmittedDataRetention,
+}
+
+/// When whoever starts a run is told of it. What it is told, a power failure does not take back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acknowledgement {
+    /// When its input is on disk: the start waits for that. For callers who watch the run or tell others its id.
+    #[default]
+    Input,
+    /// When it rests. For callers who only wait for that: the commit with which a run ends or pauses covers its input, which
+    /// needs no sync of its own then. The start returns at once, and the run must not be spoken of until
+    /// [`RunHandle::wait`] or [`RunHandle::wait_until_accepted`] returns. A run that waits for its turn, or is driven
+    /// elsewhere, is on disk when the start returns, as with `Input`.
+    Rest,
 }
 
 /// Which data that nodes emit is kept with the next entry of the log, in
@@ -314,13 +329,17 @@ impl Runtime {
         input: Option<Box<RawValue>>,
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
-        self.submit_as(RunId::random(), graph, registered, thread, input, options).await
+        let durability = match options.acknowledge {
+            Acknowledgement::Input => InputDurability::Awaited,
+            Acknowledgement::Rest => InputDurability::Later,
+        };
+        self.submit_as((RunId::random(), durability), graph, registered, thread, input, options).await
     }
 
     /// As [`Runtime::submit`], for a run whose id is known before.
     async fn submit_as(
         &self,
-        run: RunId,
+        (run, durability): (RunId, InputDurability),
         graph: &str,
         registered: &Arc<dyn AnyGraph>,
         thread: &ThreadKey,
@@ -373,7 +392,7 @@ impl Runtime {
             options: log::to_json_bytes(&stored),
             stop_body: log::to_json_bytes(&log::RunCancelledEntry::default()),
             claim: room.then(|| self.0.claim.clone()),
-            durability: Durability::Later,
+            durability,
         };
         let (runtime, registered) = (self.clone(), registered.clone());
         finish_detached(async move { runtime.accept(new, registered, body, admitted).await }).await
@@ -387,7 +406,7 @@ impl Runtime {
         body: Vec<u8>,
         admitted: Option<RunAdmission>,
     ) -> Result<RunHandle, EngineError> {
-        let had_room = new.claim.is_some();
+        let (had_room, durability) = (new.claim.is_some(), new.durability);
         let requested_at = LeaseTime::now();
         let submitted = self.0.report_unknown_write(self.0.store.submit(new).await);
         if let Err(StoreError::Unknown(_)) = &submitted {
@@ -408,8 +427,11 @@ impl Runtime {
                 let active =
                     self.0.drive_claimed_run(registered, claimed, requested_at, Some((body, admitted)));
                 // The run begins while its input is on its way to the disk.
-                self.wait_until_accepted(position).await?;
-                Ok(RunHandle::driven_here(self.clone(), &row, &active))
+                let run = RunHandle::driven_here(self.clone(), &row, &active).accepted_at(position);
+                if durability != InputDurability::Later {
+                    run.wait_until_accepted().await?;
+                }
+                Ok(run)
             }
             SubmitOutcome::Queued { run, stop } => {
                 if let Some(active) = stop.and_then(|stop| self.0.lock_active_runs().get(&stop).cloned()) {
@@ -426,7 +448,7 @@ impl Runtime {
     }
 
     /// Waits until the input of a run is on disk. Only then is the caller told that the run was accepted.
-    async fn wait_until_accepted(&self, position: CommitPosition) -> Result<(), StoreError> {
+    pub(crate) async fn wait_until_accepted(&self, position: CommitPosition) -> Result<(), StoreError> {
         if failpoint::mutant("accept_before_sync") {
             return Ok(());
         }

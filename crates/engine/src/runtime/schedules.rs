@@ -20,7 +20,7 @@ use crate::error::{EngineError, MisuseError};
 use crate::id::{RunId, TenantId, ThreadId, ThreadKey};
 use crate::log;
 use crate::runtime::{Runtime, StartOptions};
-use crate::store::{IfBusy, Millis, NewTimer, StoreError, TimerKind, TimerRow, TimerTime};
+use crate::store::{IfBusy, InputDurability, Millis, NewTimer, StoreError, TimerKind, TimerRow, TimerTime};
 use crate::stored_json;
 
 /// The most bytes of a schedule as JSON.
@@ -251,7 +251,11 @@ impl Runtime {
             context: definition.context.clone(),
             ..StartOptions::default()
         };
-        match self.submit_as(run, &definition.graph, graph, &key, input, options).await {
+        // Another process may start the same run, so this one must not be lost once its work has begun.
+        match self
+            .submit_as((run, InputDurability::Now), &definition.graph, graph, &key, input, options)
+            .await
+        {
             Ok(_) => Ok(()),
             // Somebody may have started it before, and died before the schedule was moved on.
             Err(

@@ -70,9 +70,9 @@ pub use self::timers::{
     too_many_schedules,
 };
 pub use self::write_requests::{
-    ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, IfBusy, LeaseRenewal, NewEntry,
-    NewRun, NewRunEntry, NewStatus, Record, RecordStage, RunFailure, RunIdempotencyKey, RunSignal,
-    SignalOutcome, SubmitOutcome, WorkerLease,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, IfBusy, InputDurability,
+    LeaseRenewal, NewEntry, NewRun, NewRunEntry, NewStatus, Record, RecordStage, RunFailure,
+    RunIdempotencyKey, RunSignal, SignalOutcome, SubmitOutcome, WorkerLease,
 };
 use crate::id::{RunKey, TenantId, ThreadId, ThreadKey};
 

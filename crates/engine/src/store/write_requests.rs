@@ -55,9 +55,8 @@ pub struct NewRun {
     pub stop_body: Vec<u8>,
     /// Start at once on behalf of this worker.
     pub claim: Option<WorkerLease>,
-    /// Whether a run that starts at once is on disk when the call returns. With [`Durability::Later`] the worker can begin,
-    /// and waits for the position of the claim before it says that the run was accepted. Any other outcome is on disk.
-    pub durability: Durability,
+    /// When a run that starts at once is on disk. Any other outcome is on disk when the call returns.
+    pub durability: InputDurability,
 }
 
 impl NewRun {
@@ -89,6 +88,21 @@ impl NewRun {
     pub fn thread_pairs(&self) -> impl Iterator<Item = (&String, &Value)> {
         self.thread_metadata.iter().filter(|(_, value)| !value.is_null())
     }
+}
+
+/// When the input of a run that starts at once is on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InputDurability {
+    /// When the call returns.
+    #[default]
+    Now,
+    /// The worker begins at once, and waits for the position of the claim before it says that the run was accepted. A store
+    /// for which that wait is a second write makes it one, as with `Now`.
+    Awaited,
+    /// As soon as something that the run writes later is, and after [`MAX_UNDURABLE_TIME`](super::MAX_UNDURABLE_TIME) at
+    /// the latest. Nobody is told of the run before. Its id must be random: if the store loses the run, nobody may start
+    /// one of the same id, whose claim would have the same fence.
+    Later,
 }
 
 /// The entry that begins a run. Its base is its parent when that has a snapshot, else its parent's base.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use doran_engine::store::{
-    Durability, EntryKind, IfBusy, NewRun, NewRunEntry, RamStore, RunStatus, RunStore, SubmitOutcome,
+    EntryKind, IfBusy, InputDurability, NewRun, NewRunEntry, RamStore, RunStatus, RunStore, SubmitOutcome,
 };
 use doran_engine::{
     EngineError, Graph, GraphHandle, NodeError, Outcome, RunError, RunId, Runtime, RuntimeOptions, Snap,
@@ -230,7 +230,7 @@ async fn a_run_of_a_program_that_knew_nodes_and_edges_only_goes_on() {
         options: b"{}".to_vec(),
         stop_body: b"{}".to_vec(),
         claim: None,
-        durability: Durability::Now,
+        durability: InputDurability::Now,
     };
     let key = thread.run(new.run);
     assert!(matches!(store.submit(new).await, Ok(SubmitOutcome::Queued { .. })));

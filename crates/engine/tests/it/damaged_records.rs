@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use doran_engine::log;
 use doran_engine::store::{
-    ClaimedRun, Commit, Durability, EntryKind, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, RamStore,
-    Record, RecordStage, RunStatus, RunStore, SubmitOutcome, WorkerLease,
+    ClaimedRun, Commit, EntryKind, IfBusy, InputDurability, NewEntry, NewRun, NewRunEntry, NewStatus,
+    RamStore, Record, RecordStage, RunStatus, RunStore, SubmitOutcome, WorkerLease,
 };
 use doran_engine::{
     BuildError, Cx, EngineError, Graph, GraphHandle, RetryPolicy, RunError, RunId, Runtime, To,
@@ -48,7 +48,7 @@ async fn abandoned_run(store: &RamStore, options: &[u8]) -> ClaimedRun {
         options: options.to_vec(),
         stop_body: b"{}".to_vec(),
         claim: Some(WorkerLease { worker: Arc::from("dead"), lease: Duration::ZERO, graphs: None }),
-        durability: Durability::Now,
+        durability: InputDurability::Now,
     };
     match store.submit(new).await.expect("submitted") {
         SubmitOutcome::Started(claimed) => claimed,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use doran_engine::store::{Commit, Durability};
-use doran_engine::{Cx, Event, Graph, NodeError, WatchUntil};
+use doran_engine::{Acknowledgement, Cx, Event, Graph, NodeError, StartOptions, WatchUntil};
 use tokio::sync::Semaphore;
 
 use crate::support::{
@@ -255,4 +255,120 @@ async fn a_step_clears_the_records_of_the_calls_it_was_made_from() {
     assert_eq!(said, "paid end");
     // That the call begins, and that it is done.
     assert_eq!(*trace.0.lock().expect("no panic"), ["record", "record", "step that clears", "step"]);
+}
+
+/// Holds back the commit with this number, and all waits for the disk.
+struct HeldDisk {
+    commits: CallCounter,
+    held_commit: u32,
+    disk: Arc<Semaphore>,
+}
+
+impl HeldDisk {
+    fn new(held_commit: u32) -> Arc<Self> {
+        Arc::new(Self { commits: CallCounter::default(), held_commit, disk: Arc::new(Semaphore::new(0)) })
+    }
+
+    /// Waits until this many commits were made or are held back.
+    async fn wait_for_commits(&self, count: u32) {
+        while self.commits.count() < count {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[async_trait]
+impl StoreCallGate for HeldDisk {
+    async fn decide(&self, call: &'static str) -> StoreCallDecision {
+        if call == "commit" {
+            self.commits.increment();
+        }
+        if call == "wait_until_durable" || call == "commit" && self.commits.count() == self.held_commit {
+            self.disk.acquire().await.expect("open").forget();
+        }
+        StoreCallDecision::Pass
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_rest_of_a_run_waits_for_its_last_commit_and_for_nothing_else() {
+    let gate = HeldDisk::new(3);
+    let store = GatedStore { inner: ram_store(), gate: gate.clone() };
+    let bot = graph_handle_on(Arc::new(store), &line_graph(3));
+    let caller = tokio::spawn({
+        let bot = bot.clone();
+        async move { bot.run(&local_thread("t"), EngineTestState::update()).await }
+    });
+    gate.wait_for_commits(3).await;
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert!(!caller.is_finished(), "it was told before the end was on disk");
+    // The end needs the disk once. Nothing else does.
+    gate.disk.add_permits(1);
+    let outcome = caller.await.expect("task").expect("a run").finished();
+    assert!(outcome.is_some(), "it ended");
+    assert_eq!(gate.disk.available_permits(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_also_covers_the_input_of_a_run() {
+    let trace = DiskTrace::default();
+    let ask = |_, cx: Cx| async move {
+        let _: String = cx.ask("sure?").await?;
+        Ok(update_saying("asked"))
+    };
+    let store = GatedStore { inner: ram_store(), gate: Arc::new(trace.clone()) };
+    let bot = graph_handle_on(Arc::new(store), &single_node_graph("ask", node_running(ask)));
+    let outcome = bot.run(&local_thread("t"), EngineTestState::update()).await.expect("a run");
+    assert_eq!(outcome.questions().len(), 1);
+    assert_eq!(trace.text(), "STEP");
+}
+
+fn told_at_rest() -> StartOptions {
+    StartOptions { acknowledge: Acknowledgement::Rest, ..StartOptions::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_told_of_at_rest_can_be_told_of_earlier_when_its_input_is_on_disk() {
+    let hangs = node_running(|_, _| async { std::future::pending().await });
+    let gate = HeldDisk::new(u32::MAX);
+    let store = GatedStore { inner: ram_store(), gate: gate.clone() };
+    let bot = graph_handle_on(Arc::new(store), &single_node_graph("n", hangs));
+    let input = Some(EngineTestState::update());
+    let run = bot.start_with(&local_thread("t"), input, told_at_rest()).await.expect("it begins at once");
+    let mut accepted = Box::pin(run.wait_until_accepted());
+    let told = tokio::time::timeout(std::time::Duration::from_secs(60), &mut accepted).await;
+    assert!(told.is_err(), "told before its input was on disk");
+    gate.disk.add_permits(1);
+    accepted.await.expect("on disk");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_driven_elsewhere_is_on_disk_when_its_start_returns() {
+    /// Answers a submit when its lease is over.
+    struct LateSubmit(HeldDisk);
+
+    #[async_trait]
+    impl StoreCallGate for LateSubmit {
+        async fn decide(&self, call: &'static str) -> StoreCallDecision {
+            match call {
+                "submit" => StoreCallDecision::DelayAnswer(std::time::Duration::from_secs(11)),
+                call => self.0.decide(call).await,
+            }
+        }
+    }
+
+    let disk = HeldDisk {
+        commits: CallCounter::default(),
+        held_commit: u32::MAX,
+        disk: Arc::new(Semaphore::new(0)),
+    };
+    let permits = disk.disk.clone();
+    let store = GatedStore { inner: ram_store(), gate: Arc::new(LateSubmit(disk)) };
+    let bot = graph_handle_on(Arc::new(store), &line_graph(1));
+    let (thread, input) = (local_thread("t"), Some(EngineTestState::update()));
+    let mut start = Box::pin(bot.start_with(&thread, input, told_at_rest()));
+    let told = tokio::time::timeout(std::time::Duration::from_secs(60), &mut start).await;
+    assert!(told.is_err(), "{told:?} before its input was on disk");
+    permits.add_permits(1);
+    start.await.expect("started");
 }

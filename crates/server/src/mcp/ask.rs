@@ -8,8 +8,8 @@ use axum::http::request::Parts;
 use doran_agents::llm::TRACEPARENT;
 use doran_agents::protocol::AgentActivity;
 use doran_agents::{AgentTurn, AskOptions, Language};
-use doran_engine::RunHandle;
 use doran_engine::store::{IfBusy, RunStatus};
+use doran_engine::{Acknowledgement, RunHandle};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, ContentBlock, ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext};
@@ -62,6 +62,7 @@ impl McpEndpoint {
             message: &message,
             options: AskOptions { collection, ..AskOptions::default() },
             if_busy: IfBusy::Enqueue,
+            acknowledge: Acknowledgement::Input,
             placement: RunPlacement::default(),
             idempotency: None,
             key: key_name(context),

@@ -6,6 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use doran_agents::Language;
 use doran_agents::agents::react::ReactErrorCode;
+use doran_engine::Acknowledgement;
 use doran_engine::store::{IfBusy, RunFailure, RunStatus};
 
 use super::spec_body::SpecChatBody;
@@ -73,6 +74,7 @@ async fn chat(
         // `react` says itself what is wrong with an empty message, in its error node.
         message: body.message(),
         if_busy: IfBusy::Enqueue,
+        acknowledge: Acknowledgement::Rest,
         placement: RunPlacement::default(),
         idempotency: key.map(|key| (key, &bytes[..])),
         key: caller.key.clone(),
@@ -89,9 +91,10 @@ async fn chat(
             }));
         }
     };
-    let outcome = agent_request::wait_for_run(&app, agent, &run)
-        .await
-        .map_err(|error| error.for_started_run(&session))?;
+    let outcome = agent_request::wait_for_run(&app, agent, &run).await;
+    // From here on the client is told of the run, also with an error.
+    run.wait_until_accepted().await?;
+    let outcome = outcome.map_err(|error| error.for_started_run(&session))?;
     let answer = ChatAnswer {
         session_id: session.clone(),
         run_id: Some(run.id().to_string()),

@@ -5,6 +5,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use doran_agents::Language;
 use doran_agents::protocol::AgentActivity;
+use doran_engine::Acknowledgement;
 use doran_engine::store::IfBusy;
 use serde_json::{Value, json};
 
@@ -80,6 +81,7 @@ async fn contract_chat(
         thread,
         message: body.message(),
         if_busy: IfBusy::Enqueue,
+        acknowledge: Acknowledgement::Input,
         placement: RunPlacement::default(),
         idempotency: key.map(|key| (key, &bytes[..])),
         key: caller.key.clone(),

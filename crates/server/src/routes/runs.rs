@@ -12,7 +12,7 @@ use doran_agents::protocol::{EffectOutcomeAnswer, InterruptQuestion, ToolApprova
 use doran_agents::tools::ToolCallReason;
 use doran_engine::QuestionKind;
 use doran_engine::store::{IfBusy, RunFilter, RunRow, RunStatus, Seq, StoreError};
-use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey};
+use doran_engine::{Acknowledgement, EngineError, RunHandle, RunId, RunKey, ThreadKey};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -178,6 +178,7 @@ async fn start_run(
         message: &body.message,
         options,
         if_busy: body.if_busy.unwrap_or(IfBusy::Reject),
+        acknowledge: if wait { Acknowledgement::Rest } else { Acknowledgement::Input },
         placement: RunPlacement {
             from: check_branch_point(&app, &thread, body.from).await?,
             pause_before: body.pause_before.clone(),
@@ -207,6 +208,7 @@ async fn start_run(
         }
     };
     // Also with an error: the run is there, and can be watched.
+    run.wait_until_accepted().await?;
     let mut response = responded.unwrap_or_else(|error| error.for_started_run(name).into_response());
     let place = format!("/api/threads/{}/runs/{}/events", percent_encode(name), run.id());
     if let Ok(place) = HeaderValue::from_str(&place) {

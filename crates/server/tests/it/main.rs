@@ -39,6 +39,7 @@ mod stream_resume;
 mod streamed_answers;
 mod third_party_clients;
 mod thread_search;
+mod told_when_durable;
 mod typescript_client;
 mod typescript_types;
 mod untrusted_input;
@@ -77,12 +78,20 @@ fn app_with_store(store: Arc<RamStore>) -> ServerApp {
 
 /// A server whose runs and threads are kept in the first store, and the rest in the second.
 fn app_with_history(history: Arc<dyn Store>, store: Arc<RamStore>) -> ServerApp {
+    app_with_history_and_model(history, store, Arc::new(OfflineModel))
+}
+
+/// The same, with this model.
+fn app_with_history_and_model(
+    history: Arc<dyn Store>,
+    store: Arc<RamStore>,
+    model: Arc<dyn ChatModel>,
+) -> ServerApp {
     let index = Arc::new(RamKeywordIndex::from_documents(
         &doran_retrieval::DocumentTenant::new("local"),
         &samples::rule_books(),
     ));
-    let agents =
-        build_default_agents(&AgentParts::new(Arc::new(OfflineModel), index.clone())).expect("sound graphs");
+    let agents = build_default_agents(&AgentParts::new(model, index.clone())).expect("sound graphs");
     let runtime = Runtime::new(history);
     for agent in &agents {
         agent.register(&runtime).expect("registered");

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use doran_engine::id::{RunId, TenantId, ThreadId, ThreadKey};
 use doran_engine::store::{
-    Commit, Durability, EntryKind, IfBusy, LoadedLog, NewEntry, NewRun, NewRunEntry, NewStatus, Retention,
-    RunStatus, Store, SubmitOutcome, ThreadFilter, ThreadListPosition, WorkerLease,
+    Commit, EntryKind, IfBusy, InputDurability, LoadedLog, NewEntry, NewRun, NewRunEntry, NewStatus,
+    Retention, RunStatus, Store, SubmitOutcome, ThreadFilter, ThreadListPosition, WorkerLease,
 };
 use rusqlite::Connection;
 use serde_json::json;
@@ -134,7 +134,7 @@ async fn run_turn(store: &dyn Store, number: u64) -> Result<(), EngineBenchError
         options: Vec::new(),
         stop_body: Vec::new(),
         claim: Some(worker()),
-        durability: Durability::Now,
+        durability: InputDurability::Now,
     };
     let SubmitOutcome::Started(run) = store.submit(new).await? else {
         return Err("it does not start".into());

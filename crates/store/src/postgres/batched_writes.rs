@@ -10,8 +10,8 @@ use std::time::SystemTime;
 use doran_engine::failpoint::mutant;
 use doran_engine::id::RunId;
 use doran_engine::store::{
-    Commit, CommitOutcome, CommitPosition, Durability, Fence, NewEntry, NewRun, NewStatus, RunStatus,
-    StoreError,
+    Commit, CommitOutcome, CommitPosition, Durability, Fence, InputDurability, NewEntry, NewRun, NewStatus,
+    RunStatus, StoreError,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -226,6 +226,7 @@ pub(super) struct BatchedRunStart {
     pub(super) head: u64,
     pub(super) at: i64,
     pub(super) parent_writer: Option<RunId>,
+    pub(super) position: CommitPosition,
 }
 
 /// Whether a run can be batched as a start: it continues from the newest entry, is claimed by a worker, and has no
@@ -316,16 +317,23 @@ impl BatchWriter for RunStartBatchWriter {
                 from made m join asked a on a.run = m.active
             )
             select a.i, m.head as last, m.at,
-                (select e.run from entries e where e.number = m.number and e.seq = m.head - 1) as parent_writer
+                (select e.run from entries e where e.number = m.number and e.seq = m.head - 1) as parent_writer,
+                case when $16::bool then set_config('synchronous_commit', 'off', true) end
             from made m join asked a on a.run = m.active";
+        // The batch waits for the disk if somebody waits for one of its inputs. A run that is lost was never told of, and
+        // nobody can start another one of its id.
+        let all_later = starts.iter().all(|new| new.durability == InputDurability::Later);
         let params: &[&(dyn ToSql + Sync)] = &[
             &tenants, &threads, &runs, &graphs, &prints, &kinds, &bodies, &metadata, &options, &ranks,
-            &workers, &leases, &of, &names, &values,
+            &workers, &leases, &of, &names, &values, &all_later,
         ];
-        let rows = self.0.write_returning_rows(StatementSubject::Everything, sql, params).await?;
+        let durability = if all_later { Durability::Later } else { Durability::Now };
+        let (rows, position) =
+            self.0.write_with_position(StatementSubject::Everything, sql, params, durability).await?;
         results_in_request_order(starts.len(), &rows, |row| {
             let parent_writer = get_column::<Option<Uuid>>(row, "parent_writer")?.map(RunId::from_uuid);
-            Ok(BatchedRunStart { head: last_seq_from_row(row)?, at: time_from_row(row)?, parent_writer })
+            let (head, at) = (last_seq_from_row(row)?, time_from_row(row)?);
+            Ok(BatchedRunStart { head, at, parent_writer, position })
         })
     }
 }

@@ -160,7 +160,13 @@ impl PostgresPool {
             };
             let stale = is_stale_prepared_statement(&error);
             if left == 0 || !(stale || is_serialization_failure_or_deadlock(&error)) {
-                return Err(statement_error(error, StatementAccess::Writing, about));
+                let refused = statement_error(error, StatementAccess::Writing, about);
+                // It tells of a run, which may have begun just now.
+                if let StoreError::Busy { .. } = refused {
+                    drop(client);
+                    Box::pin(self.wal_flush.flush(self)).await?;
+                }
+                return Err(refused);
             }
             if stale {
                 self.discard_connections(client);

@@ -54,7 +54,7 @@ impl RunStore for PostgresStore {
         let run = if is_plain_start(&run) {
             let row = run.queued_row(0);
             match self.start_batcher.write(run).await? {
-                Ok(BatchedRunStart { head, at, parent_writer }) => {
+                Ok(BatchedRunStart { head, at, parent_writer, position }) => {
                     hit("submit.after_commit");
                     let run = RunRow {
                         status: RunStatus::Running,
@@ -66,7 +66,6 @@ impl RunStore for PostgresStore {
                         ..row
                     };
                     let records = Vec::new();
-                    let position = CommitPosition::default();
                     return Ok(SubmitOutcome::Started(ClaimedRun {
                         run,
                         head,

@@ -38,9 +38,9 @@ use doran_engine::failpoint::mutant;
 use doran_engine::id::{RunKey, TenantId, ThreadId, ThreadKey};
 use doran_engine::store::{
     ClaimedRun, Commit, CommitOutcome, CommitPosition, DeletedUsage, Durability, Fence, GcReport,
-    HistoryStore, LeaseRenewal, LoadedLog, LogEntry, Millis, NewEntry, NewRun, NodeCacheStore, Retention,
-    RunFilter, RunPosition, RunRow, RunSignal, RunStore, Seq, SignalOutcome, StoreError, SubmitOutcome,
-    ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
+    HistoryStore, InputDurability, LeaseRenewal, LoadedLog, LogEntry, Millis, NewEntry, NewRun,
+    NodeCacheStore, Retention, RunFilter, RunPosition, RunRow, RunSignal, RunStore, Seq, SignalOutcome,
+    StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
@@ -378,7 +378,10 @@ impl RunStore for SqliteStore {
         };
         let later = if mutant("idempotency_key_after_run") { run.idempotency.clone() } else { None };
         let key = run.thread.run(run.run);
-        let durability = run.durability;
+        let durability = match run.durability {
+            InputDurability::Now => Durability::Now,
+            InputDurability::Awaited | InputDurability::Later => Durability::Later,
+        };
         let work = |tx: &mut WriteTransaction<'_>| queue::submit(tx, run);
         let submitted = self.inner.writer.run_in_transaction(points, durability, work).await;
         // Only the worker that begins may know of what can still be lost.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use doran_engine::id::{RunId, TenantId, ThreadKey};
 use doran_engine::store::{
     ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, EntryKind, Fence, HistoryStore, IfBusy,
-    NewEntry, NewRun, NewRunEntry, NewStatus, NodeCacheStore, RunStatus, RunStore, StoreError, SubmitOutcome,
-    ThreadFilter, ThreadMaintenance, WorkerLease,
+    InputDurability, NewEntry, NewRun, NewRunEntry, NewStatus, NodeCacheStore, RunStatus, RunStore,
+    StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, WorkerLease,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
@@ -329,7 +329,7 @@ fn claimed_run(name: &str) -> NewRun {
         options: b"{}".to_vec(),
         stop_body: b"{}".to_vec(),
         claim: Some(worker()),
-        durability: Durability::Now,
+        durability: InputDurability::Now,
     }
 }
 

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use doran_engine::id::{RunId, ThreadKey};
 use doran_engine::store::{
-    ClaimedRun, Commit, Durability, EntryKind, HistoryStore, IfBusy, NewEntry, NewRun, NewRunEntry, Record,
-    RecordStage, RunSignal, RunStore, Seq, StoreError, SubmitOutcome, WorkerLease, conformance,
+    ClaimedRun, Commit, Durability, EntryKind, HistoryStore, IfBusy, InputDurability, NewEntry, NewRun,
+    NewRunEntry, Record, RecordStage, RunIdempotencyKey, RunSignal, RunStore, Seq, StoreError, SubmitOutcome,
+    WorkerLease, conformance,
 };
 use doran_store::postgres::{PostgresOptions, PostgresStore};
 use serde_json::Map;
@@ -280,18 +281,28 @@ fn later_step(head: Seq) -> Commit {
     Commit { durability: Durability::Later, ..step(head, "later") }
 }
 
-#[tokio::test]
-async fn only_steps_that_may_be_lost_do_not_wait_for_the_disk_of_the_server() {
-    let Some(url) = postgres_server::fresh_schema_url() else { return };
-    let store = open(&url).await;
-    // At the end of the transaction, where the server decides.
+/// Notes for each entry whether its transaction waits for the disk: at its end, where the server decides.
+async fn spy_on_commits(url: &str) -> Client {
     let spy = "create table seen (n serial, setting text);
         create function spy() returns trigger language plpgsql as
         $$ begin insert into seen (setting) values (current_setting('synchronous_commit')); return null; end $$;
         create constraint trigger spy after insert on entries deferrable initially deferred
         for each row execute function spy()";
-    let admin = connect_plain(&url).await;
+    let admin = connect_plain(url).await;
     admin.batch_execute(spy).await.expect("trigger");
+    admin
+}
+
+async fn settings_of_commits(admin: &Client) -> Vec<String> {
+    let rows = admin.query("select setting from seen order by n", &[]).await.expect("seen");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn only_steps_that_may_be_lost_do_not_wait_for_the_disk_of_the_server() {
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let store = open(&url).await;
+    let admin = spy_on_commits(&url).await;
     let run = start(&store, new_run(&local_thread("t"))).await;
     let fence = run.fence();
     store.commit(&fence, later_step(1)).await.expect("commit");
@@ -300,9 +311,27 @@ async fn only_steps_that_may_be_lost_do_not_wait_for_the_disk_of_the_server() {
     let records =
         vec![Record { path: "0.0".into(), key: "k".into(), stage: RecordStage::Done, body: vec![] }];
     store.commit(&fence, Commit { records, ..later_step(3) }).await.expect("commit");
-    let rows = admin.query("select setting from seen order by n", &[]).await.expect("seen");
-    let seen: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-    assert_eq!(seen, ["on", "off", "on", "on"]);
+    assert_eq!(settings_of_commits(&admin).await, ["on", "off", "on", "on"]);
+}
+
+#[tokio::test]
+async fn only_a_new_run_that_nobody_is_told_of_starts_without_the_disk_of_the_server() {
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let store = open(&url).await;
+    let admin = spy_on_commits(&url).await;
+    let key = RunIdempotencyKey { key: "k".into(), hash: "h".into() };
+    let starts = [
+        (InputDurability::Now, None),
+        (InputDurability::Awaited, None),
+        (InputDurability::Later, None),
+        // The same request may come again, by another replica.
+        (InputDurability::Later, Some(key)),
+    ];
+    for (number, (durability, idempotency)) in starts.into_iter().enumerate() {
+        let thread = local_thread(&format!("t{number}"));
+        start(&store, NewRun { durability, idempotency, ..new_run(&thread) }).await;
+    }
+    assert_eq!(settings_of_commits(&admin).await, ["on", "on", "off", "on"]);
 }
 
 #[tokio::test]
@@ -323,6 +352,18 @@ async fn what_another_replica_reads_is_on_the_disk_of_the_server() {
             _ => store.wait_until_durable(committed.position).await.expect("durable"),
         }
         assert!(lsn("pg_current_wal_flush_lsn").await >= written, "after {durability}");
+    }
+    for told in ["a wait", "a read", "a refusal"] {
+        let thread = local_thread(told);
+        let new = || NewRun { durability: InputDurability::Later, ..new_run(&thread) };
+        let run = start(&store, new()).await;
+        let written = lsn("pg_current_wal_insert_lsn").await;
+        match told {
+            "a wait" => store.wait_until_durable(run.position).await.expect("durable"),
+            "a read" => drop(other.run(&thread.run(run.run.run)).await.expect("run")),
+            _ => assert!(matches!(other.submit(new()).await, Err(StoreError::Busy { .. }))),
+        }
+        assert!(lsn("pg_current_wal_flush_lsn").await >= written, "after {told} about a start");
     }
 }
 
@@ -418,7 +459,7 @@ fn new_run(thread: &ThreadKey) -> NewRun {
         options: Vec::new(),
         stop_body: Vec::new(),
         claim: Some(worker("w")),
-        durability: Durability::Now,
+        durability: InputDurability::Now,
     }
 }
 

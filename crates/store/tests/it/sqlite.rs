@@ -7,13 +7,14 @@ mod ended_runs;
 mod file_format;
 mod file_opening;
 mod long_logs;
+mod turn_syncs;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use doran_engine::id::{RunId, ThreadKey};
 use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, Durability, EntryKind, IfBusy, NewEntry, NewRun, NewRunEntry,
+    ClaimedRun, Commit, CommitOutcome, EntryKind, IfBusy, InputDurability, NewEntry, NewRun, NewRunEntry,
     NewStatus, RunStatus, RunStore, StoreError, SubmitOutcome, WorkerLease, conformance,
 };
 use doran_store::sqlite::SqliteStore;
@@ -54,7 +55,7 @@ fn new_run(thread: &ThreadKey, body: &[u8]) -> NewRun {
         options: b"{}".to_vec(),
         stop_body: Vec::new(),
         claim: Some(worker()),
-        durability: Durability::Now,
+        durability: InputDurability::Now,
     }
 }
 

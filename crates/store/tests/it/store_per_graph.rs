@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use doran_engine::store::{Durability, EntryKind};
+use doran_engine::store::{EntryKind, InputDurability};
 use doran_engine::store::{
     HistoryStore, IfBusy, NewRun, NewRunEntry, RamStore, RunFilter, RunStore, StoreError, ThreadFilter,
     ThreadMaintenance, conformance,
@@ -38,7 +38,7 @@ fn new_run(thread: &ThreadKey, graph: &str) -> NewRun {
         options: Vec::new(),
         stop_body: b"{}".to_vec(),
         claim: None,
-        durability: Durability::Now,
+        durability: InputDurability::Now,
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) async fn a_later_commit_is_checked_like_any_other<S: Store>(b: StoreF
 
 pub(super) async fn a_run_that_starts_later_is_accepted_like_any_other<S: Store>(b: StoreFixture<S>) {
     let thread = b.new_thread_key();
-    let new = |if_busy| NewRun { if_busy, durability: Durability::Later, ..b.new_run(&thread) };
+    let new = |if_busy| NewRun { if_busy, durability: InputDurability::Later, ..b.new_run(&thread) };
     let run = expect_started(b.store.submit(new(IfBusy::Reject)).await);
     b.store.wait_until_durable(run.position).await.expect("durable");
     let step = later(Commit { head: 1, ..steps_commit(&["a"]) });

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::id::{RunId, TenantId, ThreadId, ThreadKey};
 use crate::store::{
-    ClaimedRun, Commit, CommitOutcome, Durability, EntryKind, IfBusy, LogEntry, NewEntry, NewRun,
+    ClaimedRun, Commit, CommitOutcome, EntryKind, IfBusy, InputDurability, LogEntry, NewEntry, NewRun,
     NewRunEntry, NewStatus, Record, RecordStage, RunFailure, RunFilter, RunRow, RunSignal, RunStatus, Seq,
     Store, StoreError, SubmitOutcome, ThreadRow, WorkerLease,
 };
@@ -56,7 +56,7 @@ impl<S: Store> StoreFixture<S> {
             options: Vec::new(),
             stop_body: b"stop".to_vec(),
             claim: Some(long_lease()),
-            durability: Durability::Now,
+            durability: InputDurability::Now,
         }
     }
 

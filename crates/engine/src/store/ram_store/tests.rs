@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::id::RunId;
-use crate::store::{Durability, EntryKind, IfBusy, NewRunEntry, Record, RecordStage, RunUsage, conformance};
+use crate::store::{
+    Durability, EntryKind, IfBusy, InputDurability, NewRunEntry, Record, RecordStage, RunUsage, conformance,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ram_keeps_the_contract() {
@@ -28,7 +30,7 @@ fn new_run(thread: &ThreadKey, lease: Duration) -> NewRun {
         options: Vec::new(),
         stop_body: Vec::new(),
         claim: Some(WorkerLease { worker: "w".into(), lease, graphs: None }),
-        durability: Durability::Now,
+        durability: InputDurability::Now,
     }
 }
 

@@ -6,6 +6,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use doran_engine::RunKey;
 use doran_engine::runtime::StateEdit;
 use doran_engine::store::{RunFilter, RunRow, RunStatus};
 use schemars::JsonSchema;
@@ -60,11 +61,11 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 }
 
 /// Cancels a run when the client that waits for it disconnects, if the request says so.
-pub(super) struct CancelGuard(Option<(ServerApp, RunRow)>);
+pub(super) struct CancelGuard(Option<(ServerApp, RunKey)>);
 
 impl CancelGuard {
-    pub(super) fn new(app: &ServerApp, row: &RunRow, on_disconnect: OnDisconnect) -> Self {
-        Self((on_disconnect == OnDisconnect::Cancel).then(|| (app.clone(), row.clone())))
+    pub(super) fn new(app: &ServerApp, run: RunKey, on_disconnect: OnDisconnect) -> Self {
+        Self((on_disconnect == OnDisconnect::Cancel).then(|| (app.clone(), run)))
     }
 
     /// The run is over, or somebody else's.
@@ -75,11 +76,11 @@ impl CancelGuard {
 
 impl Drop for CancelGuard {
     fn drop(&mut self) {
-        let Some((app, row)) = self.0.take() else { return };
+        let Some((app, run)) = self.0.take() else { return };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                if let Err(error) = app.runtime.cancel(&row.key()).await {
-                    tracing::warn!(%error, run = %row.run, "cannot cancel a run whose client went away");
+                if let Err(error) = app.runtime.cancel(&run).await {
+                    tracing::warn!(%error, run = %run.run, "cannot cancel a run whose client went away");
                 }
             });
         }
@@ -143,7 +144,7 @@ pub(super) async fn cancel_run(
     }
     cancel(&app, &row, action.unwrap_or_default(), wait).await?;
     let response = if wait { json_response(json!({})) } else { StatusCode::ACCEPTED.into_response() };
-    Ok(with_location(response, &row, Some("join")))
+    Ok(with_location(response, &row.thread, row.run, Some("join")))
 }
 
 /// Cancels a run. To take back what it did, its end has to be waited for.

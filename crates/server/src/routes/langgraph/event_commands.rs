@@ -3,7 +3,7 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use doran_engine::{EngineError, ThreadKey};
+use doran_engine::{Acknowledgement, EngineError, ThreadKey};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -106,8 +106,8 @@ async fn start_run(
     }
     let mut body: RunGraphBody = read_fields(&params)?;
     body.if_not_exists = Some(IfNotExists::Create);
-    let started = start_graph_run(app, thread, key, &body, false).await?;
-    Ok(json!({ "run_id": started.row.run.to_string() }))
+    let started = start_graph_run(app, thread, key, &body, false, Acknowledgement::Input).await?;
+    Ok(json!({ "run_id": started.run.id().to_string() }))
 }
 
 /// Answers of `input.respond`: to one question, or to several at once.
@@ -179,6 +179,6 @@ async fn answer_questions(
     let answers = responses.into_iter().map(|answer| (answer.interrupt_id, answer.response));
     let mut body = RunGraphBody::for_assistant(&graph)?;
     body.command = Some(RunCommand::answering(answers.collect()));
-    start_graph_run(app, thread, key, &body, false).await?;
+    start_graph_run(app, thread, key, &body, false, Acknowledgement::Input).await?;
     Ok(json!({}))
 }

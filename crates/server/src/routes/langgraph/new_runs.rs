@@ -4,7 +4,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use doran_engine::store::RunRow;
-use doran_engine::{ThreadId, ThreadKey};
+use doran_engine::{Acknowledgement, ThreadId, ThreadKey};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
@@ -96,6 +96,7 @@ async fn start_on_thread(
     caller: &ApiCaller,
     id: &str,
     body: &RunGraphBody,
+    acknowledge: Acknowledgement,
 ) -> Result<StartedGraphRun, ApiError> {
     if body.on_completion.is_some() {
         return Err(invalid(
@@ -107,7 +108,7 @@ async fn start_on_thread(
         IfNotExists::Create => agent_request::thread_key(caller, id)?,
         IfNotExists::Reject => load_thread(app, caller, id).await?.key,
     };
-    start_graph_run(app, &thread, caller.key.as_deref(), body, false).await
+    start_graph_run(app, &thread, caller.key.as_deref(), body, false, acknowledge).await
 }
 
 /// A run on a thread of its own, which is deleted when it is over and nobody reads it any more. The sender is dropped by
@@ -116,6 +117,7 @@ async fn start_stateless(
     app: &ServerApp,
     caller: &ApiCaller,
     body: &RunGraphBody,
+    acknowledge: Acknowledgement,
 ) -> Result<(StartedGraphRun, oneshot::Sender<()>), ApiError> {
     if body.if_not_exists.is_some() || body.multitask_strategy.is_some() {
         return Err(invalid(
@@ -124,7 +126,7 @@ async fn start_stateless(
         ));
     }
     let thread = ThreadKey { tenant: caller.tenant.clone(), thread: ThreadId::random() };
-    let started = start_graph_run(app, &thread, caller.key.as_deref(), body, true).await?;
+    let started = start_graph_run(app, &thread, caller.key.as_deref(), body, true, acknowledge).await?;
     let (reading, read) = oneshot::channel();
     if body.on_completion.unwrap_or_default() == OnCompletion::Delete {
         let app = app.clone();
@@ -151,8 +153,8 @@ pub(super) async fn create_run(
 ) -> Result<Response, ApiError> {
     let body: RunGraphBody = read_body(request, &app).await?;
     reject_on_disconnect(&body)?;
-    let started = start_on_thread(&app, &caller, &path_value(id)?, &body).await?;
-    Ok(created(&started.row))
+    let started = start_on_thread(&app, &caller, &path_value(id)?, &body, Acknowledgement::Input).await?;
+    Ok(created(&app.runtime.run_row(&started.run.key()).await?))
 }
 
 /// Nobody waits for a run in the background who could go away.
@@ -167,7 +169,7 @@ fn reject_on_disconnect(body: &RunGraphBody) -> Result<(), ApiError> {
 }
 
 fn created(row: &RunRow) -> Response {
-    with_location(json_response(LangGraphRun::accepted(row)), row, None)
+    with_location(json_response(LangGraphRun::accepted(row)), &row.thread, row.run, None)
 }
 
 /// `POST /runs`
@@ -178,8 +180,8 @@ pub(super) async fn create_stateless_run(
 ) -> Result<Response, ApiError> {
     let body: RunGraphBody = read_body(request, &app).await?;
     reject_on_disconnect(&body)?;
-    let (started, _) = start_stateless(&app, &caller, &body).await?;
-    Ok(created(&started.row))
+    let (started, _) = start_stateless(&app, &caller, &body, Acknowledgement::Input).await?;
+    Ok(created(&app.runtime.run_row(&started.run.key()).await?))
 }
 
 /// `POST /runs/batch`
@@ -192,8 +194,8 @@ pub(super) async fn create_batch(
     bodies.iter().try_for_each(reject_on_disconnect)?;
     let mut runs = Vec::new();
     for body in &bodies {
-        let (started, _) = start_stateless(&app, &caller, body).await?;
-        runs.push(LangGraphRun::accepted(&started.row));
+        let (started, _) = start_stateless(&app, &caller, body, Acknowledgement::Input).await?;
+        runs.push(LangGraphRun::accepted(&app.runtime.run_row(&started.run.key()).await?));
     }
     Ok(json_response(runs))
 }
@@ -206,7 +208,7 @@ pub(super) async fn wait_run(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: RunGraphBody = read_body(request, &app).await?;
-    let started = start_on_thread(&app, &caller, &path_value(id)?, &body).await?;
+    let started = start_on_thread(&app, &caller, &path_value(id)?, &body, Acknowledgement::Rest).await?;
     answer_with_values(&app, &body, &started).await
 }
 
@@ -217,21 +219,23 @@ pub(super) async fn wait_stateless_run(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: RunGraphBody = read_body(request, &app).await?;
-    let (started, _reading) = start_stateless(&app, &caller, &body).await?;
+    let (started, _reading) = start_stateless(&app, &caller, &body, Acknowledgement::Rest).await?;
     answer_with_values(&app, &body, &started).await
 }
 
 async fn answer_with_values(
     app: &ServerApp,
     body: &RunGraphBody,
-    started: &StartedGraphRun,
+    StartedGraphRun { agent, run, .. }: &StartedGraphRun,
 ) -> Result<Response, ApiError> {
-    let guard = CancelGuard::new(app, &started.row, body.on_disconnect.unwrap_or_default());
-    let name = started.row.thread.thread.as_str();
-    let values = wait_for_values(app, &started.agent, &started.run).await;
+    let guard = CancelGuard::new(app, run.key(), body.on_disconnect.unwrap_or_default());
+    let name = run.thread().thread.as_str();
+    let values = wait_for_values(app, agent, run).await;
     guard.release();
+    // From here on the client is told of the run, also with an error.
+    run.wait_until_accepted().await?;
     let response = values.map_or_else(|error| error.for_started_run(name).into_response(), json_response);
-    Ok(with_location(response, &started.row, Some("join")))
+    Ok(with_location(response, run.thread(), run.id(), Some("join")))
 }
 
 /// `POST /threads/{thread}/runs/stream`
@@ -242,8 +246,8 @@ pub(super) async fn stream_new_run(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: RunGraphBody = read_body(request, &app).await?;
-    let started = start_on_thread(&app, &caller, &path_value(id)?, &body).await?;
-    stream_started(&app, caller, &body, started, None)
+    let started = start_on_thread(&app, &caller, &path_value(id)?, &body, Acknowledgement::Input).await?;
+    stream_started(&app, caller, &body, started, None).await
 }
 
 /// `POST /runs/stream`
@@ -253,18 +257,19 @@ pub(super) async fn stream_stateless_run(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: RunGraphBody = read_body(request, &app).await?;
-    let (started, reading) = start_stateless(&app, &caller, &body).await?;
-    stream_started(&app, caller, &body, started, Some(reading))
+    let (started, reading) = start_stateless(&app, &caller, &body, Acknowledgement::Input).await?;
+    stream_started(&app, caller, &body, started, Some(reading)).await
 }
 
-fn stream_started(
+async fn stream_started(
     app: &ServerApp,
     caller: ApiCaller,
     body: &RunGraphBody,
     started: StartedGraphRun,
     reading: Option<oneshot::Sender<()>>,
 ) -> Result<Response, ApiError> {
-    let StartedGraphRun { agent, run, row, first_event } = started;
+    let StartedGraphRun { agent, run, first_event } = started;
+    let row = app.runtime.run_row(&run.key()).await?;
     let options = StreamOptions {
         modes: body.stream_modes(),
         subgraphs: body.stream_subgraphs.unwrap_or(false),
@@ -281,5 +286,5 @@ fn stream_started(
     }
     let response = stream_run(app, caller, &agent, run, &row, options)
         .unwrap_or_else(|error| error.for_started_run(&name).into_response());
-    Ok(with_location(response, &row, Some(&come_back)))
+    Ok(with_location(response, &row.thread, row.run, Some(&come_back)))
 }

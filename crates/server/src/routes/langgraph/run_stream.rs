@@ -120,7 +120,7 @@ pub(super) fn stream_run(
     options: StreamOptions,
 ) -> Result<Response, ApiError> {
     let StreamOptions { modes, subgraphs, start, on_disconnect, reading } = options;
-    let guard = CancelGuard::new(app, row, on_disconnect);
+    let guard = CancelGuard::new(app, row.key(), on_disconnect);
     let events = RunEvents::new(app, agent, row.clone(), modes, subgraphs);
     let (task_app, id) = (app.clone(), row.run.to_string());
     sse::stream_frames(app, caller, move |frames| async move {

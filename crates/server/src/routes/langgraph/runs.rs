@@ -166,13 +166,18 @@ impl LangGraphRun {
 }
 
 /// The path of a run, for `Content-Location`.
-fn run_path(row: &RunRow) -> String {
-    format!("/threads/{}/runs/{}", percent_encode(row.thread.thread.as_str()), row.run)
+fn run_path(thread: &ThreadKey, run: RunId) -> String {
+    format!("/threads/{}/runs/{run}", percent_encode(thread.thread.as_str()))
 }
 
 /// Says where a run is, and where to come back to.
-pub(super) fn with_location(mut response: Response, row: &RunRow, come_back: Option<&str>) -> Response {
-    let path = run_path(row);
+pub(super) fn with_location(
+    mut response: Response,
+    thread: &ThreadKey,
+    run: RunId,
+    come_back: Option<&str>,
+) -> Response {
+    let path = run_path(thread, run);
     let headers = response.headers_mut();
     if let Ok(place) = HeaderValue::from_str(&path) {
         headers.insert(header::CONTENT_LOCATION, place);
@@ -298,10 +303,10 @@ pub(super) async fn join_run(
     let agent = agent_request::find_agent(&app, &row.graph)?;
     let run = app.runtime.run_handle(&row.key()).await?;
     let on_disconnect = on_disconnect(cancel_on_disconnect.as_deref())?;
-    let guard = CancelGuard::new(&app, &row, on_disconnect);
+    let guard = CancelGuard::new(&app, row.key(), on_disconnect);
     let values = wait_for_values(&app, &agent, &run).await;
     guard.release();
-    Ok(with_location(json_response(values?), &row, Some("join")))
+    Ok(with_location(json_response(values?), &row.thread, row.run, Some("join")))
 }
 
 /// What may follow the path of a run that is waited for.
@@ -363,7 +368,7 @@ pub(super) async fn join_stream(
     let options = StreamOptions { modes, subgraphs, start, on_disconnect: leaving, reading: None };
     let run = Arc::new(app.runtime.run_handle(&row.key()).await?);
     let response = stream_run(&app, caller, &agent, run, &row, options)?;
-    Ok(with_location(response, &row, Some("stream")))
+    Ok(with_location(response, &row.thread, row.run, Some("stream")))
 }
 
 /// What is streamed of a run unless another choice is made.

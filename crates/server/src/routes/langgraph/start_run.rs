@@ -8,10 +8,10 @@ use doran_agents::{
     Agent, AskOptions, EarlierMessage, MESSAGES_FIELD, MessagePart, QuestionLabel, STANDING_MESSAGE_ID_PREFIX,
 };
 use doran_engine::runtime::{EmittedDataRetention, StateEdit};
-use doran_engine::store::{IfBusy, RunRow, RunStatus, Seq, StoreError};
+use doran_engine::store::{IfBusy, RunRow, RunStatus, Seq, StoreError, ThreadRow};
 use doran_engine::{
-    EngineError, EntryBody, MisuseError, PendingQuestion, QuestionKind, RunHandle, RunLimits, StartOptions,
-    ThreadKey,
+    Acknowledgement, EngineError, EntryBody, MisuseError, PendingQuestion, QuestionKind, RunHandle,
+    RunLimits, StartOptions, ThreadKey,
 };
 use serde_json::{Map, Value, json};
 
@@ -33,7 +33,6 @@ use crate::run_images::check_images;
 pub(super) struct StartedGraphRun {
     pub(super) agent: Agent,
     pub(super) run: Arc<RunHandle>,
-    pub(super) row: RunRow,
     /// The first of its events that belongs to this request.
     pub(super) first_event: u64,
 }
@@ -59,21 +58,21 @@ pub(super) async fn named_assistant(
     })
 }
 
-/// Metadata of a thread name the graph and the assistant of its newest run.
+/// Metadata of a thread name the graph and the assistant of its newest run. `before` is the thread before that was started,
+/// which named them where nothing else was named.
 async fn name_graph(
     app: &ServerApp,
-    thread: &ThreadKey,
+    before: Option<&ThreadRow>,
     agent: &Agent,
     assistant: &Assistant,
 ) -> Result<(), ApiError> {
+    let Some(row) = before else { return Ok(()) };
     let names = Map::from_iter([
         ("graph_id".to_owned(), agent.name.as_str().into()),
         ("assistant_id".to_owned(), assistant.assistant_id.as_str().into()),
     ]);
-    let Some(row) = app.runtime.find_thread_row(thread).await? else { return Ok(()) };
-    let known = row.metadata;
-    if names.iter().any(|(name, value)| known.get(name) != Some(value)) {
-        app.runtime.put_thread(thread, &names).await?;
+    if names.iter().any(|(name, value)| row.metadata.get(name).is_some_and(|known| known != value)) {
+        app.runtime.put_thread(&row.key, &names).await?;
     }
     Ok(())
 }
@@ -85,6 +84,7 @@ pub(super) async fn start_graph_run(
     key: Option<&str>,
     body: &RunGraphBody,
     is_stateless: bool,
+    acknowledge: Acknowledgement,
 ) -> Result<StartedGraphRun, ApiError> {
     let assistant = named_assistant(app, thread, &body.assistant_id).await?;
     let agent = agent_request::find_agent(app, &assistant.graph_id)?;
@@ -131,9 +131,9 @@ pub(super) async fn start_graph_run(
         let head = app.runtime.thread_row(thread).await?.head;
         let run = Arc::new(app.runtime.run_handle(&row.key()).await?);
         let first_event = (head + 1).saturating_sub(row.first_seq.unwrap_or(head));
-        return Ok(StartedGraphRun { agent, run, row: row.clone(), first_event });
+        return Ok(StartedGraphRun { agent, run, first_event });
     }
-    let request = NewRunRequest { thread, key, body, assistant: &assistant, agent, settings };
+    let request = NewRunRequest { thread, key, body, assistant: &assistant, agent, settings, acknowledge };
     start_new_run(app, request, paused.is_some(), checkpoint, is_stateless).await
 }
 
@@ -145,6 +145,7 @@ struct NewRunRequest<'a> {
     assistant: &'a Assistant,
     agent: Agent,
     settings: RunSettings,
+    acknowledge: Acknowledgement,
 }
 
 async fn start_new_run(
@@ -154,7 +155,7 @@ async fn start_new_run(
     checkpoint: Option<CheckpointId>,
     is_stateless: bool,
 ) -> Result<StartedGraphRun, ApiError> {
-    let NewRunRequest { thread, key, body, assistant, agent, settings } = request;
+    let NewRunRequest { thread, key, body, assistant, agent, settings, acknowledge } = request;
     let strategy = body.multitask_strategy.unwrap_or_default();
     let if_busy = match strategy.if_busy() {
         IfBusy::Rollback => IfBusy::Rollback,
@@ -209,6 +210,7 @@ async fn start_new_run(
     ]);
     let options = StartOptions {
         if_busy,
+        acknowledge,
         from: if body.command.is_some() { None } else { from },
         metadata,
         thread_metadata,
@@ -224,8 +226,10 @@ async fn start_new_run(
         },
         ..StartOptions::default()
     };
+    // Reading it after the start would wait until the input is on disk.
+    let before = app.runtime.find_thread_row(thread).await?;
     let rolled_back = match strategy {
-        MultitaskStrategy::Rollback => app.runtime.find_thread_row(thread).await?.and_then(|row| row.active),
+        MultitaskStrategy::Rollback => before.as_ref().and_then(|row| row.active),
         _ => None,
     };
     let run =
@@ -233,7 +237,7 @@ async fn start_new_run(
             let is_about_request = matches!(error.code, ApiErrorCode::BadInput);
             if is_about_request { error.under_code(ApiErrorCode::Invalid) } else { error }
         })?;
-    name_graph(app, thread, &agent, assistant).await?;
+    name_graph(app, before.as_ref(), &agent, assistant).await?;
     if let Some(run) = rolled_back {
         // Another one may have begun meanwhile, and this one have gone on.
         let row = app.runtime.run_row(&thread.run(run)).await?;
@@ -243,8 +247,7 @@ async fn start_new_run(
     }
     let run = Arc::new(run);
     drop(app.run_starts.send(run.clone()));
-    let row = app.runtime.run_row(&run.key()).await?;
-    Ok(StartedGraphRun { agent, run, row, first_event: 1 })
+    Ok(StartedGraphRun { agent, run, first_event: 1 })
 }
 
 /// Changes the state as a command says, and sets the nodes that run next.
@@ -492,8 +495,7 @@ async fn answer_run(
     // The run stays the same: its next entry is the answer.
     let first_event = (head + 2).saturating_sub(row.first_seq.unwrap_or(head));
     let run = Arc::new(app.runtime.answer(&row.key(), &answers).await?);
-    let row = app.runtime.run_row(&row.key()).await?;
-    Ok(StartedGraphRun { agent, run, row, first_event })
+    Ok(StartedGraphRun { agent, run, first_event })
 }
 
 /// A run that goes on keeps what it was started with.

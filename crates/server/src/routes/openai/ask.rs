@@ -3,7 +3,7 @@
 
 use doran_agents::TurnRequest;
 use doran_engine::store::{IfBusy, Seq};
-use doran_engine::{RunHandle, RunId, ThreadKey};
+use doran_engine::{Acknowledgement, RunHandle, RunId, ThreadKey};
 use serde_json::{Map, Value};
 
 use super::client_calls::{self, CallResults};
@@ -33,6 +33,8 @@ pub(super) struct ClientAsk<'a> {
     pub(super) metadata: Map<String, Value>,
     /// The key of the client, and the bytes that it stands for.
     pub(super) idempotency: Option<(String, &'a [u8])>,
+    /// When the client is told of the run.
+    pub(super) acknowledge: Acknowledgement,
 }
 
 /// A run that answers, from an event on.
@@ -65,7 +67,18 @@ pub(super) async fn start_or_continue(
     caller: &ApiCaller,
     ask: ClientAsk<'_>,
 ) -> Result<(ThreadKey, AskOutcome), ApiError> {
-    let ClientAsk { agent, question, request, parameter, thread, from, metadata, idempotency, .. } = ask;
+    let ClientAsk {
+        agent,
+        question,
+        request,
+        parameter,
+        thread,
+        from,
+        metadata,
+        idempotency,
+        acknowledge,
+        ..
+    } = ask;
     let found = agent_request::find_agent(app, agent)?;
     check_agent(&found, ask.parameters)?;
     check_model_settings(&found, &request, ask.limit_parameter)?;
@@ -107,6 +120,7 @@ pub(super) async fn start_or_continue(
         message: &question.text,
         options,
         if_busy: IfBusy::Enqueue,
+        acknowledge: acknowledge,
         placement,
         idempotency,
         key: caller.key.clone(),

@@ -10,7 +10,7 @@ use doran_agents::failure::BUDGET_SPENT_CODE;
 use doran_agents::protocol::AgentActivity;
 use doran_agents::{AnswerSource, Language};
 use doran_engine::store::{RunRow, RunStatus, RunUsage, StoreError};
-use doran_engine::{EngineError, ThreadKey};
+use doran_engine::{Acknowledgement, EngineError, ThreadKey};
 use serde_json::{Map, Value, json};
 
 use super::ask::{AnsweringRun, AskOutcome, ClientAsk, start_or_continue};
@@ -77,6 +77,7 @@ pub(super) async fn openai_chat(
     let parameters =
         [("tools", !request.tools.is_empty()), ("response_format", request.response_schema.is_some())];
     let client_tools = request.tools.iter().map(|tool| tool.spec.name.clone()).collect();
+    let is_stream = body.stream == Some(true);
     let ask = ClientAsk {
         agent: &body.model,
         question,
@@ -88,10 +89,10 @@ pub(super) async fn openai_chat(
         from: None,
         metadata: body.run_metadata(),
         idempotency: key.map(|key| (key, &bytes[..])),
+        acknowledge: if is_stream { Acknowledgement::Input } else { Acknowledgement::Rest },
     };
     let (thread, begun) = start_or_continue(&app, &caller, ask).await?;
     let name = thread.thread.to_string();
-    let is_stream = body.stream == Some(true);
     let head = CompletionHead {
         id: completion_id(&begun),
         created: unix_seconds(),
@@ -108,6 +109,8 @@ pub(super) async fn openai_chat(
                 true => completion_stream(&app, caller, head, &answering, with).await,
                 false => completion_response(&app, &head, &answering).await,
             };
+            // From here on the client is told of the run, also with an error.
+            answering.run.wait_until_accepted().await?;
             answered.map_err(|error| error.for_started_run(&name))
         }
         AskOutcome::ThreadWaiting(waits) => {

@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use doran_agents::Language;
 use doran_engine::store::{RunFilter, RunRow, RunUsage, StoreError};
-use doran_engine::{EngineError, RunKey, ThreadKey};
+use doran_engine::{Acknowledgement, EngineError, RunKey, ThreadKey};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -129,6 +129,10 @@ async fn create_response(
         from: from.flatten(),
         metadata,
         idempotency: key.map(|key| (key, &bytes[..])),
+        acknowledge: match (body.stream, body.background) {
+            (Some(true), _) | (_, Some(true)) => Acknowledgement::Input,
+            _ => Acknowledgement::Rest,
+        },
     };
     let (thread, begun) = start_or_continue(&app, &caller, ask).await?;
     let (run, after) = begun.part();
@@ -151,6 +155,8 @@ async fn create_response(
                 }
                 _ => whole_response(&app, &head, &answering).await,
             };
+            // From here on the client is told of the run, also with an error.
+            answering.run.wait_until_accepted().await?;
             answered.map_err(|error| error.for_started_run(&name))
         }
         AskOutcome::ThreadWaiting(waits) => {
