@@ -155,7 +155,7 @@ async fn message_input(app: &ServerApp, agent: &Agent, ask: &AgentRequest<'_>) -
         ));
     }
     let mut options = ask.options.clone();
-    if let Some(thread) = app.runtime.find_thread_row(&ask.thread).await? {
+    if let Some(thread) = app.runtime.find_thread_row_before_start(&ask.thread).await? {
         apply_thread_settings(&mut options, &thread);
     }
     chat_input(app, agent, ask.message, &options)

@@ -296,6 +296,16 @@ impl HistoryStore for StorePerGraph {
         self.stores[number].thread(thread).await
     }
 
+    async fn thread_before_write(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
+        for store in self.stores.iter().skip(1) {
+            match store.thread_before_write(thread).await {
+                Err(StoreError::NotFound { .. }) => {}
+                found => return found,
+            }
+        }
+        self.stores[0].thread_before_write(thread).await
+    }
+
     async fn threads(&self, tenant: &TenantId, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {
         let mut lists = Vec::new();
         // An offset counts in the merged list.

@@ -38,6 +38,19 @@ impl Runtime {
         }
     }
 
+    /// As [`Runtime::find_thread_row`], for a caller who starts a run with what it found and tells nobody before. What it
+    /// found need not be on disk yet; if it is lost, so is the run.
+    pub async fn find_thread_row_before_start(
+        &self,
+        thread: &ThreadKey,
+    ) -> Result<Option<ThreadRow>, EngineError> {
+        match self.0.store.thread_before_write(thread).await {
+            Ok(row) => Ok(Some(row)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Threads of a tenant, the last changed first.
     pub async fn list_threads(
         &self,

@@ -125,6 +125,13 @@ macro_rules! delegated_store {
                     self.$call("thread", self.inner.thread(thread)).await
                 }
 
+                async fn thread_before_write(
+                    &self,
+                    thread: &$crate::id::ThreadKey,
+                ) -> Result<$crate::store::ThreadRow, $crate::store::StoreError> {
+                    self.$call("thread_before_write", self.inner.thread_before_write(thread)).await
+                }
+
                 async fn threads(
                     &self,
                     tenant: &$crate::id::TenantId,

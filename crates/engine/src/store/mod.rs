@@ -196,6 +196,12 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// One thread.
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError>;
 
+    /// As [`HistoryStore::thread`], for a caller who writes to the store next and tells nobody what it found before that is on
+    /// disk. It does not wait until what it found is: a power failure that takes it takes the write as well.
+    async fn thread_before_write(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
+        self.thread(thread).await
+    }
+
     /// Threads of a tenant, the last changed first.
     async fn threads(&self, tenant: &TenantId, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError>;
 }

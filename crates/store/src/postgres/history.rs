@@ -18,6 +18,9 @@ use super::row::{
     limit_to_i64, run_row, thread_columns, thread_row, to_i64, to_u64,
 };
 
+const THREAD_SQL: &str =
+    concat!("select ", thread_columns!(), " from threads t where tenant = $1 and thread = $2");
+
 #[async_trait]
 impl HistoryStore for PostgresStore {
     async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
@@ -159,9 +162,14 @@ impl HistoryStore for PostgresStore {
     }
 
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
-        let sql = concat!("select ", thread_columns!(), " from threads t where tenant = $1 and thread = $2");
         let params: SqlParams<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str()];
-        let rows = self.pool.read(StatementSubject::Thread(thread), sql, params).await?;
+        let rows = self.pool.read(StatementSubject::Thread(thread), THREAD_SQL, params).await?;
+        rows.first().map(thread_row).unwrap_or_else(|| Err(StoreError::no_thread(thread)))
+    }
+
+    async fn thread_before_write(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
+        let params: SqlParams<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str()];
+        let rows = self.pool.read_visible(StatementSubject::Thread(thread), THREAD_SQL, params).await?;
         rows.first().map(thread_row).unwrap_or_else(|| Err(StoreError::no_thread(thread)))
     }
 

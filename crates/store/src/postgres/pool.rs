@@ -71,17 +71,41 @@ impl PostgresPool {
         sql: &'static str,
         params: SqlParams<'_>,
     ) -> Result<Vec<Row>, StoreError> {
+        let (rows, is_flushed) = self.read_and_check(about, sql, params, true).await?;
+        if !is_flushed {
+            self.wal_flush.flush(self).await?;
+        }
+        Ok(rows)
+    }
+
+    /// Reads what can be seen. Not everything may be on disk.
+    pub(super) async fn read_visible(
+        &self,
+        about: StatementSubject<'_>,
+        sql: &'static str,
+        params: SqlParams<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        Ok(self.read_and_check(about, sql, params, false).await?.0)
+    }
+
+    /// Reads, and tells whether everything it saw is on disk, if `checks_flush`.
+    async fn read_and_check(
+        &self,
+        about: StatementSubject<'_>,
+        sql: &'static str,
+        params: SqlParams<'_>,
+        checks_flush: bool,
+    ) -> Result<(Vec<Row>, bool), StoreError> {
         let mut left = MAX_STATEMENT_ATTEMPTS;
         loop {
             left -= 1;
             let (client, statement) = self.prepare_on_connection(sql).await?;
-            let error = match self.execute_read(&client, &statement, params).await {
-                Ok((rows, true)) => return Ok(rows),
-                Ok((rows, false)) => {
-                    drop(client);
-                    self.wal_flush.flush(self).await?;
-                    return Ok(rows);
-                }
+            let found = match checks_flush && !mutant("read_before_sync") {
+                true => self.execute_read(&client, &statement, params).await,
+                false => self.execute_statement(&client, &statement, params).await.map(|rows| (rows, true)),
+            };
+            let error = match found {
+                Ok(found) => return Ok(found),
                 Err(StatementError::Rejected(error)) if !is_stale_prepared_statement(&error) => {
                     return Err(statement_error(error, StatementAccess::Reading, about));
                 }
@@ -303,9 +327,6 @@ impl PostgresPool {
         statement: &Statement,
         params: SqlParams<'_>,
     ) -> Result<(Vec<Row>, bool), StatementError> {
-        if mutant("read_before_sync") {
-            return Ok((self.execute_statement(client, statement, params).await?, true));
-        }
         let check = match timeout(self.answer_timeout, client.prepare_cached(IS_FLUSHED_SQL)).await {
             Ok(Ok(check)) => check,
             Ok(Err(error)) if is_connection_lost(&error) => {

@@ -216,15 +216,21 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let found = self.read_visible(work).await?;
+        self.wait_for_visible().await?;
+        Ok(found)
+    }
+
+    /// Reads one snapshot, of which not everything may be on disk.
+    async fn read_visible<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         if let Some(failure) = self.inner.writer.fatal_error() {
             return Err(failure);
         }
         match &self.inner.readers {
-            Some(readers) => {
-                let found = readers.run_in_snapshot(work).await?;
-                self.wait_for_visible().await?;
-                Ok(found)
-            }
+            Some(readers) => readers.run_in_snapshot(work).await,
             None => self.write(TransactionFailPoints::default(), |tx| work(tx.conn)).await,
         }
     }
@@ -491,6 +497,11 @@ impl HistoryStore for SqliteStore {
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
         let thread = thread.clone();
         self.read(move |conn| history::thread(conn, &thread)).await
+    }
+
+    async fn thread_before_write(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
+        let thread = thread.clone();
+        self.read_visible(move |conn| history::thread(conn, &thread)).await
     }
 
     async fn threads(&self, tenant: &TenantId, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {

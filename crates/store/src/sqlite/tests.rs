@@ -456,6 +456,9 @@ async fn only_a_commit_that_may_be_lost_returns_before_the_disk_has_it() {
         ..Commit::default()
     };
     let committed = store.commit(&claimed.fence(), step(1)).await.expect("commit");
+    let before_write =
+        tokio::time::timeout(Duration::from_secs(60), store.thread_before_write(&thread)).await;
+    assert_eq!(before_write.expect("who writes next does not wait").expect("thread").head, 2);
     let mut waits: Vec<(&str, BoxFuture<'_, Result<(), StoreError>>)> = vec![
         ("a wait", Box::pin(store.wait_until_durable(committed.position))),
         ("a commit", {
