@@ -43,8 +43,9 @@ pub use priced_model::PricedModel;
 pub use pricing::{LongPromptPrice, ModelPrice, PriceList, PriceListError};
 pub use provider::{
     DialectKind, DiscoveredServer, HttpEmbedder, KeyRequirement, ModelConfig, ModelId, ModelIdError,
-    ModelLocation, OpenModelError, StreamingMode, VENDORS, Vendor, discover_local_servers,
-    discover_server_at, find_vendor, list_models, open_model, set_mark_key, small_model_for,
+    ModelLocation, OpenModelError, RERANK_ONLY_VENDORS, StreamingMode, VENDORS, Vendor,
+    discover_local_servers, discover_server_at, find_rerank_vendor, find_vendor, list_models, open_model,
+    open_reranker, set_mark_key, small_model_for,
 };
 pub use replay::{RecordingModel, ReplayingModel};
 pub use request_label::RequestLabel;

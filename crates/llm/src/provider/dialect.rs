@@ -113,6 +113,14 @@ impl DeltaBuffer {
         self.push(text.len(), Delta::Text { text })
     }
 
+    /// Adds text that is put together here and that no model wrote, so that nobody pays for it.
+    pub(crate) fn push_uncounted_text(&mut self, text: String) -> Result<(), ModelError> {
+        self.check_room_for(text.len())?;
+        (self.bytes, self.has_text) = (self.bytes + text.len(), true);
+        self.deltas.push_back(Delta::Text { text });
+        Ok(())
+    }
+
     /// Adds reasoning text, or the end of a reasoning block with the vendor's signature.
     pub(crate) fn push_reasoning(
         &mut self,

@@ -7,6 +7,7 @@ mod gemini;
 mod openai;
 mod quoted_material;
 mod remote_model;
+mod rerank;
 mod responses;
 mod server_discovery;
 mod vendors;
@@ -22,10 +23,12 @@ use self::dialect::Dialect;
 pub use self::openai::HttpEmbedder;
 pub use self::quoted_material::set_mark_key;
 use self::remote_model::RemoteModel;
+pub use self::rerank::open_reranker;
 pub use self::server_discovery::{DiscoveredServer, discover_local_servers, discover_server_at, list_models};
 use self::vendors::KeyHeader;
 pub use self::vendors::{
-    DialectKind, KeyRequirement, ModelLocation, VENDORS, Vendor, find_vendor, small_model_for,
+    DialectKind, KeyRequirement, ModelLocation, RERANK_ONLY_VENDORS, VENDORS, Vendor, find_rerank_vendor,
+    find_vendor, small_model_for,
 };
 use crate::error::ModelError;
 use crate::http::{
@@ -57,17 +60,37 @@ pub enum ModelIdError {
         "there is no provider `{0}`; a server that speaks OpenAI's dialect is `openai-compatible:URL#model`"
     )]
     Provider(String),
+    /// The vendor does not rerank, or is not known.
+    #[error(
+        "`{provider}` does not rerank; these do: `{known}`; any server with `/rerank` is `openai-compatible:URL#model`"
+    )]
+    NoReranker {
+        /// What was named.
+        provider: String,
+        /// Those that rerank.
+        known: String,
+    },
 }
 
 impl FromStr for ModelId {
     type Err = ModelIdError;
 
     fn from_str(text: &str) -> Result<Self, ModelIdError> {
+        Self::parse_with(text, |provider| match find_vendor(provider) {
+            Some(_) => Ok(()),
+            None => Err(ModelIdError::Provider(provider.to_owned())),
+        })
+    }
+}
+
+impl ModelId {
+    fn parse_with(
+        text: &str,
+        check_provider: impl Fn(&str) -> Result<(), ModelIdError>,
+    ) -> Result<Self, ModelIdError> {
         let shape = || ModelIdError::Shape(text.to_owned());
         let (provider, rest) = text.trim().split_once(':').ok_or_else(shape)?;
-        if find_vendor(provider).is_none() {
-            return Err(ModelIdError::Provider(provider.to_owned()));
-        }
+        check_provider(provider)?;
         let (base_url, model) = match rest.split_once('#') {
             Some((url, model)) if url.starts_with("http") => (Some(url.to_owned()), model),
             _ => (None, rest),
@@ -205,6 +228,15 @@ impl ResolvedProvider {
     fn resolve(config: &ModelConfig, secret: ModelApiKey) -> Result<Self, OpenModelError> {
         let provider = &config.id.provider;
         let vendor = find_vendor(provider).ok_or_else(|| ModelIdError::Provider(provider.clone()))?;
+        Self::resolve_vendor(vendor, config, secret)
+    }
+
+    fn resolve_vendor(
+        vendor: &'static Vendor,
+        config: &ModelConfig,
+        secret: ModelApiKey,
+    ) -> Result<Self, OpenModelError> {
+        let provider = &config.id.provider;
         let given = config.base_url.as_deref().or(config.id.base_url.as_deref());
         let base_url = given.unwrap_or(vendor.base_url).trim_end_matches('/');
         let base_url = base_url.strip_suffix("/chat/completions").unwrap_or(base_url).to_owned();

@@ -120,6 +120,8 @@ pub(crate) struct VendorQuirks {
     pub(crate) resends_reasoning: bool,
     /// Whether the server may have to load a model before it answers.
     pub(crate) may_load_model_first: bool,
+    /// Whether it has `/rerank` beside its chat models.
+    pub(crate) reranks: bool,
 }
 
 const DEFAULT_QUIRKS: VendorQuirks = VendorQuirks {
@@ -137,6 +139,7 @@ const DEFAULT_QUIRKS: VendorQuirks = VendorQuirks {
     nine_character_call_ids: false,
     resends_reasoning: false,
     may_load_model_first: false,
+    reranks: false,
 };
 
 const OPENAI_QUIRKS: VendorQuirks = VendorQuirks {
@@ -271,7 +274,7 @@ pub const VENDORS: &[Vendor] = &[
         "OpenRouter",
         "https://openrouter.ai/api/v1",
         "OPENROUTER_API_KEY",
-        DEFAULT_QUIRKS,
+        VendorQuirks { reranks: true, ..DEFAULT_QUIRKS },
     ),
     cloud_vendor(
         "deepseek",
@@ -303,7 +306,7 @@ pub const VENDORS: &[Vendor] = &[
         "Together",
         "https://api.together.xyz/v1",
         "TOGETHER_API_KEY",
-        VendorQuirks { sends_stream_options: false, ..DEFAULT_QUIRKS },
+        VendorQuirks { sends_stream_options: false, reranks: true, ..DEFAULT_QUIRKS },
     ),
     cloud_vendor(
         "xai",
@@ -350,10 +353,26 @@ pub const VENDORS: &[Vendor] = &[
     ),
     local_vendor("ollama", "Ollama", "http://127.0.0.1:11434/v1", ""),
     local_vendor("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1", ""),
-    local_vendor("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", "LLAMA_API_KEY"),
-    local_vendor("vllm", "vLLM", "http://127.0.0.1:8000/v1", "VLLM_API_KEY"),
-    local_vendor("openai-compatible", "OpenAI-compatible", "", "OPENAI_COMPATIBLE_API_KEY"),
+    reranking(local_vendor("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", "LLAMA_API_KEY")),
+    reranking(local_vendor("vllm", "vLLM", "http://127.0.0.1:8000/v1", "VLLM_API_KEY")),
+    reranking(local_vendor("openai-compatible", "OpenAI-compatible", "", "OPENAI_COMPATIBLE_API_KEY")),
 ];
+
+/// Vendors that are used as rerankers and not for chats.
+pub const RERANK_ONLY_VENDORS: &[Vendor] = &[
+    reranking(cloud_vendor(
+        "cohere",
+        "Cohere",
+        "https://api.cohere.com/v2",
+        "COHERE_API_KEY",
+        DEFAULT_QUIRKS,
+    )),
+    reranking(cloud_vendor("jina", "Jina AI", "https://api.jina.ai/v1", "JINA_API_KEY", DEFAULT_QUIRKS)),
+];
+
+const fn reranking(vendor: Vendor) -> Vendor {
+    Vendor { quirks: VendorQuirks { reranks: true, ..vendor.quirks }, ..vendor }
+}
 
 /// The model of the same vendor that makes short decisions for less money. `None` if the vendor's is not known, or if it
 /// is not cheaper.
@@ -372,6 +391,20 @@ pub fn small_model_for(model: &ModelId, prices: &PriceList) -> Option<ModelId> {
 /// Returns the vendor with this id.
 pub fn find_vendor(id: &str) -> Option<&'static Vendor> {
     VENDORS.iter().find(|vendor| vendor.id == id)
+}
+
+fn rerank_vendors() -> impl Iterator<Item = &'static Vendor> {
+    VENDORS.iter().chain(RERANK_ONLY_VENDORS).filter(|vendor| vendor.quirks.reranks)
+}
+
+/// Returns the vendor with this id, if it reranks.
+pub fn find_rerank_vendor(id: &str) -> Option<&'static Vendor> {
+    rerank_vendors().find(|vendor| vendor.id == id)
+}
+
+/// Returns the ids of the vendors that rerank.
+pub(super) fn rerank_vendor_ids() -> Vec<&'static str> {
+    rerank_vendors().map(|vendor| vendor.id).collect()
 }
 
 #[cfg(test)]
@@ -399,8 +432,9 @@ mod tests {
 
     #[test]
     fn every_row_can_be_used() {
-        for (at, row) in VENDORS.iter().enumerate() {
-            assert!(!VENDORS[..at].iter().any(|other| other.id == row.id), "`{}` stands twice", row.id);
+        let rows: Vec<&Vendor> = VENDORS.iter().chain(RERANK_ONLY_VENDORS).collect();
+        for (at, row) in rows.iter().enumerate() {
+            assert!(!rows[..at].iter().any(|other| other.id == row.id), "`{}` stands twice", row.id);
             assert!(row.id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", row.id);
             assert!(
                 row.key_requirement == KeyRequirement::Optional || !row.key_variable.is_empty(),
@@ -411,5 +445,12 @@ mod tests {
             assert!(row.base_url.is_empty() || row.base_url.starts_with(scheme), "{}", row.id);
             assert!(!row.base_url.ends_with('/'), "{}", row.id);
         }
+    }
+
+    #[test]
+    fn rerankers_are_found_among_all_vendors_and_chats_only_among_those_that_have_them() {
+        let known = "openrouter together llamacpp vllm openai-compatible cohere jina";
+        assert_eq!(rerank_vendor_ids().join(" "), known);
+        assert!(find_vendor("cohere").is_none() && find_rerank_vendor("openai").is_none());
     }
 }

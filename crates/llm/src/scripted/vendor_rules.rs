@@ -1,5 +1,6 @@
 //! What vendors reject, for the scripted server: conversations whose tool calls and results do not fit together, empty
-//! content, and turns in the wrong order. Each dialect answers with status 400 in its own form.
+//! content, and turns in the wrong order; requests to rerank with other fields than those of the API. Each dialect answers
+//! with status 400 in its own form.
 
 use std::collections::HashSet;
 
@@ -18,6 +19,8 @@ pub(super) fn vendor_rejection(path: &str, body: &Value) -> Option<ScriptedHttpR
         (check_messages(body), anthropic_error)
     } else if path.ends_with("enerateContent") {
         (check_gemini(body), gemini_error)
+    } else if path.ends_with("/rerank") {
+        (check_rerank(body), cohere_error)
     } else {
         return None;
     };
@@ -34,6 +37,10 @@ fn anthropic_error(reason: &str) -> Value {
 
 fn gemini_error(reason: &str) -> Value {
     json!({ "error": { "code": 400, "message": reason, "status": "INVALID_ARGUMENT" } })
+}
+
+fn cohere_error(reason: &str) -> Value {
+    json!({ "id": "00000000-0000-0000-0000-000000000000", "message": reason })
 }
 
 fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
@@ -199,3 +206,30 @@ fn check_gemini(body: &Value) -> Result<(), String> {
     }
     Err("Please ensure that multiturn requests end with a user role or a function response.".into())
 }
+
+fn check_rerank(body: &Value) -> Result<(), String> {
+    let fields = body.as_object().ok_or("invalid request: the body must be an object")?;
+    if let Some(unknown) = fields.keys().find(|name| !RERANK_FIELDS.contains(&name.as_str())) {
+        return Err(format!("invalid request: unknown field '{unknown}'"));
+    }
+    for name in ["model", "query"] {
+        if text(body, name).trim().is_empty() {
+            return Err(format!("invalid request: {name} must be a string that is not empty"));
+        }
+    }
+    let documents = items(body, "documents");
+    if documents.is_empty() {
+        return Err("invalid request: list of documents must not be empty".into());
+    }
+    if documents.iter().any(|document| document.as_str().is_none_or(str::is_empty)) {
+        return Err("invalid request: each document must be a string that is not empty".into());
+    }
+    match body["top_n"].as_u64() {
+        Some(1..) => Ok(()),
+        _ if body["top_n"].is_null() => Ok(()),
+        _ => Err("invalid request: top_n must be an integer greater than 0".into()),
+    }
+}
+
+/// The fields of a request to rerank that every server knows.
+const RERANK_FIELDS: [&str; 4] = ["model", "query", "documents", "top_n"];

@@ -8,6 +8,7 @@ mod embeddings;
 mod llama_server;
 mod recorded_streams;
 mod request_bodies;
+mod rerankers;
 mod tls_certificates;
 mod unfinished_tool_calls;
 mod vendor_faults;
