@@ -43,7 +43,7 @@ pub use doran_llm as llm;
 pub use doran_llm::{MessagePart, ModelInfo, ModelKind, Role};
 pub use doran_retrieval as retrieval;
 pub use doran_retrieval::Language;
-pub use nodes::{ModelCatalog, Models, QueryRewriting};
+pub use nodes::{ModelCatalog, Models, PassageReranking, QueryRewriting, rerank_hits};
 pub use prompt::PromptError;
 pub use request_purpose::RequestPurpose;
 pub use settings::{AgentSettings, PersistenceMode, Settings, ThreadStorage, build_agents};

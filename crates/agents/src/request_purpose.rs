@@ -24,11 +24,13 @@ pub enum RequestPurpose {
     Summarize,
     /// `{queries: […]}`: other wordings of the question to search with.
     Rewrite,
+    /// `{order: […]}`: the numbers of the passages, from the one that helps most with the question on.
+    Rerank,
 }
 
 impl RequestPurpose {
     /// Every purpose.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Answer,
         Self::Route,
         Self::Scope,
@@ -38,6 +40,7 @@ impl RequestPurpose {
         Self::Classify,
         Self::Summarize,
         Self::Rewrite,
+        Self::Rerank,
     ];
 
     /// The purpose of a request; none if no agent makes such a request.
@@ -57,6 +60,7 @@ impl RequestPurpose {
             Self::Classify => RequestLabel::new("classify"),
             Self::Summarize => RequestLabel::new("summarize"),
             Self::Rewrite => RequestLabel::new("rewrite"),
+            Self::Rerank => RequestLabel::new("rerank"),
         }
     }
 }

@@ -144,6 +144,9 @@ fn run_rules(request: &ChatRequest) -> Result<OfflineOutput, ModelError> {
         RequestPurpose::Classify => decisions::classify(&turn),
         RequestPurpose::Sufficiency => decisions::sufficiency(&turn),
         RequestPurpose::Rewrite => decisions::rewrite(&turn),
+        RequestPurpose::Rerank => {
+            return Err(ModelError::Rejected { reason: "the offline model does not rerank passages".into() });
+        }
         RequestPurpose::Answer | RequestPurpose::Plan | RequestPurpose::Summarize => {
             return calls_or_answer(&turn, request);
         }

@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 
 use crate::attachments::{AttachmentIndex, attachment_tenant};
 use crate::described::{AgentDescription, AgentDescriptionError, HttpCallParts, value_schemas};
-use crate::nodes::{DEFAULT_CONTEXT_TOKENS, ModelCatalog, Models, QueryRewriting};
+use crate::nodes::{DEFAULT_CONTEXT_TOKENS, ModelCatalog, Models, PassageReranking, QueryRewriting};
 use crate::prompt::PromptError;
 use crate::settings::AgentSettings;
 use crate::state::AnswerLanguage;
@@ -57,6 +57,8 @@ pub struct AgentParts {
     pub named: BTreeMap<String, Arc<dyn ChatModel>>,
     /// Whether questions are put in other words before they are looked for.
     pub rewriting: QueryRewriting,
+    /// Whether the best passages of a search are put in a new order.
+    pub reranking: PassageReranking,
     /// How often a request to a model that failed is sent again.
     pub retries: ModelRetryPolicy,
     /// Models that a turn may choose instead.
@@ -77,6 +79,7 @@ impl AgentParts {
             tools: Toolbox::new(),
             named: BTreeMap::new(),
             rewriting: QueryRewriting::Off,
+            reranking: PassageReranking::Off,
             retries: ModelRetryPolicy::default(),
             catalog: None,
             http: HttpCallParts::default(),

@@ -113,9 +113,12 @@ impl RequestExplainer<DescribedState> for ReadyNodes {
         &self,
         node: &str,
         state: &DescribedState,
-        _: &DocumentTenant,
+        tenant: &DocumentTenant,
     ) -> Result<Vec<ChatRequest>, NodeError> {
-        self.nodes.get(node).map_or_else(|| Ok(Vec::new()), |ready| self.node_context.explain(ready, state))
+        match self.nodes.get(node) {
+            Some(ready) => self.node_context.explain(ready, state, tenant).await,
+            None => Ok(Vec::new()),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use doran_llm::{
     ChatRequest, Message, ModelRole, ResponseSchema, Role, ToolChoice, ToolSpec, parse_reply_json,
     repair_request,
 };
-use doran_retrieval::DocumentIndex;
+use doran_retrieval::{DocumentIndex, DocumentTenant};
 use serde_json::{Value, json};
 
 use super::description::BilingualText;
@@ -21,8 +21,8 @@ use super::template;
 use crate::agents::{AgentParts, TurnRequest};
 use crate::nodes::{
     BYTES_PER_TOKEN, DEFAULT_CONTEXT_TOKENS, DEFAULT_NEIGHBOURS, DocumentFinder, MAX_DECISION_TOKENS, Models,
-    NodeWork, REWORD_PROMPT, ReplyVisibility, ToolCaller, call_tools, conversation_as_text, final_reply,
-    fit_messages, fit_request, sources_message, verify_sources,
+    NodeWork, RERANK_PROMPT, REWORD_PROMPT, ReplyVisibility, SearchScope, ToolCaller, call_tools,
+    conversation_as_text, final_reply, fit_messages, fit_request, sources_message, verify_sources,
 };
 use crate::prompt::{PromptError, Prompts};
 use crate::protocol::{InterruptQuestion, ThinkingStep};
@@ -86,7 +86,7 @@ pub(super) struct ReadyNodeContext {
 
 impl ReadyNodeContext {
     pub(super) fn new(parts: &AgentParts, context_length: Option<usize>) -> Result<Self, PromptError> {
-        let prompts = Prompts::with_overrides(&[REWORD_PROMPT], &BTreeMap::new())?;
+        let prompts = Prompts::with_overrides(&[REWORD_PROMPT, RERANK_PROMPT], &BTreeMap::new())?;
         let finder = DocumentFinder::new(parts, prompts, DEFAULT_NEIGHBOURS);
         let (models, tools, index) = (parts.models(), parts.tools.clone(), parts.searched_index());
         let context_length = context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS);
@@ -100,10 +100,11 @@ impl ReadyNodeContext {
     }
 
     /// What a node would ask models in this state.
-    pub(super) fn explain(
+    pub(super) async fn explain(
         &self,
         ready: &ReadyNode,
         state: &DescribedState,
+        tenant: &DocumentTenant,
     ) -> Result<Vec<ChatRequest>, NodeError> {
         let request = match ready {
             ReadyNode::Choose { prompt, choices, .. } => self.choose_request(state, prompt, choices),
@@ -112,9 +113,9 @@ impl ReadyNodeContext {
             }
             ReadyNode::Evaluate { prompt, .. } => self.evaluate_request(state, prompt),
             ReadyNode::Respond { prompt } => self.model_request(state, prompt, Some(&[]), 0),
-            ReadyNode::Retrieve { .. } => {
-                let request = self.finder.explain(&state.messages, state.progress.language)?;
-                return Ok(request.into_iter().collect());
+            ReadyNode::Retrieve { most } => {
+                let scope = SearchScope { limit: *most, collection: state.collection.clone() };
+                return self.finder.explain(&state.messages, &state.progress, tenant, scope).await;
             }
             ReadyNode::CallTools
             | ReadyNode::Summarize { .. }
@@ -349,10 +350,8 @@ async fn retrieve_sources(
     state: &DescribedState,
     max_passages: usize,
 ) -> Result<DescribedStateUpdate, NodeError> {
-    let (found, taint) = node_context
-        .finder
-        .find(work, &state.messages, max_passages, state.collection.clone(), state.taint)
-        .await?;
+    let scope = SearchScope { limit: max_passages, collection: state.collection.clone() };
+    let (found, taint) = node_context.finder.find(work, &state.messages, scope, state.taint).await?;
     Ok(DescribedState::update().context(found).taint(taint))
 }
 

@@ -1,4 +1,5 @@
-//! Sends a request to a model: the reply is recorded, streamed, counted and noted. The only place that retries a request.
+//! Sends a request to a model: the reply is recorded, streamed, counted and noted. Requests are retried here and, where a node can do
+//! without the reply, in `brief_request`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,6 +2,7 @@
 //! the folders of their agents.
 
 mod ask_model;
+mod brief_request;
 mod call_tools;
 mod call_trace;
 mod context_window;
@@ -11,6 +12,7 @@ mod node_work;
 mod query_rewriting;
 mod reply_cache;
 mod reply_hints;
+mod reranking;
 mod retrieve;
 mod structured_reply;
 
@@ -34,8 +36,10 @@ pub use query_rewriting::QueryRewriting;
 pub(crate) use query_rewriting::REWORD_PROMPT;
 pub(crate) use reply_cache::ReplyCache;
 pub(crate) use reply_hints::hint_at_repeated_calls;
+pub(crate) use reranking::RERANK_PROMPT;
+pub use reranking::{PassageReranking, rerank_hits};
 pub(crate) use retrieve::{
-    DEFAULT_NEIGHBOURS, DocumentFinder, MAX_NEIGHBOURS, library_heading, retrieval_tenant,
+    DEFAULT_NEIGHBOURS, DocumentFinder, MAX_NEIGHBOURS, SearchScope, library_heading, retrieval_tenant,
     retrieve_node_error, sources_message, titles_message, verify_sources, verify_sources_with,
 };
 pub(crate) use structured_reply::{ask_answer, ask_structured};

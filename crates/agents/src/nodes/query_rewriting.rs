@@ -1,20 +1,20 @@
 //! Asks a model for other wordings of a question, to search with. The request is short and its reply is recorded. If it fails, the
 //! search uses the original question, and the user gets a note.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use doran_engine::NodeError;
-use doran_llm::{ChatRequest, Message, ModelReply, ModelRole, Role, parse_reply, response_schema_of};
+use doran_llm::{ChatRequest, Message, ModelRole, Role, parse_reply, response_schema_of};
 use doran_retrieval::{Language, MAX_REWORDINGS};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::ask_model::{Models, ReplyVisibility, duration_millis, permanent_error};
-use super::call_trace::CallTrace;
-use super::model_request::RequestLog;
+use super::ask_model::{Models, permanent_error};
+use super::brief_request::BriefRequest;
 use super::node_work::NodeWork;
 use crate::prompt::{PromptTemplate, Prompts, prompt_template};
-use crate::protocol::{ThinkingStep, UnfinishedRequestNote, request_digest};
+use crate::protocol::ThinkingStep;
 use crate::request_purpose::RequestPurpose;
 use crate::state::typed_text;
 
@@ -22,7 +22,7 @@ use crate::state::typed_text;
 const REWRITE_TIMEOUT: Duration = Duration::from_secs(12);
 /// Tokens a model may write for it.
 const MAX_REWRITE_TOKENS: u64 = 300;
-/// Bytes of a reply that are read; one that goes on is no reply to this request.
+/// Bytes of a reply that are read.
 const MAX_REWRITE_REPLY_BYTES: usize = 8 * 1024;
 /// Bytes of one wording that are looked for.
 const MAX_WORDING_BYTES: usize = 300;
@@ -46,7 +46,7 @@ pub(crate) const REWORD_PROMPT: PromptTemplate = prompt_template!("reword", []);
 /// Asks a model for other wordings of a question.
 pub(crate) struct QueryRewriter {
     models: Models,
-    prompts: Prompts,
+    prompts: Arc<Prompts>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -55,21 +55,8 @@ struct Wordings {
     queries: Vec<String>,
 }
 
-/// What is recorded of a call: the reply, or why there is none.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct RecordedRewriteReply {
-    reply: Option<ModelReply>,
-    failed: Option<String>,
-    ms: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    trace: Option<CallTrace>,
-    /// The request, if there is no reply.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    unfinished: Vec<UnfinishedRequestNote>,
-}
-
 impl QueryRewriter {
-    pub(crate) fn new(models: Models, prompts: Prompts) -> Self {
+    pub(crate) fn new(models: Models, prompts: Arc<Prompts>) -> Self {
         Self { models, prompts }
     }
 
@@ -81,36 +68,20 @@ impl QueryRewriter {
     ) -> Result<Vec<String>, NodeError> {
         let request = self.request(messages, work.language)?;
         let model = &self.models.for_role(request.role, &work.chosen).map_err(permanent_error)?;
-        let (purpose, role, digest) = (request.purpose.clone(), request.role, request_digest(&request));
-        let call = async {
-            let (started, mut log) = (Instant::now(), RequestLog::new(work, model, &request));
-            log.max_reply_bytes = MAX_REWRITE_REPLY_BYTES;
-            let reply = log.send(&request, ReplyVisibility::Hidden);
-            let (reply, failed) = match tokio::time::timeout(REWRITE_TIMEOUT, reply).await {
-                Ok(Ok(reply)) => (Some(reply), None),
-                Ok(Err(error)) => (None, Some(error.to_string())),
-                Err(_) => (None, Some(format!("no reply within {} seconds", REWRITE_TIMEOUT.as_secs()))),
-            };
-            log.stop();
-            let (unfinished, ms) = (log.take_unfinished(), duration_millis(started.elapsed()));
-            let trace = log.take_trace();
-            Ok::<_, NodeError>(RecordedRewriteReply { reply, failed, ms, trace, unfinished })
-        };
-        let RecordedRewriteReply { reply, failed, ms, trace, unfinished } =
-            work.cx.effect("reword", call).await?;
-        for request in unfinished {
-            work.record_unfinished(request)?;
-        }
-        let outcome = match &reply {
-            Some(reply) => {
-                work.record_usage(&model.info(), (&purpose, role), reply, ms, (Some(digest), trace))?;
-                parse_reply::<Wordings>(reply)
-                    .map(|wordings| clean_wordings(&wordings))
-                    .map_err(|misfit| misfit.to_string())
-            }
-            None => Err(failed.unwrap_or_default()),
-        };
-        match outcome {
+        let reply = work.ask_briefly(BriefRequest {
+            effect: "reword",
+            model,
+            request: &request,
+            timeout: REWRITE_TIMEOUT,
+            max_reply_bytes: MAX_REWRITE_REPLY_BYTES,
+            retries: None,
+        });
+        let wordings = reply.await?.and_then(|reply| {
+            parse_reply::<Wordings>(&reply)
+                .map(|wordings| clean_wordings(&wordings))
+                .map_err(|misfit| misfit.to_string())
+        });
+        match wordings {
             Ok(wordings) if !wordings.is_empty() => {
                 let shown = wordings.join(" / ");
                 work.show_thinking(
@@ -207,8 +178,8 @@ mod tests {
     fn query_rewriter() -> QueryRewriter {
         let prompts =
             Prompts::with_overrides(&[REWORD_PROMPT], &std::collections::BTreeMap::new()).expect("sound");
-        let model = std::sync::Arc::new(doran_llm::ScriptedModel::new([]));
-        QueryRewriter::new(Models::single(model), prompts)
+        let model = Arc::new(doran_llm::ScriptedModel::new([]));
+        QueryRewriter::new(Models::single(model), Arc::new(prompts))
     }
 
     #[test]

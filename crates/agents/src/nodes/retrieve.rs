@@ -16,15 +16,16 @@ use super::ask_model::duration_millis;
 use super::call_trace::CallTrace;
 use super::node_work::NodeWork;
 use super::query_rewriting::{QueryRewriter, QueryRewriting};
+use super::reranking::{MAX_RERANKED_PASSAGES, PassageReranker, RerankOutcome};
 use crate::agents::AgentParts;
 use crate::anaphora::refers_to_previous_turn;
 use crate::attachments::attachment_tenant;
 use crate::compute_permits::compute_with_permit;
 use crate::prompt::Prompts;
-use crate::protocol::{CallNote, CallNoteKind, SearchHitNote, SearchNote, ThinkingStep};
+use crate::protocol::{CallNote, CallNoteKind, RerankingNote, SearchHitNote, SearchNote, ThinkingStep};
 use crate::request_format::MATERIAL_MESSAGE_ID;
 use crate::source::AnswerSource;
-use crate::state::{has_given_text, newest_question, typed_text};
+use crate::state::{TurnProgress, has_given_text, newest_question, typed_text};
 use crate::tools::Taint;
 
 /// So many passages on either side of a hit come along unless settings say otherwise, and as settings may say at most.
@@ -47,18 +48,30 @@ pub(crate) struct DocumentFinder {
     index: Arc<dyn DocumentIndex>,
     /// Without it, questions are searched as they are and no model is called.
     rewriter: Option<QueryRewriter>,
+    /// Without it, passages stay in the order of the search.
+    reranker: Option<PassageReranker>,
     /// So many passages before and after a good hit come along.
     neighbours: usize,
 }
 
+/// What of the documents is searched.
+pub(crate) struct SearchScope {
+    /// How many passages are wanted.
+    pub(crate) limit: usize,
+    /// Only those of this collection.
+    pub(crate) collection: Option<String>,
+}
+
 impl DocumentFinder {
-    /// Looks in the index of the parts, with other wordings where they say so.
+    /// Looks in the index of the parts, with other wordings and in a new order where they say so.
     pub(crate) fn new(parts: &AgentParts, prompts: Prompts, neighbours: usize) -> Self {
+        let prompts = Arc::new(prompts);
         let rewording = match parts.rewriting {
             QueryRewriting::Off => None,
-            QueryRewriting::ByModel => Some(QueryRewriter::new(parts.models(), prompts)),
+            QueryRewriting::ByModel => Some(QueryRewriter::new(parts.models(), prompts.clone())),
         };
-        Self { index: parts.searched_index(), rewriter: rewording, neighbours }
+        let reranker = PassageReranker::new(&parts.reranking, parts.models(), prompts);
+        Self { index: parts.searched_index(), rewriter: rewording, reranker, neighbours }
     }
 
     /// Searches for the newest question, in one collection or in all documents. Returns the passages, and the taint of the
@@ -71,8 +84,7 @@ impl DocumentFinder {
         &self,
         work: &NodeWork,
         messages: &[Message],
-        limit: usize,
-        collection: Option<String>,
+        scope: SearchScope,
         taint: Taint,
     ) -> Result<(Option<Vec<AnswerSource>>, Taint), NodeError> {
         let asked = newest_question(messages).ok_or_else(crate::failure::no_question_error)?;
@@ -80,28 +92,25 @@ impl DocumentFinder {
             return Ok((None, taint));
         }
         work.show_thinking(ThinkingStep::Searching, "문서를 찾고 있습니다", "looking documents up");
-        let filter = DocumentFilter { collection, ..DocumentFilter::default() };
-        let question_text = typed_text(asked);
         let wordings = match &self.rewriter {
             Some(rewording) => rewording.rewrite_question(work, messages).await?,
             None => follow_up_wording(messages).into_iter().collect(),
         };
-        let question =
-            SearchQuery { filter, ..SearchQuery::new(retrieval_tenant(work)?, question_text, limit) };
-        let search = async {
-            let (trace, began) = (CallTrace::begin(&work.cx), Instant::now());
-            let hits = async {
-                let hits = retrieve_with_rewordings(&*self.index, &question, &wordings).await?;
-                self.with_neighbours(&question.tenant, hits).await
-            };
-            let hits = hits.await;
-            let (name, ms, failed) =
-                ("documents".to_owned(), duration_millis(began.elapsed()), hits.is_err());
-            let (kind, at, span) = (CallNoteKind::Search, trace.at, trace.span);
-            work.note_calls([CallNote { kind, name, call: None, at, ms, span, failed }]);
-            hits.map_err(retrieve_node_error)
+        let question = search_query(asked, retrieval_tenant(work)?, scope);
+        let (reranked, reranking) = match &self.reranker {
+            Some(reranker) => self.reranked_hits(work, reranker, messages, &question, &wordings).await?,
+            None => (None, None),
         };
-        let hits: Vec<Hit> = work.cx.effect("retrieve", search).await?;
+        let hits: Vec<Hit> = match reranked {
+            Some(hits) => hits,
+            None => {
+                let search = async {
+                    let hits = retrieve_with_rewordings(&*self.index, &question, &wordings).await?;
+                    self.with_neighbours(&question.tenant, hits).await
+                };
+                work.cx.effect("retrieve", noted_search(work, search)).await?
+            }
+        };
         let noted = hits.iter().zip(1..).map(|(hit, number)| SearchHitNote {
             number,
             document: hit.passage.document.to_string(),
@@ -109,7 +118,8 @@ impl DocumentFinder {
             passage: hit.passage.id.to_string(),
             score: hit.score,
         });
-        work.note_search(SearchNote { query: question.text, wordings, hits: noted.collect() });
+        let (query, hits_noted) = (question.text, noted.collect());
+        work.note_search(SearchNote { query, wordings, reranking, hits: hits_noted });
         let found = AnswerSource::from_hits(hits);
         let taint = taint.union(Taint::of_messages(&[sources_message(&found, work.language)]));
         Ok((Some(found), taint))
@@ -131,13 +141,64 @@ impl DocumentFinder {
         Ok(titles)
     }
 
-    /// What a model would be asked before the search, for people who look into a step.
-    pub(crate) fn explain(
+    /// The hits in a new order with their neighbours; none where the order of the search stays, and then the search is as it
+    /// is without a reranker.
+    async fn reranked_hits(
+        &self,
+        work: &NodeWork,
+        reranker: &PassageReranker,
+        messages: &[Message],
+        question: &SearchQuery,
+        wordings: &[String],
+    ) -> Result<(Option<Vec<Hit>>, Option<RerankingNote>), NodeError> {
+        let model = match reranker.model(&work.chosen) {
+            Ok(model) => model,
+            Err(note) => return Ok((None, Some(note))),
+        };
+        let wide = rerank_candidates_query(question);
+        let search = retrieve_with_rewordings(&*self.index, &wide, wordings);
+        let found: Vec<Hit> = work.cx.effect("candidates", noted_search(work, search)).await?;
+        let (mut order, mut reranking) = (Vec::new(), None);
+        if found.len() > 1 {
+            let text = follow_up_wording(messages).unwrap_or_else(|| question.text.clone());
+            let RerankOutcome { order: new, note } = reranker.rerank(work, &model, &text, &found).await?;
+            let Some(new) = new else { return Ok((None, Some(note))) };
+            (order, reranking) = (new, Some(note));
+        }
+        order.extend(order.len()..found.len());
+        let hits = order.into_iter().take(question.limit).map(|place| found[place].clone()).collect();
+        let neighbours =
+            async { self.with_neighbours(&question.tenant, hits).await.map_err(retrieve_node_error) };
+        Ok((Some(work.cx.effect("neighbours", neighbours).await?), reranking))
+    }
+
+    /// What models would be asked about the search, for people who look into a step. What a model finds in another wording is
+    /// not known here, so that the order of passages is explained only where none writes any.
+    pub(crate) async fn explain(
         &self,
         messages: &[Message],
-        language: Language,
-    ) -> Result<Option<ChatRequest>, NodeError> {
-        self.rewriter.as_ref().map(|rewriter| rewriter.request(messages, language)).transpose()
+        progress: &TurnProgress,
+        tenant: &DocumentTenant,
+        scope: SearchScope,
+    ) -> Result<Vec<ChatRequest>, NodeError> {
+        if let Some(rewriter) = &self.rewriter {
+            return Ok(vec![rewriter.request(messages, progress.language)?]);
+        }
+        let asked = newest_question(messages).filter(|asked| !has_given_text(asked));
+        let (Some(reranker), Some(asked)) = (&self.reranker, asked) else { return Ok(Vec::new()) };
+        if reranker.model(&progress.chosen).is_err() {
+            return Ok(Vec::new());
+        }
+        let question = search_query(asked, tenant.clone(), scope);
+        let wording = follow_up_wording(messages);
+        let wordings: Vec<String> = wording.iter().cloned().collect();
+        let wide = rerank_candidates_query(&question);
+        let found = retrieve_with_rewordings(&*self.index, &wide, &wordings).await;
+        let found = found.map_err(retrieve_node_error)?;
+        if found.len() < 2 {
+            return Ok(Vec::new());
+        }
+        Ok(vec![reranker.request(&wording.unwrap_or(question.text), &found, progress.language)?])
     }
 
     /// The hits, and after them the passages that stand beside the best of them.
@@ -169,6 +230,29 @@ impl DocumentFinder {
         let beside: Vec<Hit> = beside.into_iter().filter(|hit| !known(hit)).collect();
         Ok(hits.into_iter().chain(beside).collect())
     }
+}
+
+fn search_query(asked: &Message, tenant: DocumentTenant, scope: SearchScope) -> SearchQuery {
+    let filter = DocumentFilter { collection: scope.collection, ..DocumentFilter::default() };
+    SearchQuery { filter, ..SearchQuery::new(tenant, typed_text(asked), scope.limit) }
+}
+
+/// The search whose best passages are put in a new order.
+fn rerank_candidates_query(question: &SearchQuery) -> SearchQuery {
+    SearchQuery { limit: question.limit.max(MAX_RERANKED_PASSAGES), ..question.clone() }
+}
+
+/// A search with a note of how long it took.
+async fn noted_search(
+    work: &NodeWork,
+    search: impl Future<Output = Result<Vec<Hit>, RetrieveError>>,
+) -> Result<Vec<Hit>, NodeError> {
+    let (trace, began) = (CallTrace::begin(&work.cx), Instant::now());
+    let hits = search.await;
+    let (name, ms, failed) = ("documents".to_owned(), duration_millis(began.elapsed()), hits.is_err());
+    let (kind, at, span) = (CallNoteKind::Search, trace.at, trace.span);
+    work.note_calls([CallNote { kind, name, call: None, at, ms, span, failed }]);
+    hits.map_err(retrieve_node_error)
 }
 
 /// A question with at most so many words of its own may be a follow-up: "그럼 A-300은요?", "And in Prague?".

@@ -11,8 +11,8 @@ mod step_notes;
 pub use activity::{AgentActivity, ThinkingStep};
 pub use question::{ClientToolAnswer, EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
 pub use step_notes::{
-    CachedReplyNote, CallNote, CallNoteKind, ModelCallNote, ModelRequestNote, SearchHitNote, SearchNote,
-    StepNotes, UnfinishedRequestNote, notes_of_entry, request_digest,
+    CachedReplyNote, CallNote, CallNoteKind, ModelCallNote, ModelRequestNote, RerankingNote, SearchHitNote,
+    SearchNote, StepNotes, UnfinishedRequestNote, notes_of_entry, request_digest,
 };
 
 use serde::Serialize;

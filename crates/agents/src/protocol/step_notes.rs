@@ -72,8 +72,24 @@ pub struct SearchNote {
     /// Other wordings that were searched for too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wordings: Vec<String>,
+    /// How the passages were put in a new order, if they were to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reranking: Option<RerankingNote>,
     /// The passages, as the model was given them.
     pub hits: Vec<SearchHitNote>,
+}
+
+/// How the best passages of a search were put in a new order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RerankingNote {
+    /// The model that was asked, or would have been.
+    pub by: String,
+    /// The places of the passages in the search, counted from 1, in the new order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order: Vec<u32>,
+    /// Why the order of the search was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
 }
 
 /// A passage that a search found.

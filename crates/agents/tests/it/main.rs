@@ -30,6 +30,7 @@ mod prompt_inspection;
 mod python;
 mod react;
 mod read_file;
+mod reranking;
 mod samples;
 mod search_quality;
 mod settings;

@@ -58,6 +58,8 @@ fn huge_and_broken_messages_get_an_answer_from_every_purpose() {
                     assert!(text.len() < 100_000, "{purpose:?} {start:?}: {}", text.len());
                 }
                 Ok(OfflineOutput::Calls(calls)) => assert!(calls.len() < 100_000),
+                // It puts no passages in order, and says so.
+                Err(_) if purpose == RequestPurpose::Rerank => {}
                 Err(error) => panic!("{purpose:?} {start:?}: {error}"),
             }
         }

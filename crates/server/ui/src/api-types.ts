@@ -1963,6 +1963,16 @@ export type QuestionKind = 'ask' | 'breakpoint' | 'timer' | 'effect_unknown'
 /** A short name for what a request is for, such as `answer`. It is shown in traces and recordings. This crate knows `RequestLabel::ANSWER` alone; what other labels mean is agreed between the sender and a model that reads them. */
 export type RequestLabel = string
 
+/** How the best passages of a search were put in a new order. */
+export type RerankingNote = {
+  /** The model that was asked, or would have been. */
+  by: string
+  /** Why the order of the search was kept. */
+  kept?: string
+  /** The places of the passages in the search, counted from 1, in the new order. */
+  order?: number[]
+}
+
 /** A request for a response. A parameter of OpenAI's API that is not here is rejected with `400`. */
 export type ResponseBody = {
   /** Whether the request returns at once. `GET /v1/responses/{response}` has the answer later. */
@@ -2427,6 +2437,8 @@ export type SearchNote = {
   hits: SearchHitNote[]
   /** What was searched for. */
   query: string
+  /** How the passages were put in a new order, if they were to be. */
+  reranking?: RerankingNote
   /** Other wordings that were searched for too. */
   wordings?: string[]
 }

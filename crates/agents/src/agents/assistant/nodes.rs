@@ -17,10 +17,10 @@ use super::AssistantAgent;
 use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use crate::agents::RequestExplainer;
 use crate::nodes::{
-    BYTES_PER_TOKEN, MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_answer, ask_structured,
-    call_tools, conversation_as_text, final_reply, fit_messages, fit_request, hint_at_repeated_calls,
-    library_heading, remaining_tokens, retrieval_tenant, sources_message, titles_message,
-    truncate_at_sentence as cut_text, verify_sources,
+    BYTES_PER_TOKEN, MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, SearchScope, ToolCaller, ask_answer,
+    ask_structured, call_tools, conversation_as_text, final_reply, fit_messages, fit_request,
+    hint_at_repeated_calls, library_heading, remaining_tokens, retrieval_tenant, sources_message,
+    titles_message, truncate_at_sentence as cut_text, verify_sources,
 };
 use crate::protocol::ThinkingStep;
 use crate::request_purpose::RequestPurpose;
@@ -89,16 +89,15 @@ pub(super) async fn router(
     Ok(AssistantState::update().next_action(Some(next)).route_reason(Some(reason)).progress(progress))
 }
 
-/// Looks documents up. No model is called unless questions are reworded.
+/// Looks documents up. No model is called unless questions are reworded or passages reranked.
 pub(super) async fn rag(
     own: Arc<AssistantAgent>,
     state: Snap<AssistantState>,
     cx: Cx,
 ) -> Result<AssistantStateUpdate, NodeError> {
     let work = NodeWork::new(cx, &state.progress);
-    let collection = own.collection_of(&state);
     let (found, taint) =
-        own.finder.find(&work, &state.messages, own.limits.passages, collection, state.taint).await?;
+        own.finder.find(&work, &state.messages, own.search_scope(&state), state.taint).await?;
     let progress = state.progress.after_node("rag", work.model_calls());
     Ok(AssistantState::update().context(found).taint(taint).progress(progress))
 }
@@ -184,6 +183,10 @@ pub(super) async fn tools(
 
 impl AssistantAgent {
     /// The collection that is searched; all documents without one.
+    fn search_scope(&self, state: &AssistantState) -> SearchScope {
+        SearchScope { limit: self.limits.passages, collection: self.collection_of(state) }
+    }
+
     fn collection_of(&self, state: &AssistantState) -> Option<String> {
         state.collection.clone().or_else(|| self.collection.clone())
     }
@@ -271,7 +274,10 @@ impl RequestExplainer<AssistantState> for AssistantAgent {
                 let titles = self.finder.library_titles(tenant, self.collection_of(state)).await?;
                 self.route_request(state, &titles)?
             }
-            "rag" => self.finder.explain(&state.messages, state.progress.language)?,
+            "rag" => {
+                let scope = self.search_scope(state);
+                return self.finder.explain(&state.messages, &state.progress, tenant, scope).await;
+            }
             "memory" => self.summary_request(state)?,
             "agent" => Some(self.answer_request(state)?),
             _ => None,

@@ -4,7 +4,7 @@ use doran_llm::ToolSpec;
 use doran_retrieval::Language;
 use minijinja::context;
 
-use crate::nodes::REWORD_PROMPT;
+use crate::nodes::{RERANK_PROMPT, REWORD_PROMPT};
 use crate::prompt::{PromptTemplate, Prompts, prompt_template, tool_names};
 
 pub(super) const PROMPTS: &[PromptTemplate] = &[
@@ -12,6 +12,7 @@ pub(super) const PROMPTS: &[PromptTemplate] = &[
     prompt_template!("assistant", ["summaries", "tools"]),
     prompt_template!("summary", []),
     REWORD_PROMPT,
+    RERANK_PROMPT,
 ];
 
 impl Prompts {

@@ -19,7 +19,7 @@ use super::state::{CompressionResult, DocqaState, DocqaStateUpdate, QueryType};
 use crate::agents::{RequestExplainer, TurnRequest};
 use crate::anaphora::refers_to_previous_turn;
 use crate::nodes::{
-    MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, ToolCaller, ask_structured, call_tools,
+    MAX_DECISION_TOKENS, NodeWork, ReplyVisibility, SearchScope, ToolCaller, ask_structured, call_tools,
     conversation_as_text, final_reply, fit_messages, fit_request, library_heading, remaining_tokens,
     retrieval_tenant, sources_message, titles_message, truncate_at_sentence, verify_sources,
 };
@@ -75,16 +75,15 @@ pub(super) async fn classify_query(
     Ok(DocqaState::update().query_type(Some(kind)).current_step("classifyQuery").progress(progress))
 }
 
-/// Looks documents up. No model is called unless questions are reworded.
+/// Looks documents up. No model is called unless questions are reworded or passages reranked.
 pub(super) async fn retrieve_docs(
     own: Arc<DocqaAgent>,
     state: Snap<DocqaState>,
     cx: Cx,
 ) -> Result<DocqaStateUpdate, NodeError> {
     let work = NodeWork::new(cx, &state.progress);
-    let collection = own.collection_of(&state);
     let (found, taint) =
-        own.finder.find(&work, &state.messages, own.limits.passages, collection, state.taint).await?;
+        own.finder.find(&work, &state.messages, own.search_scope(&state), state.taint).await?;
     let progress = state.progress.after_node("retrieveDocs", work.model_calls());
     let update = DocqaState::update()
         .documents(found.unwrap_or_default())
@@ -195,6 +194,10 @@ pub(super) async fn summarize_history(
 
 impl DocqaAgent {
     /// The collection that is searched; all documents without one.
+    fn search_scope(&self, state: &DocqaState) -> SearchScope {
+        SearchScope { limit: self.limits.passages, collection: self.collection_of(state) }
+    }
+
     fn collection_of(&self, state: &DocqaState) -> Option<String> {
         state.collection.clone().or_else(|| self.collection.clone())
     }
@@ -334,7 +337,10 @@ impl RequestExplainer<DocqaState> for DocqaAgent {
                 let titles = self.finder.library_titles(tenant, self.collection_of(state)).await?;
                 Some(self.classify_request(state, &titles)?)
             }
-            "retrieveDocs" => self.finder.explain(&state.messages, state.progress.language)?,
+            "retrieveDocs" => {
+                let scope = self.search_scope(state);
+                return self.finder.explain(&state.messages, &state.progress, tenant, scope).await;
+            }
             "generateAnswer" => Some(self.answer_request(state, &[], 0)?),
             "summarizeHistory" => {
                 let plan = compression::plan_compression(

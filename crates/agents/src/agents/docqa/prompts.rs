@@ -3,7 +3,7 @@
 use doran_retrieval::Language;
 use minijinja::context;
 
-use crate::nodes::REWORD_PROMPT;
+use crate::nodes::{RERANK_PROMPT, REWORD_PROMPT};
 use crate::prompt::{PromptTemplate, Prompts, prompt_template};
 
 pub(super) const PROMPTS: &[PromptTemplate] = &[
@@ -11,6 +11,7 @@ pub(super) const PROMPTS: &[PromptTemplate] = &[
     prompt_template!("docqa", ["kind", "summary", "tools"]),
     prompt_template!("condense", ["summary", "most_tokens", "most_letters"]),
     REWORD_PROMPT,
+    RERANK_PROMPT,
 ];
 
 impl Prompts {

@@ -13,7 +13,7 @@ import { pauseFields } from '../breakpoints'
 import { parseJsonObject } from '../json-search'
 import { modelList } from '../models'
 import { hasModelChoice, instructionsIn, stateWith } from '../rerun-state'
-import type { Json, SearchNote, StepTask } from '../api-types'
+import type { Json, RerankingNote, SearchNote, StepTask } from '../api-types'
 import { LabelledText, formatJson, stepName } from './activity'
 import { Icon } from './icons'
 import type { InspectorRow } from './inspector-rows'
@@ -82,7 +82,7 @@ export function StepDetail({ row, run, thread }: { row: InspectorRow; run: RunVi
 
 const PURPOSE_LABELS: Record<string, MessageKey> = {
   answer: 'purpose_answer', route: 'purpose_route', scope: 'purpose_scope', previous_context: 'purpose_previous', plan: 'purpose_plan',
-  sufficiency: 'purpose_sufficiency', classify: 'purpose_classify', summarize: 'purpose_summarize', rewrite: 'purpose_rewrite',
+  sufficiency: 'purpose_sufficiency', classify: 'purpose_classify', summarize: 'purpose_summarize', rewrite: 'purpose_rewrite', rerank: 'purpose_rerank',
 }
 
 function purposeName(purpose: string): string {
@@ -329,6 +329,11 @@ function searchesIn(task: StepTask): SearchNote[] {
   return Array.isArray(searches) ? searches.filter((one): one is SearchNote => isJsonObject(one) && Array.isArray(one.hits)) : []
 }
 
+/** The places that the passages had in the search, in their new order, or why they kept it. */
+function rerankingText({ by, order, kept }: RerankingNote): string {
+  return `${by} · ${kept ? t('search_order_kept', { reason: kept }) : (order ?? []).join(', ')}`
+}
+
 /** What a search found, with scores. Passages that the answer cites are marked. */
 function SearchTab({ searches, run }: { searches: SearchNote[]; run: RunView }) {
   const cited = new Set(buildTranscript(run).sources.map((source) => source.passage))
@@ -338,6 +343,7 @@ function SearchTab({ searches, run }: { searches: SearchNote[]; run: RunView }) 
         <section key={at}>
           <LabelledText label={t('search_query')} text={search.query} />
           {search.wordings && search.wordings.length > 0 && <LabelledText label={t('search_wordings')} text={search.wordings.join('\n')} />}
+          {search.reranking && <LabelledText label={t('search_reranked')} text={rerankingText(search.reranking)} />}
           {search.hits.length === 0 && <p class="dim">{t('nothing_found')}</p>}
           <ol class="hit-notes">
             {search.hits.map((hit) => (
