@@ -6,7 +6,8 @@ use std::sync::Arc;
 use doran_agents::memory::MemoryStore;
 use doran_agents::tools::{ToolSecret, Toolbox};
 use doran_agents::{
-    Agent, AgentError, AgentParts, ModelCatalog, ModelInfo, ModelKind, QueryRewriting, described,
+    Agent, AgentError, AgentParts, ModelCatalog, ModelInfo, ModelKind, PassageReranking, QueryRewriting,
+    described,
 };
 use doran_retrieval::DocumentIndex;
 
@@ -63,12 +64,13 @@ pub(super) async fn assemble_sharing_agents(
         Some(values) => Some(SharedModels::open(config, values).await?),
         None => None,
     };
-    let model::OpenedModels { main, small, named, registry } =
+    let model::OpenedModels { main, small, named, reranking, registry } =
         model::open_models(config, record_replay, shared_models)?;
     let about = main.info();
     let tools::AssembledTools { toolbox: tools, memories, mut notes } =
         tools::assemble_tools(config, keep, shared).await?;
     let rewriting = effective_rewriting(config, &small.info(), &mut notes);
+    notes.extend(missing_reranker_note(&reranking, &small.info()));
     let catalog: Arc<dyn ModelCatalog> = registry.clone();
     let http = described::HttpCallParts {
         proxy: config.tables.tools.proxy.clone(),
@@ -81,6 +83,7 @@ pub(super) async fn assemble_sharing_agents(
         tools: tools.clone(),
         named,
         rewriting,
+        reranking,
         catalog: Some(catalog),
         http,
         language: config.language,
@@ -127,6 +130,17 @@ fn small_model_note(config: &Config) -> Option<BilingualMessage> {
         "짧은 판단에는 `{small}`을(를) 씁니다. 한 모델만 쓰려면 설정에 `small_model = \"same\"`을 적으세요",
         "`{small}` makes short decisions; to use one model only, set `small_model = \"same\"`"
     ))
+}
+
+/// Says that the built-in model puts no passages in a new order. A chat that chooses another model still has them so.
+fn missing_reranker_note(reranking: &PassageReranking, small: &ModelInfo) -> Option<BilingualMessage> {
+    let nobody = matches!(reranking, PassageReranking::ByModel) && small.kind == ModelKind::Extractive;
+    nobody.then(|| {
+        bilingual!(
+            "`rerank = \"on\"`이지만 내장 모델은 문단의 순서를 다시 정하지 못하므로 검색한 순서 그대로 씁니다. `model`이나 `small_model`에 LLM을 고르거나, `rerank`에 리랭커를 적으세요",
+            "`rerank = \"on\"`, but the built-in model cannot put passages in a new order; they keep the order of the search. Choose an LLM as `model` or `small_model`, or set `rerank` to a reranker"
+        )
+    })
 }
 
 /// The effective query rewriting. The built-in model cannot rewrite, so rewriting is turned off and a notice is

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use doran_agents::FairModel;
+use doran_agents::{FairModel, PassageReranking};
 use doran_llm::{
-    ChatModel, ModelApiKey, ModelConfig, ModelId, ModelPrice, PriceList, PricedModel, RecordingModel,
-    ReplayingModel, StreamingMode, find_vendor,
+    ChatModel, ModelApiKey, ModelConfig, ModelId, ModelIdError, ModelPrice, PriceList, PricedModel,
+    RecordingModel, ReplayingModel, StreamingMode, find_rerank_vendor, find_vendor,
 };
 use doran_offline::{OFFLINE_MODEL, OfflineModel, is_offline_model};
 
 use super::model_registry::{DefaultModel, ProgramModels};
-use crate::config::Config;
+use crate::config::{Config, RerankChoice};
 use crate::output::{BilingualMessage, bilingual};
 use crate::replica::shared_models::SharedModels;
 use crate::stored_models::StoredModels;
@@ -35,6 +35,8 @@ pub(super) struct OpenedModels {
     pub(super) small: Arc<dyn ChatModel>,
     /// Models that agents choose by name.
     pub(super) named: BTreeMap<String, Arc<dyn ChatModel>>,
+    /// Who puts the best passages of a search in a new order.
+    pub(super) reranking: PassageReranking,
     /// Models that chats choose by name.
     pub(super) registry: Arc<ProgramModels>,
 }
@@ -57,8 +59,24 @@ pub(super) fn open_models(
     for name in agents.model_names() {
         named.insert(name.to_owned(), opener.open(name)?);
     }
+    let reranking = opener.open_reranking()?;
     let registry = Arc::new(ProgramModels::new(opener, default, shared));
-    Ok(OpenedModels { main, small, named, registry })
+    Ok(OpenedModels { main, small, named, reranking, registry })
+}
+
+/// Opens what an evaluation of the search needs: who puts passages in a new order, and the model for short decisions. No
+/// model is opened if nobody does.
+pub(crate) fn open_evaluated_reranking(
+    config: &Config,
+) -> Result<(PassageReranking, Arc<dyn ChatModel>), BilingualMessage> {
+    let opener = ModelOpener::new(config, &RecordReplay::default())?;
+    let reranking = opener.open_reranking()?;
+    let small = match &reranking {
+        PassageReranking::Off => Arc::new(OfflineModel),
+        PassageReranking::ByModel => opener.open(config.small_model.as_ref().unwrap_or(&config.model))?,
+        PassageReranking::ByReranker(reranker) => reranker.clone(),
+    };
+    Ok((reranking, small))
 }
 
 /// Opens models by name, with their prices, and recorded or replayed where the settings say so.
@@ -88,10 +106,28 @@ impl ModelOpener {
     }
 
     pub(super) fn open(&self, name: &str) -> Result<Arc<dyn ChatModel>, BilingualMessage> {
+        self.open_with(|| open_model(&self.config, name))
+    }
+
+    /// Who puts the best passages in a new order, as the settings say.
+    fn open_reranking(&self) -> Result<PassageReranking, BilingualMessage> {
+        Ok(match &self.config.search.reranking {
+            RerankChoice::Off => PassageReranking::Off,
+            RerankChoice::SmallModel => PassageReranking::ByModel,
+            RerankChoice::Reranker(name) => {
+                PassageReranking::ByReranker(self.open_with(|| open_reranker(&self.config, name))?)
+            }
+        })
+    }
+
+    fn open_with(
+        &self,
+        open: impl FnOnce() -> Result<Arc<dyn ChatModel>, BilingualMessage>,
+    ) -> Result<Arc<dyn ChatModel>, BilingualMessage> {
         if let Some(replay) = &self.replay {
             return Ok(replay.clone());
         }
-        let mut model = open_model(&self.config, name)?;
+        let mut model = open()?;
         if let Some(path) = &self.record {
             let shown = path.display();
             let recording = RecordingModel::append_to_file(model, path).map_err(|error| {
@@ -143,6 +179,16 @@ pub(crate) fn open_model(config: &Config, name: &str) -> Result<Arc<dyn ChatMode
     })
 }
 
+/// Opens the reranker with this name.
+pub(crate) fn open_reranker(config: &Config, name: &str) -> Result<Arc<dyn ChatModel>, BilingualMessage> {
+    let (how, secret) = config_and_key(config, name, ModelId::parse_reranker)?;
+    doran_llm::open_reranker(&how, secret).map_err(|error| {
+        let (ko, en) = error.advice();
+        bilingual!("리랭커 `{name}`을(를) 열 수 없습니다. {ko}", "cannot open the reranker `{name}`. {en}")
+            .with_cause(error)
+    })
+}
+
 /// The key with which stored keys of providers are encrypted.
 pub(super) fn model_encryption_key(config: &Config) -> Result<[u8; 32], BilingualMessage> {
     super::tools::derive_key(config, "models")
@@ -167,7 +213,8 @@ pub(super) fn provider_key(
     {
         return Ok(ModelApiKey::new(key?.reveal()));
     }
-    Ok(from_variable(find_vendor(provider).map_or("", |vendor| vendor.key_variable)))
+    let vendor = find_vendor(provider).or_else(|| find_rerank_vendor(provider));
+    Ok(from_variable(vendor.map_or("", |vendor| vendor.key_variable)))
 }
 
 /// The connection settings of the model with this name, and its API key.
@@ -175,15 +222,22 @@ pub(crate) fn model_config_and_key(
     config: &Config,
     name: &str,
 ) -> Result<(ModelConfig, ModelApiKey), BilingualMessage> {
+    config_and_key(config, name, str::parse)
+}
+
+fn config_and_key(
+    config: &Config,
+    name: &str,
+    parse: impl Fn(&str) -> Result<ModelId, ModelIdError>,
+) -> Result<(ModelConfig, ModelApiKey), BilingualMessage> {
     let table = config.tables.models.get(name);
-    let id: ModelId =
-        table.map_or(name, |table| &table.id).parse().map_err(|error: doran_llm::ModelIdError| {
-            bilingual!(
-                "모델 `{name}`이(가) 없습니다. `doran models`가 쓸 수 있는 모델을 보여 줍니다",
-                "there is no model `{name}`; `doran models` lists what can be used"
-            )
-            .with_cause(error)
-        })?;
+    let id = parse(table.map_or(name, |table| &table.id)).map_err(|error| {
+        bilingual!(
+            "모델 `{name}`이(가) 없습니다. `doran models`가 쓸 수 있는 모델을 보여 줍니다",
+            "there is no model `{name}`; `doran models` lists what can be used"
+        )
+        .with_cause(error)
+    })?;
     let variable = table.and_then(|table| table.key_variable.as_deref());
     let secret = provider_key(config, &id.provider, variable)?;
     let mut how = ModelConfig::new(id);

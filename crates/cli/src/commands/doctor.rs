@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::agent_client;
 use crate::config::LoadedConfig;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual, error_message, pluralize};
-use models::{check_agents, check_encoder, check_model, check_model_servers};
+use models::{check_agents, check_encoder, check_model, check_model_servers, check_reranker};
 use network::{check_allowed_origins, check_api_keys, check_port, check_replicas};
 use stored_data::{check_data_dir, check_database, check_disk_space, check_search_index};
 
@@ -74,6 +74,7 @@ pub(crate) async fn run(
         check_model_servers().await,
         check_agents(config).await,
         check_encoder(config),
+        check_reranker(config).await,
         check_api_keys(config).await,
         check_allowed_origins(config).await,
         check_replicas(config).await,

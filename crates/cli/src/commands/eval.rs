@@ -3,11 +3,17 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use doran_retrieval::DocumentTenant;
+use async_trait::async_trait;
+use doran_agents::{PassageReranking, rerank_hits};
+use doran_llm::ChatModel;
 use doran_retrieval::eval::{RankingMetrics, RetrievalEvalReport, RetrievalEvalSet};
+use doran_retrieval::{DocumentTenant, Hit, Language, RetrieveError, Retriever, SearchQuery};
 
-use crate::assemble::search_index;
+use crate::assemble::model;
+use crate::assemble::search_index::{self, EvaluationIndex};
 use crate::commands::{eval_agent, eval_answers};
 use crate::config::Config;
 use crate::output::{TerminalOutput, bilingual};
@@ -61,21 +67,58 @@ pub(crate) async fn run(args: &EvalArgs, config: &Config, output: TerminalOutput
         )
         .with_cause(error)
     })?;
+    let (reranking, small) = model::open_evaluated_reranking(config)?;
     let scratch = search_index::open_evaluation_index(config).await?;
+    let kept = AtomicUsize::new(0);
+    let search = EvaluatedSearch { scratch, reranking, small, language: config.language, kept };
     let tenant = DocumentTenant::new("eval");
-    let filled = set.fill_index(scratch.index(), &tenant).await;
+    let filled = set.fill_index(search.scratch.index(), &tenant).await;
     let report = match filled {
-        Ok(()) => set.evaluate(scratch.index(), &tenant).await,
+        Ok(()) => set.evaluate(&search, &tenant).await,
         Err(error) => Err(error),
     };
-    scratch.remove().await?;
+    let kept = search.kept.into_inner();
+    search.scratch.remove().await?;
     let report = report?;
+    if kept > 0 {
+        let all = report.queries;
+        output.print_message(&bilingual!(
+            "질문 {all}개 가운데 {kept}개는 순서를 다시 정하지 못해 검색한 순서로 평가했습니다. 까닭은 로그에 있습니다",
+            "{kept} of {all} questions kept the order of the search, because there was no other one; the log says why"
+        ));
+    }
     let text = if args.json {
         format!("{}\n", serde_json::to_string_pretty(&report)?)
     } else {
         format_report(&report)
     };
     output.print_data(&text)
+}
+
+/// The search that is measured, with the new order that agents would take passages in.
+struct EvaluatedSearch {
+    scratch: EvaluationIndex,
+    reranking: PassageReranking,
+    small: Arc<dyn ChatModel>,
+    language: Language,
+    /// How many questions kept the order of the search.
+    kept: AtomicUsize,
+}
+
+#[async_trait]
+impl Retriever for EvaluatedSearch {
+    async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
+        let hits = self.scratch.index().retrieve(question).await?;
+        let small = self.small.clone();
+        match rerank_hits(&self.reranking, small, &question.text, &hits, self.language).await {
+            Ok(hits) => Ok(hits),
+            Err(reason) => {
+                tracing::warn!(%reason, "cannot rerank the passages; they keep the order of the search");
+                self.kept.fetch_add(1, Ordering::Relaxed);
+                Ok(hits)
+            }
+        }
+    }
 }
 
 fn format_report(report: &RetrievalEvalReport) -> String {

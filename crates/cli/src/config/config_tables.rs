@@ -252,7 +252,8 @@ impl EnvironmentSecrets {
         environment: &Environment,
         tables: &ConfigTables,
     ) -> Result<Self, BilingualMessage> {
-        let vendors = doran_llm::VENDORS.iter().map(|vendor| vendor.key_variable);
+        let vendors = doran_llm::VENDORS.iter().chain(doran_llm::RERANK_ONLY_VENDORS);
+        let vendors = vendors.map(|vendor| vendor.key_variable);
         let names: BTreeSet<&str> = vendors
             .filter(|name| !name.is_empty())
             .chain([OPENWEATHER_KEY_VARIABLE, TAVILY_KEY_VARIABLE, SHARED_KEY_VARIABLE, API_KEYS_VARIABLE])

@@ -108,6 +108,19 @@ pub(crate) struct SearchConfig {
     pub(crate) encoder: EncoderChoice,
     /// Whether agents rewrite questions before they search.
     pub(crate) rewriting: QueryRewriting,
+    /// Whether agents put the best passages in a new order.
+    pub(crate) reranking: RerankChoice,
+}
+
+/// Who puts the best passages of a search in a new order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RerankChoice {
+    /// Nobody.
+    Off,
+    /// The model for short decisions.
+    SmallModel,
+    /// A reranker, as `PROVIDER:MODEL` or by the name of a `[models]` table.
+    Reranker(String),
 }
 
 /// The encoder for semantic search.
@@ -216,6 +229,13 @@ pub(crate) fn load(
         if !is_word && !config.is_known_model(name) {
             return Err(setting_definitions::unknown_model_error(key, name, from));
         }
+    }
+    if let RerankChoice::Reranker(name) = &config.search.reranking {
+        let id = config.tables.models.get(name).map_or(name.as_str(), |table| &table.id);
+        doran_llm::ModelId::parse_reranker(id).map_err(|error| {
+            let (why, from) = (error.to_string(), value_origin(&values, "rerank"));
+            setting_definitions::unknown_reranker_error(name, &why, from)
+        })?;
     }
     if value_text(&values, "small_model") == "auto" {
         config.small_model = config.small_model_of_vendor();
@@ -408,6 +428,11 @@ fn build_config(values: &mut [SettingValue], environment: &Environment) -> Resul
         "on" => QueryRewriting::ByModel,
         _ => QueryRewriting::Off,
     };
+    let reranking = match value_text(values, "rerank") {
+        "off" => RerankChoice::Off,
+        "on" => RerankChoice::SmallModel,
+        name => RerankChoice::Reranker(name.trim().to_owned()),
+    };
     let worker = match value_text(values, "worker") {
         "auto" => format!("{}-{}", host_name(environment), std::process::id()),
         name => name.to_owned(),
@@ -435,7 +460,7 @@ fn build_config(values: &mut [SettingValue], environment: &Environment) -> Resul
             .filter(|name| !matches!(*name, "same" | "auto"))
             .map(str::to_owned),
         small_model_is_default: false,
-        search: SearchConfig { store, encoder, rewriting },
+        search: SearchConfig { store, encoder, rewriting, reranking },
         allowed_hosts: split_comma_list(value_text(values, "allowed_hosts")),
         allowed_origins,
         max_body_memory_bytes: parse_u32_value(values, "max_body_memory_mib")? as usize * 1024 * 1024,

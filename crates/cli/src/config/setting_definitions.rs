@@ -48,6 +48,8 @@ pub(crate) enum SettingKind {
     Integer { min: u32, max: u32 },
     /// The name of a model.
     Model,
+    /// `off`, `on` or the name of a reranker.
+    Reranker,
     /// One of these words.
     OneOf(&'static [&'static str]),
 }
@@ -180,6 +182,16 @@ pub(crate) const SETTINGS: &[Setting] = &[
         secret: false,
         en: "Whether agents ask `small_model` to rephrase a question before they search documents: `off` or `on`. It finds more for everyday questions about formal documents and costs one short model call per question.",
         ko: "에이전트가 문서를 검색하기 전에 `small_model`로 질문을 바꿔 쓸지 정합니다: `off` 또는 `on`. 일상적인 말로 물을 때 격식 있는 문서를 더 잘 찾지만, 질문마다 모델을 짧게 한 번 더 호출합니다.",
+    },
+    Setting {
+        key: "rerank",
+        env: "DORAN_RERANK",
+        flag: None,
+        kind: SettingKind::Reranker,
+        default: "off",
+        secret: false,
+        en: "Whether agents put the best 20 passages of a search in a new order before they take the first ones: `off`, `on` (`small_model` orders them, with one more model call per question), or `PROVIDER:MODEL` for a reranker behind a `/rerank` endpoint, such as `cohere:rerank-v4.0-pro` or `vllm:BAAI/bge-reranker-v2-m3`.",
+        ko: "에이전트가 검색에서 가장 잘 맞은 문단 20개의 순서를 다시 정한 뒤 앞의 것을 쓸지 정합니다: `off`, `on`(`small_model`이 순서를 정하며, 질문마다 모델을 한 번 더 호출합니다), 또는 `/rerank` 엔드포인트의 리랭커이면 `cohere:rerank-v4.0-pro`나 `vllm:BAAI/bge-reranker-v2-m3`처럼 `PROVIDER:MODEL`.",
     },
     Setting {
         key: "opensearch",
@@ -328,7 +340,7 @@ impl Setting {
     pub(crate) fn validate(&self, text: &str) -> Result<(), InvalidSetting> {
         let fits = match self.kind {
             // Whether the model exists is checked after the tables are read.
-            SettingKind::Text | SettingKind::Model => !text.trim().is_empty(),
+            SettingKind::Text | SettingKind::Model | SettingKind::Reranker => !text.trim().is_empty(),
             SettingKind::Address => text.parse::<SocketAddr>().is_ok(),
             SettingKind::Database => {
                 let path = text.strip_prefix("sqlite:");
@@ -389,6 +401,10 @@ impl SettingKind {
                 "`offline-extractive-2`, `ollama:qwen3:8b` 같은 `provider:model`, `[models]`의 이름 가운데 하나",
                 "one of `offline-extractive-2`, `provider:model` such as `ollama:qwen3:8b`, a name of `[models]`"
             ),
+            Self::Reranker => bilingual!(
+                "`off`, `on`, `cohere:rerank-v4.0-pro` 같은 `provider:model`, `[models]`의 이름 가운데 하나",
+                "one of `off`, `on`, `provider:model` such as `cohere:rerank-v4.0-pro`, a name of `[models]`"
+            ),
             Self::OneOf(words) => {
                 let words = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
                 bilingual!("다음 가운데 하나: {words}", "one of {words}")
@@ -407,6 +423,7 @@ impl SettingKind {
             | Self::Origins
             | Self::LogFilter
             | Self::Model
+            | Self::Reranker
             | Self::OneOf(_) => false,
         }
     }
@@ -421,6 +438,17 @@ pub(super) fn unknown_model_error(key: &str, name: &str, origin: &SettingOrigin)
     bilingual!(
         "`{key}`의 값이 맞지 않습니다 ({ko_from}). 필요한 것: {ko}. `doran models`가 쓸 수 있는 모델을 보여 줍니다: {why}",
         "the value of `{key}` ({en_from}) does not fit; it must be {en}. `doran models` lists what can be used: {why}"
+    )
+}
+
+/// The error for a reranker that does not exist.
+pub(super) fn unknown_reranker_error(name: &str, why: &str, origin: &SettingOrigin) -> BilingualMessage {
+    let from = origin.description();
+    let (ko_from, en_from) = (from.ko, from.en);
+    let BilingualMessage { ko, en, .. } = SettingKind::Reranker.expected_description();
+    bilingual!(
+        "`rerank`의 값 `{name}`이(가) 맞지 않습니다 ({ko_from}). 필요한 것: {ko}: {why}",
+        "the value `{name}` of `rerank` ({en_from}) does not fit; it must be {en}: {why}"
     )
 }
 

@@ -70,6 +70,48 @@ fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
 }
 
 #[test]
+fn a_reranker_is_off_the_small_model_or_an_endpoint() {
+    let chosen = |text: &str| {
+        load_config(&[], &[("DORAN_RERANK", text)], Path::new("/nowhere")).config.search.reranking
+    };
+    assert_eq!(load_config(&[], &[], Path::new("/nowhere")).config.search.reranking, RerankChoice::Off);
+    assert_eq!((chosen("off"), chosen("on")), (RerankChoice::Off, RerankChoice::SmallModel));
+    for name in ["cohere:rerank-v4.0-pro", "vllm:BAAI/bge-reranker-v2-m3", "openai-compatible:http://h/v1#m"]
+    {
+        assert_eq!(chosen(name), RerankChoice::Reranker(name.to_owned()));
+    }
+    for (text, reason) in [
+        ("yes", "`yes` is not `provider:model`"),
+        ("ON", "`ON` is not `provider:model`"),
+        ("ollama:bge-m3", "`ollama` does not rerank; these do: `openrouter`"),
+        ("nobody:m", "`nobody` does not rerank"),
+        ("cohere:", "`cohere:` is not `provider:model`"),
+    ] {
+        let error = load_error(&[], &[("DORAN_RERANK", text), HOME_VARIABLE]);
+        assert!(error.contains("of `rerank` (env DORAN_RERANK) does not fit"), "{error}");
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn a_reranker_may_be_a_name_of_the_tables() {
+    let scratch = TestDirectory::new();
+    let write = |text: &str| fs::write(scratch.path().join("doran.toml"), text).expect("write");
+    write(
+        "rerank = \"office\"\n[models.office]\nid = \"vllm:bge-reranker\"\nbase_url = \"http://10.0.0.5/v1\"\n",
+    );
+    let reranking = load_config(&[], &[], scratch.path()).config.search.reranking;
+    assert_eq!(reranking, RerankChoice::Reranker("office".into()));
+    write("rerank = \"office\"\n[models.office]\nid = \"ollama:bge-m3\"\n");
+    let environment = Environment::for_test(scratch.path(), &[HOME_VARIABLE]);
+    let error = load(&SettingFlags::new(), None, &environment).expect_err("no reranker").en;
+    assert!(
+        error.contains("the value `office` of `rerank`") && error.contains("`ollama` does not rerank"),
+        "{error}"
+    );
+}
+
+#[test]
 fn retention_is_given_in_days() {
     let env = [("DORAN_RETENTION_DAYS", "2"), ("DORAN_CONVERSATION_DAYS", "3")];
     let retention = load_config(&[], &env, Path::new("/nowhere")).config.retention;
@@ -181,7 +223,7 @@ fn variables_of_tests_and_measurements_are_not_noted() {
 
 #[test]
 fn settings_are_few_named_alike_and_documented_twice() {
-    assert!(SETTINGS.len() <= 26);
+    assert!(SETTINGS.len() <= 27);
     for setting in SETTINGS {
         assert_eq!(setting.env, format!("DORAN_{}", setting.key.to_uppercase()));
         assert!(setting.en.ends_with('.') && setting.en.is_ascii(), "{}", setting.key);

@@ -157,6 +157,20 @@ fn the_built_in_model_says_that_it_cannot_put_questions_in_other_words() {
     assert!(stderr.contains("내장 모델은 질문을 다른 말로 바꾸지 못하므로 그대로 찾습니다"), "{stderr}");
 }
 
+#[test]
+fn the_built_in_model_says_that_it_reranks_nothing_and_answers_as_before() {
+    let here = fresh_directory("ask-rerank");
+    let question = ["ask", "연차휴가는 며칠인가요?", "--lang", "ko"];
+    let before = run_doran(&here, &question, "");
+    std::fs::write(here.join("doran.toml"), "rerank = \"on\"\n").expect("written");
+    let output = run_doran(&here, &question, "");
+    let stderr = utf8(&output.stderr);
+    assert!(output.status.success() && output.stdout == before.stdout, "{stderr}");
+    let sentence = "내장 모델은 문단의 순서를 다시 정하지 못하므로 검색한 순서 그대로 씁니다";
+    assert!(stderr.contains(sentence), "{stderr}");
+    assert!(!utf8(&before.stderr).contains(sentence), "off is the default");
+}
+
 /// The lines about what went wrong: neither steps nor sources.
 fn error_lines(stderr: &[u8]) -> Vec<String> {
     utf8(stderr).lines().filter(|line| !line.starts_with(['·', ' '])).map(str::to_owned).collect()

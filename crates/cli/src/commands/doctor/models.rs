@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use doran_llm::embed;
+use doran_llm::{
+    ChatRequest, Message, MessagePart, NumberedPassage, PassageKind, Role, collect_reply, embed,
+};
 use doran_offline::is_offline_model;
 use doran_retrieval::{BuiltInEncoder, RamKeywordIndex};
 
 use super::{DoctorCheck, bilingual_error};
 use crate::assemble::{self, Agents, DataDirWrites, RecordReplay, model};
 use crate::commands::models::install_encoder;
-use crate::config::{Config, EncoderChoice};
+use crate::config::{Config, EncoderChoice, RerankChoice};
 use crate::output::{BilingualMessage, bilingual, pluralize};
 
 /// Builds the agents and their tools, those of files and of MCP servers included.
@@ -138,4 +140,62 @@ pub(super) fn check_encoder(config: &Config) -> DoctorCheck {
             DoctorCheck::ok(name, bilingual!("임베딩 엔드포인트 {model}", "the embeddings endpoint {model}"))
         }
     }
+}
+
+/// Checks the reranker of the settings with one small request.
+pub(super) async fn check_reranker(config: &Config) -> DoctorCheck {
+    let check = "rerank";
+    let name = match &config.search.reranking {
+        RerankChoice::Off => {
+            return DoctorCheck::ok(
+                check,
+                bilingual!("꺼짐. 검색한 순서 그대로 씁니다", "off; passages keep the order of the search"),
+            );
+        }
+        RerankChoice::SmallModel => {
+            let model = config.small_model.as_ref().unwrap_or(&config.model);
+            return match is_offline_model(model) {
+                true => DoctorCheck::warn(
+                    check,
+                    bilingual!(
+                        "켜져 있지만 내장 모델은 문단의 순서를 다시 정하지 못합니다. LLM을 고르거나 `rerank`에 리랭커를 적으세요",
+                        "on, but the built-in model cannot put passages in a new order; choose an LLM, or set `rerank` to a reranker"
+                    ),
+                ),
+                false => DoctorCheck::ok(
+                    check,
+                    bilingual!("{model}이(가) 순서를 정합니다", "{model} puts passages in a new order"),
+                ),
+            };
+        }
+        RerankChoice::Reranker(name) => name,
+    };
+    let reranker = match model::open_reranker(config, name) {
+        Ok(reranker) => reranker,
+        Err(error) => return DoctorCheck::fail(check, bilingual_error(&error.into())),
+    };
+    match collect_reply(reranker.stream(two_passages_request())).await {
+        Ok(_) => DoctorCheck::ok(check, bilingual!("{name}: 닿음", "{name}: reached")),
+        Err(error) => {
+            let advice = error.advice();
+            let (ko, en) = (advice.ko, advice.en);
+            DoctorCheck::fail(
+                check,
+                bilingual!("{name}: 쓸 수 없음 ({error}). {ko}", "{name}: cannot be used ({error}). {en}"),
+            )
+        }
+    }
+}
+
+/// A question with two passages.
+fn two_passages_request() -> ChatRequest {
+    let passage = |number: u32, text: &str| {
+        let (title, text, kind) = (String::new(), text.to_owned(), PassageKind::default());
+        MessagePart::Passage(NumberedPassage { number, title, text, kind })
+    };
+    let passages = vec![passage(1, "서울은 한국의 수도입니다."), passage(2, "물은 100도에서 끓습니다.")];
+    ChatRequest::new(vec![
+        Message::new("passages", Role::System, passages),
+        Message::user("question", "한국의 수도는 어디인가요?"),
+    ])
 }
