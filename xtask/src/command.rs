@@ -1,5 +1,6 @@
 //! Runs other programs from the root of the repository. Their output is passed through unless it is captured.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -22,6 +23,16 @@ pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).args(args);
     command
+}
+
+/// A command that leaves the processor to others that want it, where there is `nice`.
+pub fn low_priority(program: &OsStr) -> Command {
+    if cfg!(unix) {
+        let mut command = Command::new("nice");
+        command.args(["-n", "10"]).arg(program);
+        return command;
+    }
+    Command::new(program)
 }
 
 /// Runs cargo with its output shown.

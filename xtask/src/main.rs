@@ -32,7 +32,8 @@ cargo xtask openapi        the OpenAPI document and the types of the web page, g
 cargo xtask ui             the web page, built anew
 cargo xtask ui --check     the web page type-checked, tested and compared with a new build
 cargo xtask browser        the web page in Chromium, against the program; needs `cargo xtask ui --check` before
-cargo xtask ci             check, tidy, deny, test, ui --check, browser and torture, in this order: what CI runs
+cargo xtask ci [--all]     check, tidy, deny, test, ui --check, browser and torture: what CI runs. Outside CI, what did not
+                           change since it passed is left out, unless `--all` is given
 cargo xtask dist [TARGET]  archives and packages of the program, with checksums, in target/dist
 cargo xtask capacity       how many users a deployment holds, simulated from measured costs";
 
@@ -51,7 +52,8 @@ fn main() -> ExitCode {
         (Some("ui"), true) => exit_code(ui::build()),
         (Some("ui"), false) if rest == ["--check"] => exit_code(ui::check()),
         (Some("browser"), true) => exit_code(browser::run()),
-        (Some("ci"), true) => ci::run(),
+        (Some("ci"), true) => ci::run(false),
+        (Some("ci"), false) if rest == ["--all"] => ci::run(true),
         (Some("capacity"), true) => exit_code(capacity::run()),
         (Some("dist"), _) => exit_code(dist::run(&rest)),
         _ => exit_code(Err(USAGE.to_string())),

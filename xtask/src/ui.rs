@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::XtaskResult;
-use crate::command::root;
+use crate::command::{low_priority, root};
+use crate::test::inputs::JobInputs;
+use crate::test::jobs::{Job, JobKind};
 
 /// The oldest Node.js version that the build tools support.
 const MIN_NODE_VERSION: (u32, u32) = (20, 19);
@@ -23,6 +25,22 @@ pub fn build() -> XtaskResult {
     run_npm(&["ci", "--ignore-scripts", "--no-audit", "--no-fund"])?;
     run_npm(&["run", "check"])?;
     run_npm(&["run", "build"])
+}
+
+/// `check` as a job beside the tests.
+pub fn job() -> Job {
+    let mut command = low_priority(&crate::ci::this_program());
+    command.args(["ui", "--check"]);
+    // The tests in the browser need what it installs, so it runs if that is gone.
+    let is_installed = ui_directory().join("node_modules").join("playwright-core").exists();
+    let inputs = JobInputs { programs: Vec::new(), folders: vec!["crates/server/ui".to_owned()] };
+    Job {
+        name: "ui".to_owned(),
+        command,
+        kind: JobKind::Plain { show: false },
+        inputs: is_installed.then_some(inputs),
+        after: None,
+    }
 }
 
 /// Type-checks and tests the page, builds it into another directory and compares. Prints a notice if it cannot.

@@ -1,4 +1,4 @@
-//! `cargo test`, with the results of all test programs summed up in one line.
+//! The tests, with the results of all test programs summed up in one line.
 //!
 //! A test that cannot run because something is missing prints a line that starts with `SKIPPED:` and returns. The
 //! test program counts it as passed; this task counts it as skipped.
@@ -6,39 +6,22 @@
 //! Tests that failed run a second time, one after the other. A test that passes then is reported as `UNSTABLE` and counts
 //! as passed: it depends on timing and must be repaired, but it does not hide the results of the others.
 
-use std::collections::BTreeSet;
+pub mod inputs;
+pub mod jobs;
+mod output;
+mod passed_runs;
+pub mod programs;
+
 use std::io::{BufRead, BufReader};
 use std::process::{ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::XtaskResult;
-use crate::command::{cargo, root};
+use crate::command::cargo;
 
-/// The summed results of test programs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TestTally {
-    /// Tests that passed.
-    pub passed: u64,
-    /// Tests that failed.
-    pub failed: u64,
-    /// Tests that did not run.
-    pub skipped: u64,
-}
-
-impl TestTally {
-    /// Adds the results of `more`.
-    pub fn add(&mut self, more: &Self) {
-        self.passed += more.passed;
-        self.failed += more.failed;
-        self.skipped += more.skipped;
-    }
-
-    /// The last line of a run.
-    pub fn closing_line(&self, took: Duration) -> String {
-        let minutes = took.as_secs_f64() / 60.0;
-        format!("{} passed, {} failed, {} skipped ({minutes:.1} min)", self.passed, self.failed, self.skipped)
-    }
-}
+pub use output::TestTally;
+use output::{LineVisibility, TestOutputCounter};
+use passed_runs::PassedRuns;
 
 /// The result of a test run.
 pub struct TestRun {
@@ -120,6 +103,64 @@ fn split_arguments(args: &[String]) -> (&[String], &[String]) {
     }
 }
 
+/// What earlier runs passed, or None if everything has to run: in CI, or because `all` asks for it.
+pub fn earlier_runs(all: bool) -> jobs::EarlierRuns {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if all || is_set("CI") || is_set("UPDATE_EXPECT") {
+        return None;
+    }
+    match inputs::SharedInputs::read() {
+        Ok(shared) => Some((shared, PassedRuns::open())),
+        Err(why) => {
+            eprintln!("test: everything runs, because what changed is not known: {why}");
+            None
+        }
+    }
+}
+
+/// Runs the failed tests of a program again, alone. Returns the results of the program with what they say now.
+pub fn repeat_failed(result: &jobs::JobResult) -> TestRun {
+    let jobs::JobKind::TestProgram(program) = &result.kind else {
+        let outcome = result.failure.clone().map_or(Ok(()), |why| Err(format!("{}: {why}", result.name)));
+        return TestRun { tally: result.tally, outcome };
+    };
+    if !result.can_repeat {
+        let outcome = Err(format!("{}: a test failed or died", result.name));
+        return TestRun { tally: result.tally, outcome };
+    }
+    eprintln!("test: running {} failed tests of {} again, alone", result.failed_names.len(), result.name);
+    let mut command = program.command();
+    command.args(["--test-threads=1", "--exact"]).args(&result.failed_names);
+    let (second, _) = jobs::run_job(jobs::Job {
+        name: result.name.clone(),
+        command,
+        kind: result.kind.clone(),
+        inputs: None,
+        after: None,
+    });
+    println!("{}", second.shown());
+    for name in result.failed_names.difference(&second.failed_names) {
+        eprintln!("UNSTABLE: {name} failed, and passed when it ran alone. It depends on timing: repair it.");
+    }
+    let mut tally = result.tally;
+    let ran = second.tally.passed + second.tally.failed + second.tally.skipped;
+    let failure = match second.failure {
+        None if ran < tally.failed => Some("not all of them ran again".to_owned()),
+        other => other,
+    };
+    let still_failed = if failure.is_some() { second.tally.failed.clamp(1, tally.failed) } else { 0 };
+    tally.passed += tally.failed - still_failed;
+    tally.failed = still_failed;
+    let outcome = match failure {
+        None => Ok(()),
+        Some(why) => {
+            let names: Vec<&str> = second.failed_names.iter().map(String::as_str).collect();
+            Err(format!("{}: {why}: {}", result.name, names.join(", ")))
+        }
+    };
+    TestRun { tally, outcome }
+}
+
 /// Features of the released program. A plain `cargo build` leaves them out because they add about a hundred crates.
 pub const SHIPPED_FEATURES: &str = "doran/python,doran-agents/python";
 
@@ -137,18 +178,11 @@ fn cargo_test_arguments(args: &[String]) -> Vec<String> {
     all
 }
 
-/// The directory of the evaluation sets, which are not part of the repository. By default it is next to the
-/// repository.
-fn eval_data() -> Option<(&'static str, std::path::PathBuf)> {
-    let beside = root().parent()?.join("shared").join("data");
-    (std::env::var_os("DORAN_EVAL_DATA").is_none() && beside.is_dir()).then_some(("DORAN_EVAL_DATA", beside))
-}
-
 fn run_and_read_lines(args: &[String], mut see: impl FnMut(&str)) -> XtaskResult {
     eprintln!("$ cargo {}", args.join(" "));
     let mut child = cargo(&[])
         .args(args)
-        .envs(eval_data())
+        .envs(programs::eval_data())
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|why| format!("cargo does not start: {why}"))?;
@@ -162,123 +196,9 @@ fn run_and_read_lines(args: &[String], mut see: impl FnMut(&str)) -> XtaskResult
     if status.success() { Ok(()) } else { Err("a test failed, died or did not build".to_string()) }
 }
 
-/// Whether a line of output is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LineVisibility {
-    Shown,
-    Hidden,
-}
-
-/// Parses the output of test programs line by line.
-#[derive(Debug, Default)]
-struct TestOutputCounter {
-    tally: TestTally,
-    /// Inside the output of passed tests, which is requested only to find skipped ones.
-    in_successes: bool,
-    /// Tests of the current program that printed that they were skipped.
-    announced_skips: u64,
-    /// Lines that name a failed test.
-    failed_lines: u64,
-    /// The names of failed tests.
-    failed_names: BTreeSet<String>,
-    /// Whether a program failed without naming all its failed tests.
-    programs_died: bool,
-}
-
-impl TestOutputCounter {
-    fn read_line(&mut self, line: &str) -> LineVisibility {
-        if line == "successes:" {
-            self.in_successes = true;
-            return LineVisibility::Hidden;
-        }
-        if line == "failures:" {
-            self.in_successes = false;
-        }
-        if let Some(name) = parse_failed_test(line) {
-            self.failed_lines += 1;
-            self.failed_names.insert(name.to_owned());
-        }
-        if let Some(found) = parse_result_line(line) {
-            let skipped = self.announced_skips.min(found.passed);
-            self.tally.add(&TestTally {
-                passed: found.passed - skipped,
-                failed: found.failed,
-                skipped: found.skipped + skipped,
-            });
-            self.in_successes = false;
-            self.announced_skips = 0;
-            return LineVisibility::Shown;
-        }
-        if is_passed_test(line) || (self.in_successes && !line.starts_with("SKIPPED:")) {
-            return LineVisibility::Hidden;
-        }
-        if !self.in_successes {
-            return LineVisibility::Shown;
-        }
-        self.announced_skips += 1;
-        LineVisibility::Shown
-    }
-}
-
-/// Whether a line names a passed test. Thousands of such lines would hide the one that matters.
-fn is_passed_test(line: &str) -> bool {
-    line.is_empty() || (line.starts_with("test ") && line.ends_with(" ... ok"))
-}
-
-/// Parses `test postgres::a_law ... FAILED`.
-fn parse_failed_test(line: &str) -> Option<&str> {
-    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
-}
-
-/// Parses `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.01s`.
-fn parse_result_line(line: &str) -> Option<TestTally> {
-    let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
-    let mut tally = TestTally::default();
-    for part in counts.split("; ") {
-        match part.split_once(' ') {
-            Some((count, "passed")) => tally.passed = count.parse().ok()?,
-            Some((count, "failed")) => tally.failed = count.parse().ok()?,
-            Some((count, "ignored")) => tally.skipped = count.parse().ok()?,
-            _ => {}
-        }
-    }
-    Some(tally)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn check(output: &str, expected: &str, shown: &str) {
-        let mut sum = TestOutputCounter::default();
-        let seen: Vec<&str> =
-            output.lines().filter(|line| sum.read_line(line) == LineVisibility::Shown).collect();
-        let TestTally { passed, failed, skipped } = sum.tally;
-        assert_eq!(format!("{passed} {failed} {skipped}"), expected);
-        assert_eq!(seen.join("\n"), shown);
-    }
-
-    #[test]
-    fn programs_are_summed() {
-        let output = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.01s\n\
-                      test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s";
-        check(output, "4 2 1", output);
-    }
-
-    #[test]
-    fn a_test_that_says_it_was_skipped_did_not_pass() {
-        let end =
-            "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s";
-        let output =
-            format!("test a ... ok\nsuccesses:\n---- a stdout ----\nSKIPPED: no PostgreSQL\nchatter\n{end}");
-        check(&output, "1 0 1", &format!("SKIPPED: no PostgreSQL\n{end}"));
-    }
-
-    #[test]
-    fn what_a_failed_test_prints_is_shown() {
-        let output = "successes:\nchatter\nfailures:\n---- b stdout ----\nSKIPPED: not counted here";
-        check(output, "0 0 0", "failures:\n---- b stdout ----\nSKIPPED: not counted here");
-    }
 
     #[test]
     fn naming_a_package_leaves_the_others_alone() {
@@ -293,20 +213,6 @@ mod tests {
     }
 
     #[test]
-    fn failed_tests_are_named_for_the_second_run() {
-        let mut sum = TestOutputCounter::default();
-        for line in
-            ["test a::law ... ok", "test b::law ... FAILED", "test c ... ignored", "failures:", "    b::law"]
-        {
-            sum.read_line(line);
-        }
-        assert_eq!(
-            (sum.failed_lines, sum.failed_names.into_iter().collect::<Vec<_>>()),
-            (1, vec!["b::law".to_owned()])
-        );
-    }
-
-    #[test]
     fn the_second_run_selects_the_failed_tests_in_the_same_programs() {
         let args: Vec<String> =
             ["-p", "doran-store", "a_filter", "--", "--ignored", "other"].map(String::from).to_vec();
@@ -314,11 +220,5 @@ mod tests {
             repeat_arguments(&args, &["b::law".to_owned()]).join(" "),
             "test --locked --no-fail-fast -p doran-store -- --show-output --ignored --test-threads=1 --exact b::law"
         );
-    }
-
-    #[test]
-    fn the_closing_line_counts_minutes() {
-        let tally = TestTally { passed: 12, failed: 0, skipped: 1 };
-        assert_eq!(tally.closing_line(Duration::from_secs(90)), "12 passed, 0 failed, 1 skipped (1.5 min)");
     }
 }
