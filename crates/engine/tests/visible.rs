@@ -36,7 +36,8 @@ mod inside {
     }
 }
 
-fn main() {
+#[test]
+fn an_update_is_as_visible_as_its_state() {
     let open = Open::update().count(1).inner(Inner(2)).change(Inner(3));
     assert_eq!(open.count, Some(1));
     assert_eq!(open.inner.map(|inner| inner.0), Some(2));
