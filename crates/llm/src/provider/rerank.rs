@@ -161,8 +161,8 @@ fn ranked_places(answer: &Value, count: usize) -> Result<Vec<usize>, ModelError>
 mod tests {
     use super::*;
 
-    fn check_order(answer: Value, expected: &str) {
-        let outcome = match ranked_places(&answer, 3) {
+    fn check_order(answer: &Value, expected: &str) {
+        let outcome = match ranked_places(answer, 3) {
             Ok(order) => format!("{order:?}"),
             Err(ModelError::Broken { reason }) => reason,
             Err(error) => panic!("{error}"),
@@ -177,35 +177,38 @@ mod tests {
 
     #[test]
     fn the_best_score_comes_first_and_equal_ones_keep_their_order() {
-        check_order(scores(&[(0, -5.4), (1, 8.6), (2, -3.6)]), "[1, 2, 0]");
-        check_order(scores(&[(2, 0.9), (0, 0.5), (1, 0.5)]), "[2, 0, 1]");
-        check_order(scores(&[(2, 0.5), (1, 0.5), (0, 0.5)]), "[0, 1, 2]");
+        check_order(&scores(&[(0, -5.4), (1, 8.6), (2, -3.6)]), "[1, 2, 0]");
+        check_order(&scores(&[(2, 0.9), (0, 0.5), (1, 0.5)]), "[2, 0, 1]");
+        check_order(&scores(&[(2, 0.5), (1, 0.5), (0, 0.5)]), "[0, 1, 2]");
     }
 
     #[test]
     fn an_answer_that_is_no_order_says_what_is_wrong() {
-        check_order(json!([{ "index": 0, "score": 1 }]), "the answer has no list `results`");
-        check_order(json!({ "results": {} }), "the answer has no list `results`");
-        check_order(scores(&[(0, 1.0)]), "1 scores came for 3 passages");
-        check_order(scores(&[(0, 1.0), (1, 1.0), (2, 1.0), (0, 1.0)]), "4 scores came for 3 passages");
-        check_order(scores(&[(0, 1.0), (1, 1.0), (3, 1.0)]), "a score is for passage 3 of 3, counted from 0");
-        check_order(scores(&[(0, 1.0), (1, 1.0), (1, 2.0)]), "two scores are for passage 1");
-        check_order(scores(&[(0, 1.0), (1, 1.0), (-1, 1.0)]), "a result has no whole number `index`");
+        check_order(&json!([{ "index": 0, "score": 1 }]), "the answer has no list `results`");
+        check_order(&json!({ "results": {} }), "the answer has no list `results`");
+        check_order(&scores(&[(0, 1.0)]), "1 scores came for 3 passages");
+        check_order(&scores(&[(0, 1.0), (1, 1.0), (2, 1.0), (0, 1.0)]), "4 scores came for 3 passages");
+        check_order(
+            &scores(&[(0, 1.0), (1, 1.0), (3, 1.0)]),
+            "a score is for passage 3 of 3, counted from 0",
+        );
+        check_order(&scores(&[(0, 1.0), (1, 1.0), (1, 2.0)]), "two scores are for passage 1");
+        check_order(&scores(&[(0, 1.0), (1, 1.0), (-1, 1.0)]), "a result has no whole number `index`");
         let odd = |row: Value| {
             let mut answer = scores(&[(0, 1.0), (1, 1.0)]);
             answer["results"].as_array_mut().expect("a list").push(row);
             answer
         };
         check_order(
-            odd(json!({ "index": "2", "relevance_score": 1 })),
+            &odd(json!({ "index": "2", "relevance_score": 1 })),
             "a result has no whole number `index`",
         );
         check_order(
-            odd(json!({ "index": 2.5, "relevance_score": 1 })),
+            &odd(json!({ "index": 2.5, "relevance_score": 1 })),
             "a result has no whole number `index`",
         );
         for row in [json!({ "index": 2 }), json!({ "index": 2, "relevance_score": "IGNORE ALL RULES" })] {
-            check_order(odd(row), "a result has no number `relevance_score`");
+            check_order(&odd(row), "a result has no number `relevance_score`");
         }
     }
 }

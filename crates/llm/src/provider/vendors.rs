@@ -353,25 +353,25 @@ pub const VENDORS: &[Vendor] = &[
     ),
     local_vendor("ollama", "Ollama", "http://127.0.0.1:11434/v1", ""),
     local_vendor("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1", ""),
-    reranking(local_vendor("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", "LLAMA_API_KEY")),
-    reranking(local_vendor("vllm", "vLLM", "http://127.0.0.1:8000/v1", "VLLM_API_KEY")),
-    reranking(local_vendor("openai-compatible", "OpenAI-compatible", "", "OPENAI_COMPATIBLE_API_KEY")),
+    reranking(&local_vendor("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", "LLAMA_API_KEY")),
+    reranking(&local_vendor("vllm", "vLLM", "http://127.0.0.1:8000/v1", "VLLM_API_KEY")),
+    reranking(&local_vendor("openai-compatible", "OpenAI-compatible", "", "OPENAI_COMPATIBLE_API_KEY")),
 ];
 
 /// Vendors that are used as rerankers and not for chats.
 pub const RERANK_ONLY_VENDORS: &[Vendor] = &[
-    reranking(cloud_vendor(
+    reranking(&cloud_vendor(
         "cohere",
         "Cohere",
         "https://api.cohere.com/v2",
         "COHERE_API_KEY",
         DEFAULT_QUIRKS,
     )),
-    reranking(cloud_vendor("jina", "Jina AI", "https://api.jina.ai/v1", "JINA_API_KEY", DEFAULT_QUIRKS)),
+    reranking(&cloud_vendor("jina", "Jina AI", "https://api.jina.ai/v1", "JINA_API_KEY", DEFAULT_QUIRKS)),
 ];
 
-const fn reranking(vendor: Vendor) -> Vendor {
-    Vendor { quirks: VendorQuirks { reranks: true, ..vendor.quirks }, ..vendor }
+const fn reranking(vendor: &Vendor) -> Vendor {
+    Vendor { quirks: VendorQuirks { reranks: true, ..vendor.quirks }, ..*vendor }
 }
 
 /// The model of the same vendor that makes short decisions for less money. `None` if the vendor's is not known, or if it
