@@ -11,7 +11,7 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-GROUPS = 8
+GROUPS = 30
 
 
 def main():
@@ -24,7 +24,7 @@ def main():
             for number, path in list(enumerate(paths))[group::GROUPS]:
                 lines = [json.loads(line) for line in open(path, encoding="utf-8") if line.strip()]
                 document = lines[0]["document"]
-                name = f"{number:02}-{os.path.basename(os.path.dirname(path))}.md"
+                name = f"{number:03}-{os.path.basename(os.path.dirname(path))}.md"
                 text = document["text"]
                 if not text.lstrip().startswith("# "):
                     text = f"# {document['title']}\n\n{text}"
@@ -33,8 +33,8 @@ def main():
                 for at, line in enumerate(lines[1:]):
                     answers = line["answers"]
                     must = [[answer] for answer in answers] if line.get("all") else [answers]
-                    question = {"id": f"{number:02}-{at:02}", "ask": line["q"], "language": "ko" if "/ko/" in path else "en",
-                                "style": line["style"], "kind": line["kind"] if answers else "none",
+                    question = {"id": f"{number:03}-{at:02}", "ask": line["q"], "language": "ko" if "/ko/" in path else "en",
+                                "style": line.get("style", "plain"), "kind": line.get("kind", "text") if answers else "none",
                                 "answer_in": [name] if answers else [], "answerable": bool(answers)}
                     if answers:
                         question.update(must=must, must_not=[])
