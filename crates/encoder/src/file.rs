@@ -5,6 +5,7 @@ use crate::integer_product::{IntegerMatrix, MAX_COLUMNS};
 use crate::pieces::{PieceKind, PieceTokenizer};
 
 const MAGIC: &[u8; 8] = b"DORANENC";
+const SCORER_MAGIC: &[u8; 8] = b"DORANANS";
 const VERSION: u32 = 1;
 const HASH_BYTES: usize = 32;
 
@@ -20,6 +21,9 @@ pub enum EncoderFileError {
     /// The file is something else.
     #[error("this is not an encoder file: it does not start with `DORANENC`")]
     NotAnEncoder,
+    /// The file is not an answer scorer.
+    #[error("this is not a file of an answer scorer: it does not start with `DORANANS`")]
+    NotAScorer,
     /// The file has another version.
     #[error("the encoder file has version {found}, and this program reads version {VERSION}")]
     OtherVersion {
@@ -44,6 +48,13 @@ pub(crate) struct EncoderSizes {
     pub(crate) layers: usize,
 }
 
+impl EncoderSizes {
+    fn fit_each_other(&self) -> bool {
+        let fitting = self.width.is_multiple_of(self.heads * 32) && self.hidden.is_multiple_of(32);
+        fitting && self.width <= MAX_COLUMNS && self.hidden <= MAX_COLUMNS
+    }
+}
+
 /// The token table: a scale and a row of small integers for every piece.
 pub(crate) struct TokenTable {
     scales: Vec<f32>,
@@ -55,6 +66,13 @@ pub(crate) struct TokenTable {
 }
 
 impl TokenTable {
+    /// Writes the row of a piece scaled to length 1, or zeros if it has no length.
+    pub(crate) fn write_direction(&self, piece: usize, into: &mut [f32]) {
+        self.write_row(piece, 1.0, into);
+        let length = into.iter().map(|value| value * value).sum::<f32>().sqrt().max(1e-12);
+        into.iter_mut().for_each(|value| *value /= length);
+    }
+
     /// Writes the row of a piece, multiplied by `factor`.
     pub(crate) fn write_row(&self, piece: usize, factor: f32, into: &mut [f32]) {
         let scale = self.scales[piece] * factor;
@@ -81,6 +99,31 @@ pub(crate) struct BlockWeights {
     pub(crate) down: IntegerMatrix,
 }
 
+/// Blocks that follow each other, with what their attention needs.
+pub(crate) struct BlockStack {
+    pub(crate) width: usize,
+    pub(crate) heads: usize,
+    pub(crate) blocks: Vec<BlockWeights>,
+    /// The cosines and sines of every position, for one half of a head.
+    pub(crate) rotations: Vec<(f32, f32)>,
+}
+
+impl BlockStack {
+    fn read(reader: &mut ByteReader, sizes: &EncoderSizes) -> Result<Self, EncoderFileError> {
+        let EncoderSizes { width, heads, hidden, layers, .. } = *sizes;
+        let block = |_| {
+            Ok(BlockWeights {
+                query_key_value: reader.matrix(3 * width, width)?,
+                attention_output: reader.matrix(width, width)?,
+                gate_up: reader.matrix(2 * hidden, width)?,
+                down: reader.matrix(width, hidden)?,
+            })
+        };
+        let blocks = (0..layers).map(block).collect::<Result<_, EncoderFileError>>()?;
+        Ok(Self { width, heads, blocks, rotations: rotations(MAX_PIECES + 1, width / heads) })
+    }
+}
+
 /// Everything that the file holds.
 pub(crate) struct EncoderWeights {
     /// The first bytes of the hash of the file, in hexadecimal.
@@ -91,12 +134,10 @@ pub(crate) struct EncoderWeights {
     pub(crate) token_logits: Vec<f32>,
     /// Adds the logit that depends on the hidden state.
     pub(crate) pooling: Vec<f32>,
-    pub(crate) blocks: Vec<BlockWeights>,
+    pub(crate) stack: BlockStack,
     pub(crate) projection: IntegerMatrix,
     /// Projects the mean of the table rows, if the encoder uses it.
     pub(crate) static_projection: Option<IntegerMatrix>,
-    /// The cosines and sines of every position, for one half of a head.
-    pub(crate) rotations: Vec<(f32, f32)>,
     pub(crate) tokenizer: PieceTokenizer,
 }
 
@@ -119,12 +160,10 @@ impl EncoderWeights {
             layers: reader.size()?,
         };
         let (bits, uses_static) = (reader.u32()?, reader.u32()? == 1);
-        let fitting = sizes.width.is_multiple_of(sizes.heads * 32) && sizes.hidden.is_multiple_of(32);
-        let small = sizes.width <= MAX_COLUMNS && sizes.hidden <= MAX_COLUMNS;
-        if !fitting || !small || !(bits == 8 || bits == 4) {
+        if !sizes.fit_each_other() || !(bits == 8 || bits == 4) {
             return Err(EncoderFileError::Damaged { reason: "the sizes do not fit each other" });
         }
-        let EncoderSizes { vocabulary, width, hidden, .. } = sizes;
+        let EncoderSizes { vocabulary, width, .. } = sizes;
         let table = TokenTable {
             scales: reader.floats(vocabulary)?,
             rows: reader.take(vocabulary * width * bits as usize / 8)?,
@@ -133,16 +172,7 @@ impl EncoderWeights {
         };
         let token_logits = reader.floats(vocabulary)?;
         let pooling = reader.floats(width)?;
-        let blocks = (0..sizes.layers)
-            .map(|_| {
-                Ok(BlockWeights {
-                    query_key_value: reader.matrix(3 * width, width)?,
-                    attention_output: reader.matrix(width, width)?,
-                    gate_up: reader.matrix(2 * hidden, width)?,
-                    down: reader.matrix(width, hidden)?,
-                })
-            })
-            .collect::<Result<_, EncoderFileError>>()?;
+        let stack = BlockStack::read(&mut reader, &sizes)?;
         let projection = reader.matrix(width, width)?;
         let static_projection = if uses_static { Some(reader.matrix(width, width)?) } else { None };
         let pieces = (0..vocabulary).map(|_| reader.piece()).collect::<Result<_, _>>()?;
@@ -150,19 +180,61 @@ impl EncoderWeights {
             return Err(EncoderFileError::Damaged { reason: "bytes follow the vocabulary" });
         }
         let tokenizer = PieceTokenizer::new(pieces)?;
-        let rotations = rotations(MAX_PIECES + 1, width / sizes.heads);
         Ok(Self {
             hash: hash[..4].iter().map(|byte| format!("{byte:02x}")).collect(),
             sizes,
             table,
             token_logits,
             pooling,
-            blocks,
+            stack,
             projection,
             static_projection,
-            rotations,
             tokenizer,
         })
+    }
+}
+
+/// The weights of the answer scorer: blocks of its own over the table and the pieces of the encoder.
+pub(crate) struct ScorerWeights {
+    /// What is added to a piece of the question, of the context and of the sentence.
+    pub(crate) parts: [Vec<f32>; 3],
+    /// What is added to a piece that the other side has.
+    pub(crate) same: Vec<f32>,
+    /// What is added to a piece, multiplied by the cosine of the nearest piece of the other side.
+    pub(crate) near: Vec<f32>,
+    pub(crate) head: Vec<f32>,
+    pub(crate) constant: f32,
+    pub(crate) stack: BlockStack,
+}
+
+impl ScorerWeights {
+    /// Reads a file that was made for an encoder of these sizes.
+    pub(crate) fn read(file: &'static [u8], encoder: &EncoderSizes) -> Result<Self, EncoderFileError> {
+        let rest = file.strip_prefix(SCORER_MAGIC).ok_or(EncoderFileError::NotAScorer)?;
+        let mut reader = ByteReader(rest);
+        let found = reader.u32()?;
+        if found != VERSION {
+            return Err(EncoderFileError::OtherVersion { found });
+        }
+        let sizes = EncoderSizes {
+            vocabulary: encoder.vocabulary,
+            width: reader.size()?,
+            heads: reader.size()?,
+            hidden: reader.size()?,
+            layers: reader.size()?,
+        };
+        if !sizes.fit_each_other() || sizes.width != encoder.width {
+            return Err(EncoderFileError::Damaged { reason: "the sizes do not fit each other" });
+        }
+        let mut row = || reader.floats(sizes.width);
+        let parts = [row()?, row()?, row()?];
+        let (same, near, head) = (row()?, row()?, row()?);
+        let constant = reader.floats(1)?[0];
+        let stack = BlockStack::read(&mut reader, &sizes)?;
+        if !reader.0.is_empty() {
+            return Err(EncoderFileError::Damaged { reason: "bytes follow the weights" });
+        }
+        Ok(Self { parts, same, near, head, constant, stack })
     }
 }
 

@@ -1,8 +1,9 @@
-//! The forward pass: table rows, pre-norm blocks with attention and SwiGLU, a weighted mean, a projection.
+//! The forward passes: pre-norm blocks with attention and SwiGLU, for the encoder between table rows and a weighted mean
+//! that is projected, for the answer scorer before one number.
 
 use std::ops::Range;
 
-use crate::file::{BlockWeights, EncoderWeights};
+use crate::file::{BlockStack, BlockWeights, EncoderWeights, ScorerWeights};
 #[cfg(target_arch = "x86_64")]
 use crate::integer_product::{Avx2Product, Avx512Product};
 use crate::integer_product::{BlockProduct, IntegerRows, PortableProduct};
@@ -16,6 +17,43 @@ const ATTENTION_LANES: usize = 32;
 /// Float sums are kept in this many lanes, so that they can be computed side by side.
 const LANES: usize = 16;
 
+/// A computation over blocks, for any instructions.
+trait ForwardPass {
+    type Output;
+
+    /// Computes it. To be inlined into a function for these instructions.
+    fn compute<P: BlockProduct>(self, instructions: P) -> Self::Output;
+}
+
+/// Computes a pass on the best instructions of this machine.
+fn on_best_instructions<F: ForwardPass>(pass: F) -> F::Output {
+    #[cfg(target_arch = "x86_64")]
+    #[allow(unsafe_code, reason = "a function for newer instructions is called after they were detected")]
+    {
+        if let Some(instructions) = Avx512Product::detect() {
+            // SAFETY: the processor has these instructions, as was detected.
+            return unsafe { on_avx512(pass, instructions) };
+        }
+        if let Some(instructions) = Avx2Product::detect() {
+            // SAFETY: the processor has these instructions, as was detected.
+            return unsafe { on_avx2(pass, instructions) };
+        }
+    }
+    pass.compute(PortableProduct)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma")]
+fn on_avx512<F: ForwardPass>(pass: F, instructions: Avx512Product) -> F::Output {
+    pass.compute(instructions)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn on_avx2<F: ForwardPass>(pass: F, instructions: Avx2Product) -> F::Output {
+    pass.compute(instructions)
+}
+
 /// Computes the vectors of texts from the numbers of their pieces, on the best instructions of this machine. A vector
 /// does not depend on the texts beside it.
 pub(crate) fn encode_pieces(
@@ -23,50 +61,82 @@ pub(crate) fn encode_pieces(
     texts: &[Vec<u32>],
     buffers: &mut PassBuffers,
 ) -> Vec<Vec<f32>> {
-    #[cfg(target_arch = "x86_64")]
-    #[allow(unsafe_code, reason = "a function for newer instructions is called after they were detected")]
-    {
-        if let Some(instructions) = Avx512Product::detect() {
-            // SAFETY: the processor has these instructions, as was detected.
-            return unsafe { encode_avx512(weights, texts, instructions, buffers) };
-        }
-        if let Some(instructions) = Avx2Product::detect() {
-            // SAFETY: the processor has these instructions, as was detected.
-            return unsafe { encode_avx2(weights, texts, instructions, buffers) };
-        }
-    }
-    encode_portable(weights, texts, buffers)
+    on_best_instructions(EncodingPass { weights, texts, buffers })
 }
 
 /// Computes the vectors on the instructions that every machine has.
+#[cfg(test)]
 pub(crate) fn encode_portable(
     weights: &EncoderWeights,
     texts: &[Vec<u32>],
     buffers: &mut PassBuffers,
 ) -> Vec<Vec<f32>> {
-    encode(weights, texts, PortableProduct, buffers)
+    EncodingPass { weights, texts, buffers }.compute(PortableProduct)
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma")]
-fn encode_avx512(
-    weights: &EncoderWeights,
-    texts: &[Vec<u32>],
-    instructions: Avx512Product,
-    buffers: &mut PassBuffers,
-) -> Vec<Vec<f32>> {
-    encode(weights, texts, instructions, buffers)
+struct EncodingPass<'a> {
+    weights: &'a EncoderWeights,
+    texts: &'a [Vec<u32>],
+    buffers: &'a mut PassBuffers,
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn encode_avx2(
-    weights: &EncoderWeights,
-    texts: &[Vec<u32>],
-    instructions: Avx2Product,
+impl ForwardPass for EncodingPass<'_> {
+    type Output = Vec<Vec<f32>>;
+
+    #[inline(always)]
+    fn compute<P: BlockProduct>(self, instructions: P) -> Vec<Vec<f32>> {
+        let Self { weights, texts, buffers } = self;
+        let PassBuffers { start, hidden, of_block } = buffers;
+        let width = weights.sizes.width;
+        let positions = texts.iter().map(Vec::len).sum::<usize>();
+        start.resize(positions * width, 0.0);
+        let factor = (width as f32).sqrt();
+        for (row, piece) in start.chunks_exact_mut(width).zip(texts.iter().flatten()) {
+            weights.table.write_row(*piece as usize, factor, row);
+        }
+        hidden.clone_from(start);
+        let lengths: Vec<usize> = texts.iter().map(Vec::len).collect();
+        run_blocks(&weights.stack, &lengths, instructions, hidden, of_block);
+        normalize_rows(hidden, width, &mut of_block.normed);
+        pool(weights, texts, start, &of_block.normed, instructions)
+    }
+}
+
+/// Computes the scores of pairs, on the best instructions of this machine. `hidden` has the rows of all their pieces, and
+/// `lengths` says how many each has.
+pub(crate) fn score_pieces(
+    weights: &ScorerWeights,
+    lengths: &[usize],
+    hidden: &mut [f32],
     buffers: &mut PassBuffers,
-) -> Vec<Vec<f32>> {
-    encode(weights, texts, instructions, buffers)
+) -> Vec<f32> {
+    on_best_instructions(ScoringPass { weights, lengths, hidden, buffers })
+}
+
+struct ScoringPass<'a> {
+    weights: &'a ScorerWeights,
+    lengths: &'a [usize],
+    hidden: &'a mut [f32],
+    buffers: &'a mut PassBuffers,
+}
+
+impl ForwardPass for ScoringPass<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn compute<P: BlockProduct>(self, instructions: P) -> Vec<f32> {
+        let Self { weights, lengths, hidden, buffers } = self;
+        let width = weights.stack.width;
+        run_blocks(&weights.stack, lengths, instructions, hidden, &mut buffers.of_block);
+        let mut first = 0;
+        let score = |length: &usize| {
+            let row = &hidden[first * width..(first + 1) * width];
+            first += length;
+            let factor = 1.0 / (dot(row, row) / width as f32 + EPSILON).sqrt();
+            dot(row, &weights.head) * factor + weights.constant
+        };
+        lengths.iter().map(score).collect()
+    }
 }
 
 /// The buffers of a pass. They are used again, because asking the system for fresh memory takes longer than a short pass.
@@ -96,42 +166,33 @@ struct HeadBuffers {
     scores: Vec<f32>,
 }
 
+/// Adds what the blocks compute to the hidden states.
 #[inline(always)]
-fn encode<P: BlockProduct>(
-    weights: &EncoderWeights,
-    texts: &[Vec<u32>],
+fn run_blocks<P: BlockProduct>(
+    stack: &BlockStack,
+    lengths: &[usize],
     instructions: P,
-    buffers: &mut PassBuffers,
-) -> Vec<Vec<f32>> {
-    let PassBuffers { start, hidden, of_block } = buffers;
-    let width = weights.sizes.width;
-    let positions = texts.iter().map(Vec::len).sum::<usize>();
-    start.resize(positions * width, 0.0);
-    let factor = (width as f32).sqrt();
-    for (row, piece) in start.chunks_exact_mut(width).zip(texts.iter().flatten()) {
-        weights.table.write_row(*piece as usize, factor, row);
+    hidden: &mut [f32],
+    buffers: &mut BlockBuffers,
+) {
+    for block in &stack.blocks {
+        attend(stack, block, lengths, instructions, hidden, buffers);
+        feed_forward(block, stack.width, instructions, hidden, buffers);
     }
-    hidden.clone_from(start);
-    for block in &weights.blocks {
-        attend(weights, block, texts, instructions, hidden, of_block);
-        feed_forward(block, width, instructions, hidden, of_block);
-    }
-    normalize_rows(hidden, width, &mut of_block.normed);
-    pool(weights, texts, start, &of_block.normed, instructions)
 }
 
 /// Adds attention to the hidden states.
 #[inline(always)]
 fn attend<P: BlockProduct>(
-    weights: &EncoderWeights,
+    stack: &BlockStack,
     block: &BlockWeights,
-    texts: &[Vec<u32>],
+    lengths: &[usize],
     instructions: P,
     hidden: &mut [f32],
     buffers: &mut BlockBuffers,
 ) {
     let BlockBuffers { normed, rounded, wide, narrow, added, of_head } = buffers;
-    let (width, heads) = (weights.sizes.width, weights.sizes.heads);
+    let (width, heads) = (stack.width, stack.heads);
     let (head, triple) = (width / heads, 3 * width);
     let positions = hidden.len() / width;
     normalize_rows(hidden, width, normed);
@@ -140,11 +201,11 @@ fn attend<P: BlockProduct>(
     block.query_key_value.multiply(instructions, rounded, wide);
     narrow.resize(positions * width, 0.0);
     let (mut rest, mut outputs) = (&mut wide[..], &mut narrow[..]);
-    for text in texts {
+    for length in lengths {
         let (rows, out);
-        (rows, rest) = rest.split_at_mut(text.len() * triple);
-        (out, outputs) = outputs.split_at_mut(text.len() * width);
-        for (row, turns) in rows.chunks_exact_mut(triple).zip(weights.rotations.chunks_exact(head / 2)) {
+        (rows, rest) = rest.split_at_mut(length * triple);
+        (out, outputs) = outputs.split_at_mut(length * width);
+        for (row, turns) in rows.chunks_exact_mut(triple).zip(stack.rotations.chunks_exact(head / 2)) {
             for part in row[..2 * width].chunks_exact_mut(head) {
                 rotate(part, turns);
             }

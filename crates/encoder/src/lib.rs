@@ -1,8 +1,10 @@
 //! Doran's own text encoder: turns a Korean or English text into a vector whose dot product with another says how near
-//! the two are in meaning. The weights are compiled in. It needs no server, no key and no download.
+//! the two are in meaning. On the same table of pieces, an [`AnswerScorer`] reads a question and a sentence together and
+//! says how well the sentence answers. The weights are compiled in. Nothing needs a server, a key or a download.
 //!
 //! `training/` in the repository makes the weights, and `training/README.md` describes the file and the forward pass.
 
+mod answer_scorer;
 mod file;
 mod forward_pass;
 mod integer_product;
@@ -10,6 +12,7 @@ mod pieces;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+pub use self::answer_scorer::{AnswerCandidate, AnswerScorer};
 pub use self::file::EncoderFileError;
 use self::file::EncoderWeights;
 use self::forward_pass::PassBuffers;

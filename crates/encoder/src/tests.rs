@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use super::answer_scorer::{BUILT_IN_SCORER, MAX_QUESTION_PIECES};
 use super::forward_pass::{PassBuffers, encode_portable};
-use super::{BUILT_IN, EncoderFileError, MAX_PIECES, TextEncoder, TextSide};
+use super::{AnswerCandidate, AnswerScorer, BUILT_IN, EncoderFileError, MAX_PIECES, TextEncoder, TextSide};
 
 fn built_in() -> &'static TextEncoder {
     TextEncoder::built_in().unwrap()
@@ -177,4 +178,87 @@ fn threads_share_an_encoder() {
     for thread in threads {
         thread.join().unwrap();
     }
+}
+
+fn scorer() -> &'static AnswerScorer {
+    AnswerScorer::built_in().unwrap()
+}
+
+/// Pairs with their pieces and scores, written by `training/answers/scorer/export.py` from the weights before they were
+/// rounded.
+#[test]
+fn scores_are_those_of_the_training_side() {
+    let records: Vec<serde_json::Value> =
+        serde_json::from_str(include_str!("../weights/scorer-reference.json")).unwrap();
+    for record in &records {
+        let text = |name: &str| record[name].as_str().unwrap();
+        let question = text("question");
+        let candidate = AnswerCandidate {
+            title: text("title"),
+            lead: text("lead"),
+            header: text("header"),
+            sentence: text("sentence"),
+        };
+        let asked = built_in().weights.tokenizer.split(question, MAX_QUESTION_PIECES);
+        let pieces: Vec<u32> =
+            scorer().pieces(&asked, &candidate).into_iter().map(|(piece, _)| piece).collect();
+        let expected: Vec<u32> = serde_json::from_value(record["tokens"].clone()).unwrap();
+        assert_eq!(pieces, expected, "{question}");
+        let score = scorer().score(question, &[candidate])[0];
+        let expected = record["score"].as_f64().unwrap() as f32;
+        assert!((score - expected).abs() < 0.15, "{score} instead of {expected} for {record}");
+    }
+}
+
+#[test]
+fn a_score_does_not_depend_on_the_candidates_beside_it() {
+    let long = "계약 해지 ".repeat(100);
+    let candidates = [
+        AnswerCandidate { sentence: "연차는 3일 전에 신청합니다.", ..AnswerCandidate::default() },
+        AnswerCandidate { title: &long, lead: &long, header: &long, sentence: &long },
+        AnswerCandidate::default(),
+        AnswerCandidate {
+            title: "규정", sentence: "병가는 연 60일입니다.", ..AnswerCandidate::default()
+        },
+    ];
+    let together = scorer().score("연차는 언제까지 신청해?", &candidates);
+    let alone: Vec<f32> =
+        candidates.iter().flat_map(|one| scorer().score("연차는 언제까지 신청해?", &[*one])).collect();
+    assert_eq!(together, alone);
+    assert!(together.iter().all(|score| score.is_finite()));
+    assert!(scorer().score("연차", &[]).is_empty());
+}
+
+#[test]
+fn a_sentence_that_answers_scores_higher() {
+    let score = |question: &str, sentence: &str| {
+        scorer().score(question, &[AnswerCandidate { sentence, ..AnswerCandidate::default() }])[0]
+    };
+    let (leave, sick) = ("연차 휴가는 사용일 3일 전까지 신청합니다.", "병가는 진단서를 내야 합니다.");
+    assert!(
+        score("연차는 며칠 전에 신청해야 하나요?", leave) > score("연차는 며칠 전에 신청해야 하나요?", sick)
+    );
+    assert!(score("병가 쓰려면 뭐가 필요해?", sick) > score("병가 쓰려면 뭐가 필요해?", leave));
+}
+
+#[test]
+fn damaged_files_of_a_scorer_are_refused() {
+    let check = |file: Vec<u8>, expected: EncoderFileError| {
+        assert_eq!(AnswerScorer::read(file.leak(), built_in()).err(), Some(expected));
+    };
+    check(BUILT_IN.to_vec(), EncoderFileError::NotAScorer);
+    let mut file = BUILT_IN_SCORER.to_vec();
+    file[8] = 7;
+    check(file, EncoderFileError::OtherVersion { found: 7 });
+    let mut file = BUILT_IN_SCORER.to_vec();
+    file[12..16].copy_from_slice(&128_u32.to_le_bytes());
+    check(file, EncoderFileError::Damaged { reason: "the sizes do not fit each other" });
+    let mut file = BUILT_IN_SCORER.to_vec();
+    file[28..32].copy_from_slice(&f32::NAN.to_le_bytes());
+    check(file, EncoderFileError::Damaged { reason: "a weight is not a number" });
+    check(
+        BUILT_IN_SCORER[..BUILT_IN_SCORER.len() - 1].to_vec(),
+        EncoderFileError::Damaged { reason: "it is cut short" },
+    );
+    check([BUILT_IN_SCORER, b"x"].concat(), EncoderFileError::Damaged { reason: "bytes follow the weights" });
 }
