@@ -4,23 +4,22 @@
     features dev
     export ANSWER_QUESTIONS=$PWD/evals/answers/more/questions.jsonl ANSWER_DOCUMENTS=$PWD/evals/answers/more/documents
     features more
-    python3 training/answers/everyday.py everyday
-    export ANSWER_QUESTIONS=$PWD/everyday/questions.jsonl ANSWER_DOCUMENTS=$PWD/everyday/documents
-    features everyday
     python3 training/answers/written.py written
     for group in written/*; do
         export ANSWER_QUESTIONS=$PWD/$group/questions.jsonl ANSWER_DOCUMENTS=$PWD/$group/documents
         features $group && cat $group.jsonl >> written.jsonl
     done
-    python3 training/answers/fit.py dev.jsonl more.jsonl everyday.jsonl written.jsonl
+    python3 training/answers/fit.py dev.jsonl more.jsonl written.jsonl
 
 Writes `crates/offline/src/data/weights.tsv`. The ranking is a conditional logit over the candidates of a question. The
 confidence is a logistic regression over the best candidate, once with all candidates and once without the right ones,
 because a question whose answer is not there must be refused. The figures are cross-validated: each question is answered
-with weights that were fitted without the documents of a sixth of the questions, its own among them. With `--ablate` they
+with weights that were fitted without the documents of a sixth of the questions, its own among them. Of the written questions only
+those are used that the answer scorer has not learned from. With `--ablate` they
 are told again without each feature in turn, and nothing is written; with `-v` each question is told. Needs numpy.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -31,17 +30,25 @@ import sys
 import numpy as np
 
 # What the ranking and the confidence go by; the other features have no weight there.
-RANKING = ["own", "name_near", "meaning", "kind_misses", "rank"]
-CONFIDENCE = ["own", "meaning", "kind_misses"]
+RANKING = ["own", "name_near", "meaning", "kind_misses", "rank", "scorer"]
+CONFIDENCE = ["own", "meaning", "kind_misses", "scorer"]
 FOLDS = 6
-MOST_QUOTED, CLOSE, NEAR = 3, 2.5, 0.38
+MOST_QUOTED, CLOSE, NEAR = 3, 2.5, 0.32
 WITHOUT_RIGHT_WEIGHT = 0.5
+# The written questions are many and hard: each of the others counts as several of them.
+OTHERS_COUNT = 4
 WEIGHTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../crates/offline/src/data/weights.tsv")
 
 # A sentence that only leads to a list is quoted with the list.
 LEAD_IN = re.compile("다음(과 같|의 |\\s*각\\s*호| 순서)|[:：]$|following")
 # A question that names an article is answered with the article, whatever the confidence.
 NAMES_PLACE = re.compile("제\\s*\\d+\\s*[조항]|section \\d", re.I)
+
+
+def is_for_choosing(question):
+    """Whether a written question is of the fifth of the documents that the answer scorer does not learn from."""
+    document = question["id"].rsplit("-", 1)[0]
+    return int(hashlib.sha256(document.encode()).hexdigest(), 16) % 5 == 0
 
 
 def fold(text):
@@ -147,6 +154,7 @@ def quoted(question, weights, without_right=False):
 def fit(questions, ranking, confidence):
     """The weights of the ranking and those of the confidence, with its constant at the end."""
     questions = [question for question in questions if question["units"]]
+    questions = [question for question in questions for _ in range(1 if question["is_written"] else OTHERS_COUNT)]
     weights = fit_ranking(questions, ranking)
     columns = [questions[0]["names"].index(name) for name in confidence]
     rows = []
@@ -164,14 +172,18 @@ def fit(questions, ranking, confidence):
     return weights, whole
 
 
-def read(path):
+def read(path, chosen_only=False):
     questions = [json.loads(line) for line in open(path, encoding="utf-8")]
     name = os.path.basename(path).split(".")[0]
+    if chosen_only and name == "written":
+        questions = [question for question in questions if is_for_choosing(question)]
     documents = sorted({name for question in questions for name in question["answer_in"]})
     chance = random.Random(1)
     chance.shuffle(documents)
     for question in questions:
         question["is_written"] = name == "written"
+        for place, unit in enumerate(question["units"]):
+            unit["place"] = place
         units = question["units"] = sorted(question["units"], key=lambda unit: unit["order"])
         labels = [label(question, unit) for unit in units]
         for at, unit in enumerate(units):
@@ -227,7 +239,7 @@ def scored_with(questions, weights, sure):
 
 def main():
     paths = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
-    questions = [question for path in paths for question in read(path)]
+    questions = [question for path in paths for question in read(path, True)]
     scored = cross_validated(questions, RANKING, CONFIDENCE)
     for threshold in np.arange(NEAR - 0.1, NEAR + 0.11, 0.05):
         print(f"from {threshold:.2f}: {figures(scored, threshold)}")

@@ -1,8 +1,10 @@
-//! How near texts are to a question in meaning. What was computed for a passage is kept for the next question.
+//! How near texts are to a question in meaning, and how well they answer it. The vector of a passage is kept for the next
+//! question.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use doran_encoder::{AnswerCandidate, AnswerScorer};
 use doran_retrieval::BuiltInEncoder;
 
 /// The most vectors that are kept, about 6 MB with their texts.
@@ -41,4 +43,10 @@ pub(super) fn nearness(question: &str, texts: Vec<String>) -> Vec<f64> {
         }
     }
     found.into_iter().map(Option::unwrap_or_default).collect()
+}
+
+/// How well each candidate answers the question. Without the scorer, which is compiled in, there are no scores.
+pub(super) fn answer_scores(question: &str, candidates: &[AnswerCandidate<'_>]) -> Vec<f64> {
+    let Ok(scorer) = AnswerScorer::built_in() else { return Vec::new() };
+    scorer.score(question, candidates).into_iter().map(f64::from).collect()
 }

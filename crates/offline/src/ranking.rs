@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
+use doran_encoder::AnswerCandidate;
 use doran_retrieval::{is_hangul, is_one_typo_apart, stem_synonyms, text_stems};
 use regex::Regex;
 
@@ -23,12 +24,22 @@ const MIN_WEIGHED_UNITS: f64 = 40.0;
 /// The most units whose meaning is compared: those that answer best by words. The rest counts as the least near of them.
 const MAX_COMPARED_MEANINGS: usize = 24;
 
-/// The names of the features, in order. `own` is the share of the words of the question that stand in the unit, weighed by how
-/// rare they are. A name says of whom the question is. `rank` falls with the place of the passage in the search.
-pub(super) const FEATURES: [&str; 5] = ["own", "name_near", "meaning", "kind_misses", "rank"];
+/// The most units that the answer scorer reads: the best by words and meaning.
+const MAX_SCORED_UNITS: usize = 12;
 
-/// The place of the feature that is compared last.
+/// The names of the features, in order. `own` is the share of the words of the question that stand in the unit, weighed by how
+/// rare they are. A name says of whom the question is. `rank` falls with the place of the passage in the search. `scorer` is
+/// what the answer scorer says, which reads the question and the unit together.
+pub(super) const FEATURES: [&str; 6] = ["own", "name_near", "meaning", "kind_misses", "rank", "scorer"];
+
+/// The places of the features that are computed for the best units only.
 const MEANING: usize = 2;
+const SCORER: usize = 5;
+
+/// How far the scores of the answer scorer count. A unit that it did not read has the least. It cannot veto a sentence that
+/// holds every word of the question.
+const MIN_SCORE: f64 = -1.0;
+const MAX_SCORE: f64 = 10.0;
 
 /// What is known of a unit as an answer to a question.
 pub(super) type Features = [f64; FEATURES.len()];
@@ -379,6 +390,7 @@ impl<'a> UnitIndex<'a> {
                 0.0,
                 f64::from(u8::from(misses)),
                 1.0 / (1.0 + unit.source as f64),
+                MIN_SCORE,
             ];
             ranked.push(RankedUnit {
                 unit: unit.clone(),
@@ -390,7 +402,10 @@ impl<'a> UnitIndex<'a> {
         }
         let by_score = |left: &RankedUnit<'_>, right: &RankedUnit<'_>| right.score.total_cmp(&left.score);
         ranked.sort_by(by_score);
-        self.add_meaning(&format!("{} {}", asked.before, asked.question), &mut ranked);
+        let question = format!("{} {}", asked.before, asked.question);
+        self.add_meaning(&question, &mut ranked);
+        ranked.sort_by(by_score);
+        self.add_scores(&question, &mut ranked);
         ranked.sort_by(by_score);
         ranked
     }
@@ -462,6 +477,24 @@ impl<'a> UnitIndex<'a> {
         let least = near.iter().copied().reduce(f64::min).unwrap_or(0.0);
         for (at, one) in ranked.iter_mut().enumerate() {
             one.features[MEANING] = near.get(at).copied().unwrap_or(least);
+            one.score = weights::score(&one.features);
+        }
+    }
+
+    /// Lets the answer scorer read the best units.
+    fn add_scores(&self, question: &str, ranked: &mut [RankedUnit<'a>]) {
+        let candidates: Vec<AnswerCandidate<'_>> = ranked
+            .iter()
+            .take(MAX_SCORED_UNITS)
+            .map(|one| AnswerCandidate {
+                title: self.sources[one.unit.source].title,
+                lead: one.unit.lead,
+                header: one.unit.header.unwrap_or_default(),
+                sentence: one.unit.text,
+            })
+            .collect();
+        for (one, score) in ranked.iter_mut().zip(meaning::answer_scores(question, &candidates)) {
+            one.features[SCORER] = score.clamp(MIN_SCORE, MAX_SCORE);
             one.score = weights::score(&one.features);
         }
     }

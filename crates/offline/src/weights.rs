@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 use super::ranking::{FEATURES, Features, RankedUnit};
 
 /// From this confidence on a quote is stated as the answer, if every rare word of the question is there.
-const SURE: f64 = 0.5;
+const SURE: f64 = 0.42;
 
 /// From this confidence on a quote is given as the nearest sentence. Below it nothing is quoted.
-pub(super) const NEAR: f64 = 0.38;
+pub(super) const NEAR: f64 = 0.32;
 
 /// From this rarity on, an answer that does not speak of a word of the question is not sure.
 const RARE: f64 = 0.5;

@@ -21,7 +21,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
         ],
     ),
     ("doran-server", &["doran-agents", "doran-draw", "doran-engine"]),
-    ("doran-offline", &["doran-agents", "doran-llm", "doran-retrieval"]),
+    ("doran-offline", &["doran-agents", "doran-encoder", "doran-llm", "doran-retrieval"]),
     ("doran-agents", &["doran-engine", "doran-jail", "doran-llm", "doran-retrieval"]),
     ("doran-retrieval", &["doran-encoder", "doran-jail", "doran-llm"]),
     ("doran-store", &["doran-engine"]),

@@ -84,6 +84,7 @@ async fn features_for_fitting() {
             .map(|one| {
                 json!({
                     "text": one.unit.text, "quoted": quoted_words(&one.unit, asked), "lead": one.unit.lead,
+                    "title": sources[one.unit.source].title, "heading": one.unit.heading, "header": one.unit.header,
                     "source": one.unit.source, "block": one.unit.block, "kind": format!("{:?}", one.unit.kind),
                     "document": all[one.unit.source].passage.document.to_string(), "features": one.features,
                     "order": order.iter().position(|start| *start == one.unit.text.as_ptr()),
@@ -91,7 +92,7 @@ async fn features_for_fitting() {
             })
             .collect();
         let line = json!({
-            "id": question.id, "ask": question.ask, "must": question.must, "must_not": question.must_not,
+            "id": question.id, "before": before, "ask": question.ask, "must": question.must, "must_not": question.must_not,
             "answerable": question.answerable, "kind": question.kind, "answer_in": question.answer_in,
             "names": FEATURES, "units": units,
         });
