@@ -120,7 +120,7 @@ pub(super) async fn start_or_continue(
         message: &question.text,
         options,
         if_busy: IfBusy::Enqueue,
-        acknowledge: acknowledge,
+        acknowledge,
         placement,
         idempotency,
         key: caller.key.clone(),
