@@ -3,7 +3,7 @@
 use crate::cues::Cue;
 use crate::places::{article_titles, named_articles, named_places};
 use crate::quotes::find_quotes;
-use crate::ranking::AskedQuestion;
+use crate::ranking::{AskedQuestion, FEATURES, UnitIndex};
 use crate::units::{QuotableSource, QuotableSourceKind, SourceCitation, split_units};
 
 fn source<'a>(title: &'a str, text: &'a str, number: u32) -> QuotableSource<'a> {
@@ -116,6 +116,22 @@ fn the_row_and_the_column_that_are_asked_for_are_quoted() {
     assert_eq!(quoted("A-200 무게는 얼마인가요?", &sources), "모델: A-200 · 무게: 7.4 kg");
     let told = quoted_after("A-100의 무게는?", "그럼 A-200은요?", &sources);
     assert!(told.contains("7.4 kg") && !told.contains("4.1 kg"), "{told}");
+}
+
+#[test]
+fn the_answer_scorer_reads_the_best_units() {
+    let doors: String = (1..30).map(|number| format!("{number}번 창고의 문은 밤에 닫는다. ")).collect();
+    let text = format!("{doors}점심시간은 12시부터 13시까지이다.");
+    let sources = [source("규정", &text, 1)];
+    let ranked = UnitIndex::new(&sources).rank(AskedQuestion { question: "점심시간", before: "" });
+    let scorer = FEATURES.iter().position(|name| *name == "scorer").expect("a feature");
+    assert!(
+        ranked[0].unit.text.starts_with("점심시간") && ranked[0].features[scorer] > 1.0,
+        "{:?}",
+        ranked[0]
+    );
+    let unread = ranked.last().expect("a unit");
+    assert!(unread.features[scorer] < 0.0, "{unread:?}");
 }
 
 #[test]
