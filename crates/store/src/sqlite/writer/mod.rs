@@ -1,6 +1,7 @@
 //! The writer: all writes go through one connection.
 //!
-//! While there is one run at most, a caller runs its job at once, on its own thread. Otherwise jobs wait in a channel. The writer thread takes up to [`MAX_JOBS_PER_TRANSACTION`] waiting jobs and runs them in one transaction.
+//! While there is one run at most, a caller runs its job at once, on its own thread. Otherwise jobs wait in a channel. The
+//! writer thread takes up to [`MAX_JOBS_PER_TRANSACTION`] waiting jobs and runs them in one transaction.
 //! Each job has its own savepoint: a rejected job rolls back only itself. The transaction ends without waiting for the
 //! disk. A caller gets its result when the transaction is on disk, or right away if it can be on disk later; `wal_sync`
 //! looks after that.
