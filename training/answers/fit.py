@@ -33,7 +33,7 @@ import numpy as np
 RANKING = ["own", "name_near", "meaning", "kind_misses", "rank", "scorer"]
 CONFIDENCE = ["own", "meaning", "kind_misses", "scorer"]
 FOLDS = 6
-MOST_QUOTED, CLOSE, NEAR = 3, 2.5, 0.32
+MOST_QUOTED, CLOSE, NEAR = 3, 1.5, 0.30
 WITHOUT_RIGHT_WEIGHT = 0.5
 # The written questions are many and hard: each of the others counts as several of them.
 OTHERS_COUNT = 4

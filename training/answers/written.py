@@ -2,26 +2,28 @@
 
     python3 training/answers/written.py OUT_DIR
 
-Writes OUT_DIR/N/questions.jsonl and OUT_DIR/N/documents for `GROUPS` groups of documents, because the questions seldom name their document.
+Writes OUT_DIR/N/questions.jsonl and OUT_DIR/N/documents for groups of `GROUP_SIZE` documents, because the questions seldom name their document.
 """
 
 import glob
 import json
+import math
 import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-GROUPS = 30
+GROUP_SIZE = 16
 
 
 def main():
     out = sys.argv[1]
     paths = sorted(glob.glob(os.path.join(HERE, "written", "*", "*.jsonl")))
-    for group in range(GROUPS):
+    groups = math.ceil(len(paths) / GROUP_SIZE)
+    for group in range(groups):
         folder = os.path.join(out, str(group))
         os.makedirs(os.path.join(folder, "documents"), exist_ok=True)
         with open(os.path.join(folder, "questions.jsonl"), "w", encoding="utf-8") as file:
-            for number, path in list(enumerate(paths))[group::GROUPS]:
+            for number, path in list(enumerate(paths))[group::groups]:
                 lines = [json.loads(line) for line in open(path, encoding="utf-8") if line.strip()]
                 document = lines[0]["document"]
                 name = f"{number:03}-{os.path.basename(os.path.dirname(path))}.md"

@@ -15,7 +15,7 @@ use super::facts::{self, StatedFact};
 use super::intent::{QuestionIntent, intents_of};
 use super::memory;
 use super::phrasing::FixedPhrase;
-use super::places::{NamedPlace, named_places};
+use super::places::named_places;
 use super::quotes::{self, PickedQuote, QuotesFound};
 use super::results;
 use super::summarize;
@@ -328,9 +328,10 @@ fn missing_place_lines(
 ) -> Option<Vec<String>> {
     let looked = turn.has_searched_documents || !turn.passages.is_empty() || !turn.results.is_empty();
     let named = named_places(question).0;
-    let missing = named.iter().map(NamedPlace::to_string).filter(|place| found.missing.contains(place));
-    let lines: Vec<String> =
-        missing.map(|place| FixedPhrase::NotFoundPlace.filled(turn.language, &[&place])).collect();
+    let missing = named.iter().filter(|place| found.missing.contains(&place.to_string()));
+    let lines: Vec<String> = missing
+        .map(|place| FixedPhrase::NotFoundPlace.filled(turn.language, &[&place.label(turn.language)]))
+        .collect();
     (looked && !lines.is_empty()).then_some(lines)
 }
 
@@ -347,15 +348,17 @@ fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
             QuotableSourceKind::Standard => FixedPhrase::QuoteStandard,
         };
         let picks: Vec<_> = picks.iter().filter(|pick| pick.source.kind == kind).collect();
-        let mut last: Option<SourceCitation<'_>> = None;
+        // What a quote is worth is said once for all that follow and are worth the same.
+        let mut last_sure = None;
         for pick in picks.iter().take(MAX_QUOTE_LINES) {
             lines.push(match pick.source.cite {
                 SourceCitation::Number(number) => {
-                    let say = match (last == Some(pick.source.cite), pick.is_sure) {
+                    let say = match (last_sure == Some(pick.is_sure), pick.is_sure) {
                         (true, _) => FixedPhrase::QuoteMore,
                         (false, true) => lead,
                         (false, false) => FixedPhrase::Nearest,
                     };
+                    last_sure = Some(pick.is_sure);
                     say.filled(turn.language, &[&pick.words, &number.to_string()])
                 }
                 SourceCitation::Tool(name) => {
@@ -363,7 +366,6 @@ fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
                 }
                 SourceCitation::Given => FixedPhrase::QuoteGiven.filled(turn.language, &[&pick.words]),
             });
-            last = Some(pick.source.cite);
         }
         if picks.len() > MAX_QUOTE_LINES {
             lines.push(FixedPhrase::ResultCut.filled(turn.language, &[]));

@@ -74,7 +74,7 @@ pub(super) fn formula(question: &str) -> Option<String> {
     while let Some((range, joined)) = verb(&text) {
         text.replace_range(range, &joined);
     }
-    let found = RULES.run.find_iter(&text).filter_map(|run| written(run.as_str(), &text));
+    let found = RULES.run.find_iter(&text).filter_map(|run| written(run.as_str(), question));
     found.filter(|formula| formula.len() <= MAX_FORMULA_CHARS).max_by_key(String::len)
 }
 

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
+use doran_agents::Language;
 use doran_agents::agents::contract::{ENGLISH_APPENDIX_WORDS, KOREAN_APPENDIX_WORDS};
 use doran_retrieval::ArticleNumber;
 use doran_retrieval::contract::find_article_references;
@@ -47,6 +48,21 @@ impl fmt::Display for NamedPlace {
 }
 
 impl NamedPlace {
+    /// How the place is called in a language.
+    pub(super) fn label(&self, language: Language) -> String {
+        let article = self.article.map(|article| match article.branch {
+            0 => format!("Article {}", article.number),
+            branch => format!("Article {}-{branch}", article.number),
+        });
+        match language {
+            Language::Korean => self.to_string(),
+            Language::English => {
+                let clause = self.clause.map(|clause| format!("clause {clause}"));
+                [self.appendix.clone(), article, clause].into_iter().flatten().collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
+
     /// Whether a unit stands at this place.
     pub(super) fn holds(&self, unit: &QuotableUnit<'_>, index: &UnitIndex<'_>) -> bool {
         let title = index.sources()[unit.source].title;

@@ -26,6 +26,9 @@ const MAX_PLACES: usize = 30;
 /// The most units that are quoted where the question names no place and asks for no list.
 const MAX_QUOTED_UNITS: usize = 3;
 
+/// A row of more cells is quoted with the columns that the question asks for.
+const MAX_CELLS_OF_WHOLE_ROW: usize = 4;
+
 /// From this confidence on a quote is one side of a comparison.
 const EITHER_SIDE: f64 = 0.08;
 
@@ -82,8 +85,11 @@ impl<'a> QuotesFound<'a> {
     }
 }
 
-/// The words of a unit that answer a question: of a table row the columns that it asks for.
+/// The words of a unit that answer a question: of a wide table row the columns that it asks for.
 pub(super) fn quoted_words(unit: &QuotableUnit<'_>, asked: AskedQuestion<'_>) -> String {
+    if row_cells(unit.text).len() <= MAX_CELLS_OF_WHOLE_ROW {
+        return unit.quoted(|_, _| true);
+    }
     let mut terms = question_terms(asked.question);
     terms.extend(question_terms(asked.before));
     let wanted = |text: &str| terms.iter().any(|term| term.is_named_in(text));
@@ -158,20 +164,32 @@ fn answer_from<'a>(
     if !both && tell_sides(asked, index, found) {
         return;
     }
-    if sure < if both { EITHER_SIDE } else { NEAR } {
-        // A question may name the article of a contract that answers it by its title alone.
-        let squeezed = squeeze(question);
-        let titled = |one: &&RankedUnit<'_>| {
-            index.sources()[one.unit.source].kind != QuotableSourceKind::Document
-                && article_title(one.unit.heading).is_some_and(|title| squeezed.contains(&title))
+    let is_near = sure >= if both { EITHER_SIDE } else { NEAR };
+    // A question may name the article of a contract that answers it by its title alone.
+    let squeezed = squeeze(question);
+    let titled = |one: &&RankedUnit<'_>| {
+        index.sources()[one.unit.source].kind != QuotableSourceKind::Document
+            && article_title(one.unit.heading).is_some_and(|title| squeezed.contains(&title))
+    };
+    let best = if is_near { ranked.first() } else { ranked.iter().find(titled) };
+    let Some(best) = best else { return };
+    let is_sure = is_near && is_sure(ranked);
+    if both {
+        // Two articles are compared whole if they are short: what differs may stand in another clause.
+        let same = |unit: &&QuotableUnit<'_>| {
+            unit.article.is_some() && (unit.source, unit.article) == (best.unit.source, best.unit.article)
         };
-        if let Some(one) = ranked.iter().find(titled) {
-            found.add_unit(&one.unit, index, asked, false);
+        if (1..=MAX_QUOTED_UNITS).contains(&index.units().filter(same).count()) {
+            index.units().filter(same).for_each(|unit| found.add_unit(unit, index, asked, is_sure));
+        } else {
+            found.add_unit(&best.unit, index, asked, is_sure);
         }
         return;
     }
-    let best = &ranked[0];
-    let is_sure = is_sure(ranked);
+    if !is_near {
+        found.add_unit(&best.unit, index, asked, false);
+        return;
+    }
     let listed = best.unit.kind == UnitKind::Item && Cue::AsksForList.is_in(question);
     let title = |unit: &QuotableUnit<'_>| index.sources()[unit.source].title;
     if listed || best.unit.leads_to_list() {
@@ -187,16 +205,17 @@ fn answer_from<'a>(
         return;
     }
     found.add_unit(&best.unit, index, asked, is_sure);
-    // What answers almost as well may be the answer, but not the next row of the same table.
+    // What answers almost as well may be the answer, but not the next row of the same table, and not beside a sure answer what
+    // is no sure one.
     let is_row_beside = |one: &RankedUnit<'_>| {
         one.unit.kind == UnitKind::Row
             && (one.unit.source, one.unit.block, one.unit.kind)
                 == (best.unit.source, best.unit.block, best.unit.kind)
     };
     let close = |one: &&RankedUnit<'_>| one.score > best.score - CLOSE && !is_row_beside(one);
-    let most = if both { 0 } else { MAX_QUOTED_UNITS - 1 };
-    let others = ranked[1..].iter().filter(close).take(most);
-    others.for_each(|one| found.add_unit(&one.unit, index, asked, is_sure && covers_question(one)));
+    let close = |one: &&RankedUnit<'_>| close(one) && (!is_sure || covers_question(one));
+    let others = ranked[1..].iter().filter(close).take(MAX_QUOTED_UNITS - 1);
+    others.for_each(|one| found.add_unit(&one.unit, index, asked, is_sure));
 }
 
 /// Tells the best unit for each of the two things that a question compares. Returns whether it compares two and one is told.

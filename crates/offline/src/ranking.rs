@@ -32,13 +32,15 @@ const MAX_SCORED_UNITS: usize = 12;
 /// what the answer scorer says, which reads the question and the unit together.
 pub(super) const FEATURES: [&str; 6] = ["own", "name_near", "meaning", "kind_misses", "rank", "scorer"];
 
+/// The place of the feature that says that a unit is not of the kind that is asked for.
+pub(super) const KIND_MISSES: usize = 3;
+
 /// The places of the features that are computed for the best units only.
 const MEANING: usize = 2;
 const SCORER: usize = 5;
 
-/// How far the scores of the answer scorer count. A unit that it did not read has the least. It cannot veto a sentence that
-/// holds every word of the question.
-const MIN_SCORE: f64 = -1.0;
+/// How far the scores of the answer scorer count. A unit that it did not read has the least.
+const MIN_SCORE: f64 = -10.0;
 const MAX_SCORE: f64 = 10.0;
 
 /// What is known of a unit as an answer to a question.
@@ -402,10 +404,12 @@ impl<'a> UnitIndex<'a> {
         }
         let by_score = |left: &RankedUnit<'_>, right: &RankedUnit<'_>| right.score.total_cmp(&left.score);
         ranked.sort_by(by_score);
-        let question = format!("{} {}", asked.before, asked.question);
+        let alone = without_comparison(asked.question);
+        let question = format!("{} {alone}", asked.before);
         self.add_meaning(&question, &mut ranked);
         ranked.sort_by(by_score);
-        self.add_scores(&question, &mut ranked);
+        let alone = (!asked.before.is_empty()).then_some(alone.as_str());
+        self.add_scores(std::iter::once(question.as_str()).chain(alone), &mut ranked);
         ranked.sort_by(by_score);
         ranked
     }
@@ -481,8 +485,8 @@ impl<'a> UnitIndex<'a> {
         }
     }
 
-    /// Lets the answer scorer read the best units.
-    fn add_scores(&self, question: &str, ranked: &mut [RankedUnit<'a>]) {
+    /// Lets the answer scorer read the best units with each wording of the question. The better score counts.
+    fn add_scores<'q>(&self, wordings: impl Iterator<Item = &'q str>, ranked: &mut [RankedUnit<'a>]) {
         let candidates: Vec<AnswerCandidate<'_>> = ranked
             .iter()
             .take(MAX_SCORED_UNITS)
@@ -493,11 +497,21 @@ impl<'a> UnitIndex<'a> {
                 sentence: one.unit.text,
             })
             .collect();
-        for (one, score) in ranked.iter_mut().zip(meaning::answer_scores(question, &candidates)) {
-            one.features[SCORER] = score.clamp(MIN_SCORE, MAX_SCORE);
-            one.score = weights::score(&one.features);
+        for scores in
+            wordings.map(|question| meaning::answer_scores(question, &candidates)).collect::<Vec<_>>()
+        {
+            for (one, score) in ranked.iter_mut().zip(scores) {
+                one.features[SCORER] = score.clamp(one.features[SCORER], MAX_SCORE);
+                one.score = weights::score(&one.features);
+            }
         }
     }
+}
+
+/// A question without the words that compare: each side of a comparison answers the rest.
+fn without_comparison(question: &str) -> String {
+    let kept: Vec<&str> = question.split_whitespace().filter(|word| !Cue::Compares.is_in(word)).collect();
+    kept.join(" ")
 }
 
 /// How much a word of one syllable counts.

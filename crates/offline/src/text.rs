@@ -74,6 +74,8 @@ mod tests {
             sentences(text),
             ["연차는 15일이다.", "할증은 1.5배다!", "1. 첫째 항목", "그는 \"예.\"", "라고 했다.", "end"]
         );
+        let text = "Enter between 9 a.m. and 6 p.m. with notice. Knock first.";
+        assert_eq!(sentences(text), ["Enter between 9 a.m. and 6 p.m. with notice.", "Knock first."]);
         assert!(sentences(" \n -- \n").is_empty());
     }
 

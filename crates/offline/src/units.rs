@@ -419,7 +419,7 @@ fn goes_on(line: &str) -> bool {
 }
 
 /// The sentences of a line. `.`, `!`, `?` or `。` before a space or the end closes one, and `②` begins one; so `1.5` and
-/// `a.b` stay whole.
+/// `a.b` stay whole. A stop before a small letter is that of an abbreviation, as in "9 a.m. and 6 p.m.".
 pub(super) fn split_sentences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -436,7 +436,9 @@ pub(super) fn split_sentences(text: &str) -> Vec<&str> {
         // A numbered item such as "1. text" is one sentence with its number.
         let number = char == '.' && text[start..at].trim().chars().all(|c| c.is_ascii_digit());
         let next = chars.peek().map(|(_, next)| *next);
-        if stop && !number && next.is_none_or(|next| next.is_whitespace() || is_closing(next)) {
+        let goes_on = text[..at].ends_with(|before: char| before.is_ascii_alphabetic())
+            && text[at + char.len_utf8()..].trim_start().starts_with(|next: char| next.is_ascii_lowercase());
+        if stop && !number && !goes_on && next.is_none_or(|next| next.is_whitespace() || is_closing(next)) {
             let mut end = at + char.len_utf8();
             while let Some((_, quote)) = chars.next_if(|(_, next)| is_closing(*next)) {
                 end += quote.len_utf8();

@@ -2,19 +2,19 @@
 
 use std::sync::LazyLock;
 
-use super::ranking::{FEATURES, Features, RankedUnit};
+use super::ranking::{FEATURES, Features, KIND_MISSES, RankedUnit};
 
 /// From this confidence on a quote is stated as the answer, if every rare word of the question is there.
 const SURE: f64 = 0.42;
 
 /// From this confidence on a quote is given as the nearest sentence. Below it nothing is quoted.
-pub(super) const NEAR: f64 = 0.32;
+pub(super) const NEAR: f64 = 0.30;
 
 /// From this rarity on, an answer that does not speak of a word of the question is not sure.
 const RARE: f64 = 0.5;
 
 /// A unit whose score is this near to the best is quoted with it.
-pub(super) const CLOSE: f64 = 2.5;
+pub(super) const CLOSE: f64 = 1.5;
 
 /// The weight of each feature in the ranking and in the confidence, and the constant of the confidence.
 #[allow(clippy::expect_used, reason = "the file is compiled in, and every test reads it")]
@@ -49,7 +49,7 @@ pub(super) fn is_sure(ranked: &[RankedUnit<'_>]) -> bool {
     confidence(ranked) >= SURE && ranked.first().is_some_and(covers_question)
 }
 
-/// Whether every rare word of the question stands in a unit or around it.
+/// Whether every rare word of the question stands in a unit or around it, and what it asks for, such as a time, is there.
 pub(super) fn covers_question(one: &RankedUnit<'_>) -> bool {
-    one.uncovered < RARE
+    one.uncovered < RARE && one.features[KIND_MISSES] == 0.0
 }

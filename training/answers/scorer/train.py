@@ -2,7 +2,8 @@
 
     python train.py ENCODER_FILE PAIRS.npz QUESTIONS.npz OUT_DIR PLAN.json
 
-First it learns from pairs of texts and from sentences of which words were left out, then from written questions.
+First it learns from pairs of texts and from sentences of which words were left out, then from written questions. What it has
+after the first part is kept in OUT_DIR/first.pt, and a second call goes on from there.
 The score of a list of candidates is a softmax with one more choice, that none of them answers, whose logit is 0.
 """
 import copy
@@ -292,7 +293,12 @@ def main():
             return pairs.sentence_batch(first.get("batch", 256), generator)
         return pairs.pair_batch(first.get("batch", 256), generator, rng)
 
-    learn(base, first["steps"], first.get("rate", 6e-4), first_batch, first.get("seconds", 1e9), "pairs")
+    saved = os.path.join(out, "first.pt")
+    if os.path.exists(saved):
+        base.load_state_dict(torch.load(saved, map_location=DEVICE))
+    else:
+        learn(base, first["steps"], first.get("rate", 6e-4), first_batch, first.get("seconds", 1e9), "pairs")
+        torch.save(base.state_dict(), saved)
     known = copy.deepcopy(base.state_dict())
     every = torch.arange(questions.asked.numel(), device=DEVICE)
     results, states = {}, []

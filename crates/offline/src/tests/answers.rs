@@ -39,6 +39,12 @@ fn an_answer_is_a_sentence_word_for_word_with_its_number() {
 }
 
 #[test]
+fn a_place_that_is_not_there_is_named_in_the_language_of_the_question() {
+    assert_eq!(ask("제99조 내용은?"), "문서에서 찾지 못했습니다: 제99조");
+    assert_eq!(ask("What does article 99 say?"), "I did not find it in the documents: Article 99");
+}
+
+#[test]
 fn each_quote_is_said_to_stand_where_it_stands() {
     let rules = ("인사 규정 › 제3조(수습)", "제3조(수습) 수습 기간은 3개월로 한다.");
     let contract = ("용역계약서 › 제3조(기간)", "제3조(기간) 계약 기간은 1년으로 한다.");
@@ -221,7 +227,7 @@ fn it_greets_and_says_what_it_is() {
 
 #[test]
 fn an_answer_is_repeated_whole_and_without_its_marks() {
-    let clauses: Vec<String> = (1..=9).map(|nth| format!("이어서: \"{nth}. 항목 {nth}이다.\" [1]")).collect();
+    let clauses: Vec<String> = (1..=9).map(|nth| format!("또한: \"{nth}. 항목 {nth}이다.\" [1]")).collect();
     let before =
         format!("사용자 계약서에 이렇게 적혀 있습니다: \"③ 대금은 나눈다.\" [1]\n{}", clauses.join("\n"));
     let again = |before: &str| {

@@ -68,7 +68,7 @@ const HISTORY: &[(&str, &str)] = &[
     ("my team is Design", "Noted in this conversation: team = Design."),
     (
         "제9조는?",
-        "사용자 계약서에 이렇게 적혀 있습니다: \"해지는 30일 전에 알린다.\" [1]\n이어서: \"7. 갑은 배상한다.\" [1]",
+        "사용자 계약서에 이렇게 적혀 있습니다: \"해지는 30일 전에 알린다.\" [1]\n또한: \"7. 갑은 배상한다.\" [1]",
     ),
     ("연차는?", "문서에 이렇게 적혀 있습니다: \"연차휴가는 1년에 15일을 준다.\" [1]"),
 ];
@@ -209,7 +209,7 @@ fn is_grounded(line: &str, sources: &[(Option<u32>, String)]) -> bool {
             }
             // An article is named in one spelling whatever the question's.
             FixedPhrase::NotFoundPart | FixedPhrase::NotFoundPlace => {
-                anywhere(&slots[0]) || slots[0].starts_with('제')
+                anywhere(&slots[0]) || slots[0].starts_with(['제', 'A'])
             }
             _ => slots.iter().all(|slot| anywhere(slot)),
         };

@@ -110,10 +110,14 @@ fn of_a_place_that_is_not_there_no_neighbour_is_told() {
 
 #[test]
 fn the_row_and_the_column_that_are_asked_for_are_quoted() {
+    let wide = "| 모델 | 사용 면적 | 무게 | 소음 | 전력 |\n|---|---|---|---|---|\n| A-100 | 26 m² | 4.1 kg | 48 dB | 38 W |\n\
+                | A-200 | 53 m² | 7.4 kg | 52 dB | 55 W |";
+    let sources = [source("공기청정기 설명서 › 제품 규격", wide, 1)];
+    assert_eq!(quoted("A-200 무게는 얼마인가요?", &sources), "모델: A-200 · 무게: 7.4 kg");
     let text =
         "| 모델 | 사용 면적 | 무게 |\n|---|---|---|\n| A-100 | 26 m² | 4.1 kg |\n| A-200 | 53 m² | 7.4 kg |";
     let sources = [source("공기청정기 설명서 › 제품 규격", text, 1)];
-    assert_eq!(quoted("A-200 무게는 얼마인가요?", &sources), "모델: A-200 · 무게: 7.4 kg");
+    assert_eq!(quoted("A-200 무게는 얼마인가요?", &sources), "모델: A-200 · 사용 면적: 53 m² · 무게: 7.4 kg");
     let told = quoted_after("A-100의 무게는?", "그럼 A-200은요?", &sources);
     assert!(told.contains("7.4 kg") && !told.contains("4.1 kg"), "{told}");
 }
