@@ -20,8 +20,12 @@ const SEARCH_SECONDS: f64 = 0.001_5;
 const SYNC_SECONDS: f64 = 0.001;
 const BYTES_PER_TURN: f64 = 2_647.0;
 const BYTES_PER_STREAM: f64 = 21_600.0;
-/// `max_streams` of one server.
-const STREAMS_PER_SERVER: f64 = 16_384.0;
+/// Each stream has a connection of its own, and a server accepts `max_connections`. It reaches them before `max_streams`.
+const CONNECTIONS_PER_SERVER: f64 = 10_000.0;
+/// One tenant gets half of `max_streams`. API keys that name no tenant are all of one.
+const STREAMS_PER_TENANT: f64 = 8_192.0;
+/// The requests a second that a server accepts of one API key in the long run.
+const REQUESTS_PER_KEY: f64 = 1_200.0 / 60.0;
 
 const TURNS_PER_USER: f64 = 10.0;
 /// The share of a day that falls into its busiest hour.
@@ -57,9 +61,9 @@ const DEPLOYMENTS: [Deployment; 3] = [
         search_cores: Some(4),
     },
     Deployment {
-        name: "8 replicas, PostgreSQL, OpenSearch",
-        servers: 8,
-        cores_per_server: 4,
+        name: "16 replicas, PostgreSQL, OpenSearch",
+        servers: 16,
+        cores_per_server: 2,
         database_cores: Some(16),
         search_cores: Some(16),
     },
@@ -163,6 +167,8 @@ impl CapacityResult {
 
 struct CapacitySimulation<'a> {
     deployment: &'a Deployment,
+    /// The most streams that its users may have open on one server.
+    most_streams: f64,
     random: RandomNumbers,
     now: f64,
     /// Times in nanoseconds, which are ordered; then the order of making.
@@ -180,13 +186,14 @@ struct CapacitySimulation<'a> {
 }
 
 impl<'a> CapacitySimulation<'a> {
-    fn new(deployment: &'a Deployment) -> Self {
+    fn new(deployment: &'a Deployment, most_streams: f64) -> Self {
         let mut processors: Vec<_> =
             (0..deployment.servers).map(|_| Processors::new(deployment.cores_per_server)).collect();
         processors.push(Processors::new(deployment.database_cores.unwrap_or(0)));
         processors.push(Processors::new(deployment.search_cores.unwrap_or(0)));
         Self {
             deployment,
+            most_streams,
             random: RandomNumbers(SEED),
             now: 0.0,
             agenda: BinaryHeap::new(),
@@ -354,7 +361,7 @@ impl<'a> CapacitySimulation<'a> {
         let busiest = self.processors[..servers].iter().map(load).fold(0.0, f64::max);
         let streams = self.most_in_model as f64 / servers as f64;
         let mut loads =
-            vec![("processors of the servers", busiest), ("streams", streams / STREAMS_PER_SERVER)];
+            vec![("processors of the servers", busiest), ("streams", streams / self.most_streams)];
         if self.deployment.database_cores.is_some() {
             loads.push(("processors of the database", load(&self.processors[servers])));
         }
@@ -368,21 +375,21 @@ impl<'a> CapacitySimulation<'a> {
     }
 }
 
-fn simulate(deployment: &Deployment, users: f64) -> CapacityResult {
+fn simulate(deployment: &Deployment, users: f64, most_streams: f64) -> CapacityResult {
     let turns_per_second = users * TURNS_PER_USER * BUSIEST_HOUR / 3_600.0;
-    CapacitySimulation::new(deployment).run(turns_per_second)
+    CapacitySimulation::new(deployment, most_streams).run(turns_per_second)
 }
 
 /// The most users a day that a deployment holds, to two digits.
-fn most_users(deployment: &Deployment) -> f64 {
+fn most_users(deployment: &Deployment, most_streams: f64) -> f64 {
     let (mut held, mut missed) = (1_000.0, 1_000.0);
-    while simulate(deployment, missed).holds() {
+    while simulate(deployment, missed, most_streams).holds() {
         held = missed;
         missed *= 2.0;
     }
     while missed / held > 1.05 {
         let middle = f64::midpoint(held, missed);
-        if simulate(deployment, middle).holds() {
+        if simulate(deployment, middle, most_streams).holds() {
             held = middle;
         } else {
             missed = middle;
@@ -398,7 +405,7 @@ pub fn run() -> XtaskResult {
     );
     println!("|---|---|---|---|---|---|---|");
     for (users, deployment) in [(1e3, 0), (1e5, 0), (1e5, 1), (1e7, 2)] {
-        let result = simulate(&DEPLOYMENTS[deployment], users);
+        let result = simulate(&DEPLOYMENTS[deployment], users, STREAMS_PER_TENANT);
         let (part, load) = result.bottleneck();
         println!(
             "| {users} | {} | {:.1} | {:.0} ({:.0} MB) a server | {} | {part}, {:.1} % | {:.2} GB |",
@@ -416,21 +423,31 @@ pub fn run() -> XtaskResult {
         );
     }
     println!(
-        "\n| deployment | cores | most users a day | turns/s | what gives out first |\n|---|---|---|---|---|"
+        "\n| deployment | cores | users of | most users a day | turns/s | streams a server | what gives out first |\n\
+         |---|---|---|---|---|---|---|"
     );
     for deployment in &DEPLOYMENTS {
-        let users = most_users(deployment);
-        let result = simulate(deployment, users);
-        let cores = deployment.servers * deployment.cores_per_server
-            + deployment.database_cores.unwrap_or(0)
-            + deployment.search_cores.unwrap_or(0);
-        println!(
-            "| {} | {cores} | {users:.0} | {:.0} | {} |",
-            deployment.name,
-            result.turns_per_second,
-            result.bottleneck().0
-        );
+        for (whose, most_streams) in
+            [("one tenant", STREAMS_PER_TENANT), ("several tenants", CONNECTIONS_PER_SERVER)]
+        {
+            let users = most_users(deployment, most_streams);
+            let result = simulate(deployment, users, most_streams);
+            let cores = deployment.servers * deployment.cores_per_server
+                + deployment.database_cores.unwrap_or(0)
+                + deployment.search_cores.unwrap_or(0);
+            println!(
+                "| {} | {cores} | {whose} | {users:.0} | {:.0} | {:.0} | {} |",
+                deployment.name,
+                result.turns_per_second,
+                result.streams,
+                result.bottleneck().0
+            );
+        }
     }
+    println!(
+        "\nOne API key carries {:.0} users a day on one server, if a turn is one request.",
+        REQUESTS_PER_KEY * 3_600.0 / (TURNS_PER_USER * BUSIEST_HOUR)
+    );
     Ok(())
 }
 
@@ -451,7 +468,7 @@ mod tests {
         let turns_per_second = 0.8 / SEARCH_SECONDS;
         let stay = |takes: f64| takes / (1.0 - takes * turns_per_second);
         let stays = stay(SERVER_SECONDS) + stay(DATABASE_SECONDS) + stay(SEARCH_SECONDS);
-        let mut simulation = CapacitySimulation::new(&alone);
+        let mut simulation = CapacitySimulation::new(&alone, STREAMS_PER_TENANT);
         simulation.run(turns_per_second);
         let mean = simulation.waits.iter().sum::<f64>() / simulation.waits.len() as f64;
         // A commit waits for its own sync and at most for the one before it, twice a turn.
@@ -461,15 +478,37 @@ mod tests {
 
     #[test]
     fn streams_are_those_of_the_model_and_the_bottleneck_moves_with_the_cores() {
-        let result = simulate(&DEPLOYMENTS[1], 2e5);
+        let result = simulate(&DEPLOYMENTS[1], 2e5, STREAMS_PER_TENANT);
         // Arrivals per second times seconds each.
         let expected = result.turns_per_second * MODEL_SECONDS / 2.0;
         assert!((result.streams / expected - 1.0).abs() < 0.15, "{} {expected}", result.streams);
         assert!(result.holds(), "{}", result.p99_wait);
 
         let few = Deployment { database_cores: Some(1), ..DEPLOYMENTS[2] };
-        let full = simulate(&few, 4e6);
+        let full = simulate(&few, 4e6, STREAMS_PER_TENANT);
         assert_eq!(full.bottleneck().0, "processors of the database");
         assert!(!full.holds());
+    }
+
+    #[test]
+    fn a_server_holds_no_more_streams_than_it_accepts_connections() {
+        let users = most_users(&DEPLOYMENTS[0], CONNECTIONS_PER_SERVER);
+        let result = simulate(&DEPLOYMENTS[0], users, CONNECTIONS_PER_SERVER);
+        assert!(result.streams < doran_limits().0, "{}", result.streams);
+        assert!(STREAMS_PER_TENANT <= doran_limits().1 / 2.0);
+    }
+
+    /// `max_connections` and `max_streams`, as the server has them.
+    fn doran_limits() -> (f64, f64) {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/server/src/lib.rs");
+        let source = std::fs::read_to_string(source).expect("the server");
+        let limit = |name: &str| {
+            let line = source.lines().map(str::trim).find(|line| {
+                line.strip_prefix(name).is_some_and(|rest| rest.starts_with(": ") && !rest.contains("usize"))
+            });
+            let number = line.and_then(|line| line.split(": ").nth(1)).expect(name);
+            number.trim_end_matches(',').replace('_', "").parse::<f64>().expect("a number")
+        };
+        (limit("max_connections"), limit("max_streams"))
     }
 }
