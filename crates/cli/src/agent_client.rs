@@ -19,7 +19,7 @@ use crate::assemble::telemetry::TELEMETRY_SHUTDOWN_TIMEOUT;
 use crate::assemble::{self, App, RecordReplay};
 use crate::client::ServerHttpClient;
 use crate::commands::threads::{self, ThreadExport};
-use crate::config::{Config, Database};
+use crate::config::Config;
 use crate::data_dir;
 use crate::output::{self, BilingualMessage, bilingual};
 
@@ -36,10 +36,7 @@ pub(crate) enum AgentClient {
 
 /// The server that has the data directory, if one does.
 pub(crate) fn running_server(config: &Config) -> Option<ServerHttpClient> {
-    let alone = matches!(config.database, Database::Sqlite(_));
-    (alone && data_dir::is_locked(&config.data_dir))
-        .then(|| ServerHttpClient::from_data_dir(&config.data_dir))
-        .flatten()
+    data_dir::is_locked(&config.data_dir).then(|| ServerHttpClient::from_data_dir(&config.data_dir)).flatten()
 }
 
 /// A thread by the name a person gave.
@@ -280,10 +277,10 @@ impl AgentClient {
         }
     }
 
-    /// Ends when a write here failed in a way that only a new start can settle.
-    pub(crate) async fn wait_for_unknown_write(&self) -> crate::exit::UnknownWriteOutcome {
+    /// Ends when this process can only end, with the reason.
+    pub(crate) async fn wait_for_fatal_error(&self) -> BilingualMessage {
         match self {
-            Self::Local(app) => app.wait_for_unknown_write().await,
+            Self::Local(app) => app.wait_for_fatal_error().await,
             Self::Remote(_) => std::future::pending().await,
         }
     }

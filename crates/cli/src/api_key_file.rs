@@ -126,7 +126,7 @@ const MIN_GIVEN_KEY_CHARS: usize = 32;
 
 /// The number of keys in the file or the database, and in the environment.
 pub(crate) async fn count_keys(config: &Config) -> anyhow::Result<usize> {
-    Ok(ApiKeyStore::open(config).await?.list().await?.len() + given_keys(config)?.len())
+    Ok(ApiKeyStore::count(config).await? + given_keys(config)?.len())
 }
 
 /// The keys of the environment.
@@ -148,7 +148,17 @@ fn parse_given_keys(text: &str) -> Result<Vec<ApiKeyRecord>, BilingualMessage> {
             )
         };
         let (owner, secret) = word.split_once('=').ok_or_else(wrong)?;
-        let (owner, admin) = owner.strip_suffix(":admin").map_or((owner, false), |owner| (owner, true));
+        let (owner, admin) = match owner.split_once(':') {
+            None => (owner, false),
+            Some((owner, "admin")) => (owner, true),
+            // The word is not repeated: it may be a key at the wrong place.
+            Some(_) => {
+                return Err(bilingual!(
+                    "`{API_KEYS_VARIABLE}`의 {number}번째 키에서 `:` 다음의 말을 알 수 없습니다. 쓸 수 있는 말은 `admin`뿐입니다: `이름:admin=키`, `이름@테넌트:admin=키`",
+                    "key {number} of `{API_KEYS_VARIABLE}` has an unknown word after `:`; the only one known is `admin`: `NAME:admin=KEY` or `NAME@TENANT:admin=KEY`"
+                ));
+            }
+        };
         let local = TenantId::local();
         let (name, tenant) = owner.split_once('@').unwrap_or((owner, local.as_str()));
         let tenant = TenantId::new(tenant).map_err(|_| wrong())?;
@@ -327,6 +337,14 @@ mod tests {
             let error = parse_given_keys(&wrong).expect_err(&wrong);
             for text in [&error.ko, &error.en] {
                 assert!(!text.contains(secret) && !text.contains("hunter2"), "{text}");
+            }
+        }
+        for misspelt in
+            ["laptop:amdin", "laptop:", "laptop:admin@sales", "laptop:admin:admin", "ci@sales:Admin"]
+        {
+            let error = parse_given_keys(&format!("{misspelt}={secret}")).expect_err(misspelt);
+            for text in [&error.ko, &error.en] {
+                assert!(text.contains("`admin`") && !text.contains(secret), "{misspelt}: {text}");
             }
         }
         let scratch = TestDirectory::new();

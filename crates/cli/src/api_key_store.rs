@@ -33,6 +33,15 @@ impl ApiKeyStore {
         }
     }
 
+    /// The number of keys. Those of a file that wait to be moved into the database are counted, and stay where they are.
+    pub(crate) async fn count(config: &Config) -> anyhow::Result<usize> {
+        let of_file = Self::File(config.data_dir.clone()).list().await?.len();
+        Ok(match open_shared_values(config).await? {
+            None => of_file,
+            Some(values) => of_file + Self::Database(values).list().await?.len(),
+        })
+    }
+
     /// The database, if replicas share one.
     pub(crate) fn shared_values(&self) -> Option<&SharedValues> {
         match self {

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::client::ServerHttpClient;
 use crate::config::{Config, Database};
@@ -10,17 +11,18 @@ use crate::output::{BilingualMessage, bilingual};
 
 /// The data directory, held until dropped.
 ///
-/// The lock is the operating system's, so a killed process leaves none behind; the file itself stays.
-#[derive(Debug)]
+/// The lock is the operating system's, so a killed process leaves none behind; the file itself stays. It is held until the
+/// last clone is dropped.
+#[derive(Clone, Debug)]
 pub(crate) struct DataDirLock {
-    _lock: File,
+    _lock: Arc<File>,
 }
 
 impl DataDirLock {
     /// Makes the directory if need be, readable by its owner only, and takes its lock.
     pub(crate) fn acquire(path: &Path) -> Result<Self, BilingualMessage> {
         ensure_private_dir(path)?;
-        Ok(Self { _lock: acquire_lock_file(path)? })
+        Ok(Self { _lock: Arc::new(acquire_lock_file(path)?) })
     }
 
     /// Removes a directory that holds nothing but the lock. Any other stays.
@@ -62,6 +64,13 @@ pub(crate) fn make_private(exposed: &[PathBuf]) {
             Ok(()) => {
                 tracing::warn!(path = %exposed.display(), "other users could read this file; its permissions are corrected");
             }
+            // A directory of a volume: what is written in it belongs to this user alone.
+            Err(_) if permissions::is_of_another_user(exposed) => {
+                static TOLD: std::sync::Once = std::sync::Once::new();
+                TOLD.call_once(|| {
+                    tracing::warn!(path = %exposed.display(), "the data directory belongs to another user, so that other users can list it; set `data_dir` to a directory inside it, which is made private");
+                });
+            }
             Err(error) => {
                 tracing::warn!(path = %exposed.display(), %error, "other users can read this file and its permissions cannot be changed; run `chmod 600` on it");
             }
@@ -77,6 +86,11 @@ pub(crate) fn exposed_paths(config: &Config) -> Vec<PathBuf> {
     exposed.sort();
     exposed.dedup();
     exposed
+}
+
+/// Whether this process may not change the permissions of a directory, because it belongs to another user.
+pub(crate) fn is_of_another_user(path: &Path) -> bool {
+    permissions::is_of_another_user(path)
 }
 
 /// Files of the database that other users of this machine can read or write.
@@ -95,7 +109,7 @@ pub(crate) fn exposed_database_files(database: &Database) -> Vec<PathBuf> {
 pub(crate) enum DataDirEntry {
     /// It cannot be made again.
     Data,
-    /// The SQLite database with its log, its lock and its older copies.
+    /// The SQLite database with its log, its lock and its older copies, or databases of agents that a restore put here.
     Database,
     /// It belongs to a running process, or can be made again.
     Temporary,
@@ -112,7 +126,7 @@ pub(crate) fn classify_entry(name: &str) -> Option<DataDirEntry> {
     if temporary {
         return Some(DataDirEntry::Temporary);
     }
-    if starts(&["doran.db"]) {
+    if starts(&["doran.db"]) || name == THREADS_FOLDER {
         return Some(DataDirEntry::Database);
     }
     let data = starts(&["doran.toml", "memory.", "models.", "keys."])
@@ -121,6 +135,9 @@ pub(crate) fn classify_entry(name: &str) -> Option<DataDirEntry> {
             .contains(&name);
     data.then_some(DataDirEntry::Data)
 }
+
+/// The directory in the data directory for databases of agents that were elsewhere before a restore.
+pub(crate) const THREADS_FOLDER: &str = "threads";
 
 /// The directory in the data directory in which a restore unpacks.
 pub(crate) const RESTORE_FOLDER: &str = "restore.new";
@@ -134,7 +151,7 @@ pub(crate) fn set_private_umask() {
 #[cfg(unix)]
 mod permissions {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::{Path, PathBuf};
 
     /// The bits of a mode by which others than the owner get in.
@@ -173,6 +190,11 @@ mod permissions {
         fs::set_permissions(path, fs::Permissions::from_mode(mode & !OTHERS))
     }
 
+    pub(super) fn is_of_another_user(path: &Path) -> bool {
+        let own = rustix::process::geteuid();
+        !own.is_root() && fs::metadata(path).is_ok_and(|about| about.is_dir() && about.uid() != own.as_raw())
+    }
+
     fn mode_of(about: std::io::Result<fs::Metadata>) -> Option<u32> {
         let about = about.ok()?;
         (about.is_dir() || about.is_file()).then(|| about.permissions().mode())
@@ -202,6 +224,10 @@ mod permissions {
     }
 
     pub(super) fn is_exposed(_: &Path) -> bool {
+        false
+    }
+
+    pub(super) fn is_of_another_user(_: &Path) -> bool {
         false
     }
 

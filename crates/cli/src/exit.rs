@@ -15,7 +15,7 @@ pub(crate) const EXIT_CODES_HELP: &str = "Exit codes · 종료 코드:
   1   error; the message is on stderr · 오류. 설명은 표준 오류에 출력
   2   invalid command line · 잘못된 명령줄
   75  unknown whether a write succeeded; start Doran again · 쓰기 성공 여부를 알 수 없음. 다시 시작 필요
-  78  cannot start like this: a newer version wrote the database, or replicas lack a shared index · 이대로는 시작할 수 없음: 더 새로운 버전이 만든 데이터베이스이거나, 여러 서버가 함께 쓰는 색인이 없음";
+  78  cannot start or go on like this: a newer version wrote the database, or replicas lack a shared index · 이대로는 시작하거나 계속할 수 없음: 더 새로운 버전이 만든 데이터베이스이거나, 여러 서버가 함께 쓰는 색인이 없음";
 
 /// A write with an unknown outcome. What is on disk is settled by starting again.
 #[derive(Debug)]

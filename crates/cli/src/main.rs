@@ -28,6 +28,7 @@ mod replica;
 mod secret;
 mod start_screen;
 mod step_lines;
+mod store_advice;
 mod stored_models;
 mod streamed_answer;
 mod systemd_notify;

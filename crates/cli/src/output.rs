@@ -18,6 +18,8 @@ pub(crate) struct BilingualMessage {
     pub(crate) en: String,
     code: Option<String>,
     cause: Option<Box<dyn Error + Send + Sync>>,
+    /// Whether the sentence says all that a person needs of its cause.
+    says_cause: bool,
 }
 
 /// Makes a [`BilingualMessage`]: Korean first, English second, both with the usual `{}` of `format!`.
@@ -30,12 +32,17 @@ pub(crate) use bilingual;
 
 impl BilingualMessage {
     pub(crate) fn new(ko: String, en: String) -> Self {
-        Self { ko, en, code: None, cause: None }
+        Self { ko, en, code: None, cause: None, says_cause: false }
     }
 
     /// The same sentence as an error with its cause.
     pub(crate) fn with_cause(self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { cause: Some(cause.into()), ..self }
+    }
+
+    /// The same sentence as an error that says its cause itself. Programs find the cause, people are not shown it.
+    pub(crate) fn saying_cause(self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { cause: Some(cause.into()), says_cause: true, ..self }
     }
 
     /// The same sentence with a name for programs: the one that the server has for it too.
@@ -193,13 +200,41 @@ fn join_error_causes(error: &(dyn Error + 'static), language: Language) -> Strin
     let mut texts = Vec::new();
     let mut next = Some(error);
     while let Some(error) = next {
-        texts.push(match error.downcast_ref::<BilingualMessage>() {
-            Some(both) => both.text(language).to_owned(),
-            None => error.to_string(),
-        });
         next = error.source();
+        texts.push(match error.downcast_ref::<BilingualMessage>() {
+            Some(both) => {
+                if both.says_cause {
+                    next = None;
+                }
+                both.text(language).to_owned()
+            }
+            None => match error.downcast_ref::<io::Error>().and_then(file_error_advice) {
+                Some(advice) => format!("{} ({error})", advice.text(language)),
+                None => error.to_string(),
+            },
+        });
     }
     texts.join(": ")
+}
+
+/// What to do about an error of the system that people meet often.
+fn file_error_advice(error: &io::Error) -> Option<BilingualMessage> {
+    Some(match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => bilingual!(
+            "디스크가 가득 찼습니다. 공간을 비우고 다시 하세요",
+            "the disk is full; make room and try again"
+        ),
+        io::ErrorKind::PermissionDenied => {
+            bilingual!(
+                "권한이 없습니다. 소유자와 권한을 확인하세요",
+                "no permission; check its owner and mode"
+            )
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            bilingual!("디스크를 읽을 수만 있습니다", "the disk can only be read")
+        }
+        _ => return None,
+    })
 }
 
 /// A number of things in English, which counts one of them apart.
@@ -296,6 +331,22 @@ mod tests {
         let error = anyhow::Error::from(bilingual!("바깥", "outer").with_cause(inner));
         assert_eq!(join_error_causes(error.as_ref(), Language::Korean), "바깥: 안쪽: disk");
         assert_eq!(join_error_causes(error.as_ref(), Language::English), "outer: inner: disk");
+    }
+
+    #[test]
+    fn a_sentence_that_says_its_cause_stands_alone() {
+        let inner = bilingual!("할 일", "what to do").saying_cause(io::Error::other("disk"));
+        let error = anyhow::Error::from(bilingual!("바깥", "outer").with_cause(inner));
+        assert_eq!(join_error_causes(error.as_ref(), Language::Korean), "바깥: 할 일");
+        assert!(error.chain().any(|cause| cause.is::<io::Error>()));
+    }
+
+    #[test]
+    fn a_full_disk_is_told_in_the_language_of_the_person() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let error = anyhow::Error::from(bilingual!("바깥", "outer").with_cause(full));
+        let text = join_error_causes(error.as_ref(), Language::Korean);
+        assert!(text.starts_with("바깥: 디스크가 가득 찼습니다. 공간을"), "{text}");
     }
 
     #[test]

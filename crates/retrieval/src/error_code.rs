@@ -5,6 +5,7 @@ use doran_llm::{ModelError, ModelErrorAdvice};
 use crate::RetrieveError;
 
 const UNAVAILABLE: &str = "index_unavailable";
+const NAME_TAKEN: &str = "index_name_taken";
 const OTHER_EMBEDDER: &str = "index_other_embedder";
 const STALE: &str = "index_stale";
 
@@ -17,6 +18,8 @@ impl RetrieveError {
                 .as_ref()
                 .and_then(|source| source.downcast_ref::<ModelError>())
                 .map_or(UNAVAILABLE, |error| error.kind().failure_code()),
+            Self::Missing { .. } => UNAVAILABLE,
+            Self::NameTaken { .. } => NAME_TAKEN,
             Self::OtherEmbedder { .. } => OTHER_EMBEDDER,
             Self::Stale { .. } => STALE,
         }
@@ -29,6 +32,10 @@ impl RetrieveError {
             UNAVAILABLE => (
                 "문서 색인이 지금 답하지 못합니다. 잠시 뒤 다시 시도하세요.",
                 "The index of the documents cannot be asked now. Try again in a while.",
+            ),
+            NAME_TAKEN => (
+                "OpenSearch에 색인 별칭과 이름이 같은 다른 색인이 있습니다. 관리자가 그 색인을 지우거나 다른 이름을 정해야 합니다.",
+                "OpenSearch has another index with the name of the alias. An administrator has to delete it or choose another name.",
             ),
             OTHER_EMBEDDER => (
                 "색인이 다른 임베딩 모델로 만들어졌습니다. 그 모델로 열거나 문서를 다시 색인하세요.",
@@ -56,12 +63,16 @@ mod tests {
             RetrieveError::Unavailable { reason: reason(), source: None },
             RetrieveError::Unavailable { reason: reason(), source: Some("a socket".into()) },
             RetrieveError::Unavailable { reason: reason(), source: Some(Box::new(refused)) },
+            RetrieveError::Missing { index: reason() },
+            RetrieveError::NameTaken { index: reason(), foreign: 1 },
             RetrieveError::OtherEmbedder { made: "a".into(), wanted: "b".into() },
             RetrieveError::Stale { reason: reason() },
         ]
         .map(|error| error.failure_code());
-        assert_eq!(codes, [UNAVAILABLE, UNAVAILABLE, "model_unauthorized", OTHER_EMBEDDER, STALE]);
-        for code in [UNAVAILABLE, OTHER_EMBEDDER, STALE] {
+        let all = [UNAVAILABLE, NAME_TAKEN, OTHER_EMBEDDER, STALE];
+        assert_eq!(codes[..3], [UNAVAILABLE, UNAVAILABLE, "model_unauthorized"]);
+        assert_eq!(codes[3..], all);
+        for code in all {
             let ModelErrorAdvice { ko, en } = RetrieveError::advice(code).expect(code);
             assert!(en.is_ascii() && en.ends_with('.') && ko.ends_with('.') && !ko.is_ascii(), "{code}");
         }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::passage::{Document, DocumentId, DocumentTenant, Passage};
 use crate::retriever::{
-    DocumentFilter, DocumentIndex, DocumentSummary, Hit, RetrieveError, Retriever, SearchQuery,
+    DocumentFilter, DocumentIndex, DocumentPage, DocumentSummary, Hit, RetrieveError, Retriever, SearchQuery,
 };
 
 /// An index around another one. What it does not override, the inner index does.
@@ -137,6 +137,14 @@ impl<W: IndexWrapper> DocumentIndex for W {
 
     async fn check_health(&self) -> Result<(), RetrieveError> {
         IndexWrapper::check_health(self).await
+    }
+
+    async fn ensure_exists(&self) -> Result<Option<String>, RetrieveError> {
+        self.inner().ensure_exists().await
+    }
+
+    async fn list_page(&self, after: Option<&str>) -> Result<DocumentPage, RetrieveError> {
+        self.inner().list_page(after).await
     }
 
     async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {

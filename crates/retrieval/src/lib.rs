@@ -50,7 +50,7 @@ pub use passage::{
 };
 pub use query_rewording::{MAX_REWORDINGS, retrieve_with_rewordings};
 pub use retriever::{
-    DocumentFilter, DocumentIndex, DocumentSummary, Hit, RetrieveError, Retriever, SearchQuery,
+    DocumentFilter, DocumentIndex, DocumentPage, DocumentSummary, Hit, RetrieveError, Retriever, SearchQuery,
 };
 pub use split::{HEADING_SEPARATOR, split_into_passages};
 pub use text_analysis::text_stems;

@@ -113,6 +113,25 @@ pub trait DocumentIndex: Retriever {
         Ok(())
     }
 
+    /// Makes the index anew, empty, if it is gone. Returns what identifies it: another name than before means another
+    /// index, which may lack documents. `None` if it cannot go away while it is open.
+    async fn ensure_exists(&self) -> Result<Option<String>, RetrieveError> {
+        Ok(None)
+    }
+
+    /// Lists documents of all tenants, a page at a time: the first one, or the one that follows `after`. A document that is
+    /// stored or removed meanwhile may be listed or not; each other one is listed once.
+    async fn list_page(&self, after: Option<&str>) -> Result<DocumentPage, RetrieveError> {
+        let mut tenants = self.tenants().await?;
+        tenants.sort();
+        let mut following =
+            tenants.into_iter().filter(|tenant| after.is_none_or(|after| tenant.as_str() > after));
+        let Some(tenant) = following.next() else { return Ok(DocumentPage::default()) };
+        let listed = self.list(&tenant, &DocumentFilter::default()).await?;
+        let next = following.next().map(|_| tenant.as_str().to_owned());
+        Ok(DocumentPage { documents: listed.into_iter().map(|one| (tenant.clone(), one)).collect(), next })
+    }
+
     /// Returns the tenants that have documents in the index.
     async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError>;
 
@@ -141,6 +160,15 @@ pub trait DocumentIndex: Retriever {
         tenant: &DocumentTenant,
         id: &DocumentId,
     ) -> Result<Option<Document>, RetrieveError>;
+}
+
+/// Some of the documents of an index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DocumentPage {
+    /// The documents with their tenants.
+    pub documents: Vec<(DocumentTenant, DocumentSummary)>,
+    /// Where the next page begins; `None` if this is the last one.
+    pub next: Option<String>,
 }
 
 /// The metadata of a document in a list.
@@ -188,6 +216,22 @@ pub enum RetrieveError {
         /// The underlying error.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The index was deleted. A running library makes it anew and fills it.
+    #[error("OpenSearch has no index `{index}`; it was deleted")]
+    Missing {
+        /// The name of the index.
+        index: String,
+    },
+    /// Another index has the name that the alias needs. Delete it, or choose another name.
+    #[error(
+        "OpenSearch has an index called `{index}`, a name that is needed for an alias; {foreign} entries in it are not of doran"
+    )]
+    NameTaken {
+        /// The name of that index.
+        index: String,
+        /// How many entries in it were not written by this program.
+        foreign: u64,
     },
     /// The index was built with another embedder. Open it with that embedder or rebuild it: vectors of two embedders
     /// cannot be compared.

@@ -1,10 +1,11 @@
-//! Merges keyword hits and vector hits: a weighted sum of the scores, each scaled to its own list.
+//! Merges keyword hits and vector hits: a weighted sum of the scores. The best keyword score becomes 1 and the others keep
+//! their ratio to it; vector scores are spread from 0 to 1.
 //!
 //! Ranks are not fused. With an embedder that is weaker than keyword search, reciprocal rank fusion gives worse results
 //! on every set of a single language. The weight of the vector score depends on the languages of the query and of the
-//! passage. Within one language it also depends on the evidence: the more of the query the best keyword hit contains,
-//! the less the vectors weigh, and nothing if the query contains its heading. A long passage has one vector for many
-//! sentences, so its vector weighs less.
+//! passage. Within one language it also depends on the evidence: the more of the query the best keyword hit contains, and
+//! the farther it is ahead of the second one, the less the vectors weigh, and nothing if the query contains its heading.
+//! A long passage has one vector for many sentences, so its vector weighs less.
 //!
 //! Passages whose article the query names by number come first, in any language. Scores are between 0 and 1 and fall
 //! with the evidence: a query that shares no word with any passage scores at most its highest similarity, and a passage
@@ -46,8 +47,11 @@ const NAMED_ARTICLE_SHARE: f64 = 0.5;
 
 /// If the best keyword hit contains up to the first share of the terms of a query, vectors have their full weight. From the
 /// second share on they have none.
-const COVERAGE_WITH_FULL_WEIGHT: f64 = 0.4;
-const COVERAGE_WITHOUT_WEIGHT: f64 = 0.9;
+const COVERAGE_WITH_FULL_WEIGHT: f64 = 0.3;
+const COVERAGE_WITHOUT_WEIGHT: f64 = 0.75;
+
+/// The share of their weight that vectors lose beside a keyword hit that is the only one.
+const LEAD_DISCOUNT: f64 = 0.25;
 
 /// Vectors of longer passages weigh less. In Korean; English needs twice as many letters for the same text.
 const MAX_CHARS_WITH_FULL_WEIGHT: f64 = 700.0;
@@ -68,7 +72,7 @@ impl FusionWeights {
     pub(crate) fn for_embedder(about: &EmbedderInfo) -> Self {
         if about.id.split(':').next() == Some(BUILT_IN_PROVIDER) {
             // It was trained on Korean documents, and on less English.
-            Self { korean: 0.5, english: 0.3, cross_language: 0.9, min_similarity: 0.25 }
+            Self { korean: 0.55, english: 0.3, cross_language: 0.9, min_similarity: 0.25 }
         } else if about.multilingual {
             Self::default()
         } else {
@@ -116,14 +120,15 @@ pub(crate) fn fuse_hits(
     let numbers = find_article_numbers(question);
     let named = named_articles(&numbers, keyword);
     let evidence = keyword.first().map_or(0.0, |best| keyword_evidence(question, &best.passage));
-    let trust = vector_trust(evidence);
+    let relative = relative_scores(keyword);
+    let trust = vector_trust(evidence, &relative);
     let nearest = vector.iter().map(|hit| hit.score).filter(|score| score.is_finite()).fold(0.0, f64::max);
     let certainty = evidence.max(nearest).clamp(MIN_KEYWORD_WEIGHT, 1.0);
     let mut scores: BTreeMap<&PassageId, (f64, Option<f64>, &Passage)> = BTreeMap::new();
-    for (hit, score) in keyword.iter().zip(scaled_scores(keyword)) {
+    for (hit, score) in keyword.iter().zip(relative) {
         scores.insert(&hit.passage.id, (score, None, &hit.passage));
     }
-    for (hit, score) in vector.iter().zip(scaled_scores(vector)) {
+    for (hit, score) in vector.iter().zip(spread_scores(vector)) {
         match scores.get_mut(&hit.passage.id) {
             Some(known) => known.1 = Some(score),
             // A score that is not a number is not compared.
@@ -177,11 +182,12 @@ fn keyword_evidence(question: &str, best: &Passage) -> f64 {
     if contains_heading(question, &best.title) { 1.0 } else { term_coverage(question, best) }
 }
 
-/// Returns how far vectors count beside the best keyword hit: 0 if keywords are enough, 1 if they say little.
-fn vector_trust(evidence: f64) -> f64 {
+/// Returns how far vectors count beside these keyword scores: 0 if keywords are enough, 1 if they say little.
+fn vector_trust(evidence: f64, keyword: &[f64]) -> f64 {
     let excess =
         (evidence - COVERAGE_WITH_FULL_WEIGHT) / (COVERAGE_WITHOUT_WEIGHT - COVERAGE_WITH_FULL_WEIGHT);
-    1.0 - excess.clamp(0.0, 1.0)
+    let lead = keyword.first().map_or(0.0, |best| best - keyword.get(1).unwrap_or(&0.0));
+    (1.0 - excess.clamp(0.0, 1.0)) * (1.0 - LEAD_DISCOUNT * lead)
 }
 
 /// Returns the share of the terms of a query that a passage contains: pairs of syllables, and words of other scripts,
@@ -216,7 +222,7 @@ fn focus(passage: &Passage, language: Option<Language>) -> f64 {
         Some(Language::English) | None => 2.0 * MAX_CHARS_WITH_FULL_WEIGHT,
     };
     let chars = passage.title.chars().count() + passage.text.chars().count();
-    (limit / chars.max(1) as f64).min(1.0).powi(2)
+    (limit / chars.max(1) as f64).min(1.0)
 }
 
 /// Returns whether the text of a passage is only its heading.
@@ -250,14 +256,28 @@ fn last_heading_text(title: &str) -> &str {
     }
 }
 
-/// Scales the scores of a list: the best becomes 1 and the last is just above 0.
-fn scaled_scores(hits: &[Hit]) -> Vec<f64> {
-    const MIN_SCALED_SCORE: f64 = 1e-6;
-    let sane = |score: f64| if score.is_finite() { score } else { 0.0 };
-    let high = hits.iter().map(|hit| sane(hit.score)).fold(f64::MIN, f64::max);
-    let low = hits.iter().map(|hit| sane(hit.score)).fold(f64::MAX, f64::min);
+/// The least score of a hit after scaling: it was found, so it is above 0.
+const MIN_SCALED_SCORE: f64 = 1e-6;
+
+fn finite_scores(hits: &[Hit]) -> Vec<f64> {
+    hits.iter().map(|hit| if hit.score.is_finite() { hit.score } else { 0.0 }).collect()
+}
+
+/// The scores as shares of the best one.
+fn relative_scores(hits: &[Hit]) -> Vec<f64> {
+    let scores = finite_scores(hits);
+    let high = scores.iter().copied().fold(0.0, f64::max);
+    let scale = |score: f64| if high > 0.0 { score / high } else { 1.0 };
+    scores.into_iter().map(|score| scale(score).max(MIN_SCALED_SCORE)).collect()
+}
+
+/// The scores spread out: the best becomes 1 and the last is just above 0.
+fn spread_scores(hits: &[Hit]) -> Vec<f64> {
+    let scores = finite_scores(hits);
+    let high = scores.iter().copied().fold(f64::MIN, f64::max);
+    let low = scores.iter().copied().fold(f64::MAX, f64::min);
     let scale = |score: f64| if high > low { (score - low) / (high - low) } else { 1.0 };
-    hits.iter().map(|hit| scale(sane(hit.score)).max(MIN_SCALED_SCORE)).collect()
+    scores.into_iter().map(|score| scale(score).max(MIN_SCALED_SCORE)).collect()
 }
 
 #[cfg(test)]

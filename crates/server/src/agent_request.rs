@@ -216,9 +216,13 @@ pub(crate) async fn submit_run(
     input: Option<&Value>,
     options: StartOptions,
 ) -> Result<RunHandle, ApiError> {
+    let acknowledge = options.acknowledge;
     let run = app.runtime.start(&agent.name, thread, input, options).await?;
     app.metrics.count_run_started();
-    tracing::info!(run = %run.id(), agent = %agent.name, "run started");
+    // The log may leave the machine. A run that is told of at its rest is not in it before.
+    if acknowledge == Acknowledgement::Input {
+        tracing::info!(run = %run.id(), agent = %agent.name, "run started");
+    }
     Ok(run)
 }
 

@@ -78,6 +78,7 @@ table! {
     Overloaded 503 "overloaded" "the server is overloaded; retry later" "서버가 과부하 상태입니다. 잠시 뒤에 다시 요청하세요"
     IndexUnavailable 503 "index_unavailable" "the search index is unavailable; retry" "검색 색인을 쓸 수 없습니다. 다시 요청하세요"
     Unavailable 503 "unavailable" "the store cannot be reached; try again" "저장소에 닿지 않습니다. 다시 시도하세요"
+    NewerFormat 503 "newer_format" "a newer version of Doran has migrated the database; this server writes nothing any more and stops" "더 새로운 버전의 도란이 데이터베이스의 형식을 바꿨습니다. 이 서버는 더 이상 기록하지 않고 멈춥니다"
     OutcomeUnknown 503 "outcome_unknown" "it is not known whether the write happened; retry with the same idempotency key" "기록되었는지 알 수 없습니다. 같은 멱등성 키로 다시 요청하세요"
     Stopping 503 "stopping" "the server is stopping; retry in a moment" "서버가 멈추는 중입니다. 잠시 뒤에 다시 요청하세요"
     NotFinished 504 "not_finished" "the run has started but not finished" "실행이 시작되었고 아직 끝나지 않았습니다"
@@ -213,10 +214,8 @@ fn store_error_code(error: &StoreError) -> ApiErrorCode {
         StoreError::Full(_) => ApiErrorCode::DiskFull,
         StoreError::Unavailable(_) => ApiErrorCode::Unavailable,
         StoreError::Unknown(_) => ApiErrorCode::OutcomeUnknown,
-        StoreError::Newer { .. }
-        | StoreError::Damaged(_)
-        | StoreError::Rejected(_)
-        | StoreError::Other(_) => ApiErrorCode::Internal,
+        StoreError::Newer { .. } => ApiErrorCode::NewerFormat,
+        StoreError::Damaged(_) | StoreError::Rejected(_) | StoreError::Other(_) => ApiErrorCode::Internal,
     }
 }
 

@@ -79,10 +79,14 @@ impl ErrorDetail {
                 };
                 format!("{what} `{id}`: 없습니다")
             }
+            StoreError::Newer { found, known } => {
+                format!(
+                    "데이터베이스의 형식은 {found}이고 이 서버는 {known}까지 압니다. 새 버전의 서버에 요청하세요"
+                )
+            }
             StoreError::Full(_)
             | StoreError::Unavailable(_)
             | StoreError::Unknown(_)
-            | StoreError::Newer { .. }
             | StoreError::Damaged(_)
             | StoreError::Rejected(_)
             | StoreError::Other(_) => {
@@ -90,7 +94,13 @@ impl ErrorDetail {
                 return None;
             }
         };
-        Some(Self::new(error.to_string(), ko))
+        let en = match error {
+            StoreError::Newer { found, known } => format!(
+                "the database has format {found}, and this server knows up to {known}; ask a server of the new version"
+            ),
+            error => error.to_string(),
+        };
+        Some(Self::new(en, ko))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use doran_engine::store::StoreError;
 
+use crate::InspectedFormat;
+
 /// The scripts of one kind of store, in order.
 pub(crate) struct Migrations {
     /// The format that the first script makes out of an empty database. Older ones were never released.
@@ -14,6 +16,16 @@ impl Migrations {
     /// The newest format, which this program writes.
     pub(crate) const fn current_format(&self) -> u32 {
         self.first_format + self.scripts.len() as u32 - 1
+    }
+
+    /// What was found, unless no program can go on from there. A newer format is no error here.
+    pub(crate) fn inspected(&self, found: Option<u32>) -> Result<InspectedFormat, StoreError> {
+        match self.pending(found.unwrap_or_default()) {
+            Ok(_) | Err(StoreError::Newer { .. }) => {
+                Ok(InspectedFormat { found, known: self.current_format() })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The scripts that a database of format `found` still needs, each with the format that it makes. An empty

@@ -224,6 +224,13 @@ impl RunStore for StorePerGraph {
         }
     }
 
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        for store in &self.stores {
+            store.check_writable().await?;
+        }
+        Ok(())
+    }
+
     fn is_exclusive(&self) -> bool {
         self.stores[0].is_exclusive()
     }

@@ -350,8 +350,10 @@ pub(crate) fn retrieval_tenant(work: &NodeWork) -> Result<DocumentTenant, NodeEr
 pub(crate) fn retrieve_node_error(error: RetrieveError) -> NodeError {
     let code = error.failure_code();
     match error {
-        RetrieveError::Unavailable { .. } => NodeError::transient(error),
-        RetrieveError::Stale { .. } | RetrieveError::OtherEmbedder { .. } => NodeError::permanent(error),
+        RetrieveError::Unavailable { .. } | RetrieveError::Missing { .. } => NodeError::transient(error),
+        RetrieveError::NameTaken { .. }
+        | RetrieveError::Stale { .. }
+        | RetrieveError::OtherEmbedder { .. } => NodeError::permanent(error),
     }
     .with_code(code)
 }

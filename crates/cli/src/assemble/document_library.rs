@@ -9,7 +9,7 @@ use doran_retrieval::{
     LockedLibrary, RetrieveError,
 };
 
-use super::locked_store::{LockedStore, open_locked_store};
+use super::locked_store::{LockedStore, lock_shared_store_directory, open_locked_store};
 use super::samples;
 use super::search_index::{self, OpenedIndex};
 use crate::commands::ingest::{progress_bar, show_vector_progress};
@@ -60,7 +60,7 @@ pub(crate) async fn embed_missing(
 }
 
 /// Locks the library in the data directory. This is done before its index is opened or rebuilt, so that no other
-/// process writes to the index. With a database server this is the only lock on the directory.
+/// process writes to the index.
 pub(super) async fn lock_library(config: &Config) -> Result<LockedLibrary, BilingualMessage> {
     let path = config.data_dir.join("library");
     Library::lock_directory(&path).await.map_err(|error| library_open_error(&path, error))
@@ -80,16 +80,17 @@ pub(super) async fn open_library(
     if reading == PendingDocumentPolicy::LeavePending {
         options.workers = 0;
     }
+    options.index_only = samples::sample_documents().into_iter().map(|sample| sample.id).collect();
     if let Some(values) = shared.filter(|_| shares_documents(config)) {
         let database = Arc::new(SharedLibraryDatabase(values.clone()));
         let process = uuid::Uuid::new_v4().simple().to_string();
         let opened = Library::open_shared(taken, database, index, options, process).await;
         return opened.map_err(|error| library_open_error(&path, error));
     }
-    let samples = samples::sample_documents();
+    let samples = options.index_only.clone();
     // A cluster may contain documents of other data directories.
     let shared = matches!(config.search.store, SearchStore::OpenSearch(_));
-    let aside = |id: &DocumentId| shared || samples.iter().any(|sample| sample.id == *id);
+    let aside = |id: &DocumentId| shared || samples.contains(id);
     Library::open_synced(taken, index, options, aside).await.map_err(|error| library_open_error(&path, error))
 }
 
@@ -121,6 +122,7 @@ pub(crate) async fn rebuild_index_from_library(
     config: &Config,
     output: TerminalOutput,
 ) -> anyhow::Result<(usize, usize)> {
+    let _held = lock_shared_store_directory(config, None)?;
     let opened = open_locked_store(config).await?;
     let locked_library = lock_library(config).await?;
     let index = search_index::rebuild_index(config, output).await?;
@@ -134,6 +136,11 @@ pub(crate) async fn rebuild_index_from_library(
     if reading == PendingDocumentPolicy::ReadPending {
         library.wait_until_idle().await;
         library.stop_workers().await;
+    } else {
+        // Also documents of the old index go that the library does not have.
+        let samples = samples::sample_documents();
+        let aside = |id: &DocumentId| samples.iter().any(|sample| sample.id == *id);
+        library.sync_index(index.as_ref(), aside).await.map_err(anyhow::Error::from)?;
     }
     let bar = progress_bar(0, output);
     embed_missing(index.as_ref(), |left| show_vector_progress(&bar, left)).await?;

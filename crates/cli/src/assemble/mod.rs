@@ -15,17 +15,17 @@ use std::sync::Arc;
 
 use doran_agents::memory::MemoryStore;
 use doran_agents::{Agent, ModelInfo};
-use doran_engine::store::IdempotencyStore;
+use doran_engine::store::{IdempotencyStore, StoreError};
 use doran_engine::{RunLimits, Runtime, RuntimeOptions, TenantId};
 use doran_llm::Embedder;
 use doran_retrieval::{DistinctHitsIndex, DocumentIndex, Library};
 use doran_server::{AllowedOrigin, ApiKeys, ModelRegistry, MonthlyBudget, ServerApp, Telemetry};
-use doran_store::FileStoreMaintenance;
+use doran_store::{FileStoreMaintenance, SharedFormat};
 use tokio_util::sync::CancellationToken;
 
 use self::agents::assemble_sharing_agents;
 use self::document_library::{PendingDocumentPolicy, lock_library, missing_vectors_message, open_library};
-use self::locked_store::LockedStore;
+use self::locked_store::{LockedStore, lock_shared_store_directory};
 use self::model_registry::ProgramModels;
 use self::search_index::OpenedIndex;
 use crate::agent_files::AgentFileBuilder;
@@ -36,10 +36,11 @@ use crate::eval_folder::EvalFolder;
 use crate::exit::UnknownWriteOutcome;
 use crate::output::{BilingualMessage, bilingual, pluralize};
 use crate::replica::SharedValues;
+use crate::store_advice::newer_format_message;
 
 pub(crate) use agents::{Agents, DataDirWrites, assemble_agents, open_memories};
 pub(crate) use document_library::{embed_missing, rebuild_index_from_library};
-pub(crate) use locked_store::{open_database, open_locked_store};
+pub(crate) use locked_store::{agents_by_storage, open_database, open_locked_store};
 pub(crate) use model::RecordReplay;
 pub(crate) use tools::{read_mcp_pins, shared_key_hash};
 
@@ -81,6 +82,8 @@ pub(crate) struct App {
     idempotency: Arc<dyn IdempotencyStore>,
     /// The stores that are local files.
     file_maintenance: Vec<Arc<dyn FileStoreMaintenance>>,
+    /// Tells when a newer program has migrated the store, if another one can.
+    shared_format: Option<Arc<dyn SharedFormat>>,
     /// Whether the store was created by this start.
     pub(crate) store_is_new: bool,
     sample_policy: SampleDocumentPolicy,
@@ -101,6 +104,7 @@ pub(crate) async fn assemble_app(config: &Config, record_replay: &RecordReplay) 
         record_replay,
         SampleDocumentPolicy::ShowWhileEmpty,
         PendingDocumentPolicy::LeavePending,
+        None,
     )
     .await?;
     app.notes.extend(app.pending_documents_message());
@@ -112,8 +116,17 @@ pub(crate) async fn assemble_app_reading_documents(
     config: &Config,
     record_replay: &RecordReplay,
 ) -> anyhow::Result<App> {
-    build_app(config, record_replay, SampleDocumentPolicy::ShowWhileEmpty, PendingDocumentPolicy::ReadPending)
-        .await
+    assemble_app_in_locked_directory(config, record_replay, None).await
+}
+
+/// Like [`assemble_app_reading_documents`], in a data directory that this process may hold already.
+pub(crate) async fn assemble_app_in_locked_directory(
+    config: &Config,
+    record_replay: &RecordReplay,
+    held: Option<DataDirLock>,
+) -> anyhow::Result<App> {
+    let (shown, reading) = (SampleDocumentPolicy::ShowWhileEmpty, PendingDocumentPolicy::ReadPending);
+    build_app(config, record_replay, shown, reading, held).await
 }
 
 /// Like [`assemble_app_reading_documents`], without the sample documents.
@@ -121,7 +134,8 @@ pub(crate) async fn assemble_app_without_samples(
     config: &Config,
     record_replay: &RecordReplay,
 ) -> anyhow::Result<App> {
-    build_app(config, record_replay, SampleDocumentPolicy::Hide, PendingDocumentPolicy::ReadPending).await
+    let (shown, reading) = (SampleDocumentPolicy::Hide, PendingDocumentPolicy::ReadPending);
+    build_app(config, record_replay, shown, reading, None).await
 }
 
 async fn build_app(
@@ -129,9 +143,18 @@ async fn build_app(
     record_replay: &RecordReplay,
     shown: SampleDocumentPolicy,
     reading: PendingDocumentPolicy,
+    held: Option<DataDirLock>,
 ) -> anyhow::Result<App> {
-    let LockedStore { store, idempotency, shared, file_maintenance, is_new: new, data_dir_lock: held } =
-        open_locked_store(config).await?;
+    let held = lock_shared_store_directory(config, held)?;
+    let LockedStore {
+        store,
+        idempotency,
+        shared,
+        file_maintenance,
+        shared_format,
+        is_new: new,
+        data_dir_lock,
+    } = open_locked_store(config).await?;
     let run_limits = RunLimits {
         steps: config.max_steps,
         active: Some(config.run_timeout),
@@ -215,9 +238,10 @@ async fn build_app(
         keys,
         idempotency,
         file_maintenance,
+        shared_format,
         store_is_new: new,
         sample_policy: shown,
-        _data_dir_lock: held,
+        _data_dir_lock: held.or(data_dir_lock),
     })
 }
 
@@ -304,9 +328,21 @@ impl App {
             .allowed_origins(self.allowed_origins.clone())
     }
 
-    /// Returns when a write to the local file failed in a way that only a restart can resolve, with the reason. With
-    /// a database server this never returns: the affected run is read again and continues.
-    pub(crate) async fn wait_for_unknown_write(&self) -> UnknownWriteOutcome {
+    /// Returns when this process can only end, with the reason: a write to the local file failed in a way that only a
+    /// restart can resolve, or a newer program has migrated the database.
+    pub(crate) async fn wait_for_fatal_error(&self) -> BilingualMessage {
+        tokio::select! {
+            outcome = self.wait_for_unknown_write() => outcome.into_message(),
+            error = self.wait_for_newer_format() => match error {
+                StoreError::Newer { found, known } => newer_format_message(found, known).saying_cause(error),
+                other => bilingual!("저장소를 더 쓸 수 없습니다", "the store cannot be used any more")
+                    .with_cause(other),
+            },
+        }
+    }
+
+    /// With a database server this never returns: the affected run is read again and continues.
+    async fn wait_for_unknown_write(&self) -> UnknownWriteOutcome {
         let mut waiting = tokio::task::JoinSet::new();
         for file in &self.file_maintenance {
             let file = file.clone();
@@ -315,6 +351,13 @@ impl App {
         match waiting.join_next().await {
             Some(Ok(reason)) => UnknownWriteOutcome(reason.to_string()),
             Some(Err(error)) => UnknownWriteOutcome(error.to_string()),
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn wait_for_newer_format(&self) -> StoreError {
+        match &self.shared_format {
+            Some(format) => format.wait_for_newer_format().await,
             None => std::future::pending().await,
         }
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use doran_agents::{FairModel, PassageReranking};
 use doran_llm::{
-    ChatModel, ModelApiKey, ModelConfig, ModelId, ModelIdError, ModelPrice, PriceList, PricedModel,
-    RecordingModel, ReplayingModel, StreamingMode, find_rerank_vendor, find_vendor,
+    ChatModel, ModelApiKey, ModelConfig, ModelId, ModelIdError, ModelPrice, OpenModelError, PriceList,
+    PricedModel, RecordingModel, ReplayingModel, StreamingMode, find_rerank_vendor, find_vendor,
 };
 use doran_offline::{OFFLINE_MODEL, OfflineModel, is_offline_model};
 
@@ -172,21 +172,26 @@ pub(crate) fn open_model(config: &Config, name: &str) -> Result<Arc<dyn ChatMode
         return Ok(Arc::new(FairModel::new(Arc::new(OfflineModel))));
     }
     let (how, secret) = model_config_and_key(config, name)?;
-    doran_llm::open_model(&how, secret).map_err(|error| {
-        let (ko, en) = error.advice();
-        bilingual!("모델 `{name}`을(를) 열 수 없습니다. {ko}", "cannot open the model `{name}`. {en}")
-            .with_cause(error)
-    })
+    doran_llm::open_model(&how, secret).map_err(|error| cannot_open(("모델", "model"), name, error))
 }
 
 /// Opens the reranker with this name.
 pub(crate) fn open_reranker(config: &Config, name: &str) -> Result<Arc<dyn ChatModel>, BilingualMessage> {
     let (how, secret) = config_and_key(config, name, ModelId::parse_reranker)?;
-    doran_llm::open_reranker(&how, secret).map_err(|error| {
-        let (ko, en) = error.advice();
-        bilingual!("리랭커 `{name}`을(를) 열 수 없습니다. {ko}", "cannot open the reranker `{name}`. {en}")
-            .with_cause(error)
-    })
+    doran_llm::open_reranker(&how, secret).map_err(|error| cannot_open(("리랭커", "reranker"), name, error))
+}
+
+/// Says why a model cannot be opened and what to do. The cause is left out where the advice says it too.
+fn cannot_open((ko, en): (&str, &str), name: &str, error: OpenModelError) -> BilingualMessage {
+    let (advice_ko, advice_en) = error.advice();
+    let message = bilingual!(
+        "{ko} `{name}`을(를) 열 수 없습니다. {advice_ko}",
+        "cannot open the {en} `{name}`. {advice_en}"
+    );
+    match error {
+        OpenModelError::NoKey { .. } | OpenModelError::NoAddress { .. } => message,
+        OpenModelError::Id(_) | OpenModelError::Setting(_) => message.with_cause(error),
+    }
 }
 
 /// The key with which stored keys of providers are encrypted.

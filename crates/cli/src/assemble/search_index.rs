@@ -293,7 +293,11 @@ fn index_error_message(error: RetrieveError) -> BilingualMessage {
             "the index cannot be used as it is; make it anew with `doran reindex`"
         )
         .with_cause(error),
-        RetrieveError::Unavailable { .. } => bilingual!(
+        RetrieveError::NameTaken { index, foreign } => bilingual!(
+            "OpenSearch에 이름이 `{index}`인 색인이 있어 같은 이름의 별칭을 만들 수 없습니다. 그 안의 항목 {foreign}개는 Doran의 것이 아닙니다. 필요 없으면 OpenSearch에 `DELETE /{index}`를 보내 지우고, 필요하면 `opensearch = \"https://host:9200/이름\"`처럼 다른 이름을 정하세요",
+            "OpenSearch has an index called `{index}`, so the alias of that name cannot be made; {foreign} entries in it are not Doran's. If nobody needs it, send `DELETE /{index}` to OpenSearch; otherwise choose another name, such as `opensearch = \"https://host:9200/NAME\"`"
+        ),
+        RetrieveError::Unavailable { .. } | RetrieveError::Missing { .. } => bilingual!(
             "색인을 열 수 없습니다. `store`와 `opensearch` 설정을 보세요",
             "the index cannot be opened; see the settings `store` and `opensearch`"
         )

@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 
 use zip::ZipArchive;
 
+use super::restore_notes::{SET_ASIDE_NAME, SettingsOutcome, conflict_notes, settings_notes};
+use super::restored_settings::for_restored_directory;
 use super::{
     ARCHIVE_FORMAT, ArchivedFile, BackedUpDatabase, BackupManifest, DATA_PREFIX, DATABASE_NAME,
-    MANIFEST_NAME, copy_and_hash,
+    MANIFEST_NAME, SETTINGS_NAME, THREADS_PREFIX, copy_and_hash, is_plain_path, is_thread_database_path,
 };
 use crate::config::{Config, Database};
 use crate::data_dir::{self, DataDirEntry, DataDirLock, RESTORE_FOLDER, classify_entry};
@@ -27,6 +29,8 @@ pub(crate) struct RestoreReport {
     pub(crate) files: usize,
     /// Whether the archive has no database, because it was on a PostgreSQL server.
     pub(crate) database_is_elsewhere: bool,
+    /// What is different now, and what the next commands read.
+    pub(crate) notes: Vec<BilingualMessage>,
 }
 
 /// Restores the archive. The data directory must be empty.
@@ -55,16 +59,25 @@ pub(crate) fn restore_archive(config: &Config, from: &Path) -> Result<RestoreRep
         }
     };
     let is_new = !config.data_dir.exists();
+    archive.check_database()?;
     let lock = DataDirLock::acquire(&config.data_dir)?;
-    if let Err(error) = archive.restore_to(&config.data_dir, database) {
-        if is_new {
-            lock.remove_empty_directory(&config.data_dir);
+    let settings = match archive.restore_to(config, database) {
+        Ok(settings) => settings,
+        Err(error) => {
+            if is_new {
+                lock.remove_empty_directory(&config.data_dir);
+            }
+            return Err(error);
         }
-        return Err(error);
-    }
+    };
+    let mut notes = settings_notes(config, &settings);
+    notes.extend(archive.missing_threads_note(&settings));
+    let is_readable = matches!(settings, SettingsOutcome::Restored(_));
+    notes.extend(conflict_notes(config, &archive.manifest, is_readable));
     Ok(RestoreReport {
         files: archive.manifest.files.len(),
         database_is_elsewhere: archive.manifest.database == BackedUpDatabase::Postgres,
+        notes,
     })
 }
 
@@ -77,17 +90,29 @@ fn cannot_restore(data_dir: &Path, error: io::Error) -> BilingualMessage {
     .with_cause(error)
 }
 
-/// Rejects a data directory that has something to lose.
-fn check_empty(data_dir: &Path, database: Option<&Path>) -> Result<(), BilingualMessage> {
+/// Rejects a data directory that has something to lose, or where something of the archive has no place.
+fn check_empty(data_dir: &Path, database: Option<&Path>, places: &[&str]) -> Result<(), BilingualMessage> {
     let unreadable = |error| cannot_restore(data_dir, error);
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(data_dir).map_err(unreadable)? {
         let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
-        if matches!(classify_entry(&name), Some(DataDirEntry::Data | DataDirEntry::Database)) {
+        // A log beside a database that is not there yet would be taken for that of the restored one.
+        let base =
+            ["-wal", "-shm", "-journal"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+        let is_taken = places.iter().any(|place| place.split('/').next() == Some(base));
+        let is_data = matches!(classify_entry(&name), Some(DataDirEntry::Data | DataDirEntry::Database));
+        if is_taken || is_data {
             found.insert(name);
         }
     }
     let elsewhere = database.filter(|path| path.exists() && path.parent() != Some(data_dir));
+    if let (Some(path), true) = (elsewhere, found.is_empty()) {
+        let shown = path.display();
+        return Err(bilingual!(
+            "적용 중인 설정의 `database`는 데이터 디렉터리 밖의 `{shown}`이고, 그 데이터베이스가 이미 있습니다. `--database sqlite`를 붙이면 데이터 디렉터리에 복원합니다",
+            "`database` of the settings in force is `{shown}`, outside of the data directory, and that database exists; add `--database sqlite` to restore into the data directory"
+        ));
+    }
     found.extend(elsewhere.map(|path| path.display().to_string()));
     if found.is_empty() {
         return Ok(());
@@ -116,7 +141,10 @@ impl OpenArchive {
         // A newer list may have another shape. Its format and its writer are reported first.
         let format: ManifestFormat = serde_json::from_slice(&text).map_err(|error| odd(&error))?;
         if format.format > ARCHIVE_FORMAT {
-            return Err(newer(&shown, &format.version));
+            return Err(newer_format(&shown, &format));
+        }
+        if format.format == 0 {
+            return Err(odd(&"its list of files has no known format"));
         }
         let manifest = serde_json::from_slice(&text).map_err(|error| odd(&error))?;
         Ok(Self { shown, zip, manifest })
@@ -134,13 +162,91 @@ impl OpenArchive {
         Ok(())
     }
 
+    /// Without its database an archive would restore an installation that has lost everything.
+    fn check_database(&self) -> Result<(), BilingualMessage> {
+        let shown = &self.shown;
+        let database = self.manifest.files.iter().find(|file| file.name == DATABASE_NAME);
+        let threads = |file: &ArchivedFile| file.name.starts_with(THREADS_PREFIX) && file.bytes == 0;
+        let is_missing = match self.manifest.database {
+            BackedUpDatabase::Sqlite => database.is_none_or(|file| file.bytes == 0),
+            BackedUpDatabase::Postgres => false,
+        };
+        if is_missing || self.manifest.files.iter().any(threads) {
+            return Err(bilingual!(
+                "백업 `{shown}`에 데이터베이스가 없거나 비어 있습니다. 다른 백업을 쓰세요. 아무것도 바뀌지 않았습니다",
+                "the backup `{shown}` has no database, or an empty one; use another one. Nothing was changed"
+            ));
+        }
+        let places: Vec<&str> =
+            self.manifest.files.iter().filter_map(|file| file.name.strip_prefix(THREADS_PREFIX)).collect();
+        let listed: Vec<&str> = self.manifest.thread_databases.iter().map(|one| one.path.as_str()).collect();
+        if places != listed {
+            return Err(damaged(shown, "its list of databases does not fit its content"));
+        }
+        Ok(())
+    }
+
+    /// Says which threads the backup does not have.
+    fn missing_threads_note(&self, settings: &SettingsOutcome) -> Option<BilingualMessage> {
+        let SettingsOutcome::Restored(settings) = settings else { return None };
+        let missing = self.manifest.format == 1 && !settings.thread_databases.is_empty();
+        missing.then(|| {
+            let agents = settings.thread_databases.join(", ");
+            bilingual!(
+                "이 백업은 이전 형식이라 `checkpoint_db_path`가 있는 에이전트의 스레드가 들어 있지 않습니다({agents})",
+                "this backup has the older format, without the threads of agents with a `checkpoint_db_path` ({agents})"
+            )
+        })
+    }
+
     /// Unpacks everything beside the data, verifies it and moves it to its place.
-    fn restore_to(&mut self, data_dir: &Path, database: Option<PathBuf>) -> Result<(), BilingualMessage> {
-        check_empty(data_dir, database.as_deref())?;
+    fn restore_to(
+        &mut self,
+        config: &Config,
+        database: Option<PathBuf>,
+    ) -> Result<SettingsOutcome, BilingualMessage> {
+        let data_dir = &config.data_dir;
+        let places: Vec<&str> =
+            self.manifest.files.iter().filter_map(|file| relative_place(&file.name)).collect();
+        check_empty(data_dir, database.as_deref(), &places)?;
         let staging = StagingDirectories::create(data_dir, database)
             .map_err(|error| cannot_restore(data_dir, error))?;
         self.unpack(&staging)?;
-        staging.publish().map_err(|error| cannot_restore(data_dir, error))
+        let settings = self
+            .restore_settings(&staging, config.file.is_some())
+            .and_then(|settings| staging.publish().map(|()| settings));
+        settings.map_err(|error| cannot_restore(data_dir, error))
+    }
+
+    /// Changes the unpacked settings, so that they lead nowhere else. If others are in force, there are always some, to be
+    /// named instead of those.
+    fn restore_settings(
+        &self,
+        staging: &StagingDirectories,
+        others_are_in_force: bool,
+    ) -> io::Result<SettingsOutcome> {
+        let path = staging.folder.join(SETTINGS_NAME);
+        if !path.exists() && !others_are_in_force {
+            return Ok(SettingsOutcome::None);
+        }
+        let text = match fs::read(&path) {
+            Ok(bytes) => String::from_utf8(bytes).ok(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(String::new()),
+            Err(error) => return Err(error),
+        };
+        let BackupManifest { settings, thread_databases, .. } = &self.manifest;
+        let restored =
+            text.and_then(|text| for_restored_directory(&text, settings.as_ref(), thread_databases));
+        let Some(restored) = restored else {
+            fs::rename(&path, staging.folder.join(SET_ASIDE_NAME))?;
+            return Ok(SettingsOutcome::SetAside);
+        };
+        for database in &restored.thread_databases {
+            let place = staging.folder.join(database);
+            place.parent().map_or(Ok(()), fs::create_dir_all)?;
+        }
+        data_dir::write_private_file(&path, restored.text.as_bytes())?;
+        Ok(SettingsOutcome::Restored(restored))
     }
 
     /// Unpacks and verifies everything.
@@ -158,15 +264,18 @@ impl OpenArchive {
                 UnpackError::Write(error) => cannot_restore(&staging.data_dir, error),
             })?;
         }
-        let Some(copy) = staging.database_copy().filter(|copy| copy.exists()) else { return Ok(()) };
-        doran_store::sqlite::verify_file(&copy).map_err(|error| {
-            let shown = &self.shown;
-            bilingual!(
-                "백업 `{shown}`의 데이터베이스를 쓸 수 없습니다. 아무것도 바뀌지 않았습니다",
-                "the database in the backup `{shown}` cannot be used; nothing was changed"
-            )
-            .with_cause(error)
-        })
+        let threads = self.manifest.thread_databases.iter().map(|one| staging.folder.join(&one.path));
+        for copy in staging.database_copy().into_iter().chain(threads) {
+            doran_store::sqlite::verify_file(&copy).map_err(|error| {
+                let shown = &self.shown;
+                bilingual!(
+                    "백업 `{shown}`의 데이터베이스를 쓸 수 없습니다. 아무것도 바뀌지 않았습니다",
+                    "the database in the backup `{shown}` cannot be used; nothing was changed"
+                )
+                .with_cause(error)
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -182,6 +291,15 @@ fn newer(shown: &str, version: &str) -> BilingualMessage {
     bilingual!(
         "백업 `{shown}`은(는) 더 새로운 doran {version}이(가) 만들었고, 이 프로그램은 {own}입니다. {version} 이상을 설치하세요. 아무것도 바뀌지 않았습니다",
         "the backup `{shown}` was written by the newer doran {version}, and this is {own}; install {version} or newer. Nothing was changed"
+    )
+}
+
+fn newer_format(shown: &str, found: &ManifestFormat) -> BilingualMessage {
+    let ManifestFormat { format, version } = found;
+    let own = env!("CARGO_PKG_VERSION");
+    bilingual!(
+        "백업 `{shown}`의 형식은 {format}이고, 이 프로그램(doran {own})은 형식 {ARCHIVE_FORMAT}까지 읽습니다. 이 백업을 만든 doran {version}처럼 형식 {format}을 쓰는 프로그램으로 복원하세요. 아무것도 바뀌지 않았습니다",
+        "the backup `{shown}` has format {format}, and this program (doran {own}) reads formats up to {ARCHIVE_FORMAT}; restore it with the program that wrote it, a doran {version} with format {format}, or a newer one. Nothing was changed"
     )
 }
 
@@ -241,6 +359,17 @@ impl Write for WatchedWriter {
     }
 }
 
+/// The place in the data directory of a file of the archive. `None` for the database, and for a name that no backup has.
+fn relative_place(name: &str) -> Option<&str> {
+    if let Some(path) = name.strip_prefix(THREADS_PREFIX) {
+        return Some(path).filter(|path| is_thread_database_path(path));
+    }
+    let path = name.strip_prefix(DATA_PREFIX)?;
+    let fits =
+        is_plain_path(path) && path.split('/').next().and_then(classify_entry) == Some(DataDirEntry::Data);
+    fits.then_some(path)
+}
+
 /// Where an archive is unpacked: a directory in the data directory, and a file beside the database, so that everything
 /// is moved to its place by renaming. Dropped, what was not moved is removed.
 struct StagingDirectories {
@@ -263,12 +392,7 @@ impl StagingDirectories {
         if name == DATABASE_NAME {
             return self.database_copy();
         }
-        let relative = name.strip_prefix(DATA_PREFIX)?;
-        let is_plain =
-            |step: &str| !step.is_empty() && step != "." && step != ".." && !step.contains(['\\', ':', '\0']);
-        let top = relative.split('/').next()?;
-        let fits = relative.split('/').all(is_plain) && classify_entry(top) == Some(DataDirEntry::Data);
-        fits.then(|| self.folder.join(relative))
+        relative_place(name).map(|place| self.folder.join(place))
     }
 
     fn database_copy(&self) -> Option<PathBuf> {

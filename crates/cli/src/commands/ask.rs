@@ -106,7 +106,7 @@ async fn ask_question(
     let ended = tokio::select! {
         ended = asking => ended,
         asked = exit::wait_for_stop_signal() => handle_stop_signal(&client, thread, asked).await,
-        trouble = client.wait_for_unknown_write() => Err(trouble.into_message().into()),
+        trouble = client.wait_for_fatal_error() => Err(trouble.into()),
     };
     client.close().await;
     ended?;

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use indicatif::BinaryBytes;
 
+use crate::backup::BackupStop;
 use crate::backup::write::{BackupReport, write_archive};
 use crate::config::{Config, Database};
+use crate::exit::StopSignals;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual, pluralize};
 
 /// Options of the command.
@@ -21,7 +23,26 @@ pub(crate) struct BackupArgs {
 /// Writes the archive.
 pub(crate) async fn run(args: &BackupArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let (shown, to, settings) = (args.file.display(), args.file.clone(), config.clone());
-    let written = tokio::task::spawn_blocking(move || write_archive(&settings, &to)).await?;
+    let mut signals = StopSignals::listen()?;
+    let stop = BackupStop::default();
+    let (done, mut written) = tokio::sync::oneshot::channel();
+    let its_stop = stop.clone();
+    // A thread that the end of the program does not wait for: copying a large database takes a while.
+    std::thread::spawn(move || done.send(write_archive(&settings, &to, &its_stop)));
+    let written = tokio::select! {
+        written = &mut written => written?,
+        signalled = signals.recv() => {
+            signalled?;
+            if stop.stop() {
+                return Err(bilingual!(
+                    "백업을 멈췄습니다. 아무것도 남기지 않았습니다",
+                    "the backup was stopped; nothing was left behind"
+                )
+                .into());
+            }
+            written.await?
+        }
+    };
     let BackupReport { files, bytes } = written.map_err(|error| {
         let message = bilingual!("`{shown}`에 백업할 수 없습니다", "cannot back up to `{shown}`");
         // A cause in both languages is kept as such.
@@ -50,7 +71,7 @@ fn schema_of(url: &str) -> &str {
 }
 
 /// Says that the archive has no database, and which call is needed besides.
-pub(super) fn postgres_note(call: &str) -> BilingualMessage {
+fn postgres_note(call: &str) -> BilingualMessage {
     bilingual!(
         "PostgreSQL 데이터베이스는 이 백업에 들어 있지 않습니다. 다음도 실행하세요: {call}",
         "the PostgreSQL database is not in this backup; run this as well: {call}"

@@ -98,7 +98,7 @@ pub(crate) async fn run(args: &ChatArgs, config: &Config, output: TerminalOutput
         ended = talk.run() => ended,
         // In a terminal, Ctrl-C is handled by what is in progress.
         asked = async { if typed { exit::wait_for_sigterm().await } else { exit::wait_for_stop_signal().await.map(drop) } } => asked,
-        trouble = client.wait_for_unknown_write() => Err(trouble.into_message().into()),
+        trouble = client.wait_for_fatal_error() => Err(trouble.into()),
     };
     let printed = talk.shown.break_off();
     client.close().await;

@@ -91,7 +91,7 @@ pub(crate) async fn run(args: &DemoArgs, config: &Config, output: TerminalOutput
     let serving = RunningServer::start(&mut app, listener, config, key_watcher).await?;
     let outcome = tokio::select! {
         outcome = run_demo_questions(&app, config, &serving.client, output) => outcome,
-        error = app.wait_for_unknown_write() => Err(error.into_message().into()),
+        error = app.wait_for_fatal_error() => Err(error.into()),
     };
     if outcome.is_err() || ends {
         serving.shut_down(&app).await?;

@@ -1,7 +1,8 @@
-//! `doran doctor`: checks the machine and the settings, and says what to do about each problem.
+//! `doran doctor`: checks the machine and the settings, and says what to do about each problem. It changes nothing.
 
 mod models;
 mod network;
+mod readiness;
 mod stored_data;
 
 use doran_jail::Jail;
@@ -9,21 +10,27 @@ use doran_retrieval::ingest::{self, JailedFileReader, ReadLimits};
 use serde_json::json;
 
 use crate::agent_client;
-use crate::config::LoadedConfig;
+use crate::config::{Database, LoadedConfig};
 use crate::output::{BilingualMessage, TerminalOutput, bilingual, error_message, pluralize};
 use models::{check_agents, check_encoder, check_model, check_model_servers, check_reranker};
 use network::{check_allowed_origins, check_api_keys, check_port, check_replicas};
-use stored_data::{check_data_dir, check_database, check_disk_space, check_search_index};
+use stored_data::{CheckedDatabase, check_data_dir, check_database, check_disk_space, check_search_index};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 예시:
   doran doctor
-  doran doctor --json")]
+  doran doctor --json
+  doran doctor --ready                    # for health checks of containers · 컨테이너의 상태 확인용")]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object per line · 한 줄에 JSON 하나씩 출력합니다
     #[arg(long)]
     json: bool,
+
+    /// Ask only whether the running server is ready. The exit code is 0 if it is · 실행 중인 서버가 준비되었는지만
+    /// 확인합니다. 준비되었으면 종료 코드가 0입니다
+    #[arg(long, conflicts_with = "json")]
+    ready: bool,
 }
 
 /// The result of a check.
@@ -62,12 +69,17 @@ pub(crate) async fn run(
     output: TerminalOutput,
 ) -> anyhow::Result<()> {
     let config = &loaded.config;
+    if args.ready {
+        return readiness::check_server_is_ready(config).await;
+    }
     let server = agent_client::running_server(config);
+    let CheckedDatabase { check: database, may_be_opened } = check_database(config, server.as_ref()).await;
+    let may_be_opened = may_be_opened || matches!(config.database, Database::Sqlite(_));
     let checks = [
         check_settings(loaded),
         check_data_dir(config, server.as_ref()),
         check_disk_space(&config.data_dir),
-        check_database(config, server.as_ref()).await,
+        database,
         check_search_index(config).await,
         check_jail().await,
         check_model(config).await,
@@ -75,9 +87,9 @@ pub(crate) async fn run(
         check_agents(config).await,
         check_encoder(config),
         check_reranker(config).await,
-        check_api_keys(config).await,
-        check_allowed_origins(config).await,
-        check_replicas(config).await,
+        if may_be_opened { check_api_keys(config).await } else { not_looked_at("keys") },
+        if may_be_opened { check_allowed_origins(config).await } else { not_looked_at("origins") },
+        if may_be_opened { check_replicas(config).await } else { not_looked_at("replicas") },
         check_port(config, server.as_ref()).await,
     ];
     let language = output.language;
@@ -102,6 +114,17 @@ pub(crate) async fn run(
         return Err(bilingual!("검사 {failed}개가 실패했습니다", "{counted} failed").into());
     }
     Ok(())
+}
+
+/// What is in a database that was not opened: opening it would migrate it, or it cannot be opened.
+fn not_looked_at(name: &'static str) -> DoctorCheck {
+    DoctorCheck::warn(
+        name,
+        bilingual!(
+            "데이터베이스에 있어 보지 않았습니다. `database` 줄을 보세요",
+            "in the database, not looked at; see the line `database`"
+        ),
+    )
 }
 
 fn check_settings(loaded: &LoadedConfig) -> DoctorCheck {

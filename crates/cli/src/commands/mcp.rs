@@ -46,7 +46,7 @@ pub(crate) async fn run(args: &McpArgs, config: &Config, output: TerminalOutput)
     let ended = tokio::select! {
         ended = relay_to(&serving.client) => ended,
         stopped = exit::wait_for_stop_signal() => stopped.map(drop),
-        error = app.wait_for_unknown_write() => Err(error.into_message().into()),
+        error = app.wait_for_fatal_error() => Err(error.into()),
     };
     serving.shut_down(&app).await?;
     ended

@@ -18,7 +18,7 @@ use crate::assemble::{self, App, RecordReplay};
 use crate::attachment_cleanup::delete_orphaned_attachments;
 use crate::client::ServerHttpClient;
 use crate::config::Config;
-use crate::data_dir;
+use crate::data_dir::{self, DataDirLock};
 use crate::exit::StopSignals;
 use crate::free_memory;
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
@@ -45,21 +45,27 @@ pub(crate) struct ServeArgs {
     record_replay: RecordReplay,
 }
 
-/// Serves until a signal arrives or a write has an unknown outcome.
+/// Serves until a signal arrives, a write has an unknown outcome, or a newer program has migrated the database.
 pub(crate) async fn run(args: &ServeArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let mut address = config.listen;
     address.set_port(args.port.unwrap_or(address.port()));
     // The address is checked first, so that a mistake in it does not create a database.
     let key_watcher = ApiKeyWatcher::open(config).await?;
     let listener = bind_listener(address, &key_watcher.keys).await?;
-    let registration = match key_watcher.shared_values() {
-        Some(values) => Some(ReplicaRegistration::register(config, values.clone()).await?),
-        None => None,
+    // Two servers in one data directory would have one name, and the second one would end the lease of the first.
+    let (held, registration) = match key_watcher.shared_values() {
+        Some(values) => {
+            let held = DataDirLock::acquire(&config.data_dir)?;
+            (Some(held), Some(ReplicaRegistration::register(config, values.clone()).await?))
+        }
+        None => (None, None),
     };
-    let served = serve_registered(args, config, output, listener, key_watcher).await;
+    let served = serve_registered(args, config, output, listener, key_watcher, held.clone()).await;
     if let Some(registration) = registration {
         registration.end().await;
     }
+    // Not before: a server that is started here next has the same name, and its lease would be ended.
+    drop(held);
     served
 }
 
@@ -69,8 +75,9 @@ async fn serve_registered(
     output: TerminalOutput,
     listener: TcpListener,
     key_watcher: ApiKeyWatcher,
+    held: Option<DataDirLock>,
 ) -> anyhow::Result<()> {
-    let mut app = assemble::assemble_app_reading_documents(config, &args.record_replay).await?;
+    let mut app = assemble::assemble_app_in_locked_directory(config, &args.record_replay, held).await?;
     app.notes.iter().for_each(|note| output.print_message(note));
     let serving = RunningServer::start(&mut app, listener, config, key_watcher).await?;
     let address = serving.address;
@@ -170,7 +177,7 @@ impl RunningServer {
     ) -> anyhow::Result<()> {
         let ended = tokio::select! {
             asked = signals.recv() => asked,
-            error = app.wait_for_unknown_write() => Err(error.into_message().into()),
+            error = app.wait_for_fatal_error() => Err(error.into()),
             () = systemd.send_watchdog(&self.stop) => Ok(()),
         };
         systemd.notify_stopping();

@@ -177,6 +177,13 @@ pub(crate) struct LoadedConfig {
     language: Language,
 }
 
+/// Whether this value of `encoder` is the path of a directory.
+pub(crate) fn is_encoder_path(name: &str) -> bool {
+    // A drive letter is no provider, so `C:\\models` stays a path.
+    let provider = name.split_once(':').and_then(|(provider, _)| doran_llm::find_vendor(provider));
+    !["none", BUILT_IN_ENCODER, INSTALLED_ENCODER].contains(&name) && provider.is_none()
+}
+
 /// Loads and checks every setting. `file` is the settings file given by a flag.
 pub(crate) fn load(
     flags: &SettingFlags,
@@ -273,6 +280,11 @@ impl Config {
         let own = &self.tables.prices;
         let prices = own.iter().fold(prices, |prices, (name, price)| prices.with_price(name, *price));
         Some(doran_llm::small_model_for(&self.model.parse().ok()?, &prices)?.to_string())
+    }
+
+    /// The home directory, for paths that start with `~/`.
+    pub(crate) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
     }
 
     /// Resolves a path in the settings file, relative to that file.
@@ -415,13 +427,7 @@ fn build_config(values: &mut [SettingValue], environment: &Environment) -> Resul
         "none" => EncoderChoice::Off,
         BUILT_IN_ENCODER => EncoderChoice::BuiltIn,
         INSTALLED_ENCODER => EncoderChoice::Directory(data_dir.join(doran_llm::embed::UNIVERSAL_FOLDER)),
-        // A drive letter is no provider, so `C:\\models` stays a path.
-        name if name
-            .split_once(':')
-            .is_some_and(|(provider, _)| doran_llm::find_vendor(provider).is_some()) =>
-        {
-            EncoderChoice::Endpoint(name.to_owned())
-        }
+        name if !is_encoder_path(name) => EncoderChoice::Endpoint(name.to_owned()),
         path => EncoderChoice::Directory(resolve_path(path, value_origin(values, "encoder"), environment)?),
     };
     let rewriting = match value_text(values, "rewrite") {
@@ -559,7 +565,8 @@ fn resolve_path(
             &environment.directory
         }
     };
-    Ok(start.join(path))
+    // Without the `.` of a file that names its own directory.
+    Ok(start.join(path).components().collect())
 }
 
 fn default_data_dir(environment: &Environment) -> Result<PathBuf, BilingualMessage> {

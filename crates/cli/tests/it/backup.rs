@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
+use sha2::Digest as _;
 use zip::write::SimpleFileOptions;
 use zip::{ZipArchive, ZipWriter};
 
@@ -248,6 +249,18 @@ fn with_manifest(from: &Path, to: &Path, change: impl Fn(&mut Value)) {
     });
 }
 
+/// One page, as SQLite makes it for a file in which nothing was created.
+fn database_without_tables() -> Vec<u8> {
+    let mut page = vec![0; 4096];
+    page[..24].copy_from_slice(b"SQLite format 3\0\x10\0\x01\x01\0\x40\x20\x20");
+    page[27] = 1; // change counter
+    page[31] = 1; // pages
+    page[95] = 1; // valid for this change counter
+    page[100] = 13; // a leaf of a table, without cells
+    page[105] = 16; // its content begins at the end
+    page
+}
+
 #[test]
 fn an_archive_that_does_not_fit_is_refused() {
     let (here, archive) = small_backup("backup-unfit");
@@ -255,9 +268,36 @@ fn an_archive_that_does_not_fit_is_refused() {
     with_manifest(&archive, &changed, |manifest| manifest["version"] = "99.0.0".into());
     assert!(refused(&here, &changed).contains("newer doran 99.0.0"));
     with_manifest(&archive, &changed, |manifest| {
-        *manifest = json!({ "format": 2, "version": "0.9.0", "parts": [] });
+        *manifest = json!({ "format": 9, "version": env!("CARGO_PKG_VERSION"), "parts": [] });
     });
-    assert!(refused(&here, &changed).contains("newer doran 0.9.0"));
+    let error = refused(&here, &changed);
+    assert!(error.contains("has format 9, and this program") && !error.contains("newer doran"), "{error}");
+    // A list without a database, a database without a byte, and one without a table.
+    let is_database = |file: &Value| file["name"] == "database.sqlite";
+    rewrite(&archive, &changed, |name, bytes| (name != "database.sqlite").then(|| (name.to_owned(), bytes)));
+    let unlisted = here.join("unlisted.zip");
+    with_manifest(&changed, &unlisted, |manifest| {
+        manifest["files"].as_array_mut().expect("files").retain(|file| !is_database(file));
+    });
+    assert!(refused(&here, &unlisted).contains("has no database, or an empty one"));
+    for (content, reason) in
+        [(Vec::new(), "has no database, or an empty one"), (database_without_tables(), "cannot be used")]
+    {
+        rewrite(&archive, &changed, |name, bytes| {
+            let bytes = if name == "database.sqlite" { content.clone() } else { bytes };
+            Some((name.to_owned(), bytes))
+        });
+        let sum = hex::encode(sha2::Sha256::digest(&content));
+        with_manifest(&changed, &unlisted, |manifest| {
+            for file in
+                manifest["files"].as_array_mut().expect("files").iter_mut().filter(|file| is_database(file))
+            {
+                file["bytes"] = content.len().into();
+                file["sha256"] = sum.as_str().into();
+            }
+        });
+        assert!(refused(&here, &unlisted).contains(reason));
+    }
     with_manifest(&archive, &changed, |manifest| manifest["database"] = "postgres".into());
     assert!(refused(&here, &changed).contains("set `database` to `postgres://…`"));
 
@@ -347,7 +387,11 @@ fn a_full_disk_leaves_nothing_behind() {
     let full = run(&format!("{program} backup disk/large.zip"));
     let error = utf8(&full.stderr);
     assert!(
-        full.status.code() == Some(1) && error.contains("cannot back up") && error.contains("os error 28"),
+        full.status.code() == Some(1)
+            && error.contains("cannot back up")
+            && error.matches("the disk with `disk` is full").count() == 1
+            && !error.contains("ZipWriter")
+            && error.lines().count() == 1,
         "{error}"
     );
     assert_eq!(utf8(&full.stdout).trim(), "disk:", "nothing is left of it");
@@ -360,4 +404,20 @@ fn a_full_disk_leaves_nothing_behind() {
         "{error}"
     );
     assert_eq!(utf8(&full.stdout).split_whitespace().collect::<Vec<_>>(), ["disk:"]);
+
+    // The disk with the data is full, and no server has the database open.
+    let database = data_dir(&here).join("doran.db");
+    let fill = format!(
+        "mkdir disk/data && cp {} disk/data && {{ dd if=/dev/zero of=disk/fill bs=1k 2>/dev/null; true; }}",
+        database.display()
+    );
+    let full = run(&format!("{fill} && {program} backup other.zip --data-dir disk/data"));
+    let error = utf8(&full.stderr);
+    assert!(
+        full.status.code() == Some(1)
+            && error.contains("the disk with the data in")
+            && error.lines().count() == 1,
+        "{error}"
+    );
+    assert!(!here.join("other.zip").exists());
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
+use crate::program::{ServerProcess, doran_command, fresh_directory, run_doran, utf8};
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
@@ -82,4 +82,31 @@ fn keys_and_backups_are_private_too() {
     let backup = run_doran(&here, &["backup", "copy.db", "--data-dir", "data"], "");
     assert!(backup.status.success(), "{}", utf8(&backup.stderr));
     assert_eq!(exposed(&here.join("copy.db")), [] as [PathBuf; 0]);
+}
+
+/// As Kubernetes mounts a volume with `fsGroup`. Only root can make such a directory.
+#[test]
+fn a_directory_of_another_user_is_used_with_a_warning() {
+    use std::os::unix::process::CommandExt;
+
+    const USER: u32 = 65_532;
+    let here = fresh_directory("modes-volume");
+    let data = here.join("data");
+    fs::create_dir(&data).expect("made");
+    if std::os::unix::fs::chown(&data, Some(0), Some(USER)).is_err() {
+        return;
+    }
+    set_mode(&data, 0o2775);
+    let run = |args: &[&str]| {
+        let mut command = doran_command(&here, args);
+        command.args(["--data-dir", "data", "--lang", "en"]).uid(USER).gid(USER);
+        let output = command.output().expect("it ends");
+        (output.status.success(), utf8(&output.stdout), utf8(&output.stderr))
+    };
+    let (ended_well, _, error) = run(&["threads", "list"]);
+    assert!(ended_well && error.matches("belongs to another user").count() == 1, "{error}");
+    let (_, checks, error) = run(&["doctor", "--json"]);
+    let line = checks.lines().find(|line| line.contains(r#""check":"data""#)).expect("a check");
+    assert!(line.contains(r#""warn""#) && line.contains("`data_dir`"), "{line} {error}");
+    assert_eq!(exposed(&data), [data], "the files are private");
 }

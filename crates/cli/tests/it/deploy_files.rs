@@ -60,6 +60,40 @@ fn the_kubernetes_manifests_fit_the_schema_of_kubernetes() {
     check(validate, "deploy/kubernetes/doran.yaml", "readinessProbe:", "readynessProbe:");
 }
 
+/// The paths that the Ingress publishes, and whether each stands for all below it.
+fn published_paths() -> Vec<(String, bool)> {
+    let manifest = std::fs::read_to_string(repository().join("deploy/kubernetes/doran.yaml")).expect("it");
+    let ingress = manifest.split("kind: Ingress").nth(1).expect("an Ingress");
+    let paths = ingress.lines().filter_map(|line| line.trim().strip_prefix("- { path: "));
+    paths
+        .map(|line| (line.split(',').next().expect("a path").to_owned(), line.contains("pathType: Prefix")))
+        .collect()
+}
+
+#[test]
+fn the_ingress_publishes_every_route_but_those_for_probes_and_monitoring() {
+    let published = published_paths();
+    let is_published = |path: &str| {
+        published.iter().any(|(known, is_prefix)| {
+            path == known || *is_prefix && path.strip_prefix(known).is_some_and(|rest| rest.starts_with('/'))
+        })
+    };
+    let server = repository().join("crates/server");
+    let document = std::fs::read_to_string(server.join("openapi.json")).expect("the API");
+    let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
+    let mut routes: Vec<String> = document["paths"].as_object().expect("paths").keys().cloned().collect();
+    for file in ["src/routes/mod.rs", "src/routes/docs.rs"] {
+        let source = std::fs::read_to_string(server.join(file)).expect("routes");
+        let pages = source.split("ApiRoute::web_page(\"").skip(1);
+        routes.extend(pages.map(|rest| rest.split('"').next().expect("a path").to_owned()));
+    }
+    assert!(routes.len() > 60, "{routes:?}");
+    for route in routes {
+        let is_internal = ["/metrics", "/healthz", "/readyz"].contains(&route.as_str());
+        assert_eq!(is_published(&route), !is_internal, "{route}");
+    }
+}
+
 #[test]
 fn the_compose_file_fits_the_compose_specification() {
     check(|| builtin_schema("vendor.compose-spec"), "deploy/compose.yaml", "healthcheck:", "healthchek:");

@@ -116,6 +116,13 @@ impl ServerProcess {
         utf8(&answer)
     }
 
+    /// What it says until it ends.
+    pub fn rest_of_stderr(&mut self) -> String {
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).expect("text");
+        rest
+    }
+
     /// Asks it to stop, and waits.
     pub fn stop(mut self) -> (std::process::ExitStatus, String) {
         let pid = self.child.id().to_string();

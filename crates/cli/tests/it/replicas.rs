@@ -16,7 +16,7 @@ use crate::program::{ServerProcess, doran_command, fresh_directory, utf8};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The address of an empty schema. `None`, with a printed line, where there is no PostgreSQL.
-fn fresh_database(name: &str) -> Option<String> {
+pub(crate) fn fresh_database(name: &str) -> Option<String> {
     let Ok(url) = std::env::var("DORAN_TEST_POSTGRES") else {
         report_skipped("set DORAN_TEST_POSTGRES to the address of a PostgreSQL server");
         return None;
@@ -27,37 +27,37 @@ fn fresh_database(name: &str) -> Option<String> {
 }
 
 /// A machine with a data directory of its own.
-struct Machine {
-    here: PathBuf,
+pub(crate) struct Machine {
+    pub(crate) here: PathBuf,
     variables: Vec<(&'static str, String)>,
 }
 
 impl Machine {
-    fn new(name: &str, variables: &[(&'static str, &str)]) -> Self {
+    pub(crate) fn new(name: &str, variables: &[(&'static str, &str)]) -> Self {
         let variables = variables.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         Self { here: fresh_directory(name), variables }
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = doran_command(&self.here, args);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 
-    fn run(&self, args: &[&str]) -> (bool, String, String) {
+    pub(crate) fn run(&self, args: &[&str]) -> (bool, String, String) {
         let output = self.command(args).output().expect("the program ends");
         (output.status.success(), utf8(&output.stdout), utf8(&output.stderr))
     }
 
-    fn serve(&self) -> ServerProcess {
+    pub(crate) fn serve(&self) -> ServerProcess {
         ServerProcess::spawn(self.command(&["serve", "--port", "0"]))
     }
 }
 
 /// An answer to a request.
 #[derive(Debug)]
-struct ReplicaAnswer {
-    status: u16,
+pub(crate) struct ReplicaAnswer {
+    pub(crate) status: u16,
     body: String,
 }
 
@@ -68,7 +68,13 @@ impl ReplicaAnswer {
 }
 
 /// Sends a request. `None` if the server did not answer.
-fn send(server: &ServerProcess, head: &str, key: &str, once: &str, body: &str) -> Option<ReplicaAnswer> {
+pub(crate) fn send(
+    server: &ServerProcess,
+    head: &str,
+    key: &str,
+    once: &str,
+    body: &str,
+) -> Option<ReplicaAnswer> {
     let mut socket = TcpStream::connect(&server.address).ok()?;
     let once = if once.is_empty() { String::new() } else { format!("Idempotency-Key: {once}\r\n") };
     let kind = if head.contains("/api/documents") { "application/octet-stream" } else { "application/json" };
@@ -100,7 +106,7 @@ fn join_chunks(mut rest: &str) -> Option<String> {
     }
 }
 
-fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
         assert!(started.elapsed() < PATIENCE, "{what} does not come");

@@ -588,6 +588,11 @@ impl Runtime {
         self.0.drain(patience).await;
     }
 
+    /// Whether the store takes writes of this program.
+    pub async fn check_writable(&self) -> Result<(), EngineError> {
+        Ok(self.0.store.check_writable().await?)
+    }
+
     /// Becomes `Some(reason)` when a write had an unknown outcome. The run concerned was dropped here and is taken up
     /// again from what the store really holds; on a store that cannot go on after that (SQLite) the process should
     /// end and start anew.

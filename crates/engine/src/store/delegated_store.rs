@@ -48,6 +48,10 @@ macro_rules! delegated_store {
                     self.$commit(fence, commit).await
                 }
 
+                async fn check_writable(&self) -> Result<(), $crate::store::StoreError> {
+                    self.$call("check_writable", self.inner.check_writable()).await
+                }
+
                 fn is_exclusive(&self) -> bool {
                     $exclusive
                 }

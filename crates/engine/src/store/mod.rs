@@ -125,6 +125,12 @@ pub trait RunStore: Send + Sync + 'static {
     /// that nobody knows whether it is: read it again.
     async fn wait_until_durable(&self, position: CommitPosition) -> Result<(), StoreError>;
 
+    /// Whether the store takes writes of this program. [`StoreError::Newer`] says that a newer one has migrated it while
+    /// this one runs: no write succeeds any more, and the process should end.
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Whether this process alone can open the store as long as it has it. Then nobody takes a run when its lease runs
     /// out, and after a write of unknown outcome only a new process can go on.
     fn is_exclusive(&self) -> bool {

@@ -16,12 +16,13 @@ mod catalog;
 pub(crate) mod disk;
 mod error;
 mod index_sync;
+mod index_watch;
 mod ingest_worker;
 mod open;
 mod record;
 mod shared;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -62,6 +63,9 @@ pub struct LibraryOptions {
     pub max_pending_documents: usize,
     /// The maximum size of all originals of a tenant in bytes.
     pub max_stored_bytes: u64,
+    /// Documents that are in the index and not in the library, such as samples. A library that several processes share
+    /// removes all others that it does not have from the index.
+    pub index_only: BTreeSet<DocumentId>,
 }
 
 impl Default for LibraryOptions {
@@ -69,7 +73,13 @@ impl Default for LibraryOptions {
     fn default() -> Self {
         let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1);
         let reader = JailedFileReader::new(ReadLimits::default(), workers);
-        Self { reader, workers, max_pending_documents: 10_000, max_stored_bytes: 10 << 30 }
+        Self {
+            reader,
+            workers,
+            max_pending_documents: 10_000,
+            max_stored_bytes: 10 << 30,
+            index_only: BTreeSet::new(),
+        }
     }
 }
 

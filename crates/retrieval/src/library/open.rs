@@ -55,8 +55,12 @@ impl Library {
         aside: impl Fn(&DocumentId) -> bool + Send + Sync,
     ) -> Result<Self, LibraryError> {
         let library = Self::open_without_workers(taken, index.clone(), options).await?;
+        let filled = index.ensure_exists().await?;
         library.sync_index(&*index, aside).await?;
         library.start_workers();
+        if library.inner.options.workers > 0 {
+            library.watch_index(filled);
+        }
         Ok(library)
     }
 

@@ -8,6 +8,7 @@
 //!
 //! Typos are not corrected here, unlike in the other indexes, because that needs the list of terms of the index.
 
+mod alias;
 mod http_client;
 mod rebuild;
 mod request_body;
@@ -27,16 +28,18 @@ use serde_json::{Value, json};
 use crate::embedding;
 use crate::keyword::RankingParameters;
 use crate::passage::{Document, DocumentId, DocumentTenant, Passage};
-use crate::retriever::{DocumentFilter, DocumentIndex, DocumentSummary, RetrieveError};
+use crate::retriever::{DocumentFilter, DocumentIndex, DocumentPage, DocumentSummary, RetrieveError};
 use crate::score_fusion::FusionWeights;
 
-use http_client::{OpenSearchClient, OpenSearchResponse, unavailable_error};
+use http_client::{OpenSearchClient, unavailable_error};
 
 /// The maximum size and number of entries of one bulk request.
 const MAX_BULK_BYTES: usize = 4 << 20;
 const MAX_BULK_ENTRIES: usize = 500;
 /// How often bulk entries that the cluster was too busy for are sent.
 const MAX_BULK_ATTEMPTS: usize = 6;
+/// How often one write makes an index that somebody has deleted.
+const MAX_INDEX_CREATIONS: usize = 3;
 /// The page size for reading all entries.
 const ENTRIES_PER_PAGE: usize = 500;
 
@@ -70,16 +73,7 @@ impl OpenSearchIndex {
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Result<Self, RetrieveError> {
         let mut index = Self::from_client(OpenSearchClient::new(address)?, name, embedder)?;
-        let behind = match index.index_behind_alias().await? {
-            Some(behind) => behind,
-            None => {
-                index.create(&format!("{name}-1"), Some(name)).await?;
-                index
-                    .index_behind_alias()
-                    .await?
-                    .ok_or_else(|| unavailable_error("the new index of OpenSearch is missing"))?
-            }
-        };
+        let behind = index.create_missing().await?;
         let mapping =
             index.http.send_json_expecting_success(Method::GET, &format!("/{behind}/_mapping"), None).await?;
         let made = &mapping[&behind]["mappings"]["_meta"];
@@ -148,60 +142,10 @@ impl OpenSearchIndex {
         Ok(Self { http, alias: name.to_owned(), target: name.to_owned(), embedder, weights, ranking })
     }
 
-    /// Returns the index behind the alias, if there is one.
-    async fn index_behind_alias(&self) -> Result<Option<String>, RetrieveError> {
-        let answer = self.http.send_json(Method::GET, &format!("/_alias/{}", self.alias), None).await?;
-        if answer.status == StatusCode::NOT_FOUND {
-            return Ok(None);
-        }
-        let body = answer.into_success_body()?;
-        Ok(body
-            .as_object()
-            .and_then(|indexes| indexes.keys().max_by_key(|name| (name.len(), *name)).cloned()))
-    }
-
-    /// Creates an index through a template. Administrators can see it, and later indexes get the same settings.
-    async fn create(&self, index: &str, alias: Option<&str>) -> Result<(), RetrieveError> {
-        let made = request_body::index_definition(
-            self.embedder.as_ref().map(|embedder| embedder.info()).as_ref(),
-            &self.ranking,
-        );
-        let name = &self.alias;
-        // The pattern of a longer name may be covered by that of a shorter one, so the longer one gets priority.
-        let template = json!({
-            "index_patterns": [format!("{name}-*")], "priority": 200 + name.len(), "template": made,
-        });
-        let path = format!("/_index_template/{name}");
-        let answer = self.http.send_json(Method::PUT, &path, Some(&template)).await?;
-        if answer.status.is_success() {
-            let aliases = alias.map_or(json!({}), |alias| json!({ alias: {} }));
-            let body = json!({ "aliases": aliases });
-            return self
-                .check_created(self.http.send_json(Method::PUT, &format!("/{index}"), Some(&body)).await?);
-        }
-        self.check_created(answer)
-    }
-
-    fn check_created(&self, answer: OpenSearchResponse) -> Result<(), RetrieveError> {
-        let kind = answer.body.pointer("/error/type").and_then(Value::as_str).unwrap_or_default().to_owned();
-        // Another process may have created it at the same moment.
-        if kind == "resource_already_exists_exception" {
-            return Ok(());
-        }
-        if answer.body.to_string().contains("knn") && !answer.status.is_success() {
-            return Err(unavailable_error(
-                "the cluster has no k-NN plugin: install it, or open the index without an embedder",
-            ));
-        }
-        answer.into_success_body().map(drop)
-    }
-
     /// Writes entries, each with its bulk action, and makes them searchable. Entries that the cluster was too busy for
-    /// are sent again.
-    async fn bulk(&self, entries: Vec<(Value, Value)>) -> Result<(), RetrieveError> {
-        let lines: Vec<Vec<u8>> =
-            entries.into_iter().map(|(action, entry)| format!("{action}\n{entry}\n").into_bytes()).collect();
-        let mut rest = &lines[..];
+    /// are sent again. Returns `false` if there is nothing behind the alias to write to.
+    async fn bulk(&self, lines: &[Vec<u8>]) -> Result<bool, RetrieveError> {
+        let mut rest = lines;
         while !rest.is_empty() {
             let mut bytes = 0;
             let fit = rest.iter().take(MAX_BULK_ENTRIES).take_while(|line| {
@@ -210,24 +154,25 @@ impl OpenSearchIndex {
                 before == 0 || bytes <= MAX_BULK_BYTES
             });
             let (now, later) = rest.split_at(fit.count().max(1));
-            self.bulk_with_retries(now).await?;
+            if !self.bulk_with_retries(now).await? {
+                return Ok(false);
+            }
             rest = later;
         }
-        Ok(())
+        Ok(true)
     }
 
-    async fn bulk_with_retries(&self, lines: &[Vec<u8>]) -> Result<(), RetrieveError> {
+    async fn bulk_with_retries(&self, lines: &[Vec<u8>]) -> Result<bool, RetrieveError> {
+        // Otherwise the cluster makes an index of the alias's name if somebody has deleted the one behind it.
+        let requirement = if self.target == self.alias { "&require_alias=true" } else { "" };
+        let path = format!("/{}/_bulk?refresh=true{requirement}", self.target);
         let mut left: Vec<&Vec<u8>> = lines.iter().collect();
         for attempt in 0..MAX_BULK_ATTEMPTS {
             if attempt > 0 {
                 tokio::time::sleep(std::time::Duration::from_millis(100 << attempt)).await;
             }
             let bytes: Vec<u8> = left.iter().flat_map(|line| line.iter().copied()).collect();
-            let body = self
-                .http
-                .send_ndjson(&format!("/{}/_bulk?refresh=true", self.target), bytes)
-                .await?
-                .into_success_body()?;
+            let body = self.http.send_ndjson(&path, bytes).await?.into_success_body()?;
             let items = body["items"].as_array().cloned().unwrap_or_default();
             if items.len() != left.len() {
                 return Err(unavailable_error("OpenSearch did not tell what became of every entry"));
@@ -238,6 +183,7 @@ impl OpenSearchIndex {
                     // A conflict means that a later version has a head. This write is out of date and can be dropped.
                     200..=299 | 409 => {}
                     429 | 503 => again.push(line),
+                    404 if item["index"]["error"]["type"] == "index_not_found_exception" => return Ok(false),
                     _ => {
                         return Err(unavailable_error(format!(
                             "OpenSearch refused an entry: {}",
@@ -247,7 +193,7 @@ impl OpenSearchIndex {
                 }
             }
             if again.is_empty() {
-                return Ok(());
+                return Ok(true);
             }
             left = again;
         }
@@ -262,28 +208,37 @@ impl OpenSearchIndex {
         fields: Value,
     ) -> Result<Vec<Value>, RetrieveError> {
         let mut found: Vec<Value> = Vec::new();
-        let mut after = Value::Null;
+        let mut after = None;
         loop {
-            let mut body = json!({
-                "size": ENTRIES_PER_PAGE, "query": query, "_source": fields, "sort": [{ "key": "asc" }],
-                "track_total_hits": false,
-            });
-            if !after.is_null() {
-                body["search_after"] = after;
-            }
-            let mut answer = self
-                .http
-                .send_json_expecting_success(Method::POST, &format!("/{index}/_search"), Some(&body))
-                .await?;
-            let Value::Array(hits) = answer["hits"]["hits"].take() else { return Ok(found) };
-            let Some(last) = hits.last() else { return Ok(found) };
-            after = last["sort"].clone();
-            let full = hits.len() == ENTRIES_PER_PAGE;
-            found.extend(hits);
-            if !full {
+            let (page, next) = self.search_entries_after(index, &query, &fields, after.as_ref()).await?;
+            found.extend(page);
+            after = next;
+            if after.is_none() {
                 return Ok(found);
             }
         }
+    }
+
+    /// Returns a page of the entries that match a query, ordered by key, and what the next page comes after.
+    async fn search_entries_after(
+        &self,
+        index: &str,
+        query: &Value,
+        fields: &Value,
+        after: Option<&Value>,
+    ) -> Result<(Vec<Value>, Option<Value>), RetrieveError> {
+        let mut body = json!({
+            "size": ENTRIES_PER_PAGE, "query": query, "_source": fields, "sort": [{ "key": "asc" }],
+            "track_total_hits": false,
+        });
+        if let Some(after) = after {
+            body["search_after"] = after.clone();
+        }
+        let path = format!("/{index}/_search");
+        let mut answer = self.http.send_json_expecting_success(Method::POST, &path, Some(&body)).await?;
+        let Value::Array(hits) = answer["hits"]["hits"].take() else { return Ok((Vec::new(), None)) };
+        let next = hits.last().filter(|_| hits.len() == ENTRIES_PER_PAGE).map(|last| last["sort"].clone());
+        Ok((hits, next))
     }
 
     /// Stores documents with different identifiers as a new generation. The generation is chosen when everything is
@@ -307,18 +262,23 @@ impl OpenSearchIndex {
                 let vector = vectors.as_ref().map(|vectors| vectors[slot].as_slice());
                 let entry = request_body::passage_entry(tenant, document, &generation, numbered, vector);
                 let id = format!("{head}-{generation}-{}", numbered.0);
-                entries.push((json!({ "index": { "_id": id } }), entry));
+                entries.push(bulk_lines(&json!({ "index": { "_id": id } }), &entry));
                 slot += 1;
             }
             let entry = request_body::head_entry(tenant, document, &generation, passages.len());
             // If two processes store the same document, the later generation wins, whichever finishes first.
             let action = json!({ "index": { "_id": head, "version": time, "version_type": "external_gte" } });
-            heads.push((action, entry));
+            heads.push(bulk_lines(&action, &entry));
         }
-        self.bulk(entries).await?;
-        self.bulk(heads).await?;
-        let ids: Vec<&DocumentId> = documents.iter().map(|(document, _)| &document.id).collect();
-        self.delete_older_passages(tenant, &ids, &generation).await
+        for _ in 0..MAX_INDEX_CREATIONS {
+            if self.bulk(&entries).await? && self.bulk(&heads).await? {
+                let ids: Vec<&DocumentId> = documents.iter().map(|(document, _)| &document.id).collect();
+                return self.delete_older_passages(tenant, &ids, &generation).await;
+            }
+            // What was written before is gone with the index, so all of it is written again.
+            self.create_missing().await?;
+        }
+        Err(RetrieveError::Missing { index: self.target.clone() })
     }
 
     /// Deletes the passages of documents that are older than a generation.
@@ -344,7 +304,16 @@ impl OpenSearchIndex {
 #[async_trait]
 impl DocumentIndex for OpenSearchIndex {
     async fn check_health(&self) -> Result<(), RetrieveError> {
-        self.http.ping().await
+        self.http.ping().await?;
+        match self.index_behind_alias().await? {
+            Some(_) => Ok(()),
+            None => Err(RetrieveError::Missing { index: self.alias.clone() }),
+        }
+    }
+
+    async fn ensure_exists(&self) -> Result<Option<String>, RetrieveError> {
+        let behind = self.create_missing().await?;
+        self.index_uuid(&behind).await.map(Some)
     }
 
     async fn put(
@@ -397,16 +366,22 @@ impl DocumentIndex for OpenSearchIndex {
         filter: &DocumentFilter,
     ) -> Result<Vec<DocumentSummary>, RetrieveError> {
         let query = json!({ "bool": { "filter": request_body::filter_clauses("head", tenant, filter) } });
-        let fields =
-            json!({ "includes": ["whole"], "excludes": ["whole.document.text", "whole.document.pages"] });
         let mut listed = Vec::new();
-        for mut entry in self.search_all_entries(&self.target, query, fields).await? {
-            entry["_source"]["whole"]["document"]["text"] = json!("");
-            let head: DocumentHeadEntry = parse_entry(&entry["_source"]["whole"])?;
-            listed.push(DocumentSummary::from_document(&head.document, head.passages));
+        for entry in self.search_all_entries(&self.target, query, summary_fields()).await? {
+            listed.push(summary_of_head(entry)?.1);
         }
         listed.sort_by(|left, right| left.id.cmp(&right.id));
         Ok(listed)
+    }
+
+    async fn list_page(&self, after: Option<&str>) -> Result<DocumentPage, RetrieveError> {
+        let heads = json!({ "term": { "what": "head" } });
+        let after = after.map(|after| json!([after]));
+        let (entries, next) =
+            self.search_entries_after(&self.target, &heads, &summary_fields(), after.as_ref()).await?;
+        let documents = entries.into_iter().map(summary_of_head).collect::<Result<_, _>>()?;
+        let next = next.and_then(|next| next[0].as_str().map(str::to_owned));
+        Ok(DocumentPage { documents, next })
     }
 
     async fn titles(
@@ -449,6 +424,23 @@ fn next_generation() -> (u64, String) {
     let last = LAST.fetch_max(now, Ordering::Relaxed);
     let time = if last >= now { LAST.fetch_add(1, Ordering::Relaxed) + 1 } else { now };
     (time, format!("{time:016x}{:08x}", std::process::id()))
+}
+
+/// Returns a bulk action with its entry, as the cluster reads them.
+fn bulk_lines(action: &Value, entry: &Value) -> Vec<u8> {
+    format!("{action}\n{entry}\n").into_bytes()
+}
+
+/// The fields of a head entry without the text.
+fn summary_fields() -> Value {
+    json!({ "includes": ["whole"], "excludes": ["whole.document.text", "whole.document.pages"] })
+}
+
+/// Returns the document of a head entry that has the fields of [`summary_fields`].
+fn summary_of_head(mut entry: Value) -> Result<(DocumentTenant, DocumentSummary), RetrieveError> {
+    entry["_source"]["whole"]["document"]["text"] = json!("");
+    let head: DocumentHeadEntry = parse_entry(&entry["_source"]["whole"])?;
+    Ok((head.tenant, DocumentSummary::from_document(&head.document, head.passages)))
 }
 
 fn parse_entry<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, RetrieveError> {

@@ -29,7 +29,7 @@ impl OpenSearchIndex {
     ) -> Result<Self, RetrieveError> {
         let mut index = Self::from_client(OpenSearchClient::new(address)?, name, embedder)?;
         let Some(old) = index.index_behind_alias().await? else {
-            index.create(&format!("{name}-1"), Some(name)).await?;
+            index.create_missing().await?;
             return Ok(index);
         };
         let number: u64 = old.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0);
@@ -66,7 +66,18 @@ impl OpenSearchIndex {
             there.insert(key.clone());
             let name: String = parse_entry(&head["_source"]["generation"])?;
             if copied.get(&key).is_none_or(|copy| copy.generation.1 != name) {
-                copied.insert(key, self.copy_document(old, &head["_source"]["whole"], name).await?);
+                match self.copy_document(old, &head["_source"]["whole"], name).await {
+                    Ok(copy) => drop(copied.insert(key, copy)),
+                    // The library has it, if it is one that it wants to have found.
+                    Err(RetrieveError::Stale { reason }) => {
+                        tracing::warn!(
+                            key,
+                            reason,
+                            "a document of the old index cannot be read and is not copied"
+                        );
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
         let gone: Vec<String> = copied.keys().filter(|key| !there.contains(*key)).cloned().collect();

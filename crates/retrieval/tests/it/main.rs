@@ -9,6 +9,7 @@ mod library_crash_recovery;
 mod library_startup;
 mod local_index;
 mod opensearch;
+mod opensearch_loss;
 mod opensearch_node;
 mod shared_library;
 

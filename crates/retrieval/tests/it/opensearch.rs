@@ -17,7 +17,7 @@ use crate::fresh_directory;
 use crate::opensearch_node::{NODE_START_TIMEOUT, OpenSearchNode};
 
 /// Opens an index of the node, once the node answers.
-async fn open_index(
+pub(crate) async fn open_index(
     node: &OpenSearchNode,
     name: &str,
     embedder: Option<Arc<dyn Embedder>>,

@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a node may take to start on a busy machine.
@@ -111,7 +112,10 @@ fn spawn(jars: &str, directory: &Path, port: u16) -> Child {
 
 /// Returns a free port. The node's runner accepts none above 9299.
 fn free_port() -> u16 {
-    let first = 9202 + u16::try_from(std::process::id() % 90).expect("small");
+    /// Nodes of one process start at the same time, and a port is taken only when its node listens.
+    static NODES: AtomicU16 = AtomicU16::new(0);
+    let node = NODES.fetch_add(1, Ordering::SeqCst);
+    let first = 9202 + (u16::try_from(std::process::id() % 90).expect("small") + 7 * node) % 90;
     let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     (first..9299).chain(9202..first).find(free).expect("a free port")
 }

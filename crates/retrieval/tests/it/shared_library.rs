@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_retrieval::{
-    Document, DocumentFilter, DocumentIndex, DocumentTenant, IndexWrapper, IngestState, Library,
+    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, IndexWrapper, IngestState, Library,
     LibraryDatabase, LibraryError, LibraryOptions, Passage, RamKeywordIndex, RecordChange, RecordChanges,
-    RecordWrite, RetrieveError,
+    RecordWrite, RetrieveError, split_into_passages,
 };
 use tokio::sync::Semaphore;
 
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A database in memory.
 #[derive(Default)]
-struct RamLibraryDatabase(Mutex<RamRecords>);
+pub(crate) struct RamLibraryDatabase(Mutex<RamRecords>);
 
 #[derive(Default)]
 struct RamRecords {
@@ -441,4 +441,106 @@ async fn a_document_that_the_index_lacks_is_indexed_again() {
     };
     tokio::time::timeout(PATIENCE, waiting).await.expect("in time");
     wait_for_state(&fourth, Some(IngestState::Ready)).await;
+}
+
+/// An index that keeps removals waiting.
+struct HeldRemovalIndex {
+    index: Arc<RamKeywordIndex>,
+    arrived: Semaphore,
+    gate: Semaphore,
+}
+
+#[async_trait]
+impl IndexWrapper for HeldRemovalIndex {
+    fn inner(&self) -> &dyn DocumentIndex {
+        &*self.index
+    }
+
+    async fn remove(&self, tenant: &DocumentTenant, id: &DocumentId) -> Result<bool, RetrieveError> {
+        self.arrived.add_permits(1);
+        self.gate.acquire().await.expect("open").forget();
+        self.index.remove(tenant, id).await
+    }
+}
+
+#[tokio::test]
+async fn a_document_that_is_added_while_its_ghost_is_removed_from_the_index_stays() {
+    if !has_jail().await {
+        return;
+    }
+    let Replicas { database, index, first, second, .. } = Replicas::open("ghost", 1).await;
+    first.close().await;
+    // The index has a version that the restored database does not know.
+    let id = Library::document_id(&tenant(), "", "a.txt");
+    let ghost = Document::new(id.as_str(), "a", "옛 사과.");
+    index.put(&tenant(), &ghost, &split_into_passages(&ghost)).await.expect("put");
+    let (arrived, gate) = (Semaphore::new(0), Semaphore::new(0));
+    let held = Arc::new(HeldRemovalIndex { index: index.clone(), arrived, gate });
+    let (there, shared, removing) = (fresh_directory("ghost-third"), database.clone(), held.clone());
+    let opening = tokio::spawn(async move {
+        let taken = Library::lock_directory(&there).await.expect("locked");
+        Library::open_shared(taken, shared, removing, options(), "third".to_owned()).await.expect("a library")
+    });
+    let arrived = tokio::time::timeout(PATIENCE, held.arrived.acquire()).await;
+    arrived.expect("it is removed").expect("open").forget();
+    let library = second.clone();
+    let adding = tokio::spawn(async move { library.add(new_document("t", "a.txt", "새 사과.")).await });
+    // Whoever adds it now waits, or it would be written and then removed with the ghost.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!adding.is_finished() && search_texts(&*index, "t", "사과").await == ["옛 사과."]);
+    held.gate.add_permits(1);
+    adding.await.expect("no panic").expect("added");
+    let opened = tokio::time::timeout(PATIENCE, opening).await.expect("in time").expect("no panic");
+    wait_for_state(&opened, Some(IngestState::Ready)).await;
+    assert_eq!(search_texts(&*index, "t", "사과").await, ["새 사과."]);
+}
+
+#[tokio::test]
+async fn a_start_removes_ghosts_and_leaves_what_is_queued_kept_or_of_a_newer_version() {
+    if !has_jail().await {
+        return;
+    }
+    let Replicas { database, index, first_index, first, second, .. } = Replicas::open("stray", 0).await;
+    let put = async |id: &str, text: &str| {
+        let document = Document::new(id, id, text);
+        index.put(&tenant(), &document, &split_into_passages(&document)).await.expect("put");
+    };
+    // The first replica has it and does not finish.
+    let queued = first.add(new_document("t", "queued.txt", "사과 하나.")).await.expect("added").id;
+    first_index.wait_for_write().await;
+    put(queued.as_str(), "사과 둘.").await;
+    put("ghost", "사과 셋.").await;
+    put("samples/a", "사과 넷.").await;
+    // The record of this one cannot be read by this version.
+    let newer = DocumentId::new("newer");
+    put(newer.as_str(), "사과 다섯.").await;
+    let key = record_key_of(&tenant(), &newer);
+    let write = RecordWrite {
+        key: &key,
+        expected: None,
+        record: Some(b"of a newer version"),
+        put_files: &[],
+        delete_files: &[],
+    };
+    database.write(write).await.expect("written").expect("a revision");
+
+    let there = fresh_directory("stray-third");
+    let taken = Library::lock_directory(&there).await.expect("locked");
+    let options = LibraryOptions { index_only: BTreeSet::from([DocumentId::new("samples/a")]), ..options() };
+    let opening = Library::open_shared(taken, database.clone(), index.clone(), options, "third".to_owned());
+    let third = tokio::time::timeout(PATIENCE, opening).await.expect("in time").expect("a library");
+    let listed = index.list(&tenant(), &DocumentFilter::default()).await.expect("a list");
+    let ids: BTreeSet<&str> = listed.iter().map(|listed| listed.id.as_str()).collect();
+    assert_eq!(ids, BTreeSet::from([queued.as_str(), "newer", "samples/a"]));
+    assert_eq!(third.list(&tenant()).len(), 1);
+    drop((first, second));
+}
+
+/// The key of a record in the database.
+fn record_key_of(tenant: &DocumentTenant, id: &DocumentId) -> String {
+    use sha2::{Digest, Sha256};
+    let hash = |text: &str| hex::encode(Sha256::digest(text.as_bytes()));
+    format!("{}/{}", &hash(tenant.as_str())[..32], hash(id.as_str()))
 }

@@ -5,6 +5,7 @@ use doran_agents::retrieval::{
     Document, DocumentId, DocumentKind, DocumentTenant, Library, LibraryError, RetrieveError,
 };
 use doran_agents::samples;
+use doran_engine::store::StoreError;
 
 use crate::ServerApp;
 use crate::agent_request;
@@ -103,6 +104,9 @@ pub(super) fn library_error(error: LibraryError) -> ApiError {
                 "cannot store a document: the disk is full"
             );
             return ApiErrorCode::DiskFull.into();
+        }
+        LibraryError::Database(cause) if matches!(cause.downcast_ref(), Some(StoreError::Newer { .. })) => {
+            return ApiErrorCode::NewerFormat.into();
         }
         LibraryError::Disk { .. } | LibraryError::Database(_) => {
             tracing::error!(

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use doran_agents::retrieval::RetrieveError;
 use doran_engine::TenantId;
 use doran_engine::store::ThreadFilter;
 use serde_json::json;
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 use super::{ApiRoute, json_response};
 use crate::ServerApp;
 use crate::api::{self, HealthInfo, HealthStatus};
+use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
 use crate::openapi::{Operation, OperationTag};
 use crate::ui;
@@ -41,6 +43,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .returns::<HealthInfo>(200, "The store and the index answer.")
             .errors(&[
                 ApiErrorCode::Stopping,
+                ApiErrorCode::NewerFormat,
                 ApiErrorCode::Unavailable,
                 ApiErrorCode::IndexUnavailable,
             ]),
@@ -50,7 +53,8 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             "/metrics",
             metrics,
             Operation::new(OperationTag::Server, "metrics", "Returns metrics in the format of Prometheus.")
-                .returns_text("text/plain", "The metrics."),
+                .returns_text("text/plain", "The metrics.")
+                .errors(&[ApiErrorCode::AdminOnly]),
         )
         .monitoring(),
         ApiRoute::web_page("/", root),
@@ -82,14 +86,18 @@ pub(super) async fn health(State(app): State<ServerApp>) -> Result<Response, Api
     Ok(json_response(HealthInfo { status: HealthStatus::Ok }))
 }
 
-/// `GET /readyz`: whether the store and the search index answer too.
+/// `GET /readyz`: whether the store takes writes and the search index answers too.
 pub(super) async fn ready(State(app): State<ServerApp>) -> Result<Response, ApiError> {
     if app.draining.is_cancelled() {
         return Err(ApiErrorCode::Stopping.into());
     }
     let (tenant, filter) = (TenantId::local(), ThreadFilter { limit: 1, ..ThreadFilter::default() });
-    match timeout(STORE_READY_TIMEOUT, app.runtime.list_threads(&tenant, &filter)).await {
-        Ok(Ok(_)) => {}
+    let check = async {
+        app.runtime.list_threads(&tenant, &filter).await?;
+        app.runtime.check_writable().await
+    };
+    match timeout(STORE_READY_TIMEOUT, check).await {
+        Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(error.into()),
         Err(_) => return Err(ApiErrorCode::Unavailable.into()),
     }
@@ -98,7 +106,7 @@ pub(super) async fn ready(State(app): State<ServerApp>) -> Result<Response, ApiE
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the search index is not ready");
-                return Err(ApiErrorCode::IndexUnavailable.into());
+                return Err(unready_index_error(&error));
             }
             Err(_) => return Err(ApiErrorCode::IndexUnavailable.into()),
         }
@@ -106,11 +114,34 @@ pub(super) async fn ready(State(app): State<ServerApp>) -> Result<Response, ApiE
     Ok(json_response(HealthInfo { status: HealthStatus::Ready }))
 }
 
-/// `GET /metrics`
-pub(super) async fn metrics(State(app): State<ServerApp>) -> Response {
+/// Says why the index is not ready. A probe has no key, so that the reason is said only if it names nothing private.
+fn unready_index_error(error: &RetrieveError) -> ApiError {
+    match error {
+        RetrieveError::Missing { index } => ApiError::with_message(
+            ApiErrorCode::IndexUnavailable,
+            format!(
+                "OpenSearch has no index `{index}`; it was deleted and is being made anew from the library"
+            ),
+            format!(
+                "OpenSearch에 색인 `{index}`이(가) 없습니다. 지워진 색인을 문서 보관함에서 다시 만드는 중입니다"
+            ),
+        ),
+        _ => ApiErrorCode::IndexUnavailable.into(),
+    }
+}
+
+/// `GET /metrics`: of all tenants, so that a key of one of them does not open it.
+pub(super) async fn metrics(State(app): State<ServerApp>, caller: ApiCaller) -> Result<Response, ApiError> {
+    if !caller.is_admin && caller.tenant != TenantId::local() {
+        return Err(ApiError::with_message(
+            ApiErrorCode::AdminOnly,
+            "the metrics are of all tenants; send a key of an administrator, or one without a tenant",
+            "지표는 모든 테넌트의 것입니다. 관리자 키나 테넌트가 없는 키를 보내세요",
+        ));
+    }
     let mut text = app.metrics.prometheus_text(app.runtime.active_runs());
     if let Some(runs) = &app.run_metrics {
         runs.push_prometheus_lines(&mut text);
     }
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }

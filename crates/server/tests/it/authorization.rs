@@ -155,6 +155,14 @@ fn ordered_routes() -> Vec<ApiRoute> {
 }
 
 #[tokio::test]
+async fn metrics_of_all_tenants_are_for_the_operator_only() {
+    let app = two_tenant_app("metrics-key").await;
+    assert_eq!(problem(&app, with_key_of("a", get("/metrics"))).await, "403 admin_only");
+    let counted = text(send(&app, with_key_of("local", get("/metrics"))).await).await;
+    assert!(counted.contains("doran_requests_open"), "{counted}");
+}
+
+#[tokio::test]
 async fn every_route_lets_in_whom_it_should() {
     let app = two_tenant_app("matrix").await;
     let things = make_fixtures(&app).await;
@@ -190,7 +198,7 @@ async fn every_route_lets_in_whom_it_should() {
         no key, wrong key, other tenant, right key
         200 200 200 200  get    /healthz
         200 200 200 200  get    /readyz
-        401 401 200 200  get    /metrics
+        401 401 403 403  get    /metrics
         200 200 200 200  get    /
         200 200 200 200  get    /openapi.json
         200 200 200 200  get    /docs

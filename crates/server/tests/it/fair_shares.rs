@@ -55,7 +55,7 @@ async fn status_of(address: SocketAddr, tenant: &str, line: &str, rest: &str) ->
 
 /// Requests that are being answered, this one left out, and those that were turned away.
 async fn requests_taken(app: &ServerApp) -> usize {
-    let metrics = text(send(app, with_key_of("b", get("/metrics"))).await).await;
+    let metrics = text(send(app, with_key_of("local", get("/metrics"))).await).await;
     let number = |name: &str| -> usize {
         let line = metrics.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
         line.trim().parse().expect("a number")

@@ -22,6 +22,7 @@ mod many_clients;
 mod mcp;
 mod model_failures;
 mod models;
+mod newer_format;
 mod openai;
 mod openai_fields;
 mod openai_responses;
@@ -120,7 +121,8 @@ fn app_for_tenant(model: Arc<dyn ChatModel>, tenant: &str) -> (ServerApp, Arc<Ra
     (ServerApp::new(runtime, store, agents).index(index.clone()), index)
 }
 
-/// Keys of two tenants, each opened by its own name: `key-a` and `key-b`.
+/// Keys of two tenants, each opened by its own name: `key-a` and `key-b`. `key-local` is of the default tenant, which is
+/// the operator's.
 fn two_keys() -> ApiKeys {
     let key = |tenant: &str| ApiKey {
         name: format!("of {tenant}"),
@@ -128,7 +130,7 @@ fn two_keys() -> ApiKeys {
         hash: KeyHash::from_secret(&format!("key-{tenant}")),
         is_admin: false,
     };
-    ApiKeys::new(vec![key("a"), key("b")])
+    ApiKeys::new(vec![key("a"), key("b"), key("local")])
 }
 
 /// A server of two tenants that takes documents; the samples belong to `a`.

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use doran_retrieval::{DocumentIndex, IndexWrapper, RamKeywordIndex, RetrieveError};
 
-use crate::{app, get, json, problem};
+use crate::{app, check_both_languages, get, json, problem, send, text};
 
 /// An empty index in a cluster that may be away.
 #[derive(Default)]
 struct RemoteIndex {
     inner: RamKeywordIndex,
     is_away: AtomicBool,
+    is_deleted: AtomicBool,
 }
 
 #[async_trait]
@@ -22,6 +23,9 @@ impl IndexWrapper for RemoteIndex {
     }
 
     async fn check_health(&self) -> Result<(), RetrieveError> {
+        if self.is_deleted.load(Ordering::SeqCst) {
+            return Err(RetrieveError::Missing { index: "team".into() });
+        }
         match self.is_away.load(Ordering::SeqCst) {
             true => Err(RetrieveError::Unavailable { reason: "the cluster is away".into(), source: None }),
             false => Ok(()),
@@ -39,4 +43,17 @@ async fn a_server_is_ready_only_while_its_index_answers() {
     assert_eq!(json(&app, get("/healthz")).await["status"], "ok", "restarting it would not help");
     index.is_away.store(false, Ordering::SeqCst);
     assert_eq!(json(&app, get("/readyz")).await["status"], "ready");
+}
+
+#[tokio::test]
+async fn a_server_whose_index_was_deleted_is_not_ready_and_says_so() {
+    let index = Arc::new(RemoteIndex::default());
+    let app = app().index(index.clone());
+    index.is_deleted.store(true, Ordering::SeqCst);
+    let answer = send(&app, get("/readyz")).await;
+    assert_eq!(answer.status(), 503);
+    let answer: serde_json::Value = serde_json::from_str(&text(answer).await).expect("JSON");
+    check_both_languages(&answer);
+    assert_eq!(answer["code"], "index_unavailable");
+    assert!(answer.to_string().contains("no index `team`"), "{answer}");
 }

@@ -20,6 +20,7 @@ use uuid::Uuid;
 use super::error::{StatementSubject, damaged};
 use super::pool::PostgresPool;
 use super::row::{canonical_json, get_column, to_bounded_millis, to_i64, unix_millis};
+use super::wal_flush::LogEffect;
 use super::write_batcher::BatchWriter;
 
 /// Batches steps that append one entry and nothing else.
@@ -85,9 +86,9 @@ impl BatchWriter for StepBatchWriter {
             &bodies,
             &all_later,
         ];
-        let durability = if all_later { Durability::Later } else { Durability::Now };
+        let effect = if all_later { LogEffect::Later } else { LogEffect::Flushed };
         let (rows, position) =
-            self.0.write_with_position(StatementSubject::Everything, sql, params, durability).await?;
+            self.0.write_with_position(StatementSubject::Everything, sql, params, effect).await?;
         results_in_request_order(steps.len(), &rows, |row| committed_from_row(row, position))
     }
 }
@@ -213,7 +214,7 @@ impl BatchWriter for RunEndBatchWriter {
             &bodies,
         ];
         let (rows, position) =
-            self.0.write_with_position(StatementSubject::Everything, sql, params, Durability::Now).await?;
+            self.0.write_with_position(StatementSubject::Everything, sql, params, LogEffect::Flushed).await?;
         results_in_request_order(ends.len(), &rows, |row| committed_from_row(row, position))
     }
 }
@@ -327,9 +328,9 @@ impl BatchWriter for RunStartBatchWriter {
             &tenants, &threads, &runs, &graphs, &prints, &kinds, &bodies, &metadata, &options, &ranks,
             &workers, &leases, &of, &names, &values, &all_later,
         ];
-        let durability = if all_later { Durability::Later } else { Durability::Now };
+        let effect = if all_later { LogEffect::Later } else { LogEffect::Flushed };
         let (rows, position) =
-            self.0.write_with_position(StatementSubject::Everything, sql, params, durability).await?;
+            self.0.write_with_position(StatementSubject::Everything, sql, params, effect).await?;
         results_in_request_order(starts.len(), &rows, |row| {
             let parent_writer = get_column::<Option<Uuid>>(row, "parent_writer")?.map(RunId::from_uuid);
             let (head, at) = (last_seq_from_row(row)?, time_from_row(row)?);

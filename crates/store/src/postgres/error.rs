@@ -5,6 +5,8 @@ use doran_engine::store::StoreError;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
+use crate::RefusedLogin;
+
 /// Whether the failed statement could have written something.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StatementAccess {
@@ -64,13 +66,27 @@ pub(super) fn statement_error(
 /// Converts an error from connecting or preparing. No statement was sent.
 pub(super) fn connection_error(error: Error) -> StoreError {
     match error.as_db_error().map(|db| db.code().code()) {
-        // Wrong user, password or database: retrying does not help.
-        Some(code) if code.starts_with("28") || code == "3D000" => StoreError::Other(error.into()),
+        // Retrying does not help.
+        Some(code) if code.starts_with("28") => refused_login(error),
+        Some("3D000") => StoreError::Other(RefusedLogin::NoDatabase(error.into()).into()),
+        None if is_login_error(&error) => refused_login(error),
         Some(code) if !code.starts_with("53") && !code.starts_with("57") && !is_connection_lost(&error) => {
             error_from_sql_state(error)
         }
         _ => StoreError::Unavailable(error.into()),
     }
+}
+
+fn refused_login(error: Error) -> StoreError {
+    StoreError::Other(RefusedLogin::Credentials(error.into()).into())
+}
+
+/// Whether the client itself gave up the login: the server requires a password and the URL has none, or the server does not
+/// know the password either.
+fn is_login_error(error: &Error) -> bool {
+    let text = error.to_string();
+    !is_connection_lost(error)
+        && ["invalid configuration", "authentication error"].iter().any(|start| text.starts_with(start))
 }
 
 pub(super) fn unavailable(message: &'static str) -> StoreError {

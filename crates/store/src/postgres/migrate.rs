@@ -1,60 +1,33 @@
 //! Schema migrations. Processes that start at the same time wait for each other on a lock that ends with the
 //! transaction.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use doran_engine::store::StoreError;
+use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Transaction};
 
 use super::error::{
     StatementAccess, StatementSubject, connection_error, damaged, statement_error, unavailable,
 };
-use super::pool::PostgresPool;
-use super::row::get_column;
 use super::url::PostgresTarget;
+use crate::InspectedFormat;
 use crate::migrations::Migrations;
 
 /// The longest time a start may take, including the wait for another process that migrates.
 pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A format that changes functions alone has an empty script.
-const MIGRATIONS: Migrations =
+pub(super) const MIGRATIONS: Migrations =
     Migrations { first_format: 14, scripts: &[include_str!("../../migrations/postgres/0014_initial.sql")] };
 
 /// The SQL functions of the newest format. They hold no data, so they are all recreated after a migration.
 const SQL_FUNCTIONS: &str = include_str!("../../migrations/postgres/functions.sql");
 
-/// How often a running process checks whether a newer one has migrated the schema.
-const FORMAT_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+const TABLE_EXISTS_SQL: &str =
+    "select exists (select 1 from pg_tables where schemaname = $1::text and tablename = 'doran_meta')";
 
-/// The time of the last format check.
-#[derive(Default)]
-pub(super) struct FormatCheck(Mutex<Option<Instant>>);
-
-impl FormatCheck {
-    /// Returns an error if a newer program has migrated the schema: what this program writes may not be readable by
-    /// the newer one. Checks at most once per [`FORMAT_CHECK_INTERVAL`].
-    pub(super) async fn refuse_newer_format(&self, pool: &PostgresPool) -> Result<(), StoreError> {
-        let now = Instant::now();
-        {
-            let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if last.is_some_and(|last| now.duration_since(last) < FORMAT_CHECK_INTERVAL) {
-                return Ok(());
-            }
-            *last = Some(now);
-        }
-        let sql = "select value from doran_meta where name = 'format'";
-        let rows = pool.read(StatementSubject::Everything, sql, &[]).await?;
-        let Some(row) = rows.first() else { return Err(damaged("`doran_meta` names no format")) };
-        let pending = MIGRATIONS.pending(format_version(get_column(row, "value")?)?);
-        if pending.is_err() {
-            // Every later check fails again, until this process ends.
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
-        pending.map(drop)
-    }
-}
+pub(super) const FORMAT_SQL: &str = "select value from doran_meta where name = 'format'";
 
 /// What was learned about the server while migrating.
 pub(super) struct PostgresServerInfo {
@@ -63,16 +36,43 @@ pub(super) struct PostgresServerInfo {
 }
 
 pub(super) async fn migrate(target: &PostgresTarget) -> Result<PostgresServerInfo, StoreError> {
-    // A server that accepts the connection and does not respond must not block the start.
-    let connect = target.config.get_connect_timeout().copied().unwrap_or(MIGRATION_TIMEOUT);
-    let (mut client, driver) = match tokio::time::timeout(connect, target.tls.connect(&target.config)).await {
-        Ok(connected) => connected.map_err(connection_error)?,
-        Err(_) => return Err(unavailable("the database did not answer in time")),
-    };
+    let (mut client, driver) = connect(target).await?;
     let seen = migrate_schema(&mut client, &target.schema).await;
     drop(client);
     driver.abort();
     seen
+}
+
+/// Reads which format the schema has, and changes nothing.
+pub(super) async fn inspect(target: &PostgresTarget) -> Result<InspectedFormat, StoreError> {
+    let (mut client, driver) = connect(target).await?;
+    let found = read_format(&mut client, &target.schema).await;
+    drop(client);
+    driver.abort();
+    MIGRATIONS.inspected(found?)
+}
+
+async fn connect(target: &PostgresTarget) -> Result<(Client, JoinHandle<()>), StoreError> {
+    // A server that accepts the connection and does not respond must not block the start.
+    let connect = target.config.get_connect_timeout().copied().unwrap_or(MIGRATION_TIMEOUT);
+    match tokio::time::timeout(connect, target.tls.connect(&target.config)).await {
+        Ok(connected) => connected.map_err(connection_error),
+        Err(_) => Err(unavailable("the database did not answer in time")),
+    }
+}
+
+/// The format of the schema. `None` if nothing is there yet.
+async fn read_format(client: &mut Client, schema: &str) -> Result<Option<u32>, StoreError> {
+    let transaction = client.build_transaction().read_only(true).start().await.map_err(connection_error)?;
+    let refused = |error| statement_error(error, StatementAccess::Reading, StatementSubject::Everything);
+    if !transaction.query_one(TABLE_EXISTS_SQL, &[&schema]).await.map_err(refused)?.get::<_, bool>(0) {
+        return Ok(None);
+    }
+    let rows = transaction.query(FORMAT_SQL, &[]).await.map_err(refused)?;
+    let Some(row) = rows.first() else { return Err(damaged("`doran_meta` names no format")) };
+    let format = format_version(row.try_get(0).map_err(damaged)?)?;
+    // A start that was cut off leaves the table without a format.
+    Ok((format > 0).then_some(format))
 }
 
 async fn migrate_schema(client: &mut Client, schema: &str) -> Result<PostgresServerInfo, StoreError> {
@@ -108,15 +108,13 @@ async fn apply_migrations(transaction: &Transaction<'_>, schema: &str) -> Result
     if !transaction.query_one(exists, &[&schema]).await?.try_get::<_, bool>(0)? {
         transaction.batch_execute(&format!("create schema {schema}")).await?;
     }
-    let exists =
-        "select exists (select 1 from pg_tables where schemaname = $1::text and tablename = 'doran_meta')";
-    if !transaction.query_one(exists, &[&schema]).await?.try_get::<_, bool>(0)? {
+    if !transaction.query_one(TABLE_EXISTS_SQL, &[&schema]).await?.try_get::<_, bool>(0)? {
         // One row needs no index, and a short name no place beside the table.
         let table = "create table doran_meta (name varchar(60) not null, value int8 not null);
             insert into doran_meta values ('format', 0)";
         transaction.batch_execute(table).await?;
     }
-    let row = transaction.query_one("select value from doran_meta where name = 'format'", &[]).await?;
+    let row = transaction.query_one(FORMAT_SQL, &[]).await?;
     let found = format_version(row.try_get(0)?).map_err(MigrationError::Store)?;
     for (_, script) in MIGRATIONS.pending(found).map_err(MigrationError::Store)? {
         transaction.batch_execute(script).await?;
@@ -130,7 +128,7 @@ async fn apply_migrations(transaction: &Transaction<'_>, schema: &str) -> Result
     Ok(())
 }
 
-fn format_version(value: i64) -> Result<u32, StoreError> {
+pub(super) fn format_version(value: i64) -> Result<u32, StoreError> {
     u32::try_from(value).map_err(|_| damaged("`doran_meta` holds a format that is no number of ours"))
 }
 

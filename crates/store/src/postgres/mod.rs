@@ -12,12 +12,14 @@
 //! | `wal_flush` | which commits are on the server's disk |
 //! | `error` | conversion of database errors |
 //! | `migrate` | schema migrations |
+//! | `format_check` | no writes after a newer program has migrated the schema |
 //! | `row` | conversion of rows |
 //! | `write_batcher`, `batched_writes` | writes of several runs in one statement |
 //! | `runs`, `history`, `idempotency`, `items`, `key_values`, `timers`, `thread_maintenance` | the store traits |
 
 mod batched_writes;
 mod error;
+mod format_check;
 mod history;
 mod idempotency;
 mod items;
@@ -37,21 +39,23 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use doran_engine::store::StoreError;
 
 use self::batched_writes::{RunEndBatchWriter, RunStartBatchWriter, StepBatchWriter};
+use self::format_check::CheckedPool;
 use self::pool::PostgresPool;
 use self::url::PostgresTarget;
 use self::write_batcher::WriteBatcher;
+use crate::{InspectedFormat, SharedFormat};
 
 /// A store in one schema of a PostgreSQL database (version 13 or newer). Clones share their connections.
 #[derive(Clone)]
 pub struct PostgresStore {
-    pool: PostgresPool,
+    pool: CheckedPool,
     start_batcher: Arc<WriteBatcher<RunStartBatchWriter>>,
     step_batcher: Arc<WriteBatcher<StepBatchWriter>>,
     end_batcher: Arc<WriteBatcher<RunEndBatchWriter>>,
-    format_check: Arc<migrate::FormatCheck>,
 }
 
 /// Connection options.
@@ -110,9 +114,21 @@ impl PostgresStore {
             start_batcher: WriteBatcher::new(RunStartBatchWriter(pool.clone())),
             step_batcher: WriteBatcher::new(StepBatchWriter(pool.clone())),
             end_batcher: WriteBatcher::new(RunEndBatchWriter(pool.clone())),
-            pool,
-            format_check: Arc::default(),
+            pool: CheckedPool::new(pool),
         })
+    }
+}
+
+/// Reads the format of the database at a URL, and changes nothing.
+pub(crate) async fn inspect(url: &str) -> Result<InspectedFormat, StoreError> {
+    let target = PostgresTarget::parse(&PostgresOptions::new(url))?;
+    migrate::inspect(&target).await
+}
+
+#[async_trait]
+impl SharedFormat for PostgresStore {
+    async fn wait_for_newer_format(&self) -> StoreError {
+        self.pool.wait_for_newer_format().await
     }
 }
 

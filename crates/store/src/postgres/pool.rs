@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Object, PoolError, QueueMode, Runtime, TimeoutType};
+use deadpool_postgres::{Object, PoolError, QueueMode, Runtime, TimeoutType, Timeouts};
 use doran_engine::failpoint::mutant;
-use doran_engine::store::{CommitPosition, Durability, StoreError};
+use doran_engine::store::{CommitPosition, StoreError};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
@@ -20,7 +20,7 @@ use super::error::{
     StatementAccess, StatementSubject, connection_error, is_connection_lost, statement_error, unavailable,
 };
 use super::url::PostgresTarget;
-use super::wal_flush::WalFlush;
+use super::wal_flush::{LogEffect, WalFlush};
 
 /// The most times a statement is sent.
 const MAX_STATEMENT_ATTEMPTS: usize = 5;
@@ -71,11 +71,15 @@ impl PostgresPool {
         sql: &'static str,
         params: SqlParams<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        let (rows, is_flushed) = self.read_and_check(about, sql, params, true).await?;
-        if !is_flushed {
-            self.wal_flush.flush(self).await?;
+        for _ in 0..MAX_STATEMENT_ATTEMPTS {
+            let began = std::time::Instant::now();
+            let (rows, is_flushed) = self.read_and_check(about, sql, params, true).await?;
+            // On a younger connection the server may have lost what was read before it was flushed.
+            if is_flushed || self.wal_flush.flush(self).await? <= began {
+                return Ok(rows);
+            }
         }
-        Ok(rows)
+        Err(unavailable("the connections to the database were lost again and again"))
     }
 
     /// Reads what can be seen. Not everything may be on disk.
@@ -146,17 +150,17 @@ impl PostgresPool {
         sql: &'static str,
         params: SqlParams<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        Ok(self.write_with_position(about, sql, params, Durability::Now).await?.0)
+        Ok(self.write_with_position(about, sql, params, LogEffect::Unknown).await?.0)
     }
 
-    /// Like [`PostgresPool::write_returning_rows`], and returns the position of the commit. `durability` tells what the
-    /// statement itself does.
+    /// Like [`PostgresPool::write_returning_rows`], and returns the position of the commit. `effect` tells what the
+    /// statement does if it returns a row; one that returns none may have written nothing.
     pub(super) async fn write_with_position(
         &self,
         about: StatementSubject<'_>,
         sql: &'static str,
         params: SqlParams<'_>,
-        durability: Durability,
+        effect: LogEffect,
     ) -> Result<(Vec<Row>, CommitPosition), StoreError> {
         let mut left = MAX_STATEMENT_ATTEMPTS;
         loop {
@@ -166,8 +170,9 @@ impl PostgresPool {
             let error = match self.execute_statement(&client, &statement, params).await {
                 Ok(rows) => {
                     let connected = Object::metrics(&client).created;
-                    let position = self.wal_flush.end_commit(&sent, connected, durability);
-                    if durability == Durability::Later {
+                    let effect = if rows.is_empty() { LogEffect::Unknown } else { effect };
+                    let position = self.wal_flush.end_commit(&sent, connected, effect);
+                    if effect == LogEffect::Later {
                         self.wal_flush.schedule(self);
                     }
                     return Ok((rows, position));
@@ -185,10 +190,13 @@ impl PostgresPool {
             let stale = is_stale_prepared_statement(&error);
             if left == 0 || !(stale || is_serialization_failure_or_deadlock(&error)) {
                 let refused = statement_error(error, StatementAccess::Writing, about);
-                // It tells of a run, which may have begun just now.
-                if let StoreError::Busy { .. } = refused {
+                // It tells of a run or an entry, which may have been written just now.
+                if matches!(refused, StoreError::Busy { .. } | StoreError::Conflict(_)) {
                     drop(client);
-                    Box::pin(self.wal_flush.flush(self)).await?;
+                    let connected = Box::pin(self.wal_flush.flush(self)).await?;
+                    if connected > sent.at && left > 0 {
+                        continue;
+                    }
                 }
                 return Err(refused);
             }
@@ -198,49 +206,71 @@ impl PostgresPool {
         }
     }
 
-    /// Commits something small, which flushes everything before it to the server's disk.
-    pub(super) async fn commit_message(&self) -> Result<(), StoreError> {
-        self.write_returning_rows(StatementSubject::Everything, MESSAGE_SQL, &[]).await.map(drop)
+    /// Commits something small, which flushes everything before it to the server's disk. Returns when its connection was
+    /// opened.
+    pub(super) async fn commit_message(&self) -> Result<std::time::Instant, StoreError> {
+        let (client, statement) = self.prepare_on_connection(MESSAGE_SQL).await?;
+        let done = self.commit_message_on(&client, &statement).await;
+        self.message_outcome(client, done)
     }
 
-    /// Like [`PostgresPool::commit_message`], on a connection that was open at `time`. Does nothing if the pool has none to
-    /// give now.
+    /// Like [`PostgresPool::commit_message`], on a connection that was open at `time`. Does nothing if the pool has no such
+    /// connection that is free now.
     pub(super) async fn commit_message_on_connection_of(
         &self,
         time: std::time::Instant,
     ) -> Result<(), StoreError> {
-        let began = std::time::Instant::now();
         // Held, so that the pool gives another one each time.
         let mut younger = Vec::new();
-        loop {
-            let (client, statement) = self.prepare_on_connection(MESSAGE_SQL).await?;
-            let connected = Object::metrics(&client).created;
-            if connected > time {
-                if connected >= began {
-                    return Ok(());
-                }
+        while self.pool.status().available > 0 {
+            let free_now = Timeouts { wait: Some(Duration::ZERO), create: None, recycle: None };
+            let Ok(client) = self.pool.timeout_get(&free_now).await else { return Ok(()) };
+            if Object::metrics(&client).created > time {
                 younger.push(client);
                 continue;
             }
-            let sent = self.wal_flush.begin_commit();
-            return match self.execute_statement(&client, &statement, &[]).await {
-                Ok(_) => {
-                    self.wal_flush.end_commit(&sent, connected, Durability::Now);
-                    Ok(())
-                }
-                Err(StatementError::Rejected(error)) => {
-                    Err(statement_error(error, StatementAccess::Writing, StatementSubject::Everything))
-                }
-                Err(StatementError::ConnectionLost(error)) => {
-                    self.discard_connections(client);
-                    Err(StoreError::Unknown(error.into()))
-                }
-                Err(StatementError::TimedOut) => {
-                    self.discard_connections(client);
-                    Err(StoreError::Unknown(ANSWER_TIMEOUT_MESSAGE.into()))
-                }
+            drop(younger);
+            let prepared = timeout(self.connect_timeout, client.prepare_cached(MESSAGE_SQL)).await;
+            let done = match prepared {
+                Ok(Ok(statement)) => self.commit_message_on(&client, &statement).await,
+                Ok(Err(error)) => Err(StatementError::ConnectionLost(error)),
+                Err(_) => Err(StatementError::TimedOut),
             };
+            return self.message_outcome(client, done).map(drop);
         }
+        Ok(())
+    }
+
+    async fn commit_message_on(
+        &self,
+        client: &Object,
+        statement: &Statement,
+    ) -> Result<std::time::Instant, StatementError> {
+        let sent = self.wal_flush.begin_commit();
+        self.execute_statement(client, statement, &[]).await?;
+        let connected = Object::metrics(client).created;
+        self.wal_flush.end_commit(&sent, connected, LogEffect::Flushed);
+        Ok(connected)
+    }
+
+    fn message_outcome(
+        &self,
+        client: Object,
+        done: Result<std::time::Instant, StatementError>,
+    ) -> Result<std::time::Instant, StoreError> {
+        done.map_err(|error| match error {
+            StatementError::Rejected(error) => {
+                statement_error(error, StatementAccess::Writing, StatementSubject::Everything)
+            }
+            StatementError::ConnectionLost(error) => {
+                self.discard_connections(client);
+                StoreError::Unknown(error.into())
+            }
+            StatementError::TimedOut => {
+                self.discard_connections(client);
+                StoreError::Unknown(ANSWER_TIMEOUT_MESSAGE.into())
+            }
+        })
     }
 
     /// Waits until everything up to this position is on the server's disk.

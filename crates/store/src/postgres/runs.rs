@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use doran_engine::failpoint::{hit, mutant};
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
-    ClaimedRun, Commit, CommitOutcome, CommitPosition, Durability, Fence, HistoryStore, IfBusy, LeaseRenewal,
-    NewRun, Record, RunRow, RunSignal, RunStatus, RunStore, SignalOutcome, StoreError, SubmitOutcome,
-    WorkerLease, check_metadata,
+    ClaimedRun, Commit, CommitOutcome, CommitPosition, Fence, HistoryStore, IfBusy, LeaseRenewal, NewRun,
+    Record, RunRow, RunSignal, RunStatus, RunStore, SignalOutcome, StoreError, SubmitOutcome, WorkerLease,
+    check_metadata,
 };
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -21,6 +21,7 @@ use super::row::{
     canonical_json, get_column, records_from_row, run_row, stage_code, to_bounded_millis, to_i64, to_u64,
     unix_millis,
 };
+use super::wal_flush::LogEffect;
 
 /// Calls a function that tells a run something, and claims the run of the thread that waits then. The first row is the run
 /// as the function left it, the second the claimed one.
@@ -49,7 +50,7 @@ impl RunStore for PostgresStore {
     async fn submit(&self, run: NewRun) -> Result<SubmitOutcome, StoreError> {
         check_metadata(&run.metadata)?;
         check_metadata(&run.thread_metadata)?;
-        self.format_check.refuse_newer_format(&self.pool).await?;
+        self.pool.refuse_newer_format().await?;
         hit("submit.before_commit");
         let run = if is_plain_start(&run) {
             let row = run.queued_row(0);
@@ -148,7 +149,7 @@ impl RunStore for PostgresStore {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        self.format_check.refuse_newer_format(&self.pool).await?;
+        self.pool.refuse_newer_format().await?;
         // A larger batch would hold the locks of that many threads until all are written.
         let limit = i32::try_from(limit.min(1000)).unwrap_or(1000);
         let ClaimParameters { worker, lease, graphs } = ClaimParameters::of(claim);
@@ -291,7 +292,7 @@ impl RunStore for PostgresStore {
                     &lease,
                     &graphs,
                 ],
-                Durability::Now,
+                LogEffect::Flushed,
             )
             .await?;
         let row = rows.first().ok_or_else(|| damaged("a function gave no row"))?;
@@ -305,6 +306,10 @@ impl RunStore for PostgresStore {
             next,
             position,
         })
+    }
+
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        self.pool.refuse_newer_format().await
     }
 
     async fn wait_until_durable(&self, position: CommitPosition) -> Result<(), StoreError> {
@@ -400,7 +405,7 @@ fn claimed_run(row: &Row) -> Result<ClaimedRun, StoreError> {
 impl PostgresStore {
     /// The columns of a claim that another write makes on the way. `None` if this program is too old to take up runs.
     async fn claim_in_statement<'a>(&self, claim: &'a WorkerLease) -> Option<ClaimParameters<'a>> {
-        self.format_check.refuse_newer_format(&self.pool).await.ok()?;
+        self.pool.refuse_newer_format().await.ok()?;
         Some(ClaimParameters::of(claim))
     }
 
@@ -411,6 +416,7 @@ impl PostgresStore {
         fence: &Fence,
         commit: Commit,
     ) -> Result<Result<CommitOutcome, Commit>, StoreError> {
+        self.pool.refuse_known_newer_format()?;
         let fence = fence.clone();
         let came = if let Some(entry) = commit.as_plain_step()
             && !mutant("ignore_fence")

@@ -7,12 +7,14 @@
 //! A server that crashes loses what was not flushed, and with it every connection. A flush therefore proves something
 //! about a commit only on a connection that was open before the commit was sent. On a younger one nobody knows, and the
 //! caller has to read the log again.
+//!
+//! A statement that writes nothing flushes nothing, however it commits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use doran_engine::store::{CommitPosition, Durability, MAX_UNDURABLE_TIME, StoreError};
+use doran_engine::store::{CommitPosition, MAX_UNDURABLE_TIME, StoreError};
 use tokio::runtime::Handle;
 
 use super::pool::PostgresPool;
@@ -20,6 +22,17 @@ use super::pool::PostgresPool;
 /// How often, and after what pauses, a connection is looked for that is older than a commit.
 const MAX_OLDER_CONNECTION_TRIES: usize = 5;
 const OLDER_CONNECTION_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a statement that was executed did to the server's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LogEffect {
+    /// It wrote, and may not be on disk.
+    Later,
+    /// It wrote, and is on disk.
+    Flushed,
+    /// It may have written nothing.
+    Unknown,
+}
 
 /// Follows the commits of one process.
 #[derive(Default)]
@@ -33,19 +46,22 @@ pub(super) struct WalFlush {
 struct WalFlushState {
     /// The newest position.
     last: u64,
-    /// Commits that may not be on disk, with the time when they were sent. After a crash of the server some stay here for
-    /// good: whether they survived only their log can say.
+    /// Commits that may not be on disk, with the time when they were sent.
     unflushed: BTreeMap<u64, Instant>,
+    /// Commits whose connections were all lost before a flush: only their log can say whether they survived.
+    unprovable: BTreeSet<u64>,
     /// Flushes that have begun and ended, of those that somebody waited for.
     begun: u64,
     ended: u64,
+    /// When the connection of the last one that ended was opened.
+    ended_on: Option<Instant>,
     /// A flush will happen by itself.
     scheduled: bool,
 }
 
 /// A commit that is on its way.
 pub(super) struct SentCommit {
-    at: Instant,
+    pub(super) at: Instant,
     /// Everything up to here was committed before.
     after: u64,
 }
@@ -61,16 +77,17 @@ impl WalFlush {
         &self,
         sent: &SentCommit,
         connected: Instant,
-        durability: Durability,
+        effect: LogEffect,
     ) -> CommitPosition {
         let mut state = self.lock_state();
         state.last += 1;
         let position = state.last;
-        match durability {
-            Durability::Later => drop(state.unflushed.insert(position, sent.at)),
-            Durability::Now => {
+        match effect {
+            LogEffect::Later => drop(state.unflushed.insert(position, sent.at)),
+            LogEffect::Flushed => {
                 state.unflushed.retain(|position, at| *position > sent.after || connected > *at);
             }
+            LogEffect::Unknown => {}
         }
         CommitPosition(position)
     }
@@ -103,45 +120,68 @@ impl WalFlush {
         pool: &PostgresPool,
         position: CommitPosition,
     ) -> Result<(), StoreError> {
-        if self.is_durable(position) {
+        if self.durability_of(position)? {
             return Ok(());
         }
-        self.flush(pool).await?;
+        // The commit was made. If the database cannot be asked now, only its log can say whether it survives.
+        let unknown = |error| match error {
+            StoreError::Unavailable(source) => StoreError::Unknown(source),
+            error => error,
+        };
+        self.flush(pool).await.map_err(unknown)?;
         // The flush may have got a connection that is younger than the commit, because the pool has grown since. One that
         // is older proves that the server did not crash; it may be busy for a moment.
         for _ in 0..MAX_OLDER_CONNECTION_TRIES {
+            if self.durability_of(position)? {
+                return Ok(());
+            }
             let Some(sent) = self.lock_state().unflushed.get(&position.0).copied() else { return Ok(()) };
-            pool.commit_message_on_connection_of(sent).await?;
-            if self.is_durable(position) {
+            pool.commit_message_on_connection_of(sent).await.map_err(unknown)?;
+            if self.durability_of(position)? {
                 return Ok(());
             }
             tokio::time::sleep(OLDER_CONNECTION_PAUSE).await;
         }
-        Err(StoreError::Unknown("the connection to the database was lost since".into()))
+        self.give_up(position);
+        self.durability_of(position).map(drop)
     }
 
-    /// Makes everything durable that anybody has committed before now.
-    pub(super) async fn flush(&self, pool: &PostgresPool) -> Result<(), StoreError> {
+    /// Makes everything durable that anybody has committed before now. Returns when the connection was opened that proves
+    /// it: about what is older than that it proves nothing.
+    pub(super) async fn flush(&self, pool: &PostgresPool) -> Result<Instant, StoreError> {
         let begun = self.lock_state().begun;
         let _turn = self.turn.lock().await;
         {
             let mut state = self.lock_state();
             // One that began after this call has ended.
-            if state.ended > begun {
-                return Ok(());
+            if let Some(connected) = state.ended_on.filter(|_| state.ended > begun) {
+                return Ok(connected);
             }
             state.begun += 1;
         }
-        pool.commit_message().await?;
+        let connected = pool.commit_message().await?;
         let mut state = self.lock_state();
         state.ended = state.begun;
-        Ok(())
+        state.ended_on = Some(connected);
+        Ok(connected)
     }
 
     /// Whether this commit is on disk, and with it what it builds on. Others before it may have been lost with an earlier
-    /// life of the server.
-    fn is_durable(&self, position: CommitPosition) -> bool {
-        !self.lock_state().unflushed.contains_key(&position.0)
+    /// life of the server. An error if nothing can prove it any more.
+    fn durability_of(&self, position: CommitPosition) -> Result<bool, StoreError> {
+        let state = self.lock_state();
+        if state.unprovable.contains(&position.0) {
+            return Err(StoreError::Unknown("the connection to the database was lost since".into()));
+        }
+        Ok(!state.unflushed.contains_key(&position.0))
+    }
+
+    /// Nothing can prove this commit, nor those before it that nothing has proved yet.
+    fn give_up(&self, position: CommitPosition) {
+        let mut state = self.lock_state();
+        let newer = state.unflushed.split_off(&(position.0 + 1));
+        let lost = std::mem::replace(&mut state.unflushed, newer);
+        state.unprovable.extend(lost.into_keys());
     }
 
     fn lock_state(&self) -> MutexGuard<'_, WalFlushState> {
@@ -156,23 +196,47 @@ mod tests {
     #[test]
     fn a_commit_that_waits_makes_everything_before_it_durable() {
         let (flush, connected) = (WalFlush::default(), Instant::now());
-        let later = |sent: &SentCommit| flush.end_commit(sent, connected, Durability::Later);
+        let later = |sent: &SentCommit| flush.end_commit(sent, connected, LogEffect::Later);
         let first = later(&flush.begin_commit());
         let now = flush.begin_commit();
         let beside = later(&flush.begin_commit());
-        assert!(!flush.is_durable(first));
-        let position = flush.end_commit(&now, connected, Durability::Now);
-        assert!(flush.is_durable(first));
-        assert!(!flush.is_durable(beside), "it may have been committed after the flush");
+        assert!(!flush.durability_of(first).expect("known"));
+        let position = flush.end_commit(&now, connected, LogEffect::Flushed);
+        assert!(flush.durability_of(first).expect("known"));
+        assert!(!flush.durability_of(beside).expect("known"), "it may have been committed after the flush");
         assert!(first < beside && beside < position);
+    }
+
+    #[test]
+    fn a_statement_that_may_have_written_nothing_proves_nothing() {
+        let (flush, connected) = (WalFlush::default(), Instant::now());
+        let first = flush.end_commit(&flush.begin_commit(), connected, LogEffect::Later);
+        flush.end_commit(&flush.begin_commit(), connected, LogEffect::Unknown);
+        assert!(!flush.durability_of(first).expect("known"));
+    }
+
+    #[test]
+    fn what_nothing_can_prove_is_given_up_once_and_for_all() {
+        let (flush, connected) = (WalFlush::default(), Instant::now());
+        let later = || flush.end_commit(&flush.begin_commit(), connected, LogEffect::Later);
+        let (lost, asked, newer) = (later(), later(), later());
+        flush.give_up(asked);
+        for position in [lost, asked] {
+            assert!(matches!(flush.durability_of(position), Err(StoreError::Unknown(_))));
+        }
+        assert!(!flush.durability_of(newer).expect("known"));
+        flush.end_commit(&flush.begin_commit(), connected, LogEffect::Flushed);
+        assert!(flush.durability_of(newer).expect("known"));
+        assert!(flush.durability_of(lost).is_err(), "a later flush proves nothing about it");
+        assert_eq!(flush.lock_state().unflushed.len(), 0, "nothing is left to be flushed");
     }
 
     #[test]
     fn a_connection_proves_nothing_about_commits_that_are_older_than_itself() {
         let flush = WalFlush::default();
-        let lost = flush.end_commit(&flush.begin_commit(), Instant::now(), Durability::Later);
+        let lost = flush.end_commit(&flush.begin_commit(), Instant::now(), LogEffect::Later);
         let reconnected = Instant::now() + Duration::from_secs(1);
-        flush.end_commit(&flush.begin_commit(), reconnected, Durability::Now);
-        assert!(!flush.is_durable(lost));
+        flush.end_commit(&flush.begin_commit(), reconnected, LogEffect::Flushed);
+        assert!(!flush.durability_of(lost).expect("known"));
     }
 }

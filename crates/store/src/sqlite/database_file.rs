@@ -9,6 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::{SqliteResultExt, file_error, message_error, to_store_error};
+use crate::InspectedFormat;
 use crate::migrations::Migrations;
 use doran_engine::failpoint::{hit, mutant};
 
@@ -127,13 +128,24 @@ pub(super) fn check_file_system(_path: &Path) -> Result<(), StoreError> {
 /// Rejects a file that is not a Doran database or has a format that this program does not know. Does not change what
 /// is in the file. A missing or empty file is accepted, unless it has a log.
 pub(super) fn check_existing_file(path: &Path) -> Result<(), StoreError> {
+    match inspect_existing_file(path)?.found {
+        Some(found) => MIGRATIONS.pending(found).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// The format of a file that exists. Does not change what is in the file.
+pub(super) fn inspect_existing_file(path: &Path) -> Result<InspectedFormat, StoreError> {
+    let nothing = InspectedFormat { found: None, known: MIGRATIONS.current_format() };
     match path.metadata() {
         Ok(meta) if !meta.is_file() => {
             return Err(StoreError::Other(message_error(format!("`{}` is not a file", path.display()))));
         }
-        Ok(meta) if meta.len() == 0 => return check_no_log_without_file(path),
+        Ok(meta) if meta.len() == 0 => return check_no_log_without_file(path).map(|()| nothing),
         Ok(_) => {}
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return check_no_log_without_file(path),
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+            return check_no_log_without_file(path).map(|()| nothing);
+        }
         Err(cause) => return Err(StoreError::Unavailable(file_error(path, "cannot read", cause))),
     }
     let look = |access: OpenFlags| {
@@ -161,13 +173,23 @@ pub(super) fn check_existing_file(path: &Path) -> Result<(), StoreError> {
         _ => to_store_error(error),
     })?;
     if id == 0 && format == 0 && tables == 0 {
-        return Ok(());
+        return Ok(nothing);
     }
     if id != APPLICATION_ID {
         let message = format!("`{}` is a database of another program", path.display());
         return Err(StoreError::Other(message_error(message)));
     }
-    MIGRATIONS.pending(format_version(format)?).map(drop)
+    MIGRATIONS.inspected(Some(format_version(format)?))
+}
+
+/// Rejects a file without tables, which a store would begin anew.
+pub(super) fn check_not_empty(path: &Path) -> Result<(), StoreError> {
+    let conn = open_reader(path)?;
+    let format: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).or_store_error()?;
+    if format == 0 {
+        return Err(StoreError::Damaged(format!("`{}` is empty", path.display())));
+    }
+    Ok(())
 }
 
 /// Rejects a write-ahead log whose database is missing or empty: SQLite would delete it, with all it holds. SQLite itself

@@ -50,7 +50,7 @@ use self::garbage_collection::{GC_BATCH_ROWS, GcCursor};
 use self::log_batches::{BatchBudget, CopyProgress};
 use self::reader_pool::ReaderPool;
 use self::writer::{SqliteWriter, TransactionFailPoints, WriteTransaction, WriterState};
-use crate::FileStoreMaintenance;
+use crate::{FileStoreMaintenance, InspectedFormat};
 
 /// A store in one SQLite file. Clones share it. The file is unlocked when the last clone is dropped.
 #[derive(Clone)]
@@ -211,14 +211,14 @@ impl SqliteStore {
         }
     }
 
-    /// Reads one snapshot. Returns when everything in it is on disk.
+    /// Reads one snapshot. Returns when everything in it is on disk, also when it tells that something is not there.
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let found = self.read_visible(work).await?;
+        let found = self.read_visible(work).await;
         self.wait_for_visible().await?;
-        Ok(found)
+        found
     }
 
     /// Reads one snapshot, of which not everything may be on disk.
@@ -301,10 +301,21 @@ pub fn back_up_file(from: &Path, to: &Path) -> Result<(), StoreError> {
     back_up(&database_file::open_reader(from)?, to)
 }
 
-/// Checks a database file that no process has open: that this program knows its format, and that it is not damaged.
+/// Checks a database file that no process has open: that it is a database of Doran in a format that this program knows, and
+/// that it is not damaged.
 pub fn verify_file(path: &Path) -> Result<(), StoreError> {
     database_file::check_existing_file(path)?;
+    database_file::check_not_empty(path)?;
     check_integrity(&database_file::open_reader(path)?)
+}
+
+/// The same, without an error for the format, which it returns.
+pub(crate) fn inspect_file(path: &Path) -> Result<InspectedFormat, StoreError> {
+    let inspected = database_file::inspect_existing_file(path)?;
+    if inspected.found.is_some_and(|found| found <= inspected.known) {
+        check_integrity(&database_file::open_reader(path)?)?;
+    }
+    Ok(inspected)
 }
 
 fn check_integrity(conn: &Connection) -> Result<(), StoreError> {

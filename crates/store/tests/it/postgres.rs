@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 
 use doran_engine::id::{RunId, ThreadKey};
 use doran_engine::store::{
-    ClaimedRun, Commit, Durability, EntryKind, HistoryStore, IfBusy, InputDurability, NewEntry, NewRun,
-    NewRunEntry, Record, RecordStage, RunIdempotencyKey, RunSignal, RunStore, Seq, StoreError, SubmitOutcome,
-    WorkerLease, conformance,
+    ClaimedRun, Commit, Durability, EntryKind, HistoryStore, IfBusy, InputDurability, ItemKey, ItemNamespace,
+    ItemStore, KeyValueStore, KeyValueWrite, NewEntry, NewRun, NewRunEntry, NodeCacheStore, Record,
+    RecordStage, Retention, RunIdempotencyKey, RunSignal, RunStore, Seq, StoreError, SubmitOutcome,
+    ThreadMaintenance, TimerStore, WorkerLease, conformance,
 };
 use doran_store::postgres::{PostgresOptions, PostgresStore};
+use doran_store::{InspectedFormat, RefusedLogin};
 use serde_json::Map;
 use tokio_postgres::{Client, NoTls};
 
@@ -70,6 +72,89 @@ async fn a_program_that_has_become_too_old_takes_up_no_more_runs() {
         assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 14 })), "{refused:?}");
     }
     assert!(old.thread(&local_thread("u")).await.is_err(), "nothing was begun");
+}
+
+/// Also writes that begin no run, and without anybody who looks for runs.
+#[tokio::test]
+async fn a_program_that_has_become_too_old_notices_it_by_itself_and_writes_nothing_more() {
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let (store, old) = (open(&url).await, open(&url).await);
+    let shared = doran_store::open(&url).await.expect("open").shared_format.expect("shared");
+    let thread = local_thread("t");
+    let running = match old.submit(new_run(&thread)).await.expect("submit") {
+        SubmitOutcome::Started(claimed) => claimed,
+        other => panic!("{other:?}"),
+    };
+    old.check_writable().await.expect("not yet");
+    let newer = "update doran_meta set value = 999 where name = 'format'";
+    connect_plain(&url).await.batch_execute(newer).await.expect("update");
+    let is_newer = |error: &StoreError| matches!(error, StoreError::Newer { found: 999, known: 14 });
+    let noticed = tokio::time::timeout(Duration::from_secs(60), async {
+        let error = shared.wait_for_newer_format().await;
+        assert!(is_newer(&error), "{error:?}");
+        while old.check_writable().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    noticed.await.expect("noticed");
+    let (namespace, key) = (ItemNamespace::new(["a"]).expect("names"), ItemKey::new("key").expect("a key"));
+    let refused = [
+        old.put_thread(&thread, &Map::new()).await.map(drop),
+        old.delete_thread(&thread).await.map(drop),
+        old.gc(&Retention::default()).await.map(drop),
+        old.cache_value(&thread.tenant, "key", b"value", None).await,
+        old.put_item(&thread.tenant, &namespace, &key, &Map::new(), None).await.map(drop),
+        old.delete_item(&thread.tenant, &namespace, &key).await.map(drop),
+        old.write_key_value(KeyValueWrite::put("bucket", "key", None, b"value")).await.map(drop),
+        old.renew(&worker("w"), &[running.fence()]).await.map(drop),
+        old.commit(&running.fence(), Commit { head: running.head, ..Commit::default() }).await.map(drop),
+        old.signal(&thread.run(running.run.run), RunSignal::Cancel { body: Vec::new() }).await.map(drop),
+    ];
+    for (number, refused) in refused.into_iter().enumerate() {
+        assert!(refused.as_ref().is_err_and(&is_newer), "write {number}: {refused:?}");
+    }
+    old.thread(&thread).await.expect("reading goes on");
+    assert!(store.key_value("bucket", "key").await.expect("read").is_none());
+}
+
+#[tokio::test]
+async fn inspecting_a_database_changes_nothing() {
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let inspect = async || doran_store::inspect(&url).await.expect("inspected");
+    assert_eq!(inspect().await, InspectedFormat { found: None, known: 14 });
+    assert_eq!(inspect().await.found, None, "no schema was made");
+    drop(open(&url).await);
+    assert_eq!(inspect().await, InspectedFormat { found: Some(14), known: 14 });
+    let set = async |format: u32| {
+        let update = format!("update doran_meta set value = {format} where name = 'format'");
+        connect_plain(&url).await.batch_execute(&update).await.expect("update");
+    };
+    set(999).await;
+    assert_eq!(inspect().await, InspectedFormat { found: Some(999), known: 14 });
+    set(13).await;
+    let unreleased = doran_store::inspect(&url).await;
+    assert!(matches!(unreleased, Err(StoreError::Other(_))), "{unreleased:?}");
+}
+
+#[tokio::test]
+async fn a_refused_login_says_what_is_wrong() {
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let Some((before, rest)) = url.split_once('@') else { return };
+    let (address, _) = rest.split_once('/').expect("a database");
+    let refusal = async |url: String| {
+        let refused = PostgresStore::open(&url).await.expect_err("refused");
+        let cause = refused.source().and_then(|cause| cause.downcast_ref::<RefusedLogin>());
+        match cause {
+            Some(RefusedLogin::Credentials(_)) => "credentials",
+            Some(RefusedLogin::NoDatabase(_)) => "no database",
+            None => panic!("{refused:?}"),
+        }
+    };
+    assert_eq!(refusal(format!("{before}@{address}/no_such_database")).await, "no database");
+    let user = before.rsplit('/').next().and_then(|login| login.split(':').next()).expect("a user");
+    assert_eq!(refusal(format!("postgres://nobody-{user}:wrong@{rest}")).await, "credentials");
+    let closed = PostgresStore::open("postgres://doran:x@127.0.0.1:1/doran").await.expect_err("nobody there");
+    assert!(matches!(closed, StoreError::Unavailable(_)), "{closed:?}");
 }
 
 #[tokio::test]
@@ -353,7 +438,7 @@ async fn what_another_replica_reads_is_on_the_disk_of_the_server() {
         }
         assert!(lsn("pg_current_wal_flush_lsn").await >= written, "after {durability}");
     }
-    for told in ["a wait", "a read", "a refusal"] {
+    for told in ["a wait", "a read", "a refusal", "a wait beside a write of nothing"] {
         let thread = local_thread(told);
         let new = || NewRun { durability: InputDurability::Later, ..new_run(&thread) };
         let run = start(&store, new()).await;
@@ -361,6 +446,11 @@ async fn what_another_replica_reads_is_on_the_disk_of_the_server() {
         match told {
             "a wait" => store.wait_until_durable(run.position).await.expect("durable"),
             "a read" => drop(other.run(&thread.run(run.run.run)).await.expect("run")),
+            "a wait beside a write of nothing" => {
+                // It commits and writes nothing, so the server flushes nothing.
+                assert!(!store.delete_timer(&thread.tenant, "none").await.expect("no timer"));
+                store.wait_until_durable(run.position).await.expect("durable");
+            }
             _ => assert!(matches!(other.submit(new()).await, Err(StoreError::Busy { .. }))),
         }
         assert!(lsn("pg_current_wal_flush_lsn").await >= written, "after {told} about a start");

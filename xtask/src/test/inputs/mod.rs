@@ -25,6 +25,8 @@ const READ_ELSEWHERE: &[(&str, &[&str])] = &[
             "README.ko.md",
             "crates/agents/samples",
             "crates/llm/tests",
+            "crates/server/openapi.json",
+            "crates/server/src/routes",
             "crates/server/tests",
             "deploy",
             "docs",

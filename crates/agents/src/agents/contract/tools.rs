@@ -212,7 +212,9 @@ fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError
 #[allow(clippy::needless_pass_by_value, reason = "`map_err` hands the error over")]
 fn retrieve_tool_error(error: RetrieveError) -> ToolError {
     match error {
-        RetrieveError::Unavailable { .. } => ToolError::Unavailable(error.to_string()),
+        RetrieveError::Unavailable { .. } | RetrieveError::Missing { .. } => {
+            ToolError::Unavailable(error.to_string())
+        }
         _ => ToolError::Failed(error.to_string()),
     }
 }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use doran_engine::store::StoreError;
 use doran_server::api::ThreadList;
+use doran_store::InspectedFormat;
 
 use super::{DoctorCheck, bilingual_error};
 use crate::assemble::search_index;
@@ -10,12 +12,16 @@ use crate::client::ServerHttpClient;
 use crate::config::{Config, Database, SearchStore};
 use crate::data_dir;
 use crate::output::bilingual;
+use crate::store_advice::store_advice;
 
 const MIB: u64 = 1 << 20;
 
 pub(super) fn check_data_dir(config: &Config, server: Option<&ServerHttpClient>) -> DoctorCheck {
     let (name, shown) = ("data", config.data_dir.display());
-    if let Some(exposed) = data_dir::exposed_paths(config).first() {
+    let exposed = data_dir::exposed_paths(config);
+    let (of_others, exposed): (Vec<_>, Vec<_>) =
+        exposed.into_iter().partition(|path| data_dir::is_of_another_user(path));
+    if let Some(exposed) = exposed.first() {
         let exposed = exposed.display();
         return DoctorCheck::fail(
             name,
@@ -55,6 +61,16 @@ pub(super) fn check_data_dir(config: &Config, server: Option<&ServerHttpClient>)
     }
     let probe = config.data_dir.join(".doctor");
     match data_dir::write_private_file(&probe, b"") {
+        Ok(()) if !of_others.is_empty() => {
+            std::fs::remove_file(&probe).ok();
+            DoctorCheck::warn(
+                name,
+                bilingual!(
+                    "{shown}: 쓸 수 있지만 다른 사용자의 것이어서 이 컴퓨터의 다른 사용자도 목록을 볼 수 있습니다. 파일의 내용은 볼 수 없습니다. `data_dir`를 그 안의 디렉터리로 정하면 목록도 가려집니다",
+                    "{shown}: can be written, but belongs to another user, so that other users of this machine can list it; the files themselves are private. Set `data_dir` to a directory inside it to hide the list too"
+                ),
+            )
+        }
         Ok(()) => {
             std::fs::remove_file(&probe).ok();
             DoctorCheck::ok(name, bilingual!("{shown}: 쓸 수 있음", "{shown}: can be written"))
@@ -107,53 +123,87 @@ fn free_bytes(_: &Path) -> Option<u64> {
     None
 }
 
-pub(super) async fn check_database(config: &Config, server: Option<&ServerHttpClient>) -> DoctorCheck {
+/// What was found of the database.
+pub(super) struct CheckedDatabase {
+    pub(super) check: DoctorCheck,
+    /// Whether opening it changes nothing, so that other checks may read what is in it.
+    pub(super) may_be_opened: bool,
+}
+
+/// Looks at the database without changing it.
+pub(super) async fn check_database(config: &Config, server: Option<&ServerHttpClient>) -> CheckedDatabase {
     let (name, shown) = ("database", &config.database);
-    if let Some(server) = server {
-        return match server.get::<ThreadList>("/api/threads?limit=1").await {
-            Ok(_) => {
-                DoctorCheck::ok(name, bilingual!("{shown}: 서버가 읽고 있음", "{shown}: the server reads it"))
-            }
-            Err(error) => DoctorCheck::fail(name, bilingual_error(&error)),
-        };
-    }
+    let looked = |check| CheckedDatabase { check, may_be_opened: true };
     match shown {
+        Database::Sqlite(_) if server.is_some() => {}
         Database::Sqlite(path) if !path.exists() => {
-            return DoctorCheck::ok(
+            return looked(DoctorCheck::ok(
                 name,
                 bilingual!(
                     "{shown}: 아직 없음. 처음 쓸 때 만듭니다",
                     "{shown}: not there yet; made at first use"
                 ),
-            );
+            ));
         }
         Database::Sqlite(_) if data_dir::is_locked(&config.data_dir) => {
-            return DoctorCheck::warn(
+            return looked(DoctorCheck::warn(
                 name,
                 bilingual!(
                     "{shown}: 다른 doran이 쓰고 있어 보지 않았습니다",
                     "{shown}: in use by another doran, not looked at"
                 ),
-            );
+            ));
         }
         Database::Sqlite(_) | Database::Postgres(_) => {}
     }
-    let opened = match doran_store::open(&shown.url()).await {
-        Ok(opened) => match &opened.file_maintenance {
-            Some(file) => file.integrity_check().await,
-            None => Ok(()),
-        },
-        Err(error) => Err(error),
+    // What a server of ours has open in a file is looked at through it.
+    let inspected = match (server, shown) {
+        (Some(_), Database::Sqlite(_)) => None,
+        _ => Some(inspect_database(shown).await),
     };
-    match opened {
-        Ok(()) => DoctorCheck::ok(name, bilingual!("{shown}: 온전함", "{shown}: opens and is whole")),
-        Err(error) => DoctorCheck::fail(
+    match (inspected, server) {
+        (Some(Err(check)), _) => CheckedDatabase { check, may_be_opened: false },
+        (_, Some(server)) => looked(match server.get::<ThreadList>("/api/threads?limit=1").await {
+            Ok(_) => {
+                DoctorCheck::ok(name, bilingual!("{shown}: 서버가 읽고 있음", "{shown}: the server reads it"))
+            }
+            Err(error) => DoctorCheck::fail(name, bilingual_error(&error)),
+        }),
+        (_, None) => {
+            looked(DoctorCheck::ok(name, bilingual!("{shown}: 온전함", "{shown}: opens and is whole")))
+        }
+    }
+}
+
+/// Reads the format of the database. The check says what is to be known if it is not the one that this program writes.
+async fn inspect_database(shown: &Database) -> Result<(), DoctorCheck> {
+    let name = "database";
+    let unusable = |error| {
+        let advice = store_advice(shown, error);
+        let (ko, en) = (&advice.ko, &advice.en);
+        DoctorCheck::fail(
+            name,
+            bilingual!("{shown}: 열 수 없습니다. {ko}", "{shown}: cannot be opened: {en}"),
+        )
+    };
+    let InspectedFormat { found, known } = doran_store::inspect(&shown.url()).await.map_err(unusable)?;
+    match found {
+        Some(found) if found > known => Err(unusable(StoreError::Newer { found, known })),
+        Some(found) if found < known => Err(DoctorCheck::warn(
             name,
             bilingual!(
-                "{shown}: 열 수 없습니다 ({error}). 주소와 권한을 확인하거나 백업에서 되살리세요",
-                "{shown}: cannot be opened ({error}); check its address and permissions, or restore a backup"
+                "{shown}: 형식 {found}. 다음에 시작하면 형식 {known}(으)로 바꿉니다. 먼저 백업하세요",
+                "{shown}: format {found}; the next start migrates it to {known}; back it up first"
             ),
-        ),
+        )),
+        Some(_) => Ok(()),
+        None => Err(DoctorCheck::ok(
+            name,
+            bilingual!(
+                "{shown}: 아직 비어 있음. 처음 쓸 때 만듭니다",
+                "{shown}: still empty; made at first use"
+            ),
+        )),
     }
 }
 

@@ -6,11 +6,12 @@
 //! go of it, or its process is dead.
 
 mod import;
+mod index_sync;
 mod ingest_job;
 mod library_database;
 mod worker;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -50,6 +51,8 @@ pub(super) struct SharedDocuments {
 struct RecordMirror {
     seen: u64,
     revisions: HashMap<String, (DocumentKey, u64)>,
+    /// Keys of records that are damaged or of a newer version.
+    unreadable: HashSet<String>,
 }
 
 /// What becomes of a record.
@@ -146,7 +149,14 @@ impl SharedDocuments {
         if mirror.revisions.get(&key).is_some_and(|(_, known)| *known > revision) {
             return;
         }
-        let record = record.and_then(|bytes| read_record(&key, &bytes));
+        mirror.unreadable.remove(&key);
+        let record = record.and_then(|bytes| {
+            let record = read_record(&key, &bytes);
+            if record.is_none() {
+                mirror.unreadable.insert(key.clone());
+            }
+            record
+        });
         match record {
             Some(record) => {
                 mirror.revisions.insert(key, (record.key(), revision));
@@ -301,7 +311,8 @@ impl SharedDocuments {
         self.wait_for_removal(inner, key, Instant::now() + REMOVAL_WAIT_TIMEOUT).await
     }
 
-    /// Removes a document that is marked as being removed by `job`. If the index fails, a worker tries again later.
+    /// Removes a document from the index that `job` has, and from the database if it is marked as being removed. If the index
+    /// fails, a worker tries the removal again later.
     async fn finish_removal(
         &self,
         inner: &LibraryInner,
@@ -314,6 +325,9 @@ impl SharedDocuments {
             let Some(before) = before.filter(|record| record.worker.as_deref() == Some(job)) else {
                 return Ok(RecordChoice::Keep(()));
             };
+            if before.state != IngestState::Removing {
+                return Ok(RecordChoice::Write(Box::new(DocumentRecord { worker: None, ..before }), ()));
+            }
             if is_removed {
                 return Ok(RecordChoice::Remove(()));
             }

@@ -16,8 +16,6 @@ use super::{
     record_key, text_name,
 };
 use crate::ingest::{IngestFailure, IngestFailureKind};
-use crate::retriever::DocumentFilter;
-use crate::split::SPLIT_RULES_VERSION;
 
 /// How long a worker without work waits before it looks for documents of processes that died.
 const IDLE_INTERVAL: Duration = Duration::from_secs(3);
@@ -26,7 +24,7 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(3);
 const ERROR_DELAY: Duration = Duration::from_secs(1);
 
 impl Library {
-    /// Starts the tasks. Before that, queues ready documents that the index lacks.
+    /// Starts the tasks. Before that, makes the index agree with the database.
     pub(super) async fn start_shared_workers(&self) -> Result<(), LibraryError> {
         let inner = &self.inner;
         let Some(shared) = &inner.shared else { return Ok(()) };
@@ -36,7 +34,9 @@ impl Library {
         }
         shared.database.renew_worker(&shared.process, WORKER_LEASE).await?;
         self.workers.push(tokio::spawn(renew_lease(inner.clone())));
-        queue_unindexed(inner, shared).await?;
+        let filled = inner.index.ensure_exists().await?;
+        shared.sync_index(inner).await?;
+        self.watch_index(filled);
         for _ in 0..inner.options.workers {
             self.workers.push(tokio::spawn(run_shared_worker(inner.clone())));
         }
@@ -55,31 +55,6 @@ impl Library {
             tracing::debug!(%error, "the lease of this process runs out by itself");
         }
     }
-}
-
-/// Queues ready documents that the index lacks, or has in another version or split by other rules.
-async fn queue_unindexed(inner: &LibraryInner, shared: &SharedDocuments) -> Result<(), LibraryError> {
-    let records = inner.catalog().ready_records();
-    let mut tenants: Vec<_> = records.iter().map(|record| record.tenant.clone()).collect();
-    tenants.sort();
-    tenants.dedup();
-    for tenant in tenants {
-        let listed = inner.index.list(&tenant, &DocumentFilter::default()).await?;
-        for record in records.iter().filter(|record| record.tenant == tenant) {
-            let Some(ready) = &record.ready else { continue };
-            let is_indexed = listed.iter().any(|listed| {
-                listed.id == record.id
-                    && listed.version == ready.version
-                    && listed.kind == ready.kind
-                    && listed.passages == ready.passages
-                    && ready.cut == SPLIT_RULES_VERSION
-            });
-            if !is_indexed {
-                shared.index_again(inner, record).await?;
-            }
-        }
-    }
-    Ok(())
 }
 
 async fn follow_database(inner: Arc<LibraryInner>) {

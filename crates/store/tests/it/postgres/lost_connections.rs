@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use doran_engine::id::ThreadKey;
-use doran_engine::store::{HistoryStore, RunStore, Seq, StoreError};
+use doran_engine::store::{HistoryStore, InputDurability, NewRun, RunStore, Seq, StoreError};
 use doran_store::postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::Client;
 
-use super::{connect_plain, entry_bodies, local_thread, new_run, open, soon, start, step};
+use super::{connect_plain, entry_bodies, later_step, local_thread, new_run, open, soon, start, step};
 use crate::postgres_server;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,6 +35,9 @@ async fn a_database_that_comes_back_is_used_again() {
         }
     });
     soon(has_written.wait_for(|head| *head > 10)).await.expect("the writer writes");
+    // Nobody waits for its input, so it may be lost with the server.
+    let new = NewRun { durability: InputDurability::Later, ..new_run(&local_thread("begun")) };
+    let begun = start(&store, new).await;
     server.stop_immediately().expect("stop");
     let (told, error) = soon(writer).await.expect("task");
     assert!(matches!(error, StoreError::Unknown(_) | StoreError::Unavailable(_)), "{error:?}");
@@ -43,6 +46,9 @@ async fn a_database_that_comes_back_is_used_again() {
     assert!(matches!(write, Err(StoreError::Unavailable(_))), "{write:?}");
     let read = soon(store.thread(&thread)).await;
     assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
+    let waited = soon(store.wait_until_durable(begun.position)).await;
+    // A flush that followed of itself may have been quicker than the end of the server.
+    assert!(matches!(waited, Ok(()) | Err(StoreError::Unknown(_))), "it was committed: {waited:?}");
 
     server.start_process().expect("start");
     let head = store.thread(&thread).await.expect("thread").head;
@@ -150,6 +156,41 @@ async fn writers_that_lose_their_connections_leave_one_whole_log() {
             std::iter::once("in".into()).chain((1..head).map(|number| number.to_string())).collect();
         assert_eq!(entry_bodies(&stores[0], &thread).await, expected.join(" "));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_no_connection_can_prove_is_unknown_and_takes_no_connections() {
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let name = postgres_server::fresh_schema_name();
+    let store = open(&format!("{url}&application_name={name}")).await;
+    let admin = connect_plain(&url).await;
+    let run = start(&store, new_run(&local_thread("t"))).await;
+    let mut head = 1;
+    // The flush that follows a commit may be quicker than the end of the connections.
+    let lost = async {
+        loop {
+            let committed = store.commit(&run.fence(), later_step(head)).await.expect("commit");
+            head = committed.head;
+            end_backends(&admin, &name, "true").await;
+            match store.wait_until_durable(committed.position).await {
+                Ok(()) => {}
+                Err(StoreError::Unknown(_)) => return committed.position,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    };
+    let lost = soon(lost).await;
+    // Flushes that follow of themselves look for an older connection in vain.
+    for _ in 0..5 {
+        let committed = store.commit(&run.fence(), later_step(head)).await.expect("commit");
+        head = committed.head;
+        store.wait_until_durable(committed.position).await.expect("durable");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(matches!(store.wait_until_durable(lost).await, Err(StoreError::Unknown(_))));
+    }
+    let sql = format!("select count(*) from pg_stat_activity where application_name = '{name}'");
+    let open_connections: i64 = admin.query_one(&sql, &[]).await.expect("activity").get(0);
+    assert!(open_connections <= 3, "{open_connections} connections are open for one caller");
 }
 
 /// The head of a thread, asked for until the database answers.
