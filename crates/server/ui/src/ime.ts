@@ -39,6 +39,7 @@ export class ImeComposer {
   #text = ''
   #endedAt = -Infinity
   #sendAfter = false
+  /** When a composition ended that an Enter had waited for. */
   #sentAt = -Infinity
 
   start(): void {
@@ -83,7 +84,6 @@ export class ImeComposer {
     // The same key press, reported again after the composition it ended.
     if (now - this.#sentAt < COMPOSITION_TAIL_MS || key.repeat) return 'swallow'
     if (isTail && key.keyCode === 229 && !HANGUL.test(this.#text)) return 'swallow'
-    this.#sentAt = now
     return 'send'
   }
 }

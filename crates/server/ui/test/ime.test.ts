@@ -74,6 +74,10 @@ test('plain Enter sends, Shift and Enter does not, a held key sends once', () =>
   expect(sends(playActions([['key', {}], ['wait', 500], ['key', {}]]))).toBe(2)
 })
 
+test('two presses of Enter without a composition both send, however quickly they follow', () => {
+  expect(sends(playActions([['key', {}], ['wait', 10], ['key', {}]]))).toBe(2)
+})
+
 test('other keys are left alone', () => {
   expect(playActions([['key', { key: 'a', keyCode: 65 }], ['key', { key: 'Process', keyCode: 229, isComposing: true }]])).toEqual(['leave', 'leave'])
 })
