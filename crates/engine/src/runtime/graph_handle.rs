@@ -112,10 +112,11 @@ impl<S: State> GraphHandle<S> {
         input: S::Update,
         answer: Option<impl Serialize>,
     ) -> Result<Outcome<S>, EngineError> {
-        let waits = self.active_run(thread).await?.is_some()
-            && !self.runtime.open_questions(thread).await?.is_empty();
+        let left = self.active_run(thread).await?;
+        let waits = left.is_some() && !self.runtime.open_questions(thread).await?.is_empty();
         self.runtime.start_worker().await?;
-        match (self.active_run(thread).await?, answer) {
+        // The run that was left may have been taken up and have ended by now. Then its log says how.
+        match (self.active_run(thread).await?.or(left), answer) {
             (Some(_), Some(answer)) if waits => self.resume(thread, answer).await,
             (Some(run), _) => self.wait_for_outcome(&run).await,
             (None, _) => self.run(thread, input).await,

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use doran_engine::runtime::StateEdit;
-use doran_engine::store::{EntryKind, IfBusy, RunFilter, RunIdempotencyKey, RunStatus, RunUsage, StoreError};
+use doran_engine::store::{
+    EntryKind, IfBusy, RamStore, RunFilter, RunIdempotencyKey, RunStatus, RunUsage, StoreError,
+};
 use doran_engine::{
-    Cx, EngineError, EntryBody, Graph, GraphHandle, NodeError, RunHandle, Snap, StartOptions, StepResult,
-    TenantId, ThreadId, To,
+    Cx, EngineError, EntryBody, Graph, GraphHandle, NodeError, RunHandle, Runtime, Snap, StartOptions,
+    StepResult, TenantId, ThreadId, To,
 };
 use serde_json::json;
 
 use crate::support::{
-    CallCounter, EngineTestState, graph_handle, graph_handle_on, killable_runtime, local_thread, ms,
-    node_running, node_saying, outcome_text, ram_store, run_to_text, run_trace, single_node_graph,
-    update_saying, wait_for_outcome_text,
+    CallCounter, EngineTestState, GatedStore, StoreCallDecision, StoreCallGate, graph_handle,
+    graph_handle_on, killable_runtime, local_thread, ms, node_running, node_saying, outcome_text, ram_store,
+    run_to_text, run_trace, short_lease_options, single_node_graph, update_saying, wait_for_outcome_text,
 };
 
 /// Takes a while, then says what it was given.
@@ -463,14 +465,13 @@ async fn going_on_starts_waits_for_or_answers_whatever_the_thread_needs() {
     assert_eq!(runs.len(), 2);
 }
 
-#[tokio::test(start_paused = true)]
-async fn going_on_takes_up_what_a_dead_process_left() {
-    let attempts = CallCounter::default();
-    let counted = attempts.clone();
-    let graph = single_node_graph(
+/// A node that never ends at its first attempt, and says at which one it ended.
+fn stuck_once_graph(attempts: &CallCounter) -> Graph<EngineTestState> {
+    let attempts = attempts.clone();
+    single_node_graph(
         "a",
         node_running(move |_, _| {
-            let nth = counted.increment();
+            let nth = attempts.increment();
             async move {
                 if nth == 1 {
                     std::future::pending::<()>().await;
@@ -478,15 +479,52 @@ async fn going_on_takes_up_what_a_dead_process_left() {
                 Ok(update_saying(format!("attempt {nth}")))
             }
         }),
-    );
+    )
+}
+
+/// A store with a run that a dead process left.
+async fn store_with_left_run(graph: &Graph<EngineTestState>, attempts: &CallCounter) -> RamStore {
     let store = ram_store();
-    let (first, kill_switch) = killable_runtime(&store, "first", &graph);
+    let (first, kill_switch) = killable_runtime(&store, "first", graph);
     first.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
     while attempts.count() == 0 {
         tokio::time::sleep(ms(1)).await;
     }
     kill_switch.kill();
+    store
+}
+
+#[tokio::test(start_paused = true)]
+async fn going_on_takes_up_what_a_dead_process_left() {
+    let attempts = CallCounter::default();
+    let graph = stuck_once_graph(&attempts);
+    let store = store_with_left_run(&graph, &attempts).await;
     let (second, _) = killable_runtime(&store, "second", &graph);
     let outcome = second.run_or_resume(&local_thread("t"), update_saying("a new run"), None::<bool>).await;
+    assert_eq!(outcome_text(outcome), "attempt 2");
+}
+
+/// Every look at a thread takes two seconds.
+struct SlowThreadReads;
+
+#[async_trait::async_trait]
+impl StoreCallGate for SlowThreadReads {
+    async fn decide(&self, call: &'static str) -> StoreCallDecision {
+        if call.starts_with("thread") {
+            tokio::time::sleep(ms(2_000)).await;
+        }
+        StoreCallDecision::Pass
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn going_on_waits_for_what_was_left_also_if_it_ends_at_once() {
+    let attempts = CallCounter::default();
+    let graph = stuck_once_graph(&attempts);
+    let store = store_with_left_run(&graph, &attempts).await;
+    let slow = GatedStore { inner: store, gate: Arc::new(SlowThreadReads) };
+    let second = Runtime::with_options(Arc::new(slow), short_lease_options("second"));
+    let bot = second.register_graph("g", &graph).expect("registered");
+    let outcome = bot.run_or_resume(&local_thread("t"), update_saying("a new run"), None::<bool>).await;
     assert_eq!(outcome_text(outcome), "attempt 2");
 }
