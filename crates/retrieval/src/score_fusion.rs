@@ -4,7 +4,8 @@
 //! Ranks are not fused. With an embedder that is weaker than keyword search, reciprocal rank fusion gives worse results
 //! on every set of a single language. The weight of the vector score depends on the languages of the query and of the
 //! passage. Within one language it also depends on the evidence: the more of the query the best keyword hit contains, and
-//! the farther it is ahead of the second one, the less the vectors weigh, and nothing if the query contains its heading.
+//! the farther it is ahead of the second one, the less the vectors weigh, and nothing if the query contains its heading. A
+//! query of which a passage in another language contains every word is a code or a name, and vectors count for nothing.
 //! A long passage has one vector for many sentences, so its vector weighs less.
 //!
 //! Passages whose article the query names by number come first, in any language. Scores are between 0 and 1 and fall
@@ -143,6 +144,7 @@ pub(crate) fn fuse_hits(
             let own = dominant_language(&passage.text);
             let weight = weights.vector_weight(question_language, own);
             let weight = match is_cross_language(question_language, own) {
+                true if evidence >= 1.0 => 0.0,
                 true => weight,
                 false => weight * trust * focus(passage, own),
             };
@@ -378,6 +380,14 @@ mod tests {
         let long = "임금 청산 ".repeat(300);
         let vector = hits(&[(&long, 0.9), ("임금 청산", 0.85), ("기타", 0.1)]);
         check_first("그만두면 월급은 언제 받나", &[], &vector, "임금 청산");
+    }
+
+    #[test]
+    fn a_code_is_found_by_its_letters_in_any_language() {
+        let keyword = hits(&[("별책 규정 xqx78 은 3일이다", 2.0), ("보고서 78", 0.5)]);
+        let vector = hits(&[("보고서 78", 0.6), ("별책 규정 xqx78 은 3일이다", 0.4)]);
+        check_first("xqx78", &keyword, &vector, "별책 규정 xqx78 은 3일이다");
+        check_first("how many days is xqx78", &keyword, &vector, "보고서 78");
     }
 
     #[test]

@@ -12,12 +12,19 @@ use super::record::{DocumentKey, DocumentRecord, ReadyVersion};
 use super::{LibraryError, LibraryInner, disk};
 use crate::contract::is_contract;
 use crate::ingest::{ExtractedText, FileFormat, IngestFailure, IngestFailureKind};
-use crate::passage::{Document, DocumentKind, Passage};
+use crate::passage::{Document, DocumentKind, DocumentTenant, Passage};
 use crate::split::{SPLIT_RULES_VERSION, split_within_memory_limit};
 
 /// The delay before a failed removal is retried: the first one, and the longest.
 const FIRST_REMOVAL_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_REMOVAL_RETRY_DELAY: Duration = Duration::from_secs(60);
+
+/// The delay before a document is stored again in an index that did not take it: the first one, and the longest.
+const FIRST_INDEX_RETRY_DELAY: Duration = Duration::from_millis(100);
+const MAX_INDEX_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// How often an index that can be reached refuses a document before the document fails. A node that has just started answers
+/// before it takes documents.
+const MAX_INDEX_REFUSALS: u32 = 4;
 
 /// The delay before vectors are computed again after a failure.
 const EMBEDDING_RETRY_DELAY: Duration = Duration::from_secs(30);
@@ -194,11 +201,10 @@ async fn index_document(
     let record = record.clone();
     let split = disk::run_blocking(&inner.root, move || Ok(split_extracted(&record, extracted)));
     let split = split.await.map_err(|error| disk_failure(&error))??;
-    inner
-        .index
-        .put(&key.tenant, &split.document, &split.passages)
-        .await
-        .map_err(|error| IngestFailure::new(IngestFailureKind::NotIndexed, error.to_string()))?;
+    let is_wanted = || inner.catalog().is_current_generation(key, wanted);
+    if !put_when_reachable(inner, &key.tenant, &split, is_wanted).await? {
+        return Ok(());
+    }
     let ready = split.into_ready(incoming);
     let writing = inner.catalog().write_lock(key);
     let _writing = writing.lock().await;
@@ -208,6 +214,35 @@ async fn index_document(
         inner.remove_version(key, &old).await;
     }
     Ok(())
+}
+
+/// Stores a document and returns `true`. An index that cannot be reached is no fault of the document, which waits for it as
+/// long as it is wanted; one that can be reached and refuses the document again and again fails it.
+pub(super) async fn put_when_reachable(
+    inner: &LibraryInner,
+    tenant: &DocumentTenant,
+    split: &SplitDocument,
+    is_wanted: impl Fn() -> bool,
+) -> Result<bool, IngestFailure> {
+    let (mut refusals, mut pause) = (0, FIRST_INDEX_RETRY_DELAY);
+    loop {
+        let Err(error) = inner.index.put(tenant, &split.document, &split.passages).await else {
+            return Ok(true);
+        };
+        match inner.index.check_health().await {
+            Ok(()) => refusals += 1,
+            Err(_) => refusals = 0,
+        }
+        if refusals == MAX_INDEX_REFUSALS {
+            return Err(IngestFailure::new(IngestFailureKind::NotIndexed, error.to_string()));
+        }
+        tracing::debug!(%error, "a document could not be stored in the index; trying again");
+        tokio::time::sleep(pause).await;
+        if !is_wanted() {
+            return Ok(false);
+        }
+        pause = (pause * 2).min(MAX_INDEX_RETRY_DELAY);
+    }
 }
 
 /// A document that was read, as it goes into the index.

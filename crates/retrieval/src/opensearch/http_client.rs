@@ -15,6 +15,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum size of a response body.
 const MAX_RESPONSE_BYTES: usize = 256 << 20;
+/// The oldest major version that has what Doran uses.
+const OLDEST_MAJOR_VERSION: u32 = 2;
 
 /// A client for one cluster.
 #[derive(Clone)]
@@ -89,11 +91,11 @@ impl OpenSearchClient {
         answer.into_success_body()
     }
 
-    /// Asks once for the cluster itself.
+    /// Asks once for the cluster itself. Another program at this address, or an OpenSearch that is too old, is an error.
     pub(super) async fn ping(&self) -> Result<(), RetrieveError> {
         let request = self.client.get(self.base.clone()).timeout(PING_TIMEOUT);
         let answer = read_response(request.send().await.map_err(unreachable_error)?).await?;
-        answer.into_success_body().map(drop)
+        check_version(&answer.into_success_body()?)
     }
 
     async fn send_with_retries(
@@ -139,6 +141,20 @@ impl OpenSearchResponse {
     }
 }
 
+/// Checks what a cluster says of itself.
+fn check_version(about: &Value) -> Result<(), RetrieveError> {
+    if about["version"]["distribution"] != "opensearch" {
+        return Err(unavailable_error("what answers at this address is not OpenSearch"));
+    }
+    let version = about["version"]["number"].as_str().unwrap_or_default();
+    match version.split('.').next().and_then(|major| major.parse::<u32>().ok()) {
+        Some(major) if major >= OLDEST_MAJOR_VERSION => Ok(()),
+        _ => Err(unavailable_error(format!(
+            "OpenSearch {version} is too old; Doran needs version {OLDEST_MAJOR_VERSION} or newer"
+        ))),
+    }
+}
+
 /// Returns whether a retry of the same request may succeed.
 fn is_transient(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502 | 503 | 504)
@@ -172,4 +188,29 @@ fn unreachable_error(error: reqwest::Error) -> RetrieveError {
 
 pub(super) fn unavailable_error(reason: impl Into<String>) -> RetrieveError {
     RetrieveError::Unavailable { reason: reason.into(), source: None }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_opensearch_2_or_newer_is_used() {
+        let check = |about: Value| check_version(&about).map_err(|error| error.to_string());
+        let cluster = |number: &str| json!({ "version": { "distribution": "opensearch", "number": number } });
+        assert_eq!(check(cluster("2.19.1")), Ok(()));
+        assert_eq!(check(cluster("10.0.0")), Ok(()));
+        for (about, reason) in [
+            (cluster("1.3.2"), "OpenSearch 1.3.2 is too old"),
+            (json!({ "version": { "number": "8.1.0" } }), "is not OpenSearch"),
+            (json!({}), "is not OpenSearch"),
+        ] {
+            let error = check(about).expect_err("refused");
+            assert!(error.contains(reason), "{error}");
+        }
+    }
 }

@@ -73,6 +73,7 @@ impl OpenSearchIndex {
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Result<Self, RetrieveError> {
         let mut index = Self::from_client(OpenSearchClient::new(address)?, name, embedder)?;
+        index.http.ping().await?;
         let behind = index.create_missing().await?;
         let mapping =
             index.http.send_json_expecting_success(Method::GET, &format!("/{behind}/_mapping"), None).await?;
@@ -99,7 +100,7 @@ impl OpenSearchIndex {
         self.embedder.as_ref().map(|embedder| embedder.info())
     }
 
-    /// Checks that the cluster at this address answers.
+    /// Checks that a cluster that can be used answers at this address.
     pub async fn ping(address: &str) -> Result<(), RetrieveError> {
         OpenSearchClient::new(address)?.ping().await
     }

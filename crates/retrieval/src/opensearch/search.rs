@@ -1,6 +1,7 @@
 //! Searches the cluster: one query for each term layer, for articles and for vectors. The results are ranked here.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::Method;
@@ -22,6 +23,8 @@ const FUSION_DEPTH: usize = 100;
 const EXTRA_PASSAGES: usize = 100;
 /// The maximum number of hits that a cluster returns at once by default.
 const MAX_RESULT_WINDOW: usize = 10_000;
+/// How long a person waits for a search, retries included. A node that hangs keeps its connections open.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a search is repeated if a document changed during it.
 const MAX_SEARCH_ATTEMPTS: usize = 4;
 
@@ -49,6 +52,17 @@ impl Retriever for OpenSearchIndex {
             Some(embedder) => Some(embedding::embed_query(&**embedder, &question.text).await?),
             None => None,
         };
+        let found = tokio::time::timeout(SEARCH_TIMEOUT, self.search(question, vector)).await;
+        found.unwrap_or_else(|_| Err(unavailable_error("OpenSearch did not answer a search in time")))
+    }
+}
+
+impl OpenSearchIndex {
+    async fn search(
+        &self,
+        question: &SearchQuery,
+        vector: Option<Vec<f32>>,
+    ) -> Result<Vec<Hit>, RetrieveError> {
         let query = KeywordQuery::parse(&question.text, self.ranking.synonym_weight);
         let depth = question.limit.max(FUSION_DEPTH);
         let mut size = (depth + EXTRA_PASSAGES).min(MAX_RESULT_WINDOW);
@@ -73,9 +87,7 @@ impl Retriever for OpenSearchIndex {
         }
         Err(unavailable_error("OpenSearch was never asked"))
     }
-}
 
-impl OpenSearchIndex {
     /// Runs all queries and returns what they found, and whether there may be more.
     async fn multi_search(
         &self,

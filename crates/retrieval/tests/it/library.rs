@@ -391,8 +391,9 @@ async fn an_index_that_fails_takes_all_or_nothing_and_is_tried_again() {
     }
     let index = Arc::new(FailingIndex {
         inner: RamKeywordIndex::default(),
-        failing_puts: AtomicUsize::new(1),
+        failing_puts: AtomicUsize::new(4),
         failing_removals: AtomicUsize::default(),
+        failing_health_checks: AtomicUsize::default(),
     });
     let library =
         Library::open(&fresh_directory("index"), index.clone(), options()).await.expect("a library");
@@ -409,6 +410,24 @@ async fn an_index_that_fails_takes_all_or_nothing_and_is_tried_again() {
 }
 
 #[tokio::test]
+async fn a_document_waits_for_an_index_that_is_away() {
+    if !has_jail().await {
+        return;
+    }
+    let index = Arc::new(FailingIndex {
+        inner: RamKeywordIndex::default(),
+        failing_puts: AtomicUsize::new(5),
+        failing_removals: AtomicUsize::default(),
+        failing_health_checks: AtomicUsize::new(5),
+    });
+    let library =
+        Library::open(&fresh_directory("index-away"), index.clone(), options()).await.expect("a library");
+    library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
+    assert_eq!(list_when_idle(&library, "t").await[0].state, IngestState::Ready);
+    assert_eq!(search_texts(&*index, "t", "사과").await.len(), 1);
+}
+
+#[tokio::test]
 async fn a_removal_that_failed_can_be_repeated_and_locks_no_name() {
     if !has_jail().await {
         return;
@@ -418,6 +437,7 @@ async fn a_removal_that_failed_can_be_repeated_and_locks_no_name() {
         inner: RamKeywordIndex::default(),
         failing_puts: AtomicUsize::default(),
         failing_removals: removals,
+        failing_health_checks: AtomicUsize::default(),
     });
     let library =
         Library::open(&fresh_directory("removal"), index.clone(), options()).await.expect("a library");
@@ -454,6 +474,7 @@ async fn a_removal_that_failed_is_tried_again_by_itself() {
         inner: RamKeywordIndex::default(),
         failing_puts: AtomicUsize::default(),
         failing_removals: removals,
+        failing_health_checks: AtomicUsize::default(),
     });
     let library =
         Library::open(&fresh_directory("again"), index.clone(), options()).await.expect("a library");
@@ -582,6 +603,7 @@ struct FailingIndex {
     inner: RamKeywordIndex,
     failing_puts: AtomicUsize,
     failing_removals: AtomicUsize,
+    failing_health_checks: AtomicUsize,
 }
 
 /// Counts down, and returns whether a failure was left.
@@ -620,6 +642,13 @@ impl IndexWrapper for FailingIndex {
             return Err(RetrieveError::Unavailable { reason: "passage 500 of 1,000".into(), source: None });
         }
         self.inner.put(tenant, document, passages).await
+    }
+
+    async fn check_health(&self) -> Result<(), RetrieveError> {
+        match take_failure(&self.failing_health_checks) {
+            true => Err(RetrieveError::Unavailable { reason: "the node is away".into(), source: None }),
+            false => Ok(()),
+        }
     }
 
     async fn remove(&self, tenant: &DocumentTenant, id: &DocumentId) -> Result<bool, RetrieveError> {

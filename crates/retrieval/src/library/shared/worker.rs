@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::super::ingest_worker::split_extracted;
+use super::super::ingest_worker::{put_when_reachable, split_extracted};
 use super::super::record::ReadyVersion;
 use super::super::{Library, LibraryError, LibraryInner, disk};
 use super::ingest_job::{IndexRepair, SharedIngestJob, SharedWork, database_failure};
@@ -178,8 +178,10 @@ async fn ingest(
     let record = job.record.clone();
     let split = disk::run_blocking(&inner.root, move || Ok(split_extracted(&record, extracted))).await;
     let split = split.map_err(|error| database_failure(&error))??;
-    let put = inner.index.put(&job.record.tenant, &split.document, &split.passages).await;
-    put.map_err(|error| IngestFailure::new(IngestFailureKind::NotIndexed, error.to_string()))?;
+    let is_wanted = || is_own(inner, shared, job);
+    if !put_when_reachable(inner, &job.record.tenant, &split, is_wanted).await? {
+        return Ok(None);
+    }
     Ok(Some(split.into_ready(&job.incoming)))
 }
 
