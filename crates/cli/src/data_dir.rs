@@ -1,5 +1,8 @@
 //! The data directory: where threads live, held by one process at a time.
 
+#[cfg_attr(not(unix), path = "data_dir/no_permissions.rs")]
+mod permissions;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -25,6 +28,12 @@ impl DataDirLock {
         Ok(Self { _lock: Arc::new(acquire_lock_file(path)?) })
     }
 
+    /// The same for a restore, which may find one that was not completed.
+    pub(crate) fn acquire_for_restore(path: &Path) -> Result<Self, BilingualMessage> {
+        make_dir_private(path)?;
+        Ok(Self { _lock: Arc::new(acquire_lock_file(path)?) })
+    }
+
     /// Removes a directory that holds nothing but the lock. Any other stays.
     pub(crate) fn remove_empty_directory(self, path: &Path) {
         let is_lock =
@@ -43,8 +52,31 @@ pub(crate) fn is_locked(path: &Path) -> bool {
 }
 
 /// Makes the directory if need be, without taking it, and takes the rights of other users away from it and from the
-/// files that Doran keeps in it.
+/// files that Doran keeps in it. A directory with a part of a backup is refused.
 pub(crate) fn ensure_private_dir(path: &Path) -> Result<(), BilingualMessage> {
+    make_dir_private(path)?;
+    match has_unfinished_restore(path) {
+        true => Err(unfinished_restore_error(path)),
+        false => Ok(()),
+    }
+}
+
+/// Whether a restore to this directory was ended before it was complete.
+pub(crate) fn has_unfinished_restore(path: &Path) -> bool {
+    path.join(RESTORE_MARKER).exists()
+}
+
+/// Says that the directory holds a part of a backup only.
+pub(crate) fn unfinished_restore_error(path: &Path) -> BilingualMessage {
+    let shown = path.display();
+    bilingual!(
+        "`{shown}`에 백업을 복원하던 `doran restore`가 끝나지 않아 일부만 있습니다. 같은 백업으로 `doran restore`를 다시 실행하세요",
+        "`{shown}` has only a part of a backup, because `doran restore` was ended before it was complete; run it again with the same backup"
+    )
+}
+
+/// Makes the directory if need be and takes the rights of other users away.
+pub(crate) fn make_dir_private(path: &Path) -> Result<(), BilingualMessage> {
     let shown = path.display();
     create_private_dir(path).map_err(|error| {
         bilingual!(
@@ -120,7 +152,7 @@ pub(crate) enum DataDirEntry {
 pub(crate) fn classify_entry(name: &str) -> Option<DataDirEntry> {
     let starts = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
     let ours = starts(&["doran.db", "doran.toml", "memory.", "models.", "keys.", "mcp-pins."]);
-    let temporary = ["demo", "lock", "replica.id", "search", RESTORE_FOLDER].contains(&name)
+    let temporary = ["demo", "lock", "replica.id", "search", RESTORE_FOLDER, RESTORE_MARKER].contains(&name)
         || starts(&["server."])
         || (ours && (name.ends_with(".lock") || name.ends_with(".new")));
     if temporary {
@@ -142,98 +174,13 @@ pub(crate) const THREADS_FOLDER: &str = "threads";
 /// The directory in the data directory in which a restore unpacks.
 pub(crate) const RESTORE_FOLDER: &str = "restore.new";
 
+/// The file in the data directory that names what a restore puts there, as long as it is not complete.
+pub(crate) const RESTORE_MARKER: &str = "restore.unfinished";
+
 /// Files and directories that this process makes belong to its owner alone, whichever part of it makes them.
 pub(crate) fn set_private_umask() {
     #[cfg(unix)]
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
-}
-
-#[cfg(unix)]
-mod permissions {
-    use std::fs;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    use std::path::{Path, PathBuf};
-
-    /// The bits of a mode by which others than the owner get in.
-    const OTHERS: u32 = 0o077;
-    /// The bit of a directory that many users share, such as `/tmp`.
-    const STICKY: u32 = 0o1000;
-
-    pub(super) fn exposed_paths(directory: &Path) -> Vec<PathBuf> {
-        let mut exposed = Vec::new();
-        // The directory may be a link; what lies in it is not followed anywhere.
-        if mode_of(fs::metadata(directory)).is_some_and(|mode| mode & OTHERS != 0 && mode & STICKY == 0) {
-            exposed.push(directory.to_owned());
-        }
-        for path in children(directory).into_iter().filter(|path| is_ours(path)) {
-            collect_exposed(path, &mut exposed);
-        }
-        exposed
-    }
-
-    pub(super) fn is_exposed(path: &Path) -> bool {
-        mode_of(fs::symlink_metadata(path)).is_some_and(|mode| mode & OTHERS != 0)
-    }
-
-    /// Nobody gets into a directory that is its owner's, so what is inside is not looked at.
-    fn collect_exposed(path: PathBuf, exposed: &mut Vec<PathBuf>) {
-        if !is_exposed(&path) {
-            return;
-        }
-        let inside = children(&path);
-        exposed.push(path);
-        inside.into_iter().for_each(|path| collect_exposed(path, exposed));
-    }
-
-    pub(super) fn make_private(path: &Path) -> std::io::Result<()> {
-        let mode = fs::metadata(path)?.permissions().mode();
-        fs::set_permissions(path, fs::Permissions::from_mode(mode & !OTHERS))
-    }
-
-    pub(super) fn is_of_another_user(path: &Path) -> bool {
-        let own = rustix::process::geteuid();
-        !own.is_root() && fs::metadata(path).is_ok_and(|about| about.is_dir() && about.uid() != own.as_raw())
-    }
-
-    fn mode_of(about: std::io::Result<fs::Metadata>) -> Option<u32> {
-        let about = about.ok()?;
-        (about.is_dir() || about.is_file()).then(|| about.permissions().mode())
-    }
-
-    fn children(directory: &Path) -> Vec<PathBuf> {
-        let is_directory =
-            fs::symlink_metadata(directory).is_ok_and(|about| about.is_dir() || about.is_symlink());
-        let entries = is_directory.then(|| fs::read_dir(directory).ok()).flatten();
-        let mut paths: Vec<PathBuf> =
-            entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
-        paths.sort();
-        paths
-    }
-
-    fn is_ours(path: &Path) -> bool {
-        path.file_name().and_then(|name| name.to_str()).and_then(super::classify_entry).is_some()
-    }
-}
-
-#[cfg(not(unix))]
-mod permissions {
-    use std::path::{Path, PathBuf};
-
-    pub(super) fn exposed_paths(_: &Path) -> Vec<PathBuf> {
-        Vec::new()
-    }
-
-    pub(super) fn is_exposed(_: &Path) -> bool {
-        false
-    }
-
-    pub(super) fn is_of_another_user(_: &Path) -> bool {
-        false
-    }
-
-    pub(super) fn make_private(_: &Path) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Writes a file that only its owner can read. It is there whole or as it was before.
@@ -244,6 +191,8 @@ pub(crate) fn write_private_file(path: &Path, bytes: &[u8]) -> std::io::Result<(
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(&beside)?;
+    #[cfg(unix)]
+    permissions::give_to_owner_of_directory(&file, path)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&beside, path)?;
@@ -266,7 +215,10 @@ fn open_lock_file(path: &Path) -> std::io::Result<File> {
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    permissions::give_to_owner_of_directory(&file, path)?;
+    Ok(file)
 }
 
 fn create_private_dir(path: &Path) -> std::io::Result<()> {

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use zip::ZipArchive;
 
 use super::restore_notes::{SET_ASIDE_NAME, SettingsOutcome, conflict_notes, settings_notes};
@@ -17,7 +18,7 @@ use super::{
     MANIFEST_NAME, SETTINGS_NAME, THREADS_PREFIX, copy_and_hash, is_plain_path, is_thread_database_path,
 };
 use crate::config::{Config, Database};
-use crate::data_dir::{self, DataDirEntry, DataDirLock, RESTORE_FOLDER, classify_entry};
+use crate::data_dir::{self, DataDirEntry, DataDirLock, RESTORE_FOLDER, RESTORE_MARKER, classify_entry};
 use crate::output::{BilingualMessage, bilingual};
 
 /// The most bytes of the list of files.
@@ -60,7 +61,7 @@ pub(crate) fn restore_archive(config: &Config, from: &Path) -> Result<RestoreRep
     };
     let is_new = !config.data_dir.exists();
     archive.check_database()?;
-    let lock = DataDirLock::acquire(&config.data_dir)?;
+    let lock = DataDirLock::acquire_for_restore(&config.data_dir)?;
     let settings = match archive.restore_to(config, database) {
         Ok(settings) => settings,
         Err(error) => {
@@ -208,8 +209,10 @@ impl OpenArchive {
         let data_dir = &config.data_dir;
         let places: Vec<&str> =
             self.manifest.files.iter().filter_map(|file| relative_place(&file.name)).collect();
+        remove_unfinished_restore(data_dir, database.as_deref())
+            .map_err(|error| cannot_restore(data_dir, error))?;
         check_empty(data_dir, database.as_deref(), &places)?;
-        let staging = StagingDirectories::create(data_dir, database)
+        let staging = StagingDirectories::create(data_dir, database, &places)
             .map_err(|error| cannot_restore(data_dir, error))?;
         self.unpack(&staging)?;
         let settings = self
@@ -280,7 +283,7 @@ impl OpenArchive {
 }
 
 /// The part of the list that every format has.
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 struct ManifestFormat {
     format: u32,
     version: String,
@@ -379,10 +382,17 @@ struct StagingDirectories {
 }
 
 impl StagingDirectories {
-    fn create(data_dir: &Path, database: Option<PathBuf>) -> io::Result<Self> {
+    /// Until they are dropped, a marker says that the data directory is not to be used.
+    fn create(data_dir: &Path, database: Option<PathBuf>, places: &[&str]) -> io::Result<Self> {
         let staging = Self { data_dir: data_dir.to_owned(), folder: data_dir.join(RESTORE_FOLDER), database };
-        // A restore that was killed left them.
-        staging.remove()?;
+        let names: BTreeSet<&str> =
+            places.iter().filter_map(|place| place.split('/').next()).chain([SET_ASIDE_NAME]).collect();
+        let marker = RestoreMarker {
+            names: names.into_iter().map(str::to_owned).collect(),
+            database: staging.database.clone(),
+        };
+        let text = serde_json::to_vec(&marker).map_err(io::Error::other)?;
+        data_dir::write_private_file(&data_dir.join(RESTORE_MARKER), &text)?;
         fs::create_dir(&staging.folder)?;
         Ok(staging)
     }
@@ -425,16 +435,63 @@ impl StagingDirectories {
         for (_, to) in &moves {
             File::open(to.parent().unwrap_or(to))?.sync_all()?;
         }
-        data_dir::ensure_private_dir(&self.data_dir).map_err(io::Error::other)
+        data_dir::make_dir_private(&self.data_dir).map_err(io::Error::other)?;
+        // From here on the data directory changes, and another restore must not remove it.
+        fs::remove_file(self.data_dir.join(RESTORE_MARKER))?;
+        #[cfg(unix)]
+        File::open(&self.data_dir)?.sync_all()?;
+        Ok(())
     }
 
     fn remove(&self) -> io::Result<()> {
-        let missing_is_fine = |done: io::Result<()>| match done {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
-        };
-        missing_is_fine(fs::remove_dir_all(&self.folder))?;
-        self.database_copy().map_or(Ok(()), |copy| missing_is_fine(fs::remove_file(copy)))
+        remove_if_there(&self.folder)?;
+        self.database_copy().map_or(Ok(()), |copy| remove_if_there(&copy))?;
+        remove_if_there(&self.data_dir.join(RESTORE_MARKER))
+    }
+}
+
+/// What a restore puts into a data directory that was empty.
+#[derive(Serialize, Deserialize)]
+struct RestoreMarker {
+    /// Files and directories at the top of the data directory.
+    names: Vec<String>,
+    database: Option<PathBuf>,
+}
+
+/// Removes what a restore that was killed has left. The data directory was empty before it.
+fn remove_unfinished_restore(data_dir: &Path, database: Option<&Path>) -> io::Result<()> {
+    let path = data_dir.join(RESTORE_MARKER);
+    let marker: RestoreMarker = match fs::read(&path) {
+        Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let left = StagingDirectories {
+        data_dir: data_dir.to_owned(),
+        folder: data_dir.join(RESTORE_FOLDER),
+        database: marker.database.clone(),
+    };
+    for name in marker.names.iter().filter(|name| is_plain_path(name) && !name.contains('/')) {
+        if classify_entry(name).is_some() {
+            remove_if_there(&data_dir.join(name))?;
+        }
+    }
+    // It is the last to be moved to its place. One of other settings is not touched.
+    if let Some(moved) = marker.database.filter(|moved| Some(moved.as_path()) == database) {
+        remove_if_there(&moved)?;
+    }
+    left.remove()
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(about) if about.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 

@@ -13,7 +13,7 @@ use sha2::Digest as _;
 use zip::write::SimpleFileOptions;
 use zip::{ZipArchive, ZipWriter};
 
-use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
+use crate::program::{ServerProcess, fresh_directory, run_doran, spawn_doran, utf8};
 
 const RULES: &str = "# 휴가 규정\n\n제1조(연차) 한빛상사 직원은 한 해에 연차휴가 스물두 날을 쓴다.\n\n제2조(병가) 병가는 아흔 날까지 쓴다.\n";
 const QUESTION: &str = "한빛상사 직원은 연차휴가를 며칠 쓰나요?";
@@ -420,4 +420,49 @@ fn a_full_disk_leaves_nothing_behind() {
         "{error}"
     );
     assert!(!here.join("other.zip").exists());
+}
+
+#[test]
+fn a_restore_that_was_killed_is_noticed_and_can_be_repeated() {
+    let here = fresh_directory("backup-killed-restore");
+    fs::write(here.join("규정.md"), RULES).expect("write");
+    assert!(run_doran(&here, &["ingest", "규정.md"], "").status.success());
+    // So much that the restore takes a moment.
+    let mut bytes = vec![0_u8; 48 << 20];
+    let mut state = 1_u32;
+    for byte in &mut bytes {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        *byte = (state >> 24) as u8;
+    }
+    fs::create_dir_all(data_dir(&here).join("evals")).expect("a directory");
+    fs::write(data_dir(&here).join("evals/large.bin"), bytes).expect("write");
+    let made = run_doran(&here, &["backup", "backup.zip"], "");
+    assert!(made.status.success(), "{}", utf8(&made.stderr));
+    fs::remove_dir_all(data_dir(&here)).expect("wiped");
+
+    let mut restore = spawn_doran(&here, &["restore", "backup.zip"]);
+    let marker = data_dir(&here).join("restore.unfinished");
+    while !marker.exists() {
+        assert!(restore.try_wait().expect("a status").is_none(), "it ended before it could be killed");
+        std::thread::yield_now();
+    }
+    restore.kill().expect("killed");
+    restore.wait().expect("ended");
+
+    let doctor = run_doran(&here, &["doctor", "--lang", "en"], "");
+    assert!(utf8(&doctor.stdout).contains("has only a part of a backup"), "{}", utf8(&doctor.stdout));
+    for command in [&["ask", "안녕"][..], &["keys", "new", "laptop"], &["ingest", "규정.md"]] {
+        let refused = run_doran(&here, &[command, &["--lang", "en"]].concat(), "");
+        assert_eq!(refused.status.code(), Some(1), "{command:?}");
+        let error = utf8(&refused.stderr);
+        assert!(error.contains("run it again with the same backup"), "{command:?}: {error}");
+    }
+
+    // What it had moved to its place is removed first.
+    fs::write(data_dir(&here).join("doran.db"), "half").expect("write");
+    let again = run_doran(&here, &["restore", "backup.zip"], "");
+    assert!(again.status.success(), "{}", utf8(&again.stderr));
+    assert!(!marker.exists() && !data_dir(&here).join("restore.new").exists());
+    let listed = run_doran(&here, &["documents", "list", "--json"], "");
+    assert!(utf8(&listed.stdout).contains("규정.md"), "{}", utf8(&listed.stdout));
 }

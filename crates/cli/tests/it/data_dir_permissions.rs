@@ -3,7 +3,7 @@
 #![cfg(unix)]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::program::{ServerProcess, doran_command, fresh_directory, run_doran, utf8};
@@ -109,4 +109,20 @@ fn a_directory_of_another_user_is_used_with_a_warning() {
     let line = checks.lines().find(|line| line.contains(r#""check":"data""#)).expect("a check");
     assert!(line.contains(r#""warn""#) && line.contains("`data_dir`"), "{line} {error}");
     assert_eq!(exposed(&data), [data], "the files are private");
+}
+
+#[test]
+fn keys_that_root_makes_belong_to_the_owner_of_the_data_directory() {
+    let (here, data) = open_data_directory("owner");
+    let other = 65_534;
+    if std::os::unix::fs::chown(&data, Some(other), Some(other)).is_err() {
+        println!("SKIPPED: only root can write in the directory of another user");
+        return;
+    }
+    let made = run_doran(&here, &["keys", "new", "laptop", "--data-dir", "data"], "");
+    assert!(made.status.success(), "{}", utf8(&made.stderr));
+    for file in ["keys.toml", "keys.lock"] {
+        let about = fs::metadata(data.join(file)).expect(file);
+        assert_eq!((about.uid(), about.gid(), about.mode() & 0o777), (other, other, 0o600), "{file}");
+    }
 }

@@ -36,6 +36,12 @@ pub fn run_doran(here: &Path, args: &[&str], input: &str) -> Output {
     child.wait_with_output().expect("the program ends")
 }
 
+/// Starts the program and does not wait for it.
+pub fn spawn_doran(here: &Path, args: &[&str]) -> Child {
+    let mut command = doran_command(here, args);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a program")
+}
+
 /// The program in a terminal, which the program `script` plays. `None`, with a printed line, where there is none.
 #[cfg(target_os = "linux")]
 pub fn spawn_in_terminal(here: &Path, args: &str) -> Option<Child> {

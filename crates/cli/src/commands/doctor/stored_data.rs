@@ -59,6 +59,9 @@ pub(super) fn check_data_dir(config: &Config, server: Option<&ServerHttpClient>)
             ),
         );
     }
+    if data_dir::has_unfinished_restore(&config.data_dir) {
+        return DoctorCheck::fail(name, data_dir::unfinished_restore_error(&config.data_dir));
+    }
     let probe = config.data_dir.join(".doctor");
     match data_dir::write_private_file(&probe, b"") {
         Ok(()) if !of_others.is_empty() => {
