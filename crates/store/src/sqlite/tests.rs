@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::error::SqliteResultExt;
 use super::rows::THREAD_COLUMNS;
-use super::writer::{TransactionFailPoints, WriteTransaction};
+use super::writer::{JobKind, MAX_QUICK_JOB_TIME, MIN_QUICK_JOBS, TransactionFailPoints, WriteTransaction};
 use super::{SqliteStore, runs};
 use crate::FileStoreMaintenance;
 
@@ -108,19 +108,53 @@ async fn the_only_thread_of_a_runtime_does_not_write() {
     assert_eq!(writing_thread(&store).await, "sqlite-writer");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_write_that_blocks_holds_up_no_other_task() {
-    let store = SqliteStore::in_memory().expect("open");
+/// Runs a job as a commit does, in a task.
+async fn write_short(
+    store: &SqliteStore,
+    work: impl FnOnce() -> Result<(), StoreError> + Send + 'static,
+) -> Result<(), StoreError> {
+    let store = store.clone();
+    let work = move |_: &mut WriteTransaction<'_>| work();
+    let written = tokio::spawn(async move {
+        let writer = &store.inner.writer;
+        writer
+            .run_in_transaction(JobKind::Short, TransactionFailPoints::default(), Durability::Later, work)
+            .await
+    });
+    written.await.expect("task")
+}
+
+/// Fails if the one worker of the runtime does not go on while a short job blocks.
+async fn check_that_a_blocking_job_holds_up_no_other_task(store: SqliteStore) {
     let (open, gate) = mpsc::channel();
     let writer = tokio::spawn(async move {
-        let wait = move |_: &mut WriteTransaction<'_>| {
+        let wait = move || {
             gate.recv_timeout(Duration::from_secs(30)).map_err(|error| StoreError::Other(error.into()))
         };
-        store.write(TransactionFailPoints::default(), wait).await
+        write_short(&store, wait).await
     });
     // It runs only if the one worker of the runtime goes on while the write waits for it.
     tokio::spawn(async move { open.send(()) }).await.expect("task").expect("the write waits");
     writer.await.expect("task").expect("write");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_write_that_blocks_holds_up_no_other_task() {
+    check_that_a_blocking_job_holds_up_no_other_task(SqliteStore::in_memory().expect("open")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn after_a_slow_write_no_write_holds_up_other_tasks() {
+    let store = SqliteStore::in_memory().expect("open");
+    for _ in 0..2 * MIN_QUICK_JOBS {
+        write_short(&store, || Ok(())).await.expect("write");
+    }
+    let slow = || {
+        std::thread::sleep(2 * MAX_QUICK_JOB_TIME);
+        Ok(())
+    };
+    write_short(&store, slow).await.expect("write");
+    check_that_a_blocking_job_holds_up_no_other_task(store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,8 +6,9 @@
 //! disk. A caller gets its result when the transaction is on disk, or right away if it can be on disk later; `wal_sync`
 //! looks after that.
 //!
-//! Nothing blocks a thread of the runtime: a caller that writes hands its other tasks to another thread first
-//! (`block_in_place`), so a disk that takes its time holds up only those who wait for it.
+//! Nothing blocks a thread of the runtime for long: a caller that writes hands its other tasks to another thread first
+//! (`block_in_place`), so a disk that takes its time holds up only those who wait for it. Handing them over takes as long as a
+//! short job, which waits for no disk. A caller leaves it out for short jobs once the last [`MIN_QUICK_JOBS`] jobs were quick.
 //!
 //! If a commit fails for any reason other than a full or locked file, its outcome is unknown. The writer then stops
 //! for good and every current and later write fails. Only a new process, which reads the file again, can continue.
@@ -42,6 +43,10 @@ const MAX_JOBS_PER_TRANSACTION: usize = 64;
 /// How many claimed runs there may be for a caller to write on its own thread. The writes of several runs are cheaper
 /// together.
 const MAX_RUNS_OF_LONE_CALLER: usize = 1;
+/// A lone job that takes this long holds up other tasks of its thread too little to be noticed.
+pub(super) const MAX_QUICK_JOB_TIME: Duration = Duration::from_millis(1);
+/// How many quick jobs in a row show that the next one will be quick.
+pub(super) const MIN_QUICK_JOBS: u32 = 64;
 /// The most queued jobs. When the queue is full, callers wait.
 const MAX_QUEUED_JOBS: usize = 1024;
 /// WAL pages that trigger a checkpoint: 4 MiB.
@@ -64,6 +69,17 @@ pub(super) struct SqliteWriter {
     wal_sync: Arc<WalSync>,
     fatal_error_watch: watch::Receiver<Option<Arc<str>>>,
     transactions: Arc<AtomicU64>,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum JobKind {
+    /// Writes a few rows in a transaction.
+    Short,
+    /// Works in a transaction.
+    Long,
+    /// Works outside of any transaction, alone.
+    Exclusive,
 }
 
 /// What a job can use.
@@ -159,6 +175,7 @@ impl SqliteWriter {
             wal_pages,
             checkpointed_pages: 0,
             disk_full: false,
+            quick_jobs: 0,
             wal_sync: wal_sync.clone(),
             transactions: transactions.clone(),
         };
@@ -184,6 +201,7 @@ impl SqliteWriter {
     /// is on disk.
     pub(super) async fn run_in_transaction<T: Send + 'static>(
         &self,
+        kind: JobKind,
         points: TransactionFailPoints,
         durability: Durability,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -192,7 +210,7 @@ impl SqliteWriter {
         self.submit_job(
             WriteTask {
                 fail_points: points,
-                exclusive: false,
+                kind,
                 durability,
                 work: Some(work),
                 result: None,
@@ -212,7 +230,7 @@ impl SqliteWriter {
         let work = |tx: &mut WriteTransaction<'_>| work(tx.conn);
         let task = WriteTask {
             fail_points: TransactionFailPoints::default(),
-            exclusive: true,
+            kind: JobKind::Exclusive,
             durability: Durability::Now,
             work: Some(work),
             result: None,
@@ -274,7 +292,8 @@ impl SqliteWriter {
     /// the reply would take longer than the write. Returns the job if it was not run.
     fn run_if_alone(&self, job: Box<dyn WriteJob>) -> Option<Box<dyn WriteJob>> {
         let queue_is_empty = self.jobs.as_ref().is_some_and(|jobs| jobs.capacity() == jobs.max_capacity());
-        if job.is_exclusive() || !queue_is_empty || !can_block_in_place() {
+        let kind = job.kind();
+        if kind == JobKind::Exclusive || !queue_is_empty || !can_block_in_place() {
             return Some(job);
         }
         // A lock that a panic has poisoned is left to the writer thread.
@@ -284,7 +303,10 @@ impl SqliteWriter {
         if runner.state.leases.len() > MAX_RUNS_OF_LONE_CALLER || runner.is_checkpoint_due() {
             return Some(job);
         }
-        block_in_place(|| runner.run_lone_job(job));
+        match kind == JobKind::Short && runner.is_quick() {
+            true => runner.run_lone_job(job),
+            false => block_in_place(|| runner.run_lone_job(job)),
+        }
         None
     }
 }

@@ -15,8 +15,8 @@ use super::super::error::{is_disk_failure, to_store_error};
 use super::wal_sync::WalSync;
 use super::write_job::{JobRefusal, TransactionEnd, WriteJob};
 use super::{
-    MAX_JOBS_PER_TRANSACTION, TransactionFailPoints, WAL_CHECKPOINT_PAGES, WAL_RESTART_PAGES,
-    WAL_RESTART_TIMEOUT, WriteTransaction, WriterState,
+    JobKind, MAX_JOBS_PER_TRANSACTION, MAX_QUICK_JOB_TIME, MIN_QUICK_JOBS, TransactionFailPoints,
+    WAL_CHECKPOINT_PAGES, WAL_RESTART_PAGES, WAL_RESTART_TIMEOUT, WriteTransaction, WriterState,
 };
 
 /// Stands for the number of WAL pages while a transaction has written none.
@@ -39,6 +39,8 @@ pub(super) struct TransactionRunner {
     /// The last write or checkpoint found the disk full. The WAL may be what fills it, so the next checkpoint runs
     /// early.
     pub(super) disk_full: bool,
+    /// Lone jobs since one that took longer than [`MAX_QUICK_JOB_TIME`].
+    pub(super) quick_jobs: u32,
     pub(super) wal_sync: Arc<WalSync>,
     pub(super) transactions: Arc<AtomicU64>,
 }
@@ -61,7 +63,7 @@ impl TransactionRunner {
         let begun = Instant::now();
         let mut batch = Vec::with_capacity(jobs.len());
         for job in jobs {
-            if job.is_exclusive() {
+            if job.kind() == JobKind::Exclusive {
                 self.run_batch(std::mem::take(&mut batch));
                 self.run_exclusive_job(job);
             } else {
@@ -77,7 +79,14 @@ impl TransactionRunner {
     pub(super) fn run_lone_job(&mut self, job: Box<dyn WriteJob>) {
         let begun = Instant::now();
         self.run_batch(vec![job]);
-        self.state.prolong_leases(begun.elapsed());
+        let elapsed = begun.elapsed();
+        self.quick_jobs = if elapsed <= MAX_QUICK_JOB_TIME { self.quick_jobs.saturating_add(1) } else { 0 };
+        self.state.prolong_leases(elapsed);
+    }
+
+    /// Whether a short job will hardly hold up the thread it runs on, going by those before it.
+    pub(super) fn is_quick(&self) -> bool {
+        self.quick_jobs >= MIN_QUICK_JOBS
     }
 
     fn run_exclusive_job(&mut self, mut job: Box<dyn WriteJob>) {

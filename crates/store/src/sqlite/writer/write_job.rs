@@ -9,15 +9,14 @@ use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
 
 use super::super::error::{is_disk_failure_of_store, message_error};
-use super::{TransactionFailPoints, WriteTransaction};
+use super::{JobKind, TransactionFailPoints, WriteTransaction};
 
 /// Work for a waiting caller.
 pub(super) trait WriteJob: Send {
     fn fail_points(&self) -> TransactionFailPoints;
     /// Runs the job. Returns `Err` if its writes must be rolled back.
     fn run(&mut self, tx: &mut WriteTransaction<'_>) -> Result<(), JobRefusal>;
-    /// Whether the job must run outside of a transaction.
-    fn is_exclusive(&self) -> bool;
+    fn kind(&self) -> JobKind;
     /// Whether the caller is answered before the transaction is on disk.
     fn durability(&self) -> Durability;
     fn answer(self: Box<Self>, end: &TransactionEnd);
@@ -70,7 +69,7 @@ pub(super) fn writer_stopped_error(why: &str) -> StoreError {
 
 pub(super) struct WriteTask<T, F> {
     pub(super) fail_points: TransactionFailPoints,
-    pub(super) exclusive: bool,
+    pub(super) kind: JobKind,
     pub(super) durability: Durability,
     pub(super) work: Option<F>,
     pub(super) result: Option<Result<T, StoreError>>,
@@ -102,8 +101,8 @@ impl<T: Send, F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, StoreError> + Se
         outcome
     }
 
-    fn is_exclusive(&self) -> bool {
-        self.exclusive
+    fn kind(&self) -> JobKind {
+        self.kind
     }
 
     fn durability(&self) -> Durability {
