@@ -8,6 +8,7 @@ use doran_agents::Language;
 use doran_agents::agents::contract::ComparisonRemark;
 use doran_agents::tools::is_refused_by_person;
 use doran_llm::Message;
+use doran_retrieval::asks_or_requests;
 
 use super::cues::Cue;
 use super::decisions::{self, is_small_talk};
@@ -141,7 +142,7 @@ fn without_material(turn: &OfflineTurn<'_>, question: &str) -> Option<Vec<String
     }
     let statements: Vec<&str> =
         sentences(question).into_iter().filter(|s| facts::is_statement(s)).take(3).collect();
-    let plain = !Cue::AsksOrRequests.is_in(question) && !statements.is_empty() && !is_small_talk(question);
+    let plain = !asks_or_requests(question) && !statements.is_empty() && !is_small_talk(question);
     plain.then(|| {
         statements.iter().map(|sentence| FixedPhrase::NoteSaid.filled(turn.language, &[sentence])).collect()
     })
@@ -184,7 +185,7 @@ fn recall_statement(turn: &OfflineTurn<'_>, question: &str) -> Option<String> {
         .iter()
         .rev()
         .flat_map(|text| sentences(text))
-        .filter(|sentence| !Cue::AsksOrRequests.is_in(sentence));
+        .filter(|sentence| !asks_or_requests(sentence));
     let sources: Vec<QuotableSource<'_>> = statements.map(statement_source).collect();
     if let Some(said) = quotes::most_shared(&question, &sources) {
         return Some(FixedPhrase::RecallSaid.filled(turn.language, &[said]));

@@ -4,12 +4,11 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use doran_retrieval::text_stems;
+use doran_retrieval::{is_question_word, text_stems};
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
 
 use super::cues::Cue;
-use super::ranking::is_question_word;
 use super::weather::cities_in;
 
 /// Arguments for the tool that knows the calendar, by their names there.

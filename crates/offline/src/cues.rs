@@ -18,7 +18,7 @@ macro_rules! cues {
 
 cues! {
     Greeting, Thanks, Bye, Filler, AsksWhatItIs, WantsWriter, WantsSummary, AboutConversation, AboutDocuments,
-    NamesDocuments, AsksOrRequests, States, AsksSomething, AsksToRecall, AboutContracts, OffTopic, PointsBack,
+    NamesDocuments, States, AsksSomething, AsksToRecall, AboutContracts, OffTopic, PointsBack,
     GoesOn, ShowsAgain, OpensFollowUp, AboutStandard, Decides, AsksForList, LeadsToList, Compares,
     AsksForPlace, AsksForRules, NamesRules, FollowsUp, NamesThing, SaysHowItIs, NamesQuestion, NamesTheRest, SaysThatItWasSaid, AsksAnything, AsksAboutMe, GivesOrders,
     AsksForValue, AsksToCompute, Miswritten, PointsAtThing, CalledFormula, Date, EndsAtDate, Year, AsksForWeather, IsTimeWord, IsNoPlace, FileName, Quoted, LooksInDocuments, SearchesWeb, IsRole, AsksWho,

@@ -5,6 +5,7 @@ use doran_agents::Language;
 use doran_agents::agents::assistant::AssistantRoute;
 use doran_agents::agents::docqa::QueryType;
 use doran_agents::tools::names;
+use doran_retrieval::asks_or_requests;
 
 use super::answer;
 use super::cues::Cue;
@@ -34,7 +35,7 @@ pub(super) fn route(turn: &OfflineTurn<'_>) -> RuleDecision {
         (AssistantRoute::Agent, ["도구로 답할 요청입니다", "asks for what a tool does"])
     } else if Cue::WantsWriter.is_in(question) || Cue::WantsSummary.is_in(question) {
         (AssistantRoute::Agent, ["글을 쓰거나 정리하는 요청입니다", "asks to write or to sum up"])
-    } else if facts::is_statement(question) && !Cue::AsksOrRequests.is_in(question) {
+    } else if facts::is_statement(question) && !asks_or_requests(question) {
         (AssistantRoute::Agent, ["찾을 것을 묻지 않았습니다", "asks for nothing to be found"])
     } else {
         (AssistantRoute::Rag, ["질문이므로 문서에서 찾아봅니다", "a question, so documents are searched"])

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use doran_agents::agents::contract::ComparisonRemark;
-use doran_retrieval::HEADING_SEPARATOR;
+use doran_retrieval::{HEADING_SEPARATOR, MessageQuestion, asks_or_requests};
 use regex::Regex;
 
 use super::cues::Cue;
@@ -93,13 +93,17 @@ pub(super) fn quoted_words(unit: &QuotableUnit<'_>, asked: AskedQuestion<'_>) ->
     let mut terms = question_terms(asked.question);
     terms.extend(question_terms(asked.before));
     let wanted = |text: &str| terms.iter().any(|term| term.is_named_in(text));
-    let looks = asked.answer_pattern();
-    let fits = |cell: &str| looks.is_some_and(|looks| looks.is_match(cell));
+    let kind = asked.answer_kind();
+    let fits = |cell: &str| kind.is_some_and(|kind| kind.is_in(cell));
+    let is_headed = |head: &str| kind.is_some_and(|kind| kind.is_headed(head));
     // A column is asked for by its head or by the kind of answer; what the question names itself is no answer.
     let asks_for_column = unit.header.is_some_and(|header| row_cells(header).iter().any(|head| wanted(head)));
     let words = unit.quoted(|head, cell| asks_for_column && (wanted(head) || wanted(cell)));
-    if looks.is_none() || (asks_for_column && fits(&words)) {
+    if kind.is_none() || (asks_for_column && fits(&words)) {
         return words;
+    }
+    if unit.header.is_some_and(|header| row_cells(header).into_iter().any(is_headed)) {
+        return unit.quoted(|head, cell| wanted(head) || wanted(cell) || is_headed(head));
     }
     unit.quoted(|head, cell| wanted(head) || wanted(cell) || fits(cell))
 }
@@ -129,9 +133,10 @@ pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSourc
     }
     // The standard is a place to look, and no word to look for.
     let rest = without_standard(question);
-    let asked = AskedQuestion { question: &rest, ..asked };
+    let whole = AskedQuestion { question: &rest, ..asked };
     let mut found = QuotesFound::default();
-    let ranked = index.rank(asked);
+    let asks = MessageQuestion::new(&rest).asks.join("\n");
+    let (asked, ranked) = better_ranking(&index, whole, AskedQuestion { question: &asks, ..asked });
     let is_standard = |one: &RankedUnit<'_>| index.sources()[one.unit.source].is_standard();
     let (standard, own): (Vec<_>, Vec<_>) = ranked.into_iter().partition(is_standard);
     answer_from(&own, asked, &index, &mut found);
@@ -140,6 +145,21 @@ pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSourc
         answer_from(&standard, asked, &index, &mut found);
     }
     found
+}
+
+/// The ranking for a message, or for the sentences of it that ask, whichever is more likely to begin with an answer. What
+/// is told beside a question may say what it is about, or have nothing to do with it.
+fn better_ranking<'a, 'q>(
+    index: &UnitIndex<'a>,
+    whole: AskedQuestion<'q>,
+    asks: AskedQuestion<'q>,
+) -> (AskedQuestion<'q>, Vec<RankedUnit<'a>>) {
+    let ranked = index.rank(whole);
+    if asks.question == whole.question || question_terms(asks.question).is_empty() {
+        return (whole, ranked);
+    }
+    let alone = index.rank(asks);
+    if confidence(&alone) > confidence(&ranked) { (asks, alone) } else { (whole, ranked) }
 }
 
 /// A question without the words that name the standard contract.
@@ -317,7 +337,7 @@ pub(super) fn beside_places(question: &str) -> Vec<&str> {
     let alone = |part: &&str| {
         named_places(part).0.is_empty()
             && intents_of(part).iter().all(|wish| matches!(wish, intent::QuestionIntent::Title(_)))
-            && Cue::AsksOrRequests.is_in(part)
+            && asks_or_requests(part)
             && question_terms(part).len() > 1
             && !Cue::PointsBack.is_in(part)
             && !Cue::WantsSummary.is_in(part)

@@ -7,12 +7,12 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 use doran_encoder::AnswerCandidate;
-use doran_retrieval::{is_hangul, is_one_typo_apart, stem_synonyms, text_stems};
+use doran_retrieval::{is_hangul, is_one_typo_apart, is_question_word, stem_synonyms, text_stems};
 use regex::Regex;
 
 use super::cues::Cue;
 use super::meaning;
-use super::units::{QuotableSource, QuotableUnit, UnitKind, split_units};
+use super::units::{QuotableSource, QuotableUnit, UnitKind, row_cells, split_units};
 use super::weights;
 
 /// The most units that are ranked; material beyond is not read.
@@ -29,8 +29,9 @@ const MAX_SCORED_UNITS: usize = 12;
 
 /// The names of the features, in order. `own` is the share of the words of the question that stand in the unit, weighed by how
 /// rare they are. A name says of whom the question is. `rank` falls with the place of the passage in the search. `scorer` is
-/// what the answer scorer says, which reads the question and the unit together.
-pub(super) const FEATURES: [&str; 6] = ["own", "name_near", "meaning", "kind_misses", "rank", "scorer"];
+/// what the answer scorer says, which reads the question and the unit together. `wide` is `own` with the words around the unit.
+pub(super) const FEATURES: [&str; 7] =
+    ["own", "name_near", "meaning", "kind_misses", "rank", "scorer", "wide"];
 
 /// The place of the feature that says that a unit is not of the kind that is asked for.
 pub(super) const KIND_MISSES: usize = 3;
@@ -50,23 +51,38 @@ pub(super) type Features = [f64; FEATURES.len()];
 static MODEL_NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"([A-Za-z]{1,5})-?(\d+[A-Za-z0-9]*)").expect("a pattern"));
 
-static QUESTION_WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    let lines = include_str!("data/question_words.txt").lines().filter(|line| !line.starts_with('#'));
-    lines.flat_map(str::split_whitespace).collect()
-});
+/// A kind of answer that a question asks for, such as a time or a person.
+pub(super) struct AnswerKind {
+    asks: Regex,
+    looks: Regex,
+    heads: Regex,
+}
 
 #[allow(clippy::expect_used, reason = "the file is compiled in, and every test reads it")]
-static ANSWER_KINDS: LazyLock<Vec<[Regex; 2]>> = LazyLock::new(|| {
+static ANSWER_KINDS: LazyLock<Vec<AnswerKind>> = LazyLock::new(|| {
     let lines = include_str!("data/answer_kinds.tsv").lines().filter(|line| !line.starts_with('#'));
     let read = |line: &str| {
         let mut columns = line.split('\t').skip(1);
-        [(); 2].map(|()| {
-            let column = columns.next().expect("three columns");
+        let [asks, looks, heads] = [(); 3].map(|()| {
+            let column = columns.next().expect("four columns");
             Regex::new(&format!("(?i){column}")).expect("a pattern")
-        })
+        });
+        AnswerKind { asks, looks, heads }
     };
     lines.map(read).collect()
 });
+
+impl AnswerKind {
+    /// Whether a text may be an answer of this kind.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        self.looks.is_match(text)
+    }
+
+    /// Whether a column with this head has answers of this kind.
+    pub(super) fn is_headed(&self, head: &str) -> bool {
+        self.heads.is_match(head)
+    }
+}
 
 /// A question, with the one before it where it leans on that.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,10 +94,10 @@ pub(super) struct AskedQuestion<'q> {
 }
 
 impl AskedQuestion<'_> {
-    /// What an answer of the kind that is asked for looks like, where the question tells.
-    pub(super) fn answer_pattern(&self) -> Option<&'static Regex> {
-        let kind_of = |text: &str| ANSWER_KINDS.iter().find(|[asks, _]| asks.is_match(text));
-        kind_of(self.question).or_else(|| kind_of(self.before)).map(|[_, looks]| looks)
+    /// The kind of answer that is asked for, where the question tells.
+    pub(super) fn answer_kind(&self) -> Option<&'static AnswerKind> {
+        let kind_of = |text: &str| ANSWER_KINDS.iter().find(|kind| kind.asks.is_match(text));
+        kind_of(self.question).or_else(|| kind_of(self.before))
     }
 }
 
@@ -167,11 +183,6 @@ fn stems_of(text: &str) -> Vec<String> {
 fn model_names(text: &str) -> Vec<(String, String)> {
     let found = MODEL_NAME.captures_iter(text);
     found.map(|name| (format!("{}{}", &name[1], &name[2]).to_lowercase(), name[1].to_lowercase())).collect()
-}
-
-/// Whether a stem of a question says nothing about what is asked for.
-pub(super) fn is_question_word(stem: &str) -> bool {
-    QUESTION_WORDS.contains(stem)
 }
 
 /// The words of a question that say what it is about.
@@ -268,10 +279,17 @@ fn join_lists<'a>(split: &mut [Vec<QuotableUnit<'a>>], sources: &[QuotableSource
     }
 }
 
+/// A unit with its words.
+struct IndexedUnit<'a> {
+    unit: QuotableUnit<'a>,
+    own: TextTerms,
+    /// Its words and those around it.
+    wide: TextTerms,
+}
+
 /// The material, read once for several questions.
 pub(super) struct UnitIndex<'a> {
-    /// Each unit with its words, and with the words around it too.
-    units: Vec<(QuotableUnit<'a>, TextTerms, TextTerms)>,
+    units: Vec<IndexedUnit<'a>>,
     documents: BTreeMap<&'a str, TextTerms>,
     sources: Vec<QuotableSource<'a>>,
 }
@@ -305,7 +323,7 @@ impl<'a> UnitIndex<'a> {
                 [unit.lead, unit.heading, source.title]
                     .into_iter()
                     .for_each(|text| wide.add(&stems(text), text));
-                units.push((unit, own, wide));
+                units.push(IndexedUnit { unit, own, wide });
             }
         }
         Self { units, documents, sources: sources.to_vec() }
@@ -318,7 +336,7 @@ impl<'a> UnitIndex<'a> {
 
     /// The units, in order.
     pub(super) fn units(&self) -> impl Iterator<Item = &QuotableUnit<'a>> {
-        self.units.iter().map(|(unit, _, _)| unit)
+        self.units.iter().map(|one| &one.unit)
     }
 
     /// The terms of a question, with those of the one before it that it does not replace.
@@ -342,8 +360,8 @@ impl<'a> UnitIndex<'a> {
     pub(super) fn rank(&self, asked: AskedQuestion<'_>) -> Vec<RankedUnit<'a>> {
         let terms = self.terms(asked);
         let held = |text: &TextTerms| -> Vec<f64> { terms.iter().map(|term| text.holds(term)).collect() };
-        let own: Vec<Vec<f64>> = self.units.iter().map(|(_, own, _)| held(own)).collect();
-        let wide: Vec<Vec<f64>> = self.units.iter().map(|(_, _, wide)| held(wide)).collect();
+        let own: Vec<Vec<f64>> = self.units.iter().map(|one| held(&one.own)).collect();
+        let wide: Vec<Vec<f64>> = self.units.iter().map(|one| held(&one.wide)).collect();
         let documents: BTreeMap<&str, Vec<f64>> =
             self.documents.iter().map(|(title, document)| (*title, held(document))).collect();
         let count = (self.units.len() as f64).max(MIN_WEIGHED_UNITS);
@@ -369,10 +387,10 @@ impl<'a> UnitIndex<'a> {
         let must_hold: Vec<usize> =
             nouns.into_iter().filter(|word| !counters.contains(&terms[*word].stem)).collect();
         let shares = self.document_shares(&terms);
-        let looks = asked.answer_pattern();
+        let kind = asked.answer_kind();
         let meant = self.documents_meant(asked.question, &terms);
         let mut ranked: Vec<RankedUnit<'a>> = Vec::with_capacity(self.units.len());
-        for (at, (unit, _, _)) in self.units.iter().enumerate() {
+        for (at, IndexedUnit { unit, .. }) in self.units.iter().enumerate() {
             let document = self.sources[unit.source].document();
             if !meant.contains(document) {
                 continue;
@@ -385,7 +403,11 @@ impl<'a> UnitIndex<'a> {
             };
             let named = names.iter().map(|word| around[*word]).sum::<f64>() / names.len().max(1) as f64;
             let head = unit.header.unwrap_or_default();
-            let misses = looks.is_some_and(|looks| !looks.is_match(unit.text) && !looks.is_match(head));
+            let misses = kind.is_some_and(|kind| {
+                !kind.is_in(unit.text)
+                    && !kind.is_in(head)
+                    && !row_cells(head).iter().any(|head| kind.is_headed(head))
+            });
             let features = [
                 share(&own[at]),
                 if names.is_empty() { 1.0 } else { named },
@@ -393,6 +415,7 @@ impl<'a> UnitIndex<'a> {
                 f64::from(u8::from(misses)),
                 1.0 / (1.0 + unit.source as f64),
                 MIN_SCORE,
+                share(&around),
             ];
             ranked.push(RankedUnit {
                 unit: unit.clone(),
@@ -416,10 +439,10 @@ impl<'a> UnitIndex<'a> {
 
     /// The sentences before and after a sentence in its paragraph.
     fn beside(&self, at: usize) -> impl Iterator<Item = usize> {
-        let unit = &self.units[at].0;
+        let unit = &self.units[at].unit;
         let around = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
         around.filter(move |other| {
-            self.units.get(*other).is_some_and(|(other, _, _)| {
+            self.units.get(*other).is_some_and(|IndexedUnit { unit: other, .. }| {
                 unit.kind == UnitKind::Sentence && (other.source, other.block) == (unit.source, unit.block)
             })
         })
@@ -430,16 +453,16 @@ impl<'a> UnitIndex<'a> {
         let terms = question_terms(question);
         let count = terms.len().max(1) as f64;
         let share = |own: &TextTerms| terms.iter().map(|term| own.holds(term)).sum::<f64>() / count;
-        self.units.iter().map(|(unit, own, _)| (share(own), unit.text)).collect()
+        self.units.iter().map(|one| (share(&one.own), one.unit.text)).collect()
     }
 
     /// A word that stands nowhere may be a word of the material with a typo.
     fn correct_typos(&self, terms: &mut [QuestionTerm]) {
         for term in terms {
-            if self.units.iter().any(|(_, _, wide)| wide.holds(term) > 0.0) {
+            if self.units.iter().any(|one| one.wide.holds(term) > 0.0) {
                 continue;
             }
-            let words: BTreeSet<&String> = self.units.iter().flat_map(|(_, _, wide)| &wide.stems).collect();
+            let words: BTreeSet<&String> = self.units.iter().flat_map(|one| &one.wide.stems).collect();
             let meant = words.into_iter().filter(|word| is_one_typo_apart(&term.stem, word));
             let meant: Vec<Vec<String>> = meant.map(|word| vec![word.clone()]).collect();
             term.others.extend(meant);

@@ -4,6 +4,7 @@
 use doran_agents::agents::assistant::AssistantRoute;
 use doran_agents::agents::docqa::QueryType;
 use doran_llm::{ModelError, ResponseSchema};
+use doran_retrieval::asks_or_requests;
 use serde_json::{Map, Value, json};
 
 use super::cues::Cue;
@@ -244,7 +245,7 @@ fn named_in_question<'a>(names: &[&'a str], question: &str) -> Option<&'a str> {
     let nearest = names.iter().copied().rev().max_by_key(shared).filter(|name| shared(name) > 0);
     let (asking, others): (Vec<&str>, Vec<&str>) =
         names.iter().partition(|name| Cue::NamesQuestion.is_in(name));
-    let asks = Cue::AsksOrRequests.is_in(question);
+    let asks = asks_or_requests(question);
     let rest = others.iter().find(|name| Cue::NamesTheRest.is_in(name)).copied();
     let only = || if asks || others.len() != 1 || asking.is_empty() { None } else { others.first().copied() };
     nearest.or_else(|| asking.first().copied().filter(|_| asks)).or(rest).or_else(only)

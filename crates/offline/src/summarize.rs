@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use doran_agents::Language;
 use doran_agents::request_format::{answer_line_prefix, user_line_prefix};
 use doran_llm::{BYTES_PER_TOKEN, Message, MessagePart, Role, TextOrigin, strip_citation_marks};
+use doran_retrieval::asks_or_requests;
 
 use super::cues::Cue;
 use super::decisions::is_small_talk;
@@ -148,7 +149,7 @@ fn weight_of_user(sentence: &str) -> u32 {
     }
     let decided = Cue::Decides.is_in(sentence);
     let number = sentence.chars().any(|char| char.is_ascii_digit());
-    let asks = Cue::AsksOrRequests.is_in(sentence);
+    let asks = asks_or_requests(sentence);
     match (decided, asks, number) {
         (true, false, _) => 7,
         (_, false, true) => 6,

@@ -1,10 +1,7 @@
 //! Sentences and words of Korean and English text.
 
 use doran_agents::Language;
-use doran_retrieval::{is_hangul, text_stems};
-
-use super::ranking::is_question_word;
-use super::units::split_sentences;
+use doran_retrieval::{is_hangul, is_question_word, split_sentences, text_stems};
 
 /// The language of a text: Korean if any Hangul stands in it, English if any other letter, else unknown.
 pub(super) fn language(text: &str) -> Option<Language> {

@@ -8,6 +8,7 @@ use doran_llm::{
     ChatRequest, Message, MessagePart, NumberedPassage, Role, TextOrigin, ToolCall, ToolResult,
     strip_citation_marks,
 };
+use doran_retrieval::without_courtesies;
 
 use super::cues::Cue;
 use super::ranking::AskedQuestion;
@@ -19,7 +20,7 @@ const MAX_READ_BYTES: usize = 16 * 1024;
 
 /// A request, sorted.
 pub(super) struct OfflineTurn<'a> {
-    /// What the person typed last; at most [`MAX_READ_BYTES`] bytes of it.
+    /// What the person typed last, without courtesies; at most [`MAX_READ_BYTES`] bytes of it.
     pub(super) question: String,
     /// What the person typed before that, oldest first.
     pub(super) said: Vec<String>,
@@ -59,6 +60,7 @@ impl<'a> OfflineTurn<'a> {
         if question.trim().is_empty() {
             return None;
         }
+        let question = without_courtesies(&question).into_owned();
         let before = &messages[..newest];
         let said: Vec<String> = of_role(before, Role::User).map(|message| bounded(&typed(message))).collect();
         let answered = of_role(before, Role::Assistant)

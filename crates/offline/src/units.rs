@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use doran_agents::tools::names;
 use doran_llm::PassageKind;
 use doran_retrieval::contract::find_article_references;
-use doran_retrieval::{ArticleNumber, HEADING_SEPARATOR, is_hangul};
+use doran_retrieval::{ArticleNumber, HEADING_SEPARATOR, is_circled_number, is_hangul, split_sentences};
 use regex::Regex;
 
 use super::cues::Cue;
@@ -292,16 +292,12 @@ impl<'a> UnitPlace<'a> {
         if let Some(article) = article_of_heading(sentence) {
             (self.article, self.clause) = (Some(article), None);
         }
-        let marked = sentence.chars().find(|char| is_circled(*char));
+        let marked = sentence.chars().find(|char| is_circled_number(*char));
         let opens = |mark: char| sentence.starts_with(mark) || article_of_heading(sentence).is_some();
         if let Some(mark) = marked.filter(|mark| opens(*mark)) {
             self.clause = Some(mark as u32 - '①' as u32 + 1);
         }
     }
-}
-
-fn is_circled(char: char) -> bool {
-    ('①'..='⑳').contains(&char)
 }
 
 /// The article that a heading or the first words of a sentence name: `제5조(대금)`, `8. Customer duties` has none.
@@ -332,7 +328,7 @@ fn logical_lines(text: &str) -> Vec<(&str, LineKind)> {
             line.trim().is_empty()
                 || line.trim_start().starts_with(['|', '#'])
                 || ITEM.is_match(line.trim_start())
-                || line.trim_start().starts_with(is_circled)
+                || line.trim_start().starts_with(is_circled_number)
                 || is_aligned_row(line)
         };
         match joined.last_mut() {
@@ -416,42 +412,4 @@ fn goes_on(line: &str) -> bool {
         && !line.ends_with(['.', '!', '?', '。', ':', '|', '"', ')', '”'])
         && !line.starts_with(['|', '#'])
         && !is_aligned_row(line)
-}
-
-/// The sentences of a line. `.`, `!`, `?` or `。` before a space or the end closes one, and `②` begins one; so `1.5` and
-/// `a.b` stay whole. A stop before a small letter is that of an abbreviation, as in "9 a.m. and 6 p.m.".
-pub(super) fn split_sentences(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let mut start = 0;
-    let mut chars = text.char_indices().peekable();
-    while let Some((at, char)) = chars.next() {
-        if is_circled(char) && text[start..at].trim().chars().any(char::is_alphanumeric) {
-            let inside = text[..at].ends_with(|before: char| !before.is_whitespace());
-            if !inside {
-                found.push(text[start..at].trim());
-                start = at;
-            }
-        }
-        let stop = matches!(char, '.' | '!' | '?' | '。');
-        // A numbered item such as "1. text" is one sentence with its number.
-        let number = char == '.' && text[start..at].trim().chars().all(|c| c.is_ascii_digit());
-        let next = chars.peek().map(|(_, next)| *next);
-        let goes_on = text[..at].ends_with(|before: char| before.is_ascii_alphabetic())
-            && text[at + char.len_utf8()..].trim_start().starts_with(|next: char| next.is_ascii_lowercase());
-        if stop && !number && !goes_on && next.is_none_or(|next| next.is_whitespace() || is_closing(next)) {
-            let mut end = at + char.len_utf8();
-            while let Some((_, quote)) = chars.next_if(|(_, next)| is_closing(*next)) {
-                end += quote.len_utf8();
-            }
-            found.push(text[start..end].trim());
-            start = end;
-        }
-    }
-    found.push(text[start..].trim());
-    found.retain(|sentence| sentence.chars().any(char::is_alphanumeric));
-    found
-}
-
-fn is_closing(char: char) -> bool {
-    matches!(char, '"' | '\'' | ')' | ']' | '”' | '’' | '」')
 }

@@ -21,6 +21,7 @@ mod keyword;
 mod language;
 mod library;
 mod local;
+mod message_question;
 mod opensearch;
 mod passage;
 mod query_rewording;
@@ -44,6 +45,7 @@ pub use library::{
     NewDocument, RecordChange, RecordChanges, RecordWrite,
 };
 pub use local::LocalIndex;
+pub use message_question::{MessageQuestion, asks_or_requests, without_courtesies};
 pub use opensearch::OpenSearchIndex;
 pub use passage::{
     ArticleNumber, Document, DocumentId, DocumentKind, DocumentTenant, Passage, PassageId, is_collection_name,
@@ -53,4 +55,6 @@ pub use retriever::{
     DocumentFilter, DocumentIndex, DocumentPage, DocumentSummary, Hit, RetrieveError, Retriever, SearchQuery,
 };
 pub use split::{HEADING_SEPARATOR, split_into_passages};
+pub use text_analysis::question_words::is_question_word;
+pub use text_analysis::sentences::{is_circled_number, split_sentences};
 pub use text_analysis::text_stems;

@@ -7,8 +7,9 @@ use doran_engine::NodeError;
 use doran_llm::{ChatRequest, Message, MessagePart, Role, TextOrigin};
 use doran_retrieval::hit_postprocessing::add_neighbouring_passages;
 use doran_retrieval::{
-    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, Hit, Language, RetrieveError,
-    SearchQuery, localize_article_numbers, retrieve_with_rewordings, split_into_passages, text_stems,
+    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, Hit, Language, MessageQuestion,
+    RetrieveError, SearchQuery, is_question_word, localize_article_numbers, retrieve_with_rewordings,
+    split_into_passages, text_stems, without_courtesies,
 };
 use tokio::time::Instant;
 
@@ -94,7 +95,7 @@ impl DocumentFinder {
         work.show_thinking(ThinkingStep::Searching, "문서를 찾고 있습니다", "looking documents up");
         let wordings = match &self.rewriter {
             Some(rewording) => rewording.rewrite_question(work, messages).await?,
-            None => follow_up_wording(messages).into_iter().collect(),
+            None => wordings_without_model(messages),
         };
         let question = search_query(asked, retrieval_tenant(work)?, scope);
         let (reranked, reranking) = match &self.reranker {
@@ -190,15 +191,15 @@ impl DocumentFinder {
             return Ok(Vec::new());
         }
         let question = search_query(asked, tenant.clone(), scope);
-        let wording = follow_up_wording(messages);
-        let wordings: Vec<String> = wording.iter().cloned().collect();
+        let wordings = wordings_without_model(messages);
         let wide = rerank_candidates_query(&question);
         let found = retrieve_with_rewordings(&*self.index, &wide, &wordings).await;
         let found = found.map_err(retrieve_node_error)?;
         if found.len() < 2 {
             return Ok(Vec::new());
         }
-        Ok(vec![reranker.request(&wording.unwrap_or(question.text), &found, progress.language)?])
+        let text = follow_up_wording(messages).unwrap_or(question.text);
+        Ok(vec![reranker.request(&text, &found, progress.language)?])
     }
 
     /// The hits, and after them the passages that stand beside the best of them.
@@ -234,7 +235,8 @@ impl DocumentFinder {
 
 fn search_query(asked: &Message, tenant: DocumentTenant, scope: SearchScope) -> SearchQuery {
     let filter = DocumentFilter { collection: scope.collection, ..DocumentFilter::default() };
-    SearchQuery { filter, ..SearchQuery::new(tenant, typed_text(asked), scope.limit) }
+    let typed = typed_text(asked);
+    SearchQuery { filter, ..SearchQuery::new(tenant, question_wordings(&typed).0, scope.limit) }
 }
 
 /// The search whose best passages are put in a new order.
@@ -253,6 +255,30 @@ async fn noted_search(
     let (kind, at, span) = (CallNoteKind::Search, trace.at, trace.span);
     work.note_calls([CallNote { kind, name, call: None, at, ms, span, failed }]);
     hits.map_err(retrieve_node_error)
+}
+
+/// Other wordings of the newest question that need no model.
+fn wordings_without_model(messages: &[Message]) -> Vec<String> {
+    let follow_up = follow_up_wording(messages);
+    let asked = newest_question(messages).map(typed_text);
+    follow_up.into_iter().chain(asked.and_then(|asked| question_wordings(&asked).1)).collect()
+}
+
+/// A question that names as much stands without what is told beside it.
+const MIN_STEMS_ALONE: usize = 2;
+
+/// What a message is searched for, and another wording of it where it tells something beside its question: what is told may
+/// say what the question is about, or have nothing to do with it.
+fn question_wordings(message: &str) -> (String, Option<String>) {
+    let whole = without_courtesies(message).into_owned();
+    let parts = MessageQuestion::new(&whole);
+    if parts.asks.is_empty() || parts.tells.is_empty() {
+        return (whole, None);
+    }
+    let asks = parts.asks.join("\n");
+    let stands_alone =
+        text_stems(&asks).iter().filter(|(stem, _)| !is_question_word(stem)).count() >= MIN_STEMS_ALONE;
+    if stands_alone { (asks, Some(whole)) } else { (whole, Some(asks)) }
 }
 
 /// A question with at most so many words of its own may be a follow-up: "그럼 A-300은요?", "And in Prague?".

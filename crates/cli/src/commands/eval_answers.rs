@@ -48,6 +48,7 @@ pub(crate) async fn run(
     for document in read_documents(&args.documents)? {
         index.put(&tenant, &document, &split_into_passages(&document)).await?;
     }
+    while index.embed_some().await? > 0 {}
     let record_replay = RecordReplay::default();
     let staff = assemble::assemble_agents(config, &record_replay, index, DataDirWrites::Forbidden).await?;
     staff.notes.iter().for_each(|note| output.print_message(note));

@@ -39,6 +39,31 @@ fn an_answer_is_a_sentence_word_for_word_with_its_number() {
 }
 
 #[test]
+fn what_people_say_around_a_question_changes_no_answer() {
+    let quoted = "문서에 이렇게 적혀 있습니다: \"연차휴가는 1년에 15일을 준다.\" [2]";
+    for message in [
+        "안녕하세요, 문의드립니다. 연차휴가는 며칠인가요? 감사합니다.",
+        "혹시 죄송한데, 연차휴가는 며칠인가요? 빨리 알려 주세요.",
+        "이번에 새로 왔습니다. 연차휴가는 며칠인가요?",
+        "연차휴가는 며칠인가요? 급하게 확인해야 합니다.",
+    ] {
+        assert_eq!(ask(message), quoted, "{message}");
+    }
+    let quoted = "The document says: \"Keep every receipt for seven years.\" [1]";
+    assert_eq!(ask("Hi there! How long must I keep receipts? Thanks in advance."), quoted);
+    assert_eq!(ask("I am new here. How long must I keep receipts?"), quoted);
+}
+
+#[test]
+fn nothing_is_noted_beside_a_question() {
+    for message in
+        ["주차장은 어디인가요? 저는 차가 두 대입니다.", "저는 차가 두 대입니다. 주차장은 어디인가요?"]
+    {
+        assert_eq!(ask(message), "문서에서 찾지 못했습니다.", "{message}");
+    }
+}
+
+#[test]
 fn a_place_that_is_not_there_is_named_in_the_language_of_the_question() {
     assert_eq!(ask("제99조 내용은?"), "문서에서 찾지 못했습니다: 제99조");
     assert_eq!(ask("What does article 99 say?"), "I did not find it in the documents: Article 99");

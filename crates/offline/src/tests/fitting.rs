@@ -50,6 +50,7 @@ async fn features_for_fitting() {
         index.put(&tenant, &document, &split).await.expect("put");
         passages.insert(document.id.clone(), split);
     }
+    while index.embed_some().await.expect("vectors") > 0 {}
     let mut file = std::fs::File::create(out).expect("a file");
     for question in questions {
         let before = question.before.last().map_or("", String::as_str);

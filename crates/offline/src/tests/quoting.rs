@@ -220,3 +220,17 @@ fn cues_are_whole_words() {
         no.split('|').for_each(|text| assert!(!cue.is_in(text), "{cue:?}: {text}"));
     }
 }
+
+#[test]
+fn a_wide_row_is_quoted_with_the_column_whose_head_names_what_is_asked_for() {
+    let table = "| 상품코드 | 상품명 | 월요금(원) | 사용자수 | 저장공간 | 지원 |\n|---|---|---|---|---|---|\n\
+        | HS-100 | 예약 라이트 | 29000 | 5 | 10GB | 이메일 |\n| HS-900 | 예약 엔터프라이즈 | 별도 견적 | 무제한 | 무제한 | 전화(24시간) |";
+    let prices = [source("가격표", table, 1)];
+    for question in ["예약 엔터프라이즈는 얼마예요?", "예약 엔터프라이즈 가격"] {
+        let quoted = quoted(question, &prices);
+        assert!(
+            quoted.contains("월요금(원): 별도 견적") && !quoted.contains("저장공간"),
+            "{question}: {quoted}"
+        );
+    }
+}

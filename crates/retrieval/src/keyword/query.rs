@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::passage::ArticleNumber;
-use crate::text_analysis::{self, TermLayer};
+use crate::text_analysis::question_words::is_question_word;
+use crate::text_analysis::{self, TermLayer, text_stems};
 
 use super::article_numbers::find_article_numbers;
 use super::segment::term_key;
@@ -17,6 +18,9 @@ const MAX_QUERY_BYTES: usize = 16 * 1024;
 const MAX_QUERY_TERMS: usize = 768;
 /// The maximum number of words that are searched as a phrase.
 const MAX_PHRASE_WORDS: usize = 32;
+
+/// The weight of words such as "how" and "알려 주세요" beside words that say what is asked for.
+const QUESTION_WORD_WEIGHT: f32 = 0.2;
 
 /// A term of a query.
 #[derive(Clone, Debug)]
@@ -55,12 +59,17 @@ impl KeywordQuery {
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut stems = Vec::new();
         let articles = find_article_numbers(text);
+        let asking = question_word_places(text);
+        let overlaps =
+            |one: &Range<usize>, other: &Range<usize>| one.start < other.end && other.start < one.end;
         text_analysis::for_each_term(text, |layer, term, range| {
             if layer == TermLayer::Stems {
                 stems.push(term.to_owned());
             }
-            let of_number = |of: &Range<usize>| range.start < of.end && of.start < range.end;
-            query.add_term(&mut places, layer, term, articles.iter().any(|(_, of)| of_number(of)));
+            let weight =
+                if asking.iter().any(|word| overlaps(word, &range)) { QUESTION_WORD_WEIGHT } else { 1.0 };
+            let is_article_number = articles.iter().any(|(_, of)| overlaps(of, &range));
+            query.add_term(&mut places, layer, term, weight, is_article_number);
         });
         if meant > 0.0 {
             for (word, synonyms_of_word) in synonyms::find_synonyms(&stems) {
@@ -81,19 +90,20 @@ impl KeywordQuery {
         query
     }
 
-    fn add_term(&mut self, places: &mut HashMap<Vec<u8>, usize>, layer: TermLayer, term: &str, number: bool) {
+    fn add_term(
+        &mut self,
+        places: &mut HashMap<Vec<u8>, usize>,
+        layer: TermLayer,
+        term: &str,
+        weight: f32,
+        is_article_number: bool,
+    ) {
         let key = term_key(layer, term);
         if let Some(at) = places.get(&key) {
-            self.terms[*at].weight += 1.0;
+            self.terms[*at].weight += weight;
         } else if self.terms.len() < MAX_QUERY_TERMS {
             places.insert(key.clone(), self.terms.len());
-            self.terms.push(QueryTerm {
-                key,
-                layer,
-                weight: 1.0,
-                synonym_of_keys: Vec::new(),
-                is_article_number: number,
-            });
+            self.terms.push(QueryTerm { key, layer, weight, synonym_of_keys: Vec::new(), is_article_number });
         }
     }
 
@@ -118,4 +128,24 @@ impl KeywordQuery {
             });
         }
     }
+}
+
+/// Where words stand in a query that say nothing about what is asked for, if others do.
+fn question_word_places(text: &str) -> Vec<Range<usize>> {
+    let stems = text_stems(text);
+    let mut asking: HashMap<Range<usize>, bool> = HashMap::new();
+    for (stem, range) in &stems {
+        let word = word_around(text, range);
+        *asking.entry(word).or_insert(true) &= is_question_word(stem);
+    }
+    let (asking, others): (Vec<_>, Vec<_>) = asking.into_iter().partition(|(_, asks)| *asks);
+    if others.is_empty() { Vec::new() } else { asking.into_iter().map(|(word, _)| word).collect() }
+}
+
+/// The word between spaces in which a range lies.
+fn word_around(text: &str, range: &Range<usize>) -> Range<usize> {
+    let space = text[..range.start].char_indices().rev().find(|(_, char)| char.is_whitespace());
+    let start = space.map_or(0, |(at, char)| at + char.len_utf8());
+    let end = text[range.end..].find(char::is_whitespace).map_or(text.len(), |at| range.end + at);
+    start..end
 }

@@ -9,6 +9,8 @@ pub(crate) mod english_stemmer;
 pub(crate) mod korean_morphology;
 mod lexicon;
 pub(crate) mod normalization;
+pub(crate) mod question_words;
+pub(crate) mod sentences;
 
 use std::cell::RefCell;
 use std::ops::Range;

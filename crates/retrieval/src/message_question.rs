@@ -1,0 +1,164 @@
+//! What a message asks: its text without courtesies, and the sentences that ask apart from those that tell.
+//!
+//! "안녕하세요, 문의드립니다. 이번에 새로 왔는데요. 연차는 며칠인가요? 감사합니다." asks for the days of leave. Searched as a whole, a
+//! greeting in some document would count as much as the leave.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::text_analysis::sentences::split_sentences;
+
+/// A message of more bytes is a text and no question with a greeting.
+const MAX_MESSAGE_BYTES: usize = 2000;
+
+/// The patterns of `message_question.tsv`.
+struct MessagePatterns {
+    courtesy_before: Regex,
+    courtesy_after: Regex,
+    bare_request: Regex,
+    asks: Regex,
+}
+
+#[allow(clippy::expect_used, reason = "the file is compiled in, and every test reads it")]
+static PATTERNS: LazyLock<MessagePatterns> = LazyLock::new(|| {
+    let read = |name: &str| {
+        let lines = include_str!("message_question.tsv").lines().filter_map(|line| line.split_once('\t'));
+        let found: Vec<&str> =
+            lines.filter(|(known, _)| *known == name).map(|(_, pattern)| pattern).collect();
+        found.join("|")
+    };
+    let pattern = |text: String| Regex::new(&text).expect("a pattern");
+    let (courtesy, request, asks) = (read("courtesy"), read("request"), read("asks"));
+    MessagePatterns {
+        courtesy_before: pattern(format!(r"(?i)^\W*(?:{courtesy})(?:[\s,.!~…;:]+|$)")),
+        courtesy_after: pattern(format!(r"(?i)(?:^|[\s,.!?~…]+)(?:{courtesy})[\s.!~…^]*$")),
+        bare_request: pattern(format!(r"(?i)^\W*(?:{request})\W*$")),
+        asks: pattern(format!("(?i){asks}")),
+    }
+});
+
+/// A message, taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessageQuestion<'m> {
+    /// The sentences that ask or request something.
+    pub asks: Vec<&'m str>,
+    /// The others.
+    pub tells: Vec<&'m str>,
+}
+
+impl<'m> MessageQuestion<'m> {
+    /// Takes a message apart.
+    pub fn new(message: &'m str) -> Self {
+        let (asks, tells) = message_sentences(message).into_iter().partition(|sentence| asks(sentence));
+        Self { asks, tells }
+    }
+}
+
+/// Whether any sentence of a text asks or requests something.
+pub fn asks_or_requests(text: &str) -> bool {
+    message_sentences(text).into_iter().any(asks)
+}
+
+fn asks(sentence: &str) -> bool {
+    PATTERNS.asks.is_match(sentence)
+}
+
+/// A message without greetings, thanks, apologies and requests for any answer, as long as something else is left. Its words
+/// stay as they are.
+pub fn without_courtesies(message: &str) -> Cow<'_, str> {
+    if message.len() > MAX_MESSAGE_BYTES || message.contains("```") {
+        return Cow::Borrowed(message);
+    }
+    let all = message_sentences(message);
+    let kept: Vec<&str> =
+        all.iter().map(|sentence| trim_courtesies(sentence)).filter(|kept| says_something(kept)).collect();
+    if kept.is_empty() || kept == all {
+        return Cow::Borrowed(message);
+    }
+    Cow::Owned(kept.join("\n"))
+}
+
+fn message_sentences(message: &str) -> Vec<&str> {
+    message.split(|char: char| char.is_control() && char != '\t').flat_map(split_sentences).collect()
+}
+
+/// A sentence without the courtesies before and after it.
+fn trim_courtesies(sentence: &str) -> &str {
+    let mut rest = sentence;
+    while let Some(found) = PATTERNS.courtesy_before.find(rest) {
+        rest = &rest[found.end()..];
+    }
+    while let Some(found) = PATTERNS.courtesy_after.find(rest) {
+        // The mark that ends what stands before belongs to that.
+        let mark = rest[found.start()..].chars().next().filter(|char| matches!(char, '?' | '.' | '!'));
+        rest = &rest[..found.start() + mark.map_or(0, char::len_utf8)];
+    }
+    rest.trim()
+}
+
+fn says_something(sentence: &str) -> bool {
+    sentence.chars().any(char::is_alphanumeric) && !PATTERNS.bare_request.is_match(sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(message: &str, expected: &str) {
+        assert_eq!(without_courtesies(message), expected, "{message}");
+    }
+
+    #[test]
+    fn courtesies_around_a_question_are_left_out() {
+        let asked = "연차는 며칠인가요?";
+        for message in [
+            "안녕하세요. 연차는 며칠인가요?",
+            "안녕하세요, 문의드립니다. 연차는 며칠인가요? 감사합니다.",
+            "혹시 죄송한데, 연차는 며칠인가요?",
+            "연차는 며칠인가요? 빨리 알려 주세요.",
+            "연차는 며칠인가요? 확인 부탁드립니다~ 수고하세요!",
+            "안녕하세요 연차는 며칠인가요? 미리 감사드립니다",
+            "질문 하나 있습니다. 연차는 며칠인가요?",
+        ] {
+            check(message, asked);
+        }
+        let asked = "How many days of leave do I have?";
+        for message in [
+            "Hello, how are you? How many days of leave do I have?",
+            "Hi there! How many days of leave do I have? Thanks in advance.",
+            "Sorry to bother you. How many days of leave do I have? Please let me know.",
+        ] {
+            check(message, asked);
+        }
+    }
+
+    #[test]
+    fn what_says_something_stays_as_it_is() {
+        for message in [
+            "안녕하세요",
+            "감사합니다!",
+            "감사 보고서는 언제 내나요?",
+            "문의는 어디로 하나요?",
+            "질문이 있으면 누구에게 물어봐야 하나요?",
+            "부탁받은 물건은 어디에 두나요?",
+            "답변은 며칠 안에 오나요? 주말도 셉니까?",
+            "Thanksgiving is a holiday?",
+            "Hi-Fi 장비는 어디에 있나요?",
+            "알려 주세요",
+            "1. 첫째\n2. 둘째",
+        ] {
+            check(message, message);
+        }
+    }
+
+    #[test]
+    fn sentences_that_ask_stand_apart_from_those_that_tell() {
+        let parts = MessageQuestion::new("여름에 음식 싸 가도 되나요? 7월에 도시락통을 가져가려고 합니다.");
+        assert_eq!(parts.asks, ["여름에 음식 싸 가도 되나요?"]);
+        assert_eq!(parts.tells, ["7월에 도시락통을 가져가려고 합니다."]);
+        assert!(asks_or_requests("연차 규정을 알려 주세요. 이번에 입사했습니다."));
+        assert!(!asks_or_requests("저는 개발팀입니다. 어제 입사했습니다."));
+    }
+}
