@@ -30,8 +30,8 @@ import sys
 import numpy as np
 
 # What the ranking and the confidence go by; the other features have no weight there.
-RANKING = ["own", "name_near", "meaning", "kind_misses", "rank", "scorer", "wide"]
-CONFIDENCE = ["own", "meaning", "kind_misses", "scorer", "wide"]
+RANKING = ["own", "name_near", "meaning", "kind_misses", "rank", "scorer"]
+CONFIDENCE = ["own", "meaning", "kind_misses", "scorer"]
 FOLDS = 6
 MOST_QUOTED, CLOSE, NEAR = 3, 1.5, 0.30
 WITHOUT_RIGHT_WEIGHT = 0.5

@@ -29,9 +29,8 @@ const MAX_SCORED_UNITS: usize = 12;
 
 /// The names of the features, in order. `own` is the share of the words of the question that stand in the unit, weighed by how
 /// rare they are. A name says of whom the question is. `rank` falls with the place of the passage in the search. `scorer` is
-/// what the answer scorer says, which reads the question and the unit together. `wide` is `own` with the words around the unit.
-pub(super) const FEATURES: [&str; 7] =
-    ["own", "name_near", "meaning", "kind_misses", "rank", "scorer", "wide"];
+/// what the answer scorer says, which reads the question and the unit together.
+pub(super) const FEATURES: [&str; 6] = ["own", "name_near", "meaning", "kind_misses", "rank", "scorer"];
 
 /// The place of the feature that says that a unit is not of the kind that is asked for.
 pub(super) const KIND_MISSES: usize = 3;
@@ -415,7 +414,6 @@ impl<'a> UnitIndex<'a> {
                 f64::from(u8::from(misses)),
                 1.0 / (1.0 + unit.source as f64),
                 MIN_SCORE,
-                share(&around),
             ];
             ranked.push(RankedUnit {
                 unit: unit.clone(),

@@ -8,10 +8,15 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::text_analysis::question_words::is_question_word;
 use crate::text_analysis::sentences::split_sentences;
+use crate::text_analysis::text_stems;
 
 /// A message of more bytes is a text and no question with a greeting.
 const MAX_MESSAGE_BYTES: usize = 2000;
+
+/// A question that names as much stands without what is told beside it.
+const MIN_STEMS_ALONE: usize = 2;
 
 /// The patterns of `message_question.tsv`.
 struct MessagePatterns {
@@ -78,6 +83,20 @@ pub fn without_courtesies(message: &str) -> Cow<'_, str> {
         return Cow::Borrowed(message);
     }
     Cow::Owned(kept.join("\n"))
+}
+
+/// What a message is searched for, and another wording of it where it tells something beside its question: what is told may
+/// say what the question is about, or have nothing to do with it.
+pub fn search_wordings(message: &str) -> (String, Option<String>) {
+    let whole = without_courtesies(message).into_owned();
+    let parts = MessageQuestion::new(&whole);
+    if parts.asks.is_empty() || parts.tells.is_empty() {
+        return (whole, None);
+    }
+    let asks = parts.asks.join("\n");
+    let stands_alone =
+        text_stems(&asks).iter().filter(|(stem, _)| !is_question_word(stem)).count() >= MIN_STEMS_ALONE;
+    if stands_alone { (asks, Some(whole)) } else { (whole, Some(asks)) }
 }
 
 fn message_sentences(message: &str) -> Vec<&str> {
@@ -160,5 +179,17 @@ mod tests {
         assert_eq!(parts.tells, ["7월에 도시락통을 가져가려고 합니다."]);
         assert!(asks_or_requests("연차 규정을 알려 주세요. 이번에 입사했습니다."));
         assert!(!asks_or_requests("저는 개발팀입니다. 어제 입사했습니다."));
+    }
+
+    #[test]
+    fn what_is_asked_is_searched_first_if_it_stands_alone() {
+        let check = |message: &str, searched: &str, also: Option<&str>| {
+            assert_eq!(search_wordings(message), (searched.to_owned(), also.map(str::to_owned)), "{message}");
+        };
+        check("안녕하세요. 연차 휴가는 며칠인가요? 감사합니다.", "연차 휴가는 며칠인가요?", None);
+        let told = "이번에 새로 왔습니다.\n연차 휴가는 며칠인가요?";
+        check(told, "연차 휴가는 며칠인가요?", Some(told));
+        let told = "프린터에 빨간 불이 들어왔습니다. 어떻게 하나요?";
+        check(told, told, Some("어떻게 하나요?"));
     }
 }

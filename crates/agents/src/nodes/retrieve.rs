@@ -7,9 +7,9 @@ use doran_engine::NodeError;
 use doran_llm::{ChatRequest, Message, MessagePart, Role, TextOrigin};
 use doran_retrieval::hit_postprocessing::add_neighbouring_passages;
 use doran_retrieval::{
-    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, Hit, Language, MessageQuestion,
-    RetrieveError, SearchQuery, is_question_word, localize_article_numbers, retrieve_with_rewordings,
-    split_into_passages, text_stems, without_courtesies,
+    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, Hit, Language, RetrieveError,
+    SearchQuery, localize_article_numbers, retrieve_with_rewordings, search_wordings, split_into_passages,
+    text_stems,
 };
 use tokio::time::Instant;
 
@@ -236,7 +236,7 @@ impl DocumentFinder {
 fn search_query(asked: &Message, tenant: DocumentTenant, scope: SearchScope) -> SearchQuery {
     let filter = DocumentFilter { collection: scope.collection, ..DocumentFilter::default() };
     let typed = typed_text(asked);
-    SearchQuery { filter, ..SearchQuery::new(tenant, question_wordings(&typed).0, scope.limit) }
+    SearchQuery { filter, ..SearchQuery::new(tenant, search_wordings(&typed).0, scope.limit) }
 }
 
 /// The search whose best passages are put in a new order.
@@ -261,24 +261,7 @@ async fn noted_search(
 fn wordings_without_model(messages: &[Message]) -> Vec<String> {
     let follow_up = follow_up_wording(messages);
     let asked = newest_question(messages).map(typed_text);
-    follow_up.into_iter().chain(asked.and_then(|asked| question_wordings(&asked).1)).collect()
-}
-
-/// A question that names as much stands without what is told beside it.
-const MIN_STEMS_ALONE: usize = 2;
-
-/// What a message is searched for, and another wording of it where it tells something beside its question: what is told may
-/// say what the question is about, or have nothing to do with it.
-fn question_wordings(message: &str) -> (String, Option<String>) {
-    let whole = without_courtesies(message).into_owned();
-    let parts = MessageQuestion::new(&whole);
-    if parts.asks.is_empty() || parts.tells.is_empty() {
-        return (whole, None);
-    }
-    let asks = parts.asks.join("\n");
-    let stands_alone =
-        text_stems(&asks).iter().filter(|(stem, _)| !is_question_word(stem)).count() >= MIN_STEMS_ALONE;
-    if stands_alone { (asks, Some(whole)) } else { (whole, Some(asks)) }
+    follow_up.into_iter().chain(asked.and_then(|asked| search_wordings(&asked).1)).collect()
 }
 
 /// A question with at most so many words of its own may be a follow-up: "그럼 A-300은요?", "And in Prague?".
