@@ -9,6 +9,7 @@ use doran_agents::agents::contract::ComparisonRemark;
 use doran_agents::tools::is_refused_by_person;
 use doran_llm::Message;
 
+use super::compared_quotes::{answer_to_each_other, article_heading};
 use super::cues::Cue;
 use super::decisions::{self, is_small_talk};
 use super::facts::{self, StatedFact};
@@ -16,7 +17,7 @@ use super::intent::{QuestionIntent, intents_of};
 use super::memory;
 use super::phrasing::FixedPhrase;
 use super::places::named_places;
-use super::quotes::{self, PickedQuote, QuotesFound};
+use super::quotes::{self, ComparisonExtent, PickedQuote, QuotesFound};
 use super::results;
 use super::summarize;
 use super::text::{content_words, sentences};
@@ -234,7 +235,7 @@ fn answer_summary_request(
                 is_sure: true,
             })
         });
-        let found = QuotesFound { picks: picks.collect(), missing: Vec::new() };
+        let found = QuotesFound { picks: picks.collect(), ..QuotesFound::default() };
         return (!found.picks.is_empty()).then(|| quote_lines(turn, &found));
     }
     if Cue::PointsBack.is_in(question) {
@@ -340,7 +341,7 @@ fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
     let (compared, picks): (Vec<_>, Vec<_>) =
         found.picks.iter().partition(|pick| ComparisonRemark::of_title(pick.source.title).is_some());
     let has_standard = picks.iter().any(|pick| pick.source.is_standard());
-    let mut lines = comparison_lines(turn, &compared);
+    let mut lines = comparison_lines(turn, &compared, found.extent);
     for kind in [QuotableSourceKind::Document, QuotableSourceKind::Contract, QuotableSourceKind::Standard] {
         let lead = match kind {
             QuotableSourceKind::Contract if has_standard => FixedPhrase::QuoteContract,
@@ -377,28 +378,74 @@ fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
     lines
 }
 
-/// What a comparison with the standard found: the articles that are missing, those beyond the standard, those that differ.
-fn comparison_lines(turn: &OfflineTurn<'_>, picks: &[&PickedQuote<'_>]) -> Vec<String> {
-    let said = |pick: &&PickedQuote<'_>| {
-        let (order, phrase, beside) = match ComparisonRemark::of_title(pick.source.title)? {
-            ComparisonRemark::NotIn(contract) if pick.source.is_standard() => {
-                (0, FixedPhrase::MissingArticles, contract)
-            }
-            ComparisonRemark::NotIn(standard) => (1, FixedPhrase::ExtraArticles, standard),
-            ComparisonRemark::DiffersFrom(standard) => (2, FixedPhrase::ChangedArticles, standard),
-        };
-        Some(((order, beside.to_owned()), phrase.filled(turn.language, &[beside])))
-    };
-    let mut told: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
+/// The quotes of one article.
+type QuotedArticle<'p, 'a> = (&'p QuotableSource<'a>, u32, Vec<&'p str>);
+
+/// What a comparison with the standard found: the articles on a subject beside each other, then the articles that are missing,
+/// those beyond the standard, those that differ.
+fn comparison_lines(
+    turn: &OfflineTurn<'_>,
+    picks: &[&PickedQuote<'_>],
+    extent: ComparisonExtent,
+) -> Vec<String> {
+    let mut articles: Vec<QuotedArticle<'_, '_>> = Vec::new();
     for pick in picks {
-        let (Some((key, heading)), SourceCitation::Number(number)) = (said(pick), pick.source.cite) else {
-            continue;
-        };
-        let lines = told.entry(key).or_insert_with(|| vec![heading]);
-        let slots = [quotes::article_heading(&pick.source), pick.words.as_str(), &number.to_string()];
-        lines.push(FixedPhrase::ListedArticle.filled(turn.language, &slots));
+        let SourceCitation::Number(number) = pick.source.cite else { continue };
+        match articles.iter_mut().find(|(_, known, _)| *known == number) {
+            Some((_, _, words)) => words.push(&pick.words),
+            None => articles.push((&pick.source, number, vec![&pick.words])),
+        }
     }
-    told.into_values().flatten().collect()
+    let mut lines = Vec::new();
+    let mut told: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
+    for own in &articles {
+        let (order, beside, phrase) = match ComparisonRemark::of_title(own.0.title) {
+            Some(ComparisonRemark::NotIn(contract)) if own.0.is_standard() => {
+                (0, contract, FixedPhrase::MissingArticles)
+            }
+            Some(ComparisonRemark::NotIn(standard)) => (1, standard, FixedPhrase::ExtraArticles),
+            Some(ComparisonRemark::DiffersFrom { title, .. }) => (2, title, FixedPhrase::ChangedArticles),
+            Some(ComparisonRemark::SameAs { title, .. }) => (3, title, FixedPhrase::SameArticles),
+            // It is told beside the article that it answers to.
+            Some(ComparisonRemark::AnswersTo { .. }) | None => continue,
+        };
+        let other = articles.iter().find(|other| answer_to_each_other(own.0, other.0));
+        if extent == ComparisonExtent::Subject && order > 1 {
+            lines.extend(article_lines(
+                turn,
+                own,
+                [FixedPhrase::QuoteContractArticle, FixedPhrase::QuoteMore],
+            ));
+            let phrases = [FixedPhrase::QuoteStandardArticle, FixedPhrase::QuoteMore];
+            lines.extend(other.into_iter().flat_map(|other| article_lines(turn, other, phrases)));
+            if order == 3 {
+                lines.push(FixedPhrase::SameWords.filled(turn.language, &[]));
+            }
+            continue;
+        }
+        let listed = told
+            .entry((order, beside.to_owned()))
+            .or_insert_with(|| vec![phrase.filled(turn.language, &[beside])]);
+        listed.extend(article_lines(turn, own, [FixedPhrase::ListedArticle, FixedPhrase::ListedMore]));
+        let phrases = [FixedPhrase::ListedStandard, FixedPhrase::ListedMore];
+        listed.extend(other.into_iter().flat_map(|other| article_lines(turn, other, phrases)));
+    }
+    lines.extend(told.into_values().flatten());
+    lines
+}
+
+/// The lines of an article: the first with its heading.
+fn article_lines(
+    turn: &OfflineTurn<'_>,
+    (source, number, words): &QuotedArticle<'_, '_>,
+    [first, more]: [FixedPhrase; 2],
+) -> Vec<String> {
+    let (heading, number) = (article_heading(source), number.to_string());
+    let line = |(at, words): (usize, &&str)| match at {
+        0 => first.filled(turn.language, &[heading, words, &number]),
+        _ => more.filled(turn.language, &[words, &number]),
+    };
+    words.iter().enumerate().map(line).collect()
 }
 
 /// Whether a question such as "그럼 위약금은?" goes on to something that was not spoken of, and documents were looked

@@ -13,6 +13,8 @@ mod answer;
 mod arithmetic;
 mod calendar;
 mod calls;
+mod compared_quotes;
+mod comparison;
 mod cues;
 mod decisions;
 mod facts;
