@@ -15,6 +15,7 @@ mod calendar;
 mod calls;
 mod compared_quotes;
 mod comparison;
+mod comparison_lines;
 mod cues;
 mod decisions;
 mod facts;

@@ -191,6 +191,7 @@ async fn a_subject_is_told_from_the_contract_and_from_the_standard() {
     let stage = contract_fixture(&renumbered_contracts());
     for (question, own, standard) in [
         ("지체상금 조항을 표준계약서와 비교해 주세요", "제5조", "제4조"),
+        ("지체상금 상한이 표준계약서와 어떻게 다른가요?", "제5조", "제4조"),
         ("선금 비율이 표준계약서와 다른가요?", "제2조", "제2조"),
         ("잔금 지급 기한 표준계약서랑 달라?", "제2조", "제2조"),
         ("계약 해지 조항이 표준계약서와 어떻게 다른가요?", "제9조", "제8조"),
@@ -237,6 +238,7 @@ async fn the_side_that_lacks_a_subject_is_named() {
     for (question, said) in [
         ("투입인력 조항을 표준계약서와 비교해 주세요", own),
         ("제3조가 표준계약서와 어떻게 다른가요?", own),
+        ("투입인력은 표준계약서에도 있나요?", own),
         ("안전관리 조항을 표준계약서와 비교해줘", standard),
         ("표준계약서 제9조를 우리 계약서와 비교해 줘", standard),
     ] {

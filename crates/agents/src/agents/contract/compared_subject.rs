@@ -86,7 +86,7 @@ impl ComparedContracts<'_> {
 
     /// The pairs that have most of the words of a subject.
     fn pairs_with_words(&self, pairs: &[ArticlePair], subject: &str) -> Option<Vec<ArticlePair>> {
-        let words = subject_words(subject);
+        let (words, squeezed) = (subject_words(subject), squeeze(subject));
         let read = |(contract, document): (&Contract, &Document), number: Option<ArticleNumber>| {
             number
                 .and_then(|number| contract.article(number))
@@ -114,7 +114,8 @@ impl ComparedContracts<'_> {
         let mut scored: Vec<(f64, ArticlePair)> = Vec::new();
         for (pair, texts) in pairs.iter().zip(&texts) {
             let share = sum(texts, &|text, word| text.all.holds(word)) / total;
-            if share >= MIN_SHARE_OF_WORDS {
+            let is_titled = texts.iter().any(|text| text.has_title_in(&squeezed));
+            if share >= MIN_SHARE_OF_WORDS || is_titled {
                 let titled = |text: &ArticleWords, word: &SubjectWord| {
                     (TITLE_WEIGHT * text.title.holds(word)).max(text.all.holds(word))
                 };
@@ -183,6 +184,16 @@ impl ArticleWords {
             all: WordsOfText::new(&format!("{}\n{body}", article.title)),
         }
     }
+
+    /// Whether a subject names the whole title, as 지체상금 상한 does 지체상금.
+    fn has_title_in(&self, squeezed: &str) -> bool {
+        self.title.squeezed.chars().count() > 1 && squeezed.contains(&self.title.squeezed)
+    }
+}
+
+/// The letters and digits of a text in lower case.
+fn squeeze(text: &str) -> String {
+    text.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 struct WordsOfText {
@@ -192,11 +203,7 @@ struct WordsOfText {
 
 impl WordsOfText {
     fn new(text: &str) -> Self {
-        let letters = text.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase);
-        Self {
-            squeezed: letters.collect(),
-            stems: text_stems(text).into_iter().map(|(stem, _)| stem).collect(),
-        }
+        Self { squeezed: squeeze(text), stems: text_stems(text).into_iter().map(|(stem, _)| stem).collect() }
     }
 
     /// How far the text has a word, from 0 to 1. Of a Korean word the end may be a particle, and its front may be there alone.
