@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use doran_agents::agents::contract::{ComparisonRemark, StandardComparison};
 use doran_retrieval::HEADING_SEPARATOR;
 
+use super::cues::Cue;
 use super::quotes::{ComparisonExtent, QuotesFound, letters, quotable};
 use super::ranking::{AskedQuestion, UnitIndex};
 use super::units::{QuotableSource, SourceCitation};
@@ -74,13 +75,14 @@ fn add_subject<'a>(asked: AskedQuestion<'_>, marked: &[QuotableSource<'a>], foun
     }
 }
 
-/// The sentences of an article, without its heading.
+/// The sentences of an article, without its heading. The signatures below the last article are none of it.
 fn sentences_of(source: &QuotableSource<'_>) -> Vec<String> {
     let title = letters(source.title);
     let heading = article_heading(source);
     let body =
         |words: String| words.strip_prefix(heading).map(|rest| rest.trim().to_owned()).unwrap_or(words);
-    quotable(source).filter(|words| !title.contains(&letters(words))).map(body).collect()
+    let is_sentence = |words: &String| !title.contains(&letters(words)) && !Cue::SignsContract.is_in(words);
+    quotable(source).filter(is_sentence).map(body).collect()
 }
 
 /// The sentences of an article that decide how it differs from another: those that the other does not have, or where these are
