@@ -2,14 +2,13 @@
 //!
 //! Every line is a sentence of [`FixedPhrase`], whose slots hold words of the person, a document or a tool as they stand.
 
-use std::collections::BTreeMap;
-
 use doran_agents::Language;
 use doran_agents::agents::contract::ComparisonRemark;
 use doran_agents::tools::is_refused_by_person;
 use doran_llm::Message;
 use doran_retrieval::asks_or_requests;
 
+use super::comparison_lines::comparison_lines;
 use super::cues::Cue;
 use super::decisions::{self, is_small_talk};
 use super::facts::{self, StatedFact};
@@ -235,7 +234,7 @@ fn answer_summary_request(
                 is_sure: true,
             })
         });
-        let found = QuotesFound { picks: picks.collect(), missing: Vec::new() };
+        let found = QuotesFound { picks: picks.collect(), ..QuotesFound::default() };
         return (!found.picks.is_empty()).then(|| quote_lines(turn, &found));
     }
     if Cue::PointsBack.is_in(question) {
@@ -341,7 +340,7 @@ fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
     let (compared, picks): (Vec<_>, Vec<_>) =
         found.picks.iter().partition(|pick| ComparisonRemark::of_title(pick.source.title).is_some());
     let has_standard = picks.iter().any(|pick| pick.source.is_standard());
-    let mut lines = comparison_lines(turn, &compared);
+    let mut lines = comparison_lines(turn, &compared, found.extent);
     for kind in [QuotableSourceKind::Document, QuotableSourceKind::Contract, QuotableSourceKind::Standard] {
         let lead = match kind {
             QuotableSourceKind::Contract if has_standard => FixedPhrase::QuoteContract,
@@ -376,30 +375,6 @@ fn quote_lines(turn: &OfflineTurn<'_>, found: &QuotesFound<'_>) -> Vec<String> {
         found.missing.iter().filter(|part| !named_places(part).0.is_empty() || part.chars().count() > 3);
     lines.extend(missing.map(|part| FixedPhrase::NotFoundPart.filled(turn.language, &[part])));
     lines
-}
-
-/// What a comparison with the standard found: the articles that are missing, those beyond the standard, those that differ.
-fn comparison_lines(turn: &OfflineTurn<'_>, picks: &[&PickedQuote<'_>]) -> Vec<String> {
-    let said = |pick: &&PickedQuote<'_>| {
-        let (order, phrase, beside) = match ComparisonRemark::of_title(pick.source.title)? {
-            ComparisonRemark::NotIn(contract) if pick.source.is_standard() => {
-                (0, FixedPhrase::MissingArticles, contract)
-            }
-            ComparisonRemark::NotIn(standard) => (1, FixedPhrase::ExtraArticles, standard),
-            ComparisonRemark::DiffersFrom(standard) => (2, FixedPhrase::ChangedArticles, standard),
-        };
-        Some(((order, beside.to_owned()), phrase.filled(turn.language, &[beside])))
-    };
-    let mut told: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
-    for pick in picks {
-        let (Some((key, heading)), SourceCitation::Number(number)) = (said(pick), pick.source.cite) else {
-            continue;
-        };
-        let lines = told.entry(key).or_insert_with(|| vec![heading]);
-        let slots = [quotes::article_heading(&pick.source), pick.words.as_str(), &number.to_string()];
-        lines.push(FixedPhrase::ListedArticle.filled(turn.language, &slots));
-    }
-    told.into_values().flatten().collect()
 }
 
 /// Whether a question such as "그럼 위약금은?" goes on to something that was not spoken of, and documents were looked

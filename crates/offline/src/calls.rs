@@ -9,10 +9,11 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::answer;
+use super::comparison;
 use super::cues::Cue;
 use super::decisions::{self, one_line};
 use super::facts;
-use super::intent::{self, QuestionIntent, intents_of};
+use super::intent::{QuestionIntent, intents_of};
 use super::memory;
 use super::quotes;
 use super::schema::{has_type, resolved};
@@ -65,8 +66,11 @@ fn planned_calls(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Vec<PlannedToolC
     let question = turn.question.as_str();
     let wished = intents_of(question);
     let mut calls: Vec<PlannedToolCall> = Vec::new();
-    if let Some(call) = comparison_call(turn, tools).filter(|call| !is_done(turn, call)) {
-        return vec![call];
+    let compared = comparison_calls(turn, tools);
+    if compared.iter().any(|call| !is_done(turn, call)) {
+        let beside = quotes::beside_places(question).into_iter().filter(|part| intents_of(part).is_empty());
+        let beside = beside.filter_map(|part| search_for(tools, &one_line(part)));
+        return compared.into_iter().chain(beside).collect();
     }
     let compares = Cue::Compares.is_in(question);
     // "표준계약서 제3조" is not an article of the person's contract.
@@ -161,13 +165,8 @@ fn call_for_intent(
                 _ => None,
             });
             let named = article.map(|article| article.to_string()).or(title);
-            let compares = named.is_some() && Cue::Compares.is_in(&turn.question);
             let subject = named.unwrap_or_else(|| query(turn));
-            let (name, arguments) = call_with_argument(tool, SUBJECT, &ToolArgumentValue::Text(&subject))?;
-            Some((
-                name,
-                if compares { with_comparison(tool, arguments, StandardComparison::Same) } else { arguments },
-            ))
+            call_with_argument(tool, SUBJECT, &ToolArgumentValue::Text(&subject))
         }
         QuestionIntent::Remember(fact) => text(names::REMEMBER, &["fact", "text", "memory", "content"], fact),
         QuestionIntent::Recall(query) => text(names::RECALL, &["query", "q", "topic"], query),
@@ -176,13 +175,22 @@ fn call_for_intent(
     }
 }
 
-/// Lays contracts beside their standards with a tool that can compare them.
-fn comparison_call(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall> {
-    let side = intent::standard_comparison(&turn.question)?;
-    let tool = tool_named(tools, names::LOOKUP_STANDARD_CONTRACT)?;
-    property(tool, COMPARE)?;
-    let (name, arguments) = call_with_argument(tool, SUBJECT, &ToolArgumentValue::Text(&query(turn)))?;
-    Some((name, with_comparison(tool, arguments, side)))
+/// Lays contracts beside their standards with a tool that can compare them, a call for each subject.
+fn comparison_calls(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Vec<PlannedToolCall> {
+    let Some(wanted) = comparison::standard_comparison(&turn.question) else { return Vec::new() };
+    let tool = tool_named(tools, names::LOOKUP_STANDARD_CONTRACT);
+    let Some(tool) = tool.filter(|tool| property(tool, COMPARE).is_some()) else { return Vec::new() };
+    let subjects = match wanted {
+        StandardComparison::Same => comparison::compared_subjects(&turn.question),
+        StandardComparison::Missing | StandardComparison::Extra | StandardComparison::All => {
+            vec![query(turn)]
+        }
+    };
+    let call = |subject: &String| {
+        let (name, arguments) = call_with_argument(tool, SUBJECT, &ToolArgumentValue::Text(subject))?;
+        Some((name, with_comparison(tool, arguments, wanted)))
+    };
+    subjects.iter().filter_map(call).collect()
 }
 
 fn with_comparison(tool: &ToolSpec, arguments: Value, how: StandardComparison) -> Value {

@@ -22,7 +22,7 @@ cues! {
     GoesOn, ShowsAgain, OpensFollowUp, AboutStandard, Decides, AsksForList, LeadsToList, Compares,
     AsksForPlace, AsksForRules, NamesRules, FollowsUp, NamesThing, SaysHowItIs, NamesQuestion, NamesTheRest, SaysThatItWasSaid, AsksAnything, AsksAboutMe, GivesOrders,
     AsksForValue, AsksToCompute, Miswritten, PointsAtThing, CalledFormula, Date, EndsAtDate, Year, AsksForWeather, IsTimeWord, IsNoPlace, FileName, Quoted, LooksInDocuments, SearchesWeb, IsRole, AsksWho,
-    SaysHowToSearch, AsksToRun, AsksForAnything, NamesProvisions, NamesContract, ComparesWholes, OnOneSide, OwnContract, BeyondStandard, SaysMissing,
+    SaysHowToSearch, AsksToRun, AsksForAnything, NamesProvisions, NamesContract, ComparesWholes, BesideStandard, SignsContract, NamesStandard, ContractAsFront, OnOneSide, OwnContract, BeyondStandard, SaysMissing,
 }
 
 #[allow(clippy::expect_used, reason = "the file is compiled in, and every test reads it")]

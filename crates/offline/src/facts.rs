@@ -3,10 +3,11 @@
 
 use std::sync::LazyLock;
 
+use doran_retrieval::ends_in_consonant;
 use regex::Regex;
 
 use super::cues::Cue;
-use super::text::{ends_in_consonant, without_particle, words};
+use super::text::{without_particle, words};
 
 /// `내 SUBJECT는 VALUE이다` in its usual forms, and `my SUBJECT is VALUE`. The topic particle is surer than the subject
 /// particle, which also ends many nouns, so it is tried first.

@@ -1,7 +1,6 @@
 //! What a question wishes to be done, read by fixed patterns: a formula, the weather of a place, the time, an article
 //! of a contract. A pattern with an empty slot is told as such and never filled by a guess.
 
-use doran_agents::agents::contract::StandardComparison;
 use doran_retrieval::ArticleNumber;
 
 use super::arithmetic;
@@ -9,8 +8,6 @@ use super::calendar::{CalendarArguments, calendar_question};
 use super::cues::Cue;
 use super::memory;
 use super::places::{article_titles, named_articles};
-use super::ranking::question_terms;
-use super::text::{without_particle, words};
 use super::weather;
 
 /// Something a question wants to be done, with what is needed to do it.
@@ -96,59 +93,6 @@ pub(super) fn intents_of(question: &str) -> Vec<QuestionIntent> {
         add(lookup);
     }
     wishes
-}
-
-/// How a question lays contracts beside their standards: what a contract lacks, what it has beyond its standard, or both as a
-/// whole. A question about one article or subject of them does not.
-pub(super) fn standard_comparison(question: &str) -> Option<StandardComparison> {
-    let lower = question.to_lowercase();
-    let about = Cue::AboutStandard.is_in(&lower);
-    let named = !named_articles(question).is_empty();
-    // 조 alone is an article; a part of a word, as in 조건, is none.
-    let has_word = |cue: Cue| words(&lower).iter().any(|word| cue.is_in(without_particle(word)));
-    let names_provisions = has_word(Cue::NamesProvisions);
-    if !named && Cue::SaysMissing.is_in(&lower) && names_provisions {
-        return Some(StandardComparison::Missing);
-    }
-    if !about {
-        return None;
-    }
-    if !named && Cue::Compares.is_in(&lower) && names_only_contracts(&lower) {
-        return Some(StandardComparison::All);
-    }
-    if !names_provisions && !has_word(Cue::AsksForAnything) {
-        return None;
-    }
-    if Cue::BeyondStandard.is_in(&lower) {
-        return Some(StandardComparison::Extra);
-    }
-    if Cue::SaysMissing.is_in(&lower) {
-        return Some(StandardComparison::Missing);
-    }
-    // Whose the word before is: "표준에 없는" or "우리 계약서에 없는", "표준에만 있는" or "우리 계약서에만 있는".
-    let found = Cue::OnOneSide.captures(&lower)?;
-    let only = found.get(1).is_some();
-    let before = &lower[..found.get(0)?.start()];
-    let of_standard = before.rfind("표준")
-        > Cue::OwnContract.all(before).last().and_then(|own| own.get(0)).map(|own| own.start());
-    Some(if of_standard == only { StandardComparison::Missing } else { StandardComparison::Extra })
-}
-
-/// Whether a question names contracts and nothing in them: the words before 계약서 or "agreement" are the name of one.
-fn names_only_contracts(lower: &str) -> bool {
-    let mut rest: Vec<&str> = Vec::new();
-    for word in lower.split_whitespace() {
-        if Cue::NamesContract.is_in(word) {
-            let is_part = |word: &&str| without_particle(word) == *word && !Cue::Compares.is_in(word);
-            while rest.last().is_some_and(is_part) {
-                rest.pop();
-            }
-        } else {
-            rest.push(word);
-        }
-    }
-    rest.retain(|word| !Cue::Compares.is_in(word));
-    question_terms(&rest.join(" ")).iter().all(|term| Cue::ComparesWholes.is_in(&term.stem))
 }
 
 /// The text outside of code, and the code: fenced blocks, and `spans` that look like a call.

@@ -19,7 +19,8 @@ macro_rules! phrases {
 }
 
 phrases! {
-    Quote, QuoteContract, QuoteStandard, QuoteMore, MissingArticles, ExtraArticles, ChangedArticles, ListedArticle, QuoteTool, QuoteGiven, Nearest, Recall, RecallSaid,
+    Quote, QuoteContract, QuoteStandard, QuoteMore, MissingArticles, ExtraArticles, ChangedArticles, SameArticles, ListedArticle, ListedStandard, ListedMore,
+    QuoteContractArticle, QuoteStandardArticle, SameWords, QuoteTool, QuoteGiven, Nearest, Recall, RecallSaid,
     RecallSummary, Note, NoteSaid, NotTold, NotFound, NotFoundPart, NotFoundPlace, Noted, Hello, Welcome, Bye,
     Introduce, Cannot, Connect, AskPlace, AskFormula, Computed, Time, Weather, Encyclopedia, Web, Ran, File,
     Result, ResultMore, ResultEmpty, ResultCut, Failed, Refused, Recalled, NoFormula, NoValue, FailedAdvice,

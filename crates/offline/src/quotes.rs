@@ -3,18 +3,18 @@
 
 use std::sync::LazyLock;
 
-use doran_agents::agents::contract::ComparisonRemark;
+use doran_agents::agents::contract::StandardComparison;
 use doran_retrieval::{HEADING_SEPARATOR, MessageQuestion, asks_or_requests};
 use regex::Regex;
 
+use super::compared_quotes::compared_quotes;
+use super::comparison;
 use super::cues::Cue;
-use super::intent::{self, intents_of};
+use super::intent::{QuestionIntent, intents_of};
 use super::places::{NamedPlace, article_titles, named_places};
 use super::ranking::{AskedQuestion, RankedUnit, UnitIndex, question_terms};
 use super::text::sentences;
-use super::units::{
-    QuotableSource, QuotableSourceKind, QuotableUnit, SourceCitation, UnitKind, row_cells, split_units,
-};
+use super::units::{QuotableSource, QuotableSourceKind, QuotableUnit, UnitKind, row_cells, split_units};
 use super::weights::{CLOSE, NEAR, confidence, covers_question, is_sure};
 
 /// The most units that are quoted of one article, list or procedure.
@@ -56,9 +56,21 @@ pub(super) struct PickedQuote<'a> {
     pub(super) is_sure: bool,
 }
 
+/// How much of contracts the quotes of a comparison are about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ComparisonExtent {
+    /// They are of no comparison, or of one subject.
+    #[default]
+    Subject,
+    /// They are of contracts as a whole.
+    Whole,
+}
+
 /// What was found for a question.
 #[derive(Debug, Default)]
 pub(super) struct QuotesFound<'a> {
+    /// What articles that are compared are told for.
+    pub(super) extent: ComparisonExtent,
     /// The quotes, each once.
     pub(super) picks: Vec<PickedQuote<'a>>,
     /// Parts of the question for which nothing was found.
@@ -66,7 +78,7 @@ pub(super) struct QuotesFound<'a> {
 }
 
 impl<'a> QuotesFound<'a> {
-    fn add(&mut self, words: String, source: QuotableSource<'a>, is_sure: bool) {
+    pub(super) fn add(&mut self, words: String, source: QuotableSource<'a>, is_sure: bool) {
         let known =
             self.picks.iter().any(|other| other.source.cite == source.cite && other.words.contains(&words));
         if !known && !words.is_empty() {
@@ -113,10 +125,17 @@ pub(super) fn quoted_words(unit: &QuotableUnit<'_>, asked: AskedQuestion<'_>) ->
 pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSource<'a>]) -> QuotesFound<'a> {
     let question = asked.question;
     let has_contracts = sources.iter().any(|source| source.kind != QuotableSourceKind::Document);
-    if has_contracts && intent::standard_comparison(question).is_some() {
-        return compared(sources);
-    }
     let index = UnitIndex::new(sources);
+    if let Some(wanted) = comparison::standard_comparison(question).filter(|_| has_contracts) {
+        let mut found = compared_quotes(wanted, asked, sources);
+        if wanted != StandardComparison::Same {
+            return found;
+        }
+        if !found.picks.is_empty() {
+            add_parts_beside_places(question, &index, &mut found);
+            return found;
+        }
+    }
     let (mut named, rest) = named_places(question);
     if let ([NamedPlace { article: None, clause: Some(clause), .. }], (before, _)) =
         (named.as_slice(), named_places(asked.before))
@@ -317,26 +336,30 @@ fn quotes_of_places<'a>(
             .take(MAX_UNITS_PER_PLACE)
             .for_each(|unit| found.add_unit(unit, index, AskedQuestion::default(), true));
     }
-    for part in beside_places(question) {
-        let ranked = index.rank(AskedQuestion { question: part, before: "" });
-        match confidence(&ranked) >= NEAR {
-            true => {
-                found.add_unit(&ranked[0].unit, index, AskedQuestion { question: part, before: "" }, true);
-            }
-            false => found.missing.push(part.to_owned()),
-        }
-    }
+    add_parts_beside_places(question, index, &mut found);
     if found.picks.is_empty() && asks && is_sure(&ranked) && beside_places(question).is_empty() {
         found.add_unit(&ranked[0].unit, index, AskedQuestion { question, before: "" }, true);
     }
     found
 }
 
+/// Adds what answers the parts of a question that stand beside the places it names.
+fn add_parts_beside_places<'a>(question: &str, index: &UnitIndex<'a>, found: &mut QuotesFound<'a>) {
+    for part in beside_places(question) {
+        let asked = AskedQuestion { question: part, before: "" };
+        let ranked = index.rank(asked);
+        match confidence(&ranked) >= NEAR {
+            true => found.add_unit(&ranked[0].unit, index, asked, true),
+            false => found.missing.push(part.to_owned()),
+        }
+    }
+}
+
 /// What a question that names places asks beside them: its other sentences, where they stand alone.
 pub(super) fn beside_places(question: &str) -> Vec<&str> {
     let alone = |part: &&str| {
         named_places(part).0.is_empty()
-            && intents_of(part).iter().all(|wish| matches!(wish, intent::QuestionIntent::Title(_)))
+            && intents_of(part).iter().all(|wish| matches!(wish, QuestionIntent::Title(_)))
             && asks_or_requests(part)
             && question_terms(part).len() > 1
             && !Cue::PointsBack.is_in(part)
@@ -363,34 +386,7 @@ pub(super) fn most_shared<'a>(question: &str, sources: &[QuotableSource<'a>]) ->
 /// The share of the words of a question that a short text must hold.
 const MIN_SHARED_WORDS: f64 = 0.4;
 
-/// The first sentence of every article that a comparison found.
-fn compared<'a>(sources: &[QuotableSource<'a>]) -> QuotesFound<'a> {
-    let mut found = QuotesFound::default();
-    let is_found = |title: &str| ComparisonRemark::of_title(title).is_some();
-    let marked = sources.iter().filter(|source| match source.cite {
-        SourceCitation::Number(_) => is_found(source.title),
-        SourceCitation::Tool(_) | SourceCitation::Given => {
-            source.text.lines().any(|line| is_found(line.trim_matches(['[', ']'])))
-        }
-    });
-    for source in marked {
-        // Its heading is no sentence of it.
-        let title = letters(source.title);
-        let first = quotable(source).find(|words| !title.contains(&letters(words)));
-        first.into_iter().for_each(|words| found.add(words, *source, true));
-    }
-    found
-}
-
-/// What an article calls itself in its first line, or else in its title.
-pub(super) fn article_heading<'a>(source: &QuotableSource<'a>) -> &'a str {
-    let first = source.text.lines().next().unwrap_or_default().trim_matches(['#', '*', ' ']);
-    let is_heading = !first.is_empty() && letters(source.title).contains(&letters(first));
-    let titled = || source.title.rsplit(HEADING_SEPARATOR).nth(1).unwrap_or_default();
-    if is_heading { first } else { titled() }
-}
-
-fn letters(text: &str) -> String {
+pub(super) fn letters(text: &str) -> String {
     text.chars().filter(|char| char.is_alphabetic()).flat_map(char::to_lowercase).collect()
 }
 

@@ -47,12 +47,6 @@ pub(super) fn content_words(question: &str) -> Vec<String> {
     found
 }
 
-/// Whether a Hangul syllable ends in a consonant.
-pub(super) fn ends_in_consonant(text: &str) -> bool {
-    let last = text.chars().next_back().filter(|last| ('\u{AC00}'..='\u{D7A3}').contains(last));
-    last.is_some_and(|last| !(last as u32 - 0xAC00).is_multiple_of(28))
-}
-
 /// The word without the longest particle at its end, if at least one syllable stays.
 pub(super) fn without_particle(word: &str) -> &str {
     const PARTICLES: &str = "으로부터 에게서 이라고 까지는 에서는 으로 에서 에게 까지 부터 이나 라고 처럼 마다 은 는 이 가 을 를 의 에 도 로";

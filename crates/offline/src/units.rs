@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use doran_agents::agents::contract::ComparisonRemark;
 use doran_agents::tools::names;
 use doran_llm::PassageKind;
 use doran_retrieval::contract::find_article_references;
@@ -181,10 +182,11 @@ enum LineKind {
 /// The units of a source, in order.
 pub(super) fn split_units<'a>(source: &QuotableSource<'a>, number: usize) -> Vec<QuotableUnit<'a>> {
     let lines = logical_lines(source.text);
-    let titled = source.title.rsplit(HEADING_SEPARATOR).next().unwrap_or_default();
+    let title = ComparisonRemark::without_remark(source.title);
+    let titled = title.rsplit(HEADING_SEPARATOR).next().unwrap_or_default();
     let mut place = UnitPlace {
         source: number,
-        heading: if source.title.contains(HEADING_SEPARATOR) { titled } else { "" },
+        heading: if title.contains(HEADING_SEPARATOR) { titled } else { "" },
         article: article_of_heading(titled).or_else(|| heading_number(titled)),
         ..UnitPlace::default()
     };

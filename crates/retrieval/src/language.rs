@@ -56,9 +56,39 @@ pub fn is_hangul(char: char) -> bool {
     is_hangul_syllable(char) || matches!(char, '\u{3130}'..='\u{318f}' | '\u{1100}'..='\u{11ff}')
 }
 
+/// Whether a word is spoken with a consonant at its end, as particles need to know: of a Hangul syllable its last letter, of a
+/// digit its Korean name. Signs after the word, such as a closing bracket, are not spoken.
+pub fn ends_in_consonant(word: &str) -> bool {
+    let last = word.chars().rev().find(|char| char.is_alphanumeric());
+    match last {
+        Some(syllable) if is_hangul_syllable(syllable) => !(syllable as u32 - '가' as u32).is_multiple_of(28),
+        Some(digit) => matches!(digit, '0' | '1' | '3' | '6' | '7' | '8'),
+        None => false,
+    }
+}
+
+/// The particle that means "and" or "with" after a word: 계약과, 계약서와.
+pub fn with_particle(word: &str) -> &'static str {
+    if ends_in_consonant(word) { "과" } else { "와" }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_particle_follows_the_last_sound() {
+        for (word, particle) in [
+            ("표준 용역계약서", "와"),
+            ("표준 근로계약", "과"),
+            ("용역계약(안)", "과"),
+            ("제10조의2", "와"),
+            ("제10조의3", "과"),
+            ("Services Agreement", "와"),
+        ] {
+            assert_eq!(with_particle(word), particle, "{word}");
+        }
+    }
 
     #[test]
     fn the_words_decide() {

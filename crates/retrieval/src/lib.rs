@@ -39,7 +39,7 @@ pub use keyword::{
     Highlight, MAX_WORD_QUERY_CHARS, RamKeywordIndex, WordSearch, find_article_numbers, highlights,
     is_one_typo_apart, match_reasons, stem_synonyms,
 };
-pub use language::{Language, is_hangul, is_hangul_syllable};
+pub use language::{Language, ends_in_consonant, is_hangul, is_hangul_syllable, with_particle};
 pub use library::{
     DocumentStatus, IngestState, Library, LibraryDatabase, LibraryError, LibraryOptions, LockedLibrary,
     NewDocument, RecordChange, RecordChanges, RecordWrite,

@@ -107,14 +107,14 @@ async fn a_whole_contract_is_laid_beside_its_standard() {
             "용역계약서와 표준계약서를 비교해 줘",
             [
                 "「소프트웨어 개발 용역계약서」에는 없는 조항:",
-                "「표준 용역계약서」와 내용이 다른 계약서의 조항:",
+                "계약서와 「표준 용역계약서」의 내용이 다른 조항:",
             ],
         ),
         (
             "소프트웨어 개발 용역계약서는 표준과 어떤 점이 달라?",
             [
                 "「소프트웨어 개발 용역계약서」에는 없는 조항:",
-                "「표준 용역계약서」와 내용이 다른 계약서의 조항:",
+                "계약서와 「표준 용역계약서」의 내용이 다른 조항:",
             ],
         ),
         (
@@ -139,6 +139,165 @@ fn contract_document(id: &str, title: &str, kind: &str, articles: &[(&str, &str)
     let text = format!("{title}\n\n{}", articles.collect::<Vec<_>>().join("\n\n"));
     let kind = if kind.is_empty() { DocumentKind::Contract } else { DocumentKind::Standard(kind.into()) };
     Document { kind, ..Document::new(id, title, text) }
+}
+
+/// A contract whose articles have other numbers than those of its standard.
+fn renumbered_contracts() -> [Document; 2] {
+    let own = [
+        ("목적", "이 계약은 예약 웹서비스의 개발에 필요한 사항을 정한다."),
+        (
+            "계약금액",
+            "① 계약금액은 금 88,000,000원으로 한다. ② 선금은 계약금액의 30%로 한다. ③ 잔금은 최종검수 합격 후 30일 이내에 지급한다.",
+        ),
+        ("투입인력", "① 을은 개발자 3명을 투입한다. ② 투입인력을 교체하려면 갑의 서면 동의를 받는다."),
+        ("검수", "갑은 납품받은 날부터 10영업일 이내에 검수한다."),
+        (
+            "지체상금",
+            "을은 지체일수 1일마다 계약금액의 1,000분의 1.25를 지급한다. 지체상금의 총액은 계약금액의 10%를 넘지 못한다.",
+        ),
+        ("하자보수", "을은 최종검수 합격일부터 6개월 동안 하자를 무상으로 보수한다."),
+        ("지식재산권", "결과물의 저작권은 대금을 모두 지급한 때에 갑에게 귀속한다."),
+        ("비밀유지", "당사자는 비밀을 계약 종료 후 3년 동안 누설하지 않는다."),
+        (
+            "계약의 해지",
+            "당사자 일방이 계약을 위반하고 14일 이내에 시정하지 아니하면 상대방은 계약을 해지할 수 있다.",
+        ),
+    ];
+    let standard = [
+        ("목적", "이 계약은 소프트웨어 용역에 관한 권리와 의무를 정한다."),
+        (
+            "계약금액",
+            "① 계약금액은 당사자가 정한다. ② 선금은 계약금액의 50%로 한다. ③ 잔금은 검수 합격 후 15일 이내에 지급한다.",
+        ),
+        ("검수", "갑은 납품받은 날부터 14일 이내에 검수한다."),
+        ("지체상금", "을은 지체일수 1일마다 계약금액의 1,000분의 0.5를 지급한다."),
+        ("하자보수", "을은 검수 합격일부터 12개월 동안 하자를 무상으로 보수한다."),
+        ("지식재산권", "결과물의 지식재산권은 갑과 을이 공동으로 소유한다."),
+        ("비밀유지", "당사자는 비밀을 계약 종료 후 3년 동안 누설하지 않는다."),
+        (
+            "계약의 해지",
+            "당사자 일방이 계약을 위반하고 30일 이내에 시정하지 아니하면 상대방은 계약을 해지할 수 있다.",
+        ),
+        ("안전관리", "갑은 을의 인력에게 안전한 작업환경을 제공한다."),
+    ];
+    [
+        contract_document("우리.md", "웹서비스 개발 용역계약서", "", &own),
+        contract_document("표준.md", "소프트웨어 용역 표준계약서", "용역", &standard),
+    ]
+}
+
+#[tokio::test]
+async fn a_subject_is_told_from_the_contract_and_from_the_standard() {
+    let stage = contract_fixture(&renumbered_contracts());
+    for (question, own, standard) in [
+        ("지체상금 조항을 표준계약서와 비교해 주세요", "제5조", "제4조"),
+        ("지체상금 상한이 표준계약서와 어떻게 다른가요?", "제5조", "제4조"),
+        ("선금 비율이 표준계약서와 다른가요?", "제2조", "제2조"),
+        ("잔금 지급 기한 표준계약서랑 달라?", "제2조", "제2조"),
+        ("계약 해지 조항이 표준계약서와 어떻게 다른가요?", "제9조", "제8조"),
+        ("해지 조항을 표준계약서와 비교해 주세요", "제9조", "제8조"),
+        ("검수 기간 표준이랑 비교", "제4조", "제3조"),
+        ("하자보수 기간이 표준계약서와 다른가요?", "제6조", "제5조"),
+        ("저작권은 표준과 어떻게 달라?", "제7조", "제6조"),
+        ("제7조가 표준계약서와 어떻게 다른가요?", "제7조", "제6조"),
+        ("표준계약서 제6조를 우리 계약서와 비교해 줘", "제7조", "제6조"),
+        ("비밀유지 기간이 표준계약서와 같은가요?", "제8조", "제7조"),
+    ] {
+        let (text, mut sources) = ask_with_sources(&stage, question).await;
+        sources.sort();
+        assert_eq!(sources, [own.to_owned(), format!("표준 {standard}")], "{question}: {text}");
+        let turn = stage.turn().await;
+        let (ours, theirs) = (format!("사용자 계약서 {own}("), format!("표준계약서 {standard}("));
+        assert!(turn.response.contains(&ours) && turn.response.contains(&theirs), "{question}: {text}");
+    }
+    // A short article is told whole, and that two have the same words is said.
+    let (text, _) = ask_with_sources(&stage, "지체상금을 표준계약서와 비교해줘").await;
+    assert!(text.contains("1.25를 지급한다") && text.contains("10%를 넘지 못한다"), "{text}");
+    let (text, _) = ask_with_sources(&stage, "비밀유지를 표준계약서와 비교해줘").await;
+    assert!(text.ends_with("두 조항의 내용이 같습니다."), "{text}");
+    let stage = contract_fixture(&samples::contracts());
+    for (question, expected) in [
+        ("하자보수 기간이 표준계약서와 다른가요?", ["제11조", "표준 제14조"]),
+        ("해지 조항을 표준계약서와 비교해 주세요", ["제12조", "표준 제15조"]),
+        ("잔금 지급 기한 표준계약서랑 달라?", ["제6조", "표준 제7조"]),
+        ("Compare the late penalty with the standard contract", ["Article 2", "표준 Article 3"]),
+        ("Compare the termination clause with the standard contract", ["Article 6", "표준 Article 7"]),
+    ] {
+        let (text, sources) = ask_with_sources(&stage, question).await;
+        assert_eq!(sources, expected, "{question}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn the_side_that_lacks_a_subject_is_named() {
+    let stage = contract_fixture(&renumbered_contracts());
+    let (own, standard) = (
+        "계약서에는 있지만 「소프트웨어 용역 표준계약서」에는 없는 조항:\n- 제3조(투입인력): \"① 을은",
+        "표준계약서에는 있지만 「웹서비스 개발 용역계약서」에는 없는 조항:\n- 제9조(안전관리): \"갑은",
+    );
+    for (question, said) in [
+        ("투입인력 조항을 표준계약서와 비교해 주세요", own),
+        ("제3조가 표준계약서와 어떻게 다른가요?", own),
+        ("투입인력은 표준계약서에도 있나요?", own),
+        ("안전관리 조항을 표준계약서와 비교해줘", standard),
+        ("표준계약서 제9조를 우리 계약서와 비교해 줘", standard),
+    ] {
+        let (text, sources) = ask_with_sources(&stage, question).await;
+        assert!(text.contains(said) && sources.len() == 1, "{question}: {text}");
+    }
+    let (text, _) = ask_with_sources(&stage, "투입인력 조항을 표준계약서와 비교해 주세요").await;
+    assert!(text.contains("② 투입인력을 교체하려면"), "a short article is told whole: {text}");
+}
+
+#[tokio::test]
+async fn a_full_comparison_lists_every_article_with_both_wordings() {
+    let articles = |side: u32, count: u32| -> Vec<(String, String)> {
+        let subjects = ["검수", "대금", "해지", "보증", "배상", "통지", "양도", "보험", "감독", "교육"];
+        let article = |number: u32| {
+            let subject = subjects[number as usize % subjects.len()];
+            let title = format!("{subject} 사항 {number}");
+            let text = format!("{subject}에 관한 {number}번째 일은 {}일 안에 마친다.", 1000 * side + number);
+            (title, text)
+        };
+        (1..=count).map(article).collect()
+    };
+    let document = |id: &str, title: &str, kind: &str, articles: &[(String, String)]| {
+        let articles: Vec<(&str, &str)> = articles.iter().map(|(title, text)| (&**title, &**text)).collect();
+        contract_document(id, title, kind, &articles)
+    };
+    let documents = |count: u32| {
+        [
+            document("우리.md", "운영계약서", "", &articles(1, count)),
+            document("표준.md", "표준 운영계약서", "운영", &articles(2, count)),
+        ]
+    };
+    for question in ["표준계약서와 비교해줘", "표준계약서와 다른 조항은?"] {
+        let (text, sources) = ask_with_sources(&contract_fixture(&documents(40)), question).await;
+        assert_eq!(sources.len(), 80, "{text}");
+        for number in 1..=40 {
+            let (own, standard) = (1000 + number, 2000 + number);
+            let said = format!("일은 {own}일 안에 마친다.\" [{}]\n  표준계약서 제{number}조", 2 * number - 1);
+            assert!(text.contains(&said), "{number}: {text}");
+            assert!(text.contains(&format!("일은 {standard}일 안에")), "{number}: {text}");
+        }
+    }
+    // What does not fit is not left out in silence.
+    let (text, _) = ask_with_sources(&contract_fixture(&documents(130)), "표준계약서와 비교해줘").await;
+    assert!(text.contains("비교 결과가 길어 조항 10개를 뺐습니다"), "{text}");
+}
+
+#[tokio::test]
+async fn articles_that_only_one_contract_has_are_listed_without_naming_the_standard() {
+    let stage = contract_fixture(&renumbered_contracts());
+    for (question, expected) in [
+        ("이 계약서에만 있는 조항은?", "제3조"),
+        ("우리 계약서에만 있는 조항 알려줘", "제3조"),
+        ("Which clauses are only in our contract?", "제3조"),
+        ("표준계약서에만 있는 조항은?", "표준 제9조"),
+    ] {
+        let (text, sources) = ask_with_sources(&stage, question).await;
+        assert_eq!(sources, [expected], "{question}: {text}");
+    }
 }
 
 const CONFIDENTIALITY_ARTICLES: [(&str, &str); 4] = [
@@ -199,7 +358,7 @@ async fn nothing_missing_and_nothing_to_compare_with_are_distinguished() {
     let mut documents = unrelated_standards(3);
     documents.push(own);
     let (alone, _) = ask_with_sources(&contract_fixture(&documents), question).await;
-    assert!(alone.contains("「비밀유지계약서」과(와) 견줄 같은 종류의 표준계약서가 없습니다"), "{alone}");
+    assert!(alone.contains("「비밀유지계약서」와 비교할 같은 종류의 표준계약서가 없습니다"), "{alone}");
     assert!(!alone.contains("빠진 조항이 없습니다"), "{alone}");
 }
 

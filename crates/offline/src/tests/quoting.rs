@@ -169,6 +169,24 @@ fn an_article_that_only_the_standard_has_is_told_by_its_words() {
 }
 
 #[test]
+fn articles_that_are_compared_are_quoted_whole_and_without_signatures() {
+    let own = "용역계약서 › 제7조(분쟁) › 「표준계약서」 제6조와 다른 조항";
+    let standard = "표준계약서 › 제6조(분쟁) › 「용역계약서」 제7조에 해당하는 조항";
+    let kind = QuotableSourceKind::Contract;
+    let sources = [
+        QuotableSource {
+            kind, ..source(own, "제7조(분쟁) ① 분쟁은 협의한다. ② 관할은 부산으로 한다.", 1)
+        },
+        source(standard, "제6조(분쟁) 분쟁은 조정을 거친다.\n\n갑: (인)\n을: 홍길동 (서명)", 2),
+    ];
+    let expected = "① 분쟁은 협의한다. | ② 관할은 부산으로 한다. | 분쟁은 조정을 거친다.";
+    for question in ["분쟁을 표준계약서와 비교해줘", "제7조가 표준과 다른가요?", "표준계약서와 비교해줘"]
+    {
+        assert_eq!(quoted(question, &sources), expected, "{question}");
+    }
+}
+
+#[test]
 fn a_list_is_quoted_with_the_sentence_that_leads_to_it() {
     let sources = [
         source("안내 › 필터", "필터를 가는 순서는 다음과 같습니다.", 1),

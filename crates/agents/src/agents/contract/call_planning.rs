@@ -40,8 +40,7 @@ pub(super) fn propose_calls(question: &str, titles: &[String]) -> Vec<ToolCall> 
             let between = &question[end..reference.range.start];
             // 표준계약서 제10조와 제12조: what is joined on belongs to the same contract.
             of_standard = (of_standard && is_conjunction(between))
-                || ends_with_standard(between)
-                || follows_of_standard(&question[reference.range.end..]);
+                || is_of_standard(between, &question[reference.range.end..]);
             end = reference.range.end;
         }
         if of_standard {
@@ -69,6 +68,11 @@ pub(super) fn propose_calls(question: &str, titles: &[String]) -> Vec<ToolCall> 
         }
     }
     calls.calls
+}
+
+/// Whether an article that is named between two texts is one of the standard contract.
+pub fn is_of_standard(before: &str, after: &str) -> bool {
+    ends_with_standard(before) || follows_of_standard(after)
 }
 
 /// Whether a text ends by naming the standard contract: 표준계약서의, 표준 용역계약서에서, the standard contract's.

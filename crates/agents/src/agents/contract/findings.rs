@@ -15,6 +15,10 @@ const MAX_TITLE_MATCHES_PER_CONTRACT: usize = 3;
 /// Most articles that one look-up gives; the rest is counted.
 const MAX_ARTICLES_PER_LOOKUP: usize = 12;
 
+/// Most articles of a comparison, of both sides together, and most bytes of them.
+const MAX_COMPARED_ARTICLES: usize = 240;
+const MAX_COMPARED_BYTES: usize = 128 * 1024;
+
 /// What a tool found: places, and the articles they refer to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct ContractFindings {
@@ -117,13 +121,42 @@ impl ContractFindings {
         self.add_place(document, contract, ContractPlace { headings, article, clause, range });
     }
 
+    /// Whether a comparison may add so many more articles. A part of a pair would look like an article that one side lacks.
+    pub(super) fn has_room_to_compare(&self, count: usize) -> bool {
+        let bytes: usize = self.found.iter().map(|source| source.quote.len()).sum();
+        self.found.len() + count <= MAX_COMPARED_ARTICLES && bytes <= MAX_COMPARED_BYTES
+    }
+
+    /// Adds a whole article of a comparison, however many there are.
+    pub(super) fn add_compared_article(
+        &mut self,
+        document: &Document,
+        contract: &Contract,
+        article: &ContractArticle,
+        remark: String,
+    ) {
+        let headings = contract.headings(article).into_iter().chain([remark]).collect();
+        let range = article.range.clone();
+        let article = article.number.to_string();
+        self.push_place(document, contract, ContractPlace { headings, article, clause: None, range });
+    }
+
+    /// Whether there is nothing to show and nothing to say.
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.is_empty() && self.notes.is_empty()
+    }
+
     fn add_place(&mut self, document: &Document, contract: &Contract, place: ContractPlace) {
-        let ContractPlace { headings, article, clause, range } = place;
-        let Some(text) = document.text.get(range.clone()) else { return };
         if self.found.len() >= MAX_ARTICLES_PER_LOOKUP {
             self.left_out += 1;
             return;
         }
+        self.push_place(document, contract, place);
+    }
+
+    fn push_place(&mut self, document: &Document, contract: &Contract, place: ContractPlace) {
+        let ContractPlace { headings, article, clause, range } = place;
+        let Some(text) = document.text.get(range.clone()) else { return };
         let text = text.trim_end();
         let title = std::iter::once(document.title.clone()).chain(headings).collect::<Vec<_>>();
         let title = title.join(HEADING_SEPARATOR);

@@ -11,6 +11,8 @@
 
 mod appendix;
 mod call_planning;
+mod compared_subject;
+mod comparison_remark;
 mod contract_documents;
 mod findings;
 mod nodes;
@@ -40,7 +42,9 @@ use crate::state::AnswerLanguage;
 use crate::tools::{ToolPolicy, ToolSideEffect, Toolbox, names};
 
 pub use appendix::{ENGLISH_APPENDIX_WORDS, KOREAN_APPENDIX_WORDS};
-pub use standard_comparison::{ComparisonRemark, StandardComparison};
+pub use call_planning::is_of_standard;
+pub use comparison_remark::ComparisonRemark;
+pub use standard_comparison::StandardComparison;
 pub use state::{ContractState, ContractStateUpdate, SufficiencyAction, SufficiencyDecision, ToolRun};
 
 /// What the nodes of the contract agent work with.
@@ -74,7 +78,7 @@ enum ContractNode {
 pub(super) const DEFINITION: AgentDefinition = AgentDefinition {
     name: "contract",
     description: InBothLanguages {
-        ko: "계약서의 조항을 찾아 읽고, 표준계약서와 견주어 근거와 함께 답합니다",
+        ko: "계약서의 조항을 찾아 읽고, 표준계약서와 비교해 근거와 함께 답합니다",
         en: "finds and reads the articles of contracts, beside the standard contract, and answers with their words",
     },
     starters: InBothLanguages {

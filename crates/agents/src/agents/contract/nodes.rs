@@ -313,13 +313,17 @@ fn append_answer_and_trim(messages: &[Message], answer: Message) -> ItemChanges<
     ItemChanges::remove(gone).put([answer])
 }
 
-/// Adds a place unless it, or a place around it, is there already. Places within it give way to it, and it takes the
+/// Adds a place unless it, or a place around it, is there already; what its title says beyond the known one is kept. Places within it give way to it, and it takes the
 /// number of the first of them.
 fn collect_source(collected: &mut Vec<AnswerSource>, source: AnswerSource) {
     let holds = |outer: &AnswerSource, inner: &AnswerSource| {
         outer.document == inner.document && outer.start <= inner.start && inner.end <= outer.end
     };
-    if collected.iter().any(|known| holds(known, &source)) {
+    if let Some(known) = collected.iter_mut().find(|known| holds(known, &source)) {
+        // A comparison may have more to say of a place that was found before it.
+        if holds(&source, known) && source.title.starts_with(&known.title) {
+            known.title = source.title;
+        }
         return;
     }
     match collected.iter().position(|known| holds(&source, known)) {
@@ -506,5 +510,17 @@ mod tests {
             .map(|source| format!("[{}] {} {}..{}", source.number, source.document, source.start, source.end))
             .collect();
         assert_eq!(lines, ["[1] 가 0..100", "[2] 나 50..60", "[3] 가 200..210"]);
+    }
+
+    #[test]
+    fn a_place_that_is_found_again_keeps_what_was_said_of_it() {
+        let place = |title: &str| AnswerSource { title: title.into(), end: 10, ..AnswerSource::default() };
+        let (plain, remarked) = ("계약서 › 제5조(인력)", "계약서 › 제5조(인력) › 「표준」에 없는 조항");
+        for order in [[plain, remarked], [remarked, plain]] {
+            let mut collected = Vec::new();
+            order.iter().for_each(|title| collect_source(&mut collected, place(title)));
+            let titles: Vec<&str> = collected.iter().map(|source| source.title.as_str()).collect();
+            assert_eq!(titles, [remarked]);
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use doran_retrieval::Document;
 use doran_retrieval::contract::{Contract, ContractComparison, compare_contracts};
 
+use super::compared_subject::ComparedContracts;
 use super::contract_documents::LoadedDocuments;
 
 /// Most standards that a contract is laid beside, article by article: those that it is most like.
@@ -34,6 +35,17 @@ pub(super) struct MatchedStandard<'a> {
     pub(super) document: &'a Document,
     pub(super) standard: &'a Contract,
     pub(super) comparison: ContractComparison,
+}
+
+impl MatchedStandard<'_> {
+    /// The contract beside it.
+    pub(super) fn beside<'a>(&'a self, own: &'a Document, contract: &'a Contract) -> ComparedContracts<'a> {
+        ComparedContracts {
+            own: (contract, own),
+            standard: (self.standard, self.document),
+            comparison: &self.comparison,
+        }
+    }
 }
 
 impl<'a> StandardContracts<'a> {

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::appendix::AppendixName;
+use super::compared_subject::named_article;
 use super::contract_documents::{ContractDocuments, ContractSide, LoadedDocuments};
 use super::findings::{ContractFindings, find_appendices, find_by_reference, find_by_title};
 use super::standard_comparison::{StandardComparison, compare_with_standards, matching_standards};
@@ -96,7 +97,7 @@ impl ContractToolKind {
                 "Looks an article up in the standard contract, by its number, its title or its subject. With `compare` it \
                  lays the user's contract beside the standard: the pair of articles on one matter, what the user's \
                  contract lacks, or what it has beyond the standard.",
-                "표준계약서에서 조 번호, 제목이나 주제로 찾고, 사용자 계약서와 조항끼리 견줍니다",
+                "표준계약서에서 조 번호, 제목이나 주제로 찾고, 사용자 계약서와 조항끼리 비교합니다",
                 json!({
                     "type": "object",
                     "properties": {
@@ -348,10 +349,13 @@ impl ContractTool {
         if let Some(wanted) = arguments.compare {
             let contracts = self.load_documents(tenant, ContractSide::User, language).await?;
             let findings = compare_with_standards(&contracts, &standards, &arguments.query, wanted, language);
-            // An article that no contract of the user has may still be one of the standard.
-            if !findings.found.is_empty() || !findings.notes.is_empty() || wanted != StandardComparison::Same
-            {
+            if !findings.is_empty() || wanted != StandardComparison::Same {
                 return Ok(findings);
+            }
+            if named_article(&arguments.query).is_none() {
+                // Neither names the subject: what is near it is looked for on both sides.
+                let search = ContractSearchArguments { query: arguments.query.clone(), whose: None };
+                return self.search(tenant, search, language).await;
             }
         }
         let reference = ArticleReference::parse(&arguments.query);
