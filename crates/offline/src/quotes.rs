@@ -340,6 +340,17 @@ pub(super) fn most_shared<'a>(question: &str, sources: &[QuotableSource<'a>]) ->
     best.map(|(_, text)| text)
 }
 
+/// The share of the words of a question that a short text holds.
+pub(super) fn shared_words(question: &str, text: &str) -> f64 {
+    let source = QuotableSource {
+        title: "",
+        text,
+        kind: QuotableSourceKind::Document,
+        cite: SourceCitation::Tool(""),
+    };
+    UnitIndex::new(&[source]).share_words(question).into_iter().map(|(share, _)| share).fold(0.0, f64::max)
+}
+
 /// The share of the words of a question that a short text must hold.
 const MIN_SHARED_WORDS: f64 = 0.4;
 
