@@ -54,7 +54,7 @@ pub async fn relay(
         let line = serde_json::to_string(message).map_err(|error| gone(error.to_string()))?;
         write_line(&line).map_err(McpRelayError::HostGone)
     };
-    let mut conversation = Conversation::default();
+    let mut conversation = RelayedConversation::default();
     let mut sending = FuturesUnordered::new();
     loop {
         for message in conversation.messages_for_the_host() {
@@ -103,7 +103,7 @@ enum Phase {
 
 /// Who waits for what between a host and a server.
 #[derive(Debug, Default)]
-struct Conversation {
+struct RelayedConversation {
     phase: Phase,
     has_host_ended: bool,
     /// What the host asked and the server has not answered.
@@ -114,7 +114,7 @@ struct Conversation {
     to_host: Vec<ServerJsonRpcMessage>,
 }
 
-impl Conversation {
+impl RelayedConversation {
     fn takes_lines(&self) -> bool {
         !self.has_host_ended && !matches!(self.phase, Phase::Initializing(_))
     }
