@@ -144,13 +144,28 @@ fn report_parse_error(error: &clap::Error, language: Language) -> ExitCode {
                 .find_map(|kind| error.get(kind))
                 .map(|suggested| format!(". 비슷한 것: `{suggested}`"))
                 .unwrap_or_default();
+        let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+        let command = named_command(words);
         TerminalOutput::new(Language::Korean, None, None)
-            .print_note(&format!("오류: {what}{suggestion}. 사용법은 `doran --help`로 볼 수 있습니다"));
+            .print_note(&format!("오류: {what}{suggestion}. 사용법은 `{command} --help`로 볼 수 있습니다"));
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
     // If nobody reads the output, the exit code still tells what happened.
     drop(error.print());
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// The command that was misused, as far as these words name one.
+fn named_command(words: impl IntoIterator<Item = String>) -> String {
+    let mut command = &CommandLineArgs::command();
+    let mut names = vec![command.get_name().to_owned()];
+    for word in words.into_iter().take_while(|word| word != "--") {
+        if let Some(named) = command.find_subcommand(&word) {
+            command = named;
+            names.push(word);
+        }
+    }
+    names.join(" ")
 }
 
 /// The program starts itself again to work on hostile input in a jail. The first argument says what on; people never

@@ -273,9 +273,10 @@ fn repeat_previous_answer(turn: &OfflineTurn<'_>) -> Option<Vec<String>> {
 fn answer_from_results(turn: &OfflineTurn<'_>, question: &str) -> Vec<String> {
     let (searched, other): (Vec<_>, Vec<_>) =
         turn.results.iter().copied().partition(|result| !result.failed && results::is_search(&result.name));
-    // That nothing is remembered matters only where documents do not answer either.
-    let (forgotten, other): (Vec<_>, Vec<_>) =
-        other.into_iter().partition(|result| results::is_recall_of_nothing(result));
+    // That nothing is remembered matters only where documents do not answer either, and so does what else is.
+    let (forgotten, other): (Vec<_>, Vec<_>) = other
+        .into_iter()
+        .partition(|result| memory::is_recall_of_nothing(result) || memory::is_recall_of_all(turn, result));
     let mut lines: Vec<String> =
         other.iter().flat_map(|result| results::result_lines(turn, result)).collect();
     let mut failed = other.iter().filter(|result| result.failed && !is_refused_by_person(result)).peekable();
@@ -300,12 +301,23 @@ fn answer_from_results(turn: &OfflineTurn<'_>, question: &str) -> Vec<String> {
     }
     found.missing.retain(|part| !intents_of(part).iter().any(|wish| results::is_intent_answered(turn, wish)));
     let noted = note_lines(turn, &mut found);
+    if let Some(share) = memory::share_of_fact(turn) {
+        // The fact answers. What is only near to the question and shares less of its words does not.
+        found.picks.retain(|pick| pick.is_sure || quotes::shared_words(question, &pick.words) >= share);
+        if found.picks.is_empty() && noted.is_empty() {
+            return lines;
+        }
+    }
     if !found.picks.is_empty() || !noted.is_empty() {
         lines.extend(quote_lines(turn, &found));
         lines.extend(noted);
         return lines;
     }
-    lines.extend(forgotten.iter().flat_map(|result| results::result_lines(turn, result)));
+    let all = forgotten.iter().filter(|result| !memory::is_recall_of_nothing(result));
+    let told: Vec<String> = all.flat_map(|result| results::result_lines(turn, result)).collect();
+    let nothing =
+        || forgotten.iter().take(1).flat_map(|result| results::result_lines(turn, result)).collect();
+    lines.extend(if told.is_empty() { nothing() } else { told });
     if let Some(told) = missing_place_lines(turn, question, &found).filter(|_| !searched.is_empty()) {
         lines.extend(told);
     } else if !searched.is_empty() || lines.is_empty() {

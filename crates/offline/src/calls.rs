@@ -8,16 +8,14 @@ use doran_retrieval::ArticleNumber;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::answer;
 use super::comparison;
 use super::cues::Cue;
 use super::decisions::{self, one_line};
-use super::facts;
 use super::intent::{QuestionIntent, intents_of};
 use super::memory;
 use super::quotes;
 use super::schema::{has_type, resolved};
-use super::text::{content_words, sentences};
+use super::text::content_words;
 use super::turn::OfflineTurn;
 
 /// The calls that a request wants next; none when it is time to answer.
@@ -87,7 +85,9 @@ fn planned_calls(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Vec<PlannedToolC
             calls.extend(call_for_intent(wish, &wished, turn, tools));
         }
     }
-    calls.extend(recall_call(turn, tools).filter(|_| wished.is_empty()));
+    if wished.is_empty() {
+        calls.extend(recall_call(turn, tools));
+    }
     if compares && wished == [QuestionIntent::Standard] {
         // The person's own side of the comparison.
         calls.extend(search_for(tools, &one_line(&quotes::without_standard(question))));
@@ -202,20 +202,11 @@ fn with_comparison(tool: &ToolSpec, arguments: Value, how: StandardComparison) -
 const COMPARE: &[&str] = &["compare"];
 const SUBJECT: &[&str] = &["query", "topic", "title", "question", "q"];
 
-/// Looks up what is asked about the person and was not said in this conversation.
+/// Looks up what may have been remembered.
 fn recall_call(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall> {
-    let asked = sentences(&turn.question)
-        .into_iter()
-        .find_map(facts::personal_fact_question)
-        .filter(|asked| !asked.subject.is_empty())?;
-    if answer::is_known(turn, &asked) {
-        return None;
-    }
-    call_with_argument(
-        tool_named(tools, names::RECALL)?,
-        &["query", "q", "topic"],
-        &ToolArgumentValue::Text(&asked.subject),
-    )
+    let tool = tool_named(tools, names::RECALL)?;
+    let words = memory::words_to_recall(turn)?;
+    call_with_argument(tool, &["query", "q", "topic"], &ToolArgumentValue::Text(&words))
 }
 
 /// Forgets a fact by its id; one that is only described is looked up first, and forgotten if it is the only one.

@@ -20,7 +20,7 @@ cues! {
     Greeting, Thanks, Bye, Filler, AsksWhatItIs, WantsWriter, WantsSummary, AboutConversation, AboutDocuments,
     NamesDocuments, States, AsksSomething, AsksToRecall, AboutContracts, OffTopic, PointsBack,
     GoesOn, ShowsAgain, OpensFollowUp, AboutStandard, Decides, AsksForList, LeadsToList, Compares,
-    AsksForPlace, AsksForRules, NamesRules, FollowsUp, NamesThing, SaysHowItIs, NamesQuestion, NamesTheRest, SaysThatItWasSaid, AsksAnything, AsksAboutMe, GivesOrders,
+    AsksForPlace, AsksForRules, NamesRules, FollowsUp, NamesThing, SaysHowItIs, NamesQuestion, NamesTheRest, SaysThatItWasSaid, AsksAnything, IsOwn, AsksAboutMe, GivesOrders,
     AsksForValue, AsksToCompute, Miswritten, PointsAtThing, CalledFormula, Date, EndsAtDate, Year, AsksForWeather, IsTimeWord, IsNoPlace, FileName, Quoted, LooksInDocuments, SearchesWeb, IsRole, AsksWho,
     SaysHowToSearch, AsksToRun, AsksForAnything, NamesProvisions, NamesContract, ComparesWholes, BesideStandard, SignsContract, NamesStandard, ContractAsFront, OnOneSide, OwnContract, BeyondStandard, SaysMissing,
 }

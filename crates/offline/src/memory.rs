@@ -4,13 +4,25 @@
 use std::sync::LazyLock;
 
 use doran_agents::memory::recalled_fact_id;
+use doran_agents::tools::names;
+use doran_llm::ToolResult;
+use doran_retrieval::{asks_or_requests, is_hangul};
 use regex::Regex;
 
-use super::intent::QuestionIntent;
-use super::text::{contains_any_cue, content_words, sentences};
+use super::answer;
+use super::cues::Cue;
+use super::decisions;
+use super::facts::{self, PersonalFactQuestion};
+use super::intent::{self, QuestionIntent};
+use super::quotes;
+use super::text::{contains_any_cue, content_words, sentences, words};
+use super::turn::OfflineTurn;
 
-/// Ways to ask for something to be kept.
-const REMEMBER_CUES: &str = "기억해줘|기억해 줘|기억해주|기억해 주|기억해둬|기억해 둬|기억해두|기억해 두|기억하고 있어줘|외워줘|외워 줘";
+/// A question of more words is about more than one fact.
+const MAX_WORDS_OF_LOOKUP: usize = 12;
+
+/// A fact that shares more than this of the words of a question is about what it asks.
+const ABOUT_QUESTION: f64 = 0.5;
 
 /// The wish that concerns memory, if there is one.
 pub(super) fn memory_intent(prose: &str) -> Option<QuestionIntent> {
@@ -26,18 +38,32 @@ pub(super) fn memory_intent(prose: &str) -> Option<QuestionIntent> {
     contains_any_cue(&lower, all).then(|| QuestionIntent::Recall(String::new()))
 }
 
+/// Ways to ask for something to be kept: as a favour, or as an order, which a question without its mark looks like.
+#[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
+static REMEMBER_CUES: LazyLock<[Regex; 2]> = LazyLock::new(|| {
+    let favour = r"(?:기억|암기)\s?(?:좀\s?)?(?:해|하고 있어)\s?(?:줘|주|둬|두|놔|놓아|놓으)|외워\s?(?:줘|주|둬|두)|(?:기억|암기)\s?(?:좀\s?)?부탁";
+    let order = r"(?:기억|암기)\s?(?:해(?:라|요)?|하세요|하십시오)[\s.!~]*(?:$|:)|외워(?:라|요)?[\s.!~]*$";
+    [favour, order].map(|pattern| Regex::new(pattern).expect("a pattern"))
+});
+
 /// What is to be kept, as it was said: before the wish, else after it, else the sentences that lead up to it.
 pub(super) fn fact_to_remember(prose: &str) -> Option<&str> {
     for sentence in sentences(prose) {
         if sentence.ends_with(['?', '？']) {
             continue;
         }
-        if let Some(at) = REMEMBER_CUES.split('|').filter_map(|cue| sentence.find(cue)).min() {
-            let start = prose.find(sentence).unwrap_or(0);
+        let start = prose.find(sentence).unwrap_or(0);
+        let [favour, order] =
+            REMEMBER_CUES.each_ref().map(|cue| cue.find(sentence).map(|found| found.start()));
+        if let Some(at) = favour.or(order) {
             let colon = sentence[at..].split_once(':').map_or("", |(_, after)| after.trim());
-            let facts =
-                [without_reported_ending(&sentence[..at]), colon, without_reported_ending(&prose[..start])];
-            return facts.into_iter().find(|fact| fact.chars().any(char::is_alphanumeric));
+            let before = without_reported_ending(&sentence[..at]);
+            let facts = [before, colon, without_reported_ending(&prose[..start])];
+            let fact = facts.into_iter().find(|fact| fact.chars().any(char::is_alphanumeric))?;
+            // "내 이름 기억해" asks. An order says what it is.
+            let is_ending_cut = before.len() < sentence[..at].trim_end().len();
+            return (favour.is_some() || is_ending_cut || fact != before || names_value(fact))
+                .then_some(fact);
         }
         let lower = sentence.to_lowercase();
         let english = ["remember that ", "remember: ", "please remember ", "don't forget that "];
@@ -48,6 +74,11 @@ pub(super) fn fact_to_remember(prose: &str) -> Option<&str> {
         }
     }
     None
+}
+
+/// Whether a text holds more than Korean words, such as a number, a code or a name in Latin letters.
+fn names_value(text: &str) -> bool {
+    text.chars().any(|char| char.is_alphanumeric() && !is_hangul(char))
 }
 
 /// What hands a fact over: the quotative ending (-다고, -라는 것을), or the clause as a noun (-ㄴ 것을, -임을).
@@ -91,6 +122,109 @@ fn fact_to_forget(prose: &str, lower: &str) -> Option<String> {
     (!about.is_empty()).then(|| about.join(" "))
 }
 
+/// What a question has to do with the memory.
+enum MemoryQuestion {
+    /// It asks for what was kept, or changes it.
+    Wish,
+    /// It asks about the person.
+    Personal(PersonalFactQuestion),
+    /// It asks for something that may have been kept.
+    Any,
+}
+
+impl MemoryQuestion {
+    fn of(question: &str) -> Self {
+        let personal = || sentences(question).into_iter().find_map(facts::personal_fact_question);
+        if memory_intent(question).is_some() {
+            Self::Wish
+        } else {
+            personal().filter(|asked| !asked.subject.is_empty()).map_or(Self::Any, Self::Personal)
+        }
+    }
+}
+
+/// What to look up in the memory for a question that speaks of nothing to be remembered: what it asks about the person, and
+/// what documents do not surely answer.
+pub(super) fn words_to_recall(turn: &OfflineTurn<'_>) -> Option<String> {
+    let question = turn.question.as_str();
+    let found = quotes::find_quotes(turn.asked(question), &decisions::sources(turn));
+    match MemoryQuestion::of(question) {
+        MemoryQuestion::Wish => None,
+        MemoryQuestion::Personal(asked) => {
+            // Where the words find nothing, the person sees what there is.
+            let nothing = turn.results.iter().any(|result| is_recall_of_nothing(result));
+            let words = if nothing && found.picks.is_empty() { String::new() } else { asked.subject.clone() };
+            (!answer::is_known(turn, &asked)).then_some(words)
+        }
+        MemoryQuestion::Any => {
+            let is_own = words(question).iter().any(|word| Cue::IsOwn.is_in(word));
+            let is_answered = !is_own && found.picks.iter().any(|pick| pick.is_sure);
+            let asks = asks_or_requests(question) || Cue::AsksSomething.is_in(question);
+            let is_plain = words(question).len() <= MAX_WORDS_OF_LOOKUP
+                && turn.attached.is_empty()
+                && !decisions::is_small_talk(question)
+                && !decisions::asks_for_what_was_said(turn)
+                && ![Cue::WantsWriter, Cue::WantsSummary, Cue::GivesOrders]
+                    .iter()
+                    .any(|cue| cue.is_in(question));
+            let about = content_words(question);
+            (asks && is_plain && !is_answered && !about.is_empty()).then(|| about.join(" "))
+        }
+    }
+}
+
+/// The lines of a result that tell the facts a question is about, as far as the memory was asked for some.
+pub(super) fn facts_about<'a>(turn: &OfflineTurn<'_>, result: &'a ToolResult) -> Vec<&'a str> {
+    let facts: Vec<&str> = result.text.lines().filter(|line| recalled_fact_id(line).is_some()).collect();
+    let question = MemoryQuestion::of(&turn.question);
+    if matches!(question, MemoryQuestion::Wish) {
+        return facts;
+    }
+    let shares: Vec<f64> = facts.iter().map(|fact| quotes::shared_words(&turn.question, fact)).collect();
+    let most = shares.iter().copied().fold(0.0, f64::max);
+    if most > ABOUT_QUESTION {
+        return facts
+            .into_iter()
+            .zip(shares)
+            .filter(|(_, share)| *share >= most)
+            .map(|(fact, _)| fact)
+            .collect();
+    }
+    if matches!(question, MemoryQuestion::Any) { Vec::new() } else { facts }
+}
+
+/// Whether a memory was looked up beside the documents, and says nothing about the question.
+pub(super) fn is_beside_question(turn: &OfflineTurn<'_>, result: &ToolResult) -> bool {
+    is_recall(result)
+        && intent::intents_of(&turn.question).is_empty()
+        && matches!(MemoryQuestion::of(&turn.question), MemoryQuestion::Any)
+        && facts_about(turn, result).is_empty()
+}
+
+/// How much of the words of the question a remembered fact shares that is about it.
+pub(super) fn share_of_fact(turn: &OfflineTurn<'_>) -> Option<f64> {
+    let facts =
+        turn.results.iter().filter(|result| is_recall(result)).flat_map(|result| facts_about(turn, result));
+    let shares = facts.map(|fact| quotes::shared_words(&turn.question, fact));
+    shares.filter(|share| *share > ABOUT_QUESTION).max_by(f64::total_cmp)
+}
+
+fn is_recall(result: &ToolResult) -> bool {
+    !result.failed && result.name.ends_with(names::RECALL)
+}
+
+/// Whether a memory was looked up and there was none.
+pub(super) fn is_recall_of_nothing(result: &ToolResult) -> bool {
+    is_recall(result) && !result.text.lines().any(|line| recalled_fact_id(line).is_some())
+}
+
+/// Whether the whole memory was looked up since nothing was found in the words of the question.
+pub(super) fn is_recall_of_all(turn: &OfflineTurn<'_>, result: &ToolResult) -> bool {
+    is_recall(result)
+        && !matches!(MemoryQuestion::of(&turn.question), MemoryQuestion::Wish)
+        && turn.results.iter().any(|other| is_recall_of_nothing(other))
+}
+
 /// The id of the only fact that a memory gave.
 pub(super) fn only_id(text: &str) -> Option<&str> {
     let mut ids = text.lines().map(recalled_fact_id);
@@ -128,6 +262,12 @@ mod tests {
         check("회의실은 3층인 것을 기억해 줘", "keep 회의실은 3층");
         check("나는 땅콩을 못 먹는다는 걸 기억해 둬", "keep 나는 땅콩을 못 먹는다");
         check("기억해줘: 회의는 월요일이다", "keep 회의는 월요일이다");
+        check("차량번호 12가3456 기억해", "keep 차량번호 12가3456");
+        check("프린터 이름 laser-2 기억 좀 해 줘", "keep 프린터 이름 laser-2");
+        check("내 사번은 12345니까 기억해!", "keep 내 사번은 12345니까");
+        check("나는 채식을 한다고 기억하세요", "keep 나는 채식을 한다");
+        check("회의는 월요일이야. 기억해 놔", "keep 회의는 월요일이야");
+        check("기억해: 회의는 월요일이다", "keep 회의는 월요일이다");
         check("Please remember that my birthday is May 3", "keep my birthday is May 3");
     }
 
@@ -147,6 +287,9 @@ mod tests {
     fn questions_and_other_words_are_no_wishes() {
         for question in [
             "내 이름 기억해?",
+            "내 이름 기억해",
+            "어제 회의 기억해요",
+            "기억해",
             "아까 말한 거 기억나?",
             "기억해줘",
             "잊어줘",

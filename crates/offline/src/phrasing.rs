@@ -23,7 +23,7 @@ phrases! {
     QuoteContractArticle, QuoteStandardArticle, SameWords, QuoteTool, QuoteGiven, Nearest, Recall, RecallSaid,
     RecallSummary, Note, NoteSaid, NotTold, NotFound, NotFoundPart, NotFoundPlace, Noted, Hello, Welcome, Bye,
     Introduce, Cannot, Connect, AskPlace, AskFormula, Computed, Time, Weather, Encyclopedia, Web, Ran, File,
-    Result, ResultMore, ResultEmpty, ResultCut, Failed, Refused, Recalled, NoFormula, NoValue, FailedAdvice,
+    Result, ResultMore, ResultEmpty, ResultCut, Failed, Refused, Recalled, RecalledAll, NoFormula, NoValue, FailedAdvice,
     Digest, DigestUser, DigestAnswer, DigestEmpty, Previous, PreviousLine, NoCalls,
 }
 

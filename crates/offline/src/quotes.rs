@@ -1,6 +1,7 @@
 //! Chooses what to quote: the places that a question names, else the units that answer it best, one to three of them.
 //! Nothing is written here: every word of a quote stands in the material.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use doran_agents::agents::contract::StandardComparison;
@@ -11,10 +12,12 @@ use super::compared_quotes::compared_quotes;
 use super::comparison;
 use super::cues::Cue;
 use super::intent::{QuestionIntent, intents_of};
-use super::places::{NamedPlace, article_titles, named_places};
+use super::places::{NamedPlace, article_titles, named_articles, named_places};
 use super::ranking::{AskedQuestion, RankedUnit, UnitIndex, question_terms};
 use super::text::sentences;
-use super::units::{QuotableSource, QuotableSourceKind, QuotableUnit, UnitKind, row_cells, split_units};
+use super::units::{
+    QuotableSource, QuotableSourceKind, QuotableUnit, SourceCitation, UnitKind, row_cells, split_units,
+};
 use super::weights::{CLOSE, NEAR, confidence, covers_question, is_sure};
 
 /// The most units that are quoted of one article, list or procedure.
@@ -306,27 +309,35 @@ fn quotes_of_places<'a>(
             found.missing.push(place.to_string());
             continue;
         }
-        // Several documents may have an article of this number: the one that the question fits best is meant.
-        let lesser = |one: &&&RankedUnit<'a>| one.document_lacks;
-        let documents: Vec<&str> = [false, true]
-            .iter()
-            .filter_map(|standard| {
-                let of_side = there.iter().filter(|one| is_standard(one) == *standard);
-                of_side.min_by(|left, right| lesser(left).total_cmp(&lesser(right)))
-            })
-            .map(|one| index.sources()[one.unit.source].document())
-            .collect();
-        there.retain(|one| documents.contains(&index.sources()[one.unit.source].document()));
+        // Several documents may have an article of this number: those that the question fits best are meant, which are all of
+        // them if it says nothing but the number.
+        let least = [false, true].map(|standard| {
+            let of_side = there.iter().filter(|one| is_standard(one) == standard);
+            of_side.map(|one| one.document_lacks).fold(f64::INFINITY, f64::min)
+        });
+        if question_terms(rest).is_empty() {
+            // A section such as "5. 숙박" is an article where no document has one that calls itself so.
+            let is_article = |one: &&RankedUnit<'_>| !named_articles(one.unit.heading).is_empty();
+            if there.iter().any(is_article) {
+                there.retain(is_article);
+            }
+        } else {
+            there.retain(|one| one.document_lacks <= least[usize::from(is_standard(one))]);
+        }
         if asks && place.clause.is_none() && there.len() > 2 {
             let best = there[0].score;
             there.retain(|one| one.score > best - CLOSE);
             there.truncate(3);
         }
         let wanted: Vec<(usize, &str)> = there.iter().map(|one| (one.unit.source, one.unit.text)).collect();
-        let in_order = index.units().filter(|unit| wanted.contains(&(unit.source, unit.text)));
-        in_order
-            .take(MAX_UNITS_PER_PLACE)
-            .for_each(|unit| found.add_unit(unit, index, AskedQuestion::default(), true));
+        let mut told: BTreeMap<&str, usize> = BTreeMap::new();
+        for unit in index.units().filter(|unit| wanted.contains(&(unit.source, unit.text))) {
+            let count = told.entry(index.sources()[unit.source].document()).or_default();
+            *count += 1;
+            if *count <= MAX_UNITS_PER_PLACE {
+                found.add_unit(unit, index, AskedQuestion::default(), true);
+            }
+        }
     }
     // What answers to an article in the standard has another number there.
     let compares = Cue::Compares.is_in(question) && Cue::AboutStandard.is_in(question);
@@ -381,6 +392,17 @@ pub(super) fn most_shared<'a>(question: &str, sources: &[QuotableSource<'a>]) ->
         best = if one.0 >= MIN_SHARED_WORDS && more { Some(one) } else { best };
     }
     best.map(|(_, text)| text)
+}
+
+/// The share of the words of a question that a short text holds.
+pub(super) fn shared_words(question: &str, text: &str) -> f64 {
+    let source = QuotableSource {
+        title: "",
+        text,
+        kind: QuotableSourceKind::Document,
+        cite: SourceCitation::Tool(""),
+    };
+    UnitIndex::new(&[source]).share_words(question).into_iter().map(|(share, _)| share).fold(0.0, f64::max)
 }
 
 /// The share of the words of a question that a short text must hold.

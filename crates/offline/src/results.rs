@@ -1,11 +1,11 @@
 //! How the results of tools are told: their words as they stand, after a fixed lead.
 
-use doran_agents::memory::recalled_fact_id;
 use doran_agents::request_format::NOTE_PREFIX;
 use doran_agents::tools::{CalculatorFailure, is_refused_by_person, names};
 use doran_llm::ToolResult;
 
 use super::intent::QuestionIntent;
+use super::memory;
 use super::phrasing::FixedPhrase;
 use super::quotes;
 use super::text::content_words;
@@ -91,12 +91,18 @@ pub(super) fn result_lines(turn: &OfflineTurn<'_>, result: &ToolResult) -> Vec<S
         return sentences(turn, result, FixedPhrase::File);
     }
     // What these say is a sentence for the person already.
-    if is(names::REMEMBER) || is(names::FORGET) || is_recall_of_nothing(result) {
+    if is(names::REMEMBER) || is(names::FORGET) || memory::is_recall_of_nothing(result) {
         return lines(&result.text).take(MAX_RESULT_LINES).map(str::to_owned).collect();
     }
-    let lead = if is(names::RECALL) {
-        FixedPhrase::Recalled
-    } else if is(names::CALCULATOR) {
+    if is(names::RECALL) {
+        let lead = if memory::is_recall_of_all(turn, result) {
+            FixedPhrase::RecalledAll
+        } else {
+            FixedPhrase::Recalled
+        };
+        return told_lines(turn, &result.name, &memory::facts_about(turn, result).join("\n"), lead);
+    }
+    let lead = if is(names::CALCULATOR) {
         FixedPhrase::Computed
     } else if is(names::GET_CURRENT_DATETIME) {
         FixedPhrase::Time
@@ -107,20 +113,20 @@ pub(super) fn result_lines(turn: &OfflineTurn<'_>, result: &ToolResult) -> Vec<S
     } else {
         FixedPhrase::Result
     };
-    whole_result_lines(turn, result, lead)
+    told_lines(turn, name, &result.text, lead)
 }
 
-/// The whole result, line by line, as far as it is shown.
-fn whole_result_lines(turn: &OfflineTurn<'_>, result: &ToolResult, lead: FixedPhrase) -> Vec<String> {
+/// What a tool told, line by line, as far as it is shown.
+fn told_lines(turn: &OfflineTurn<'_>, tool: &str, text: &str, lead: FixedPhrase) -> Vec<String> {
     let mut told = Vec::new();
-    for (at, line) in lines(&result.text).take(MAX_RESULT_LINES).enumerate() {
+    for (at, line) in lines(text).take(MAX_RESULT_LINES).enumerate() {
         told.push(match (at, lead) {
-            (0, FixedPhrase::Result) => lead.filled(turn.language, &[&result.name, line]),
+            (0, FixedPhrase::Result) => lead.filled(turn.language, &[tool, line]),
             (0, _) => lead.filled(turn.language, &[line]),
             _ => FixedPhrase::ResultMore.filled(turn.language, &[line]),
         });
     }
-    if lines(&result.text).nth(MAX_RESULT_LINES).is_some() {
+    if lines(text).nth(MAX_RESULT_LINES).is_some() {
         told.push(FixedPhrase::ResultCut.filled(turn.language, &[]));
     }
     told
@@ -179,9 +185,4 @@ pub(super) fn calculator_failure(result: &ToolResult) -> Option<(FixedPhrase, &s
     let failure = CalculatorFailure::parse(lines(&result.text).next()?)?;
     let say = if failure.is_syntax { FixedPhrase::NoFormula } else { FixedPhrase::NoValue };
     Some((say, failure.reason))
-}
-/// Whether a memory was looked up and there was none.
-pub(super) fn is_recall_of_nothing(result: &ToolResult) -> bool {
-    let is_fact = |line: &str| recalled_fact_id(line).is_some();
-    !result.failed && result.name.ends_with(names::RECALL) && !lines(&result.text).next().is_some_and(is_fact)
 }

@@ -11,6 +11,7 @@ use doran_llm::{
 use doran_retrieval::without_courtesies;
 
 use super::cues::Cue;
+use super::memory;
 use super::ranking::AskedQuestion;
 use super::results;
 use super::text::language;
@@ -39,7 +40,7 @@ pub(super) struct OfflineTurn<'a> {
     pub(super) attached: Vec<&'a str>,
     /// The tools called since the person spoke.
     pub(super) calls: Vec<&'a ToolCall>,
-    /// What they gave back.
+    /// What they gave back, but for facts that have nothing to do with the question.
     pub(super) results: Vec<&'a ToolResult>,
     /// The language to answer in.
     pub(super) language: Language,
@@ -76,7 +77,7 @@ impl<'a> OfflineTurn<'a> {
         let tongue = tongue.unwrap_or(Language::English);
         let since = start_of_turn(messages, newest);
         let turn = &messages[since..];
-        Some(Self {
+        let mut sorted = Self {
             said,
             answered,
             summary: summary_lines(messages).iter().map(|line| strip_citation_marks(line)).collect(),
@@ -90,7 +91,11 @@ impl<'a> OfflineTurn<'a> {
             language: tongue,
             id: messages[newest].id.as_str(),
             question,
-        })
+        };
+        let told =
+            sorted.results.iter().copied().filter(|result| !memory::is_beside_question(&sorted, result));
+        sorted.results = told.collect();
+        Some(sorted)
     }
 
     /// The call that a result answers.

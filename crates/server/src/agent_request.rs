@@ -188,10 +188,9 @@ pub(crate) async fn start_run_with_input(
         }
         None => None,
     };
-    let thread_metadata = Map::from_iter([
-        ("title".to_owned(), Value::String(title.to_owned())),
-        ("agent".to_owned(), Value::String(agent.name.clone())),
-    ]);
+    let mut thread_metadata = title_metadata(title);
+    thread_metadata.insert("agent".to_owned(), Value::String(agent.name.clone()));
+    let is_retitled = ask.placement.from == Some(0) && is_titled_by_question(app, &ask.thread).await?;
     let RunPlacement { from, pause_before, pause_after, mut metadata } = ask.placement.clone();
     metadata.extend(key_metadata(ask.key.as_deref()));
     let options = StartOptions {
@@ -205,7 +204,27 @@ pub(crate) async fn start_run_with_input(
         metadata,
         ..StartOptions::default()
     };
-    submit_run(app, agent, &ask.thread, Some(input), options).await
+    let run = submit_run(app, agent, &ask.thread, Some(input), options).await?;
+    if is_retitled {
+        app.runtime.put_thread(&ask.thread, &title_metadata(title)).await?;
+    }
+    Ok(run)
+}
+
+/// Where a thread stores the title that was made from its first question. As long as its title is the same, nobody renamed it.
+const QUESTION_TITLE_METADATA: &str = "question_title";
+
+fn title_metadata(title: &str) -> Map<String, Value> {
+    ["title", QUESTION_TITLE_METADATA].map(|name| (name.to_owned(), Value::from(title))).into_iter().collect()
+}
+
+/// Whether the title of a thread is still that of its first question, so that it follows another version of it.
+async fn is_titled_by_question(app: &ServerApp, thread: &ThreadKey) -> Result<bool, ApiError> {
+    let row = app.runtime.find_thread_row(thread).await?;
+    Ok(row.is_some_and(|row| {
+        let made = row.metadata.get(QUESTION_TITLE_METADATA);
+        made.is_some() && made == row.metadata.get("title")
+    }))
 }
 
 /// Starts a run and counts it. Every run of every route starts here.

@@ -264,6 +264,20 @@ async fn every_agent_remembers_across_conversations_and_forgets() {
         assert_eq!((kept.tools_used.join(" "), kept.path.join(" ")), ("remember".into(), path.into()));
         let response = ask_agent_with_memory(agent, &memories, "내 생일이 언제라고 했지?").await;
         assert!(response.response.contains("내 생일은 5월 3일"), "{agent}: {}", response.response);
+        let kept = ask_agent_with_memory(agent, &memories, "우리 지체상금 담당자는 kim-22 기억해").await;
+        assert_eq!(kept.tools_used, ["remember"], "{agent}: {}", kept.response);
+        // Documents speak of it too, but not of all that is asked.
+        if agent != "docqa" {
+            let told = ask_agent_with_memory(agent, &memories, "우리 지체상금 담당자는?").await;
+            let fact = told.response.find("kim-22").unwrap_or_else(|| panic!("{agent}: {}", told.response));
+            assert!(
+                told.response.find(" [1]").is_none_or(|quote| fact < quote),
+                "{agent}: {}",
+                told.response
+            );
+        }
+        let id = memories.list(&MemoryOwner::new("local", "me")).await.expect("list")[0].id.clone();
+        ask_agent_with_memory(agent, &memories, &format!("[{id}] 잊어줘")).await;
         let gone = ask_agent_with_memory(agent, &memories, "내 생일은 잊어줘").await;
         assert_eq!(gone.tools_used, ["recall", "forget"], "{agent}: {}", gone.response);
         assert_eq!(memories.list(&MemoryOwner::new("local", "me")).await.expect("list"), [], "{agent}");

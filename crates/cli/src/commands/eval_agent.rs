@@ -15,6 +15,7 @@ use doran_retrieval::{Language, RamKeywordIndex};
 use doran_server::EvalUsage;
 use serde_json::json;
 
+use crate::agent_client::running_server;
 use crate::assemble::{self, App, DataDirWrites, RecordReplay};
 use crate::config::Config;
 use crate::eval_files::{EvalReportFiles, EvalUsageFiles};
@@ -104,6 +105,15 @@ async fn assemble_eval_agents(
     let record_replay = RecordReplay::default();
     match set.documents {
         EvalDocuments::Library => {
+            if let Some(server) = running_server(config) {
+                let (address, folder) = (server.address, config.data_dir.join("evals"));
+                let folder = folder.display();
+                return Err(bilingual!(
+                    "`documents = \"library\"`는 서버 http://{address} 가 쓰고 있는 문서를 검색하므로 서버가 멈춘 동안에만 할 수 있습니다. 서버를 켠 곳에서 Ctrl-C로 멈추고 다시 하거나, 파일을 `{folder}`에 두고 웹 화면의 *평가*에서 실행하세요",
+                    "`documents = \"library\"` searches the documents that the server http://{address} is using, and this can be done only while it is stopped; stop it with Ctrl-C where it was started and try again, or put the file into `{folder}` and run it on the page under Evaluation"
+                )
+                .into());
+            }
             let app = assemble::assemble_app(config, &record_replay).await?;
             app.notes.iter().for_each(|note| output.print_message(note));
             let staff = assemble::assemble_agents(

@@ -115,10 +115,12 @@ fn reading_the_settings_makes_nothing() {
 fn a_mistake_in_the_command_line_is_reported_in_korean_too() {
     let here = fresh_directory("misread");
     let korean = [("LANG", "ko_KR.UTF-8")];
-    for (args, words) in [
-        (&["ask", "--agnt", "x", "hi"][..], "그런 옵션은 없습니다: `--agnt`"),
-        (&["sevre"], "그런 명령은 없습니다: `sevre`"),
-        (&["serve", "--port", "99999"], "맞지 않는 값입니다: `99999`"),
+    for (args, words, help) in [
+        (&["ask", "--agnt", "x", "hi"][..], "그런 옵션은 없습니다: `--agnt`", "`doran ask --help`"),
+        (&["sevre"], "그런 명령은 없습니다: `sevre`", "`doran --help`"),
+        (&["serve", "--port", "99999"], "맞지 않는 값입니다: `99999`", "`doran serve --help`"),
+        (&["--lang", "ko", "agents", "new"], "필요한 값이 없습니다: `<NAME>`", "`doran agents new --help`"),
+        (&["agents", "nwe"], "그런 명령은 없습니다: `nwe`", "`doran agents --help`"),
     ] {
         let output = run_with_environment(&here, &korean, args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -126,7 +128,9 @@ fn a_mistake_in_the_command_line_is_reported_in_korean_too() {
             utf8(&output.stderr).starts_with("오류: ") && utf8(&output.stderr).contains(words),
             "{output:?}"
         );
-        let english = run_with_environment(&here, &[("LANG", "en_US.UTF-8")], args);
+        assert!(utf8(&output.stderr).contains(&format!("사용법은 {help}로")), "{output:?}");
+        let args: Vec<&str> = args.iter().copied().filter(|arg| !matches!(*arg, "--lang" | "ko")).collect();
+        let english = run_with_environment(&here, &[("LANG", "en_US.UTF-8")], &args);
         assert!(utf8(&english.stderr).starts_with("error: "), "{english:?}");
     }
     let help = run_with_environment(&here, &korean, &["--help"]);

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::program::{fresh_directory, run_doran, utf8};
+use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
 
 #[test]
 fn answers_are_graded_by_strings_of_the_documents() {
@@ -90,6 +90,21 @@ fn agents_are_evaluated_and_compared_with_the_last_time() {
     // Cases that did not run this time are not forgotten.
     let whole = run_doran(&here, &["eval", "agent", "cases.toml"], "");
     assert!(utf8(&whole.stdout).ends_with(": 0\n"), "{}", utf8(&whole.stdout));
+}
+
+#[test]
+fn a_set_about_documents_that_a_server_uses_names_the_server_and_another_way() {
+    let here = fresh_directory("eval-library");
+    fs::write(here.join("cases.toml"), EVAL_CASES.replace("samples", "library")).expect("written");
+    let server = ServerProcess::start_with(&here, &["--port", "0", "--data-dir", "data"]);
+    let refused =
+        run_doran(&here, &["eval", "agent", "cases.toml", "--data-dir", "data", "--lang", "en"], "");
+    let why = utf8(&refused.stderr);
+    assert!(!refused.status.success() && why.contains(&server.address), "{why}");
+    assert!(why.contains("documents = \"library\"") && why.contains("on the page under Evaluation"), "{why}");
+    drop(server);
+    let asked = run_doran(&here, &["eval", "agent", "cases.toml", "--data-dir", "data"], "");
+    assert!(utf8(&asked.stdout).contains("2 of 2 held"), "{}{}", utf8(&asked.stdout), utf8(&asked.stderr));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::program::{ServerProcess, doran_command, fresh_directory, run_doran, utf8};
 
@@ -31,6 +32,62 @@ fn run_host(here: &Path) {
         .output()
         .expect("the host starts");
     assert_eq!(utf8(&host.stdout).trim(), "ok", "{}", utf8(&host.stderr));
+}
+
+/// The ids of what `doran mcp` answers to these lines, in the order of the requests. It has to end with them.
+fn answered_ids(here: &Path, input: &str) -> Vec<String> {
+    let typed = here.join("input.jsonl");
+    std::fs::write(&typed, input).expect("written");
+    let mut command = doran_command(here, &["mcp", "--data-dir", "data"]);
+    command.stdin(std::fs::File::open(&typed).expect("a file"));
+    let mut child = command.spawn().expect("the program starts");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().expect("its state").is_none() {
+        if Instant::now() > deadline {
+            child.kill().expect("killed");
+            panic!("`doran mcp` goes on after its input has ended");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ended = child.wait_with_output().expect("the program ends");
+    assert!(ended.status.success(), "{}", utf8(&ended.stderr));
+    let answers = utf8(&ended.stdout);
+    let answers = answers.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    let mut ids: Vec<String> = answers
+        .filter(|answer: &serde_json::Value| answer.get("method").is_none())
+        .map(|answer| format!("{} {}", answer["id"], if answer["error"].is_null() { "ok" } else { "error" }))
+        .collect();
+    ids.sort();
+    ids
+}
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
+const CALL: &str = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"ask","arguments":{"agent":"docqa","message":"연차휴가는 며칠인가요?"}}}"#;
+
+/// What was read is answered and the program ends, however far the host came before its input ended.
+fn every_ended_input_is_answered(here: &Path) {
+    assert!(answered_ids(here, "").is_empty());
+    assert_eq!(answered_ids(here, INITIALIZE), ["1 ok"]);
+    assert_eq!(answered_ids(here, &format!("{LIST}\n")), ["2 error"]);
+    let whole = [INITIALIZE, INITIALIZED, LIST, CALL].join("\n");
+    assert_eq!(answered_ids(here, &whole), ["1 ok", "2 ok", "3 ok"]);
+    // A host that does not say that it is initialized.
+    let hasty = [INITIALIZE, LIST, CALL].join("\n");
+    assert_eq!(answered_ids(here, &hasty), ["1 ok", "2 ok", "3 ok"]);
+}
+
+#[test]
+fn input_that_ends_is_answered_and_ends_the_program() {
+    every_ended_input_is_answered(&fresh_directory("mcp-ended"));
+}
+
+#[test]
+fn input_that_ends_is_answered_by_the_server_that_has_the_data_directory() {
+    let here = fresh_directory("mcp-ended-beside");
+    let _server = ServerProcess::start_with(&here, &["--port", "0", "--data-dir", "data"]);
+    every_ended_input_is_answered(&here);
 }
 
 #[test]

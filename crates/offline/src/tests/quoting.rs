@@ -80,6 +80,25 @@ fn contracts() -> [QuotableSource<'static>; 4] {
 }
 
 #[test]
+fn an_article_alone_is_quoted_of_every_document_that_has_it() {
+    let sources = [
+        source("용역 계약서 › 제5조(대금)", "제5조(대금) 갑은 을에게 대금을 지급한다.", 1),
+        source("표준계약서 › 제5조(검수)", "제5조(검수) 갑은 10일 안에 검수한다.", 2),
+        source("취업규칙 › 제5조(채용)", "제5조(채용) 회사는 공개 채용을 원칙으로 한다.", 3),
+        source("여비 규정 › 5. 숙박", "숙박비는 실비로 준다.", 4),
+    ];
+    let all = ["대금을 지급한다", "10일 안에 검수", "공개 채용"];
+    for question in ["제5조", "제5조 보여줘", "제5조가 뭐야?", "Article 5"] {
+        let told = quoted(question, &sources);
+        assert!(all.iter().all(|words| told.contains(words)), "{question}: {told}");
+        assert!(!told.contains("숙박"), "{question}: {told}");
+    }
+    // A document that is named is meant alone.
+    let told = quoted("취업규칙 제5조", &sources);
+    assert!(told.contains("공개 채용") && !told.contains("대금"), "{told}");
+}
+
+#[test]
 fn a_clause_is_quoted_alone_and_an_article_whole() {
     let own = "① 대금은 5천만 원으로 한다. | ② 대금은 검수를 마친 날부터 30일 안에 지급한다.";
     assert_eq!(quoted("제5조 내용이 뭐야?", &contracts()), format!("{own} | 대금은 10일 안에 지급한다."));

@@ -173,18 +173,19 @@ fn a_formula_that_is_none_is_for_the_calculator_to_refuse() {
     assert!(told.starts_with("도구 calculator의 호출이 실패했습니다: Error: invalid syntax\n"), "{told}");
 }
 
+fn with_memory(question: &str) -> ChatRequest {
+    let text = json!({"type": "string"});
+    let mut request = asked(question);
+    request.tools.extend([
+        tool("remember", &json!({"fact": text}), &["fact"]),
+        tool("recall", &json!({"query": text, "limit": {"type": "integer"}}), &[]),
+        tool("forget", &json!({"id": text}), &["id"]),
+    ]);
+    request
+}
+
 #[test]
 fn memory_is_used_where_it_is_on_offer() {
-    let text = json!({"type": "string"});
-    let with_memory = |question: &str| {
-        let mut request = asked(question);
-        request.tools.extend([
-            tool("remember", &json!({"fact": text}), &["fact"]),
-            tool("recall", &json!({"query": text, "limit": {"type": "integer"}}), &[]),
-            tool("forget", &json!({"id": text}), &["id"]),
-        ]);
-        request
-    };
     let check = |question: &str, expected: &str| {
         assert_eq!(output_text(&with_memory(question)), expected, "{question}");
     };
@@ -217,6 +218,86 @@ fn memory_is_used_where_it_is_on_offer() {
         answer_text(&asked("내 생일은 5월 3일이라고 기억해줘")),
         "이 대화에 적어 두었습니다: \"내 생일은 5월 3일\""
     );
+}
+
+/// What is said where this passage was found and the memory holds these facts, after every look-up.
+fn beside_memory(question: &str, passage: &str, facts: &[&str]) -> (Vec<String>, String) {
+    let mut request = with_memory(question);
+    request.messages.insert(0, Message::passages("p", [super::passage(1, "보안 규정", passage)]));
+    let mut made = Vec::new();
+    loop {
+        let calls = match run_rules(&request).expect("given") {
+            OfflineOutput::Text(text) => return (made, text),
+            OfflineOutput::Calls(calls) => calls,
+        };
+        made.extend(calls.iter().map(call_text));
+        assert!(made.len() < 5, "{made:?}");
+        let found = |call: &ToolCall| {
+            let all = call.arguments["query"] == "";
+            let told = if all || !facts.is_empty() { facts.join("\n") } else { String::new() };
+            result_of(call, if told.is_empty() { "기억한 것이 없습니다" } else { &told }, false)
+        };
+        request.messages.push(calling(&calls));
+        request.messages.push(Message::tool_output(format!("t{}", made.len()), calls.iter().map(found)));
+    }
+}
+
+#[test]
+fn a_remembered_fact_that_shares_the_words_of_a_question_comes_before_documents() {
+    let vpn = "공용 와이파이에서 VPN 없이 업무 자료를 열지 않는다.";
+    let wifi = "[m1] 우리 회사 와이파이 비번은 abc123";
+    let door = "[m2] 창고 출입문 번호는 7788";
+    for (question, answer) in [
+        ("우리 회사 와이파이 비번이 뭐야?", wifi),
+        ("와이파이 비번 알려줘", wifi),
+        ("What is the 와이파이 비번?", wifi),
+        ("창고 출입문 번호 뭐였지?", door),
+    ] {
+        let (calls, told) = beside_memory(question, vpn, &[wifi, door]);
+        assert_eq!(calls.len(), 1, "{question}: {calls:?}");
+        assert!(told.ends_with(answer) && !told.contains("VPN"), "{question}: {told}");
+    }
+    // What documents surely answer is not looked up, unless it is the person's own; both are told then.
+    let leave = "연차휴가는 1년에 15일을 준다.";
+    let (calls, told) = beside_memory("연차휴가는 1년에 며칠을 주나요?", leave, &[]);
+    assert_eq!((calls.len(), told.contains("15일")), (0, true), "{told}");
+    let (calls, told) = beside_memory(
+        "우리 연차휴가는 1년에 며칠을 주나요?",
+        leave,
+        &["[m3] 연차휴가는 1년에 20일을 받기로 했다"],
+    );
+    assert_eq!(calls.len(), 1);
+    assert!(told.find("20일").expect("the fact") < told.find("15일").expect("the document"), "{told}");
+}
+
+#[test]
+fn a_memory_that_holds_nothing_about_a_question_changes_no_answer() {
+    let vpn = "공용 와이파이에서 VPN 없이 업무 자료를 열지 않는다.";
+    for question in ["우리 회사 와이파이 비번이 뭐야?", "주차장은 몇 층이에요?", "와이파이는 언제 쓰나요?"]
+    {
+        let mut without = asked(question);
+        without.messages.insert(0, Message::passages("p", [super::passage(1, "보안 규정", vpn)]));
+        for facts in [&[][..], &["[m2] 창고 출입문 번호는 7788"]] {
+            let (_, told) = beside_memory(question, vpn, facts);
+            assert_eq!(told, answer_text(&without), "{question}");
+        }
+    }
+}
+
+#[test]
+fn what_is_remembered_in_other_words_is_shown_where_a_person_asks_for_their_own() {
+    let mut request = with_memory("내 차량번호 뭐야?");
+    for (expected, found) in
+        [("recall(차량번호)", "기억한 것이 없습니다"), ("recall()", "[m1] 제 차는 12가3456")]
+    {
+        let calls = calls(&request);
+        assert_eq!(call_text(&calls[0]), expected);
+        request.messages.push(calling(&calls));
+        request
+            .messages
+            .push(Message::tool_output(format!("t{expected}"), [result_of(&calls[0], found, false)]));
+    }
+    assert_eq!(answer_text(&request), "그 말로 기억해 둔 것은 없습니다. 기억하는 것: [m1] 제 차는 12가3456");
 }
 
 #[test]

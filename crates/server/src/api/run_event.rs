@@ -15,7 +15,7 @@ use doran_engine::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{ModelErrorAdvice, Problem, advice};
 
@@ -178,8 +178,9 @@ pub struct QuestionInfo {
     /// Why the run waits: a node asks, a breakpoint was reached, or it is unknown whether a call happened that must not be
     /// repeated.
     pub kind: QuestionKind,
-    /// The question. For a question about a tool, `answer` is an example of an answer. A question of the kind
-    /// `effect_unknown` takes `{"result": …}` if the call happened, and `{"retry": true}` if it did not and may be made.
+    /// The question. `answer` is an example of an answer to a question about a tool, to one of the kind `effect_unknown`, which
+    /// takes `{"result": …}` if the call happened and `{"retry": true}` if it did not and may be made, and to a breakpoint, which
+    /// takes any.
     #[schemars(with = "KnownOrOther<InterruptQuestion>")]
     pub question: Value,
     /// Why the last answer was rejected.
@@ -210,16 +211,31 @@ impl QuestionInfo {
 
     pub(crate) fn from_log(run: RunId, ask: &PendingQuestion) -> Self {
         let PendingQuestion { id, node, kind, mut question, problem } = ask.clone();
-        // An example, for whoever answers without having read about it.
-        let example = match kind {
-            QuestionKind::EffectUnknown => Some(EffectOutcomeAnswer::Result("…".into()).to_json()),
-            _ if InterruptQuestion::from_json(&question).is_tool_approval() => {
-                Some(ToolApprovalAnswer { approve: true, ..Default::default() }.to_json())
+        // In words and with an example, for whoever answers without having read about it.
+        let added = match kind {
+            QuestionKind::EffectUnknown => json!({
+                "ko": format!("`{node}` 노드에서 중단된 호출이 실행되었나요?"),
+                "en": format!("a call of the node `{node}` was cut off; did it happen?"),
+                "answer": EffectOutcomeAnswer::Result("…".into()).to_json(),
+            }),
+            QuestionKind::Breakpoint => {
+                let (ko, en) =
+                    if question["pause"] == "after" { ("뒤", "after") } else { ("앞", "before") };
+                json!({
+                    "ko": format!("`{node}` 노드 {ko}에서 멈췄습니다. 계속할까요?"),
+                    "en": format!("the run paused {en} the node `{node}`; continue?"),
+                    "answer": true,
+                })
             }
-            _ => None,
+            _ if InterruptQuestion::from_json(&question).is_tool_approval() => {
+                json!({ "answer": ToolApprovalAnswer { approve: true, ..Default::default() }.to_json() })
+            }
+            QuestionKind::Ask | QuestionKind::Timer => Value::Null,
         };
-        if let (Some(example), Some(question)) = (example, question.as_object_mut()) {
-            question.entry("answer").or_insert(example);
+        if let (Value::Object(added), Some(question)) = (added, question.as_object_mut()) {
+            for (name, value) in added {
+                question.entry(name).or_insert(value);
+            }
         }
         Self { id, run: run.to_string(), node, kind, question, problem }
     }

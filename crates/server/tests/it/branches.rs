@@ -46,6 +46,23 @@ async fn a_question_in_the_place_of_another_leaves_it_on_its_own_branch() {
 }
 
 #[tokio::test]
+async fn a_title_follows_the_first_question_until_somebody_renames_the_thread() {
+    let app = app();
+    let title = async || json(&app, get("/api/threads/t")).await["title"].clone();
+    ask(&app, "연차휴가는 며칠인가요?", None).await;
+    let second = ask(&app, "그럼 병가는요?", None).await;
+    assert_eq!(title().await, "연차휴가는 며칠인가요?");
+    ask(&app, "출장비 정산 기한은?", Some(0)).await;
+    assert_eq!(title().await, "출장비 정산 기한은?");
+    // Another question further on is not the first.
+    ask(&app, "병가에는 진단서가 필요한가요?", second["first"].as_u64().map(|first| first - 1)).await;
+    assert_eq!(title().await, "출장비 정산 기한은?");
+    json(&app, json_request("patch", "/api/threads/t", r#"{"title":"내 대화"}"#)).await;
+    ask(&app, "육아휴직은 얼마나 쓸 수 있나요?", Some(0)).await;
+    assert_eq!(title().await, "내 대화");
+}
+
+#[tokio::test]
 async fn a_branch_begins_only_where_the_thread_has_an_entry() {
     let app = app();
     ask(&app, "연차휴가는 며칠인가요?", None).await;

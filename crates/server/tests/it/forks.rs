@@ -79,7 +79,12 @@ async fn a_fork_with_another_state_stops_at_its_breakpoint_and_continues_from_th
     assert!(!events.contains("event: finished"), "{events}");
     let waiting = json(&app, get("/api/approvals")).await["questions"][0].clone();
     assert_eq!((&waiting["kind"], &waiting["node"]), (&json!("breakpoint"), &json!("agent")));
-    let answers = json!({ "answers": { waiting["id"].as_str().expect("an id"): true } }).to_string();
+    let question = &waiting["question"];
+    assert_eq!(question["ko"], "`agent` 노드 앞에서 멈췄습니다. 계속할까요?");
+    assert_eq!(question["en"], "the run paused before the node `agent`; continue?");
+    // The example is an answer.
+    let answers =
+        json!({ "answers": { waiting["id"].as_str().expect("an id"): question["answer"] } }).to_string();
     json(&app, post(&format!("{run}/resume"), &answers)).await;
     let events = text(send(&app, get(&format!("{run}/events"))).await).await;
     assert!(events.contains("event: finished") && events.contains("육아휴직"), "{events}");

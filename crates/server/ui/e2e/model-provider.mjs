@@ -191,6 +191,8 @@ export const modelProviderTests = [
       await page.locator('.versions-count', { hasText: '2/2' }).waitFor()
       await waitForAnswer(page)
       assert.deepEqual((await page.locator('.bubble').allTextContents()).map((text) => text.replace('나: ', '')), ['BRACKETS'])
+      // The title of the conversation is the question that is shown.
+      await page.locator('.thread.is-open .thread-title', { hasText: 'BRACKETS' }).waitFor()
       await shoot('version-2')
       await page.click('.versions [title="이전 버전"]')
       await page.locator('.versions-count', { hasText: '1/2' }).waitFor()

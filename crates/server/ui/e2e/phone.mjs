@@ -48,6 +48,43 @@ export const phoneTests = [
       await fetch(`${base}/api/evals/phone`, { method: 'DELETE' })
     },
   },
+  ...[[1280, { viewport: { width: 1280, height: 800 } }], [PHONE.viewport.width, PHONE]].map(([width, device]) => ({
+    name: `wide tables and long titles of documents are read on a screen of ${width} pixels`,
+    options: { locale: 'ko-KR', ...device },
+    async run({ page, base, shoot }) {
+      const heads = Array.from({ length: 14 }, (_, at) => `열 이름 ${at + 1}`)
+      const table = [heads, ...Array.from({ length: 3 }, () => heads.map((_, at) => `재택근무 승인 ${at + 1}`))].map((row) => row.join(',')).join('\n')
+      const rules = Array.from({ length: 4 }, (_, at) => `## 제${at + 5}조 (지체상금과 손해배상에 관한 특별한 사항)\n\n제${at + 5}조에 따라 지체상금을 정한다.\n`).join('\n')
+      const files = { 'wide.csv': table, 'long.md': `# 소프트웨어 개발 용역 계약의 부속 합의서\n\n${rules}` }
+      for (const [name, text] of Object.entries(files)) {
+        const response = await fetch(`${base}/api/documents?name=${name}`, { method: 'POST', body: text })
+        assert.ok(response.ok, await response.text())
+      }
+      await page.goto(`${base}/documents`)
+      for (const name of Object.keys(files)) await page.locator('button.doc-name', { hasText: name }).waitFor()
+      await page.fill('.search-test input', '제7조 지체상금')
+      await page.click('.search-test button[type=submit]')
+      await page.waitForSelector('.hit .score')
+      await shoot(`search-test-${width}`)
+      // An article and a score stand on one line, however long the title beside them is.
+      const heights = await page.locator('.hit-head > :not(.link)').evaluateAll((all) => all.map((one) => one.getBoundingClientRect().height))
+      assert.ok(heights.length >= 4 && heights.every((height) => height < 32), `a number is broken: ${heights.join()}`)
+      await page.locator('button.doc-name', { hasText: 'wide.csv' }).click()
+      const frame = page.locator('.document-text .table')
+      await frame.waitFor()
+      assert.ok(await frame.evaluate((one) => one.scrollWidth > one.clientWidth), 'the table is not wide')
+      await page.locator('.document-text .scroll-hint').waitFor()
+      await shoot(`wide-table-${width}`)
+      // Every column can be reached inside the frame.
+      await frame.evaluate((one) => { one.scrollLeft = one.scrollWidth })
+      const [last, box] = [await frame.locator('th').last().boundingBox(), await frame.boundingBox()]
+      assert.ok(last.x + last.width <= box.x + box.width + 1 && box.x + box.width <= width, JSON.stringify([last, box]))
+      await checkNoHorizontalScroll(page)
+      await checkAccessibility(page, 'a wide table')
+      const { documents } = await (await fetch(`${base}/api/documents`)).json()
+      for (const { id } of documents.filter((one) => one.name in files)) await fetch(`${base}/api/documents/${id}`, { method: 'DELETE' })
+    },
+  })),
   ...[['ko-KR', PHONE, 'light'], ['en-GB', NARROW, 'dark']].map(([locale, device, colorScheme]) => ({
     name: `the usage is read without scrolling sideways on a screen of ${device.viewport.width} pixels`,
     options: { locale, colorScheme, ...device },

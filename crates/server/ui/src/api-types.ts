@@ -518,7 +518,7 @@ export type DecisionInfo = {
   node: string
   /** Why the last answer was rejected. */
   problem?: string
-  /** The question. For a question about a tool, `answer` is an example of an answer. A question of the kind `effect_unknown` takes `{"result": …}` if the call happened, and `{"retry": true}` if it did not and may be made. */
+  /** The question. `answer` is an example of an answer to a question about a tool, to one of the kind `effect_unknown`, which takes `{"result": …}` if the call happened and `{"retry": true}` if it did not and may be made, and to a breakpoint, which takes any. */
   question: InterruptQuestion | Json
   /** The run that asks. It takes the answer. It may be an earlier run of the thread. */
   run: string
@@ -1951,7 +1951,7 @@ export type QuestionInfo = {
   node: string
   /** Why the last answer was rejected. */
   problem?: string
-  /** The question. For a question about a tool, `answer` is an example of an answer. A question of the kind `effect_unknown` takes `{"result": …}` if the call happened, and `{"retry": true}` if it did not and may be made. */
+  /** The question. `answer` is an example of an answer to a question about a tool, to one of the kind `effect_unknown`, which takes `{"result": …}` if the call happened and `{"retry": true}` if it did not and may be made, and to a breakpoint, which takes any. */
   question: InterruptQuestion | Json
   /** The run that asks. It takes the answer. It may be an earlier run of the thread. */
   run: string
@@ -2950,7 +2950,7 @@ export type WaitingQuestion = {
   node: string
   /** Why the last answer was rejected. */
   problem?: string
-  /** The question. For a question about a tool, `answer` is an example of an answer. A question of the kind `effect_unknown` takes `{"result": …}` if the call happened, and `{"retry": true}` if it did not and may be made. */
+  /** The question. `answer` is an example of an answer to a question about a tool, to one of the kind `effect_unknown`, which takes `{"result": …}` if the call happened and `{"retry": true}` if it did not and may be made, and to a breakpoint, which takes any. */
   question: InterruptQuestion | Json
   /** The run that asks. It takes the answer. It may be an earlier run of the thread. */
   run: string

@@ -6,6 +6,7 @@ import { formatCost, formatDateTime, formatDuration, formatNumber, t, type Messa
 import { sanitizeLine, sanitizeText } from '../sanitize-text'
 import { Icon } from './icons'
 import { shortModelName } from './model-badge'
+import { TableFrame } from './table-frame'
 
 /** Reports that are shown side by side. */
 const MAX_COLUMNS = 8
@@ -19,7 +20,7 @@ export function EvalResults({ reports }: { reports: AgentEvalReport[] }) {
   if (shown.length === 0) return <p class="dim">{t('eval_no_reports')}</p>
   const ids = [...new Set(shown.flatMap((report) => (report.cases ?? []).map((one) => one.id ?? '')))]
   return (
-    <div class="table-frame" tabIndex={0} role="region" aria-label={t('eval_results')}>
+    <TableFrame name="table-frame" label={t('eval_results')}>
       <table class="eval-results">
         <thead>
           <tr><th scope="col">{t('eval_case')}</th>{shown.map((report, at) => <th key={at} scope="col"><ReportHead report={report} /></th>)}</tr>
@@ -33,7 +34,7 @@ export function EvalResults({ reports }: { reports: AgentEvalReport[] }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </TableFrame>
   )
 }
 

@@ -11,6 +11,7 @@ import type { NumberedSource } from '../quotes-and-citations'
 import { CodeBlock } from './code-block'
 import { DiagramBlock } from './diagram-block'
 import { Formula } from './math'
+import { TableFrame } from './table-frame'
 
 /** Longer texts are cut, with a button to show the rest. */
 const MAX_SHOWN_CHARS = 60_000
@@ -79,7 +80,7 @@ export function renderBlock(block: Block, around: RenderOptions): ComponentChild
     }
     case 'table':
       return (
-        <div class="table" tabIndex={0} role="region" aria-label={t('table')}>
+        <TableFrame name="table" label={t('table')}>
           <table>
             <thead>
               <tr>{block.head.map((cell, at) => <th class={`to-${block.align[at] ?? 'left'}`}>{renderInline(cell, around)}</th>)}</tr>
@@ -90,7 +91,7 @@ export function renderBlock(block: Block, around: RenderOptions): ComponentChild
               ))}
             </tbody>
           </table>
-        </div>
+        </TableFrame>
       )
   }
 }

@@ -14,6 +14,7 @@ import { ProblemCard } from './problem-card'
 import { RUN_STATUS_LABELS } from './run-status'
 import { threadTitle } from './sidebar'
 import { DiffLine } from './state-diff-line'
+import { TableFrame } from './table-frame'
 
 interface Comparison {
   other: RunView
@@ -81,7 +82,7 @@ function ComparisonTable({ run, other }: { run: RunView; other: RunView }) {
     [t('reply'), ({ transcript }) => sanitizeText(transcript.text)],
   ]
   return (
-    <div class="table" tabIndex={0} role="region" aria-label={t('compare')}>
+    <TableFrame name="table" label={t('compare')}>
       <table>
         <thead><tr><th /><th>{t('compare_this')}</th><th>{t('compare_other')}</th></tr></thead>
         <tbody>
@@ -91,7 +92,7 @@ function ComparisonTable({ run, other }: { run: RunView; other: RunView }) {
           })}
         </tbody>
       </table>
-    </div>
+    </TableFrame>
   )
 }
 

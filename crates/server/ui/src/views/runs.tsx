@@ -12,6 +12,7 @@ import { agentName } from './agent-picker'
 import { ProblemCard } from './problem-card'
 import { RUN_STATUS_LABELS } from './run-status'
 import { threadTitle } from './sidebar'
+import { TableFrame } from './table-frame'
 
 const STATUSES = ['queued', 'running', 'paused', 'finished', 'failed', 'cancelled'] as const
 
@@ -56,12 +57,12 @@ export function Runs() {
         {got === null && error === null && <p class="dim" role="status">{t('loading')}</p>}
         {got?.runs.length === 0 && <p class="dim" role="status">{t('runs_empty')}</p>}
         {got && got.runs.length > 0 && (
-          <div class="table" tabIndex={0} role="region" aria-label={t('runs')}>
+          <TableFrame name="table" label={t('runs')}>
             <table>
               <thead><tr><th>{t('started_at')}</th><th>{t('status')}</th><th>{t('conversation')}</th><th>{t('agent')}</th><th>{t('timeline')}</th><th>{t('duration')}</th><th>{t('tokens_and_cost')}</th></tr></thead>
               <tbody>{got.runs.map((run) => <RunRow key={run.id} run={run} />)}</tbody>
             </table>
-          </div>
+          </TableFrame>
         )}
         {got?.next && <button type="button" class="more" onClick={() => void load(got.next ?? undefined)}>{t('more')}</button>}
       </div>

@@ -9,6 +9,7 @@ import { sanitizeLine } from '../sanitize-text'
 import { hasUnknownPrice, knownCost } from '../usage'
 import { agentName } from './agent-picker'
 import { ProblemCard } from './problem-card'
+import { TableFrame } from './table-frame'
 
 const PERIODS = [7, 30, 90] as const
 
@@ -94,7 +95,7 @@ function UsageSection({ title, count, rows, rate }: { title: string; count: stri
   return (
     <section>
       <h2>{title}</h2>
-      <div class="table-frame" tabIndex={0} role="region" aria-label={title}>
+      <TableFrame name="table-frame" label={title}>
         {/* With roles: on a narrow screen the style sheet lays the rows out as a grid, and a browser takes their meaning away with the layout. */}
         <table class="usage" role="table">
           <thead role="rowgroup">
@@ -110,7 +111,7 @@ function UsageSection({ title, count, rows, rate }: { title: string; count: stri
             ))}
           </tbody>
         </table>
-      </div>
+      </TableFrame>
     </section>
   )
 }
