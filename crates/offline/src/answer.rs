@@ -6,7 +6,7 @@ use doran_agents::Language;
 use doran_agents::agents::contract::ComparisonRemark;
 use doran_agents::tools::is_refused_by_person;
 use doran_llm::Message;
-use doran_retrieval::asks_or_requests;
+use doran_retrieval::{asks_or_requests, is_courtesy};
 
 use super::comparison_lines::comparison_lines;
 use super::cues::Cue;
@@ -17,6 +17,7 @@ use super::memory;
 use super::phrasing::FixedPhrase;
 use super::places::named_places;
 use super::quotes::{self, PickedQuote, QuotesFound};
+use super::ranking::question_terms;
 use super::results;
 use super::summarize;
 use super::text::{content_words, sentences};
@@ -37,7 +38,11 @@ pub(super) fn answer(turn: &OfflineTurn<'_>, messages: &[Message]) -> String {
     let noted: Vec<StatedFact<'_>> =
         statements.iter().filter_map(|sentence| facts::stated_fact(sentence)).collect();
     // One a line: a joint between two sentences must not look like the inside of one.
-    let question = questions.join("\n");
+    let mut question = questions.join("\n");
+    // "제 프린터 오류는 E3입니다. 어떻게 하나요?" asks about what it states.
+    if turn.asks && question_terms(&question).is_empty() {
+        question.clone_from(&turn.question);
+    }
     if !noted.is_empty() && turn.results.is_empty() {
         let list: Vec<String> =
             noted.iter().map(|fact| format!("{} = {}", fact.subject, fact.value)).collect();
@@ -61,6 +66,10 @@ fn answer_question(turn: &OfflineTurn<'_>, messages: &[Message], question: &str)
     }
     if Cue::Thanks.is_in(question) || Cue::Filler.is_in(question) {
         return vec![say(FixedPhrase::Welcome)];
+    }
+    if is_courtesy(question) {
+        let thanks = sentences(question).into_iter().any(|sentence| Cue::Thanks.is_in(sentence));
+        return vec![say(if thanks { FixedPhrase::Welcome } else { FixedPhrase::Hello })];
     }
     if Cue::Bye.is_in(question) {
         return vec![say(FixedPhrase::Bye)];
@@ -141,7 +150,7 @@ fn without_material(turn: &OfflineTurn<'_>, question: &str) -> Option<Vec<String
     }
     let statements: Vec<&str> =
         sentences(question).into_iter().filter(|s| facts::is_statement(s)).take(3).collect();
-    let plain = !asks_or_requests(question) && !statements.is_empty() && !is_small_talk(question);
+    let plain = !turn.asks && !statements.is_empty() && !is_small_talk(question);
     plain.then(|| {
         statements.iter().map(|sentence| FixedPhrase::NoteSaid.filled(turn.language, &[sentence])).collect()
     })

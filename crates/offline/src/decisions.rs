@@ -5,7 +5,7 @@ use doran_agents::Language;
 use doran_agents::agents::assistant::AssistantRoute;
 use doran_agents::agents::docqa::QueryType;
 use doran_agents::tools::names;
-use doran_retrieval::asks_or_requests;
+use doran_retrieval::is_courtesy;
 
 use super::answer;
 use super::cues::Cue;
@@ -35,7 +35,7 @@ pub(super) fn route(turn: &OfflineTurn<'_>) -> RuleDecision {
         (AssistantRoute::Agent, ["도구로 답할 요청입니다", "asks for what a tool does"])
     } else if Cue::WantsWriter.is_in(question) || Cue::WantsSummary.is_in(question) {
         (AssistantRoute::Agent, ["글을 쓰거나 정리하는 요청입니다", "asks to write or to sum up"])
-    } else if facts::is_statement(question) && !asks_or_requests(question) {
+    } else if facts::is_statement(question) && !turn.asks {
         (AssistantRoute::Agent, ["찾을 것을 묻지 않았습니다", "asks for nothing to be found"])
     } else {
         (AssistantRoute::Rag, ["질문이므로 문서에서 찾아봅니다", "a question, so documents are searched"])
@@ -233,6 +233,7 @@ pub(super) fn is_small_talk(question: &str) -> bool {
         sentences(question).into_iter().filter(|sentence| facts::stated_fact(sentence).is_none()).collect();
     let rest = rest.join(" ");
     rest.is_empty()
+        || is_courtesy(&rest)
         || Cue::Greeting.is_in(&rest)
         || Cue::Thanks.is_in(&rest)
         || Cue::Bye.is_in(&rest)
@@ -245,7 +246,11 @@ pub(super) fn is_small_talk(question: &str) -> bool {
 pub(super) fn asks_for_what_was_said(turn: &OfflineTurn<'_>) -> bool {
     let question = turn.question.as_str();
     Cue::AsksToRecall.is_in(question)
-        || facts::personal_fact_question(question).is_some_and(|asked| answer::is_known(turn, &asked))
+        || sentences(question)
+            .into_iter()
+            .filter(|sentence| facts::stated_fact(sentence).is_none())
+            .filter_map(facts::personal_fact_question)
+            .any(|asked| answer::is_known(turn, &asked))
 }
 
 fn names_documents(question: &str) -> bool {

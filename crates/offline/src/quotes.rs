@@ -155,9 +155,13 @@ pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSourc
     }
     // The standard is a place to look, and no word to look for.
     let rest = without_standard(question);
+    let asks = MessageQuestion::new(&rest).asks;
+    if let Some(found) = answers_of_several(&asks, &index) {
+        return found;
+    }
     let whole = AskedQuestion { question: &rest, ..asked };
     let mut found = QuotesFound::default();
-    let asks = MessageQuestion::new(&rest).asks.join("\n");
+    let asks = asks.join("\n");
     let (asked, ranked) = better_ranking(&index, whole, AskedQuestion { question: &asks, ..asked });
     let is_standard = |one: &RankedUnit<'_>| index.sources()[one.unit.source].is_standard();
     let (standard, own): (Vec<_>, Vec<_>) = ranked.into_iter().partition(is_standard);
@@ -167,6 +171,27 @@ pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSourc
         answer_from(&standard, asked, &index, &mut found);
     }
     found
+}
+
+/// The most questions of a message that are answered one by one.
+const MAX_QUESTIONS: usize = 4;
+
+/// What answers each of several questions of a message, if any of them is answered. A later one may lean on the first.
+fn answers_of_several<'a>(asks: &[&str], index: &UnitIndex<'a>) -> Option<QuotesFound<'a>> {
+    let names_something = |ask: &&str| !question_terms(ask).is_empty() && !Cue::Compares.is_in(ask);
+    if !(2..=MAX_QUESTIONS).contains(&asks.len()) || !asks.iter().all(names_something) {
+        return None;
+    }
+    let mut found = QuotesFound::default();
+    for (at, ask) in asks.iter().enumerate() {
+        let asked = AskedQuestion { question: ask, before: if at == 0 { "" } else { asks[0] } };
+        let quoted = found.picks.len();
+        answer_from(&index.rank(asked), asked, index, &mut found);
+        if found.picks.len() == quoted {
+            found.missing.push((*ask).to_owned());
+        }
+    }
+    (!found.picks.is_empty()).then_some(found)
 }
 
 /// The ranking for a message, or for the sentences of it that ask, whichever is more likely to begin with an answer. What

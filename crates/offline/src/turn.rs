@@ -8,7 +8,7 @@ use doran_llm::{
     ChatRequest, Message, MessagePart, NumberedPassage, Role, TextOrigin, ToolCall, ToolResult,
     strip_citation_marks,
 };
-use doran_retrieval::without_courtesies;
+use doran_retrieval::{asks_or_requests, without_courtesies};
 
 use super::cues::Cue;
 use super::memory;
@@ -23,6 +23,8 @@ const MAX_READ_BYTES: usize = 16 * 1024;
 pub(super) struct OfflineTurn<'a> {
     /// What the person typed last, without courtesies; at most [`MAX_READ_BYTES`] bytes of it.
     pub(super) question: String,
+    /// Whether any sentence of it asks or requests something, courtesies included.
+    pub(super) asks: bool,
     /// What the person typed before that, oldest first.
     pub(super) said: Vec<String>,
     /// What was answered before, oldest first, without marks: their numbers mean other places now.
@@ -61,6 +63,7 @@ impl<'a> OfflineTurn<'a> {
         if question.trim().is_empty() {
             return None;
         }
+        let asks = asks_or_requests(&question);
         let question = without_courtesies(&question).into_owned();
         let before = &messages[..newest];
         let said: Vec<String> = of_role(before, Role::User).map(|message| bounded(&typed(message))).collect();
@@ -78,6 +81,7 @@ impl<'a> OfflineTurn<'a> {
         let since = start_of_turn(messages, newest);
         let turn = &messages[since..];
         let mut sorted = Self {
+            asks,
             said,
             answered,
             summary: summary_lines(messages).iter().map(|line| strip_citation_marks(line)).collect(),

@@ -45,7 +45,9 @@ pub use library::{
     NewDocument, RecordChange, RecordChanges, RecordWrite,
 };
 pub use local::LocalIndex;
-pub use message_question::{MessageQuestion, asks_or_requests, search_wordings, without_courtesies};
+pub use message_question::{
+    MessageQuestion, asks_or_requests, is_courtesy, search_wordings, without_courtesies,
+};
 pub use opensearch::OpenSearchIndex;
 pub use passage::{
     ArticleNumber, Document, DocumentId, DocumentKind, DocumentTenant, Passage, PassageId, is_collection_name,

@@ -18,11 +18,18 @@ const MAX_MESSAGE_BYTES: usize = 2000;
 /// A question that names as much stands without what is told beside it.
 const MIN_STEMS_ALONE: usize = 2;
 
+/// Marks and letters that stand between a courtesy and the rest, or beside it.
+const MARKS: &str = r"\s,.!~…;:ㅋㅎㅠㅜ^\p{Emoji_Presentation}";
+
 /// The patterns of `message_question.tsv`.
 struct MessagePatterns {
     courtesy_before: Regex,
     courtesy_after: Regex,
+    /// The same after a space alone.
+    courtesy_after_space: Regex,
     bare_request: Regex,
+    /// How a Korean question ends that has no mark.
+    ending: Regex,
     asks: Regex,
 }
 
@@ -34,13 +41,21 @@ static PATTERNS: LazyLock<MessagePatterns> = LazyLock::new(|| {
             lines.filter(|(known, _)| *known == name).map(|(_, pattern)| pattern).collect();
         found.join("|")
     };
-    let pattern = |text: String| Regex::new(&text).expect("a pattern");
-    let (courtesy, request, asks) = (read("courtesy"), read("request"), read("asks"));
+    let pattern = |text: String| Regex::new(&format!("(?i){text}")).expect("a pattern");
+    let [courtesy, greeting, request, ending, asks] =
+        ["courtesy", "greeting", "request", "ending", "asks"].map(read);
+    let mark = r"[,.!~…;:ㅋㅎㅠㅜ^\p{Emoji_Presentation}]";
     MessagePatterns {
-        courtesy_before: pattern(format!(r"(?i)^\W*(?:{courtesy})(?:[\s,.!~…;:]+|$)")),
-        courtesy_after: pattern(format!(r"(?i)(?:^|[\s,.!?~…]+)(?:{courtesy})[\s.!~…^]*$")),
-        bare_request: pattern(format!(r"(?i)^\W*(?:{request})\W*$")),
-        asks: pattern(format!("(?i){asks}")),
+        courtesy_before: pattern(format!(
+            r"^\W*(?:(?:{courtesy})(?:[{MARKS}]+|$)|(?:{greeting})(?:\s*{mark}[{MARKS}]*|[{MARKS}]*$))"
+        )),
+        courtesy_after: pattern(format!(
+            r"(?:^|\s*(?:{mark}|[?？])[?？{MARKS}]*)(?:{courtesy}|{greeting})[{MARKS}]*$"
+        )),
+        courtesy_after_space: pattern(format!(r"\s(?:{courtesy})[{MARKS}]*$")),
+        bare_request: pattern(format!(r"^\W*(?:{request})\W*$")),
+        ending: pattern(ending),
+        asks: pattern(asks),
     }
 });
 
@@ -103,18 +118,32 @@ fn message_sentences(message: &str) -> Vec<&str> {
     message.split(|char: char| char.is_control() && char != '\t').flat_map(split_sentences).collect()
 }
 
+/// Whether a message is nothing but courtesies.
+pub fn is_courtesy(message: &str) -> bool {
+    let all = message_sentences(message);
+    !all.is_empty()
+        && all.into_iter().all(|sentence| !trim_courtesies(sentence).chars().any(char::is_alphanumeric))
+}
+
 /// A sentence without the courtesies before and after it.
 fn trim_courtesies(sentence: &str) -> &str {
     let mut rest = sentence;
     while let Some(found) = PATTERNS.courtesy_before.find(rest) {
         rest = &rest[found.end()..];
     }
-    while let Some(found) = PATTERNS.courtesy_after.find(rest) {
-        // The mark that ends what stands before belongs to that.
-        let mark = rest[found.start()..].chars().next().filter(|char| matches!(char, '?' | '.' | '!'));
-        rest = &rest[..found.start() + mark.map_or(0, char::len_utf8)];
+    loop {
+        if let Some(found) = PATTERNS.courtesy_after.find(rest) {
+            // The mark that ends what stands before belongs to that.
+            let mark = rest[found.start()..].chars().next().filter(|char| matches!(char, '?' | '.' | '!'));
+            rest = &rest[..found.start() + mark.map_or(0, char::len_utf8)];
+        } else if let Some(found) = PATTERNS.courtesy_after_space.find(rest)
+            && PATTERNS.ending.is_match(rest[..found.start()].trim_end())
+        {
+            rest = &rest[..found.start()];
+        } else {
+            return rest.trim();
+        }
     }
-    rest.trim()
 }
 
 fn says_something(sentence: &str) -> bool {
@@ -139,6 +168,7 @@ mod tests {
             "연차는 며칠인가요? 빨리 알려 주세요.",
             "연차는 며칠인가요? 확인 부탁드립니다~ 수고하세요!",
             "안녕하세요 연차는 며칠인가요? 미리 감사드립니다",
+            "안녕하세요ㅎㅎ 연차는 며칠인가요? 감사합니다ㅠㅠ",
             "질문 하나 있습니다. 연차는 며칠인가요?",
         ] {
             check(message, asked);
@@ -164,6 +194,14 @@ mod tests {
             "부탁받은 물건은 어디에 두나요?",
             "답변은 며칠 안에 오나요? 주말도 셉니까?",
             "Thanksgiving is a holiday?",
+            "안녕 캠페인은 언제 하나요?",
+            "고마워 쿠폰 금액은 얼마인가요?",
+            "Hi card cost?",
+            "thanks award amount",
+            "Which policy is called Sorry",
+            "My cat is Hi",
+            "Remember that my sign-off is kind regards",
+            "기억해줘: 우리 팀 인사말은 감사합니다",
             "Hi-Fi 장비는 어디에 있나요?",
             "알려 주세요",
             "1. 첫째\n2. 둘째",
@@ -178,7 +216,22 @@ mod tests {
         assert_eq!(parts.asks, ["여름에 음식 싸 가도 되나요?"]);
         assert_eq!(parts.tells, ["7월에 도시락통을 가져가려고 합니다."]);
         assert!(asks_or_requests("연차 규정을 알려 주세요. 이번에 입사했습니다."));
+        assert!(
+            asks_or_requests("주차 등록 방법이 궁금합니다.") && asks_or_requests("I want to know the limit.")
+        );
         assert!(!asks_or_requests("저는 개발팀입니다. 어제 입사했습니다."));
+        assert!(asks_or_requests("와이파이 있어") && !asks_or_requests("우리 창고는 지하에 있어."));
+    }
+
+    #[test]
+    fn a_message_may_be_nothing_but_courtesies() {
+        for message in ["안녕하세요. 감사합니다.", "Hello. Thanks.", "죄송합니다", "질문 있습니다", "sorry"]
+        {
+            assert!(is_courtesy(message), "{message}");
+        }
+        for message in ["감사 위원은 누구인가요?", "Thanks award", "알려 주세요", "?"] {
+            assert!(!is_courtesy(message), "{message}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use doran_agents::eval::{AnswerGrade, AnswerQuestion, GradeCounts, GradedAnswer, run_answer_questions};
 use doran_engine::TenantId;
 use doran_retrieval::ingest::{ReadLimits, extract_text};
-use doran_retrieval::{Document, DocumentTenant, split_into_passages};
+use doran_retrieval::{Document, DocumentIndex, DocumentTenant, RetrieveError, split_into_passages};
 use serde_json::json;
 
 use crate::assemble::{self, DataDirWrites, RecordReplay, search_index};
@@ -45,10 +45,7 @@ pub(crate) async fn run(
     let questions = AnswerQuestion::from_json_lines(&text).map_err(|error| unreadable().with_cause(error))?;
     let (index, _folder) = search_index::open_temporary_index(config).await?;
     let tenant = DocumentTenant::new(TenantId::local().as_str());
-    for document in read_documents(&args.documents)? {
-        index.put(&tenant, &document, &split_into_passages(&document)).await?;
-    }
-    while index.embed_some().await? > 0 {}
+    put_documents(&*index, &tenant, &read_documents(&args.documents)?).await?;
     let record_replay = RecordReplay::default();
     let staff = assemble::assemble_agents(config, &record_replay, index, DataDirWrites::Forbidden).await?;
     staff.notes.iter().for_each(|note| output.print_message(note));
@@ -70,6 +67,19 @@ pub(crate) async fn run(
     let counts = GradeCounts::by_group(&answers);
     let text = if args.json { format!("{}\n", json!(counts)) } else { format_counts(&counts) };
     output.print_data(&text)
+}
+
+/// Makes documents searchable, by meaning too.
+async fn put_documents(
+    index: &dyn DocumentIndex,
+    tenant: &DocumentTenant,
+    documents: &[Document],
+) -> Result<(), RetrieveError> {
+    for document in documents {
+        index.put(tenant, document, &split_into_passages(document)).await?;
+    }
+    while index.embed_some().await? > 0 {}
+    Ok(())
 }
 
 /// The documents of a folder. They are files of the person who runs the evaluation, so they are read in this process.
@@ -109,4 +119,26 @@ fn format_counts(counts: &std::collections::BTreeMap<String, GradeCounts>) -> St
         writeln!(text, "{group:<18} {:>5} {right:>7} {withheld:>9} {wrong:>7}", count.total()).ok();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+    use std::sync::Arc;
+
+    use doran_retrieval::{BuiltInEncoder, LocalIndex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn questions_are_asked_when_every_passage_has_its_vector() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let encoder = BuiltInEncoder::open().expect("the encoder");
+        let index = LocalIndex::open(folder.path(), Some(Arc::new(encoder))).await.expect("an index");
+        let tenant = DocumentTenant::new("t");
+        let documents = [Document::new("a.md", "휴가 규정", "연차휴가는 15일을 준다.")];
+        put_documents(&index, &tenant, &documents).await.expect("put");
+        assert_eq!(index.embed_some().await.expect("a step"), 0, "nothing is left");
+    }
 }

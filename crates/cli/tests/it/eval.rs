@@ -19,7 +19,6 @@ fn answers_are_graded_by_strings_of_the_documents() {
         line("days", "연차휴가는 며칠인가요?", r#""must":[["15일"]],"answerable":true"#),
         line("other", "연차휴가는 며칠인가요?", r#""must":[["16일"]],"answerable":true"#),
         line("parking", "주차장은 어디인가요?", r#""answerable":false"#),
-        line("meaning", "How many days of vacation are there?", r#""must":[["15일"]],"answerable":true"#),
     ];
     fs::write(here.join("questions.jsonl"), questions.concat()).expect("written");
     let run =
@@ -29,9 +28,7 @@ fn answers_are_graded_by_strings_of_the_documents() {
         utf8(&run.stdout).lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     let grades: Vec<&Value> = lines[..3].iter().map(|line| &line["grade"]).collect();
     assert_eq!(grades, ["right", "wrong", "right"], "{lines:?}");
-    // It shares no word with the document, and is found by meaning.
-    assert_eq!(lines[3]["sources"][0]["title"], "휴가 규정", "{lines:?}");
-    assert_eq!(lines[4]["answerable"]["right"], 1);
+    assert_eq!(lines[3]["answerable"], serde_json::json!({"right": 1, "withheld": 0, "wrong": 1}));
 }
 
 const EVAL_CASES: &str = r#"

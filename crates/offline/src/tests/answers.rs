@@ -64,6 +64,37 @@ fn nothing_is_noted_beside_a_question() {
 }
 
 #[test]
+fn what_is_told_beside_a_question_is_kept_and_the_question_answered() {
+    let told = ask("제 이름은 김도란입니다. 육아휴직은 최대 몇 년까지 쓸 수 있나요?");
+    assert!(told.contains("이름 = 김도란") && told.contains("1년 이내로 한다"), "{told}");
+    let told =
+        talk(&["제 프린터 오류는 E3입니다. 어떻게 하나요?"], &[("설명서", "프린터에 E3 오류가 나면 덮개를 닫는다.")]);
+    assert!(told.contains("덮개를 닫는다"), "{told}");
+    let told =
+        talk(&["와이파이 암호가 필요합니다. 알려 주세요."], &[("안내", "와이파이 암호는 guest-77이다.")]);
+    assert!(told.contains("guest-77"), "{told}");
+}
+
+#[test]
+fn each_of_several_questions_is_answered() {
+    let told = ask("How long must I keep receipts? Which claims need a manager? Thanks!");
+    assert!(told.contains("seven years") && told.contains("300 dollars"), "{told}");
+    let told = ask("연차휴가는 며칠인가요? 주차장은 어디에 있나요?");
+    assert!(told.contains("15일") && told.contains("찾지 못했습니다") && told.contains("주차장"), "{told}");
+}
+
+#[test]
+fn a_message_of_courtesies_is_answered_as_one() {
+    let rules = [("감사 규정", "감사합니다. 감사 보고서는 3월에 낸다.")];
+    for (message, begins) in
+        [("안녕하세요. 감사합니다.", "천만"), ("Hello. Thanks.", "You"), ("죄송합니다", "안녕")]
+    {
+        let told = talk(&[message], &rules);
+        assert!(!told.contains("보고서") && told.starts_with(begins), "{message}: {told}");
+    }
+}
+
+#[test]
 fn a_place_that_is_not_there_is_named_in_the_language_of_the_question() {
     assert_eq!(ask("제99조 내용은?"), "문서에서 찾지 못했습니다: 제99조");
     assert_eq!(ask("What does article 99 say?"), "I did not find it in the documents: Article 99");
