@@ -91,7 +91,7 @@ async fn scenario_3_documents_are_looked_up_without_a_model() {
         agent · model×1
           + assistant 휴가는 휴가 규정을 따릅니다. [1]
         = 휴가는 휴가 규정을 따릅니다. [1]
-          [1] 휴가 규정
+          [1] 휴가 규정 › 연차휴가
         models 2 · path router rag memory agent
     "#]],
     )

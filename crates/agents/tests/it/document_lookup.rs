@@ -35,7 +35,7 @@ fn formal_rules_index() -> Arc<dyn DocumentIndex> {
 }
 
 /// A question in which no word of the rule stands.
-const COLLOQUIAL: &str = "회사에서 내보낼 때 며칠 전에 미리 말해 주나요?";
+const COLLOQUIAL: &str = "짐을 싸라는 말은 얼마나 미리 듣나요?";
 
 fn rewriting_parts(
     model: Arc<dyn ChatModel>,

@@ -67,8 +67,10 @@ fn nothing_is_noted_beside_a_question() {
 fn what_is_told_beside_a_question_is_kept_and_the_question_answered() {
     let told = ask("제 이름은 김도란입니다. 육아휴직은 최대 몇 년까지 쓸 수 있나요?");
     assert!(told.contains("이름 = 김도란") && told.contains("1년 이내로 한다"), "{told}");
-    let told =
-        talk(&["제 프린터 오류는 E3입니다. 어떻게 하나요?"], &[("설명서", "프린터에 E3 오류가 나면 덮개를 닫는다.")]);
+    let told = talk(
+        &["제 프린터 오류는 E3입니다. 어떻게 하나요?"],
+        &[("설명서", "프린터에 E3 오류가 나면 덮개를 닫는다.")],
+    );
     assert!(told.contains("덮개를 닫는다"), "{told}");
     let told =
         talk(&["와이파이 암호가 필요합니다. 알려 주세요."], &[("안내", "와이파이 암호는 guest-77이다.")]);

@@ -49,7 +49,7 @@ use self::error::{SqliteResultExt, file_error, message_error};
 use self::garbage_collection::{GC_BATCH_ROWS, GcCursor};
 use self::log_batches::{BatchBudget, CopyProgress};
 use self::reader_pool::ReaderPool;
-use self::writer::{JobKind, SqliteWriter, TransactionFailPoints, WriteTransaction, WriterState};
+use self::writer::{SqliteWriter, TransactionFailPoints, WriteJobKind, WriteTransaction, WriterState};
 use crate::{FileStoreMaintenance, InspectedFormat};
 
 /// A store in one SQLite file. Clones share it. The file is unlocked when the last clone is dropped.
@@ -132,7 +132,7 @@ impl SqliteStore {
         points: TransactionFailPoints,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.inner.writer.run_in_transaction(JobKind::Long, points, Durability::Now, work).await
+        self.inner.writer.run_in_transaction(WriteJobKind::Long, points, Durability::Now, work).await
     }
 
     /// Clears threads batch by batch.
@@ -400,7 +400,8 @@ impl RunStore for SqliteStore {
             InputDurability::Awaited | InputDurability::Later => Durability::Later,
         };
         let work = |tx: &mut WriteTransaction<'_>| queue::submit(tx, run);
-        let submitted = self.inner.writer.run_in_transaction(JobKind::Short, points, durability, work).await;
+        let submitted =
+            self.inner.writer.run_in_transaction(WriteJobKind::Short, points, durability, work).await;
         // Only the worker that begins may know of what can still be lost.
         if durability == Durability::Later && !matches!(submitted, Ok(SubmitOutcome::Started(_))) {
             self.wait_for_visible().await?;
@@ -439,7 +440,7 @@ impl RunStore for SqliteStore {
         };
         let (fence, durability) = (fence.clone(), commit.durability);
         let work = move |tx: &mut WriteTransaction<'_>| runs::commit(tx, &fence, commit);
-        self.inner.writer.run_in_transaction(JobKind::Short, points, durability, work).await
+        self.inner.writer.run_in_transaction(WriteJobKind::Short, points, durability, work).await
     }
 
     async fn wait_until_durable(&self, position: CommitPosition) -> Result<(), StoreError> {

@@ -15,7 +15,9 @@ use serde_json::{Map, Value};
 
 use super::error::SqliteResultExt;
 use super::rows::THREAD_COLUMNS;
-use super::writer::{JobKind, MAX_QUICK_JOB_TIME, MIN_QUICK_JOBS, TransactionFailPoints, WriteTransaction};
+use super::writer::{
+    MAX_QUICK_JOB_TIME, MIN_QUICK_JOBS, TransactionFailPoints, WriteJobKind, WriteTransaction,
+};
 use super::{SqliteStore, runs};
 use crate::FileStoreMaintenance;
 
@@ -118,7 +120,12 @@ async fn write_short(
     let written = tokio::spawn(async move {
         let writer = &store.inner.writer;
         writer
-            .run_in_transaction(JobKind::Short, TransactionFailPoints::default(), Durability::Later, work)
+            .run_in_transaction(
+                WriteJobKind::Short,
+                TransactionFailPoints::default(),
+                Durability::Later,
+                work,
+            )
             .await
     });
     written.await.expect("task")

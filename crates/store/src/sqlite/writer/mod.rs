@@ -73,7 +73,7 @@ pub(super) struct SqliteWriter {
 
 /// What a job does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum JobKind {
+pub(super) enum WriteJobKind {
     /// Writes a few rows in a transaction.
     Short,
     /// Works in a transaction.
@@ -201,7 +201,7 @@ impl SqliteWriter {
     /// is on disk.
     pub(super) async fn run_in_transaction<T: Send + 'static>(
         &self,
-        kind: JobKind,
+        kind: WriteJobKind,
         points: TransactionFailPoints,
         durability: Durability,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -230,7 +230,7 @@ impl SqliteWriter {
         let work = |tx: &mut WriteTransaction<'_>| work(tx.conn);
         let task = WriteTask {
             fail_points: TransactionFailPoints::default(),
-            kind: JobKind::Exclusive,
+            kind: WriteJobKind::Exclusive,
             durability: Durability::Now,
             work: Some(work),
             result: None,
@@ -293,7 +293,7 @@ impl SqliteWriter {
     fn run_if_alone(&self, job: Box<dyn WriteJob>) -> Option<Box<dyn WriteJob>> {
         let queue_is_empty = self.jobs.as_ref().is_some_and(|jobs| jobs.capacity() == jobs.max_capacity());
         let kind = job.kind();
-        if kind == JobKind::Exclusive || !queue_is_empty || !can_block_in_place() {
+        if kind == WriteJobKind::Exclusive || !queue_is_empty || !can_block_in_place() {
             return Some(job);
         }
         // A lock that a panic has poisoned is left to the writer thread.
@@ -303,7 +303,7 @@ impl SqliteWriter {
         if runner.state.leases.len() > MAX_RUNS_OF_LONE_CALLER || runner.is_checkpoint_due() {
             return Some(job);
         }
-        match kind == JobKind::Short && runner.is_quick() {
+        match kind == WriteJobKind::Short && runner.is_quick() {
             true => runner.run_lone_job(job),
             false => block_in_place(|| runner.run_lone_job(job)),
         }

@@ -15,8 +15,9 @@ use super::super::error::{is_disk_failure, to_store_error};
 use super::wal_sync::WalSync;
 use super::write_job::{JobRefusal, TransactionEnd, WriteJob};
 use super::{
-    JobKind, MAX_JOBS_PER_TRANSACTION, MAX_QUICK_JOB_TIME, MIN_QUICK_JOBS, TransactionFailPoints,
-    WAL_CHECKPOINT_PAGES, WAL_RESTART_PAGES, WAL_RESTART_TIMEOUT, WriteTransaction, WriterState,
+    MAX_JOBS_PER_TRANSACTION, MAX_QUICK_JOB_TIME, MIN_QUICK_JOBS, TransactionFailPoints,
+    WAL_CHECKPOINT_PAGES, WAL_RESTART_PAGES, WAL_RESTART_TIMEOUT, WriteJobKind, WriteTransaction,
+    WriterState,
 };
 
 /// Stands for the number of WAL pages while a transaction has written none.
@@ -63,7 +64,7 @@ impl TransactionRunner {
         let begun = Instant::now();
         let mut batch = Vec::with_capacity(jobs.len());
         for job in jobs {
-            if job.kind() == JobKind::Exclusive {
+            if job.kind() == WriteJobKind::Exclusive {
                 self.run_batch(std::mem::take(&mut batch));
                 self.run_exclusive_job(job);
             } else {

@@ -9,14 +9,14 @@ use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
 
 use super::super::error::{is_disk_failure_of_store, message_error};
-use super::{JobKind, TransactionFailPoints, WriteTransaction};
+use super::{TransactionFailPoints, WriteJobKind, WriteTransaction};
 
 /// Work for a waiting caller.
 pub(super) trait WriteJob: Send {
     fn fail_points(&self) -> TransactionFailPoints;
     /// Runs the job. Returns `Err` if its writes must be rolled back.
     fn run(&mut self, tx: &mut WriteTransaction<'_>) -> Result<(), JobRefusal>;
-    fn kind(&self) -> JobKind;
+    fn kind(&self) -> WriteJobKind;
     /// Whether the caller is answered before the transaction is on disk.
     fn durability(&self) -> Durability;
     fn answer(self: Box<Self>, end: &TransactionEnd);
@@ -69,7 +69,7 @@ pub(super) fn writer_stopped_error(why: &str) -> StoreError {
 
 pub(super) struct WriteTask<T, F> {
     pub(super) fail_points: TransactionFailPoints,
-    pub(super) kind: JobKind,
+    pub(super) kind: WriteJobKind,
     pub(super) durability: Durability,
     pub(super) work: Option<F>,
     pub(super) result: Option<Result<T, StoreError>>,
@@ -101,7 +101,7 @@ impl<T: Send, F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, StoreError> + Se
         outcome
     }
 
-    fn kind(&self) -> JobKind {
+    fn kind(&self) -> WriteJobKind {
         self.kind
     }
 
