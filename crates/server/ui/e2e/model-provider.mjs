@@ -509,6 +509,7 @@ export const modelProviderTests = [
       await shoot('bombs-phone')
       await checkAccessibility(page, 'hard to render')
       await askQuestion(page, '다음 질문')
+      await page.locator('.turn').nth(1).waitFor()
       await waitForAnswer(page)
       assert.equal(await page.locator('.turn').count(), 2)
     },
