@@ -104,6 +104,9 @@ pub fn without_courtesies(message: &str) -> Cow<'_, str> {
 /// say what the question is about, or have nothing to do with it.
 pub fn search_wordings(message: &str) -> (String, Option<String>) {
     let whole = without_courtesies(message).into_owned();
+    if whole.len() > MAX_MESSAGE_BYTES {
+        return (whole, None);
+    }
     let parts = MessageQuestion::new(&whole);
     if parts.asks.is_empty() || parts.tells.is_empty() {
         return (whole, None);
@@ -244,5 +247,7 @@ mod tests {
         check(told, "연차 휴가는 며칠인가요?", Some(told));
         let told = "프린터에 빨간 불이 들어왔습니다. 어떻게 하나요?";
         check(told, told, Some("어떻게 하나요?"));
+        let text = "연차 휴가는 며칠인가요? 새로 왔습니다. ".repeat(40);
+        check(&text, &text, None);
     }
 }
