@@ -137,7 +137,10 @@ mod tests {
         let encoder = BuiltInEncoder::open().expect("the encoder");
         let index = LocalIndex::open(folder.path(), Some(Arc::new(encoder))).await.expect("an index");
         let tenant = DocumentTenant::new("t");
-        let documents = [Document::new("a.md", "휴가 규정", "연차휴가는 15일을 준다.")];
+        // More than one step takes.
+        let articles: Vec<String> =
+            (1..=400).map(|number| format!("## 제{number}조\n\n연차휴가는 {number}일을 준다.")).collect();
+        let documents = [Document::new("a.md", "휴가 규정", articles.join("\n\n"))];
         put_documents(&index, &tenant, &documents).await.expect("put");
         assert_eq!(index.embed_some().await.expect("a step"), 0, "nothing is left");
     }
