@@ -156,28 +156,45 @@ pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSourc
     // The standard is a place to look, and no word to look for.
     let rest = without_standard(question);
     let asks = MessageQuestion::new(&rest).asks;
-    if let Some(found) = answers_of_several(&asks, &index) {
+    if let Some(found) = answers_of_several(&asks, &index, Cue::AboutStandard.is_in(question)) {
         return found;
     }
     let whole = AskedQuestion { question: &rest, ..asked };
     let mut found = QuotesFound::default();
     let asks = asks.join("\n");
     let (asked, ranked) = better_ranking(&index, whole, AskedQuestion { question: &asks, ..asked });
+    let speaks_of_standard = Cue::AboutStandard.is_in(question) || Cue::Compares.is_in(question);
+    answer_own_first(ranked, asked, &index, speaks_of_standard, &mut found);
+    found
+}
+
+/// Adds what answers in the person's own documents. Standard contracts are asked where the question speaks of them, and where
+/// nothing else answers.
+fn answer_own_first<'a>(
+    ranked: Vec<RankedUnit<'a>>,
+    asked: AskedQuestion<'_>,
+    index: &UnitIndex<'a>,
+    speaks_of_standard: bool,
+    found: &mut QuotesFound<'a>,
+) {
     let is_standard = |one: &RankedUnit<'_>| index.sources()[one.unit.source].is_standard();
     let (standard, own): (Vec<_>, Vec<_>) = ranked.into_iter().partition(is_standard);
-    answer_from(&own, asked, &index, &mut found);
-    // The standard is asked where the question speaks of it, and where nothing else answers.
-    if found.picks.is_empty() || Cue::AboutStandard.is_in(question) || Cue::Compares.is_in(question) {
-        answer_from(&standard, asked, &index, &mut found);
+    let before = found.picks.len();
+    answer_from(&own, asked, index, found);
+    if found.picks.len() == before || speaks_of_standard {
+        answer_from(&standard, asked, index, found);
     }
-    found
 }
 
 /// The most questions of a message that are answered one by one.
 const MAX_QUESTIONS: usize = 4;
 
 /// What answers each of several questions of a message, if any of them is answered. A later one may lean on the first.
-fn answers_of_several<'a>(asks: &[&str], index: &UnitIndex<'a>) -> Option<QuotesFound<'a>> {
+fn answers_of_several<'a>(
+    asks: &[&str],
+    index: &UnitIndex<'a>,
+    speaks_of_standard: bool,
+) -> Option<QuotesFound<'a>> {
     let names_something = |ask: &&str| !question_terms(ask).is_empty() && !Cue::Compares.is_in(ask);
     if !(2..=MAX_QUESTIONS).contains(&asks.len()) || !asks.iter().all(names_something) {
         return None;
@@ -186,7 +203,7 @@ fn answers_of_several<'a>(asks: &[&str], index: &UnitIndex<'a>) -> Option<Quotes
     for (at, ask) in asks.iter().enumerate() {
         let asked = AskedQuestion { question: ask, before: if at == 0 { "" } else { asks[0] } };
         let quoted = found.picks.len();
-        answer_from(&index.rank(asked), asked, index, &mut found);
+        answer_own_first(index.rank(asked), asked, index, speaks_of_standard, &mut found);
         if found.picks.len() == quoted {
             found.missing.push((*ask).to_owned());
         }

@@ -18,8 +18,8 @@ const MAX_MESSAGE_BYTES: usize = 2000;
 /// A question that names as much stands without what is told beside it.
 const MIN_STEMS_ALONE: usize = 2;
 
-/// Marks and letters that stand between a courtesy and the rest, or beside it.
-const MARKS: &str = r"\s,.!~…;:ㅋㅎㅠㅜ^\p{Emoji_Presentation}";
+/// Marks and letters that part a courtesy from the rest, in a character class.
+const MARKS: &str = r",.!~…;:ㅋㅎㅠㅜ\^\p{Emoji_Presentation}";
 
 /// The patterns of `message_question.tsv`.
 struct MessagePatterns {
@@ -44,15 +44,14 @@ static PATTERNS: LazyLock<MessagePatterns> = LazyLock::new(|| {
     let pattern = |text: String| Regex::new(&format!("(?i){text}")).expect("a pattern");
     let [courtesy, greeting, request, ending, asks] =
         ["courtesy", "greeting", "request", "ending", "asks"].map(read);
-    let mark = r"[,.!~…;:ㅋㅎㅠㅜ^\p{Emoji_Presentation}]";
     MessagePatterns {
         courtesy_before: pattern(format!(
-            r"^\W*(?:(?:{courtesy})(?:[{MARKS}]+|$)|(?:{greeting})(?:\s*{mark}[{MARKS}]*|[{MARKS}]*$))"
+            r"^\W*(?:(?:{courtesy})(?:[\s{MARKS}]+|$)|(?:{greeting})(?:\s*[{MARKS}][\s{MARKS}]*|\s*$))"
         )),
         courtesy_after: pattern(format!(
-            r"(?:^|\s*(?:{mark}|[?？])[?？{MARKS}]*)(?:{courtesy}|{greeting})[{MARKS}]*$"
+            r"(?:^|\s*[?？{MARKS}][?？\s{MARKS}]*)(?:{courtesy}|{greeting})[\s{MARKS}]*$"
         )),
-        courtesy_after_space: pattern(format!(r"\s(?:{courtesy})[{MARKS}]*$")),
+        courtesy_after_space: pattern(format!(r"\s(?:{courtesy})[\s{MARKS}]*$")),
         bare_request: pattern(format!(r"^\W*(?:{request})\W*$")),
         ending: pattern(ending),
         asks: pattern(asks),

@@ -271,3 +271,10 @@ fn a_wide_row_is_quoted_with_the_column_whose_head_names_what_is_asked_for() {
         );
     }
 }
+
+#[test]
+fn each_of_several_questions_is_answered_from_the_own_contract_first() {
+    let quoted = quoted("대금은 언제까지 지급하나요? 검수는 며칠 안에 끝내나요?", &contracts());
+    assert!(quoted.contains("30일 안에 지급한다") && quoted.contains("7일 안에 끝낸다"), "{quoted}");
+    assert!(!quoted.contains("10일 안에"), "that is the standard's: {quoted}");
+}

@@ -19,6 +19,8 @@ const MAX_QUERY_TERMS: usize = 768;
 /// The maximum number of words that are searched as a phrase.
 const MAX_PHRASE_WORDS: usize = 32;
 
+/// A longer query is a text, in which all words count alike.
+const MAX_QUESTION_BYTES: usize = 2000;
 /// The weight of words such as "how" and "알려 주세요" beside words that say what is asked for.
 const QUESTION_WORD_WEIGHT: f32 = 0.2;
 
@@ -132,6 +134,9 @@ impl KeywordQuery {
 
 /// Where words stand in a query that say nothing about what is asked for, if others do.
 fn question_word_places(text: &str) -> Vec<Range<usize>> {
+    if text.len() > MAX_QUESTION_BYTES {
+        return Vec::new();
+    }
     let stems = text_stems(text);
     let mut asking: HashMap<Range<usize>, bool> = HashMap::new();
     for (stem, range) in &stems {
