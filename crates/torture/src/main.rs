@@ -55,7 +55,7 @@ torture NAME [--quick] [--json] [--seed N] [--kills N]      (N kills, faults, im
   replicas   two processes on PostgreSQL that are killed, sleep, or lose the database
   restarts   restart PostgreSQL under runs that call a model, and count the calls
   mutants    switch on seeded bugs and see that the tortures above notice
-  all        everything; with --quick all but the mutants";
+  all        everything; with --quick all but restarts and mutants";
 
 /// The command line.
 #[derive(Clone)]

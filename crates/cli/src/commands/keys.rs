@@ -33,7 +33,7 @@ enum KeysCommand {
         /// Tenant the key gives access to · 키로 접근할 테넌트
         #[arg(long, value_name = "TENANT", default_value = "local")]
         tenant: String,
-        /// Let the key choose models and store their keys · 모델을 고르고 모델의 키를 저장할 수 있게 합니다
+        /// Let the key choose models, store their keys, run evaluations and read metrics · 모델 선택과 모델의 키 저장, 평가, 지표 조회를 허용합니다
         #[arg(long)]
         admin: bool,
     },

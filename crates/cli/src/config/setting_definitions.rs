@@ -131,7 +131,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: OFFLINE_MODEL,
         secret: false,
         en: "The model that answers: `provider:model`, for example `ollama:qwen3:8b` or `openai:gpt-4.1-mini`, or a name from `[models]`. `offline-extractive-2` is built in. It needs no API key and is not an LLM: it quotes documents. Doran uses an API key from the environment only for models that you choose.",
-        ko: "답하는 모델입니다. `ollama:qwen3:8b`나 `openai:gpt-4.1-mini` 같은 `provider:model`, 또는 `[models]`에 적은 이름을 씁니다. `offline-extractive-2`은 내장 모델입니다. API 키가 필요 없으며, LLM이 아니라 문서를 인용합니다. 환경 변수의 API 키는 직접 고른 모델에만 사용합니다.",
+        ko: "답하는 모델입니다. `ollama:qwen3:8b`나 `openai:gpt-4.1-mini` 같은 `provider:model`, 또는 `[models]`에 적은 이름을 씁니다. `offline-extractive-2`는 내장 모델입니다. API 키가 필요 없으며, LLM이 아니라 문서를 인용합니다. 환경 변수의 API 키는 직접 고른 모델에만 사용합니다.",
     },
     Setting {
         key: "small_model",

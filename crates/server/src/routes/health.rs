@@ -135,8 +135,8 @@ pub(super) async fn metrics(State(app): State<ServerApp>, caller: ApiCaller) -> 
     if !caller.is_admin && caller.tenant != TenantId::local() {
         return Err(ApiError::with_message(
             ApiErrorCode::AdminOnly,
-            "the metrics are of all tenants; send a key of an administrator, or one without a tenant",
-            "지표는 모든 테넌트의 것입니다. 관리자 키나 테넌트가 없는 키를 보내세요",
+            "the metrics are of all tenants; send a key of an administrator or of the tenant `local`",
+            "지표는 모든 테넌트의 것입니다. 관리자 키나 테넌트 `local`의 키를 보내세요",
         ));
     }
     let mut text = app.metrics.prometheus_text(app.runtime.active_runs());

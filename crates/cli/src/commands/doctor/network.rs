@@ -98,7 +98,7 @@ pub(super) async fn check_replicas(config: &Config) -> DoctorCheck {
         name,
         match own.index {
             ReplicaIndex::Shared => bilingual!(
-                "실행 중인 서버 {count}개. 대화, 키, 문서, 기억을 함께 씁니다",
+                "실행 중인 서버 {count}개. 대화, 키, 문서, 메모리를 함께 씁니다",
                 "{running} running; they share threads, keys, documents and memory"
             ),
             ReplicaIndex::Local => bilingual!(
