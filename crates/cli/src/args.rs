@@ -95,6 +95,8 @@ pub(crate) enum CliCommand {
     /// List, remove, pause and retry documents · 문서 목록을 보고 삭제, 일시 중지, 재시도합니다
     Documents(commands::documents::DocumentsArgs),
     /// Rebuild the search index · 검색 색인을 다시 만듭니다
+    #[command(after_help = "Examples · 예시:
+  doran reindex")]
     Reindex,
     /// List threads · 스레드 목록을 보여 줍니다
     Threads(commands::threads::ThreadsArgs),
