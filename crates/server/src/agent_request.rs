@@ -190,7 +190,6 @@ pub(crate) async fn start_run_with_input(
     };
     let mut thread_metadata = title_metadata(title);
     thread_metadata.insert("agent".to_owned(), Value::String(agent.name.clone()));
-    let is_retitled = ask.placement.from == Some(0) && is_titled_by_question(app, &ask.thread).await?;
     let RunPlacement { from, pause_before, pause_after, mut metadata } = ask.placement.clone();
     metadata.extend(key_metadata(ask.key.as_deref()));
     let options = StartOptions {
@@ -205,8 +204,12 @@ pub(crate) async fn start_run_with_input(
         ..StartOptions::default()
     };
     let run = submit_run(app, agent, &ask.thread, Some(input), options).await?;
-    if is_retitled {
-        app.runtime.put_thread(&ask.thread, &title_metadata(title)).await?;
+    // The run is accepted, whatever becomes of the title.
+    if from == Some(0)
+        && !run.is_repeated()
+        && let Err(error) = follow_first_question(app, &ask.thread, title).await
+    {
+        tracing::warn!(%error, thread = %ask.thread, "the title does not follow the new first question");
     }
     Ok(run)
 }
@@ -218,13 +221,14 @@ fn title_metadata(title: &str) -> Map<String, Value> {
     ["title", QUESTION_TITLE_METADATA].map(|name| (name.to_owned(), Value::from(title))).into_iter().collect()
 }
 
-/// Whether the title of a thread is still that of its first question, so that it follows another version of it.
-async fn is_titled_by_question(app: &ServerApp, thread: &ThreadKey) -> Result<bool, ApiError> {
-    let row = app.runtime.find_thread_row(thread).await?;
-    Ok(row.is_some_and(|row| {
-        let made = row.metadata.get(QUESTION_TITLE_METADATA);
-        made.is_some() && made == row.metadata.get("title")
-    }))
+/// Calls a thread by another version of its first question, if it still has the title of that question.
+async fn follow_first_question(app: &ServerApp, thread: &ThreadKey, title: &str) -> Result<(), EngineError> {
+    let Some(row) = app.runtime.find_thread_row(thread).await? else { return Ok(()) };
+    let made = row.metadata.get(QUESTION_TITLE_METADATA);
+    if made.is_some() && made == row.metadata.get("title") {
+        app.runtime.put_thread(thread, &title_metadata(title)).await?;
+    }
+    Ok(())
 }
 
 /// Starts a run and counts it. Every run of every route starts here.

@@ -115,11 +115,12 @@ impl<S: State> GraphHandle<S> {
         let left = self.active_run(thread).await?;
         let waits = left.is_some() && !self.runtime.open_questions(thread).await?.is_empty();
         self.runtime.start_worker().await?;
-        // The run that was left may have been taken up and have ended by now. Then its log says how.
-        match (self.active_run(thread).await?.or(left), answer) {
-            (Some(_), Some(answer)) if waits => self.resume(thread, answer).await,
-            (Some(run), _) => self.wait_for_outcome(&run).await,
-            (None, _) => self.run(thread, input).await,
+        match (self.active_run(thread).await?, left, answer) {
+            (Some(_), _, Some(answer)) if waits => self.resume(thread, answer).await,
+            // A run that was left may have been taken up, or answered by somebody else, and have ended by now. Then its log
+            // says how.
+            (Some(run), ..) | (None, Some(run), _) => self.wait_for_outcome(&run).await,
+            (None, None, _) => self.run(thread, input).await,
         }
     }
 
@@ -188,6 +189,7 @@ pub struct RunHandle {
     live: Option<Arc<LiveFeed>>,
     /// Where its input is. The default is before everything: it was on disk when the handle was made.
     input: CommitPosition,
+    is_repeated: bool,
 }
 
 impl RunHandle {
@@ -199,12 +201,18 @@ impl RunHandle {
             outcome: Some(active.outcome.subscribe()),
             live: Some(active.live.clone()),
             input: CommitPosition::default(),
+            is_repeated: false,
         }
     }
 
     /// The handle of a run that was accepted just now, in this commit.
     pub(super) fn accepted_at(self, input: CommitPosition) -> Self {
         Self { input, ..self }
+    }
+
+    /// The handle of a run that an earlier call with the same idempotency key started.
+    pub(super) fn of_earlier_call(self) -> Self {
+        Self { is_repeated: true, ..self }
     }
 
     pub(super) fn driven_elsewhere(runtime: Runtime, row: &RunRow) -> Self {
@@ -215,6 +223,7 @@ impl RunHandle {
             outcome: None,
             live: None,
             input: CommitPosition::default(),
+            is_repeated: false,
         }
     }
 
@@ -231,6 +240,11 @@ impl RunHandle {
     /// Its thread.
     pub fn thread(&self) -> &ThreadKey {
         &self.thread
+    }
+
+    /// Whether the start that gave this handle began no run, because an earlier one with its idempotency key had.
+    pub fn is_repeated(&self) -> bool {
+        self.is_repeated
     }
 
     /// Waits until its input is on disk. Before that nobody may be told of a run that was started with

@@ -443,7 +443,7 @@ impl Runtime {
                 }
                 Ok(self.handle_for_row(&run))
             }
-            SubmitOutcome::Repeated(run) => Ok(self.handle_for_row(&run)),
+            SubmitOutcome::Repeated(run) => Ok(self.handle_for_row(&run).of_earlier_call()),
         }
     }
 

@@ -528,3 +528,30 @@ async fn going_on_waits_for_what_was_left_also_if_it_ends_at_once() {
     let outcome = bot.run_or_resume(&local_thread("t"), update_saying("a new run"), None::<bool>).await;
     assert_eq!(outcome_text(outcome), "attempt 2");
 }
+
+#[tokio::test(start_paused = true)]
+async fn going_on_with_an_answer_waits_for_a_run_that_somebody_else_answered() {
+    let graph = single_node_graph(
+        "a",
+        node_running(|_, cx: Cx| async move {
+            let which: String = cx.ask("which?").await?;
+            Ok(update_saying(which))
+        }),
+    );
+    let store = ram_store();
+    let first = graph_handle_on(Arc::new(store.clone()), &graph);
+    let thread = local_thread("t");
+    run_to_text(&first, EngineTestState::update()).await;
+    let slow = GatedStore { inner: store, gate: Arc::new(SlowThreadReads) };
+    let second = Runtime::with_options(Arc::new(slow), short_lease_options("second"));
+    let second = second.register_graph("g", &graph).expect("registered");
+    // The second looks at the thread three times; the other answer comes before the last one.
+    let answered = async {
+        tokio::time::sleep(ms(5_000)).await;
+        first.resume(&thread, "first").await
+    };
+    let (answered, outcome) =
+        tokio::join!(answered, second.run_or_resume(&thread, update_saying("a new run"), Some("second")));
+    assert_eq!(outcome_text(answered), "first");
+    assert_eq!(outcome_text(outcome), "first");
+}

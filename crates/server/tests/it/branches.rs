@@ -1,8 +1,11 @@
 //! Branches of a thread: a question asked again, or another in its place, and what is left behind.
 
+use std::sync::Arc;
+
+use doran_engine::store::{Commit, CommitOutcome, Fence, RamStore, RunStore, StoreError};
 use serde_json::{Value, json};
 
-use crate::{app, get, json, json_request, post, problem, send, text};
+use crate::{app, app_with_history, get, json, json_request, post, problem, send, text, with_header};
 
 async fn ask(app: &doran_server::ServerApp, message: &str, from: Option<u64>) -> Value {
     let mut body = json!({ "agent": "assistant", "message": message });
@@ -60,6 +63,53 @@ async fn a_title_follows_the_first_question_until_somebody_renames_the_thread() 
     json(&app, json_request("patch", "/api/threads/t", r#"{"title":"내 대화"}"#)).await;
     ask(&app, "육아휴직은 얼마나 쓸 수 있나요?", Some(0)).await;
     assert_eq!(title().await, "내 대화");
+}
+
+#[tokio::test]
+async fn a_request_that_is_repeated_changes_no_title() {
+    let app = app();
+    let ask_once = async |message: &str, key: &str| {
+        let body = json!({ "agent": "assistant", "message": message, "from": 0 }).to_string();
+        let request = with_header(post("/api/threads/t/runs?wait=true", &body), "idempotency-key", key);
+        assert_eq!(json(&app, request).await["status"], "finished");
+    };
+    ask_once("연차휴가는 며칠인가요?", "first").await;
+    ask_once("출장비 정산 기한은?", "second").await;
+    ask_once("연차휴가는 며칠인가요?", "first").await;
+    assert_eq!(json(&app, get("/api/threads/t")).await["title"], "출장비 정산 기한은?");
+}
+
+/// A store that changes no thread.
+struct FixedThreadsStore {
+    inner: RamStore,
+}
+
+impl FixedThreadsStore {
+    async fn call<T>(
+        &self,
+        name: &'static str,
+        made: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        match name {
+            "put_thread" => Err(StoreError::Full("no room".into())),
+            _ => made.await,
+        }
+    }
+
+    async fn commit_as_is(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError> {
+        self.inner.commit(fence, commit).await
+    }
+}
+
+doran_engine::delegated_store!(FixedThreadsStore, call: call, commit: commit_as_is, exclusive: false);
+
+#[tokio::test]
+async fn a_run_is_acknowledged_also_if_its_title_cannot_be_stored() {
+    let store = RamStore::new();
+    let app = app_with_history(Arc::new(FixedThreadsStore { inner: store.clone() }), Arc::new(store));
+    ask(&app, "연차휴가는 며칠인가요?", None).await;
+    ask(&app, "출장비 정산 기한은?", Some(0)).await;
+    assert_eq!(json(&app, get("/api/threads/t")).await["title"], "연차휴가는 며칠인가요?");
 }
 
 #[tokio::test]

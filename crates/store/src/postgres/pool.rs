@@ -223,7 +223,9 @@ impl PostgresPool {
         // Held, so that the pool gives another one each time.
         let mut younger = Vec::new();
         while self.pool.status().available > 0 {
-            let free_now = Timeouts { wait: Some(Duration::ZERO), create: None, recycle: None };
+            // One that would have to be opened is younger anyway, and opening it may take long.
+            let free_now =
+                Timeouts { wait: Some(Duration::ZERO), create: Some(Duration::ZERO), recycle: None };
             let Ok(client) = self.pool.timeout_get(&free_now).await else { return Ok(()) };
             if Object::metrics(&client).created > time {
                 younger.push(client);

@@ -120,7 +120,7 @@ impl WalFlush {
         pool: &PostgresPool,
         position: CommitPosition,
     ) -> Result<(), StoreError> {
-        if self.durability_of(position)? {
+        if self.sent_if_undurable(position)?.is_none() {
             return Ok(());
         }
         // The commit was made. If the database cannot be asked now, only its log can say whether it survives.
@@ -132,18 +132,15 @@ impl WalFlush {
         // The flush may have got a connection that is younger than the commit, because the pool has grown since. One that
         // is older proves that the server did not crash; it may be busy for a moment.
         for _ in 0..MAX_OLDER_CONNECTION_TRIES {
-            if self.durability_of(position)? {
-                return Ok(());
-            }
-            let Some(sent) = self.lock_state().unflushed.get(&position.0).copied() else { return Ok(()) };
+            let Some(sent) = self.sent_if_undurable(position)? else { return Ok(()) };
             pool.commit_message_on_connection_of(sent).await.map_err(unknown)?;
-            if self.durability_of(position)? {
+            if self.sent_if_undurable(position)?.is_none() {
                 return Ok(());
             }
             tokio::time::sleep(OLDER_CONNECTION_PAUSE).await;
         }
         self.give_up(position);
-        self.durability_of(position).map(drop)
+        self.sent_if_undurable(position).map(drop)
     }
 
     /// Makes everything durable that anybody has committed before now. Returns when the connection was opened that proves
@@ -166,14 +163,14 @@ impl WalFlush {
         Ok(connected)
     }
 
-    /// Whether this commit is on disk, and with it what it builds on. Others before it may have been lost with an earlier
-    /// life of the server. An error if nothing can prove it any more.
-    fn durability_of(&self, position: CommitPosition) -> Result<bool, StoreError> {
+    /// When this commit was sent, if it may not be on disk yet. `None` says that it is, and with it what it builds on. Others
+    /// before it may have been lost with an earlier life of the server. An error if nothing can prove it any more.
+    fn sent_if_undurable(&self, position: CommitPosition) -> Result<Option<Instant>, StoreError> {
         let state = self.lock_state();
         if state.unprovable.contains(&position.0) {
             return Err(StoreError::Unknown("the connection to the database was lost since".into()));
         }
-        Ok(!state.unflushed.contains_key(&position.0))
+        Ok(state.unflushed.get(&position.0).copied())
     }
 
     /// Nothing can prove this commit, nor those before it that nothing has proved yet.
@@ -193,6 +190,10 @@ impl WalFlush {
 mod tests {
     use super::*;
 
+    fn is_durable(flush: &WalFlush, position: CommitPosition) -> bool {
+        flush.sent_if_undurable(position).expect("known").is_none()
+    }
+
     #[test]
     fn a_commit_that_waits_makes_everything_before_it_durable() {
         let (flush, connected) = (WalFlush::default(), Instant::now());
@@ -200,10 +201,10 @@ mod tests {
         let first = later(&flush.begin_commit());
         let now = flush.begin_commit();
         let beside = later(&flush.begin_commit());
-        assert!(!flush.durability_of(first).expect("known"));
+        assert!(!is_durable(&flush, first));
         let position = flush.end_commit(&now, connected, LogEffect::Flushed);
-        assert!(flush.durability_of(first).expect("known"));
-        assert!(!flush.durability_of(beside).expect("known"), "it may have been committed after the flush");
+        assert!(is_durable(&flush, first));
+        assert!(!is_durable(&flush, beside), "it may have been committed after the flush");
         assert!(first < beside && beside < position);
     }
 
@@ -212,7 +213,7 @@ mod tests {
         let (flush, connected) = (WalFlush::default(), Instant::now());
         let first = flush.end_commit(&flush.begin_commit(), connected, LogEffect::Later);
         flush.end_commit(&flush.begin_commit(), connected, LogEffect::Unknown);
-        assert!(!flush.durability_of(first).expect("known"));
+        assert!(!is_durable(&flush, first));
     }
 
     #[test]
@@ -222,12 +223,12 @@ mod tests {
         let (lost, asked, newer) = (later(), later(), later());
         flush.give_up(asked);
         for position in [lost, asked] {
-            assert!(matches!(flush.durability_of(position), Err(StoreError::Unknown(_))));
+            assert!(matches!(flush.sent_if_undurable(position), Err(StoreError::Unknown(_))));
         }
-        assert!(!flush.durability_of(newer).expect("known"));
+        assert!(!is_durable(&flush, newer));
         flush.end_commit(&flush.begin_commit(), connected, LogEffect::Flushed);
-        assert!(flush.durability_of(newer).expect("known"));
-        assert!(flush.durability_of(lost).is_err(), "a later flush proves nothing about it");
+        assert!(is_durable(&flush, newer));
+        assert!(flush.sent_if_undurable(lost).is_err(), "a later flush proves nothing about it");
         assert_eq!(flush.lock_state().unflushed.len(), 0, "nothing is left to be flushed");
     }
 
@@ -237,6 +238,6 @@ mod tests {
         let lost = flush.end_commit(&flush.begin_commit(), Instant::now(), LogEffect::Later);
         let reconnected = Instant::now() + Duration::from_secs(1);
         flush.end_commit(&flush.begin_commit(), reconnected, LogEffect::Flushed);
-        assert!(!flush.durability_of(lost).expect("known"));
+        assert!(!is_durable(&flush, lost));
     }
 }

@@ -150,17 +150,46 @@ async fn a_write_that_blocks_holds_up_no_other_task() {
     check_that_a_blocking_job_holds_up_no_other_task(SqliteStore::in_memory().expect("open")).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn after_a_slow_write_no_write_holds_up_other_tasks() {
+async fn store_after_quick_writes() -> SqliteStore {
     let store = SqliteStore::in_memory().expect("open");
     for _ in 0..2 * MIN_QUICK_JOBS {
         write_short(&store, || Ok(())).await.expect("write");
     }
+    store
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_first_slow_write_after_quick_ones_holds_up_no_other_task() {
+    check_that_a_blocking_job_holds_up_no_other_task(store_after_quick_writes().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_two_workers_a_slow_write_after_quick_ones_holds_up_one_of_them() {
+    check_that_a_blocking_job_holds_up_no_other_task(store_after_quick_writes().await).await;
+}
+
+/// Keeps one worker of the runtime busy until the sender is dropped.
+async fn occupy_a_worker() -> mpsc::Sender<()> {
+    let (release, held) = mpsc::channel::<()>();
+    let (entered, occupied) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        entered.send(()).ok();
+        held.recv_timeout(Duration::from_secs(60)).ok();
+    });
+    occupied.await.expect("the task runs");
+    release
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_slow_write_no_write_holds_up_other_tasks() {
+    let store = store_after_quick_writes().await;
     let slow = || {
         std::thread::sleep(2 * MAX_QUICK_JOB_TIME);
         Ok(())
     };
     write_short(&store, slow).await.expect("write");
+    // The one worker that is left has to go on.
+    let _release = occupy_a_worker().await;
     check_that_a_blocking_job_holds_up_no_other_task(store).await;
 }
 

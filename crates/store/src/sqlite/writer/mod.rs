@@ -8,7 +8,8 @@
 //!
 //! Nothing blocks a thread of the runtime for long: a caller that writes hands its other tasks to another thread first
 //! (`block_in_place`), so a disk that takes its time holds up only those who wait for it. Handing them over takes as long as a
-//! short job, which waits for no disk. A caller leaves it out for short jobs once the last [`MIN_QUICK_JOBS`] jobs were quick.
+//! short job, which waits for no disk. A caller leaves it out for short jobs once the last [`MIN_QUICK_JOBS`] jobs were quick,
+//! if the runtime has other threads that go on should this job be a slow one.
 //!
 //! If a commit fails for any reason other than a full or locked file, its outcome is unknown. The writer then stops
 //! for good and every current and later write fails. Only a new process, which reads the file again, can continue.
@@ -303,7 +304,7 @@ impl SqliteWriter {
         if runner.state.leases.len() > MAX_RUNS_OF_LONE_CALLER || runner.is_checkpoint_due() {
             return Some(job);
         }
-        match kind == WriteJobKind::Short && runner.is_quick() {
+        match kind == WriteJobKind::Short && runner.is_quick() && has_other_workers() {
             true => runner.run_lone_job(job),
             false => block_in_place(|| runner.run_lone_job(job)),
         }
@@ -314,6 +315,11 @@ impl SqliteWriter {
 /// Whether this runtime has other threads that can take over the tasks of this one.
 fn can_block_in_place() -> bool {
     Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
+/// Whether other threads of this runtime go on while this one is held up.
+fn has_other_workers() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.metrics().num_workers() > 1)
 }
 
 fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
