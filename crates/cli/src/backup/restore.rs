@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use zip::ZipArchive;
 
-use super::restore_notes::{SET_ASIDE_NAME, SettingsOutcome, conflict_notes, other_settings_file, settings_notes};
+use super::restore_notes::{
+    SET_ASIDE_NAME, SettingsOutcome, conflict_notes, other_settings_file, settings_notes,
+};
 use super::restore_staging::{RestoreMarker, StagingDirectories};
 use super::restored_settings::for_restored_directory;
 use super::{
@@ -238,7 +240,8 @@ impl OpenArchive {
         let staging =
             StagingDirectories::create(data_dir, database.clone(), earlier.clone()).map_err(unchanged)?;
         self.unpack(&staging)?;
-        let settings = self.restore_settings(&staging, other_settings_file(config).is_some()).map_err(unchanged)?;
+        let settings =
+            self.restore_settings(&staging, other_settings_file(config).is_some()).map_err(unchanged)?;
         // Settings may have added directories for databases.
         let names = staging.names().map_err(unchanged)?;
         check_empty(data_dir, database.as_deref(), &names, earlier.as_ref())?;

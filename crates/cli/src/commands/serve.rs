@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent_client;
 use crate::api_key_file::ApiKeyWatcher;
+use crate::args::parse_port;
 use crate::assemble::telemetry::TELEMETRY_SHUTDOWN_TIMEOUT;
 use crate::assemble::{self, App, RecordReplay};
 use crate::attachment_cleanup::delete_orphaned_attachments;
@@ -40,7 +41,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
   curl http://127.0.0.1:7979/api/agents")]
 pub(crate) struct ServeArgs {
     /// Port; replaces the port of `listen` · 포트. `listen`의 포트를 대신합니다
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = parse_port)]
     port: Option<u16>,
     #[command(flatten)]
     record_replay: RecordReplay,
