@@ -190,15 +190,12 @@ fn cannot_open((ko, en): (&str, &str), name: &str, error: OpenModelError) -> Bil
 pub(crate) fn with_cause_and_advice(failed: BilingualMessage, error: OpenModelError) -> BilingualMessage {
     let BilingualMessage { ko, en, .. } = failed;
     let (advice_ko, advice_en) = error.advice();
-    let message = match &error {
-        OpenModelError::NoKey { .. } | OpenModelError::NoAddress { .. } => {
-            bilingual!("{ko}. {advice_ko}", "{en}. {advice_en}")
-        }
-        OpenModelError::Id(_) | OpenModelError::Setting(_) => {
-            bilingual!("{ko} ({error}). {advice_ko}", "{en} ({error}). {advice_en}")
-        }
+    let cause = match &error {
+        OpenModelError::NoKey { .. } | OpenModelError::NoAddress { .. } => String::new(),
+        OpenModelError::Id(_) | OpenModelError::Setting(_) => format!(" ({error})"),
     };
-    message.saying_cause(error)
+    let (ko, en) = (format!("{ko}{cause}. {advice_ko}"), format!("{en}{cause}. {advice_en}"));
+    BilingualMessage::new(ko, en).saying_cause(error)
 }
 
 /// The key with which stored keys of providers are encrypted.

@@ -66,7 +66,7 @@ pub(crate) fn restore_archive(config: &Config, from: &Path) -> Result<RestoreRep
     let is_new = !config.data_dir.exists();
     archive.check_database()?;
     let lock = DataDirLock::acquire_for_restore(&config.data_dir)?;
-    let settings = match archive.restore_to(config, database) {
+    let settings = match archive.restore_to(config, database.as_deref()) {
         Ok(settings) => settings,
         Err(error) => {
             if is_new {
@@ -229,22 +229,21 @@ impl OpenArchive {
     fn restore_to(
         &mut self,
         config: &Config,
-        database: Option<PathBuf>,
+        database: Option<&Path>,
     ) -> Result<SettingsOutcome, BilingualMessage> {
         let data_dir = &config.data_dir;
         let unchanged = |error| cannot_restore(data_dir, error);
         let earlier = RestoreMarker::read(data_dir).map_err(unchanged)?;
         let places = self.manifest.files.iter().filter_map(|file| relative_place(&file.name));
         let names = places.filter_map(|place| place.split('/').next()).map(str::to_owned).collect();
-        check_empty(data_dir, database.as_deref(), &names, earlier.as_ref())?;
-        let staging =
-            StagingDirectories::create(data_dir, database.clone(), earlier.clone()).map_err(unchanged)?;
+        check_empty(data_dir, database, &names, earlier.as_ref())?;
+        let staging = StagingDirectories::create(data_dir, database, earlier.clone()).map_err(unchanged)?;
         self.unpack(&staging)?;
         let settings =
             self.restore_settings(&staging, other_settings_file(config).is_some()).map_err(unchanged)?;
         // Settings may have added directories for databases.
         let names = staging.names().map_err(unchanged)?;
-        check_empty(data_dir, database.as_deref(), &names, earlier.as_ref())?;
+        check_empty(data_dir, database, &names, earlier.as_ref())?;
         staging.publish().map_err(|error| match staging.is_unchanged() {
             true => cannot_restore(data_dir, error),
             false => restore_not_completed(data_dir, error),

@@ -62,13 +62,18 @@ impl StagingDirectories {
     /// Makes them, instead of those that an earlier restore has left.
     pub(super) fn create(
         data_dir: &Path,
-        database: Option<PathBuf>,
+        database: Option<&Path>,
         earlier: Option<RestoreMarker>,
     ) -> io::Result<Self> {
         let left = earlier.as_ref().and_then(|earlier| earlier.database.as_deref()).map(copy_of_database);
         left.map_or(Ok(()), |copy| remove_if_there(&copy))?;
-        let (data_dir, folder) = (data_dir.to_owned(), data_dir.join(RESTORE_FOLDER));
-        let staging = Self { data_dir, folder, database, earlier, is_unchanged: Cell::new(true) };
+        let staging = Self {
+            data_dir: data_dir.to_owned(),
+            folder: data_dir.join(RESTORE_FOLDER),
+            database: database.map(Path::to_owned),
+            earlier,
+            is_unchanged: Cell::new(true),
+        };
         staging.remove_unpacked()?;
         if staging.earlier.is_none() {
             // Nothing is moved yet, so there is nothing to remove.
