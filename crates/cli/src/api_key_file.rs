@@ -129,8 +129,8 @@ pub(crate) async fn count_keys(config: &Config) -> anyhow::Result<usize> {
     Ok(ApiKeyStore::count(config).await? + given_keys(config)?.len())
 }
 
-/// The keys of the environment.
-fn given_keys(config: &Config) -> Result<Vec<ApiKeyRecord>, BilingualMessage> {
+/// The keys of the environment, which are valid besides those of the file or the database.
+pub(crate) fn given_keys(config: &Config) -> Result<Vec<ApiKeyRecord>, BilingualMessage> {
     parse_given_keys(config.secrets.get(API_KEYS_VARIABLE).map_or("", |keys| keys.reveal()))
 }
 

@@ -1,11 +1,13 @@
 //! The command line.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
 use crate::commands;
 use crate::config::SettingFlags;
+use crate::output::{BilingualMessage, bilingual};
 
 const EXAMPLES: &str = "Examples · 예시:
   doran demo                            sample questions with answers · 예시 질문과 답
@@ -150,6 +152,22 @@ impl SettingArgs {
         ];
         all.into_iter().filter_map(|(key, text)| text.clone().map(|text| (key, text))).collect()
     }
+}
+
+/// Says which values an argument takes, as the error of its parser.
+pub(crate) fn expected_values(values: &str) -> BilingualMessage {
+    bilingual!("필요한 것: {values}", "it must be one of {values}")
+}
+
+/// Parses how many there are to be.
+pub(crate) fn parse_count(text: &str) -> Result<NonZeroUsize, BilingualMessage> {
+    text.parse().map_err(|_| bilingual!("필요한 것: 1 이상의 정수", "it must be a whole number from 1"))
+}
+
+/// Parses a port.
+pub(crate) fn parse_port(text: &str) -> Result<u16, BilingualMessage> {
+    text.parse()
+        .map_err(|_| bilingual!("필요한 것: 0부터 65535까지의 정수", "it must be a whole number up to 65535"))
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ use crate::secret::SecretText;
 const SERVER_FILE_NAME: &str = "server.json";
 /// A server of this machine takes a connection at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The code of an answer that was cut off because the server stopped. Its run goes on.
+pub(crate) const STOPPING_CODE: &str = "stopping";
 /// The most bytes of an answer that is read whole.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
@@ -181,7 +183,7 @@ impl ServerHttpClient {
             "서버 http://{server} 와의 연결이 끊겼습니다. 실행은 서버에서, 멈췄다면 다음 시작에서 이어집니다",
             "the connection to the server http://{server} broke off; the run goes on there, or at its next start if it stopped"
         )
-        .with_code("stopping")
+        .with_code(STOPPING_CODE)
     }
 
     async fn request(&self, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<Vec<u8>> {

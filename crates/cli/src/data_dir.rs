@@ -186,16 +186,22 @@ pub(crate) fn set_private_umask() {
 /// Writes a file that only its owner can read. It is there whole or as it was before.
 pub(crate) fn write_private_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let beside = path.with_extension(format!("{}.new", std::process::id()));
+    write_and_rename(&beside, path, bytes).inspect_err(|_| {
+        fs::remove_file(&beside).ok();
+    })
+}
+
+fn write_and_rename(beside: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&beside)?;
+    let mut file = options.open(beside)?;
     #[cfg(unix)]
     permissions::give_to_owner_of_directory(&file, path)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(&beside, path)?;
+    fs::rename(beside, path)?;
     #[cfg(unix)]
     if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         File::open(directory)?.sync_all()?;

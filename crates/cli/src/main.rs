@@ -47,7 +47,7 @@ use doran_retrieval::{Language, ingest};
 
 use crate::args::{CliCommand, CommandLineArgs};
 use crate::environment::Environment;
-use crate::output::TerminalOutput;
+use crate::output::{BilingualMessage, TerminalOutput};
 
 /// Gives memory back that thousands of connections took, and is quicker than what most systems bring.
 #[global_allocator]
@@ -100,7 +100,7 @@ fn parse_command_line(language: Language) -> Result<CommandLineArgs, clap::Error
 
 /// Prints help, the version, or what is wrong with the command line, in one language.
 fn report_parse_error(error: &clap::Error, language: Language) -> ExitCode {
-    use clap::error::{ContextKind, ErrorKind};
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
     let is_bare = matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand)
         && std::env::args_os().len() == 1;
     if is_bare {
@@ -138,6 +138,16 @@ fn report_parse_error(error: &clap::Error, language: Language) -> ExitCode {
             ErrorKind::MissingSubcommand => "명령을 적어 주세요".to_owned(),
             _ => "잘못된 명령줄입니다".to_owned(),
         };
+        let expected = match error.get(ContextKind::ValidValue) {
+            Some(ContextValue::Strings(values)) if !values.is_empty() => {
+                format!(". 필요한 것: {}", values.join(", "))
+            }
+            // The parsers of this program say it themselves.
+            _ => std::error::Error::source(error)
+                .and_then(|source| source.downcast_ref::<BilingualMessage>())
+                .map(|expected| format!(". {}", expected.ko))
+                .unwrap_or_default(),
+        };
         let suggestion =
             [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
                 .into_iter()
@@ -146,8 +156,9 @@ fn report_parse_error(error: &clap::Error, language: Language) -> ExitCode {
                 .unwrap_or_default();
         let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         let command = named_command(words);
-        TerminalOutput::new(Language::Korean, None, None)
-            .print_note(&format!("오류: {what}{suggestion}. 사용법은 `{command} --help`로 볼 수 있습니다"));
+        TerminalOutput::new(Language::Korean, None, None).print_note(&format!(
+            "오류: {what}{expected}{suggestion}. 사용법은 `{command} --help`로 볼 수 있습니다"
+        ));
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
     // If nobody reads the output, the exit code still tells what happened.

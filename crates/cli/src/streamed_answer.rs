@@ -9,6 +9,7 @@ use doran_retrieval::{Language, localize_article_numbers};
 use doran_server::api::{ModelErrorAdvice, QuestionInfo, RunEvent, RunEventBody, StepTask, advice};
 use serde_json::{Value, json};
 
+use crate::client::STOPPING_CODE;
 use crate::output::{BilingualMessage, bilingual};
 use crate::step_lines::{describe_step, describe_tool_calls};
 
@@ -103,11 +104,12 @@ impl StreamedAnswer {
             RunEventBody::Paused { questions } => self.questions.clone_from(questions),
             RunEventBody::Resumed { .. } => self.questions.clear(),
             RunEventBody::Draining | RunEventBody::Error { .. } => {
-                self.error_code = Some("stopping".into());
-                self.failure = Some(bilingual!(
+                self.error_code = Some(STOPPING_CODE.into());
+                let failure = bilingual!(
                     "서버가 멈추는 중입니다. 실행은 다음 시작에서 이어집니다",
                     "the server is stopping; the run goes on at its next start"
-                ));
+                );
+                self.failure = Some(failure.with_code(STOPPING_CODE));
             }
             RunEventBody::Step { .. }
             | RunEventBody::Restarted { .. }

@@ -181,17 +181,21 @@ pub(crate) fn open_reranker(config: &Config, name: &str) -> Result<Arc<dyn ChatM
     doran_llm::open_reranker(&how, secret).map_err(|error| cannot_open(("리랭커", "reranker"), name, error))
 }
 
-/// Says why a model cannot be opened and what to do. The cause is left out where the advice says it too.
 fn cannot_open((ko, en): (&str, &str), name: &str, error: OpenModelError) -> BilingualMessage {
+    let failed = bilingual!("{ko} `{name}`을(를) 열 수 없습니다", "cannot open the {en} `{name}`");
+    with_cause_and_advice(failed, error)
+}
+
+/// The sentence with its cause and what to do about it. The cause is left out where the advice says it too.
+pub(crate) fn with_cause_and_advice(failed: BilingualMessage, error: OpenModelError) -> BilingualMessage {
+    let BilingualMessage { ko, en, .. } = failed;
     let (advice_ko, advice_en) = error.advice();
-    let message = bilingual!(
-        "{ko} `{name}`을(를) 열 수 없습니다. {advice_ko}",
-        "cannot open the {en} `{name}`. {advice_en}"
-    );
-    match error {
-        OpenModelError::NoKey { .. } | OpenModelError::NoAddress { .. } => message,
-        OpenModelError::Id(_) | OpenModelError::Setting(_) => message.with_cause(error),
-    }
+    let cause = match &error {
+        OpenModelError::NoKey { .. } | OpenModelError::NoAddress { .. } => String::new(),
+        OpenModelError::Id(_) | OpenModelError::Setting(_) => format!(" ({error})"),
+    };
+    let (ko, en) = (format!("{ko}{cause}. {advice_ko}"), format!("{en}{cause}. {advice_en}"));
+    BilingualMessage::new(ko, en).saying_cause(error)
 }
 
 /// The key with which stored keys of providers are encrypted.

@@ -12,7 +12,7 @@ use doran_retrieval::{
 };
 use tempfile::TempDir;
 
-use super::model::model_config_and_key;
+use super::model::{model_config_and_key, with_cause_and_advice};
 use crate::config::{Config, EncoderChoice, INSTALLED_ENCODER, SearchStore};
 use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 use crate::secret::SecretText;
@@ -214,12 +214,9 @@ async fn open_encoder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, Bili
             let (how, key) = model_config_and_key(config, name)?;
             let opened = HttpEmbedder::open(&how, key, ModelRetryPolicy::default()).await;
             let encoder = opened.map_err(|error| {
-                let (ko, en) = error.advice();
-                bilingual!(
-                    "인코더 `{name}`을(를) 열 수 없습니다. {ko}",
-                    "cannot open the encoder `{name}`. {en}"
-                )
-                .with_cause(error)
+                let failed =
+                    bilingual!("인코더 `{name}`을(를) 열 수 없습니다", "cannot open the encoder `{name}`");
+                with_cause_and_advice(failed, error)
             })?;
             Ok(Some(Arc::new(encoder)))
         }

@@ -16,6 +16,7 @@
 mod disk_space;
 pub(crate) mod restore;
 mod restore_notes;
+mod restore_staging;
 mod restored_settings;
 mod scratch_folder;
 pub(crate) mod write;

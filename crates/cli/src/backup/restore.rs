@@ -1,24 +1,28 @@
 //! Puts the content of an archive into an empty data directory.
 //!
 //! Everything is unpacked into a directory of its own and verified there. Only then is it moved to its place. An error
-//! leaves the data directory as it was.
+//! before that leaves the data directory as it was; after a later one [`restore_staging`](super::restore_staging) keeps
+//! others away from it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use zip::ZipArchive;
 
-use super::restore_notes::{SET_ASIDE_NAME, SettingsOutcome, conflict_notes, settings_notes};
+use super::restore_notes::{
+    SET_ASIDE_NAME, SettingsOutcome, conflict_notes, other_settings_file, settings_notes,
+};
+use super::restore_staging::{RestoreMarker, StagingDirectories};
 use super::restored_settings::for_restored_directory;
 use super::{
     ARCHIVE_FORMAT, ArchivedFile, BackedUpDatabase, BackupManifest, DATA_PREFIX, DATABASE_NAME,
     MANIFEST_NAME, SETTINGS_NAME, THREADS_PREFIX, copy_and_hash, is_plain_path, is_thread_database_path,
 };
 use crate::config::{Config, Database};
-use crate::data_dir::{self, DataDirEntry, DataDirLock, RESTORE_FOLDER, RESTORE_MARKER, classify_entry};
+use crate::data_dir::{self, DataDirEntry, DataDirLock, classify_entry};
 use crate::output::{BilingualMessage, bilingual};
 
 /// The most bytes of the list of files.
@@ -62,7 +66,7 @@ pub(crate) fn restore_archive(config: &Config, from: &Path) -> Result<RestoreRep
     let is_new = !config.data_dir.exists();
     archive.check_database()?;
     let lock = DataDirLock::acquire_for_restore(&config.data_dir)?;
-    let settings = match archive.restore_to(config, database) {
+    let settings = match archive.restore_to(config, database.as_deref()) {
         Ok(settings) => settings,
         Err(error) => {
             if is_new {
@@ -91,22 +95,43 @@ fn cannot_restore(data_dir: &Path, error: io::Error) -> BilingualMessage {
     .with_cause(error)
 }
 
-/// Rejects a data directory that has something to lose, or where something of the archive has no place.
-fn check_empty(data_dir: &Path, database: Option<&Path>, places: &[&str]) -> Result<(), BilingualMessage> {
+fn restore_not_completed(data_dir: &Path, error: io::Error) -> BilingualMessage {
+    let shown = data_dir.display();
+    bilingual!(
+        "`{shown}`에 복원하다가 실패해 일부만 있습니다. 원인을 없앤 뒤 같은 백업으로 `doran restore`를 다시 실행하세요. 그때까지 다른 명령은 이 디렉터리를 쓰지 않습니다",
+        "the restore to `{shown}` failed halfway and left a part of the backup there; remove the cause and run `doran restore` again with the same backup. Until then other commands do not use the directory"
+    )
+    .with_cause(error)
+}
+
+/// Rejects a data directory that has something to lose, or where something of the archive has no place. What an earlier
+/// restore has left does not count: it is removed.
+fn check_empty(
+    data_dir: &Path,
+    database: Option<&Path>,
+    names: &BTreeSet<String>,
+    earlier: Option<&RestoreMarker>,
+) -> Result<(), BilingualMessage> {
     let unreadable = |error| cannot_restore(data_dir, error);
+    let left = earlier.map(|earlier| earlier.removable_paths(data_dir, database)).unwrap_or_default();
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(data_dir).map_err(unreadable)? {
-        let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
+        let entry = entry.map_err(unreadable)?;
+        if left.contains(&entry.path()) {
+            continue;
+        }
+        let name = entry.file_name().to_string_lossy().into_owned();
         // A log beside a database that is not there yet would be taken for that of the restored one.
         let base =
             ["-wal", "-shm", "-journal"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
-        let is_taken = places.iter().any(|place| place.split('/').next() == Some(base));
+        let is_taken = names.contains(base) || database == Some(data_dir.join(base).as_path());
         let is_data = matches!(classify_entry(&name), Some(DataDirEntry::Data | DataDirEntry::Database));
         if is_taken || is_data {
             found.insert(name);
         }
     }
-    let elsewhere = database.filter(|path| path.exists() && path.parent() != Some(data_dir));
+    let elsewhere =
+        database.filter(|path| path.exists() && path.parent() != Some(data_dir) && !left.contains(*path));
     if let (Some(path), true) = (elsewhere, found.is_empty()) {
         let shown = path.display();
         return Err(bilingual!(
@@ -204,21 +229,26 @@ impl OpenArchive {
     fn restore_to(
         &mut self,
         config: &Config,
-        database: Option<PathBuf>,
+        database: Option<&Path>,
     ) -> Result<SettingsOutcome, BilingualMessage> {
         let data_dir = &config.data_dir;
-        let places: Vec<&str> =
-            self.manifest.files.iter().filter_map(|file| relative_place(&file.name)).collect();
-        remove_unfinished_restore(data_dir, database.as_deref())
-            .map_err(|error| cannot_restore(data_dir, error))?;
-        check_empty(data_dir, database.as_deref(), &places)?;
-        let staging = StagingDirectories::create(data_dir, database, &places)
-            .map_err(|error| cannot_restore(data_dir, error))?;
+        let unchanged = |error| cannot_restore(data_dir, error);
+        let earlier = RestoreMarker::read(data_dir).map_err(unchanged)?;
+        let places = self.manifest.files.iter().filter_map(|file| relative_place(&file.name));
+        let names = places.filter_map(|place| place.split('/').next()).map(str::to_owned).collect();
+        check_empty(data_dir, database, &names, earlier.as_ref())?;
+        let staging = StagingDirectories::create(data_dir, database, earlier.clone()).map_err(unchanged)?;
         self.unpack(&staging)?;
-        let settings = self
-            .restore_settings(&staging, config.file.is_some())
-            .and_then(|settings| staging.publish().map(|()| settings));
-        settings.map_err(|error| cannot_restore(data_dir, error))
+        let settings =
+            self.restore_settings(&staging, other_settings_file(config).is_some()).map_err(unchanged)?;
+        // Settings may have added directories for databases.
+        let names = staging.names().map_err(unchanged)?;
+        check_empty(data_dir, database, &names, earlier.as_ref())?;
+        staging.publish().map_err(|error| match staging.is_unchanged() {
+            true => cannot_restore(data_dir, error),
+            false => restore_not_completed(data_dir, error),
+        })?;
+        Ok(settings)
     }
 
     /// Changes the unpacked settings, so that they lead nowhere else. If others are in force, there are always some, to be
@@ -259,8 +289,7 @@ impl OpenArchive {
             return Err(damaged(&self.shown, "its list of files does not fit its content"));
         }
         for file in &self.manifest.files {
-            let to = staging
-                .place_of(&file.name)
+            let to = unpacked_place(staging, &file.name)
                 .ok_or_else(|| damaged(&self.shown, &format!("a file called {:?}", file.name)))?;
             unpack_file(&mut self.zip, file, &to).map_err(|error| match error {
                 UnpackError::Damaged(why) => damaged(&self.shown, &format!("`{}`: {why}", file.name)),
@@ -362,6 +391,14 @@ impl Write for WatchedWriter {
     }
 }
 
+/// Where a file of the archive is unpacked. `None` for a name that no backup has.
+fn unpacked_place(staging: &StagingDirectories, name: &str) -> Option<PathBuf> {
+    if name == DATABASE_NAME {
+        return staging.database_copy();
+    }
+    relative_place(name).map(|place| staging.folder.join(place))
+}
+
 /// The place in the data directory of a file of the archive. `None` for the database, and for a name that no backup has.
 fn relative_place(name: &str) -> Option<&str> {
     if let Some(path) = name.strip_prefix(THREADS_PREFIX) {
@@ -371,134 +408,4 @@ fn relative_place(name: &str) -> Option<&str> {
     let fits =
         is_plain_path(path) && path.split('/').next().and_then(classify_entry) == Some(DataDirEntry::Data);
     fits.then_some(path)
-}
-
-/// Where an archive is unpacked: a directory in the data directory, and a file beside the database, so that everything
-/// is moved to its place by renaming. Dropped, what was not moved is removed.
-struct StagingDirectories {
-    data_dir: PathBuf,
-    folder: PathBuf,
-    database: Option<PathBuf>,
-}
-
-impl StagingDirectories {
-    /// Until they are dropped, a marker says that the data directory is not to be used.
-    fn create(data_dir: &Path, database: Option<PathBuf>, places: &[&str]) -> io::Result<Self> {
-        let staging = Self { data_dir: data_dir.to_owned(), folder: data_dir.join(RESTORE_FOLDER), database };
-        let names: BTreeSet<&str> =
-            places.iter().filter_map(|place| place.split('/').next()).chain([SET_ASIDE_NAME]).collect();
-        let marker = RestoreMarker {
-            names: names.into_iter().map(str::to_owned).collect(),
-            database: staging.database.clone(),
-        };
-        let text = serde_json::to_vec(&marker).map_err(io::Error::other)?;
-        data_dir::write_private_file(&data_dir.join(RESTORE_MARKER), &text)?;
-        fs::create_dir(&staging.folder)?;
-        Ok(staging)
-    }
-
-    /// Where a file of the archive is unpacked. `None` for a name that no backup has.
-    fn place_of(&self, name: &str) -> Option<PathBuf> {
-        if name == DATABASE_NAME {
-            return self.database_copy();
-        }
-        relative_place(name).map(|place| self.folder.join(place))
-    }
-
-    fn database_copy(&self) -> Option<PathBuf> {
-        let mut name = self.database.clone()?.into_os_string();
-        name.push(".restore.new");
-        Some(name.into())
-    }
-
-    /// Moves everything to its place, the database last. If that fails, it is moved back.
-    fn publish(&self) -> io::Result<()> {
-        let mut moves: Vec<(PathBuf, PathBuf)> = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            moves.push((entry.path(), self.data_dir.join(entry.file_name())));
-        }
-        if let (Some(copy), Some(database)) = (self.database_copy(), &self.database)
-            && copy.exists()
-        {
-            moves.push((copy, database.clone()));
-        }
-        for (at, (from, to)) in moves.iter().enumerate() {
-            if let Err(error) = fs::rename(from, to) {
-                for (from, to) in &moves[..at] {
-                    fs::rename(to, from)?;
-                }
-                return Err(error);
-            }
-        }
-        #[cfg(unix)]
-        for (_, to) in &moves {
-            File::open(to.parent().unwrap_or(to))?.sync_all()?;
-        }
-        data_dir::make_dir_private(&self.data_dir).map_err(io::Error::other)?;
-        // From here on the data directory changes, and another restore must not remove it.
-        fs::remove_file(self.data_dir.join(RESTORE_MARKER))?;
-        #[cfg(unix)]
-        File::open(&self.data_dir)?.sync_all()?;
-        Ok(())
-    }
-
-    fn remove(&self) -> io::Result<()> {
-        remove_if_there(&self.folder)?;
-        self.database_copy().map_or(Ok(()), |copy| remove_if_there(&copy))?;
-        remove_if_there(&self.data_dir.join(RESTORE_MARKER))
-    }
-}
-
-/// What a restore puts into a data directory that was empty.
-#[derive(Serialize, Deserialize)]
-struct RestoreMarker {
-    /// Files and directories at the top of the data directory.
-    names: Vec<String>,
-    database: Option<PathBuf>,
-}
-
-/// Removes what a restore that was killed has left. The data directory was empty before it.
-fn remove_unfinished_restore(data_dir: &Path, database: Option<&Path>) -> io::Result<()> {
-    let path = data_dir.join(RESTORE_MARKER);
-    let marker: RestoreMarker = match fs::read(&path) {
-        Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let left = StagingDirectories {
-        data_dir: data_dir.to_owned(),
-        folder: data_dir.join(RESTORE_FOLDER),
-        database: marker.database.clone(),
-    };
-    for name in marker.names.iter().filter(|name| is_plain_path(name) && !name.contains('/')) {
-        if classify_entry(name).is_some() {
-            remove_if_there(&data_dir.join(name))?;
-        }
-    }
-    // It is the last to be moved to its place. One of other settings is not touched.
-    if let Some(moved) = marker.database.filter(|moved| Some(moved.as_path()) == database) {
-        remove_if_there(&moved)?;
-    }
-    left.remove()
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(about) if about.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
-}
-
-impl Drop for StagingDirectories {
-    fn drop(&mut self) {
-        if let Err(error) = self.remove() {
-            tracing::warn!(path = %self.folder.display(), %error, "cannot remove what was unpacked; remove it by hand");
-        }
-    }
 }

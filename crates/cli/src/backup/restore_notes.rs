@@ -1,5 +1,7 @@
 //! What a restore says besides that it is done: what is different in the settings, and what the next commands read.
 
+use std::path::Path;
+
 use super::restored_settings::RestoredSettings;
 use super::{BackupManifest, SETTINGS_NAME, absolute};
 use crate::assemble::agents_by_storage;
@@ -41,6 +43,12 @@ pub(super) fn settings_notes(config: &Config, settings: &SettingsOutcome) -> Vec
     notes
 }
 
+/// The settings file in force, unless it is the restored one: that of an earlier restore which was not completed.
+pub(super) fn other_settings_file(config: &Config) -> Option<&Path> {
+    let restored = absolute(&config.data_dir).join(SETTINGS_NAME);
+    config.file.as_deref().filter(|file| absolute(file) != restored)
+}
+
 /// Settings in force that make the next commands read something else than what was restored.
 pub(super) fn conflict_notes(
     config: &Config,
@@ -50,7 +58,8 @@ pub(super) fn conflict_notes(
     let mut notes = Vec::new();
     let data_dir = absolute(&config.data_dir);
     let shown_dir = config.data_dir.display();
-    if let Some(file) = config.file.as_ref().filter(|_| settings_are_readable) {
+    let other_file = other_settings_file(config);
+    if let Some(file) = other_file.filter(|_| settings_are_readable) {
         let (file, restored) = (file.display(), config.data_dir.join(SETTINGS_NAME));
         let restored = restored.display();
         notes.push(bilingual!(
@@ -69,8 +78,8 @@ pub(super) fn conflict_notes(
     {
         outside.push(("index_path".to_owned(), path.clone()));
     }
-    // Without a settings file in force, agents are those of the restored one.
-    if config.file.is_some()
+    // Without another settings file in force, agents are those of the restored one.
+    if other_file.is_some()
         && let Ok(storage) = agents_by_storage(config, &config.tables.agent_settings())
     {
         for (path, agents) in &storage {

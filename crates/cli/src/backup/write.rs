@@ -20,7 +20,7 @@ use super::{
 };
 use crate::assemble::agents_by_storage;
 use crate::config::{Config, Database};
-use crate::data_dir::{DataDirEntry, classify_entry};
+use crate::data_dir::{DataDirEntry, classify_entry, has_unfinished_restore, unfinished_restore_error};
 use crate::output::bilingual;
 
 /// How deep directories in the data directory are read.
@@ -37,6 +37,9 @@ pub(crate) struct BackupReport {
 
 /// Writes the archive `to`, which must not exist. It gets its name when it is complete and on disk.
 pub(crate) fn write_archive(config: &Config, to: &Path, stop: &BackupStop) -> anyhow::Result<BackupReport> {
+    if has_unfinished_restore(&config.data_dir) {
+        return Err(unfinished_restore_error(&config.data_dir).into());
+    }
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if to.try_exists()? {
         return Err(bilingual!("파일이 이미 있습니다", "the file exists already").into());

@@ -152,9 +152,9 @@ fn read_question(words: &[String]) -> anyhow::Result<(String, Option<String>)> {
         words.iter().any(|word| word == "-") || (words.is_empty() && !std::io::stdin().is_terminal());
     let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != "-").collect();
     let text = words.join(" ").trim().to_owned();
-    let mut piped = String::new();
+    let mut piped = Vec::new();
     if is_piped {
-        std::io::stdin().lock().take(MAX_QUESTION_BYTES + 1).read_to_string(&mut piped)?;
+        std::io::stdin().lock().take(MAX_QUESTION_BYTES + 1).read_to_end(&mut piped)?;
         if piped.len() as u64 > MAX_QUESTION_BYTES {
             let max_kib = MAX_QUESTION_BYTES / 1024;
             return Err(bilingual!(
@@ -165,6 +165,13 @@ fn read_question(words: &[String]) -> anyhow::Result<(String, Option<String>)> {
             .into());
         }
     }
+    let piped = String::from_utf8(piped).map_err(|_| {
+        bilingual!(
+            "표준 입력이 UTF-8로 쓴 글이 아닙니다. 문서 파일이면 `doran ingest 파일`로 추가한 뒤에 물어보세요",
+            "standard input is not text in UTF-8; if it is a document, add it with `doran ingest FILE` and ask about it"
+        )
+        .with_code("bad_input")
+    })?;
     let piped = Some(piped.trim().to_owned()).filter(|piped| !piped.is_empty());
     let (text, document) = if text.is_empty() { (piped.unwrap_or_default(), None) } else { (text, piped) };
     if text.is_empty() {

@@ -87,8 +87,12 @@ pub(crate) async fn run(
         check_agents(config).await,
         check_encoder(config),
         check_reranker(config).await,
-        if may_be_opened { check_api_keys(config).await } else { not_looked_at("keys") },
-        if may_be_opened { check_allowed_origins(config).await } else { not_looked_at("origins") },
+        if may_be_opened { check_api_keys(config, server.as_ref()).await } else { not_looked_at("keys") },
+        if may_be_opened {
+            check_allowed_origins(config, server.as_ref()).await
+        } else {
+            not_looked_at("origins")
+        },
         if may_be_opened { check_replicas(config).await } else { not_looked_at("replicas") },
         check_port(config, server.as_ref()).await,
     ];

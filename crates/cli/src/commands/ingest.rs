@@ -7,6 +7,7 @@ use doran_retrieval::{DocumentId, DocumentKind, DocumentStatus, IngestState, Lan
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
+use crate::args::expected_values;
 use crate::assemble;
 use crate::busy_server_retry::BusyServerRetry;
 use crate::commands::files_to_ingest::{self, CollectedFiles, FileToIngest};
@@ -45,22 +46,29 @@ pub(crate) struct IngestArgs {
 #[derive(Clone, Debug)]
 struct IngestKind(Option<DocumentKind>);
 
-fn parse_ingest_kind(text: &str) -> Result<IngestKind, String> {
+fn parse_ingest_kind(text: &str) -> Result<IngestKind, BilingualMessage> {
     match text {
         "auto" => Ok(IngestKind(None)),
-        other => parse_document_kind(other)
+        other => parse_kind(other)
             .map(|kind| IngestKind(Some(kind)))
-            .map_err(|expected| format!("auto, {expected}")),
+            .ok_or_else(|| expected_values(&format!("auto, {DOCUMENT_KINDS}"))),
     }
 }
 
+/// The names of document kinds.
+const DOCUMENT_KINDS: &str = "general, contract, standard:용역";
+
 /// Parses a document kind.
-pub(crate) fn parse_document_kind(text: &str) -> Result<DocumentKind, String> {
+pub(crate) fn parse_document_kind(text: &str) -> Result<DocumentKind, BilingualMessage> {
+    parse_kind(text).ok_or_else(|| expected_values(DOCUMENT_KINDS))
+}
+
+fn parse_kind(text: &str) -> Option<DocumentKind> {
     match text.split_once(':') {
-        None if text == "general" => Ok(DocumentKind::General),
-        None if text == "contract" => Ok(DocumentKind::Contract),
-        Some(("standard", of)) if !of.trim().is_empty() => Ok(DocumentKind::Standard(of.trim().to_owned())),
-        Some(_) | None => Err("general, contract, standard:용역".to_owned()),
+        None if text == "general" => Some(DocumentKind::General),
+        None if text == "contract" => Some(DocumentKind::Contract),
+        Some(("standard", of)) if !of.trim().is_empty() => Some(DocumentKind::Standard(of.trim().to_owned())),
+        Some(_) | None => None,
     }
 }
 
@@ -286,9 +294,9 @@ mod tests {
 
     #[test]
     fn a_kind_is_one_of_three() {
-        assert_eq!(parse_document_kind("general"), Ok(DocumentKind::General));
-        assert_eq!(parse_document_kind("contract"), Ok(DocumentKind::Contract));
-        assert_eq!(parse_document_kind("standard:용역"), Ok(DocumentKind::Standard("용역".into())));
+        assert_eq!(parse_kind("general"), Some(DocumentKind::General));
+        assert_eq!(parse_kind("contract"), Some(DocumentKind::Contract));
+        assert_eq!(parse_kind("standard:용역"), Some(DocumentKind::Standard("용역".into())));
         for wrong in ["", "standard", "standard:", "x:y"] {
             assert!(parse_document_kind(wrong).is_err(), "{wrong}");
         }

@@ -3,10 +3,10 @@
 use doran_engine::TenantId;
 use serde_json::json;
 
-use crate::api_key_file;
+use crate::api_key_file::{self, ApiKeyRecord};
 use crate::api_key_store::ApiKeyStore;
-use crate::config::Config;
-use crate::output::{TerminalOutput, bilingual, pad_to_width, widest};
+use crate::config::{API_KEYS_VARIABLE, Config};
+use crate::output::{BilingualMessage, TerminalOutput, bilingual, pad_to_width, widest};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -81,36 +81,60 @@ pub(crate) async fn run(args: &KeysArgs, config: &Config, output: TerminalOutput
             output.print_data(&format!("{secret}\n"))
         }
         KeysCommand::List { json } => {
-            let rows = ApiKeyStore::open(config).await?.list().await?;
-            if rows.is_empty() {
+            let (stored, given) =
+                (ApiKeyStore::open(config).await?.list().await?, api_key_file::given_keys(config)?);
+            if stored.is_empty() && given.is_empty() {
                 output.print_message(&bilingual!(
                     "키가 없습니다. `doran keys new 이름`으로 만듭니다",
                     "there are no keys; make one with `doran keys new NAME`"
                 ));
             }
-            let wide = widest(rows.iter().map(|row| row.name.as_str()));
-            let line = |row: &api_key_file::ApiKeyRecord| match json {
-                true => format!(
-                    "{}\n",
-                    json!({ "name": row.name, "tenant": row.tenant, "made": row.made, "admin": row.admin })
-                ),
+            let wide = widest(stored.iter().chain(&given).map(|row| row.name.as_str()));
+            let line = |row: &ApiKeyRecord, variable: Option<&str>| match json {
+                true => {
+                    let made = variable.is_none().then_some(row.made);
+                    let (name, tenant, admin) = (&row.name, &row.tenant, row.admin);
+                    let key = json!({ "name": name, "tenant": tenant, "made": made, "admin": admin, "variable": variable });
+                    format!("{key}\n")
+                }
                 false => {
                     let admin = if row.admin { "  admin" } else { "" };
-                    format!("{}  {}{admin}\n", pad_to_width(&row.name, wide), row.tenant)
+                    let variable = variable.map(|name| format!("  {name}")).unwrap_or_default();
+                    format!("{}  {}{admin}{variable}\n", pad_to_width(&row.name, wide), row.tenant)
                 }
             };
-            output.print_data(&rows.iter().map(line).collect::<String>())
+            let stored = stored.iter().map(|row| line(row, None));
+            let given = given.iter().map(|row| line(row, Some(API_KEYS_VARIABLE)));
+            output.print_data(&stored.chain(given).collect::<String>())
         }
         KeysCommand::Revoke { name } => {
-            if !ApiKeyStore::open(config).await?.remove(name).await? {
-                return Err(bilingual!(
-                    "`{name}`(이)라는 키는 없습니다. `doran keys list`로 확인하세요",
-                    "there is no key `{name}`; see `doran keys list`"
-                )
-                .into());
+            let (store, given) = (ApiKeyStore::open(config).await?, api_key_file::given_keys(config)?);
+            if !store.remove(name).await? {
+                let is_given = given.iter().any(|row| row.name == *name);
+                return Err(if is_given { given_key_error(name) } else { unknown_key_error(name) }.into());
             }
             output.print_message(&bilingual!("키 `{name}`을(를) 폐기했습니다", "revoked the key `{name}`"));
+            if given.is_empty() && store.list().await?.is_empty() {
+                output.print_message(&bilingual!(
+                    "주의: 마지막 키였습니다. 실행 중인 서버는 이제 아무에게도 답하지 않습니다. `doran keys new 이름`으로 새 키를 만드세요. 서버를 다시 시작하면 이 컴퓨터에서는 키 없이 쓸 수 있습니다",
+                    "note: it was the last key. A running server answers nobody now; make a new key with `doran keys new NAME`. Once it is restarted, this machine can use it without a key"
+                ));
+            }
             Ok(())
         }
     }
+}
+
+fn unknown_key_error(name: &str) -> BilingualMessage {
+    bilingual!(
+        "`{name}`(이)라는 키는 없습니다. `doran keys list`로 확인하세요",
+        "there is no key `{name}`; see `doran keys list`"
+    )
+}
+
+fn given_key_error(name: &str) -> BilingualMessage {
+    bilingual!(
+        "키 `{name}`은(는) `{API_KEYS_VARIABLE}`에 있습니다. 그 변수에서 빼고 서버를 다시 시작하세요",
+        "the key `{name}` is in `{API_KEYS_VARIABLE}`; take it out of that variable and restart the server"
+    )
 }

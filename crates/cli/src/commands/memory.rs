@@ -83,7 +83,13 @@ async fn load_facts(words: &str, config: &Config) -> anyhow::Result<Vec<MemoryFa
 async fn list(words: &str, as_json: bool, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let facts = load_facts(words, config).await?;
     if facts.is_empty() {
-        output.print_message(&bilingual!("기억한 것이 없습니다", "nothing is remembered"));
+        output.print_message(&match words {
+            "" => bilingual!("기억한 것이 없습니다", "nothing is remembered"),
+            words => bilingual!(
+                "`{words}`에 맞는 기억이 없습니다. `doran memory list`가 모두 보여 줍니다",
+                "nothing that is remembered matches `{words}`; `doran memory list` shows everything"
+            ),
+        });
     }
     let line = |fact: &MemoryFactInfo| match as_json {
         true => format!("{}\n", json!(fact)),

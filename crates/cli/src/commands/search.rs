@@ -11,6 +11,7 @@ use doran_retrieval::{
 };
 use serde_json::json;
 
+use crate::args::parse_count;
 use crate::commands::ingest::parse_document_kind;
 use crate::config::Config;
 use crate::document_client::DocumentClient;
@@ -27,7 +28,7 @@ pub(crate) struct SearchArgs {
     #[arg(value_name = "WORDS", required = true)]
     words: Vec<String>,
     /// Maximum number of results · 최대 결과 수
-    #[arg(long, value_name = "N", default_value = "5")]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = parse_count)]
     limit: NonZeroUsize,
     /// Only in this collection · 이 컬렉션에서만
     #[arg(long, value_name = "NAME")]

@@ -1,7 +1,7 @@
 //! `doran serve`: runs the HTTP server until it is stopped.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use doran_engine::Runtime;
@@ -12,7 +12,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent_client;
 use crate::api_key_file::ApiKeyWatcher;
+use crate::args::parse_port;
 use crate::assemble::telemetry::TELEMETRY_SHUTDOWN_TIMEOUT;
 use crate::assemble::{self, App, RecordReplay};
 use crate::attachment_cleanup::delete_orphaned_attachments;
@@ -39,7 +41,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
   curl http://127.0.0.1:7979/api/agents")]
 pub(crate) struct ServeArgs {
     /// Port; replaces the port of `listen` · 포트. `listen`의 포트를 대신합니다
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = parse_port)]
     port: Option<u16>,
     #[command(flatten)]
     record_replay: RecordReplay,
@@ -49,6 +51,9 @@ pub(crate) struct ServeArgs {
 pub(crate) async fn run(args: &ServeArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let mut address = config.listen;
     address.set_port(args.port.unwrap_or(address.port()));
+    if let Some(server) = agent_client::running_server(config) {
+        return Err(server_runs_already(server.address, &config.data_dir).into());
+    }
     // The address is checked first, so that a mistake in it does not create a database.
     let key_watcher = ApiKeyWatcher::open(config).await?;
     let listener = bind_listener(address, &key_watcher.keys).await?;
@@ -96,6 +101,15 @@ async fn serve_registered(
     let systemd = SystemdNotifier::from_environment();
     systemd.notify_ready(&format!("listening on http://{address}"));
     serving.serve_until_stopped(&app, &systemd, signals, output).await
+}
+
+/// Says that the directory has a server.
+fn server_runs_already(address: SocketAddr, data_dir: &Path) -> BilingualMessage {
+    let shown = data_dir.display();
+    bilingual!(
+        "데이터 디렉터리 `{shown}`의 서버가 http://{address} 에서 이미 실행 중입니다. 그 서버를 쓰거나 Ctrl-C로 멈추세요. 서버를 하나 더 실행하려면 `--data-dir`과 `--port`로 다른 곳과 다른 포트를 고르세요",
+        "the server of the data directory `{shown}` runs already at http://{address}; use it, or stop it with Ctrl-C. For one more server choose another directory and another port with `--data-dir` and `--port`"
+    )
 }
 
 /// Binds an address. The error says in both languages why it failed.

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::agent_client;
+use crate::args::parse_count;
 use crate::assemble;
 use crate::client::ServerHttpClient;
 use crate::config::Config;
@@ -44,7 +45,7 @@ struct ThreadListOptions {
     #[arg(long)]
     json: bool,
     /// Maximum number to list; default: 50 · 최대 개수. 기본값: 50
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     limit: Option<NonZeroUsize>,
 }
 

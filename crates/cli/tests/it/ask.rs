@@ -1,9 +1,11 @@
 //! `doran ask`, `doran agents`.
 
+use std::io::Write;
+
 use serde_json::Value;
 
 use crate::mock_vendor::{MockVendorReply, MockVendorServer};
-use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
+use crate::program::{ServerProcess, doran_command, fresh_directory, run_doran, utf8};
 
 fn parse_json_object(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap_or_else(|error| panic!("{error}: {}", utf8(bytes)))
@@ -213,4 +215,23 @@ fn at_the_limit_of_rounds_one_sentence_says_so() {
         );
         assert_eq!(error_lines(&whole.stderr), text, "the same words");
     }
+}
+
+#[test]
+fn input_that_is_not_text_is_refused_in_the_language_of_the_person() {
+    let here = fresh_directory("ask-binary");
+    let ask = |input: &[u8]| {
+        let mut command = doran_command(&here, &["ask", "--lang", "ko", "요약해줘", "-"]);
+        let mut child = command.spawn().expect("the program starts");
+        // A program that has read enough does not read the rest.
+        child.stdin.take().expect("a pipe").write_all(input).ok();
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(1));
+        utf8(&output.stderr)
+    };
+    let error = ask(b"%PDF-1.7\xff\xfe\x00");
+    assert!(error.contains("UTF-8로 쓴 글이 아닙니다") && error.contains("doran ingest"), "{error}");
+    // The limit may cut a syllable.
+    let error = ask("가".repeat(1 << 20).as_bytes());
+    assert!(error.contains("KiB보다 깁니다"), "{error}");
 }

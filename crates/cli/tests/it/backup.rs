@@ -13,7 +13,7 @@ use sha2::Digest as _;
 use zip::write::SimpleFileOptions;
 use zip::{ZipArchive, ZipWriter};
 
-use crate::program::{ServerProcess, fresh_directory, run_doran, spawn_doran, utf8};
+use crate::program::{ServerProcess, doran_command, fresh_directory, run_doran, spawn_doran, utf8};
 
 const RULES: &str = "# 휴가 규정\n\n제1조(연차) 한빛상사 직원은 한 해에 연차휴가 스물두 날을 쓴다.\n\n제2조(병가) 병가는 아흔 날까지 쓴다.\n";
 const QUESTION: &str = "한빛상사 직원은 연차휴가를 며칠 쓰나요?";
@@ -458,11 +458,77 @@ fn a_restore_that_was_killed_is_noticed_and_can_be_repeated() {
         assert!(error.contains("run it again with the same backup"), "{command:?}: {error}");
     }
 
-    // What it had moved to its place is removed first.
-    fs::write(data_dir(&here).join("doran.db"), "half").expect("write");
     let again = run_doran(&here, &["restore", "backup.zip"], "");
     assert!(again.status.success(), "{}", utf8(&again.stderr));
     assert!(!marker.exists() && !data_dir(&here).join("restore.new").exists());
     let listed = run_doran(&here, &["documents", "list", "--json"], "");
     assert!(utf8(&listed.stdout).contains("규정.md"), "{}", utf8(&listed.stdout));
+}
+
+/// A restore that was killed when everything was at its place, and its archive.
+fn killed_before_its_end(name: &str) -> (PathBuf, PathBuf) {
+    let here = fresh_directory(name);
+    fs::create_dir_all(data_dir(&here).join("threads")).expect("create");
+    // A database that does not exist at the time of the backup.
+    let settings = "[agents.docqa]\ncheckpoint_db_path = \"threads/none.db\"\n";
+    fs::write(data_dir(&here).join("doran.toml"), settings).expect("write");
+    for args in [&["keys", "new", "a"][..], &["ask", QUESTION], &["backup", "backup.zip"]] {
+        let output = run_doran(&here, args, "");
+        assert!(output.status.success(), "{args:?}: {}", utf8(&output.stderr));
+        fs::remove_file(data_dir(&here).join("threads/none.db")).ok();
+    }
+    fs::remove_dir_all(data_dir(&here)).expect("wiped");
+    let mut restore = doran_command(&here, &["restore", "backup.zip"]);
+    let killed = restore.env("DORAN_FAILPOINT", "restore.before_completed:1").output().expect("it starts");
+    assert!(!killed.status.success() && data_dir(&here).join("doran.db").exists());
+    let archive = here.join("backup.zip");
+    (here, archive)
+}
+
+#[test]
+fn a_restore_that_was_killed_at_its_end_can_be_repeated() {
+    let (here, _) = killed_before_its_end("backup-killed-at-end");
+    let again = run_doran(&here, &["restore", "backup.zip"], "");
+    let told = utf8(&again.stderr);
+    assert!(again.status.success() && !told.contains("is in force"), "{told}");
+    assert!(!data_dir(&here).join("restore.unfinished").exists());
+    let listed = run_doran(&here, &["threads", "--json"], "");
+    assert!(utf8(&listed.stdout).contains(QUESTION), "{}{}", utf8(&listed.stdout), utf8(&listed.stderr));
+}
+
+#[test]
+fn a_second_restore_that_fails_leaves_the_first_unfinished() {
+    let (here, archive) = killed_before_its_end("backup-second-fails");
+    let names = || {
+        let entries = fs::read_dir(data_dir(&here)).expect("entries");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("entry").file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    // The list of files is whole, and the last file is not.
+    let broken = here.join("broken.zip");
+    rewrite(&archive, &broken, |name, mut bytes| {
+        if name == "data/keys.toml" {
+            bytes.extend(b"\n");
+        }
+        Some((name.to_owned(), bytes))
+    });
+    let again = run_doran(&here, &["restore", "broken.zip"], "");
+    let error = utf8(&again.stderr);
+    assert!(error.contains("checksum") && error.contains("Nothing was changed"), "{error}");
+    assert_eq!(names(), before);
+    let refused = run_doran(&here, &["ask", "안녕"], "");
+    assert!(utf8(&refused.stderr).contains("run it again with the same backup"), "{}", utf8(&refused.stderr));
+}
+
+#[test]
+fn an_unfinished_restore_is_not_backed_up() {
+    let (here, _) = killed_before_its_end("backup-of-unfinished");
+    for flags in [&[][..], &["--database", "postgres://u@127.0.0.1:1/d"]] {
+        let output = run_doran(&here, &[&["backup", "other.zip", "--lang", "ko"], flags].concat(), "");
+        let error = utf8(&output.stderr);
+        assert!(output.status.code() == Some(1) && error.contains("끝나지 않아 일부만 있습니다"), "{error}");
+        assert!(!here.join("other.zip").exists());
+    }
 }

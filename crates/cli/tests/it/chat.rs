@@ -1,6 +1,6 @@
 //! `doran chat` through a pipe, and in a terminal.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 
 #[cfg(target_os = "linux")]
 use crate::mock_vendor::{MockVendorReply, MockVendorServer, VendorCallKind};
@@ -182,6 +182,46 @@ fn an_agent_that_does_not_exist_is_named() {
     let output = run_doran(&here, &["chat", "--agent", "nobody"], "안녕?\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(utf8(&output.stderr).contains("`nobody`"), "{}", utf8(&output.stderr));
+}
+
+#[test]
+fn an_agent_is_chosen_by_its_name_and_a_wrong_one_changes_nothing() {
+    let here = fresh_directory("chat-agent");
+    let lines = "15 * 3\n/agent\n/agent nobody\n/help\n/agent react\n";
+    let output = run_doran(&here, &["chat"], lines);
+    let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
+    assert!(stdout.contains("assistant\n") && stdout.contains("\nreact\n"), "{stdout}");
+    assert!(stderr.contains("there is no agent `nobody`") && !stderr.contains("``"), "{stderr}");
+    assert!(stderr.contains("go to the conversation with another agent; now assistant"), "{stderr}");
+    assert!(stderr.contains("asking react; conversation: main-react"), "{stderr}");
+    // The turn before is not shown again.
+    assert_eq!(stdout.matches("45").count(), 1, "{stdout}");
+}
+
+/// The server of a chat dies in the middle of an answer, and starts again at another address.
+#[test]
+fn an_answer_that_a_server_cut_off_is_shown_when_it_is_back() {
+    let here = fresh_directory("chat-cut-off");
+    let mut server = ServerProcess::start(&here, Some("commit.after_publish:1"));
+    let mut chat = doran_command(&here, &["chat", "--quiet"]).spawn().expect("the program starts");
+    let mut stdin = chat.stdin.take().expect("a pipe");
+    stdin.write_all("15 * 3\n".as_bytes()).expect("written");
+    let mut stderr = BufReader::new(chat.stderr.take().expect("a pipe"));
+    let mut told = String::new();
+    while !told.contains("broke off") {
+        assert!(stderr.read_line(&mut told).expect("a line") > 0, "{told}");
+    }
+    server.child.wait().expect("ended");
+    let again = ServerProcess::start(&here, None);
+    assert_ne!(again.address, server.address);
+    stdin.write_all("7 * 8\n".as_bytes()).expect("written");
+    drop(stdin);
+    let output = chat.wait_with_output().expect("it ends");
+    stderr.read_to_string(&mut told).expect("text");
+    let stdout = utf8(&output.stdout);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("> 15 * 3") && stdout.contains("45") && stdout.contains("56"), "{stdout}{told}");
 }
 
 #[test]

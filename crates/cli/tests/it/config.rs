@@ -203,3 +203,24 @@ fn a_directory_that_holds_what_the_program_stores_is_not_readable_by_tools() {
     let output = run_doran(&here, &["ask", "안녕"], "");
     assert!(output.status.success(), "{}", utf8(&output.stderr));
 }
+
+#[test]
+fn a_value_that_does_not_fit_is_answered_with_those_that_do() {
+    let here = fresh_directory("argument-values");
+    for (args, ko, en) in [
+        (&["search", "--kind", "foo", "x"][..], "general, contract, standard", "one of general, contract"),
+        (&["ingest", "--kind", "foo", "x"], "auto, general, contract", "one of auto, general"),
+        (&["runs", "--limit", "0"], "1 이상의 정수", "a whole number from 1"),
+        (&["threads", "--limit", "foo"], "1 이상의 정수", "a whole number from 1"),
+        (&["search", "--limit", "foo", "x"], "1 이상의 정수", "a whole number from 1"),
+        (&["serve", "--port", "99999"], "0부터 65535까지의 정수", "up to 65535"),
+        (&["graph", "assistant", "--format", "foo"], "mermaid, json, svg, ascii", "mermaid, json, svg"),
+        (&["completions", "foo"], "bash, elvish, fish, powershell, zsh", "bash, elvish, fish"),
+    ] {
+        for (language, expected) in [("ko", format!("필요한 것: {ko}")), ("en", en.to_owned())] {
+            let refused = run_doran(&here, &[args, &["--lang", language]].concat(), "");
+            let error = utf8(&refused.stderr);
+            assert!(refused.status.code() == Some(2) && error.contains(&expected), "{args:?}: {error}");
+        }
+    }
+}

@@ -46,8 +46,14 @@ fn a_server_follows_the_keys_and_never_opens_again() {
     // The program itself still gets in.
     assert!(run_doran(&here, &["threads"], "").status.success());
 
-    assert!(run_doran(&here, &["keys", "revoke", "laptop"], "").status.success());
+    let revoked = run_doran(&here, &["keys", "revoke", "laptop"], "");
+    assert!(revoked.status.success() && utf8(&revoked.stderr).contains("it was the last key"));
     wait_for_status(&server, Some(&key), " 401 ");
+    let doctor = utf8(&run_doran(&here, &["doctor"], "").stdout);
+    assert!(
+        doctor.contains("answers only requests with a key") && !doctor.contains("only this machine may"),
+        "{doctor}"
+    );
     assert!(status_line(&server, None).contains(" 401 "), "without keys it does not open again");
     assert!(run_doran(&here, &["threads"], "").status.success());
 }
@@ -154,4 +160,29 @@ fn no_key_command_loses_what_another_did_at_the_same_time() {
     let mut expected: Vec<String> = (0..25).map(|number| format!("new-{number}")).collect();
     expected.sort_unstable();
     assert_eq!(names, expected);
+}
+
+#[test]
+fn keys_of_the_environment_are_listed_where_the_variable_is_set() {
+    let here = fresh_directory("listed-keys");
+    assert!(run_doran(&here, &["keys", "new", "own"], "").status.success());
+    let keys = |args: &[&str]| {
+        let mut command = doran_command(&here, &[&["keys"], args].concat());
+        let key = "0123456789abcdef0123456789abcdef";
+        let output = command.env("DORAN_API_KEYS", format!("gateway@sales:admin={key}")).output();
+        let output = output.expect("the program ends");
+        (utf8(&output.stdout), utf8(&output.stderr))
+    };
+    let (listed, _) = keys(&["list"]);
+    assert_eq!(listed, "own      local\ngateway  sales  admin  DORAN_API_KEYS\n");
+    let (listed, _) = keys(&["list", "--json"]);
+    let rows: Vec<serde_json::Value> =
+        listed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((&rows[0]["variable"], &rows[1]["variable"]), (&().into(), &"DORAN_API_KEYS".into()));
+    let (_, error) = keys(&["revoke", "gateway"]);
+    assert!(error.contains("take it out of that variable"), "{error}");
+    assert_eq!(utf8(&run_doran(&here, &["keys", "list"], "").stdout), "own  local\n");
+    // Others than the last one are revoked without a warning.
+    let (_, told) = keys(&["revoke", "own"]);
+    assert!(told.contains("revoked") && !told.contains("last key"), "{told}");
 }

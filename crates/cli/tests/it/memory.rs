@@ -22,6 +22,9 @@ fn what_is_remembered_is_listed_and_forgotten() {
     let found = list_memory(&here, &["생일"]);
     let (birthday, fact) = found.trim_end().split_once("  ").expect("an id and a fact");
     assert_eq!(fact, "내 생일은 5월 3일");
+    let none = run_doran(&here, &["memory", "list", "잠수함", "--lang", "ko"], "");
+    assert_eq!(utf8(&none.stdout), "");
+    assert!(utf8(&none.stderr).contains("`잠수함`에 맞는 기억이 없습니다"), "{}", utf8(&none.stderr));
 
     // The same through the server that has the data directory.
     let server = ServerProcess::start(&here, None);

@@ -49,6 +49,19 @@ fn a_choice_is_written_where_it_is_read_again() {
     assert!(unknown.contains("there is no model `gpt`; `doran models` lists what can be used"), "{unknown}");
 }
 
+/// The cause stands in parentheses, once, and the advice behind it.
+#[test]
+fn an_error_of_a_provider_is_said_once() {
+    let here = fresh_directory("models-errors");
+    let error = |args: &[&str]| utf8(&run_doran(&here, &[args, &["--lang", "ko"]].concat(), "").stderr);
+    let at = error(&["models", "--at", "http://127.0.0.1:1"]);
+    assert!(at.contains("찾지 못했습니다 (") && at.trim_end().ends_with("맞는지 확인하세요."), "{at}");
+    assert_eq!(at.matches("Connection refused").count(), 1, "{at}");
+    let encoder = error(&["search", "휴가", "--encoder", "openai:text-embedding-3-small"]);
+    assert!(encoder.contains("열 수 없습니다. `openai`에는 API 키가 필요합니다."), "{encoder}");
+    assert_eq!(encoder.matches("OPENAI_API_KEY").count(), 1, "{encoder}");
+}
+
 #[test]
 fn the_doctor_says_what_is_wrong_and_ends_accordingly() {
     let here = fresh_directory("doctor");

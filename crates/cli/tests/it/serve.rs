@@ -174,3 +174,17 @@ fn the_allocator_of_a_worker_sets_no_address_space_aside() {
     let (small, usual) = (size("MIMALLOC_ARENA_RESERVE=0"), size(""));
     assert!(small + 500_000 < usual, "{small} kB when told, {usual} kB otherwise");
 }
+
+#[test]
+fn a_second_server_of_a_directory_is_told_where_the_first_one_is() {
+    let here = fresh_directory("second-server");
+    let first = ServerProcess::start(&here, None);
+    let port = first.address.rsplit_once(':').expect("a port").1;
+    for flags in [&["--port", port][..], &["--port", "0"]] {
+        let second = run_doran(&here, &[&["serve", "--lang", "en"], flags].concat(), "");
+        let error = utf8(&second.stderr);
+        let told = format!("runs already at http://{}", first.address);
+        assert!(second.status.code() == Some(1) && error.contains(&told), "{error}");
+        assert!(!error.contains("another program"), "{error}");
+    }
+}

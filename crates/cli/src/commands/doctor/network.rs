@@ -4,18 +4,30 @@ use super::{DoctorCheck, bilingual_error};
 use crate::api_key_file;
 use crate::client::ServerHttpClient;
 use crate::commands::serve;
-use crate::config::Config;
+use crate::config::{API_KEYS_VARIABLE, Config};
 use crate::output::{BilingualMessage, bilingual, pluralize};
 use crate::replica::open_shared_values;
 use crate::replica::registration::{self, ReplicaIndex, describe_replica, find_differences};
 
-pub(super) async fn check_api_keys(config: &Config) -> DoctorCheck {
+/// Whether a server runs here that rejects requests without a key: it has a key for this program then.
+fn requires_key(server: Option<&ServerHttpClient>) -> bool {
+    server.is_some_and(|server| server.key().is_some())
+}
+
+pub(super) async fn check_api_keys(config: &Config, server: Option<&ServerHttpClient>) -> DoctorCheck {
     let rows = match api_key_file::count_keys(config).await {
         Ok(rows) => rows,
         Err(error) => return DoctorCheck::fail("keys", bilingual_error(&error)),
     };
     let (address, outward) = (config.listen, !config.listen.ip().is_loopback());
     match rows {
+        0 if requires_key(server) => DoctorCheck::warn(
+            "keys",
+            bilingual!(
+                "여기서는 키가 보이지 않지만, 실행 중인 서버는 키가 있는 요청만 받습니다. 서버를 시작할 때 `{API_KEYS_VARIABLE}`로 키를 주었거나 마지막 키를 폐기했습니다. `doran keys new 이름`으로 키를 더할 수 있습니다",
+                "no keys are seen here, but the running server answers only requests with a key: they were given to it by `{API_KEYS_VARIABLE}`, or its last key was revoked; `doran keys new NAME` adds one"
+            ),
+        ),
         0 if outward => DoctorCheck::fail(
             "keys",
             bilingual!(
@@ -41,7 +53,7 @@ pub(super) async fn check_api_keys(config: &Config) -> DoctorCheck {
     }
 }
 
-pub(super) async fn check_allowed_origins(config: &Config) -> DoctorCheck {
+pub(super) async fn check_allowed_origins(config: &Config, server: Option<&ServerHttpClient>) -> DoctorCheck {
     let name = "origins";
     let origins: Vec<String> = config.allowed_origins.iter().map(ToString::to_string).collect();
     if origins.is_empty() {
@@ -55,7 +67,7 @@ pub(super) async fn check_allowed_origins(config: &Config) -> DoctorCheck {
     }
     let list = origins.join(", ");
     match api_key_file::count_keys(config).await {
-        Ok(0) => DoctorCheck::warn(
+        Ok(0) if !requires_key(server) => DoctorCheck::warn(
             name,
             bilingual!(
                 "{list}의 페이지가 키 없이 이 서버를 쓸 수 있습니다. `doran keys new 이름`으로 키를 만드세요",

@@ -78,12 +78,11 @@ async fn discover_servers(at: &[String]) -> Result<Vec<DiscoveredServer>, Biling
     for address in at {
         let shown = embed::strip_url_credentials(address);
         let server = doran_llm::discover_server_at(address).await.map_err(|error| {
-            let (ko, en) = error.advice();
-            bilingual!(
-                "`{shown}`에서 모델 서버를 찾지 못했습니다. {ko}",
-                "no model server was found at `{shown}`. {en}"
-            )
-            .with_cause(error)
+            let failed = bilingual!(
+                "`{shown}`에서 모델 서버를 찾지 못했습니다",
+                "no model server was found at `{shown}`"
+            );
+            model::with_cause_and_advice(failed, error)
         })?;
         found.retain(|known| known.base_url != server.base_url);
         found.push(server);
