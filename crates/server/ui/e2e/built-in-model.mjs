@@ -556,6 +556,35 @@ export const builtInModelTests = [
       }
     },
   },
+  {
+    name: 'a fact that the assistant was asked to remember is seen among the facts, and is forgotten once it is deleted there',
+    async run({ page, base, shoot }) {
+      const facts = async () => (await (await fetch(`${base}/api/memory`)).json()).facts
+      for (const { id } of await facts()) await fetch(`${base}/api/memory/${id}`, { method: 'DELETE' })
+      const ask = async (question) => {
+        await page.click('.sidebar .new')
+        await waitUntilReady(page)
+        await askQuestion(page, question)
+        await waitForAnswer(page)
+        return answerText(page)
+      }
+      await ask('내 사번은 20231234라고 기억해 줘')
+      assert.match(await ask('내 사번이 뭐야?'), /20231234/)
+      const [kept] = await facts()
+      assert.match(kept?.text ?? '', /사번은 20231234/)
+      await page.click('a.place[href="/documents"]')
+      await page.click('.parts a:has-text("메모리")')
+      const row = page.locator('.fact', { hasText: kept.id })
+      assert.equal(await row.locator('.fact-text').textContent(), kept.text)
+      await shoot('memory')
+      await checkAccessibility(page, 'the memory')
+      await row.locator('.fact-delete').click()
+      await page.click('dialog button.danger')
+      await page.locator('.memory-note', { hasText: '기억해 줘' }).waitFor()
+      assert.deepEqual(await facts(), [])
+      assert.doesNotMatch(await ask('내 사번이 뭐야?'), /20231234/)
+    },
+  },
   ...[['en-GB', 'When are invoices due?'], ['ko-KR', '계약을 해지하려면 며칠 전에 알려야 하나요?']].map(([locale, question]) => ({
     // These are the screenshots in README.md and README.ko.md.
     name: `the picture of the page, ${locale}`,

@@ -51,6 +51,13 @@ export const DOCUMENTS = [
   { id: 'd5', name: '출장 규정 <img src=x onerror=alert(1)>.md', kind: 'general', collection: '', status: 'paused', progress: 0.38, bytes: 10_240, at: Date.now() - 60_000 },
 ]
 
+/** What agents were asked to remember. */
+export const FACTS = [
+  { id: '44566381258c', text: '내 사번은 20231234', at: Date.now() - 3_600_000 },
+  { id: 'e46ba859fe45', text: 'my desk is on floor 7', at: Date.now() - 86_400_000 * 2 },
+  { id: '0b1c7d20aa91', text: '회의실 비번은 4821\n주말에는 닫힘 <img src=x onerror="window.__hit=1">', at: Date.now() - 86_400_000 * 500 },
+]
+
 const call = (purpose, input, output, ms) => ({ name: MODEL.name, kind: MODEL.kind, purpose, finish: 'stop', input_tokens: input, output_tokens: output, cached_tokens: 0, cost_micros: 0, counted: 'estimated', ms })
 
 export const HOSTILE = `<script>window.__hit='script'</script><img src=x onerror="window.__hit='img'"><svg onload="window.__hit='svg'"></svg><iframe srcdoc="<script>parent.__hit='frame'</script>"></iframe>

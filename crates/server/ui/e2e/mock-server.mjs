@@ -5,7 +5,7 @@ import { createServer } from 'node:http'
 import { readFile } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { AGENTS, DOCUMENTS, DOCUMENT_TEXT, HOSTILE, scriptFor, SEED } from './mock-data.mjs'
+import { AGENTS, DOCUMENTS, DOCUMENT_TEXT, FACTS, HOSTILE, scriptFor, SEED } from './mock-data.mjs'
 import { mockGraphSvg } from './mock-graph-svg.mjs'
 
 const DIST = join(fileURLToPath(new URL('.', import.meta.url)), '../dist')
@@ -21,7 +21,8 @@ export const POLICY = [
 export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null } = {}) {
   const threads = new Map()
   const documents = new Map(DOCUMENTS.map((one) => [one.id, { ...one }]))
-  const settings = { pace, cut, key }
+  const facts = new Map(FACTS.map((one) => [one.id, { ...one }]))
+  const settings = { pace, cut, key, hasMemory: true }
   let counter = 0
   const id = (kind) => `${kind}-${(++counter).toString(36).padStart(4, '0')}`
 
@@ -134,9 +135,9 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
     setTimeout(() => { thread.updated = Date.now() - seed.ago }, 400)
   }
 
-  const problem = (response, status, code, title, title_ko) => {
+  const problem = (response, status, code, title, title_ko, more = {}) => {
     response.writeHead(status, { 'content-type': 'application/problem+json' })
-    response.end(JSON.stringify({ type: 'about:blank', status, code, title, title_ko }))
+    response.end(JSON.stringify({ type: 'about:blank', status, code, title, title_ko, ...more }))
   }
   const json = (response, value, status = 200) => {
     response.writeHead(status, { 'content-type': 'application/json' })
@@ -199,6 +200,7 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
     }
     if (what === 'approvals') return json(response, { questions: [] })
     if (what === 'usage') return json(response, { input_tokens: 18240, output_tokens: 2210, cost_micros: 0, by_model: [] })
+    if (what === 'memory' && parts.length <= 3) return memory(method, one, url.searchParams, response)
     if (what === 'search') {
       const q = url.searchParams.get('q') ?? ''
       const hits = /휴|leave|급여/.test(q) ? [
@@ -278,6 +280,25 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
     return problem(response, 404, 'not_found', 'not found', '찾을 수 없습니다')
   })
 
+  /** `GET /api/memory` and `DELETE /api/memory/{fact}`, as `routes/memory.rs` answers them. */
+  function memory(method, fact, query, response) {
+    const badInput = (parameter, detail, detail_ko) => problem(response, 400, 'bad_input', 'a value does not fit', '값이 맞지 않습니다', { parameter, detail: `\`${parameter}\`: ${detail}`, detail_ko: `\`${parameter}\`: ${detail_ko}` })
+    const notFound = (detail, detail_ko) => problem(response, 404, 'not_found', 'not found', '찾을 수 없습니다', { detail, detail_ko })
+    if (method !== (fact === undefined ? 'GET' : 'DELETE')) return problem(response, 405, 'method_not_allowed', 'this route does not take that method', '이 경로는 그 메서드를 받지 않습니다')
+    if (!settings.hasMemory) return notFound('there is no memory here; switch it on with `memory = true` in `[tools]`', '여기에는 기억이 없습니다. `[tools]`에 `memory = true`를 적어 켜세요')
+    if (fact !== undefined) {
+      if (!facts.delete(fact)) return notFound(`nothing is remembered as \`${fact}\``, `\`${fact}\`(으)로 기억한 것이 없습니다`)
+      response.writeHead(204)
+      return response.end()
+    }
+    const unknown = [...query.keys()].find((name) => name !== 'q')
+    if (unknown !== undefined) return badInput(unknown, 'there is no such parameter', '그런 매개변수가 없습니다')
+    const q = (query.get('q') ?? '').trim()
+    if (Array.from(q).length > 2000) return badInput('q', 'it has more than 2000 characters', '2000자를 넘습니다')
+    const found = [...facts.values()].filter(({ text }) => q === '' || q.split(/\s+/).some((word) => text.includes(word)))
+    return json(response, { facts: found.sort((left, right) => right.at - left.at || (left.id < right.id ? -1 : 1)) })
+  }
+
   async function ingest(doc) {
     for (const [status, progress] of [['queued', 0], ['reading', 0.2], ['reading', 0.6], ['indexing', 0.8], ['ready', 1]]) {
       if (doc.status === 'paused' || doc.status === 'cancelled') return
@@ -300,7 +321,7 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
 
   await new Promise((resolve) => server.listen(port, '127.0.0.1', resolve))
   const base = `http://127.0.0.1:${server.address().port}`
-  return { base, settings, threads, stop: () => { server.closeAllConnections(); server.close() } }
+  return { base, settings, threads, facts, stop: () => { server.closeAllConnections(); server.close() } }
 }
 
 const pub = ({ id, title, agent, created, updated }) => ({ id, title: title ?? '', agent, active: null, created, updated })

@@ -18,6 +18,7 @@ import { builtInModelTests } from './built-in-model.mjs'
 import { misbehavingServerTests } from './misbehaving-server.mjs'
 import { budgetSettings, budgetTests } from './budget.mjs'
 import { evalTests } from './evals.mjs'
+import { memoryTests } from './memory.mjs'
 import { modelProviderTests } from './model-provider.mjs'
 import { NEW_USER_SETTINGS, newUserTasks } from './new-user-tasks.mjs'
 import { ownGraphTests, startOwnGraphs } from './own-graphs.mjs'
@@ -163,10 +164,10 @@ async function withMockServer(tests) {
 const program = option('doran')
 if (program) {
   // In parallel: most of the time is spent waiting for answers.
-  await Promise.all([withBuiltInModel(program).then(() => withNewUser(program)).then(() => withBudget(program)), withModelProvider(program).then(() => withOwnGraphs(option('graphs'))).then(() => withMockServer(misbehavingServerTests))])
+  await Promise.all([withBuiltInModel(program).then(() => withNewUser(program)).then(() => withBudget(program)), withModelProvider(program).then(() => withOwnGraphs(option('graphs'))).then(() => withMockServer([...misbehavingServerTests, ...memoryTests]))])
 } else {
   if (base) for (const test of anyServerTests) await check('server  ', base, test)
-  await withMockServer([...anyServerTests, ...misbehavingServerTests])
+  await withMockServer([...anyServerTests, ...misbehavingServerTests, ...memoryTests])
 }
 await browser.close()
 console.log(`${tally.passed} passed, ${tally.failed} failed, 0 skipped`)

@@ -23,6 +23,9 @@ function loadApiKey(): string | null {
   }
 }
 
+/** How often a key was entered or taken away. What was read with the key before may belong to another tenant. */
+export const apiKeyChanges = signal(0)
+
 /** Whether the server has rejected a request for lack of a valid API key. */
 export const needsApiKey = signal(false)
 
@@ -35,6 +38,7 @@ export function setApiKey(given: string): void {
   } catch {
     // Storage may be disabled. The key is then kept until the page is closed.
   }
+  apiKeyChanges.value += 1
 }
 
 export function hasApiKey(): boolean {
@@ -189,6 +193,10 @@ export const deleteDocument = (document: string, thread?: string) => sendCommand
 export const updateDocument = (document: string, change: UpdateDocumentBody) => sendCommand(client.updateDocumentCall({ document }, change))
 export const changeDocument = (document: string, change: 'pause' | 'resume' | 'cancel' | 'retry') => sendCommand(client.changeDocumentCall({ document, change }))
 export const searchDocuments = (q: string, limit = 8) => fetchJson(client.searchCall({ q, limit })).then((got) => got.hits)
+
+/** The facts that agents remember, newest first. The server returns all of them at once. */
+export const fetchFacts = () => fetchJson(client.listMemoryCall()).then((got) => got.facts)
+export const forgetFact = (fact: string) => sendCommand(client.forgetFactCall({ fact }))
 
 export const fetchModels = () => fetchJson(client.listModelsCall())
 /** Model servers on the machine of the server, and providers. */

@@ -17,7 +17,8 @@ import { Chat } from './views/chat'
 import { composerFocusRequests } from './views/composer'
 import { ConfirmDialog } from './views/confirm'
 import { ConnectDialog } from './views/connect-model'
-import { Documents, uploadFiles } from './views/documents'
+import { uploadFiles } from './views/documents'
+import { DocumentsAndMemory } from './views/documents-and-memory'
 import { Evals } from './views/evals'
 import { ExportMenu } from './views/export-menu'
 import { Icon, Logo } from './views/icons'
@@ -112,12 +113,12 @@ export function App() {
         <div class="brand"><Logo /><span class="brand-name">{t('name')}</span></div>
         <Sidebar leave={() => setDrawer(false)} />
         <nav class="places" aria-label={t('places')}>
-          <NavigationLink icon="file" label={t('documents')} isOn={here.view === 'documents'} act={() => { navigate({ view: 'documents' }); setDrawer(false) }} href="/documents" />
+          <NavigationLink icon="file" label={t('documents')} isOn={here.view === 'documents' || here.view === 'memory'} act={() => { navigate({ view: 'documents' }); setDrawer(false) }} href="/documents" />
           <NavigationLink icon="shield" label={t('inbox')} count={waitingQuestions.value.length} isOn={here.view === 'inbox'} act={() => { navigate({ view: 'inbox' }); setDrawer(false) }} href="/inbox" />
           <NavigationLink icon="list" label={t('runs')} isOn={here.view === 'runs'} act={() => { navigate({ view: 'runs' }); setDrawer(false) }} href="/runs" />
           <NavigationLink icon="check" label={t('evals')} isOn={here.view === 'evals'} act={() => { navigate({ view: 'evals', set: null }); setDrawer(false) }} href="/evals" />
           <NavigationLink icon="chart" label={t('usage')} isOn={here.view === 'usage'} act={() => { navigate({ view: 'usage' }); setDrawer(false) }} href="/usage" />
-          <button type="button" class="place" onClick={() => { settingsOpen.value = true }}><Icon name="gear" /><span>{t('settings')}</span></button>
+          <button type="button" class="place" onClick={() => { settingsOpen.value = true; setDrawer(false) }}><Icon name="gear" /><span>{t('settings')}</span></button>
           <div class="tongues" role="group" aria-label={t('language')}>
             <button type="button" lang="ko" aria-pressed={language.value === 'ko'} onClick={() => setLanguage('ko')}>한국어</button>
             <button type="button" lang="en" aria-pressed={language.value === 'en'} onClick={() => setLanguage('en')}>English</button>
@@ -145,7 +146,7 @@ export function App() {
           )}
         </header>
         {!isServerReachable.value && <p class="note bad unreachable" role="alert"><Icon name="warn" size={15} />{t('unreachable')}</p>}
-        {here.view === 'documents' ? <Documents /> : here.view === 'inbox' ? <Inbox /> : here.view === 'runs' ? <Runs /> : here.view === 'usage' ? <Usage /> : here.view === 'evals' ? <Evals set={here.set} /> : <Chat thread={here.thread} />}
+        {here.view === 'documents' || here.view === 'memory' ? <DocumentsAndMemory view={here.view} /> : here.view === 'inbox' ? <Inbox /> : here.view === 'runs' ? <Runs /> : here.view === 'usage' ? <Usage /> : here.view === 'evals' ? <Evals set={here.set} /> : <Chat thread={here.thread} />}
       </main>
       {panel && <div class="side">{!isFull && <PanelResizer />}{panel === 'source' ? <SourcePanel /> : <Inspector />}</div>}
       <Settings />

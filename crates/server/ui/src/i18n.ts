@@ -69,12 +69,13 @@ export function formatTime(at: number): string {
     : date.toLocaleDateString(locale, { month: 'short', day: 'numeric' })
 }
 
-/** Formats a time with its date, unless it is today. */
+/** Formats a time with its date, unless it is today, and the year, unless it is this one. */
 export function formatDateTime(at: number): string {
   const date = new Date(at)
   const isToday = date.toDateString() === new Date().toDateString()
   const locale = language.value === 'ko' ? 'ko-KR' : 'en-GB'
-  const day = isToday ? {} : { month: 'short', day: 'numeric' } as const
+  const year = date.getFullYear() === new Date().getFullYear() ? {} : { year: 'numeric' } as const
+  const day = isToday ? {} : { ...year, month: 'short', day: 'numeric' } as const
   return date.toLocaleString(locale, { ...day, hour: 'numeric', minute: '2-digit' })
 }
 

@@ -2,9 +2,13 @@
 
 import { signal } from '@preact/signals'
 
-export type PageRoute = { view: 'chat'; thread: string | null } | { view: 'documents' } | { view: 'inbox' } | { view: 'runs' } | { view: 'usage' } | { view: 'evals'; set: string | null }
+export type PageRoute = { view: 'chat'; thread: string | null } | { view: 'documents' } | { view: 'memory' } | { view: 'inbox' } | { view: 'runs' } | { view: 'usage' } | { view: 'evals'; set: string | null }
 
-export function routeFromPath(path: string): PageRoute {
+/** The memory is a part of the documents page. */
+const MEMORY_HASH = '#memory'
+
+/** The view of a path. `hash` is the part of the address from `#` on. */
+export function routeFromPath(path: string, hash = ''): PageRoute {
   const thread = /^\/t\/([^/]+)\/?$/.exec(path)
   if (thread?.[1]) {
     try {
@@ -22,10 +26,12 @@ export function routeFromPath(path: string): PageRoute {
     }
   }
   const view = /^\/(documents|inbox|runs|usage)\/?$/.exec(path)?.[1]
+  if (view === 'documents' && hash === MEMORY_HASH) return { view: 'memory' }
   return view === 'documents' || view === 'inbox' || view === 'runs' || view === 'usage' ? { view } : { view: 'chat', thread: null }
 }
 
 export function pathFromRoute(place: PageRoute): string {
+  if (place.view === 'memory') return `/documents${MEMORY_HASH}`
   if (place.view === 'evals') return place.set === null ? '/evals' : `/evals/${encodeURIComponent(place.set)}`
   if (place.view !== 'chat') return `/${place.view}`
   return place.thread === null ? '/' : `/t/${encodeURIComponent(place.thread)}`
@@ -61,7 +67,7 @@ export const currentRoute = signal<PageRoute>({ view: 'chat', thread: null })
 export function watchLocation(): void {
   const follow = () => {
     openedLink.value = inspectorLinkFromQuery(location.search)
-    currentRoute.value = routeFromPath(location.pathname)
+    currentRoute.value = routeFromPath(location.pathname, location.hash)
   }
   follow()
   addEventListener('popstate', follow)
@@ -70,7 +76,7 @@ export function watchLocation(): void {
 export function navigate(to: PageRoute, how: 'push' | 'replace' = 'push', link: InspectorLink | null = null): void {
   const path = pathFromRoute(to) + (link ? inspectorQuery(link) : '')
   openedLink.value = link
-  if (path !== location.pathname + (link ? location.search : '')) {
+  if (path !== location.pathname + (link ? location.search : '') + location.hash) {
     if (how === 'push') history.pushState(null, '', path)
     else history.replaceState(null, '', path)
   }

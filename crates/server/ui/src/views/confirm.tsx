@@ -15,12 +15,15 @@ interface Confirmation {
 const pendingConfirmation = signal<Confirmation | null>(null)
 
 export function askConfirmation(title: string, text: string, yes: string): Promise<boolean> {
+  const asker = document.activeElement
   return new Promise((resolve) => {
     pendingConfirmation.value = {
       title, text, yes,
       answer: (isYes) => {
         pendingConfirmation.value = null
         resolve(isYes)
+        // A dialog that is taken out of the page gives the focus back to nobody.
+        requestAnimationFrame(() => { if (asker instanceof HTMLElement && asker.isConnected && document.activeElement === document.body) asker.focus() })
       },
     }
   })

@@ -1,4 +1,4 @@
-// The documents view: uploads, their progress, the library and a search box.
+// The documents: uploads, their progress, the library and a search box.
 
 import { effect, signal } from '@preact/signals'
 import { useEffect, useRef, useState } from 'preact/hooks'
@@ -147,55 +147,53 @@ export function Documents() {
   const queue = all.filter((one) => one.status !== 'ready')
   const ready = all.filter((one) => one.status === 'ready')
   return (
-    <div class="documents scroller" tabIndex={-1}>
-      <div class="documents-grid">
-        <div class="documents-main">
-          <h1>{t('documents')}</h1>
-          <p class="dim">{t('documents_about')}</p>
-          <div class={isOver ? 'drop is-over' : 'drop'}
-            onDragOver={(event) => { event.preventDefault(); setOver(true) }}
-            onDragLeave={() => setOver(false)}
-            onDrop={(event) => { event.preventDefault(); setOver(false); uploadFiles(Array.from(event.dataTransfer?.files ?? [])) }}>
-            <Icon name="upload" size={26} />
-            <p><strong>{t('drop_here')}</strong></p>
-            <p class="dim">HWPX · HWP · PDF · DOCX · XLSX · CSV · HTML · Markdown · TXT</p>
-            <div class="row center">
-              <button type="button" class="primary" onClick={() => picker.current?.click()}>{t('choose_files')}</button>
-              <KindPicker value={uploadKind.value} hasAutomatic choose={(kind) => { uploadKind.value = kind }} />
-              <CollectionField value={uploadCollection.value} change={(name) => { uploadCollection.value = name }} />
-            </div>
-            <input ref={picker} type="file" multiple class="away" tabIndex={-1} aria-label={t('choose_files')}
-              onChange={(event) => { uploadFiles(Array.from(event.currentTarget.files ?? [])); event.currentTarget.value = '' }} />
+    <div class="documents-grid">
+      <div class="documents-main">
+        <h1>{t('documents')}</h1>
+        <p class="dim">{t('documents_about')}</p>
+        <div class={isOver ? 'drop is-over' : 'drop'}
+          onDragOver={(event) => { event.preventDefault(); setOver(true) }}
+          onDragLeave={() => setOver(false)}
+          onDrop={(event) => { event.preventDefault(); setOver(false); uploadFiles(Array.from(event.dataTransfer?.files ?? [])) }}>
+          <Icon name="upload" size={26} />
+          <p><strong>{t('drop_here')}</strong></p>
+          <p class="dim">HWPX · HWP · PDF · DOCX · XLSX · CSV · HTML · Markdown · TXT</p>
+          <div class="row center">
+            <button type="button" class="primary" onClick={() => picker.current?.click()}>{t('choose_files')}</button>
+            <KindPicker value={uploadKind.value} hasAutomatic choose={(kind) => { uploadKind.value = kind }} />
+            <CollectionField value={uploadCollection.value} change={(name) => { uploadCollection.value = name }} />
           </div>
-          {documentsError.value !== null && (
-            <ProblemCard error={documentsError.value}><button type="button" onClick={() => void reloadDocuments()}>{t('try_again')}</button></ProblemCard>
-          )}
-          {(uploads.value.length > 0 || queue.length > 0) && (
-            <section aria-label={t('queue')}>
-              <h2>{t('queue')} <span class="count">{uploads.value.length + queue.length}</span></h2>
-              <ul class="doc-list">
-                {uploads.value.map((one) => <UploadRow key={one.key} sending={one} />)}
-                {queue.map((one) => <DocumentRow key={one.id} doc={one} />)}
-              </ul>
-            </section>
-          )}
-          <section aria-label={t('library')}>
-            <h2>{t('library')} <span class="count">{ready.length}</span></h2>
-            {documents.value === null && documentsError.value === null && <p class="dim">{t('loading')}</p>}
-            {samplesReplaced.value && <p class="note" role="status">{t('samples_gave_way')}</p>}
-            {replacedNames.value.map((name) => (
-              <p class="note" role="status" key={name}>
-                <span class="grow">{t('doc_replaced', { name: sanitizeLine(name) })}</span>
-                <button type="button" class="ghost small" aria-label={t('close')} title={t('close')}
-                  onClick={() => { replacedNames.value = replacedNames.peek().filter((one) => one !== name) }}><Icon name="close" size={15} /></button>
-              </p>
-            ))}
-            {documents.value !== null && ready.length === 0 && <p class="dim">{t(sampleCount.value > 0 ? 'no_documents_samples' : 'no_documents', { n: sampleCount.value })}</p>}
-            <ul class="doc-list">{ready.map((one) => <DocumentRow key={one.id} doc={one} />)}</ul>
-          </section>
+          <input ref={picker} type="file" multiple class="away" tabIndex={-1} aria-label={t('choose_files')}
+            onChange={(event) => { uploadFiles(Array.from(event.currentTarget.files ?? [])); event.currentTarget.value = '' }} />
         </div>
-        <SearchBox />
+        {documentsError.value !== null && (
+          <ProblemCard error={documentsError.value}><button type="button" onClick={() => void reloadDocuments()}>{t('try_again')}</button></ProblemCard>
+        )}
+        {(uploads.value.length > 0 || queue.length > 0) && (
+          <section aria-label={t('queue')}>
+            <h2>{t('queue')} <span class="count">{uploads.value.length + queue.length}</span></h2>
+            <ul class="doc-list">
+              {uploads.value.map((one) => <UploadRow key={one.key} sending={one} />)}
+              {queue.map((one) => <DocumentRow key={one.id} doc={one} />)}
+            </ul>
+          </section>
+        )}
+        <section aria-label={t('library')}>
+          <h2>{t('library')} <span class="count">{ready.length}</span></h2>
+          {documents.value === null && documentsError.value === null && <p class="dim">{t('loading')}</p>}
+          {samplesReplaced.value && <p class="note" role="status">{t('samples_gave_way')}</p>}
+          {replacedNames.value.map((name) => (
+            <p class="note" role="status" key={name}>
+              <span class="grow">{t('doc_replaced', { name: sanitizeLine(name) })}</span>
+              <button type="button" class="ghost small" aria-label={t('close')} title={t('close')}
+                onClick={() => { replacedNames.value = replacedNames.peek().filter((one) => one !== name) }}><Icon name="close" size={15} /></button>
+            </p>
+          ))}
+          {documents.value !== null && ready.length === 0 && <p class="dim">{t(sampleCount.value > 0 ? 'no_documents_samples' : 'no_documents', { n: sampleCount.value })}</p>}
+          <ul class="doc-list">{ready.map((one) => <DocumentRow key={one.id} doc={one} />)}</ul>
+        </section>
       </div>
+      <SearchBox />
     </div>
   )
 }

@@ -8,6 +8,7 @@ import { sanitizeText } from '../sanitize-text'
 import { language, localized, setLanguage, t, type Language } from '../i18n'
 import * as modelStore from '../models'
 import { isExtractive, loadThreads } from '../agents-and-threads'
+import { navigate } from '../route'
 import { activityDetail, theme, type ActivityDetail, type Theme } from '../settings'
 import { connectDialogOpen } from './connect-model'
 import { Icon } from './icons'
@@ -39,6 +40,11 @@ export function Settings() {
         <RadioChoice<ActivityDetail> label={t('detail')} value={activityDetail.value} set={(next) => { activityDetail.value = next }}
           options={[['quiet', t('detail_quiet')], ['steps', t('detail_steps')], ['all', t('detail_all')]]} />
         <ModelList />
+        <section>
+          <h3>{t('memory')}</h3>
+          <p class="dim">{t('memory_about')}</p>
+          <button type="button" onClick={() => { close(); navigate({ view: 'memory' }) }}>{t('memory_open')}</button>
+        </section>
         <section class="server-key">
           <h3>{t('api_key')}</h3>
           <ApiKeyForm />
