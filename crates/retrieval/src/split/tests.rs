@@ -1,8 +1,7 @@
 //! Tests of splitting, on small texts.
 
-use std::time::{Duration, Instant};
-
 use super::*;
+use crate::linear_cost::assert_cost_is_linear;
 use crate::passage::DocumentKind;
 
 fn check(text: &str, expected: &[&str]) {
@@ -184,13 +183,6 @@ fn passages_that_take_too_much_memory_are_refused() {
     assert_eq!(split_within_memory_limit(&document), Some(split_into_passages(&document)));
 }
 
-/// How long it takes to split a document.
-fn split_time(document: &Document) -> Duration {
-    let began = Instant::now();
-    assert!(!split_into_passages(document).is_empty());
-    began.elapsed()
-}
-
 #[test]
 fn a_text_of_eight_times_the_size_takes_about_eight_times_as_long() {
     let articles = |count: usize| (1..=count).map(|at| format!("제{at}조\n")).collect::<String>();
@@ -209,15 +201,10 @@ fn a_text_of_eight_times_the_size_takes_about_eight_times_as_long() {
         }),
     ];
     for (name, text) in texts {
-        let [short, long] = [2_000, 16_000].map(|size| Document::new("d", "t", text(size)));
-        let (mut small, mut large) = (Duration::MAX, Duration::MAX);
-        // Quadratic work takes 64 times as long however often it is measured. A busy machine slows a few measurements.
-        let is_about_linear = (0..20).any(|_| {
-            small = small.min(split_time(&short));
-            large = large.min(split_time(&long));
-            large < small * 28
+        assert_cost_is_linear(name, |size| {
+            let document = Document::new("d", "t", text(size));
+            move || assert!(!split_into_passages(&document).is_empty())
         });
-        assert!(is_about_linear, "{name}: {small:?}, then {large:?}");
     }
 }
 
