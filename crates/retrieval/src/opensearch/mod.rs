@@ -40,6 +40,8 @@ const MAX_BULK_ENTRIES: usize = 500;
 const MAX_BULK_ATTEMPTS: usize = 6;
 /// How often one write makes an index that somebody has deleted.
 const MAX_INDEX_CREATIONS: usize = 3;
+/// What the embedder is asked for to see whether it answers.
+const EMBEDDER_CHECK_TEXT: &str = "test";
 /// The page size for reading all entries.
 const ENTRIES_PER_PAGE: usize = 500;
 
@@ -309,6 +311,13 @@ impl DocumentIndex for OpenSearchIndex {
         match self.index_behind_alias().await? {
             Some(_) => Ok(()),
             None => Err(RetrieveError::Missing { index: self.alias.clone() }),
+        }
+    }
+
+    async fn check_embedder(&self) -> Result<(), RetrieveError> {
+        match &self.embedder {
+            Some(embedder) => embedding::embed_query(&**embedder, EMBEDDER_CHECK_TEXT).await.map(drop),
+            None => Ok(()),
         }
     }
 
