@@ -278,6 +278,7 @@ impl SplitDocument {
             hidden,
             kind: document.kind,
             cut: SPLIT_RULES_VERSION,
+            is_lost: false,
         }
     }
 }
