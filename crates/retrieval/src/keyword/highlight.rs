@@ -1,6 +1,6 @@
 //! Finds the words of a query in a passage, to highlight them and to explain a hit.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use serde::Serialize;
@@ -8,7 +8,9 @@ use serde::Serialize;
 use crate::passage::{ArticleNumber, Passage};
 use crate::text_analysis::{self, TermLayer};
 
-use super::{article_numbers, synonyms};
+use super::article_numbers::{ArticlePlaces, article_of_passage, find_article_numbers};
+use super::query::MAX_QUERY_BYTES;
+use super::synonyms;
 
 /// A query word that occurs in a passage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -30,13 +32,12 @@ pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
     let mut stems = Vec::new();
     let mut pairs = Vec::new();
     let mut parts = Vec::new();
-    let articles = article_numbers::find_article_numbers(question);
-    let of_article = |range: &Range<usize>| {
-        articles.iter().any(|(_, article)| range.start < article.end && article.start < range.end)
-    };
+    let question = &question[..question.floor_char_boundary(MAX_QUERY_BYTES)];
+    let articles = find_article_numbers(question);
+    let places = ArticlePlaces::new(&articles);
     text_analysis::for_each_term(question, |layer, term, range| match layer {
         // The digits of an article number are no words.
-        _ if of_article(&range) => {}
+        _ if places.overlap(&range) => {}
         TermLayer::Stems if stems.len() < MAX_HIGHLIGHTED_TERMS => {
             stems.push(term.to_owned());
             parts.push((term.to_owned(), range));
@@ -65,9 +66,10 @@ fn highlight_articles(text: &str, articles: &[(ArticleNumber, Range<usize>)]) ->
     if articles.is_empty() {
         return None;
     }
-    let mut ranges: Vec<Range<usize>> = article_numbers::find_article_numbers(text)
+    let wanted: HashSet<ArticleNumber> = articles.iter().map(|(number, _)| *number).collect();
+    let mut ranges: Vec<Range<usize>> = find_article_numbers(text)
         .into_iter()
-        .filter(|(number, _)| articles.iter().any(|(wanted, _)| wanted == number))
+        .filter(|(number, _)| wanted.contains(number))
         .map(|(_, range)| range)
         .collect();
     // The articles of 제3~5조 share one place.
@@ -110,17 +112,22 @@ fn join_split_syllables(mut found: Vec<Highlight>, text: &str, torn: &SplitSylla
         });
         joined.extend(ranges.iter().cloned());
     }
+    let mut is_part_of_word = HashSet::new();
     for syllable in joined {
         let mut others = found.iter_mut().filter(|other| !torn.contains_key(&other.term));
         let beside = others.find_map(|other| {
-            other.ranges.iter_mut().find(|range| range.start == syllable.end || range.end == syllable.start)
+            // They are in the order of the text.
+            let at = other.ranges.partition_point(|range| range.end < syllable.start);
+            let near = other.ranges[at..].iter_mut().take_while(|range| range.start <= syllable.end);
+            near.into_iter().find(|range| range.start == syllable.end || range.end == syllable.start)
         });
         if let Some(range) = beside {
             *range = range.start.min(syllable.start)..range.end.max(syllable.end);
-            for highlight in found.iter_mut().filter(|one| torn.contains_key(&one.term)) {
-                highlight.ranges.retain(|range| *range != syllable);
-            }
+            is_part_of_word.insert(syllable);
         }
+    }
+    for highlight in found.iter_mut().filter(|one| torn.contains_key(&one.term)) {
+        highlight.ranges.retain(|range| !is_part_of_word.contains(range));
     }
     found.retain(|highlight| !highlight.ranges.is_empty());
     found
@@ -130,9 +137,8 @@ fn join_split_syllables(mut found: Vec<Highlight>, text: &str, torn: &SplitSylla
 /// match the query, whole and as they are written. Words of the title are used if the text has none. Returns nothing
 /// for a passage that only the vector search found.
 pub fn match_reasons(question: &str, passage: &Passage) -> Vec<String> {
-    let named = article_numbers::find_article_numbers(question);
-    let mine = article_numbers::article_of_passage(passage)
-        .filter(|mine| named.iter().any(|(number, _)| number == mine));
+    let named = find_article_numbers(question);
+    let mine = article_of_passage(passage).filter(|mine| named.iter().any(|(number, _)| number == mine));
     let mut reasons: Vec<String> = mine.map(|number| number.to_string()).into_iter().collect();
     let mut words = matching_words(question, &passage.text);
     if words.is_empty() {
@@ -188,6 +194,17 @@ fn highlight_terms(text: &str, layer: TermLayer, wanted: &[String]) -> Vec<Highl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linear_cost::assert_cost_is_linear;
+
+    #[test]
+    fn a_text_of_the_same_words_costs_no_more_by_the_word() {
+        for unit in ["방문객 ", "방문객은 상대방에게 "] {
+            assert_cost_is_linear(unit, |size| {
+                let text = unit.repeat(size / 4);
+                move || assert!(!highlights("방문객", &text).is_empty())
+            });
+        }
+    }
 
     fn check(question: &str, text: &str, expected: &str) {
         let shown: Vec<String> = highlights(question, text)
