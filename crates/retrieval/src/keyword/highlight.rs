@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::passage::{ArticleNumber, Passage};
-use crate::text_analysis::{self, TermLayer};
+use crate::text_analysis::{self, TermLayer, text_stems};
 
 use super::article_numbers::{ArticlePlaces, article_of_passage, find_article_numbers};
 use super::query::MAX_QUERY_BYTES;
@@ -16,7 +16,7 @@ use super::synonyms;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Highlight {
     /// The stem that was searched: of a word of the query or of a synonym. An English word is given as the passage has
-    /// it, because its stem may not be a word.
+    /// it, because its stem may not be a word, and so is a synonym of several stems.
     pub term: String,
     /// Its byte ranges in the text of the passage.
     pub ranges: Vec<Range<usize>>,
@@ -46,14 +46,16 @@ pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
         TermLayer::Stems | TermLayer::Bigrams => {}
     });
     let torn = find_split_syllables(question, &parts);
+    let mut compounds = Vec::new();
     for (word, _) in synonyms::find_synonyms(&stems.clone()) {
-        text_analysis::for_each_term(&word, |layer, term, _| {
-            if layer == TermLayer::Stems {
-                stems.push(term.to_owned());
-            }
-        });
+        let mut parts: Vec<String> = text_stems(&word).into_iter().map(|(stem, _)| stem).collect();
+        match parts.len() {
+            0 | 1 => stems.append(&mut parts),
+            _ => compounds.push(parts),
+        }
     }
     let mut found = join_split_syllables(highlight_terms(text, TermLayer::Stems, &stems), text, &torn);
+    found.extend(highlight_compounds(text, &compounds));
     if found.is_empty() {
         found = highlight_terms(text, TermLayer::Bigrams, &pairs);
     }
@@ -164,6 +166,35 @@ fn matching_words<'a>(question: &str, text: &'a str) -> Vec<&'a str> {
     found.iter().filter_map(|found| found.ranges.first()).map(whole).collect()
 }
 
+/// Finds words of several stems where all of them stand side by side. One stem alone may be that of another word: 자동 of
+/// 자동차 is in 자동 연장, too.
+fn highlight_compounds(text: &str, compounds: &[Vec<String>]) -> Vec<Highlight> {
+    if compounds.is_empty() {
+        return Vec::new();
+    }
+    let mut by_first_stem: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, parts) in compounds.iter().enumerate() {
+        by_first_stem.entry(&parts[0]).or_default().push(at);
+    }
+    let stems = text_stems(text);
+    let mut ranges: Vec<Vec<Range<usize>>> = vec![Vec::new(); compounds.len()];
+    for (start, (first, range)) in stems.iter().enumerate() {
+        for at in by_first_stem.get(first.as_str()).into_iter().flatten() {
+            let parts = &compounds[*at];
+            let Some(beside) = stems.get(start..start + parts.len()) else { continue };
+            if beside.iter().map(|(stem, _)| stem).eq(parts) {
+                let end = beside.last().map_or(range.end, |(_, last)| last.end);
+                ranges[*at].push(range.start..end);
+            }
+        }
+    }
+    let found = ranges.into_iter().filter_map(|ranges| {
+        let term = text.get(ranges.first()?.clone())?.to_lowercase();
+        Some(Highlight { term, ranges })
+    });
+    found.collect()
+}
+
 fn highlight_terms(text: &str, layer: TermLayer, wanted: &[String]) -> Vec<Highlight> {
     let mut order: BTreeMap<&str, usize> = BTreeMap::new();
     let mut found: Vec<Highlight> = Vec::new();
@@ -235,6 +266,16 @@ mod tests {
             check(question, "제10조의2에 따른 기간", "제10조의2=제10조의2");
         }
         check("art. 5 fees", "Fees under Article 5 and Section 15", "fees=Fees Article 5=Article 5");
+    }
+
+    #[test]
+    fn a_synonym_of_several_stems_counts_where_they_stand_together() {
+        check("택시비", "계약은 자동 연장된다. 차를 세운다.", "");
+        check(
+            "택시",
+            "여객자동차 운송사업자와 여객 자동차",
+            "여객자동차=여객자동차,여객 자동차 운송사업=운송사업",
+        );
     }
 
     #[test]
