@@ -229,7 +229,8 @@ mod tests {
 
     #[test]
     fn a_text_of_the_same_words_costs_no_more_by_the_word() {
-        for unit in ["방문객 ", "방문객은 상대방에게 ", "「민법」 제1조 ", "방", "부칙"] {
+        for unit in ["방문객 ", "방문객은 상대방에게 ", "「민법」 제1조 ", "방", "부칙"]
+        {
             assert_cost_is_linear(unit, |size| {
                 let text = unit.repeat(size / 4);
                 move || drop(highlights("방문객의 방 제1조", &text))

@@ -90,6 +90,19 @@ fn a_quoted_article_does_not_take_over_an_ordinary_document() {
 }
 
 #[test]
+fn the_signatures_of_a_contract_are_no_part_of_its_last_article() {
+    check(
+        "제1조(목적) 정한다.\n제2조(분쟁) 법원에서 푼다.\n\n2026년 2월 24일\n\n갑: 온길 대표 하정민\n을: 두레 대표 권태오",
+        &[
+            "규정 › 제1조(목적) | 제1조(목적) 정한다.",
+            "규정 › 제2조(분쟁) | 제2조(분쟁) 법원에서 푼다.",
+            "규정 | 2026년 2월 24일",
+            "규정 | 갑: 온길 대표 하정민\n을: 두레 대표 권태오",
+        ],
+    );
+}
+
+#[test]
 fn a_long_article_is_cut_between_clauses() {
     let clause = "가나다라마바사 아자차카타파하. ".repeat(14);
     let text = format!("제1조(목적) 짧다.\n제2조(긴 것)\n① {clause}\n② {clause}\n③ {clause}\n제3조(끝) 끝.");
