@@ -14,14 +14,20 @@ impl RetrieveError {
     /// code.
     pub fn failure_code(&self) -> &'static str {
         match self {
-            Self::Unavailable { source, .. } => source
-                .as_ref()
-                .and_then(|source| source.downcast_ref::<ModelError>())
-                .map_or(UNAVAILABLE, |error| error.kind().failure_code()),
-            Self::Missing { .. } => UNAVAILABLE,
+            Self::Unavailable { .. } | Self::Missing { .. } => {
+                self.embedder_error().map_or(UNAVAILABLE, |error| error.kind().failure_code())
+            }
             Self::NameTaken { .. } => NAME_TAKEN,
             Self::OtherEmbedder { .. } => OTHER_EMBEDDER,
             Self::Stale { .. } => STALE,
+        }
+    }
+
+    /// Returns the error of the embedder, if that caused the failure.
+    pub(crate) fn embedder_error(&self) -> Option<&ModelError> {
+        match self {
+            Self::Unavailable { source: Some(source), .. } => source.downcast_ref(),
+            _ => None,
         }
     }
 

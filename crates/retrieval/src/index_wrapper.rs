@@ -64,6 +64,11 @@ pub trait IndexWrapper: Send + Sync + 'static {
         self.inner().check_health().await
     }
 
+    /// As [`DocumentIndex::check_embedder`].
+    async fn check_embedder(&self) -> Result<(), RetrieveError> {
+        self.inner().check_embedder().await
+    }
+
     /// As [`DocumentIndex::list`].
     async fn list(
         &self,
@@ -137,6 +142,10 @@ impl<W: IndexWrapper> DocumentIndex for W {
 
     async fn check_health(&self) -> Result<(), RetrieveError> {
         IndexWrapper::check_health(self).await
+    }
+
+    async fn check_embedder(&self) -> Result<(), RetrieveError> {
+        IndexWrapper::check_embedder(self).await
     }
 
     async fn ensure_exists(&self) -> Result<Option<String>, RetrieveError> {

@@ -20,6 +20,8 @@ pub mod ingest;
 mod keyword;
 mod language;
 mod library;
+#[cfg(test)]
+mod linear_cost;
 mod local;
 mod message_question;
 mod opensearch;

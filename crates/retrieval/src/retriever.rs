@@ -113,6 +113,11 @@ pub trait DocumentIndex: Retriever {
         Ok(())
     }
 
+    /// Returns whether the embedder answers, of an index that asks one when documents are stored.
+    async fn check_embedder(&self) -> Result<(), RetrieveError> {
+        Ok(())
+    }
+
     /// Makes the index anew, empty, if it is gone. Returns what identifies it: another name than before means another
     /// index, which may lack documents. `None` if it cannot go away while it is open.
     async fn ensure_exists(&self) -> Result<Option<String>, RetrieveError> {

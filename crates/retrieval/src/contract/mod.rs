@@ -13,6 +13,7 @@ mod numeral;
 mod parse;
 mod recognition;
 mod reference;
+mod signatures;
 mod similarity;
 
 use std::ops::Range;

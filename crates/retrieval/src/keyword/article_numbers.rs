@@ -34,6 +34,28 @@ pub fn find_article_numbers(text: &str) -> Vec<(ArticleNumber, Range<usize>)> {
     named.map(|reference| (reference.article, place(reference.range))).collect()
 }
 
+/// Where a text names articles: in order, and apart from each other.
+pub(super) struct ArticlePlaces(Vec<Range<usize>>);
+
+impl ArticlePlaces {
+    pub(super) fn new(articles: &[(ArticleNumber, Range<usize>)]) -> Self {
+        let mut places: Vec<Range<usize>> = articles.iter().map(|(_, place)| place.clone()).collect();
+        places.sort_by_key(|place| place.start);
+        places.dedup_by(|next, last| {
+            let is_joined = next.start <= last.end;
+            last.end = if is_joined { last.end.max(next.end) } else { last.end };
+            is_joined
+        });
+        Self(places)
+    }
+
+    /// Returns whether a range has a part of any of them.
+    pub(super) fn overlap(&self, range: &Range<usize>) -> bool {
+        let at = self.0.partition_point(|place| place.end <= range.start);
+        self.0.get(at).is_some_and(|place| place.start < range.end)
+    }
+}
+
 /// Returns the article of a passage, either from its metadata or from the last heading above it.
 pub(crate) fn article_of_passage(passage: &Passage) -> Option<ArticleNumber> {
     passage.article.or_else(|| last_article_in_title(&passage.title))
@@ -77,6 +99,19 @@ mod tests {
         for line in include_str!("../contract/article_number_spellings.tsv").lines() {
             let (text, expected) = line.split_once('\t').expect("two columns");
             check(text, expected);
+        }
+    }
+
+    #[test]
+    fn a_range_overlaps_a_place_if_they_share_a_byte() {
+        let number = ArticleNumber { number: 1, branch: 0 };
+        let articles = [(number, 8..10), (number, 2..4), (number, 2..4), (number, 3..5), (number, 5..6)];
+        let places = ArticlePlaces::new(&articles);
+        for start in 0..12 {
+            for end in start + 1..13 {
+                let expected = articles.iter().any(|(_, of)| start < of.end && of.start < end);
+                assert_eq!(places.overlap(&(start..end)), expected, "{start}..{end}");
+            }
         }
     }
 

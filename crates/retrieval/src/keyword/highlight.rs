@@ -1,20 +1,22 @@
 //! Finds the words of a query in a passage, to highlight them and to explain a hit.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use serde::Serialize;
 
 use crate::passage::{ArticleNumber, Passage};
-use crate::text_analysis::{self, TermLayer};
+use crate::text_analysis::{self, TermLayer, text_stems};
 
-use super::{article_numbers, synonyms};
+use super::article_numbers::{ArticlePlaces, article_of_passage, find_article_numbers};
+use super::query::MAX_QUERY_BYTES;
+use super::synonyms;
 
 /// A query word that occurs in a passage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Highlight {
     /// The stem that was searched: of a word of the query or of a synonym. An English word is given as the passage has
-    /// it, because its stem may not be a word.
+    /// it, because its stem may not be a word, and so is a synonym of several stems.
     pub term: String,
     /// Its byte ranges in the text of the passage.
     pub ranges: Vec<Range<usize>>,
@@ -30,13 +32,12 @@ pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
     let mut stems = Vec::new();
     let mut pairs = Vec::new();
     let mut parts = Vec::new();
-    let articles = article_numbers::find_article_numbers(question);
-    let of_article = |range: &Range<usize>| {
-        articles.iter().any(|(_, article)| range.start < article.end && article.start < range.end)
-    };
+    let question = &question[..question.floor_char_boundary(MAX_QUERY_BYTES)];
+    let articles = find_article_numbers(question);
+    let places = ArticlePlaces::new(&articles);
     text_analysis::for_each_term(question, |layer, term, range| match layer {
         // The digits of an article number are no words.
-        _ if of_article(&range) => {}
+        _ if places.overlap(&range) => {}
         TermLayer::Stems if stems.len() < MAX_HIGHLIGHTED_TERMS => {
             stems.push(term.to_owned());
             parts.push((term.to_owned(), range));
@@ -45,14 +46,16 @@ pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
         TermLayer::Stems | TermLayer::Bigrams => {}
     });
     let torn = find_split_syllables(question, &parts);
+    let mut compounds = Vec::new();
     for (word, _) in synonyms::find_synonyms(&stems.clone()) {
-        text_analysis::for_each_term(&word, |layer, term, _| {
-            if layer == TermLayer::Stems {
-                stems.push(term.to_owned());
-            }
-        });
+        let mut parts: Vec<String> = text_stems(&word).into_iter().map(|(stem, _)| stem).collect();
+        match parts.len() {
+            0 | 1 => stems.append(&mut parts),
+            _ => compounds.push(parts),
+        }
     }
     let mut found = join_split_syllables(highlight_terms(text, TermLayer::Stems, &stems), text, &torn);
+    found.extend(highlight_compounds(text, &compounds));
     if found.is_empty() {
         found = highlight_terms(text, TermLayer::Bigrams, &pairs);
     }
@@ -65,9 +68,10 @@ fn highlight_articles(text: &str, articles: &[(ArticleNumber, Range<usize>)]) ->
     if articles.is_empty() {
         return None;
     }
-    let mut ranges: Vec<Range<usize>> = article_numbers::find_article_numbers(text)
+    let wanted: HashSet<ArticleNumber> = articles.iter().map(|(number, _)| *number).collect();
+    let mut ranges: Vec<Range<usize>> = find_article_numbers(text)
         .into_iter()
-        .filter(|(number, _)| articles.iter().any(|(wanted, _)| wanted == number))
+        .filter(|(number, _)| wanted.contains(number))
         .map(|(_, range)| range)
         .collect();
     // The articles of 제3~5조 share one place.
@@ -110,17 +114,22 @@ fn join_split_syllables(mut found: Vec<Highlight>, text: &str, torn: &SplitSylla
         });
         joined.extend(ranges.iter().cloned());
     }
+    let mut is_part_of_word = HashSet::new();
     for syllable in joined {
         let mut others = found.iter_mut().filter(|other| !torn.contains_key(&other.term));
         let beside = others.find_map(|other| {
-            other.ranges.iter_mut().find(|range| range.start == syllable.end || range.end == syllable.start)
+            // They are in the order of the text.
+            let at = other.ranges.partition_point(|range| range.end < syllable.start);
+            let near = other.ranges[at..].iter_mut().take_while(|range| range.start <= syllable.end);
+            near.into_iter().find(|range| range.start == syllable.end || range.end == syllable.start)
         });
         if let Some(range) = beside {
             *range = range.start.min(syllable.start)..range.end.max(syllable.end);
-            for highlight in found.iter_mut().filter(|one| torn.contains_key(&one.term)) {
-                highlight.ranges.retain(|range| *range != syllable);
-            }
+            is_part_of_word.insert(syllable);
         }
+    }
+    for highlight in found.iter_mut().filter(|one| torn.contains_key(&one.term)) {
+        highlight.ranges.retain(|range| !is_part_of_word.contains(range));
     }
     found.retain(|highlight| !highlight.ranges.is_empty());
     found
@@ -130,9 +139,8 @@ fn join_split_syllables(mut found: Vec<Highlight>, text: &str, torn: &SplitSylla
 /// match the query, whole and as they are written. Words of the title are used if the text has none. Returns nothing
 /// for a passage that only the vector search found.
 pub fn match_reasons(question: &str, passage: &Passage) -> Vec<String> {
-    let named = article_numbers::find_article_numbers(question);
-    let mine = article_numbers::article_of_passage(passage)
-        .filter(|mine| named.iter().any(|(number, _)| number == mine));
+    let named = find_article_numbers(question);
+    let mine = article_of_passage(passage).filter(|mine| named.iter().any(|(number, _)| number == mine));
     let mut reasons: Vec<String> = mine.map(|number| number.to_string()).into_iter().collect();
     let mut words = matching_words(question, &passage.text);
     if words.is_empty() {
@@ -156,6 +164,35 @@ fn matching_words<'a>(question: &str, text: &'a str) -> Vec<&'a str> {
         &text[range.start - before..range.end + after]
     };
     found.iter().filter_map(|found| found.ranges.first()).map(whole).collect()
+}
+
+/// Finds words of several stems where all of them stand side by side. One stem alone may be that of another word: 자동 of
+/// 자동차 is in 자동 연장, too.
+fn highlight_compounds(text: &str, compounds: &[Vec<String>]) -> Vec<Highlight> {
+    if compounds.is_empty() {
+        return Vec::new();
+    }
+    let mut by_first_stem: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, parts) in compounds.iter().enumerate() {
+        by_first_stem.entry(&parts[0]).or_default().push(at);
+    }
+    let stems = text_stems(text);
+    let mut ranges: Vec<Vec<Range<usize>>> = vec![Vec::new(); compounds.len()];
+    for (start, (first, range)) in stems.iter().enumerate() {
+        for at in by_first_stem.get(first.as_str()).into_iter().flatten() {
+            let parts = &compounds[*at];
+            let Some(beside) = stems.get(start..start + parts.len()) else { continue };
+            if beside.iter().map(|(stem, _)| stem).eq(parts) {
+                let end = beside.last().map_or(range.end, |(_, last)| last.end);
+                ranges[*at].push(range.start..end);
+            }
+        }
+    }
+    let found = ranges.into_iter().filter_map(|ranges| {
+        let term = text.get(ranges.first()?.clone())?.to_lowercase();
+        Some(Highlight { term, ranges })
+    });
+    found.collect()
 }
 
 fn highlight_terms(text: &str, layer: TermLayer, wanted: &[String]) -> Vec<Highlight> {
@@ -188,6 +225,18 @@ fn highlight_terms(text: &str, layer: TermLayer, wanted: &[String]) -> Vec<Highl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linear_cost::assert_cost_is_linear;
+
+    #[test]
+    fn a_text_of_the_same_words_costs_no_more_by_the_word() {
+        for unit in ["방문객 ", "방문객은 상대방에게 ", "「민법」 제1조 ", "방", "부칙"]
+        {
+            assert_cost_is_linear(unit, |size| {
+                let text = unit.repeat(size / 4);
+                move || drop(highlights("방문객의 방 제1조", &text))
+            });
+        }
+    }
 
     fn check(question: &str, text: &str, expected: &str) {
         let shown: Vec<String> = highlights(question, text)
@@ -218,6 +267,16 @@ mod tests {
             check(question, "제10조의2에 따른 기간", "제10조의2=제10조의2");
         }
         check("art. 5 fees", "Fees under Article 5 and Section 15", "fees=Fees Article 5=Article 5");
+    }
+
+    #[test]
+    fn a_synonym_of_several_stems_counts_where_they_stand_together() {
+        check("택시비", "계약은 자동 연장된다. 차를 세운다.", "");
+        check(
+            "택시",
+            "여객자동차 운송사업자와 여객 자동차",
+            "여객자동차=여객자동차,여객 자동차 운송사업=운송사업",
+        );
     }
 
     #[test]

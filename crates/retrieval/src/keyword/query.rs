@@ -7,15 +7,17 @@ use crate::passage::ArticleNumber;
 use crate::text_analysis::question_words::is_question_word;
 use crate::text_analysis::{self, TermLayer, text_stems};
 
-use super::article_numbers::find_article_numbers;
+use super::article_numbers::{ArticlePlaces, find_article_numbers};
 use super::segment::term_key;
 use super::stored_document::letters_and_digits;
 use super::{phrase, synonyms};
 
 /// A query is cut to this many bytes.
-const MAX_QUERY_BYTES: usize = 16 * 1024;
+pub(super) const MAX_QUERY_BYTES: usize = 16 * 1024;
 /// The maximum number of terms in a query.
 const MAX_QUERY_TERMS: usize = 768;
+/// The maximum number of articles that a query asks for by number. The first ones count.
+const MAX_QUERY_ARTICLES: usize = 64;
 /// The maximum number of words that are searched as a phrase.
 const MAX_PHRASE_WORDS: usize = 32;
 
@@ -61,6 +63,7 @@ impl KeywordQuery {
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut stems = Vec::new();
         let articles = find_article_numbers(text);
+        let places_of_articles = ArticlePlaces::new(&articles);
         let asking = question_word_places(text);
         let overlaps =
             |one: &Range<usize>, other: &Range<usize>| one.start < other.end && other.start < one.end;
@@ -70,7 +73,7 @@ impl KeywordQuery {
             }
             let weight =
                 if asking.iter().any(|word| overlaps(word, &range)) { QUESTION_WORD_WEIGHT } else { 1.0 };
-            let is_article_number = articles.iter().any(|(_, of)| overlaps(of, &range));
+            let is_article_number = places_of_articles.overlap(&range);
             query.add_term(&mut places, layer, term, weight, is_article_number);
         });
         if meant > 0.0 {
@@ -85,7 +88,7 @@ impl KeywordQuery {
         query.words.truncate(MAX_PHRASE_WORDS);
         query.stems = stems.into_iter().collect();
         for (number, _) in articles {
-            if !query.articles.contains(&number) {
+            if query.articles.len() < MAX_QUERY_ARTICLES && !query.articles.contains(&number) {
                 query.articles.push(number);
             }
         }
@@ -153,4 +156,18 @@ fn word_around(text: &str, range: &Range<usize>) -> Range<usize> {
     let start = space.map_or(0, |(at, char)| at + char.len_utf8());
     let end = text[range.end..].find(char::is_whitespace).map_or(text.len(), |at| range.end + at);
     start..end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_a_bounded_number_of_articles() {
+        let text: String = (0..200).map(|at| format!("제{}~{}조 ", at * 50 + 1, at * 50 + 50)).collect();
+        let query = KeywordQuery::parse(&text, 1.0);
+        let numbers: Vec<u32> = query.articles.iter().map(|article| article.number).collect();
+        assert_eq!(numbers, (1..=64).collect::<Vec<_>>());
+        assert!(query.terms.iter().all(|term| term.is_article_number), "{:?}", query.terms);
+    }
 }

@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use doran_llm::ModelError;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
@@ -13,6 +14,7 @@ use super::{LibraryError, LibraryInner, disk};
 use crate::contract::is_contract;
 use crate::ingest::{ExtractedText, FileFormat, IngestFailure, IngestFailureKind};
 use crate::passage::{Document, DocumentKind, DocumentTenant, Passage};
+use crate::retriever::{DocumentIndex, RetrieveError};
 use crate::split::{SPLIT_RULES_VERSION, split_within_memory_limit};
 
 /// The delay before a failed removal is retried: the first one, and the longest.
@@ -216,8 +218,8 @@ async fn index_document(
     Ok(())
 }
 
-/// Stores a document and returns `true`. An index that cannot be reached is no fault of the document, which waits for it as
-/// long as it is wanted; one that can be reached and refuses the document again and again fails it.
+/// Stores a document and returns `true`. An index or an embedder that cannot be reached is no fault of the document, which
+/// waits for it as long as it is wanted. An index that can be reached and refuses the document again and again fails it.
 pub(super) async fn put_when_reachable(
     inner: &LibraryInner,
     tenant: &DocumentTenant,
@@ -229,10 +231,7 @@ pub(super) async fn put_when_reachable(
         let Err(error) = inner.index.put(tenant, &split.document, &split.passages).await else {
             return Ok(true);
         };
-        match inner.index.check_health().await {
-            Ok(()) => refusals += 1,
-            Err(_) => refusals = 0,
-        }
+        refusals = if is_refusal(&*inner.index, &error).await { refusals + 1 } else { 0 };
         if refusals == MAX_INDEX_REFUSALS {
             return Err(IngestFailure::new(IngestFailureKind::NotIndexed, error.to_string()));
         }
@@ -242,6 +241,17 @@ pub(super) async fn put_when_reachable(
             return Ok(false);
         }
         pause = (pause * 2).min(MAX_INDEX_RETRY_DELAY);
+    }
+}
+
+/// Returns whether an index that takes other documents has failed with this error.
+async fn is_refusal(index: &dyn DocumentIndex, error: &RetrieveError) -> bool {
+    match error.embedder_error() {
+        Some(ModelError::Unreachable { .. } | ModelError::RateLimited { .. }) => false,
+        // Some servers fail in this way at a text that is too long for them.
+        Some(error) if error.is_transient() => index.check_embedder().await.is_ok(),
+        Some(_) => true,
+        None => index.check_health().await.is_ok(),
     }
 }
 
@@ -268,6 +278,7 @@ impl SplitDocument {
             hidden,
             kind: document.kind,
             cut: SPLIT_RULES_VERSION,
+            is_lost: false,
         }
     }
 }

@@ -152,6 +152,9 @@ pub(super) struct ReadyVersion {
     /// The version of the split rules that were used.
     #[serde(default)]
     pub(super) cut: u32,
+    /// Whether the index has lost it and is to get it again, in a library that several processes share.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_lost: bool,
 }
 
 /// The content of a record file.
@@ -225,6 +228,19 @@ impl DocumentRecord {
     pub(super) fn has_version(&self, hash: &str) -> bool {
         self.incoming.as_ref().is_some_and(|new| new.hash == hash)
             || self.ready.as_ref().is_some_and(|ready| ready.hash == hash)
+    }
+
+    /// Returns the ready version if the index is to get it again and no newer one is on its way there.
+    pub(super) fn version_to_restore(&self) -> Option<IncomingVersion> {
+        let is_at_rest =
+            matches!(self.state, IngestState::Failed | IngestState::Paused | IngestState::Cancelled);
+        let lost = self.ready.as_ref().filter(|ready| is_at_rest && ready.is_lost)?;
+        Some(IncomingVersion { hash: lost.hash.clone(), bytes: lost.bytes })
+    }
+
+    /// Returns whether there is work left that ends by itself.
+    pub(super) fn is_pending(&self) -> bool {
+        self.state.is_pending() || self.version_to_restore().is_some()
     }
 
     /// Returns the record as it is to be loaded after the process that worked on it was killed.

@@ -38,6 +38,19 @@ impl OpenSearchIndex {
         uuid.map(str::to_owned).ok_or_else(|| unavailable_error("an index of OpenSearch has no `uuid`"))
     }
 
+    /// Returns what identifies the index that is written to. `None` if there is none.
+    pub(super) async fn target_uuid(&self) -> Result<Option<String>, RetrieveError> {
+        let path = format!("/{}/_settings?flat_settings=true", self.target);
+        let answer = self.http.send_json(Method::GET, &path, None).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let settings = answer.into_success_body()?;
+        // An index of the name of the alias is none of this program.
+        let mut behind = settings.as_object().into_iter().flatten().filter(|(name, _)| **name != self.alias);
+        Ok(behind.find_map(|(_, index)| Some(index["settings"]["index.uuid"].as_str()?.to_owned())))
+    }
+
     /// Returns the index behind the alias. Without one, makes both.
     pub(super) async fn create_missing(&self) -> Result<String, RetrieveError> {
         let first = format!("{}-1", self.alias);

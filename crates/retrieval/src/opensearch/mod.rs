@@ -38,8 +38,10 @@ const MAX_BULK_BYTES: usize = 4 << 20;
 const MAX_BULK_ENTRIES: usize = 500;
 /// How often bulk entries that the cluster was too busy for are sent.
 const MAX_BULK_ATTEMPTS: usize = 6;
-/// How often one write makes an index that somebody has deleted.
-const MAX_INDEX_CREATIONS: usize = 3;
+/// How often one write begins, if somebody deletes the index meanwhile.
+const MAX_WRITE_ATTEMPTS: usize = 3;
+/// What the embedder is asked for to see whether it answers.
+const EMBEDDER_CHECK_TEXT: &str = "test";
 /// The page size for reading all entries.
 const ENTRIES_PER_PAGE: usize = 500;
 
@@ -271,12 +273,18 @@ impl OpenSearchIndex {
             let action = json!({ "index": { "_id": head, "version": time, "version_type": "external_gte" } });
             heads.push(bulk_lines(&action, &entry));
         }
-        for _ in 0..MAX_INDEX_CREATIONS {
-            if self.bulk(&entries).await? && self.bulk(&heads).await? {
+        for _ in 0..MAX_WRITE_ATTEMPTS {
+            let before = self.target_uuid().await?;
+            if before.is_some()
+                && self.bulk(&entries).await?
+                && self.bulk(&heads).await?
+                && self.target_uuid().await? == before
+            {
                 let ids: Vec<&DocumentId> = documents.iter().map(|(document, _)| &document.id).collect();
                 return self.delete_older_passages(tenant, &ids, &generation).await;
             }
-            // What was written before is gone with the index, so all of it is written again.
+            // The index was deleted, and may be another one by now. What was written before is gone with it, so all of it is
+            // written again.
             self.create_missing().await?;
         }
         Err(RetrieveError::Missing { index: self.target.clone() })
@@ -309,6 +317,13 @@ impl DocumentIndex for OpenSearchIndex {
         match self.index_behind_alias().await? {
             Some(_) => Ok(()),
             None => Err(RetrieveError::Missing { index: self.alias.clone() }),
+        }
+    }
+
+    async fn check_embedder(&self) -> Result<(), RetrieveError> {
+        match &self.embedder {
+            Some(embedder) => embedding::embed_query(&**embedder, EMBEDDER_CHECK_TEXT).await.map(drop),
+            None => Ok(()),
         }
     }
 

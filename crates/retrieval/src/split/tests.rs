@@ -1,8 +1,7 @@
 //! Tests of splitting, on small texts.
 
-use std::time::{Duration, Instant};
-
 use super::*;
+use crate::linear_cost::assert_cost_is_linear;
 use crate::passage::DocumentKind;
 
 fn check(text: &str, expected: &[&str]) {
@@ -88,6 +87,19 @@ fn a_quoted_article_does_not_take_over_an_ordinary_document() {
     );
     // A single article that makes up the whole document is an article.
     check("# 규정\n제60조(휴가) 사용자는 준다.", &["규정 › 제60조(휴가) | 제60조(휴가) 사용자는 준다."]);
+}
+
+#[test]
+fn the_signatures_of_a_contract_are_no_part_of_its_last_article() {
+    check(
+        "제1조(목적) 정한다.\n제2조(분쟁) 법원에서 푼다.\n\n2026년 2월 24일\n\n갑: 온길 대표 하정민\n을: 두레 대표 권태오",
+        &[
+            "규정 › 제1조(목적) | 제1조(목적) 정한다.",
+            "규정 › 제2조(분쟁) | 제2조(분쟁) 법원에서 푼다.",
+            "규정 | 2026년 2월 24일",
+            "규정 | 갑: 온길 대표 하정민\n을: 두레 대표 권태오",
+        ],
+    );
 }
 
 #[test]
@@ -184,13 +196,6 @@ fn passages_that_take_too_much_memory_are_refused() {
     assert_eq!(split_within_memory_limit(&document), Some(split_into_passages(&document)));
 }
 
-/// How long it takes to split a document.
-fn split_time(document: &Document) -> Duration {
-    let began = Instant::now();
-    assert!(!split_into_passages(document).is_empty());
-    began.elapsed()
-}
-
 #[test]
 fn a_text_of_eight_times_the_size_takes_about_eight_times_as_long() {
     let articles = |count: usize| (1..=count).map(|at| format!("제{at}조\n")).collect::<String>();
@@ -209,15 +214,10 @@ fn a_text_of_eight_times_the_size_takes_about_eight_times_as_long() {
         }),
     ];
     for (name, text) in texts {
-        let [short, long] = [2_000, 16_000].map(|size| Document::new("d", "t", text(size)));
-        let (mut small, mut large) = (Duration::MAX, Duration::MAX);
-        // Quadratic work takes 64 times as long however often it is measured. A busy machine slows a few measurements.
-        let is_about_linear = (0..20).any(|_| {
-            small = small.min(split_time(&short));
-            large = large.min(split_time(&long));
-            large < small * 28
+        assert_cost_is_linear(name, |size| {
+            let document = Document::new("d", "t", text(size));
+            move || assert!(!split_into_passages(&document).is_empty())
         });
-        assert!(is_about_linear, "{name}: {small:?}, then {large:?}");
     }
 }
 

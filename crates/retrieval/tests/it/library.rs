@@ -1,10 +1,11 @@
 //! Tests of the library: added documents are found, removed ones are not, and tenants are separate.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use doran_llm::ModelError;
 use doran_retrieval::ingest::{IngestFailureKind, ReadLimits};
 use doran_retrieval::{
     Document, DocumentId, DocumentIndex, DocumentKind, DocumentStatus, DocumentTenant, IndexWrapper,
@@ -428,6 +429,43 @@ async fn a_document_waits_for_an_index_that_is_away() {
 }
 
 #[tokio::test]
+async fn a_document_waits_for_an_embedder_that_is_away() {
+    if !has_jail().await {
+        return;
+    }
+    let reason = || "seen".to_owned();
+    let unreachable = || ModelError::Unreachable { reason: reason(), source: None };
+    let limited = || ModelError::RateLimited { reason: reason(), retry_after: None };
+    let failing = || ModelError::Unavailable { reason: reason(), retry_after: None, source: None };
+    let states = [
+        state_after_embedder_errors(&unreachable, false),
+        state_after_embedder_errors(&limited, false),
+        state_after_embedder_errors(&failing, true),
+        // An embedder that answers other texts fails at this one.
+        state_after_embedder_errors(&failing, false),
+    ];
+    use IngestState::{Failed, Ready};
+    assert_eq!(futures_util::future::join_all(states).await, [Ready, Ready, Ready, Failed]);
+}
+
+/// The state of a document that an index takes only after its embedder has failed five times.
+async fn state_after_embedder_errors(
+    error: &(dyn Fn() -> ModelError + Sync),
+    is_embedder_away: bool,
+) -> IngestState {
+    let errors = (0..5).map(|_| error()).collect();
+    let index = RemoteEmbedderIndex {
+        inner: RamKeywordIndex::default(),
+        embedder_errors: Mutex::new(errors),
+        is_embedder_away,
+    };
+    let root = fresh_directory(&format!("embedder-{}-{is_embedder_away}", error().code()));
+    let library = Library::open(&root, Arc::new(index), options()).await.expect("a library");
+    library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
+    list_when_idle(&library, "t").await[0].state
+}
+
+#[tokio::test]
 async fn a_removal_that_failed_can_be_repeated_and_locks_no_name() {
     if !has_jail().await {
         return;
@@ -656,6 +694,45 @@ impl IndexWrapper for FailingIndex {
             return Err(RetrieveError::Unavailable { reason: "the node restarts".into(), source: None });
         }
         self.inner.remove(tenant, id).await
+    }
+}
+
+/// An index that asks an embedder when documents are stored.
+struct RemoteEmbedderIndex {
+    inner: RamKeywordIndex,
+    /// What it says before it answers.
+    embedder_errors: Mutex<Vec<ModelError>>,
+    is_embedder_away: bool,
+}
+
+impl RemoteEmbedderIndex {
+    fn embed(&self) -> Result<(), RetrieveError> {
+        let error = self.embedder_errors.lock().expect("no panic").pop();
+        error.map_or(Ok(()), |error| {
+            let reason = "the embedder does not answer".to_owned();
+            Err(RetrieveError::Unavailable { reason, source: Some(Box::new(error)) })
+        })
+    }
+}
+
+#[async_trait]
+impl IndexWrapper for RemoteEmbedderIndex {
+    fn inner(&self) -> &dyn DocumentIndex {
+        &self.inner
+    }
+
+    async fn put(
+        &self,
+        tenant: &DocumentTenant,
+        document: &Document,
+        passages: &[Passage],
+    ) -> Result<(), RetrieveError> {
+        self.embed()?;
+        self.inner.put(tenant, document, passages).await
+    }
+
+    async fn check_embedder(&self) -> Result<(), RetrieveError> {
+        if self.is_embedder_away { self.embed() } else { Ok(()) }
     }
 }
 

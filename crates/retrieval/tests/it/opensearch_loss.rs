@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,7 @@ async fn an_index_that_was_deleted_or_has_other_documents_is_made_to_agree_with_
     let directory = fresh_directory("opensearch-loss");
     let Some(node) = OpenSearchNode::start(&directory) else { return };
     a_deleted_index_is_not_ready_and_the_next_write_makes_it(&node).await;
+    a_document_is_whole_in_an_index_that_was_replaced_while_it_was_written(&node).await;
     an_index_with_the_name_of_the_alias_is_deleted_only_if_nothing_is_lost(&node).await;
     all_documents_are_listed_once_in_pages(&node).await;
     a_library_fills_an_index_that_was_deleted_under_it(&node).await;
@@ -42,7 +43,10 @@ async fn an_index_that_was_deleted_or_has_other_documents_is_made_to_agree_with_
 
 /// Sends a request to the node. Returns the status and the body.
 fn send(node: &OpenSearchNode, head: &str, body: &str) -> (u16, String) {
-    let address = node.address();
+    send_to(&node.address(), head, body)
+}
+
+fn send_to(address: &str, head: &str, body: &str) -> (u16, String) {
     let mut socket = TcpStream::connect(address.trim_start_matches("http://")).expect("a node");
     let length = body.len();
     let request = format!(
@@ -82,6 +86,64 @@ async fn a_deleted_index_is_not_ready_and_the_next_write_makes_it(node: &OpenSea
     assert_eq!(send(node, "DELETE /gone-1", "").0, 200);
     assert!(index.remove(&tenant(), &DocumentId::new("b")).await.is_err());
     assert_eq!(send(node, "GET /gone", "").0, 404);
+}
+
+async fn a_document_is_whole_in_an_index_that_was_replaced_while_it_was_written(node: &OpenSearchNode) {
+    drop(open_index(node, "replaced", None).await);
+    let address = node.address();
+    let proxy = start_proxy(node.address(), move || {
+        assert_eq!(send_to(&address, "DELETE /replaced-1", "").0, 200);
+        assert_eq!(send_to(&address, "PUT /replaced-1", r#"{"aliases":{"replaced":{}}}"#).0, 200);
+    });
+    // Passages and heads are written by different requests.
+    let index = OpenSearchIndex::open(&proxy, "replaced", None).await.expect("an index");
+    put(&index, "a", "사과 하나.").await;
+    assert_eq!(ids(&index).await, ["a"]);
+    assert_eq!(search_texts(&index, tenant().as_str(), "사과").await, ["사과 하나."]);
+}
+
+/// Passes requests on to a node, one after the other, and calls `before_second_bulk` once. Returns its address.
+fn start_proxy(node: String, before_second_bulk: impl FnOnce() + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        let (mut bulks, mut before_second_bulk) = (0, Some(before_second_bulk));
+        for client in listener.incoming() {
+            let mut client = client.expect("a connection");
+            let Some(request) = read_request(&mut client) else { continue };
+            let first_line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+            bulks += usize::from(String::from_utf8_lossy(first_line).contains("/_bulk"));
+            if let Some(call) = before_second_bulk.take_if(|_| bulks == 2) {
+                call();
+            }
+            let mut socket = TcpStream::connect(node.trim_start_matches("http://")).expect("a node");
+            let (line, rest) = request.split_at(first_line.len());
+            socket.write_all(&[line, b"\r\nConnection: close", rest].concat()).expect("sent");
+            let mut answer = Vec::new();
+            socket.read_to_end(&mut answer).expect("an answer");
+            client.write_all(&answer).ok();
+        }
+    });
+    address
+}
+
+/// Reads a request with its body. `None` if the client has gone.
+fn read_request(client: &mut TcpStream) -> Option<Vec<u8>> {
+    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let head = request.windows(4).position(|end| end == b"\r\n\r\n");
+        if let Some(head) = head {
+            let lines = String::from_utf8_lossy(&request[..head]).to_ascii_lowercase();
+            let length = lines.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            if request.len() >= head + 4 + length.unwrap_or(0) {
+                return Some(request);
+            }
+        }
+        match client.read(&mut buffer) {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => request.extend_from_slice(&buffer[..count]),
+        }
+    }
 }
 
 async fn an_index_with_the_name_of_the_alias_is_deleted_only_if_nothing_is_lost(node: &OpenSearchNode) {

@@ -443,6 +443,74 @@ async fn a_document_that_the_index_lacks_is_indexed_again() {
     wait_for_state(&fourth, Some(IngestState::Ready)).await;
 }
 
+#[tokio::test]
+async fn an_index_that_was_lost_gets_the_older_version_of_a_document_whose_newer_one_failed() {
+    if !has_jail().await {
+        return;
+    }
+    let (database, root) = (Arc::<RamLibraryDatabase>::default(), fresh_directory("older"));
+    let index = Arc::<RamKeywordIndex>::default();
+    let first = open_replica(&database, &GatedIndex::new(&index, OPEN), &root, "first", 1).await;
+    let id = first.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added").id;
+    wait_for_state(&first, Some(IngestState::Ready)).await;
+    first.add(new_document("t", "a.txt", "   \n")).await.expect("added");
+    wait_for_state(&first, Some(IngestState::Failed)).await;
+    assert_eq!(search_texts(&*index, "t", "사과").await, ["사과 하나."]);
+    first.close().await;
+
+    let empty = Arc::<RamKeywordIndex>::default();
+    let second = open_replica(&database, &GatedIndex::new(&empty, OPEN), &root, "second", 1).await;
+    tokio::time::timeout(PATIENCE, second.wait_until_idle()).await.expect("in time");
+    assert_eq!(search_texts(&*empty, "t", "사과").await, ["사과 하나."]);
+    // The newer version is still the one that failed, and can be tried again.
+    assert_eq!(state_of(&second).await, Some(IngestState::Failed));
+    assert_eq!(database.file_count(), 3, "the originals of both and the text of the older one");
+    second.retry(&tenant(), &id).await.expect("tried");
+    tokio::time::timeout(PATIENCE, second.wait_until_idle()).await.expect("in time");
+    assert_eq!(state_of(&second).await, Some(IngestState::Failed));
+    assert_eq!(search_texts(&*empty, "t", "사과").await, ["사과 하나."]);
+}
+
+#[tokio::test]
+async fn a_document_that_is_removed_or_replaced_while_it_is_restored_to_the_index_ends_as_the_person_wants() {
+    if !has_jail().await {
+        return;
+    }
+    let (database, root) = (Arc::<RamLibraryDatabase>::default(), fresh_directory("restored"));
+    let index = Arc::<RamKeywordIndex>::default();
+    let first = open_replica(&database, &GatedIndex::new(&index, OPEN), &root, "first", 1).await;
+    let mut ids = Vec::new();
+    for name in ["a.txt", "b.txt"] {
+        ids.push(first.add(new_document("t", name, "사과 하나.")).await.expect("added").id);
+        first.wait_until_idle().await;
+        first.add(new_document("t", name, "   \n")).await.expect("added");
+        first.wait_until_idle().await;
+    }
+    first.close().await;
+
+    let empty = Arc::<RamKeywordIndex>::default();
+    let gated = GatedIndex::new(&empty, 0);
+    let second = open_replica(&database, &gated, &root, "second", 2).await;
+    gated.wait_for_write().await;
+    gated.wait_for_write().await;
+    let (library, id) = (second.clone(), ids[0].clone());
+    let removing = tokio::spawn(async move { library.remove(&tenant(), &id).await });
+    second.add(new_document("t", "b.txt", "배 하나.")).await.expect("added");
+    let waiting = async {
+        while second.list(&tenant()).iter().any(|listed| listed.id == ids[0]) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("in time");
+    gated.gate.add_permits(OPEN);
+    tokio::time::timeout(PATIENCE, removing).await.expect("in time").expect("no panic").expect("removed");
+    tokio::time::timeout(PATIENCE, second.wait_until_idle()).await.expect("in time");
+    assert_eq!(state_of(&second).await, Some(IngestState::Ready));
+    assert_eq!(search_texts(&*empty, "t", "사과").await, [""; 0]);
+    assert_eq!(search_texts(&*empty, "t", "배").await, ["배 하나."]);
+    assert_eq!(database.file_count(), 2, "the original and the text of the newest version");
+}
+
 /// An index that keeps removals waiting.
 struct HeldRemovalIndex {
     index: Arc<RamKeywordIndex>,

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::clause_marker::{ClauseMarker, parse_clause_marker};
 use super::line_heading::{ArticleNumberingStyle, ContractLine, classify_line};
 use super::numeral::parse_circled_number;
+use super::signatures::find_signatures;
 use super::{Appendix, Chapter, Clause, Contract, ContractArticle};
 use crate::passage::ArticleNumber;
 
@@ -140,6 +141,7 @@ impl ContractParser<'_> {
                 }
             }
             ContractLine::Appendix { label, title } => {
+                self.end_before_signatures();
                 self.close_section();
                 self.close_chapter();
                 let range = start + super::line_heading::heading_text_start(line)..start + line.len();
@@ -266,7 +268,26 @@ impl ContractParser<'_> {
         }
     }
 
+    /// Ends the last article before signatures that stand below it without a closing statement.
+    fn end_before_signatures(&mut self) {
+        let last = self.contract.articles.last().filter(|_| self.section == ContractSection::Article);
+        let Some(body) = last.filter(|_| self.end_before_heading.is_none()).map(|last| last.body.start)
+        else {
+            return;
+        };
+        let end = self.last_text_end;
+        let Some(at) = self.text.get(body..end).and_then(find_signatures) else { return };
+        let start = body + at;
+        self.last_text_end = body + self.text[body..start].trim_end().len();
+        self.close_section();
+        self.close_chapter();
+        self.last_text_end = end;
+        self.contract.closing = Some(start..end);
+        self.section = ContractSection::Closing;
+    }
+
     fn into_contract(mut self) -> Contract {
+        self.end_before_signatures();
         self.close_section();
         self.close_chapter();
         self.contract

@@ -124,3 +124,18 @@ fn a_mention_is_no_article_and_a_text_without_articles_has_none() {
     assert!(parse_contract("그냥 글이다.\n\n1. 하나\n").articles.is_empty());
     assert!(parse_contract("").articles.is_empty());
 }
+
+#[test]
+fn signatures_without_a_closing_statement_are_not_part_of_the_last_article() {
+    let signed = "2026년 2월 24일\n\n갑: 온길 대표 하정민\n을: 두레 대표 권태오";
+    let articles = "제1장 총칙\n제1조(목적) 정한다.\n제2조(분쟁)\n① 협의한다.\n② 법원에서 푼다.";
+    for rest in ["", "\n\n별지 1\n목록"] {
+        let text = format!("{articles}\n\n{signed}{rest}\n");
+        let contract = parse_contract(&text);
+        assert_eq!(article_texts(&text)[1], "제2조: 제2조(분쟁)/① 협의한다./② 법원에서 푼다.");
+        assert_eq!(&text[contract.articles[1].clauses[1].range.clone()], "② 법원에서 푼다.");
+        assert_eq!(&text[contract.chapters[0].range.clone()], articles);
+        assert_eq!(&text[contract.closing.expect("signed")], signed);
+        assert_eq!(contract.appendices.len(), usize::from(!rest.is_empty()));
+    }
+}

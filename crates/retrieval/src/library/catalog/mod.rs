@@ -315,7 +315,7 @@ impl Catalog {
     pub(super) fn is_idle(&self) -> bool {
         self.cleanup == IndexCleanup::NotNeeded
             && self.active_jobs.values().all(|count| *count == 0)
-            && self.entries.values().all(|held| !held.record.state.is_pending())
+            && self.entries.values().all(|held| !held.record.is_pending())
     }
 
     /// Pauses or cancels a document. A version that is already being indexed cannot be stopped.

@@ -76,6 +76,7 @@ fn what_is_not_ready_any_more_can_be_tried_again() {
         hidden: 0,
         kind: DocumentKind::General,
         cut: SPLIT_RULES_VERSION,
+        is_lost: false,
     };
     catalog.mark_ready(&key, job.generation, ready);
     catalog.mark_not_ready(&key, IngestFailure::new(crate::ingest::IngestFailureKind::TooLarge, ""));

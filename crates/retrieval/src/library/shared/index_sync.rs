@@ -10,8 +10,8 @@ use crate::retriever::DocumentSummary;
 use crate::split::SPLIT_RULES_VERSION;
 
 impl SharedDocuments {
-    /// Queues ready documents that the index lacks, has in another version or has split by other rules. Removes documents
-    /// from the index that the library does not have. What another process adds meanwhile is left to that one.
+    /// Queues documents whose ready version the index lacks, has in another version or has split by other rules. Removes
+    /// documents from the index that the library does not have. What another process adds meanwhile is left to that one.
     pub(in super::super) async fn sync_index(&self, inner: &LibraryInner) -> Result<(), LibraryError> {
         self.refresh(inner).await?;
         // What becomes ready from here on is indexed by the job that makes it ready.

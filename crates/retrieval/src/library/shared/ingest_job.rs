@@ -40,7 +40,10 @@ fn is_work(record: &DocumentRecord, now: u64) -> bool {
         IngestState::Removing => {
             record.worker.is_some() || record.changed_at.saturating_add(REMOVAL_RETRY_SECONDS) <= now
         }
-        IngestState::Ready | IngestState::Failed | IngestState::Paused | IngestState::Cancelled => false,
+        IngestState::Failed | IngestState::Paused | IngestState::Cancelled => {
+            record.version_to_restore().is_some()
+        }
+        IngestState::Ready => false,
     }
 }
 
@@ -89,6 +92,11 @@ impl SharedDocuments {
                     SharedWork::Remove(key.clone(), name.clone()),
                 ));
             }
+            if let Some(incoming) = before.version_to_restore() {
+                let record = DocumentRecord { worker: Some(name.clone()), ..before };
+                let job = SharedIngestJob { record: record.clone(), incoming, name: name.clone() };
+                return Ok(RecordChoice::Write(Box::new(record), SharedWork::Ingest(Box::new(job))));
+            }
             let Some(incoming) = before.incoming.clone() else {
                 return Ok(RecordChoice::Keep(SharedWork::Again));
             };
@@ -106,7 +114,8 @@ impl SharedDocuments {
         .await
     }
 
-    /// Moves a document from reading to indexing and stores its text. `false` if it is not this job's any more.
+    /// Moves a document from reading to indexing and stores its text. One whose ready version is restored stays in its state.
+    /// `false` if it is not this job's any more.
     pub(super) async fn begin_indexing(
         &self,
         inner: &LibraryInner,
@@ -115,14 +124,13 @@ impl SharedDocuments {
     ) -> Result<bool, LibraryError> {
         let files: &[(&str, &[u8])] = &[text];
         self.change(inner, &job.record.key(), RecordFiles { put: files }, |before| {
-            let own = before.filter(|record| {
-                record.worker.as_deref() == Some(&job.name) && record.state == IngestState::Reading
-            });
+            let own = before.filter(|record| record.worker.as_deref() == Some(&job.name));
             Ok(match own {
-                Some(before) => {
+                Some(before) if before.state == IngestState::Reading => {
                     let record = DocumentRecord { state: IngestState::Indexing, ..before };
                     RecordChoice::Write(Box::new(record), true)
                 }
+                Some(before) => RecordChoice::Keep(before.state != IngestState::Removing),
                 None => RecordChoice::Keep(false),
             })
         })
@@ -163,7 +171,11 @@ impl SharedDocuments {
                 Ok(None) => {}
                 Err(failure) => catalog.mark_failed(&key, wanted, failure.clone()),
             }
-            let record = catalog.record(&key).unwrap_or(before);
+            let mut record = catalog.record(&key).unwrap_or(before);
+            if let Some(ready) = record.ready.as_mut().filter(|ready| ready.hash == job.incoming.hash) {
+                // What could not be restored is left to the next comparison with the index.
+                ready.is_lost = false;
+            }
             let record = DocumentRecord { worker: None, overtaken: Vec::new(), ..record };
             Ok(RecordChoice::Write(Box::new(record), IndexRepair::None))
         })
@@ -193,17 +205,16 @@ impl SharedDocuments {
         Ok(())
     }
 
-    /// Queues a ready document so that it is indexed again. One that was changed meanwhile is left alone.
+    /// Sees to it that the ready version of a document is indexed again. One that was changed meanwhile is left alone.
     pub(super) async fn index_again(
         &self,
         inner: &LibraryInner,
         seen: &DocumentRecord,
     ) -> Result<(), LibraryError> {
         self.change(inner, &seen.key(), RecordFiles::default(), |before| {
-            Ok(match before.filter(|before| before == seen && before.state == IngestState::Ready) {
-                Some(before) => RecordChoice::Write(Box::new(indexed_again(before)), ()),
-                None => RecordChoice::Keep(()),
-            })
+            let before = before.filter(|before| before == seen && before.state != IngestState::Removing);
+            let Some(before) = before else { return Ok(RecordChoice::Keep(())) };
+            Ok(RecordChoice::Write(Box::new(indexed_again(before)), ()))
         })
         .await
     }
@@ -219,10 +230,14 @@ pub(super) enum IndexRepair {
     FinishRemoval,
 }
 
+/// A record whose ready version is to be indexed again. A newer version that is waiting, or that failed, is kept as it is.
 fn indexed_again(mut record: DocumentRecord) -> DocumentRecord {
-    if let Some(ready) = &record.ready {
+    let Some(ready) = &mut record.ready else { return record };
+    if record.state == IngestState::Ready {
         record.incoming.get_or_insert(IncomingVersion { hash: ready.hash.clone(), bytes: ready.bytes });
         record.state = IngestState::Queued;
+    } else {
+        ready.is_lost = true;
     }
     record
 }
