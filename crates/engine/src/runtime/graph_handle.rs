@@ -20,7 +20,7 @@ use crate::runtime::live_feed::LiveFeed;
 use crate::runtime::registered_graph::{AnyGraph, RegisteredGraph};
 use crate::runtime::run_worker::ActiveRun;
 use crate::runtime::watch::{WatchCursor, WatchedItem};
-use crate::runtime::{Acknowledgement, RunWatch, Runtime, StartOptions, WatchUntil};
+use crate::runtime::{Acknowledgement, RunWatch, Runtime, StartOptions, SubmittedRun, WatchUntil};
 use crate::state::{Snap, State};
 use crate::store::{CommitPosition, EntryKind, RunFailure, RunRow, RunStatus, Seq, StoreError};
 
@@ -78,6 +78,15 @@ impl<S: State> GraphHandle<S> {
         input: Option<S::Update>,
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
+        Ok(self.submit(thread, input, options).await?.handle)
+    }
+
+    async fn submit(
+        &self,
+        thread: &ThreadKey,
+        input: Option<S::Update>,
+        options: StartOptions,
+    ) -> Result<SubmittedRun, EngineError> {
         let name = &self.registered.name;
         let bad = |source| MisuseError::BadInput { graph: name.to_string(), source };
         let input = input.map(|input| to_raw_value(&input)).transpose().map_err(bad)?;
@@ -86,7 +95,7 @@ impl<S: State> GraphHandle<S> {
             self.registered.check_update(input).map_err(bad)?;
         }
         let registered: Arc<dyn AnyGraph> = self.registered.clone();
-        self.runtime.submit(name, &registered, thread, input, options).await
+        self.runtime.submit_undriven(name, &registered, thread, input, options).await
     }
 
     /// The run of a thread that is running or paused, if there is one.
@@ -95,10 +104,15 @@ impl<S: State> GraphHandle<S> {
     }
 
     /// Starts a run and waits until it rests. What it returns is on disk, and the input with it.
+    ///
+    /// The task that waits does the work. The run goes on without it: what is left when it stops waiting becomes a task.
     pub async fn run(&self, thread: &ThreadKey, input: S::Update) -> Result<Outcome<S>, EngineError> {
         let options = StartOptions { acknowledge: Acknowledgement::Rest, ..StartOptions::default() };
-        let run = self.start_with(thread, Some(input), options).await?;
-        self.wait_for_outcome(&run).await
+        let SubmittedRun { handle, driving } = self.submit(thread, Some(input), options).await?;
+        if let Some(driving) = driving {
+            driving.await;
+        }
+        self.wait_for_outcome(&handle).await
     }
 
     /// Goes on with a thread, whatever became of it, and waits until it rests. A run that waits for an answer gets this

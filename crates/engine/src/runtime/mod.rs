@@ -12,6 +12,7 @@ mod observer;
 mod reads;
 mod registered_graph;
 mod remote_runs;
+mod run_driving;
 mod run_gate;
 mod run_worker;
 mod schedules;
@@ -56,6 +57,7 @@ pub use observer::RunObserver;
 pub use registered_graph::StateView;
 use registered_graph::{AnyGraph, RegisteredGraph};
 use remote_runs::RemoteRuns;
+use run_driving::RunDriving;
 pub(crate) use run_gate::{GateQuestion, RunGateCheck};
 pub use run_gate::{RunAdmission, RunGate};
 use run_worker::ActiveRun;
@@ -203,6 +205,24 @@ impl StoredRunOptions {
     }
 }
 
+/// The id of a run that is to be, and when its input is on disk.
+struct NewRunId {
+    run: RunId,
+    durability: InputDurability,
+}
+
+/// A run that was submitted. Dropping `driving` leaves its work to a task.
+pub(crate) struct SubmittedRun {
+    pub handle: RunHandle,
+    pub driving: Option<RunDriving>,
+}
+
+impl From<RunHandle> for SubmittedRun {
+    fn from(handle: RunHandle) -> Self {
+        Self { handle, driving: None }
+    }
+}
+
 /// Runs graphs on a store. Cheap to clone.
 #[derive(Clone)]
 pub struct Runtime(pub(crate) Arc<RuntimeInner>);
@@ -329,23 +349,37 @@ impl Runtime {
         input: Option<Box<RawValue>>,
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
-        let durability = match options.acknowledge {
-            Acknowledgement::Input => InputDurability::Awaited,
-            Acknowledgement::Rest => InputDurability::Later,
-        };
-        self.submit_as((RunId::random(), durability), graph, registered, thread, input, options).await
+        let submitted = self.submit_undriven(graph, registered, thread, input, options).await?;
+        Ok(submitted.handle)
     }
 
-    /// As [`Runtime::submit`], for a run whose id is known before.
-    async fn submit_as(
+    /// As [`Runtime::submit`], for a caller who drives the run if it starts here.
+    pub(crate) async fn submit_undriven(
         &self,
-        (run, durability): (RunId, InputDurability),
         graph: &str,
         registered: &Arc<dyn AnyGraph>,
         thread: &ThreadKey,
         input: Option<Box<RawValue>>,
         options: StartOptions,
-    ) -> Result<RunHandle, EngineError> {
+    ) -> Result<SubmittedRun, EngineError> {
+        let durability = match options.acknowledge {
+            Acknowledgement::Input => InputDurability::Awaited,
+            Acknowledgement::Rest => InputDurability::Later,
+        };
+        let new = NewRunId { run: RunId::random(), durability };
+        self.submit_as(new, graph, registered, thread, input, options).await
+    }
+
+    /// As [`Runtime::submit`], for a run whose id is known before.
+    async fn submit_as(
+        &self,
+        NewRunId { run, durability }: NewRunId,
+        graph: &str,
+        registered: &Arc<dyn AnyGraph>,
+        thread: &ThreadKey,
+        input: Option<Box<RawValue>>,
+        options: StartOptions,
+    ) -> Result<SubmittedRun, EngineError> {
         if self.0.stop.is_cancelled() {
             return Err(EngineError::Stopped("it is shutting down".into()));
         }
@@ -405,7 +439,7 @@ impl Runtime {
         registered: Arc<dyn AnyGraph>,
         body: Vec<u8>,
         admitted: Option<RunAdmission>,
-    ) -> Result<RunHandle, EngineError> {
+    ) -> Result<SubmittedRun, EngineError> {
         let (had_room, durability) = (new.claim.is_some(), new.durability);
         let requested_at = LeaseTime::now();
         let submitted = self.0.report_unknown_write(self.0.store.submit(new).await);
@@ -420,18 +454,20 @@ impl Runtime {
             SubmitOutcome::Started(claimed) if requested_at.elapsed() >= self.0.claim.lease => {
                 self.0.worker_state().scan_for_lost_runs();
                 self.wait_until_accepted(claimed.position).await?;
-                Ok(RunHandle::driven_elsewhere(self.clone(), &claimed.run))
+                Ok(RunHandle::driven_elsewhere(self.clone(), &claimed.run).into())
             }
             SubmitOutcome::Started(claimed) => {
                 let (row, position) = (claimed.run.clone(), claimed.position);
-                let active =
-                    self.0.drive_claimed_run(registered, claimed, requested_at, Some((body, admitted)));
-                // The run begins while its input is on its way to the disk.
-                let run = RunHandle::driven_here(self.clone(), &row, &active).accepted_at(position);
-                if durability != InputDurability::Later {
-                    run.wait_until_accepted().await?;
+                let (active, driving) =
+                    self.0.begin_driving(registered, claimed, requested_at, Some((body, admitted)));
+                let handle = RunHandle::driven_here(self.clone(), &row, &active).accepted_at(position);
+                if durability == InputDurability::Later {
+                    return Ok(SubmittedRun { handle, driving: driving.and_then(RunDriving::for_caller) });
                 }
-                Ok(run)
+                // The run begins while its input is on its way to the disk.
+                drop(driving);
+                handle.wait_until_accepted().await?;
+                Ok(handle.into())
             }
             SubmitOutcome::Queued { run, stop } => {
                 if let Some(active) = stop.and_then(|stop| self.0.lock_active_runs().get(&stop).cloned()) {
@@ -441,9 +477,9 @@ impl Runtime {
                     // The run it waited for may have ended before this one could be found.
                     self.0.claim_waiting_run_or_log(&run.thread).await;
                 }
-                Ok(self.handle_for_row(&run))
+                Ok(self.handle_for_row(&run).into())
             }
-            SubmitOutcome::Repeated(run) => Ok(self.handle_for_row(&run).of_earlier_call()),
+            SubmitOutcome::Repeated(run) => Ok(self.handle_for_row(&run).of_earlier_call().into()),
         }
     }
 

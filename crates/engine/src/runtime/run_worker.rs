@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{AbortHandle, Abortable};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +14,7 @@ use crate::failpoint::mutant;
 use crate::id::ThreadKey;
 use crate::runtime::graph_handle::RunOutcome;
 use crate::runtime::registered_graph::{AnyGraph, ClaimedRunOutcome};
+use crate::runtime::run_driving::RunDriving;
 use crate::runtime::{ClaimLease, LeaseTime, LiveFeed, NextRun, RunAdmission, RuntimeInner};
 use crate::store::{ClaimedRun, Fence, LeaseRenewal, Seq, StoreError, WorkerLease};
 
@@ -25,19 +26,29 @@ pub(crate) struct ActiveRun {
     pub cancel: CancellationToken,
     release: CancellationToken,
     pub outcome: watch::Sender<Option<RunOutcome>>,
-    task: std::sync::OnceLock<AbortHandle>,
+    abort: AbortHandle,
 }
 
 impl RuntimeInner {
-    /// Drives a run in a task of its own. Its claim was requested at `requested_at`. `accepted` is the first entry of a run that was
-    /// accepted just now, and what the gate decided then.
-    pub(super) fn drive_claimed_run(
+    /// Drives a run in a task of its own. Its claim was requested at `requested_at`.
+    fn drive_claimed_run(
+        self: &Arc<Self>,
+        graph: Arc<dyn AnyGraph>,
+        claimed: ClaimedRun,
+        requested_at: LeaseTime,
+    ) {
+        drop(self.begin_driving(graph, claimed, requested_at, None).1);
+    }
+
+    /// Begins to drive a run. Its claim was requested at `requested_at`. `accepted` is the first entry of a run that was accepted
+    /// just now, and what the gate decided then. Whoever gets the work either polls it or drops it: then it becomes a task.
+    pub(super) fn begin_driving(
         self: &Arc<Self>,
         graph: Arc<dyn AnyGraph>,
         claimed: ClaimedRun,
         requested_at: LeaseTime,
         accepted: Option<(Vec<u8>, Option<RunAdmission>)>,
-    ) -> Arc<ActiveRun> {
+    ) -> (Arc<ActiveRun>, Option<RunDriving>) {
         let (first, admitted) = accepted.unzip();
         let lease = Arc::new(ClaimLease::new(self.claim.clone(), requested_at));
         let live = Arc::new(LiveFeed::new(claimed.head));
@@ -53,6 +64,7 @@ impl RuntimeInner {
         if claimed.run.cancel_asked {
             run.cancel.cancel();
         }
+        let (abort, registration) = AbortHandle::new_pair();
         let active = Arc::new(ActiveRun {
             fence: claimed.fence(),
             lease: lease.clone(),
@@ -60,7 +72,7 @@ impl RuntimeInner {
             cancel: run.cancel.clone(),
             release: run.release.clone(),
             outcome: watch::Sender::new(None),
-            task: std::sync::OnceLock::new(),
+            abort,
         });
         if self.stop.is_cancelled() {
             active.release.cancel();
@@ -69,7 +81,7 @@ impl RuntimeInner {
             let mut held = self.lock_active_runs();
             match held.get(&active.fence.run) {
                 // The answer to this claim came so late that the run was claimed again meanwhile.
-                Some(newer) if newer.fence.epoch > active.fence.epoch => return newer.clone(),
+                Some(newer) if newer.fence.epoch > active.fence.epoch => return (newer.clone(), None),
                 _ => held.insert(active.fence.run, active.clone()),
             }
         };
@@ -77,7 +89,7 @@ impl RuntimeInner {
             self.abandon(&older, "it was claimed again");
         }
         let (inner, driven) = (self.clone(), active.clone());
-        let task = tokio::spawn(async move {
+        let work = async move {
             let guard = ActiveRunGuard { inner: &inner, active: &driven };
             let (end, committed) = graph.drive(run, inner.store.clone(), claimed, lease, first).await;
             let next_waits = committed.as_ref().is_some_and(|committed| committed.next_waits);
@@ -103,10 +115,9 @@ impl RuntimeInner {
                 tracing::warn!(%error, "could not look for runs");
                 inner.worker_state().scan_for_lost_runs();
             }
-        });
-        // The task cannot have been aborted before its handle is here: only the keeper does that, through `active`.
-        drop(active.task.set(task.abort_handle()));
-        active
+        };
+        let driving = RunDriving::new(Abortable::new(work, registration), active.clone());
+        (active, Some(driving))
     }
 
     fn to_run_outcome(&self, fence: &Fence, end: Result<ClaimedRunOutcome, HaltReason>) -> RunOutcome {
@@ -188,7 +199,7 @@ impl RuntimeInner {
             crate::failpoint::hit("worker.after_claim");
             match self.find_graph(&claimed.run.graph) {
                 Ok(graph) => {
-                    self.drive_claimed_run(graph, claimed, requested_at, None);
+                    self.drive_claimed_run(graph, claimed, requested_at);
                 }
                 // It was claimed to be cancelled: to end a run nobody has to know its graph.
                 Err(_) => {
@@ -264,9 +275,7 @@ impl RuntimeInner {
         if active.outcome.borrow().is_some() {
             return;
         }
-        if let Some(task) = active.task.get() {
-            task.abort();
-        }
+        active.abort.abort();
         self.remove_active_run(active);
         self.worker_state().scan_for_lost_runs();
         active.outcome.send_if_modified(|rest| {

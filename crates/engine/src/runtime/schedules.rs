@@ -19,7 +19,7 @@ use crate::drive::RunLimits;
 use crate::error::{EngineError, MisuseError};
 use crate::id::{RunId, TenantId, ThreadId, ThreadKey};
 use crate::log;
-use crate::runtime::{Runtime, StartOptions};
+use crate::runtime::{NewRunId, Runtime, StartOptions};
 use crate::store::{IfBusy, InputDurability, Millis, NewTimer, StoreError, TimerKind, TimerRow, TimerTime};
 use crate::stored_json;
 
@@ -252,10 +252,8 @@ impl Runtime {
             ..StartOptions::default()
         };
         // Another process may start the same run, so this one must not be lost once its work has begun.
-        match self
-            .submit_as((run, InputDurability::Now), &definition.graph, graph, &key, input, options)
-            .await
-        {
+        let new = NewRunId { run, durability: InputDurability::Now };
+        match self.submit_as(new, &definition.graph, graph, &key, input, options).await {
             Ok(_) => Ok(()),
             // Somebody may have started it before, and died before the schedule was moved on.
             Err(

@@ -7,6 +7,7 @@
 )]
 
 mod accepting_runs;
+mod awaited_runs;
 mod bad_timing;
 mod changed_programs;
 mod claims_with_writes;
