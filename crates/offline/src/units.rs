@@ -25,7 +25,10 @@ static ITEM: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^(?:[-*•·▪○●◦]\s+|\(?\d{1,2}[.)]\s+|\(?[가-하a-z][.)]\s+)").expect("a pattern")
 });
 #[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
-static CELL_GAP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\t+|\s{2,}").expect("a pattern"));
+static CELL_GAP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\s+\|\s+|\t+|\s{2,}").expect("a pattern"));
+#[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
+static SECTION_NUMBER: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^(\d{1,3})\.(\d{1,2})\.?\s+[\p{Lu}\p{Lo}\x22“(]").expect("a pattern"));
 
 /// Something to quote from.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +162,7 @@ impl QuotableUnit<'_> {
     }
 }
 
-/// The cells of a row: between bars, tabs or wide gaps.
+/// The cells of a row: between bars, tabs or wide gaps. A row with bars may begin without one.
 pub(super) fn row_cells(row: &str) -> Vec<&str> {
     let row = row.trim();
     match row.strip_prefix('|') {
@@ -188,6 +191,7 @@ pub(super) fn split_units<'a>(source: &QuotableSource<'a>, number: usize) -> Vec
         source: number,
         heading: if title.contains(HEADING_SEPARATOR) { titled } else { "" },
         article: article_of_heading(titled).or_else(|| heading_number(titled)),
+        is_in_named_article: article_of_heading(titled).is_some(),
         ..UnitPlace::default()
     };
     let mut units = Vec::new();
@@ -260,6 +264,8 @@ struct UnitPlace<'a> {
     heading: &'a str,
     lead: &'a str,
     article: Option<ArticleNumber>,
+    /// The article is called so, as in 제5조, and not the number of a section.
+    is_in_named_article: bool,
     clause: Option<u32>,
 }
 
@@ -284,15 +290,23 @@ impl<'a> UnitPlace<'a> {
             return;
         }
         self.heading = heading;
-        if let Some(article) = article_of_heading(heading).or_else(|| heading_number(heading)) {
+        let named = article_of_heading(heading);
+        if let Some(article) = named.or_else(|| heading_number(heading)) {
             (self.article, self.clause) = (Some(article), None);
+            self.is_in_named_article = named.is_some();
         }
     }
 
-    /// Notes the article and the clause that a sentence opens: `제5조(대금) ① …`, `② …`.
+    /// Notes the article and the clause that a sentence opens: `제5조(대금) ① …`, `② …`, `4.2 The price …`.
     fn enter_article(&mut self, sentence: &str) {
+        if let Some((article, clause)) = section_number(sentence)
+            && (self.article == Some(article) || !self.is_in_named_article)
+        {
+            (self.article, self.clause) = (Some(article), Some(clause));
+        }
         if let Some(article) = article_of_heading(sentence) {
             (self.article, self.clause) = (Some(article), None);
+            self.is_in_named_article = true;
         }
         let marked = sentence.chars().find(|char| is_circled_number(*char));
         let opens = |mark: char| sentence.starts_with(mark) || article_of_heading(sentence).is_some();
@@ -318,6 +332,13 @@ fn heading_number(heading: &str) -> Option<ArticleNumber> {
     let (number, title) = heading.split_once(". ")?;
     let number = number.parse().ok().filter(|number| (1..1000).contains(number) && !title.is_empty())?;
     Some(ArticleNumber { number, branch: 0 })
+}
+
+/// The number of a section that is a paragraph, such as `4.2 The price …`: people call it article 4, clause 2.
+fn section_number(text: &str) -> Option<(ArticleNumber, u32)> {
+    let found = SECTION_NUMBER.captures(text)?;
+    let number = |at: usize| found[at].parse::<u32>().ok();
+    Some((ArticleNumber { number: number(1)?, branch: 0 }, number(2)?))
 }
 
 /// The lines with their kinds; lines that were broken for width only are one.
@@ -355,6 +376,7 @@ fn logical_lines(text: &str) -> Vec<(&str, LineKind)> {
             LineKind::Text if aligned(at) && (at > 0 && aligned(at - 1) || aligned(at + 1)) => LineKind::Row,
             LineKind::Text if alone && short && !stops => LineKind::Heading,
             LineKind::Text if is_article_title(lines[at]) => LineKind::Heading,
+            LineKind::Item if is_section_title(&lines[at..]) => LineKind::Heading,
             LineKind::Text if is_bold_title(&lines[at..]) && short => LineKind::Heading,
             kind => kind,
         }
@@ -381,6 +403,15 @@ fn is_article_title(line: &str) -> bool {
     article_of_heading(line).is_some() && line.ends_with(')') && line.matches('(').count() == 1
 }
 
+/// Whether the first of these lines is the numbered title of the sections below it: `4. Price` above `4.1 …`.
+fn is_section_title(lines: &[&str]) -> bool {
+    let [title, below @ ..] = lines else { return false };
+    let first = below.iter().find(|line| !line.is_empty());
+    let number = |line: &str| line.split('.').next().and_then(|number| number.parse::<u32>().ok());
+    number(title).is_some()
+        && first.is_some_and(|line| SECTION_NUMBER.is_match(line) && number(line) == number(title))
+}
+
 /// Whether the first of these lines is bold as a whole and stands over others: `**If the printer is silent**`. A bold
 /// sentence that stands alone, such as a warning, is a sentence.
 fn is_bold_title(lines: &[&str]) -> bool {
@@ -400,7 +431,7 @@ fn run_in_title(line: &str) -> (&str, &str) {
     parts.filter(is_title).unwrap_or(("", line))
 }
 
-/// Whether a line has three or more cells with wide gaps between them.
+/// Whether a line has three or more cells with bars or wide gaps between them.
 fn is_aligned_row(line: &str) -> bool {
     let line = line.trim();
     !line.starts_with('|') && CELL_GAP.find_iter(line).count() >= 2

@@ -101,7 +101,7 @@ impl AgentParts {
     /// at no cost.
     pub(crate) fn default_passages(&self) -> usize {
         match self.model.info().kind {
-            ModelKind::Extractive => 8,
+            ModelKind::Extractive => 12,
             ModelKind::Language => 4,
         }
     }

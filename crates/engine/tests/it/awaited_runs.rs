@@ -2,15 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use async_trait::async_trait;
-use doran_engine::store::{HistoryStore, RunFilter, RunStatus, StoreError};
+use doran_engine::store::{HistoryStore, RunFilter, RunStatus};
 use doran_engine::{EngineError, GraphHandle, RunError, Runtime, TenantId};
 use tokio::time::timeout;
 
 use crate::support::{
-    CallCounter, EngineTestState, GatedStore, StoreCallDecision, StoreCallGate, graph_handle,
-    graph_handle_on, local_thread, ms, node_running, ram_store, short_lease_options, single_node_graph,
-    update_saying,
+    CallCounter, EngineTestState, GatedStore, NoRenewalGate, graph_handle, graph_handle_on, local_thread, ms,
+    node_running, ram_store, short_lease_options, single_node_graph, update_saying,
 };
 
 #[tokio::test(start_paused = true)]
@@ -29,19 +27,6 @@ async fn a_run_goes_on_when_its_caller_stops_waiting_in_the_middle() {
     tokio::time::sleep(ms(100)).await;
     let run = bot.runtime().run_handle(&runs[0].thread.run(runs[0].run)).await.expect("the run");
     assert_eq!(run.wait().await.expect("rests").status, RunStatus::Finished);
-}
-
-/// The database answers everything but renewals.
-struct NoRenewalGate;
-
-#[async_trait]
-impl StoreCallGate for NoRenewalGate {
-    async fn decide(&self, call: &'static str) -> StoreCallDecision {
-        match call {
-            "renew" => StoreCallDecision::Refuse(StoreError::Unavailable("away".into())),
-            _ => StoreCallDecision::Pass,
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]

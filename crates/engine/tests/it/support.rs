@@ -263,6 +263,19 @@ impl GatedStore {
 
 doran_engine::delegated_store!(GatedStore, call: gated_call, commit: gated_commit, exclusive: false);
 
+/// The database answers everything but renewals.
+pub(crate) struct NoRenewalGate;
+
+#[async_trait]
+impl StoreCallGate for NoRenewalGate {
+    async fn decide(&self, call: &'static str) -> StoreCallDecision {
+        match call {
+            "renew" => StoreCallDecision::Refuse(StoreError::Unavailable("away".into())),
+            _ => StoreCallDecision::Pass,
+        }
+    }
+}
+
 /// A gate that does something once, at the k-th call of a kind.
 pub(crate) struct NthCallGate {
     call: &'static str,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use doran_engine::store::{
     ClaimedRun, Commit, EntryKind, Fence, HistoryStore, NewEntry, NewStatus, RamStore, RunFilter, RunStatus,
-    RunStore, Store, StoreError, WorkerLease,
+    RunStore, Store, WorkerLease,
 };
 use doran_engine::{
     Cx, Graph, GraphHandle, NodeError, RunLimits, Runtime, StartOptions, TenantId, ThreadKey,
@@ -15,9 +15,9 @@ use doran_engine::{
 use serde_json::json;
 
 use crate::support::{
-    CallCounter, EngineTestState, GatedStore, StoreCallDecision, StoreCallGate, graph_handle_on,
-    killable_runtime, local_thread, ms, node_running, ram_store, run_trace, short_lease_options,
-    single_node_graph, update_saying, wait_for_outcome_text,
+    CallCounter, EngineTestState, GatedStore, NoRenewalGate, StoreCallDecision, StoreCallGate,
+    graph_handle_on, killable_runtime, local_thread, ms, node_running, ram_store, run_trace,
+    short_lease_options, single_node_graph, update_saying, wait_for_outcome_text,
 };
 
 /// Another worker gets the run that is at work on this thread, for a minute.
@@ -201,19 +201,6 @@ fn a_worker_that_was_frozen_before_a_call_that_must_not_happen_twice_does_not_ma
         drop(frozen.wait().await);
     });
     assert_eq!(payments.count(), 1, "the one who was frozen must not pay as well");
-}
-
-/// The database answers everything but renewals.
-struct NoRenewalGate;
-
-#[async_trait]
-impl StoreCallGate for NoRenewalGate {
-    async fn decide(&self, call: &'static str) -> StoreCallDecision {
-        match call {
-            "renew" => StoreCallDecision::Refuse(StoreError::Unavailable("away".into())),
-            _ => StoreCallDecision::Pass,
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]

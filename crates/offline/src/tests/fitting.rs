@@ -24,7 +24,7 @@ use crate::units::{QuotableSource, QuotableSourceKind, SourceCitation};
 #[ignore = "writes a file for training/answers"]
 async fn features_for_fitting() {
     let out = std::env::var("ANSWER_FEATURES").expect("ANSWER_FEATURES names the file to write");
-    let limit: usize = std::env::var("ANSWER_PASSAGES").map_or(8, |text| text.parse().expect("a number"));
+    let limit: usize = std::env::var("ANSWER_PASSAGES").map_or(12, |text| text.parse().expect("a number"));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../evals/answers");
     let questions = std::env::var("ANSWER_QUESTIONS").map_or_else(|_| folder.join("dev.jsonl"), Into::into);
     let documents = std::env::var("ANSWER_DOCUMENTS").map_or_else(|_| folder.join("documents"), Into::into);

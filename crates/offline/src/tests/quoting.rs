@@ -110,6 +110,35 @@ fn a_clause_is_quoted_alone_and_an_article_whole() {
 }
 
 #[test]
+fn a_section_of_an_english_contract_is_a_clause_of_the_article_with_its_number() {
+    let text = "4. Price\n\n4.3  Invoices are payable within thirty days.\n\n4.4  The Buyer receives a rebate of 3 per cent.\n\n\
+        DELIVERY\n\n5.1  The Supplier delivers.\n\n6.0 kg is the weight.";
+    let source = source("Supply agreement", text, 1);
+    assert_eq!(quoted("Article 4.4", &[source]), "4.4 The Buyer receives a rebate of 3 per cent.");
+    assert_eq!(
+        quoted("What does article 4.3 say?", &[source]),
+        "4.3 Invoices are payable within thirty days."
+    );
+    assert_eq!(quoted("Article 5.1", &[source]), "5.1 The Supplier delivers. | 6.0 kg is the weight.");
+    assert!(quoted("Article 6", &[source]).starts_with('?'));
+}
+
+#[test]
+fn a_table_may_have_bars_between_its_cells_alone() {
+    let text = "승강기를 교체합니다.\n\n동 | 기간 | 시간\n302동 | 10월 20일 | 9시\n303동 | 11월 3일 | 10시\n";
+    let units = split_units(&source("안내문", text, 1), 0);
+    let told: Vec<String> = units.iter().map(|unit| unit.quoted(|_, _| true)).collect();
+    assert_eq!(
+        told,
+        [
+            "승강기를 교체합니다.",
+            "동: 302동 · 기간: 10월 20일 · 시간: 9시",
+            "동: 303동 · 기간: 11월 3일 · 시간: 10시"
+        ]
+    );
+}
+
+#[test]
 fn a_range_is_complete_and_the_standard_is_told_when_it_is_asked_for() {
     let told = quoted("제5조부터 제6조까지 보여줘", &contracts());
     assert!(told.contains("① 대금은") && told.contains("검수는 7일"), "{told}");

@@ -22,6 +22,8 @@ Thanks a lot! | agent | chitchat | in | - | -
 무엇을 할 수 있나요? | agent | chitchat | in | - | -
 너는 누구야? | agent | chitchat | in | - | -
 Are you an LLM? | agent | chitchat | in | - | -
+Are you ChatGPT? | agent | chitchat | in | - | -
+너 챗GPT야? | agent | chitchat | in | - | -
 what can you do? | agent | chitchat | in | - | -
 내 이름은 철수야 | agent | chitchat | in | - | -
 제 부서는 개발팀입니다. | agent | chitchat | in | - | -
@@ -42,6 +44,7 @@ What did I say my name was? | agent | chitchat | in | - | -
 How many days of annual leave do I have? | rag | question | in | - | -
 When must receipts be uploaded? | rag | question | in | - | -
 What does the handbook say about remote work? | rag | question | in | - | -
+May I paste a contract into ChatGPT? | rag | question | in | - | -
 문서에서 연차 검색해줘 | rag | question | in | - | -
 123 * 456 계산해줘 | agent | question | out | - | calculator(123 * 456)
 what is 12*7 | agent | question | out | - | calculator(12 * 7)
