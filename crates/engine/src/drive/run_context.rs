@@ -249,7 +249,7 @@ impl RunContext {
         // is tried again, and finds its calls here.
         let inside: Vec<Record> =
             commit.records.iter().filter(|record| record.path.contains('/')).cloned().collect();
-        let began = std::time::Instant::now();
+        let observed = self.observer.as_ref().map(|observer| (observer, std::time::Instant::now()));
         let next_run = self.next_run.as_ref().filter(|_| commit.status.is_some());
         let next_run = next_run.map(|next| (next, LeaseTime::now()));
         commit.claim_next = next_run.as_ref().and_then(|(next, _)| next.claim());
@@ -299,7 +299,7 @@ impl RunContext {
             }
             committed
         };
-        if let Some(observer) = &self.observer {
+        if let Some((observer, began)) = observed {
             observer.run_written(began.elapsed());
         }
         self.remember_subgraph_records(inside);

@@ -36,9 +36,11 @@ async fn a_caller_stops_working_on_a_run_that_somebody_else_may_have_by_now() {
     let endless_at_first = node_running(move |_, _| {
         let (nth, signs) = (begun.increment(), signs_of_life.clone());
         async move {
-            while nth == 1 {
-                signs.increment();
-                tokio::time::sleep(ms(10)).await;
+            if nth == 1 {
+                loop {
+                    signs.increment();
+                    tokio::time::sleep(ms(10)).await;
+                }
             }
             Ok(update_saying("again"))
         }
