@@ -98,6 +98,24 @@ impl<'a> QuotesFound<'a> {
     ) {
         self.add(quoted_words(unit, asked), index.sources()[unit.source], is_sure);
     }
+
+    /// Adds a unit, and before an item of a list the sentence that leads to it: alone it may read as its opposite.
+    fn add_with_lead(
+        &mut self,
+        unit: &QuotableUnit<'a>,
+        index: &UnitIndex<'a>,
+        asked: AskedQuestion<'_>,
+        is_sure: bool,
+    ) {
+        let title = |unit: &QuotableUnit<'_>| index.sources()[unit.source].title;
+        let leads = |other: &&QuotableUnit<'_>| {
+            other.text == unit.lead && other.leads_to_list() && title(other) == title(unit)
+        };
+        if let Some(lead) = index.units().find(leads).filter(|_| unit.kind == UnitKind::Item) {
+            self.add_unit(lead, index, asked, is_sure);
+        }
+        self.add_unit(unit, index, asked, is_sure);
+    }
 }
 
 /// The words of a unit that answer a question: of a wide table row the columns that it asks for.
@@ -271,7 +289,7 @@ fn answer_from<'a>(
         return;
     }
     if !is_near {
-        found.add_unit(&best.unit, index, asked, false);
+        found.add_with_lead(&best.unit, index, asked, false);
         return;
     }
     let listed = best.unit.kind == UnitKind::Item && Cue::AsksForList.is_in(question);
@@ -288,7 +306,7 @@ fn answer_from<'a>(
         whole.take(MAX_UNITS_PER_PLACE).for_each(|unit| found.add_unit(unit, index, asked, is_sure));
         return;
     }
-    found.add_unit(&best.unit, index, asked, is_sure);
+    found.add_with_lead(&best.unit, index, asked, is_sure);
     // What answers almost as well may be the answer, but not the next row of the same table, and not beside a sure answer what
     // is no sure one.
     let is_row_beside = |one: &RankedUnit<'_>| {
@@ -299,7 +317,7 @@ fn answer_from<'a>(
     let close = |one: &&RankedUnit<'_>| one.score > best.score - CLOSE && !is_row_beside(one);
     let close = |one: &&RankedUnit<'_>| close(one) && (!is_sure || covers_question(one));
     let others = ranked[1..].iter().filter(close).take(MAX_QUOTED_UNITS - 1);
-    others.for_each(|one| found.add_unit(&one.unit, index, asked, is_sure));
+    others.for_each(|one| found.add_with_lead(&one.unit, index, asked, is_sure));
 }
 
 /// Tells the best unit for each of the two things that a question compares. Returns whether it compares two and one is told.
@@ -338,12 +356,18 @@ fn quotes_of_places<'a>(
 ) -> QuotesFound<'a> {
     let mut found = QuotesFound::default();
     let only_standard = Cue::AboutStandard.is_in(question) && !Cue::Compares.is_in(question);
-    let asks = !Cue::AsksForPlace.is_in(rest) && question_terms(rest).len() > 1;
+    let (named_documents, rest) = index.split_off_titles(rest);
+    let asks = !Cue::AsksForPlace.is_in(&rest) && question_terms(&rest).len() > 1;
     let ranked = index.rank(AskedQuestion { question, before: "" });
     for place in named.iter().take(MAX_PLACES) {
         let mut there: Vec<&RankedUnit<'a>> =
             ranked.iter().filter(|one| place.holds(&one.unit, index)).collect();
         let is_standard = |one: &&RankedUnit<'_>| index.sources()[one.unit.source].is_standard();
+        let is_named =
+            |one: &&RankedUnit<'_>| named_documents.contains(index.sources()[one.unit.source].document());
+        if !Cue::Compares.is_in(question) && there.iter().any(is_named) {
+            there.retain(is_named);
+        }
         if only_standard && there.iter().any(is_standard) {
             there.retain(is_standard);
         }
@@ -357,7 +381,7 @@ fn quotes_of_places<'a>(
             let of_side = there.iter().filter(|one| is_standard(one) == standard);
             of_side.map(|one| one.document_lacks).fold(f64::INFINITY, f64::min)
         });
-        if question_terms(rest).is_empty() {
+        if question_terms(&rest).is_empty() {
             // A section such as "5. 숙박" is an article where no document has one that calls itself so.
             let is_article = |one: &&RankedUnit<'_>| !named_articles(one.unit.heading).is_empty();
             if there.iter().any(is_article) {

@@ -50,6 +50,10 @@ pub(super) type Features = [f64; FEATURES.len()];
 static MODEL_NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"([A-Za-z]{1,5})-?(\d+[A-Za-z0-9]*)").expect("a pattern"));
 
+#[allow(clippy::expect_used, reason = "the pattern is fixed, and every test uses it")]
+static COUNTED: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?:^|[^A-Za-z0-9_-])(\d[\d,]*)([가-힣])").expect("a pattern"));
+
 /// A kind of answer that a question asks for, such as a time or a person.
 pub(super) struct AnswerKind {
     asks: Regex,
@@ -117,6 +121,9 @@ pub(super) struct QuestionTerm {
 const SYNONYM_HOLDS: f64 = 0.8;
 const FRONT_HOLDS: f64 = 0.4;
 
+/// How far a word is held that stands in the answer to a frequent question and not in that question.
+const ANSWER_HOLDS: f64 = 0.8;
+
 impl QuestionTerm {
     /// Whether a short text, such as a title or a cell, holds the word.
     pub(super) fn is_named_in(&self, text: &str) -> bool {
@@ -175,7 +182,13 @@ impl TextTerms {
 
 fn stems_of(text: &str) -> Vec<String> {
     let names = model_names(text).into_iter().map(|(name, _)| name);
-    text_stems(text).into_iter().map(|(stem, _)| stem).chain(names).collect()
+    text_stems(text).into_iter().map(|(stem, _)| stem).chain(names).chain(counted_numbers(text)).collect()
+}
+
+/// Numbers with the syllable behind them: 3인 in 3인실, 6개 in 6개월. The number alone stands for any of them.
+fn counted_numbers(text: &str) -> Vec<String> {
+    let found = COUNTED.captures_iter(text);
+    found.map(|counted| format!("{}{}", counted[1].replace(',', ""), &counted[2])).collect()
 }
 
 /// Names such as `A-200`, `LP60`, `E3`, in lower case without the dash, each with its letters.
@@ -198,6 +211,14 @@ pub(super) fn question_terms(question: &str) -> Vec<QuestionTerm> {
             .any(|(name, letters)| stem == letters || name.strip_prefix(letters.as_str()) == Some(stem))
     });
     stems.extend(names.into_iter().map(|(name, _)| name));
+    let counted = counted_numbers(question);
+    // The number alone stands for any of them.
+    let is_counted = |stem: &String| {
+        stem.bytes().all(|byte| byte.is_ascii_digit())
+            && counted.iter().any(|number| number.starts_with(stem.as_str()))
+    };
+    stems.retain(|stem| !is_counted(stem));
+    stems.extend(counted);
     stems.retain(|stem| !is_question_word(stem));
     let mut seen = BTreeSet::new();
     stems.retain(|stem| seen.insert(stem.clone()));
@@ -282,6 +303,8 @@ fn join_lists<'a>(split: &mut [Vec<QuotableUnit<'a>>], sources: &[QuotableSource
 struct IndexedUnit<'a> {
     unit: QuotableUnit<'a>,
     own: TextTerms,
+    /// Those of the question that it answers.
+    question: TextTerms,
     /// Its words and those around it.
     wide: TextTerms,
 }
@@ -319,10 +342,11 @@ impl<'a> UnitIndex<'a> {
                     own.add(&stems(text), text);
                     wide.add(&stems(text), text);
                 }
+                let question = TextTerms::of(unit.question_above());
                 [unit.lead, unit.heading, source.title]
                     .into_iter()
                     .for_each(|text| wide.add(&stems(text), text));
-                units.push(IndexedUnit { unit, own, wide });
+                units.push(IndexedUnit { unit, own, question, wide });
             }
         }
         Self { units, documents, sources: sources.to_vec() }
@@ -359,7 +383,17 @@ impl<'a> UnitIndex<'a> {
     pub(super) fn rank(&self, asked: AskedQuestion<'_>) -> Vec<RankedUnit<'a>> {
         let terms = self.terms(asked);
         let held = |text: &TextTerms| -> Vec<f64> { terms.iter().map(|term| text.holds(term)).collect() };
-        let own: Vec<Vec<f64>> = self.units.iter().map(|one| held(&one.own)).collect();
+        let own: Vec<Vec<f64>> = self
+            .units
+            .iter()
+            .map(|one| match one.unit.question_above() {
+                "" => held(&one.own),
+                _ => {
+                    let own: Vec<f64> = held(&one.own).iter().map(|own| own * ANSWER_HOLDS).collect();
+                    most(&own, &held(&one.question))
+                }
+            })
+            .collect();
         let wide: Vec<Vec<f64>> = self.units.iter().map(|one| held(&one.wide)).collect();
         let documents: BTreeMap<&str, Vec<f64>> =
             self.documents.iter().map(|(title, document)| (*title, held(document))).collect();
@@ -370,10 +404,16 @@ impl<'a> UnitIndex<'a> {
                 (1.0 + (count - holders + 0.5) / (holders + 0.5)).ln() / (1.0 + count).ln()
             })
             .collect();
+        // What a number is counted in, such as 시 in "몇 시", need not be there.
+        let counters = counters(asked.question);
         // A word of one syllable is mostly a part of a verb.
         let is_noun = |at: &usize| terms[*at].stem.chars().count() > 1;
         let weights: Vec<f64> = (0..terms.len())
-            .map(|at| terms[at].share * rarity[at] * if is_noun(&at) { 1.0 } else { SYLLABLE_SHARE })
+            .map(|at| {
+                let share = if is_noun(&at) { 1.0 } else { SYLLABLE_SHARE };
+                let counts = !counters.contains(&terms[at].stem);
+                if counts { terms[at].share * rarity[at] * share } else { 0.0 }
+            })
             .collect();
         let whole = weights.iter().sum::<f64>().max(1e-9);
         let share =
@@ -381,8 +421,6 @@ impl<'a> UnitIndex<'a> {
         let nouns: Vec<usize> =
             (0..terms.len()).filter(|at| terms[*at].share == 1.0 && is_noun(at)).collect();
         let names = names_of(asked.question, &terms, &nouns);
-        // What a number is counted in, such as 시 in "몇 시", need not be there.
-        let counters = counters(asked.question);
         let must_hold: Vec<usize> =
             nouns.into_iter().filter(|word| !counters.contains(&terms[*word].stem)).collect();
         let shares = self.document_shares(&terms);
@@ -481,6 +519,18 @@ impl<'a> UnitIndex<'a> {
         if meant.is_empty() || Cue::Compares.is_in(question) { all().collect() } else { meant }
     }
 
+    /// The documents with the most words of a text in their titles, if any has one, and the text without the words of titles.
+    pub(super) fn split_off_titles(&self, text: &str) -> (BTreeSet<&'a str>, String) {
+        let is_in = |word: &str, title: &str| question_terms(word).iter().any(|term| term.is_named_in(title));
+        let count = |title: &str| text.split_whitespace().filter(|word| is_in(word, title)).count();
+        let counts: Vec<(&str, usize)> = self.documents.keys().map(|title| (*title, count(title))).collect();
+        let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
+        let named = counts.iter().filter(|(_, count)| most > 0 && *count == most);
+        let is_of_title = |word: &&str| self.documents.keys().any(|title| is_in(word, title));
+        let rest: Vec<&str> = text.split_whitespace().filter(|word| !is_of_title(word)).collect();
+        (named.map(|(title, _)| *title).collect(), rest.join(" "))
+    }
+
     /// How far each document holds the words of the question, relative to the one that holds most.
     fn document_shares(&self, terms: &[QuestionTerm]) -> BTreeMap<&'a str, f64> {
         let count = |all: &TextTerms| terms.iter().map(|term| all.holds(term)).sum::<f64>();
@@ -495,7 +545,7 @@ impl<'a> UnitIndex<'a> {
         let told = |one: &RankedUnit<'_>| {
             let unit = &one.unit;
             let title = self.sources[unit.source].title;
-            format!("{title} {} {} {}", unit.lead, unit.header.unwrap_or_default(), unit.text)
+            format!("{title} {} {} {}", unit.lead_or_question(), unit.header.unwrap_or_default(), unit.text)
         };
         let texts: Vec<String> = ranked.iter().take(MAX_COMPARED_MEANINGS).map(told).collect();
         let near = meaning::nearness(question, texts);
@@ -513,7 +563,7 @@ impl<'a> UnitIndex<'a> {
             .take(MAX_SCORED_UNITS)
             .map(|one| AnswerCandidate {
                 title: self.sources[one.unit.source].title,
-                lead: one.unit.lead,
+                lead: one.unit.lead_or_question(),
                 header: one.unit.header.unwrap_or_default(),
                 sentence: one.unit.text,
             })

@@ -27,6 +27,13 @@ static ITEM: LazyLock<Regex> = LazyLock::new(|| {
 #[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
 static CELL_GAP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\s+\|\s+|\t+|\s{2,}").expect("a pattern"));
 #[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
+static QUESTION_MARK: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^(?:[-*•]\s+)?\**\s*(?:Q\s?\d*|질문|문)\s*[.:)]\s*").expect("a pattern"));
+#[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
+static ANSWER_MARK: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^(?:[-*•]\s+)?\**\s*(?:A\s?\d*|답변|답)\s*[.:)]\**\s*").expect("a pattern")
+});
+#[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
 static SECTION_NUMBER: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^(\d{1,3})\.(\d{1,2})\.?\s+[\p{Lu}\p{Lo}\x22“(]").expect("a pattern"));
 
@@ -140,6 +147,16 @@ impl QuotableUnit<'_> {
             && (self.text.ends_with([':', '：']) || Cue::LeadsToList.is_in(self.text))
     }
 
+    /// The question that it stands below, as in a list of frequent questions; empty below any other heading.
+    pub(super) fn question_above(&self) -> &str {
+        if self.heading.ends_with('?') { self.heading } else { "" }
+    }
+
+    /// What leads to it: the sentence before it or its list, else the question that it answers.
+    pub(super) fn lead_or_question(&self) -> &str {
+        if self.lead.is_empty() { self.question_above() } else { self.lead }
+    }
+
     /// The words on one line. A row is told as `head: cell`; of the columns only those that `keep` wants, and the first.
     pub(super) fn quoted(&self, keep: impl Fn(&str, &str) -> bool) -> String {
         if self.kind != UnitKind::Row {
@@ -207,9 +224,9 @@ pub(super) fn split_units<'a>(source: &QuotableSource<'a>, number: usize) -> Vec
             // The title of a text is no sentence of it.
             LineKind::Text if line == source.document() => {}
             LineKind::Heading => {
-                place.enter_heading(
-                    line.trim_start_matches(['#', '[', '*']).trim_end_matches([']', '*']).trim(),
-                );
+                let marks = QUESTION_MARK.find(line).map_or(0, |mark| mark.end());
+                let heading = line[marks..].trim_start_matches(['#', '[', '*']);
+                place.enter_heading(heading.trim_end_matches([']', '*']).trim());
                 last_text = "";
             }
             LineKind::Rule => {}
@@ -222,6 +239,11 @@ pub(super) fn split_units<'a>(source: &QuotableSource<'a>, number: usize) -> Vec
                 }
             }
             LineKind::Row => units.push(place.unit(line, UnitKind::Row)),
+            LineKind::Item if place.heading.ends_with('?') && ANSWER_MARK.is_match(line) => {
+                for sentence in split_sentences(without_answer_mark(line)) {
+                    units.push(place.unit(sentence, UnitKind::Sentence));
+                }
+            }
             LineKind::Item => {
                 if before != LineKind::Item {
                     place.lead = last_text;
@@ -239,6 +261,7 @@ pub(super) fn split_units<'a>(source: &QuotableSource<'a>, number: usize) -> Vec
                 place.lead = if before == LineKind::Text { last_text } else { "" };
                 let (title, line) = run_in_title(line);
                 place.enter_heading(title);
+                let line = if place.heading.ends_with('?') { without_answer_mark(line) } else { line };
                 for sentence in split_sentences(line) {
                     place.enter_article(sentence);
                     units.push(place.unit(sentence, UnitKind::Sentence));
@@ -377,6 +400,12 @@ fn logical_lines(text: &str) -> Vec<(&str, LineKind)> {
             LineKind::Text if alone && short && !stops => LineKind::Heading,
             LineKind::Text if is_article_title(lines[at]) => LineKind::Heading,
             LineKind::Item if is_section_title(&lines[at..]) => LineKind::Heading,
+            LineKind::Text | LineKind::Item if is_answered_question(&lines[at..]) => LineKind::Heading,
+            LineKind::Item
+                if blank(at.checked_sub(1)) && short && !stops && is_numbered_title(&lines[at..]) =>
+            {
+                LineKind::Heading
+            }
             LineKind::Text if is_bold_title(&lines[at..]) && short => LineKind::Heading,
             kind => kind,
         }
@@ -403,6 +432,31 @@ fn is_article_title(line: &str) -> bool {
     article_of_heading(line).is_some() && line.ends_with(')') && line.matches('(').count() == 1
 }
 
+/// Whether the first of these lines is a question with its answer below, and not a sentence that asks: `Q. …`, a line in bold, or one that is
+/// followed by something else than a question.
+fn is_answered_question(lines: &[&str]) -> bool {
+    let [line, below @ ..] = lines else { return false };
+    let is_question = |line: &str| {
+        let plain = line.trim_end_matches('*');
+        plain.ends_with('?') && (QUESTION_MARK.is_match(line) || split_sentences(plain).len() == 1)
+    };
+    let is_marked = QUESTION_MARK.is_match(line) || line.starts_with("**") && line.ends_with("**");
+    let answer = below.iter().find(|line| !line.is_empty());
+    let is_answered = answer.is_some_and(|answer| !is_question(answer) && !answer.starts_with('#'));
+    is_question(line) && (is_marked || is_answered)
+}
+
+/// The answer to a frequent question without its mark: `A. Within 14 days.`
+fn without_answer_mark(line: &str) -> &str {
+    &line[ANSWER_MARK.find(line).map_or(0, |mark| mark.end())..]
+}
+
+/// Whether the first of these lines is a number with a title, and the next one the text below it: `3. Party` above `On 12 May …`.
+fn is_numbered_title(lines: &[&str]) -> bool {
+    let [title, text, ..] = lines else { return false };
+    heading_number(title).is_some() && line_kind(text) == LineKind::Text
+}
+
 /// Whether the first of these lines is the numbered title of the sections below it: `4. Price` above `4.1 …`.
 fn is_section_title(lines: &[&str]) -> bool {
     let [title, below @ ..] = lines else { return false };
@@ -426,7 +480,8 @@ fn is_bold_title(lines: &[&str]) -> bool {
 fn run_in_title(line: &str) -> (&str, &str) {
     let parts = line.strip_prefix("**").and_then(|line| line.split_once("**"));
     let is_title = |(title, rest): &(&str, &str)| {
-        (heading_number(title).is_some() || title.ends_with('?')) && rest.starts_with(' ')
+        (heading_number(title).is_some() || title.ends_with('?') || article_of_heading(title).is_some())
+            && rest.starts_with(' ')
     };
     parts.filter(is_title).unwrap_or(("", line))
 }
@@ -439,7 +494,7 @@ fn is_aligned_row(line: &str) -> bool {
 
 /// Whether a line was broken because it is wide, and not because its sentence ended.
 fn goes_on(line: &str) -> bool {
-    let line = line.trim_end().rsplit('\n').next().unwrap_or_default();
+    let line = line.trim_end().rsplit('\n').next().unwrap_or_default().trim_end_matches('*');
     let wide: usize = line.chars().map(|char| 1 + usize::from(is_hangul(char))).sum();
     wide >= WRAPPED_LINE_WIDTH
         && !line.ends_with(['.', '!', '?', '。', ':', '|', '"', ')', '”'])

@@ -139,6 +139,62 @@ fn a_table_may_have_bars_between_its_cells_alone() {
 }
 
 #[test]
+fn articles_of_a_document_that_is_named_are_quoted_whole_and_of_that_one_alone() {
+    let article = |number: u32, title: &str, first: &str| {
+        format!(
+            "제{number}조({title})\n\n① {first}.\n\n② 자세한 것은 따로 정한다.\n\n③ 늦으면 이자를 더한다."
+        )
+    };
+    let texts = [
+        article(3, "대금", "월 240만원을 지급한다"),
+        article(5, "장애 대응", "4시간 이내에 복구한다"),
+        article(3, "기간", "5월까지로 한다"),
+    ];
+    let sources = [
+        source("서버 유지보수 계약서 › 제3조(대금)", &texts[0], 1),
+        source("서버 유지보수 계약서 › 제5조(장애 대응)", &texts[1], 2),
+        source("포장 디자인 용역계약서 › 제3조(기간)", &texts[2], 3),
+    ];
+    for question in ["서버 유지보수 계약서 제3조 알려줘", "서버 유지보수 계약서 제3조는 어떤 내용인가요?"]
+    {
+        let told = quoted(question, &sources);
+        assert!(
+            told.contains("① 월 240만원") && told.contains("③ 늦으면") && !told.contains("5월"),
+            "{question}: {told}"
+        );
+    }
+    let told = quoted("서버 유지보수 계약서 제3조부터 제5조까지", &sources);
+    assert!(told.contains("① 월 240만원") && told.contains("③ 늦으면") && !told.contains("5월"), "{told}");
+}
+
+#[test]
+fn the_answer_to_a_frequent_question_is_quoted_and_the_question_is_not() {
+    let text = "## 제품\n\n**Q. 센서 배터리는 얼마나 가나요?**\nA. 10분 간격이면 약 3년입니다.\n\n**Q. 보증 기간은 얼마인가요?**\n\
+        A. 센서는 2년, 배터리팩은 6개월입니다.\n\nQ. 반품할 수 있나요?\nA. 받은 날부터 14일 이내에 할 수 있습니다.";
+    let faq = [source("고객 FAQ", text, 1)];
+    assert_eq!(quoted("반품할 수 있나요?", &faq), "받은 날부터 14일 이내에 할 수 있습니다.");
+    let cut = [source("FAQ", "Paid on Friday.\n\n**What does a tent cost?**", 1)];
+    assert!(!quoted("What does a tent cost?", &cut).contains('?'), "the answer is in the next passage");
+}
+
+#[test]
+fn an_item_of_a_list_is_quoted_below_the_sentence_that_leads_to_it() {
+    let text = "② 다음 각 호의 직원은 재택근무를 할 수 없다.\n\n1. 수습직원\n2. 현장 설치 업무를 맡은 직원";
+    let told = quoted("수습직원은 재택근무를 할 수 있나요?", &[source("취업규칙", text, 1)]);
+    assert!(told.starts_with("② 다음 각 호의 직원은 재택근무를 할 수 없다."), "{told}");
+    assert!(told.contains("1. 수습직원"), "{told}");
+}
+
+#[test]
+fn a_number_counts_with_what_it_counts() {
+    let table = "| 공간 | 월 사용료 |\n|---|---|\n| 6인실 | 190,000원 |\n| 3인실 | 110,000원 |";
+    let sources = [source("요금", table, 1)];
+    let question = "3인실 월 사용료 6개월이면 얼마?";
+    let ranked = UnitIndex::new(&sources).rank(AskedQuestion { question, before: "" });
+    assert_eq!(ranked[0].unit.text, "| 3인실 | 110,000원 |");
+}
+
+#[test]
 fn a_range_is_complete_and_the_standard_is_told_when_it_is_asked_for() {
     let told = quoted("제5조부터 제6조까지 보여줘", &contracts());
     assert!(told.contains("① 대금은") && told.contains("검수는 7일"), "{told}");
