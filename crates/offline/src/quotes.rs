@@ -266,7 +266,9 @@ fn answer_from<'a>(
     if !both && tell_sides(asked, index, found) {
         return;
     }
-    let is_near = sure >= if both { EITHER_SIDE } else { NEAR };
+    // A text that the person gave is about what they ask. There a sentence with all words of the question is near.
+    let is_given = index.sources().iter().all(|source| source.cite == SourceCitation::Given);
+    let is_near = sure >= if both { EITHER_SIDE } else { NEAR } || is_given && ranked[0].holds_all_words();
     // A question may name the article of a contract that answers it by its title alone.
     let squeezed = squeeze(question);
     let titled = |one: &&RankedUnit<'_>| {

@@ -35,6 +35,9 @@ pub(super) const FEATURES: [&str; 6] = ["own", "name_near", "meaning", "kind_mis
 /// The place of the feature that says that a unit is not of the kind that is asked for.
 pub(super) const KIND_MISSES: usize = 3;
 
+/// The place of the share of the words.
+const OWN: usize = 0;
+
 /// The places of the features that are computed for the best units only.
 const MEANING: usize = 2;
 const SCORER: usize = 5;
@@ -282,6 +285,13 @@ pub(super) struct RankedUnit<'a> {
     pub(super) score: f64,
 }
 
+impl RankedUnit<'_> {
+    /// Whether it holds every word of the question that counts.
+    pub(super) fn holds_all_words(&self) -> bool {
+        self.features[OWN] > 0.99
+    }
+}
+
 /// Gives a list that is a passage of its own the sentence that leads to it, which ends a passage of the same place.
 fn join_lists<'a>(split: &mut [Vec<QuotableUnit<'a>>], sources: &[QuotableSource<'a>]) {
     let leads: Vec<Option<&'a str>> = split
@@ -375,8 +385,33 @@ impl<'a> UnitIndex<'a> {
                 terms.push(QuestionTerm { share: BEFORE_SHARE, ..earlier });
             }
         }
+        self.correct_particles(asked.question, &mut terms);
         self.correct_typos(&mut terms);
         terms
+    }
+
+    /// A word that stands nowhere may have been read with its particle: 금은 in 위약금은. Without it, it is a word of the material.
+    fn correct_particles(&self, question: &str, terms: &mut Vec<QuestionTerm>) {
+        for word in question.split(|char: char| !char.is_alphanumeric()) {
+            let Some(bare) = word.strip_suffix(['은', '는', '이', '가', '을', '를']) else { continue };
+            let stems = text_stems(word);
+            let misread =
+                stems.last().filter(|(stem, range)| range.end == word.len() && word.ends_with(stem.as_str()));
+            let Some((misread, _)) = misread else { continue };
+            let stands_nowhere = |term: &QuestionTerm| {
+                term.stem == *misread && self.units.iter().all(|one| one.wide.holds(term) == 0.0)
+            };
+            let is_known = || self.units.iter().any(|one| one.wide.contains(bare));
+            if bare.chars().count() > 1 && terms.iter().any(stands_nowhere) && is_known() {
+                terms.retain(|term| stems.iter().all(|(stem, _)| *stem != term.stem));
+                terms.push(QuestionTerm {
+                    stem: bare.to_owned(),
+                    share: 1.0,
+                    others: Vec::new(),
+                    front: None,
+                });
+            }
+        }
     }
 
     /// The units, those that answer best first.

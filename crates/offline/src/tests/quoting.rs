@@ -363,3 +363,19 @@ fn each_of_several_questions_is_answered_from_the_own_contract_first() {
     assert!(quoted.contains("30일 안에 지급한다") && quoted.contains("7일 안에 끝낸다"), "{quoted}");
     assert!(!quoted.contains("10일 안에"), "that is the standard's: {quoted}");
 }
+
+#[test]
+fn a_particle_that_was_read_as_a_part_of_its_word_is_left_out() {
+    // 위약금은 is read as 위약 and 금은.
+    let text = "제2조(위약금) 계약을 어긴 당사자는 위약금으로 3,000,000원을 지급한다.";
+    assert_eq!(quoted("위약금은 얼마인가요?", &[source("계약서", text, 1)]), text);
+    assert_eq!(quoted("휴가는 얼마인가요?", &[source("계약서", text, 1)]), "");
+}
+
+#[test]
+fn of_a_given_text_a_sentence_with_all_words_of_the_question_is_near() {
+    let text = "제9조(해지) 갑은 60일 전에 서면으로 통지하고 해지할 수 있다.\n\n제10조(관할 법원) 이 계약에 관한 분쟁은 대전지방법원을 제1심 관할 법원으로 한다.";
+    let given = QuotableSource { cite: SourceCitation::Given, ..source("", text, 1) };
+    assert!(quoted("관할 법원은 어디인가요?", &[given]).contains("대전지방법원"));
+    assert_eq!(quoted("위약금은 얼마인가요?", &[given]), "");
+}
