@@ -35,7 +35,7 @@ pub mod transcript;
 pub use agent_name::{MAX_AGENT_NAME_CHARS, is_agent_name};
 pub use agents::{
     Agent, AgentError, AgentParts, AgentTurn, AskOptions, ClientTool, EarlierMessage, MESSAGES_FIELD,
-    QuestionLabel, StarterQuestions, TurnRequest, TurnUpdate, build_default_agents,
+    QuestionLabel, StarterQuestions, TurnRequest, TurnUpdate, build_default_agents, is_built_in_agent,
 };
 pub use citation_numbering::CitationNumbering;
 pub use compute_permits::{FairIndex, FairModel};

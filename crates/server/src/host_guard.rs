@@ -2,7 +2,7 @@
 //! allowed origin. A page elsewhere that points its own name at this machine (DNS rebinding) still sends that name, and is
 //! rejected.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -12,6 +12,10 @@ use axum::response::{IntoResponse, Response};
 use crate::ServerApp;
 use crate::cors::{AllowedOrigin, is_allowed_origin};
 use crate::error::{ApiError, ApiErrorCode};
+
+/// The longest name that DNS has, and its longest part between dots.
+const MAX_HOST_NAME_BYTES: usize = 253;
+const MAX_LABEL_BYTES: usize = 63;
 
 /// Refuses what is not addressed to this machine, and marks every answer as data.
 pub(crate) async fn enforce_host_and_origin(
@@ -95,6 +99,46 @@ fn is_loopback(host: &str) -> bool {
 /// Whether a host is a name the server was given: with the port, or without one for any port.
 fn is_allowed_host(names: &[String], host: &str) -> bool {
     names.iter().any(|name| name.eq_ignore_ascii_case(host) || name.eq_ignore_ascii_case(without_port(host)))
+}
+
+/// Whether this can be an allowed host: a name or an IP address, with or without a port. Requests name no others. An IPv6
+/// address with a port has brackets.
+pub fn is_valid_host(host: &str) -> bool {
+    if host.parse::<Ipv6Addr>().is_ok() {
+        return true;
+    }
+    let (name, port) = (without_port(host), port_of(host));
+    if name != host && !port.parse::<u16>().is_ok_and(|number| number > 0 && number.to_string() == port) {
+        return false;
+    }
+    match name.strip_prefix('[') {
+        Some(address) => address.strip_suffix(']').is_some_and(|address| address.parse::<Ipv6Addr>().is_ok()),
+        None => name.parse::<Ipv4Addr>().is_ok() || is_host_name(name),
+    }
+}
+
+/// An allowed host as requests name it: with brackets around an IPv6 address.
+pub(crate) fn with_brackets(host: String) -> String {
+    match host.parse::<Ipv6Addr>() {
+        Ok(_) => format!("[{host}]"),
+        Err(_) => host,
+    }
+}
+
+/// Whether a text is a name, perhaps with a dot at its end. Names of containers may have `_`.
+fn is_host_name(text: &str) -> bool {
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_label = |label: &str| {
+        let in_label = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        (1..=MAX_LABEL_BYTES).contains(&label.len())
+            && label.bytes().all(in_label)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    // What ends in a number is an address, and no name.
+    let is_number =
+        name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    name.len() <= MAX_HOST_NAME_BYTES && !is_number && name.split('.').all(is_label)
 }
 
 /// The port of a host, empty where it has none.

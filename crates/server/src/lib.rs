@@ -65,6 +65,7 @@ pub use cors::{AllowedOrigin, InvalidOriginError};
 pub use error::{ApiErrorCode, ApiErrorInfo};
 pub use eval_store::{EvalStore, EvalStoreError, EvalUsageStore, StoredEvalSet};
 pub use eval_usage::{EvalUsage, ModelUsage};
+pub use host_guard::is_valid_host;
 pub use listen::{BindError, bind, serve};
 pub use metrics::Metrics;
 pub use model_registry::{ModelRegistry, ModelRegistryError, SubmittedModelKey};
@@ -240,9 +241,10 @@ impl ServerApp {
         self.change_parts(|parts| parts.krw_per_usd = Some(rate))
     }
 
-    /// Accepts these host names too.
+    /// Accepts these hosts too. One that [`is_valid_host`] does not take is named by no request.
     pub fn allowed_hosts(self, hosts: Vec<String>) -> Self {
-        self.change_parts(|parts| parts.allowed_hosts = hosts.into())
+        let hosts = hosts.into_iter().map(host_guard::with_brackets).collect();
+        self.change_parts(|parts| parts.allowed_hosts = hosts)
     }
 
     /// Lets pages of these origins call the server (CORS).

@@ -483,6 +483,11 @@ impl std::fmt::Debug for Agent {
     }
 }
 
+/// Whether an agent that comes with the program has this name.
+pub fn is_built_in_agent(name: &str) -> bool {
+    DEFINITIONS.iter().any(|definition| definition.name == name)
+}
+
 /// Every agent, as it is without settings.
 pub fn build_default_agents(parts: &AgentParts) -> Result<Vec<Agent>, AgentError> {
     crate::settings::build_agents(&crate::settings::Settings::default(), parts)

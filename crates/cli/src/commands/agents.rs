@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use doran_agents::described::{self, describe};
 use doran_agents::tools::ToolPolicy;
-use doran_agents::{MAX_AGENT_NAME_CHARS, is_agent_name};
+use doran_agents::{MAX_AGENT_NAME_CHARS, is_agent_name, is_built_in_agent};
 use doran_retrieval::{Language, RamKeywordIndex};
 use serde_json::json;
 
@@ -113,6 +113,13 @@ fn write_template(args: &NewAgentArgs, config: &Config, output: TerminalOutput) 
         return Err(bilingual!(
             "에이전트 이름은 글자나 숫자로 시작하고, 글자, 숫자, `-`, `_`, `.`을 {MAX_AGENT_NAME_CHARS}자까지 쓸 수 있습니다",
             "the name of an agent has 1 to {MAX_AGENT_NAME_CHARS} letters, digits, `-`, `_` and `.`, and begins with a letter or a digit"
+        )
+        .into());
+    }
+    if is_built_in_agent(name) {
+        return Err(bilingual!(
+            "`{name}`은(는) 프로그램에 들어 있는 에이전트의 이름입니다. 다른 이름을 쓰세요",
+            "`{name}` is an agent of the program; choose another name"
         )
         .into());
     }

@@ -29,18 +29,18 @@ use slash_commands::LastTurn;
   echo '연차휴가는 며칠인가요?' | doran chat --quiet
 
 Commands in a chat · 대화 중 명령:
-  /agent [NAME] list the agents or go to the conversation with one · 에이전트를 보여 주거나 그 에이전트의 대화로 옮깁니다
-  /model [ID]   list the models or choose one · 모델을 보여 주거나 고릅니다
-  /retry        ask the last question again · 마지막 질문을 다시 묻습니다
-  /edit TEXT    ask this instead of the last question · 마지막 질문 대신 묻습니다
-  /sources      show the quotations of the answer · 답의 인용문을 보여 줍니다
-  /steps        show the steps of the answer · 답의 단계를 보여 줍니다
-  /attach FILE  attach a file to this chat · 파일을 이 대화에 첨부합니다
-  /export FILE  write the chat as Markdown, or as JSON to FILE.json · 대화를 Markdown으로, 파일.json이면 JSON으로 저장합니다
-  /help         show the commands · 명령을 보여 줍니다
-  /quit         quit, like Ctrl-D · 종료합니다. Ctrl-D와 같습니다
-  \\             at the end of a line: continue on the next · 줄 끝에 쓰면 다음 줄로 이어집니다
-  Ctrl-C        cancel the run; quit if there is none · 실행을 취소합니다. 실행이 없으면 종료합니다")]
+  /agent [NAME]  list the agents or go to the conversation with one · 에이전트를 보여 주거나 그 에이전트의 대화로 옮깁니다
+  /model [ID]    list the models or choose one · 모델을 보여 주거나 고릅니다
+  /retry         ask the last question again · 마지막 질문을 다시 묻습니다
+  /edit TEXT     ask this instead of the last question · 마지막 질문 대신 묻습니다
+  /sources       show the quotations of the answer · 답의 인용문을 보여 줍니다
+  /steps         show the steps of the answer · 답의 단계를 보여 줍니다
+  /attach FILE   attach a file to this chat · 파일을 이 대화에 첨부합니다
+  /export FILE   write the chat as Markdown, or as JSON to FILE.json · 대화를 Markdown으로, 파일.json이면 JSON으로 저장합니다
+  /help          show the commands · 명령을 보여 줍니다
+  /quit          quit, like Ctrl-D · 종료합니다. Ctrl-D와 같습니다
+  \\              at the end of a line: continue on the next · 줄 끝에 쓰면 다음 줄로 이어집니다
+  Ctrl-C         cancel the run; quit if there is none · 실행을 취소합니다. 실행이 없으면 종료합니다")]
 pub(crate) struct ChatArgs {
     /// Thread to continue · 이어 갈 스레드
     #[arg(long, value_name = "NAME", default_value = "main")]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use doran_offline::OFFLINE_MODEL;
-use doran_server::AllowedOrigin;
+use doran_server::{AllowedOrigin, is_valid_host};
 
 use super::{SettingOrigin, split_comma_list};
 use crate::output::{BilingualMessage, bilingual};
@@ -40,6 +40,8 @@ pub(crate) enum SettingKind {
     Database,
     /// `none` or the URL of a cluster.
     OpenSearchUrl,
+    /// `none` or hosts with or without a port, separated by commas.
+    Hosts,
     /// `none` or origins of pages, separated by commas.
     Origins,
     /// A log filter.
@@ -54,7 +56,7 @@ pub(crate) enum SettingKind {
     OneOf(&'static [&'static str]),
 }
 
-/// What is wrong with a value. Does not contain the value, which may be a password.
+/// What is wrong with a value. Does not contain a value that may be a password.
 #[derive(Debug)]
 pub(crate) struct InvalidSetting(BilingualMessage);
 
@@ -207,7 +209,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         key: "allowed_hosts",
         env: "DORAN_ALLOWED_HOSTS",
         flag: None,
-        kind: SettingKind::Text,
+        kind: SettingKind::Hosts,
         default: "none",
         secret: false,
         en: "Host names that other machines use to reach the server, separated by commas, such as `doran.example.com`. Doran rejects requests for any other host. `none` allows this machine only.",
@@ -353,6 +355,17 @@ impl Setting {
                 let rest = ["http://", "https://"].iter().find_map(|start| text.strip_prefix(start));
                 text == "none" || rest.is_some_and(|rest| !rest.trim_matches('/').is_empty())
             }
+            SettingKind::Hosts => {
+                let hosts = split_comma_list(text);
+                if let Some(wrong) = hosts.iter().find(|host| !is_valid_host(host)) {
+                    let BilingualMessage { ko, en, .. } = self.kind.expected_description();
+                    return Err(InvalidSetting(bilingual!(
+                        "{ko}. `{wrong}`은(는) 맞지 않습니다",
+                        "{en}; `{wrong}` is not one"
+                    )));
+                }
+                !text.trim().is_empty()
+            }
             SettingKind::Origins => {
                 !text.trim().is_empty()
                     && split_comma_list(text).iter().all(|origin| AllowedOrigin::parse(origin).is_ok())
@@ -385,6 +398,10 @@ impl SettingKind {
             Self::OpenSearchUrl => bilingual!(
                 "`none`이나 `https://host:9200` 같은 주소",
                 "`none` or an address such as `https://host:9200`"
+            ),
+            Self::Hosts => bilingual!(
+                "`none`이나 `doran.example.com,192.168.0.5:7979` 같은 호스트 이름과 IP 주소 목록(포트는 붙여도 됨)",
+                "`none` or host names and IP addresses such as `doran.example.com,192.168.0.5:7979`, with or without a port"
             ),
             Self::Origins => bilingual!(
                 "`none`이나 `https://app.example.com,http://localhost:3000` 같은 오리진 목록",
@@ -420,6 +437,7 @@ impl SettingKind {
             | Self::Address
             | Self::Database
             | Self::OpenSearchUrl
+            | Self::Hosts
             | Self::Origins
             | Self::LogFilter
             | Self::Model

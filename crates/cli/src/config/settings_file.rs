@@ -72,7 +72,7 @@ fn find_setting(
         &SETTINGS.iter().map(|setting| setting.key).chain(TABLE_NAMES).collect::<Vec<_>>(),
     );
     Err(bilingual!(
-        "{path} {line}번째 줄: `{name}`이라는 설정은 없습니다. 가장 비슷한 이름: `{near}`",
+        "{path} {line}번째 줄: `{name}`(이)라는 설정은 없습니다. 가장 비슷한 이름: `{near}`",
         "{path} line {line}: there is no setting `{name}`; the nearest is `{near}`"
     ))
 }

@@ -200,6 +200,32 @@ fn a_password_is_kept_and_never_shown() {
 }
 
 #[test]
+fn allowed_hosts_are_names_or_addresses_and_the_wrong_one_is_named() {
+    let hosts = |text: &str| {
+        load_config(&[], &[("DORAN_ALLOWED_HOSTS", text)], Path::new("/nowhere")).config.allowed_hosts
+    };
+    assert_eq!(hosts("none"), Vec::<String>::new());
+    assert_eq!(hosts("doran.lan, 10.0.0.5:7979,[::2]:80"), ["doran.lan", "10.0.0.5:7979", "[::2]:80"]);
+    for wrong in ["https://doran.example.com", "*.foo.com", "doran.lan/chat", "doran.lan:port"] {
+        let variables = [("DORAN_ALLOWED_HOSTS", &*format!("doran.lan,{wrong}")), HOME_VARIABLE];
+        let environment = Environment::for_test("/nowhere", &variables);
+        let error = load(&SettingFlags::new(), None, &environment).expect_err(wrong);
+        for (text, expected) in [
+            (error.en, "must be `none` or host names and IP addresses such as"),
+            (error.ko, "필요한 것: `none`이나"),
+        ] {
+            assert!(text.contains("`allowed_hosts`") && text.contains("DORAN_ALLOWED_HOSTS"), "{text}");
+            assert!(text.contains(&format!("`{wrong}`")) && text.contains(expected), "{text}");
+        }
+    }
+    let scratch = TestDirectory::new();
+    fs::write(scratch.path().join("doran.toml"), "allowed_hosts = \"*.foo.com\"\n").expect("write");
+    let environment = Environment::for_test(scratch.path(), &[HOME_VARIABLE]);
+    let error = load(&SettingFlags::new(), None, &environment).expect_err("no host").en;
+    assert!(error.contains("line 1") && error.contains("`*.foo.com`"), "{error}");
+}
+
+#[test]
 fn a_misspelt_variable_is_noted() {
     let notes = load_config(&[], &[("DORAN_LISTN", "x")], Path::new("/nowhere")).notes;
     assert_eq!(

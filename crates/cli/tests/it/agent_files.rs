@@ -24,6 +24,9 @@ fn a_template_is_an_agent_in_both_languages_and_is_not_overwritten() {
     assert!(drawn.contains("sort ..> person | search\n"), "{drawn}");
     let again = run_doran(&here, &[&DATA[..], &["agents", "new", "helpdesk"]].concat(), "");
     assert!(!again.status.success() && utf8(&again.stderr).contains("exists already"));
+    let built_in =
+        run_doran(&here, &[&DATA[..], &["agents", "new", "assistant", "--lang", "en"]].concat(), "");
+    assert!(!built_in.status.success() && utf8(&built_in.stderr).contains("is an agent of the program"));
     let outside = run_doran(&here, &[&DATA[..], &["agents", "new", "../evil"]].concat(), "");
     assert!(!outside.status.success() && !here.join("data/evil.toml").exists());
     let schema = run_doran(&here, &["agents", "schema"], "");

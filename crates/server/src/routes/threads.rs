@@ -13,13 +13,14 @@ use doran_agents::protocol::request_digest;
 use doran_agents::retrieval::{MAX_WORD_QUERY_CHARS, WordSearch};
 use doran_agents::{Agent, Role};
 use doran_engine::store::{RunFilter, Seq, StoreError, ThreadFilter, ThreadListPosition, ThreadRow};
-use doran_engine::{EngineError, ThreadId};
+use doran_engine::{EngineError, ThreadId, ThreadKey};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, json};
 use tokio::time::Instant;
 
 use super::documents::delete_attachments;
+use super::langgraph::delete_thread_crons;
 use super::{ApiRoute, check_query, json_response, path_value, query_value};
 use crate::ServerApp;
 use crate::agent_request;
@@ -364,13 +365,18 @@ async fn delete_thread(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let found = load_thread_row(&app, &caller, &path_value(name)?).await?;
-    if let Some(run) = found.active {
-        app.runtime.cancel(&found.key.run(run)).await?;
-    }
     // First: a thread that is still there can be deleted again.
     delete_attachments(&app, &caller, found.key.thread.as_str()).await?;
-    app.runtime.delete_thread(&found.key).await?;
+    remove_thread(&app, &found.key).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Deletes a thread with its runs and crons. Runs that wait end before the active one, so that none of them begins.
+pub(super) async fn remove_thread(app: &ServerApp, thread: &ThreadKey) -> Result<(), ApiError> {
+    // First: a cron that is due would make the thread anew.
+    delete_thread_crons(app, thread).await?;
+    app.runtime.delete_thread(thread).await?;
+    Ok(())
 }
 
 /// What may follow the path of the messages.

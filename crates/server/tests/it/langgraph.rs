@@ -20,6 +20,7 @@ use crate::{app, get, json, json_request, post, problem, send, text, two_keys, u
 
 mod client_messages;
 mod damaged_metadata;
+mod deleted_threads;
 mod described_agents;
 mod events;
 mod hooks;

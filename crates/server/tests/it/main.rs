@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod allowed_hosts;
 mod answer_bytes;
 mod api_contract;
 mod attachments;

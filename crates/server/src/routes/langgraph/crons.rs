@@ -421,7 +421,24 @@ pub(super) async fn delete_assistant_crons(
     tenant: &TenantId,
     assistant: &str,
 ) -> Result<(), ApiError> {
-    for cron in list_crons(app, tenant).await?.iter().filter(|cron| cron.assistant_id == assistant) {
+    delete_crons(app, tenant, |cron| cron.assistant_id == assistant).await
+}
+
+/// Deletes the crons of a thread, which would make it anew.
+pub(in crate::routes) async fn delete_thread_crons(
+    app: &ServerApp,
+    thread: &ThreadKey,
+) -> Result<(), ApiError> {
+    let id = thread.thread.as_str();
+    delete_crons(app, &thread.tenant, |cron| cron.thread_id.as_deref() == Some(id)).await
+}
+
+async fn delete_crons(
+    app: &ServerApp,
+    tenant: &TenantId,
+    is_meant: impl Fn(&LangGraphCron) -> bool,
+) -> Result<(), ApiError> {
+    for cron in list_crons(app, tenant).await?.iter().filter(|cron| is_meant(cron)) {
         app.runtime.delete_schedule(tenant, &cron.cron_id).await?;
     }
     Ok(())

@@ -33,6 +33,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub(super) use self::crons::delete_thread_crons;
 use super::ApiRoute;
 use super::json_response;
 use crate::ServerApp;

@@ -20,12 +20,13 @@ use super::crons::delete_assistant_crons;
 use super::metadata::{check_metadata, has_pairs};
 use super::run_request::{RunConfig, given_context};
 use super::store_items::{item_error, reserved_namespace};
-use super::threads::{IfExists, remove_thread};
+use super::threads::IfExists;
 use super::times::time_text;
 use super::{FOUND, invalid, operation, page_size, read_body};
 use crate::ServerApp;
 use crate::authentication::ApiCaller;
 use crate::error::{ApiError, ApiErrorCode};
+use crate::routes::threads::remove_thread;
 use crate::routes::{ApiRoute, json_response, path_value, query_value};
 use crate::thread_settings::present;
 
@@ -395,7 +396,7 @@ async fn delete_assistant_threads(app: &ServerApp, tenant: &TenantId, id: &str) 
     loop {
         let page = app.runtime.list_threads(tenant, &filter).await?;
         for row in &page {
-            remove_thread(app, row).await?;
+            remove_thread(app, &row.key).await?;
         }
         if page.len() < THREADS_PER_PAGE {
             return Ok(());

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use doran_agents::Agent;
 use doran_engine::store::{RunFilter, RunRow, RunStatus, ThreadFilter, ThreadRow};
-use doran_engine::{ThreadId, ThreadKey};
+use doran_engine::{TenantId, ThreadId, ThreadKey};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -26,6 +26,7 @@ use crate::agent_request;
 use crate::authentication::ApiCaller;
 use crate::bulk_read::BulkRead;
 use crate::error::{ApiError, ApiErrorCode};
+use crate::routes::threads::remove_thread;
 use crate::routes::{ApiRoute, json_response, path_value};
 
 /// The fields of a thread that can be chosen.
@@ -189,6 +190,10 @@ async fn last_run(app: &ServerApp, row: &ThreadRow) -> Result<Option<RunRow>, Ap
 
 async fn thread_status(app: &ServerApp, row: &ThreadRow) -> Result<(ThreadStatus, Option<RunRow>), ApiError> {
     let last = last_run(app, row).await?;
+    if last.is_none() {
+        // Its runs may be gone with it.
+        app.runtime.thread_row(&row.key).await?;
+    }
     let shown = match row.active {
         Some(active) => Some(app.runtime.run_row(&row.key.run(active)).await?),
         None => last.clone(),
@@ -365,40 +370,53 @@ impl SearchThreadsBody {
     }
 }
 
-/// The threads that fit, in order, from the `skip`th on, at most `most`.
-async fn find_threads(
-    app: &ServerApp,
-    caller: &ApiCaller,
-    body: &SearchThreadsBody,
-    skip: usize,
-    most: usize,
-) -> Result<Vec<ThreadRow>, ApiError> {
-    let (mut found, mut looked, mut skipped) = (Vec::new(), 0, 0);
-    let mut filter = ThreadFilter {
-        metadata: body.metadata.clone().unwrap_or_default(),
-        limit: THREADS_PER_PAGE,
-        ..ThreadFilter::default()
-    };
-    while found.len() < most && looked < MAX_THREADS_SEARCHED {
-        let page = app.runtime.list_threads(&caller.tenant, &filter).await?;
-        let is_last = page.len() < THREADS_PER_PAGE;
-        filter.after = page.last().map(Into::into);
-        for row in page {
-            looked += 1;
-            if !fits(app, body, &row).await? {
+/// The threads that fit, the last changed first.
+struct ThreadSearch<'a> {
+    app: &'a ServerApp,
+    tenant: &'a TenantId,
+    body: &'a SearchThreadsBody,
+    filter: ThreadFilter,
+    page: std::vec::IntoIter<ThreadRow>,
+    is_last_page: bool,
+    looked: usize,
+}
+
+impl<'a> ThreadSearch<'a> {
+    fn new(app: &'a ServerApp, tenant: &'a TenantId, body: &'a SearchThreadsBody) -> Self {
+        let filter = ThreadFilter {
+            metadata: body.metadata.clone().unwrap_or_default(),
+            limit: THREADS_PER_PAGE,
+            ..ThreadFilter::default()
+        };
+        Self { app, tenant, body, filter, page: Vec::new().into_iter(), is_last_page: false, looked: 0 }
+    }
+
+    async fn next(&mut self) -> Result<Option<ThreadRow>, ApiError> {
+        loop {
+            let Some(row) = self.page.next() else {
+                if self.is_last_page || self.looked >= MAX_THREADS_SEARCHED {
+                    return Ok(None);
+                }
+                let page = self.app.runtime.list_threads(self.tenant, &self.filter).await?;
+                self.is_last_page = page.len() < THREADS_PER_PAGE;
+                self.filter.after = page.last().map(Into::into);
+                self.page = page.into_iter();
                 continue;
+            };
+            self.looked += 1;
+            if unless_deleted(fits(self.app, self.body, &row).await)? == Some(true) {
+                return Ok(Some(row));
             }
-            if skipped < skip {
-                skipped += 1;
-            } else if found.len() < most {
-                found.push(row);
-            }
-        }
-        if is_last {
-            break;
         }
     }
-    Ok(found)
+}
+
+/// What was read of a thread that was listed; none if the thread, or a part of it that goes with it, was deleted meanwhile.
+fn unless_deleted<T>(read: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+    match read {
+        Err(error) if error.code == ApiErrorCode::NotFound => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 async fn fits(app: &ServerApp, body: &SearchThreadsBody, row: &ThreadRow) -> Result<bool, ApiError> {
@@ -429,14 +447,22 @@ pub(super) async fn search_threads(
     let body: SearchThreadsBody = read_body(request, &app).await?;
     body.check()?;
     let (offset, limit) = (body.offset.unwrap_or(0), page_size(body.limit, 10)?);
-    let mut rows = find_threads(&app, &caller, &body, offset, limit + 1).await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let mut threads = Vec::new();
-    for row in &rows {
-        threads.push(select_fields(&LangGraphThread::load(&app, row).await?, body.select.as_deref()));
+    let mut search = ThreadSearch::new(&app, &caller.tenant, &body);
+    for _ in 0..offset {
+        if search.next().await?.is_none() {
+            break;
+        }
     }
-    let end = offset.saturating_add(rows.len());
+    let mut threads = Vec::new();
+    while threads.len() < limit
+        && let Some(row) = search.next().await?
+    {
+        if let Some(thread) = unless_deleted(LangGraphThread::load(&app, &row).await)? {
+            threads.push(select_fields(&thread, body.select.as_deref()));
+        }
+    }
+    let more = threads.len() == limit && search.next().await?.is_some();
+    let end = offset.saturating_add(threads.len());
     // How many there are is not counted: at least one more than were listed so far.
     Ok(list_response(&threads, Some(end.saturating_add(usize::from(more))), more.then_some(end)))
 }
@@ -463,7 +489,11 @@ pub(super) async fn count_threads(
     let CountThreadsBody { metadata, values, status } = read_body(request, &app).await?;
     let wanted = SearchThreadsBody { metadata, values, status, ..SearchThreadsBody::default() };
     wanted.check()?;
-    Ok(json_response(find_threads(&app, &caller, &wanted, 0, MAX_THREADS_SEARCHED).await?.len()))
+    let (mut search, mut count) = (ThreadSearch::new(&app, &caller.tenant, &wanted), 0_usize);
+    while search.next().await?.is_some() {
+        count += 1;
+    }
+    Ok(json_response(count))
 }
 
 /// `GET /threads/{thread}`
@@ -507,17 +537,8 @@ pub(super) async fn delete_thread(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let row = load_thread(&app, &caller, &path_value(id)?).await?;
-    remove_thread(&app, &row).await?;
+    remove_thread(&app, &row.key).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-/// Cancels the run of a thread, and deletes the thread.
-pub(super) async fn remove_thread(app: &ServerApp, row: &ThreadRow) -> Result<(), ApiError> {
-    if let Some(run) = row.active {
-        app.runtime.cancel(&row.key.run(run)).await?;
-    }
-    app.runtime.delete_thread(&row.key).await?;
-    Ok(())
 }
 
 /// `POST /threads/{thread}/copy`

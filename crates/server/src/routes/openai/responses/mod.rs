@@ -35,6 +35,7 @@ use crate::idempotency::{self, IdempotentRequest};
 use crate::openapi::{IdempotencyEffect, Operation, OperationTag};
 use crate::request_body;
 use crate::request_origin::request_origin;
+use crate::routes::threads::remove_thread;
 use crate::routes::{ApiRoute, json_response, path_value, query_value};
 
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -335,9 +336,6 @@ async fn delete_response(
             format!("대화 `{thread}`에 다른 응답이 있습니다. 대화 전체를 삭제하세요"),
         ));
     }
-    if !row.status.is_end() {
-        app.runtime.cancel(&row.key()).await?;
-    }
-    app.runtime.delete_thread(&row.thread).await?;
+    remove_thread(&app, &row.thread).await?;
     Ok(json_response(OpenAiDeletedResponse { id: id.to_string(), object: "response", deleted: true }))
 }
