@@ -1,7 +1,7 @@
 //! The marks that agents put into their requests: message ids, headings, prefixes. The built-in model looks for these marks; a
 //! language model reads the words.
 
-use doran_retrieval::Language;
+use doran_retrieval::{HEADING_SEPARATOR, Language};
 
 /// The id of a message that holds what was looked up in documents.
 pub const MATERIAL_MESSAGE_ID: &str = "material";
@@ -30,6 +30,16 @@ pub(crate) fn user_contract_heading(language: Language) -> &'static str {
 /// The heading above what was found in the standard contract.
 pub(crate) fn standard_contract_heading(language: Language) -> &'static str {
     language.pick("표준계약서", "The standard contract")
+}
+
+/// The title of a passage without the heading of its side, under which the contract agent shows it.
+pub fn without_side_heading(title: &str) -> &str {
+    let headings = [Language::Korean, Language::English]
+        .map(|language| [user_contract_heading(language), standard_contract_heading(language)]);
+    match title.split_once(HEADING_SEPARATOR) {
+        Some((side, rest)) if headings.as_flattened().contains(&side) => rest,
+        _ => title,
+    }
 }
 
 /// Whether a line of a prompt is a heading, and if so whether a summary of earlier turns follows it. Prompts may be

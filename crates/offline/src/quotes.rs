@@ -365,13 +365,13 @@ fn quotes_of_places<'a>(
         let mut there: Vec<&RankedUnit<'a>> =
             ranked.iter().filter(|one| place.holds(&one.unit, index)).collect();
         let is_standard = |one: &&RankedUnit<'_>| index.sources()[one.unit.source].is_standard();
+        if only_standard && there.iter().any(is_standard) {
+            there.retain(is_standard);
+        }
         let is_named =
             |one: &&RankedUnit<'_>| named_documents.contains(index.sources()[one.unit.source].document());
         if !Cue::Compares.is_in(question) && there.iter().any(is_named) {
             there.retain(is_named);
-        }
-        if only_standard && there.iter().any(is_standard) {
-            there.retain(is_standard);
         }
         if there.is_empty() {
             found.missing.push(place.to_string());

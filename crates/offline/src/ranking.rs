@@ -554,16 +554,25 @@ impl<'a> UnitIndex<'a> {
         if meant.is_empty() || Cue::Compares.is_in(question) { all().collect() } else { meant }
     }
 
-    /// The documents with the most words of a text in their titles, if any has one, and the text without the words of titles.
+    /// The documents with the most words of a text in their titles, if any has one, and the text without the words of titles. A word
+    /// of most titles, such as 계약서, tells none of them apart.
     pub(super) fn split_off_titles(&self, text: &str) -> (BTreeSet<&'a str>, String) {
         let is_in = |word: &str, title: &str| question_terms(word).iter().any(|term| term.is_named_in(title));
-        let count = |title: &str| text.split_whitespace().filter(|word| is_in(word, title)).count();
-        let counts: Vec<(&str, usize)> = self.documents.keys().map(|title| (*title, count(title))).collect();
-        let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
-        let named = counts.iter().filter(|(_, count)| most > 0 && *count == most);
-        let is_of_title = |word: &&str| self.documents.keys().any(|title| is_in(word, title));
-        let rest: Vec<&str> = text.split_whitespace().filter(|word| !is_of_title(word)).collect();
-        (named.map(|(title, _)| *title).collect(), rest.join(" "))
+        let titles_with = |word: &str| -> Vec<&'a str> {
+            self.documents.keys().copied().filter(|title| is_in(word, title)).collect()
+        };
+        let (mut counts, mut rest): (BTreeMap<&'a str, usize>, Vec<&str>) = (BTreeMap::new(), Vec::new());
+        for word in text.split_whitespace() {
+            let titles = titles_with(word);
+            if titles.is_empty() {
+                rest.push(word);
+            } else if titles.len() * 2 <= self.documents.len() {
+                titles.into_iter().for_each(|title| *counts.entry(title).or_default() += 1);
+            }
+        }
+        let most = counts.values().copied().max();
+        let named = counts.into_iter().filter(|(_, count)| Some(*count) == most);
+        (named.map(|(title, _)| title).collect(), rest.join(" "))
     }
 
     /// How far each document holds the words of the question, relative to the one that holds most.

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use doran_agents::agents::contract::ComparisonRemark;
+use doran_agents::request_format::without_side_heading;
 use doran_agents::tools::names;
 use doran_llm::PassageKind;
 use doran_retrieval::contract::find_article_references;
@@ -102,7 +103,7 @@ impl<'a> QuotableSource<'a> {
 
     /// The document, without headings.
     pub(super) fn document(&self) -> &'a str {
-        self.title.split(HEADING_SEPARATOR).next().unwrap_or_default()
+        without_side_heading(self.title).split(HEADING_SEPARATOR).next().unwrap_or_default()
     }
 }
 

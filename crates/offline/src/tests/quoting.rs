@@ -163,8 +163,17 @@ fn articles_of_a_document_that_is_named_are_quoted_whole_and_of_that_one_alone()
             "{question}: {told}"
         );
     }
-    let told = quoted("서버 유지보수 계약서 제3조부터 제5조까지", &sources);
-    assert!(told.contains("① 월 240만원") && told.contains("③ 늦으면") && !told.contains("5월"), "{told}");
+    let titles: Vec<String> =
+        sources.iter().map(|source| format!("사용자 계약서 › {}", source.title)).collect();
+    let of_contract_agent: Vec<_> =
+        titles.iter().zip(sources).map(|(title, source)| QuotableSource { title, ..source }).collect();
+    for sources in [&sources[..], &of_contract_agent] {
+        let told = quoted("서버 유지보수 계약서 제3조부터 제5조까지", sources);
+        assert!(
+            told.contains("① 월 240만원") && told.contains("③ 늦으면") && !told.contains("5월"),
+            "{told}"
+        );
+    }
 }
 
 #[test]
