@@ -433,8 +433,8 @@ fn is_article_title(line: &str) -> bool {
     article_of_heading(line).is_some() && line.ends_with(')') && line.matches('(').count() == 1
 }
 
-/// Whether the first of these lines is a question with its answer below, and not a sentence that asks: `Q. …`, a line in bold, or one that is
-/// followed by something else than a question.
+/// Whether the first of these lines is a frequent question and not a sentence that asks: it is marked (`Q. …`), bold as a whole, or followed
+/// by its answer.
 fn is_answered_question(lines: &[&str]) -> bool {
     let [line, below @ ..] = lines else { return false };
     let is_question = |line: &str| {

@@ -167,6 +167,10 @@ fn articles_of_a_document_that_is_named_are_quoted_whole_and_of_that_one_alone()
         sources.iter().map(|source| format!("사용자 계약서 › {}", source.title)).collect();
     let of_contract_agent: Vec<_> =
         titles.iter().zip(sources).map(|(title, source)| QuotableSource { title, ..source }).collect();
+    // A word of most titles, such as 계약서, names none of the documents.
+    let three = [sources[0], sources[2], source("공급 합의서 › 제3조", "커피는 금요일에 배송한다.", 4)];
+    let (named, rest) = UnitIndex::new(&three).split_off_titles("커피 계약서 내용");
+    assert_eq!((named.len(), rest.as_str()), (0, "커피 내용"));
     for sources in [&sources[..], &of_contract_agent] {
         let told = quoted("서버 유지보수 계약서 제3조부터 제5조까지", sources);
         assert!(
@@ -192,6 +196,10 @@ fn an_item_of_a_list_is_quoted_below_the_sentence_that_leads_to_it() {
     let told = quoted("수습직원은 재택근무를 할 수 있나요?", &[source("취업규칙", text, 1)]);
     assert!(told.starts_with("② 다음 각 호의 직원은 재택근무를 할 수 없다."), "{told}");
     assert!(told.contains("1. 수습직원"), "{told}");
+    let text =
+        "제15조(징계) 다음 각 호의 경우 징계한다.\n\n1. 무단으로 결근한 경우\n2. 회사의 기밀을 누설한 경우";
+    let told = quoted("회사의 기밀을 누설한 경우는?", &[source("취업규칙", text, 1)]);
+    assert_eq!(told, "제15조(징계) 다음 각 호의 경우 징계한다. | 2. 회사의 기밀을 누설한 경우");
 }
 
 #[test]
