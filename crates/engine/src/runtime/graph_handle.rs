@@ -95,7 +95,7 @@ impl<S: State> GraphHandle<S> {
             self.registered.check_update(input).map_err(bad)?;
         }
         let registered: Arc<dyn AnyGraph> = self.registered.clone();
-        self.runtime.submit_undriven(name, &registered, thread, input, options).await
+        self.runtime.submit(name, &registered, thread, input, options).await
     }
 
     /// The run of a thread that is running or paused, if there is one.

@@ -338,23 +338,11 @@ impl Runtime {
             }
             None => None,
         };
-        self.submit(graph, &registered, thread, input, options).await
+        Ok(self.submit(graph, &registered, thread, input, options).await?.handle)
     }
 
+    /// Hands a run in. Its caller may drive it if it starts here.
     pub(crate) async fn submit(
-        &self,
-        graph: &str,
-        registered: &Arc<dyn AnyGraph>,
-        thread: &ThreadKey,
-        input: Option<Box<RawValue>>,
-        options: StartOptions,
-    ) -> Result<RunHandle, EngineError> {
-        let submitted = self.submit_undriven(graph, registered, thread, input, options).await?;
-        Ok(submitted.handle)
-    }
-
-    /// As [`Runtime::submit`], for a caller who drives the run if it starts here.
-    pub(crate) async fn submit_undriven(
         &self,
         graph: &str,
         registered: &Arc<dyn AnyGraph>,
